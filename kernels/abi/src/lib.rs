@@ -1,0 +1,129 @@
+//! Structs that host and kernels share: the Rust half of `abi.h` in this folder.
+//!
+//! Every size and offset is asserted here and there; `godwit-kernels` carries a
+//! test that asks the C compiler for its layout and compares. Little-endian.
+#![forbid(unsafe_code)]
+
+use core::mem::{offset_of, size_of};
+
+/// Bytes per unit of [`Descriptor::window`] and [`Descriptor::room`].
+pub const WINDOW_UNIT_BYTES: usize = 64;
+
+/// The verdict that drops a packet; [`Outcome::reason`] says why.
+pub const VERDICT_DROP: u8 = 255;
+
+/// The place of one packet in the arena (`gw_descriptor`).
+///
+/// ```text
+/// window*64            +head              +head+length        +room*64
+/// |<---- headroom ---->|<---- frame ----->|<---- tailroom --->|
+/// ```
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Start of the window, in units of 64 bytes from the arena's base.
+    pub window: u32,
+    /// Bytes from the window's start to the first byte of the frame.
+    pub head: u16,
+    /// Bytes of the frame, without FCS.
+    pub length: u16,
+    /// Size of the window, in units of 64 bytes.
+    pub room: u8,
+    /// Port the packet came in by.
+    pub port: u8,
+    /// Place in the worker's order of arrival, modulo 2^16.
+    pub order: u16,
+    /// Symmetric Toeplitz hash of the 5-tuple.
+    pub flow_hash: u32,
+}
+
+impl Descriptor {
+    /// Bytes from the arena's base to the window.
+    pub fn window_offset(&self) -> usize {
+        self.window as usize * WINDOW_UNIT_BYTES
+    }
+
+    /// Size of the window in bytes.
+    pub fn room_bytes(&self) -> usize {
+        usize::from(self.room) * WINDOW_UNIT_BYTES
+    }
+
+    /// Bytes from the arena's base to the first byte of the frame.
+    pub fn frame_offset(&self) -> usize {
+        self.window_offset() + usize::from(self.head)
+    }
+
+    /// Bytes free behind the frame; 0 when the descriptor is not consistent.
+    pub fn tailroom_bytes(&self) -> usize {
+        self.room_bytes()
+            .saturating_sub(usize::from(self.head) + usize::from(self.length))
+    }
+}
+
+/// What a function says of one packet (`gw_outcome`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Index into the contract's verdicts, or [`VERDICT_DROP`].
+    pub verdict: u8,
+    /// With [`VERDICT_DROP`]: index into the contract's drop reasons.
+    pub reason: u8,
+    /// Egress port, where the verdict says that the function chose one.
+    pub port: u16,
+    /// What else the function found; the contract says what it means.
+    pub value: u32,
+}
+
+impl Outcome {
+    /// A drop, for the contract's drop reason `reason`.
+    pub const fn drop(reason: u8) -> Self {
+        Self { verdict: VERDICT_DROP, reason, port: 0, value: 0 }
+    }
+
+    /// The verdict with this index in the contract.
+    pub const fn verdict(verdict: u8) -> Self {
+        Self { verdict, reason: 0, port: 0, value: 0 }
+    }
+}
+
+/// Up to one work-group of packets of the same (function, variant, length class) (`gw_bin`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bin {
+    /// Index of its first packet in the chunk's arrays.
+    pub first: u32,
+    /// Packets in it.
+    pub count: u16,
+    /// Which kernel: index into `kernels/functions.h`.
+    pub kernel: u8,
+    /// Which variant of it.
+    pub variant: u8,
+    /// Which configured function: index into the table images.
+    pub instance: u16,
+    /// Longest frame in it, bytes.
+    pub length_bytes: u16,
+    /// Its length class.
+    pub length_class: u32,
+}
+
+const _: () = {
+    assert!(cfg!(target_endian = "little"));
+    assert!(size_of::<Descriptor>() == 16);
+    assert!(offset_of!(Descriptor, head) == 4);
+    assert!(offset_of!(Descriptor, length) == 6);
+    assert!(offset_of!(Descriptor, room) == 8);
+    assert!(offset_of!(Descriptor, port) == 9);
+    assert!(offset_of!(Descriptor, order) == 10);
+    assert!(offset_of!(Descriptor, flow_hash) == 12);
+    assert!(size_of::<Outcome>() == 8);
+    assert!(offset_of!(Outcome, reason) == 1);
+    assert!(offset_of!(Outcome, port) == 2);
+    assert!(offset_of!(Outcome, value) == 4);
+    assert!(size_of::<Bin>() == 16);
+    assert!(offset_of!(Bin, count) == 4);
+    assert!(offset_of!(Bin, kernel) == 6);
+    assert!(offset_of!(Bin, variant) == 7);
+    assert!(offset_of!(Bin, instance) == 8);
+    assert!(offset_of!(Bin, length_bytes) == 10);
+    assert!(offset_of!(Bin, length_class) == 12);
+};

@@ -1,0 +1,2 @@
+//! The Godwit command line.
+fn main() {}
