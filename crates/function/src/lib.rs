@@ -1,1 +1,110 @@
-//! Placeholder.
+//! Network functions, host half: one folder per function, each with the same files.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | contract, registration, construction |
+//! | `config.rs` | what the operator writes |
+//! | `tables.rs` | the table image |
+//! | `reference.rs` | `ref`: the kernel's work straight from the standard |
+//! | `host.rs` | what is decided per packet before the kernel (where there is any) |
+//!
+//! The kernel half of the function `f` is `kernels/f/`. [`template`] is the one to copy.
+#![forbid(unsafe_code)]
+
+mod contract;
+pub mod dpi;
+pub mod echo;
+mod error;
+pub mod ipsec;
+pub mod ipv4;
+pub mod template;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_abi::{Descriptor, Outcome};
+use godwit_packet::{Region, SteerKey};
+use toml::Spanned;
+use toml::de::DeTable;
+
+pub use contract::{Contract, Drop, Verdict};
+pub use error::Error;
+
+/// All functions there are, in the order of `kernels/functions.h`.
+pub const KINDS: &[Kind] = &[template::KIND, echo::KIND, ipv4::KIND, ipsec::KIND, dpi::KIND];
+
+/// The registration of a function.
+pub struct Kind {
+    /// What it says of itself.
+    pub contract: &'static Contract,
+    /// Makes one from its stanza of the configuration.
+    pub build: fn(Spanned<DeTable<'_>>, &Site<'_>) -> Result<Arc<dyn Function>, Error>,
+}
+
+/// Where a function is built: what its stanza may refer to.
+pub struct Site<'a> {
+    /// The configured name of the function.
+    pub name: &'a str,
+    /// Names of all ports; a port's number is its index.
+    pub ports: &'a [String],
+    /// Directory that relative file names start from.
+    pub directory: &'a Path,
+}
+
+/// A configured network function.
+///
+/// Shared by all workers and read-only: what changes per packet lives in the [`HostHalf`] of each worker.
+pub trait Function: Send + Sync {
+    /// What it reads, writes, says and drops.
+    fn contract(&self) -> &'static Contract;
+
+    /// The table image: offset-based, the same bytes on every device. Empty where the kernel needs none.
+    fn image(&self) -> &[u8];
+
+    /// The variant of every packet, where there is no host half.
+    fn variant(&self) -> u8 {
+        0
+    }
+
+    /// The host half for worker `worker` of `workers`; `None` where every packet goes to the kernel
+    /// as [`Function::variant`] with parameter 0.
+    fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
+        let _ = (worker, workers);
+        None
+    }
+
+    /// The key of the state that this function keeps for more than one flow, where it does.
+    fn steer_key(&self) -> Option<Arc<dyn SteerKey>> {
+        None
+    }
+
+    /// Does to one packet what the kernel does, straight from the standard. Slow on purpose.
+    ///
+    /// `window` is the packet's whole window; `descriptor.head` and `length` may change within it.
+    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
+}
+
+/// The part of a function that runs on the worker, per batch, before the kernel.
+pub trait HostHalf: Send {
+    /// Appends one [`Work`] per descriptor, in the same order.
+    fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>);
+}
+
+/// What is to be done with one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Run the kernel.
+    Run {
+        /// Which variant.
+        variant: u8,
+        /// What the kernel gets to know of this packet.
+        parameter: u64,
+    },
+    /// Nothing more: the host half settled it.
+    Done(Outcome),
+}
+
+/// The registration of the function called `kind`, if there is one.
+pub fn kind(kind: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|candidate| candidate.contract.kind == kind)
+}

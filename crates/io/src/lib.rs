@@ -1,1 +1,90 @@
-//! Placeholder.
+//! In and out: each port kind is a file or folder of the same shape.
+//!
+//! | part | does |
+//! |---|---|
+//! | `Config` | what the operator writes |
+//! | `receiver(config, context)` | one worker's receive queue ([`Receive`]) |
+//! | `transmitter(config, ...)` | one worker's transmit queue ([`Transmit`]) |
+//!
+//! A queue belongs to one worker; a port that several workers write to joins them behind its queues.
+
+mod counters;
+mod error;
+pub mod pcap;
+pub mod synthetic;
+
+use std::sync::Arc;
+
+use godwit_abi::Descriptor;
+use godwit_packet::{Batch, Region, Stamp, Steering};
+
+pub use counters::{PortCounters, RECEIVE_COUNTERS, TRANSMIT_COUNTERS};
+pub use error::Error;
+
+/// Which worker a receive queue is for, and which packets are that worker's.
+#[derive(Clone)]
+pub struct QueueContext {
+    /// Number of the port; goes into [`Descriptor::port`].
+    pub port: u8,
+    /// The worker.
+    pub worker: usize,
+    /// Says which worker a packet belongs to. A software port shows its whole sequence to every
+    /// worker's queue, and each keeps what is its own.
+    pub steering: Arc<Steering>,
+}
+
+/// What a call of [`Receive::receive`] says besides the packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// There may be more.
+    Open,
+    /// There will never be more.
+    Ended,
+}
+
+/// One worker's receive queue of a port.
+pub trait Receive: Send {
+    /// Appends up to `packets_max` packets to `batch`, in order, with flow hash and port filled in.
+    ///
+    /// A packet that cannot be taken (truncated, longer than a window) is counted and passed over. When the region is full the
+    /// packet stays where it is until the next call, where the source can wait; else it is counted as missed.
+    ///
+    /// # Errors
+    /// The source failed (a file cut off in the middle of a record is an error; a bad packet is not).
+    fn receive(&mut self, region: &mut Region, batch: &mut Batch, packets_max: usize) -> Result<Received, Error>;
+
+    /// Every packet of this queue from now on has at least this sequence number; `u64::MAX` once ended.
+    fn sequence_next(&self) -> u64;
+
+    /// What was counted so far.
+    fn counters(&self) -> PortCounters;
+}
+
+/// One packet on its way out.
+#[derive(Clone, Copy, Debug)]
+pub struct Departure {
+    /// The packet.
+    pub descriptor: Descriptor,
+    /// What the host remembered of it.
+    pub stamp: Stamp,
+}
+
+/// One worker's transmit queue of a port.
+pub trait Transmit: Send {
+    /// Takes all `packets`, in this worker's order of arrival, and returns each window to the region once it is out.
+    /// Returns how many the port accepted; the rest is lost and counted as refused.
+    ///
+    /// # Errors
+    /// The sink failed (disk full). The windows are returned all the same.
+    fn transmit(&mut self, region: &mut Region, packets: &[Departure]) -> Result<usize, Error>;
+
+    /// All packets of this worker with a sequence number below `sequence` have left or were dropped.
+    /// A port that merges workers may now emit up to there. Called often; cheap when nothing changed. `u64::MAX` at the end.
+    ///
+    /// # Errors
+    /// The sink failed.
+    fn settled(&mut self, sequence: u64) -> Result<(), Error>;
+
+    /// What was counted so far.
+    fn counters(&self) -> PortCounters;
+}

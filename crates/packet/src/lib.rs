@@ -1,1 +1,51 @@
-//! Placeholder.
+//! Where a packet lives.
+//!
+//! One [`Memory`] is the arena; [`Arena::split`] cuts it into one [`Region`] per worker, and only that
+//! worker allocates, reaches and returns windows of it. A packet is named by a 16-byte
+//! [`Descriptor`]; a [`Batch`] is what a port hands to a worker; [`Steering`] says which worker a packet belongs to.
+//!
+//! ```text
+//! arena    | region of worker 0        | region of worker 1        | ...
+//! slots    | w | w | w | w | w | w | w |   fixed windows, a free stack
+//! dense    | w |w| w  |w|w|  free  | w |   windows of the needed size, a ring
+//! window   |<- headroom ->|<- frame ->|<- tailroom ->|
+//! ```
+
+mod arena;
+mod batch;
+pub mod flow;
+mod memory;
+mod region;
+mod steering;
+
+pub use arena::{Arena, ArenaConfig, Layout};
+pub use batch::{Batch, Stamp};
+pub use godwit_abi::{Descriptor, WINDOW_UNIT_BYTES};
+pub use memory::{Backing, Memory};
+pub use region::Region;
+pub use steering::{BUCKETS, SteerKey, Steering};
+
+/// What can go wrong when memory is set up. Nothing here happens on the packet path.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operator asked for more than the machine has.
+    #[error("cannot allocate {bytes} bytes of memory for {what}: {source}")]
+    Memory {
+        /// What the memory was for.
+        what: &'static str,
+        /// How much was asked for.
+        bytes: usize,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The operator gave a value that cannot work.
+    #[error("arena: {key} = {value}: {reason}")]
+    Config {
+        /// The key at fault.
+        key: &'static str,
+        /// Its value.
+        value: u64,
+        /// What is wrong with it, and what would be right.
+        reason: String,
+    },
+}

@@ -1,0 +1,57 @@
+//! What a function says of itself, as data.
+
+/// The contract of a function: what it reads and writes, what it says, why it drops.
+///
+/// The contract block at the head of the function's kernel says the same in words; the route decider,
+/// the counters and the documentation come from here.
+#[derive(Debug)]
+pub struct Contract {
+    /// Name of the function: of its folders, its vectors, its bench, its page, the prefix of its counters.
+    pub kind: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// Number of its kernel in `kernels/functions.h`.
+    pub kernel: u8,
+    /// What it can say of a packet; `Outcome::verdict` is an index into this.
+    pub verdicts: &'static [Verdict],
+    /// Why it can drop a packet; `Outcome::reason` is an index into this.
+    pub drops: &'static [Drop],
+    /// Its variants by name; the variant number is an index into this.
+    pub variants: &'static [&'static str],
+    /// Whether its host half must see packets in order of arrival (it hands out sequence numbers).
+    pub in_order: bool,
+    /// Most bytes it prepends to a frame.
+    pub headroom_bytes: u16,
+    /// Most bytes it appends to a frame.
+    pub tailroom_bytes: u16,
+    /// The standard or paper it implements.
+    pub spec: &'static str,
+}
+
+/// One thing that a function can say of a packet.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Its name in chains.
+    pub name: &'static str,
+    /// When it is said.
+    pub sentence: &'static str,
+    /// Whether the function chose the egress port (`Outcome::port`).
+    pub chooses_port: bool,
+}
+
+/// One reason to drop a packet.
+#[derive(Debug)]
+pub struct Drop {
+    /// Its name in counters: `<kind>_dropped_<name>`.
+    pub name: &'static str,
+    /// When it happens.
+    pub sentence: &'static str,
+}
+
+impl Contract {
+    /// The number of the verdict called `name`.
+    pub fn verdict(&self, name: &str) -> Option<u8> {
+        let index = self.verdicts.iter().position(|verdict| verdict.name == name)?;
+        u8::try_from(index).ok()
+    }
+}

@@ -1,0 +1,119 @@
+//! The arena: its configuration, and how it is split between workers.
+
+use std::sync::Arc;
+
+use crate::{Error, Memory, Region, WINDOW_UNIT_BYTES};
+
+/// How windows lie in a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Windows of one fixed size; any order of return.
+    Slots,
+    /// Windows of the size each packet needs, back to back in a ring; space comes back in order of arrival.
+    Dense,
+}
+
+/// What the arena looks like. Sizes in bytes.
+#[derive(Clone, Debug)]
+pub struct ArenaConfig {
+    /// How windows lie in a region.
+    pub layout: Layout,
+    /// Windows per worker (`slots`), or full-size windows that a worker's ring has room for (`dense`).
+    pub packets: usize,
+    /// Longest frame that a port may bring in.
+    pub frame_bytes_max: usize,
+    /// Free bytes in front of an arriving frame, for functions that prepend headers.
+    pub headroom_bytes: usize,
+    /// Free bytes behind an arriving frame, for functions that append.
+    pub tailroom_bytes: usize,
+    /// Windows start at multiples of this: 64 or 128 (128 is what a copy engine wants).
+    pub align_bytes: usize,
+}
+
+impl Default for ArenaConfig {
+    fn default() -> Self {
+        Self {
+            layout: Layout::Slots,
+            packets: 8192,
+            frame_bytes_max: 1518,
+            headroom_bytes: 128,
+            tailroom_bytes: 64,
+            align_bytes: 128,
+        }
+    }
+}
+
+impl ArenaConfig {
+    /// Size of the window of a full-size frame.
+    pub fn window_bytes(&self) -> usize {
+        let needed = self.headroom_bytes + self.frame_bytes_max + self.tailroom_bytes;
+        needed.next_multiple_of(self.align_bytes)
+    }
+
+    /// Distance from one slot to the next. An odd multiple of the alignment, so that the frames of
+    /// a batch spread over all sets of the caches instead of a few.
+    pub(crate) fn slot_stride_bytes(&self) -> usize {
+        let units = self.window_bytes() / self.align_bytes;
+        (units | 1) * self.align_bytes
+    }
+
+    fn region_bytes(&self) -> usize {
+        self.packets * self.slot_stride_bytes()
+    }
+
+    fn validate(&self) -> Result<(), Error> {
+        let refuse = |key, value: usize, reason: &str| {
+            Err(Error::Config { key, value: value as u64, reason: reason.to_owned() })
+        };
+        if self.packets == 0 || self.packets > 1 << 20 {
+            return refuse("packets", self.packets, "must be 1 to 1048576 per worker");
+        }
+        if !matches!(self.align_bytes, 64 | 128) {
+            return refuse("align_bytes", self.align_bytes, "must be 64 or 128");
+        }
+        if !(60..=16128).contains(&self.frame_bytes_max) {
+            return refuse("frame_bytes_max", self.frame_bytes_max, "must be 60 to 16128");
+        }
+        let window_bytes_max = usize::from(u8::MAX) * WINDOW_UNIT_BYTES;
+        if self.headroom_bytes > window_bytes_max || self.tailroom_bytes > window_bytes_max {
+            return refuse("headroom_bytes", self.headroom_bytes, "a window holds at most 16320 bytes");
+        }
+        if self.window_bytes() > window_bytes_max {
+            return refuse(
+                "frame_bytes_max",
+                self.frame_bytes_max,
+                "frame, headroom_bytes and tailroom_bytes must fit into a window of 16320 bytes",
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The one memory in which all packets live, for NIC, CPU and devices alike.
+#[derive(Debug)]
+pub struct Arena {
+    memory: Arc<Memory>,
+    config: ArenaConfig,
+    workers: usize,
+}
+
+impl Arena {
+    /// Allocates the arena for `workers` workers.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for sizes that cannot work, [`Error::Memory`] when the machine has too little.
+    pub fn new(config: ArenaConfig, workers: usize) -> Result<Self, Error> {
+        config.validate()?;
+        let bytes = config.region_bytes() * workers.max(1);
+        let memory = Arc::new(Memory::new(bytes, "the packet arena")?);
+        Ok(Self { memory, config, workers: workers.max(1) })
+    }
+
+    /// Cuts the arena into one region per worker.
+    pub fn split(self) -> Vec<Region> {
+        let bytes = self.config.region_bytes();
+        (0..self.workers)
+            .map(|worker| Region::new(Arc::clone(&self.memory), worker * bytes, bytes, &self.config))
+            .collect()
+    }
+}

@@ -1,0 +1,159 @@
+//! One contiguous region of bytes, on hugepages where there are any.
+
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use crate::Error;
+
+const HUGEPAGE_BYTES: usize = 2 << 20;
+
+/// What kind of pages a [`Memory`] lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Reserved hugepages (`vm.nr_hugepages`).
+    Hugetlb,
+    /// Ordinary memory that the kernel was asked to back with hugepages.
+    Transparent,
+}
+
+/// Zeroed, page-aligned memory of the process, unmapped when dropped.
+///
+/// Aligned to 2 MiB. Writable through `&mut`; a shared `Memory` is read-only.
+pub struct Memory {
+    base: NonNull<u8>,
+    bytes: usize,
+    mapped_base: NonNull<u8>,
+    mapped_bytes: usize,
+    backing: Backing,
+}
+
+// SAFETY: Memory owns its mapping; reaching the bytes follows Rust's borrow rules through Deref and DerefMut.
+unsafe impl Send for Memory {}
+// SAFETY: as above; `&Memory` gives shared reads only.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Maps `bytes` zeroed bytes for `what` (used in the error only).
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when the machine does not have them.
+    pub fn new(bytes: usize, what: &'static str) -> Result<Self, Error> {
+        let bytes = bytes.max(1);
+        let refuse = |source| Error::Memory { what, bytes, source };
+        let too_large = || refuse(std::io::Error::from(std::io::ErrorKind::OutOfMemory));
+        let rounded = bytes.checked_next_multiple_of(HUGEPAGE_BYTES).ok_or_else(too_large)?;
+        if rounded > memory_available_bytes() {
+            return Err(too_large());
+        }
+        if let Ok(base) = map(rounded, libc::MAP_HUGETLB | libc::MAP_POPULATE) {
+            let backing = Backing::Hugetlb;
+            return Ok(Self { base, bytes, mapped_base: base, mapped_bytes: rounded, backing });
+        }
+        // One hugepage more than needed, so that an aligned start fits.
+        let mapped_bytes = rounded + HUGEPAGE_BYTES;
+        let mapped_base = map(mapped_bytes, 0).map_err(refuse)?;
+        let skip = mapped_base.as_ptr().align_offset(HUGEPAGE_BYTES);
+        // SAFETY: skip < HUGEPAGE_BYTES, so base .. base + rounded lies in the mapping made above.
+        let base = unsafe { mapped_base.add(skip) };
+        // SAFETY: the range is the mapping's own; the advice changes no content, and its failure costs only speed.
+        unsafe { libc::madvise(base.as_ptr().cast(), rounded, libc::MADV_HUGEPAGE) };
+        Ok(Self { base, bytes, mapped_base, mapped_bytes, backing: Backing::Transparent })
+    }
+
+    /// Address of the first byte. Valid for `len()` bytes while the `Memory` lives.
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// What kind of pages it lies on.
+    pub fn backing(&self) -> Backing {
+        self.backing
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: base .. base + bytes is mapped, initialised (zeroed) and lives as long as self.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in deref, and `&mut self` makes this the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping that `new` made, and nothing can refer to it any more.
+        unsafe { libc::munmap(self.mapped_base.as_ptr().cast(), self.mapped_bytes) };
+    }
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").field("bytes", &self.bytes).field("backing", &self.backing).finish()
+    }
+}
+
+fn map(bytes: usize, flags: libc::c_int) -> std::io::Result<NonNull<u8>> {
+    // SAFETY: a new anonymous private mapping at an address of the kernel's choice touches no existing memory.
+    let address = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
+            -1,
+            0,
+        )
+    };
+    if address == libc::MAP_FAILED {
+        return Err(std::io::Error::last_os_error());
+    }
+    NonNull::new(address.cast()).ok_or_else(std::io::Error::last_os_error)
+}
+
+/// What the kernel says can still be had. Overcommitting would be punished only later, by the OOM killer, in the middle of traffic.
+fn memory_available_bytes() -> usize {
+    let Ok(text) = std::fs::read_to_string("/proc/meminfo") else {
+        return usize::MAX;
+    };
+    let kilobytes = |key: &str| -> Option<usize> {
+        text.lines().find_map(|line| line.strip_prefix(key)?.trim().trim_end_matches("kB").trim().parse().ok())
+    };
+    match kilobytes("MemAvailable:") {
+        Some(available) => {
+            let reserved = kilobytes("HugePages_Free:").unwrap_or(0) * kilobytes("Hugepagesize:").unwrap_or(0);
+            (available + reserved) << 10
+        }
+        None => usize::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_zeroed_aligned_and_writable() {
+        let mut memory = Memory::new(5 << 20, "a test").unwrap();
+        assert_eq!(memory.len(), 5 << 20);
+        assert_eq!(memory.base().as_ptr().align_offset(HUGEPAGE_BYTES), 0);
+        assert!(memory.iter().all(|&byte| byte == 0));
+        memory[(5 << 20) - 1] = 7;
+        assert_eq!(memory[(5 << 20) - 1], 7);
+    }
+
+    #[test]
+    fn more_than_the_machine_has_is_an_error_that_says_so() {
+        for bytes in [1 << 50, usize::MAX] {
+            let error = Memory::new(bytes, "a test").unwrap_err().to_string();
+            assert!(error.contains("for a test"), "{error}");
+        }
+    }
+}
