@@ -1,1 +1,51 @@
-//! Placeholder.
+//! Packet functions as kernels: compiled for the CPU at several levels, and
+//! carried as one source text per device language.
+//!
+//! A kernel is written once, in the dialect that `dialect/README.md` describes;
+//! `functions.h` lists them all. The build compiles `cpu.c` once per [`Level`]
+//! and resolves the includes of `opencl.cl` and `cuda.cu`, so that a device
+//! needs no include path.
+
+pub mod image;
+mod level;
+
+pub use level::{BinCall, Level, levels};
+
+/// What `functions.h` says of a function that has a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelInfo {
+    /// Its number, in [`godwit_abi::Bin::kernel`].
+    pub number: u8,
+    /// Its name, also that of its folder.
+    pub name: &'static str,
+    /// Memory that a group of lanes needs for it, bytes.
+    pub scratch_bytes: u32,
+}
+
+include!(concat!(env!("OUT_DIR"), "/registry.rs"));
+
+/// Number of the kernel `template`.
+pub const TEMPLATE: u8 = 0;
+/// Number of the kernel `echo`.
+pub const ECHO: u8 = 1;
+/// Number of the kernel `ipv4`.
+pub const IPV4: u8 = 2;
+/// Number of the kernel `ipsec`.
+pub const IPSEC: u8 = 3;
+/// Number of the kernel `dpi`.
+pub const DPI: u8 = 4;
+
+/// All kernels as one OpenCL C 1.2 source text; the entry is `gw_chunk` in `dialect/loops_opencl.h`.
+pub const fn opencl_source() -> &'static str {
+    include_str!(concat!(env!("OUT_DIR"), "/kernels.cl"))
+}
+
+/// All kernels as one CUDA source text for NVRTC; the entry is `gw_chunk` in `dialect/loops_cuda.h`.
+pub const fn cuda_source() -> &'static str {
+    include_str!(concat!(env!("OUT_DIR"), "/kernels.cu"))
+}
+
+/// Names this version of the kernels, of all languages: for caches and profiles. Not cryptographic.
+pub const fn source_digest() -> u64 {
+    include!(concat!(env!("OUT_DIR"), "/digest.rs"))
+}

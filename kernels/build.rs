@@ -1,0 +1,306 @@
+//! Compiles the kernels for the CPU, once per level, and assembles the source
+//! texts that devices compile at run time.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// One set of CPU features that the kernels are compiled for.
+struct Level {
+    name: &'static str,
+    /// Flags without which the level makes no sense; one unknown to the compiler leaves it out.
+    flags: &'static [&'static str],
+    /// What `flags` let the compiler use, in the words of `is_x86_feature_detected!`.
+    features: &'static [&'static str],
+    /// Flags taken where the compiler knows them, each with the feature it brings.
+    extras: &'static [(&'static str, &'static str)],
+}
+
+/// The levels of the x86-64 psABI (System V ABI, AMD64 supplement, section 3.1.1) and
+/// the instructions for cryptography that go with their machines.
+const X86_64_LEVELS: &[Level] = &[
+    Level {
+        name: "x86-64-v2",
+        flags: &["-march=x86-64-v2"],
+        features: &["popcnt", "sse3", "ssse3", "sse4.1", "sse4.2", "cmpxchg16b"],
+        extras: &[],
+    },
+    Level {
+        name: "x86-64-v3",
+        flags: &["-march=x86-64-v3", "-maes"],
+        features: &[
+            "popcnt",
+            "sse3",
+            "ssse3",
+            "sse4.1",
+            "sse4.2",
+            "cmpxchg16b",
+            "avx",
+            "avx2",
+            "bmi1",
+            "bmi2",
+            "f16c",
+            "fma",
+            "lzcnt",
+            "movbe",
+            "aes",
+        ],
+        extras: &[],
+    },
+    Level {
+        name: "x86-64-v4",
+        flags: &["-march=x86-64-v4", "-maes"],
+        features: &[
+            "popcnt",
+            "sse3",
+            "ssse3",
+            "sse4.1",
+            "sse4.2",
+            "cmpxchg16b",
+            "avx",
+            "avx2",
+            "bmi1",
+            "bmi2",
+            "f16c",
+            "fma",
+            "lzcnt",
+            "movbe",
+            "aes",
+            "avx512f",
+            "avx512bw",
+            "avx512cd",
+            "avx512dq",
+            "avx512vl",
+        ],
+        extras: &[
+            ("-mvaes", "vaes"),
+            ("-mvpclmulqdq", "vpclmulqdq"),
+            ("-msha", "sha"),
+            ("-mgfni", "gfni"),
+        ],
+    },
+];
+
+/// Elsewhere: whatever the target promises by itself.
+const GENERIC_LEVELS: &[Level] = &[Level {
+    name: "generic",
+    flags: &[],
+    features: &[],
+    extras: &[],
+}];
+
+fn main() {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
+    for entry in fs::read_dir(&root).expect("the kernels folder is readable") {
+        let path = entry.expect("the kernels folder is readable").path();
+        let rust = ["src", "tests", "abi", "Cargo.toml"]
+            .iter()
+            .any(|name| path.ends_with(name));
+        if !rust {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
+    }
+    println!(
+        "cargo::rerun-if-changed={}",
+        root.join("abi/abi.h").display()
+    );
+
+    write_registry(&root.join("functions.h"), &out);
+    write_sources(&root, &out);
+    compile(&root, &out);
+}
+
+/// The list of functions.h as Rust.
+fn write_registry(functions: &Path, out: &Path) {
+    let text = read(functions);
+    let mut rust = String::from("/// Every function that has a kernel, from `functions.h`.\n");
+    rust += "pub const KERNELS: &[KernelInfo] = &[\n";
+    for line in text.lines() {
+        let Some(row) = line.trim().strip_prefix("X(") else {
+            continue;
+        };
+        let row = row
+            .split(')')
+            .next()
+            .expect("split yields at least one part");
+        let columns: Vec<&str> = row.split(',').map(str::trim).collect();
+        let [number, name, scratch_bytes] = columns[..] else {
+            panic!("functions.h: X({row}) must have a number, a name and scratch bytes");
+        };
+        writeln!(
+            rust,
+            "    KernelInfo {{ number: {number}, name: \"{name}\", scratch_bytes: {scratch_bytes} }},"
+        )
+        .expect("writing to a String");
+    }
+    rust += "];\n";
+    write(&out.join("registry.rs"), &rust);
+}
+
+/// One source text per device language, and a digest of all of them.
+fn write_sources(root: &Path, out: &Path) {
+    let opencl = flatten(root, "opencl.cl", &["dialect/cpu.h", "dialect/cuda.h"]);
+    let cuda = flatten(root, "cuda.cu", &["dialect/cpu.h", "dialect/opencl.h"]);
+    let cpu = flatten(root, "cpu.c", &["dialect/cuda.h", "dialect/opencl.h"]);
+    // FNV-1a: names a version of the kernels in caches and profiles, guards against nothing.
+    let digest = [&opencl, &cuda, &cpu]
+        .iter()
+        .flat_map(|text| text.bytes())
+        .fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
+            (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+    write(&out.join("kernels.cl"), &opencl);
+    write(&out.join("kernels.cu"), &cuda);
+    write(&out.join("digest.rs"), &format!("{digest:#018x}\n"));
+}
+
+/// The file with every `#include "..."` replaced by the file it names, each once,
+/// with #line directives so that a compiler's message names the right line.
+/// `left_out` are headers of other compilers; `<...>` stays as it is.
+fn flatten(root: &Path, file: &str, left_out: &[&str]) -> String {
+    let mut seen: BTreeSet<String> = left_out.iter().map(|name| (*name).to_owned()).collect();
+    let mut text = String::new();
+    append(root, file, &mut seen, &mut text);
+    text
+}
+
+fn append(root: &Path, file: &str, seen: &mut BTreeSet<String>, text: &mut String) {
+    if !seen.insert(file.to_owned()) {
+        return;
+    }
+    let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+    writeln!(text, "#line 1 \"{file}\"").expect("writing to a String");
+    for (index, line) in read(&root.join(file)).lines().enumerate() {
+        let included = line
+            .trim()
+            .strip_prefix("#include \"")
+            .and_then(|rest| rest.strip_suffix('"'));
+        let Some(included) = included else {
+            text.push_str(line);
+            text.push('\n');
+            continue;
+        };
+        append(root, &resolve(folder, included), seen, text);
+        writeln!(text, "#line {} \"{file}\"", index + 2).expect("writing to a String");
+    }
+}
+
+/// `included`, seen from `folder`, as a path from the root without `..`.
+fn resolve(folder: &str, included: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in included.split('/') {
+        if part == ".." {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    parts.join("/")
+}
+
+fn compile(root: &Path, out: &Path) {
+    let x86_64 = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64");
+    let levels = if x86_64 {
+        X86_64_LEVELS
+    } else {
+        GENERIC_LEVELS
+    };
+
+    let mut externs = String::new();
+    let mut table = String::new();
+    for level in levels {
+        let mut features = level.features.to_vec();
+        let mut build = compiler(root);
+        if level
+            .flags
+            .iter()
+            .any(|flag| !build.is_flag_supported(flag).unwrap_or(false))
+        {
+            println!(
+                "cargo::warning=the C compiler does not know {}: left out",
+                level.name
+            );
+            continue;
+        }
+        for flag in level.flags {
+            build.flag(flag);
+        }
+        for (flag, feature) in level.extras {
+            if build.is_flag_supported(flag).unwrap_or(false) {
+                build.flag(flag);
+                features.push(feature);
+            }
+        }
+        let suffix = level.name.replace('-', "_");
+        // Objects are named by their source file, so each level has a folder of its own.
+        build
+            .out_dir(out.join(&suffix))
+            .define("GW_LEVEL", suffix.as_str());
+        build
+            .file(root.join("cpu.c"))
+            .compile(&format!("godwit_{suffix}"));
+        describe(level.name, &suffix, &features, &mut externs, &mut table);
+    }
+    write(
+        &out.join("levels.rs"),
+        &format!(
+            "unsafe extern \"C\" {{\n{externs}}}\n\nstatic LEVELS: &[Level] = &[\n{table}];\n"
+        ),
+    );
+    compiler(root)
+        .file(root.join("layout.c"))
+        .compile("godwit_layout");
+}
+
+fn compiler(root: &Path) -> cc::Build {
+    let mut build = cc::Build::new();
+    build
+        .include(root)
+        .std("c11")
+        .opt_level(3)
+        .warnings(true)
+        .extra_warnings(true)
+        .flag("-Werror")
+        .flag("-fno-math-errno")
+        // A table image is bytes that are read as structs.
+        .flag("-fno-strict-aliasing")
+        // The loops are where callers spend their time: keep them visible to perf.
+        .flag("-fno-omit-frame-pointer")
+        .cargo_metadata(true);
+    build
+}
+
+/// The foreign functions of one level, and its row in the table.
+fn describe(name: &str, suffix: &str, features: &[&str], externs: &mut String, table: &mut String) {
+    let detected = features
+        .iter()
+        .map(|feature| format!("std::arch::is_x86_feature_detected!(\"{feature}\")"))
+        .collect::<Vec<_>>();
+    let supported = if detected.is_empty() {
+        "true".to_owned()
+    } else {
+        detected.join("\n            && ")
+    };
+    writeln!(
+        externs,
+        "    fn gw_run_bin_{suffix}(kernel: u32, call: *const BinCall);"
+    )
+    .expect("writing to a String");
+    writeln!(
+        table,
+        "    Level {{\n        name: \"{name}\",\n        features: &{features:?},\n        \
+         supported: || {{\n            {supported}\n        }},\n        run_bin: gw_run_bin_{suffix},\n    }},"
+    )
+    .expect("writing to a String");
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}

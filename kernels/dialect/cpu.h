@@ -1,0 +1,119 @@
+/* The dialect for the system's C compiler (gcc, clang), one lane at a time. */
+#ifndef GODWIT_DIALECT_CPU_H
+#define GODWIT_DIALECT_CPU_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint8_t gw_u8;
+typedef uint16_t gw_u16;
+typedef uint32_t gw_u32;
+typedef uint64_t gw_u64;
+
+#define GW_STATIC_ASSERT(condition, name) _Static_assert(condition, #name)
+#define GW_OFFSETOF(type, field)          offsetof(type, field)
+
+#define GW_GLOBAL
+#define GW_LOCAL
+#define GW_CONSTANT
+#define GW_PRIVATE
+#define GW_TABLE static const
+
+#define GW_LANE  static inline
+#define GW_GROUP static inline
+
+GW_LANE gw_u32 gw_lane_id(void)
+{
+    return 0;
+}
+
+GW_LANE gw_u32 gw_lane_count(void)
+{
+    return 1;
+}
+
+GW_LANE void gw_barrier(void)
+{
+}
+
+#define GW_EXPENSIVE(address) __builtin_prefetch(address)
+
+GW_LANE gw_u32 gw_load_be16(const gw_u8 *bytes)
+{
+    gw_u16 value;
+    __builtin_memcpy(&value, bytes, sizeof(value));
+    return __builtin_bswap16(value);
+}
+
+GW_LANE gw_u32 gw_load_be32(const gw_u8 *bytes)
+{
+    gw_u32 value;
+    __builtin_memcpy(&value, bytes, sizeof(value));
+    return __builtin_bswap32(value);
+}
+
+GW_LANE gw_u64 gw_load_be64(const gw_u8 *bytes)
+{
+    gw_u64 value;
+    __builtin_memcpy(&value, bytes, sizeof(value));
+    return __builtin_bswap64(value);
+}
+
+GW_LANE void gw_store_be16(gw_u8 *bytes, gw_u32 value)
+{
+    gw_u16 swapped = __builtin_bswap16((gw_u16)value);
+    __builtin_memcpy(bytes, &swapped, sizeof(swapped));
+}
+
+GW_LANE void gw_store_be32(gw_u8 *bytes, gw_u32 value)
+{
+    gw_u32 swapped = __builtin_bswap32(value);
+    __builtin_memcpy(bytes, &swapped, sizeof(swapped));
+}
+
+GW_LANE void gw_store_be64(gw_u8 *bytes, gw_u64 value)
+{
+    gw_u64 swapped = __builtin_bswap64(value);
+    __builtin_memcpy(bytes, &swapped, sizeof(swapped));
+}
+
+GW_LANE gw_u32 gw_rotate_left32(gw_u32 value, gw_u32 bits)
+{
+    return (value << (bits & 31)) | (value >> (-bits & 31));
+}
+
+GW_LANE gw_u64 gw_rotate_left64(gw_u64 value, gw_u32 bits)
+{
+    return (value << (bits & 63)) | (value >> (-bits & 63));
+}
+
+GW_LANE gw_u32 gw_popcount32(gw_u32 value)
+{
+    return (gw_u32)__builtin_popcount(value);
+}
+
+GW_LANE gw_u32 gw_popcount64(gw_u64 value)
+{
+    return (gw_u32)__builtin_popcountll(value);
+}
+
+/*
+ * Words of 32 bits are added as they lie in memory: a ones' complement sum does
+ * not depend on the byte order until its end (RFC 1071 section 2 (B)).
+ */
+GW_LANE gw_u32 gw_ones_sum(const gw_u8 *bytes, gw_u32 length)
+{
+    gw_u64 sum = 0;
+    for (gw_u32 i = 0; i < length; i += 4) {
+        gw_u32 word;
+        __builtin_memcpy(&word, bytes + i, sizeof(word));
+        sum += word;
+    }
+    sum = (sum & 0xffffffffu) + (sum >> 32);
+    sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return __builtin_bswap16((gw_u16)sum);
+}
+
+#endif

@@ -1,0 +1,102 @@
+/* The dialect for NVRTC (CUDA C++). Pointers are generic: one primitive serves all memories. */
+#ifndef GODWIT_DIALECT_CUDA_H
+#define GODWIT_DIALECT_CUDA_H
+
+typedef unsigned char gw_u8;
+typedef unsigned short gw_u16;
+typedef unsigned int gw_u32;
+typedef unsigned long long gw_u64;
+
+#define GW_STATIC_ASSERT(condition, name) static_assert(condition, #name)
+#define GW_OFFSETOF(type, field)          __builtin_offsetof(type, field)
+
+#define GW_GLOBAL
+#define GW_LOCAL
+#define GW_CONSTANT
+#define GW_PRIVATE
+#define GW_TABLE static __constant__ const
+
+#define GW_LANE  static __device__ inline
+#define GW_GROUP static __device__ inline
+
+GW_LANE gw_u32 gw_lane_id(void)
+{
+    return threadIdx.x;
+}
+
+GW_LANE gw_u32 gw_lane_count(void)
+{
+    return blockDim.x;
+}
+
+GW_LANE void gw_barrier(void)
+{
+    __syncthreads();
+}
+
+#define GW_EXPENSIVE(address) ((void)0)
+
+GW_LANE gw_u32 gw_load_be16(const gw_u8 *bytes)
+{
+    return (gw_u32)bytes[0] << 8 | bytes[1];
+}
+
+GW_LANE gw_u32 gw_load_be32(const gw_u8 *bytes)
+{
+    return gw_load_be16(bytes) << 16 | gw_load_be16(bytes + 2);
+}
+
+GW_LANE gw_u64 gw_load_be64(const gw_u8 *bytes)
+{
+    return (gw_u64)gw_load_be32(bytes) << 32 | gw_load_be32(bytes + 4);
+}
+
+GW_LANE void gw_store_be16(gw_u8 *bytes, gw_u32 value)
+{
+    bytes[0] = (gw_u8)(value >> 8);
+    bytes[1] = (gw_u8)value;
+}
+
+GW_LANE void gw_store_be32(gw_u8 *bytes, gw_u32 value)
+{
+    gw_store_be16(bytes, value >> 16);
+    gw_store_be16(bytes + 2, value);
+}
+
+GW_LANE void gw_store_be64(gw_u8 *bytes, gw_u64 value)
+{
+    gw_store_be32(bytes, (gw_u32)(value >> 32));
+    gw_store_be32(bytes + 4, (gw_u32)value);
+}
+
+GW_LANE gw_u32 gw_rotate_left32(gw_u32 value, gw_u32 bits)
+{
+    return __funnelshift_l(value, value, bits);
+}
+
+GW_LANE gw_u64 gw_rotate_left64(gw_u64 value, gw_u32 bits)
+{
+    return (value << (bits & 63)) | (value >> ((64 - bits) & 63));
+}
+
+GW_LANE gw_u32 gw_popcount32(gw_u32 value)
+{
+    return (gw_u32)__popc(value);
+}
+
+GW_LANE gw_u32 gw_popcount64(gw_u64 value)
+{
+    return (gw_u32)__popcll(value);
+}
+
+GW_LANE gw_u32 gw_ones_sum(const gw_u8 *bytes, gw_u32 length)
+{
+    gw_u32 sum = 0;
+    for (gw_u32 i = 0; i < length; i += 4) {
+        sum += gw_load_be16(bytes + i) + gw_load_be16(bytes + i + 2);
+    }
+    sum = (sum & 0xffff) + (sum >> 16);
+    return (sum & 0xffff) + (sum >> 16);
+}
+
+#endif

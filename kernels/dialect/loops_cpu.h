@@ -1,0 +1,83 @@
+/*
+ * The loop around lane functions on a CPU core: one bin, packet after packet.
+ *
+ * A core finishes nothing while it waits for memory, so the loop runs two steps
+ * ahead of itself: the frame that comes in 2 * GW_AHEAD packets is fetched, and
+ * the function touches what it will miss for the packet GW_AHEAD from now.
+ */
+#ifndef GODWIT_LOOPS_CPU_H
+#define GODWIT_LOOPS_CPU_H
+
+/* One call of gw_run_bin. lib.rs declares the same struct for Rust. */
+typedef struct gw_bin_call {
+    gw_u8 *arena;               /* base of the arena, 64-byte aligned */
+    const gw_u8 *image;         /* the function's table image, 64-byte aligned */
+    gw_descriptor *descriptors; /* of the bin's packets, one after another; head, length change */
+    const gw_u64 *parameters;   /* one per packet */
+    gw_outcome *outcomes;       /* one per packet, written */
+    gw_u32 count;               /* packets in the bin */
+    gw_u32 variant;
+} gw_bin_call;
+
+#define GW_AHEAD 8u
+
+typedef void gw_packet_function(const gw_lane *, gw_descriptor *, gw_outcome *);
+typedef void gw_touch_function(const gw_lane *, const gw_descriptor *);
+
+/* Inlined once per function, so that neither pointer is ever called through. */
+static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call *call,
+                                                              gw_u8 *scratch,
+                                                              gw_packet_function *packet,
+                                                              gw_touch_function *touch)
+{
+    gw_u8 *arena = call->arena;
+    gw_descriptor *descriptors = call->descriptors;
+    const gw_u64 *parameters = call->parameters;
+    gw_outcome *outcomes = call->outcomes;
+    const gw_u32 count = call->count;
+    gw_lane lane = {.image = call->image, .variant = call->variant, .scratch = scratch};
+    gw_lane ahead = lane;
+
+    for (gw_u32 i = 0; i < GW_AHEAD && i < count; i++) {
+        ahead.window = arena + (gw_u64)descriptors[i].window * GW_WINDOW_UNIT;
+        ahead.parameter = parameters[i];
+        touch(&ahead, &descriptors[i]);
+    }
+    for (gw_u32 i = 0; i < count; i++) {
+        if (i + 2 * GW_AHEAD < count) {
+            const gw_descriptor *far = &descriptors[i + 2 * GW_AHEAD];
+            __builtin_prefetch(arena + (gw_u64)far->window * GW_WINDOW_UNIT + far->head);
+        }
+        if (i + GW_AHEAD < count) {
+            const gw_descriptor *near = &descriptors[i + GW_AHEAD];
+            ahead.window = arena + (gw_u64)near->window * GW_WINDOW_UNIT;
+            ahead.parameter = parameters[i + GW_AHEAD];
+            touch(&ahead, near);
+        }
+        gw_descriptor descriptor = descriptors[i];
+        gw_outcome outcome = {0, 0, 0, 0};
+        lane.window = arena + (gw_u64)descriptor.window * GW_WINDOW_UNIT;
+        lane.parameter = parameters[i];
+        packet(&lane, &descriptor, &outcome);
+        descriptors[i].head = descriptor.head;
+        descriptors[i].length = descriptor.length;
+        outcomes[i] = outcome;
+    }
+}
+
+/* Defines gw_bin_<name>, the loop around one function. */
+#define GW_BIN_LOOP(number, name, scratch_bytes)                                                   \
+    static void gw_bin_##name(const gw_bin_call *call)                                             \
+    {                                                                                              \
+        _Alignas(64) gw_u8 memory[(scratch_bytes) > 0 ? (scratch_bytes) : 1];                      \
+        gw_u8 *scratch = (scratch_bytes) > 0 ? memory : NULL;                                      \
+        gw_##name##_group(call->image, scratch);                                                   \
+        gw_bin_loop(call, scratch, gw_##name##_packet, gw_##name##_touch);                         \
+    }
+
+#define GW_BIN_CASE(number, name, scratch_bytes)                                                   \
+    case number:                                                                                   \
+        gw_bin_##name(call);                                                                       \
+        break;
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * The dialect for OpenCL C 1.2 and later, without the generic address space: a
+ * byte primitive exists once per address space, told apart by overloading (a
+ * clang attribute; every OpenCL compiler that we know of is built on clang).
+ */
+#ifndef GODWIT_DIALECT_OPENCL_H
+#define GODWIT_DIALECT_OPENCL_H
+
+typedef uchar gw_u8;
+typedef ushort gw_u16;
+typedef uint gw_u32;
+typedef ulong gw_u64;
+
+#define GW_STATIC_ASSERT(condition, name) typedef char gw_assert_##name[(condition) ? 1 : -1]
+#define GW_OFFSETOF(type, field)          __builtin_offsetof(type, field)
+
+#define GW_GLOBAL   __global
+#define GW_LOCAL    __local
+#define GW_CONSTANT __constant
+#define GW_PRIVATE  __private
+#define GW_TABLE    __constant
+
+#define GW_LANE  static inline
+#define GW_GROUP static inline
+
+GW_LANE gw_u32 gw_lane_id(void)
+{
+    return (gw_u32)get_local_id(0);
+}
+
+GW_LANE gw_u32 gw_lane_count(void)
+{
+    return (gw_u32)get_local_size(0);
+}
+
+#define gw_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+
+#define GW_EXPENSIVE(address) ((void)0)
+
+#define GW_OVERLOAD __attribute__((overloadable)) GW_LANE
+
+#define GW_LOADS(space)                                                                            \
+    GW_OVERLOAD gw_u32 gw_load_be16(const space gw_u8 *bytes)                                      \
+    {                                                                                              \
+        return (gw_u32)bytes[0] << 8 | bytes[1];                                                   \
+    }                                                                                              \
+    GW_OVERLOAD gw_u32 gw_load_be32(const space gw_u8 *bytes)                                      \
+    {                                                                                              \
+        return gw_load_be16(bytes) << 16 | gw_load_be16(bytes + 2);                                \
+    }                                                                                              \
+    GW_OVERLOAD gw_u64 gw_load_be64(const space gw_u8 *bytes)                                      \
+    {                                                                                              \
+        return (gw_u64)gw_load_be32(bytes) << 32 | gw_load_be32(bytes + 4);                        \
+    }
+
+#define GW_STORES(space)                                                                           \
+    GW_OVERLOAD void gw_store_be16(space gw_u8 *bytes, gw_u32 value)                               \
+    {                                                                                              \
+        bytes[0] = (gw_u8)(value >> 8);                                                            \
+        bytes[1] = (gw_u8)value;                                                                   \
+    }                                                                                              \
+    GW_OVERLOAD void gw_store_be32(space gw_u8 *bytes, gw_u32 value)                               \
+    {                                                                                              \
+        gw_store_be16(bytes, value >> 16);                                                         \
+        gw_store_be16(bytes + 2, value);                                                           \
+    }                                                                                              \
+    GW_OVERLOAD void gw_store_be64(space gw_u8 *bytes, gw_u64 value)                               \
+    {                                                                                              \
+        gw_store_be32(bytes, (gw_u32)(value >> 32));                                               \
+        gw_store_be32(bytes + 4, (gw_u32)value);                                                   \
+    }
+
+GW_LOADS(__global)
+GW_LOADS(__local)
+GW_LOADS(__constant)
+GW_LOADS(__private)
+GW_STORES(__global)
+GW_STORES(__local)
+GW_STORES(__private)
+
+GW_LANE gw_u32 gw_rotate_left32(gw_u32 value, gw_u32 bits)
+{
+    return rotate(value, bits);
+}
+
+GW_LANE gw_u64 gw_rotate_left64(gw_u64 value, gw_u32 bits)
+{
+    return rotate(value, (gw_u64)bits);
+}
+
+GW_LANE gw_u32 gw_popcount32(gw_u32 value)
+{
+    return popcount(value);
+}
+
+GW_LANE gw_u32 gw_popcount64(gw_u64 value)
+{
+    return (gw_u32)popcount(value);
+}
+
+GW_LANE gw_u32 gw_ones_sum(const __global gw_u8 *bytes, gw_u32 length)
+{
+    gw_u32 sum = 0;
+    for (gw_u32 i = 0; i < length; i += 4) {
+        sum += gw_load_be16(bytes + i) + gw_load_be16(bytes + i + 2);
+    }
+    sum = (sum & 0xffff) + (sum >> 16);
+    return (sum & 0xffff) + (sum >> 16);
+}
+
+#endif

@@ -1,0 +1,19 @@
+/*
+ * Every function that has a kernel: its number (gw_bin.kernel), its name (also
+ * its folder) and the bytes of scratch memory a group of lanes needs for it.
+ * build.rs reads this list for the Rust side; a number never changes its meaning.
+ */
+#ifndef GODWIT_FUNCTIONS_H
+#define GODWIT_FUNCTIONS_H
+
+#include "common/frame.h"
+#include "template/template.h"
+#include "echo/echo.h"
+
+/* clang-format off */
+#define GW_FUNCTIONS(X)    \
+    X(0, template, 0)      \
+    X(1, echo, 0)
+/* clang-format on */
+
+#endif

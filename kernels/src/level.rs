@@ -1,0 +1,79 @@
+//! The kernels compiled for this machine's CPU, at every level the C compiler knows.
+
+use core::fmt;
+
+use godwit_abi::{Descriptor, Outcome};
+
+/// One bin for the CPU (`gw_bin_call` in `dialect/loops_cpu.h`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BinCall {
+    /// Base of the arena, 64-byte aligned.
+    pub arena: *mut u8,
+    /// The function's table image, 64-byte aligned; may be null where the function has no tables.
+    pub image: *const u8,
+    /// Of the bin's packets, one after another; `head` and `length` may be changed.
+    pub descriptors: *mut Descriptor,
+    /// From the function's host half, one per packet.
+    pub parameters: *const u64,
+    /// One per packet, written.
+    pub outcomes: *mut Outcome,
+    /// Packets in the bin.
+    pub count: u32,
+    /// The function's variant, the same for all of them.
+    pub variant: u32,
+}
+
+/// The kernels as compiled for one set of CPU features.
+pub struct Level {
+    /// `x86-64-v2`, `x86-64-v3`, `x86-64-v4` or `generic`.
+    pub name: &'static str,
+    /// CPU features beyond the base of the architecture that it may use.
+    pub features: &'static [&'static str],
+    supported: fn() -> bool,
+    run_bin: unsafe extern "C" fn(u32, *const BinCall),
+}
+
+include!(concat!(env!("OUT_DIR"), "/levels.rs"));
+
+/// Every level compiled in, the plainest first; see [`Level::supported`].
+pub fn levels() -> &'static [Level] {
+    LEVELS
+}
+
+impl Level {
+    /// Whether this CPU has every feature that the level was compiled with.
+    pub fn supported(&self) -> bool {
+        (self.supported)()
+    }
+
+    /// Runs kernel `kernel` over one bin. A kernel that `functions.h` does not list changes nothing.
+    ///
+    /// # Safety
+    ///
+    /// - [`Level::supported`] is true.
+    /// - The pointers of `call` are valid for `count` elements, and nothing else reads or writes
+    ///   the descriptors, the outcomes and the packets' windows during the call.
+    /// - Every descriptor is consistent: its window lies in the arena, `head + length` in its window.
+    /// - `image` is an image of that function, built as its `image.h` says, or the function has none.
+    pub unsafe fn run_bin(&self, kernel: u8, call: &BinCall) {
+        debug_assert!(
+            self.supported(),
+            "{} is not supported by this CPU",
+            self.name
+        );
+        debug_assert!(call.arena.addr().is_multiple_of(64) && call.image.addr().is_multiple_of(64));
+        // SAFETY: the caller keeps this function's contract, which is that of the C function.
+        unsafe { (self.run_bin)(u32::from(kernel), call) }
+    }
+}
+
+impl fmt::Debug for Level {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Level")
+            .field("name", &self.name)
+            .field("supported", &self.supported())
+            .finish_non_exhaustive()
+    }
+}
