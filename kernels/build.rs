@@ -74,39 +74,24 @@ const X86_64_LEVELS: &[Level] = &[
             "avx512dq",
             "avx512vl",
         ],
-        extras: &[
-            ("-mvaes", "vaes"),
-            ("-mvpclmulqdq", "vpclmulqdq"),
-            ("-msha", "sha"),
-            ("-mgfni", "gfni"),
-        ],
+        extras: &[("-mvaes", "vaes"), ("-mvpclmulqdq", "vpclmulqdq"), ("-msha", "sha"), ("-mgfni", "gfni")],
     },
 ];
 
 /// Elsewhere: whatever the target promises by itself.
-const GENERIC_LEVELS: &[Level] = &[Level {
-    name: "generic",
-    flags: &[],
-    features: &[],
-    extras: &[],
-}];
+const GENERIC_LEVELS: &[Level] = &[Level { name: "generic", flags: &[], features: &[], extras: &[] }];
 
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     for entry in fs::read_dir(&root).expect("the kernels folder is readable") {
         let path = entry.expect("the kernels folder is readable").path();
-        let rust = ["src", "tests", "abi", "Cargo.toml"]
-            .iter()
-            .any(|name| path.ends_with(name));
+        let rust = ["src", "tests", "abi", "Cargo.toml"].iter().any(|name| path.ends_with(name));
         if !rust {
             println!("cargo::rerun-if-changed={}", path.display());
         }
     }
-    println!(
-        "cargo::rerun-if-changed={}",
-        root.join("abi/abi.h").display()
-    );
+    println!("cargo::rerun-if-changed={}", root.join("abi/abi.h").display());
 
     write_registry(&root.join("functions.h"), &out);
     write_sources(&root, &out);
@@ -122,19 +107,13 @@ fn write_registry(functions: &Path, out: &Path) {
         let Some(row) = line.trim().strip_prefix("X(") else {
             continue;
         };
-        let row = row
-            .split(')')
-            .next()
-            .expect("split yields at least one part");
+        let row = row.split(')').next().expect("split yields at least one part");
         let columns: Vec<&str> = row.split(',').map(str::trim).collect();
         let [number, name, scratch_bytes] = columns[..] else {
             panic!("functions.h: X({row}) must have a number, a name and scratch bytes");
         };
-        writeln!(
-            rust,
-            "    KernelInfo {{ number: {number}, name: \"{name}\", scratch_bytes: {scratch_bytes} }},"
-        )
-        .expect("writing to a String");
+        writeln!(rust, "    KernelInfo {{ number: {number}, name: \"{name}\", scratch_bytes: {scratch_bytes} }},")
+            .expect("writing to a String");
     }
     rust += "];\n";
     write(&out.join("registry.rs"), &rust);
@@ -149,9 +128,7 @@ fn write_sources(root: &Path, out: &Path) {
     let digest = [&opencl, &cuda, &cpu]
         .iter()
         .flat_map(|text| text.bytes())
-        .fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
-            (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        });
+        .fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     write(&out.join("kernels.cl"), &opencl);
     write(&out.join("kernels.cu"), &cuda);
     write(&out.join("digest.rs"), &format!("{digest:#018x}\n"));
@@ -174,10 +151,7 @@ fn append(root: &Path, file: &str, seen: &mut BTreeSet<String>, text: &mut Strin
     let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
     writeln!(text, "#line 1 \"{file}\"").expect("writing to a String");
     for (index, line) in read(&root.join(file)).lines().enumerate() {
-        let included = line
-            .trim()
-            .strip_prefix("#include \"")
-            .and_then(|rest| rest.strip_suffix('"'));
+        let included = line.trim().strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"'));
         let Some(included) = included else {
             text.push_str(line);
             text.push('\n');
@@ -203,26 +177,15 @@ fn resolve(folder: &str, included: &str) -> String {
 
 fn compile(root: &Path, out: &Path) {
     let x86_64 = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64");
-    let levels = if x86_64 {
-        X86_64_LEVELS
-    } else {
-        GENERIC_LEVELS
-    };
+    let levels = if x86_64 { X86_64_LEVELS } else { GENERIC_LEVELS };
 
     let mut externs = String::new();
     let mut table = String::new();
     for level in levels {
         let mut features = level.features.to_vec();
         let mut build = compiler(root);
-        if level
-            .flags
-            .iter()
-            .any(|flag| !build.is_flag_supported(flag).unwrap_or(false))
-        {
-            println!(
-                "cargo::warning=the C compiler does not know {}: left out",
-                level.name
-            );
+        if level.flags.iter().any(|flag| !build.is_flag_supported(flag).unwrap_or(false)) {
+            println!("cargo::warning=the C compiler does not know {}: left out", level.name);
             continue;
         }
         for flag in level.flags {
@@ -236,23 +199,15 @@ fn compile(root: &Path, out: &Path) {
         }
         let suffix = level.name.replace('-', "_");
         // Objects are named by their source file, so each level has a folder of its own.
-        build
-            .out_dir(out.join(&suffix))
-            .define("GW_LEVEL", suffix.as_str());
-        build
-            .file(root.join("cpu.c"))
-            .compile(&format!("godwit_{suffix}"));
+        build.out_dir(out.join(&suffix)).define("GW_LEVEL", suffix.as_str());
+        build.file(root.join("cpu.c")).compile(&format!("godwit_{suffix}"));
         describe(level.name, &suffix, &features, &mut externs, &mut table);
     }
     write(
         &out.join("levels.rs"),
-        &format!(
-            "unsafe extern \"C\" {{\n{externs}}}\n\nstatic LEVELS: &[Level] = &[\n{table}];\n"
-        ),
+        &format!("unsafe extern \"C\" {{\n{externs}}}\n\nstatic LEVELS: &[Level] = &[\n{table}];\n"),
     );
-    compiler(root)
-        .file(root.join("layout.c"))
-        .compile("godwit_layout");
+    compiler(root).file(root.join("layout.c")).compile("godwit_layout");
 }
 
 fn compiler(root: &Path) -> cc::Build {
@@ -279,20 +234,19 @@ fn describe(name: &str, suffix: &str, features: &[&str], externs: &mut String, t
         .iter()
         .map(|feature| format!("std::arch::is_x86_feature_detected!(\"{feature}\")"))
         .collect::<Vec<_>>();
-    let supported = if detected.is_empty() {
-        "true".to_owned()
-    } else {
-        detected.join("\n            && ")
-    };
+    let supported = if detected.is_empty() { "true".to_owned() } else { detected.join("\n            && ") };
     writeln!(
         externs,
-        "    fn gw_run_bin_{suffix}(kernel: u32, call: *const BinCall);"
+        "    fn gw_run_bin_{suffix}(kernel: u32, call: *const BinCall);\n    \
+         fn gw_ipv4_bulk_{suffix}(image: *const u8, variant: u32, addresses: *const u32, \
+         next_hops: *mut u32, count: u64);"
     )
     .expect("writing to a String");
     writeln!(
         table,
         "    Level {{\n        name: \"{name}\",\n        features: &{features:?},\n        \
-         supported: || {{\n            {supported}\n        }},\n        run_bin: gw_run_bin_{suffix},\n    }},"
+         supported: || {{\n            {supported}\n        }},\n        run_bin: gw_run_bin_{suffix},\n        \
+         ipv4_bulk: gw_ipv4_bulk_{suffix},\n    }},"
     )
     .expect("writing to a String");
 }

@@ -2,6 +2,7 @@
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cpu.h"
+#include "ipv4/bulk.h"
 
 #define GW_PASTE(name, level)  name##_##level
 #define GW_EXPAND(name, level) GW_PASTE(name, level)
@@ -19,4 +20,13 @@ void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call)
     default:
         break;
     }
+}
+
+void GW_SYMBOL(gw_ipv4_bulk)(const gw_u8 *image, gw_u32 variant, const gw_u32 *addresses,
+                             gw_u32 *next_hops, gw_u64 count);
+
+void GW_SYMBOL(gw_ipv4_bulk)(const gw_u8 *image, gw_u32 variant, const gw_u32 *addresses,
+                             gw_u32 *next_hops, gw_u64 count)
+{
+    gw_ipv4_bulk(image, variant, addresses, next_hops, count);
 }

@@ -9,11 +9,15 @@
 #include "common/frame.h"
 #include "template/template.h"
 #include "echo/echo.h"
+#include "ipv4/ipv4.h"
+#include "dpi/dpi.h"
 
 /* clang-format off */
 #define GW_FUNCTIONS(X)    \
     X(0, template, 0)      \
-    X(1, echo, 0)
+    X(1, echo, 0)          \
+    X(2, ipv4, 0)          \
+    X(4, dpi, 0)
 /* clang-format on */
 
 #endif

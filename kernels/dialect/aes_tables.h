@@ -50,6 +50,14 @@ GW_TABLE gw_u8 gw_aes_inverse_sbox[256] = {
 };
 /* clang-format on */
 
+/* The 16 bytes as four words, each with its first byte lowest. */
+typedef struct gw_aes_block {
+    gw_u32 a;
+    gw_u32 b;
+    gw_u32 c;
+    gw_u32 d;
+} gw_aes_block;
+
 /* Four multiplications by x in GF(2^8) (FIPS 197, section 4.2.1). */
 GW_LANE gw_u32 gw_aes_times_x(gw_u32 column)
 {
@@ -89,8 +97,9 @@ GW_LANE gw_u32 gw_aes_unsubstitute(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32
 }
 
 /* Cipher (FIPS 197, section 5.1). */
-GW_LANE gw_aes_block gw_aes128_encrypt(const GW_GLOBAL gw_u32 *keys, gw_aes_block in)
+GW_LANE gw_aes_block gw_aes128_encrypt(const GW_GLOBAL gw_u8 *round_keys, gw_aes_block in)
 {
+    const GW_GLOBAL gw_u32 *keys = (const GW_GLOBAL gw_u32 *)round_keys;
     gw_aes_block s;
     s.a = in.a ^ keys[0];
     s.b = in.b ^ keys[1];
@@ -115,8 +124,9 @@ GW_LANE gw_aes_block gw_aes128_encrypt(const GW_GLOBAL gw_u32 *keys, gw_aes_bloc
 }
 
 /* EqInvCipher (FIPS 197, section 5.3.5). */
-GW_LANE gw_aes_block gw_aes128_decrypt(const GW_GLOBAL gw_u32 *keys, gw_aes_block in)
+GW_LANE gw_aes_block gw_aes128_decrypt(const GW_GLOBAL gw_u8 *round_keys, gw_aes_block in)
 {
+    const GW_GLOBAL gw_u32 *keys = (const GW_GLOBAL gw_u32 *)round_keys;
     gw_aes_block s;
     s.a = in.a ^ keys[0];
     s.b = in.b ^ keys[1];
@@ -140,14 +150,26 @@ GW_LANE gw_aes_block gw_aes128_decrypt(const GW_GLOBAL gw_u32 *keys, gw_aes_bloc
     return out;
 }
 
-GW_LANE gw_aes_block gw_aes_load(const GW_GLOBAL gw_u8 *bytes)
+/* Byte order of a word turned around. */
+GW_LANE gw_u32 gw_aes_swap(gw_u32 word)
+{
+    return (gw_rotate_left32(word, 8) & 0x00ff00ffu) | (gw_rotate_left32(word, 24) & 0xff00ff00u);
+}
+
+GW_LANE gw_aes_block gw_aes_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d)
 {
     gw_aes_block block;
-    block.a = gw_aes_swap(gw_load_be32(bytes));
-    block.b = gw_aes_swap(gw_load_be32(bytes + 4));
-    block.c = gw_aes_swap(gw_load_be32(bytes + 8));
-    block.d = gw_aes_swap(gw_load_be32(bytes + 12));
+    block.a = gw_aes_swap(a);
+    block.b = gw_aes_swap(b);
+    block.c = gw_aes_swap(c);
+    block.d = gw_aes_swap(d);
     return block;
+}
+
+GW_LANE gw_aes_block gw_aes_load(const GW_GLOBAL gw_u8 *bytes)
+{
+    return gw_aes_words(gw_load_be32(bytes), gw_load_be32(bytes + 4), gw_load_be32(bytes + 8),
+                        gw_load_be32(bytes + 12));
 }
 
 GW_LANE void gw_aes_store(GW_GLOBAL gw_u8 *bytes, gw_aes_block block)
@@ -171,8 +193,7 @@ GW_LANE void gw_aes128_cbc_encrypt(const GW_GLOBAL gw_u8 *keys, gw_aes_block iv,
                                    GW_GLOBAL gw_u8 *data, gw_u32 blocks)
 {
     for (gw_u32 i = 0; i < blocks; i++) {
-        iv = gw_aes128_encrypt((const GW_GLOBAL gw_u32 *)keys,
-                               gw_aes_xor(iv, gw_aes_load(data + 16 * i)));
+        iv = gw_aes128_encrypt(keys, gw_aes_xor(iv, gw_aes_load(data + 16 * i)));
         gw_aes_store(data + 16 * i, iv);
     }
 }
@@ -182,8 +203,7 @@ GW_LANE void gw_aes128_cbc_decrypt(const GW_GLOBAL gw_u8 *keys, gw_aes_block iv,
 {
     for (gw_u32 i = 0; i < blocks; i++) {
         const gw_aes_block next = gw_aes_load(data + 16 * i);
-        gw_aes_store(data + 16 * i,
-                     gw_aes_xor(iv, gw_aes128_decrypt((const GW_GLOBAL gw_u32 *)keys, next)));
+        gw_aes_store(data + 16 * i, gw_aes_xor(iv, gw_aes128_decrypt(keys, next)));
         iv = next;
     }
 }

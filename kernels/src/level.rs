@@ -32,6 +32,7 @@ pub struct Level {
     pub features: &'static [&'static str],
     supported: fn() -> bool,
     run_bin: unsafe extern "C" fn(u32, *const BinCall),
+    ipv4_bulk: unsafe extern "C" fn(*const u8, u32, *const u32, *mut u32, u64),
 }
 
 include!(concat!(env!("OUT_DIR"), "/levels.rs"));
@@ -57,14 +58,30 @@ impl Level {
     /// - Every descriptor is consistent: its window lies in the arena, `head + length` in its window.
     /// - `image` is an image of that function, built as its `image.h` says, or the function has none.
     pub unsafe fn run_bin(&self, kernel: u8, call: &BinCall) {
-        debug_assert!(
-            self.supported(),
-            "{} is not supported by this CPU",
-            self.name
-        );
+        debug_assert!(self.supported(), "{} is not supported by this CPU", self.name);
         debug_assert!(call.arena.addr().is_multiple_of(64) && call.image.addr().is_multiple_of(64));
         // SAFETY: the caller keeps this function's contract, which is that of the C function.
         unsafe { (self.run_bin)(u32::from(kernel), call) }
+    }
+
+    /// The bare lookup of `ipv4`, without packets: for each address (host order) the next hop's
+    /// index, or [`image::IPV4_NO_ROUTE`](crate::image::IPV4_NO_ROUTE). For measuring the table alone.
+    ///
+    /// # Panics
+    ///
+    /// If `next_hops` is shorter than `addresses`.
+    ///
+    /// # Safety
+    ///
+    /// [`Level::supported`] is true, and `image` is a whole `ipv4` image for `variant` (0: 2-byte
+    /// entries, 1: 4-byte entries), 64-byte aligned.
+    pub unsafe fn ipv4_lookup_bulk(&self, image: *const u8, variant: u32, addresses: &[u32], next_hops: &mut [u32]) {
+        assert!(next_hops.len() >= addresses.len());
+        debug_assert!(image.addr().is_multiple_of(64));
+        // SAFETY: the slices are long enough, as asserted; the caller vouches for the rest.
+        unsafe {
+            (self.ipv4_bulk)(image, variant, addresses.as_ptr(), next_hops.as_mut_ptr(), addresses.len() as u64);
+        }
     }
 }
 
