@@ -1,0 +1,109 @@
+//! Addresses of layers 2 and 3.
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::view::Field;
+
+/// A 48-bit Ethernet address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MacAddress(pub [u8; 6]);
+
+impl MacAddress {
+    /// The address of every station.
+    pub const BROADCAST: Self = Self([0xff; 6]);
+
+    /// Whether the group bit is set (IEEE 802, clause 8.2: the first bit on the wire).
+    pub const fn is_multicast(&self) -> bool {
+        self.0[0] & 1 != 0
+    }
+
+    /// Whether this is the address of every station.
+    pub fn is_broadcast(&self) -> bool {
+        *self == Self::BROADCAST
+    }
+}
+
+impl fmt::Display for MacAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl Field for MacAddress {
+    #[inline(always)]
+    fn load(bytes: &[u8], at: usize) -> Self {
+        Self(Field::load(bytes, at))
+    }
+
+    #[inline(always)]
+    fn store(self, bytes: &mut [u8], at: usize) {
+        self.0.store(bytes, at);
+    }
+}
+
+/// An IPv4 or IPv6 address, in network byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum IpAddress {
+    /// IPv4.
+    V4([u8; 4]),
+    /// IPv6.
+    V6([u8; 16]),
+}
+
+impl IpAddress {
+    /// The bytes of the address: 4 or 16.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::V4(bytes) => bytes,
+            Self::V6(bytes) => bytes,
+        }
+    }
+}
+
+impl From<IpAddr> for IpAddress {
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(v4) => Self::V4(v4.octets()),
+            IpAddr::V6(v6) => Self::V6(v6.octets()),
+        }
+    }
+}
+
+impl From<IpAddress> for IpAddr {
+    fn from(address: IpAddress) -> Self {
+        match address {
+            IpAddress::V4(bytes) => Self::V4(Ipv4Addr::from(bytes)),
+            IpAddress::V6(bytes) => Self::V6(Ipv6Addr::from(bytes)),
+        }
+    }
+}
+
+impl fmt::Display for IpAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        IpAddr::from(*self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_print_as_people_write_them() {
+        assert_eq!(MacAddress([0x02, 0, 0x5e, 0x10, 0, 0xff]).to_string(), "02:00:5e:10:00:ff");
+        assert_eq!(IpAddress::V4([192, 0, 2, 1]).to_string(), "192.0.2.1");
+        let v6: IpAddr = "2001:db8::1".parse().unwrap();
+        assert_eq!(IpAddress::from(v6).to_string(), "2001:db8::1");
+        assert_eq!(IpAddr::from(IpAddress::from(v6)), v6);
+    }
+
+    #[test]
+    fn group_bit_is_the_lowest_of_the_first_byte() {
+        assert!(MacAddress::BROADCAST.is_multicast() && MacAddress::BROADCAST.is_broadcast());
+        assert!(MacAddress([0x33, 0x33, 0, 0, 0, 1]).is_multicast());
+        assert!(!MacAddress([0x02, 0, 0, 0, 0, 1]).is_multicast());
+    }
+}

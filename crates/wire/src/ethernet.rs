@@ -1,0 +1,135 @@
+//! Ethernet II and IEEE 802.3 frames, without preamble and FCS.
+//!
+//! ```text
+//! 0              6              12          14
+//! | destination  | source       | ethertype | payload (maybe with padding)
+//! ```
+
+use crate::view::range;
+use crate::{Error, MacAddress};
+
+/// Bytes of an Ethernet header.
+pub const HEADER_BYTES: usize = 14;
+
+/// Ethertypes (IANA "IEEE 802 Numbers") that this crate knows.
+pub mod ethertype {
+    /// IPv4 (RFC 894).
+    pub const IPV4: u16 = 0x0800;
+    /// ARP (RFC 826).
+    pub const ARP: u16 = 0x0806;
+    /// Customer VLAN tag (IEEE 802.1Q).
+    pub const VLAN: u16 = 0x8100;
+    /// IPv6 (RFC 2464).
+    pub const IPV6: u16 = 0x86dd;
+    /// Service VLAN tag (IEEE 802.1ad).
+    pub const SERVICE_VLAN: u16 = 0x88a8;
+    /// Outer tag of double tags before IEEE 802.1ad.
+    pub const OLD_SERVICE_VLAN: u16 = 0x9100;
+    /// The first value that is a type; what is below is a length (IEEE 802.3, clause 3.2.6).
+    pub const FIRST: u16 = 0x0600;
+
+    /// Whether a VLAN tag follows.
+    #[inline]
+    pub const fn is_vlan(ethertype: u16) -> bool {
+        matches!(ethertype, VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN)
+    }
+}
+
+view! {
+    /// An Ethernet frame. No length is checked beyond the 14 bytes of the header.
+    Ethernet, check
+}
+
+fn check(bytes: &[u8]) -> Result<(), Error> {
+    if bytes.len() < HEADER_BYTES { Err(Error::Truncated) } else { Ok(()) }
+}
+
+fields! { Ethernet;
+    /// Destination address.
+    0 => destination / set_destination: MacAddress,
+    /// Source address.
+    6 => source / set_source: MacAddress,
+    /// Type of the payload; below [`ethertype::FIRST`] it is the payload's length in bytes.
+    12 => ethertype / set_ethertype: u16,
+}
+
+impl<T: AsRef<[u8]>> Ethernet<T> {
+    /// All behind the header, padding included.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        range(self.bytes(), HEADER_BYTES, usize::MAX)
+    }
+}
+
+impl<T: AsMut<[u8]>> Ethernet<T> {
+    /// All behind the header, padding included.
+    #[inline]
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        crate::view::range_mut(self.buffer.as_mut(), HEADER_BYTES, usize::MAX)
+    }
+}
+
+/// The fields of an Ethernet header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EthernetHeader {
+    /// Destination address.
+    pub destination: MacAddress,
+    /// Source address.
+    pub source: MacAddress,
+    /// Type of the payload.
+    pub ethertype: u16,
+}
+
+impl EthernetHeader {
+    /// Reads the header.
+    pub fn parse<T: AsRef<[u8]>>(view: &Ethernet<T>) -> Self {
+        Self { destination: view.destination(), source: view.source(), ethertype: view.ethertype() }
+    }
+
+    /// Writes the header to the front of `buffer`; returns the bytes written.
+    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        let mut view = Ethernet::new_checked(buffer)?;
+        view.set_destination(self.destination);
+        view.set_source(self.source);
+        view.set_ethertype(self.ethertype);
+        Ok(HEADER_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn fields_lie_where_the_standard_says() {
+        let mut frame = *b"\x01\x02\x03\x04\x05\x06\x11\x12\x13\x14\x15\x16\x08\x00xyz";
+        let view = Ethernet::new_checked(&frame).unwrap();
+        assert_eq!(view.destination(), MacAddress([1, 2, 3, 4, 5, 6]));
+        assert_eq!(view.source(), MacAddress([0x11, 0x12, 0x13, 0x14, 0x15, 0x16]));
+        assert_eq!(view.ethertype(), ethertype::IPV4);
+        assert_eq!(view.payload(), b"xyz");
+        Ethernet::new_checked(&mut frame).unwrap().payload_mut()[0] = b'X';
+        assert_eq!(&frame[14..], b"Xyz");
+    }
+
+    proptest! {
+        #[test]
+        fn emit_then_parse(destination: [u8; 6], source: [u8; 6], ethertype: u16, length in 0usize..40) {
+            let header = EthernetHeader { destination: MacAddress(destination), source: MacAddress(source), ethertype };
+            let mut buffer = vec![0xa5; length];
+            match header.emit(&mut buffer) {
+                Ok(written) => {
+                    prop_assert_eq!(written, HEADER_BYTES);
+                    prop_assert_eq!(EthernetHeader::parse(&Ethernet::new_checked(&buffer).unwrap()), header);
+                }
+                Err(error) => {
+                    prop_assert_eq!(error, Error::Truncated);
+                    prop_assert!(length < HEADER_BYTES);
+                    prop_assert!(buffer.iter().all(|&byte| byte == 0xa5), "a refused emit writes nothing");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! ICMPv6 (RFC 4443). Unlike ICMP its checksum covers a pseudo header.
+//!
+//! ```text
+//! 0      1      2          4              8
+//! | type | code | checksum | message body, first word | rest
+//! ```
+
+use crate::view::{Field, range, range_mut};
+use crate::{Checksum, Error};
+
+/// Bytes of the header with the first word of the body, which every message of RFC 4443 and RFC 4861 has.
+pub const HEADER_BYTES: usize = 8;
+
+/// Message types (RFC 4443, RFC 4861).
+pub mod kind {
+    /// Destination unreachable.
+    pub const DESTINATION_UNREACHABLE: u8 = 1;
+    /// Packet too big; the first word is the MTU.
+    pub const PACKET_TOO_BIG: u8 = 2;
+    /// Time exceeded: code 0 hop limit, 1 while reassembling.
+    pub const TIME_EXCEEDED: u8 = 3;
+    /// Parameter problem; the first word points at it.
+    pub const PARAMETER_PROBLEM: u8 = 4;
+    /// Echo request.
+    pub const ECHO_REQUEST: u8 = 128;
+    /// Echo reply.
+    pub const ECHO_REPLY: u8 = 129;
+    /// Neighbour solicitation.
+    pub const NEIGHBOUR_SOLICITATION: u8 = 135;
+    /// Neighbour advertisement.
+    pub const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+}
+
+view! {
+    /// An ICMPv6 message: all of the buffer.
+    Icmpv6, check
+}
+
+fn check(bytes: &[u8]) -> Result<(), Error> {
+    if bytes.len() < HEADER_BYTES { Err(Error::Truncated) } else { Ok(()) }
+}
+
+fields! { Icmpv6;
+    /// Type, see [`kind`].
+    0 => kind / set_kind: u8,
+    /// Code, refines the type.
+    1 => code / set_code: u8,
+    /// Checksum of pseudo header and message.
+    2 => checksum / set_checksum: u16,
+    /// The first word of the body.
+    4 => rest / set_rest: u32,
+    /// Of an echo request or reply.
+    4 => identifier / set_identifier: u16,
+    /// Of an echo request or reply.
+    6 => sequence / set_sequence: u16,
+}
+
+impl<T: AsRef<[u8]>> Icmpv6<T> {
+    /// All behind the first word of the body. In an error message: the start of the packet that caused it.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        range(self.bytes(), HEADER_BYTES, usize::MAX)
+    }
+
+    /// Whether the message reports an error (RFC 4443, section 2.1); none is sent about those.
+    pub fn is_error(&self) -> bool {
+        self.kind() < 128
+    }
+
+    /// Checks the checksum. `pseudo_header` is of the buffer's length.
+    pub fn verify_checksum(&self, mut pseudo_header: Checksum) -> Result<(), Error> {
+        pseudo_header.add(self.bytes());
+        if pseudo_header.finish() == 0 { Ok(()) } else { Err(Error::Checksum) }
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmpv6<T> {
+    /// All behind the first word of the body.
+    #[inline]
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        range_mut(self.buffer.as_mut(), HEADER_BYTES, usize::MAX)
+    }
+
+    /// Computes and writes the checksum over pseudo header and message.
+    pub fn fill_checksum(&mut self, mut pseudo_header: Checksum) {
+        self.set_checksum(0);
+        pseudo_header.add(self.bytes());
+        self.set_checksum(pseudo_header.finish());
+    }
+}
+
+/// The fields of an ICMPv6 header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Icmpv6Header {
+    /// Type, see [`kind`].
+    pub kind: u8,
+    /// Code, refines the type.
+    pub code: u8,
+    /// The first word of the body; of an echo: identifier, then sequence number.
+    pub rest: u32,
+}
+
+impl Icmpv6Header {
+    /// Reads the header. The checksum is not checked here.
+    pub fn parse<T: AsRef<[u8]>>(view: &Icmpv6<T>) -> Self {
+        Self { kind: view.kind(), code: view.code(), rest: view.rest() }
+    }
+
+    /// Writes the header, without checksum, to the front of `buffer`; returns the bytes written.
+    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        let header = buffer.first_chunk_mut::<HEADER_BYTES>().ok_or(Error::Truncated)?;
+        [self.kind, self.code, 0, 0].store(header, 0);
+        self.rest.store(header, 4);
+        Ok(HEADER_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{IpAddress, protocol};
+
+    fn pseudo(length: usize) -> Checksum {
+        let address = |last| IpAddress::V6([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+        Checksum::pseudo_header(address(1), address(2), protocol::ICMPV6, length as u32)
+    }
+
+    #[test]
+    fn known_echo() {
+        let mut view = Icmpv6::new_checked([128, 0, 0, 0, 0, 1, 0, 2, b'a', b'b']).unwrap();
+        assert_eq!((view.kind(), view.identifier(), view.sequence()), (kind::ECHO_REQUEST, 1, 2));
+        assert!(!view.is_error());
+        view.fill_checksum(pseudo(10));
+        // Pseudo header fe80 + 1 + fe80 + 2 + a + 3a; message 8000 + 1 + 2 + 6162.
+        let sum = 0xfe80u32 + 1 + 0xfe80 + 2 + 0xa + 0x3a + 0x8000 + 1 + 2 + 0x6162;
+        assert_eq!(view.checksum(), !((sum & 0xffff) + (sum >> 16)) as u16);
+        assert_eq!(view.verify_checksum(pseudo(10)), Ok(()));
+        view.payload_mut()[1] = b'B';
+        assert_eq!(view.verify_checksum(pseudo(10)), Err(Error::Checksum));
+    }
+
+    proptest! {
+        #[test]
+        fn emit_then_parse(kind: u8, code: u8, rest: u32, payload in prop::collection::vec(any::<u8>(), 0..40)) {
+            let header = Icmpv6Header { kind, code, rest };
+            let mut buffer = vec![0xff; 8];
+            prop_assert_eq!(header.emit(&mut buffer), Ok(8));
+            prop_assert_eq!(header.emit(&mut [0; 7]), Err(Error::Truncated));
+            buffer.extend(payload);
+            let length = buffer.len();
+            let mut view = Icmpv6::new_checked(&mut buffer).unwrap();
+            view.fill_checksum(pseudo(length));
+            prop_assert_eq!(view.verify_checksum(pseudo(length)), Ok(()));
+            prop_assert_eq!(Icmpv6Header::parse(&view), header);
+        }
+    }
+}

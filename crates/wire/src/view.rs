@@ -1,0 +1,114 @@
+//! What all views share: total field access, and the macros that turn a table of offsets into accessors.
+
+/// A fixed-size field in network byte order.
+pub(crate) trait Field: Sized {
+    /// Reads the field at byte `at`; zero where the bytes are not there.
+    fn load(bytes: &[u8], at: usize) -> Self;
+    /// Writes the field at byte `at`; nothing where the bytes are not there.
+    fn store(self, bytes: &mut [u8], at: usize);
+}
+
+impl<const N: usize> Field for [u8; N] {
+    #[inline(always)]
+    fn load(bytes: &[u8], at: usize) -> Self {
+        match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+            Some(field) => *field,
+            None => [0; N],
+        }
+    }
+
+    #[inline(always)]
+    fn store(self, bytes: &mut [u8], at: usize) {
+        if let Some(field) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+            *field = self;
+        }
+    }
+}
+
+macro_rules! integer_field {
+    ($($integer:ty),*) => {$(
+        impl Field for $integer {
+            #[inline(always)]
+            fn load(bytes: &[u8], at: usize) -> Self {
+                <$integer>::from_be_bytes(Field::load(bytes, at))
+            }
+
+            #[inline(always)]
+            fn store(self, bytes: &mut [u8], at: usize) {
+                self.to_be_bytes().store(bytes, at);
+            }
+        }
+    )*};
+}
+integer_field!(u8, u16, u32);
+
+/// The bytes from `from` up to `to`; as much of them as is there.
+#[inline]
+pub(crate) fn range(bytes: &[u8], from: usize, to: usize) -> &[u8] {
+    let to = to.min(bytes.len());
+    bytes.get(from..to).unwrap_or(&[])
+}
+
+/// The bytes from `from` up to `to`; as much of them as is there.
+#[inline]
+pub(crate) fn range_mut(bytes: &mut [u8], from: usize, to: usize) -> &mut [u8] {
+    let to = to.min(bytes.len());
+    bytes.get_mut(from..to).unwrap_or(&mut [])
+}
+
+/// Declares a view: `view! { /// doc  Name, check }` where `check(&[u8]) -> Result<(), Error>` is what
+/// `new_checked` demands of the buffer.
+macro_rules! view {
+    ($(#[$doc:meta])* $name:ident, $check:path) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name<T> {
+            buffer: T,
+        }
+
+        impl<T: AsRef<[u8]>> $name<T> {
+            /// Checks that the header, and the lengths it states, fit the buffer.
+            #[inline]
+            pub fn new_checked(buffer: T) -> Result<Self, $crate::Error> {
+                $check(buffer.as_ref())?;
+                Ok(Self { buffer })
+            }
+
+            /// The buffer this view was made from.
+            #[inline]
+            pub fn into_inner(self) -> T {
+                self.buffer
+            }
+
+            #[inline(always)]
+            fn bytes(&self) -> &[u8] {
+                self.buffer.as_ref()
+            }
+        }
+    };
+}
+
+/// Declares plain fields of a view, one per line: `/// doc  offset => name / set_name: type`.
+macro_rules! fields {
+    ($view:ident; $($(#[$doc:meta])* $at:literal => $load:ident / $store:ident : $field:ty),* $(,)?) => {
+        impl<T: AsRef<[u8]>> $view<T> {
+            $(
+                $(#[$doc])*
+                #[inline]
+                pub fn $load(&self) -> $field {
+                    $crate::view::Field::load(self.bytes(), $at)
+                }
+            )*
+        }
+
+        impl<T: AsMut<[u8]>> $view<T> {
+            $(
+                #[doc = concat!("Writes [`", stringify!($load), "`](Self::", stringify!($load), ").")]
+                #[inline]
+                pub fn $store(&mut self, value: $field) {
+                    $crate::view::Field::store(value, self.buffer.as_mut(), $at);
+                }
+            )*
+        }
+    };
+}
