@@ -1,0 +1,95 @@
+/* Outbound: an IPv4 packet becomes an ESP packet between the tunnel's endpoints. */
+#ifndef GODWIT_IPSEC_ENCRYPT_H
+#define GODWIT_IPSEC_ENCRYPT_H
+
+#define GW_IPSEC_TTL 64u
+
+/*
+ * The IV is the forward cipher of a nonce under the packet's own key (NIST SP
+ * 800-38A, appendix C, the first method): unpredictable, as RFC 3602 section 3
+ * demands, and yet a function of the sequence number, so that every processor
+ * computes the same. The nonce (SPI, sequence number in 64 bits, destination)
+ * never comes twice under a key: SPI and destination name the SA, and an SA uses
+ * each sequence number once. A first block of plaintext that equals IV xor a
+ * nonce would show that nonce's IV; nobody who does not know the IV beforehand
+ * can choose such a block, and by chance it comes once in 2^96 blocks.
+ */
+GW_LANE gw_aes_block gw_ipsec_iv(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 sequence)
+{
+    return gw_aes128_encrypt((const GW_GLOBAL gw_u8 *)sa->round_keys,
+                             gw_aes_words(sa->spi, 0, sequence, sa->destination));
+}
+
+/* RFC 4301, section 5.1.2.1. tos and flags are those of the packet inside. */
+GW_LANE void gw_ipsec_outer_ipv4(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ipsec_sa *sa,
+                                 gw_u32 sequence, gw_u32 total_bytes, gw_u32 tos, gw_u32 flags)
+{
+    /* DSCP as it is, ECN as RFC 6040 section 4.1 (normal mode) has it: both copied. */
+    gw_store_be32(outer, 0x45000000u | tos << 16 | total_bytes);
+    /* DF is copied (RFC 4301, section 8.1). One identification per packet, the same on every run. */
+    gw_store_be32(outer + 4, (sequence & 0xffffu) << 16 | (flags & 0x4000u));
+    gw_store_be32(outer + 8, GW_IPSEC_TTL << 24 | GW_PROTOCOL_ESP << 16);
+    gw_store_be32(outer + 12, sa->source);
+    gw_store_be32(outer + 16, sa->destination);
+    gw_store_be16(outer + 10, ~gw_ones_sum(outer, GW_IPV4_BYTES) & 0xffffu);
+}
+
+/* RFC 4303, section 2.4: as much padding as the cipher needs, 1, 2, 3 and so on. */
+GW_LANE void gw_ipsec_pad(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes)
+{
+    for (gw_u32 i = 0; i < pad_bytes; i++) {
+        trailer[i] = (gw_u8)(i + 1);
+    }
+    trailer[pad_bytes] = (gw_u8)pad_bytes;
+    trailer[pad_bytes + 1] = GW_PROTOCOL_IPV4;
+}
+
+GW_LANE void gw_ipsec_encrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa,
+                              gw_u32 l2_bytes, gw_descriptor *descriptor, gw_outcome *outcome)
+{
+    const gw_u32 sequence = (gw_u32)lane->parameter;
+    GW_GLOBAL gw_u8 *frame = gw_frame(lane, descriptor);
+    GW_GLOBAL gw_u8 *packet = frame + l2_bytes;
+    const gw_ipsec_ipv4 ip = gw_ipsec_ipv4_parse(packet, descriptor->length - l2_bytes);
+    if (ip.error != GW_IPSEC_FINE) {
+        gw_drop(outcome, ip.error);
+        return;
+    }
+    const gw_u32 added = GW_IPV4_BYTES + GW_ESP_HEADER_BYTES + GW_AES_BLOCK_BYTES;
+    const gw_u32 blocks =
+        (ip.total_bytes + GW_ESP_TAIL_BYTES + GW_AES_BLOCK_BYTES - 1) / GW_AES_BLOCK_BYTES;
+    const gw_u32 cipher_bytes = blocks * GW_AES_BLOCK_BYTES;
+    const gw_u32 end = descriptor->head + l2_bytes + cipher_bytes + GW_ESP_ICV_BYTES;
+    /* A window is far smaller than 2^16 bytes, so what fits into it fits into an IPv4 packet. */
+    if (descriptor->head < added || end > descriptor->room * GW_WINDOW_UNIT) {
+        gw_drop(outcome, GW_IPSEC_NO_ROOM);
+        return;
+    }
+
+    const gw_u32 tos = packet[1];
+    const gw_u32 flags = gw_load_be16(packet + 6);
+    GW_GLOBAL gw_u8 *esp = packet - GW_AES_BLOCK_BYTES - GW_ESP_HEADER_BYTES;
+    GW_GLOBAL gw_u8 *outer = esp - GW_IPV4_BYTES;
+    const gw_u32 esp_bytes = GW_ESP_HEADER_BYTES + GW_AES_BLOCK_BYTES + cipher_bytes;
+    gw_ipsec_move_l2(frame - added, frame, l2_bytes);
+    gw_ipsec_outer_ipv4(outer, sa, sequence, GW_IPV4_BYTES + esp_bytes + GW_ESP_ICV_BYTES, tos,
+                        flags);
+    gw_store_be32(esp, sa->spi);
+    gw_store_be32(esp + 4, sequence);
+
+    const gw_aes_block iv = gw_ipsec_iv(sa, sequence);
+    gw_aes_store(esp + GW_ESP_HEADER_BYTES, iv);
+    gw_ipsec_pad(packet + ip.total_bytes, cipher_bytes - GW_ESP_TAIL_BYTES - ip.total_bytes);
+    gw_aes128_cbc_encrypt((const GW_GLOBAL gw_u8 *)sa->round_keys, iv, packet, blocks);
+
+    const gw_sha1 icv = gw_ipsec_icv(sa, esp, esp_bytes);
+    gw_store_be32(esp + esp_bytes, icv.a);
+    gw_store_be32(esp + esp_bytes + 4, icv.b);
+    gw_store_be32(esp + esp_bytes + 8, icv.c);
+
+    descriptor->head = (gw_u16)(descriptor->head - added);
+    descriptor->length = (gw_u16)(l2_bytes + GW_IPV4_BYTES + esp_bytes + GW_ESP_ICV_BYTES);
+    gw_verdict(outcome, GW_IPSEC_ENCRYPTED, 0, sa->spi);
+}
+
+#endif

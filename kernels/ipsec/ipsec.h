@@ -1,0 +1,99 @@
+/*
+ * ipsec: ESP in tunnel mode over IPv4, AES-128-CBC with HMAC-SHA1-96.
+ *
+ * The host half has matched the policy or looked up the SPI; parameter = index
+ * of the SA << 32 | sequence number (outbound). Variant 0 encrypts, 1 decrypts.
+ *
+ *   before   | L2 | IPv4 packet .......................... | trailer of L2 |
+ *   after    | L2 | outer IPv4 | ESP | IV | IPv4 packet | pad | ICV |
+ *   bytes    14/18      20        8    16    n            2-17   12
+ *
+ * Encryption moves L2 forward into the headroom and leaves the packet where it
+ * is; decryption moves L2 back in front of it. What follows the IPv4 packet in
+ * the frame (Ethernet padding) is not carried.
+ *
+ * Reads    the frame; the SA's 256 bytes; inbound the SA's selectors
+ * Writes   the frame and, encrypting, 44 bytes in front of it and up to 29 behind
+ * Next     encrypted (0), decrypted (1), bypass (2, host half only), not_ipv4 (3);
+ *          value of the first two: the SPI
+ * Drops    truncated (0), malformed (1), policy_discard (2, host half only), no_sa (3),
+ *          no_room (4), authentication (5), padding (6), sequence_exhausted (7) and
+ *          wrong_worker (8, both host half only), policy_mismatch (9), fragment (10),
+ *          dummy (11), congestion (12)
+ * Tables   gw_ipsec_image: the SAs, the selectors of inbound SAs
+ * Cost     reads and writes every byte of the packet; one dependent load (the SA),
+ *          two more inbound (selectors)
+ * Spec     RFC 4303 (ESP), RFC 4301 (sections 4, 5 and 8), RFC 3602
+ *          (AES-CBC), RFC 2404 (HMAC-SHA1-96), RFC 6040 (ECN)
+ */
+#ifndef GODWIT_IPSEC_H
+#define GODWIT_IPSEC_H
+
+#include "../dialect/aes.h"
+#include "packet.h"
+
+#include "decrypt.h"
+#include "encrypt.h"
+
+#define GW_IPSEC_VARIANT_ENCRYPT 0u
+
+/* The SA that the parameter names; NULL where the image has none, or one of the other direction. */
+GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_sa_of(const gw_lane *lane)
+{
+    const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)lane->image;
+    const gw_u32 index = (gw_u32)(lane->parameter >> 32);
+    if (index >= image->sa_count) {
+        return 0;
+    }
+    const GW_GLOBAL gw_ipsec_sa *sa =
+        (const GW_GLOBAL gw_ipsec_sa *)(lane->image + image->sa_offset) + index;
+    const gw_u32 direction =
+        lane->variant == GW_IPSEC_VARIANT_ENCRYPT ? GW_IPSEC_OUTBOUND : GW_IPSEC_INBOUND;
+    return sa->direction == direction ? sa : 0;
+}
+
+GW_LANE void gw_ipsec_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_outcome *outcome)
+{
+    const gw_l3 l3 = gw_l3_parse(gw_frame(lane, descriptor), descriptor->length);
+    if (l3.offset == 0) {
+        gw_drop(outcome, GW_IPSEC_TRUNCATED);
+        return;
+    }
+    if (l3.ether_type != GW_ETHER_TYPE_IPV4) {
+        gw_verdict(outcome, GW_IPSEC_NOT_IPV4, 0, 0);
+        return;
+    }
+    const GW_GLOBAL gw_ipsec_sa *sa = gw_ipsec_sa_of(lane);
+    if (sa == 0) {
+        gw_drop(outcome, GW_IPSEC_NO_SA);
+        return;
+    }
+    if (lane->variant == GW_IPSEC_VARIANT_ENCRYPT) {
+        gw_ipsec_encrypt(lane, sa, l3.offset, descriptor, outcome);
+    } else {
+        gw_ipsec_decrypt(lane, sa, l3.offset, descriptor, outcome);
+    }
+}
+
+/* The SA is likely to miss where there are many. */
+GW_LANE void gw_ipsec_touch(const gw_lane *lane, const gw_descriptor *descriptor)
+{
+    const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)lane->image;
+    const GW_GLOBAL gw_u8 *sa =
+        lane->image + image->sa_offset + (lane->parameter >> 32) * sizeof(gw_ipsec_sa);
+    (void)descriptor;
+    (void)sa;
+    GW_EXPENSIVE(sa);
+    GW_EXPENSIVE(sa + 64);
+    GW_EXPENSIVE(sa + 128);
+    GW_EXPENSIVE(sa + 192);
+}
+
+/* Nothing to prepare in scratch memory. */
+GW_GROUP void gw_ipsec_group(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_u8 *scratch)
+{
+    (void)image;
+    (void)scratch;
+}
+
+#endif

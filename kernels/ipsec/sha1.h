@@ -1,0 +1,150 @@
+/* SHA-1 (FIPS 180-4, section 6.1) and HMAC-SHA1 (RFC 2104) from states computed when the key was
+ * set. */
+#ifndef GODWIT_SHA1_H
+#define GODWIT_SHA1_H
+
+#define GW_SHA1_BLOCK_BYTES 64u
+
+typedef struct gw_sha1 {
+    gw_u32 a;
+    gw_u32 b;
+    gw_u32 c;
+    gw_u32 d;
+    gw_u32 e;
+} gw_sha1;
+
+/* FIPS 180-4, section 4.1.1: Ch, Parity and Maj, the first and last with fewer operations. */
+#define GW_SHA1_CH(b, c, d)     ((d) ^ ((b) & ((c) ^ (d))))
+#define GW_SHA1_PARITY(b, c, d) ((b) ^ (c) ^ (d))
+#define GW_SHA1_MAJ(b, c, d)    (((b) & (c)) | ((d) & ((b) | (c))))
+
+/* One of 80 rounds; instead of moving five variables, the caller names them in turn. */
+#define GW_SHA1_ROUND(f, k, a, b, c, d, e, word)                                                   \
+    e += gw_rotate_left32(a, 5) + f(b, c, d) + (k) + (word);                                       \
+    b = gw_rotate_left32(b, 30)
+
+/* Word t of the schedule, from 16 on, kept in the place of word t - 16. */
+#define GW_SHA1_WORD(w, t)                                                                         \
+    (w[(t)&15] = gw_rotate_left32(                                                                 \
+         w[((t) + 13) & 15] ^ w[((t) + 8) & 15] ^ w[((t) + 2) & 15] ^ w[(t)&15], 1))
+
+#define GW_SHA1_GIVEN(w, t) (w[t])
+
+#define GW_SHA1_FIVE(f, k, source, t)                                                              \
+    GW_SHA1_ROUND(f, k, a, b, c, d, e, source(w, (t)));                                            \
+    GW_SHA1_ROUND(f, k, e, a, b, c, d, source(w, (t) + 1));                                        \
+    GW_SHA1_ROUND(f, k, d, e, a, b, c, source(w, (t) + 2));                                        \
+    GW_SHA1_ROUND(f, k, c, d, e, a, b, source(w, (t) + 3));                                        \
+    GW_SHA1_ROUND(f, k, b, c, d, e, a, source(w, (t) + 4))
+
+#define GW_SHA1_TWENTY(f, k, t)                                                                    \
+    GW_SHA1_FIVE(f, k, GW_SHA1_WORD, (t));                                                         \
+    GW_SHA1_FIVE(f, k, GW_SHA1_WORD, (t) + 5);                                                     \
+    GW_SHA1_FIVE(f, k, GW_SHA1_WORD, (t) + 10);                                                    \
+    GW_SHA1_FIVE(f, k, GW_SHA1_WORD, (t) + 15)
+
+/* Takes one block of 16 words into the state; the words are used up. */
+GW_LANE void gw_sha1_block(gw_sha1 *state, gw_u32 *w)
+{
+    gw_u32 a = state->a;
+    gw_u32 b = state->b;
+    gw_u32 c = state->c;
+    gw_u32 d = state->d;
+    gw_u32 e = state->e;
+
+    GW_SHA1_FIVE(GW_SHA1_CH, 0x5a827999u, GW_SHA1_GIVEN, 0);
+    GW_SHA1_FIVE(GW_SHA1_CH, 0x5a827999u, GW_SHA1_GIVEN, 5);
+    GW_SHA1_FIVE(GW_SHA1_CH, 0x5a827999u, GW_SHA1_GIVEN, 10);
+    GW_SHA1_ROUND(GW_SHA1_CH, 0x5a827999u, a, b, c, d, e, w[15]);
+    GW_SHA1_ROUND(GW_SHA1_CH, 0x5a827999u, e, a, b, c, d, GW_SHA1_WORD(w, 16));
+    GW_SHA1_ROUND(GW_SHA1_CH, 0x5a827999u, d, e, a, b, c, GW_SHA1_WORD(w, 17));
+    GW_SHA1_ROUND(GW_SHA1_CH, 0x5a827999u, c, d, e, a, b, GW_SHA1_WORD(w, 18));
+    GW_SHA1_ROUND(GW_SHA1_CH, 0x5a827999u, b, c, d, e, a, GW_SHA1_WORD(w, 19));
+    GW_SHA1_TWENTY(GW_SHA1_PARITY, 0x6ed9eba1u, 20);
+    GW_SHA1_TWENTY(GW_SHA1_MAJ, 0x8f1bbcdcu, 40);
+    GW_SHA1_TWENTY(GW_SHA1_PARITY, 0xca62c1d6u, 60);
+
+    state->a += a;
+    state->b += b;
+    state->c += c;
+    state->d += d;
+    state->e += e;
+}
+
+/* Word `index` of the last, short block: data, then 0x80, then zeros (FIPS 180-4, section 5.1.1).
+ */
+GW_LANE gw_u32 gw_sha1_tail_word(const GW_GLOBAL gw_u8 *tail, gw_u32 bytes, gw_u32 index)
+{
+    gw_u32 word = 0;
+    for (gw_u32 i = 4 * index; i < 4 * index + 4; i++) {
+        word = word << 8 | (i < bytes ? tail[i] : (i == bytes ? 0x80u : 0u));
+    }
+    return word;
+}
+
+/* Hashes `bytes` bytes into a state that has taken one block before, and finishes it. */
+GW_LANE void gw_sha1_finish(gw_sha1 *state, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
+{
+    gw_u32 w[16];
+    gw_u32 at = 0;
+    for (; at + GW_SHA1_BLOCK_BYTES <= bytes; at += GW_SHA1_BLOCK_BYTES) {
+        for (gw_u32 i = 0; i < 16; i++) {
+            w[i] = gw_load_be32(data + at + 4 * i);
+        }
+        gw_sha1_block(state, w);
+    }
+    for (gw_u32 i = 0; i < 16; i++) {
+        w[i] = gw_sha1_tail_word(data + at, bytes - at, i);
+    }
+    if (bytes - at >= GW_SHA1_BLOCK_BYTES - 8) {
+        gw_sha1_block(state, w);
+        for (gw_u32 i = 0; i < 14; i++) {
+            w[i] = 0;
+        }
+    }
+    /* A frame is far shorter than 2^29 bytes, so the upper half of the length in bits is 0. */
+    w[14] = 0;
+    w[15] = 8 * (GW_SHA1_BLOCK_BYTES + bytes);
+    gw_sha1_block(state, w);
+}
+
+/* The state in five words of a table image. */
+GW_LANE gw_sha1 gw_sha1_load(const GW_GLOBAL gw_u32 *words)
+{
+    gw_sha1 state;
+    state.a = words[0];
+    state.b = words[1];
+    state.c = words[2];
+    state.d = words[3];
+    state.e = words[4];
+    return state;
+}
+
+/*
+ * HMAC-SHA1 of `bytes` bytes (RFC 2104, section 2). inner and outer: the states
+ * after the block of the key xor ipad, and after that of the key xor opad
+ * (section 4 there).
+ */
+GW_LANE gw_sha1 gw_hmac_sha1(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
+                             const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
+{
+    gw_sha1 digest = gw_sha1_load(inner);
+    gw_sha1_finish(&digest, data, bytes);
+
+    gw_sha1 mac = gw_sha1_load(outer);
+    gw_u32 w[16];
+    w[0] = digest.a;
+    w[1] = digest.b;
+    w[2] = digest.c;
+    w[3] = digest.d;
+    w[4] = digest.e;
+    w[5] = 0x80000000u;
+    for (gw_u32 i = 6; i < 15; i++) {
+        w[i] = 0;
+    }
+    w[15] = 8 * (GW_SHA1_BLOCK_BYTES + 20);
+    gw_sha1_block(&mac, w);
+    return mac;
+}
+
+#endif
