@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(error(0x86dd, &good), Some(Error::Truncated));
         assert_eq!(error(0x86dd, &[0x45; 60]), Some(Error::Malformed));
         assert_eq!(error(0x86dd, &ipv6(protocol::TCP, &PORTS[..3])), Some(Error::Truncated));
-        let deep = [vec![60, 0, 1, 4, 0, 0, 0, 0].repeat(9), PORTS.to_vec()].concat();
+        let deep = [[60, 0, 1, 4, 0, 0, 0, 0].repeat(9), PORTS.to_vec()].concat();
         assert_eq!(error(0x86dd, &ipv6(60, &deep)), Some(Error::TooDeep));
         assert_eq!(parse(&[]).error, Some(Error::Truncated));
         let frame = frame(0x0800, &good);

@@ -259,7 +259,10 @@ mod tests {
     use super::*;
     use crate::ah::AhHeader;
 
-    fn walk(next_header: u8, payload: &[u8]) -> (Vec<(u8, usize, usize)>, Result<(u8, usize), Error>) {
+    /// Kind, offset and length of each step.
+    type Steps = Vec<(u8, usize, usize)>;
+
+    fn walk(next_header: u8, payload: &[u8]) -> (Steps, Result<(u8, usize), Error>) {
         let walk = Extensions::new(next_header, payload);
         let steps = walk.map_while(Result::ok).map(|step| (step.kind, step.offset, step.bytes.len()));
         (steps.collect(), walk.upper_layer())
@@ -318,7 +321,7 @@ mod tests {
     #[test]
     fn depth_and_order_are_bounded() {
         let many = |count: usize| {
-            let mut bytes = vec![protocol::DESTINATION_OPTIONS, 0, 1, 4, 0, 0, 0, 0].repeat(count);
+            let mut bytes = [protocol::DESTINATION_OPTIONS, 0, 1, 4, 0, 0, 0, 0].repeat(count);
             let last = bytes.len() - 8;
             bytes[last] = protocol::TCP;
             bytes
