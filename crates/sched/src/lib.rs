@@ -1,1 +1,33 @@
-//! Placeholder.
+//! Bins and chunks: which packets a device gets together, and in which order.
+//!
+//! PIPSEA's packet scheduler (Park et al., CCS 2016, sections 3.2-3.6), pure: no I/O, no threads, no
+//! clock of its own. Whoever calls says what time it is, so that the whole of it runs in virtual time.
+//! The algorithm is drawn in this crate's README.
+//!
+//! ```
+//! use godwit_sched::{Descriptor, Insert, Packer, PackerConfig};
+//!
+//! let config = PackerConfig { chunk_packets: 2, ..PackerConfig::default() };
+//! let mut packer = Packer::new(config, &[0], 2)?;
+//! let packet = Descriptor { length: 60, ..Descriptor::default() };
+//! assert_eq!(packer.insert(0, 0, 0, packet, 7), Insert::Binned);
+//! assert_eq!(packer.insert(5, 0, 0, packet, 8), Insert::ChunkFull);
+//! let chunk = packer.take(5).expect("two packets wait and a set of bins is free");
+//! assert_eq!(chunk.parameters[chunk.range(&chunk.bins[0])], [7, 8]);
+//! packer.give_back(chunk);
+//! # Ok::<(), godwit_sched::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod chunk;
+mod config;
+mod cost;
+mod label;
+mod packer;
+
+pub use chunk::Chunk;
+pub use config::{Error, Grouping, PackerConfig};
+pub use cost::CostModel;
+pub use godwit_abi::{Bin, Descriptor, Outcome};
+pub use label::{Label, length_class};
+pub use packer::{Insert, Packer, Taken};

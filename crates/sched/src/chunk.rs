@@ -1,0 +1,56 @@
+//! What is submitted to a device.
+
+use std::ops::Range;
+
+use godwit_abi::{Bin, Descriptor, Outcome};
+
+/// Bins submitted together.
+///
+/// ```text
+/// bins:         bin  first=512 count=3 │ bin  first=0 count=256 │ ...        (longest first)
+///                      └───────────────┐
+/// descriptors:  ├── 0..256 ──┤├256..512┤├512..515┤ not used ...|
+/// parameters:   ├── same indices ...
+/// outcomes:     ├── same indices, written by the device
+/// ```
+///
+/// The three arrays always have room for all bins filled to the brim. What no bin names is left from
+/// earlier chunks and means nothing, and so do outcomes until the device has written them.
+#[derive(Debug)]
+pub struct Chunk {
+    /// The bins, in the order in which a device should start them. Never empty in a chunk from a packer.
+    pub bins: Vec<Bin>,
+    /// One place a packet.
+    pub descriptors: Vec<Descriptor>,
+    /// What the kernel gets to know of each packet, from the function's host half.
+    pub parameters: Vec<u64>,
+    /// What the function says of each packet.
+    pub outcomes: Vec<Outcome>,
+    /// Packets in all bins together.
+    pub packets: u32,
+    /// Arrival of its oldest packet, on the caller's clock.
+    pub opened_ns: u64,
+    /// When it was taken, on the caller's clock.
+    pub closed_ns: u64,
+}
+
+impl Chunk {
+    /// An empty chunk with room for `bins` bins and `packets` packets.
+    pub fn new(bins: usize, packets: usize) -> Self {
+        Self {
+            bins: Vec::with_capacity(bins),
+            descriptors: vec![Descriptor::default(); packets],
+            parameters: vec![0; packets],
+            outcomes: vec![Outcome::default(); packets],
+            packets: 0,
+            opened_ns: 0,
+            closed_ns: 0,
+        }
+    }
+
+    /// Where the packets of `bin` lie in the arrays.
+    pub fn range(&self, bin: &Bin) -> Range<usize> {
+        let first = bin.first as usize;
+        first..first + usize::from(bin.count)
+    }
+}

@@ -1,0 +1,171 @@
+//! PIPSEA's example (CCS 2016, figure 6) with numbers of our own: what lies in which bin after each step.
+
+use godwit_sched::{Bin, Chunk, Descriptor, Grouping, Insert, Packer, PackerConfig};
+
+const AES: u8 = 0;
+const SHA1: u8 = 1;
+const BOTH: u8 = 2;
+
+/// Lengths in the order of a bin, found through the parameters, which count packets.
+fn contents(chunk: &Chunk) -> Vec<(u8, u32, Vec<u64>)> {
+    chunk.bins.iter().map(|bin| (bin.variant, bin.length_class, chunk.parameters[chunk.range(bin)].to_vec())).collect()
+}
+
+struct Receiver {
+    packer: Packer,
+    received: u64,
+}
+
+impl Receiver {
+    /// The packet's parameter is its number.
+    fn receive(&mut self, variant: u8, length: u16) -> Insert {
+        let packet = Descriptor { length, ..Descriptor::default() };
+        let insert = self.packer.insert(self.received, 0, variant, packet, self.received);
+        self.received += u64::from(insert != Insert::Refused);
+        insert
+    }
+}
+
+/// Four bins of four packets, length ranges of 256 bytes.
+fn receiver() -> Receiver {
+    let config = PackerConfig {
+        chunk_packets: 16,
+        bins: 4,
+        bin_packets: 4,
+        length_granularity_bytes: 256,
+        deadline_ns: 1_000_000,
+        sort: true,
+        grouping: Grouping::VariantLength,
+        leftover_packets: 8,
+    };
+    Receiver { packer: Packer::new(config, &[9], 2).expect("valid"), received: 0 }
+}
+
+#[test]
+fn leftovers_then_new_packets_then_longest_first() {
+    let mut receiver = receiver();
+
+    // The turn before: four labels take all bins; what matches none of them is left over.
+    for (variant, length) in [(AES, 100), (AES, 300), (SHA1, 100), (SHA1, 1300)] {
+        assert_eq!(receiver.receive(variant, length), Insert::Binned);
+    }
+    assert_eq!(receiver.receive(BOTH, 700), Insert::Leftover); // number 4
+    assert_eq!(receiver.receive(AES, 600), Insert::Leftover); // number 5
+    assert_eq!(receiver.receive(AES, 255), Insert::Binned); // still the range of 100
+    assert_eq!(receiver.receive(AES, 256), Insert::Binned); // already the range of 300
+    assert_eq!(receiver.receive(BOTH, 750), Insert::Leftover); // number 8
+    assert_eq!(receiver.packer.waiting(), 9);
+
+    let first = receiver.packer.take(9).expect("ready");
+    assert_eq!(
+        contents(&first),
+        [(SHA1, 5, vec![3]), (AES, 1, vec![1, 7]), (AES, 0, vec![0, 6]), (SHA1, 0, vec![2])],
+        "bytes times packets, before anything was measured"
+    );
+    assert_eq!((first.packets, first.opened_ns, first.closed_ns), (6, 0, 9));
+
+    // Step 1: the leftovers have labelled two of the empty bins before any new packet.
+    assert_eq!(receiver.packer.waiting(), 3);
+    // Step 2: new packets join them, label the two empty bins, or are left over.
+    for (variant, length, expected) in [
+        (AES, 700, Insert::Binned),    // 9, beside 5
+        (SHA1, 1400, Insert::Binned),  // 10, third bin
+        (AES, 64, Insert::Binned),     // 11, fourth bin
+        (SHA1, 64, Insert::Leftover),  // 12
+        (BOTH, 767, Insert::Binned),   // 13, beside 4 and 8
+        (AES, 65, Insert::Binned),     // 14
+        (BOTH, 512, Insert::Binned),   // 15, fills the first bin
+        (BOTH, 513, Insert::Leftover), // 16, no bin is empty
+    ] {
+        assert_eq!(receiver.receive(variant, length), expected, "number {}", receiver.received);
+    }
+
+    // Step 3: the device was measured meanwhile, and SHA-1 alone turned out to be a tenth of the rest.
+    let bin = |variant, count, length_bytes| Bin { variant, count, length_bytes, ..Bin::default() };
+    for count in 1..=4 {
+        for length in [100, 600, 1400] {
+            let bytes = u64::from(count) * u64::from(length);
+            receiver.packer.observe(&bin(AES, count, length), bytes);
+            receiver.packer.observe(&bin(BOTH, count, length), bytes * 11 / 10);
+            receiver.packer.observe(&bin(SHA1, count, length), bytes / 10);
+        }
+    }
+    receiver.packer.give_back(first);
+    let second = receiver.packer.take(20).expect("ready");
+    assert_eq!(
+        contents(&second),
+        [(BOTH, 2, vec![4, 8, 13, 15]), (AES, 2, vec![5, 9]), (SHA1, 5, vec![10]), (AES, 0, vec![11, 14])],
+    );
+    assert_eq!(
+        second.bins[0],
+        Bin { first: 0, count: 4, kernel: 9, variant: BOTH, instance: 0, length_bytes: 767, length_class: 2 }
+    );
+    assert_eq!(second.opened_ns, 4, "the oldest was left over by the turn before");
+
+    receiver.packer.give_back(second);
+    let third = receiver.packer.take(30).expect("two were left over");
+    assert_eq!(contents(&third), [(BOTH, 2, vec![16]), (SHA1, 0, vec![12])]);
+}
+
+#[test]
+fn a_full_bin_is_followed_by_another_of_its_label() {
+    let mut receiver = receiver();
+    for _ in 0..15 {
+        assert_eq!(receiver.receive(AES, 64), Insert::Binned);
+    }
+    assert!(!receiver.packer.ready(15));
+    assert_eq!(receiver.receive(AES, 64), Insert::ChunkFull);
+    assert!(receiver.packer.ready(15));
+    for _ in 0..8 {
+        assert_eq!(receiver.receive(AES, 64), Insert::Leftover);
+    }
+    assert_eq!(receiver.receive(AES, 64), Insert::Refused);
+    let chunk = receiver.packer.take(16).expect("full");
+    let numbers: Vec<u64> = contents(&chunk).into_iter().flat_map(|(.., numbers)| numbers).collect();
+    assert_eq!(numbers, (0..16).collect::<Vec<_>>());
+    assert!(receiver.packer.take(17).is_none(), "the other set of bins is out");
+    assert!(!receiver.packer.has_free_set());
+}
+
+#[test]
+fn without_grouping_another_variant_starts_the_next_bin() {
+    let config = PackerConfig { grouping: Grouping::None, bins: 3, bin_packets: 4, ..PackerConfig::default() };
+    let mut receiver = Receiver { packer: Packer::new(config, &[0], 2).expect("valid"), received: 0 };
+    for (variant, length, expected) in [
+        (AES, 64, Insert::Binned),
+        (AES, 1500, Insert::Binned),
+        (SHA1, 64, Insert::Binned),
+        (AES, 64, Insert::Binned),
+        (SHA1, 64, Insert::Leftover),
+        (AES, 64, Insert::Binned),
+        (AES, 64, Insert::Binned),
+        (AES, 64, Insert::ChunkFull),
+    ] {
+        assert_eq!(receiver.receive(variant, length), expected, "number {}", receiver.received);
+    }
+    let chunk = receiver.packer.take(9).expect("full");
+    let mut bins = contents(&chunk);
+    bins.sort_by_key(|(.., numbers)| numbers[0]);
+    assert_eq!(bins, [(AES, 0, vec![0, 1]), (SHA1, 0, vec![2]), (AES, 0, vec![3, 5, 6, 7])]);
+}
+
+#[test]
+fn deadlines_are_of_the_oldest_packet() {
+    let config = PackerConfig { deadline_ns: 100, ..PackerConfig::default() };
+    let mut packer = Packer::new(config, &[0, 0], 2).expect("valid");
+    assert_eq!((packer.next_deadline_ns(), packer.ready(u64::MAX)), (None, false));
+    packer.insert(1_000, 0, 0, Descriptor::default(), 0);
+    packer.insert(1_050, 1, 0, Descriptor::default(), 0);
+    assert_eq!(packer.next_deadline_ns(), Some(1_100));
+    assert!(!packer.ready(1_099));
+    assert!(packer.ready(1_100));
+    assert_eq!(packer.take(1_100).expect("two wait").opened_ns, 1_000);
+    assert_eq!(packer.next_deadline_ns(), None);
+}
+
+#[test]
+#[should_panic(expected = "goes back to the packer that it came from")]
+fn a_foreign_chunk_is_not_taken_back() {
+    let mut packer = Packer::new(PackerConfig::default(), &[0], 2).expect("valid");
+    packer.give_back(Chunk::new(16, 16 * 256));
+}

@@ -1,0 +1,300 @@
+//! The packer against random traffic in virtual time. A run is named by its seed, and is the same every time.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use godwit_sched::{Chunk, Descriptor, Grouping, Insert, Outcome, Packer, PackerConfig, Taken};
+
+const SEEDS: u64 = 3_000;
+
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+}
+
+fn random_config(random: &mut Random) -> PackerConfig {
+    PackerConfig {
+        chunk_packets: random.pick(&[1, 2, 7, 31, 32, 33, 100, 100_000]),
+        bins: random.pick(&[1, 1, 2, 3, 5, 16, 40]),
+        bin_packets: random.pick(&[1, 1, 2, 3, 8, 31, 32, 33, 64]),
+        length_granularity_bytes: random.pick(&[16, 64, 255, 256, 1000, 65_535]),
+        deadline_ns: random.pick(&[0, 1, 50, 500, 5_000]),
+        sort: random.pick(&[true, false]),
+        grouping: random.pick(&[Grouping::None, Grouping::Variant, Grouping::VariantLength]),
+        leftover_packets: random.pick(&[1, 1, 2, 10, 300]),
+    }
+}
+
+/// What the simulation knows of a packet; its number is its parameter.
+#[derive(Clone, Copy)]
+struct Packet {
+    arrived_ns: u64,
+    instance: u16,
+    variant: u8,
+    descriptor: Descriptor,
+    out: bool,
+}
+
+/// A worker and its device, in virtual time.
+struct World {
+    seed: u64,
+    now_ns: u64,
+    config: PackerConfig,
+    kernels: Vec<u8>,
+    packer: Packer,
+    packets: Vec<Packet>,
+    on_device: VecDeque<Chunk>,
+    /// Per function, variant and class as the packer should see it: the number that came out last.
+    newest_out: BTreeMap<(u16, u8, u16), u64>,
+    out: usize,
+}
+
+impl World {
+    fn new(seed: u64, random: &mut Random) -> Self {
+        let config = random_config(random);
+        let kernels: Vec<u8> = (0..1 + random.below(3)).map(|_| random.next() as u8).collect();
+        let packer = Packer::new(config.clone(), &kernels, 2 + random.below(3) as usize).expect("valid");
+        Self {
+            seed,
+            now_ns: random.below(1_000_000),
+            config,
+            kernels,
+            packer,
+            packets: Vec::new(),
+            on_device: VecDeque::new(),
+            newest_out: BTreeMap::new(),
+            out: 0,
+        }
+    }
+
+    fn label(&self, packet: &Packet) -> (u16, u8, u16) {
+        let class = match self.config.grouping {
+            Grouping::VariantLength => packet.descriptor.length / self.config.length_granularity_bytes as u16,
+            _ => 0,
+        };
+        (packet.instance, packet.variant, class)
+    }
+
+    /// Polls as a worker does that has nothing else to do.
+    fn take_all_ready(&mut self) {
+        while self.packer.ready(self.now_ns) {
+            if !self.packer.has_free_set() {
+                self.complete();
+            }
+            self.take();
+        }
+    }
+
+    fn take(&mut self) {
+        let (waiting, free) = (self.packer.waiting(), self.packer.has_free_set());
+        match self.packer.take(self.now_ns) {
+            Some(chunk) => {
+                assert!(free && waiting > 0, "seed {}", self.seed);
+                assert_eq!(self.packer.waiting() + chunk.packets as usize, waiting, "seed {}", self.seed);
+                self.check(&chunk);
+                self.on_device.push_back(chunk);
+            }
+            None => assert!(!free || waiting == 0, "seed {}", self.seed),
+        }
+    }
+
+    fn complete(&mut self) {
+        let Some(mut chunk) = self.on_device.pop_front() else { return };
+        for bin in &chunk.bins {
+            // A device whose variants differ by more than their bytes.
+            let elapsed_ns = (u64::from(bin.variant) + 1) * (500 + 3 * u64::from(bin.count));
+            self.packer.observe(bin, elapsed_ns);
+        }
+        chunk.outcomes.fill(Outcome::drop(3));
+        self.packer.give_back(chunk);
+    }
+
+    fn check(&mut self, chunk: &Chunk) {
+        let seed = self.seed;
+        assert!(!chunk.bins.is_empty() && chunk.bins.len() <= self.config.bins as usize, "seed {seed}");
+        assert!(chunk.packets <= self.config.chunk_packets, "seed {seed}");
+        let room = self.config.bins as usize * self.config.bin_packets as usize;
+        assert_eq!((chunk.descriptors.len(), chunk.parameters.len(), chunk.outcomes.len()), (room, room, room));
+        assert_eq!(chunk.closed_ns, self.now_ns);
+        assert_eq!(chunk.bins.iter().map(|bin| u32::from(bin.count)).sum::<u32>(), chunk.packets, "seed {seed}");
+
+        let mut used = vec![false; room];
+        let mut oldest_ns = u64::MAX;
+        // Bins of one label were opened one after the other: follow them in that order.
+        let mut bins = chunk.bins.clone();
+        bins.sort_by_key(|bin| bin.first);
+        for bin in &bins {
+            assert!(bin.count > 0 && u32::from(bin.count) <= self.config.bin_packets, "seed {seed}");
+            assert_eq!(bin.kernel, self.kernels[usize::from(bin.instance)]);
+            let mut longest = 0;
+            for slot in chunk.range(bin) {
+                assert!(!std::mem::replace(&mut used[slot], true), "seed {seed}: bins overlap");
+                let number = chunk.parameters[slot];
+                let packet = &mut self.packets[number as usize];
+                assert!(!std::mem::replace(&mut packet.out, true), "seed {seed}: packet {number} twice");
+                let packet = *packet;
+                assert_eq!(chunk.descriptors[slot], packet.descriptor);
+                longest = longest.max(packet.descriptor.length);
+                oldest_ns = oldest_ns.min(packet.arrived_ns);
+                let label = self.label(&packet);
+                assert_eq!((bin.instance, bin.variant, bin.length_class), (label.0, label.1, label.2.into()));
+                let newest = self.newest_out.insert(label, number);
+                assert!(newest.is_none_or(|newest| newest < number), "seed {seed}: {number} was overtaken");
+                self.out += 1;
+            }
+            assert_eq!(bin.length_bytes, longest);
+        }
+        assert_eq!(chunk.opened_ns, oldest_ns, "seed {seed}");
+
+        let estimates: Vec<f64> = chunk.bins.iter().map(|bin| self.packer.costs().estimate_ns(bin)).collect();
+        if self.config.sort {
+            assert!(estimates.is_sorted_by(|a, b| a >= b), "seed {seed}: {estimates:?}");
+        } else {
+            assert!(chunk.bins.is_sorted_by_key(|bin| bin.first), "seed {seed}");
+        }
+    }
+
+    /// One packet by one, or as a burst of one function and variant.
+    fn arrive(&mut self, random: &mut Random) {
+        let instance = random.below(self.kernels.len() as u64) as u16;
+        let variant = random.pick(&[0, 0, 0, 1, 5, 255]);
+        let length_bound = random.pick(&[1, 100, 1514, 65_536]);
+        let burst = random.pick(&[1, 1, 2, 3, 32, 70]);
+        let first = self.packets.len();
+        for number in first..first + burst {
+            let length = random.below(length_bound) as u16;
+            let descriptor = Descriptor { length, window: number as u32, ..Descriptor::default() };
+            self.packets.push(Packet { arrived_ns: self.now_ns, instance, variant, descriptor, out: false });
+        }
+        let descriptors: Vec<Descriptor> = self.packets[first..].iter().map(|packet| packet.descriptor).collect();
+        let parameters: Vec<u64> = (first as u64..(first + burst) as u64).collect();
+        let in_bulk = random.below(2) == 0;
+        let take_when_full = random.below(2) == 0;
+        let mut done = 0;
+        while done < burst {
+            let waiting = self.packer.waiting();
+            let taken = if in_bulk {
+                self.packer.insert_all(self.now_ns, instance, variant, &descriptors[done..], &parameters[done..])
+            } else {
+                let last = self.packer.insert(self.now_ns, instance, variant, descriptors[done], parameters[done]);
+                Taken { count: usize::from(last != Insert::Refused), last }
+            };
+            done += taken.count;
+            assert_eq!(self.packer.waiting(), waiting + taken.count, "seed {}", self.seed);
+            match taken.last {
+                Insert::Refused => {
+                    assert!(done < burst && self.packer.ready(self.now_ns), "seed {}", self.seed);
+                    if !self.packer.has_free_set() {
+                        self.complete();
+                    }
+                    self.take();
+                }
+                Insert::ChunkFull => {
+                    assert!(self.packer.ready(self.now_ns), "seed {}", self.seed);
+                    if take_when_full {
+                        self.take();
+                    }
+                }
+                Insert::Binned | Insert::Leftover => assert!(!in_bulk || done == burst, "seed {}", self.seed),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_packet_comes_out_once_in_bins_of_one_label() {
+    for seed in 0..SEEDS {
+        let mut random = Random(seed);
+        let mut world = World::new(seed, &mut random);
+        for _ in 0..40 {
+            world.now_ns += random.below(400);
+            match random.below(8) {
+                0 => world.take(),
+                1 => world.complete(),
+                2 => world.take_all_ready(),
+                _ => world.arrive(&mut random),
+            }
+        }
+        while world.packer.waiting() > 0 {
+            world.complete();
+            world.take();
+        }
+        assert_eq!(world.out, world.packets.len(), "seed {seed}");
+        assert_eq!(world.packer.next_deadline_ns(), None);
+    }
+}
+
+#[test]
+fn polled_in_time_no_packet_waits_past_its_deadline() {
+    for seed in 0..SEEDS / 2 {
+        let mut random = Random(seed ^ 0xDEAD_0000);
+        let mut world = World::new(seed, &mut random);
+        for _ in 0..30 {
+            let arrival_ns = world.now_ns + random.below(3_000);
+            while let Some(deadline_ns) = world.packer.next_deadline_ns().filter(|&at_ns| at_ns <= arrival_ns) {
+                world.now_ns = world.now_ns.max(deadline_ns);
+                world.take_all_ready();
+            }
+            world.now_ns = arrival_ns;
+            world.arrive(&mut random);
+            world.take_all_ready();
+            for packet in world.packets.iter().filter(|packet| !packet.out) {
+                assert!(world.now_ns - packet.arrived_ns < world.config.deadline_ns, "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bursts_and_single_packets_make_the_same_chunks() {
+    for seed in 0..500 {
+        let mut random = Random(seed);
+        let config = random_config(&mut random);
+        let mut packers = [0, 1].map(|_| Packer::new(config.clone(), &[4, 5], 2).expect("valid"));
+        for _ in 0..20 {
+            let bound = random.pick(&[1, 90, 1500]);
+            let packets: Vec<Descriptor> = (0..random.below(80))
+                .map(|_| Descriptor { length: random.below(bound) as u16, ..Descriptor::default() })
+                .collect();
+            let parameters: Vec<u64> = packets.iter().map(|_| random.next()).collect();
+            let (instance, variant) = (random.below(2) as u16, random.below(3) as u8);
+            let bulk = packers[0].insert_all(7, instance, variant, &packets, &parameters);
+            let mut single = Taken { count: 0, last: Insert::Binned };
+            for (&packet, &parameter) in packets.iter().zip(&parameters) {
+                single.last = packers[1].insert(7, instance, variant, packet, parameter);
+                single.count += usize::from(single.last != Insert::Refused);
+                if matches!(single.last, Insert::ChunkFull | Insert::Refused) {
+                    break;
+                }
+            }
+            assert_eq!(bulk, single, "seed {seed}");
+            if packers[0].ready(7) || random.below(4) == 0 {
+                let chunks = packers.each_mut().map(|packer| packer.take(7));
+                let seen = chunks.each_ref().map(|chunk| {
+                    chunk
+                        .as_ref()
+                        .map(|chunk| (chunk.bins.clone(), chunk.descriptors.clone(), chunk.parameters.clone()))
+                });
+                assert_eq!(seen[0], seen[1], "seed {seed}");
+                for (packer, chunk) in packers.iter_mut().zip(chunks) {
+                    chunk.into_iter().for_each(|chunk| packer.give_back(chunk));
+                }
+            }
+        }
+    }
+}
