@@ -1,1 +1,143 @@
-//! Placeholder.
+//! Run bins of packets on a processor: one trait, one folder per kind of device, equal file names in each.
+//!
+//! | concept | here | CPU |
+//! |---|---|---|
+//! | what is there | [`Capabilities`] | `cpu::probe` |
+//! | a function made ready | [`Program`] in the device's list | the kernel at the x86-64 level that measured fastest (`cpu/program.rs`) |
+//! | one worker's way in | [`Lane`] | runs the chunk at once, on the worker's own thread (`cpu/lane.rs`) |
+//! | the unit of work | a [`Bin`](godwit_abi::Bin) of a [`Chunk`] | a loop over its packets |
+//!
+//! A lane belongs to one worker. It takes chunks and gives every one of them back, finished, in any order.
+
+pub mod cpu;
+mod error;
+
+use std::sync::Arc;
+
+use godwit_abi::{Descriptor, Outcome};
+use godwit_packet::Region;
+use godwit_sched::Chunk;
+use serde::Serialize;
+
+pub use error::Error;
+
+/// A configured function as a device sees it.
+pub trait Program: Send + Sync {
+    /// Its configured name.
+    fn name(&self) -> &str;
+
+    /// Number of its kernel in `kernels/functions.h`.
+    fn kernel(&self) -> u8;
+
+    /// Its table image, the same bytes on every device.
+    fn image(&self) -> &[u8];
+
+    /// A variant that its image was built for: the one to measure forms of the kernel with.
+    fn variant(&self) -> u8;
+
+    /// Does to one packet what the kernel does, straight from the standard; `window` is the packet's whole window.
+    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
+}
+
+/// One way to run a function on the CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Implementation {
+    /// Slow, straight from the standard.
+    Ref,
+    /// The kernel, compiled by the system's compiler.
+    #[default]
+    Scalar,
+}
+
+impl Implementation {
+    /// Its name in configurations and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ref => "ref",
+            Self::Scalar => "scalar",
+        }
+    }
+}
+
+/// What a device is and can do.
+#[derive(Clone, Debug, Serialize)]
+pub struct Capabilities {
+    /// Its name in configurations: `cpu`.
+    pub id: String,
+    /// Its name for people.
+    pub name: String,
+    /// Cores, compute units or multiprocessors.
+    pub compute_units: usize,
+    /// Packets that run in lockstep.
+    pub warp_packets: usize,
+    /// Memory that it can use, bytes.
+    pub memory_bytes: u64,
+    /// Instruction set levels or features that matter here.
+    pub features: Vec<String>,
+}
+
+/// A chunk that a lane could not take, handed back whole.
+#[derive(Debug)]
+pub struct Rejected {
+    /// The chunk, untouched.
+    pub chunk: Chunk,
+    /// Why.
+    pub error: Error,
+}
+
+/// How long one bin took.
+#[derive(Clone, Copy, Debug)]
+pub struct BinTime {
+    /// Index of the bin in its chunk.
+    pub bin: u32,
+    /// Nanoseconds on the device.
+    pub elapsed_ns: u64,
+}
+
+/// One worker's way to a device.
+pub trait Lane: Send {
+    /// Takes a chunk whose packets all lie in `region`. They belong to the device until the chunk comes back from [`Lane::poll`].
+    ///
+    /// # Errors
+    /// [`Rejected`] with the chunk when the device cannot take it; nothing was touched then.
+    fn submit(&mut self, region: &mut Region, chunk: Chunk) -> Result<(), Box<Rejected>>;
+
+    /// A finished chunk, its outcomes filled in and its descriptors moved, if there is one.
+    ///
+    /// # Errors
+    /// The device failed; the error says whether the chunks in flight are lost.
+    fn poll(&mut self, region: &mut Region) -> Result<Option<Chunk>, Error>;
+
+    /// Chunks submitted and not yet polled.
+    fn in_flight(&self) -> usize;
+
+    /// How long the bins of the chunk polled last took, where the device can tell.
+    fn bin_times(&self) -> &[BinTime];
+}
+
+/// A processor with programs loaded, ready to give each worker its lane.
+pub trait Device: Send + Sync {
+    /// What it is and can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// What was chosen for each program, by name: for people.
+    fn choices(&self) -> Vec<Choice>;
+
+    /// A lane for one worker.
+    ///
+    /// # Errors
+    /// The device has no more room for a lane.
+    fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error>;
+}
+
+/// Which form of a program a device runs, and why.
+#[derive(Clone, Debug, Serialize)]
+pub struct Choice {
+    /// The configured function.
+    pub function: String,
+    /// The form: `ref`, or a level such as `x86-64-v3`.
+    pub form: String,
+    /// All forms that were measured: name and nanoseconds per packet.
+    pub measured: Vec<(String, f64)>,
+}

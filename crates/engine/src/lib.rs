@@ -1,1 +1,47 @@
-//! Placeholder.
+//! The loop that joins ports, bins, devices, functions and chains.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `config/` | what the operator writes, checked |
+//! | `setup.rs` | from a configuration to workers: memory, ports, programs, steering |
+//! | `ports.rs` | opening ports, for a run or for a replay |
+//! | `plan.rs` | the chain, made ready for the packet path |
+//! | `worker.rs` | the loop of one worker |
+//! | `order.rs` | order of arrival, restored |
+//! | `control.rs` | starts workers, watches them, adds up what they did |
+//! | `counters.rs`, `histogram.rs`, `report.rs` | what is counted and said |
+#![forbid(unsafe_code)]
+
+pub mod config;
+mod control;
+pub mod counters;
+mod error;
+mod histogram;
+mod order;
+mod plan;
+mod ports;
+mod report;
+mod setup;
+mod worker;
+
+use std::path::PathBuf;
+
+pub use control::Engine;
+pub use error::Error;
+pub use report::{Conservation, FunctionReport, Latency, PortReport, Report};
+
+/// How a run differs from what the configuration says.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Captures in the place of all ports.
+    pub replay: Option<Replay>,
+}
+
+/// A replay: captures in the place of ports. The same captures and configuration give the same output, byte for byte.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// Port and capture. Without a name: the first port that the chain takes packets from.
+    pub inputs: Vec<(Option<String>, PathBuf)>,
+    /// Port and capture. Without a name: all ports that are not named, in one capture.
+    pub outputs: Vec<(Option<String>, PathBuf)>,
+}

@@ -1,0 +1,93 @@
+//! One worker's way to the CPU: runs each bin of a chunk, one after the other.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use godwit_abi::Bin;
+use godwit_packet::Region;
+use godwit_sched::Chunk;
+
+use super::CpuDevice;
+use crate::{BinTime, Error, Lane, Rejected};
+
+/// See the module. A chunk is finished when `submit` returns.
+pub(super) struct CpuLane {
+    device: Arc<CpuDevice>,
+    finished: VecDeque<(Chunk, Vec<BinTime>)>,
+    times: Vec<BinTime>,
+}
+
+impl CpuLane {
+    pub(super) fn new(device: Arc<CpuDevice>) -> Self {
+        Self { device, finished: VecDeque::new(), times: Vec::new() }
+    }
+
+    /// What is wrong with a chunk, if anything is. After this check the kernels reach nothing but the chunk's packets.
+    fn check(&self, region: &Region, chunk: &Chunk) -> Result<(), Error> {
+        let refuse = |reason: String| Err(Error::Chunk { reason });
+        for bin in &chunk.bins {
+            let range = packets_of(bin);
+            let places = [chunk.descriptors.len(), chunk.parameters.len(), chunk.outcomes.len()];
+            if places.iter().any(|&places| range.end > places) {
+                return refuse(format!("{bin:?} reaches beyond its arrays of {places:?}"));
+            }
+            match self.device.programs.get(usize::from(bin.instance)) {
+                Some(program) if program.kernel() == bin.kernel => {}
+                _ => return refuse(format!("{bin:?} names no program")),
+            }
+            if !chunk.descriptors[range].iter().all(|descriptor| region.contains(descriptor)) {
+                return refuse(format!("{bin:?} has a packet outside its worker's region"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Lane for CpuLane {
+    fn submit(&mut self, region: &mut Region, mut chunk: Chunk) -> Result<(), Box<Rejected>> {
+        if let Err(error) = self.check(region, &chunk) {
+            return Err(Box::new(Rejected { chunk, error }));
+        }
+        let mut times = std::mem::take(&mut self.times);
+        times.clear();
+        let mut started = Instant::now();
+        for (index, bin) in chunk.bins.iter().enumerate() {
+            let range = packets_of(bin);
+            self.device.programs[usize::from(bin.instance)].run(
+                region,
+                &mut chunk.descriptors[range.clone()],
+                &chunk.parameters[range.clone()],
+                &mut chunk.outcomes[range],
+                bin.variant,
+            );
+            let ended = Instant::now();
+            let elapsed_ns = ended.duration_since(started).as_nanos() as u64;
+            times.push(BinTime { bin: index as u32, elapsed_ns });
+            started = ended;
+        }
+        self.finished.push_back((chunk, times));
+        Ok(())
+    }
+
+    fn poll(&mut self, _region: &mut Region) -> Result<Option<Chunk>, Error> {
+        let Some((chunk, times)) = self.finished.pop_front() else {
+            return Ok(None);
+        };
+        self.times = times;
+        Ok(Some(chunk))
+    }
+
+    fn in_flight(&self) -> usize {
+        self.finished.len()
+    }
+
+    fn bin_times(&self) -> &[BinTime] {
+        &self.times
+    }
+}
+
+fn packets_of(bin: &Bin) -> std::ops::Range<usize> {
+    let first = bin.first as usize;
+    first..first + usize::from(bin.count)
+}

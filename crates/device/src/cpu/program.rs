@@ -1,0 +1,159 @@
+//! A program made ready for the CPU: the form that this machine runs fastest.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use godwit_abi::{Descriptor, Outcome};
+use godwit_kernels::{BinCall, Level};
+use godwit_packet::{Arena, ArenaConfig, Memory, Region};
+
+use crate::{Choice, Error, Implementation, Program};
+
+/// Packets in the bin that levels are measured with.
+const SAMPLE_PACKETS: usize = 64;
+/// Passes over it; the fastest counts, because everything else on the machine only slows a pass down.
+const SAMPLE_PASSES: usize = 9;
+
+/// A program and the form of it that runs.
+pub(super) struct Loaded {
+    program: Arc<dyn Program>,
+    /// A copy of the image, where the program's own is not aligned as kernels want it.
+    aligned: Option<Memory>,
+    form: Form,
+    measured: Vec<(String, f64)>,
+}
+
+enum Form {
+    Ref,
+    Kernel(&'static Level),
+}
+
+impl Loaded {
+    pub(super) fn new(program: Arc<dyn Program>, implementation: Implementation) -> Result<Self, Error> {
+        let mut loaded = Self { aligned: aligned(program.image())?, program, form: Form::Ref, measured: Vec::new() };
+        if implementation == Implementation::Ref {
+            return Ok(loaded);
+        }
+        let mut measured = Vec::new();
+        let mut fastest: Option<(&'static Level, f64)> = None;
+        for level in godwit_kernels::levels().iter().filter(|level| level.supported()) {
+            let ns = loaded.measure_ns(level)?;
+            measured.push((level.name.to_owned(), ns));
+            if fastest.is_none_or(|(_, best)| ns < best) {
+                fastest = Some((level, ns));
+            }
+        }
+        // A machine older than the lowest level still runs the reference.
+        loaded.form = fastest.map_or(Form::Ref, |(level, _)| Form::Kernel(level));
+        loaded.measured = measured;
+        Ok(loaded)
+    }
+
+    pub(super) fn kernel(&self) -> u8 {
+        self.program.kernel()
+    }
+
+    pub(super) fn choice(&self) -> Choice {
+        let form = match &self.form {
+            Form::Ref => Implementation::Ref.name(),
+            Form::Kernel(level) => level.name,
+        };
+        Choice { function: self.program.name().to_owned(), form: form.to_owned(), measured: self.measured.clone() }
+    }
+
+    /// Runs packets that all lie in `region`; the caller checked that. All slices have the same length.
+    pub(super) fn run(
+        &self,
+        region: &mut Region,
+        descriptors: &mut [Descriptor],
+        parameters: &[u64],
+        outcomes: &mut [Outcome],
+        variant: u8,
+    ) {
+        match &self.form {
+            Form::Kernel(level) => {
+                self.run_kernel(level, region, descriptors, parameters, outcomes, variant);
+            }
+            Form::Ref => {
+                for ((descriptor, &parameter), outcome) in descriptors.iter_mut().zip(parameters).zip(outcomes) {
+                    let window = region.window_mut(descriptor);
+                    *outcome = self.program.run_ref(window, descriptor, variant, parameter);
+                }
+            }
+        }
+    }
+
+    fn run_kernel(
+        &self,
+        level: &Level,
+        region: &mut Region,
+        descriptors: &mut [Descriptor],
+        parameters: &[u64],
+        outcomes: &mut [Outcome],
+        variant: u8,
+    ) {
+        assert!(descriptors.len() == parameters.len() && descriptors.len() == outcomes.len());
+        debug_assert!(descriptors.iter().all(|descriptor| region.contains(descriptor)));
+        let image = self.aligned.as_deref().unwrap_or(self.program.image());
+        let call = BinCall {
+            arena: region.arena_base(),
+            image: if image.is_empty() { std::ptr::null() } else { image.as_ptr() },
+            descriptors: descriptors.as_mut_ptr(),
+            parameters: parameters.as_ptr(),
+            outcomes: outcomes.as_mut_ptr(),
+            count: descriptors.len() as u32,
+            variant: u32::from(variant),
+        };
+        // SAFETY: the arrays have `count` entries each; every descriptor names a window of `region`, which
+        // `&mut` makes ours alone; the image is the one this kernel's host half built; the level is supported here.
+        unsafe { level.run_bin(self.program.kernel(), &call) };
+    }
+
+    /// Nanoseconds per packet of a sample bin, the fastest of some passes.
+    fn measure_ns(&self, level: &Level) -> Result<f64, Error> {
+        let config = ArenaConfig { packets: SAMPLE_PACKETS, ..ArenaConfig::default() };
+        let mut region = Arena::new(config, 1)?.split().remove(0);
+        let sample = sample_frame();
+        let fresh: Vec<Descriptor> =
+            std::iter::from_fn(|| region.allocate(sample.len())).take(SAMPLE_PACKETS).collect();
+        let parameters = vec![0; fresh.len()];
+        let mut outcomes = vec![Outcome::default(); fresh.len()];
+        let mut best_ns = f64::INFINITY;
+        for _ in 0..SAMPLE_PASSES {
+            for descriptor in &fresh {
+                region.frame_mut(descriptor).copy_from_slice(&sample);
+            }
+            let mut descriptors = fresh.clone();
+            let variant = self.program.variant();
+            let started = Instant::now();
+            self.run_kernel(level, &mut region, &mut descriptors, &parameters, &mut outcomes, variant);
+            best_ns = best_ns.min(started.elapsed().as_nanos() as f64);
+        }
+        Ok(best_ns / fresh.len() as f64)
+    }
+}
+
+/// Kernels read tables at cache-line boundaries.
+const IMAGE_ALIGN_BYTES: usize = 64;
+
+fn aligned(image: &[u8]) -> Result<Option<Memory>, Error> {
+    if image.is_empty() || image.as_ptr().addr().is_multiple_of(IMAGE_ALIGN_BYTES) {
+        return Ok(None);
+    }
+    let mut memory = Memory::new(image.len(), "a table image")?;
+    memory.copy_from_slice(image);
+    Ok(Some(memory))
+}
+
+/// A UDP packet of 256 bytes: what a level is measured with.
+fn sample_frame() -> Vec<u8> {
+    let mut frame = vec![0x5a; 256];
+    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
+    let header = [0x45, 0, 0, 242, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    frame[14..34].copy_from_slice(&header);
+    let sum: u32 = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
+    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+    frame[34..42].copy_from_slice(&[0x13, 0x88, 0x13, 0x89, 0, 222, 0, 0]);
+    frame
+}

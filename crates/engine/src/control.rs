@@ -1,0 +1,252 @@
+//! Starts workers, watches them, and adds up what they did. Never on the packet path.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use godwit_device::{Choice, Device};
+use godwit_io::PortCounters;
+
+use crate::config::Config;
+use crate::counters::{self, BINS, BUSY_NS, BYTES, DROPPED, IN_FLIGHT, PACKETS, RECEIVED, SENT};
+use crate::histogram::Histogram;
+use crate::ports::Ports;
+use crate::report::{Conservation, FunctionReport, PortReport, Report};
+use crate::setup::{self, Machine};
+use crate::worker::{Finished, Worker};
+use crate::{Error, Options};
+
+/// How often the control thread looks at the workers.
+const WATCH_INTERVAL: Duration = Duration::from_millis(5);
+/// How often progress is told.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Everything that a run needs, allocated and opened; nothing moves before [`Engine::run`].
+pub struct Engine {
+    machine: Machine,
+}
+
+impl Engine {
+    /// Allocates memory, opens ports, loads programs.
+    ///
+    /// # Errors
+    /// Whatever the operator must mend; nothing was sent or written.
+    pub fn new(config: Config, options: &Options) -> Result<Self, Error> {
+        Ok(Self { machine: setup::machine(config, options)? })
+    }
+
+    /// Which form of each function this machine runs, and what was measured to choose it.
+    pub fn choices(&self) -> Vec<Choice> {
+        self.machine.device.choices()
+    }
+
+    /// Runs until every source has ended, `limit` has passed or `stop` is set, and flushes what is in flight.
+    /// `progress` is called about once a second, on this thread.
+    ///
+    /// # Errors
+    /// A port failed, or a worker stopped by a bug. Captures being written are removed then.
+    pub fn run(
+        self,
+        stop: &Arc<AtomicBool>,
+        limit: Option<Duration>,
+        progress: &mut dyn FnMut(&Report),
+    ) -> Result<Report, Error> {
+        let Machine { plan, workers, ports, pin, device, .. } = self.machine;
+        let view =
+            View { names: self.machine.names, forms: device.choices(), bin_packets: self.machine.bin_packets, plan };
+        let shared: Vec<Arc<[AtomicU64]>> = workers.iter().map(|worker| worker.counts().shared()).collect();
+        // The workers' own flag: a failure of one stops all, without touching the caller's flag.
+        let halt = Arc::new(AtomicBool::new(false));
+        let started = Instant::now();
+        let threads: Vec<_> = workers
+            .into_iter()
+            .enumerate()
+            .map(|(index, worker)| spawn(index, worker, pin, &halt))
+            .collect::<Result<_, _>>()?;
+        let mut told = started;
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            let elapsed = started.elapsed();
+            let failed = threads.iter().any(|thread| thread.is_finished()) && halt.load(Ordering::Relaxed);
+            if failed || stop.load(Ordering::Relaxed) || limit.is_some_and(|limit| elapsed >= limit) {
+                halt.store(true, Ordering::Relaxed);
+            }
+            if told.elapsed() >= PROGRESS_INTERVAL {
+                told = Instant::now();
+                progress(&view.report(elapsed, &shared, None, &ports));
+            }
+            let rest = limit.map_or(WATCH_INTERVAL, |limit| limit.saturating_sub(elapsed).min(WATCH_INTERVAL));
+            thread::sleep(rest.max(Duration::from_micros(200)));
+        }
+        let elapsed = started.elapsed();
+        let finished = threads.into_iter().enumerate().map(|(index, thread)| match thread.join() {
+            Ok(finished) => finished,
+            Err(panic) => {
+                let said = panic.downcast_ref::<String>().cloned();
+                let said = said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+                Err(Error::Worker { worker: index, message: said.unwrap_or_default() })
+            }
+        });
+        let finished: Vec<Finished> = finished.collect::<Result<_, _>>()?;
+        let report = view.report(elapsed, &shared, Some(&finished), &ports);
+        ports.finish()?;
+        Ok(report)
+    }
+}
+
+type WorkerThread = thread::JoinHandle<Result<Finished, Error>>;
+
+fn spawn(index: usize, worker: Worker, pin: bool, halt: &Arc<AtomicBool>) -> Result<WorkerThread, Error> {
+    let halt = Arc::clone(halt);
+    let body = move || {
+        if pin {
+            pin_to_core(index);
+        }
+        // Whatever ends this worker early, by error or by panic, ends the others too.
+        let guard = HaltOnDrop(&halt);
+        let finished = worker.run(&halt)?;
+        std::mem::forget(guard);
+        Ok(finished)
+    };
+    thread::Builder::new()
+        .name(format!("worker-{index}"))
+        .spawn(body)
+        .map_err(|error| Error::Setup(format!("cannot start worker {index}: {error}")))
+}
+
+struct HaltOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for HaltOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Pins the calling thread to the `index`th of the cores that this process may use. More workers than cores
+/// share them in turn. A machine that forbids it runs unpinned.
+fn pin_to_core(index: usize) {
+    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use nix::unistd::Pid;
+    let Ok(allowed) = sched_getaffinity(Pid::from_raw(0)) else {
+        return;
+    };
+    let cores: Vec<usize> = (0..CpuSet::count()).filter(|&core| allowed.is_set(core).unwrap_or(false)).collect();
+    let mut one = CpuSet::new();
+    let pinned = cores.get(index % cores.len().max(1)).is_some_and(|&core| one.set(core).is_ok());
+    if !pinned || sched_setaffinity(Pid::from_raw(0), &one).is_err() {
+        tracing::warn!(worker = index, "runs unpinned: this machine does not allow it");
+    }
+}
+
+/// What is needed to make a report of counters.
+struct View {
+    names: Names,
+    forms: Vec<Choice>,
+    bin_packets: usize,
+    plan: Arc<crate::plan::Plan>,
+}
+
+/// Configured names, for people.
+pub(crate) struct Names {
+    pub(crate) ports: Vec<(String, &'static str)>,
+    pub(crate) functions: Vec<String>,
+    pub(crate) device: String,
+}
+
+impl View {
+    fn report(
+        &self,
+        elapsed: Duration,
+        shared: &[Arc<[AtomicU64]>],
+        finished: Option<&[Finished]>,
+        ports: &Ports,
+    ) -> Report {
+        let values = counters::sum(shared, self.plan.layout.len());
+        let elapsed_s = elapsed.as_secs_f64();
+        let mut latency = Histogram::default();
+        finished.unwrap_or_default().iter().for_each(|worker| latency.merge(&worker.latency));
+        let port_counters = finished.map(|finished| ports.counters(finished)).unwrap_or_default();
+        let mut counters = self.plan.layout.named(&values);
+        for ((name, _), port) in self.names.ports.iter().zip(&port_counters) {
+            let shown = port.iter().filter(|(_, value)| *value > 0);
+            counters.extend(shown.map(|(spec, value)| (format!("port_{}{{port=\"{name}\"}}", spec.name), value)));
+        }
+        Report {
+            elapsed_s,
+            workers: shared.len(),
+            ports: self.ports(&port_counters),
+            functions: (0..self.plan.stages.len())
+                .map(|function| self.function(function, elapsed_s, &values, finished))
+                .collect(),
+            latency: latency.latency(),
+            conservation: Conservation {
+                received: values[RECEIVED],
+                sent: values[SENT],
+                dropped: values[DROPPED],
+                in_flight: values[IN_FLIGHT],
+            },
+            counters,
+        }
+    }
+
+    fn ports(&self, counters: &[PortCounters]) -> Vec<PortReport> {
+        let named = self.names.ports.iter().enumerate();
+        named
+            .map(|(index, (name, kind))| {
+                let count = counters.get(index).copied().unwrap_or_default();
+                let received = ["received_packets", "received_bytes"];
+                let missing = godwit_io::RECEIVE_COUNTERS
+                    .iter()
+                    .zip(count.receive_values())
+                    .filter(|(spec, value)| *value > 0 && !received.contains(&spec.name));
+                PortReport {
+                    name: name.clone(),
+                    kind,
+                    received_packets: count.received_packets,
+                    received_bytes: count.received_bytes,
+                    sent_packets: count.sent_packets,
+                    sent_bytes: count.sent_bytes,
+                    passed_over: missing.map(|(spec, value)| (spec.name.to_owned(), value)).collect(),
+                }
+            })
+            .collect()
+    }
+
+    fn function(
+        &self,
+        function: usize,
+        elapsed_s: f64,
+        values: &[u64],
+        finished: Option<&[Finished]>,
+    ) -> FunctionReport {
+        let stage = &self.plan.stages[function];
+        let contract = stage.function.contract();
+        let at = |counter| values[stage.counters.plain(counter)];
+        let (packets, bytes, bins) = (at(PACKETS), at(BYTES), at(BINS));
+        let mut latency = Histogram::default();
+        finished.unwrap_or_default().iter().for_each(|worker| latency.merge(&worker.function_latency[function]));
+        let ratio = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+        let verdicts = contract.verdicts.iter().enumerate();
+        let drops = contract.drops.iter().enumerate();
+        FunctionReport {
+            name: self.names.functions[function].clone(),
+            kind: contract.kind,
+            device: self.names.device.clone(),
+            implementation: self.forms.get(function).map(|choice| choice.form.clone()).unwrap_or_default(),
+            packets,
+            bytes,
+            mpps: ratio(packets as f64, elapsed_s) / 1e6,
+            gbps: ratio(bytes as f64 * 8.0, elapsed_s) / 1e9,
+            latency: latency.latency(),
+            batch_fill: ratio(packets as f64, bins as f64 * self.bin_packets as f64),
+            busy_ns_per_packet: ratio(at(BUSY_NS) as f64, packets as f64),
+            verdicts: verdicts
+                .map(|(number, verdict)| (verdict.name.to_owned(), values[stage.counters.verdict(number as u8)]))
+                .collect(),
+            drops: drops
+                .map(|(number, drop)| (drop.name.to_owned(), values[stage.counters.drop(number as u8)]))
+                .filter(|(_, count)| *count > 0)
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What can go wrong with a run, grouped by who must act.
+
+/// What can go wrong with a run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operator: the configuration cannot work on this machine or with these options.
+    #[error("{0}")]
+    Setup(String),
+    /// The operator: a port cannot be opened, or its source or sink failed.
+    #[error("port `{port}`: {source}")]
+    Port {
+        /// Configured name of the port.
+        port: String,
+        /// What happened.
+        source: godwit_io::Error,
+    },
+    /// The machine: no memory for packets.
+    #[error(transparent)]
+    Memory(#[from] godwit_packet::Error),
+    /// The operator: a number in `[packing]` is out of range.
+    #[error("packing: {0}")]
+    Packing(#[from] godwit_sched::Error),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] godwit_device::Error),
+    /// A bug: a worker panicked.
+    #[error("worker {worker} stopped by a bug: {message}")]
+    Worker {
+        /// Its number.
+        worker: usize,
+        /// What it said.
+        message: String,
+    },
+}
+
+impl Error {
+    /// Whether the one who runs Godwit can mend it; everything else is a bug.
+    pub fn is_users(&self) -> bool {
+        match self {
+            Self::Setup(_) | Self::Port { .. } | Self::Memory(_) | Self::Packing(_) => true,
+            Self::Device(error) => !matches!(error, godwit_device::Error::Chunk { .. }),
+            Self::Worker { .. } => false,
+        }
+    }
+}

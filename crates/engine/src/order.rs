@@ -1,0 +1,288 @@
+//! Order of arrival, restored: the ring of packets in flight, and the gates that let them through in order.
+//!
+//! ```text
+//!        exit              gate 2        gate 1            arrival
+//!         |                  |             |                  |
+//!   ring  v [out][fn ][out ][ 2 ][fn ][ 2 ][ 1 ][fn ][ 1 ][fn ] v
+//!            oldest packet in flight               newest packet
+//! ```
+//! A gate stands in front of every function that needs order, and one, the exit, in front of the ports.
+//! Functions are numbered in an order that every chain respects, so a packet only ever moves to higher
+//! numbers: its `progress` grows. A gate passes the next packet once that packet has come as far as the gate,
+//! and steps over those that have gone further by another way or are gone. Nothing overtakes at a gate.
+
+use godwit_io::Departure;
+use godwit_packet::{Descriptor, Stamp};
+
+/// `progress` of a packet that left or was dropped.
+const GONE: u8 = u8::MAX;
+
+/// The packets of one worker in flight. Every packet has a place, `descriptor.order`, from arrival until the
+/// exit has passed it.
+#[derive(Debug)]
+pub(crate) struct Order {
+    mask: usize,
+    /// Places handed out since the start.
+    arrived: usize,
+    /// For each gate, and the exit at the end: places passed since the start.
+    passed: Vec<usize>,
+    progress: Vec<u8>,
+    descriptors: Vec<Descriptor>,
+    stamps: Vec<Stamp>,
+    arrivals_ns: Vec<u64>,
+    classes: Vec<u8>,
+    egress: Vec<u8>,
+}
+
+/// One packet let out by the exit.
+pub(crate) struct Exit {
+    pub(crate) departure: Departure,
+    pub(crate) port: u8,
+    pub(crate) arrival_ns: u64,
+}
+
+impl Order {
+    /// Room for `packets` (a power of two, at most 32768), with `gates` functions that need order.
+    pub(crate) fn new(packets: usize, gates: usize) -> Self {
+        assert!(packets.is_power_of_two() && packets <= 1 << 15, "ring of {packets} places");
+        assert!(gates < 100, "{gates} gates");
+        Self {
+            mask: packets - 1,
+            arrived: 0,
+            passed: vec![0; gates + 1],
+            progress: vec![GONE; packets],
+            descriptors: vec![Descriptor::default(); packets],
+            stamps: vec![Stamp::default(); packets],
+            arrivals_ns: vec![0; packets],
+            classes: vec![0; packets],
+            egress: vec![0; packets],
+        }
+    }
+
+    /// The progress of a packet on its way to a function behind the first `gates` gates.
+    pub(crate) fn behind(gates: usize) -> u8 {
+        2 * gates as u8
+    }
+
+    /// The progress of a packet that waits at gate `gate`.
+    fn at(gate: usize) -> u8 {
+        2 * gate as u8 + 1
+    }
+
+    fn exit(&self) -> usize {
+        self.passed.len() - 1
+    }
+
+    /// Free places.
+    pub(crate) fn room(&self) -> usize {
+        self.mask + 1 - self.in_flight()
+    }
+
+    /// Places that the exit has not passed.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.arrived - self.passed[self.exit()]
+    }
+
+    /// Gives a packet the next place; the caller checked that there is room.
+    #[inline]
+    pub(crate) fn arrive(&mut self, descriptor: &mut Descriptor, stamp: Stamp, class: u8, now_ns: u64) {
+        debug_assert!(self.room() > 0);
+        descriptor.order = self.arrived as u16;
+        let place = self.arrived & self.mask;
+        self.progress[place] = 0;
+        self.stamps[place] = stamp;
+        self.classes[place] = class;
+        self.arrivals_ns[place] = now_ns;
+        self.arrived += 1;
+    }
+
+    #[inline]
+    fn place(&self, descriptor: &Descriptor) -> usize {
+        usize::from(descriptor.order) & self.mask
+    }
+
+    /// The class of a packet.
+    #[inline]
+    pub(crate) fn class(&self, descriptor: &Descriptor) -> u8 {
+        self.classes[self.place(descriptor)]
+    }
+
+    /// The packet goes to a function behind `progress / 2` gates.
+    #[inline]
+    pub(crate) fn advance(&mut self, descriptor: &Descriptor, progress: u8) {
+        let place = self.place(descriptor);
+        debug_assert!(self.progress[place] <= progress, "a packet went back in its chain");
+        self.progress[place] = progress;
+    }
+
+    /// The packet waits at gate `gate` until its turn.
+    #[inline]
+    pub(crate) fn wait(&mut self, descriptor: &Descriptor, gate: usize) {
+        let place = self.place(descriptor);
+        debug_assert!(self.progress[place] < Self::at(gate), "a packet went back in its chain");
+        self.descriptors[place] = *descriptor;
+        self.progress[place] = Self::at(gate);
+    }
+
+    /// The packet waits at the exit to leave by `port`.
+    #[inline]
+    pub(crate) fn wait_exit(&mut self, descriptor: &Descriptor, port: u8) {
+        let place = self.place(descriptor);
+        self.egress[place] = port;
+        self.wait(descriptor, self.passed.len() - 1);
+    }
+
+    /// The packet is no longer in flight: dropped, or sent by a port without order.
+    #[inline]
+    pub(crate) fn leave(&mut self, descriptor: &Descriptor) {
+        let place = self.place(descriptor);
+        debug_assert_ne!(self.progress[place], GONE, "a packet left twice");
+        self.progress[place] = GONE;
+    }
+
+    /// What the host remembers of a packet: its stamp and its time of arrival.
+    #[inline]
+    pub(crate) fn remembered(&self, descriptor: &Descriptor) -> (Stamp, u64) {
+        let place = self.place(descriptor);
+        (self.stamps[place], self.arrivals_ns[place])
+    }
+
+    /// Appends to `next` the packets whose turn it is at gate `gate` (not the exit), in order of arrival.
+    pub(crate) fn open(&mut self, gate: usize, next: &mut Vec<Descriptor>) {
+        debug_assert!(gate < self.exit());
+        let mut passed = self.passed[gate].max(self.passed[self.exit()]);
+        while passed < self.arrived {
+            let place = passed & self.mask;
+            if self.progress[place] < Self::at(gate) {
+                break;
+            }
+            if self.progress[place] == Self::at(gate) {
+                self.progress[place] = Self::behind(gate + 1);
+                next.push(self.descriptors[place]);
+            }
+            passed += 1;
+        }
+        self.passed[gate] = passed;
+    }
+
+    /// Calls `leave` for the packets that may leave, in order of arrival, and `passed` (with the
+    /// stamp and the port it came by) for every place that the exit passes.
+    #[inline]
+    pub(crate) fn open_exit(&mut self, mut leave: impl FnMut(Exit)) {
+        let exit = self.exit();
+        let at_exit = Self::at(exit);
+        let mut passed = self.passed[exit];
+        while passed < self.arrived {
+            let place = passed & self.mask;
+            let progress = self.progress[place];
+            if progress < at_exit {
+                break;
+            }
+            if progress == at_exit {
+                self.progress[place] = GONE;
+                let departure = Departure { descriptor: self.descriptors[place], stamp: self.stamps[place] };
+                leave(Exit { departure, port: self.egress[place], arrival_ns: self.arrivals_ns[place] });
+            }
+            passed += 1;
+        }
+        self.passed[exit] = passed;
+    }
+
+    /// No packet in flight has a lower sequence number than this. Packets of one source arrive in order of
+    /// their numbers, so the oldest has the lowest; with `several` sources all places are looked at.
+    pub(crate) fn sequence_min(&self, several: bool) -> u64 {
+        let passed = self.passed[self.exit()];
+        let end = if several { self.arrived } else { self.arrived.min(passed + 1) };
+        let sequences = (passed..end).map(|place| self.stamps[place & self.mask].sequence);
+        sequences.min().unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Where a packet of the model stands.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    enum Stand {
+        /// In flight before gate `n`.
+        Before(usize),
+        At(usize),
+    }
+
+    proptest! {
+        /// Packets that take random ways pass each gate, and the exit, in order of arrival; none is lost.
+        #[test]
+        fn gates_restore_the_order(
+            gates in 0usize..4,
+            steps in prop::collection::vec((0u8..6, any::<prop::sample::Index>(), 0usize..5), 1..2000),
+        ) {
+            let mut order = Order::new(64, gates);
+            let mut live: Vec<(Descriptor, Stand)> = Vec::new();
+            let mut last_at_gate = vec![None::<u64>; gates];
+            let mut last_out = None::<u64>;
+            let (mut arrived, mut gone) = (0u64, 0u64);
+            for (kind, index, hop) in steps {
+                match kind {
+                    0 | 1 if order.room() > 0 => {
+                        let mut descriptor = Descriptor { flow_hash: arrived as u32, ..Descriptor::default() };
+                        let stamp = Stamp { sequence: arrived, time_ns: 0 };
+                        order.arrive(&mut descriptor, stamp, 0, 0);
+                        live.push((descriptor, Stand::Before(0)));
+                        arrived += 1;
+                    }
+                    2 | 3 if !live.is_empty() => {
+                        let index = index.index(live.len());
+                        if let (descriptor, Stand::Before(passed)) = live[index] {
+                            let gate = passed + hop;
+                            if gate < gates {
+                                order.wait(&descriptor, gate);
+                                live[index].1 = Stand::At(gate);
+                            } else {
+                                order.wait_exit(&descriptor, 3);
+                                live[index].1 = Stand::At(gates);
+                            }
+                        }
+                    }
+                    4 if !live.is_empty() => {
+                        let index = index.index(live.len());
+                        if let (descriptor, Stand::Before(_)) = live[index] {
+                            order.leave(&descriptor);
+                            live.swap_remove(index);
+                            gone += 1;
+                        }
+                    }
+                    _ => {
+                        for gate in 0..gates {
+                            let mut next = Vec::new();
+                            order.open(gate, &mut next);
+                            for descriptor in next {
+                                let sequence = order.remembered(&descriptor).0.sequence;
+                                prop_assert_eq!(sequence as u32, descriptor.flow_hash);
+                                prop_assert!(last_at_gate[gate].is_none_or(|last| last < sequence));
+                                last_at_gate[gate] = Some(sequence);
+                                let packet = live.iter_mut().find(|(live, _)| live.order == descriptor.order).unwrap();
+                                prop_assert_eq!(packet.1, Stand::At(gate));
+                                packet.1 = Stand::Before(gate + 1);
+                            }
+                        }
+                        let mut out = Vec::new();
+                        order.open_exit(|exit| out.push(exit));
+                        for exit in out {
+                            prop_assert_eq!(exit.port, 3);
+                            let sequence = exit.departure.stamp.sequence;
+                            prop_assert!(last_out.is_none_or(|last| last < sequence));
+                            last_out = Some(sequence);
+                            live.retain(|(live, _)| live.order != exit.departure.descriptor.order);
+                            gone += 1;
+                        }
+                    }
+                }
+                prop_assert_eq!(arrived - gone, live.len() as u64);
+                prop_assert!(order.in_flight() >= live.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What all workers share and never change: the chain, made ready for the packet path.
+
+use std::sync::Arc;
+
+use godwit_chain::{Classifier, Decider};
+use godwit_function::Function;
+
+use crate::counters::{CounterLayout, FunctionLayout};
+use crate::order::Order;
+
+/// The chain as workers see it.
+pub(crate) struct Plan {
+    pub(crate) classifier: Classifier,
+    pub(crate) decider: Decider,
+    /// One per configured function; a function's number is its index.
+    pub(crate) stages: Vec<Stage>,
+    /// Function numbers, every one before those that may follow it.
+    pub(crate) sequence: Vec<usize>,
+    /// The function behind each gate.
+    pub(crate) gates: Vec<usize>,
+    /// Whether packets leave each port in order of arrival.
+    pub(crate) ordered: Vec<bool>,
+    pub(crate) layout: CounterLayout,
+}
+
+/// A configured function in the chain.
+pub(crate) struct Stage {
+    pub(crate) function: Arc<dyn Function>,
+    /// The gate in front of it, where it needs order.
+    pub(crate) gate: Option<usize>,
+    /// The progress of a packet that goes to it.
+    pub(crate) progress: u8,
+    pub(crate) counters: FunctionLayout,
+}
+
+impl Plan {
+    /// `ranks`: for each function a number that is smaller than that of every function that may follow it.
+    pub(crate) fn new(
+        classifier: Classifier,
+        decider: Decider,
+        functions: &[(String, Arc<dyn Function>)],
+        ranks: &[u16],
+        ordered: Vec<bool>,
+    ) -> Self {
+        let layout = CounterLayout::new(functions.iter().map(|(name, function)| (name.as_str(), function.contract())));
+        let mut sequence: Vec<usize> = (0..functions.len()).collect();
+        sequence.sort_by_key(|&index| (ranks[index], index));
+        let mut gates = Vec::new();
+        let mut places = vec![(None, 0); functions.len()];
+        for &index in &sequence {
+            let before = gates.len();
+            let gate = functions[index].1.contract().in_order.then_some(before);
+            if gate.is_some() {
+                gates.push(index);
+            }
+            places[index] = (gate, Order::behind(before));
+        }
+        let stages = functions.iter().zip(places).enumerate().map(|(index, ((_, function), (gate, progress)))| Stage {
+            function: Arc::clone(function),
+            gate,
+            progress,
+            counters: layout.function(index),
+        });
+        let stages = stages.collect();
+        Self { classifier, decider, stages, sequence, gates, ordered, layout }
+    }
+}

@@ -1,0 +1,111 @@
+//! What a run says of itself: for tables, for JSON, for tests.
+
+use serde::Serialize;
+
+/// A whole run, or a run so far. Times in nanoseconds, sizes in bytes (frames without FCS).
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// How long packets were flowing, seconds.
+    pub elapsed_s: f64,
+    /// Worker threads.
+    pub workers: usize,
+    /// One per port, in the order of the configuration.
+    pub ports: Vec<PortReport>,
+    /// One per function, in the order of the configuration.
+    pub functions: Vec<FunctionReport>,
+    /// From arrival to departure, over all packets sent; `None` when none was.
+    pub latency: Option<Latency>,
+    /// Where every packet went.
+    pub conservation: Conservation,
+    /// Every counter that is not zero: (name, value), names as in `docs/counters.md`.
+    pub counters: Vec<(String, u64)>,
+}
+
+/// What went through one port.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PortReport {
+    /// Its configured name.
+    pub name: String,
+    /// `synthetic`, `pcap`.
+    pub kind: &'static str,
+    /// Packets and bytes taken in.
+    pub received_packets: u64,
+    /// Bytes taken in.
+    pub received_bytes: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Packets that the port passed over and never brought in: (reason, count).
+    pub passed_over: Vec<(String, u64)>,
+}
+
+/// What one function did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FunctionReport {
+    /// Its configured name.
+    pub name: String,
+    /// Which function it is.
+    pub kind: &'static str,
+    /// The device that ran it.
+    pub device: String,
+    /// The form that ran: `ref` or the level of the kernel.
+    pub implementation: String,
+    /// Packets that its kernel worked on.
+    pub packets: u64,
+    /// Their bytes before the kernel.
+    pub bytes: u64,
+    /// Millions of packets per second of the run.
+    pub mpps: f64,
+    /// Gigabits per second of the run.
+    pub gbps: f64,
+    /// Time in the function, waiting in bins included; `None` when it saw no packet.
+    pub latency: Option<Latency>,
+    /// Packets in a bin, on average, as a share of the bin's size: 0 to 1.
+    pub batch_fill: f64,
+    /// Nanoseconds that the device worked per packet.
+    pub busy_ns_per_packet: f64,
+    /// What it said: (verdict, packets), all verdicts.
+    pub verdicts: Vec<(String, u64)>,
+    /// Why it dropped: (reason, packets), only reasons that occurred.
+    pub drops: Vec<(String, u64)>,
+}
+
+/// A distribution of times, nanoseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Latency {
+    /// Half of the packets took no longer.
+    pub p50_ns: u64,
+    /// 99 % of the packets took no longer.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// received = sent + dropped + in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Conservation {
+    /// Packets that came in.
+    pub received: u64,
+    /// Packets that a port accepted.
+    pub sent: u64,
+    /// Packets dropped, each with a counted reason.
+    pub dropped: u64,
+    /// Packets that still have a window of the arena.
+    pub in_flight: u64,
+}
+
+impl Conservation {
+    /// Whether every packet is accounted for.
+    pub fn holds(&self) -> bool {
+        self.received == self.sent + self.dropped + self.in_flight
+    }
+}
+
+impl std::fmt::Display for Conservation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { received, sent, dropped, in_flight } = self;
+        let verdict = if self.holds() { "conserved" } else { "NOT CONSERVED: this is a bug, please report it" };
+        write!(f, "received {received} = sent {sent} + dropped {dropped} + in flight {in_flight}: {verdict}")
+    }
+}

@@ -1,0 +1,160 @@
+//! From a configuration to workers: memory, ports, programs, steering.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use godwit_abi::{Descriptor, Outcome};
+use godwit_device::cpu::CpuDevice;
+use godwit_device::{Device, Program};
+use godwit_function::Function;
+use godwit_packet::{Arena, SteerKey, Steering};
+use godwit_sched::Packer;
+use godwit_wire::Parsed;
+
+use crate::config::Config;
+use crate::control::Names;
+use crate::plan::Plan;
+use crate::ports::Ports;
+use crate::worker::{Worker, WorkerParts};
+use crate::{Error, Options};
+
+/// Chunks per worker: one filling while others are on the device.
+const CHUNKS: usize = 4;
+
+/// Workers ready to start, and what the control thread keeps.
+pub(crate) struct Machine {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) ports: Ports,
+    pub(crate) device: Arc<CpuDevice>,
+    pub(crate) names: Names,
+    pub(crate) bin_packets: usize,
+    pub(crate) pin: bool,
+}
+
+/// A configured function, as a device sees it.
+struct FunctionProgram {
+    name: String,
+    function: Arc<dyn Function>,
+}
+
+impl Program for FunctionProgram {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kernel(&self) -> u8 {
+        self.function.contract().kernel
+    }
+
+    fn image(&self) -> &[u8] {
+        self.function.image()
+    }
+
+    fn variant(&self) -> u8 {
+        self.function.variant()
+    }
+
+    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.function.run_ref(window, descriptor, variant, parameter)
+    }
+}
+
+/// The keys of several functions: the first that claims a packet decides.
+struct FirstKey(Vec<Arc<dyn SteerKey>>);
+
+impl SteerKey for FirstKey {
+    fn steer_key(&self, frame: &[u8], parsed: &Parsed, flow_hash: u32) -> u32 {
+        let keys = self.0.iter().map(|key| key.steer_key(frame, parsed, flow_hash));
+        keys.into_iter().find(|key| *key != flow_hash).unwrap_or(flow_hash)
+    }
+}
+
+/// Builds everything; nothing moves yet.
+pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Error> {
+    let workers = config.engine.workers;
+    let functions: Vec<(String, Arc<dyn Function>)> =
+        config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
+    let ordered = config.ports.iter().map(|port| port.ordered).collect();
+    let plan = Arc::new(Plan::new(
+        config.classifier.clone(),
+        config.chain.decider().clone(),
+        &functions,
+        config.chain.ranks(),
+        ordered,
+    ));
+    let device = Arc::new(CpuDevice::new(
+        config
+            .functions
+            .iter()
+            .map(|entry| {
+                let program = FunctionProgram { name: entry.name.clone(), function: Arc::clone(&entry.function) };
+                (Arc::new(program) as Arc<dyn Program>, entry.implementation)
+            })
+            .collect(),
+    )?);
+    let steering = Arc::new(steering(&config, workers)?);
+    let mut ports = Ports::open(&config, options, workers)?;
+    let regions = Arena::new(config.arena.clone(), workers)?.split();
+    let mut kernels: Vec<u8> = functions.iter().map(|(_, function)| function.contract().kernel).collect();
+    if kernels.is_empty() {
+        // A chain from port to port puts nothing into bins, but a packer has at least one label.
+        kernels.push(0);
+    }
+    let clock = Instant::now();
+    let workers = regions
+        .into_iter()
+        .enumerate()
+        .map(|(index, region)| {
+            let workers = steering.workers();
+            Ok(Worker::new(WorkerParts {
+                plan: Arc::clone(&plan),
+                region,
+                receivers: ports.receivers(index, &steering)?,
+                transmitters: ports.transmitters(index)?,
+                host_halves: functions.iter().map(|(_, function)| function.host_half(index, workers)).collect(),
+                packer: Packer::new(config.packing.clone(), &kernels, CHUNKS)?,
+                lane: (Arc::clone(&device) as Arc<dyn Device>).lane()?,
+                burst_packets: config.engine.burst_packets,
+                in_flight_packets: config.engine.in_flight_packets,
+                clock,
+            }))
+        })
+        .collect::<Result<_, Error>>()?;
+    let names = Names {
+        ports: config.ports.iter().map(|port| (port.name.clone(), port.kind.name())).collect(),
+        functions: functions.into_iter().map(|(name, _)| name).collect(),
+        device: device.capabilities().id.clone(),
+    };
+    let bin_packets = config.packing.bin_packets as usize;
+    Ok(Machine { plan, workers, ports, device, names, bin_packets, pin: config.engine.pin })
+}
+
+/// Where packets go. State that is wider than a flow belongs to one worker, so two functions with such state
+/// on one path cannot both be served by the packet's worker.
+fn steering(config: &Config, workers: usize) -> Result<Steering, Error> {
+    let keyed: Vec<_> = config
+        .functions
+        .iter()
+        .enumerate()
+        .filter_map(|(index, entry)| Some((index, entry, entry.function.steer_key()?)))
+        .collect();
+    if workers > 1 {
+        for (first, entry, _) in &keyed {
+            let after = keyed.iter().find(|(second, ..)| second != first && config.chain.reaches(*first, *second));
+            if let Some((_, second, _)) = after {
+                return Err(Error::Setup(format!(
+                    "functions `{}` and `{}` lie on one path and both keep state for many flows at once: set workers = 1",
+                    entry.name, second.name
+                )));
+            }
+        }
+    }
+    let mut keys: Vec<Arc<dyn SteerKey>> = keyed.into_iter().map(|(_, _, key)| key).collect();
+    let key = match keys.len() {
+        0 => None,
+        1 => keys.pop(),
+        _ => Some(Arc::new(FirstKey(keys)) as Arc<dyn SteerKey>),
+    };
+    Ok(Steering::new(workers, key))
+}

@@ -1,0 +1,446 @@
+//! One worker: the loop that takes packets from its queues through the chain and out again.
+//!
+//! ```text
+//! receive -> classify -> [gate] -> prepare -> packer -> lane -> outcomes -> next function ... -> exit -> transmit
+//!            Order::arrive          feed()    pump()            complete()                     depart()
+//! ```
+//! Everything a worker touches is its own. A turn of the loop takes one burst from every port and works until
+//! nothing moves; with a device that answers later, the answers are fetched in later turns.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use godwit_abi::{Outcome, VERDICT_DROP};
+use godwit_chain::Next;
+use godwit_device::Lane;
+use godwit_function::{HostHalf, Work};
+use godwit_io::{Departure, PortCounters, Receive, Received, Transmit};
+use godwit_packet::{Batch, Descriptor, Region};
+use godwit_sched::{Chunk, Insert, Packer};
+
+use crate::Error;
+use crate::counters::{
+    BINS, BUSY_NS, BYTES, Counts, DROPPED, DROPPED_CHAIN, DROPPED_PORT, DROPPED_REFUSED, DROPPED_UNROUTED, IDLE_LOOPS,
+    IN_FLIGHT, LOOPS, PACKETS, RECEIVED, SENT, SETTLED,
+};
+use crate::histogram::Histogram;
+use crate::order::{Exit, Order};
+use crate::plan::Plan;
+
+/// Turns without a packet before the worker lets others have the core.
+const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
+
+/// What a worker is made of.
+pub(crate) struct WorkerParts {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) region: Region,
+    pub(crate) receivers: Vec<Box<dyn Receive>>,
+    /// One per port, `None` where the port does not send.
+    pub(crate) transmitters: Vec<Option<Box<dyn Transmit>>>,
+    /// One per function, `None` where it has no host half.
+    pub(crate) host_halves: Vec<Option<Box<dyn HostHalf>>>,
+    pub(crate) packer: Packer,
+    pub(crate) lane: Box<dyn Lane>,
+    pub(crate) burst_packets: usize,
+    pub(crate) in_flight_packets: usize,
+    pub(crate) clock: Instant,
+}
+
+/// See the module.
+pub(crate) struct Worker {
+    plan: Arc<Plan>,
+    region: Region,
+    order: Order,
+    receivers: Vec<Receiver>,
+    exits: Vec<PortExit>,
+    inputs: Vec<Input>,
+    packer: Packer,
+    lane: Box<dyn Lane>,
+    batch: Batch,
+    counts: Counts,
+    latency: Histogram,
+    function_latency: Vec<Histogram>,
+    burst_packets: usize,
+    clock: Instant,
+}
+
+struct Receiver {
+    queue: Box<dyn Receive>,
+    ended: bool,
+}
+
+struct PortExit {
+    queue: Option<Box<dyn Transmit>>,
+    out: Vec<Departure>,
+}
+
+/// Packets on their way into a function.
+#[derive(Default)]
+struct Input {
+    host_half: Option<Box<dyn HostHalf>>,
+    /// Arrived, not looked at.
+    pending: Vec<Descriptor>,
+    /// Prepared, not all in bins: those from `taken` on still wait.
+    prepared: Vec<Descriptor>,
+    work: Vec<Work>,
+    taken: usize,
+}
+
+/// What a worker leaves behind.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) latency: Histogram,
+    pub(crate) function_latency: Vec<Histogram>,
+    pub(crate) received: Vec<PortCounters>,
+    pub(crate) transmitted: Vec<PortCounters>,
+}
+
+impl Worker {
+    pub(crate) fn new(parts: WorkerParts) -> Self {
+        let WorkerParts { plan, region, receivers, transmitters, host_halves, packer, lane, .. } = parts;
+        let counts = Counts::new(plan.layout.len());
+        let input = |host_half| Input { host_half, ..Input::default() };
+        Self {
+            order: Order::new(parts.in_flight_packets, plan.gates.len()),
+            function_latency: vec![Histogram::default(); plan.stages.len()],
+            receivers: receivers.into_iter().map(|queue| Receiver { queue, ended: false }).collect(),
+            exits: transmitters.into_iter().map(|queue| PortExit { queue, out: Vec::new() }).collect(),
+            inputs: host_halves.into_iter().map(input).collect(),
+            batch: Batch::with_capacity(parts.burst_packets),
+            latency: Histogram::default(),
+            burst_packets: parts.burst_packets,
+            clock: parts.clock,
+            plan,
+            region,
+            packer,
+            lane,
+            counts,
+        }
+    }
+
+    /// The counters, for others to read.
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Moves packets until all sources have ended, or `stop` is set; then flushes what is in flight.
+    pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<Finished, Error> {
+        let mut idle_loops = 0;
+        loop {
+            let stopping = stop.load(Ordering::Relaxed);
+            let now_ns = self.now_ns();
+            let received = if stopping { 0 } else { self.receive(now_ns)? };
+            let no_more = stopping || self.receivers.iter().all(|receiver| receiver.ended);
+            let worked = self.work(now_ns, no_more)?;
+            let sent = self.depart()?;
+            self.counts.add(LOOPS, 1);
+            if received > 0 || worked || sent > 0 {
+                idle_loops = 0;
+            } else {
+                if no_more && self.order.in_flight() == 0 {
+                    break;
+                }
+                self.counts.add(IDLE_LOOPS, 1);
+                idle_loops += 1;
+                if idle_loops < IDLE_LOOPS_BEFORE_YIELD {
+                    std::hint::spin_loop();
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+            self.counts.set(IN_FLIGHT, self.region.allocated() as u64);
+            self.counts.publish();
+        }
+        self.settle(u64::MAX)?;
+        self.counts.set(IN_FLIGHT, self.region.allocated() as u64);
+        self.counts.publish();
+        Ok(Finished {
+            latency: self.latency,
+            function_latency: self.function_latency,
+            received: self.receivers.iter().map(|receiver| receiver.queue.counters()).collect(),
+            transmitted: self
+                .exits
+                .iter()
+                .map(|exit| exit.queue.as_ref().map_or_else(PortCounters::default, |queue| queue.counters()))
+                .collect(),
+        })
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.elapsed().as_nanos() as u64
+    }
+
+    /// Takes one burst from every source and starts each packet on its chain.
+    fn receive(&mut self, now_ns: u64) -> Result<usize, Error> {
+        let plan = Arc::clone(&self.plan);
+        let mut batch = std::mem::take(&mut self.batch);
+        let mut received = 0;
+        for source in 0..self.receivers.len() {
+            let room = self.order.room().min(self.burst_packets);
+            let receiver = &mut self.receivers[source];
+            if receiver.ended || room == 0 {
+                continue;
+            }
+            batch.clear();
+            receiver.ended = receiver.queue.receive(&mut self.region, &mut batch, room)? == Received::Ended;
+            received += batch.len();
+            for (descriptor, stamp) in batch.descriptors.iter_mut().zip(&batch.stamps) {
+                let class = if plan.classifier.is_trivial() {
+                    0
+                } else {
+                    plan.classifier.classify(&godwit_wire::parse(self.region.frame(descriptor)))
+                };
+                self.order.arrive(descriptor, *stamp, class, now_ns);
+                let next = plan.decider.entry(descriptor.port, class);
+                self.send_on(&plan, next, descriptor, Outcome::default());
+            }
+        }
+        self.counts.add(RECEIVED, received as u64);
+        self.batch = batch;
+        Ok(received)
+    }
+
+    /// Sends a packet where the route decider says.
+    #[inline]
+    fn send_on(&mut self, plan: &Plan, next: Next, descriptor: &Descriptor, outcome: Outcome) {
+        match next {
+            Next::Function(function) => {
+                let stage = &plan.stages[usize::from(function)];
+                match stage.gate {
+                    Some(gate) => self.order.wait(descriptor, gate),
+                    None => {
+                        self.order.advance(descriptor, stage.progress);
+                        self.inputs[usize::from(function)].pending.push(*descriptor);
+                    }
+                }
+            }
+            Next::Port(port) => self.send_out(plan, descriptor, u16::from(port)),
+            Next::Egress => self.send_out(plan, descriptor, outcome.port),
+            Next::Drop => self.drop_packet(descriptor, DROPPED_CHAIN),
+            Next::None => self.drop_packet(descriptor, DROPPED_UNROUTED),
+        }
+    }
+
+    #[inline]
+    fn send_out(&mut self, plan: &Plan, descriptor: &Descriptor, port: u16) {
+        match self.exits.get_mut(usize::from(port)) {
+            Some(exit) if exit.queue.is_some() => {
+                if plan.ordered[usize::from(port)] {
+                    self.order.wait_exit(descriptor, port as u8);
+                } else {
+                    let (stamp, arrival_ns) = self.order.remembered(descriptor);
+                    exit.out.push(Departure { descriptor: *descriptor, stamp });
+                    self.order.leave(descriptor);
+                    let now_ns = self.now_ns();
+                    self.latency.record(now_ns.saturating_sub(arrival_ns), 1);
+                }
+            }
+            _ => self.drop_packet(descriptor, DROPPED_PORT),
+        }
+    }
+
+    fn drop_packet(&mut self, descriptor: &Descriptor, reason: usize) {
+        self.order.leave(descriptor);
+        self.region.release(descriptor);
+        self.counts.add(DROPPED, 1);
+        self.counts.add(reason, 1);
+    }
+
+    /// Feeds functions and runs chunks until nothing moves any more. Returns whether anything did.
+    fn work(&mut self, now_ns: u64, flush: bool) -> Result<bool, Error> {
+        let plan = Arc::clone(&self.plan);
+        let mut worked = false;
+        loop {
+            let mut moved = false;
+            for &function in &plan.sequence {
+                if let Some(gate) = plan.stages[function].gate {
+                    self.order.open(gate, &mut self.inputs[function].pending);
+                }
+                moved |= self.feed(&plan, function, now_ns)?;
+            }
+            while self.packer.ready(now_ns) || (flush && self.packer.waiting() > 0) {
+                if !self.submit(&plan, now_ns)? {
+                    break;
+                }
+                moved = true;
+            }
+            moved |= self.fetch(&plan)?;
+            worked |= moved;
+            if !moved {
+                return Ok(worked);
+            }
+        }
+    }
+
+    /// Prepares what arrived at a function and puts it into bins. Stops where the packer takes no more.
+    fn feed(&mut self, plan: &Plan, function: usize, now_ns: u64) -> Result<bool, Error> {
+        let mut moved = false;
+        loop {
+            let mut input = std::mem::take(&mut self.inputs[function]);
+            if input.taken == input.prepared.len() {
+                input.taken = 0;
+                input.prepared.clear();
+                input.work.clear();
+                std::mem::swap(&mut input.prepared, &mut input.pending);
+                if let Some(host_half) = &mut input.host_half {
+                    host_half.prepare(&self.region, &input.prepared, &mut input.work);
+                    debug_assert_eq!(input.work.len(), input.prepared.len());
+                }
+            }
+            let waiting = input.prepared.len() - input.taken;
+            let full = self.pack(plan, function, &mut input, now_ns);
+            let taken = waiting - (input.prepared.len() - input.taken);
+            // Packets may have come back to this function's input meanwhile: never, chains have no cycle.
+            debug_assert!(self.inputs[function].pending.is_empty());
+            self.inputs[function] = input;
+            moved |= taken > 0;
+            if !full {
+                return Ok(moved);
+            }
+            // A device that works at once makes room at once; another needs time, and the rest waits.
+            if !self.submit(plan, now_ns)? {
+                return Ok(moved);
+            }
+            moved |= self.fetch(plan)?;
+        }
+    }
+
+    /// Puts prepared packets into bins. Returns true when the chunk is full before all are in.
+    fn pack(&mut self, plan: &Plan, function: usize, input: &mut Input, now_ns: u64) -> bool {
+        let stage = &plan.stages[function];
+        let instance = function as u16;
+        if input.host_half.is_none() {
+            let variant = stage.function.variant();
+            let rest = &input.prepared[input.taken..];
+            let (taken, insert) = self.packer.insert_all(now_ns, instance, variant, rest, 0);
+            input.taken += taken;
+            return matches!(insert, Insert::ChunkFull | Insert::Refused);
+        }
+        while input.taken < input.prepared.len() {
+            let descriptor = input.prepared[input.taken];
+            let insert = match input.work[input.taken] {
+                Work::Run { variant, parameter } => {
+                    self.packer.insert(now_ns, instance, variant, descriptor, parameter)
+                }
+                Work::Done(outcome) => {
+                    self.counts.add(stage.counters.plain(SETTLED), 1);
+                    self.decide(plan, function, &descriptor, outcome);
+                    Insert::Binned
+                }
+            };
+            if insert == Insert::Refused {
+                return true;
+            }
+            input.taken += 1;
+            if insert == Insert::ChunkFull {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Submits the filling chunk. False when there is none, or no free set of bins.
+    fn submit(&mut self, plan: &Plan, now_ns: u64) -> Result<bool, Error> {
+        let Some(chunk) = self.packer.take(now_ns) else {
+            return Ok(false);
+        };
+        for bin in &chunk.bins {
+            let bytes: u64 = chunk.descriptors[chunk.range(bin)].iter().map(|packet| u64::from(packet.length)).sum();
+            let counters = plan.stages[usize::from(bin.instance)].counters;
+            self.counts.add(counters.plain(PACKETS), u64::from(bin.count));
+            self.counts.add(counters.plain(BYTES), bytes);
+            self.counts.add(counters.plain(BINS), 1);
+        }
+        self.lane.submit(&mut self.region, chunk).map_err(|rejected| Error::Device(rejected.error))?;
+        Ok(true)
+    }
+
+    /// Fetches finished chunks.
+    fn fetch(&mut self, plan: &Plan) -> Result<bool, Error> {
+        let mut moved = false;
+        while let Some(chunk) = self.lane.poll(&mut self.region)? {
+            moved = true;
+            self.complete(plan, &chunk);
+            self.packer.give_back(chunk);
+        }
+        Ok(moved)
+    }
+
+    /// Sends every packet of a finished chunk on.
+    fn complete(&mut self, plan: &Plan, chunk: &Chunk) {
+        let elapsed_ns = self.now_ns().saturating_sub(chunk.opened_ns);
+        for time in self.lane.bin_times() {
+            let bin = &chunk.bins[time.bin as usize];
+            let counters = plan.stages[usize::from(bin.instance)].counters;
+            self.counts.add(counters.plain(BUSY_NS), time.elapsed_ns);
+            self.packer.observe(bin, time.elapsed_ns);
+        }
+        for bin in &chunk.bins {
+            let function = usize::from(bin.instance);
+            self.function_latency[function].record(elapsed_ns, u64::from(bin.count));
+            let range = chunk.range(bin);
+            for (descriptor, outcome) in chunk.descriptors[range.clone()].iter().zip(&chunk.outcomes[range]) {
+                self.decide(plan, function, descriptor, *outcome);
+            }
+        }
+    }
+
+    /// Counts what a function said of a packet and sends the packet on.
+    #[inline]
+    fn decide(&mut self, plan: &Plan, function: usize, descriptor: &Descriptor, outcome: Outcome) {
+        let counters = plan.stages[function].counters;
+        if outcome.verdict == VERDICT_DROP {
+            return self.drop_packet(descriptor, counters.drop(outcome.reason));
+        }
+        self.counts.add(counters.verdict(outcome.verdict), 1);
+        let class = if plan.classifier.is_trivial() { 0 } else { self.order.class(descriptor) };
+        let next = plan.decider.next(function as u16, class, outcome.verdict);
+        self.send_on(plan, next, descriptor, outcome);
+    }
+
+    /// Lets packets out whose turn it is. Returns how many.
+    fn depart(&mut self) -> Result<usize, Error> {
+        let now_ns = self.now_ns();
+        let (exits, latency) = (&mut self.exits, &mut self.latency);
+        let mut run = (0, 0);
+        self.order.open_exit(|Exit { departure, port, arrival_ns }| {
+            exits[usize::from(port)].out.push(departure);
+            // Packets of one burst arrived at the same moment: one entry for all of them.
+            if arrival_ns == run.0 {
+                run.1 += 1;
+            } else {
+                latency.record(now_ns.saturating_sub(run.0), run.1);
+                run = (arrival_ns, 1);
+            }
+        });
+        latency.record(now_ns.saturating_sub(run.0), run.1);
+        let mut departed = 0;
+        for exit in &mut self.exits {
+            let Some(queue) = exit.queue.as_mut().filter(|_| !exit.out.is_empty()) else {
+                continue;
+            };
+            let accepted = queue.transmit(&mut self.region, &exit.out)?;
+            let refused = exit.out.len() - accepted;
+            departed += exit.out.len();
+            exit.out.clear();
+            self.counts.add(SENT, accepted as u64);
+            self.counts.add(DROPPED, refused as u64);
+            self.counts.add(DROPPED_REFUSED, refused as u64);
+        }
+        if departed > 0 || self.order.in_flight() == 0 {
+            let next = self.receivers.iter().map(|receiver| receiver.queue.sequence_next()).min();
+            let settled = next.unwrap_or(u64::MAX).min(self.order.sequence_min(self.receivers.len() > 1));
+            self.settle(settled)?;
+        }
+        Ok(departed)
+    }
+
+    /// Tells the ports that all packets of this worker with a lower sequence number are gone.
+    fn settle(&mut self, sequence: u64) -> Result<(), Error> {
+        for queue in self.exits.iter_mut().filter_map(|exit| exit.queue.as_mut()) {
+            queue.settled(sequence)?;
+        }
+        Ok(())
+    }
+}
