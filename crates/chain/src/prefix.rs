@@ -1,0 +1,137 @@
+//! Address prefixes, as rules have them.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use godwit_wire::IpAddress;
+
+/// The addresses that share their first `bits` bits with `address`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Prefix {
+    address: IpAddress,
+    bits: u8,
+}
+
+/// Why a text is no prefix.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PrefixError {
+    /// Not an address, or not a number behind the slash.
+    #[error("`{}` is not a prefix such as 10.0.0.0/8 or 2001:db8::/32", .0.escape_debug())]
+    Syntax(String),
+    /// More bits than an address has.
+    #[error("`{text}` has a longer prefix than its address has bits: at most {bits_max}")]
+    TooLong {
+        /// What was written.
+        text: String,
+        /// Bits of an address of this family.
+        bits_max: u8,
+    },
+    /// Bits are set behind the prefix.
+    #[error("`{text}` has bits set behind its prefix, did you mean `{meant}`?")]
+    HostBits {
+        /// What was written.
+        text: String,
+        /// The prefix without them.
+        meant: Prefix,
+    },
+}
+
+impl Prefix {
+    /// Whether it is one of IPv6.
+    pub fn is_v6(&self) -> bool {
+        matches!(self.address, IpAddress::V6(_))
+    }
+
+    /// The first address and the mask, as numbers; IPv4 in the lower 32 bits.
+    pub(crate) fn value_and_mask(&self) -> (u128, u128) {
+        let (value, width) = number(self.address);
+        // A shift by the whole width is the empty prefix.
+        let below = u128::MAX.checked_shr(128 - (width - u32::from(self.bits))).unwrap_or(0);
+        let all = u128::MAX >> (128 - width);
+        (value, all & !below)
+    }
+}
+
+/// An address as a number, and its width in bits.
+fn number(address: IpAddress) -> (u128, u32) {
+    match address {
+        IpAddress::V4(bytes) => (u128::from(u32::from_be_bytes(bytes)), 32),
+        IpAddress::V6(bytes) => (u128::from_be_bytes(bytes), 128),
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    /// `address/bits`, or an address alone: that address only.
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        let syntax = || PrefixError::Syntax(text.to_owned());
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| syntax())?;
+        let bits_max = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            None => bits_max,
+            Some(bits) if bits.is_empty() || !bits.bytes().all(|byte| byte.is_ascii_digit()) => return Err(syntax()),
+            Some(bits) => bits.parse().unwrap_or(u8::MAX),
+        };
+        if bits > bits_max {
+            return Err(PrefixError::TooLong { text: text.to_owned(), bits_max });
+        }
+        let prefix = Self { address: address.into(), bits };
+        let (value, mask) = prefix.value_and_mask();
+        if value & mask != value {
+            let address = match address {
+                IpAddr::V4(_) => IpAddress::V4(((value & mask) as u32).to_be_bytes()),
+                IpAddr::V6(_) => IpAddress::V6((value & mask).to_be_bytes()),
+            };
+            return Err(PrefixError::HostBits { text: text.to_owned(), meant: Self { address, bits } });
+        }
+        Ok(prefix)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_read_and_printed() {
+        for text in ["10.0.0.0/8", "0.0.0.0/0", "192.0.2.1/32", "2001:db8::/32", "::/0", "::1/128"] {
+            assert_eq!(text.parse::<Prefix>().unwrap().to_string(), text);
+        }
+        assert_eq!("192.0.2.1".parse::<Prefix>().unwrap().to_string(), "192.0.2.1/32");
+    }
+
+    #[test]
+    fn masks() {
+        let value_and_mask = |text: &str| text.parse::<Prefix>().unwrap().value_and_mask();
+        assert_eq!(value_and_mask("10.0.0.0/8"), (0x0a00_0000, 0xff00_0000));
+        assert_eq!(value_and_mask("0.0.0.0/0"), (0, 0));
+        assert_eq!(value_and_mask("255.255.255.255/32"), (0xffff_ffff, 0xffff_ffff));
+        assert_eq!(value_and_mask("::/0"), (0, 0));
+        assert_eq!(value_and_mask("::1/128"), (1, u128::MAX));
+        assert_eq!(value_and_mask("8000::/1"), (1 << 127, 1 << 127));
+    }
+
+    #[test]
+    fn what_is_no_prefix_says_why() {
+        let error = |text: &str| text.parse::<Prefix>().unwrap_err().to_string();
+        for text in ["", "/", "10.0.0.0/", "10.0.0/8", "10.0.0.0/+8", "10.0.0.0/-1", "web", "10.0.0.0/8/8"] {
+            assert!(error(text).contains("is not a prefix"), "{text}");
+        }
+        assert!(error("10.0.0.0/33").contains("at most 32"));
+        assert!(error("::/129").contains("at most 128"));
+        assert!(error("10.0.0.0/99999999999").contains("at most 32"));
+        assert_eq!(error("10.1.2.3/8"), "`10.1.2.3/8` has bits set behind its prefix, did you mean `10.0.0.0/8`?");
+    }
+}
