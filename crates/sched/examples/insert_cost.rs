@@ -98,7 +98,7 @@ fn best_ns(config: &PackerConfig, mut round: impl FnMut(&mut Packer)) -> Result<
 }
 
 fn insert_each(packer: &mut Packer, traffic: &Traffic) {
-    for ((&variant, &descriptor), &parameter) in
+    for ((&variant, descriptor), &parameter) in
         traffic.variants.iter().zip(&traffic.descriptors).zip(&traffic.parameters)
     {
         loop {
@@ -115,10 +115,10 @@ fn insert_each(packer: &mut Packer, traffic: &Traffic) {
 }
 
 fn insert_bursts(packer: &mut Packer, traffic: &Traffic) {
-    for (descriptors, parameters) in traffic.descriptors.chunks(BURST).zip(traffic.parameters.chunks(BURST)) {
+    for descriptors in traffic.descriptors.chunks(BURST) {
         let mut done = 0;
         while done < descriptors.len() {
-            done += packer.insert_all(0, 0, traffic.variants[0], &descriptors[done..], &parameters[done..]).count;
+            done += packer.insert_all(0, 0, traffic.variants[0], &descriptors[done..], 0).0;
             if packer.ready(0) {
                 turn(packer);
             }

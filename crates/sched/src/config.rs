@@ -139,7 +139,8 @@ mod tests {
 
     #[test]
     fn every_key_has_its_range() {
-        let faults: [(&str, fn(&mut PackerConfig)); 9] = [
+        type Spoil = fn(&mut PackerConfig);
+        let faults: [(&str, Spoil); 9] = [
             ("chunk_packets", |c| c.chunk_packets = 0),
             ("chunk_packets", |c| c.chunk_packets = (1 << 24) + 1),
             ("bins", |c| c.bins = 0),

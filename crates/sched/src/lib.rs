@@ -10,8 +10,8 @@
 //! let config = PackerConfig { chunk_packets: 2, ..PackerConfig::default() };
 //! let mut packer = Packer::new(config, &[0], 2)?;
 //! let packet = Descriptor { length: 60, ..Descriptor::default() };
-//! assert_eq!(packer.insert(0, 0, 0, packet, 7), Insert::Binned);
-//! assert_eq!(packer.insert(5, 0, 0, packet, 8), Insert::ChunkFull);
+//! assert_eq!(packer.insert(0, 0, 0, &packet, 7), Insert::Binned);
+//! assert_eq!(packer.insert(5, 0, 0, &packet, 8), Insert::ChunkFull);
 //! let chunk = packer.take(5).expect("two packets wait and a set of bins is free");
 //! assert_eq!(chunk.parameters[chunk.range(&chunk.bins[0])], [7, 8]);
 //! packer.give_back(chunk);
@@ -30,4 +30,4 @@ pub use config::{Error, Grouping, PackerConfig};
 pub use cost::CostModel;
 pub use godwit_abi::{Bin, Descriptor, Outcome};
 pub use label::{Label, length_class};
-pub use packer::{Insert, Packer, Taken};
+pub use packer::{Insert, Packer};

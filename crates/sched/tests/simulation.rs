@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use godwit_sched::{Chunk, Descriptor, Grouping, Insert, Outcome, Packer, PackerConfig, Taken};
+use godwit_sched::{Chunk, Descriptor, Grouping, Insert, Outcome, Packer, PackerConfig};
 
 const SEEDS: u64 = 3_000;
 
@@ -40,13 +40,14 @@ fn random_config(random: &mut Random) -> PackerConfig {
     }
 }
 
-/// What the simulation knows of a packet; its number is its parameter.
+/// What the simulation knows of a packet; its number is its window.
 #[derive(Clone, Copy)]
 struct Packet {
     arrived_ns: u64,
     instance: u16,
     variant: u8,
     descriptor: Descriptor,
+    parameter: u64,
     out: bool,
 }
 
@@ -144,11 +145,11 @@ impl World {
             let mut longest = 0;
             for slot in chunk.range(bin) {
                 assert!(!std::mem::replace(&mut used[slot], true), "seed {seed}: bins overlap");
-                let number = chunk.parameters[slot];
+                let number = u64::from(chunk.descriptors[slot].window);
                 let packet = &mut self.packets[number as usize];
                 assert!(!std::mem::replace(&mut packet.out, true), "seed {seed}: packet {number} twice");
                 let packet = *packet;
-                assert_eq!(chunk.descriptors[slot], packet.descriptor);
+                assert_eq!((chunk.descriptors[slot], chunk.parameters[slot]), (packet.descriptor, packet.parameter));
                 longest = longest.max(packet.descriptor.length);
                 oldest_ns = oldest_ns.min(packet.arrived_ns);
                 let label = self.label(&packet);
@@ -175,28 +176,28 @@ impl World {
         let variant = random.pick(&[0, 0, 0, 1, 5, 255]);
         let length_bound = random.pick(&[1, 100, 1514, 65_536]);
         let burst = random.pick(&[1, 1, 2, 3, 32, 70]);
+        let parameter = random.next();
         let first = self.packets.len();
         for number in first..first + burst {
             let length = random.below(length_bound) as u16;
             let descriptor = Descriptor { length, window: number as u32, ..Descriptor::default() };
-            self.packets.push(Packet { arrived_ns: self.now_ns, instance, variant, descriptor, out: false });
+            self.packets.push(Packet { arrived_ns: self.now_ns, instance, variant, descriptor, parameter, out: false });
         }
         let descriptors: Vec<Descriptor> = self.packets[first..].iter().map(|packet| packet.descriptor).collect();
-        let parameters: Vec<u64> = (first as u64..(first + burst) as u64).collect();
         let in_bulk = random.below(2) == 0;
         let take_when_full = random.below(2) == 0;
         let mut done = 0;
         while done < burst {
             let waiting = self.packer.waiting();
-            let taken = if in_bulk {
-                self.packer.insert_all(self.now_ns, instance, variant, &descriptors[done..], &parameters[done..])
+            let (taken, last) = if in_bulk {
+                self.packer.insert_all(self.now_ns, instance, variant, &descriptors[done..], parameter)
             } else {
-                let last = self.packer.insert(self.now_ns, instance, variant, descriptors[done], parameters[done]);
-                Taken { count: usize::from(last != Insert::Refused), last }
+                let last = self.packer.insert(self.now_ns, instance, variant, descriptors[done], parameter);
+                (usize::from(last != Insert::Refused), last)
             };
-            done += taken.count;
-            assert_eq!(self.packer.waiting(), waiting + taken.count, "seed {}", self.seed);
-            match taken.last {
+            done += taken;
+            assert_eq!(self.packer.waiting(), waiting + taken, "seed {}", self.seed);
+            match last {
                 Insert::Refused => {
                     assert!(done < burst && self.packer.ready(self.now_ns), "seed {}", self.seed);
                     if !self.packer.has_free_set() {
@@ -271,14 +272,13 @@ fn bursts_and_single_packets_make_the_same_chunks() {
             let packets: Vec<Descriptor> = (0..random.below(80))
                 .map(|_| Descriptor { length: random.below(bound) as u16, ..Descriptor::default() })
                 .collect();
-            let parameters: Vec<u64> = packets.iter().map(|_| random.next()).collect();
-            let (instance, variant) = (random.below(2) as u16, random.below(3) as u8);
-            let bulk = packers[0].insert_all(7, instance, variant, &packets, &parameters);
-            let mut single = Taken { count: 0, last: Insert::Binned };
-            for (&packet, &parameter) in packets.iter().zip(&parameters) {
-                single.last = packers[1].insert(7, instance, variant, packet, parameter);
-                single.count += usize::from(single.last != Insert::Refused);
-                if matches!(single.last, Insert::ChunkFull | Insert::Refused) {
+            let (instance, variant, parameter) = (random.below(2) as u16, random.below(3) as u8, random.next());
+            let bulk = packers[0].insert_all(7, instance, variant, &packets, parameter);
+            let mut single = (0, Insert::Binned);
+            for packet in &packets {
+                single.1 = packers[1].insert(7, instance, variant, packet, parameter);
+                single.0 += usize::from(single.1 != Insert::Refused);
+                if matches!(single.1, Insert::ChunkFull | Insert::Refused) {
                     break;
                 }
             }
