@@ -329,9 +329,9 @@ impl Packer {
         let number = if cursor.next < cursor.end && cursor.variant == u32::from(packet.variant) {
             open
         } else if self.open < self.config.bins {
-            // Only grouping `none` gets here with places left: another variant cuts the bin short.
+            // Only grouping `none` gets here with places left: another variant cuts the bin short, and
+            // the table forgets it.
             self.forfeited += cursor.end - cursor.next;
-            self.cursors[open].end = cursor.next;
             self.open_bin(place, packet)
         } else {
             return false;
