@@ -11,6 +11,7 @@
 //! The kernel half of the function `f` is `kernels/f/`. [`template`] is the one to copy.
 #![forbid(unsafe_code)]
 
+mod config;
 mod contract;
 pub mod dpi;
 pub mod echo;
@@ -18,6 +19,8 @@ mod error;
 pub mod ipsec;
 pub mod ipv4;
 pub mod template;
+#[cfg(test)]
+mod testing;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,8 +41,11 @@ pub struct Kind {
     /// What it says of itself.
     pub contract: &'static Contract,
     /// Makes one from its stanza of the configuration.
-    pub build: fn(Spanned<DeTable<'_>>, &Site<'_>) -> Result<Arc<dyn Function>, Error>,
+    pub build: Build,
 }
+
+/// Makes a function from its stanza.
+pub type Build = fn(Spanned<DeTable<'_>>, &Site<'_>) -> Result<Arc<dyn Function>, Error>;
 
 /// Where a function is built: what its stanza may refer to.
 pub struct Site<'a> {
@@ -107,4 +113,10 @@ pub enum Work {
 /// The registration of the function called `kind`, if there is one.
 pub fn kind(kind: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|candidate| candidate.contract.kind == kind)
+}
+
+/// The frame of a packet in its window.
+fn frame_mut<'a>(window: &'a mut [u8], descriptor: &Descriptor) -> &'a mut [u8] {
+    let head = usize::from(descriptor.head);
+    &mut window[head..head + usize::from(descriptor.length)]
 }

@@ -1,0 +1,129 @@
+//! `dpi`: looks for many byte strings in the payload of every packet.
+
+mod config;
+mod patterns;
+mod reference;
+mod tables;
+
+use std::sync::Arc;
+
+use godwit_abi::{Descriptor, Outcome};
+use godwit_packet::Memory;
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::DeTable;
+
+use crate::{Contract, Drop, Error, Function, Kind, Site, Verdict};
+
+pub use config::Config;
+pub use patterns::{parse as parse_patterns, parse_pattern};
+
+/// No pattern is in the payload.
+pub const VERDICT_CLEAN: u8 = 0;
+/// `Outcome::value` is the pattern that ends first, `Outcome::port` the number of matches, at most 65,535.
+pub const VERDICT_MATCH: u8 = 1;
+/// The headers say more than the frame has.
+pub const DROP_TRUNCATED: u8 = 0;
+
+/// The contract block of `kernels/dpi/`, as data.
+pub const CONTRACT: Contract = Contract {
+    kind: "dpi",
+    summary: "Looks for many byte strings in the payload of every packet (Aho-Corasick).",
+    kernel: godwit_kernels::DPI,
+    verdicts: &[
+        Verdict { name: "clean", sentence: "No pattern is in the payload.", chooses_port: false },
+        Verdict {
+            name: "match",
+            sentence: "At least one pattern is in the payload; the value is the number of the one that ends first.",
+            chooses_port: false,
+        },
+    ],
+    drops: &[Drop { name: "truncated", sentence: "The headers state more bytes than the frame has." }],
+    variants: &["search"],
+    in_order: false,
+    headroom_bytes: 0,
+    tailroom_bytes: 0,
+    spec: "Aho, Corasick, Efficient String Matching, CACM 18(6), 1975",
+};
+
+/// The registration.
+pub const KIND: Kind = Kind { contract: &CONTRACT, build };
+
+/// Whether upper and lower case letters differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Case {
+    /// They do.
+    #[default]
+    Sensitive,
+    /// They don't; letters of ASCII only.
+    Insensitive,
+}
+
+impl Case {
+    fn fold(self, byte: u8) -> u8 {
+        match self {
+            Self::Sensitive => byte,
+            Self::Insensitive => byte.to_ascii_lowercase(),
+        }
+    }
+}
+
+/// The configured function.
+#[derive(Debug)]
+pub struct Dpi {
+    patterns: Vec<Vec<u8>>,
+    case: Case,
+    image: Memory,
+    image_bytes: usize,
+}
+
+impl Dpi {
+    /// A function that looks for these patterns; their numbers are their indices.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] where the machine has too little, [`Error::Value`] for an empty pattern or for more than a
+    /// table has room for.
+    pub fn new(patterns: Vec<Vec<u8>>, case: Case) -> Result<Self, Error> {
+        if let Some(number) = patterns.iter().position(Vec::is_empty) {
+            return Err(Error::Value { span: None, message: format!("pattern {number} has no bytes") });
+        }
+        let (image, image_bytes) = tables::image(&patterns, case)?;
+        Ok(Self { patterns, case, image, image_bytes })
+    }
+
+    /// The patterns, in the order of their numbers.
+    pub fn patterns(&self) -> &[Vec<u8>] {
+        &self.patterns
+    }
+}
+
+fn build(stanza: Spanned<DeTable<'_>>, site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
+    let config: Config = crate::config::read(stanza)?;
+    let (patterns, case) = config.resolve(site)?;
+    Ok(Arc::new(Dpi::new(patterns, case)?))
+}
+
+impl Function for Dpi {
+    fn contract(&self) -> &'static Contract {
+        &CONTRACT
+    }
+
+    fn image(&self) -> &[u8] {
+        &self.image[..self.image_bytes]
+    }
+
+    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+        let Some(payload) = reference::payload(crate::frame_mut(window, descriptor)) else {
+            return Outcome::drop(DROP_TRUNCATED);
+        };
+        let found = reference::search(payload, &self.patterns, self.case);
+        let verdict = if found.count == 0 { VERDICT_CLEAN } else { VERDICT_MATCH };
+        // The field has 16 bits.
+        let port = found.count.min(usize::from(u16::MAX)) as u16;
+        Outcome { port, value: found.first, ..Outcome::verdict(verdict) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! The table image: an Aho-Corasick automaton (Aho, Corasick, "Efficient String Matching", CACM 18(6), 1975) with
+//! all failure links resolved (section 6 there), over classes of bytes. `kernels/dpi/image.h` draws it.
+//!
+//! The patterns are sorted, so that every state of the trie is a range of them, and the children of a state follow from
+//! its range without any map. States are made in order of depth; the row of a state starts as a copy of the row of its
+//! failure state, which is less deep and so complete, and then gets its children. Each entry is written at most twice.
+//! How many states there will be is known before: so states where patterns end are numbered from 0 upwards, all
+//! others from the highest number downwards, and nothing is renumbered.
+//!
+//! Two bytes that no pattern contains behave alike and share a class; letters that differ in case only share one where
+//! case does not matter, which therefore costs the kernel nothing.
+
+use std::collections::VecDeque;
+
+use godwit_kernels::image::{ALIGNMENT_BYTES, DPI_MAGIC, DpiImage, DpiMatch};
+use godwit_packet::Memory;
+
+use super::Case;
+use crate::Error;
+
+const CLASS_MAP_OFFSET: usize = size_of::<DpiImage>().next_multiple_of(ALIGNMENT_BYTES);
+const TRANSITIONS_OFFSET: usize = CLASS_MAP_OFFSET + 256;
+const MATCH_BYTES: usize = size_of::<DpiMatch>();
+
+/// The image of these patterns, none of them empty, and its size in bytes.
+///
+/// # Errors
+/// [`Error::Memory`] where the machine has too little, [`Error::Value`] for more states than a row's number can name.
+pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize), Error> {
+    let classes = Classes::new(patterns, case);
+    let sorted = sort(patterns, &classes);
+    let states = count_states(&sorted);
+    if u32::try_from(states * classes.count).is_err() {
+        let message = format!(
+            "{} patterns need {states} states of {} classes of bytes; a table has room for 2^32 transitions: \
+             use fewer or shorter patterns",
+            patterns.len(),
+            classes.count
+        );
+        return Err(Error::Value { span: None, message });
+    }
+    let matches_offset = (TRANSITIONS_OFFSET + states * classes.count * 4).next_multiple_of(ALIGNMENT_BYTES);
+    // How many states match is known only at the end; all of them could.
+    let mut image = Memory::new(matches_offset + states * MATCH_BYTES, "the patterns of a dpi function")?;
+
+    let mut automaton = Automaton {
+        rows: image[TRANSITIONS_OFFSET..matches_offset].as_chunks_mut().0,
+        classes: classes.count as u32,
+        matches: Vec::new(),
+        others_end: states as u32,
+    };
+    let start = automaton.fill(&sorted);
+    let matches = automaton.matches;
+
+    let bytes = matches_offset + matches.len() * MATCH_BYTES;
+    let header = DpiImage {
+        magic: DPI_MAGIC,
+        states: states as u32,
+        classes: classes.count as u32,
+        match_states: matches.len() as u32,
+        start: start * classes.count as u32,
+        patterns: patterns.len() as u32,
+        class_map_offset: CLASS_MAP_OFFSET as u64,
+        transitions_offset: TRANSITIONS_OFFSET as u64,
+        matches_offset: matches_offset as u64,
+        bytes: bytes as u64,
+    };
+    image[..size_of::<DpiImage>()].copy_from_slice(&header.emit());
+    image[CLASS_MAP_OFFSET..TRANSITIONS_OFFSET].copy_from_slice(&classes.of_byte);
+    for (place, found) in image[matches_offset..].chunks_exact_mut(MATCH_BYTES).zip(&matches) {
+        place.copy_from_slice(&found.emit());
+    }
+    Ok((image, bytes))
+}
+
+/// Which bytes behave alike.
+struct Classes {
+    of_byte: [u8; 256],
+    count: usize,
+}
+
+impl Classes {
+    fn new(patterns: &[Vec<u8>], case: Case) -> Self {
+        let mut used = [false; 256];
+        for &byte in patterns.iter().flatten() {
+            used[usize::from(case.fold(byte))] = true;
+        }
+        // Class 0 is for all bytes that no pattern has, if there are any.
+        let unused = (0..=255).any(|byte| !used[usize::from(case.fold(byte))]);
+        let mut count = usize::from(unused);
+        let mut of_byte = [0; 256];
+        for byte in 0..=255 {
+            if used[byte] {
+                // At most 256 bytes are used, so the last class is 255 at most.
+                of_byte[byte] = count as u8;
+                count += 1;
+            }
+        }
+        for byte in 0..=255 {
+            of_byte[usize::from(byte)] = of_byte[usize::from(case.fold(byte))];
+        }
+        Self { of_byte, count }
+    }
+}
+
+/// A pattern as classes, and its number.
+type Sorted = (Vec<u8>, u32);
+
+/// All patterns as classes, in order; equal ones by number.
+fn sort(patterns: &[Vec<u8>], classes: &Classes) -> Vec<Sorted> {
+    let translate = |pattern: &Vec<u8>| pattern.iter().map(|&byte| classes.of_byte[usize::from(byte)]).collect();
+    let mut sorted: Vec<Sorted> = patterns.iter().map(translate).zip(0..).collect();
+    sorted.sort_unstable();
+    sorted
+}
+
+/// States of the trie: each pattern adds one for every byte that it does not share with the one before it.
+fn count_states(sorted: &[Sorted]) -> usize {
+    let mut states = 1;
+    let mut last: &[u8] = &[];
+    for (pattern, _) in sorted {
+        let shared = last.iter().zip(pattern).take_while(|(a, b)| a == b).count();
+        states += pattern.len() - shared;
+        last = pattern;
+    }
+    states
+}
+
+/// The automaton while it is filled.
+struct Automaton<'a> {
+    /// `classes` entries a state: the row of the next state, little-endian.
+    rows: &'a mut [[u8; 4]],
+    classes: u32,
+    /// What ends in the states from 0 on.
+    matches: Vec<DpiMatch>,
+    /// All states from here on have their number, and no match.
+    others_end: u32,
+}
+
+/// A state whose row is still to be written.
+struct Node<'a> {
+    /// The patterns that begin with what leads here.
+    patterns: &'a [Sorted],
+    depth: usize,
+    state: u32,
+    fail: u32,
+}
+
+impl Automaton<'_> {
+    /// Writes all rows; returns the start state.
+    fn fill(&mut self, sorted: &[Sorted]) -> u32 {
+        self.others_end -= 1;
+        let start = self.others_end;
+        for class in 0..self.classes {
+            self.set(start, class, start);
+        }
+        let mut open = VecDeque::from([Node { patterns: sorted, depth: 0, state: start, fail: start }]);
+        while let Some(node) = open.pop_front() {
+            if node.state != start {
+                self.copy_row(node.fail, node.state);
+            }
+            let depth = node.depth;
+            let longer = node.patterns.iter().position(|(pattern, _)| pattern.len() > depth);
+            let longer = &node.patterns[longer.unwrap_or(node.patterns.len())..];
+            for patterns in longer.chunk_by(|(a, _), (b, _)| a[depth] == b[depth]) {
+                let class = u32::from(patterns[0].0[depth]);
+                // Not yet overwritten by the child: where the failure state would go.
+                let fail = self.next(node.state, class);
+                let state = self.number(patterns, depth + 1, fail);
+                self.set(node.state, class, state);
+                open.push_back(Node { patterns, depth: depth + 1, state, fail });
+            }
+        }
+        start
+    }
+
+    /// The number of a new state, and what ends in it: its own patterns, and those of its failure state.
+    fn number(&mut self, patterns: &[Sorted], depth: usize, fail: u32) -> u32 {
+        let inherited = self.matches.get(fail as usize).copied();
+        let mut found = inherited.unwrap_or(DpiMatch { pattern: u32::MAX, count: 0 });
+        for (_, index) in patterns.iter().take_while(|(pattern, _)| pattern.len() == depth) {
+            found.pattern = found.pattern.min(*index);
+            found.count += 1;
+        }
+        if found.count == 0 {
+            self.others_end -= 1;
+            return self.others_end;
+        }
+        self.matches.push(found);
+        self.matches.len() as u32 - 1
+    }
+
+    fn at(&self, state: u32, class: u32) -> usize {
+        state as usize * self.classes as usize + class as usize
+    }
+
+    fn next(&self, state: u32, class: u32) -> u32 {
+        u32::from_le_bytes(self.rows[self.at(state, class)]) / self.classes
+    }
+
+    fn set(&mut self, state: u32, class: u32, next: u32) {
+        let at = self.at(state, class);
+        self.rows[at] = (next * self.classes).to_le_bytes();
+    }
+
+    fn copy_row(&mut self, from: u32, to: u32) {
+        let (from, to) = (self.at(from, 0), self.at(to, 0));
+        self.rows.copy_within(from..from + self.classes as usize, to);
+    }
+}

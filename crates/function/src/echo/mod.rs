@@ -1,0 +1,123 @@
+//! `echo`: sends every frame back, by the port that a number in its payload names.
+//!
+//! The cheapest function that still reads a packet and chooses a port: G-Opt's yardstick for everything around it.
+
+mod config;
+mod reference;
+mod tables;
+
+use std::sync::Arc;
+
+use godwit_abi::{Descriptor, Outcome};
+use godwit_packet::Memory;
+use toml::Spanned;
+use toml::de::DeTable;
+
+use crate::{Contract, Drop, Error, Function, Kind, Site, Verdict};
+
+pub use config::Config;
+
+/// The addresses were swapped and the port was chosen.
+pub const VERDICT_FORWARD: u8 = 0;
+/// The frame ends before the number.
+pub const DROP_TRUNCATED: u8 = 0;
+/// Where the number lies: behind Ethernet, an IPv4 header without options, and UDP.
+pub const NUMBER_OFFSET: usize = 14 + 20 + 8;
+
+/// The contract block of `kernels/echo/`, as data.
+pub const CONTRACT: Contract = Contract {
+    kind: "echo",
+    summary: "Sends every frame back to its sender, by the port that a number in its payload names.",
+    kernel: godwit_kernels::ECHO,
+    verdicts: &[Verdict {
+        name: "forward",
+        sentence: "The addresses were swapped; the port is the 32-bit number at byte 42 modulo the number of ports.",
+        chooses_port: true,
+    }],
+    drops: &[Drop { name: "truncated", sentence: "The frame is shorter than 46 bytes." }],
+    variants: &["echo"],
+    in_order: false,
+    headroom_bytes: 0,
+    tailroom_bytes: 0,
+    spec: "Kalia et al., Raising the Bar for Using GPUs in Software Packet Processing, NSDI 2015, section 4",
+};
+
+/// The registration.
+pub const KIND: Kind = Kind { contract: &CONTRACT, build };
+
+/// The configured function.
+#[derive(Debug)]
+pub struct Echo {
+    ports: u32,
+    image: Memory,
+}
+
+fn build(stanza: Spanned<DeTable<'_>>, site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
+    let config: Config = crate::config::read(stanza)?;
+    let ports = config.ports(site)?;
+    Ok(Arc::new(Echo { ports, image: tables::image(ports)? }))
+}
+
+impl Function for Echo {
+    fn contract(&self) -> &'static Contract {
+        &CONTRACT
+    }
+
+    fn image(&self) -> &[u8] {
+        &self.image
+    }
+
+    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+        reference::run_ref(window, descriptor, self.ports)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{build_error, build_ok, run};
+
+    fn frame(number: u32) -> Vec<u8> {
+        let mut frame: Vec<u8> = (0..60).collect();
+        frame[42..46].copy_from_slice(&number.to_be_bytes());
+        frame
+    }
+
+    #[test]
+    fn the_number_names_the_port() {
+        for (stanza, ports) in [("", 3), ("ports = 2", 2), ("ports = 3", 3)] {
+            let function = build_ok(&KIND, stanza, &["a", "b", "c"]);
+            for number in [0, 1, 2, 3, 0x0100_0000, u32::MAX] {
+                let mut frame = frame(number);
+                let outcome = run(&*function, &mut frame);
+                assert_eq!(outcome, Outcome { port: (number % ports) as u16, ..Outcome::verdict(VERDICT_FORWARD) });
+                assert_eq!(frame[..12], [6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5]);
+            }
+        }
+    }
+
+    #[test]
+    fn the_number_must_be_there_whole() {
+        let function = build_ok(&KIND, "", &["a"]);
+        let whole = frame(7);
+        for length in 0..46 {
+            let mut frame = whole[..length].to_vec();
+            assert_eq!(run(&*function, &mut frame), Outcome::drop(DROP_TRUNCATED));
+            assert_eq!(frame, whole[..length]);
+        }
+    }
+
+    #[test]
+    fn the_number_of_ports_is_checked() {
+        for (stanza, ports) in [("ports = 0", &["a"][..]), ("ports = 2", &["a"]), ("", &[]), ("ports = -1", &["a"])] {
+            let error = build_error(&KIND, stanza, ports).to_string();
+            assert!(error.contains("port") || error.contains("u32"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_image_is_what_the_kernel_reads() {
+        let function = build_ok(&KIND, "", &["a", "b"]);
+        assert_eq!(function.image(), *b"ECHO\x02\0\0\0");
+    }
+}

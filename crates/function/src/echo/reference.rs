@@ -1,0 +1,23 @@
+//! What the kernel does, read off its description: no code shared with the kernel.
+
+use godwit_abi::{Descriptor, Outcome};
+use godwit_wire::Ethernet;
+
+use super::{DROP_TRUNCATED, NUMBER_OFFSET, VERDICT_FORWARD};
+
+/// Sends the frame back to its sender by the port that the number in its payload names.
+pub(super) fn run_ref(window: &mut [u8], descriptor: &Descriptor, ports: u32) -> Outcome {
+    let frame = crate::frame_mut(window, descriptor);
+    let Some(number) = frame.get(NUMBER_OFFSET..).and_then(|rest| rest.first_chunk()) else {
+        return Outcome::drop(DROP_TRUNCATED);
+    };
+    let port = u32::from_be_bytes(*number) % ports;
+    let Ok(mut ethernet) = Ethernet::new_checked(frame) else {
+        return Outcome::drop(DROP_TRUNCATED);
+    };
+    let (destination, source) = (ethernet.destination(), ethernet.source());
+    ethernet.set_destination(source);
+    ethernet.set_source(destination);
+    // A configuration has at most 256 ports: the descriptor holds a port's number in 8 bits.
+    Outcome { port: port as u16, ..Outcome::verdict(VERDICT_FORWARD) }
+}

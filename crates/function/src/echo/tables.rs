@@ -1,0 +1,14 @@
+//! The table image: how many ports there are, as `kernels/echo/image.h` has it.
+
+use godwit_kernels::image::{ECHO_MAGIC, EchoImage};
+use godwit_packet::Memory;
+
+use crate::Error;
+
+/// The image for so many ports.
+pub(super) fn image(ports: u32) -> Result<Memory, Error> {
+    let bytes = EchoImage { magic: ECHO_MAGIC, ports }.emit();
+    let mut image = Memory::new(bytes.len(), "the table of an echo function")?;
+    image.copy_from_slice(&bytes);
+    Ok(image)
+}

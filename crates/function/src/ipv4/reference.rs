@@ -1,0 +1,96 @@
+//! What the kernel does, straight from RFC 1812: a search for the longest prefix instead of DIR-24-8, and
+//! the header views of `godwit-wire` instead of offsets.
+
+use std::collections::BTreeMap;
+
+use godwit_abi::{Descriptor, Outcome};
+use godwit_wire::{Error, Ethernet, Ipv4, Vlan, ethernet, ethertype, vlan};
+
+use super::routes::mask;
+use super::{
+    DROP_BLACKHOLE, DROP_CHECKSUM, DROP_MALFORMED, DROP_MARTIAN, DROP_NO_ROUTE, DROP_TRUNCATED, NextHop, Route,
+    VERDICT_FORWARD, VERDICT_LOCAL, VERDICT_NOT_IPV4, VERDICT_TTL_EXCEEDED,
+};
+
+/// The routes by length, then by prefix.
+#[derive(Debug)]
+pub(super) struct Prefixes([BTreeMap<u32, u32>; 33]);
+
+impl Prefixes {
+    /// Of equal prefixes the last one counts.
+    pub(super) fn new(routes: &[Route]) -> Self {
+        let mut by_length = std::array::from_fn(|_| BTreeMap::new());
+        for route in routes {
+            by_length[usize::from(route.length)].insert(route.prefix, route.next_hop);
+        }
+        Self(by_length)
+    }
+
+    /// The next hop of the longest prefix that covers the address (RFC 1812, section 5.2.4.3, rule 2).
+    pub(super) fn lookup(&self, address: u32) -> Option<u32> {
+        (0u8..=32).rev().find_map(|length| self.0[usize::from(length)].get(&(address & mask(length))).copied())
+    }
+}
+
+/// Forwards one packet.
+pub(super) fn run_ref(
+    window: &mut [u8],
+    descriptor: &Descriptor,
+    prefixes: &Prefixes,
+    next_hops: &[NextHop],
+) -> Outcome {
+    let frame = crate::frame_mut(window, descriptor);
+    let header = match network_header(frame) {
+        Ok(Some(header)) => header,
+        Ok(None) => return Outcome::verdict(VERDICT_NOT_IPV4),
+        Err(()) => return Outcome::drop(DROP_TRUNCATED),
+    };
+    let packet = match Ipv4::new_checked(&mut frame[header..]) {
+        Ok(packet) => packet,
+        Err(Error::Truncated) => return Outcome::drop(DROP_TRUNCATED),
+        Err(_) => return Outcome::drop(DROP_MALFORMED),
+    };
+    if packet.verify_checksum().is_err() {
+        return Outcome::drop(DROP_CHECKSUM);
+    }
+    if is_martian(packet.source()) || is_martian(packet.destination()) {
+        return Outcome::drop(DROP_MARTIAN);
+    }
+    let Some(next_hop) = prefixes.lookup(u32::from_be_bytes(packet.destination())) else {
+        return Outcome::drop(DROP_NO_ROUTE);
+    };
+    match next_hops[next_hop as usize] {
+        NextHop::Blackhole => Outcome::drop(DROP_BLACKHOLE),
+        // A packet for the router itself may arrive with its last hop (RFC 1812, section 5.3.1).
+        NextHop::Local => Outcome { value: next_hop, ..Outcome::verdict(VERDICT_LOCAL) },
+        NextHop::Forward { port, destination, source } => {
+            if !{ packet }.decrement_ttl() {
+                return Outcome::verdict(VERDICT_TTL_EXCEEDED);
+            }
+            if let Ok(mut ethernet) = Ethernet::new_checked(frame) {
+                ethernet.set_destination(destination);
+                ethernet.set_source(source);
+            }
+            Outcome { port, value: next_hop, ..Outcome::verdict(VERDICT_FORWARD) }
+        }
+    }
+}
+
+/// Where the IPv4 header begins, behind no or one 802.1Q tag; `None` when something else is inside.
+fn network_header(frame: &[u8]) -> Result<Option<usize>, ()> {
+    let ethernet = Ethernet::new_checked(frame).map_err(|_| ())?;
+    let (inner, header) = match ethernet.ethertype() {
+        ethertype::VLAN => {
+            let tag = Vlan::new_checked(ethernet.payload()).map_err(|_| ())?;
+            (tag.ethertype(), ethernet::HEADER_BYTES + vlan::HEADER_BYTES)
+        }
+        other => (other, ethernet::HEADER_BYTES),
+    };
+    Ok((inner == ethertype::IPV4).then_some(header))
+}
+
+/// Addresses that no router forwards from or to (RFC 1812, sections 4.2.2.11 and 5.3.7): "this network" 0/8, loopback 127/8,
+/// multicast 224/4, and class E 240/4 with the limited broadcast in it.
+fn is_martian(address: [u8; 4]) -> bool {
+    matches!(address[0], 0 | 127 | 224..=255)
+}

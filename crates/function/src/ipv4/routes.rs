@@ -1,0 +1,228 @@
+//! The route file: one route a line.
+//!
+//! ```text
+//! # comment, also behind ;
+//! 192.0.2.0/24    upstream
+//! 198.51.100.7    lan          ; no length: one host
+//! 203.0.113.0/24               # the default next hop
+//! ```
+//!
+//! Any mix of spaces and tabs separates; lines end in LF or CRLF. Hand-written, because two million lines are read
+//! before the first packet can be forwarded.
+
+use std::collections::HashMap;
+
+use super::Route;
+
+/// The next hops that a route may name.
+#[derive(Debug)]
+pub struct Names<'a> {
+    /// Index of each next hop by name.
+    pub index: HashMap<&'a [u8], u32>,
+    /// The next hop of routes that name none.
+    pub default: Option<u32>,
+}
+
+pub(super) const NO_NEXT_HOP: &str = "the route names no next hop, and there is no default_next_hop";
+
+/// Appends the routes of `text` in their order.
+///
+/// # Errors
+/// The line, counted from 1, and what is wrong with it.
+pub fn parse(text: &[u8], names: &Names<'_>, routes: &mut Vec<Route>) -> Result<(), (usize, String)> {
+    // Real files have 15 to 20 bytes a line; too small a guess costs a copy, too large a one nothing.
+    routes.reserve(text.len() / 14 + 1);
+    let mut last: (&[u8], u32) = (&[], 0);
+    let (mut rest, mut line) = (text, 0);
+    while !rest.is_empty() {
+        line += 1;
+        let mut token = next_token(&mut rest);
+        if token.is_empty() {
+            skip_line(&mut rest);
+            continue;
+        }
+        let (prefix, length) = parse_prefix(token).map_err(|message| (line, message))?;
+        token = next_token(&mut rest);
+        let next_hop = if token.is_empty() {
+            names.default.ok_or_else(|| (line, NO_NEXT_HOP.to_owned()))?
+        } else if token == last.0 {
+            last.1
+        } else {
+            let index = names.index.get(token).ok_or_else(|| (line, unknown_next_hop(token)))?;
+            last = (token, *index);
+            *index
+        };
+        token = next_token(&mut rest);
+        if !token.is_empty() {
+            let message = format!("\"{}\" is one word too many: a line is PREFIX NEXT_HOP", quote(token));
+            return Err((line, message));
+        }
+        skip_line(&mut rest);
+        routes.push(Route { prefix, length, next_hop });
+    }
+    Ok(())
+}
+
+/// An IPv4 prefix, `a.b.c.d/length`, or `a.b.c.d` for one host.
+///
+/// # Errors
+/// What is wrong: not a prefix, or bits set beyond its length.
+pub fn parse_prefix(text: &[u8]) -> Result<(u32, u8), String> {
+    let Some((prefix, length)) = scan_prefix(text) else {
+        let hint = if text.contains(&b':') { "; IPv6 routes belong to another function" } else { "" };
+        return Err(format!("\"{}\" is not an IPv4 prefix such as 192.0.2.0/24{hint}", quote(text)));
+    };
+    let kept = prefix & mask(length);
+    if kept != prefix {
+        let right = std::net::Ipv4Addr::from(kept);
+        return Err(format!("{} has bits set beyond its length; meant is perhaps {right}/{length}", quote(text)));
+    }
+    Ok((prefix, length))
+}
+
+pub(super) fn unknown_next_hop(name: &[u8]) -> String {
+    format!("there is no next hop called \"{}\"", quote(name))
+}
+
+/// The bits that a prefix of so many bits fixes.
+pub(super) fn mask(length: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0)
+}
+
+fn scan_prefix(text: &[u8]) -> Option<(u32, u8)> {
+    let mut rest = text;
+    let mut prefix = 0;
+    for octet in 0..4 {
+        if octet > 0 {
+            rest = rest.strip_prefix(b".")?;
+        }
+        prefix = prefix << 8 | scan_number(&mut rest, 255)?;
+    }
+    if rest.is_empty() {
+        return Some((prefix, 32));
+    }
+    rest = rest.strip_prefix(b"/")?;
+    let length = scan_number(&mut rest, 32)?;
+    // At most 32.
+    rest.is_empty().then_some((prefix, length as u8))
+}
+
+/// A decimal number up to `max`, which has at most three digits. No leading zeros: some read them as octal.
+#[inline]
+fn scan_number(rest: &mut &[u8], max: u32) -> Option<u32> {
+    let mut value = 0;
+    let mut digits = 0;
+    while let Some((digit, tail)) = rest.split_first()
+        && digit.is_ascii_digit()
+    {
+        value = value * 10 + u32::from(digit - b'0');
+        digits += 1;
+        *rest = tail;
+        if value > max || digits > 1 && value < 10 {
+            return None;
+        }
+    }
+    (digits > 0).then_some(value)
+}
+
+/// The next word of the line; empty at its end and before a comment.
+#[inline]
+fn next_token<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\x0b' | b'\x0c');
+    let start = rest.iter().position(|byte| !blank(byte)).unwrap_or(rest.len());
+    let line = &rest[start..];
+    if let [b'#' | b';', ..] = line {
+        *rest = line;
+        return &[];
+    }
+    let end = line.iter().position(|byte| blank(byte) || *byte == b'\n').unwrap_or(line.len());
+    let (token, tail) = line.split_at(end);
+    *rest = tail;
+    token
+}
+
+/// Goes behind the end of the line.
+#[inline]
+fn skip_line(rest: &mut &[u8]) {
+    let end = rest.iter().position(|&byte| byte == b'\n').map_or(rest.len(), |newline| newline + 1);
+    *rest = &rest[end..];
+}
+
+/// A word of a file, printable and not too long, for an error.
+fn quote(token: &[u8]) -> String {
+    let shown = &token[..token.len().min(60)];
+    String::from_utf8_lossy(shown).escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse_text(text: &[u8], default: Option<u32>) -> Result<Vec<(String, u32)>, (usize, String)> {
+        let names = Names { index: HashMap::from([(&b"a"[..], 0), (b"lan-2", 1)]), default };
+        let mut routes = Vec::new();
+        parse(text, &names, &mut routes)?;
+        let show = |route: &Route| format!("{}/{}", Ipv4Addr::from(route.prefix), route.length);
+        Ok(routes.iter().map(|route| (show(route), route.next_hop)).collect())
+    }
+
+    #[test]
+    fn all_spellings() {
+        let text = b"# head\r\n\r\n; old\n0.0.0.0/0 a\n \t10.0.0.0/8\t lan-2 \t# why\r\n192.0.2.1 a;not a comment\n";
+        let (line, message) = parse_text(text, None).unwrap_err();
+        assert_eq!((line, message), (6, "there is no next hop called \"a;not\"".to_owned()));
+        let text =
+            b"# head\r\n\r\n; old\n0.0.0.0/0 a\n \t10.0.0.0/8\t lan-2 \t# why\r\n192.0.2.1 a ;x\n255.255.255.255/32";
+        let routes = parse_text(text, Some(7)).unwrap();
+        let expected = [("0.0.0.0/0", 0), ("10.0.0.0/8", 1), ("192.0.2.1/32", 0), ("255.255.255.255/32", 7)];
+        assert_eq!(routes, expected.map(|(prefix, next_hop)| (prefix.to_owned(), next_hop)));
+        assert_eq!(parse_text(b"", None).unwrap(), []);
+        assert_eq!(parse_text(b"\n#", None).unwrap(), []);
+    }
+
+    #[test]
+    fn wrong_lines_are_named() {
+        for (text, line, part) in [
+            (&b"10.0.0.0/8"[..], 1, "no default_next_hop"),
+            (b"\n10.0.0.1/8 a", 2, "10.0.0.0/8"),
+            (b"10.0.0.0/33 a", 1, "not an IPv4 prefix"),
+            (b"10.0.0.0/ a", 1, "not an IPv4 prefix"),
+            (b"10.0.0/8 a", 1, "not an IPv4 prefix"),
+            (b"10.0.0.256 a", 1, "not an IPv4 prefix"),
+            (b"10.0.0.00 a", 1, "not an IPv4 prefix"),
+            (b"10.0.0.01 a", 1, "not an IPv4 prefix"),
+            (b"10.0.0.0.0 a", 1, "not an IPv4 prefix"),
+            (b"10.0.0.0/8/8 a", 1, "not an IPv4 prefix"),
+            (b"99999999999999999999.0.0.0/8 a", 1, "not an IPv4 prefix"),
+            (b"2001:db8::/32 a", 1, "IPv6"),
+            (b"#\n#\n10.0.0.0/8 b", 3, "no next hop called \"b\""),
+            (b"10.0.0.0/8 a a", 1, "too many"),
+            (b"\xff\xfe\x00 a", 1, "not an IPv4 prefix"),
+        ] {
+            let (at, message) = parse_text(text, None).unwrap_err();
+            assert!(at == line && message.contains(part), "{at}: {message}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_read(address: u32, length in 0u8..=32) {
+            let prefix = address & mask(length);
+            let text = format!("{}/{length}", Ipv4Addr::from(prefix));
+            prop_assert_eq!(parse_prefix(text.as_bytes()), Ok((prefix, length)));
+            let host = Ipv4Addr::from(address).to_string();
+            prop_assert_eq!(parse_prefix(host.as_bytes()), Ok((address, 32)));
+            let rough = format!("{host}/{length}");
+            prop_assert_eq!(parse_prefix(rough.as_bytes()).is_ok(), prefix == address);
+        }
+
+        #[test]
+        fn no_bytes_panic(text: Vec<u8>) {
+            let _ = parse_text(&text, Some(0));
+        }
+    }
+}

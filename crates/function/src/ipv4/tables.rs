@@ -1,0 +1,215 @@
+//! The table image: DIR-24-8 (Gupta, Lin, McKeown, "Routing Lookups in Hardware at Memory Access Speeds",
+//! INFOCOM 1998, section III).
+//!
+//! ```text
+//! 0        64           tbl24_offset              tbl8_offset
+//! | header | next hops  | 2^24 entries: by /24    | groups of 256 entries: by last octet |
+//! ```
+//!
+//! An entry is an index with its top bit saying of what: set, of a group; clear, of a next hop, where all ones mean
+//! "no route". Entries have 2 bytes while both kinds of index fit 15 bits, since half the bytes are
+//! half the cache misses; else 4.
+//!
+//! Building goes through the address space once. Sorted by address, then by length, the prefixes come in the order
+//! of a walk through their tree, so that a stack holds those that cover the present address; what is on top wins
+//! until it ends or a longer one begins. That gives the map from addresses to next hops as a list of intervals without
+//! overlap, and every entry of the image is written once, however many prefixes cover it.
+
+use godwit_kernels::image::{ALIGNMENT_BYTES, IPV4_BLACKHOLE, IPV4_LOCAL, IPV4_MAGIC, Ipv4Image, Ipv4NextHop};
+use godwit_packet::Memory;
+
+use super::{NextHop, Route};
+use crate::Error;
+
+const NEXT_HOPS_OFFSET: usize = size_of::<Ipv4Image>().next_multiple_of(ALIGNMENT_BYTES);
+const NEXT_HOP_BYTES: usize = size_of::<Ipv4NextHop>();
+const TBL24_ENTRIES: usize = 1 << 24;
+const GROUP_ENTRIES: usize = 256;
+
+/// Most routes that one table takes: what the sort key has room for.
+pub const ROUTES_MAX: usize = 1 << SEQUENCE_BITS;
+const SEQUENCE_BITS: u32 = 26;
+
+/// An interval without route.
+const NO_ROUTE: u32 = u32::MAX;
+
+/// From `start` up to the next interval, all addresses have one next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Interval {
+    start: u32,
+    next_hop: u32,
+}
+
+/// Where everything lies in the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    entry_bytes: usize,
+    next_hops: usize,
+    groups: usize,
+    tbl24_offset: usize,
+    tbl8_offset: usize,
+    bytes: usize,
+}
+
+impl Layout {
+    fn new(next_hops: usize, groups: usize) -> Self {
+        // An index of all ones means "no route" for a next hop, and is an index like any other for a group.
+        let narrow = next_hops <= 0x7fff && groups <= 0x8000;
+        let entry_bytes = if narrow { 2 } else { 4 };
+        let tbl24_offset = (NEXT_HOPS_OFFSET + next_hops * NEXT_HOP_BYTES).next_multiple_of(ALIGNMENT_BYTES);
+        let tbl8_offset = tbl24_offset + TBL24_ENTRIES * entry_bytes;
+        let bytes = tbl8_offset + groups * GROUP_ENTRIES * entry_bytes;
+        Self { entry_bytes, next_hops, groups, tbl24_offset, tbl8_offset, bytes }
+    }
+
+    fn header(&self) -> Ipv4Image {
+        Ipv4Image {
+            magic: IPV4_MAGIC,
+            entry_bytes: self.entry_bytes as u32,
+            next_hops: self.next_hops as u32,
+            groups: self.groups as u32,
+            next_hops_offset: NEXT_HOPS_OFFSET as u64,
+            tbl24_offset: self.tbl24_offset as u64,
+            tbl8_offset: self.tbl8_offset as u64,
+            bytes: self.bytes as u64,
+        }
+    }
+}
+
+/// The image, and the bytes of its entries: 2 or 4.
+///
+/// # Errors
+/// [`Error::Memory`] where the machine has too little, [`Error::Value`] for more than [`ROUTES_MAX`] routes.
+pub(super) fn image(routes: &[Route], next_hops: &[NextHop]) -> Result<(Memory, usize), Error> {
+    check_count(routes.len())?;
+    let intervals = intervals(routes);
+    let layout = Layout::new(next_hops.len(), count_groups(&intervals));
+    let mut image = Memory::new(layout.bytes, "the routes of an ipv4 function")?;
+    image[..size_of::<Ipv4Image>()].copy_from_slice(&layout.header().emit());
+    for (record, next_hop) in image[NEXT_HOPS_OFFSET..].chunks_exact_mut(NEXT_HOP_BYTES).zip(next_hops) {
+        record.copy_from_slice(&next_hop_record(next_hop).emit());
+    }
+    let (tbl24, tbl8) = image[layout.tbl24_offset..].split_at_mut(layout.tbl8_offset - layout.tbl24_offset);
+    match layout.entry_bytes {
+        2 => fill::<2>(&intervals, tbl24, tbl8),
+        _ => fill::<4>(&intervals, tbl24, tbl8),
+    }
+    Ok((image, layout.entry_bytes))
+}
+
+/// Whether the sort key has room for so many routes.
+pub(super) fn check_count(routes: usize) -> Result<(), Error> {
+    if routes <= ROUTES_MAX {
+        return Ok(());
+    }
+    Err(Error::Value { span: None, message: format!("there are {routes} routes; a table takes at most {ROUTES_MAX}") })
+}
+
+fn next_hop_record(next_hop: &NextHop) -> Ipv4NextHop {
+    match *next_hop {
+        NextHop::Forward { port, destination, source } => {
+            Ipv4NextHop { destination_mac: destination.0, source_mac: source.0, port, ..Ipv4NextHop::default() }
+        }
+        NextHop::Local => Ipv4NextHop { flags: IPV4_LOCAL, ..Ipv4NextHop::default() },
+        NextHop::Blackhole => Ipv4NextHop { flags: IPV4_BLACKHOLE, ..Ipv4NextHop::default() },
+    }
+}
+
+/// The map from addresses to next hops; the first interval starts at 0, neighbours differ.
+fn intervals(routes: &[Route]) -> Vec<Interval> {
+    // By address, then by length, then by order in the file; the index comes along in the low bits.
+    let mut keys: Vec<u64> = (routes.iter().zip(0u64..))
+        .map(|(route, index)| u64::from(route.prefix) << 32 | u64::from(route.length) << SEQUENCE_BITS | index)
+        .collect();
+    keys.sort_unstable();
+
+    let mut intervals = Vec::with_capacity(2 * routes.len() + 1);
+    intervals.push(Interval { start: 0, next_hop: NO_ROUTE });
+    // Prefixes that cover the present address, longest last: end and next hop. The bottom never ends.
+    let mut covering: Vec<(u64, u32)> = vec![(u64::MAX, NO_ROUTE)];
+    for (at, key) in keys.iter().enumerate() {
+        // Of equal prefixes the last one counts.
+        if keys.get(at + 1).is_some_and(|next| next >> SEQUENCE_BITS == key >> SEQUENCE_BITS) {
+            continue;
+        }
+        let route = &routes[(key & (ROUTES_MAX as u64 - 1)) as usize];
+        let start = u64::from(route.prefix);
+        leave(&mut covering, &mut intervals, start);
+        begin(&mut intervals, start, route.next_hop);
+        covering.push((start + (1 << (32 - route.length)), route.next_hop));
+    }
+    leave(&mut covering, &mut intervals, u64::from(u32::MAX) + 1);
+    intervals
+}
+
+/// Pops what ends at or before `address`; the prefix around it goes on from there.
+fn leave(covering: &mut Vec<(u64, u32)>, intervals: &mut Vec<Interval>, address: u64) {
+    while let Some(&(end, _)) = covering.last()
+        && end <= address
+    {
+        covering.pop();
+        if let Some(&(_, next_hop)) = covering.last() {
+            begin(intervals, end, next_hop);
+        }
+    }
+}
+
+/// From `start` on it is `next_hop`. A later word about the same address counts.
+fn begin(intervals: &mut Vec<Interval>, start: u64, next_hop: u32) {
+    let Ok(start) = u32::try_from(start) else {
+        return;
+    };
+    if intervals.last().is_some_and(|last| last.start == start) {
+        intervals.pop();
+    }
+    if intervals.last().is_none_or(|last| last.next_hop != next_hop) {
+        intervals.push(Interval { start, next_hop });
+    }
+}
+
+/// Blocks of 256 addresses in which not all have the same next hop.
+fn count_groups(intervals: &[Interval]) -> usize {
+    let mut groups = 0;
+    let mut last = None;
+    for interval in intervals.iter().filter(|interval| interval.start & 0xff != 0) {
+        let block = Some(interval.start >> 8);
+        groups += usize::from(block != last);
+        last = block;
+    }
+    groups
+}
+
+/// Writes the entries of both levels, `N` bytes each.
+fn fill<const N: usize>(intervals: &[Interval], tbl24: &mut [u8], tbl8: &mut [u8]) {
+    let (tbl24, tbl8) = (tbl24.as_chunks_mut::<N>().0, tbl8.as_chunks_mut::<N>().0);
+    let top = 1u32 << (8 * N - 1);
+    let entry = |value: u32| -> [u8; N] {
+        // Little-endian, so the first N bytes are the low ones.
+        let bytes = value.to_le_bytes();
+        std::array::from_fn(|at| bytes[at])
+    };
+    let mut groups = 0;
+    let ends = intervals[1..].iter().map(|next| next.start as usize).chain([1 << 32]);
+    for (interval, end) in intervals.iter().zip(ends) {
+        let next_hop = entry(if interval.next_hop == NO_ROUTE { top - 1 } else { interval.next_hop });
+        let mut start = interval.start as usize;
+        if !start.is_multiple_of(GROUP_ENTRIES) {
+            // The rest of a block, or a part of it: the interval before began the group.
+            let until = end.min(start.next_multiple_of(GROUP_ENTRIES));
+            let group = (groups - 1) * GROUP_ENTRIES;
+            let from = group + start % GROUP_ENTRIES;
+            tbl8[from..from + (until - start)].fill(next_hop);
+            start = until;
+        }
+        if start == end {
+            continue;
+        }
+        tbl24[start / GROUP_ENTRIES..end / GROUP_ENTRIES].fill(next_hop);
+        let part = end % GROUP_ENTRIES;
+        if part != 0 {
+            tbl24[end / GROUP_ENTRIES] = entry(top | groups as u32);
+            tbl8[groups * GROUP_ENTRIES..][..part].fill(next_hop);
+            groups += 1;
+        }
+    }
+}

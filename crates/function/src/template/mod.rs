@@ -1,0 +1,90 @@
+//! `template`: swaps the Ethernet addresses and forwards. The function to copy when writing another.
+
+mod config;
+mod reference;
+mod tables;
+
+use std::sync::Arc;
+
+use godwit_abi::{Descriptor, Outcome};
+use toml::Spanned;
+use toml::de::DeTable;
+
+use crate::{Contract, Drop, Error, Function, Kind, Site, Verdict};
+
+pub use config::Config;
+
+/// Every frame that has an Ethernet header.
+pub const VERDICT_FORWARD: u8 = 0;
+/// The frame is shorter than an Ethernet header.
+pub const DROP_TRUNCATED: u8 = 0;
+
+/// The contract block of `kernels/template/`, as data.
+pub const CONTRACT: Contract = Contract {
+    kind: "template",
+    summary: "Swaps source and destination address of every frame; the function to copy.",
+    kernel: godwit_kernels::TEMPLATE,
+    verdicts: &[Verdict { name: "forward", sentence: "The addresses were swapped.", chooses_port: false }],
+    drops: &[Drop { name: "truncated", sentence: "The frame is shorter than an Ethernet header." }],
+    variants: &["swap"],
+    in_order: false,
+    headroom_bytes: 0,
+    tailroom_bytes: 0,
+    spec: "IEEE 802.3, clause 3.2",
+};
+
+/// The registration.
+pub const KIND: Kind = Kind { contract: &CONTRACT, build };
+
+/// The configured function.
+#[derive(Debug)]
+pub struct Template;
+
+fn build(stanza: Spanned<DeTable<'_>>, _site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
+    let Config {} = crate::config::read(stanza)?;
+    Ok(Arc::new(Template))
+}
+
+impl Function for Template {
+    fn contract(&self) -> &'static Contract {
+        &CONTRACT
+    }
+
+    fn image(&self) -> &[u8] {
+        tables::IMAGE
+    }
+
+    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+        reference::run_ref(window, descriptor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{build_error, build_ok, run};
+
+    #[test]
+    fn addresses_change_places() {
+        let function = build_ok(&KIND, "", &[]);
+        let mut frame: Vec<u8> = (0..20).collect();
+        assert_eq!(run(&*function, &mut frame), Outcome::verdict(VERDICT_FORWARD));
+        assert_eq!(frame, [6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5, 12, 13, 14, 15, 16, 17, 18, 19]);
+    }
+
+    #[test]
+    fn a_frame_without_header_is_dropped_untouched() {
+        let function = build_ok(&KIND, "", &[]);
+        for length in 0..14 {
+            let mut frame: Vec<u8> = (0..length).collect();
+            assert_eq!(run(&*function, &mut frame), Outcome::drop(DROP_TRUNCATED));
+            assert_eq!(frame, (0..length).collect::<Vec<u8>>());
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_by_name() {
+        let error = build_error(&KIND, "colour = 1", &[]);
+        assert!(error.to_string().contains("colour"), "{error}");
+    }
+}

@@ -1,0 +1,56 @@
+//! What the tests of all functions share.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_abi::{Descriptor, Outcome};
+use toml::de::DeTable;
+
+use crate::{Error, Function, Kind, Site};
+
+/// Builds a function from the text of its stanza.
+pub(crate) fn build(kind: &Kind, stanza: &str, ports: &[&str], directory: &Path) -> Result<Arc<dyn Function>, Error> {
+    let ports: Vec<String> = ports.iter().map(|port| (*port).to_owned()).collect();
+    let stanza = DeTable::parse(stanza).unwrap();
+    (kind.build)(stanza, &Site { name: "under test", ports: &ports, directory })
+}
+
+pub(crate) fn build_ok(kind: &Kind, stanza: &str, ports: &[&str]) -> Arc<dyn Function> {
+    build(kind, stanza, ports, Path::new(".")).unwrap()
+}
+
+pub(crate) fn build_error(kind: &Kind, stanza: &str, ports: &[&str]) -> Error {
+    match build(kind, stanza, ports, Path::new(".")) {
+        Ok(_) => panic!("was accepted: {stanza}"),
+        Err(error) => error,
+    }
+}
+
+/// Runs `ref` over a frame that fills its window up to the next 64 bytes.
+pub(crate) fn run(function: &dyn Function, frame: &mut Vec<u8>) -> Outcome {
+    let room = frame.len() / 64 + 1;
+    let mut window = frame.clone();
+    window.resize(room * 64, 0xa5);
+    let mut descriptor = Descriptor { length: frame.len() as u16, room: room as u8, ..Descriptor::default() };
+    let outcome = function.run_ref(&mut window, &mut descriptor, function.variant(), 0);
+    frame.clear();
+    frame.extend(&window[usize::from(descriptor.head)..][..usize::from(descriptor.length)]);
+    outcome
+}
+
+/// An empty directory of this test's own, removed at the end.
+pub(crate) struct Directory(pub(crate) std::path::PathBuf);
+
+impl Directory {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("godwit-function-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
