@@ -8,8 +8,11 @@
 //!
 //! A queue belongs to one worker; a port that several workers write to joins them behind its queues.
 
+mod clock;
 mod counters;
 mod error;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod pcap;
 pub mod synthetic;
 
@@ -18,7 +21,8 @@ use std::sync::Arc;
 use godwit_abi::Descriptor;
 use godwit_packet::{Batch, Region, Stamp, Steering};
 
-pub use counters::{PortCounters, RECEIVE_COUNTERS, TRANSMIT_COUNTERS};
+pub use clock::Clock;
+pub use counters::{CounterKind, CounterSpec, PortCounters, RECEIVE_COUNTERS, TRANSMIT_COUNTERS};
 pub use error::Error;
 
 /// Which worker a receive queue is for, and which packets are that worker's.
@@ -49,8 +53,11 @@ pub trait Receive: Send {
     /// A packet that cannot be taken (truncated, longer than a window) is counted and passed over. When the region is full the
     /// packet stays where it is until the next call, where the source can wait; else it is counted as missed.
     ///
+    /// With [`Received::Ended`] the batch may have got the last packets.
+    ///
     /// # Errors
-    /// The source failed (a file cut off in the middle of a record is an error; a bad packet is not).
+    /// The source failed (a file cut off in the middle of a record is an error; a bad packet is not). A call that fails appends
+    /// nothing. The packets before the failure came with earlier calls, and the queue has ended.
     fn receive(&mut self, region: &mut Region, batch: &mut Batch, packets_max: usize) -> Result<Received, Error>;
 
     /// Every packet of this queue from now on has at least this sequence number; `u64::MAX` once ended.

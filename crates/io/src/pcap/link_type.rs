@@ -1,0 +1,39 @@
+//! Link types of captures (LINKTYPE_ numbers, draft-ietf-opsawg-pcaplinktype).
+
+use std::path::Path;
+
+use crate::Error;
+
+/// LINKTYPE_ETHERNET.
+pub(super) const ETHERNET: u16 = 1;
+
+/// Ethernet only.
+pub(super) fn check(path: &Path, link_type: u16) -> Result<(), Error> {
+    if link_type == ETHERNET { Ok(()) } else { Err(refuse(path, link_type)) }
+}
+
+pub(super) fn refuse(path: &Path, link_type: u16) -> Error {
+    Error::LinkType { path: path.to_owned(), link_type, name: name(link_type) }
+}
+
+/// What an operator is likely to meet.
+fn name(link_type: u16) -> &'static str {
+    match link_type {
+        0 => "BSD loopback",
+        ETHERNET => "Ethernet",
+        8 => "SLIP",
+        9 => "PPP",
+        101 => "raw IP",
+        104 => "Cisco HDLC",
+        105 => "IEEE 802.11",
+        107 => "frame relay",
+        108 => "OpenBSD loopback",
+        113 => "Linux cooked capture",
+        127 => "IEEE 802.11 with radiotap",
+        195 => "IEEE 802.15.4",
+        228 => "raw IPv4",
+        229 => "raw IPv6",
+        276 => "Linux cooked capture 2",
+        _ => "no Ethernet",
+    }
+}

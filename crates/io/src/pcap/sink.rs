@@ -1,0 +1,287 @@
+//! Captures as a sink: what all workers send, joined into one file in the order of arrival.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use godwit_packet::Region;
+
+use super::output::Output;
+use super::{Format, writer};
+use crate::{Departure, Error, PortCounters, Transmit};
+
+/// Frames held for slower workers before faster ones must wait, bytes.
+const HELD_BYTES_MAX: usize = 256 << 20;
+
+/// A capture file that several workers, and several ports, write to.
+///
+/// Packets are written by (sequence number, receive port), as soon as every worker has [settled](Transmit::settled) what comes before:
+/// so the file's bytes do not depend on the number of workers or on who was faster. Memory is bounded: a worker that is 256 MiB of
+/// frames ahead of the slowest waits in `transmit`, so workers must run on threads of their own.
+///
+/// The file appears under its name when [`Sink::finish`] returns without error, and never before: until then it is a
+/// temporary file in the same folder.
+///
+/// Make all transmitters before the first packet is sent: a worker without one holds everything back until `finish`.
+#[derive(Debug)]
+pub struct Sink {
+    shared: Arc<Shared>,
+    interfaces: usize,
+    workers: usize,
+}
+
+/// What a finished capture holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SinkReport {
+    /// Packets written.
+    pub packets: u64,
+    /// Bytes of their frames.
+    pub frame_bytes: u64,
+    /// Size of the file.
+    pub file_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    format: Format,
+    merge: Mutex<Merge>,
+    /// Signalled when frames were written or a worker left.
+    progress: Condvar,
+}
+
+#[derive(Debug)]
+struct Merge {
+    /// `None` once finished or failed.
+    output: Option<Output>,
+    /// The first error: kind and text, to be told to everyone who asks.
+    failure: Option<(std::io::ErrorKind, String)>,
+    held: BinaryHeap<Reverse<Held>>,
+    held_bytes: usize,
+    /// Per worker, per transmitter of that worker: up to which sequence number nothing more comes.
+    settled: Vec<Vec<u64>>,
+    /// Buffers to be used again.
+    spare: Vec<Vec<u8>>,
+    packets: u64,
+    frame_bytes: u64,
+}
+
+/// A frame that waits for its turn.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Held {
+    sequence: u64,
+    port: u8,
+    /// Breaks ties, which only one packet sent twice can make; then its worker's order counts.
+    nth: u64,
+    worker: usize,
+    interface: u32,
+    time_ns: u64,
+    frame: Vec<u8>,
+}
+
+impl Sink {
+    /// Creates the file for `workers` workers. With pcapng the interfaces carry `interfaces` as names; pcap knows none.
+    ///
+    /// # Errors
+    /// The folder does not exist or cannot be written to.
+    pub fn create(path: &Path, format: Format, interfaces: &[String], workers: usize) -> Result<Self, Error> {
+        let mut output = Output::create(path)?;
+        writer::emit_header(format, interfaces, output.buffer());
+        let merge = Merge {
+            output: Some(output),
+            failure: None,
+            held: BinaryHeap::new(),
+            held_bytes: 0,
+            settled: vec![Vec::new(); workers],
+            spare: Vec::new(),
+            packets: 0,
+            frame_bytes: 0,
+        };
+        let shared = Shared { path: path.to_owned(), format, merge: Mutex::new(merge), progress: Condvar::new() };
+        Ok(Self { shared: Arc::new(shared), interfaces: interfaces.len(), workers })
+    }
+
+    /// The transmit queue of `worker` on the interface with index `interface`.
+    ///
+    /// # Panics
+    /// When the sink was not created for such a worker or interface.
+    pub fn transmitter(&self, worker: usize, interface: usize) -> Box<dyn Transmit> {
+        assert!(worker < self.workers && interface < self.interfaces, "worker {worker}, interface {interface}");
+        let mut merge = self.shared.lock();
+        let slots = &mut merge.settled[worker];
+        slots.push(0);
+        let slot = slots.len() - 1;
+        drop(merge);
+        Box::new(Transmitter {
+            shared: Arc::clone(&self.shared),
+            worker,
+            slot,
+            interface: interface as u32,
+            settled: 0,
+            nth: 0,
+            burst: Vec::new(),
+            spare: Vec::new(),
+            counters: PortCounters::default(),
+        })
+    }
+
+    /// Writes what is still held, and gives the file its name. All transmitters are done by then: what they send later is refused.
+    ///
+    /// # Errors
+    /// The file could not be written, now or before. Then there is none.
+    pub fn finish(self) -> Result<SinkReport, Error> {
+        let mut merge = self.shared.lock();
+        merge.settled.clear();
+        self.shared.write_settled(&mut merge)?;
+        let output = merge.output.take().expect("`write_settled` fails without it");
+        let file_bytes = output.finish()?;
+        Ok(SinkReport { packets: merge.packets, frame_bytes: merge.frame_bytes, file_bytes })
+    }
+}
+
+impl Drop for Sink {
+    /// Removes the file unless it was finished.
+    fn drop(&mut self) {
+        self.shared.lock().output = None;
+        self.shared.progress.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Merge> {
+        // Every change of Merge is complete before anything that could panic.
+        self.merge.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes all frames that nothing can come before any more.
+    fn write_settled(&self, merge: &mut Merge) -> Result<(), Error> {
+        let Some(mut output) = merge.output.take() else {
+            let (kind, text) = match &merge.failure {
+                Some((kind, text)) => (*kind, text.clone()),
+                None => (std::io::ErrorKind::BrokenPipe, "the capture is already finished".to_owned()),
+            };
+            return Err(Error::write(&self.path, std::io::Error::new(kind, text)));
+        };
+        let watermark = merge.watermark();
+        let mut wrote = false;
+        while let Some(Reverse(first)) = merge.held.peek() {
+            if first.sequence >= watermark && watermark != u64::MAX {
+                break;
+            }
+            let Some(Reverse(mut held)) = merge.held.pop() else { break };
+            wrote = true;
+            merge.held_bytes -= held.frame.len();
+            merge.packets += 1;
+            merge.frame_bytes += held.frame.len() as u64;
+            writer::emit_packet(self.format, held.interface, held.time_ns, &held.frame, output.buffer());
+            held.frame.clear();
+            merge.spare.push(held.frame);
+            if let Err(error) = output.flush_if_full() {
+                if let Error::Write { source, .. } = &error {
+                    merge.failure = Some((source.kind(), source.to_string()));
+                }
+                merge.held.clear();
+                merge.held_bytes = 0;
+                self.progress.notify_all();
+                // Dropping the output removes the file.
+                return Err(error);
+            }
+        }
+        merge.output = Some(output);
+        if wrote {
+            self.progress.notify_all();
+        }
+        Ok(())
+    }
+}
+
+impl Merge {
+    /// Everything with a lower sequence number is here.
+    fn watermark(&self) -> u64 {
+        // A worker without a transmitter may still get one.
+        let of_worker = |slots: &Vec<u64>| slots.iter().copied().min().unwrap_or(0);
+        self.settled.iter().map(of_worker).min().unwrap_or(u64::MAX)
+    }
+}
+
+struct Transmitter {
+    shared: Arc<Shared>,
+    worker: usize,
+    slot: usize,
+    interface: u32,
+    settled: u64,
+    nth: u64,
+    /// Copies of the frames of one call, made without the lock.
+    burst: Vec<Held>,
+    spare: Vec<Vec<u8>>,
+    counters: PortCounters,
+}
+
+impl Transmit for Transmitter {
+    fn transmit(&mut self, region: &mut Region, packets: &[Departure]) -> Result<usize, Error> {
+        let mut bytes = 0;
+        for departure in packets {
+            let mut frame = self.spare.pop().unwrap_or_default();
+            frame.extend_from_slice(region.frame(&departure.descriptor));
+            bytes += frame.len();
+            region.release(&departure.descriptor);
+            self.nth += 1;
+            self.burst.push(Held {
+                sequence: departure.stamp.sequence,
+                port: departure.descriptor.port,
+                nth: self.nth,
+                worker: self.worker,
+                interface: self.interface,
+                time_ns: departure.stamp.time_ns,
+                frame,
+            });
+        }
+        let mut merge = self.shared.lock();
+        // The slowest worker never waits, so there is always one that goes on.
+        while merge.output.is_some() && merge.held_bytes > HELD_BYTES_MAX && self.settled > merge.watermark() {
+            merge = self.shared.progress.wait(merge).unwrap_or_else(PoisonError::into_inner);
+        }
+        if merge.output.is_none() {
+            self.burst.clear();
+            self.counters.refused += packets.len() as u64;
+            return self.shared.write_settled(&mut merge).map(|()| 0);
+        }
+        merge.held_bytes += bytes;
+        merge.held.extend(self.burst.drain(..).map(Reverse));
+        let take = packets.len().min(merge.spare.len());
+        let kept = merge.spare.len() - take;
+        self.spare.extend(merge.spare.drain(kept..));
+        self.counters.sent_packets += packets.len() as u64;
+        self.counters.sent_bytes += bytes as u64;
+        Ok(packets.len())
+    }
+
+    fn settled(&mut self, sequence: u64) -> Result<(), Error> {
+        if sequence <= self.settled {
+            return Ok(());
+        }
+        self.settled = sequence;
+        let mut merge = self.shared.lock();
+        let Some(slots) = merge.settled.get_mut(self.worker) else { return Ok(()) };
+        slots[self.slot] = sequence;
+        // Those who wait may be the slowest now.
+        self.shared.progress.notify_all();
+        self.shared.write_settled(&mut merge)
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.counters
+    }
+}
+
+impl Drop for Transmitter {
+    /// A worker that is gone holds nobody back.
+    fn drop(&mut self) {
+        let mut merge = self.shared.lock();
+        if let Some(slots) = merge.settled.get_mut(self.worker) {
+            slots[self.slot] = u64::MAX;
+        }
+        self.shared.progress.notify_all();
+    }
+}

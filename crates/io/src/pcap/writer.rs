@@ -1,0 +1,94 @@
+//! Captures as bytes: pcap and pcapng, little-endian, nanoseconds, Ethernet.
+//!
+//! The output says nothing of when and where it was written, so equal packets give equal files.
+//! Spec: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng.
+
+use super::Format;
+use super::link_type::ETHERNET;
+
+/// Longest frame that a record holds: no window holds more (bytes).
+const SNAP_BYTES: u32 = 65535;
+
+/// Appends what a file begins with. Interfaces are numbered in the order given; pcap cannot name them.
+pub(super) fn emit_header(format: Format, interfaces: &[String], out: &mut Vec<u8>) {
+    match format {
+        Format::Pcap => {
+            out.extend(0xa1b2_3c4d_u32.to_le_bytes());
+            out.extend(2u16.to_le_bytes());
+            out.extend(4u16.to_le_bytes());
+            out.extend([0; 8]);
+            out.extend(SNAP_BYTES.to_le_bytes());
+            out.extend(u32::from(ETHERNET).to_le_bytes());
+        }
+        Format::PcapNg => {
+            block(0x0a0d_0d0a, out, |out| {
+                out.extend(0x1a2b_3c4d_u32.to_le_bytes());
+                out.extend(1u16.to_le_bytes());
+                out.extend(0u16.to_le_bytes());
+                // Length of the section: not said.
+                out.extend(u64::MAX.to_le_bytes());
+            });
+            for name in interfaces {
+                block(1, out, |out| {
+                    out.extend(ETHERNET.to_le_bytes());
+                    out.extend(0u16.to_le_bytes());
+                    out.extend(SNAP_BYTES.to_le_bytes());
+                    const IF_NAME: u16 = 2;
+                    const IF_TSRESOL: u16 = 9;
+                    option(IF_NAME, name.as_bytes(), out);
+                    option(IF_TSRESOL, &[9], out);
+                    option(0, &[], out);
+                });
+            }
+        }
+    }
+}
+
+/// Appends one packet. `frame` has at most [`SNAP_BYTES`].
+pub(super) fn emit_packet(format: Format, interface: u32, time_ns: u64, frame: &[u8], out: &mut Vec<u8>) {
+    let frame_bytes = frame.len() as u32;
+    match format {
+        Format::Pcap => {
+            // Seconds wrap in 2106; the format has no more bits.
+            out.extend(((time_ns / 1_000_000_000) as u32).to_le_bytes());
+            out.extend(((time_ns % 1_000_000_000) as u32).to_le_bytes());
+            out.extend(frame_bytes.to_le_bytes());
+            out.extend(frame_bytes.to_le_bytes());
+            out.extend_from_slice(frame);
+        }
+        Format::PcapNg => block(6, out, |out| {
+            out.extend(interface.to_le_bytes());
+            out.extend(((time_ns >> 32) as u32).to_le_bytes());
+            out.extend((time_ns as u32).to_le_bytes());
+            out.extend(frame_bytes.to_le_bytes());
+            out.extend(frame_bytes.to_le_bytes());
+            out.extend_from_slice(frame);
+            pad(out, frame.len());
+        }),
+    }
+}
+
+/// Appends a pcapng block: its type, its length at both ends, and what `body` appends.
+fn block(kind: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend(kind.to_le_bytes());
+    out.extend([0; 4]);
+    body(out);
+    let block_bytes = ((out.len() - start + 4) as u32).to_le_bytes();
+    out[start + 4..start + 8].copy_from_slice(&block_bytes);
+    out.extend(block_bytes);
+}
+
+/// Appends a pcapng option. Values here are short.
+fn option(code: u16, value: &[u8], out: &mut Vec<u8>) {
+    let value = &value[..value.len().min(usize::from(u16::MAX))];
+    out.extend(code.to_le_bytes());
+    out.extend((value.len() as u16).to_le_bytes());
+    out.extend_from_slice(value);
+    pad(out, value.len());
+}
+
+/// To a multiple of 4 bytes.
+fn pad(out: &mut Vec<u8>, content_bytes: usize) {
+    out.resize(out.len() + content_bytes.next_multiple_of(4) - content_bytes, 0);
+}

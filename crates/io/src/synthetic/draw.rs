@@ -1,0 +1,130 @@
+//! Random numbers by position: the numbers of packet `k` do not depend on who asked for those before it.
+
+use std::net::IpAddr;
+
+use super::units::{Prefix, Size, Span};
+
+/// Number `position` of the sequence `seed`: SplitMix64 (Steele, Lea, Flood, OOPSLA '14, figure 15), which can be
+/// entered anywhere because its state is a multiple of a constant.
+#[inline(always)]
+pub(super) fn draw(seed: u64, position: u64) -> u64 {
+    let z = seed.wrapping_add(position.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Maps 32 random bits to 0 .. `count` (Lemire, ACM TOMACS 2019, without the rejection step: its bias is below `count` / 2^32).
+#[inline(always)]
+pub(super) fn below(random: u32, count: u32) -> u32 {
+    ((u64::from(random) * u64::from(count)) >> 32) as u32
+}
+
+/// Numbers drawn one after the other, starting from one number.
+pub(super) struct Draws {
+    seed: u64,
+    position: u64,
+}
+
+impl Draws {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { seed, position: 0 }
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.position += 1;
+        draw(self.seed, self.position)
+    }
+
+    pub(super) fn port(&mut self, span: Span) -> u16 {
+        let count = u32::from(span.max - span.min) + 1;
+        span.min + below(self.next() as u32, count) as u16
+    }
+
+    /// An address of the prefix: 4 bytes of the result, or 16.
+    pub(super) fn address(&mut self, prefix: &Prefix) -> [u8; 16] {
+        let length_bits = u32::from(prefix.length_bits);
+        let mut bytes = [0; 16];
+        match prefix.address {
+            IpAddr::V4(address) => {
+                let host = u32::MAX.checked_shr(length_bits).unwrap_or(0);
+                let address = (u32::from(address) & !host) | (self.next() as u32 & host);
+                bytes[..4].copy_from_slice(&address.to_be_bytes());
+            }
+            IpAddr::V6(address) => {
+                let host = u128::MAX.checked_shr(length_bits).unwrap_or(0);
+                let random = u128::from(self.next()) << 64 | u128::from(self.next());
+                bytes = ((u128::from(address) & !host) | (random & host)).to_be_bytes();
+            }
+        }
+        bytes
+    }
+}
+
+/// Lengths of frames, ready to be drawn.
+#[derive(Clone, Debug)]
+pub(super) enum Lengths {
+    Fixed(u16),
+    Uniform {
+        min: u16,
+        count: u32,
+    },
+    /// For each length the random number below which it, or one before it, is chosen.
+    Mix([(u32, u16); 3]),
+}
+
+impl Lengths {
+    /// `headers_bytes`: no frame is shorter.
+    pub(super) fn new(size: &Size, headers_bytes: u16) -> Self {
+        let Some(shares) = size.shares() else {
+            let (min, max) = size.bounds();
+            return Self::Uniform { min, count: u32::from(max - min) + 1 };
+        };
+        if let [(bytes, _)] = shares[..] {
+            return Self::Fixed(bytes.max(headers_bytes));
+        }
+        let total: u32 = shares.iter().map(|(_, share)| share).sum();
+        let mut sum = 0;
+        let mut limits = [(u32::MAX, 0); 3];
+        for (limit, (bytes, share)) in limits.iter_mut().zip(shares) {
+            sum += share;
+            let below = (u64::from(sum) << 32) / u64::from(total);
+            *limit = (below.min(u32::MAX.into()) as u32, bytes.max(headers_bytes));
+        }
+        Self::Mix(limits)
+    }
+
+    /// The length that 32 random bits choose.
+    #[inline(always)]
+    pub(super) fn pick(&self, random: u32) -> u16 {
+        match self {
+            Self::Fixed(bytes) => *bytes,
+            Self::Uniform { min, count } => min + below(random, *count) as u16,
+            Self::Mix([(first, short), (second, middle), (_, long)]) => {
+                if random < *first {
+                    *short
+                } else if random < *second {
+                    *middle
+                } else {
+                    *long
+                }
+            }
+        }
+    }
+
+    /// Mean length, bytes.
+    pub(super) fn mean_bytes(&self) -> f64 {
+        match self {
+            Self::Fixed(bytes) => f64::from(*bytes),
+            Self::Uniform { min, count } => f64::from(*min) + f64::from(count - 1) / 2.0,
+            Self::Mix(limits) => {
+                let mut before = 0;
+                let weight = |&(limit, bytes): &(u32, u16)| {
+                    let share = f64::from(limit - std::mem::replace(&mut before, limit)) / f64::from(u32::MAX);
+                    share * f64::from(bytes)
+                };
+                limits.iter().map(weight).sum()
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What stands behind the headers, and its checksum.
+//!
+//! Random payload is a piece of a pool that is made once; sums over any piece of it come from two look-ups.
+//! Checksums are one's complement sums of native 16-bit words, which are the same in any byte order (RFC 1071, section 2 B).
+
+use std::path::Path;
+
+use super::config::{Config, PayloadKind};
+use super::draw::{below, draw};
+use crate::Error;
+
+/// Places at which a piece may begin, in 16-bit words.
+const STARTS: u32 = 32 << 10;
+
+/// The longest piece, bytes; no window holds a longer frame.
+const PIECE_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes that [`Payload::emit`] copies at a time where there is room.
+const STEP_BYTES: usize = 32;
+
+#[derive(Debug)]
+pub(super) struct Payload {
+    kind: PayloadKind,
+    pool: Vec<u8>,
+    /// Sum of the words before each word of the pool.
+    sums: Vec<u32>,
+    /// Shortest first.
+    patterns: Vec<Vec<u8>>,
+    /// A packet carries a pattern when its 32 random bits are below this.
+    match_below: u64,
+}
+
+impl Payload {
+    /// Reads the patterns, where there are any.
+    pub(super) fn new(config: &Config) -> Result<Self, Error> {
+        let mut patterns = match &config.patterns {
+            Some(path) => read_patterns(path)?,
+            None => Vec::new(),
+        };
+        patterns.sort_by_key(Vec::len);
+        // The steps of the last piece may read beyond it.
+        let pool_bytes = match config.payload {
+            PayloadKind::Zero => 0,
+            _ => 2 * STARTS as usize + PIECE_BYTES_MAX + STEP_BYTES,
+        };
+        let seed = draw(config.seed, u64::MAX / 2);
+        let pool: Vec<u8> = (0..pool_bytes as u64 / 8).flat_map(|at| draw(seed, at).to_le_bytes()).collect();
+        let words = pool.chunks_exact(2).map(|word| u32::from(u16::from_le_bytes([word[0], word[1]])));
+        // At most 41 Ki words of 16 bits: no overflow.
+        let sums = std::iter::once(0).chain(words.scan(0u32, |sum, word| {
+            *sum += word;
+            Some(*sum)
+        }));
+        Ok(Self {
+            kind: config.payload,
+            sums: sums.collect(),
+            pool,
+            patterns,
+            match_below: (config.match_ratio * (1u64 << 32) as f64) as u64,
+        })
+    }
+
+    /// Writes a payload of `bytes` bytes to the beginning of `out`, which may be longer: what lies behind is scratch. `random`: the packet's own
+    /// number. Returns the sum of its words.
+    #[inline(always)]
+    pub(super) fn emit(&self, random: u64, bytes: usize, out: &mut [u8]) -> u64 {
+        match self.kind {
+            PayloadKind::Zero => {
+                zero(out, bytes);
+                0
+            }
+            PayloadKind::Random => self.emit_random(random, bytes, out),
+            PayloadKind::Pattern => self.emit_pattern(random, bytes, out),
+        }
+    }
+
+    #[inline(always)]
+    fn emit_random(&self, random: u64, bytes: usize, out: &mut [u8]) -> u64 {
+        let own = (random >> 32) as u32;
+        let start = below(random as u32, STARTS) as usize;
+        copy(&self.pool[2 * start..], out, bytes);
+        let mut sum = u64::from(self.sums[start + bytes / 2] - self.sums[start]);
+        if bytes % 2 == 1 {
+            sum += u64::from(self.pool[2 * start + bytes - 1]);
+        }
+        if bytes >= 4 {
+            // The packet's own bytes instead of the pool's.
+            out[..4].copy_from_slice(&own.to_le_bytes());
+            sum -= u64::from(self.sums[start + 2] - self.sums[start]);
+            sum += u64::from(own & 0xffff) + u64::from(own >> 16);
+        }
+        sum
+    }
+
+    #[inline(never)]
+    fn emit_pattern(&self, random: u64, bytes: usize, out: &mut [u8]) -> u64 {
+        let sum = self.emit_random(random, bytes, out);
+        let (chance, place) = (draw(random, 0), draw(random, 1));
+        let fitting = self.patterns.partition_point(|pattern| pattern.len() <= bytes);
+        if fitting == 0 || u64::from(chance as u32) >= self.match_below {
+            return sum;
+        }
+        let pattern = &self.patterns[below((chance >> 32) as u32, fitting as u32) as usize];
+        let at = below(place as u32, (bytes - pattern.len()) as u32 + 1) as usize;
+        out[at..at + pattern.len()].copy_from_slice(pattern);
+        u64::from((!godwit_wire::checksum::checksum(&out[..bytes])).swap_bytes())
+    }
+}
+
+/// Copies `bytes` bytes, in whole steps where `out` has room: short copies of varying length cost a call otherwise.
+#[inline(always)]
+fn copy(from: &[u8], out: &mut [u8], bytes: usize) {
+    let stepped = bytes.next_multiple_of(STEP_BYTES);
+    if stepped > out.len() || bytes > 8 * STEP_BYTES {
+        out[..bytes].copy_from_slice(&from[..bytes]);
+        return;
+    }
+    let (to, _) = out[..stepped].as_chunks_mut::<STEP_BYTES>();
+    let (from, _) = from[..stepped].as_chunks::<STEP_BYTES>();
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
+    }
+}
+
+/// As [`copy`], of zeros.
+#[inline(always)]
+fn zero(out: &mut [u8], bytes: usize) {
+    let stepped = bytes.next_multiple_of(STEP_BYTES);
+    if stepped > out.len() || bytes > 8 * STEP_BYTES {
+        out[..bytes].fill(0);
+        return;
+    }
+    for to in out[..stepped].as_chunks_mut::<STEP_BYTES>().0 {
+        *to = [0; STEP_BYTES];
+    }
+}
+
+/// The patterns of a file, in the spelling of the `dpi` function's pattern file, so that one file serves both.
+fn read_patterns(path: &Path) -> Result<Vec<Vec<u8>>, Error> {
+    let text = std::fs::read(path).map_err(|source| Error::read(path, source))?;
+    let mut patterns = Vec::new();
+    for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() || line[0] == b'#' {
+            continue;
+        }
+        let refuse = |reason| Error::config("patterns", format!("{}:{}", path.display(), index + 1), reason);
+        patterns.push(parse_pattern(line).map_err(refuse)?);
+    }
+    if patterns.is_empty() {
+        return Err(Error::config("patterns", path.display(), "the file has no pattern"));
+    }
+    Ok(patterns)
+}
+
+/// Bytes as they are; `|0d 0a|` in hexadecimal; `\` before one of `| \ # " : ;` takes it as it is.
+fn parse_pattern(line: &[u8]) -> Result<Vec<u8>, &'static str> {
+    let mut pattern = Vec::new();
+    let mut rest = line;
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        match byte {
+            b'\\' => match rest.split_first() {
+                Some((&escaped @ (b'|' | b'\\' | b'#' | b'"' | b':' | b';'), tail)) => {
+                    pattern.push(escaped);
+                    rest = tail;
+                }
+                _ => return Err("a \\ must stand before one of | \\ # \" : ;"),
+            },
+            b'|' => {
+                let end = rest.iter().position(|&byte| byte == b'|').ok_or("a | is not closed")?;
+                let digits =
+                    rest[..end].iter().filter(|&&byte| byte != b' ').map(|&byte| char::from(byte).to_digit(16));
+                let digits = digits.collect::<Option<Vec<u32>>>().filter(|digits| digits.len().is_multiple_of(2));
+                let digits = digits.ok_or("between two | stand pairs of hexadecimal digits, as in |0d 0a|")?;
+                pattern.extend(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8));
+                rest = &rest[end + 1..];
+            }
+            byte => pattern.push(byte),
+        }
+    }
+    if pattern.is_empty() { Err("the pattern has no bytes") } else { Ok(pattern) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pattern_spelling() {
+        for (line, expected) in
+            [(&b"GET /"[..], &b"GET /"[..]), (b" a ", b" a "), (b"|41 42|c|4344|", b"ABcCD"), (b"\\#\\|\\\\", b"#|\\")]
+        {
+            assert_eq!(parse_pattern(line).as_deref(), Ok(expected));
+        }
+        for line in [&b"|41"[..], b"|4|", b"|4x|", b"a\\n", b"||", b"a|", b"|"] {
+            assert!(parse_pattern(line).is_err(), "{}", line.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn sums_are_those_of_the_bytes() {
+        for payload in [PayloadKind::Random, PayloadKind::Zero] {
+            let payload = Payload::new(&Config { payload, ..Config::default() }).unwrap();
+            for bytes in (0..300).chain([1451, 1452, 9000, 16057]) {
+                let mut out = vec![0xee; bytes + bytes % 64];
+                let sum = payload.emit(draw(7, bytes as u64), bytes, &mut out);
+                let expected = u64::from((!godwit_wire::checksum::checksum(&out[..bytes])).swap_bytes());
+                assert_eq!(sum % 0xffff, expected % 0xffff, "{bytes} bytes");
+            }
+        }
+    }
+}

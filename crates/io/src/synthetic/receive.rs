@@ -1,0 +1,83 @@
+//! The receive queue: a generator, paced by a clock.
+
+use godwit_packet::{Batch, Region};
+
+use super::config::{Config, Time};
+use super::generator::{Generator, Pace, Stop};
+use super::units::Rate;
+use crate::{Clock, Error, PortCounters, QueueContext, Receive, Received};
+
+/// One worker's receive queue, paced by the machine's clock.
+///
+/// # Errors
+/// The configuration cannot work, or the pattern file cannot be read.
+pub fn receiver(config: &Config, context: QueueContext) -> Result<Box<dyn Receive>, Error> {
+    receiver_with_clock(config, context, Clock::Machine)
+}
+
+/// As [`receiver`], with another clock.
+///
+/// # Errors
+/// As [`receiver`].
+pub fn receiver_with_clock(config: &Config, context: QueueContext, clock: Clock) -> Result<Box<dyn Receive>, Error> {
+    let workers = context.steering.workers();
+    let generator = Generator::new(config, context.steering, context.worker, context.port)?;
+    let units_per_s = match config.rate {
+        Rate::Max => None,
+        Rate::PacketsPerS(rate) | Rate::BitsPerS(rate) => Some(rate),
+    };
+    let queue_units = match config.queue_packets {
+        0 => None,
+        packets => Some((f64::from(packets) * workers as f64 * generator.units_mean()) as u64),
+    };
+    Ok(Box::new(Receiver { generator, clock, units_per_s, queue_units, time: config.time, start_ns: None }))
+}
+
+/// Packet `k` is due when the packets (or bits) before it have had their time at the given rate. The schedule is one for the
+/// whole port: a worker gets its share because its packets are spread over it.
+struct Receiver {
+    generator: Generator,
+    clock: Clock,
+    /// `None`: as fast as possible.
+    units_per_s: Option<f64>,
+    /// Of all workers together: how many units may wait. `None`: any number.
+    queue_units: Option<u64>,
+    time: Time,
+    /// When the first packet was due.
+    start_ns: Option<u64>,
+}
+
+impl Receive for Receiver {
+    fn receive(&mut self, region: &mut Region, batch: &mut Batch, packets_max: usize) -> Result<Received, Error> {
+        let now_ns = match (self.units_per_s, self.time) {
+            (None, Time::Schedule) => 0,
+            _ => self.clock.now_ns(),
+        };
+        let start_ns = *self.start_ns.get_or_insert(now_ns);
+        let stamp_start_ns = if self.time == Time::Schedule { 0 } else { start_ns };
+        let pace = match (self.units_per_s, self.time) {
+            (Some(units_per_s), _) => {
+                let elapsed_ns = now_ns.saturating_sub(start_ns);
+                let due = (elapsed_ns as f64 * (units_per_s / 1e9)) as u64;
+                if let Some(queue_units) = self.queue_units {
+                    self.generator.miss(due, queue_units);
+                }
+                Pace { due, start_ns: stamp_start_ns, unit_ns: 1e9 / units_per_s }
+            }
+            (None, Time::Schedule) => Pace { due: u64::MAX, start_ns: 0, unit_ns: 1.0 },
+            (None, Time::Clock) => Pace { due: u64::MAX, start_ns: now_ns, unit_ns: 0.0 },
+        };
+        match self.generator.fill_paced(region, batch, packets_max, &pace) {
+            Stop::Ended => Ok(Received::Ended),
+            Stop::Enough | Stop::RegionFull | Stop::NotDue => Ok(Received::Open),
+        }
+    }
+
+    fn sequence_next(&self) -> u64 {
+        self.generator.sequence_next()
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.generator.counters()
+    }
+}

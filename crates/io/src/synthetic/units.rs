@@ -1,0 +1,292 @@
+//! Sizes, rates, prefixes and addresses as the operator writes them.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// Length of generated frames, in bytes as they lie in memory: without FCS. What is commonly called a
+/// 64-byte packet is `size = 60`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// All of one length: `size = 60`.
+    Fixed(u16),
+    /// Uniformly random, both ends included: `size = { min = 60, max = 1276 }`.
+    Uniform {
+        /// Shortest.
+        min: u16,
+        /// Longest.
+        max: u16,
+    },
+    /// `size = "imix"`: 64, 570 and 1518 bytes with FCS in the ratio 7:4:1, as the thesis on adaptive scheduling
+    /// (University of Crete, 2020, section 5.3) uses it; RFC 6985 is how to write such mixes down.
+    Imix,
+    /// `size = "imix-pipsea"`: 61.22 % of 60 bytes, 23.47 % of 536, 15.31 % of 1360, with FCS (PIPSEA, CCS '16, section 4).
+    ImixPipsea,
+}
+
+/// Bytes of the frame check sequence, which counts in the published mixes and is not in memory.
+const FCS_BYTES: u16 = 4;
+
+impl Size {
+    /// The lengths that occur, without FCS, and the share of each in units of 10^-4; `None` for uniformly random.
+    pub(super) fn shares(&self) -> Option<Vec<(u16, u32)>> {
+        let without_fcs = |shares: [(u16, u32); 3]| shares.map(|(bytes, share)| (bytes - FCS_BYTES, share)).to_vec();
+        match self {
+            Self::Fixed(bytes) => Some(vec![(*bytes, 1)]),
+            Self::Uniform { .. } => None,
+            Self::Imix => Some(without_fcs([(64, 7), (570, 4), (1518, 1)])),
+            Self::ImixPipsea => Some(without_fcs([(60, 6122), (536, 2347), (1360, 1531)])),
+        }
+    }
+
+    /// Shortest and longest, bytes.
+    pub fn bounds(&self) -> (u16, u16) {
+        match self {
+            Self::Fixed(bytes) => (*bytes, *bytes),
+            Self::Uniform { min, max } => (*min, *max),
+            Self::Imix => (60, 1514),
+            Self::ImixPipsea => (56, 1356),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(match deserializer.deserialize_any(SpanVisitor { names: &["imix", "imix-pipsea"] })? {
+            Written::Name("imix") => Self::Imix,
+            Written::Name(_) => Self::ImixPipsea,
+            Written::Span(Span { min, max }) if min == max => Self::Fixed(min),
+            Written::Span(Span { min, max }) => Self::Uniform { min, max },
+        })
+    }
+}
+
+/// One number, or all numbers from `min` to `max`: `80` or `{ min = 1024, max = 65535 }`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Smallest.
+    pub min: u16,
+    /// Largest.
+    pub max: u16,
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match deserializer.deserialize_any(SpanVisitor { names: &[] })? {
+            Written::Span(span) => Ok(span),
+            Written::Name(_) => Err(D::Error::custom("expected a number")),
+        }
+    }
+}
+
+enum Written {
+    Span(Span),
+    Name(&'static str),
+}
+
+struct SpanVisitor {
+    names: &'static [&'static str],
+}
+
+impl<'de> Visitor<'de> for SpanVisitor {
+    type Value = Written;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("a number from 0 to 65535, { min, max }")?;
+        self.names.iter().try_for_each(|name| write!(f, ", or \"{name}\""))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Written, E> {
+        let value =
+            u16::try_from(value).map_err(|_| E::invalid_value(serde::de::Unexpected::Unsigned(value), &self))?;
+        Ok(Written::Span(Span { min: value, max: value }))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Written, E> {
+        match u64::try_from(value) {
+            Ok(value) => self.visit_u64(value),
+            Err(_) => Err(E::invalid_value(serde::de::Unexpected::Signed(value), &self)),
+        }
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Written, E> {
+        let known = self.names.iter().find(|name| **name == value);
+        known.map(|name| Written::Name(name)).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(value), &self))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Written, A::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Ends {
+            min: u16,
+            max: u16,
+        }
+        let Ends { min, max } = Ends::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
+        if min > max {
+            return Err(A::Error::custom(format!("min = {min} is above max = {max}")));
+        }
+        Ok(Written::Span(Span { min, max }))
+    }
+}
+
+/// How fast packets are offered: `"max"`, `"10Mpps"`, `"2.5Gbps"`. Bits are those of frames without FCS.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// As fast as they are taken.
+    Max,
+    /// Packets per second.
+    PacketsPerS(f64),
+    /// Bits per second.
+    BitsPerS(f64),
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refuse = || format!("\"{text}\" is no rate: write \"max\", \"10Mpps\" or \"5Gbps\" (k, M, G)");
+        if text == "max" {
+            return Ok(Self::Max);
+        }
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(refuse)?;
+        let (number, unit) = (&text[..digits], text[digits..].trim_start());
+        let number: f64 = number.parse().map_err(|_| refuse())?;
+        let scale = match unit.as_bytes().first() {
+            Some(b'k') => 1e3,
+            Some(b'M') => 1e6,
+            Some(b'G') => 1e9,
+            _ => 1.0,
+        };
+        let rate = number * scale;
+        if !(1e-3..=1e15).contains(&rate) {
+            return Err(refuse());
+        }
+        match if scale == 1.0 { unit } else { &unit[1..] } {
+            "pps" => Ok(Self::PacketsPerS(rate)),
+            "bps" => Ok(Self::BitsPerS(rate)),
+            _ => Err(refuse()),
+        }
+    }
+}
+
+/// The addresses that share their first bits: `"10.0.0.0/8"`, `"0.0.0.0/0"`, `"2001:db8::/32"`; without `/` one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// Any address of it.
+    pub address: IpAddr,
+    /// How many bits are shared.
+    pub length_bits: u8,
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refuse =
+            || format!("\"{text}\" is no prefix: write an address, or an address and a length, \"10.0.0.0/8\"");
+        let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+        let address: IpAddr = address.parse().map_err(|_| refuse())?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let length_bits = length.map_or(Ok(bits), str::parse).map_err(|_| refuse())?;
+        if length_bits > bits { Err(refuse()) } else { Ok(Self { address, length_bits }) }
+    }
+}
+
+/// An Ethernet address: `"02:00:00:00:00:01"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mac(pub [u8; 6]);
+
+impl FromStr for Mac {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refuse = || format!("\"{text}\" is no Ethernet address: write six bytes, \"02:00:00:00:00:01\"");
+        let mut bytes = [0; 6];
+        let mut parts = text.split(':');
+        for byte in &mut bytes {
+            let digits = |part: &&str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let part = parts.next().filter(digits).ok_or_else(refuse)?;
+            *byte = u8::from_str_radix(part, 16).map_err(|_| refuse())?;
+        }
+        if parts.next().is_some() { Err(refuse()) } else { Ok(Self(bytes)) }
+    }
+}
+
+macro_rules! deserialize_from_str {
+    ($($type:ty),*) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+            }
+        }
+    )*};
+}
+deserialize_from_str!(Rate, Prefix, Mac);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates() {
+        for (text, rate) in [
+            ("max", Rate::Max),
+            ("10Mpps", Rate::PacketsPerS(10e6)),
+            ("5Gbps", Rate::BitsPerS(5e9)),
+            ("2.5 kpps", Rate::PacketsPerS(2500.0)),
+            ("100pps", Rate::PacketsPerS(100.0)),
+        ] {
+            assert_eq!(text.parse(), Ok(rate), "{text}");
+        }
+        for text in ["", "fast", "10", "pps", "10Tbps", "0pps", "-1pps", "1.2.3pps", "10Mppss", "10 M pps", "1é"] {
+            let error = text.parse::<Rate>().unwrap_err();
+            assert!(error.contains(text) && error.contains("10Mpps"), "{error}");
+        }
+    }
+
+    #[test]
+    fn prefixes() {
+        let prefix: Prefix = "10.0.0.0/8".parse().unwrap();
+        assert_eq!((prefix.address, prefix.length_bits), ("10.0.0.0".parse().unwrap(), 8));
+        assert_eq!("192.0.2.1".parse::<Prefix>().unwrap().length_bits, 32);
+        assert_eq!("::/0".parse::<Prefix>().unwrap().length_bits, 0);
+        for text in ["10.0.0.0/33", "10.0.0/8", "::/129", "/8", "10.0.0.0/", "10.0.0.0/-1"] {
+            assert!(text.parse::<Prefix>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ethernet_addresses() {
+        assert_eq!("02:00:5e:10:00:fF".parse(), Ok(Mac([0x02, 0, 0x5e, 0x10, 0, 0xff])));
+        for text in
+            ["", "02:00:5e:10:00", "02:00:5e:10:00:ff:01", "02:00:5e:10:00:fg", "2:0:5e:10:0:ff", "+2:00:5e:10:00:+f"]
+        {
+            assert!(text.parse::<Mac>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        #[derive(Debug, Deserialize)]
+        struct Stanza {
+            size: Size,
+        }
+        let read = |text: &str| toml::from_str::<Stanza>(text).map(|stanza| stanza.size).map_err(|e| e.to_string());
+        assert_eq!(read("size = 60"), Ok(Size::Fixed(60)));
+        assert_eq!(read("size = { min = 60, max = 1276 }"), Ok(Size::Uniform { min: 60, max: 1276 }));
+        assert_eq!(read("size = \"imix\""), Ok(Size::Imix));
+        assert_eq!(read("size = \"imix-pipsea\""), Ok(Size::ImixPipsea));
+        for (text, part) in [
+            ("size = 70000", "0 to 65535"),
+            ("size = -1", "0 to 65535"),
+            ("size = \"mix\"", "imix-pipsea"),
+            ("size = { min = 9, max = 8 }", "above max"),
+            ("size = { min = 9, maximum = 8 }", "maximum"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
