@@ -10,6 +10,7 @@
 #include "template/template.h"
 #include "echo/echo.h"
 #include "ipv4/ipv4.h"
+#include "ipsec/ipsec.h"
 #include "dpi/dpi.h"
 
 /* clang-format off */
@@ -17,6 +18,7 @@
     X(0, template, 0)      \
     X(1, echo, 0)          \
     X(2, ipv4, 0)          \
+    X(3, ipsec, 0)         \
     X(4, dpi, 0)
 /* clang-format on */
 

@@ -6,6 +6,9 @@
 #ifndef GODWIT_DIALECT_OPENCL_H
 #define GODWIT_DIALECT_OPENCL_H
 
+/* OpenCL C reserves this word besides __kernel; gw_bin has a field of that name. */
+#define kernel kernel_
+
 typedef uchar gw_u8;
 typedef ushort gw_u16;
 typedef uint gw_u32;

@@ -1,0 +1,99 @@
+//! Packets in an arena, and a bin of them run on the CPU.
+
+use std::ops::Range;
+
+use godwit_abi::{Descriptor, Outcome, WINDOW_UNIT_BYTES};
+use godwit_kernels::{BinCall, Level};
+
+/// Bytes at a 64-byte boundary.
+#[derive(Clone, Debug)]
+pub(crate) struct Lines(Vec<Line>);
+
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+struct Line([u8; 64]);
+
+impl Lines {
+    pub(crate) fn zeroed(bytes: usize) -> Self {
+        Self(vec![Line([0; 64]); bytes.div_ceil(64)])
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: Line is 64 plain bytes without padding.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * 64) }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: Line is 64 plain bytes without padding.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * 64) }
+    }
+
+    /// Appends at the next boundary and says where.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {
+        let offset = self.0.len() * 64;
+        self.0.resize(self.0.len() + bytes.len().div_ceil(64), Line([0; 64]));
+        self.bytes_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
+        offset
+    }
+}
+
+/// Packets of one bin.
+#[derive(Clone, Debug)]
+pub(crate) struct Batch {
+    pub(crate) arena: Lines,
+    pub(crate) descriptors: Vec<Descriptor>,
+    pub(crate) parameters: Vec<u64>,
+    pub(crate) outcomes: Vec<Outcome>,
+}
+
+impl Batch {
+    /// Each frame in a window of its own, with headroom that varies and 64 bytes of tailroom.
+    pub(crate) fn of(frames: &[Vec<u8>]) -> Self {
+        let mut arena = Lines::zeroed(64);
+        let mut descriptors = Vec::new();
+        for (index, frame) in frames.iter().enumerate() {
+            let head = 64 + index % 5;
+            let room_bytes = (head + frame.len()).next_multiple_of(64) + 64;
+            let mut window = vec![0xa5; room_bytes];
+            window[head..head + frame.len()].copy_from_slice(frame);
+            let offset = arena.append(&window);
+            descriptors.push(Descriptor {
+                window: (offset / WINDOW_UNIT_BYTES) as u32,
+                head: head as u16,
+                length: frame.len() as u16,
+                room: (room_bytes / WINDOW_UNIT_BYTES) as u8,
+                port: 3,
+                order: index as u16,
+                flow_hash: 0x1234_5678,
+            });
+        }
+        let outcome = Outcome { verdict: 77, reason: 77, port: 77, value: 77 };
+        Self { arena, descriptors, parameters: vec![0; frames.len()], outcomes: vec![outcome; frames.len()] }
+    }
+
+    pub(crate) fn frame(&self, index: usize) -> &[u8] {
+        let descriptor = &self.descriptors[index];
+        let start = descriptor.frame_offset();
+        &self.arena.bytes()[start..start + usize::from(descriptor.length)]
+    }
+
+    /// All packets as one bin.
+    pub(crate) fn run(&mut self, level: &Level, kernel: u8, variant: u32, image: &Lines) {
+        self.run_range(level, kernel, variant, image, 0..self.descriptors.len());
+    }
+
+    /// Some of the packets as one bin.
+    pub(crate) fn run_range(&mut self, level: &Level, kernel: u8, variant: u32, image: &Lines, range: Range<usize>) {
+        let call = BinCall {
+            arena: self.arena.bytes_mut().as_mut_ptr(),
+            image: image.bytes().as_ptr(),
+            descriptors: self.descriptors[range.clone()].as_mut_ptr(),
+            parameters: self.parameters[range.clone()].as_ptr(),
+            outcomes: self.outcomes[range.clone()].as_mut_ptr(),
+            count: range.len() as u32,
+            variant,
+        };
+        // SAFETY: the arrays are as long as `count` says, and `of` made the descriptors consistent.
+        unsafe { level.run_bin(kernel, &call) }
+    }
+}

@@ -1,0 +1,37 @@
+//! Every kernel compiles for NVIDIA devices. Nothing runs here: that takes a device.
+
+#[path = "common/nvrtc.rs"]
+mod nvrtc;
+
+use std::io::Write as _;
+
+use nvrtc::Nvrtc;
+
+#[test]
+fn every_kernel_compiles_to_ptx() {
+    let Some(nvrtc) = Nvrtc::load() else {
+        // Past the test harness, which shows nothing of a test that passes.
+        std::io::stderr()
+            .write_all(b"skipped: no NVRTC here (set GODWIT_NVRTC to libnvrtc.so to compile the kernels for CUDA)\n")
+            .unwrap();
+        return;
+    };
+    for architecture in ["compute_75", "compute_90"] {
+        let options = [&format!("--gpu-architecture={architecture}"), "--std=c++17"];
+        let ptx = nvrtc
+            .compile(godwit_kernels::cuda_source(), &options)
+            .unwrap_or_else(|log| panic!("{}: {architecture}:\n{log}", nvrtc.path.display()));
+        assert!(ptx.contains(".entry gw_chunk("), "{architecture}: no entry gw_chunk");
+        assert!(ptx.contains("$L__BB"), "{architecture}: the entry does nothing");
+    }
+}
+
+#[test]
+fn an_error_names_the_kernel_file_and_line() {
+    let Some(nvrtc) = Nvrtc::load() else { return };
+    let broken = godwit_kernels::cuda_source().replacen("gw_swap_macs(frame);", "gw_none(frame);", 1);
+    let log = nvrtc.compile(&broken, &["--std=c++17"]).unwrap_err();
+    let file = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/echo/echo.h")).unwrap();
+    let line = 1 + file.lines().position(|line| line.contains("gw_swap_macs(frame);")).unwrap();
+    assert!(log.contains(&format!("echo/echo.h({line})")), "{log}");
+}
