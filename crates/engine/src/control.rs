@@ -174,7 +174,7 @@ impl View {
         Report {
             elapsed_s,
             workers: shared.len(),
-            ports: self.ports(&port_counters),
+            ports: self.ports(&port_counters, ports),
             functions: (0..self.plan.stages.len())
                 .map(|function| self.function(function, elapsed_s, &values, finished))
                 .collect(),
@@ -189,7 +189,7 @@ impl View {
         }
     }
 
-    fn ports(&self, counters: &[PortCounters]) -> Vec<PortReport> {
+    fn ports(&self, counters: &[PortCounters], ports: &Ports) -> Vec<PortReport> {
         let named = self.names.ports.iter().enumerate();
         named
             .map(|(index, (name, kind))| {
@@ -206,6 +206,7 @@ impl View {
                     received_bytes: count.received_bytes,
                     sent_packets: count.sent_packets,
                     sent_bytes: count.sent_bytes,
+                    digest: ports.digest(index),
                     passed_over: missing.map(|(spec, value)| (spec.name.to_owned(), value)).collect(),
                 }
             })

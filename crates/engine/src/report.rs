@@ -38,6 +38,8 @@ pub struct PortReport {
     pub sent_bytes: u64,
     /// Packets that the port passed over and never brought in: (reason, count).
     pub passed_over: Vec<(String, u64)>,
+    /// Order-independent digest of all frames sent, where the port was asked for one (`digest = true`).
+    pub digest: Option<u64>,
 }
 
 /// What one function did.

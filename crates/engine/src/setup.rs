@@ -94,7 +94,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
             .collect(),
     )?);
     let steering = Arc::new(steering(&config, workers)?);
-    let mut ports = Ports::open(&config, options, workers)?;
+    let ports = Ports::open(&config, options, workers)?;
     let regions = Arena::new(config.arena.clone(), workers)?.split();
     let mut kernels: Vec<u8> = functions.iter().map(|(_, function)| function.contract().kernel).collect();
     if kernels.is_empty() {
@@ -111,7 +111,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
                 plan: Arc::clone(&plan),
                 region,
                 receivers: ports.receivers(index, &steering)?,
-                transmitters: ports.transmitters(index)?,
+                transmitters: ports.transmitters(index),
                 host_halves: functions.iter().map(|(_, function)| function.host_half(index, workers)).collect(),
                 packer: Packer::new(config.packing.clone(), &kernels, CHUNKS)?,
                 lane: (Arc::clone(&device) as Arc<dyn Device>).lane()?,

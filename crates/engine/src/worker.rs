@@ -35,9 +35,10 @@ const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
 pub(crate) struct WorkerParts {
     pub(crate) plan: Arc<Plan>,
     pub(crate) region: Region,
-    pub(crate) receivers: Vec<Box<dyn Receive>>,
-    /// One per port, `None` where the port does not send.
-    pub(crate) transmitters: Vec<Option<Box<dyn Transmit>>>,
+    /// One per source, with the name of its port.
+    pub(crate) receivers: Vec<(String, Box<dyn Receive>)>,
+    /// One per port, with its name; `None` where the port does not send.
+    pub(crate) transmitters: Vec<(String, Option<Box<dyn Transmit>>)>,
     /// One per function, `None` where it has no host half.
     pub(crate) host_halves: Vec<Option<Box<dyn HostHalf>>>,
     pub(crate) packer: Packer,
@@ -66,11 +67,13 @@ pub(crate) struct Worker {
 }
 
 struct Receiver {
+    port: String,
     queue: Box<dyn Receive>,
     ended: bool,
 }
 
 struct PortExit {
+    port: String,
     queue: Option<Box<dyn Transmit>>,
     out: Vec<Departure>,
 }
@@ -104,8 +107,8 @@ impl Worker {
         Self {
             order: Order::new(parts.in_flight_packets, plan.gates.len()),
             function_latency: vec![Histogram::default(); plan.stages.len()],
-            receivers: receivers.into_iter().map(|queue| Receiver { queue, ended: false }).collect(),
-            exits: transmitters.into_iter().map(|queue| PortExit { queue, out: Vec::new() }).collect(),
+            receivers: receivers.into_iter().map(|(port, queue)| Receiver { port, queue, ended: false }).collect(),
+            exits: transmitters.into_iter().map(|(port, queue)| PortExit { port, queue, out: Vec::new() }).collect(),
             inputs: host_halves.into_iter().map(input).collect(),
             batch: Batch::with_capacity(parts.burst_packets),
             latency: Histogram::default(),
@@ -183,7 +186,9 @@ impl Worker {
                 continue;
             }
             batch.clear();
-            receiver.ended = receiver.queue.receive(&mut self.region, &mut batch, room)? == Received::Ended;
+            let said = receiver.queue.receive(&mut self.region, &mut batch, room);
+            let said = said.map_err(|source| Error::Port { port: receiver.port.clone(), source })?;
+            receiver.ended = said == Received::Ended;
             received += batch.len();
             for (descriptor, stamp) in batch.descriptors.iter_mut().zip(&batch.stamps) {
                 let class = if plan.classifier.is_trivial() {
@@ -420,7 +425,9 @@ impl Worker {
             let Some(queue) = exit.queue.as_mut().filter(|_| !exit.out.is_empty()) else {
                 continue;
             };
-            let accepted = queue.transmit(&mut self.region, &exit.out)?;
+            let accepted = queue
+                .transmit(&mut self.region, &exit.out)
+                .map_err(|source| Error::Port { port: exit.port.clone(), source })?;
             let refused = exit.out.len() - accepted;
             departed += exit.out.len();
             exit.out.clear();
@@ -438,8 +445,10 @@ impl Worker {
 
     /// Tells the ports that all packets of this worker with a lower sequence number are gone.
     fn settle(&mut self, sequence: u64) -> Result<(), Error> {
-        for queue in self.exits.iter_mut().filter_map(|exit| exit.queue.as_mut()) {
-            queue.settled(sequence)?;
+        for exit in &mut self.exits {
+            if let Some(queue) = &mut exit.queue {
+                queue.settled(sequence).map_err(|source| Error::Port { port: exit.port.clone(), source })?;
+            }
         }
         Ok(())
     }

@@ -1,0 +1,228 @@
+//! Opening ports: as the configuration says, or with captures in their place for a replay.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use godwit_chain::Next;
+use godwit_io::pcap::{self, ReplayInput, Sink};
+use godwit_io::synthetic::{self, Digest};
+use godwit_io::{PortCounters, QueueContext, Receive, Transmit};
+use godwit_packet::Steering;
+
+use crate::config::{Config, PortKind};
+use crate::worker::Finished;
+use crate::{Error, Options, Replay};
+
+/// All ports of a run.
+pub(crate) struct Ports {
+    names: Vec<String>,
+    sources: Vec<Source>,
+    exits: Vec<Exit>,
+    sinks: Vec<(String, Sink)>,
+}
+
+/// Where packets come from: a queue of it on every worker.
+enum Source {
+    Synthetic { port: u8, config: Box<synthetic::Config> },
+    Pcap { port: u8, config: pcap::Config },
+    /// Several captures, merged by time; `ports` in the order of `inputs`.
+    Replay { inputs: Vec<ReplayInput> },
+}
+
+impl Source {
+    /// The port that it stands for; of a replay, the first.
+    fn port(&self) -> u8 {
+        match self {
+            Self::Synthetic { port, .. } | Self::Pcap { port, .. } => *port,
+            Self::Replay { inputs } => inputs.first().map_or(0, |input| input.port),
+        }
+    }
+}
+
+/// Where packets go that leave by a port.
+enum Exit {
+    None,
+    Synthetic { config: Box<synthetic::Config>, digest: Digest },
+    Capture { sink: usize, interface: usize },
+}
+
+impl Ports {
+    /// Opens everything that is shared by workers.
+    pub(crate) fn open(config: &Config, options: &Options, workers: usize) -> Result<Self, Error> {
+        let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
+        let mut ports = Self { names, sources: Vec::new(), exits: Vec::new(), sinks: Vec::new() };
+        match &options.replay {
+            Some(replay) => ports.open_replay(config, replay, workers)?,
+            None => ports.open_configured(config, workers)?,
+        }
+        Ok(ports)
+    }
+
+    fn open_configured(&mut self, config: &Config, workers: usize) -> Result<(), Error> {
+        config.check_captures().map_err(|error| Error::Setup(error.to_string()))?;
+        for (index, port) in config.ports.iter().enumerate() {
+            let number = index as u8;
+            if feeds_chain(config, number) {
+                self.sources.push(match &port.kind {
+                    PortKind::Synthetic(config) => Source::Synthetic { port: number, config: Box::new(config.clone()) },
+                    PortKind::Pcap(config) => Source::Pcap { port: number, config: config.clone() },
+                });
+            }
+            let exit = match &port.kind {
+                PortKind::Synthetic(config) => {
+                    Exit::Synthetic { config: Box::new(config.clone()), digest: Digest::new() }
+                }
+                PortKind::Pcap(config) => match config.sink(&port.name, workers).map_err(|e| self.fault(number, e))? {
+                    Some(sink) => self.capture(port.name.clone(), sink, 0),
+                    None => Exit::None,
+                },
+            };
+            self.exits.push(exit);
+        }
+        Ok(())
+    }
+
+    /// Captures in the place of ports. What no capture takes is not sent anywhere, and counted as a port that does not send.
+    fn open_replay(&mut self, config: &Config, replay: &Replay, workers: usize) -> Result<(), Error> {
+        let mut inputs: Vec<ReplayInput> = Vec::new();
+        for (name, path) in &replay.inputs {
+            let port = match name {
+                Some(name) => self.number(name)?,
+                None => (0..self.names.len() as u8).find(|port| feeds_chain(config, *port)).ok_or_else(|| {
+                    Error::Setup("no port feeds the chain: there is nothing that --in could stand for".to_owned())
+                })?,
+            };
+            if inputs.iter().any(|input| input.port == port) {
+                let name = &self.names[usize::from(port)];
+                return Err(Error::Setup(format!("--in names port `{name}` twice")));
+            }
+            inputs.push(ReplayInput { path: path.clone(), port });
+        }
+        refuse_overwriting(replay)?;
+        self.exits.extend((0..self.names.len()).map(|_| Exit::None));
+        let (named, unnamed): (Vec<_>, Vec<_>) = replay.outputs.iter().partition(|(name, _)| name.is_some());
+        for (name, path) in named {
+            let port = self.number(name.as_deref().unwrap_or_default())?;
+            if !matches!(self.exits[usize::from(port)], Exit::None) {
+                let name = &self.names[usize::from(port)];
+                return Err(Error::Setup(format!("--out names port `{name}` twice")));
+            }
+            let name = self.names[usize::from(port)].clone();
+            let sink = create(path, std::slice::from_ref(&name), workers).map_err(|e| self.fault(port, e))?;
+            self.exits[usize::from(port)] = self.capture(name, sink, 0);
+        }
+        if unnamed.len() > 1 {
+            return Err(Error::Setup("--out without a port can be given once".to_owned()));
+        }
+        if let Some((_, path)) = unnamed.first() {
+            let free: Vec<usize> =
+                (0..self.names.len()).filter(|&port| matches!(self.exits[port], Exit::None)).collect();
+            let interfaces: Vec<String> = free.iter().map(|&port| self.names[port].clone()).collect();
+            let name = interfaces.first().cloned().unwrap_or_default();
+            let sink = create(path, &interfaces, workers)
+                .map_err(|source| Error::Port { port: "--out".to_owned(), source })?;
+            for (interface, &port) in free.iter().enumerate() {
+                self.exits[port] = Exit::Capture { sink: self.sinks.len(), interface };
+            }
+            self.sinks.push((name, sink));
+        }
+        // Opened once here, so that a capture that cannot be read stops the start.
+        self.sources.push(Source::Replay { inputs });
+        Ok(())
+    }
+
+    fn capture(&mut self, name: String, sink: Sink, interface: usize) -> Exit {
+        self.sinks.push((name, sink));
+        Exit::Capture { sink: self.sinks.len() - 1, interface }
+    }
+
+    fn number(&self, name: &str) -> Result<u8, Error> {
+        let place = self.names.iter().position(|known| known == name);
+        let unknown = || {
+            let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
+            Error::Setup(godwit_chain::names::unknown("port", name, &known))
+        };
+        place.map(|place| place as u8).ok_or_else(unknown)
+    }
+
+    fn fault(&self, port: u8, source: godwit_io::Error) -> Error {
+        Error::Port { port: self.names[usize::from(port)].clone(), source }
+    }
+
+    /// One worker's receive queues, one per source.
+    pub(crate) fn receivers(&self, worker: usize, steering: &Arc<Steering>) -> Result<Vec<(String, Box<dyn Receive>)>, Error> {
+        let context = |port| QueueContext { port, worker, steering: Arc::clone(steering) };
+        let open = |source: &Source| {
+            let opened = match source {
+                Source::Synthetic { port, config } => synthetic::receiver(config, context(*port)),
+                Source::Pcap { port, config } => pcap::receiver(config, context(*port)),
+                Source::Replay { inputs } => pcap::Replay::open(inputs, 0, worker, Arc::clone(steering))
+                    .map(|replay| Box::new(replay) as Box<dyn Receive>),
+            };
+            let queue = opened.map_err(|error| self.fault(source.port(), error))?;
+            Ok((self.names[usize::from(source.port())].clone(), queue))
+        };
+        self.sources.iter().map(open).collect()
+    }
+
+    /// One worker's transmit queues, one per port.
+    pub(crate) fn transmitters(&self, worker: usize) -> Vec<(String, Option<Box<dyn Transmit>>)> {
+        let open = |exit: &Exit| match exit {
+            Exit::None => None,
+            Exit::Synthetic { config, digest } => Some(synthetic::transmitter(config, digest)),
+            Exit::Capture { sink, interface } => Some(self.sinks[*sink].1.transmitter(worker, *interface)),
+        };
+        self.names.iter().cloned().zip(self.exits.iter().map(open)).collect()
+    }
+
+    /// What each port counted, over all workers.
+    pub(crate) fn counters(&self, finished: &[Finished]) -> Vec<PortCounters> {
+        let mut ports = vec![PortCounters::default(); self.names.len()];
+        for worker in finished {
+            for (source, counters) in self.sources.iter().zip(&worker.received) {
+                let port = source.port();
+                ports[usize::from(port)] += *counters;
+            }
+            for (port, counters) in ports.iter_mut().zip(&worker.transmitted) {
+                *port += *counters;
+            }
+        }
+        ports
+    }
+
+    /// Order-independent digest of everything that a synthetic port swallowed, where it was asked for.
+    pub(crate) fn digest(&self, port: usize) -> Option<u64> {
+        match &self.exits[port] {
+            Exit::Synthetic { config, digest } if config.digest => Some(digest.value()),
+            _ => None,
+        }
+    }
+
+    /// Completes the captures that were written; before that none of them exists under its name.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        for (port, sink) in self.sinks {
+            sink.finish().map_err(|source| Error::Port { port, source })?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the chain takes packets from a port.
+fn feeds_chain(config: &Config, port: u8) -> bool {
+    let decider = config.chain.decider();
+    (0..decider.classes()).any(|class| decider.entry(port, class as u8) != Next::None)
+}
+
+fn create(path: &Path, interfaces: &[String], workers: usize) -> Result<Sink, godwit_io::Error> {
+    Sink::create(path, pcap::Format::of_path(path), interfaces, workers)
+}
+
+/// A capture that is read cannot be written in the same run.
+fn refuse_overwriting(replay: &Replay) -> Result<(), Error> {
+    let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+    let inputs: Vec<PathBuf> = replay.inputs.iter().map(|(_, path)| real(path)).collect();
+    match replay.outputs.iter().find(|(_, path)| inputs.contains(&real(path))) {
+        Some((_, path)) => Err(Error::Setup(format!("{} is both read and written", path.display()))),
+        None => Ok(()),
+    }
+}

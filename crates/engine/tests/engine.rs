@@ -1,0 +1,125 @@
+//! The whole engine on synthetic traffic: conservation, and the same packets whatever the shape of the machine.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use godwit_engine::config::Config;
+use godwit_engine::{Engine, Options, Report};
+use proptest::prelude::*;
+
+fn run(text: &str) -> Report {
+    let config = Config::parse(text, "test.toml", Path::new(".")).unwrap();
+    let engine = Engine::new(config, &Options::default()).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let report = engine.run(&stop, Some(Duration::from_secs(60)), &mut |_| {}).unwrap();
+    assert!(report.conservation.holds(), "{}", report.conservation);
+    assert_eq!(report.conservation.in_flight, 0);
+    report
+}
+
+/// A machine of some shape; the traffic and the chain stay the same.
+fn machine(workers: usize, burst: usize, in_flight: usize, chunk: usize, bin: usize, layout: &str, grouping: &str) -> String {
+    format!(
+        r#"
+        [engine]
+        workers = {workers}
+        pin = false
+        burst_packets = {burst}
+        in_flight_packets = {in_flight}
+        [arena]
+        layout = "{layout}"
+        [packing]
+        chunk_packets = {chunk}
+        bins = 5
+        bin_packets = {bin}
+        leftover_packets = 16
+        grouping = "{grouping}"
+        deadline_ns = 20000
+        "#
+    )
+}
+
+const TRAFFIC: &str = r#"
+    [[port]]
+    name = "in"
+    kind = "synthetic"
+    packets = 20000
+    flows = 300
+    size = "imix"
+    seed = 5
+    [[port]]
+    name = "out"
+    kind = "synthetic"
+    digest = true
+    [[function]]
+    name = "swap"
+    kind = "template"
+    [[function]]
+    name = "number"
+    kind = "echo"
+    [[class]]
+    name = "some"
+    source_ports = "0-30000"
+    [[chain]]
+    from = "in"
+    to = "number"
+    [[chain]]
+    from = "in"
+    class = "some"
+    to = "swap"
+    [[chain]]
+    from = "swap"
+    to = "number"
+    [[chain]]
+    from = "number"
+    to = "out"
+"#;
+
+#[test]
+fn every_packet_goes_through_its_chain() {
+    let report = run(&(machine(1, 256, 4096, 256, 256, "slots", "variant") + TRAFFIC));
+    let (swap, number) = (&report.functions[0], &report.functions[1]);
+    assert_eq!(report.conservation.received, 20_000);
+    assert_eq!(number.packets, 20_000);
+    assert!(swap.packets > 5_000 && swap.packets < 15_000, "{} of class `some`", swap.packets);
+    assert_eq!(report.conservation.sent, 20_000);
+    assert_eq!(report.ports[1].sent_packets, 20_000);
+    assert_eq!(report.ports[0].received_packets, 20_000);
+}
+
+#[test]
+fn a_verdict_without_an_edge_is_a_counted_drop() {
+    let text = TRAFFIC.replace("from = \"number\"\n    to = \"out\"", "from = \"number\"\n    class = \"some\"\n    to = \"out\"");
+    let report = run(&(machine(2, 64, 1024, 64, 32, "dense", "none") + &text));
+    let dropped = report.counters.iter().find(|(name, _)| name == "engine_dropped_unrouted").unwrap().1;
+    assert_eq!(dropped, report.conservation.dropped);
+    assert_eq!(report.conservation.sent, report.functions[0].packets);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Workers, bursts, rings, chunks, bins, layouts: none changes what comes out.
+    #[test]
+    fn the_shape_of_the_machine_does_not_change_the_packets(
+        workers in 1usize..5,
+        burst in 1usize..300,
+        in_flight in 9u32..13,
+        chunk in 1usize..600,
+        bin in prop::sample::select(vec![1usize, 2, 31, 32, 33, 256]),
+        dense: bool,
+        grouping in prop::sample::select(vec!["none", "variant", "variant+length"]),
+    ) {
+        let layout = if dense { "dense" } else { "slots" };
+        let report = run(&(machine(workers, burst, 1 << in_flight, chunk, bin, layout, grouping) + TRAFFIC));
+        let plain = run(&(machine(1, 256, 4096, 256, 256, "slots", "variant") + TRAFFIC));
+        prop_assert_eq!(report.conservation, plain.conservation);
+        prop_assert_eq!(report.ports[1].digest, plain.ports[1].digest);
+        prop_assert!(plain.ports[1].digest.is_some());
+        for (function, plain) in report.functions.iter().zip(&plain.functions) {
+            prop_assert_eq!((function.packets, &function.verdicts), (plain.packets, &plain.verdicts));
+        }
+    }
+}
