@@ -1,8 +1,8 @@
 /*
  * The table image of ipsec; crates/function/src/ipsec/tables.rs builds it.
  *
- *   0         32                        selectors
- *   | header  | pad to 64 | SA 0 | SA 1 | ... | selector 0 | selector 1 | ... |
+ *   0         sa_offset            selector_offset
+ *   | header  | SA 0 | SA 1 | ... | selector 0 | selector 1 | ... |
  *
  * Offsets count bytes from the image's start. All numbers are little-endian;
  * addresses and ports are numbers too (192.0.2.1 is 0xc0000201).
@@ -10,7 +10,7 @@
 #ifndef GODWIT_IPSEC_IMAGE_H
 #define GODWIT_IPSEC_IMAGE_H
 
-#define GW_IPSEC_MAGIC 0x53495747u /* "GWIS" */
+#define GW_IPSEC_MAGIC 0x45535049u /* "IPSE" */
 
 typedef struct gw_ipsec_image {
     gw_u32 magic;           /* GW_IPSEC_MAGIC */

@@ -1,0 +1,95 @@
+//! AES-128 key expansion (FIPS 197, section 5.2), for the kernels. Runs when tables are built, not per packet.
+
+use zeroize::{Zeroize, Zeroizing};
+
+/// Round keys in the order of use, as bytes.
+pub(super) type RoundKeys = Zeroizing<[[u8; 16]; 11]>;
+
+/// The round keys of the cipher.
+pub(super) fn expand(key: &[u8; 16]) -> RoundKeys {
+    let mut words = Zeroizing::new([[0u8; 4]; 44]);
+    for (word, bytes) in words.iter_mut().zip(key.as_chunks::<4>().0) {
+        *word = *bytes;
+    }
+    let mut round_constant = 1;
+    for i in 4..44 {
+        let mut word = words[i - 1];
+        if i % 4 == 0 {
+            word.rotate_left(1);
+            word = word.map(substitute);
+            word[0] ^= round_constant;
+            round_constant = times_x(round_constant);
+        }
+        for row in 0..4 {
+            words[i][row] = words[i - 4][row] ^ word[row];
+        }
+        word.zeroize();
+    }
+    let mut keys = RoundKeys::default();
+    for (key, words) in keys.iter_mut().zip(words.as_chunks::<4>().0) {
+        key.copy_from_slice(words.as_flattened());
+    }
+    keys
+}
+
+/// The round keys of the equivalent inverse cipher (FIPS 197, section 5.3.5).
+pub(super) fn invert(mut keys: RoundKeys) -> RoundKeys {
+    keys.reverse();
+    for key in &mut keys[1..10] {
+        for column in key.as_chunks_mut::<4>().0 {
+            let [a, b, c, d] = *column;
+            let row = |a, b, c, d| multiply(a, 14) ^ multiply(b, 11) ^ multiply(c, 13) ^ multiply(d, 9);
+            *column = [row(a, b, c, d), row(b, c, d, a), row(c, d, a, b), row(d, a, b, c)];
+        }
+    }
+    keys
+}
+
+/// The S-box (section 5.1.1): inverse in GF(2^8), then an affine map.
+fn substitute(byte: u8) -> u8 {
+    // The inverse is the 254th power, and 0 for 0.
+    let mut inverse = 1;
+    for _ in 0..254 {
+        inverse = multiply(inverse, byte);
+    }
+    let rotated = |bits| inverse.rotate_left(bits);
+    inverse ^ rotated(1) ^ rotated(2) ^ rotated(3) ^ rotated(4) ^ 0x63
+}
+
+/// Multiplication in GF(2^8) (section 4.2).
+fn multiply(mut a: u8, b: u8) -> u8 {
+    let mut product = 0;
+    for bit in 0..8 {
+        product ^= a & (b >> bit & 1).wrapping_neg();
+        a = times_x(a);
+    }
+    product
+}
+
+fn times_x(a: u8) -> u8 {
+    a << 1 ^ (0x1b & (a >> 7).wrapping_neg())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FIPS 197, appendix A.1, the first and last words.
+    #[test]
+    fn expansion_example_of_the_standard() {
+        let key = 0x2b7e1516_28aed2a6_abf71588_09cf4f3c_u128.to_be_bytes();
+        let keys = expand(&key);
+        assert_eq!(keys[0], key);
+        assert_eq!(u128::from_be_bytes(keys[1]), 0xa0fafe17_88542cb1_23a33939_2a6c7605);
+        assert_eq!(u128::from_be_bytes(keys[10]), 0xd014f9a8_c9ee2589_e13f0cc8_b6630ca6);
+    }
+
+    /// FIPS 197, appendix C.1, `ik_sch` of the equivalent inverse cipher.
+    #[test]
+    fn inverse_example_of_the_standard() {
+        let keys = invert(expand(&0x00010203_04050607_08090a0b_0c0d0e0f_u128.to_be_bytes()));
+        assert_eq!(u128::from_be_bytes(keys[0]), 0x13111d7f_e3944a17_f307a78b_4d2b30c5);
+        assert_eq!(u128::from_be_bytes(keys[1]), 0x13aa29be_9c8faff6_f770f580_00f7bf03);
+        assert_eq!(u128::from_be_bytes(keys[10]), 0x00010203_04050607_08090a0b_0c0d0e0f);
+    }
+}

@@ -1,0 +1,226 @@
+//! Which packets: the selectors of RFC 4301, section 4.4.1.1.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
+
+/// What a packet must show to be meant. Everything where nothing is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Selector {
+    /// Where it comes from.
+    pub(super) source: Prefix,
+    /// Where it goes.
+    pub(super) destination: Prefix,
+    /// Its IP protocol; any where not given.
+    pub(super) protocol: Option<u8>,
+    /// Its source port; any where not given.
+    pub(super) source_ports: Option<Ports>,
+    /// Its destination port; any where not given.
+    pub(super) destination_ports: Option<Ports>,
+}
+
+/// What a packet shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) source: u32,
+    pub(super) destination: u32,
+    pub(super) protocol: u8,
+    /// Source and destination; `None` where the protocol has none, or the packet does not show them.
+    pub(super) ports: Option<(u16, u16)>,
+}
+
+/// How a selector and a packet go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Match {
+    Yes,
+    No,
+    /// The selector asks for ports, which the packet does not show; all else matches.
+    Unknown,
+}
+
+impl Selector {
+    /// Whether the packet is meant.
+    pub(super) fn matches(&self, shown: &Shown) -> Match {
+        let protocol = self.protocol.is_none_or(|protocol| protocol == shown.protocol);
+        if !protocol || !self.source.contains(shown.source) || !self.destination.contains(shown.destination) {
+            return Match::No;
+        }
+        if self.source_ports.is_none() && self.destination_ports.is_none() {
+            return Match::Yes;
+        }
+        let Some((source, destination)) = shown.ports else {
+            return Match::Unknown;
+        };
+        let within = |ports: Option<Ports>, port| ports.is_none_or(|ports| ports.0 <= port && port <= ports.1);
+        if within(self.source_ports, source) && within(self.destination_ports, destination) {
+            Match::Yes
+        } else {
+            Match::No
+        }
+    }
+}
+
+/// Whether headers of the protocol begin with two ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
+pub(super) fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, 6 | 17 | 33 | 132 | 136)
+}
+
+/// The IPv4 addresses that share their first bits; all of them by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Prefix {
+    address: u32,
+    mask: u32,
+}
+
+impl Prefix {
+    /// The first address and the mask, as numbers.
+    pub(super) fn address_and_mask(&self) -> (u32, u32) {
+        (self.address, self.mask)
+    }
+
+    fn contains(&self, address: u32) -> bool {
+        address & self.mask == self.address
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("\"{text}\" is not an IPv4 prefix such as 10.0.0.0/8");
+        let (address, bits) = text.split_once('/').unwrap_or((text, "32"));
+        let address = u32::from(address.parse::<Ipv4Addr>().map_err(|_| wrong())?);
+        let bits = bits.parse::<u32>().ok().filter(|bits| *bits <= 32).ok_or_else(wrong)?;
+        let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+        if address & !mask != 0 {
+            let meant = Ipv4Addr::from(address & mask);
+            return Err(format!("\"{text}\" has bits set behind its prefix; {meant}/{bits} would be right"));
+        }
+        Ok(Self { address, mask })
+    }
+}
+
+impl<'de> Deserialize<'de> for Prefix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(D::Error::custom)
+    }
+}
+
+/// A range of ports: first and last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ports(pub(super) u16, pub(super) u16);
+
+impl Ports {
+    /// Every port.
+    pub(super) const ANY: Self = Self(0, u16::MAX);
+}
+
+impl<'de> Deserialize<'de> for Ports {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PortsVisitor)
+    }
+}
+
+struct PortsVisitor;
+
+impl Visitor<'_> for PortsVisitor {
+    type Value = Ports;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a port such as 53, or a range such as \"1024-65535\"")
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Ports, E> {
+        let port = u16::try_from(number).map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))?;
+        Ok(Ports(port, port))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Ports, E> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        match (first.parse(), last.parse()) {
+            (Ok(first), Ok(last)) if first <= last => Ok(Ports(first, last)),
+            _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+        }
+    }
+}
+
+/// An IP protocol, by number or name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Protocol(pub(super) u8);
+
+/// Names of protocols (IANA, Protocol Numbers) that are worth one here.
+const PROTOCOLS: &[(&str, u8)] =
+    &[("icmp", 1), ("tcp", 6), ("udp", 17), ("gre", 47), ("esp", 50), ("ah", 51), ("ospf", 89), ("sctp", 132)];
+
+impl<'de> Deserialize<'de> for Protocol {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "protocol must be a number or a name such as \"tcp\"")]
+        enum Written {
+            Number(i64),
+            Name(String),
+        }
+        let number = match Written::deserialize(deserializer)? {
+            Written::Number(number) => u8::try_from(number).ok(),
+            Written::Name(name) => PROTOCOLS.iter().find(|known| known.0 == name).map(|known| known.1),
+        };
+        let names = || PROTOCOLS.iter().map(|known| known.0).collect::<Vec<_>>().join(", ");
+        number.map(Self).ok_or_else(|| D::Error::custom(format!("protocol must be 0 to 255 or one of {}", names())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Value<T> {
+        value: T,
+    }
+
+    fn read<T: for<'de> Deserialize<'de>>(value: &str) -> Result<T, String> {
+        let read = toml::from_str::<Value<T>>(&format!("value = {value}"));
+        read.map(|document| document.value).map_err(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn prefixes() {
+        assert_eq!(read("\"10.0.0.0/8\""), Ok(Prefix { address: 0x0a00_0000, mask: 0xff00_0000 }));
+        assert_eq!(read("\"192.0.2.1\""), Ok(Prefix { address: 0xc000_0201, mask: u32::MAX }));
+        assert_eq!(read("\"0.0.0.0/0\""), Ok(Prefix::default()));
+        assert!(read::<Prefix>("\"10.0.0.1/8\"").unwrap_err().contains("10.0.0.0/8 would be right"));
+        for wrong in ["\"10.0.0.0/33\"", "\"10.0.0/8\"", "\"\"", "\"::/0\"", "\"10.0.0.0/-1\"", "10"] {
+            assert!(read::<Prefix>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ports_and_protocols() {
+        assert_eq!(read("53"), Ok(Ports(53, 53)));
+        assert_eq!(read("\"53\""), Ok(Ports(53, 53)));
+        assert_eq!(read("\"1024-65535\""), Ok(Ports(1024, 65535)));
+        assert_eq!(read("\"udp\""), Ok(Protocol(17)));
+        assert_eq!(read("89"), Ok(Protocol(89)));
+        for wrong in ["65536", "-1", "\"2-1\"", "\"1-\"", "\"a\"", "true"] {
+            assert!(read::<Ports>(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["256", "-1", "\"tpc\"", "true"] {
+            assert!(read::<Protocol>(wrong).unwrap_err().contains("protocol must be"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_selector_of_ports_does_not_know_packets_without_ports() {
+        let shown = |source, protocol, ports| Shown { source, destination: 9, protocol, ports };
+        let all = Selector::default();
+        assert_eq!(all.matches(&shown(1, 6, None)), Match::Yes);
+        let web = Selector { protocol: Some(6), destination_ports: Some(Ports(80, 81)), ..all.clone() };
+        assert_eq!(web.matches(&shown(1, 6, Some((1, 80)))), Match::Yes);
+        assert_eq!(web.matches(&shown(1, 6, Some((1, 82)))), Match::No);
+        assert_eq!(web.matches(&shown(1, 6, Some((80, 1)))), Match::No);
+        assert_eq!(web.matches(&shown(1, 17, Some((1, 80)))), Match::No);
+        assert_eq!(web.matches(&shown(1, 6, None)), Match::Unknown);
+        let from = Selector { source: Prefix { address: 0x100, mask: 0xffff_ff00 }, ..web };
+        assert_eq!(from.matches(&shown(0x1ff, 6, None)), Match::Unknown);
+        assert_eq!(from.matches(&shown(0x200, 6, None)), Match::No);
+    }
+}

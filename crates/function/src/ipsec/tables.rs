@@ -1,0 +1,116 @@
+//! The table image: `kernels/ipsec/image.h` draws it.
+//!
+//! ```text
+//! 0        64                          selector_offset
+//! | header | SA 0 | SA 1 | ...         | selector 0 | selector 1 | ... |
+//!            256 bytes each              32 bytes each
+//! ```
+
+use godwit_packet::Memory;
+use zeroize::Zeroizing;
+
+use super::aes_key;
+use super::config::Direction;
+use super::database::Sa;
+use super::selector::{Ports, Selector};
+use crate::Error;
+
+/// The first word of the image.
+const MAGIC: u32 = u32::from_le_bytes(*b"IPSE");
+const HEADER_BYTES: usize = 64;
+const SA_BYTES: usize = 256;
+const SELECTOR_BYTES: usize = 32;
+const PROTOCOL_ANY: u16 = 256;
+
+/// Offsets in an SA, which the kernel's header asserts too.
+const HMAC_INNER: usize = 176;
+const HMAC_OUTER: usize = 196;
+const SPI: usize = 216;
+const SELECTOR_FIRST: usize = 232;
+
+/// SHA-1's initial state (FIPS 180-4, section 5.3.1).
+const SHA1_INITIAL: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
+
+/// The image of these SAs. It holds keys: wipe it before it is freed.
+pub(super) fn image(sas: &[Sa]) -> Result<Memory, Error> {
+    let selectors: Vec<&Selector> = sas.iter().flat_map(|sa| &sa.selectors).collect();
+    let selector_offset = HEADER_BYTES + sas.len() * SA_BYTES;
+    let bytes = selector_offset + selectors.len() * SELECTOR_BYTES;
+    let Ok(_) = u32::try_from(bytes) else {
+        return Err(Error::Value { span: None, message: "the selectors of all SAs take more than 4 GiB".to_owned() });
+    };
+    let mut image = Memory::new(bytes, "the SAs of an ipsec function")?;
+    // All of these are below the size, which fits into 32 bits.
+    let header = [sas.len(), HEADER_BYTES, selectors.len(), selector_offset].map(|number| number as u32);
+    put(&mut image, 0, &[MAGIC]);
+    put(&mut image, 4, &header);
+
+    let mut selector_first = 0;
+    for (index, sa) in sas.iter().enumerate() {
+        emit_sa(&mut image[HEADER_BYTES + index * SA_BYTES..][..SA_BYTES], sa, selector_first);
+        selector_first += sa.selectors.len() as u32;
+    }
+    for (index, selector) in selectors.iter().enumerate() {
+        emit_selector(&mut image[selector_offset + index * SELECTOR_BYTES..][..SELECTOR_BYTES], selector);
+    }
+    Ok(image)
+}
+
+fn emit_sa(out: &mut [u8], sa: &Sa, selector_first: u32) {
+    let round_keys = match sa.direction {
+        Direction::Out => aes_key::expand(&sa.encryption_key),
+        Direction::In => aes_key::invert(aes_key::expand(&sa.encryption_key)),
+    };
+    out[..HMAC_INNER].copy_from_slice(round_keys.as_flattened());
+    put(out, HMAC_INNER, &*hmac_state(&sa.authentication_key, 0x36));
+    put(out, HMAC_OUTER, &*hmac_state(&sa.authentication_key, 0x5c));
+    let direction = u32::from(sa.direction == Direction::In);
+    put(out, SPI, &[sa.spi, sa.source, sa.destination, direction]);
+    put(out, SELECTOR_FIRST, &[selector_first, sa.selectors.len() as u32]);
+}
+
+/// SHA-1's state after the block of the key xor `pad` (RFC 2104, sections 2 and 4).
+fn hmac_state(key: &[u8; 20], pad: u8) -> Zeroizing<[u32; 5]> {
+    let mut block = Zeroizing::new([pad; 64]);
+    block.iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
+    let mut state = Zeroizing::new(SHA1_INITIAL);
+    sha1::block_api::compress(&mut state, std::slice::from_ref(&*block));
+    state
+}
+
+fn emit_selector(out: &mut [u8], selector: &Selector) {
+    let (source, source_mask) = selector.source.address_and_mask();
+    let (destination, destination_mask) = selector.destination.address_and_mask();
+    put(out, 0, &[source, source_mask, destination, destination_mask]);
+    let source_ports = selector.source_ports.unwrap_or(Ports::ANY);
+    let destination_ports = selector.destination_ports.unwrap_or(Ports::ANY);
+    let ports_matter = selector.source_ports.is_some() || selector.destination_ports.is_some();
+    let halves = [
+        source_ports.0,
+        source_ports.1,
+        destination_ports.0,
+        destination_ports.1,
+        selector.protocol.map_or(PROTOCOL_ANY, u16::from),
+        u16::from(ports_matter),
+    ];
+    for (place, half) in out[16..].chunks_exact_mut(2).zip(halves) {
+        place.copy_from_slice(&half.to_le_bytes());
+    }
+}
+
+/// Writes words from byte `at` on.
+fn put(out: &mut [u8], at: usize, words: &[u32]) {
+    for (place, word) in out[at..].chunks_exact_mut(4).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+// What `_Static_assert` says in image.h.
+const _: () = {
+    assert!(HMAC_INNER == 4 * 44);
+    assert!(HMAC_OUTER == HMAC_INNER + 4 * 5);
+    assert!(SPI == HMAC_OUTER + 4 * 5);
+    assert!(SELECTOR_FIRST == SPI + 4 * 4);
+    assert!(SA_BYTES == SELECTOR_FIRST + 4 * 2 + 4 * 4);
+    assert!(SELECTOR_BYTES == 4 * 4 + 2 * 6 + 4);
+};
