@@ -14,6 +14,11 @@
 //! of a walk through their tree, so that a stack holds those that cover the present address; what is on top wins
 //! until it ends or a longer one begins. That gives the map from addresses to next hops as a list of intervals without
 //! overlap, and every entry of the image is written once, however many prefixes cover it.
+//!
+//! Blocks whose 256 addresses split in the same way share a group. Real tables have few routes longer than /24, but
+//! a million hosts would need a gigabyte of groups without this, and need 16,384 groups at 64 next hops with it.
+
+use std::collections::HashMap;
 
 use godwit_kernels::image::{ALIGNMENT_BYTES, IPV4_BLACKHOLE, IPV4_LOCAL, IPV4_MAGIC, Ipv4Image, Ipv4NextHop};
 use godwit_packet::Memory;
@@ -83,7 +88,8 @@ impl Layout {
 pub(super) fn image(routes: &[Route], next_hops: &[NextHop]) -> Result<(Memory, usize), Error> {
     check_count(routes.len())?;
     let intervals = intervals(routes);
-    let layout = Layout::new(next_hops.len(), count_groups(&intervals));
+    let groups = Groups::new(&intervals);
+    let layout = Layout::new(next_hops.len(), groups.contents.len());
     let mut image = Memory::new(layout.bytes, "the routes of an ipv4 function")?;
     image[..size_of::<Ipv4Image>()].copy_from_slice(&layout.header().emit());
     for (record, next_hop) in image[NEXT_HOPS_OFFSET..].chunks_exact_mut(NEXT_HOP_BYTES).zip(next_hops) {
@@ -91,8 +97,8 @@ pub(super) fn image(routes: &[Route], next_hops: &[NextHop]) -> Result<(Memory, 
     }
     let (tbl24, tbl8) = image[layout.tbl24_offset..].split_at_mut(layout.tbl8_offset - layout.tbl24_offset);
     match layout.entry_bytes {
-        2 => fill::<2>(&intervals, tbl24, tbl8),
-        _ => fill::<4>(&intervals, tbl24, tbl8),
+        2 => fill::<2>(&intervals, &groups, tbl24, tbl8),
+        _ => fill::<4>(&intervals, &groups, tbl24, tbl8),
     }
     Ok((image, layout.entry_bytes))
 }
@@ -167,20 +173,51 @@ fn begin(intervals: &mut Vec<Interval>, start: u64, next_hop: u32) {
     }
 }
 
-/// Blocks of 256 addresses in which not all have the same next hop.
-fn count_groups(intervals: &[Interval]) -> usize {
-    let mut groups = 0;
-    let mut last = None;
-    for interval in intervals.iter().filter(|interval| interval.start & 0xff != 0) {
-        let block = Some(interval.start >> 8);
-        groups += usize::from(block != last);
-        last = block;
+/// The blocks of 256 addresses in which not all have the same next hop.
+struct Groups {
+    /// How a group's block splits, in pieces by ascending octet; and the group's index.
+    contents: HashMap<Vec<Piece>, u32>,
+    /// Block and group, by ascending block.
+    of_block: Vec<(u32, u32)>,
+}
+
+/// From which last octet on it is which next hop: `octet << 32 | next_hop`. As one number it is hashed in one go.
+type Piece = u64;
+
+impl Groups {
+    fn new(intervals: &[Interval]) -> Self {
+        let mut groups = Self { contents: HashMap::new(), of_block: Vec::new() };
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut at = 0;
+        while let Some(first) = intervals.get(at) {
+            if first.start & 0xff == 0 {
+                at += 1;
+                continue;
+            }
+            // The interval before covers the start of the block: the first of all starts at 0.
+            let block = first.start >> 8;
+            pieces.clear();
+            pieces.push(u64::from(intervals[at - 1].next_hop));
+            for inside in intervals[at..].iter().take_while(|inside| inside.start >> 8 == block) {
+                pieces.push(u64::from(inside.start & 0xff) << 32 | u64::from(inside.next_hop));
+                at += 1;
+            }
+            let group = match groups.contents.get(pieces.as_slice()) {
+                Some(group) => *group,
+                None => {
+                    let group = groups.contents.len() as u32;
+                    groups.contents.insert(pieces.clone(), group);
+                    group
+                }
+            };
+            groups.of_block.push((block, group));
+        }
+        groups
     }
-    groups
 }
 
 /// Writes the entries of both levels, `N` bytes each.
-fn fill<const N: usize>(intervals: &[Interval], tbl24: &mut [u8], tbl8: &mut [u8]) {
+fn fill<const N: usize>(intervals: &[Interval], groups: &Groups, tbl24: &mut [u8], tbl8: &mut [u8]) {
     let (tbl24, tbl8) = (tbl24.as_chunks_mut::<N>().0, tbl8.as_chunks_mut::<N>().0);
     let top = 1u32 << (8 * N - 1);
     let entry = |value: u32| -> [u8; N] {
@@ -188,28 +225,24 @@ fn fill<const N: usize>(intervals: &[Interval], tbl24: &mut [u8], tbl8: &mut [u8
         let bytes = value.to_le_bytes();
         std::array::from_fn(|at| bytes[at])
     };
-    let mut groups = 0;
+    let next_hop = |index: u32| entry(if index == NO_ROUTE { top - 1 } else { index });
+
     let ends = intervals[1..].iter().map(|next| next.start as usize).chain([1 << 32]);
     for (interval, end) in intervals.iter().zip(ends) {
-        let next_hop = entry(if interval.next_hop == NO_ROUTE { top - 1 } else { interval.next_hop });
-        let mut start = interval.start as usize;
-        if !start.is_multiple_of(GROUP_ENTRIES) {
-            // The rest of a block, or a part of it: the interval before began the group.
-            let until = end.min(start.next_multiple_of(GROUP_ENTRIES));
-            let group = (groups - 1) * GROUP_ENTRIES;
-            let from = group + start % GROUP_ENTRIES;
-            tbl8[from..from + (until - start)].fill(next_hop);
-            start = until;
+        // Blocks that lie in it as a whole.
+        let (first, last) = ((interval.start as usize).div_ceil(GROUP_ENTRIES), end / GROUP_ENTRIES);
+        if first < last {
+            tbl24[first..last].fill(next_hop(interval.next_hop));
         }
-        if start == end {
-            continue;
-        }
-        tbl24[start / GROUP_ENTRIES..end / GROUP_ENTRIES].fill(next_hop);
-        let part = end % GROUP_ENTRIES;
-        if part != 0 {
-            tbl24[end / GROUP_ENTRIES] = entry(top | groups as u32);
-            tbl8[groups * GROUP_ENTRIES..][..part].fill(next_hop);
-            groups += 1;
+    }
+    for &(block, group) in &groups.of_block {
+        tbl24[block as usize] = entry(top | group);
+    }
+    for (pieces, group) in &groups.contents {
+        let group = &mut tbl8[*group as usize * GROUP_ENTRIES..][..GROUP_ENTRIES];
+        for piece in pieces {
+            // Each piece lasts until the next one overwrites it.
+            group[(piece >> 32) as usize..].fill(next_hop(*piece as u32));
         }
     }
 }

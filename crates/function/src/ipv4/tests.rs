@@ -255,16 +255,29 @@ fn entries_grow_with_the_number_of_next_hops() {
 
 #[test]
 fn entries_grow_with_the_number_of_groups() {
+    // No two of these blocks split in the same way: 200 next hops for the first address, 200 for the second.
     for (count, width) in [(0x8000, 2), (0x8001, 4)] {
-        let routes = (0..count).map(|block| route(block << 8, 32, 0)).collect();
-        let function = Ipv4::new(routes, next_hops(1)).unwrap();
+        let host = |block: u32, octet, next_hop| route(block << 8 | octet, 32, next_hop);
+        let routes = (0..count).flat_map(|block| [host(block, 0, block / 200), host(block, 1, 200 + block % 200)]);
+        let function = Ipv4::new(routes.collect(), next_hops(400)).unwrap();
         assert_eq!(function.entry_bytes, width);
         for block in 0..count {
-            assert_eq!(lookup_image(&function, block << 8), Some(0));
-            assert_eq!(lookup_image(&function, block << 8 | 1), None);
+            assert_eq!(lookup_image(&function, block << 8), Some(block / 200));
+            assert_eq!(lookup_image(&function, block << 8 | 1), Some(200 + block % 200));
+            assert_eq!(lookup_image(&function, block << 8 | 2), None);
         }
         assert_eq!(lookup_image(&function, count << 8), None);
     }
+}
+
+#[test]
+fn blocks_that_split_alike_share_a_group() {
+    let groups =
+        |routes| u32::from_le_bytes(Ipv4::new(routes, next_hops(2)).unwrap().image[12..16].try_into().unwrap());
+    assert_eq!(groups((0..1000).map(|block| route(block << 8 | 7, 32, 0)).collect()), 1);
+    assert_eq!(groups((0..1000).map(|block| route(block << 8 | 7, 32, block % 2)).collect()), 2);
+    // A longer prefix that changes nothing needs none.
+    assert_eq!(groups(vec![route(0x0a00_0000, 8, 1), route(0x0a01_0280, 25, 1)]), 0);
 }
 
 #[test]
