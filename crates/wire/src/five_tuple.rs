@@ -94,6 +94,8 @@ pub fn parse(frame: &[u8]) -> Parsed {
     parsed
 }
 
+// No pointer to `parsed` leaves what is inlined here: it stays in registers until the caller wants it. Built up in
+// memory it costs 20 ns more, because it is read back in wider pieces than it was written.
 #[inline(always)]
 fn read(frame: &[u8], parsed: &mut Parsed) -> Result<(), Error> {
     let Some((header, mut packet)) = frame.split_first_chunk::<{ ethernet::HEADER_BYTES }>() else {
@@ -102,7 +104,15 @@ fn read(frame: &[u8], parsed: &mut Parsed) -> Result<(), Error> {
     parsed.ethertype = u16::load(header, 12);
     parsed.l3_offset = ethernet::HEADER_BYTES;
     if ethertype::is_vlan(parsed.ethertype) {
-        packet = read_vlan(packet, parsed)?;
+        let tags = read_vlan(parsed.ethertype, packet);
+        parsed.ethertype = tags.ethertype;
+        parsed.vlan_ids = tags.ids;
+        parsed.vlan_tags = tags.count;
+        parsed.l3_offset += usize::from(tags.count) * vlan::HEADER_BYTES;
+        packet = frame.get(parsed.l3_offset..).unwrap_or(&[]);
+        if tags.truncated {
+            return Err(Error::Truncated);
+        }
     }
     match parsed.ethertype {
         ethertype::IPV4 => read_ipv4(packet, parsed),
@@ -111,22 +121,30 @@ fn read(frame: &[u8], parsed: &mut Parsed) -> Result<(), Error> {
     }
 }
 
+struct Tags {
+    ethertype: u16,
+    ids: [u16; VLAN_TAGS_MAX],
+    count: u8,
+    truncated: bool,
+}
+
 #[inline(never)]
-fn read_vlan<'a>(mut packet: &'a [u8], parsed: &mut Parsed) -> Result<&'a [u8], Error> {
-    for id in &mut parsed.vlan_ids {
-        if !ethertype::is_vlan(parsed.ethertype) {
+fn read_vlan(ethertype: u16, mut packet: &[u8]) -> Tags {
+    let mut tags = Tags { ethertype, ids: [0; VLAN_TAGS_MAX], count: 0, truncated: false };
+    for id in &mut tags.ids {
+        if !ethertype::is_vlan(tags.ethertype) {
             break;
         }
         let Some((tag, rest)) = packet.split_first_chunk::<{ vlan::HEADER_BYTES }>() else {
-            return Err(Error::Truncated);
+            tags.truncated = true;
+            break;
         };
         *id = u16::load(tag, 0) & vlan::ID_MAX;
-        parsed.vlan_tags += 1;
-        parsed.ethertype = u16::load(tag, 2);
-        parsed.l3_offset += vlan::HEADER_BYTES;
+        tags.count += 1;
+        tags.ethertype = u16::load(tag, 2);
         packet = rest;
     }
-    Ok(packet)
+    tags
 }
 
 #[inline(always)]
@@ -170,7 +188,11 @@ fn read_ipv6(packet: &[u8], parsed: &mut Parsed) -> Result<(), Error> {
     let payload = rest.get(..payload_bytes).ok_or(Error::Truncated)?;
     let (protocol, offset) = match header[6] {
         protocol::TCP | protocol::UDP => (header[6], 0),
-        next_header => walk(next_header, payload, &mut parsed.fragment)?,
+        next_header => {
+            let upper = walk(next_header, payload)?;
+            parsed.fragment = upper.fragment;
+            (upper.protocol, upper.offset)
+        }
     };
     let upper = payload.get(offset..).unwrap_or(&[]);
     let (source_port, destination_port) = ports(protocol, parsed.fragment, upper)?;
@@ -185,20 +207,24 @@ fn read_ipv6(packet: &[u8], parsed: &mut Parsed) -> Result<(), Error> {
     Ok(())
 }
 
-/// Protocol and offset of what a five-tuple sees behind the extension headers.
+/// What a five-tuple sees behind the extension headers.
+struct Upper {
+    protocol: u8,
+    offset: usize,
+    fragment: bool,
+}
+
 #[inline(never)]
-fn walk(next_header: u8, payload: &[u8], fragment: &mut bool) -> Result<(u8, usize), Error> {
+fn walk(next_header: u8, payload: &[u8]) -> Result<Upper, Error> {
     let mut walk = Extensions::new(next_header, payload);
-    while walk.protocol() != protocol::AH {
+    let mut fragment = false;
+    // What the fragmentable part begins with is the same in all fragments (RFC 8200, section 4.5); what the first one
+    // shows behind it is not seen in the others.
+    while !fragment && walk.protocol() != protocol::AH {
         let Some(step) = walk.next() else { break };
-        if step?.fragment().is_some_and(|header| header.is_fragment()) {
-            // What the fragmentable part begins with is the same in all fragments (RFC 8200, section 4.5); what the
-            // first one shows behind it is not seen in the others.
-            *fragment = true;
-            break;
-        }
+        fragment = step?.fragment().is_some_and(|header| header.is_fragment());
     }
-    Ok((walk.protocol(), walk.offset()))
+    Ok(Upper { protocol: walk.protocol(), offset: walk.offset(), fragment })
 }
 
 #[inline(always)]
