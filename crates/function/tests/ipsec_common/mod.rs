@@ -1,0 +1,319 @@
+//! What the tests of `ipsec` share: functions from stanzas, packets through every form of the kernel, pcap files.
+#![allow(dead_code, reason = "each test uses some of it")]
+
+pub(crate) mod esp;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use godwit_abi::Outcome;
+use godwit_function::{Function, Site, Work};
+use godwit_kernels::{BinCall, Level};
+use godwit_packet::{Arena, ArenaConfig, Descriptor, Region};
+use toml::de::DeTable;
+
+/// One way to run the function.
+#[derive(Clone, Copy)]
+pub(crate) enum Form {
+    Ref,
+    Cpu(&'static Level),
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ref => f.write_str("ref"),
+            Self::Cpu(level) => f.write_str(level.name),
+        }
+    }
+}
+
+/// Every form that this machine can run, `ref` first.
+pub(crate) fn forms() -> Vec<Form> {
+    let levels = godwit_kernels::levels().iter();
+    for level in levels.clone().filter(|level| !level.supported()) {
+        println!("skipped: this CPU cannot run {}", level.name);
+    }
+    let forms: Vec<Form> =
+        std::iter::once(Form::Ref).chain(levels.filter(|level| level.supported()).map(Form::Cpu)).collect();
+    assert!(forms.len() > 1, "the CPU runs no level at all");
+    forms
+}
+
+/// The function of a stanza.
+pub(crate) fn build(stanza: &str) -> Arc<dyn Function> {
+    let site = Site { name: "ipsec under test", ports: &[], directory: Path::new(".") };
+    let kind = godwit_function::kind("ipsec").unwrap();
+    (kind.build)(DeTable::parse(stanza).unwrap(), &site).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// One SA of a stanza.
+#[derive(Clone)]
+pub(crate) struct Sa {
+    pub(crate) name: String,
+    pub(crate) spi: u32,
+    pub(crate) direction: &'static str,
+    pub(crate) source: [u8; 4],
+    pub(crate) destination: [u8; 4],
+    pub(crate) encryption_key: [u8; 16],
+    pub(crate) authentication_key: [u8; 20],
+    pub(crate) more: String,
+}
+
+impl Sa {
+    /// From 192.0.2.1 to 192.0.2.2, with keys made of `seed`.
+    pub(crate) fn new(name: &str, spi: u32, direction: &'static str, seed: u8) -> Self {
+        Self {
+            name: name.to_owned(),
+            spi,
+            direction,
+            source: [192, 0, 2, 1],
+            destination: [192, 0, 2, 2],
+            encryption_key: std::array::from_fn(|i| seed.wrapping_mul(29).wrapping_add(7 * i as u8)),
+            authentication_key: std::array::from_fn(|i| seed.wrapping_mul(53).wrapping_add(11 * i as u8)),
+            more: String::new(),
+        }
+    }
+
+    pub(crate) fn stanza(&self) -> String {
+        format!(
+            "[[sa]]\nname = \"{}\"\nspi = {}\ndirection = \"{}\"\nsource = \"{}\"\ndestination = \"{}\"\n\
+             encryption = \"aes-128-cbc\"\nencryption_key = \"{}\"\n\
+             authentication = \"hmac-sha1-96\"\nauthentication_key = \"{}\"\n{}\n",
+            self.name,
+            self.spi,
+            self.direction,
+            std::net::Ipv4Addr::from(self.source),
+            std::net::Ipv4Addr::from(self.destination),
+            hex(&self.encryption_key),
+            hex(&self.authentication_key),
+            self.more,
+        )
+    }
+}
+
+/// Everything goes into the SA called `name`.
+pub(crate) fn protect_all(name: &str) -> String {
+    format!("[[policy]]\naction = \"protect\"\nsa = \"{name}\"\n")
+}
+
+/// A packet after the function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Packet {
+    pub(crate) outcome: Outcome,
+    pub(crate) frame: Vec<u8>,
+    /// Where the frame is.
+    pub(crate) head: u16,
+    /// Everything in the window, the frame included.
+    pub(crate) window: Vec<u8>,
+}
+
+/// Packets in an arena of their own.
+pub(crate) struct Batch {
+    region: Region,
+    descriptors: Vec<Descriptor>,
+}
+
+impl Batch {
+    pub(crate) fn new(frames: &[Vec<u8>]) -> Self {
+        Self::with(frames, ArenaConfig::default())
+    }
+
+    pub(crate) fn with(frames: &[Vec<u8>], config: ArenaConfig) -> Self {
+        let config = ArenaConfig { packets: frames.len().max(1), frame_bytes_max: 2048, ..config };
+        let mut region = Arena::new(config, 1).unwrap().split().remove(0);
+        let mut descriptors = Vec::new();
+        for (index, frame) in frames.iter().enumerate() {
+            let mut descriptor = region.allocate(frame.len()).unwrap();
+            descriptor.order = index as u16;
+            region.window_mut(&descriptor).fill(0xa5);
+            region.frame_mut(&descriptor).copy_from_slice(frame);
+            descriptors.push(descriptor);
+        }
+        Self { region, descriptors }
+    }
+
+    /// What the host half of the only worker says.
+    pub(crate) fn prepare(&self, function: &dyn Function) -> Vec<Work> {
+        let mut work = Vec::new();
+        function.host_half(0, 1).unwrap().prepare(&self.region, &self.descriptors, &mut work);
+        work
+    }
+
+    /// Runs the kernel where the work says so, in bins of at most `bin_packets`.
+    pub(crate) fn run(mut self, function: &dyn Function, form: Form, work: &[Work], bin_packets: usize) -> Vec<Packet> {
+        let mut outcomes = vec![Outcome::default(); work.len()];
+        for variant in 0..=1 {
+            let mut mine = Vec::new();
+            for (index, work) in work.iter().enumerate() {
+                match *work {
+                    Work::Done(outcome) => outcomes[index] = outcome,
+                    Work::Run { variant: wanted, parameter } if wanted == variant => mine.push((index, parameter)),
+                    Work::Run { .. } => {}
+                }
+            }
+            for bin in mine.chunks(bin_packets) {
+                let mut descriptors: Vec<Descriptor> = bin.iter().map(|(index, _)| self.descriptors[*index]).collect();
+                let parameters: Vec<u64> = bin.iter().map(|(_, parameter)| *parameter).collect();
+                let said = self.run_bin(function, form, variant, &mut descriptors, &parameters);
+                for (((index, _), descriptor), outcome) in bin.iter().zip(descriptors).zip(said) {
+                    self.descriptors[*index] = descriptor;
+                    outcomes[*index] = outcome;
+                }
+            }
+        }
+        let Self { mut region, descriptors } = self;
+        let packet = |(outcome, descriptor): (Outcome, Descriptor)| Packet {
+            outcome,
+            frame: region.frame(&descriptor).to_vec(),
+            head: descriptor.head,
+            window: region.window_mut(&descriptor).to_vec(),
+        };
+        outcomes.into_iter().zip(descriptors).map(packet).collect()
+    }
+
+    fn run_bin(
+        &mut self,
+        function: &dyn Function,
+        form: Form,
+        variant: u8,
+        descriptors: &mut [Descriptor],
+        parameters: &[u64],
+    ) -> Vec<Outcome> {
+        // What the kernel leaves alone shows.
+        let mut outcomes = vec![Outcome { verdict: 77, reason: 77, port: 77, value: 77 }; descriptors.len()];
+        match form {
+            Form::Ref => {
+                for ((descriptor, parameter), outcome) in descriptors.iter_mut().zip(parameters).zip(&mut outcomes) {
+                    let window = self.region.window_mut(descriptor);
+                    *outcome = function.run_ref(window, descriptor, variant, *parameter);
+                }
+            }
+            Form::Cpu(level) => {
+                let call = BinCall {
+                    arena: self.region.arena_base(),
+                    image: function.image().as_ptr(),
+                    descriptors: descriptors.as_mut_ptr(),
+                    parameters: parameters.as_ptr(),
+                    outcomes: outcomes.as_mut_ptr(),
+                    count: descriptors.len() as u32,
+                    variant: u32::from(variant),
+                };
+                // SAFETY: the level is supported; the arrays have `count` elements; the descriptors are of this
+                // region, which nobody else reaches; the image is the function's own.
+                unsafe { level.run_bin(function.contract().kernel, &call) };
+            }
+        }
+        outcomes
+    }
+}
+
+/// Frames through the host half and one form.
+pub(crate) fn process(function: &dyn Function, form: Form, frames: &[Vec<u8>]) -> Vec<Packet> {
+    let batch = Batch::new(frames);
+    let work = batch.prepare(function);
+    batch.run(function, form, &work, 32)
+}
+
+/// The name of what was said: a verdict, or a drop reason.
+pub(crate) fn name(function: &dyn Function, outcome: Outcome) -> &'static str {
+    let contract = function.contract();
+    match outcome.verdict {
+        godwit_abi::VERDICT_DROP => contract.drops[usize::from(outcome.reason)].name,
+        verdict => contract.verdicts[usize::from(verdict)].name,
+    }
+}
+
+/// xorshift64* (Vigna, An experimental exploration of Marsaglia's xorshift generators, TOMS 2016).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// 0..limit.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        ((self.next() >> 16) % limit as u64) as usize
+    }
+
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// A sound IPv4 packet of `total` bytes, at least 20, with whatever else by chance.
+pub(crate) fn packet(random: &mut Random, total: usize) -> Vec<u8> {
+    let header_bytes = (20 + 4 * random.below(11)).min(total & !3);
+    let mut packet = random.bytes(total);
+    packet[0] = 0x40 | (header_bytes / 4) as u8;
+    packet[2..4].copy_from_slice(&(total as u16).to_be_bytes());
+    set_checksum(&mut packet);
+    packet
+}
+
+/// Fills in the checksum of the IPv4 header at the front.
+pub(crate) fn set_checksum(packet: &mut [u8]) {
+    let header_bytes = usize::from(packet[0] & 15) * 4;
+    packet[10..12].fill(0);
+    let checksum = godwit_wire::checksum::checksum(&packet[..header_bytes]);
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// Ethernet in front, with a VLAN tag if asked for.
+pub(crate) fn ethernet(packet: &[u8], tagged: bool) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    if tagged {
+        frame.extend([0x81, 0x00, 0x60, 0x07]);
+    }
+    frame.extend([8, 0]);
+    frame.extend(packet);
+    frame
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
+    assert!(text.len().is_multiple_of(2), "{text}");
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+}
+
+/// A file or folder of the repository.
+pub(crate) fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// Writes Ethernet frames as a pcap file (draft-ietf-opsawg-pcap, section 4).
+pub(crate) fn write_pcap(path: &Path, frames: &[Vec<u8>]) {
+    let mut bytes = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65535, 1] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for (index, frame) in (0u32..).zip(frames) {
+        for word in [index / 1000, index % 1000 * 1000, frame.len() as u32, frame.len() as u32] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(frame);
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// The frames of a little-endian pcap file.
+pub(crate) fn read_pcap(path: &Path) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(path).unwrap();
+    assert!(bytes.starts_with(&0xa1b2_c3d4u32.to_le_bytes()), "{}", path.display());
+    let mut frames = Vec::new();
+    let mut rest = &bytes[24..];
+    while !rest.is_empty() {
+        let length = u32::from_le_bytes(*rest[8..].first_chunk().unwrap()) as usize;
+        frames.push(rest[16..16 + length].to_vec());
+        rest = &rest[16 + length..];
+    }
+    frames
+}
