@@ -15,14 +15,14 @@ pub(super) struct Found {
 
 /// Looks for all patterns.
 pub(super) fn search(payload: &[u8], patterns: &[Vec<u8>], case: Case) -> Found {
-    let folded = |bytes: &[u8]| -> Vec<u8> { bytes.iter().map(|&byte| case.fold(byte)).collect() };
-    let (payload, mut found) = (folded(payload), Found::default());
+    let equal = |(a, b): (&u8, &u8)| case.fold(*a) == case.fold(*b);
+    let mut found = Found::default();
     for end in 1..=payload.len() {
         for (pattern, number) in patterns.iter().zip(0..) {
             let Some(start) = end.checked_sub(pattern.len()) else {
                 continue;
             };
-            if payload[start..end] == folded(pattern) {
+            if payload[start..end].iter().zip(pattern).all(equal) {
                 if found.count == 0 {
                     found.first = number;
                 }

@@ -53,7 +53,7 @@ pub(super) fn run_ref(
     if packet.verify_checksum().is_err() {
         return Outcome::drop(DROP_CHECKSUM);
     }
-    if is_martian(packet.source()) || is_martian(packet.destination()) {
+    if is_martian_source(packet.source()) || is_martian_destination(packet.destination()) {
         return Outcome::drop(DROP_MARTIAN);
     }
     let Some(next_hop) = prefixes.lookup(u32::from_be_bytes(packet.destination())) else {
@@ -89,8 +89,14 @@ fn network_header(frame: &[u8]) -> Result<Option<usize>, ()> {
     Ok((inner == ethertype::IPV4).then_some(header))
 }
 
-/// Addresses that no router forwards from or to (RFC 1812, sections 4.2.2.11 and 5.3.7): "this network" 0/8, loopback 127/8,
+/// Addresses that no packet comes from (RFC 1812, sections 4.2.2.11 and 5.3.7): "this network" 0/8, loopback 127/8,
 /// multicast 224/4, and class E 240/4 with the limited broadcast in it.
-fn is_martian(address: [u8; 4]) -> bool {
+fn is_martian_source(address: [u8; 4]) -> bool {
     matches!(address[0], 0 | 127 | 224..=255)
+}
+
+/// Addresses that no packet on the wire goes to (RFC 1812, section 5.3.7). What goes to 224.0.0.0 and above is for
+/// the routes to decide.
+fn is_martian_destination(address: [u8; 4]) -> bool {
+    matches!(address[0], 0 | 127)
 }

@@ -1,0 +1,189 @@
+//! Functions × implementations × batch sizes: every implementation does to every packet what `ref` does.
+//!
+//! A function gets the whole suite by one row in [`cases`], an implementation by one row in
+//! [`implementations`](implementations::implementations). Compared are the outcome, the descriptor, and every byte of the window, head and
+//! tail room included; windows lie back to back, so that writing beyond one shows in the next.
+
+#[path = "matrix/frames.rs"]
+mod frames;
+#[path = "matrix/functions.rs"]
+mod functions;
+#[path = "matrix/implementations.rs"]
+mod implementations;
+
+use std::sync::Arc;
+
+use godwit_abi::{Bin, Descriptor, Outcome};
+use godwit_function::{Function, Work};
+use godwit_packet::{Arena, ArenaConfig, Layout, Region};
+
+use implementations::{Implementation, Job};
+
+/// Packets per bin: alone, around a warp, and the largest.
+const BATCHES: [usize; 6] = [1, 2, 31, 32, 33, 256];
+
+/// A function with its configuration, and what it is to be tried with.
+struct Case {
+    /// The function, and what is special about this row.
+    name: &'static str,
+    function: Arc<dyn Function>,
+    frames: Vec<Vec<u8>>,
+}
+
+/// The rows.
+fn cases() -> Vec<Case> {
+    functions::cases()
+}
+
+/// Packets that wait in their windows, and what the kernel is to do with each.
+struct Prepared {
+    region: Region,
+    packets: Vec<Packet>,
+}
+
+struct Packet {
+    descriptor: Descriptor,
+    variant: u8,
+    parameter: u64,
+    window: Vec<u8>,
+}
+
+#[test]
+fn every_implementation_does_what_ref_does() {
+    let cases = cases();
+    let implementations = implementations::implementations();
+    for case in &cases {
+        let mut prepared = prepare(case);
+        let expected: Vec<_> = prepared.packets.iter().map(|packet| run_ref(&*case.function, packet)).collect();
+        demand_variety(case, &expected);
+        for implementation in &implementations {
+            if let Err(why) = &implementation.available {
+                println!("{}: {}: skipped: {why}", case.name, implementation.name);
+                continue;
+            }
+            for batch in BATCHES {
+                check(case, &mut prepared, &expected, implementation, batch);
+            }
+        }
+    }
+    assert!(implementations.iter().any(|implementation| implementation.available.is_ok()), "nothing was compared");
+}
+
+/// Puts the frames into windows and asks the host half, where there is one, what is to be done with them.
+fn prepare(case: &Case) -> Prepared {
+    // Windows of exactly the needed size; in units, so that the room behind a frame differs from packet to packet.
+    let config =
+        ArenaConfig { layout: Layout::Dense, packets: case.frames.len() + 1, align_bytes: 64, ..Default::default() };
+    let mut region = Arena::new(config, 1).unwrap().split().remove(0);
+    let mut descriptors = Vec::new();
+    for (order, frame) in case.frames.iter().enumerate() {
+        let allocated = region.allocate(frame.len()).expect("the arena has a window for each frame");
+        let descriptor = Descriptor { order: order as u16, port: 3, flow_hash: 0x5eed, ..allocated };
+        let stale = (order as u8).wrapping_mul(37);
+        region.window_mut(&descriptor).fill(stale);
+        region.frame_mut(&descriptor).copy_from_slice(frame);
+        descriptors.push(descriptor);
+    }
+    let mut work = Vec::new();
+    match case.function.host_half(0, 1) {
+        Some(mut host_half) => host_half.prepare(&region, &descriptors, &mut work),
+        None => {
+            work.resize(descriptors.len(), Work::Run { variant: case.function.variant(), parameter: 0 });
+        }
+    }
+    assert_eq!(work.len(), descriptors.len(), "{}: the host half says something of every packet", case.name);
+    let mut packets = Vec::new();
+    for (descriptor, work) in descriptors.into_iter().zip(work) {
+        if let Work::Run { variant, parameter } = work {
+            let window = region.window_mut(&descriptor).to_vec();
+            packets.push(Packet { descriptor, variant, parameter, window });
+        }
+    }
+    // A bin has one variant.
+    packets.sort_by_key(|packet| packet.variant);
+    Prepared { region, packets }
+}
+
+/// What a packet becomes.
+struct Expected {
+    outcome: Outcome,
+    descriptor: Descriptor,
+    window: Vec<u8>,
+}
+
+fn run_ref(function: &dyn Function, packet: &Packet) -> Expected {
+    let (mut descriptor, mut window) = (packet.descriptor, packet.window.clone());
+    let outcome = function.run_ref(&mut window, &mut descriptor, packet.variant, packet.parameter);
+    Expected { outcome, descriptor, window }
+}
+
+/// The frames lead to everything that the contract names and a kernel can say; else they test too little.
+fn demand_variety(case: &Case, expected: &[Expected]) {
+    let contract = case.function.contract();
+    let said = |wanted: Outcome| {
+        expected
+            .iter()
+            .any(|Expected { outcome, .. }| (outcome.verdict, outcome.reason) == (wanted.verdict, wanted.reason))
+    };
+    let has_host_half = case.function.host_half(0, 1).is_some();
+    for (number, verdict) in (0..).zip(contract.verdicts) {
+        // What only the host half says is not for a kernel to say.
+        assert!(has_host_half || said(Outcome::verdict(number)), "{}: no frame is {}", case.name, verdict.name);
+    }
+    for (number, drop) in (0..).zip(contract.drops) {
+        assert!(has_host_half || said(Outcome::drop(number)), "{}: no frame is dropped as {}", case.name, drop.name);
+    }
+    assert!(expected.len() > 1000, "{}: only {} frames get to the kernel", case.name, expected.len());
+}
+
+fn check(case: &Case, prepared: &mut Prepared, expected: &[Expected], implementation: &Implementation, batch: usize) {
+    let Prepared { region, packets } = prepared;
+    for packet in packets.iter() {
+        region.window_mut(&packet.descriptor).copy_from_slice(&packet.window);
+    }
+    let mut descriptors: Vec<_> = packets.iter().map(|packet| packet.descriptor).collect();
+    let parameters: Vec<_> = packets.iter().map(|packet| packet.parameter).collect();
+    let mut outcomes = vec![Outcome { verdict: 77, reason: 77, port: 7777, value: 7777 }; packets.len()];
+    let bins: Vec<Bin> = bins(case, packets, batch);
+    (implementation.run)(Job {
+        region: &mut *region,
+        image: case.function.image(),
+        bins: &bins,
+        descriptors: &mut descriptors,
+        parameters: &parameters,
+        outcomes: &mut outcomes,
+    });
+    for (index, expected) in expected.iter().enumerate() {
+        let at = format!("{}: {}: bins of {batch}: packet {index}", case.name, implementation.name);
+        let before = || format!("\nframe {:02x?}", frame_of(&packets[index]));
+        assert_eq!(outcomes[index], expected.outcome, "{at}{}", before());
+        assert_eq!(descriptors[index], expected.descriptor, "{at}{}", before());
+        let window = region.window_mut(&packets[index].descriptor);
+        let differs = window.iter().zip(&expected.window).position(|(is, should)| is != should);
+        assert_eq!(differs, None, "{at}: first different byte of the window{}", before());
+    }
+}
+
+/// Bins of at most `batch` packets, each of one variant.
+fn bins(case: &Case, packets: &[Packet], batch: usize) -> Vec<Bin> {
+    let mut bins = Vec::new();
+    let mut first = 0;
+    for same in packets.chunk_by(|a, b| a.variant == b.variant) {
+        for part in same.chunks(batch) {
+            bins.push(Bin {
+                first,
+                count: part.len() as u16,
+                kernel: case.function.contract().kernel,
+                variant: part[0].variant,
+                length_bytes: part.iter().map(|packet| packet.descriptor.length).max().unwrap_or(0),
+                ..Bin::default()
+            });
+            first += part.len() as u32;
+        }
+    }
+    bins
+}
+
+fn frame_of(packet: &Packet) -> &[u8] {
+    &packet.window[usize::from(packet.descriptor.head)..][..usize::from(packet.descriptor.length)]
+}

@@ -1,0 +1,114 @@
+//! The rows of functions.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_function::dpi::{Case as LetterCase, Dpi};
+use godwit_function::ipv4::{Ipv4, NextHop, Route};
+use godwit_function::{Function, Site, kind};
+use godwit_wire::MacAddress;
+use toml::de::DeTable;
+
+use crate::Case;
+use crate::frames::{self, Random};
+
+pub(crate) fn cases() -> Vec<Case> {
+    let plain = || frames::frames(1, 1500, &frames::any_address, &frames::any_payload);
+    let mut cases = vec![
+        Case { name: "template", function: build("template", "", 1), frames: plain() },
+        Case { name: "echo, one port", function: build("echo", "", 1), frames: plain() },
+        Case { name: "echo, 7 of 256 ports", function: build("echo", "ports = 7", 256), frames: plain() },
+        Case { name: "echo, 256 ports", function: build("echo", "", 256), frames: plain() },
+    ];
+    for (name, next_hops) in [("ipv4, 2-byte entries", 40), ("ipv4, 4-byte entries", 40_000)] {
+        let (function, frames) = ipv4(next_hops);
+        cases.push(Case { name, function, frames });
+    }
+    for (name, case) in [("dpi", LetterCase::Sensitive), ("dpi, any case", LetterCase::Insensitive)] {
+        let (function, frames) = dpi(case);
+        cases.push(Case { name, function, frames });
+    }
+    cases
+}
+
+/// A function from the text of its stanza, in a configuration of so many ports.
+pub(crate) fn build(name: &str, stanza: &str, ports: usize) -> Arc<dyn Function> {
+    let ports: Vec<String> = (0..ports).map(|port| format!("port{port}")).collect();
+    let site = Site { name: "under test", ports: &ports, directory: Path::new(".") };
+    let stanza = DeTable::parse(stanza).unwrap();
+    (kind(name).unwrap().build)(stanza, &site).unwrap()
+}
+
+/// Routes of lengths 8 to 32, crowded around a few places, and frames that go there.
+fn ipv4(next_hops: u32) -> (Arc<dyn Function>, Vec<Vec<u8>>) {
+    let mut random = Random::new(4);
+    let hops = (0..next_hops).map(|index| match index % 11 {
+        3 => NextHop::Local,
+        7 => NextHop::Blackhole,
+        _ => NextHop::Forward {
+            port: (index % 256) as u16,
+            destination: MacAddress([2, 0, 1, (index >> 16) as u8, (index >> 8) as u8, index as u8]),
+            source: MacAddress([2, 0, 2, 0, 0, index as u8]),
+        },
+    });
+    let routes = (0..3000).map(|_| {
+        let length = 8 + random.below(25) as u8;
+        let prefix = crowded_address(&mut random) & u32::MAX << (32 - length);
+        Route { prefix, length, next_hop: random.below(next_hops) }
+    });
+    let function = Ipv4::new(routes.collect(), hops.collect()).unwrap();
+    let address = |random: &mut Random| crowded_address(random).to_be_bytes();
+    (Arc::new(function), frames::frames(2, 3000, &address, &frames::any_payload))
+}
+
+fn crowded_address(random: &mut Random) -> u32 {
+    match random.below(8) {
+        0 => random.next() as u32,
+        1 => u32::from(Ipv4Addr::new(192, 0, 2, 0)) + random.below(256),
+        2 => u32::from(Ipv4Addr::new(224, 0, 0, 0)).wrapping_sub(200).wrapping_add(random.below(400)),
+        3 => u32::from(Ipv4Addr::new(127, 0, 0, 0)) - 100 + random.below(200),
+        4 => u32::MAX - random.below(300),
+        5 => random.below(0x0200_0000),
+        _ => u32::from(Ipv4Addr::new(198, 51, 100, 0)) + random.below(1024),
+    }
+}
+
+/// Patterns that nest and overlap, and frames that hold some.
+fn dpi(case: LetterCase) -> (Arc<dyn Function>, Vec<Vec<u8>>) {
+    let patterns = patterns(120);
+    let planted = patterns.clone();
+    let payload = move |random: &mut Random, bytes: usize| {
+        let mut payload = frames::any_payload(random, bytes);
+        for _ in 0..random.below(4) {
+            let mut pattern = planted[random.below(planted.len() as u32) as usize].clone();
+            if random.below(3) == 0 {
+                pattern.make_ascii_uppercase();
+            }
+            if let Some(last) = payload.len().checked_sub(pattern.len()) {
+                let at = random.below(last as u32 + 1) as usize;
+                payload[at..at + pattern.len()].copy_from_slice(&pattern);
+            }
+        }
+        payload
+    };
+    let function = Dpi::new(patterns, case).unwrap();
+    (Arc::new(function), frames::frames(3, 1500, &frames::any_address, &payload))
+}
+
+/// So many patterns, the same every time: words of few letters, some with any bytes, some twice.
+fn patterns(count: u32) -> Vec<Vec<u8>> {
+    let mut random = Random::new(5);
+    let letter = |random: &mut Random| b"abcd/"[random.below(5) as usize];
+    let mut patterns: Vec<Vec<u8>> = Vec::new();
+    for index in 0..count {
+        let bytes = 2 + random.below(12);
+        let pattern = match index % 8 {
+            0 => (0..bytes).map(|_| random.next() as u8).collect(),
+            1 if index > 8 => patterns[random.below(index) as usize].clone(),
+            _ => (0..bytes).map(|_| letter(&mut random)).collect(),
+        };
+        patterns.push(pattern);
+    }
+    patterns
+}
