@@ -1,2 +1,77 @@
-//! The Godwit command line.
-fn main() {}
+//! The Godwit command line: one file per command in `commands/`.
+//!
+//! Exit codes: 0 when all went well, 2 with one sentence when the user must mend something, 1 for a bug or for packets
+//! that were not conserved.
+#![forbid(unsafe_code)]
+
+mod builtin;
+mod commands;
+mod failure;
+mod other_devices;
+mod output;
+mod progress;
+mod signals;
+mod summary;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+/// A network-function dataplane for machines with more than one kind of processor.
+#[derive(Parser)]
+#[command(name = "godwit", version, disable_help_subcommand = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(commands::demo::Arguments),
+    Run(commands::run::Arguments),
+    Replay(commands::replay::Arguments),
+    Check(commands::check::Arguments),
+    Devices(commands::devices::Arguments),
+    Bench(commands::bench::Arguments),
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
+        .with_target(false)
+        .without_time()
+        .init();
+    let outcome = match CommandLine::try_parse() {
+        Ok(CommandLine { command }) => match command {
+            Command::Demo(arguments) => commands::demo::execute(&arguments),
+            Command::Run(arguments) => commands::run::execute(&arguments),
+            Command::Replay(arguments) => commands::replay::execute(&arguments),
+            Command::Check(arguments) => commands::check::execute(&arguments),
+            Command::Devices(arguments) => commands::devices::execute(&arguments),
+            Command::Bench(arguments) => commands::bench::execute(&arguments),
+        },
+        Err(error) if error.use_stderr() => Err(usage(&error)),
+        Err(help) => output::print(&format!("{}\n", help.to_string().trim_end())),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// What is wrong with the command line, as one sentence.
+fn usage(error: &clap::Error) -> Failure {
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Failure::User("no command: `godwit --help` lists them".to_owned());
+    }
+    let text = error.to_string();
+    let text = text.split("\n\nUsage:").next().unwrap_or(&text);
+    let text = text.split("\n\nFor more information").next().unwrap_or(text);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let sentence = words.join(" ");
+    Failure::User(sentence.strip_prefix("error: ").unwrap_or(&sentence).to_owned())
+}

@@ -1,0 +1,31 @@
+# The two commands: `make demo` and `make test`. Both install what is missing first (scripts/install.sh).
+
+.PHONY: demo test check install-build install-test nvrtc help
+
+help:
+	@echo 'make demo    build Godwit and run generated traffic through a chain of functions (5 seconds)'
+	@echo 'make test    everything that must hold: format, lints, documentation, all tests'
+	@echo 'make check   format, lints and documentation alone'
+
+demo: install-build
+	cargo run --release --locked --quiet --package godwit -- demo $(DEMO)
+
+# The tests come last: what they say is the last thing to read.
+test: install-test nvrtc check
+	cargo build --locked --workspace --all-targets
+	$${CARGO_TARGET_DIR:-target}/debug/godwit demo --seconds 1
+	scripts/test.sh
+
+check:
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
+
+install-build:
+	@scripts/install.sh build
+
+install-test:
+	@scripts/install.sh test
+
+nvrtc: install-test
+	@scripts/nvrtc.sh

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Installs what Godwit needs to be built and tested on Debian and Ubuntu. Does nothing where everything is there.
+#
+#   scripts/install.sh build    what `make demo` needs: a C compiler, and Rust
+#   scripts/install.sh test     also what the tests compare with: scapy, tshark, PoCL, DPDK
+set -euo pipefail
+
+need=(gcc libc6-dev)
+if [ "${1:-build}" = test ]; then
+    # PoCL is the OpenCL device of machines without a GPU. DPDK is measured against by benches, never linked into Godwit.
+    need+=(pocl-opencl-icd ocl-icd-libopencl1 tshark python3-scapy python3-venv clang-format pkg-config dpdk-dev libdpdk-dev)
+fi
+
+if ! command -v cargo >/dev/null; then
+    echo "install: Rust is not here: install the stable toolchain with rustup (https://rustup.rs), then try again" >&2
+    exit 1
+fi
+for component in rustfmt clippy; do
+    if [ "${1:-build}" = test ] && ! cargo "${component/rustfmt/fmt}" --version >/dev/null 2>&1; then
+        echo "install: rustup component add $component"
+        rustup component add "$component"
+    fi
+done
+
+missing=()
+for package in "${need[@]}"; do
+    state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$state" = installed ] || missing+=("$package")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+    exit 0
+fi
+if ! command -v apt-get >/dev/null; then
+    echo "install: this is no Debian or Ubuntu: please install what they call ${missing[*]}" >&2
+    exit 1
+fi
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+    as_root=(sudo)
+fi
+echo "install: apt-get install ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Puts NVIDIA's run-time compiler into target/nvrtc, where the kernel tests look for it. It needs no GPU. Says so and
+# goes on where it cannot be had: the tests then say that they skip it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version=13.0.88
+folder=target/nvrtc
+done=$folder/$version
+[ -e "$done" ] && exit 0
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+if ! { python3 -m venv "$work/venv" &&
+    "$work/venv/bin/pip" download --quiet --disable-pip-version-check --retries 1 --no-deps --only-binary :all: \
+        --dest "$work" "nvidia-cuda-nvrtc==$version"; } >"$work/log" 2>&1; then
+    echo "nvrtc: cannot be had ($(tail -n 1 "$work/log")): the kernels are not compiled for CUDA"
+    exit 0
+fi
+rm -rf "$folder"
+mkdir -p "$folder"
+python3 -m zipfile -e "$work"/*.whl "$folder"
+touch "$done"
+echo "nvrtc: $version is in $folder"

@@ -1,0 +1,111 @@
+//! `godwit bench`
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use godwit_bench::{BENCHES, BenchOptions, Row, Size};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::{self, Json};
+use crate::progress::Progress;
+use crate::table::{Align, Table};
+
+/// Measure something, and its peers in the same run.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// What to measure; `list` names all.
+    name: String,
+    /// Only this device.
+    #[arg(long, value_name = "D")]
+    device: Option<String>,
+    /// Only this implementation: ref, scalar, or a level such as x86-64-v3.
+    #[arg(long = "impl", value_name = "I")]
+    implementation: Option<String>,
+    /// Frame size in bytes without FCS, or imix; several are measured one after the other.
+    #[arg(long = "size", value_name = "BYTES|imix")]
+    sizes: Vec<Size>,
+    /// Time for each figure.
+    #[arg(long, value_name = "N", value_parser = super::parse_seconds, default_value = "2")]
+    seconds: Duration,
+    /// Leave the peers out.
+    #[arg(long)]
+    no_peers: bool,
+    /// Write the rows as JSON; - is standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Runs one bench, or lists all.
+pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
+    let json = Json::open(arguments.json.as_deref())?;
+    if arguments.name == "list" {
+        return list(json);
+    }
+    let options = BenchOptions {
+        device: arguments.device.clone(),
+        implementation: arguments.implementation.clone(),
+        sizes: arguments.sizes.clone(),
+        time: arguments.seconds,
+        peers: !arguments.no_peers,
+    };
+    let mut progress = Progress::new();
+    let rows = godwit_bench::run(&arguments.name, &options, &mut |line| progress.say(line));
+    progress.clear();
+    let rows = rows?;
+    output::print_beside(&json, &text(&rows))?;
+    json.write(&rows)
+}
+
+fn list(json: Json) -> Result<(), Failure> {
+    #[derive(Serialize)]
+    struct Entry {
+        name: &'static str,
+        what: &'static str,
+    }
+    let mut table = Table::new(&[("bench", Align::Left), ("measures", Align::Left)]);
+    for bench in BENCHES {
+        table.row(vec![bench.name.to_owned(), bench.what.to_owned()]);
+    }
+    output::print_beside(&json, &table.text())?;
+    json.write(&BENCHES.iter().map(|bench| Entry { name: bench.name, what: bench.what }).collect::<Vec<_>>())
+}
+
+fn text(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        ("bench", Align::Left),
+        ("device", Align::Left),
+        ("impl", Align::Left),
+        ("mode", Align::Left),
+        ("size", Align::Right),
+        ("batch", Align::Right),
+        ("Mpps", Align::Right),
+        ("ns", Align::Right),
+        ("Gbps", Align::Right),
+        ("p50 µs", Align::Right),
+        ("p99 µs", Align::Right),
+        ("watts", Align::Right),
+        ("", Align::Left),
+    ]);
+    for row in rows {
+        let peer = if row.peer { "peer" } else { "" };
+        let note = [peer, row.note.as_str()].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+        table.row(vec![
+            row.bench.clone(),
+            row.device.clone(),
+            row.implementation.clone(),
+            row.mode.to_owned(),
+            row.size.clone(),
+            row.batch.to_string(),
+            format!("{:.2}", row.mpps),
+            if row.mpps > 0.0 { format!("{:.1}", 1000.0 / row.mpps) } else { "-".to_owned() },
+            format!("{:.2}", row.gbps),
+            format!("{:.2}", row.p50_us),
+            format!("{:.2}", row.p99_us),
+            row.watts.map_or("not measured".to_owned(), |watts| format!("{watts:.1}")),
+            note,
+        ]);
+    }
+    table.text()
+}

@@ -1,0 +1,62 @@
+//! The commands, one file each, and what they share.
+
+pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod demo;
+pub(crate) mod devices;
+pub(crate) mod replay;
+pub(crate) mod run;
+
+use std::path::Path;
+use std::time::Duration;
+
+use godwit_engine::config::Config;
+use godwit_engine::{Engine, Options, Report};
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::signals;
+
+/// Reads a configuration and says its warnings.
+fn load(path: &Path) -> Result<Config, Failure> {
+    let config = Config::load(path).map_err(Failure::user)?;
+    for warning in &config.warnings {
+        eprintln!("godwit: warning: {warning}");
+    }
+    Ok(config)
+}
+
+/// Runs a configuration to its end, to `limit` or to a signal, with progress on standard error.
+fn run_engine(config: Config, options: &Options, limit: Option<Duration>) -> Result<Report, Failure> {
+    // Before anything is opened: a signal from now on stops cleanly.
+    let stop = signals::stop_flag()?;
+    let engine = Engine::new(config, options)?;
+    let mut progress = Progress::new();
+    let report = engine.run(&stop, limit, &mut |report| progress.report(report));
+    progress.clear();
+    Ok(report?)
+}
+
+/// Seconds as the user writes them: above 0, fractions allowed.
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let refuse = || format!("expected seconds above 0, such as 10 or 0.5, not {text}");
+    let seconds: f64 = text.parse().map_err(|_| refuse())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err(refuse()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_above_zero() {
+        assert_eq!(parse_seconds("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_seconds("0.25"), Ok(Duration::from_millis(250)));
+        for wrong in ["0", "-1", "inf", "NaN", "ten", "", "1e-12", "1e300"] {
+            assert!(parse_seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

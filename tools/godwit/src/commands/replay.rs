@@ -1,0 +1,70 @@
+//! `godwit replay`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use godwit_engine::{Options, Replay};
+
+use crate::failure::Failure;
+use crate::output::{self, Json};
+use crate::summary::{self, Document};
+
+/// Run captures through a configuration. The same captures and configuration give the same output, byte for byte,
+/// whatever the number of workers.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The configuration.
+    config: PathBuf,
+    /// Capture to read, in the place of PORT; without PORT: of the first port that the chain takes packets from. Several
+    /// captures are merged by time.
+    #[arg(long = "in", value_name = "[PORT=]FILE", required = true, value_parser = parse_capture)]
+    inputs: Vec<Capture>,
+    /// Capture to write what is sent to PORT; without PORT: to all ports that are not named. Appears when it is complete.
+    #[arg(long = "out", value_name = "[PORT=]FILE", required = true, value_parser = parse_capture)]
+    outputs: Vec<Capture>,
+    /// Write the report as JSON; - is standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+type Capture = (Option<String>, PathBuf);
+
+/// `PORT=FILE` or `FILE`. What stands in front of the first `=` is a port unless it holds a `/`: `./a=b.pcap` is a file.
+fn parse_capture(text: &str) -> Result<Capture, String> {
+    let (port, file) = match text.split_once('=') {
+        Some((port, file)) if !port.contains('/') => (Some(port), file),
+        _ => (None, text),
+    };
+    if file.is_empty() || port.is_some_and(str::is_empty) {
+        return Err("expected FILE or PORT=FILE".to_owned());
+    }
+    Ok((port.map(str::to_owned), PathBuf::from(file)))
+}
+
+/// Succeeds only if packets were conserved.
+pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
+    let config = super::load(&arguments.config)?;
+    let json = Json::open(arguments.json.as_deref())?;
+    let replay = Replay { inputs: arguments.inputs.clone(), outputs: arguments.outputs.clone() };
+    let report = super::run_engine(config, &Options { replay: Some(replay) }, None)?;
+    output::print_beside(&json, &summary::text(&report))?;
+    json.write(&Document::new("replay", arguments.config.display().to_string(), &report))?;
+    summary::verdict(&report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_may_stand_in_front_of_a_file() {
+        let named = |port: &str, file: &str| Ok((Some(port.to_owned()), PathBuf::from(file)));
+        assert_eq!(parse_capture("a.pcap"), Ok((None, "a.pcap".into())));
+        assert_eq!(parse_capture("lan=a.pcap"), named("lan", "a.pcap"));
+        assert_eq!(parse_capture("lan=x/a=b.pcap"), named("lan", "x/a=b.pcap"));
+        assert_eq!(parse_capture("./a=b.pcap"), Ok((None, "./a=b.pcap".into())));
+        for wrong in ["", "lan=", "=a.pcap"] {
+            assert!(parse_capture(wrong).is_err(), "{wrong}");
+        }
+    }
+}

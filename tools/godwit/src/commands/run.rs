@@ -1,0 +1,34 @@
+//! `godwit run`
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use godwit_engine::Options;
+
+use crate::failure::Failure;
+use crate::output::{self, Json};
+use crate::summary::{self, Document};
+
+/// Run a configuration until its sources end, the time is over, or SIGINT or SIGTERM comes.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The configuration.
+    config: PathBuf,
+    /// Stop after this many seconds.
+    #[arg(long, value_name = "N", value_parser = super::parse_seconds)]
+    seconds: Option<Duration>,
+    /// Write the report as JSON; - is standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Succeeds only if packets were conserved.
+pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
+    let config = super::load(&arguments.config)?;
+    let json = Json::open(arguments.json.as_deref())?;
+    let report = super::run_engine(config, &Options::default(), arguments.seconds)?;
+    output::print_beside(&json, &summary::text(&report))?;
+    json.write(&Document::new("run", arguments.config.display().to_string(), &report))?;
+    summary::verdict(&report)
+}

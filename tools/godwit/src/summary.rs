@@ -1,0 +1,156 @@
+//! A run's report as tables. The last line is the conservation line.
+
+use std::fmt::Write;
+
+use godwit_engine::{Latency, Report};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::table::{Align, Table, grouped, microseconds};
+
+/// A report as JSON has it.
+#[derive(Serialize)]
+pub(crate) struct Document<'a> {
+    /// Version of this program.
+    pub(crate) godwit: &'static str,
+    /// `run`, `replay` or `demo`.
+    pub(crate) command: &'static str,
+    /// The configuration file as it was named.
+    pub(crate) config: String,
+    /// Whether every packet is accounted for and none is left in flight.
+    pub(crate) conserved: bool,
+    #[serde(flatten)]
+    pub(crate) report: &'a Report,
+}
+
+impl<'a> Document<'a> {
+    pub(crate) fn new(command: &'static str, config: String, report: &'a Report) -> Self {
+        let conserved = verdict(report).is_ok();
+        Self { godwit: env!("CARGO_PKG_VERSION"), command, config, conserved, report }
+    }
+}
+
+/// Whether every packet of a run that has ended is accounted for and none is left in flight.
+pub(crate) fn verdict(report: &Report) -> Result<(), Failure> {
+    let conservation = &report.conservation;
+    if !conservation.holds() {
+        return Err(Failure::Bug(format!("packets were not conserved: {conservation}")));
+    }
+    if conservation.in_flight > 0 {
+        return Err(Failure::Bug(format!("the run ended with packets in flight: {conservation}")));
+    }
+    Ok(())
+}
+
+/// The report for people.
+pub(crate) fn text(report: &Report) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let workers = if report.workers == 1 { "worker" } else { "workers" };
+    let _ = writeln!(text, "{:.2} s, {} {workers}\n", report.elapsed_s, report.workers);
+    text += &ports(report);
+    text.push('\n');
+    text += &functions(report);
+    let said = said(report);
+    if !said.is_empty() {
+        text.push('\n');
+        text += &said;
+    }
+    if let Some(Latency { p50_ns, p99_ns, max_ns }) = report.latency {
+        let [p50, p99, max] = [p50_ns, p99_ns, max_ns].map(microseconds);
+        let _ = writeln!(text, "\nlatency from arrival to departure: p50 {p50} µs, p99 {p99} µs, max {max} µs");
+    }
+    let _ = writeln!(text, "{}", report.conservation);
+    text
+}
+
+fn ports(report: &Report) -> String {
+    let mut table = Table::new(&[
+        ("port", Align::Left),
+        ("kind", Align::Left),
+        ("received", Align::Right),
+        ("Mpps", Align::Right),
+        ("Gbps", Align::Right),
+        ("sent", Align::Right),
+        ("Mpps", Align::Right),
+        ("Gbps", Align::Right),
+        ("passed over", Align::Left),
+    ]);
+    let seconds = report.elapsed_s.max(1e-9);
+    for port in &report.ports {
+        let mpps = |packets: u64| format!("{:.3}", packets as f64 / seconds / 1e6);
+        let gbps = |bytes: u64| format!("{:.3}", bytes as f64 * 8.0 / seconds / 1e9);
+        let passed: Vec<String> =
+            port.passed_over.iter().map(|(reason, count)| format!("{reason} {}", grouped(*count))).collect();
+        table.row(vec![
+            port.name.clone(),
+            port.kind.to_owned(),
+            grouped(port.received_packets),
+            mpps(port.received_packets),
+            gbps(port.received_bytes),
+            grouped(port.sent_packets),
+            mpps(port.sent_packets),
+            gbps(port.sent_bytes),
+            passed.join(", "),
+        ]);
+    }
+    table.text()
+}
+
+fn functions(report: &Report) -> String {
+    let mut table = Table::new(&[
+        ("function", Align::Left),
+        ("kind", Align::Left),
+        ("device", Align::Left),
+        ("form", Align::Left),
+        ("packets", Align::Right),
+        ("Mpps", Align::Right),
+        ("Gbps", Align::Right),
+        ("p50 µs", Align::Right),
+        ("p99 µs", Align::Right),
+        ("ns/packet", Align::Right),
+        ("batch fill", Align::Right),
+    ]);
+    for function in &report.functions {
+        let [p50, p99] = match function.latency {
+            Some(latency) => [latency.p50_ns, latency.p99_ns].map(microseconds),
+            None => ["-".to_owned(), "-".to_owned()],
+        };
+        table.row(vec![
+            function.name.clone(),
+            function.kind.to_owned(),
+            function.device.clone(),
+            function.implementation.clone(),
+            grouped(function.packets),
+            format!("{:.3}", function.mpps),
+            format!("{:.3}", function.gbps),
+            p50,
+            p99,
+            format!("{:.0}", function.busy_ns_per_packet),
+            format!("{:.0} %", function.batch_fill * 100.0),
+        ]);
+    }
+    table.text()
+}
+
+/// What each function said, and why it dropped: a line per function that did either.
+fn said(report: &Report) -> String {
+    let mut text = String::new();
+    for function in &report.functions {
+        let counted = |pairs: &[(String, u64)]| {
+            let pairs = pairs.iter().filter(|(_, count)| *count > 0);
+            pairs.map(|(name, count)| format!("{name} {}", grouped(*count))).collect::<Vec<_>>()
+        };
+        let (verdicts, drops) = (counted(&function.verdicts), counted(&function.drops));
+        if verdicts.is_empty() && drops.is_empty() {
+            continue;
+        }
+        let _ = write!(text, "  {}: {}", function.name, verdicts.join(", "));
+        if !drops.is_empty() {
+            let comma = if verdicts.is_empty() { "" } else { "; " };
+            let _ = write!(text, "{comma}dropped: {}", drops.join(", "));
+        }
+        text.push('\n');
+    }
+    text
+}
