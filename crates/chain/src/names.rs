@@ -15,12 +15,17 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .into_iter()
         .filter(|candidate| candidate.len() <= NAME_BYTES_MAX)
         .map(|candidate| {
-            let distance = strsim::osa_distance(&wanted, &candidate.to_lowercase());
-            (distance, candidate)
+            let lower = candidate.to_lowercase();
+            // The beginning of a name, or a name with more behind it: `headroom` for `headroom_bytes`.
+            let begins =
+                wanted.len().min(lower.len()) >= 3 && (lower.starts_with(&wanted) || wanted.starts_with(&lower));
+            (strsim::osa_distance(&wanted, &lower), begins, candidate)
         })
-        .filter(|(distance, candidate)| *distance <= distance_max && *distance < candidate.chars().count())
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
+        .filter(|(distance, begins, candidate)| {
+            *begins || (*distance <= distance_max && *distance < candidate.chars().count())
+        })
+        .min_by_key(|(distance, ..)| *distance)
+        .map(|(.., candidate)| candidate)
 }
 
 /// The sentence about an unknown name: what was probably meant, or else what there is.
@@ -57,6 +62,8 @@ mod tests {
         assert_eq!(nearest("worker", keys), Some("workers"));
         assert_eq!(nearest("PIN", keys), Some("pin"));
         assert_eq!(nearest("inflight_packet", keys), Some("in_flight_packets"));
+        assert_eq!(nearest("burst", keys), Some("burst_packets"));
+        assert_eq!(nearest("workers_max", keys), Some("workers"));
         assert_eq!(nearest("colour", keys), None);
         assert_eq!(nearest("x", ["y"]), None, "everything is one edit away from a single letter");
         assert_eq!(nearest(&"w".repeat(1 << 20), keys), None);

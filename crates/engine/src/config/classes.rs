@@ -1,0 +1,253 @@
+//! `[[class]]`.
+
+use std::fmt;
+use std::ops::{Range, RangeInclusive};
+
+use godwit_chain::{CLASSES_MAX, Prefix, Rule, names};
+use godwit_wire::protocol;
+use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use toml::Spanned;
+
+use super::ConfigError;
+use super::document::{Document, Stanza};
+
+/// Protocols that have a name here; any other is written as its number.
+const PROTOCOLS: [(&str, u8); 8] = [
+    ("tcp", protocol::TCP),
+    ("udp", protocol::UDP),
+    ("icmp", protocol::ICMP),
+    ("icmpv6", protocol::ICMPV6),
+    ("sctp", protocol::SCTP),
+    ("udp-lite", protocol::UDP_LITE),
+    ("esp", protocol::ESP),
+    ("ah", protocol::AH),
+];
+
+/// Most rules that the lists of all classes may multiply to. The classifier reads them one by one.
+const RULES_MAX: usize = 4096;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClassKeys {
+    #[serde(default)]
+    protocol: Terms,
+    #[serde(default)]
+    source: Terms,
+    #[serde(default)]
+    destination: Terms,
+    #[serde(default)]
+    source_ports: Terms,
+    #[serde(default)]
+    destination_ports: Terms,
+}
+
+/// The names of the classes from class 1 on, and their rules in order.
+pub(super) fn read<'a>(
+    document: &Document<'a>,
+    stanzas: Vec<Stanza<'a>>,
+) -> Result<(Vec<String>, Vec<Rule>), ConfigError> {
+    let mut names: Vec<String> = Vec::new();
+    let mut rules = Vec::new();
+    for mut stanza in stanzas {
+        if names.len() == CLASSES_MAX {
+            return Err(document.refuse(stanza.span(), format!("too many classes: at most {CLASSES_MAX}")));
+        }
+        let name = document.name(&mut stanza)?;
+        if names.contains(&name) {
+            let message = format!("there are two classes called `{name}`: give one class lists instead");
+            return Err(document.refuse(stanza.span_of("name"), message));
+        }
+        names.push(name);
+        // At most CLASSES_MAX names so far.
+        let class = names.len() as u8;
+        rules_of(document, &mut stanza, class, &mut rules)?;
+    }
+    Ok((names, rules))
+}
+
+/// Every combination of what the keys list is one rule.
+fn rules_of<'a>(
+    document: &Document<'a>,
+    stanza: &mut Stanza<'a>,
+    class: u8,
+    rules: &mut Vec<Rule>,
+) -> Result<(), ConfigError> {
+    let keys: ClassKeys = document.read(stanza, &["name"])?;
+    let protocols = keys.protocol.each(document, read_protocol)?;
+    let sources = keys.source.each(document, read_prefix)?;
+    let destinations = keys.destination.each(document, read_prefix)?;
+    let source_ports = keys.source_ports.each(document, read_ports)?;
+    let destination_ports = keys.destination_ports.each(document, read_ports)?;
+
+    let has_ports = |protocol: &Option<u8>| protocol.is_none_or(protocol::has_ports);
+    for (key, ports) in [("source_ports", &source_ports), ("destination_ports", &destination_ports)] {
+        if ports[0].is_some() && !protocols.iter().all(has_ports) {
+            let message = format!("`{key}` goes only with protocols that have ports, such as tcp and udp");
+            return Err(document.refuse(stanza.span_of(key), message));
+        }
+    }
+    let families = |prefixes: &[Option<Prefix>]| {
+        let has = |v6| prefixes.iter().any(|prefix| prefix.is_none_or(|prefix| prefix.is_v6() == v6));
+        (has(false), has(true))
+    };
+    let ((source_v4, source_v6), (destination_v4, destination_v6)) = (families(&sources), families(&destinations));
+    if !(source_v4 && destination_v4 || source_v6 && destination_v6) {
+        let message = "`source` and `destination` are of different IP versions, so no packet is of this class";
+        return Err(document.refuse(stanza.span_of("destination"), message));
+    }
+
+    let lists = [sources.len(), destinations.len(), source_ports.len(), destination_ports.len()];
+    let product = lists.iter().try_fold(protocols.len(), |product, length| product.checked_mul(*length));
+    if product.is_none_or(|product| rules.len() + product > RULES_MAX) {
+        let message = format!("too many rules: the lists of all classes may multiply to at most {RULES_MAX}");
+        return Err(document.refuse(stanza.span(), message));
+    }
+    for &protocol in &protocols {
+        for &source in &sources {
+            for &destination in &destinations {
+                for source_ports in &source_ports {
+                    for destination_ports in &destination_ports {
+                        let (source_ports, destination_ports) = (source_ports.clone(), destination_ports.clone());
+                        rules.push(Rule { class, protocol, source, destination, source_ports, destination_ports });
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_protocol(term: &Term) -> Result<u8, String> {
+    match term {
+        Term::Number(number) => {
+            u8::try_from(*number).map_err(|_| format!("{number} is no protocol number: it must be 0 to 255"))
+        }
+        Term::Text(text) => match PROTOCOLS.iter().find(|(name, _)| name == text) {
+            Some((_, number)) => Ok(*number),
+            None => Err(names::unknown("protocol", text, &PROTOCOLS.map(|(name, _)| name))),
+        },
+    }
+}
+
+fn read_prefix(term: &Term) -> Result<Prefix, String> {
+    match term {
+        Term::Text(text) => text.parse().map_err(|error: godwit_chain::PrefixError| error.to_string()),
+        Term::Number(number) => Err(format!("{number} is not a prefix such as \"10.0.0.0/8\" or \"2001:db8::/32\"")),
+    }
+}
+
+fn read_ports(term: &Term) -> Result<RangeInclusive<u16>, String> {
+    let wrong = |text: &dyn fmt::Display| format!("`{text}` is not a port such as 80, or ports such as \"1024-65535\"");
+    match term {
+        Term::Number(number) => {
+            let port = u16::try_from(*number).map_err(|_| format!("{number} is no port: it must be 0 to 65535"))?;
+            Ok(port..=port)
+        }
+        Term::Text(text) => {
+            let shown = text.escape_debug();
+            let port = |text: &str| match text.trim() {
+                digits if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                    digits.parse::<u16>().map_err(|_| format!("{digits} is no port: it must be 0 to 65535"))
+                }
+                _ => Err(wrong(&shown)),
+            };
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            let (first, last) = (port(first)?, port(last)?);
+            if first > last {
+                return Err(format!("`{shown}` holds no port: the first is larger than the last"));
+            }
+            Ok(first..=last)
+        }
+    }
+}
+
+/// One value or a list of them; absent: no values.
+#[derive(Default)]
+struct Terms(Vec<Spanned<Term>>);
+
+/// A number or a text.
+#[derive(Debug)]
+enum Term {
+    Number(i64),
+    Text(String),
+}
+
+impl Terms {
+    /// Reads each value; a key that is absent gives one `None`.
+    fn each<T>(
+        &self,
+        document: &Document<'_>,
+        read: impl Fn(&Term) -> Result<T, String>,
+    ) -> Result<Vec<Option<T>>, ConfigError> {
+        if self.0.is_empty() {
+            return Ok(vec![None]);
+        }
+        let one = |term: &Spanned<Term>| {
+            let refuse = |message| document.refuse(Range::clone(&term.span()), message);
+            read(term.get_ref()).map(Some).map_err(refuse)
+        };
+        self.0.iter().map(one).collect()
+    }
+}
+
+impl<'de> Deserialize<'de> for Terms {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // The place first: a list is found out by looking at what stands there.
+        let value = Spanned::<OneOrMore>::deserialize(deserializer)?;
+        let span = value.span();
+        Ok(Self(match value.into_inner() {
+            OneOrMore::One(term) => vec![Spanned::new(span, term)],
+            OneOrMore::More(terms) => terms,
+        }))
+    }
+}
+
+enum OneOrMore {
+    One(Term),
+    More(Vec<Spanned<Term>>),
+}
+
+impl<'de> Deserialize<'de> for OneOrMore {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(OneOrMoreVisitor)
+    }
+}
+
+struct OneOrMoreVisitor;
+
+impl<'de> Visitor<'de> for OneOrMoreVisitor {
+    type Value = OneOrMore;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, a text, or a list of them")
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<OneOrMore, E> {
+        Ok(OneOrMore::One(Term::Number(value)))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<OneOrMore, E> {
+        Ok(OneOrMore::One(Term::Text(value.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<OneOrMore, A::Error> {
+        let mut terms = Vec::new();
+        while let Some(term) = sequence.next_element()? {
+            terms.push(term);
+        }
+        if terms.is_empty() {
+            return Err(serde::de::Error::custom("an empty list fits no packet"));
+        }
+        Ok(OneOrMore::More(terms))
+    }
+}
+
+impl<'de> Deserialize<'de> for Term {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match OneOrMore::deserialize(deserializer)? {
+            OneOrMore::One(term) => Ok(term),
+            OneOrMore::More(_) => Err(serde::de::Error::custom("a list in a list")),
+        }
+    }
+}

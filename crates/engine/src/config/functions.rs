@@ -1,0 +1,121 @@
+//! `[[function]]`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_chain::names;
+use godwit_device::Implementation;
+use godwit_function::{Error, Function, KINDS, Site};
+
+use super::document::{Document, Stanza};
+use super::{ConfigError, FUNCTIONS_MAX};
+
+/// One `[[function]]`, built.
+#[derive(Clone)]
+pub struct FunctionConfig {
+    /// Its name.
+    pub name: String,
+    /// Which way it runs on the CPU.
+    pub implementation: Implementation,
+    /// Where it runs: `cpu`.
+    pub device: String,
+    /// The function, its tables built.
+    pub function: Arc<dyn Function>,
+    /// Line of the configuration that begins it.
+    pub line: usize,
+}
+
+impl std::fmt::Debug for FunctionConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FunctionConfig")
+            .field("name", &self.name)
+            .field("kind", &self.function.contract().kind)
+            .field("implementation", &self.implementation)
+            .field("device", &self.device)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keys of every function.
+const KEYS: [&str; 4] = ["name", "kind", "impl", "device"];
+
+pub(super) fn read<'a>(
+    document: &Document<'a>,
+    stanzas: Vec<Stanza<'a>>,
+    ports: &[String],
+    directory: &Path,
+) -> Result<Vec<FunctionConfig>, ConfigError> {
+    let mut functions: Vec<FunctionConfig> = Vec::new();
+    for mut stanza in stanzas {
+        if functions.len() == FUNCTIONS_MAX {
+            return Err(document.refuse(stanza.span(), format!("too many functions: at most {FUNCTIONS_MAX}")));
+        }
+        let name = document.name(&mut stanza)?;
+        let refuse = |message: String| Err(document.refuse(stanza.span_of("name"), message));
+        if ports.contains(&name) {
+            return refuse(format!("`{name}` is already the name of a port: chains could not tell them apart"));
+        }
+        if let Some(other) = functions.iter().find(|function| function.name == name) {
+            return refuse(format!("there are two functions called `{name}`: the other begins in line {}", other.line));
+        }
+        functions.push(read_one(document, stanza, name, ports, directory)?);
+    }
+    Ok(functions)
+}
+
+fn read_one<'a>(
+    document: &Document<'a>,
+    mut stanza: Stanza<'a>,
+    name: String,
+    ports: &[String],
+    directory: &Path,
+) -> Result<FunctionConfig, ConfigError> {
+    let line = document.line(stanza.span().start);
+    let kind_text = stanza.require_text(document, "kind")?;
+    let kind_name = kind_text.get_ref();
+    let Some(kind) = godwit_function::kind(kind_name) else {
+        let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.contract.kind).collect();
+        return Err(document.refuse(kind_text.span(), names::unknown("kind of function", kind_name, &kinds)));
+    };
+    let implementation = match stanza.take_text(document, "impl")? {
+        None => Implementation::default(),
+        Some(text) => {
+            let all = [Implementation::Scalar, Implementation::Ref];
+            match all.into_iter().find(|known| known.name() == text.get_ref()) {
+                Some(known) => known,
+                None => {
+                    let message = names::unknown("value", text.get_ref(), &all.map(Implementation::name));
+                    return Err(document.refuse(text.span(), format!("`impl`: {message}")));
+                }
+            }
+        }
+    };
+    let device = match stanza.take_text(document, "device")? {
+        None => "cpu".to_owned(),
+        Some(text) if text.get_ref() == "cpu" => text.into_inner(),
+        Some(text) => {
+            let message = format!("function `{name}` cannot run on `{}`: the only device is `cpu`", text.get_ref());
+            return Err(document.refuse(text.span(), message));
+        }
+    };
+    let site = Site { name: &name, ports, directory };
+    let function = match (kind.build)(stanza.take_table(), &site) {
+        Ok(function) => function,
+        Err(error) => return Err(refuse(document, &stanza, &name, directory, &error)),
+    };
+    Ok(FunctionConfig { name, implementation, device, function, line })
+}
+
+/// What a function found wrong with its stanza, or with a file that the stanza names.
+fn refuse(document: &Document<'_>, stanza: &Stanza<'_>, name: &str, directory: &Path, error: &Error) -> ConfigError {
+    match error {
+        Error::Toml(error) => document.refuse_toml(error, stanza, &KEYS),
+        Error::Value { span, message } => document.refuse(span.clone().unwrap_or(stanza.span()), message),
+        Error::File { path, .. } => {
+            let at = stanza.span_of_text(|text| directory.join(text) == *path);
+            document.refuse(at, format!("function `{name}`: cannot read {error}"))
+        }
+        Error::Line { path, line, message } => ConfigError::of_file(path, *line, message),
+        Error::Memory(error) => document.refuse(stanza.span(), format!("function `{name}`: {error}")),
+    }
+}

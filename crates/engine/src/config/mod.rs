@@ -1,0 +1,143 @@
+//! What the operator writes, read and checked. `docs/configuration.md` describes every key.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `document.rs` | the text: stanzas, places, and errors of the TOML reader as sentences |
+//! | `settings.rs` | `[engine]`, `[arena]`, `[packing]` |
+//! | `ports.rs` | `[[port]]` |
+//! | `functions.rs` | `[[function]]` |
+//! | `classes.rs` | `[[class]]` |
+//! | `chain.rs` | `[[chain]]` |
+//!
+//! Whatever is wrong is one sentence with the file and the line: [`ConfigError`]. Reading a configuration builds the
+//! tables of its functions, because only that finds what is wrong with them; it opens no port.
+
+mod chain;
+mod classes;
+mod document;
+mod error;
+mod functions;
+#[doc(hidden)]
+pub mod fuzz;
+mod ports;
+mod settings;
+
+use std::path::Path;
+
+use godwit_chain::{Chain, Classifier};
+use godwit_packet::ArenaConfig;
+use godwit_sched::PackerConfig;
+
+use document::Document;
+pub use error::ConfigError;
+pub use functions::FunctionConfig;
+pub use ports::{PortConfig, PortKind};
+pub use settings::EngineConfig;
+
+/// Most configured ports.
+pub const PORTS_MAX: usize = 64;
+/// Most configured functions.
+pub const FUNCTIONS_MAX: usize = 64;
+
+/// A configuration that can work.
+pub struct Config {
+    /// The workers.
+    pub engine: EngineConfig,
+    /// The memory; with room for what the chain's functions prepend and append.
+    pub arena: ArenaConfig,
+    /// Bins and chunks.
+    pub packing: PackerConfig,
+    /// The ports; a port's number is its index.
+    pub ports: Vec<PortConfig>,
+    /// The functions; a function's number is its index.
+    pub functions: Vec<FunctionConfig>,
+    /// Packet → class.
+    pub classifier: Classifier,
+    /// (stage, class, verdict) → next stage.
+    pub chain: Chain,
+    /// What is probably not meant, one sentence each, as `FILE:LINE: …` where a line is at fault.
+    pub warnings: Vec<String>,
+    /// The name of the file, as warnings and errors show it.
+    origin: String,
+}
+
+impl Config {
+    /// Reads the file at `path`. Relative file names in it start from its directory.
+    ///
+    /// # Errors
+    /// One sentence that says what is wrong, and where.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let bytes = std::fs::read(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
+        let origin = path.display().to_string();
+        let text = match std::str::from_utf8(&bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let before = &bytes[..error.valid_up_to()];
+                let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+                return Err(ConfigError::at(&origin, line, "this is not UTF-8 text"));
+            }
+        };
+        Self::parse(text, &origin, path.parent().unwrap_or(Path::new("")))
+    }
+
+    /// Reads `text`. `origin` is the name that errors show; relative file names start from `directory`.
+    ///
+    /// # Errors
+    /// One sentence that says what is wrong, and where.
+    pub fn parse(text: &str, origin: &str, directory: &Path) -> Result<Self, ConfigError> {
+        let document = Document::new(text, origin);
+        let mut root = document.root()?;
+        if root.is_empty() {
+            let message = "there is nothing in this file: a configuration has at least one [[port]] and one [[chain]]";
+            return Err(document.refuse(0..0, message));
+        }
+        root.refuse_unknown(&document, &["engine", "arena", "packing", "port", "function", "class", "chain"])?;
+
+        let engine = EngineConfig::read(&document, root.table(&document, "engine")?)?;
+        let packing = settings::packing(&document, root.table(&document, "packing")?)?;
+        let arena = settings::ArenaStanza::read(&document, root.table(&document, "arena")?, &engine)?;
+        let ports = ports::read(&document, root.tables(&document, "port")?, directory)?;
+        let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
+        let functions = functions::read(&document, root.tables(&document, "function")?, &names, directory)?;
+        let (class_names, rules) = classes::read(&document, root.tables(&document, "class")?)?;
+        let mut warnings = Vec::new();
+        let edges = root.tables(&document, "chain")?;
+        let chain = chain::read(&document, edges, &ports, &functions, &class_names, &mut warnings)?;
+        let arena = arena.with_room_for(&document, &chain, &functions, &mut warnings)?;
+
+        let classifier = Classifier::new(&rules);
+        let origin = origin.to_owned();
+        Ok(Self { engine, arena, packing, ports, functions, classifier, chain, warnings, origin })
+    }
+
+    /// Checks that every capture that a port is to read is there.
+    ///
+    /// Apart from [`Config::parse`], because a replay puts other captures in their place.
+    ///
+    /// # Errors
+    /// The first capture that cannot be opened, with the line that names it.
+    pub fn check_captures(&self) -> Result<(), ConfigError> {
+        for port in &self.ports {
+            if let PortKind::Pcap(config) = &port.kind
+                && let Some(path) = &config.file
+                && let Err(source) = std::fs::File::open(path)
+            {
+                let message = format!("port `{}`: cannot read {}: {source}", port.name, path.display());
+                return Err(ConfigError::at(&self.origin, port.line, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config")
+            .field("engine", &self.engine)
+            .field("arena", &self.arena)
+            .field("packing", &self.packing)
+            .field("ports", &self.ports)
+            .field("functions", &self.functions)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,235 @@
+//! `[engine]`, `[arena]`, `[packing]`.
+
+use std::fmt;
+
+use godwit_chain::Chain;
+use godwit_packet::{ArenaConfig, BUCKETS, Layout};
+use godwit_sched::PackerConfig;
+use serde::Deserialize;
+use serde::de::{Deserializer, Visitor};
+
+use super::document::{Document, Stanza};
+use super::{ConfigError, FunctionConfig};
+
+/// Most packets of one worker: the order ring is addressed by 16 bits, and half of them tell old from new.
+const IN_FLIGHT_PACKETS_MAX: usize = 32768;
+/// Largest window: 255 units of 64 bytes.
+const WINDOW_BYTES_MAX: usize = 16320;
+
+/// `[engine]`: the workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Number of workers, 1 to 128. "auto" has become the number of cores.
+    pub workers: usize,
+    /// Whether each worker is pinned to a core.
+    pub pin: bool,
+    /// Most packets taken from a port at once, 1 to `in_flight_packets`.
+    pub burst_packets: usize,
+    /// Most packets of one worker between arrival and departure: a power of two, at most 32768.
+    pub in_flight_packets: usize,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { workers: 1, pin: true, burst_packets: 256, in_flight_packets: 8192 }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct EngineStanza {
+    workers: Workers,
+    pin: bool,
+    burst_packets: usize,
+    in_flight_packets: usize,
+}
+
+impl Default for EngineStanza {
+    fn default() -> Self {
+        let EngineConfig { workers, pin, burst_packets, in_flight_packets } = EngineConfig::default();
+        Self { workers: Workers(workers), pin, burst_packets, in_flight_packets }
+    }
+}
+
+impl EngineConfig {
+    pub(super) fn read<'a>(document: &Document<'a>, mut stanza: Stanza<'a>) -> Result<Self, ConfigError> {
+        let EngineStanza { workers: Workers(workers), pin, burst_packets, in_flight_packets } =
+            document.read(&mut stanza, &[])?;
+        within(document, &stanza, "workers", workers, 1, BUCKETS)?;
+        if !in_flight_packets.is_power_of_two() || !(2..=IN_FLIGHT_PACKETS_MAX).contains(&in_flight_packets) {
+            let message = format!(
+                "in_flight_packets = {in_flight_packets}: must be a power of two, 2 to {IN_FLIGHT_PACKETS_MAX}"
+            );
+            return Err(document.refuse(stanza.span_of("in_flight_packets"), message));
+        }
+        if !(1..=in_flight_packets).contains(&burst_packets) {
+            let message =
+                format!("burst_packets = {burst_packets}: must be 1 to in_flight_packets = {in_flight_packets}");
+            return Err(document.refuse(stanza.span_of("burst_packets"), message));
+        }
+        Ok(Self { workers, pin, burst_packets, in_flight_packets })
+    }
+}
+
+/// `workers`: a number, or "auto".
+struct Workers(usize);
+
+impl<'de> Deserialize<'de> for Workers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(WorkersVisitor)
+    }
+}
+
+struct WorkersVisitor;
+
+impl Visitor<'_> for WorkersVisitor {
+    type Value = Workers;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an integer or \"auto\"")
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Workers, E> {
+        // What is negative is as far out of range as 0.
+        Ok(Workers(usize::try_from(value).unwrap_or(0)))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Workers, E> {
+        Ok(Workers(usize::try_from(value).unwrap_or(usize::MAX)))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Workers, E> {
+        match value {
+            "auto" => Ok(Workers(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(BUCKETS)))),
+            _ => Err(E::invalid_value(serde::de::Unexpected::Str(value), &self)),
+        }
+    }
+}
+
+/// `[packing]`.
+pub(super) fn packing<'a>(document: &Document<'a>, mut stanza: Stanza<'a>) -> Result<PackerConfig, ConfigError> {
+    let keys = ["chunk_packets", "bins", "bin_packets", "length_granularity_bytes", "deadline_ns", "leftover_packets"];
+    let config: PackerConfig = document.read(&mut stanza, &[])?;
+    match config.validate() {
+        Ok(()) => Ok(config),
+        Err(error) => {
+            // The sentence begins with the key at fault.
+            let message = error.to_string();
+            let key = keys.iter().find(|key| message.split(' ').next() == Some(key)).copied().unwrap_or_default();
+            Err(document.refuse(stanza.span_of(key), message))
+        }
+    }
+}
+
+/// `[arena]`, before it is known how much room the chain needs.
+pub(super) struct ArenaStanza<'a> {
+    config: ArenaConfig,
+    stanza: Stanza<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ArenaKeys {
+    layout: LayoutName,
+    packets: Option<usize>,
+    frame_bytes_max: Option<usize>,
+    headroom_bytes: Option<usize>,
+    tailroom_bytes: Option<usize>,
+    align_bytes: Option<usize>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum LayoutName {
+    #[default]
+    Slots,
+    Dense,
+}
+
+impl<'a> ArenaStanza<'a> {
+    pub(super) fn read(
+        document: &Document<'a>,
+        mut stanza: Stanza<'a>,
+        engine: &EngineConfig,
+    ) -> Result<Self, ConfigError> {
+        let keys: ArenaKeys = document.read(&mut stanza, &[])?;
+        let default = ArenaConfig::default();
+        let config = ArenaConfig {
+            layout: match keys.layout {
+                LayoutName::Slots => Layout::Slots,
+                LayoutName::Dense => Layout::Dense,
+            },
+            packets: keys.packets.unwrap_or(engine.in_flight_packets + engine.burst_packets),
+            frame_bytes_max: keys.frame_bytes_max.unwrap_or(default.frame_bytes_max),
+            headroom_bytes: keys.headroom_bytes.unwrap_or(default.headroom_bytes),
+            tailroom_bytes: keys.tailroom_bytes.unwrap_or(default.tailroom_bytes),
+            align_bytes: keys.align_bytes.unwrap_or(default.align_bytes),
+        };
+        within(document, &stanza, "packets", config.packets, 1, 1 << 20)?;
+        within(document, &stanza, "frame_bytes_max", config.frame_bytes_max, 60, 16128)?;
+        within(document, &stanza, "headroom_bytes", config.headroom_bytes, 0, WINDOW_BYTES_MAX)?;
+        within(document, &stanza, "tailroom_bytes", config.tailroom_bytes, 0, WINDOW_BYTES_MAX)?;
+        if !matches!(config.align_bytes, 64 | 128) {
+            let message = format!("align_bytes = {}: must be 64 or 128", config.align_bytes);
+            return Err(document.refuse(stanza.span_of("align_bytes"), message));
+        }
+        Ok(Self { config, stanza })
+    }
+
+    /// The arena, its headroom and tailroom raised to what functions on the longest path prepend and append.
+    pub(super) fn with_room_for(
+        self,
+        document: &Document<'_>,
+        chain: &Chain,
+        functions: &[FunctionConfig],
+        warnings: &mut Vec<String>,
+    ) -> Result<ArenaConfig, ConfigError> {
+        let Self { mut config, stanza } = self;
+        let needs = |bytes: fn(&godwit_function::Contract) -> u16| {
+            let weights: Vec<u32> =
+                functions.iter().map(|function| u32::from(bytes(function.function.contract()))).collect();
+            chain.path_max(&weights) as usize
+        };
+        let rooms = [
+            ("headroom_bytes", needs(|contract| contract.headroom_bytes), &mut config.headroom_bytes),
+            ("tailroom_bytes", needs(|contract| contract.tailroom_bytes), &mut config.tailroom_bytes),
+        ];
+        for (key, needed, bytes) in rooms {
+            if needed > *bytes {
+                let raised = needed.next_multiple_of(64);
+                if stanza.has(key) {
+                    let message =
+                        format!("{key} = {bytes} is raised to {raised}: the functions of the chain need {needed}");
+                    warnings.push(document.warn(stanza.span_of(key), message));
+                }
+                *bytes = raised;
+            }
+        }
+        if config.window_bytes() > WINDOW_BYTES_MAX {
+            let ArenaConfig { frame_bytes_max, headroom_bytes, tailroom_bytes, .. } = config;
+            let message = format!(
+                "frame_bytes_max = {frame_bytes_max}, headroom_bytes = {headroom_bytes} and tailroom_bytes = \
+                 {tailroom_bytes} do not fit into a window, which has at most {WINDOW_BYTES_MAX} bytes"
+            );
+            let keys = ["frame_bytes_max", "headroom_bytes", "tailroom_bytes"];
+            let key = keys.iter().find(|key| stanza.has(key)).copied().unwrap_or_default();
+            return Err(document.refuse(stanza.span_of(key), message));
+        }
+        Ok(config)
+    }
+}
+
+/// Refuses a value out of range, at the key that gave it.
+fn within(
+    document: &Document<'_>,
+    stanza: &Stanza<'_>,
+    key: &str,
+    value: usize,
+    least: usize,
+    most: usize,
+) -> Result<(), ConfigError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(document.refuse(stanza.span_of(key), format!("{key} = {value}: must be {least} to {most}")))
+}
