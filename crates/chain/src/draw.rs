@@ -150,7 +150,7 @@ impl Chain {
 
     fn class_list(&self, classes: &[usize]) -> String {
         const SHOWN: usize = 4;
-        if classes.contains(&0) && classes.len() > 1 {
+        if classes.contains(&0) {
             return "all else".to_owned();
         }
         let names: Vec<&str> = classes.iter().take(SHOWN).map(|&class| self.classes()[class].as_str()).collect();

@@ -205,6 +205,30 @@ fn what_is_probably_not_meant_is_a_warning() {
 }
 
 #[test]
+fn frames_that_no_window_takes_are_a_warning() {
+    let text = GOOD.replace("flows = 16", "flows = 16\nsize = 9001");
+    let config = parse(&text).unwrap();
+    let warning = "test.toml:17: port `lan` makes frames of up to 9001 bytes";
+    assert!(config.warnings.iter().any(|found| found.starts_with(warning)), "{:?}", config.warnings);
+}
+
+/// The documentation shows one whole configuration, and shows it right.
+#[test]
+fn the_documented_example_is_a_configuration() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, rest) = text.split_once("```toml\n").unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let config = parse(example).unwrap();
+    assert_eq!(config.warnings, Vec::<String>::new());
+    assert!(config.functions.len() >= 2 && config.chain.classes().len() >= 2);
+    // The drawing that stands below it is the one that `godwit check` prints.
+    for line in config.chain.text().lines() {
+        assert!(text.contains(line), "{line} is not in the drawing");
+    }
+}
+
+#[test]
 fn a_missing_capture_is_found_on_request() {
     let text = GOOD.replace("write = \"out.pcap\"", "write = \"out.pcap\"\nfile = \"no-such.pcap\"");
     let error = parse(&text).unwrap().check_captures().unwrap_err().to_string();

@@ -104,6 +104,7 @@ impl Config {
         let edges = root.tables(&document, "chain")?;
         let chain = chain::read(&document, edges, &ports, &functions, &class_names, &mut warnings)?;
         let arena = arena.with_room_for(&document, &chain, &functions, &mut warnings)?;
+        ports::warn_of_long_frames(&ports, arena.frame_bytes_max, origin, &mut warnings);
 
         let classifier = Classifier::new(&rules);
         let origin = origin.to_owned();

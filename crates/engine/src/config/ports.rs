@@ -84,6 +84,26 @@ pub(super) fn read<'a>(
     Ok(ports)
 }
 
+/// A frame longer than any window is counted and passed over: never what a generator is for.
+pub(super) fn warn_of_long_frames(
+    ports: &[PortConfig],
+    frame_bytes_max: usize,
+    origin: &str,
+    warnings: &mut Vec<String>,
+) {
+    for port in ports {
+        if let PortKind::Synthetic(config) = &port.kind
+            && usize::from(config.size.bounds().1) > frame_bytes_max
+        {
+            let (name, line, longest) = (&port.name, port.line, config.size.bounds().1);
+            warnings.push(format!(
+                "{origin}:{line}: port `{name}` makes frames of up to {longest} bytes, and [arena] takes those of up to \
+                 frame_bytes_max = {frame_bytes_max} only"
+            ));
+        }
+    }
+}
+
 fn read_one<'a>(
     document: &Document<'a>,
     mut stanza: Stanza<'a>,
