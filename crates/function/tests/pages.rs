@@ -1,0 +1,32 @@
+//! The pages in `docs/functions/` say of each function what its contract says.
+
+use std::path::Path;
+
+const PAGES: [&str; 4] = ["template", "echo", "ipv4", "dpi"];
+
+fn read(page: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/functions").join(page).with_extension("md");
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn every_verdict_and_drop_stands_on_its_page() {
+    for name in PAGES {
+        let contract = godwit_function::kind(name).unwrap().contract;
+        let page = read(name);
+        let mut rows = Vec::new();
+        for (number, verdict) in contract.verdicts.iter().enumerate() {
+            rows.push(format!("| `{}` ({number}) | {} |", verdict.name, verdict.sentence));
+        }
+        for (number, drop) in contract.drops.iter().enumerate() {
+            rows.push(format!("| `{0}` ({number}) | `{name}_dropped_{0}` | {1} |", drop.name, drop.sentence));
+        }
+        for row in &rows {
+            assert!(page.lines().any(|line| line == row), "{name}.md has no row {row}");
+        }
+        let written = page.lines().filter(|line| line.starts_with("| `") && line.contains("` (")).count();
+        assert_eq!(written, rows.len(), "{name}.md has rows that the contract has not");
+        assert!(page.contains(contract.summary), "{name}.md does not say: {}", contract.summary);
+        assert!(read("README").contains(contract.summary), "README.md does not say of {name}: {}", contract.summary);
+    }
+}
