@@ -46,6 +46,7 @@ pub struct SinkReport {
 struct Shared {
     path: PathBuf,
     format: Format,
+    held_bytes_max: usize,
     merge: Mutex<Merge>,
     /// Signalled when frames were written or a worker left.
     progress: Condvar,
@@ -86,6 +87,16 @@ impl Sink {
     /// # Errors
     /// The folder does not exist or cannot be written to.
     pub fn create(path: &Path, format: Format, interfaces: &[String], workers: usize) -> Result<Self, Error> {
+        Self::create_with_limit(path, format, interfaces, workers, HELD_BYTES_MAX)
+    }
+
+    fn create_with_limit(
+        path: &Path,
+        format: Format,
+        interfaces: &[String],
+        workers: usize,
+        held_bytes_max: usize,
+    ) -> Result<Self, Error> {
         let mut output = Output::create(path)?;
         writer::emit_header(format, interfaces, output.buffer());
         let merge = Merge {
@@ -98,7 +109,8 @@ impl Sink {
             packets: 0,
             frame_bytes: 0,
         };
-        let shared = Shared { path: path.to_owned(), format, merge: Mutex::new(merge), progress: Condvar::new() };
+        let (path, merge, progress) = (path.to_owned(), Mutex::new(merge), Condvar::new());
+        let shared = Shared { path, format, held_bytes_max, merge, progress };
         Ok(Self { shared: Arc::new(shared), interfaces: interfaces.len(), workers })
     }
 
@@ -239,7 +251,10 @@ impl Transmit for Transmitter {
         }
         let mut merge = self.shared.lock();
         // The slowest worker never waits, so there is always one that goes on.
-        while merge.output.is_some() && merge.held_bytes > HELD_BYTES_MAX && self.settled > merge.watermark() {
+        while merge.output.is_some()
+            && merge.held_bytes > self.shared.held_bytes_max
+            && self.settled > merge.watermark()
+        {
             merge = self.shared.progress.wait(merge).unwrap_or_else(PoisonError::into_inner);
         }
         if merge.output.is_none() {
@@ -283,5 +298,65 @@ impl Drop for Transmitter {
             slots[self.slot] = u64::MAX;
         }
         self.shared.progress.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::time::Duration;
+
+    use godwit_packet::{Arena, ArenaConfig, Stamp};
+
+    use super::*;
+
+    const FRAME_BYTES: usize = 100;
+
+    fn send(queue: &mut dyn Transmit, region: &mut Region, sequence: u64) {
+        let mut descriptor = region.allocate(FRAME_BYTES).unwrap();
+        descriptor.port = 0;
+        let departure = Departure { descriptor, stamp: Stamp { sequence, time_ns: sequence } };
+        assert_eq!(queue.transmit(region, &[departure]).unwrap(), 1);
+        queue.settled(sequence + 1).unwrap();
+    }
+
+    /// The faster worker is let go on only as the slower one settles, and memory stays bounded.
+    #[test]
+    fn a_worker_far_ahead_waits_for_the_slowest() {
+        let path = std::env::temp_dir().join(format!("godwit-io-ahead-{}.pcap", std::process::id()));
+        let limit = 20 * FRAME_BYTES;
+        let sink = Sink::create_with_limit(&path, Format::Pcap, &["x".to_owned()], 2, limit).unwrap();
+        let mut regions = Arena::new(ArenaConfig { packets: 16, ..ArenaConfig::default() }, 2).unwrap().split();
+        let (mut fast_region, mut slow_region) = (regions.remove(0), regions.remove(0));
+        let (mut fast, mut slow) = (sink.transmitter(0, 0), sink.transmitter(1, 0));
+        let start = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                (0..1000).for_each(|at| send(fast.as_mut(), &mut fast_region, 2 * at));
+                fast.settled(u64::MAX).unwrap();
+            });
+            start.wait();
+            for at in 0..1000 {
+                if at % 100 == 0 {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                send(slow.as_mut(), &mut slow_region, 2 * at + 1);
+                let held_bytes = sink.shared.lock().held_bytes;
+                // One call's worth more than the limit, of each worker.
+                assert!(held_bytes <= limit + 2 * FRAME_BYTES, "{held_bytes} bytes held");
+            }
+            slow.settled(u64::MAX).unwrap();
+        });
+        let report = sink.finish();
+        let bytes = std::fs::read(&path);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(report.unwrap().packets, 2000);
+        // Sequence numbers are the times here, nanoseconds.
+        let records =
+            bytes.unwrap()[24..].chunks(16 + FRAME_BYTES).map(|record| record[4..8].to_vec()).collect::<Vec<_>>();
+        assert!(
+            records.iter().map(|time| u64::from(u32::from_le_bytes([time[0], time[1], time[2], time[3]]))).eq(0..2000)
+        );
     }
 }

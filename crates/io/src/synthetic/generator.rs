@@ -55,16 +55,19 @@ impl Shape {
     }
 }
 
-/// What differs between flows.
+/// What differs between flows. One cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Flow {
     /// Source and destination address back to back, 8 or 32 bytes of it.
     addresses: [u8; 32],
     /// Source and destination port.
     ports: [u8; 4],
     flow_hash: u32,
-    /// Sum of the words of the addresses.
-    addresses_sum: u32,
+    /// Sum of the words of the IPv4 header but for its length.
+    ip_sum: u32,
+    /// Sum of the words of pseudo header and transport header but for lengths.
+    transport_sum: u32,
     worker: u32,
 }
 
@@ -77,6 +80,17 @@ pub(super) struct Pace {
     pub(super) start_ns: u64,
     /// From one unit to the next.
     pub(super) unit_ns: f64,
+}
+
+impl Pace {
+    /// When a unit is due.
+    #[inline(always)]
+    fn time_ns(&self, unit: u64) -> u64 {
+        if self.unit_ns == 0.0 {
+            return self.start_ns;
+        }
+        self.start_ns.wrapping_add((unit as f64 * self.unit_ns) as u64)
+    }
 }
 
 /// Why [`Generator::fill`] stopped.
@@ -101,9 +115,6 @@ pub struct Generator {
     payload: Payload,
     /// Headers with all that is the same in all packets.
     headers: [u8; HEADERS_BYTES_MAX],
-    /// Sum of the words of the IPv4 header, and of the transport header with its pseudo header, as far as all packets share them.
-    ip_sum: u32,
-    transport_sum: u32,
     seed: u64,
     port: u8,
     worker: u32,
@@ -129,21 +140,12 @@ impl Generator {
         config.validate()?;
         let shape = Shape::of(config);
         let headers = headers(config, shape);
-        let ip_end = ETHERNET_BYTES + shape.ip_bytes();
-        let ip_sum = match shape.ip {
-            IpVersion::V4 => sum(&headers[ETHERNET_BYTES..ip_end]),
-            IpVersion::V6 => 0,
-        };
-        // The pseudo header has the protocol as the low byte of a big-endian word (RFC 768, RFC 8200 section 8.1).
-        let transport_sum = sum(&headers[ip_end..]) + (u32::from(shape.protocol()) << 8);
         Ok(Self {
             shape,
             lengths: Lengths::new(&config.size, shape.headers_bytes() as u16),
             flows: Flows::new(config, shape, steering, headers)?,
             payload: Payload::new(config)?,
             headers,
-            ip_sum,
-            transport_sum,
             seed: config.seed,
             port,
             worker: worker as u32,
@@ -159,7 +161,7 @@ impl Generator {
     /// nearly all packets are other workers'.
     pub fn fill(&mut self, region: &mut Region, batch: &mut Batch, packets: usize) -> usize {
         let before = batch.len();
-        self.fill_paced(region, batch, packets, &Pace { due: u64::MAX, start_ns: 0, unit_ns: 1.0 });
+        self.fill_paced(region, batch, packets, &Pace { due: u64::MAX, start_ns: 0, unit_ns: 0.0 });
         batch.len() - before
     }
 
@@ -167,15 +169,15 @@ impl Generator {
         use {IpVersion::*, Transport::*};
         // One loop for each kind of headers, with all offsets known.
         match (self.shape.ip, self.shape.transport) {
-            (V4, Udp) => self.fill_as::<false, false>(region, batch, packets, pace),
-            (V4, Tcp) => self.fill_as::<false, true>(region, batch, packets, pace),
-            (V6, Udp) => self.fill_as::<true, false>(region, batch, packets, pace),
-            (V6, Tcp) => self.fill_as::<true, true>(region, batch, packets, pace),
+            (V4, Udp) => self.fill_as::<false, false, 48>(region, batch, packets, pace),
+            (V4, Tcp) => self.fill_as::<false, true, 64>(region, batch, packets, pace),
+            (V6, Udp) => self.fill_as::<true, false, 64>(region, batch, packets, pace),
+            (V6, Tcp) => self.fill_as::<true, true, 80>(region, batch, packets, pace),
         }
     }
 
-    #[inline(always)]
-    fn fill_as<const V6: bool, const TCP: bool>(
+    /// `COPY`: the headers' length, rounded up to what copies well.
+    fn fill_as<const V6: bool, const TCP: bool, const COPY: usize>(
         &mut self,
         region: &mut Region,
         batch: &mut Batch,
@@ -184,82 +186,84 @@ impl Generator {
     ) -> Stop {
         let full = batch.len() + packets;
         let frame_bytes_max = region.frame_bytes_max();
+        // Counted in registers.
+        let (mut made_packets, mut made_bytes) = (0, 0);
+        let mut stop = Stop::Enough;
         // Bounds the call where most packets are other workers'.
         for _ in 0..packets.saturating_mul(16) {
             if batch.len() == full {
                 break;
             }
             if self.sequence == self.sequence_end {
-                return Stop::Ended;
+                stop = Stop::Ended;
+                break;
             }
             if self.units > pace.due {
-                return Stop::NotDue;
+                stop = Stop::NotDue;
+                break;
             }
             let random = draw(self.seed, self.sequence);
             let frame_bytes = self.lengths.pick((random >> 32) as u32);
-            let flow = self.flows.flow(random);
+            let made;
+            let flow = match &self.flows {
+                Flows::Ready(flows) => {
+                    flows.prefetch(draw(self.seed, self.sequence.wrapping_add(PREFETCH_PACKETS)));
+                    flows.flow(random)
+                }
+                Flows::Random(maker) => {
+                    made = maker.flow(random);
+                    &made
+                }
+            };
             if flow.worker == self.worker {
                 if usize::from(frame_bytes) > frame_bytes_max {
                     self.counters.oversized += 1;
                 } else {
-                    let Some(mut descriptor) = region.allocate(frame_bytes.into()) else { return Stop::RegionFull };
+                    let Some(mut descriptor) = region.allocate(frame_bytes.into()) else {
+                        stop = Stop::RegionFull;
+                        break;
+                    };
                     descriptor.port = self.port;
                     descriptor.flow_hash = flow.flow_hash;
                     let head = usize::from(descriptor.head);
                     let window = &mut region.window_mut(&descriptor)[head..];
-                    self.emit::<V6, TCP>(&flow, draw(random, 0), frame_bytes, window);
-                    let time_ns = pace.start_ns.wrapping_add((self.units as f64 * pace.unit_ns) as u64);
-                    batch.push(descriptor, Stamp { sequence: self.sequence, time_ns });
-                    self.counters.received_packets += 1;
-                    self.counters.received_bytes += u64::from(frame_bytes);
+                    self.emit::<V6, TCP, COPY>(flow, random, frame_bytes, window);
+                    batch.push(descriptor, Stamp { sequence: self.sequence, time_ns: pace.time_ns(self.units) });
+                    made_packets += 1;
+                    made_bytes += u64::from(frame_bytes);
                 }
             }
             self.step(frame_bytes);
         }
-        Stop::Enough
+        self.counters.received_packets += made_packets;
+        self.counters.received_bytes += made_bytes;
+        stop
     }
 
     /// Writes a frame of `frame_bytes` bytes to the beginning of `out`; what lies behind it is scratch.
     #[inline(always)]
-    fn emit<const V6: bool, const TCP: bool>(&self, flow: &Flow, random: u64, frame_bytes: u16, out: &mut [u8]) {
-        let ip_bytes = if V6 { 40 } else { 20 };
-        let transport = ETHERNET_BYTES + ip_bytes;
-        let payload = transport + if TCP { 20 } else { 8 };
-
-        if let Some(to) = out.first_chunk_mut() {
-            *to = self.headers;
-        } else {
-            out[..payload].copy_from_slice(&self.headers[..payload]);
+    fn emit<const V6: bool, const TCP: bool, const COPY: usize>(
+        &self,
+        flow: &Flow,
+        random: u64,
+        frame_bytes: u16,
+        out: &mut [u8],
+    ) {
+        let payload = ETHERNET_BYTES + if V6 { 40 } else { 20 } + if TCP { 20 } else { 8 };
+        let payload_bytes = usize::from(frame_bytes) - payload;
+        let common: &[u8; COPY] = self.headers.first_chunk().expect("COPY is at most HEADERS_BYTES_MAX");
+        if out.len() < COPY {
+            // A window that ends within the copy: the headers are made aside.
+            let mut headers = *common;
+            let payload_sum = self.payload.emit(random, payload_bytes, &mut out[payload..]);
+            patch::<V6, TCP, COPY>(flow, frame_bytes, payload_sum, &mut headers);
+            out[..payload].copy_from_slice(&headers[..payload]);
+            return;
         }
-        let payload_sum = self.payload.emit(random, usize::from(frame_bytes) - payload, &mut out[payload..]);
-
-        let addresses_sum = u64::from(flow.addresses_sum);
-        let transport_bytes = frame_bytes - transport as u16;
-        if V6 {
-            // RFC 8200, section 3.
-            out[18..20].copy_from_slice(&transport_bytes.to_be_bytes());
-            out[22..54].copy_from_slice(&flow.addresses);
-        } else {
-            // RFC 791, section 3.1.
-            let total_bytes = (frame_bytes - ETHERNET_BYTES as u16).to_be();
-            out[16..18].copy_from_slice(&total_bytes.to_ne_bytes());
-            let checksum = !fold(u64::from(self.ip_sum) + addresses_sum + u64::from(total_bytes));
-            out[24..26].copy_from_slice(&checksum.to_ne_bytes());
-            out[26..34].copy_from_slice(&flow.addresses[..8]);
-        }
-        out[transport..transport + 4].copy_from_slice(&flow.ports);
-        let length = transport_bytes.to_be();
-        let [source_low, source_high, destination_low, destination_high] = flow.ports.map(u64::from);
-        let ports_sum = source_low + (source_high << 8) + destination_low + (destination_high << 8);
-        let transport_sum = u64::from(self.transport_sum) + addresses_sum + ports_sum + payload_sum + u64::from(length);
-        if TCP {
-            out[transport + 16..transport + 18].copy_from_slice(&(!fold(transport_sum)).to_ne_bytes());
-        } else {
-            out[transport + 4..transport + 6].copy_from_slice(&length.to_ne_bytes());
-            // The length counts twice, in the header and in the pseudo header; a sum of 0 is written as its other form (RFC 768).
-            let checksum = !fold(transport_sum + u64::from(length));
-            let checksum = if checksum == 0 { 0xffff } else { checksum };
-            out[transport + 6..transport + 8].copy_from_slice(&checksum.to_ne_bytes());
+        out[..COPY].copy_from_slice(common);
+        let payload_sum = self.payload.emit(random, payload_bytes, &mut out[payload..]);
+        if let Some(headers) = out.first_chunk_mut() {
+            patch::<V6, TCP, COPY>(flow, frame_bytes, payload_sum, headers);
         }
     }
 
@@ -277,9 +281,11 @@ impl Generator {
         while self.sequence != self.sequence_end && due.saturating_sub(self.units) > units {
             let random = draw(self.seed, self.sequence);
             let frame_bytes = self.lengths.pick((random >> 32) as u32);
-            if self.flows.flow(random).worker == self.worker {
-                self.counters.missed += 1;
-            }
+            let worker = match &self.flows {
+                Flows::Ready(flows) => flows.flow(random).worker,
+                Flows::Random(maker) => maker.flow(random).worker,
+            };
+            self.counters.missed += u64::from(worker == self.worker);
             self.step(frame_bytes);
         }
     }
@@ -300,6 +306,41 @@ impl Generator {
     /// What was made so far, counted as received.
     pub fn counters(&self) -> PortCounters {
         self.counters
+    }
+}
+
+/// Fills in what differs: lengths, addresses, ports, checksums.
+#[inline(always)]
+fn patch<const V6: bool, const TCP: bool, const COPY: usize>(
+    flow: &Flow,
+    frame_bytes: u16,
+    payload_sum: u64,
+    headers: &mut [u8; COPY],
+) {
+    let transport = ETHERNET_BYTES + if V6 { 40 } else { 20 };
+    let transport_length = (frame_bytes - transport as u16).to_be();
+    if V6 {
+        // RFC 8200, section 3.
+        headers[18..20].copy_from_slice(&transport_length.to_ne_bytes());
+        headers[22..54].copy_from_slice(&flow.addresses);
+    } else {
+        // RFC 791, section 3.1.
+        let length = (frame_bytes - ETHERNET_BYTES as u16).to_be();
+        let checksum = !fold(u64::from(flow.ip_sum) + u64::from(length));
+        headers[16..18].copy_from_slice(&length.to_ne_bytes());
+        headers[24..26].copy_from_slice(&checksum.to_ne_bytes());
+        headers[26..34].copy_from_slice(&flow.addresses[..8]);
+    }
+    headers[transport..transport + 4].copy_from_slice(&flow.ports);
+    let sum = u64::from(flow.transport_sum) + payload_sum + u64::from(transport_length);
+    if TCP {
+        headers[transport + 16..transport + 18].copy_from_slice(&(!fold(sum)).to_ne_bytes());
+    } else {
+        // The length counts twice, in the header and in the pseudo header; a sum of 0 is written in its other form (RFC 768).
+        let checksum = !fold(sum + u64::from(transport_length));
+        let checksum = if checksum == 0 { 0xffff } else { checksum };
+        headers[transport + 4..transport + 6].copy_from_slice(&transport_length.to_ne_bytes());
+        headers[transport + 6..transport + 8].copy_from_slice(&checksum.to_ne_bytes());
     }
 }
 
@@ -336,8 +377,39 @@ fn headers(config: &Config, shape: Shape) -> [u8; HEADERS_BYTES_MAX] {
 /// Where flows come from.
 #[derive(Debug)]
 enum Flows {
-    Ready(Vec<Flow>),
+    Ready(Ready),
     Random(FlowMaker),
+}
+
+/// Flows made in advance; at least one.
+#[derive(Debug)]
+struct Ready {
+    flows: Vec<Flow>,
+}
+
+/// How far ahead flows are prefetched.
+const PREFETCH_PACKETS: u64 = 12;
+
+/// More flows than this do not stay in a core's own caches.
+const CACHED_FLOWS: usize = 16 << 10;
+
+impl Ready {
+    #[inline(always)]
+    fn flow(&self, random: u64) -> &Flow {
+        &self.flows[below(random as u32, self.flows.len() as u32) as usize]
+    }
+
+    /// Brings the flow of a packet to come into the cache.
+    #[inline(always)]
+    fn prefetch(&self, random: u64) {
+        #[cfg(target_arch = "x86_64")]
+        if self.flows.len() > CACHED_FLOWS {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let flow: *const Flow = self.flow(random);
+            // SAFETY: a prefetch reads nothing that the program could see, and the address is that of a live flow.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(flow.cast()) };
+        }
+    }
 }
 
 impl Flows {
@@ -366,15 +438,7 @@ impl Flows {
                 flows.push(flow);
             }
         }
-        Ok(Self::Ready(flows))
-    }
-
-    #[inline(always)]
-    fn flow(&self, random: u64) -> Flow {
-        match self {
-            Self::Ready(flows) => flows[below(random as u32, flows.len() as u32) as usize],
-            Self::Random(maker) => maker.flow(random),
-        }
+        Ok(Self::Ready(Ready { flows }))
     }
 }
 
@@ -447,7 +511,14 @@ impl FlowMaker {
         let parsed = godwit_wire::parse(frame);
         let flow_hash = self.steering.flow_hash(&parsed);
         let worker = self.steering.worker(frame, &parsed, flow_hash) as u32;
-        Flow { addresses, ports, flow_hash, addresses_sum: sum(&addresses), worker }
+        let ip_sum = match self.shape.ip {
+            IpVersion::V4 => sum(&self.headers[ETHERNET_BYTES..ports_at]) + sum(&addresses),
+            IpVersion::V6 => 0,
+        };
+        // The pseudo header has the protocol as the low byte of a big-endian word (RFC 768, RFC 8200 section 8.1).
+        let protocol = u32::from((u16::from(self.shape.protocol())).to_be());
+        let transport_sum = sum(&self.headers[ports_at..]) + sum(&addresses) + sum(&ports) + protocol;
+        Flow { addresses, ports, flow_hash, ip_sum, transport_sum, worker }
     }
 }
 

@@ -15,7 +15,7 @@ const STARTS: u32 = 32 << 10;
 /// The longest piece, bytes; no window holds a longer frame.
 const PIECE_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes that [`Payload::emit`] copies at a time where there is room.
+/// Payloads up to this length are copied in one piece of this length where there is room: what 60-byte frames have.
 const STEP_BYTES: usize = 32;
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Payload {
             None => Vec::new(),
         };
         patterns.sort_by_key(Vec::len);
-        // The steps of the last piece may read beyond it.
+        // A short copy may read beyond the last piece.
         let pool_bytes = match config.payload {
             PayloadKind::Zero => 0,
             _ => 2 * STARTS as usize + PIECE_BYTES_MAX + STEP_BYTES,
@@ -60,8 +60,8 @@ impl Payload {
         })
     }
 
-    /// Writes a payload of `bytes` bytes to the beginning of `out`, which may be longer: what lies behind is scratch. `random`: the packet's own
-    /// number. Returns the sum of its words.
+    /// Writes a payload of `bytes` bytes to the beginning of `out`, which may be longer: what lies behind is scratch. `random`: drawn for the
+    /// packet. Returns the sum of its words.
     #[inline(always)]
     pub(super) fn emit(&self, random: u64, bytes: usize, out: &mut [u8]) -> u64 {
         match self.kind {
@@ -69,8 +69,8 @@ impl Payload {
                 zero(out, bytes);
                 0
             }
-            PayloadKind::Random => self.emit_random(random, bytes, out),
-            PayloadKind::Pattern => self.emit_pattern(random, bytes, out),
+            PayloadKind::Random => self.emit_random(draw(random, 0), bytes, out),
+            PayloadKind::Pattern => self.emit_pattern(draw(random, 0), bytes, out),
         }
     }
 
@@ -107,32 +107,28 @@ impl Payload {
     }
 }
 
-/// Copies `bytes` bytes, in whole steps where `out` has room: short copies of varying length cost a call otherwise.
+/// Copies `bytes` bytes. Short ones in one piece of fixed size where `out` has room, which costs no call.
 #[inline(always)]
 fn copy(from: &[u8], out: &mut [u8], bytes: usize) {
-    let stepped = bytes.next_multiple_of(STEP_BYTES);
-    if stepped > out.len() || bytes > 8 * STEP_BYTES {
-        out[..bytes].copy_from_slice(&from[..bytes]);
+    if bytes <= STEP_BYTES
+        && let (Some(to), Some(from)) = (out.first_chunk_mut::<STEP_BYTES>(), from.first_chunk::<STEP_BYTES>())
+    {
+        *to = *from;
         return;
     }
-    let (to, _) = out[..stepped].as_chunks_mut::<STEP_BYTES>();
-    let (from, _) = from[..stepped].as_chunks::<STEP_BYTES>();
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = *from;
-    }
+    out[..bytes].copy_from_slice(&from[..bytes]);
 }
 
 /// As [`copy`], of zeros.
 #[inline(always)]
 fn zero(out: &mut [u8], bytes: usize) {
-    let stepped = bytes.next_multiple_of(STEP_BYTES);
-    if stepped > out.len() || bytes > 8 * STEP_BYTES {
-        out[..bytes].fill(0);
+    if bytes <= STEP_BYTES
+        && let Some(to) = out.first_chunk_mut::<STEP_BYTES>()
+    {
+        *to = [0; STEP_BYTES];
         return;
     }
-    for to in out[..stepped].as_chunks_mut::<STEP_BYTES>().0 {
-        *to = [0; STEP_BYTES];
-    }
+    out[..bytes].fill(0);
 }
 
 /// The patterns of a file, in the spelling of the `dpi` function's pattern file, so that one file serves both.

@@ -1,0 +1,247 @@
+//! Writing captures: what was written reads back, here and elsewhere, and is the same for any number of workers.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Arrived, Folder, Random, departure, drain, region, regions, steering, tool};
+use godwit_io::Error;
+use godwit_io::pcap::{Config, Format, Replay, ReplayInput, Sink};
+use proptest::prelude::*;
+
+fn packets(count: usize, seed: u64) -> Vec<Arrived> {
+    let mut random = Random(seed);
+    let mut time_ns = 1_700_000_000_000_000_000;
+    (0..count)
+        .map(|sequence| {
+            time_ns += random.next() % 1_000_000;
+            let bytes = 14 + random.below(400);
+            let frame = (0..bytes).map(|_| random.next() as u8).collect();
+            Arrived { sequence: sequence as u64, port: random.below(2) as u8, time_ns, flow_hash: 0, frame }
+        })
+        .collect()
+}
+
+fn names(count: usize) -> Vec<String> {
+    ["left", "right", "a name of another length"][..count].iter().map(|name| name.to_string()).collect()
+}
+
+/// Writes packets with one worker; interface by receive port.
+fn write(path: &Path, format: Format, packets: &[Arrived]) {
+    let sink = Sink::create(path, format, &names(2), 1).unwrap();
+    let mut queues = [sink.transmitter(0, 0), sink.transmitter(0, 1)];
+    let mut region = region();
+    for packet in packets {
+        let departure = departure(&mut region, packet);
+        assert_eq!(queues[usize::from(packet.port)].transmit(&mut region, &[departure]).unwrap(), 1);
+        queues.iter_mut().for_each(|queue| queue.settled(packet.sequence + 1).unwrap());
+    }
+    assert_eq!(region.allocated(), 0);
+    let sent: u64 = queues.iter().map(|queue| queue.counters().sent_packets).sum();
+    let report = sink.finish().unwrap();
+    assert_eq!((sent, report.packets), (packets.len() as u64, packets.len() as u64));
+    assert_eq!(report.file_bytes, std::fs::metadata(path).unwrap().len());
+    assert_eq!(report.frame_bytes, packets.iter().map(|packet| packet.frame.len() as u64).sum::<u64>());
+}
+
+fn read(path: &Path) -> Vec<(u64, Vec<u8>)> {
+    let mut replay = Replay::open(&[ReplayInput { path: path.to_owned(), port: 0 }], 0, 0, steering(1)).unwrap();
+    let (packets, error) = drain(&mut replay, &mut region(), 32);
+    assert!(error.is_none(), "{error:?}");
+    packets.into_iter().map(|packet| (packet.time_ns, packet.frame)).collect()
+}
+
+#[test]
+fn what_is_written_reads_back() {
+    let folder = Folder::new("back");
+    for (name, format) in [("out.pcap", Format::Pcap), ("out.pcapng", Format::PcapNg)] {
+        let path = folder.0.join(name);
+        let packets = packets(700, 11);
+        write(&path, format, &packets);
+        let expected: Vec<_> = packets.into_iter().map(|packet| (packet.time_ns, packet.frame)).collect();
+        assert_eq!(read(&path), expected, "{name}");
+    }
+    assert_eq!(folder.names(), ["out.pcap", "out.pcapng"]);
+}
+
+/// tshark and scapy see the same frames, times and interfaces.
+#[test]
+fn other_programs_read_it() {
+    let folder = Folder::new("tools");
+    let packets = packets(50, 12);
+    for (name, format) in [("out.pcap", Format::Pcap), ("out.pcapng", Format::PcapNg)] {
+        let path = folder.0.join(name);
+        write(&path, format, &packets);
+        let path = path.to_str().unwrap();
+        let fields = ["-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len", "-e", "frame.interface_name"];
+        if let Some(rows) = tool("tshark", &[&["-r", path], &fields[..]].concat()) {
+            let expected: Vec<String> = packets
+                .iter()
+                .map(|packet| {
+                    let name = if format == Format::PcapNg { &names(2)[usize::from(packet.port)] } else { "" };
+                    let (seconds, ns) = (packet.time_ns / 1_000_000_000, packet.time_ns % 1_000_000_000);
+                    format!("{seconds}.{ns:09}\t{}\t{name}", packet.frame.len())
+                })
+                .collect();
+            let rows: Vec<_> = rows.lines().map(normal_time).collect();
+            assert_eq!(rows, expected, "{name}");
+        }
+        let script =
+            "import sys, scapy.utils\nfor frame, _ in scapy.utils.RawPcapReader(sys.argv[1]): print(frame.hex())";
+        // The system's own Python is the one that distributions package scapy for.
+        if let Some(rows) = tool("/usr/bin/python3", &["-c", script, path]) {
+            let hex = |packet: &Arrived| packet.frame.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            assert_eq!(rows.lines().collect::<Vec<_>>(), packets.iter().map(hex).collect::<Vec<_>>(), "{name}");
+        }
+    }
+}
+
+/// Newer tshark prints the time as an ISO 8601 date, or with another number of digits; here as seconds.
+fn normal_time(row: &str) -> String {
+    let (time, rest) = row.split_once('\t').unwrap();
+    let (seconds, fraction) = time.split_once('.').unwrap();
+    format!("{seconds}.{fraction:0<9}\t{rest}")
+}
+
+/// Shares packets between workers as steering would, and sends them in bursts at random moments.
+fn write_with_workers(path: &Path, packets: &[Arrived], workers: usize, random: &mut Random) {
+    let sink = Sink::create(path, Format::PcapNg, &names(2), workers).unwrap();
+    let mut regions = regions(workers);
+    let mut queues: Vec<_> =
+        (0..workers).map(|worker| [sink.transmitter(worker, 0), sink.transmitter(worker, 1)]).collect();
+    let owner = |packet: &Arrived| packet.frame[0] as usize % workers;
+    let mut next = vec![0; workers];
+    while next.iter().any(|&at| at < packets.len()) {
+        let worker = random.below(workers);
+        let end = packets.len().min(next[worker] + random.below(40));
+        let own = packets[next[worker]..end].iter().filter(|packet| owner(packet) == worker);
+        for (interface, queue) in queues[worker].iter_mut().enumerate() {
+            let burst = own.clone().filter(|packet| usize::from(packet.port) == interface);
+            let burst: Vec<_> = burst.map(|packet| departure(&mut regions[worker], packet)).collect();
+            assert_eq!(queue.transmit(&mut regions[worker], &burst).unwrap(), burst.len());
+        }
+        for queue in &mut queues[worker] {
+            // Sometimes late, never early.
+            if random.below(3) > 0 {
+                queue.settled(packets.get(end).map_or(u64::MAX, |packet| packet.sequence)).unwrap();
+            }
+        }
+        next[worker] = end;
+    }
+    drop(queues);
+    assert_eq!(sink.finish().unwrap().packets, packets.len() as u64);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn bytes_do_not_depend_on_workers_or_bursts(seed in 1u64.., workers in 1usize..5) {
+        let folder = Folder::new(&format!("workers-{seed}"));
+        let mut packets = packets(300, seed);
+        // Two sources number their packets each for itself.
+        packets.iter_mut().for_each(|packet| packet.sequence /= 2);
+        for pair in packets.chunks_mut(2) {
+            pair[0].port = 0;
+            pair[1].port = 1;
+        }
+        let (expected, path) = (folder.0.join("expected"), folder.0.join("out"));
+        write_with_workers(&expected, &packets, 1, &mut Random(1));
+        write_with_workers(&path, &packets, workers, &mut Random(seed));
+        prop_assert!(std::fs::read(path).unwrap() == std::fs::read(expected).unwrap());
+    }
+}
+
+#[test]
+fn a_worker_that_is_gone_holds_nobody_back() {
+    let folder = Folder::new("gone");
+    let path = folder.0.join("out.pcapng");
+    let sink = Sink::create(&path, Format::PcapNg, &names(1), 2).unwrap();
+    let gone = sink.transmitter(0, 0);
+    let mut queue = sink.transmitter(1, 0);
+    drop(gone);
+    let mut region = region();
+    let packets = packets(10, 3);
+    for packet in &packets {
+        let departure = departure(&mut region, packet);
+        queue.transmit(&mut region, &[departure]).unwrap();
+    }
+    queue.settled(u64::MAX).unwrap();
+    assert_eq!(sink.finish().unwrap().packets, 10);
+    assert_eq!(read(&path).len(), 10);
+}
+
+#[test]
+fn nothing_is_left_of_a_file_that_was_not_finished() {
+    let folder = Folder::new("left");
+    let path = folder.write("out.pcap", b"what was there before");
+    let sink = Sink::create(&path, Format::Pcap, &names(1), 1).unwrap();
+    let mut queue = sink.transmitter(0, 0);
+    assert_eq!(folder.names().len(), 2);
+    drop(sink);
+    assert_eq!(folder.names(), ["out.pcap"]);
+    assert_eq!(std::fs::read(&path).unwrap(), b"what was there before");
+    // What comes later is refused, and its windows come back.
+    let mut region = region();
+    let departure = departure(&mut region, &packets(1, 1)[0]);
+    let error = queue.transmit(&mut region, &[departure]).unwrap_err();
+    assert!(error.to_string().contains("out.pcap"), "{error}");
+    assert_eq!((queue.counters().refused, region.allocated()), (1, 0));
+}
+
+/// Sends until the file is full; the error names the file, and nothing half-written stays.
+fn fill_up(path: &Path) -> Error {
+    let sink = Sink::create(path, Format::PcapNg, &names(1), 1).unwrap();
+    let mut queue = sink.transmitter(0, 0);
+    let mut region = region();
+    let mut first = None;
+    for packet in packets(4000, 5) {
+        let departure = departure(&mut region, &packet);
+        let sent = queue.transmit(&mut region, &[departure]);
+        let settled = queue.settled(packet.sequence + 1);
+        assert_eq!(region.allocated(), 0, "windows come back all the same");
+        if let Some(error) = sent.err().or(settled.err()) {
+            first.get_or_insert(error);
+        }
+    }
+    let finished = sink.finish();
+    assert!(first.is_none() || queue.counters().refused > 0);
+    let error = finished.unwrap_err();
+    first.unwrap_or(error)
+}
+
+#[test]
+fn a_full_disk_is_an_error_with_the_path() {
+    let error = fill_up(Path::new("/dev/full")).to_string();
+    assert!(error.contains("/dev/full") && error.contains("No space left"), "{error}");
+
+    let folder = Folder::new("disk");
+    let folder_text = folder.0.to_str().unwrap();
+    let mount =
+        std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "none", folder_text]).output();
+    if !mount.is_ok_and(|output| output.status.success()) {
+        println!("skipped the small disk: this user cannot mount one");
+        return;
+    }
+    let error = fill_up(&folder.0.join("out.pcapng"));
+    let names = folder.names();
+    tool("umount", &[folder_text]);
+    assert!(error.to_string().contains("out.pcapng: No space left"), "{error}");
+    assert!(names.is_empty(), "{names:?}");
+}
+
+#[test]
+fn configuration() {
+    let read = |text: &str| toml::from_str::<Config>(text).map_err(|error| error.to_string());
+    let config = read("write = \"out.PCAP\"").unwrap();
+    assert_eq!(config.format_of(config.write.as_ref().unwrap()), Format::Pcap);
+    assert_eq!(read("write = \"out\"\nformat = \"pcap\"").unwrap().format_of(Path::new("out")), Format::Pcap);
+    assert_eq!(Format::of_path(Path::new("out.pcapng")), Format::PcapNg);
+    assert!(read("fil = \"x\"").unwrap_err().contains("fil"));
+    assert!(read("format = \"pcap\"").unwrap().validate().is_err());
+    assert!(read("file = \"a\"\nwrite = \"a\"").unwrap().validate().unwrap_err().to_string().contains("write = a"));
+    let mut config = read("file = \"a\"\nwrite = \"/b\"").unwrap();
+    config.resolve(Path::new("/folder"));
+    assert_eq!((config.file.unwrap().to_str(), config.write.unwrap().to_str()), (Some("/folder/a"), Some("/b")));
+    let error = Sink::create(Path::new("/no/such/out.pcap"), Format::Pcap, &names(1), 1).unwrap_err().to_string();
+    assert!(error.contains("/no/such/out.pcap"), "{error}");
+}

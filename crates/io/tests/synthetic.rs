@@ -1,0 +1,383 @@
+//! Synthetic traffic: the same packets for any number of workers, valid, and distributed as configured.
+
+mod common;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::{Arrived, Folder, Random, departure, drain, region, regions, steering, tool};
+use godwit_io::synthetic::{Config, Digest, Generator, receiver, receiver_with_clock, transmitter};
+use godwit_io::{Clock, QueueContext, Receive, Received};
+use godwit_packet::Batch;
+use proptest::prelude::*;
+
+fn config(text: &str) -> Config {
+    toml::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn context(worker: usize, workers: usize) -> QueueContext {
+    QueueContext { port: 5, worker, steering: steering(workers) }
+}
+
+/// All packets, by sequence number.
+fn make(config: &Config, workers: usize, random: &mut Random) -> Vec<Arrived> {
+    let mut all = Vec::new();
+    for (worker, mut region) in regions(workers).into_iter().enumerate() {
+        let mut receiver = receiver(config, context(worker, workers)).unwrap();
+        let (packets, error) = drain(receiver.as_mut(), &mut region, 1 + random.below(100));
+        assert!(error.is_none());
+        assert_eq!(receiver.counters().received_packets, packets.len() as u64);
+        all.extend(packets);
+    }
+    all.sort();
+    all
+}
+
+fn share(packets: &[Arrived], of: impl Fn(&Arrived) -> bool) -> f64 {
+    packets.iter().filter(|packet| of(packet)).count() as f64 / packets.len() as f64
+}
+
+const KINDS: [&str; 8] = [
+    "",
+    "size = \"imix\"\nflows = 0",
+    "size = { min = 42, max = 200 }\npayload = \"zero\"",
+    "ip = \"v6\"\nsize = { min = 62, max = 1500 }",
+    "protocol = \"tcp\"\nsize = \"imix-pipsea\"\nflows = 7",
+    "ip = \"v6\"\nprotocol = \"tcp\"\nsize = 74\nflows = 0",
+    "size = { min = 42, max = 51 }",
+    "ip = \"v6\"\nsize = \"imix-pipsea\"",
+];
+
+#[test]
+fn the_same_packets_for_any_number_of_workers() {
+    let mut random = Random(3);
+    for kind in KINDS {
+        let config = config(&format!("packets = 2000\ntime = \"schedule\"\n{kind}"));
+        let expected = make(&config, 1, &mut random);
+        assert_eq!(expected.iter().map(|packet| packet.sequence).collect::<Vec<_>>(), (0..2000).collect::<Vec<_>>());
+        for workers in 2..=4 {
+            assert!(make(&config, workers, &mut random) == expected, "{kind:?} with {workers} workers");
+        }
+        let other = make(&Config { seed: 2, ..config.clone() }, 1, &mut random);
+        assert!(other != expected, "the seed changes nothing");
+    }
+}
+
+/// Lengths, checksums, ports and hash, by this project's parser and, where it is installed, by tshark.
+#[test]
+fn packets_are_valid() {
+    let folder = Folder::new("valid");
+    for (number, kind) in KINDS.iter().enumerate() {
+        let config = config(&format!("packets = 500\ntime = \"schedule\"\n{kind}"));
+        let packets = make(&config, 1, &mut Random(4));
+        let steering = steering(1);
+        for packet in &packets {
+            let parsed = godwit_wire::parse(&packet.frame);
+            assert_eq!(parsed.error, None);
+            assert_eq!(parsed.l3_end, packet.frame.len());
+            let tuple = parsed.five_tuple.unwrap();
+            assert!(tuple.source_port >= 1024 && tuple.destination_port >= 1024);
+            let first = if parsed.ip_version == 4 { 10 } else { 0xfd };
+            assert!(tuple.source.as_bytes()[0] == first && tuple.destination.as_bytes()[0] == first);
+            assert_eq!(packet.flow_hash, steering.flow_hash(&parsed));
+            assert_eq!(packet.port, 5);
+            let segment = &packet.frame[parsed.l4_offset..parsed.l3_end];
+            let length_bytes = segment.len() as u32;
+            let mut checksum =
+                godwit_wire::Checksum::pseudo_header(tuple.source, tuple.destination, tuple.protocol, length_bytes);
+            checksum.add(segment);
+            assert_eq!(checksum.finish(), 0, "{kind:?}");
+            if parsed.ip_version == 4 {
+                assert_eq!(godwit_wire::checksum::checksum(&packet.frame[14..34]), 0);
+            }
+        }
+        let path = folder.0.join(format!("{number}.pcap"));
+        let sink = godwit_io::pcap::Sink::create(&path, godwit_io::pcap::Format::Pcap, &["x".into()], 1).unwrap();
+        let mut queue = sink.transmitter(0, 0);
+        let mut region = region();
+        for packet in &packets {
+            let departure = departure(&mut region, packet);
+            queue.transmit(&mut region, &[departure]).unwrap();
+        }
+        sink.finish().unwrap();
+        let path = path.to_str().unwrap();
+        let bad =
+            "ip.checksum.status == Bad || udp.checksum.status == Bad || tcp.checksum.status == Bad || _ws.malformed";
+        // Checksums are checked; payload is not taken for a protocol, nor segments of equal numbers for a stream.
+        let options = [
+            "ip.check_checksum:TRUE",
+            "udp.check_checksum:TRUE",
+            "tcp.check_checksum:TRUE",
+            "tcp.analyze_sequence_numbers:FALSE",
+            "tcp.desegment_tcp_streams:FALSE",
+        ];
+        let options = options.iter().flat_map(|option| ["-o", option]);
+        let decode = ["-d", "udp.port==0-65535,data", "-d", "tcp.port==0-65535,data"];
+        let arguments: Vec<&str> = ["-r", path, "-Y", bad].into_iter().chain(options).chain(decode).collect();
+        let Some(rows) = tool("tshark", &arguments) else { return };
+        assert_eq!(rows, "", "{kind:?}");
+    }
+}
+
+#[test]
+fn sizes_are_distributed_as_configured() {
+    let sizes = |text: &str| {
+        let config = config(&format!("packets = 40000\npayload = \"zero\"\n{text}"));
+        let mut counts = HashMap::new();
+        for packet in make(&config, 1, &mut Random(5)) {
+            *counts.entry(packet.frame.len()).or_insert(0usize) += 1;
+        }
+        counts
+    };
+    for (text, expected) in [
+        ("size = 60", vec![(60, 1.0)]),
+        ("size = \"imix\"", vec![(60, 7.0 / 12.0), (566, 4.0 / 12.0), (1514, 1.0 / 12.0)]),
+        ("size = \"imix-pipsea\"", vec![(56, 0.6122), (532, 0.2347), (1356, 0.1531)]),
+        ("size = { min = 60, max = 79 }", (60..80).map(|bytes| (bytes, 0.05)).collect()),
+    ] {
+        let counts = sizes(text);
+        assert_eq!(counts.len(), expected.len(), "{text}: {counts:?}");
+        // Chi-square; 1 in 10,000 for 19 degrees of freedom is 50.8, and the seed is fixed.
+        let chi: f64 = expected
+            .iter()
+            .map(|&(bytes, share)| (counts[&bytes] as f64 - 40000.0 * share).powi(2) / (40000.0 * share))
+            .sum();
+        assert!(chi < 50.0, "{text}: chi-square {chi}: {counts:?}");
+    }
+}
+
+#[test]
+fn flows_addresses_and_ports_are_as_configured() {
+    let tuples = |text: &str| -> Vec<_> {
+        let packets = make(&config(&format!("packets = 20000\n{text}")), 1, &mut Random(6));
+        packets.iter().map(|packet| godwit_wire::parse(&packet.frame).five_tuple.unwrap()).collect()
+    };
+    let distinct = |text: &str| tuples(text).into_iter().collect::<HashSet<_>>().len();
+    assert_eq!(distinct("flows = 1"), 1);
+    assert_eq!(distinct("flows = 1000"), 1000);
+    assert!(distinct("flows = 0") > 19_990);
+    // Every one of the 16 possible flows exists.
+    assert_eq!(
+        distinct(
+            "flows = 16\nsource = \"192.0.2.0/30\"\ndestination = \"198.51.100.0/30\"\nsource_port = 1\ndestination_port = 2"
+        ),
+        16
+    );
+    let all =
+        tuples("flows = 0\ndestination = \"0.0.0.0/0\"\nsource_port = { min = 5, max = 6 }\ndestination_port = 53");
+    let firsts: HashSet<_> = all.iter().map(|tuple| tuple.destination.as_bytes()[0]).collect();
+    assert_eq!(firsts.len(), 256);
+    assert!(all.iter().all(|tuple| matches!(tuple.source_port, 5 | 6) && tuple.destination_port == 53));
+    let few = tuples("flows = 0\nip = \"v6\"\nsize = 62\ndestinations = [\"2001:db8::1\", \"2001:db8::2\"]");
+    assert_eq!(few.iter().map(|tuple| tuple.destination).collect::<HashSet<_>>().len(), 2);
+}
+
+#[test]
+fn the_first_four_payload_bytes_vary() {
+    for kind in ["", "flows = 1", "payload = \"random\"\nsize = 46"] {
+        let packets = make(&config(&format!("packets = 5000\n{kind}")), 1, &mut Random(6));
+        let numbers: HashSet<_> = packets.iter().map(|packet| packet.frame[42..46].to_vec()).collect();
+        assert!(numbers.len() > 4990, "{}", numbers.len());
+        for remainder in 0..4 {
+            let equal = share(&packets, |packet| packet.frame[42] % 4 == remainder);
+            assert!((equal - 0.25).abs() < 0.03, "{equal}");
+        }
+    }
+}
+
+#[test]
+fn patterns_occur_in_the_share_configured() {
+    let folder = Folder::new("patterns");
+    let path = folder.write("patterns.txt", b"# comment\nattack-one\n|00 ff 00 ff|tail\nsix-by\n");
+    let needles: [&[u8]; 3] = [b"attack-one", b"\x00\xff\x00\xfftail", b"six-by"];
+    let holds = |packet: &Arrived, needle: &[u8]| packet.frame[42..].windows(needle.len()).any(|part| part == needle);
+    for ratio in [0.0, 0.3, 1.0] {
+        let text =
+            format!("packets = 20000\nsize = 200\npayload = \"pattern\"\npatterns = {path:?}\nmatch_ratio = {ratio:?}");
+        let packets = make(&config(&text), 1, &mut Random(8));
+        let found = share(&packets, |packet| needles.iter().any(|needle| holds(packet, needle)));
+        assert!((found - ratio).abs() < 0.015, "{found} instead of {ratio}");
+        for needle in needles {
+            let found = share(&packets, |packet| holds(packet, needle));
+            assert!((found - ratio / 3.0).abs() < 0.015, "{found} instead of a third of {ratio}");
+        }
+        // Anywhere, the ends included.
+        let first = packets.iter().any(|packet| packet.frame[42..].starts_with(needles[0]));
+        let last = packets.iter().any(|packet| packet.frame.ends_with(needles[0]));
+        assert_eq!((first, last), (ratio > 0.0, ratio > 0.0));
+    }
+    // Only one of them fits.
+    let text = format!("packets = 1000\nsize = 48\npayload = \"pattern\"\npatterns = {path:?}\nmatch_ratio = 1.0");
+    assert_eq!(share(&make(&config(&text), 1, &mut Random(8)), |packet| packet.frame.ends_with(b"six-by")), 1.0);
+}
+
+/// Receives at moments of a clock that the test moves.
+struct Paced {
+    receiver: Box<dyn Receive>,
+    now_ns: Arc<AtomicU64>,
+    region: godwit_packet::Region,
+}
+
+impl Paced {
+    const START_NS: u64 = 1_000_000;
+
+    fn new(text: &str, worker: usize, workers: usize) -> Self {
+        let now_ns = Arc::new(AtomicU64::new(Self::START_NS));
+        let clock = Clock::Virtual(Arc::clone(&now_ns));
+        let receiver = receiver_with_clock(&config(text), context(worker, workers), clock).unwrap();
+        Self { receiver, now_ns, region: regions(workers).remove(worker) }
+    }
+
+    /// Everything that is there at a time after the start; the times of arrival.
+    fn at(&mut self, ns: u64) -> Vec<u64> {
+        self.now_ns.store(Self::START_NS + ns, Ordering::Relaxed);
+        let (mut times, mut batch) = (Vec::new(), Batch::default());
+        loop {
+            let before = self.receiver.sequence_next();
+            assert_eq!(self.receiver.receive(&mut self.region, &mut batch, 64).unwrap(), Received::Open);
+            times.extend(batch.stamps.iter().map(|stamp| stamp.time_ns - Self::START_NS));
+            batch.descriptors.iter().for_each(|descriptor| self.region.release(descriptor));
+            batch.clear();
+            if self.receiver.sequence_next() == before {
+                return times;
+            }
+        }
+    }
+}
+
+#[test]
+fn packets_come_when_they_are_due() {
+    let mut paced = Paced::new("rate = \"1Mpps\"", 0, 1);
+    assert_eq!(paced.at(0), [0]);
+    assert_eq!(paced.at(999), []);
+    assert_eq!(paced.at(5_000), [1000, 2000, 3000, 4000, 5000]);
+    assert_eq!(paced.at(1_000_000).len(), 995);
+    // 480 bits a packet at 480 Mbit/s.
+    let mut paced = Paced::new("rate = \"480Mbps\"\nsize = 60", 0, 1);
+    assert_eq!(paced.at(0), [0]);
+    assert_eq!(paced.at(3_000), [1000, 2000, 3000]);
+    let mut paced = Paced::new("rate = \"1Gbps\"\nsize = \"imix\"", 0, 1);
+    paced.at(0);
+    paced.at(100_000_000);
+    let bits = 8 * paced.receiver.counters().received_bytes;
+    assert!((99_980_000..=100_020_000).contains(&bits), "{bits} bits in 0.1 s");
+    // Without a rate all of a batch has the time at which it was made.
+    let mut paced = Paced::new("", 0, 1);
+    paced.now_ns.store(Paced::START_NS + 77, Ordering::Relaxed);
+    let mut batch = Batch::default();
+    paced.receiver.receive(&mut paced.region, &mut batch, 9).unwrap();
+    assert!(batch.len() == 9 && batch.stamps.iter().all(|stamp| stamp.time_ns == Paced::START_NS + 77));
+}
+
+#[test]
+fn workers_share_the_rate() {
+    let count = |worker| {
+        let mut paced = Paced::new("rate = \"1Mpps\"", worker, 3);
+        paced.at(0).len() + paced.at(10_000_000).len()
+    };
+    let counts: Vec<_> = (0..3).map(count).collect();
+    assert_eq!(counts.iter().sum::<usize>(), 10_001, "{counts:?}");
+    assert!(counts.iter().all(|&count| count > 2500), "{counts:?}");
+}
+
+#[test]
+fn a_queue_of_limited_length_loses_the_oldest() {
+    let mut paced = Paced::new("rate = \"1Mpps\"\nqueue_packets = 100", 0, 1);
+    paced.at(0);
+    let times = paced.at(1_000_000);
+    assert_eq!((times.len(), times[0]), (101, 900_000));
+    let counters = paced.receiver.counters();
+    assert_eq!((counters.missed, counters.received_packets), (899, 102));
+    assert_eq!(counters.missed + counters.received_packets, paced.receiver.sequence_next());
+}
+
+#[test]
+fn a_full_region_makes_the_source_wait() {
+    let mut region = region();
+    let mut generator = Generator::new(&Config::default(), steering(1), 0, 0).unwrap();
+    let mut batch = Batch::default();
+    assert_eq!(generator.fill(&mut region, &mut batch, 1000), 512);
+    assert_eq!(generator.fill(&mut region, &mut batch, 1000), 0);
+    batch.descriptors.iter().for_each(|descriptor| region.release(descriptor));
+    assert_eq!(generator.fill(&mut region, &mut batch, 10), 10);
+    assert!(batch.stamps.iter().map(|stamp| stamp.sequence).eq(0..522));
+}
+
+#[test]
+fn frames_longer_than_windows_are_counted() {
+    let config = config("size = { min = 1510, max = 1525 }\npackets = 1600\npayload = \"zero\"");
+    let mut receiver = receiver(&config, context(0, 1)).unwrap();
+    let (packets, _) = drain(receiver.as_mut(), &mut region(), 32);
+    let counters = receiver.counters();
+    assert_eq!(counters.oversized + packets.len() as u64, 1600);
+    assert!((600..800).contains(&counters.oversized), "{}", counters.oversized);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    /// The digest of what was sent depends on the packets alone.
+    #[test]
+    fn the_digest_does_not_depend_on_order_or_workers(workers in 1usize..5, seed in 1u64..) {
+        let config = config("packets = 500\ndigest = true\nsize = \"imix\"\ntime = \"schedule\"");
+        let mut random = Random(seed);
+        let packets = make(&config, 1, &mut random);
+        let digest = |packets: &[Arrived], workers: usize, random: &mut Random| {
+            let digest = Digest::new();
+            let mut queues: Vec<_> = (0..workers).map(|_| transmitter(&config, &digest)).collect();
+            let mut regions = regions(workers);
+            for packet in packets {
+                let worker = random.below(workers);
+                let departure = departure(&mut regions[worker], packet);
+                assert_eq!(queues[worker].transmit(&mut regions[worker], &[departure]).unwrap(), 1);
+            }
+            assert!(regions.iter().all(|region| region.allocated() == 0));
+            assert_eq!(queues.iter().map(|queue| queue.counters().sent_packets).sum::<u64>(), packets.len() as u64);
+            digest.value()
+        };
+        let expected = digest(&packets, 1, &mut random);
+        let mut mixed = packets.clone();
+        mixed.reverse();
+        prop_assert_eq!(digest(&mixed, workers, &mut random), expected);
+        mixed[7].frame[20] ^= 1;
+        prop_assert_ne!(digest(&mixed, workers, &mut random), expected);
+        prop_assert_ne!(digest(&packets[1..], 1, &mut random), expected);
+    }
+}
+
+#[test]
+fn bad_configurations_say_which_key() {
+    for (text, part) in [
+        ("size = 41", "size = 41: the headers alone have 42 bytes"),
+        ("size = 61\nip = \"v6\"", "62 bytes"),
+        ("size = 16129", "at most 16128"),
+        ("flows = 100000000", "flows = 100000000"),
+        (
+            "flows = 5\nsource = \"10.0.0.1/32\"\ndestination = \"10.0.0.2\"\nsource_port = 1\ndestination_port = 2",
+            "flows = 5: there are not that many",
+        ),
+        ("match_ratio = 1.5", "match_ratio = 1.5"),
+        ("payload = \"pattern\"", "patterns = nothing"),
+        ("patterns = \"x\"", "patterns = x"),
+        ("payload = \"pattern\"\npatterns = \"/no/such\"", "cannot read /no/such"),
+        ("source = \"::/0\"", "source = ::"),
+        ("destinations = [\"::1\"]", "destinations = ::1"),
+    ] {
+        let error = Generator::new(&config(text), steering(1), 0, 0).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    for (text, part) in [
+        ("sise = 60", "sise"),
+        ("rate = \"fast\"", "10Mpps"),
+        ("source = \"10.0.0.0/40\"", "10.0.0.0/40"),
+        ("source_mac = \"2:0\"", "2:0"),
+        ("ip = \"v5\"", "v5"),
+    ] {
+        let error = toml::from_str::<Config>(text).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    let folder = Folder::new("bad-patterns");
+    let path = folder.write("patterns.txt", b"good\nbad|4\n");
+    let error = Generator::new(&config(&format!("payload = \"pattern\"\npatterns = {path:?}")), steering(1), 0, 0);
+    assert!(error.unwrap_err().to_string().contains("patterns.txt:2: a | is not closed"));
+}
