@@ -48,8 +48,8 @@ static const char *start_eal(void)
         fclose(file);
     }
     char *huge[] = {"rte_lpm", "--in-memory", "--no-pci", "--no-telemetry", "-l", "0", "--log-level=1", NULL};
-    char *small[] = {"rte_lpm", "--in-memory", "--no-pci", "--no-telemetry", "-l", "0", "--log-level=1",
-                     "--no-huge", "-m", "512", NULL};
+    char *small[] = {"rte_lpm", "--no-huge", "--no-pci", "--no-telemetry", "--no-shconf", "-l", "0", "--log-level=1",
+                     "-m", "512", NULL};
     const int count = pages > 0 ? 7 : 10;
     if (rte_eal_init(count, pages > 0 ? huge : small) < 0) {
         fprintf(stderr, "rte_lpm: EAL does not start\n");

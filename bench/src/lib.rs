@@ -1,1 +1,186 @@
-//! Placeholder.
+//! What is measured, and the peers it is measured against.
+//!
+//! A bench is data plus proof: a workload, what every implementation must answer, and peers that answer the same in
+//! the same run. Rounds of all competitors alternate, and each figure is the median of its rounds.
+//!
+//! | file | measures |
+//! |---|---|
+//! | `engine.rs` | the whole engine around `echo`, memory to memory; peer: dpdk-testpmd |
+//! | `function.rs` | each function alone on packets in memory |
+//! | `lookup.rs` | the route table alone, and loading it; peer: DPDK's rte_lpm |
+//! | `peer.rs` | peers that are programs of their own |
+#![warn(unsafe_code)]
+
+mod engine;
+mod error;
+mod frames;
+mod function;
+mod lookup;
+mod peer;
+mod routes;
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+pub use error::Error;
+
+/// One line of results. `gbps` counts frame bytes without FCS.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The bench.
+    pub bench: String,
+    /// `cpu`, or the peer's name.
+    pub device: String,
+    /// `ref`, a level of the kernel, or the peer's function.
+    #[serde(rename = "impl")]
+    pub implementation: String,
+    /// How work was handed over: `call`, `engine`, `process`.
+    pub mode: &'static str,
+    /// Frame size in bytes without FCS, or `imix`; `-` where there are no frames.
+    pub size: String,
+    /// Packets handed over at once.
+    pub batch: usize,
+    /// Millions of packets (or look-ups) per second, median of the rounds.
+    pub mpps: f64,
+    /// Gigabits of frames per second; 0 where there are no frames.
+    pub gbps: f64,
+    /// Time of a batch, median, microseconds.
+    pub p50_us: f64,
+    /// Time of a batch, 99th percentile, microseconds.
+    pub p99_us: f64,
+    /// Power; `None`: not measured.
+    pub watts: Option<f64>,
+    /// Whether this is a peer and not Godwit.
+    pub peer: bool,
+    /// What the row is worth knowing beside the figures.
+    pub note: String,
+}
+
+/// A frame size to measure at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// Bytes without FCS.
+    Bytes(u16),
+    /// RFC 6985: 7 of 64, 4 of 570, 1 of 1518 bytes with FCS.
+    Imix,
+}
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{bytes}"),
+            Self::Imix => f.write_str("imix"),
+        }
+    }
+}
+
+impl std::str::FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "imix" {
+            return Ok(Self::Imix);
+        }
+        match text.parse::<u16>() {
+            Ok(bytes @ 46..=9000) => Ok(Self::Bytes(bytes)),
+            _ => Err(format!("size `{text}`: expected 46 to 9000 (bytes of frame without FCS) or `imix`")),
+        }
+    }
+}
+
+/// What the user asked for; the default measures what the bench is for.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// Only this device.
+    pub device: Option<String>,
+    /// Only this implementation: `ref`, `scalar` or a level such as `x86-64-v3`.
+    pub implementation: Option<String>,
+    /// Frame sizes; empty: the bench's own.
+    pub sizes: Vec<Size>,
+    /// Time for each figure.
+    pub time: Duration,
+    /// Whether to measure peers too.
+    pub peers: bool,
+}
+
+impl Default for BenchOptions {
+    fn default() -> Self {
+        Self { device: None, implementation: None, sizes: Vec::new(), time: Duration::from_secs(2), peers: true }
+    }
+}
+
+/// A bench: its name, what it is for, how to run it.
+pub struct Bench {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// One sentence.
+    pub what: &'static str,
+    run: fn(&BenchOptions, &mut Progress<'_>) -> Result<Vec<Row>, Error>,
+}
+
+/// Told what is being measured, a line at a time.
+pub type Progress<'a> = dyn FnMut(&str) + 'a;
+
+/// All benches.
+pub const BENCHES: &[Bench] = &[
+    Bench {
+        name: "engine",
+        what: "the whole engine around echo, memory to memory, one worker; peer: dpdk-testpmd macswap between net_null devices",
+        run: engine::run,
+    },
+    Bench { name: "template", what: "the template function on packets in memory", run: function::template },
+    Bench { name: "echo", what: "G-Opt's echo on packets in memory", run: function::echo },
+    Bench {
+        name: "ipv4",
+        what: "IPv4 forwarding of uniformly random addresses over the 901,899 prefixes of 2025; peer: rte_lpm, lookup only",
+        run: lookup::forwarding,
+    },
+    Bench {
+        name: "ipv4-lookup",
+        what: "the IPv4 route table alone, same table and addresses; peer: rte_lpm bulk lookup",
+        run: lookup::lookup,
+    },
+    Bench {
+        name: "ipv4-load",
+        what: "reading a file of 1,000,000 random routes and building the table",
+        run: lookup::load,
+    },
+    Bench {
+        name: "ipsec",
+        what: "ESP tunnel encryption, AES-128-CBC + HMAC-SHA1-96, on packets in memory",
+        run: function::ipsec,
+    },
+    Bench {
+        name: "dpi",
+        what: "Aho-Corasick over 10,000 patterns on packets in memory; peer: the aho-corasick crate's DFA",
+        run: function::dpi,
+    },
+];
+
+/// Runs the bench called `name`.
+///
+/// # Errors
+/// There is no such bench or device, or a competitor gave a wrong answer.
+pub fn run(name: &str, options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+    let bench = BENCHES.iter().find(|bench| bench.name == name).ok_or_else(|| Error::Unknown {
+        what: "bench",
+        name: name.to_owned(),
+        known: BENCHES.iter().map(|bench| bench.name.to_owned()).collect(),
+    })?;
+    if let Some(device) = options.device.as_ref().filter(|device| *device != godwit_device::cpu::ID) {
+        let known = vec![godwit_device::cpu::ID.to_owned()];
+        return Err(Error::Unknown { what: "device", name: device.clone(), known });
+    }
+    (bench.run)(options, progress)
+}
+
+/// The median and the 99th percentile of times in nanoseconds, both in the unit given.
+fn median_p99(times_ns: &mut [f64]) -> (f64, f64) {
+    if times_ns.is_empty() {
+        return (0.0, 0.0);
+    }
+    times_ns.sort_by(f64::total_cmp);
+    let at = |share: f64| times_ns[((times_ns.len() - 1) as f64 * share).round() as usize];
+    (at(0.5), at(0.99))
+}

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `config/` | what the operator writes, checked |
 //! | `setup.rs` | from a configuration to workers: memory, ports, programs, steering |
+//! | `program.rs` | a function, as a device sees it |
 //! | `ports.rs` | opening ports, for a run or for a replay |
 //! | `plan.rs` | the chain, made ready for the packet path |
 //! | `worker.rs` | the loop of one worker |
@@ -20,6 +21,7 @@ mod histogram;
 mod order;
 mod plan;
 mod ports;
+mod program;
 mod report;
 mod setup;
 mod worker;
@@ -28,6 +30,7 @@ use std::path::PathBuf;
 
 pub use control::Engine;
 pub use error::Error;
+pub use program::FunctionProgram;
 pub use report::{Conservation, FunctionReport, Latency, PortReport, Report};
 
 /// How a run differs from what the configuration says.

@@ -83,17 +83,25 @@ impl Order {
         self.arrived - self.passed[self.exit()]
     }
 
-    /// Gives a packet the next place; the caller checked that there is room.
+    /// Gives packets that arrive together the next places; the caller checked that there is room.
     #[inline]
-    pub(crate) fn arrive(&mut self, descriptor: &mut Descriptor, stamp: Stamp, class: u8, now_ns: u64) {
-        debug_assert!(self.room() > 0);
-        descriptor.order = self.arrived as u16;
-        let place = self.arrived & self.mask;
-        self.progress[place] = 0;
-        self.stamps[place] = stamp;
+    pub(crate) fn arrive(&mut self, descriptors: &mut [Descriptor], stamps: &[Stamp], now_ns: u64) {
+        debug_assert!(self.room() >= descriptors.len() && descriptors.len() == stamps.len());
+        for (descriptor, stamp) in descriptors.iter_mut().zip(stamps) {
+            descriptor.order = self.arrived as u16;
+            let place = self.arrived & self.mask;
+            self.progress[place] = 0;
+            self.stamps[place] = *stamp;
+            self.arrivals_ns[place] = now_ns;
+            self.arrived += 1;
+        }
+    }
+
+    /// Notes the class of a packet. Nobody asks for classes where there are no rules.
+    #[inline]
+    pub(crate) fn classify(&mut self, descriptor: &Descriptor, class: u8) {
+        let place = self.place(descriptor);
         self.classes[place] = class;
-        self.arrivals_ns[place] = now_ns;
-        self.arrived += 1;
     }
 
     #[inline]
@@ -229,7 +237,7 @@ mod tests {
                     0 | 1 if order.room() > 0 => {
                         let mut descriptor = Descriptor { flow_hash: arrived as u32, ..Descriptor::default() };
                         let stamp = Stamp { sequence: arrived, time_ns: 0 };
-                        order.arrive(&mut descriptor, stamp, 0, 0);
+                        order.arrive(std::slice::from_mut(&mut descriptor), &[stamp], 0);
                         live.push((descriptor, Stand::Before(0)));
                         arrived += 1;
                     }
@@ -255,14 +263,14 @@ mod tests {
                         }
                     }
                     _ => {
-                        for gate in 0..gates {
+                        for (gate, last) in last_at_gate.iter_mut().enumerate() {
                             let mut next = Vec::new();
                             order.open(gate, &mut next);
                             for descriptor in next {
                                 let sequence = order.remembered(&descriptor).0.sequence;
                                 prop_assert_eq!(sequence as u32, descriptor.flow_hash);
-                                prop_assert!(last_at_gate[gate].is_none_or(|last| last < sequence));
-                                last_at_gate[gate] = Some(sequence);
+                                prop_assert!(last.is_none_or(|last| last < sequence));
+                                *last = Some(sequence);
                                 let packet = live.iter_mut().find(|(live, _)| live.order == descriptor.order).unwrap();
                                 prop_assert_eq!(packet.1, Stand::At(gate));
                                 packet.1 = Stand::Before(gate + 1);

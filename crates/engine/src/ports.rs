@@ -13,6 +13,11 @@ use crate::config::{Config, PortKind};
 use crate::worker::Finished;
 use crate::{Error, Options, Replay};
 
+/// A receive queue, with the name of its port.
+pub(crate) type NamedReceive = (String, Box<dyn Receive>);
+/// A transmit queue, with the name of its port; `None` where the port does not send.
+pub(crate) type NamedTransmit = (String, Option<Box<dyn Transmit>>);
+
 /// All ports of a run.
 pub(crate) struct Ports {
     names: Vec<String>,
@@ -23,10 +28,18 @@ pub(crate) struct Ports {
 
 /// Where packets come from: a queue of it on every worker.
 enum Source {
-    Synthetic { port: u8, config: Box<synthetic::Config> },
-    Pcap { port: u8, config: pcap::Config },
+    Synthetic {
+        port: u8,
+        config: Box<synthetic::Config>,
+    },
+    Pcap {
+        port: u8,
+        config: pcap::Config,
+    },
     /// Several captures, merged by time; `ports` in the order of `inputs`.
-    Replay { inputs: Vec<ReplayInput> },
+    Replay {
+        inputs: Vec<ReplayInput>,
+    },
 }
 
 impl Source {
@@ -150,7 +163,7 @@ impl Ports {
     }
 
     /// One worker's receive queues, one per source.
-    pub(crate) fn receivers(&self, worker: usize, steering: &Arc<Steering>) -> Result<Vec<(String, Box<dyn Receive>)>, Error> {
+    pub(crate) fn receivers(&self, worker: usize, steering: &Arc<Steering>) -> Result<Vec<NamedReceive>, Error> {
         let context = |port| QueueContext { port, worker, steering: Arc::clone(steering) };
         let open = |source: &Source| {
             let opened = match source {
@@ -166,7 +179,7 @@ impl Ports {
     }
 
     /// One worker's transmit queues, one per port.
-    pub(crate) fn transmitters(&self, worker: usize) -> Vec<(String, Option<Box<dyn Transmit>>)> {
+    pub(crate) fn transmitters(&self, worker: usize) -> Vec<NamedTransmit> {
         let open = |exit: &Exit| match exit {
             Exit::None => None,
             Exit::Synthetic { config, digest } => Some(synthetic::transmitter(config, digest)),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use godwit_abi::{Descriptor, Outcome};
 use godwit_device::cpu::CpuDevice;
 use godwit_device::{Device, Program};
 use godwit_function::Function;
@@ -15,6 +14,7 @@ use crate::config::Config;
 use crate::control::Names;
 use crate::plan::Plan;
 use crate::ports::Ports;
+use crate::program::FunctionProgram;
 use crate::worker::{Worker, WorkerParts};
 use crate::{Error, Options};
 
@@ -30,34 +30,6 @@ pub(crate) struct Machine {
     pub(crate) names: Names,
     pub(crate) bin_packets: usize,
     pub(crate) pin: bool,
-}
-
-/// A configured function, as a device sees it.
-struct FunctionProgram {
-    name: String,
-    function: Arc<dyn Function>,
-}
-
-impl Program for FunctionProgram {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn kernel(&self) -> u8 {
-        self.function.contract().kernel
-    }
-
-    fn image(&self) -> &[u8] {
-        self.function.image()
-    }
-
-    fn variant(&self) -> u8 {
-        self.function.variant()
-    }
-
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
-        self.function.run_ref(window, descriptor, variant, parameter)
-    }
 }
 
 /// The keys of several functions: the first that claims a packet decides.
@@ -88,7 +60,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
             .functions
             .iter()
             .map(|entry| {
-                let program = FunctionProgram { name: entry.name.clone(), function: Arc::clone(&entry.function) };
+                let program = FunctionProgram::new(entry.name.clone(), Arc::clone(&entry.function));
                 (Arc::new(program) as Arc<dyn Program>, entry.implementation)
             })
             .collect(),

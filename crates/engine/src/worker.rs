@@ -27,6 +27,7 @@ use crate::counters::{
 use crate::histogram::Histogram;
 use crate::order::{Exit, Order};
 use crate::plan::Plan;
+use crate::ports::{NamedReceive, NamedTransmit};
 
 /// Turns without a packet before the worker lets others have the core.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
@@ -35,10 +36,10 @@ const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
 pub(crate) struct WorkerParts {
     pub(crate) plan: Arc<Plan>,
     pub(crate) region: Region,
-    /// One per source, with the name of its port.
-    pub(crate) receivers: Vec<(String, Box<dyn Receive>)>,
-    /// One per port, with its name; `None` where the port does not send.
-    pub(crate) transmitters: Vec<(String, Option<Box<dyn Transmit>>)>,
+    /// One per source.
+    pub(crate) receivers: Vec<NamedReceive>,
+    /// One per port.
+    pub(crate) transmitters: Vec<NamedTransmit>,
     /// One per function, `None` where it has no host half.
     pub(crate) host_halves: Vec<Option<Box<dyn HostHalf>>>,
     pub(crate) packer: Packer,
@@ -190,59 +191,77 @@ impl Worker {
             let said = said.map_err(|source| Error::Port { port: receiver.port.clone(), source })?;
             receiver.ended = said == Received::Ended;
             received += batch.len();
-            for (descriptor, stamp) in batch.descriptors.iter_mut().zip(&batch.stamps) {
-                let class = if plan.classifier.is_trivial() {
-                    0
-                } else {
-                    plan.classifier.classify(&godwit_wire::parse(self.region.frame(descriptor)))
-                };
-                self.order.arrive(descriptor, *stamp, class, now_ns);
-                let next = plan.decider.entry(descriptor.port, class);
-                self.send_on(&plan, next, descriptor, Outcome::default());
-            }
+            self.order.arrive(&mut batch.descriptors, &batch.stamps, now_ns);
+            self.start(&plan, &batch.descriptors);
         }
         self.counts.add(RECEIVED, received as u64);
         self.batch = batch;
         Ok(received)
     }
 
-    /// Sends a packet where the route decider says.
+    /// Starts packets on their chains. Without class rules, packets of one port go the same way.
+    fn start(&mut self, plan: &Plan, descriptors: &[Descriptor]) {
+        if plan.classifier.is_trivial() {
+            for run in descriptors.chunk_by(|one, next| one.port == next.port) {
+                let next = plan.decider.entry(run[0].port, 0);
+                self.send_on(plan, next, run, |_| Outcome::default());
+            }
+            return;
+        }
+        for descriptor in descriptors {
+            let class = plan.classifier.classify(&godwit_wire::parse(self.region.frame(descriptor)));
+            self.order.classify(descriptor, class);
+            let next = plan.decider.entry(descriptor.port, class);
+            self.send_on(plan, next, std::slice::from_ref(descriptor), |_| Outcome::default());
+        }
+    }
+
+    /// Sends packets where the route decider says: all to the same place. `outcome(i)` is what was said of the `i`th.
     #[inline]
-    fn send_on(&mut self, plan: &Plan, next: Next, descriptor: &Descriptor, outcome: Outcome) {
+    fn send_on(&mut self, plan: &Plan, next: Next, descriptors: &[Descriptor], outcome: impl Fn(usize) -> Outcome) {
         match next {
             Next::Function(function) => {
                 let stage = &plan.stages[usize::from(function)];
-                match stage.gate {
-                    Some(gate) => self.order.wait(descriptor, gate),
-                    None => {
-                        self.order.advance(descriptor, stage.progress);
-                        self.inputs[usize::from(function)].pending.push(*descriptor);
-                    }
+                if let Some(gate) = stage.gate {
+                    descriptors.iter().for_each(|descriptor| self.order.wait(descriptor, gate));
+                    return;
                 }
+                if stage.progress > 0 {
+                    descriptors.iter().for_each(|descriptor| self.order.advance(descriptor, stage.progress));
+                }
+                self.inputs[usize::from(function)].pending.extend_from_slice(descriptors);
             }
-            Next::Port(port) => self.send_out(plan, descriptor, u16::from(port)),
-            Next::Egress => self.send_out(plan, descriptor, outcome.port),
-            Next::Drop => self.drop_packet(descriptor, DROPPED_CHAIN),
-            Next::None => self.drop_packet(descriptor, DROPPED_UNROUTED),
+            Next::Port(port) => self.send_out(plan, descriptors, |_| u16::from(port)),
+            Next::Egress => self.send_out(plan, descriptors, |packet| outcome(packet).port),
+            Next::Drop => descriptors.iter().for_each(|descriptor| self.drop_packet(descriptor, DROPPED_CHAIN)),
+            Next::None => descriptors.iter().for_each(|descriptor| self.drop_packet(descriptor, DROPPED_UNROUTED)),
         }
     }
 
     #[inline]
-    fn send_out(&mut self, plan: &Plan, descriptor: &Descriptor, port: u16) {
-        match self.exits.get_mut(usize::from(port)) {
-            Some(exit) if exit.queue.is_some() => {
-                if plan.ordered[usize::from(port)] {
-                    self.order.wait_exit(descriptor, port as u8);
-                } else {
-                    let (stamp, arrival_ns) = self.order.remembered(descriptor);
-                    exit.out.push(Departure { descriptor: *descriptor, stamp });
-                    self.order.leave(descriptor);
-                    let now_ns = self.now_ns();
-                    self.latency.record(now_ns.saturating_sub(arrival_ns), 1);
+    fn send_out(&mut self, plan: &Plan, descriptors: &[Descriptor], port: impl Fn(usize) -> u16) {
+        for (packet, descriptor) in descriptors.iter().enumerate() {
+            let port = port(packet);
+            match self.exits.get(usize::from(port)) {
+                Some(exit) if exit.queue.is_some() => {
+                    if plan.ordered[usize::from(port)] {
+                        self.order.wait_exit(descriptor, port as u8);
+                    } else {
+                        self.send_at_once(descriptor, usize::from(port));
+                    }
                 }
+                _ => self.drop_packet(descriptor, DROPPED_PORT),
             }
-            _ => self.drop_packet(descriptor, DROPPED_PORT),
         }
+    }
+
+    /// Sends a packet by a port that keeps no order.
+    fn send_at_once(&mut self, descriptor: &Descriptor, port: usize) {
+        let (stamp, arrival_ns) = self.order.remembered(descriptor);
+        self.order.leave(descriptor);
+        self.exits[port].out.push(Departure { descriptor: *descriptor, stamp });
+        let now_ns = self.now_ns();
+        self.latency.record(now_ns.saturating_sub(arrival_ns), 1);
     }
 
     fn drop_packet(&mut self, descriptor: &Descriptor, reason: usize) {
@@ -323,14 +342,14 @@ impl Worker {
             return matches!(insert, Insert::ChunkFull | Insert::Refused);
         }
         while input.taken < input.prepared.len() {
-            let descriptor = input.prepared[input.taken];
+            let descriptor = &input.prepared[input.taken];
             let insert = match input.work[input.taken] {
                 Work::Run { variant, parameter } => {
                     self.packer.insert(now_ns, instance, variant, descriptor, parameter)
                 }
                 Work::Done(outcome) => {
                     self.counts.add(stage.counters.plain(SETTLED), 1);
-                    self.decide(plan, function, &descriptor, outcome);
+                    self.decide(plan, function, &[*descriptor], &[outcome]);
                     Insert::Binned
                 }
             };
@@ -385,23 +404,34 @@ impl Worker {
             let function = usize::from(bin.instance);
             self.function_latency[function].record(elapsed_ns, u64::from(bin.count));
             let range = chunk.range(bin);
-            for (descriptor, outcome) in chunk.descriptors[range.clone()].iter().zip(&chunk.outcomes[range]) {
-                self.decide(plan, function, descriptor, *outcome);
-            }
+            self.decide(plan, function, &chunk.descriptors[range.clone()], &chunk.outcomes[range]);
         }
     }
 
-    /// Counts what a function said of a packet and sends the packet on.
-    #[inline]
-    fn decide(&mut self, plan: &Plan, function: usize, descriptor: &Descriptor, outcome: Outcome) {
+    /// Counts what a function said of packets, and sends them on.
+    fn decide(&mut self, plan: &Plan, function: usize, descriptors: &[Descriptor], outcomes: &[Outcome]) {
         let counters = plan.stages[function].counters;
-        if outcome.verdict == VERDICT_DROP {
-            return self.drop_packet(descriptor, counters.drop(outcome.reason));
+        let mut first = 0;
+        for run in outcomes.chunk_by(|one, next| one.verdict == next.verdict) {
+            let (verdict, descriptors) = (run[0].verdict, &descriptors[first..first + run.len()]);
+            first += run.len();
+            if verdict == VERDICT_DROP {
+                for (descriptor, outcome) in descriptors.iter().zip(run) {
+                    self.drop_packet(descriptor, counters.drop(outcome.reason));
+                }
+                continue;
+            }
+            self.counts.add(counters.verdict(verdict), run.len() as u64);
+            if plan.classifier.is_trivial() {
+                let next = plan.decider.next(function as u16, 0, verdict);
+                self.send_on(plan, next, descriptors, |packet| run[packet]);
+                continue;
+            }
+            for (descriptor, outcome) in descriptors.iter().zip(run) {
+                let next = plan.decider.next(function as u16, self.order.class(descriptor), verdict);
+                self.send_on(plan, next, std::slice::from_ref(descriptor), |_| *outcome);
+            }
         }
-        self.counts.add(counters.verdict(outcome.verdict), 1);
-        let class = if plan.classifier.is_trivial() { 0 } else { self.order.class(descriptor) };
-        let next = plan.decider.next(function as u16, class, outcome.verdict);
-        self.send_on(plan, next, descriptor, outcome);
     }
 
     /// Lets packets out whose turn it is. Returns how many.

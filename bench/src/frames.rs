@@ -1,0 +1,122 @@
+//! Frames in memory to measure functions on: UDP over IPv4, made by seed.
+
+use godwit_abi::Descriptor;
+use godwit_packet::{Arena, ArenaConfig, Region};
+use godwit_wire::checksum;
+
+use crate::{Error, Size};
+
+/// xorshift64*: fast, seeded, good enough to spread addresses.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn next_u32(&mut self) -> u32 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
+    }
+
+    /// Below `end`.
+    pub(crate) fn below(&mut self, end: u32) -> u32 {
+        ((u64::from(self.next_u32()) * u64::from(end)) >> 32) as u32
+    }
+}
+
+/// A uniformly random unicast address that routers forward to.
+pub(crate) fn address(random: &mut Random) -> u32 {
+    loop {
+        let address = random.next_u32();
+        if (1..224).contains(&(address >> 24)) && address >> 24 != 127 {
+            return address;
+        }
+    }
+}
+
+/// Packets in a region of their own, with what is needed to make them fresh again.
+pub(crate) struct Packets {
+    pub(crate) region: Region,
+    pub(crate) descriptors: Vec<Descriptor>,
+    frames: Vec<Vec<u8>>,
+    redirections: u32,
+}
+
+impl Packets {
+    /// `count` packets; `payload` fills each payload.
+    pub(crate) fn new(count: usize, size: Size, payload: &dyn Fn(&mut Random, &mut [u8])) -> Result<Self, Error> {
+        let frame_bytes_max = match size {
+            Size::Bytes(bytes) => usize::from(bytes).max(60),
+            Size::Imix => 1514,
+        };
+        let config = ArenaConfig { packets: count, frame_bytes_max, ..ArenaConfig::default() };
+        let mut region = Arena::new(config, 1).map_err(Error::setup)?.split().remove(0);
+        let mut random = Random::new(7);
+        let (mut descriptors, mut frames) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for _ in 0..count {
+            let length = match size {
+                Size::Bytes(bytes) => usize::from(bytes),
+                // 7:4:1 of 64, 570, 1518 bytes with FCS.
+                Size::Imix => [60, 60, 60, 60, 60, 60, 60, 566, 566, 566, 566, 1514][random.below(12) as usize],
+            };
+            let mut frame = vec![0; length];
+            payload(&mut random, &mut frame[42..]);
+            headers(&mut frame, &mut random);
+            let descriptor = region.allocate(length).ok_or_else(|| Error::Setup("the region is full".to_owned()))?;
+            descriptors.push(descriptor);
+            frames.push(frame);
+        }
+        let mut packets = Self { region, descriptors, frames, redirections: 0 };
+        packets.refresh(0..count);
+        Ok(packets)
+    }
+
+    /// Makes packets what they were.
+    pub(crate) fn refresh(&mut self, range: std::ops::Range<usize>) {
+        for index in range {
+            self.region.frame_mut(&self.descriptors[index]).copy_from_slice(&self.frames[index]);
+        }
+    }
+
+    /// Bytes of all frames.
+    pub(crate) fn bytes(&self) -> usize {
+        self.frames.iter().map(Vec::len).sum()
+    }
+
+    /// Gives every packet a new random destination; it shows from the next refresh on.
+    pub(crate) fn redirect(&mut self) {
+        self.redirections += 1;
+        let mut random = Random::new(1000 + u64::from(self.redirections));
+        for frame in &mut self.frames {
+            let destination = address(&mut random).to_be_bytes();
+            let sum = u16::from_be_bytes([frame[24], frame[25]]);
+            let sum = checksum::update_bytes(sum, &frame[30..34], &destination);
+            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            frame[30..34].copy_from_slice(&destination);
+        }
+    }
+
+    /// The frames as they were made.
+    pub(crate) fn frames(&self) -> &[Vec<u8>] {
+        &self.frames
+    }
+}
+
+fn headers(frame: &mut [u8], random: &mut Random) {
+    let length = frame.len();
+    let (source, destination) = (address(random), address(random));
+    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
+    frame[14..34].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    frame[16..18].copy_from_slice(&((length - 14) as u16).to_be_bytes());
+    frame[26..30].copy_from_slice(&source.to_be_bytes());
+    frame[30..34].copy_from_slice(&destination.to_be_bytes());
+    let sum = checksum::checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame[34..36].copy_from_slice(&(1024 + random.below(60_000) as u16).to_be_bytes());
+    frame[36..38].copy_from_slice(&53u16.to_be_bytes());
+    frame[38..40].copy_from_slice(&((length - 34) as u16).to_be_bytes());
+    frame[40..42].copy_from_slice(&[0, 0]);
+}

@@ -1,0 +1,314 @@
+//! Each function alone, on packets in memory: host half and kernel, bin after bin.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use godwit_abi::Bin;
+use godwit_device::cpu::CpuDevice;
+use godwit_device::{Device, Implementation, Lane, Program};
+use godwit_engine::FunctionProgram;
+use godwit_function::{Function, HostHalf, Site, Work};
+use godwit_sched::Chunk;
+use toml::de::DeTable;
+
+use crate::frames::{Packets, Random};
+use crate::{BenchOptions, Error, Progress, Row, Size, median_p99, routes};
+
+/// Packets of a bin.
+const BIN_PACKETS: usize = 256;
+/// Packets that a pass goes over: they stay in the L2 cache, as fresh packets do on a machine whose NIC writes to the cache.
+const PACKETS: usize = 1024;
+
+/// What every pass does to the packets before it is timed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refresh {
+    /// Makes them what they were.
+    Frames,
+    /// The same, with new random destinations.
+    Addresses,
+}
+
+/// A peer that is asked round by round.
+pub(crate) struct Competitor<'a> {
+    pub(crate) device: &'static str,
+    pub(crate) implementation: &'static str,
+    pub(crate) note: String,
+    /// Packets of a round.
+    pub(crate) packets: usize,
+    /// One round over these frames: its time in nanoseconds.
+    pub(crate) round: Round<'a>,
+}
+
+type Round<'a> = Box<dyn FnMut(&[Vec<u8>]) -> Result<f64, Error> + 'a>;
+/// Fills the payload of one packet.
+type Payload<'a> = &'a dyn Fn(&mut Random, &mut [u8]);
+
+/// What is measured.
+pub(crate) struct Workload<'a> {
+    pub(crate) bench: &'static str,
+    pub(crate) function: Arc<dyn Function>,
+    /// Frame sizes, where the user names none.
+    pub(crate) sizes: &'a [Size],
+    pub(crate) payload: Payload<'a>,
+    pub(crate) refresh: Refresh,
+    pub(crate) competitor: Option<Competitor<'a>>,
+}
+
+impl Workload<'_> {
+    /// A function on random payloads.
+    pub(crate) fn new(bench: &'static str, function: Arc<dyn Function>) -> Self {
+        Self {
+            bench,
+            function,
+            sizes: &[Size::Bytes(60)],
+            payload: &|random, payload| payload.fill_with(|| random.next_u32() as u8),
+            refresh: Refresh::Frames,
+            competitor: None,
+        }
+    }
+}
+
+/// Builds a function from its stanza; port 0 is `out`.
+pub(crate) fn build(kind: &str, stanza: &str) -> Result<Arc<dyn Function>, Error> {
+    let registration = godwit_function::kind(kind).ok_or_else(|| Error::Setup(format!("no function `{kind}`")))?;
+    let ports = ["out".to_owned()];
+    let site = Site { name: kind, ports: &ports, directory: Path::new(".") };
+    let table = DeTable::parse(stanza).map_err(Error::setup)?;
+    (registration.build)(table, &site).map_err(Error::setup)
+}
+
+/// The bench `template`.
+pub(crate) fn template(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+    measure(Workload::new("template", build("template", "")?), options, progress)
+}
+
+/// The bench `echo`.
+pub(crate) fn echo(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+    measure(Workload::new("echo", build("echo", "")?), options, progress)
+}
+
+/// The bench `ipsec`.
+pub(crate) fn ipsec(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+    let function = build(
+        "ipsec",
+        r#"
+        [[sa]]
+        name = "out"
+        spi = 4096
+        direction = "out"
+        source = "192.0.2.1"
+        destination = "192.0.2.2"
+        encryption = "aes-128-cbc"
+        encryption_key = "000102030405060708090a0b0c0d0e0f"
+        authentication = "hmac-sha1-96"
+        authentication_key = "000102030405060708090a0b0c0d0e0f10111213"
+        [[policy]]
+        action = "protect"
+        sa = "out"
+        "#,
+    )?;
+    let sizes = [Size::Bytes(60), Size::Bytes(252), Size::Bytes(508), Size::Bytes(1020), Size::Bytes(1404), Size::Imix];
+    measure(Workload { sizes: &sizes, ..Workload::new("ipsec", function) }, options, progress)
+}
+
+/// The bench `dpi`: 10,000 patterns of 8 to 24 letters, in 30 % of the packets.
+pub(crate) fn dpi(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+    let mut random = Random::new(10_000);
+    let mut word = || (0..8 + random.below(17)).map(|_| (b'a' + random.below(26) as u8) as char).collect::<String>();
+    let patterns: Vec<String> = (0..10_000).map(|_| word()).collect();
+    let file = routes::temporary(patterns.join("\n").as_bytes())?;
+    let started = Instant::now();
+    let function = build("dpi", &format!("patterns = {:?}", file.path().display().to_string()))?;
+    let built_ms = started.elapsed().as_millis();
+    progress(&format!("10,000 patterns: image of {} MB built in {built_ms} ms", function.image().len() >> 20));
+    let plant = |random: &mut Random, payload: &mut [u8]| {
+        payload.fill_with(|| random.next_u32() as u8);
+        let pattern = patterns[random.below(10_000) as usize].as_bytes();
+        if random.below(100) < 30 && payload.len() > pattern.len() {
+            let at = random.below((payload.len() - pattern.len()) as u32) as usize;
+            payload[at..at + pattern.len()].copy_from_slice(pattern);
+        }
+    };
+    let peer = aho_corasick::dfa::DFA::new(&patterns).map_err(Error::setup)?;
+    let competitor = Competitor {
+        device: "aho-corasick",
+        implementation: "dfa",
+        note: "the crate's DFA, all overlapping matches counted".to_owned(),
+        packets: PACKETS,
+        round: Box::new(move |frames| Ok(scan(&peer, frames))),
+    };
+    let sizes = [Size::Bytes(60), Size::Bytes(508), Size::Bytes(1404)];
+    let workload = Workload::new("dpi", function);
+    measure(Workload { sizes: &sizes, payload: &plant, competitor: Some(competitor), ..workload }, options, progress)
+}
+
+fn scan(dfa: &aho_corasick::dfa::DFA, frames: &[Vec<u8>]) -> f64 {
+    use aho_corasick::automaton::{Automaton, OverlappingState};
+    let started = Instant::now();
+    let mut matches = 0u64;
+    for frame in frames {
+        let input = aho_corasick::Input::new(&frame[42..]);
+        let mut state = OverlappingState::start();
+        while dfa.try_find_overlapping(&input, &mut state).is_ok() && state.get_match().is_some() {
+            matches += 1;
+        }
+    }
+    std::hint::black_box(matches);
+    started.elapsed().as_nanos() as f64
+}
+
+/// Measures a function at each size, all implementations and the peer in turn.
+pub(crate) fn measure(
+    workload: Workload<'_>,
+    options: &BenchOptions,
+    progress: &mut Progress<'_>,
+) -> Result<Vec<Row>, Error> {
+    let Workload { bench, function, sizes, payload, refresh, mut competitor } = workload;
+    let mut runners = runners(&function, options)?;
+    if !options.peers {
+        competitor = None;
+    }
+    let sizes = if options.sizes.is_empty() { sizes } else { &options.sizes };
+    let mut rows = Vec::new();
+    for &size in sizes {
+        progress(&format!("{bench} at {size}"));
+        let mut packets = Packets::new(PACKETS, size, payload)?;
+        let mut times: Vec<Vec<f64>> = vec![Vec::new(); runners.len()];
+        let mut peer_times = Vec::new();
+        let started = Instant::now();
+        while started.elapsed() < options.time || times[0].len() < 3 {
+            for (runner, times) in runners.iter_mut().zip(&mut times) {
+                if refresh == Refresh::Addresses {
+                    packets.redirect();
+                }
+                times.push(runner.pass(&mut packets)?);
+            }
+            if let Some(competitor) = &mut competitor {
+                peer_times.push((competitor.round)(packets.frames())?);
+            }
+        }
+        let bits = packets.bytes() as f64 * 8.0 / PACKETS as f64;
+        let row = |device: &str, form: &str, times: &mut [f64], count: usize, peer: bool, note: String| {
+            let (p50, p99) = median_p99(times);
+            let mpps = count as f64 / p50 * 1e3;
+            Row {
+                bench: bench.to_owned(),
+                device: device.to_owned(),
+                implementation: form.to_owned(),
+                mode: if peer { "process" } else { "call" },
+                size: size.to_string(),
+                batch: BIN_PACKETS,
+                mpps,
+                gbps: mpps * bits / 1e3,
+                p50_us: p50 / 1e3 / count as f64 * BIN_PACKETS as f64,
+                p99_us: p99 / 1e3 / count as f64 * BIN_PACKETS as f64,
+                watts: None,
+                peer,
+                note,
+            }
+        };
+        for (runner, times) in runners.iter().zip(&mut times) {
+            rows.push(row("cpu", &runner.form, times, PACKETS, false, String::new()));
+        }
+        if let Some(competitor) = &competitor {
+            let note = competitor.note.clone();
+            rows.push(row(
+                competitor.device,
+                competitor.implementation,
+                &mut peer_times,
+                competitor.packets,
+                true,
+                note,
+            ));
+        }
+        say_ratio(&rows, progress);
+    }
+    Ok(rows)
+}
+
+/// Says how the best of ours compares with the peer, at the size measured last.
+pub(crate) fn say_ratio(rows: &[Row], progress: &mut Progress<'_>) {
+    let Some(peer) = rows.last().filter(|row| row.peer) else {
+        return;
+    };
+    let ours = rows.iter().filter(|row| !row.peer && row.size == peer.size).map(|row| row.mpps);
+    let best = ours.fold(0.0, f64::max);
+    let mut line = String::new();
+    let _ = write!(line, "{:.2} Mpps against {:.2} of {}: ratio {:.2}", best, peer.mpps, peer.device, best / peer.mpps);
+    progress(&line);
+}
+
+/// One implementation on the CPU.
+struct Runner {
+    form: String,
+    lane: Box<dyn Lane>,
+    host_half: Option<Box<dyn HostHalf>>,
+    variant: u8,
+    kernel: u8,
+    work: Vec<Work>,
+}
+
+/// The implementations asked for; without a wish, the fast one.
+fn runners(function: &Arc<dyn Function>, options: &BenchOptions) -> Result<Vec<Runner>, Error> {
+    let implementations = match options.implementation.as_deref() {
+        None | Some("scalar") => vec![Implementation::Scalar],
+        Some("ref") => vec![Implementation::Ref],
+        Some("all") => vec![Implementation::Ref, Implementation::Scalar],
+        Some(name) => {
+            let known = ["ref", "scalar", "all"].map(str::to_owned).to_vec();
+            return Err(Error::Unknown { what: "implementation", name: name.to_owned(), known });
+        }
+    };
+    let runner = |implementation| {
+        let name = function.contract().kind.to_owned();
+        let program: Arc<dyn Program> = Arc::new(FunctionProgram::new(name, Arc::clone(function)));
+        let device = Arc::new(CpuDevice::new(vec![(program, implementation)]).map_err(Error::setup)?);
+        Ok(Runner {
+            form: device.choices()[0].form.clone(),
+            lane: device.lane().map_err(Error::setup)?,
+            host_half: function.host_half(0, 1),
+            variant: function.variant(),
+            kernel: function.contract().kernel,
+            work: Vec::new(),
+        })
+    };
+    implementations.into_iter().map(runner).collect()
+}
+
+impl Runner {
+    /// One pass over all packets: nanoseconds in host half and kernel.
+    fn pass(&mut self, packets: &mut Packets) -> Result<f64, Error> {
+        let mut total_ns = 0.0;
+        let mut chunk = Chunk::new(1, BIN_PACKETS);
+        for start in (0..PACKETS).step_by(BIN_PACKETS) {
+            let range = start..start + BIN_PACKETS;
+            packets.refresh(range.clone());
+            chunk.descriptors.copy_from_slice(&packets.descriptors[range.clone()]);
+            let mut bin =
+                Bin { count: BIN_PACKETS as u16, kernel: self.kernel, variant: self.variant, ..Bin::default() };
+            let started = Instant::now();
+            if let Some(host_half) = &mut self.host_half {
+                self.work.clear();
+                host_half.prepare(&packets.region, &chunk.descriptors, &mut self.work);
+                for (work, slot) in self.work.iter().zip(&mut chunk.parameters) {
+                    match *work {
+                        Work::Run { variant, parameter } => (bin.variant, *slot) = (variant, parameter),
+                        Work::Done(outcome) => {
+                            let what = format!("the host half settled a packet: {outcome:?}");
+                            return Err(Error::Wrong { who: self.form.clone(), what });
+                        }
+                    }
+                }
+            }
+            chunk.bins.clear();
+            chunk.bins.push(bin);
+            self.lane.submit(&mut packets.region, chunk).map_err(|rejected| Error::setup(rejected.error))?;
+            let done = self.lane.poll(&mut packets.region).map_err(Error::setup)?;
+            total_ns += started.elapsed().as_nanos() as f64;
+            chunk = done.ok_or_else(|| Error::Setup("the CPU gave no chunk back".to_owned()))?;
+        }
+        Ok(total_ns)
+    }
+}

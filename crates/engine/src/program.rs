@@ -1,0 +1,42 @@
+//! A configured function, as a device sees it.
+
+use std::sync::Arc;
+
+use godwit_abi::{Descriptor, Outcome};
+use godwit_device::Program;
+use godwit_function::Function;
+
+/// Joins a [`Function`], which knows no devices, with a [`Program`], which knows no functions.
+pub struct FunctionProgram {
+    name: String,
+    function: Arc<dyn Function>,
+}
+
+impl FunctionProgram {
+    /// `name` is the configured one.
+    pub fn new(name: String, function: Arc<dyn Function>) -> Self {
+        Self { name, function }
+    }
+}
+
+impl Program for FunctionProgram {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kernel(&self) -> u8 {
+        self.function.contract().kernel
+    }
+
+    fn image(&self) -> &[u8] {
+        self.function.image()
+    }
+
+    fn variant(&self) -> u8 {
+        self.function.variant()
+    }
+
+    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.function.run_ref(window, descriptor, variant, parameter)
+    }
+}
