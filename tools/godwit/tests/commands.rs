@@ -1,0 +1,196 @@
+//! Each command does what it says, and the examples work.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Stdio};
+
+use common::{Said, conserved, example, godwit, listing, run};
+use godwit_tests::{frames, repository};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+fn examples() -> Vec<String> {
+    let names = listing(&repository().join("examples"));
+    let configurations: Vec<String> = names.into_iter().filter(|name| name.ends_with(".toml")).collect();
+    assert!(configurations.len() >= 7, "{configurations:?}");
+    configurations
+}
+
+#[test]
+fn every_example_is_valid_runs_and_conserves_packets() {
+    for name in examples() {
+        let said = run(godwit().arg("check").arg(example(&name))).succeeded();
+        assert!(said.stdout.contains("└─ "), "{name}: {said:?}");
+        let said = run(godwit().arg("run").arg(example(&name)).args(["--seconds", "0.2", "--json", "-"])).succeeded();
+        let report = conserved(&said.stdout);
+        assert!(report["conservation"]["sent"].as_u64() > Some(1000), "{name}: {report:#}");
+        assert!(said.stderr.trim_end().ends_with(": conserved"), "{name}: {said:?}");
+    }
+}
+
+#[test]
+fn every_example_is_in_the_course() {
+    let course = fs::read_to_string(repository().join("examples/README.md")).unwrap();
+    for name in examples() {
+        assert!(course.contains(&format!("({name})")), "{name} is not in examples/README.md");
+    }
+}
+
+#[test]
+fn check_draws_the_chain() {
+    let said = run(godwit().arg("check").arg(example("05-classes.toml"))).succeeded();
+    assert_eq!(
+        said.stdout,
+        "in\n├─ [voice] → fast\n├─ [web] → inspect (dpi)\n│  ├─ clean → fast\n│  └─ match → drop\n\
+         └─ [all else] → swap (template)\n   └─ forward → slow\n"
+    );
+    let said = run(godwit().arg("check").arg(example("05-classes.toml")).arg("--graphviz")).succeeded();
+    assert!(said.stdout.starts_with("digraph chain {") && said.stdout.ends_with("}\n"), "{said:?}");
+}
+
+#[test]
+fn check_warns_of_what_is_probably_not_meant() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = fs::read_to_string(example("01-echo.toml")).unwrap();
+    let config =
+        config.replace("from = \"back\"\nto = \"egress\"", "from = \"left\"\nto = \"right\"\nclass = \"default\"");
+    fs::write(folder.path().join("a.toml"), config).unwrap();
+    let said = run(godwit().current_dir(folder.path()).args(["check", "a.toml"])).succeeded();
+    assert!(
+        said.stderr.lines().all(|line| line.starts_with("godwit: warning: ")) && !said.stderr.is_empty(),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn the_demo_ends_with_the_conservation_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = run(godwit().current_dir(folder.path()).args(["demo", "--seconds", "0.5"])).succeeded();
+    for part in ["lan\n└─ inspect (dpi)", "route", "tunnel", "p50 µs", "batch fill"] {
+        assert!(said.stdout.contains(part), "{part:?} is missing: {said:#?}");
+    }
+    let last = said.stdout.lines().last().unwrap();
+    assert!(last.starts_with("received ") && last.ends_with(": conserved"), "{last}");
+    assert!(listing(folder.path()).is_empty());
+}
+
+#[test]
+fn devices_says_what_is_here() {
+    let said = run(godwit().arg("devices")).succeeded();
+    for part in ["cpu: ", "levels: ", "ipsec", "template", "opencl: not used: ", "cuda: not used: "] {
+        assert!(said.stdout.contains(part), "{part:?} is missing: {said:#?}");
+    }
+    let said = run(godwit().args(["devices", "--json"])).succeeded();
+    let devices: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(devices["devices"][0]["id"], "cpu");
+    let functions = devices["devices"][0]["functions"].as_array().unwrap();
+    assert_eq!(functions.len(), 5, "{devices:#}");
+    for function in functions {
+        assert!(!function["measured"].as_array().unwrap().is_empty(), "{function:#}");
+    }
+    assert_eq!(devices["not_used"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_bench_has_rows_in_the_fixed_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = run(godwit().args(["bench", "list", "--json", "-"])).succeeded();
+    let list: Value = serde_json::from_str(&list.stdout).unwrap();
+    for name in ["engine", "echo", "ipv4", "ipsec", "dpi", "template"] {
+        assert!(list.as_array().unwrap().iter().any(|bench| bench["name"] == name), "{name} is not in {list:#}");
+    }
+    let mut command = godwit();
+    command
+        .current_dir(folder.path())
+        .args("bench template --size 60 --size imix --seconds 0.05 --json rows.json".split(' '));
+    let said = run(&mut command).succeeded();
+    assert!(said.stdout.contains("template"), "{said:?}");
+    assert_eq!(listing(folder.path()), ["rows.json"]);
+    let rows: Value = serde_json::from_slice(&fs::read(folder.path().join("rows.json")).unwrap()).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert!(rows.len() >= 2);
+    for row in rows {
+        let keys =
+            ["bench", "device", "impl", "mode", "size", "batch", "mpps", "gbps", "p50_us", "p99_us", "watts", "peer"];
+        for key in keys {
+            assert!(row.get(key).is_some(), "{key} is missing in {row:#}");
+        }
+        assert!(row["mpps"].as_f64() > Some(0.0), "{row:#}");
+    }
+}
+
+#[test]
+fn whoever_reads_may_leave() {
+    let mut child = godwit().args(["bench", "list"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let said = Said::of(child.wait_with_output().unwrap());
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+}
+
+/// A run without end that writes a capture; returns when packets flow.
+fn endless(folder: &std::path::Path) -> (Child, BufReader<std::process::ChildStderr>) {
+    let config = "
+        [engine]
+        workers = 2
+        [[port]]
+        name = \"in\"
+        kind = \"synthetic\"
+        rate = \"20kpps\"
+        [[port]]
+        name = \"out\"
+        kind = \"pcap\"
+        write = \"out.pcap\"
+        [[function]]
+        name = \"swap\"
+        kind = \"template\"
+        [[chain]]
+        from = \"in\"
+        to = \"swap\"
+        [[chain]]
+        from = \"swap\"
+        to = \"out\"
+    ";
+    fs::write(folder.join("endless.toml"), config).unwrap();
+    let mut command = godwit();
+    command.current_dir(folder).args(["run", "endless.toml", "--json", "report.json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut progress = String::new();
+    stderr.read_line(&mut progress).unwrap();
+    assert!(progress.contains("received"), "{progress}");
+    (child, stderr)
+}
+
+#[test]
+fn a_signal_stops_cleanly() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let folder = tempfile::tempdir().unwrap();
+        let (child, mut stderr) = endless(folder.path());
+        // The capture is not there before it is complete.
+        assert!(!folder.path().join("out.pcap").exists());
+        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+        let said = Said::of(child.wait_with_output().unwrap()).succeeded();
+        let mut rest = String::new();
+        stderr.read_to_string(&mut rest).unwrap();
+        assert!(said.stdout.trim_end().ends_with(": conserved"), "{signal}: {said:?} {rest}");
+        assert_eq!(listing(folder.path()), ["endless.toml", "out.pcap", "report.json"]);
+        let report = conserved(&fs::read_to_string(folder.path().join("report.json")).unwrap());
+        let written = frames(&folder.path().join("out.pcap")).unwrap();
+        assert_eq!(report["conservation"]["sent"].as_u64(), Some(written.len() as u64));
+        assert!(written.len() > 1000);
+    }
+}
+
+#[test]
+fn the_page_of_counters_is_made_from_the_tables() {
+    let page = repository().join("docs/counters.md");
+    let expected = godwit_engine::counters::document();
+    if std::env::var_os("GODWIT_WRITE").is_some() {
+        fs::write(&page, &expected).unwrap();
+    }
+    let found = fs::read_to_string(&page).unwrap();
+    assert!(found == expected, "docs/counters.md is old: GODWIT_WRITE=1 cargo test -p godwit counters");
+}

@@ -1,0 +1,85 @@
+//! Running the program that was just built.
+
+// Each test file uses a part of this.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// The program, to be given arguments.
+pub(crate) fn godwit() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_godwit"))
+}
+
+/// What a run of the program said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Said {
+    pub(crate) fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    /// Exit code 0.
+    #[track_caller]
+    pub(crate) fn succeeded(self) -> Self {
+        assert_eq!(self.code, Some(0), "{self:#?}");
+        self
+    }
+
+    /// Exit code 2, and one sentence on standard error, which is returned.
+    #[track_caller]
+    pub(crate) fn refused(&self) -> &str {
+        assert_eq!(self.code, Some(2), "{self:#?}");
+        assert_eq!(self.stdout, "", "{self:#?}");
+        let mut lines = self.stderr.lines().filter(|line| !line.starts_with("godwit: warning: "));
+        let sentence = lines.next().expect("a sentence");
+        assert_eq!(lines.next(), None, "more than one line: {self:#?}");
+        sentence.strip_prefix("godwit: ").expect("the sentence begins with the program's name")
+    }
+}
+
+pub(crate) fn run(command: &mut Command) -> Said {
+    Said::of(command.output().expect("the program starts"))
+}
+
+/// One of `examples/`.
+pub(crate) fn example(name: &str) -> PathBuf {
+    godwit_tests::repository().join("examples").join(name)
+}
+
+/// Replays `input` through `config` into `output`; returns the report.
+#[track_caller]
+pub(crate) fn replay(config: &Path, input: &Path, output: &Path) -> Value {
+    let mut command = godwit();
+    command.arg("replay").arg(config).arg("--in").arg(input).arg("--out").arg(output).args(["--json", "-"]);
+    let said = run(&mut command).succeeded();
+    conserved(&said.stdout)
+}
+
+/// The JSON of a run, after a look at its conservation.
+#[track_caller]
+pub(crate) fn conserved(json: &str) -> Value {
+    let report: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error} in {json}"));
+    let count = |name: &str| report["conservation"][name].as_u64().expect("a number");
+    assert_eq!(report["conserved"], true, "{report:#}");
+    assert_eq!(count("received"), count("sent") + count("dropped"), "{report:#}");
+    assert_eq!(count("in_flight"), 0, "{report:#}");
+    report
+}
+
+/// Names of everything in a folder, hidden files too; sorted.
+pub(crate) fn listing(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("the folder is there");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}

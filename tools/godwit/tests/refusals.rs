@@ -1,0 +1,203 @@
+//! Whatever the user must mend: one sentence, exit code 2, no file left behind.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Said, example, godwit, listing, run};
+use godwit_tests::repository;
+
+/// A folder with captures, good and bad, and configurations.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+    let whole = fs::read(repository().join("tests/captures/delay_10_smtp_1.pcap")).unwrap();
+    write("good.pcap", &whole);
+    write("cut.pcap", &whole[..whole.len() - 7]);
+    write("text.pcap", b"this is no capture, it is a text of more than 24 bytes");
+    write("nothing.pcap", b"");
+    let mut malformed = whole[..24].to_vec();
+    malformed.extend([0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
+    malformed.extend([0; 64]);
+    write("malformed.pcap", &malformed);
+    fs::copy(repository().join("tests/captures/tcpdump_LINKTYPE_RAW_ipv4.pcap"), folder.path().join("raw.pcap"))
+        .unwrap();
+    let config = fs::read_to_string(example("03-ipsec-gateway-out.toml")).unwrap();
+    write("good.toml", config.as_bytes());
+    write("misspelt.toml", config.replace("kind = \"ipv4\"", "kind = \"ipv4\"\nruotes = \"x\"").as_bytes());
+    write("key.toml", config.replace("000102030405060708090a0b0c0d0e0f", "0001").as_bytes());
+    write(
+        "cycle.toml",
+        format!("{config}\n[[chain]]\nfrom = \"tunnel\"\nverdict = \"bypass\"\nto = \"route\"\n").as_bytes(),
+    );
+    let twice = config.replace("name = \"tunnel\"", "name = \"route\"");
+    write("twice.toml", twice.as_bytes());
+    write("huge.toml", config.replace("kind = \"ipv4\"", "kind = \"ipv4\"\nroutes = \"routes.txt\"").as_bytes());
+    write("missing-capture.toml", MISSING_CAPTURE.as_bytes());
+    write("write-full.toml", WRITE_FULL.as_bytes());
+    folder
+}
+
+const MISSING_CAPTURE: &str = r#"
+[[port]]
+name = "in"
+kind = "pcap"
+file = "none.pcap"
+
+[[port]]
+name = "out"
+kind = "pcap"
+write = "written.pcap"
+
+[[chain]]
+from = "in"
+to = "out"
+"#;
+
+const WRITE_FULL: &str = r#"
+[[port]]
+name = "in"
+kind = "synthetic"
+
+[[port]]
+name = "out"
+kind = "pcap"
+write = "/dev/full"
+
+[[chain]]
+from = "in"
+to = "out"
+"#;
+
+/// Runs `arguments` (a `/` in front of a name stays as it is, the rest is in `folder`) and expects a sentence.
+#[track_caller]
+fn refuse(folder: &Path, arguments: &str, expected: &[&str]) {
+    let before = listing(folder);
+    let said = run(godwit().current_dir(folder).args(arguments.split_whitespace()));
+    let sentence = said.refused();
+    for part in expected {
+        assert!(sentence.contains(part), "`godwit {arguments}` says: {sentence}");
+    }
+    assert_eq!(listing(folder), before, "`godwit {arguments}` leaves something behind");
+}
+
+#[test]
+fn bad_configurations() {
+    let folder = folder();
+    let folder = folder.path();
+    refuse(folder, "check none.toml", &["none.toml", "No such file"]);
+    refuse(folder, "run none.toml", &["none.toml", "No such file"]);
+    refuse(folder, "check misspelt.toml", &["misspelt.toml:", "ruotes", "routes"]);
+    refuse(folder, "run misspelt.toml --seconds 1 --json r.json", &["misspelt.toml:", "ruotes"]);
+    refuse(folder, "check key.toml", &["key.toml:", "encryption_key", "32 hex digits"]);
+    refuse(folder, "check cycle.toml", &["cycle.toml:", "route", "tunnel"]);
+    refuse(folder, "check twice.toml", &["twice.toml:", "two functions called `route`"]);
+    refuse(folder, "check huge.toml", &["huge.toml:", "routes.txt"]);
+    refuse(folder, "check missing-capture.toml", &["missing-capture.toml:", "none.pcap"]);
+    refuse(folder, "run missing-capture.toml", &["missing-capture.toml:", "none.pcap"]);
+    refuse(folder, "check .", &["Is a directory"]);
+}
+
+#[test]
+fn a_key_is_never_shown() {
+    let folder = folder();
+    let said = run(godwit().current_dir(folder.path()).args(["check", "key.toml"]));
+    assert!(!said.stderr.contains("0001"), "{said:?}");
+}
+
+#[test]
+fn bad_captures() {
+    let folder = folder();
+    let folder = folder.path();
+    let cases = [
+        ("none.pcap", "No such file"),
+        ("text.pcap", "not a pcap or pcapng file"),
+        ("nothing.pcap", "not a pcap or pcapng file"),
+        ("cut.pcap", "cut off after 34 whole packets"),
+        ("malformed.pcap", "malformed"),
+        ("raw.pcap", "only Ethernet"),
+        (".", "directory"),
+    ];
+    for (name, expected) in cases {
+        refuse(folder, &format!("replay good.toml --in {name} --out out.pcap --json r.json"), &[name, expected]);
+    }
+}
+
+#[test]
+fn bad_places_to_write() {
+    let folder = folder();
+    let folder = folder.path();
+    let replay = "replay good.toml --in good.pcap";
+    refuse(folder, &format!("{replay} --out none/out.pcap"), &["none/out.pcap", "No such file"]);
+    refuse(folder, &format!("{replay} --out /dev/full"), &["/dev/full", "No space left"]);
+    refuse(folder, &format!("{replay} --out ."), &["directory"]);
+    refuse(folder, &format!("{replay} --out good.pcap"), &["good.pcap is both read and written"]);
+    refuse(folder, &format!("{replay} --out out.pcap --json none/r.json"), &["none/r.json"]);
+    refuse(folder, &format!("{replay} --out out.pcap --json ."), &["directory"]);
+    refuse(folder, "run write-full.toml --seconds 5 --json r.json", &["out", "/dev/full", "No space left"]);
+    refuse(folder, "bench list --json none/r.json", &["none/r.json"]);
+}
+
+/// A disk that fills up in the middle: the shell allows files of 64 blocks of 512 or 1024 bytes.
+#[test]
+fn a_disk_that_is_full_in_the_middle_of_a_capture() {
+    let folder = folder();
+    fs::copy(repository().join("tests/captures/delay_10_sip_video_call_full.pcap"), folder.path().join("good.pcap"))
+        .unwrap();
+    let before = listing(folder.path());
+    let mut shell = Command::new("sh");
+    shell.current_dir(folder.path()).args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "sh"]);
+    shell.arg(env!("CARGO_BIN_EXE_godwit")).args(["replay", "good.toml", "--in", "good.pcap", "--out", "out.pcap"]);
+    let said = run(&mut shell);
+    assert!(said.refused().contains("out.pcap"), "{said:?}");
+    assert_eq!(listing(folder.path()), before);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_in_the_end() {
+    let folder = folder();
+    let before = listing(folder.path());
+    let mut command = godwit();
+    command
+        .current_dir(folder.path())
+        .args("replay good.toml --in good.pcap --out out.pcap --json /dev/full".split(' '));
+    let said = run(&mut command);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.stderr.contains("godwit: cannot write /dev/full: No space left"), "{said:?}");
+    // The capture was complete by then.
+    assert_eq!(listing(folder.path()).len(), before.len() + 1);
+}
+
+#[test]
+fn bad_arguments() {
+    let folder = folder();
+    let folder = folder.path();
+    refuse(folder, "", &["no command"]);
+    refuse(folder, "replya", &["replya", "replay"]);
+    refuse(folder, "run", &["CONFIG"]);
+    refuse(folder, "run good.toml --second 1", &["--second", "--seconds"]);
+    refuse(folder, "run good.toml --seconds 0", &["seconds above 0"]);
+    refuse(folder, "demo --seconds soon", &["soon"]);
+    refuse(folder, "replay good.toml --in good.pcap", &["--out"]);
+    refuse(folder, "replay good.toml --out out.pcap", &["--in"]);
+    refuse(folder, "replay good.toml --in wna=good.pcap --out out.pcap", &["wna", "wan"]);
+    refuse(folder, "replay good.toml --in good.pcap --out a=out.pcap", &["unknown port `a`"]);
+    refuse(folder, "replay good.toml --in good.pcap --in good.pcap --out out.pcap", &["lan", "twice"]);
+    refuse(folder, "replay good.toml --in good.pcap --out a.pcap --out b.pcap", &["--out"]);
+    refuse(folder, "bench", &["NAME"]);
+    refuse(folder, "bench nothing", &["nothing", "ipsec"]);
+    refuse(folder, "bench echo --size huge", &["huge", "imix"]);
+    refuse(folder, "bench echo --size 5", &["size", "5"]);
+    refuse(folder, "bench echo --device toaster", &["toaster", "cpu"]);
+    refuse(folder, "bench echo --impl fast", &["fast"]);
+}
+
+#[test]
+fn help_and_version_are_no_mistakes() {
+    for arguments in [&["--help"][..], &["--version"], &["replay", "--help"]] {
+        let said: Said = run(godwit().args(arguments)).succeeded();
+        assert!(said.stdout.contains("godwit") && said.stderr.is_empty(), "{said:?}");
+    }
+}
