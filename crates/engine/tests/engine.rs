@@ -20,7 +20,15 @@ fn run(text: &str) -> Report {
 }
 
 /// A machine of some shape; the traffic and the chain stay the same.
-fn machine(workers: usize, burst: usize, in_flight: usize, chunk: usize, bin: usize, layout: &str, grouping: &str) -> String {
+fn machine(
+    workers: usize,
+    burst: usize,
+    in_flight: usize,
+    chunk: usize,
+    bin: usize,
+    layout: &str,
+    grouping: &str,
+) -> String {
     format!(
         r#"
         [engine]
@@ -91,7 +99,8 @@ fn every_packet_goes_through_its_chain() {
 
 #[test]
 fn a_verdict_without_an_edge_is_a_counted_drop() {
-    let text = TRAFFIC.replace("from = \"number\"\n    to = \"out\"", "from = \"number\"\n    class = \"some\"\n    to = \"out\"");
+    let text = TRAFFIC
+        .replace("from = \"number\"\n    to = \"out\"", "from = \"number\"\n    class = \"some\"\n    to = \"out\"");
     let report = run(&(machine(2, 64, 1024, 64, 32, "dense", "none") + &text));
     let dropped = report.counters.iter().find(|(name, _)| name == "engine_dropped_unrouted").unwrap().1;
     assert_eq!(dropped, report.conservation.dropped);
