@@ -8,7 +8,7 @@ help:
 	@echo 'make check   format, lints and documentation alone'
 
 demo: install-build
-	cargo run --release --locked --quiet --package godwit -- demo $(DEMO)
+	cargo run --release --locked --package godwit -- demo $(DEMO)
 
 # The tests come last: what they say is the last thing to read.
 test: install-test nvrtc check
@@ -16,8 +16,9 @@ test: install-test nvrtc check
 	$${CARGO_TARGET_DIR:-target}/debug/godwit demo --seconds 1
 	scripts/test.sh
 
-check:
+check: install-test
 	cargo fmt --all --check
+	find kernels -name '*.[ch]' -o -name '*.cl' -o -name '*.cu' | xargs clang-format --dry-run --Werror
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
 
