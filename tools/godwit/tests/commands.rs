@@ -183,14 +183,3 @@ fn a_signal_stops_cleanly() {
         assert!(written.len() > 1000);
     }
 }
-
-#[test]
-fn the_page_of_counters_is_made_from_the_tables() {
-    let page = repository().join("docs/counters.md");
-    let expected = godwit_engine::counters::document();
-    if std::env::var_os("GODWIT_WRITE").is_some() {
-        fs::write(&page, &expected).unwrap();
-    }
-    let found = fs::read_to_string(&page).unwrap();
-    assert!(found == expected, "docs/counters.md is old: GODWIT_WRITE=1 cargo test -p godwit counters");
-}
