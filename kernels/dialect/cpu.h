@@ -21,6 +21,7 @@ typedef uint64_t gw_u64;
 
 #define GW_LANE  static inline
 #define GW_GROUP static inline
+#define GW_RARE  static __attribute__((noinline, cold, unused))
 
 GW_LANE gw_u32 gw_lane_id(void)
 {
@@ -36,7 +37,8 @@ GW_LANE void gw_barrier(void)
 {
 }
 
-#define GW_EXPENSIVE(address) __builtin_prefetch(address)
+#define GW_EXPENSIVE(address) ((void)(address))
+#define GW_FETCH(address)     __builtin_prefetch(address)
 
 GW_LANE gw_u32 gw_load_be16(const gw_u8 *bytes)
 {
@@ -98,22 +100,29 @@ GW_LANE gw_u32 gw_popcount64(gw_u64 value)
 }
 
 /*
- * Words of 32 bits are added as they lie in memory: a ones' complement sum does
- * not depend on the byte order until its end (RFC 1071 section 2 (B)).
+ * Words of 64 bits are added as they lie in memory, carries going round: a ones'
+ * complement sum does not depend on the byte order until its end, nor on how
+ * wide its words are (RFC 1071 section 2 (B) and (C)).
  */
 GW_LANE gw_u32 gw_ones_sum(const gw_u8 *bytes, gw_u32 length)
 {
     gw_u64 sum = 0;
-    for (gw_u32 i = 0; i < length; i += 4) {
+    gw_u32 i = 0;
+    for (; i + 8 <= length; i += 8) {
+        gw_u64 word;
+        __builtin_memcpy(&word, bytes + i, sizeof(word));
+        sum += word;
+        sum += sum < word;
+    }
+    if (i < length) {
         gw_u32 word;
         __builtin_memcpy(&word, bytes + i, sizeof(word));
         sum += word;
+        sum += sum < word;
     }
-    sum = (sum & 0xffffffffu) + (sum >> 32);
-    sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    return __builtin_bswap16((gw_u16)sum);
+    /* The upper half of x + rotate(x) is the sum of x's halves with the carry added. */
+    const gw_u32 half = (gw_u32)((sum + gw_rotate_left64(sum, 32)) >> 32);
+    return __builtin_bswap16((gw_u16)((half + gw_rotate_left32(half, 16)) >> 16));
 }
 
 #endif

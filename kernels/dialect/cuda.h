@@ -18,6 +18,7 @@ typedef unsigned long long gw_u64;
 
 #define GW_LANE  static __device__ inline
 #define GW_GROUP static __device__ inline
+#define GW_RARE  static __device__ __noinline__
 
 GW_LANE gw_u32 gw_lane_id(void)
 {
@@ -34,7 +35,8 @@ GW_LANE void gw_barrier(void)
     __syncthreads();
 }
 
-#define GW_EXPENSIVE(address) ((void)0)
+#define GW_EXPENSIVE(address) ((void)(address))
+#define GW_FETCH(address)     ((void)(address))
 
 GW_LANE gw_u32 gw_load_be16(const gw_u8 *bytes)
 {

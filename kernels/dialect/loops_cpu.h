@@ -19,14 +19,16 @@ typedef struct gw_bin_call {
     gw_u32 variant;
 } gw_bin_call;
 
-#define GW_AHEAD 8u
+/* At 16 a look-up that takes 7 ns has not hidden a miss of 130 ns; 64 gains nothing (bench ipv4).
+ */
+#define GW_AHEAD 32u
 
 typedef void gw_packet_function(const gw_lane *, gw_descriptor *, gw_outcome *);
 typedef void gw_touch_function(const gw_lane *, const gw_descriptor *);
 
 /* Inlined once per function, so that neither pointer is ever called through. */
 static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call *call,
-                                                              gw_u8 *scratch,
+                                                              gw_u32 variant, gw_u8 *scratch,
                                                               gw_packet_function *packet,
                                                               gw_touch_function *touch)
 {
@@ -35,7 +37,7 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
     const gw_u64 *parameters = call->parameters;
     gw_outcome *outcomes = call->outcomes;
     const gw_u32 count = call->count;
-    gw_lane lane = {.image = call->image, .variant = call->variant, .scratch = scratch};
+    gw_lane lane = {.image = call->image, .variant = variant, .scratch = scratch};
     gw_lane ahead = lane;
 
     for (gw_u32 i = 0; i < GW_AHEAD && i < count; i++) {
@@ -65,14 +67,27 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
     }
 }
 
-/* Defines gw_bin_<name>, the loop around one function. */
+/*
+ * Defines gw_bin_<name>, the loop around one function, and lets the compiler see
+ * which variant it is: the first two have code of their own.
+ */
 #define GW_BIN_LOOP(number, name, scratch_bytes)                                                   \
-    static void gw_bin_##name(const gw_bin_call *call)                                             \
+    static __attribute__((noinline)) void gw_bin_##name(const gw_bin_call *call)                   \
     {                                                                                              \
         _Alignas(64) gw_u8 memory[(scratch_bytes) > 0 ? (scratch_bytes) : 1];                      \
         gw_u8 *scratch = (scratch_bytes) > 0 ? memory : NULL;                                      \
         gw_##name##_group(call->image, scratch);                                                   \
-        gw_bin_loop(call, scratch, gw_##name##_packet, gw_##name##_touch);                         \
+        switch (call->variant) {                                                                   \
+        case 0:                                                                                    \
+            gw_bin_loop(call, 0, scratch, gw_##name##_packet, gw_##name##_touch);                  \
+            break;                                                                                 \
+        case 1:                                                                                    \
+            gw_bin_loop(call, 1, scratch, gw_##name##_packet, gw_##name##_touch);                  \
+            break;                                                                                 \
+        default:                                                                                   \
+            gw_bin_loop(call, call->variant, scratch, gw_##name##_packet, gw_##name##_touch);      \
+            break;                                                                                 \
+        }                                                                                          \
     }
 
 #define GW_BIN_CASE(number, name, scratch_bytes)                                                   \

@@ -25,6 +25,7 @@ typedef ulong gw_u64;
 
 #define GW_LANE  static inline
 #define GW_GROUP static inline
+#define GW_RARE  static
 
 GW_LANE gw_u32 gw_lane_id(void)
 {
@@ -38,7 +39,8 @@ GW_LANE gw_u32 gw_lane_count(void)
 
 #define gw_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
-#define GW_EXPENSIVE(address) ((void)0)
+#define GW_EXPENSIVE(address) ((void)(address))
+#define GW_FETCH(address)     ((void)(address))
 
 #define GW_OVERLOAD __attribute__((overloadable)) GW_LANE
 

@@ -83,10 +83,10 @@ GW_LANE void gw_ipsec_touch(const gw_lane *lane, const gw_descriptor *descriptor
         lane->image + image->sa_offset + (lane->parameter >> 32) * sizeof(gw_ipsec_sa);
     (void)descriptor;
     (void)sa;
-    GW_EXPENSIVE(sa);
-    GW_EXPENSIVE(sa + 64);
-    GW_EXPENSIVE(sa + 128);
-    GW_EXPENSIVE(sa + 192);
+    GW_FETCH(sa);
+    GW_FETCH(sa + 64);
+    GW_FETCH(sa + 128);
+    GW_FETCH(sa + 192);
 }
 
 /* Nothing to prepare in scratch memory. */

@@ -53,6 +53,7 @@
 
 #define GW_IPV4_HEADER_BYTES 20u
 #define GW_IPV4_NONE         0x7fffffffu /* what a lookup says where there is no route */
+#define GW_IPV4_SOUND        255u        /* what a check says where there is no reason to drop */
 
 /* The next hop's index for a destination, or GW_IPV4_NONE. */
 GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 address)
@@ -68,7 +69,8 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
             GW_EXPENSIVE(&tbl8[index]);
             entry = tbl8[index];
         }
-        return entry == 0x7fffu ? GW_IPV4_NONE : entry;
+        /* 0x7fff becomes 0x7fffffff, without a branch that random addresses mispredict. */
+        return entry | ((entry + 1) >> 15) * 0x7fff8000u;
     }
     const GW_GLOBAL gw_u32 *tbl24 = (const GW_GLOBAL gw_u32 *)(image + header->tbl24_offset);
     GW_EXPENSIVE(&tbl24[address >> 8]);
@@ -82,12 +84,50 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
     return entry;
 }
 
-/* RFC 1812 section 5.3.7: addresses that no packet on the wire may have. */
+/* Fetches the entry of tbl24 that a lookup of the address begins with. */
+GW_LANE void gw_ipv4_fetch(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 address)
+{
+    const GW_GLOBAL gw_ipv4_image *header = (const GW_GLOBAL gw_ipv4_image *)image;
+    const gw_u32 shift = variant == GW_IPV4_VARIANT_NARROW ? 1 : 2;
+    GW_FETCH(image + header->tbl24_offset + ((gw_u64)(address >> 8) << shift));
+}
+
+/* Lines 4 to 6 for any header: the drop reason, or GW_IPV4_SOUND. */
+GW_RARE gw_u32 gw_ipv4_check_any(const GW_GLOBAL gw_u8 *ip, gw_u32 available)
+{
+    const gw_u32 first = gw_load_be32(ip);
+    const gw_u32 header_bytes = (first >> 24 & 15) * 4;
+    const gw_u32 total_length = first & 0xffff;
+    if (first >> 28 != 4 || header_bytes < GW_IPV4_HEADER_BYTES || total_length < header_bytes) {
+        return GW_IPV4_MALFORMED;
+    }
+    if (total_length > available) {
+        return GW_IPV4_TRUNCATED;
+    }
+    return gw_ones_sum(ip, header_bytes) == 0xffff ? GW_IPV4_SOUND : GW_IPV4_CHECKSUM;
+}
+
+/* The same, quicker for a header without options that is not at fault. */
+GW_LANE gw_u32 gw_ipv4_check(const GW_GLOBAL gw_u8 *ip, gw_u32 available)
+{
+    const gw_u32 first = gw_load_be32(ip); /* version, IHL, type of service, total length */
+    const gw_u32 total_length = first & 0xffff;
+    if (first >> 24 != 0x45 || total_length < GW_IPV4_HEADER_BYTES || total_length > available) {
+        return gw_ipv4_check_any(ip, available);
+    }
+    return gw_ones_sum(ip, GW_IPV4_HEADER_BYTES) == 0xffff ? GW_IPV4_SOUND : GW_IPV4_CHECKSUM;
+}
+
+/*
+ * RFC 1812 section 5.3.7: addresses that no packet on the wire may have. Without
+ * branches: 0, and 224 and more, are what the subtraction takes beyond 222.
+ */
 GW_LANE gw_u32 gw_ipv4_martian(gw_u32 source, gw_u32 destination)
 {
     const gw_u32 from = source >> 24;
     const gw_u32 to = destination >> 24;
-    return from == 0 || from == 127 || from >= 224 || to == 0 || to == 127;
+    return (gw_u32)(from - 1 > 222) | (gw_u32)(from == 127) | (gw_u32)(to == 0) |
+           (gw_u32)(to == 127);
 }
 
 /* Takes one hop from the TTL, and from the checksum by RFC 1624 section 3, equation 3. */
@@ -122,22 +162,9 @@ GW_LANE void gw_ipv4_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_o
         return;
     }
     GW_GLOBAL gw_u8 *ip = frame + l3.offset;
-    const gw_u32 first = gw_load_be32(ip); /* version, IHL, type of service, total length */
-    const gw_u32 header_bytes = (first >> 24 & 15) * 4;
-    const gw_u32 total_length = first & 0xffff;
-    if (first >> 28 != 4 || header_bytes < GW_IPV4_HEADER_BYTES || total_length < header_bytes) {
-        gw_drop(outcome, GW_IPV4_MALFORMED);
-        return;
-    }
-    if (total_length > available) {
-        gw_drop(outcome, GW_IPV4_TRUNCATED);
-        return;
-    }
-    /* A constant length lets the compiler unroll the usual case. */
-    const gw_u32 sum = header_bytes == GW_IPV4_HEADER_BYTES ? gw_ones_sum(ip, GW_IPV4_HEADER_BYTES)
-                                                            : gw_ones_sum(ip, header_bytes);
-    if (sum != 0xffff) {
-        gw_drop(outcome, GW_IPV4_CHECKSUM);
+    const gw_u32 fault = gw_ipv4_check(ip, available);
+    if (fault != GW_IPV4_SOUND) {
+        gw_drop(outcome, fault);
         return;
     }
     const gw_u32 destination = gw_load_be32(ip + 16);
@@ -153,12 +180,12 @@ GW_LANE void gw_ipv4_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_o
     const GW_GLOBAL gw_u8 *macs =
         lane->image + header->next_hops_offset + (gw_u64)index * sizeof(gw_ipv4_next_hop);
     const GW_GLOBAL gw_ipv4_next_hop *next_hop = (const GW_GLOBAL gw_ipv4_next_hop *)macs;
-    if (next_hop->flags & GW_IPV4_LOCAL) {
-        gw_verdict(outcome, GW_IPV4_TO_LOCAL, 0, index);
-        return;
-    }
-    if (next_hop->flags & GW_IPV4_BLACKHOLE) {
-        gw_drop(outcome, GW_IPV4_BLACKHOLED);
+    if (next_hop->flags != 0) {
+        if (next_hop->flags & GW_IPV4_LOCAL) {
+            gw_verdict(outcome, GW_IPV4_TO_LOCAL, 0, index);
+        } else {
+            gw_drop(outcome, GW_IPV4_BLACKHOLED);
+        }
         return;
     }
     if (ip[8] <= 1) {
@@ -174,14 +201,12 @@ GW_LANE void gw_ipv4_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_o
 /* Finds the destination, if it is where it should be, and fetches its tbl24 entry. */
 GW_LANE void gw_ipv4_touch(const gw_lane *lane, const gw_descriptor *descriptor)
 {
-    const GW_GLOBAL gw_ipv4_image *header = (const GW_GLOBAL gw_ipv4_image *)lane->image;
     const GW_GLOBAL gw_u8 *frame = gw_frame(lane, descriptor);
     const gw_l3 l3 = gw_l3_parse(frame, descriptor->length);
     if (l3.offset == 0 || l3.offset + GW_IPV4_HEADER_BYTES > descriptor->length) {
         return;
     }
-    const gw_u64 entry = gw_load_be32(frame + l3.offset + 16) >> 8;
-    GW_EXPENSIVE(lane->image + header->tbl24_offset + entry * header->entry_bytes);
+    gw_ipv4_fetch(lane->image, lane->variant, gw_load_be32(frame + l3.offset + 16));
 }
 
 /* Nothing to prepare in scratch memory. */
