@@ -3,11 +3,12 @@
 //! Both make packets in memory, touch the Ethernet header of each, and throw them away; ours also hashes, orders,
 //! bins, counts and times them. Both use one core for it. Rounds alternate, each in a fresh process or engine.
 
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use godwit_engine::config::Config;
 use godwit_engine::{Engine, Options, Report};
@@ -149,24 +150,49 @@ fn round_of_ours(size: Size, implementation: Option<&str>, time: Duration) -> Re
     Err(Error::Wrong { who: "godwit".to_owned(), what: report.conservation.to_string() })
 }
 
-/// Packets per second, in millions, from testpmd's own counters: both ports' receive rates over the last period.
+/// Millions of packets per second: what testpmd forwarded between its commands `start` and `stop`, by its own count.
 fn round_of_testpmd(bytes: u16, time: Duration) -> Result<f64, Error> {
-    // The first period holds the start; the last whole one counts.
-    let seconds = time.as_secs().max(1) + 2;
+    let failed = |error: std::io::Error| Error::Setup(format!("dpdk-testpmd: {error}"));
     let device = |number: u32| format!("net_null{number},size={bytes}");
-    let output = Command::new("timeout")
-        .args(["--signal=INT", &seconds.to_string(), "dpdk-testpmd", "--no-huge", "--no-pci", "-m", "512", "-l", "0,1"])
-        .args(["--no-telemetry", "--vdev", &device(0), "--vdev", &device(1)])
-        .args(["--", "--forward-mode=macswap", "--stats-period=1", "--auto-start"])
-        .stdin(Stdio::null())
-        .output()
-        .map_err(Error::setup)?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let rates: Vec<f64> = text
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("Rx-pps:")?.split_whitespace().next()?.parse().ok())
-        .collect();
-    // Two ports a period.
-    let last = rates.chunks_exact(2).map(|pair| pair[0] + pair[1]).rfind(|sum| *sum > 0.0);
-    last.map(|sum| sum / 1e6).ok_or_else(|| Error::Setup("dpdk-testpmd reported no rate".to_owned()))
+    let mut child = Command::new("dpdk-testpmd")
+        .args(["--no-huge", "--no-pci", "-m", "1024", "-l", "0,1", "--no-telemetry", "--no-shconf"])
+        .args(["--vdev", &device(0), "--vdev", &device(1)])
+        .args(["--", "-i", "--forward-mode=macswap", "--total-num-mbufs=8192"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    let (Some(mut commands), Some(mut output)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(Error::Setup("dpdk-testpmd: no pipes".to_owned()));
+    };
+    read_until(&mut output, b"testpmd> ").map_err(failed)?;
+    commands.write_all(b"start\n").map_err(failed)?;
+    let started = Instant::now();
+    std::thread::sleep(time.max(Duration::from_millis(500)));
+    let elapsed_s = started.elapsed().as_secs_f64();
+    commands.write_all(b"stop\nquit\n").map_err(failed)?;
+    let mut said = Vec::new();
+    output.read_to_end(&mut said).map_err(failed)?;
+    child.wait().map_err(failed)?;
+    let text = String::from_utf8_lossy(&said);
+    let total = text.split("Accumulated forward statistics").nth(1).and_then(|rest| {
+        rest.lines()
+            .find_map(|line| line.trim().strip_prefix("RX-packets:")?.split_whitespace().next()?.parse::<f64>().ok())
+    });
+    match total {
+        Some(packets) if packets > 0.0 => Ok(packets / elapsed_s / 1e6),
+        _ => Err(Error::Setup("dpdk-testpmd reported no packets".to_owned())),
+    }
+}
+
+/// Reads up to the prompt, and nothing beyond it.
+fn read_until(output: &mut impl Read, prompt: &[u8]) -> std::io::Result<()> {
+    let mut said = Vec::new();
+    let mut byte = [0];
+    while !said.ends_with(prompt) {
+        output.read_exact(&mut byte)?;
+        said.push(byte[0]);
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Peers that are programs of their own: found, started, asked round by round.
 //!
-//! `make peers` builds them into `target/peers`; `GODWIT_PEERS` names another folder. A peer that is not there is left out, and said so.
+//! `make peers` builds them into `target/peers`; `GODWIT_PEER_DIR` names another folder. A peer that is not there is left out, and said so.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::Error;
 
 /// Where a peer of ours lies, if it was built.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
-    let given = std::env::var_os("GODWIT_PEERS").map(PathBuf::from);
+    let given = std::env::var_os("GODWIT_PEER_DIR").map(PathBuf::from);
     let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.parent()?.join("peers")));
     let here = Some(PathBuf::from("target/peers"));
     let folders = [given, beside, here];

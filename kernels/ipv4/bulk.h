@@ -17,7 +17,7 @@
         if (__builtin_expect(entry & (top), 0)) {                                                  \
             entry = tbl8[(gw_u64)(entry & (none)) << 8 | (addresses[i] & 0xff)];                   \
         }                                                                                          \
-        next_hops[i] = entry | (0u - (gw_u32)(entry == (none)));                                   \
+        next_hops[i] = entry == (none) ? GW_IPV4_NONE : entry;                                     \
     }
 
 /* addresses in host order; next_hops receives an index or GW_IPV4_NONE for each. */
