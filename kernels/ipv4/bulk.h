@@ -21,8 +21,9 @@
     }
 
 /* addresses in host order; next_hops receives an index or GW_IPV4_NONE for each. */
-static inline void gw_ipv4_bulk(const gw_u8 *image, gw_u32 variant, const gw_u32 *restrict addresses,
-                                gw_u32 *restrict next_hops, gw_u64 count)
+static inline void gw_ipv4_bulk(const gw_u8 *image, gw_u32 variant,
+                                const gw_u32 *restrict addresses, gw_u32 *restrict next_hops,
+                                gw_u64 count)
 {
     const gw_ipv4_image *header = (const gw_ipv4_image *)image;
     if (variant == GW_IPV4_VARIANT_NARROW) {
