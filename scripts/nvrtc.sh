@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-version=13.0.88
+# Releases before 13.5 find their second library only by LD_LIBRARY_PATH.
+version=13.5.37
 folder=target/nvrtc
 done=$folder/$version
 [ -e "$done" ] && exit 0
