@@ -1,5 +1,7 @@
 //! What can go wrong with a device.
 
+use godwit_sched::Chunk;
+
 /// What can go wrong with a device, grouped by who must act.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -17,5 +19,56 @@ pub enum Error {
     Chunk {
         /// What is wrong with it.
         reason: String,
+    },
+    /// The operator named a device that Godwit cannot use.
+    #[error("device `{id}` cannot be used: {reason}")]
+    Unusable {
+        /// The name.
+        id: String,
+        /// Why.
+        reason: String,
+    },
+    /// The operator configured more than fits into one buffer of the device.
+    #[error("{what} takes {bytes} bytes, but a buffer of device `{id}` holds at most {bytes_max}: make it smaller")]
+    TooLarge {
+        /// The device.
+        id: String,
+        /// What does not fit.
+        what: &'static str,
+        /// Its size.
+        bytes: u64,
+        /// The device's limit.
+        bytes_max: u64,
+    },
+    /// The device's compiler does not take the kernels: the driver is at fault, or the kernels are.
+    #[error("the kernels do not compile for device `{id}` (driver {driver}); another driver may do: {log}")]
+    Build {
+        /// The device.
+        id: String,
+        /// Its driver's version.
+        driver: String,
+        /// What the compiler said.
+        log: String,
+    },
+    /// The driver refused a call.
+    #[error("device `{id}`: its driver failed to {action}: {reason}")]
+    Driver {
+        /// The device.
+        id: String,
+        /// What it was asked to do.
+        action: &'static str,
+        /// What it said.
+        reason: String,
+    },
+    /// The device took a chunk and failed to finish it. Other chunks in flight are not lost: each comes back from
+    /// [`Lane::poll`](crate::Lane::poll), finished or as this error.
+    #[error("device `{id}` failed with {} packets in its hands: {reason}", .chunk.packets)]
+    Failed {
+        /// The device.
+        id: String,
+        /// What its driver said.
+        reason: String,
+        /// The chunk as it was submitted. Its windows are the worker's again; what is in them is anybody's guess.
+        chunk: Box<Chunk>,
     },
 }

@@ -1,16 +1,20 @@
 //! Run bins of packets on a processor: one trait, one folder per kind of device, equal file names in each.
 //!
-//! | concept | here | CPU |
-//! |---|---|---|
-//! | what is there | [`Capabilities`] | `cpu::probe` |
-//! | a function made ready | [`Program`] in the device's list | the kernel at the x86-64 level that measured fastest (`cpu/program.rs`) |
-//! | one worker's way in | [`Lane`] | runs the chunk at once, on the worker's own thread (`cpu/lane.rs`) |
-//! | the unit of work | a [`Bin`](godwit_abi::Bin) of a [`Chunk`] | a loop over its packets |
+//! | concept | here | CPU | OpenCL |
+//! |---|---|---|---|
+//! | what is there | [`Capabilities`] | [`cpu::probe`] | [`opencl::probe`] |
+//! | a function made ready | [`Program`] in the device's list | the kernel at the x86-64 level that measured fastest (`cpu/program.rs`) | its case in one kernel for all functions (`opencl/program.rs`) |
+//! | its table image | [`Program::image`] | where it is | copied once into one buffer for all |
+//! | packets | windows of the arena | where they are | where they are: one buffer over the arena, no copies |
+//! | one worker's way in | [`Lane`] | runs the chunk at once, on the worker's own thread (`cpu/lane.rs`) | a command queue; several chunks in flight (`opencl/lane.rs`) |
+//! | the unit of work | a [`Bin`](godwit_abi::Bin) of a [`Chunk`] | a loop over its packets | a work-group |
 //!
 //! A lane belongs to one worker. It takes chunks and gives every one of them back, finished, in any order.
 
+mod check;
 pub mod cpu;
 mod error;
+pub mod opencl;
 
 use std::sync::Arc;
 
@@ -63,7 +67,7 @@ impl Implementation {
 /// What a device is and can do.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capabilities {
-    /// Its name in configurations: `cpu`.
+    /// Its name in configurations: `cpu`, `opencl:0`.
     pub id: String,
     /// Its name for people.
     pub name: String,
@@ -106,7 +110,7 @@ pub trait Lane: Send {
     /// A finished chunk, its outcomes filled in and its descriptors moved, if there is one.
     ///
     /// # Errors
-    /// The device failed; the error says whether the chunks in flight are lost.
+    /// The device failed; the error says whether the chunks in flight are lost. [`Error::Failed`] hands one back.
     fn poll(&mut self, region: &mut Region) -> Result<Option<Chunk>, Error>;
 
     /// Chunks submitted and not yet polled.

@@ -1,5 +1,6 @@
 //! The arena: its configuration, and how it is split between workers.
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::{Error, Memory, Region, WINDOW_UNIT_BYTES};
@@ -109,11 +110,38 @@ impl Arena {
         Ok(Self { memory, config, workers: workers.max(1) })
     }
 
+    /// What a device is given of the arena before it is split.
+    pub fn handle(&self) -> ArenaHandle {
+        ArenaHandle { memory: Arc::clone(&self.memory) }
+    }
+
     /// Cuts the arena into one region per worker.
     pub fn split(self) -> Vec<Region> {
         let bytes = self.config.region_bytes();
         (0..self.workers)
             .map(|worker| Region::new(Arc::clone(&self.memory), worker * bytes, bytes, &self.config))
             .collect()
+    }
+}
+
+/// Names the arena's memory to a device, and keeps it mapped for as long as the device may reach it.
+///
+/// It gives an address and no reference: the bytes belong to the [`Region`]s. What reads or writes through the address
+/// may touch only windows of packets that are in its hands, that is, from the moment a worker submits them until that
+/// worker has them back; nothing else of the process reaches those windows meanwhile.
+#[derive(Clone, Debug)]
+pub struct ArenaHandle {
+    memory: Arc<Memory>,
+}
+
+impl ArenaHandle {
+    /// The arena's base address, which descriptors count from. Aligned to 2 MiB; valid while this handle lives.
+    pub fn base(&self) -> NonNull<u8> {
+        self.memory.base()
+    }
+
+    /// Size of the arena: a multiple of 64.
+    pub fn bytes(&self) -> usize {
+        self.memory.len()
     }
 }

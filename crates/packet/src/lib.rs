@@ -18,7 +18,7 @@ mod memory;
 mod region;
 mod steering;
 
-pub use arena::{Arena, ArenaConfig, Layout};
+pub use arena::{Arena, ArenaConfig, ArenaHandle, Layout};
 pub use batch::{Batch, Stamp};
 pub use godwit_abi::{Descriptor, WINDOW_UNIT_BYTES};
 pub use memory::{Backing, Memory};

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use godwit_abi::Bin;
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
 use super::CpuDevice;
+use super::program::Loaded;
+use crate::check::{check, packets_of};
 use crate::{BinTime, Error, Lane, Rejected};
 
 /// See the module. A chunk is finished when `submit` returns.
@@ -22,31 +23,12 @@ impl CpuLane {
     pub(super) fn new(device: Arc<CpuDevice>) -> Self {
         Self { device, finished: VecDeque::new(), times: Vec::new() }
     }
-
-    /// What is wrong with a chunk, if anything is. After this check the kernels reach nothing but the chunk's packets.
-    fn check(&self, region: &Region, chunk: &Chunk) -> Result<(), Error> {
-        let refuse = |reason: String| Err(Error::Chunk { reason });
-        for bin in &chunk.bins {
-            let range = packets_of(bin);
-            let places = [chunk.descriptors.len(), chunk.parameters.len(), chunk.outcomes.len()];
-            if places.iter().any(|&places| range.end > places) {
-                return refuse(format!("{bin:?} reaches beyond its arrays of {places:?}"));
-            }
-            match self.device.programs.get(usize::from(bin.instance)) {
-                Some(program) if program.kernel() == bin.kernel => {}
-                _ => return refuse(format!("{bin:?} names no program")),
-            }
-            if !chunk.descriptors[range].iter().all(|descriptor| region.contains(descriptor)) {
-                return refuse(format!("{bin:?} has a packet outside its worker's region"));
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Lane for CpuLane {
     fn submit(&mut self, region: &mut Region, mut chunk: Chunk) -> Result<(), Box<Rejected>> {
-        if let Err(error) = self.check(region, &chunk) {
+        let programs = &self.device.programs;
+        if let Err(error) = check(region, &chunk, |instance| programs.get(usize::from(instance)).map(Loaded::kernel)) {
             return Err(Box::new(Rejected { chunk, error }));
         }
         let mut times = std::mem::take(&mut self.times);
@@ -54,7 +36,7 @@ impl Lane for CpuLane {
         let mut started = Instant::now();
         for (index, bin) in chunk.bins.iter().enumerate() {
             let range = packets_of(bin);
-            self.device.programs[usize::from(bin.instance)].run(
+            programs[usize::from(bin.instance)].run(
                 region,
                 &mut chunk.descriptors[range.clone()],
                 &chunk.parameters[range.clone()],
@@ -85,9 +67,4 @@ impl Lane for CpuLane {
     fn bin_times(&self) -> &[BinTime] {
         &self.times
     }
-}
-
-fn packets_of(bin: &Bin) -> std::ops::Range<usize> {
-    let first = bin.first as usize;
-    first..first + usize::from(bin.count)
 }

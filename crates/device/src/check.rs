@@ -1,0 +1,35 @@
+//! The check that every lane makes of a chunk before a kernel sees it.
+
+use std::ops::Range;
+
+use godwit_abi::Bin;
+use godwit_packet::Region;
+use godwit_sched::Chunk;
+
+use crate::Error;
+
+/// What is wrong with a chunk, if anything is. After this check the kernels reach nothing but the chunk's packets.
+/// `kernel` gives the kernel of the program with a given index, if there is such a program.
+pub(crate) fn check(region: &Region, chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> Result<(), Error> {
+    let refuse = |reason: String| Err(Error::Chunk { reason });
+    for bin in &chunk.bins {
+        let range = packets_of(bin);
+        let places = [chunk.descriptors.len(), chunk.parameters.len(), chunk.outcomes.len()];
+        if places.iter().any(|&places| range.end > places) {
+            return refuse(format!("{bin:?} reaches beyond its arrays of {places:?}"));
+        }
+        if kernel(bin.instance) != Some(bin.kernel) {
+            return refuse(format!("{bin:?} names no program"));
+        }
+        if !chunk.descriptors[range].iter().all(|descriptor| region.contains(descriptor)) {
+            return refuse(format!("{bin:?} has a packet outside its worker's region"));
+        }
+    }
+    Ok(())
+}
+
+/// Where the packets of a bin lie in its chunk's arrays.
+pub(crate) fn packets_of(bin: &Bin) -> Range<usize> {
+    let first = bin.first as usize;
+    first..first + usize::from(bin.count)
+}

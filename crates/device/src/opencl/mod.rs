@@ -1,0 +1,150 @@
+//! OpenCL: a chunk is one launch of one kernel that knows all functions, and a bin is a work-group's.
+//!
+//! Used are devices that work on the host's memory and whose caches follow the processor's: processors themselves
+//! (PoCL) and integrated GPUs. The library is loaded when it is first asked for; where there is none, [`probe`] says so.
+//!
+//! ```text
+//! arena     | region of worker 0 | region of worker 1 |      one buffer over it; every lane's kernel has it as argument
+//! tables    | image 0 | image 1 | ...                        one buffer, written once
+//! slot      | bins | descriptors | parameters | outcomes |   one per chunk in flight, of one lane
+//! ```
+//!
+//! # Ordering, without copies, maps or unmaps
+//!
+//! All buffers lie on memory of the host (`CL_MEM_USE_HOST_PTR`) and are never mapped. OpenCL promises that host and
+//! device see each other's writes to such a buffer only through map and unmap, of ranges that nobody else uses
+//! meanwhile. Windows of packets on their way in, on the device and on their way out lie side by side, and a map of some
+//! could write back or throw away cache lines of others: with packets that come and go one by one, the promise cannot
+//! be had. What stands in its place:
+//!
+//! * Same bytes: [`OpenClDevice::new`] refuses a device that keeps copies of its own, which it finds by running
+//!   packets twice through a buffer that is never mapped. The device has no other memory
+//!   (`CL_DEVICE_HOST_UNIFIED_MEMORY`), and its caches are coherent with the processor's: it is the processor, or it
+//!   has fine-grained SVM, whose definition demands that.
+//! * Host before device: what a worker writes before it enqueues a launch is visible to that launch, because enqueueing
+//!   releases to the command (OpenCL 3.0, "Memory Ordering Rules: Host-side and Device-side Commands").
+//! * Device before host: that an event's status reads as complete is no synchronisation point by itself (note at
+//!   `clGetEventInfo`), so the lane then waits for that event, which is one and returns at once.
+//! * In between, only the device reaches the slot and the windows of the chunk: the lane holds the chunk, and a window
+//!   is whole cache lines, so that no line is written from both sides.
+//!
+//! # Threads
+//!
+//! A lane belongs to one worker; lanes share nothing but what is read-only. PoCL runs kernels on threads of its own, one per
+//! core, which compete with the workers: on a machine of two cores a worker that spins takes half of the device away.
+//! Nothing here can change that; PoCL is worth its while where cores are left over.
+//!
+//! Drivers keep the kernels they have compiled on disk (PoCL, Intel's, NVIDIA's and AMD's all do), so nothing is kept here.
+
+mod lane;
+mod probe;
+mod program;
+mod slot;
+
+use std::sync::Arc;
+
+use godwit_packet::ArenaHandle;
+use opencl3::context::Context;
+use opencl3::device::Device as ClDevice;
+use opencl3::error_codes::ClError;
+use opencl3::memory::Buffer;
+
+use crate::{Capabilities, Choice, Device, Error, Lane, Program};
+
+pub use probe::{Found, Probe, Svm, probe};
+
+use lane::OpenClLane;
+use program::{Kernels, Tables, demand_host_memory, over};
+
+/// How its devices' names in configurations start: `opencl:0`.
+pub const ID: &str = "opencl";
+
+/// The number in a device's name: 3 for `opencl:3`; `None` for any other name.
+pub fn number(id: &str) -> Option<usize> {
+    let digits = id.strip_prefix(ID)?.strip_prefix(':')?;
+    // `parse` alone would take a sign.
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+}
+
+/// An OpenCL device with its programs loaded.
+// Fields are dropped in this order: buffers before the memory that they lie on.
+pub struct OpenClDevice {
+    found: Found,
+    programs: Vec<Arc<dyn Program>>,
+    device: ClDevice,
+    kernels: Kernels,
+    tables: Tables,
+    arena_buffer: Buffer<u8>,
+    arena: ArenaHandle,
+    context: Context,
+}
+
+impl OpenClDevice {
+    /// Makes device `number` of [`probe`] ready: compiles the kernels, copies the table images to where it reads them,
+    /// and gives it the arena. A bin's `instance` is an index into `programs`.
+    ///
+    /// Takes seconds when the driver has not compiled these kernels before.
+    ///
+    /// # Errors
+    /// [`Error::Absent`] and [`Error::Unusable`] for a device that is not here or that Godwit cannot use,
+    /// [`Error::TooLarge`] for an arena or tables beyond its limits, [`Error::Memory`] when the host has too little,
+    /// [`Error::Build`] and [`Error::Driver`] when the driver fails.
+    pub fn new(number: usize, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Result<Self, Error> {
+        let id = format!("{ID}:{number}");
+        let devices = probe::devices().map_err(|reason| Error::Unusable { id: id.clone(), reason })?;
+        let Some((platform, device)) = devices.get(number) else { return Err(Error::Absent { id }) };
+        let found = probe::describe(number, platform, device);
+        if let Err(reason) = &found.usable {
+            return Err(Error::Unusable { id, reason: reason.clone() });
+        }
+        let context = Context::from_device(device).map_err(failed(&id, "make a context"))?;
+        let kernels = Kernels::build(&found, &context, device)?;
+        demand_host_memory(&found, &context, device, &kernels)?;
+        let tables = Tables::new(&found, &context, &programs)?;
+        // SAFETY: the handle, which this device keeps, keeps the memory mapped. The device reaches it only through
+        // kernels, and these only windows of packets that a lane holds; see the module on the order of accesses.
+        let arena_buffer = unsafe { over(&found, &context, arena.base(), arena.bytes(), "the packet arena")? };
+        Ok(Self { programs, device: *device, kernels, tables, arena_buffer, arena: arena.clone(), context, found })
+    }
+
+    /// What [`probe`] says of it.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+}
+
+impl Device for OpenClDevice {
+    fn capabilities(&self) -> &Capabilities {
+        &self.found.capabilities
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let choice = |program: &Arc<dyn Program>| Choice {
+            function: program.name().to_owned(),
+            form: ID.to_owned(),
+            measured: Vec::new(),
+        };
+        self.programs.iter().map(choice).collect()
+    }
+
+    fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error> {
+        Ok(Box::new(OpenClLane::new(self)?))
+    }
+}
+
+/// Makes what the driver of device `id` says of an action an error.
+fn failed(id: &str, action: &'static str) -> impl Fn(ClError) -> Error {
+    move |error| Error::Driver { id: id.to_owned(), action, reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn a_name_has_a_number() {
+        assert_eq!(["opencl:0", "opencl:12"].map(number), [Some(0), Some(12)]);
+        let others = ["opencl", "opencl:", "opencl:x", "opencl:+1", "opencl:-1", "cpu", "cuda:0", "opencl:0 "];
+        assert_eq!(others.map(number), [None; 8]);
+    }
+}

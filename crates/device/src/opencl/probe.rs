@@ -1,0 +1,217 @@
+//! What OpenCL devices there are, what each can do, and why one is not used.
+
+use std::sync::OnceLock;
+
+use opencl3::device::{
+    CL_DEVICE_SVM_ATOMICS, CL_DEVICE_SVM_COARSE_GRAIN_BUFFER, CL_DEVICE_SVM_FINE_GRAIN_BUFFER,
+    CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, Device,
+};
+use opencl3::error_codes::{ClError, DLOPEN_RUNTIME_LOAD_FAILED};
+use opencl3::platform::{Platform, get_platforms};
+use serde::Serialize;
+
+use super::ID;
+use crate::Capabilities;
+
+/// What the loader says where it finds no driver (`cl_khr_icd`: `CL_PLATFORM_NOT_FOUND_KHR`).
+const PLATFORM_NOT_FOUND: i32 = -1001;
+
+/// All OpenCL devices of this machine.
+#[derive(Clone, Debug, Serialize)]
+pub struct Probe {
+    /// The devices; one's number in its id is its place here.
+    pub found: Vec<Found>,
+    /// Where there is none: why, in one sentence.
+    pub reason: Option<String>,
+}
+
+/// One OpenCL device.
+#[derive(Clone, Debug, Serialize)]
+pub struct Found {
+    /// What every device has. Its id is `opencl:0`, `opencl:1` and so on, over all platforms in the loader's order.
+    /// `warp_packets` is 1 where the driver tells no number of packets that run in lockstep.
+    pub capabilities: Capabilities,
+    /// The platform, which is the driver's name for itself.
+    pub platform: String,
+    /// Version of the driver.
+    pub driver: String,
+    /// `cpu`, `gpu` or `other`.
+    pub kind: &'static str,
+    /// Whether it works on the host's memory.
+    pub host_memory: bool,
+    /// Memory of a work-group, bytes.
+    pub local_memory_bytes: u64,
+    /// Largest buffer, bytes.
+    pub buffer_bytes_max: u64,
+    /// Shared virtual memory.
+    pub svm: Svm,
+    /// Where it is plugged in, as `domain:bus:device.function`, if the driver tells.
+    pub pci: Option<String>,
+    /// Whether Godwit can use it; if not, why, in one sentence.
+    pub usable: Result<(), String>,
+}
+
+/// What a device can do of shared virtual memory (OpenCL 2.0 and later; all false before).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Svm {
+    /// Buffers shared between commands.
+    pub coarse: bool,
+    /// Buffers shared while commands run.
+    pub fine: bool,
+    /// All of the process's memory shared while commands run.
+    pub system: bool,
+    /// Atomics between host and device.
+    pub atomics: bool,
+}
+
+/// Asks the loader and all drivers. Takes as long as the slowest driver needs to wake up.
+pub fn probe() -> Probe {
+    match devices() {
+        Ok(devices) => {
+            let found = devices.iter().enumerate();
+            let found = found.map(|(number, (platform, device))| describe(number, platform, device)).collect();
+            Probe { found, reason: None }
+        }
+        Err(reason) => Probe { found: Vec::new(), reason: Some(reason) },
+    }
+}
+
+/// Every device of every platform, with its platform's name; never empty. Asked once: a number means the same device
+/// for as long as the process lives, and PoCL finds no device for a thread that asks while another is the first to.
+pub(super) fn devices() -> Result<&'static [(String, Device)], String> {
+    static DEVICES: OnceLock<Result<Vec<(String, Device)>, String>> = OnceLock::new();
+    DEVICES.get_or_init(enumerate).as_deref().map_err(Clone::clone)
+}
+
+fn enumerate() -> Result<Vec<(String, Device)>, String> {
+    let platforms = match get_platforms() {
+        Ok(platforms) => platforms,
+        Err(ClError(DLOPEN_RUNTIME_LOAD_FAILED)) => {
+            return Err("OpenCL is not used: there is no OpenCL loader (libOpenCL.so.1) here".to_owned());
+        }
+        Err(ClError(PLATFORM_NOT_FOUND)) => Vec::new(),
+        Err(error) => return Err(format!("OpenCL is not used: its loader fails: {error}")),
+    };
+    if platforms.is_empty() {
+        return Err("OpenCL is not used: its loader is here, but no driver (no platform)".to_owned());
+    }
+    let of = |platform: &Platform| {
+        let name = text(platform.name());
+        let devices = platform.get_devices(CL_DEVICE_TYPE_ALL).unwrap_or_default();
+        devices.into_iter().map(move |device| (name.clone(), Device::new(device)))
+    };
+    let devices: Vec<_> = platforms.iter().flat_map(of).collect();
+    if devices.is_empty() {
+        let names: Vec<_> = platforms.iter().map(|platform| text(platform.name())).collect();
+        return Err(format!("OpenCL is not used: the drivers here ({}) find no device", names.join(", ")));
+    }
+    Ok(devices)
+}
+
+/// What one device is. A question that the driver does not answer counts as the least it could say.
+pub(super) fn describe(number: usize, platform: &str, device: &Device) -> Found {
+    let svm = svm(device);
+    let language = text(device.opencl_c_version());
+    let extensions = text(device.extensions());
+    let mut features = vec![text(device.version()), language];
+    let has = |feature: &&str| extensions.split_whitespace().any(|extension| extension == *feature);
+    features.extend(["cl_khr_pci_bus_info", "cl_khr_subgroups"].into_iter().filter(has).map(str::to_owned));
+    let kind = device.dev_type().unwrap_or(0);
+    Found {
+        capabilities: Capabilities {
+            id: format!("{ID}:{number}"),
+            name: text(device.name()),
+            compute_units: device.max_compute_units().map_or(1, |units| units as usize),
+            warp_packets: warp_packets(device, &extensions),
+            memory_bytes: device.global_mem_size().unwrap_or(0),
+            features,
+        },
+        platform: platform.to_owned(),
+        driver: text(device.driver_version()),
+        kind: match kind {
+            kind if kind & CL_DEVICE_TYPE_CPU != 0 => "cpu",
+            kind if kind & CL_DEVICE_TYPE_GPU != 0 => "gpu",
+            _ => "other",
+        },
+        host_memory: device.host_unified_memory().unwrap_or(false),
+        local_memory_bytes: device.local_mem_size().unwrap_or(0),
+        buffer_bytes_max: device.max_mem_alloc_size().unwrap_or(0),
+        svm,
+        pci: pci(device, &extensions),
+        usable: usable(device, kind & CL_DEVICE_TYPE_CPU != 0, svm),
+    }
+}
+
+/// See [`Found::usable`].
+fn usable(device: &Device, is_cpu: bool, svm: Svm) -> Result<(), String> {
+    let refuse = |reason: &str| Err(reason.to_owned());
+    if !device.available().unwrap_or(false) {
+        return refuse("its driver says that it is not available");
+    }
+    if !device.compiler_available().unwrap_or(false) {
+        return refuse("its driver has no compiler for OpenCL C");
+    }
+    if !device.endian_little().unwrap_or(false) {
+        return refuse("it is big-endian, and the tables are not");
+    }
+    let version = text(device.version());
+    if version.starts_with("OpenCL 1.0") || version.starts_with("OpenCL 1.1") {
+        return refuse("it is older than OpenCL 1.2");
+    }
+    if !device.host_unified_memory().unwrap_or(false) {
+        return refuse("its memory is its own: packets would have to be copied, which is not built yet");
+    }
+    if !is_cpu && !svm.fine {
+        return refuse(
+            "its caches do not follow the processor's (no fine-grained SVM): packets would have to be copied, which is not built yet",
+        );
+    }
+    Ok(())
+}
+
+fn svm(device: &Device) -> Svm {
+    let has = device.svm_capabilities().unwrap_or(0);
+    Svm {
+        coarse: has & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER != 0,
+        fine: has & CL_DEVICE_SVM_FINE_GRAIN_BUFFER != 0,
+        system: has & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM != 0,
+        atomics: has & CL_DEVICE_SVM_ATOMICS != 0,
+    }
+}
+
+/// What OpenCL 3.0 calls the preferred multiple of work-group sizes, and what vendors told before.
+fn warp_packets(device: &Device, extensions: &str) -> usize {
+    if let Ok(multiple) = device.preferred_work_group_size_multiple() {
+        return multiple.max(1);
+    }
+    let vendors = match extensions {
+        nvidia if nvidia.contains("cl_nv_device_attribute_query") => device.wrap_size_nv().ok(),
+        amd if amd.contains("cl_amd_device_attribute_query") => device.wavefront_width_amd().ok(),
+        _ => None,
+    };
+    vendors.map_or(1, |packets| packets.max(1) as usize)
+}
+
+fn pci(device: &Device, extensions: &str) -> Option<String> {
+    let write =
+        |domain: u32, bus: u32, slot: u32, function: u32| format!("{domain:04x}:{bus:02x}:{slot:02x}.{function}");
+    if extensions.contains("cl_khr_pci_bus_info") {
+        let place = device.pcibusinfokhr_intel().ok()?;
+        return Some(write(place.pci_domain, place.pci_bus, place.pci_device, place.pci_function));
+    }
+    if extensions.contains("cl_nv_device_attribute_query") {
+        // The slot's lower three bits are the function. No domain is told.
+        let slot = device.pci_slot_id_nv().ok()?;
+        return Some(write(0, device.pci_bus_id_nv().ok()?, slot >> 3, slot & 7));
+    }
+    if extensions.contains("cl_amd_device_attribute_query") {
+        let place = device.topology_amd().ok()?;
+        return Some(write(0, place.bus.into(), place.device.into(), place.function.into()));
+    }
+    None
+}
+
+/// Without the zero that ends it in C.
+fn text(answer: Result<String, ClError>) -> String {
+    answer.map(|text| text.trim_matches(['\0', ' ', '\n']).to_owned()).unwrap_or_default()
+}

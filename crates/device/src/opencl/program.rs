@@ -1,0 +1,186 @@
+//! The programs made ready: one kernel for all of them, and their table images in one buffer.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use godwit_abi::{Bin, WINDOW_UNIT_BYTES};
+use godwit_kernels::image::ALIGNMENT_BYTES;
+use godwit_packet::{Arena, ArenaConfig, Memory};
+use godwit_sched::Chunk;
+use opencl3::command_queue::CommandQueue;
+use opencl3::context::Context;
+use opencl3::device::Device;
+use opencl3::kernel::Kernel;
+use opencl3::memory::{Buffer, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_USE_HOST_PTR};
+use opencl3::program::Program as ClProgram;
+use opencl3::types::cl_mem_flags;
+
+use super::failed;
+use super::probe::Found;
+use super::slot::{Slot, SlotParts, bytes_of};
+use crate::{Error, Program};
+
+/// The entry of the kernels (`kernels/dialect/loops_opencl.h`).
+const ENTRY: &str = "gw_chunk";
+/// Lanes of a work-group where the device has no wider warp. PoCL runs echo, ipv4, ipsec and dpi equally fast with 8 to
+/// 64, measured with chunks of 1024 packets on two cores.
+const GROUP_LANES_MIN: usize = 32;
+/// Work-groups per compute unit, so that a unit has other groups to run while one waits for memory.
+const GROUPS_PER_UNIT: usize = 4;
+
+/// All kernels, compiled for one device.
+pub(super) struct Kernels {
+    program: ClProgram,
+    /// Size of a work-group.
+    pub(super) group_lanes: usize,
+    /// Most work-groups of a launch; each takes bins until none is left.
+    pub(super) groups_max: usize,
+}
+
+impl Kernels {
+    pub(super) fn build(found: &Found, context: &Context, device: &Device) -> Result<Self, Error> {
+        let id = &found.capabilities.id;
+        let build = |log| Error::Build { id: id.clone(), driver: found.driver.clone(), log };
+        let program =
+            ClProgram::create_and_build_from_source(context, godwit_kernels::opencl_source(), "-cl-std=CL1.2")
+                .map_err(build)?;
+        let mut kernels = Self { program, group_lanes: GROUP_LANES_MIN, groups_max: 1 };
+        let kernel = kernels.entry(id)?;
+        let lanes_max = kernel.get_work_group_size(device.id()).map_err(failed(id, "tell a work-group's size"))?;
+        let warp = kernel.get_work_group_size_multiple(device.id()).unwrap_or(1);
+        kernels.group_lanes = warp.max(GROUP_LANES_MIN).min(lanes_max).max(1);
+        kernels.groups_max = found.capabilities.compute_units.max(1) * GROUPS_PER_UNIT;
+        Ok(kernels)
+    }
+
+    /// The entry, with arguments of its own.
+    pub(super) fn entry(&self, id: &str) -> Result<Kernel, Error> {
+        Kernel::create(&self.program, ENTRY).map_err(failed(id, "make a kernel"))
+    }
+}
+
+/// The table images of all programs, where the device reads them.
+// Fields are dropped in this order: buffers before the memory that they lie on.
+pub(super) struct Tables {
+    pub(super) images: Buffer<u8>,
+    /// One `u64` a program: bytes from the start of `images`.
+    pub(super) offsets: Buffer<u8>,
+    _memory: Memory,
+}
+
+impl Tables {
+    /// ```text
+    /// 0                                  offsets[0]       offsets[1]
+    /// | offsets, one u64 a program ... | | image 0 ...  | | image 1 ... |      all at 64-byte boundaries
+    /// ```
+    pub(super) fn new(found: &Found, context: &Context, programs: &[Arc<dyn Program>]) -> Result<Self, Error> {
+        // OpenCL has no empty buffers, and drivers share memory by pages.
+        let offsets_bytes = (programs.len().max(1) * size_of::<u64>()).next_multiple_of(PAGE_BYTES);
+        let mut offsets: Vec<u64> = Vec::with_capacity(programs.len());
+        let mut images_bytes = 0;
+        for program in programs {
+            offsets.push(images_bytes as u64);
+            images_bytes += program.image().len().next_multiple_of(ALIGNMENT_BYTES);
+        }
+        let images_bytes = images_bytes.max(1).next_multiple_of(PAGE_BYTES);
+        let mut memory = Memory::new(offsets_bytes + images_bytes, "the table images of a device")?;
+        memory[..size_of_val(offsets.as_slice())].copy_from_slice(bytes_of(&offsets));
+        for (program, &offset) in programs.iter().zip(&offsets) {
+            let image = program.image();
+            memory[offsets_bytes + offset as usize..][..image.len()].copy_from_slice(image);
+        }
+        // SAFETY: the offset lies within the memory.
+        let images_base = unsafe { memory.base().add(offsets_bytes) };
+        // SAFETY: both ranges lie within the memory, which lives as long as the buffers in `Self` and which nobody writes.
+        let (images, offsets) = unsafe {
+            let images = over_with(found, context, CL_MEM_READ_ONLY, images_base, images_bytes, "the table images")?;
+            let base = memory.base();
+            (images, over_with(found, context, CL_MEM_READ_ONLY, base, offsets_bytes, "the table images")?)
+        };
+        Ok(Self { images, offsets, _memory: memory })
+    }
+}
+
+/// Drivers share the host's memory by pages.
+pub(super) const PAGE_BYTES: usize = 4096;
+
+/// A buffer over memory of the host, which the device reads and writes where it is. `what` is for the error.
+///
+/// # Safety
+/// The memory must stay mapped until the buffer is dropped and all commands that use it have ended, and only those
+/// parts of it that no command uses may be reached meanwhile.
+pub(super) unsafe fn over(
+    found: &Found,
+    context: &Context,
+    base: NonNull<u8>,
+    bytes: usize,
+    what: &'static str,
+) -> Result<Buffer<u8>, Error> {
+    // SAFETY: the caller's promise.
+    unsafe { over_with(found, context, CL_MEM_READ_WRITE, base, bytes, what) }
+}
+
+/// # Safety
+/// As for [`over`].
+unsafe fn over_with(
+    found: &Found,
+    context: &Context,
+    access: cl_mem_flags,
+    base: NonNull<u8>,
+    bytes: usize,
+    what: &'static str,
+) -> Result<Buffer<u8>, Error> {
+    let id = &found.capabilities.id;
+    if bytes as u64 > found.buffer_bytes_max {
+        return Err(Error::TooLarge { id: id.clone(), what, bytes: bytes as u64, bytes_max: found.buffer_bytes_max });
+    }
+    // SAFETY: the caller's promise.
+    let buffer = unsafe { Buffer::create(context, access | CL_MEM_USE_HOST_PTR, bytes, base.as_ptr().cast()) };
+    buffer.map_err(failed(id, "make a buffer over the host's memory"))
+}
+
+/// Runs a packet twice through buffers that are never mapped: a device that keeps copies of its own shows by not
+/// bringing back what it wrote, or by not seeing what the host wrote since. Also has the driver finish its compiling.
+pub(super) fn demand_host_memory(
+    found: &Found,
+    context: &Context,
+    device: &Device,
+    kernels: &Kernels,
+) -> Result<(), Error> {
+    let id = &found.capabilities.id;
+    let tables = Tables::new(found, context, &[])?;
+    let arena = Arena::new(ArenaConfig { packets: 1, ..ArenaConfig::default() }, 1)?;
+    let handle = arena.handle();
+    let mut region = arena.split().remove(0);
+    // SAFETY: `handle` outlives the buffer (it was made before), and `region` is reached only between launches.
+    let arena_buffer = unsafe { over(found, context, handle.base(), handle.bytes(), "an arena of one packet")? };
+    let parts = SlotParts { found, context, kernels, tables: &tables, arena: &arena_buffer };
+    let mut slot = Slot::new(&parts, 1, 1)?;
+    // SAFETY: the device is the context's.
+    let queue = unsafe { CommandQueue::create(context, device.id(), 0) }.map_err(failed(id, "make a command queue"))?;
+    let mut chunk = Chunk::new(1, 1);
+    chunk.bins.push(Bin { count: 1, kernel: godwit_kernels::TEMPLATE, ..Bin::default() });
+    let Some(descriptor) = region.allocate(WINDOW_UNIT_BYTES) else { unreachable!("the arena has a window") };
+    for round in 1..=2_u8 {
+        // The function `template` swaps the addresses.
+        let frame = region.frame_mut(&descriptor);
+        frame[..6].fill(round);
+        frame[6..12].fill(0x10 | round);
+        chunk.descriptors[0] = descriptor;
+        chunk.outcomes[0].verdict = u8::MAX;
+        slot.write(&chunk);
+        let event = slot.launch(kernels, &queue, 1).map_err(failed(id, "launch a kernel"))?;
+        let ended = event.wait();
+        // Also when waiting failed, the device must have let go of the memory before it is unmapped.
+        queue.finish().and(ended).map_err(failed(id, "finish a kernel"))?;
+        slot.read(&mut chunk);
+        let frame = region.frame(&descriptor);
+        let swapped = frame[..6] == [0x10 | round; 6] && frame[6..12] == [round; 6];
+        if !swapped || chunk.outcomes[0].verdict != 0 {
+            let reason =
+                "it keeps its own copy of the host's memory: packets would have to be copied, which is not built yet";
+            return Err(Error::Unusable { id: id.clone(), reason: reason.to_owned() });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,454 @@
+//! The OpenCL devices here: every function, in chunks of mixed bins, does what `ref` does; packets are never lost; a
+//! chunk that is wrong is refused untouched; and without OpenCL there is a sentence.
+//!
+//! The rows of functions and their frames are those of the matrix in `crates/function/tests`.
+
+#[path = "../../function/tests/matrix/frames.rs"]
+mod frames;
+#[path = "../../function/tests/matrix/functions.rs"]
+mod functions;
+
+use std::io::Write as _;
+use std::process::Command;
+use std::sync::{Arc, Once};
+
+use godwit_abi::{Bin, Descriptor, Outcome, VERDICT_DROP};
+use godwit_device::opencl::{OpenClDevice, probe};
+use godwit_device::{Device, Error, Lane, Program};
+use godwit_function::{Function, Work};
+use godwit_packet::{Arena, ArenaConfig, ArenaHandle, Layout, Region};
+use godwit_sched::{Chunk, Insert, Packer, PackerConfig};
+
+use frames::Random;
+
+/// Packets per bin: alone, around a warp, and the largest.
+const BATCHES: [usize; 6] = [1, 2, 31, 32, 33, 256];
+/// Chunks in flight at most.
+const IN_FLIGHT: usize = 4;
+
+/// A row of the matrix: a function with its configuration, and what it is to be tried with.
+struct Case {
+    /// The function, and what is special about this row.
+    name: &'static str,
+    function: Arc<dyn Function>,
+    frames: Vec<Vec<u8>>,
+}
+
+/// A function as a device sees it.
+struct FunctionProgram(&'static str, Arc<dyn Function>);
+
+impl Program for FunctionProgram {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn kernel(&self) -> u8 {
+        self.1.contract().kernel
+    }
+
+    fn image(&self) -> &[u8] {
+        self.1.image()
+    }
+
+    fn variant(&self) -> u8 {
+        self.1.variant()
+    }
+
+    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.1.run_ref(window, descriptor, variant, parameter)
+    }
+}
+
+fn programs(cases: &[Case]) -> Vec<Arc<dyn Program>> {
+    let program = |case: &Case| Arc::new(FunctionProgram(case.name, Arc::clone(&case.function))) as Arc<dyn Program>;
+    cases.iter().map(program).collect()
+}
+
+/// The numbers of the devices that can be used; says so when there is none.
+fn usable() -> Vec<usize> {
+    let probe = probe();
+    let usable: Vec<_> = (0..probe.found.len()).filter(|&number| probe.found[number].usable.is_ok()).collect();
+    if usable.is_empty() {
+        let why = probe.reason.unwrap_or_else(|| {
+            let reasons = probe.found.iter().filter_map(|found| {
+                Some(format!("{} is not used: {}", found.capabilities.id, found.usable.as_ref().err()?))
+            });
+            reasons.collect::<Vec<_>>().join("; ")
+        });
+        // Once, and past the test harness, which shows nothing of a test that passes.
+        static SAID: Once = Once::new();
+        SAID.call_once(|| std::io::stderr().write_all(format!("skipped: {why}\n").as_bytes()).unwrap());
+    }
+    usable
+}
+
+fn lane(number: usize, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Box<dyn Lane> {
+    let device = OpenClDevice::new(number, programs, arena).unwrap_or_else(|error| panic!("{error}"));
+    Arc::new(device).lane().unwrap()
+}
+
+/// A packet, what a kernel is to do with it, and what it becomes. Its place in the list is its flow hash.
+struct Packet {
+    instance: usize,
+    variant: u8,
+    parameter: u64,
+    before: Descriptor,
+    window: Vec<u8>,
+    after: Descriptor,
+    window_after: Vec<u8>,
+    outcome: Outcome,
+}
+
+/// Puts all frames of all rows into windows that lie back to back, so that writing beyond one shows in the next.
+fn prepare(cases: &[Case], region: &mut Region) -> Vec<Packet> {
+    let mut packets = Vec::new();
+    for (instance, case) in cases.iter().enumerate() {
+        let mut descriptors = Vec::new();
+        for (order, frame) in case.frames.iter().enumerate() {
+            let allocated = region.allocate(frame.len()).expect("the arena has a window for each frame");
+            let descriptor = Descriptor { order: order as u16, port: 3, ..allocated };
+            region.window_mut(&descriptor).fill((order as u8).wrapping_mul(37));
+            region.frame_mut(&descriptor).copy_from_slice(frame);
+            descriptors.push(descriptor);
+        }
+        let mut work = Vec::new();
+        match case.function.host_half(0, 1) {
+            Some(mut host_half) => host_half.prepare(region, &descriptors, &mut work),
+            None => work.resize(descriptors.len(), Work::Run { variant: case.function.variant(), parameter: 0 }),
+        }
+        let first = packets.len();
+        for (before, work) in descriptors.into_iter().zip(work) {
+            let Work::Run { variant, parameter } = work else { continue };
+            let before = Descriptor { flow_hash: packets.len() as u32, ..before };
+            let window = region.window_mut(&before).to_vec();
+            let (mut after, mut window_after) = (before, window.clone());
+            let outcome = case.function.run_ref(&mut window_after, &mut after, variant, parameter);
+            packets.push(Packet { instance, variant, parameter, before, window, after, window_after, outcome });
+        }
+        assert!(packets.len() - first > 1000, "{}: too few frames get to the kernel", case.name);
+    }
+    packets
+}
+
+/// All packets in chunks of up to 48 bins of up to `batch` packets, the bins in random order.
+fn chunks(cases: &[Case], packets: &[Packet], batch: usize, random: &mut Random) -> Vec<Chunk> {
+    let mut order: Vec<&Packet> = packets.iter().collect();
+    // A bin is of one function and one variant.
+    order.sort_by_key(|packet| (packet.instance, packet.variant));
+    let mut bins: Vec<&[&Packet]> = order
+        .chunk_by(|a, b| (a.instance, a.variant) == (b.instance, b.variant))
+        .flat_map(|same| same.chunks(batch))
+        .collect();
+    for at in (1..bins.len()).rev() {
+        bins.swap(at, random.below(at as u32 + 1) as usize);
+    }
+    bins.chunks(48).map(|bins| chunk(cases, bins, batch)).collect()
+}
+
+fn chunk(cases: &[Case], bins: &[&[&Packet]], batch: usize) -> Chunk {
+    let mut chunk = Chunk::new(bins.len(), bins.len() * batch);
+    chunk.outcomes.fill(Outcome { verdict: 77, reason: 77, port: 7777, value: 7777 });
+    for (index, packets) in bins.iter().enumerate() {
+        // As a packer leaves them: bins anywhere in the arrays, and places between them that no bin names.
+        let first = (bins.len() - 1 - index) * batch;
+        for (at, packet) in (first..).zip(*packets) {
+            chunk.descriptors[at] = packet.before;
+            chunk.parameters[at] = packet.parameter;
+        }
+        chunk.bins.push(Bin {
+            first: first as u32,
+            count: packets.len() as u16,
+            kernel: cases[packets[0].instance].function.contract().kernel,
+            variant: packets[0].variant,
+            instance: packets[0].instance as u16,
+            length_bytes: packets.iter().map(|packet| packet.before.length).max().unwrap(),
+            ..Bin::default()
+        });
+        chunk.packets += packets.len() as u32;
+    }
+    chunk
+}
+
+#[test]
+fn every_function_does_what_ref_does_in_mixed_chunks() {
+    let numbers = usable();
+    if numbers.is_empty() {
+        return;
+    }
+    let cases = functions::cases();
+    let frames = cases.iter().map(|case| case.frames.len()).sum::<usize>();
+    let config = ArenaConfig { layout: Layout::Dense, packets: frames / 2, align_bytes: 64, ..Default::default() };
+    let arena = Arena::new(config, 1).unwrap();
+    let handle = arena.handle();
+    let mut region = arena.split().remove(0);
+    let packets = prepare(&cases, &mut region);
+    let mut random = Random::new(7);
+    for number in numbers {
+        let mut lane = lane(number, programs(&cases), &handle);
+        for batch in BATCHES {
+            for packet in &packets {
+                region.window_mut(&packet.before).copy_from_slice(&packet.window);
+            }
+            let mut seen = vec![false; packets.len()];
+            for chunk in chunks(&cases, &packets, batch, &mut random) {
+                while lane.in_flight() == IN_FLIGHT {
+                    poll_one(&mut *lane, &mut region, &cases, &packets, &mut seen);
+                }
+                lane.submit(&mut region, chunk).unwrap_or_else(|rejected| panic!("{}", rejected.error));
+            }
+            while lane.in_flight() > 0 {
+                poll_one(&mut *lane, &mut region, &cases, &packets, &mut seen);
+            }
+            assert_eq!(seen.iter().position(|seen| !seen), None, "bins of {batch}: a packet did not come back");
+        }
+    }
+}
+
+/// Takes a chunk from the lane, if one is done, and compares its packets.
+fn poll_one(lane: &mut dyn Lane, region: &mut Region, cases: &[Case], packets: &[Packet], seen: &mut [bool]) {
+    let Some(chunk) = lane.poll(region).unwrap() else {
+        std::thread::yield_now();
+        return;
+    };
+    assert_eq!(lane.bin_times().len(), chunk.bins.len());
+    for bin in &chunk.bins {
+        for at in chunk.range(bin) {
+            let descriptor = chunk.descriptors[at];
+            let place = descriptor.flow_hash as usize;
+            let packet = &packets[place];
+            let name = cases[packet.instance].name;
+            assert!(!std::mem::replace(&mut seen[place], true), "{name}: packet {place} came back twice");
+            assert_eq!(chunk.outcomes[at], packet.outcome, "{name}: packet {place}: {:02x?}", packet.window);
+            assert_eq!(descriptor, packet.after, "{name}: packet {place}: {:02x?}", packet.window);
+            let window = region.window_mut(&packet.before);
+            assert!(
+                window == packet.window_after,
+                "{name}: packet {place}: its window differs: {:02x?}",
+                packet.window
+            );
+        }
+    }
+    let named: usize = chunk.bins.iter().map(|bin| usize::from(bin.count)).sum();
+    let untouched = Outcome { verdict: 77, reason: 77, port: 7777, value: 7777 };
+    assert_eq!(chunk.outcomes.iter().filter(|outcome| **outcome != untouched).count(), named);
+}
+
+fn echo() -> Vec<Arc<dyn Program>> {
+    let function = functions::build("echo", "ports = 7", 256);
+    vec![Arc::new(FunctionProgram("echo", function))]
+}
+
+fn small_arena(packets: usize, workers: usize) -> (ArenaHandle, Vec<Region>) {
+    let arena = Arena::new(ArenaConfig { packets, ..ArenaConfig::default() }, workers).unwrap();
+    (arena.handle(), arena.split())
+}
+
+/// Several workers with a lane each, chunks of every size, polled now and then: what goes in comes out, once.
+#[test]
+fn every_packet_of_every_worker_comes_back_once() {
+    const WORKERS: usize = 3;
+    const PACKETS: u32 = 60_000;
+    for number in usable() {
+        let (handle, regions) = small_arena(2048, WORKERS);
+        let device = Arc::new(OpenClDevice::new(number, echo(), &handle).unwrap());
+        std::thread::scope(|scope| {
+            for (worker, mut region) in regions.into_iter().enumerate() {
+                let mut lane = Arc::clone(&device).lane().unwrap();
+                scope.spawn(move || {
+                    let mut random = Random::new(worker as u64);
+                    let config = PackerConfig { bins: 8, bin_packets: 64, ..PackerConfig::default() };
+                    let mut packer = Packer::new(config, &[godwit_kernels::ECHO], IN_FLIGHT + 1).unwrap();
+                    let (mut sent, mut back) = (0, vec![false; PACKETS as usize]);
+                    while sent < PACKETS || packer.waiting() > 0 || lane.in_flight() > 0 {
+                        for _ in 0..random.below(200) {
+                            let length = random.below(1500) as usize;
+                            let Some(descriptor) = (sent < PACKETS).then(|| region.allocate(length)).flatten() else {
+                                break;
+                            };
+                            let frame = region.frame_mut(&descriptor);
+                            frame.fill(sent as u8);
+                            frame.iter_mut().take(6).for_each(|byte| *byte = !*byte);
+                            let descriptor = Descriptor { flow_hash: sent, ..descriptor };
+                            if packer.insert(0, 0, 0, descriptor, 0) == Insert::Refused {
+                                region.release(&descriptor);
+                                break;
+                            }
+                            sent += 1;
+                        }
+                        if packer.waiting() > 0 && packer.has_free_set() {
+                            let chunk = packer.take(0).expect("packets wait and a set is free");
+                            lane.submit(&mut region, chunk).unwrap_or_else(|rejected| panic!("{}", rejected.error));
+                        }
+                        while let Some(chunk) = lane.poll(&mut region).unwrap() {
+                            for bin in &chunk.bins {
+                                for at in chunk.range(bin) {
+                                    let descriptor = &chunk.descriptors[at];
+                                    let mark = descriptor.flow_hash;
+                                    assert!(!std::mem::replace(&mut back[mark as usize], true), "{mark} came twice");
+                                    // What `echo` echoes has its addresses swapped; the rest is too short for it.
+                                    let echoed = descriptor.length >= 46;
+                                    assert_eq!(chunk.outcomes[at].verdict != VERDICT_DROP, echoed);
+                                    let inverted = if echoed { 6..12 } else { 0..6 };
+                                    let fine = |(at, &byte): (usize, &u8)| {
+                                        byte == (mark as u8) ^ (255 * u8::from(inverted.contains(&at)))
+                                    };
+                                    assert!(region.frame(descriptor).iter().enumerate().all(fine), "{mark}");
+                                    region.release(descriptor);
+                                }
+                            }
+                            packer.give_back(chunk);
+                        }
+                    }
+                    assert!(back.iter().all(|&back| back));
+                    assert_eq!(region.allocated(), 0);
+                });
+            }
+        });
+    }
+}
+
+/// So many packets of echo as one chunk.
+fn echo_chunk(region: &mut Region, packets: usize) -> Chunk {
+    let mut packer = Packer::new(PackerConfig::default(), &[godwit_kernels::ECHO], 2).unwrap();
+    for mark in 0..packets {
+        let descriptor = region.allocate(64).unwrap();
+        region.frame_mut(&descriptor).fill(mark as u8);
+        packer.insert(0, 0, 0, descriptor, 0);
+    }
+    packer.take(0).unwrap()
+}
+
+#[test]
+fn a_wrong_chunk_comes_back_untouched() {
+    type Spoil = fn(&mut Chunk);
+    let faults: [(&str, Spoil); 5] = [
+        ("beyond its arrays", |chunk| chunk.bins[0].first = u32::MAX - 1),
+        ("names no program", |chunk| chunk.bins[0].instance = 1),
+        ("names no program", |chunk| chunk.bins[0].kernel = godwit_kernels::DPI),
+        ("outside its worker's region", |chunk| chunk.descriptors[3].window = u32::MAX),
+        ("outside its worker's region", |chunk| chunk.descriptors[3].head = u16::MAX),
+    ];
+    for number in usable() {
+        let (handle, mut regions) = small_arena(64, 1);
+        let mut lane = lane(number, echo(), &handle);
+        let region = &mut regions[0];
+        for (reason, spoil) in faults {
+            let mut wrong = echo_chunk(region, 8);
+            spoil(&mut wrong);
+            demand_refused(&mut *lane, region, wrong, reason);
+        }
+        // A region of an arena that the device was not given: its windows would be taken for others.
+        let (_other, mut others) = small_arena(64, 1);
+        let wrong = echo_chunk(&mut others[0], 8);
+        demand_refused(&mut *lane, &mut others[0], wrong, "another arena");
+        // The lane goes on after all of that.
+        let fine = echo_chunk(region, 8);
+        lane.submit(region, fine).unwrap();
+        while lane.in_flight() > 0 {
+            lane.poll(region).unwrap();
+        }
+    }
+}
+
+fn demand_refused(lane: &mut dyn Lane, region: &mut Region, mut wrong: Chunk, reason: &str) {
+    wrong.outcomes.fill(Outcome::drop(77));
+    let (bins, descriptors) = (wrong.bins.clone(), wrong.descriptors.clone());
+    let rejected = lane.submit(region, wrong).unwrap_err();
+    assert!(rejected.error.to_string().contains(reason), "{}", rejected.error);
+    assert_eq!((rejected.chunk.bins, rejected.chunk.descriptors), (bins, descriptors));
+    assert!(rejected.chunk.outcomes.iter().all(|outcome| *outcome == Outcome::drop(77)));
+    assert_eq!(lane.in_flight(), 0);
+    assert!(lane.poll(region).unwrap().is_none());
+}
+
+#[test]
+fn chunks_without_packets_come_back() {
+    for number in usable() {
+        let (handle, mut regions) = small_arena(1, 1);
+        let mut lane = lane(number, echo(), &handle);
+        let mut empty_bin = Chunk::new(1, 1);
+        empty_bin.bins.push(Bin { kernel: godwit_kernels::ECHO, ..Bin::default() });
+        for chunk in [empty_bin, Chunk::new(1, 1), Chunk::new(0, 0)] {
+            lane.submit(&mut regions[0], chunk).unwrap();
+        }
+        let mut back = 0;
+        while lane.in_flight() > 0 {
+            back += usize::from(lane.poll(&mut regions[0]).unwrap().is_some());
+        }
+        assert_eq!(back, 3);
+    }
+}
+
+/// The device must be done with a region before its memory goes away.
+#[test]
+fn a_lane_dropped_with_chunks_in_flight_waits_for_them() {
+    for number in usable() {
+        for _ in 0..20 {
+            let (handle, mut regions) = small_arena(1024, 1);
+            let mut lane = lane(number, echo(), &handle);
+            for _ in 0..IN_FLIGHT {
+                let chunk = echo_chunk(&mut regions[0], 256);
+                lane.submit(&mut regions[0], chunk).unwrap();
+            }
+            drop((regions, handle));
+            drop(lane);
+        }
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_an_error() {
+    let (handle, _regions) = small_arena(1, 1);
+    let Err(error) = OpenClDevice::new(4711, Vec::new(), &handle) else { panic!("there is no such device") };
+    let right = matches!(error, Error::Absent { .. }) || probe().found.is_empty();
+    assert!(right && error.to_string().contains("`opencl:4711`"), "{error}");
+}
+
+#[test]
+fn a_probe_tells_the_devices_or_why_there_is_none() {
+    let probe = probe();
+    assert_eq!(probe.found.is_empty(), probe.reason.is_some());
+    for (number, found) in probe.found.iter().enumerate() {
+        let capabilities = &found.capabilities;
+        assert_eq!(capabilities.id, format!("opencl:{number}"));
+        assert!(capabilities.compute_units > 0 && capabilities.warp_packets > 0 && capabilities.memory_bytes > 0);
+        assert!(!capabilities.name.is_empty() && !found.platform.is_empty() && !found.driver.is_empty());
+        assert!(capabilities.features.iter().any(|feature| feature.starts_with("OpenCL C")), "{capabilities:?}");
+    }
+}
+
+/// Run by the test below in another process, with other surroundings.
+#[test]
+#[ignore = "only means something in the surroundings that `without_opencl_there_is_a_sentence` makes"]
+fn tells_why_there_is_none() {
+    let probe = probe();
+    let reason = probe.reason.expect("there is no device");
+    let (handle, _regions) = small_arena(1, 1);
+    let Err(error) = OpenClDevice::new(0, Vec::new(), &handle) else { panic!("there is no device") };
+    println!("reason: {reason}\nerror: {error}");
+}
+
+#[test]
+fn without_opencl_there_is_a_sentence() {
+    let folder = std::env::temp_dir().join(format!("godwit-no-opencl-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    // What the dynamic loader finds first and cannot load ends its search as if there were nothing.
+    std::fs::write(folder.join("libOpenCL.so.1"), "not a library").unwrap();
+    let said = |name: &str, value: &std::path::Path| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "tells_why_there_is_none", "--ignored", "--nocapture"]).env(name, value);
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        text
+    };
+    let no_loader = said("LD_LIBRARY_PATH", &folder);
+    // Where there is a loader, it looks for drivers in the given folder only.
+    let is_loader_here = probe().reason.is_none_or(|reason| !reason.contains("no OpenCL loader"));
+    let no_driver = said("OCL_ICD_VENDORS", &folder);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(no_loader.contains("reason: OpenCL is not used: there is no OpenCL loader"), "{no_loader}");
+    assert!(no_loader.contains("error: device `opencl:0` cannot be used: OpenCL is not used:"), "{no_loader}");
+    let expected = if is_loader_here { "but no driver" } else { "no OpenCL loader" };
+    assert!(no_driver.contains(expected), "{no_driver}");
+}
