@@ -168,7 +168,98 @@ fn share_time(bins: &[Bin], elapsed_ns: u64, times: &mut Vec<BinTime>) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
+    use godwit_abi::{Descriptor, Outcome};
+    use godwit_packet::{Arena, ArenaConfig};
+    use opencl3::event::{create_user_event, set_user_event_status};
+
     use super::*;
+    use crate::Program;
+    use crate::opencl::probe;
+
+    /// The function `template`, as far as a device that compiles its kernel needs it.
+    struct Template;
+
+    impl Program for Template {
+        fn name(&self) -> &str {
+            "template"
+        }
+
+        fn kernel(&self) -> u8 {
+            godwit_kernels::TEMPLATE
+        }
+
+        fn image(&self) -> &[u8] {
+            &[]
+        }
+
+        fn variant(&self) -> u8 {
+            0
+        }
+
+        fn run_ref(&self, _: &mut [u8], _: &mut Descriptor, _: u8, _: u64) -> Outcome {
+            unreachable!("the test does not compare")
+        }
+    }
+
+    fn chunk(region: &mut Region) -> Chunk {
+        let mut chunk = Chunk::new(1, 1);
+        chunk.bins.push(Bin { count: 1, kernel: godwit_kernels::TEMPLATE, ..Bin::default() });
+        chunk.descriptors[0] = region.allocate(64).unwrap();
+        chunk.outcomes[0] = Outcome::drop(77);
+        chunk.packets = 1;
+        chunk
+    }
+
+    /// A launch that fails is played by an event that the test ends, well or not, when it likes.
+    #[test]
+    fn a_chunk_whose_launch_fails_comes_back_and_so_do_the_others() {
+        let found = probe().found;
+        let Some(number) = found.iter().position(|found| found.usable.is_ok()) else {
+            // Past the test harness, which shows nothing of a test that passes.
+            std::io::stderr().write_all(b"skipped: no OpenCL device here can be used\n").unwrap();
+            return;
+        };
+        let arena = Arena::new(ArenaConfig { packets: 3, ..ArenaConfig::default() }, 1).unwrap();
+        let device = Arc::new(OpenClDevice::new(number, vec![Arc::new(Template)], &arena.handle()).unwrap());
+        let region = &mut arena.split().remove(0);
+        let mut lane = OpenClLane::new(Arc::clone(&device)).unwrap();
+
+        let first = chunk(region);
+        lane.submit(region, first).unwrap();
+        let failing = chunk(region);
+        let descriptor = failing.descriptors[0];
+        let slot = lane.slot(&failing).unwrap();
+        let event = create_user_event(device.context.get()).unwrap();
+        lane.in_flight.push_back(Flight { chunk: failing, slot, launched: Event::new(event) });
+        let last = chunk(region);
+        lane.submit(region, last).unwrap();
+        assert_eq!(lane.in_flight(), 3);
+
+        let done = loop {
+            if let Some(chunk) = lane.poll(region).unwrap() {
+                break chunk;
+            }
+        };
+        assert_eq!(done.outcomes[0].verdict, 0);
+        // The third may be done already, but not before the second, which is not waited for.
+        for _ in 0..1000 {
+            assert!(lane.poll(region).unwrap().is_none());
+        }
+        const OUT_OF_RESOURCES: i32 = -5;
+        set_user_event_status(event, OUT_OF_RESOURCES).unwrap();
+        let error = lane.poll(region).unwrap_err();
+        assert!(error.to_string().contains("failed with 1 packets in its hands"), "{error}");
+        let Error::Failed { chunk: failed, .. } = error else { panic!("{error}") };
+        assert_eq!((failed.descriptors[0], failed.outcomes[0]), (descriptor, Outcome::drop(77)));
+        assert_eq!(lane.in_flight(), 1);
+        while lane.in_flight() > 0 {
+            if let Some(chunk) = lane.poll(region).unwrap() {
+                assert_eq!(chunk.outcomes[0].verdict, 0);
+            }
+        }
+    }
 
     #[test]
     fn time_is_shared_by_packets_and_bytes() {
