@@ -8,7 +8,7 @@ mod peer;
 use std::path::{Path, PathBuf};
 
 pub use capture::{Frame, captures, concatenate, frames, without_padding};
-pub use peer::{Peer, python};
+pub use peer::{Peer, absent, python};
 
 /// The root of the repository.
 pub fn repository() -> PathBuf {

@@ -19,7 +19,11 @@ impl Peer {
     /// The program `name`, where it is installed.
     pub fn find(name: &str) -> Option<Self> {
         let peer = Self { program: PathBuf::from(name) };
-        peer.runs(&["--version"]).then_some(peer).or_else(|| absent(name))
+        if peer.runs(&["--version"]) {
+            return Some(peer);
+        }
+        absent(name);
+        None
     }
 
     fn runs(&self, arguments: &[&str]) -> bool {
@@ -34,14 +38,17 @@ pub fn python(module: &str) -> Option<Peer> {
     let candidates = given.into_iter().chain(["/usr/bin/python3".into(), "python3".into()]);
     let import = format!("import {module}");
     let mut peers = candidates.map(|program| Peer { program });
-    peers.find(|peer| peer.runs(&["-c", &import])).or_else(|| absent(&format!("Python with {module}")))
+    let found = peers.find(|peer| peer.runs(&["-c", &import]));
+    if found.is_none() {
+        absent(&format!("Python with {module}"));
+    }
+    found
 }
 
 /// Says that a comparison is left out; fails where `GODWIT_PEERS=required` says that it may not be.
-fn absent(what: &str) -> Option<Peer> {
+pub fn absent(what: &str) {
     let required = std::env::var_os("GODWIT_PEERS").is_some_and(|value| value == "required");
     assert!(!required, "there is no {what} here: run scripts/install.sh test");
     // Past the test harness, which shows nothing of a test that passes.
     writeln!(std::io::stderr(), "skipped: there is no {what} here to compare with").expect("stderr can be written");
-    None
 }

@@ -6,8 +6,8 @@
 
 mod builtin;
 mod commands;
+mod devices;
 mod failure;
-mod other_devices;
 mod output;
 mod progress;
 mod signals;

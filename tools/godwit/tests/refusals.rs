@@ -35,6 +35,7 @@ fn folder() -> tempfile::TempDir {
     let twice = config.replace("name = \"tunnel\"", "name = \"route\"");
     write("twice.toml", twice.as_bytes());
     write("huge.toml", config.replace("kind = \"ipv4\"", "kind = \"ipv4\"\nroutes = \"routes.txt\"").as_bytes());
+    write("device.toml", config.replace("kind = \"ipv4\"", "kind = \"ipv4\"\ndevice = \"opencl:99\"").as_bytes());
     write("missing-capture.toml", MISSING_CAPTURE.as_bytes());
     write("write-full.toml", WRITE_FULL.as_bytes());
     folder
@@ -98,6 +99,7 @@ fn bad_configurations() {
     refuse(folder, "check missing-capture.toml", &["missing-capture.toml:", "none.pcap"]);
     refuse(folder, "run missing-capture.toml", &["missing-capture.toml:", "none.pcap"]);
     refuse(folder, "check .", &["Is a directory"]);
+    refuse(folder, "replay device.toml --in good.pcap --out out.pcap --json r.json", &["opencl:99"]);
 }
 
 #[test]

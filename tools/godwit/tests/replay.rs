@@ -186,6 +186,42 @@ fn the_output_is_the_same_for_any_number_of_workers_and_any_batch_size() {
 }
 
 #[test]
+fn an_opencl_device_sends_the_same_as_the_cpu() {
+    let devices = run(godwit().args(["devices", "--json"])).succeeded();
+    let devices: Value = serde_json::from_str(&devices.stdout).unwrap();
+    let devices = devices["devices"].as_array().unwrap();
+    if !devices.iter().any(|device| device["id"] == "opencl:0" && device["usable"] == true) {
+        godwit_tests::absent("OpenCL device");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let capture = repository().join("tests/captures/delay_10_oracle_0.pcap");
+    let config = fs::read_to_string(example("03-ipsec-gateway-out.toml")).unwrap();
+    let on = |kinds: &[&str]| {
+        let moved = |text: String, kind: &&str| {
+            text.replace(&format!("kind = \"{kind}\""), &format!("kind = \"{kind}\"\ndevice = \"opencl:0\""))
+        };
+        kinds.iter().fold(config.clone(), moved)
+    };
+    let outputs: Vec<Vec<u8>> = [&[][..], &["ipv4"], &["ipsec"], &["ipv4", "ipsec"]]
+        .iter()
+        .map(|kinds| {
+            let path = folder.path().join("gateway.toml");
+            fs::write(&path, format!("[engine]\nworkers = 2\n{}", on(kinds))).unwrap();
+            let output = folder.path().join("out.pcap");
+            let report = replay(&path, &capture, &output);
+            for function in report["functions"].as_array().unwrap() {
+                let moved = kinds.contains(&function["kind"].as_str().unwrap());
+                assert_eq!(function["device"], if moved { "opencl:0" } else { "cpu" }, "{function:#}");
+                assert!(function["packets"].as_u64() > Some(0), "{function:#}");
+            }
+            fs::read(&output).unwrap()
+        })
+        .collect();
+    assert!(outputs.iter().all(|output| *output == outputs[0]));
+}
+
+#[test]
 fn pcapng_holds_the_same_packets() {
     let folder = tempfile::tempdir().unwrap();
     let capture = repository().join("tests/captures/delay_10_smtp_1.pcap");

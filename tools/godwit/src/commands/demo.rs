@@ -6,7 +6,7 @@ use clap::Args;
 use godwit_engine::Options;
 
 use crate::failure::Failure;
-use crate::{builtin, other_devices, output, summary};
+use crate::{builtin, devices, output, summary};
 
 /// Run generated traffic through a chain of functions on whatever devices there are.
 #[derive(Args)]
@@ -27,11 +27,22 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         output::print(&intro)?;
         super::run_engine(config, &Options::default(), Some(arguments.seconds))
     })?;
-    let mut text = String::new();
-    for device in other_devices::all().iter().filter(|device| device.present) {
-        text += &format!("{}\n", device.sentence);
-    }
-    text += &summary::text(&report);
-    output::print(&text)?;
+    output::print(&format!("{}{}", unused(), summary::text(&report)))?;
     summary::verdict(&report)
+}
+
+/// What else could have worked: a line for each device that is here and that the demo leaves alone.
+fn unused() -> String {
+    let devices::Others { opencl, not_used } = devices::others();
+    let opencl = opencl.iter().map(|found| match found.usable {
+        Ok(()) => {
+            let id = &found.capabilities.id;
+            format!(
+                "{id} was not used: the demo runs on the CPU; a configuration moves functions with device = \"{id}\"\n"
+            )
+        }
+        Err(_) => format!("{}\n", devices::sentence(found)),
+    });
+    let not_used = not_used.iter().filter(|device| device.present).map(|device| format!("{}\n", device.sentence));
+    opencl.chain(not_used).collect()
 }

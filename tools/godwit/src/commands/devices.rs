@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use godwit_device::{Capabilities, Choice};
+use godwit_device::opencl::Svm;
+use godwit_device::{Capabilities, Choice, cpu, opencl};
 use godwit_engine::{Engine, Options};
 use serde::Serialize;
 
+use crate::devices::{self, NotUsed, Others};
 use crate::failure::Failure;
-use crate::other_devices::{self, OtherDevice};
 use crate::output::Json;
 use crate::table::{Align, Table};
 use crate::{builtin, output};
@@ -36,19 +37,49 @@ kind = \"template\"
 struct Document {
     godwit: &'static str,
     devices: Vec<Device>,
-    not_used: Vec<OtherDevice>,
+    not_used: Vec<NotUsed>,
 }
 
 #[derive(Serialize)]
 struct Device {
     #[serde(flatten)]
     capabilities: Capabilities,
+    usable: bool,
+    /// What it is good for, or why it is not used.
+    sentence: String,
+    /// Of the CPU: which form of each kernel is fastest.
     functions: Vec<Choice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opencl: Option<OpenCl>,
 }
 
-/// Measures every kernel briefly: which level is fastest cannot be told otherwise.
+/// What only OpenCL devices tell.
+#[derive(Serialize)]
+struct OpenCl {
+    platform: String,
+    driver: String,
+    kind: &'static str,
+    host_memory: bool,
+    local_memory_bytes: u64,
+    buffer_bytes_max: u64,
+    svm: Svm,
+    pci: Option<String>,
+}
+
+/// Measures every kernel briefly on the CPU: which level is fastest cannot be told otherwise.
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let json = Json::open(arguments.json.as_deref())?;
+    let Others { opencl, not_used } = devices::others();
+    let mut devices = vec![cpu()?];
+    devices.extend(opencl.into_iter().map(of_opencl));
+    let document = Document { godwit: env!("CARGO_PKG_VERSION"), devices, not_used };
+    if matches!(json, Json::None) {
+        return output::print(&text(&document));
+    }
+    json.write(&document)
+}
+
+fn cpu() -> Result<Device, Failure> {
     let functions = builtin::with(OTHER_FUNCTIONS, |config| {
         let kinds: Vec<&str> = config.functions.iter().map(|function| function.function.contract().kind).collect();
         let mut choices = Engine::new(config, &Options::default())?.choices();
@@ -57,33 +88,67 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         }
         Ok(choices)
     })?;
-    let cpu = Device { capabilities: godwit_device::cpu::probe(), functions };
-    let document = Document { godwit: env!("CARGO_PKG_VERSION"), devices: vec![cpu], not_used: other_devices::all() };
-    if matches!(json, Json::None) {
-        return output::print(&text(&document));
+    let sentence = "cpu runs every function that names no other device".to_owned();
+    Ok(Device { capabilities: cpu::probe(), usable: true, sentence, functions, opencl: None })
+}
+
+fn of_opencl(found: opencl::Found) -> Device {
+    let sentence = devices::sentence(&found);
+    let opencl = OpenCl {
+        platform: found.platform,
+        driver: found.driver,
+        kind: found.kind,
+        host_memory: found.host_memory,
+        local_memory_bytes: found.local_memory_bytes,
+        buffer_bytes_max: found.buffer_bytes_max,
+        svm: found.svm,
+        pci: found.pci,
+    };
+    Device {
+        capabilities: found.capabilities,
+        usable: found.usable.is_ok(),
+        sentence,
+        functions: Vec::new(),
+        opencl: Some(opencl),
     }
-    json.write(&document)
 }
 
 fn text(document: &Document) -> String {
     let mut text = String::new();
-    for Device { capabilities, functions } in &document.devices {
-        let Capabilities { id, name, compute_units, memory_bytes, features, .. } = capabilities;
+    for Device { capabilities, sentence, functions, opencl, .. } in &document.devices {
+        let Capabilities { id, name, compute_units, warp_packets, memory_bytes, features } = capabilities;
         let memory_gib = *memory_bytes as f64 / f64::from(1 << 30);
         text += &format!("{id}: {name}\n");
-        text += &format!("  {compute_units} cores, {memory_gib:.1} GiB of memory\n");
-        text += &format!("  levels: {}\n", features.join(", "));
-        text += "  fastest level of each kernel, measured just now on 64 packets of 256 bytes:\n\n";
-        let mut table = Table::new(&[("kernel", Align::Left), ("level", Align::Left), ("ns per packet", Align::Left)]);
-        for Choice { function, form, measured } in functions {
-            let measured: Vec<String> = measured.iter().map(|(level, ns)| format!("{level} {ns:.1}")).collect();
-            table.row(vec![function.clone(), form.clone(), measured.join(", ")]);
+        match opencl {
+            None => {
+                text += &format!("  {compute_units} cores, {memory_gib:.1} GiB of memory\n");
+                text += &format!("  levels: {}\n", features.join(", "));
+            }
+            Some(OpenCl { platform, driver, .. }) => {
+                text += &format!(
+                    "  {compute_units} compute units, warp of {warp_packets}, {memory_gib:.1} GiB of memory\n"
+                );
+                text += &format!("  {platform}, driver {driver}, {}\n", features.join(", "));
+            }
         }
-        text += &table.text();
+        text += &format!("  {sentence}\n");
+        if !functions.is_empty() {
+            text += "  fastest level of each kernel, measured just now on 64 packets of 256 bytes:\n\n";
+            text += &levels(functions);
+        }
         text.push('\n');
     }
-    for device in &document.not_used {
-        text += &format!("{}\n", device.sentence);
+    for NotUsed { sentence, .. } in &document.not_used {
+        text += &format!("{sentence}\n");
     }
     text
+}
+
+fn levels(functions: &[Choice]) -> String {
+    let mut table = Table::new(&[("kernel", Align::Left), ("level", Align::Left), ("ns per packet", Align::Left)]);
+    for Choice { function, form, measured } in functions {
+        let measured: Vec<String> = measured.iter().map(|(level, ns)| format!("{level} {ns:.1}")).collect();
+        table.row(vec![function.clone(), form.clone(), measured.join(", ")]);
+    }
+    table.text()
 }
