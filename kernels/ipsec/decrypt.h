@@ -51,11 +51,10 @@ GW_LANE gw_u32 gw_ipsec_selected(const gw_lane *lane, const GW_GLOBAL gw_ipsec_s
         if ((source & selector->source_mask) == selector->source &&
             (destination & selector->destination_mask) == selector->destination &&
             (selector->protocol == GW_IPSEC_PROTOCOL_ANY || selector->protocol == protocol) &&
-            (!selector->ports ||
-             (shows_ports && source_port >= selector->source_port_first &&
-              source_port <= selector->source_port_last &&
-              destination_port >= selector->destination_port_first &&
-              destination_port <= selector->destination_port_last))) {
+            (!selector->ports || (shows_ports && source_port >= selector->source_port_first &&
+                                  source_port <= selector->source_port_last &&
+                                  destination_port >= selector->destination_port_first &&
+                                  destination_port <= selector->destination_port_last))) {
             return 1;
         }
     }
@@ -91,7 +90,8 @@ GW_LANE gw_u32 gw_ipsec_leave_ecn(GW_GLOBAL gw_u8 *packet, gw_u32 outer_ecn)
     return 1;
 }
 
-/* Authenticates and decrypts in place. Returns GW_IPSEC_FINE and the payload's length, or the drop reason. */
+/* Authenticates and decrypts in place. Returns GW_IPSEC_FINE and the payload's length, or the drop
+ * reason. */
 GW_LANE gw_u32 gw_ipsec_open(const GW_GLOBAL gw_ipsec_sa *sa, GW_GLOBAL gw_u8 *esp,
                              gw_u32 esp_bytes, gw_u32 *payload_bytes)
 {
@@ -147,8 +147,8 @@ GW_LANE gw_u32 gw_ipsec_check_outer(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GL
     return gw_load_be32(outer + 16) == sa->destination ? GW_IPSEC_FINE : GW_IPSEC_NO_SA;
 }
 
-GW_LANE void gw_ipsec_decrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa,
-                              gw_u32 l2_bytes, gw_descriptor *descriptor, gw_outcome *outcome)
+GW_LANE void gw_ipsec_decrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 l2_bytes,
+                              gw_descriptor *descriptor, gw_outcome *outcome)
 {
     GW_GLOBAL gw_u8 *frame = gw_frame(lane, descriptor);
     GW_GLOBAL gw_u8 *outer = frame + l2_bytes;
@@ -166,7 +166,8 @@ GW_LANE void gw_ipsec_decrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *
 
     const gw_u32 removed = outer_ip.header_bytes + GW_ESP_HEADER_BYTES + GW_AES_BLOCK_BYTES;
     GW_GLOBAL gw_u8 *packet = outer + removed;
-    /* What follows the packet inside hides its length (RFC 4303, section 2.7) and is left behind. */
+    /* What follows the packet inside hides its length (RFC 4303, section 2.7) and is left behind.
+     */
     const gw_ipsec_ipv4 ip = gw_ipsec_ipv4_parse(packet, payload_bytes);
     if (ip.error != GW_IPSEC_FINE) {
         gw_drop(outcome, GW_IPSEC_MALFORMED);

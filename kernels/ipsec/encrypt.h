@@ -26,7 +26,8 @@ GW_LANE void gw_ipsec_outer_ipv4(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ipse
 {
     /* DSCP as it is, ECN as RFC 6040 section 4.1 (normal mode) has it: both copied. */
     gw_store_be32(outer, 0x45000000u | tos << 16 | total_bytes);
-    /* DF is copied (RFC 4301, section 8.1). One identification per packet, the same on every run. */
+    /* DF is copied (RFC 4301, section 8.1). One identification per packet, the same on every run.
+     */
     gw_store_be32(outer + 4, (sequence & 0xffffu) << 16 | (flags & 0x4000u));
     gw_store_be32(outer + 8, GW_IPSEC_TTL << 24 | GW_PROTOCOL_ESP << 16);
     gw_store_be32(outer + 12, sa->source);
@@ -44,8 +45,8 @@ GW_LANE void gw_ipsec_pad(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes)
     trailer[pad_bytes + 1] = GW_PROTOCOL_IPV4;
 }
 
-GW_LANE void gw_ipsec_encrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa,
-                              gw_u32 l2_bytes, gw_descriptor *descriptor, gw_outcome *outcome)
+GW_LANE void gw_ipsec_encrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 l2_bytes,
+                              gw_descriptor *descriptor, gw_outcome *outcome)
 {
     const gw_u32 sequence = (gw_u32)lane->parameter;
     GW_GLOBAL gw_u8 *frame = gw_frame(lane, descriptor);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use godwit_device::{Choice, Device};
+use godwit_device::Choice;
 use godwit_io::PortCounters;
 
 use crate::config::Config;
@@ -38,7 +38,7 @@ impl Engine {
 
     /// Which form of each function this machine runs, and what was measured to choose it.
     pub fn choices(&self) -> Vec<Choice> {
-        self.machine.device.choices()
+        self.machine.devices.choices().into_iter().map(|(_, choice)| choice).collect()
     }
 
     /// Runs until every source has ended, `limit` has passed or `stop` is set, and flushes what is in flight.
@@ -52,9 +52,9 @@ impl Engine {
         limit: Option<Duration>,
         progress: &mut dyn FnMut(&Report),
     ) -> Result<Report, Error> {
-        let Machine { plan, workers, ports, pin, device, .. } = self.machine;
+        let Machine { plan, workers, ports, pin, devices, .. } = self.machine;
         let view =
-            View { names: self.machine.names, forms: device.choices(), bin_packets: self.machine.bin_packets, plan };
+            View { names: self.machine.names, forms: devices.choices(), bin_packets: self.machine.bin_packets, plan };
         let shared: Vec<Arc<[AtomicU64]>> = workers.iter().map(|worker| worker.counts().shared()).collect();
         // The workers' own flag: a failure of one stops all, without touching the caller's flag.
         let halt = Arc::new(AtomicBool::new(false));
@@ -141,7 +141,8 @@ fn pin_to_core(index: usize) {
 /// What is needed to make a report of counters.
 struct View {
     names: Names,
-    forms: Vec<Choice>,
+    /// For each function its device and its form.
+    forms: Vec<(String, Choice)>,
     bin_packets: usize,
     plan: Arc<crate::plan::Plan>,
 }
@@ -150,7 +151,6 @@ struct View {
 pub(crate) struct Names {
     pub(crate) ports: Vec<(String, &'static str)>,
     pub(crate) functions: Vec<String>,
-    pub(crate) device: String,
 }
 
 impl View {
@@ -232,8 +232,8 @@ impl View {
         FunctionReport {
             name: self.names.functions[function].clone(),
             kind: contract.kind,
-            device: self.names.device.clone(),
-            implementation: self.forms.get(function).map(|choice| choice.form.clone()).unwrap_or_default(),
+            device: self.forms[function].0.clone(),
+            implementation: self.forms[function].1.form.clone(),
             packets,
             bytes,
             mpps: ratio(packets as f64, elapsed_s) / 1e6,

@@ -11,7 +11,6 @@
 //! numbers: its `progress` grows. A gate passes the next packet once that packet has come as far as the gate,
 //! and steps over those that have gone further by another way or are gone. Nothing overtakes at a gate.
 
-use godwit_io::Departure;
 use godwit_packet::{Descriptor, Stamp};
 
 /// `progress` of a packet that left or was dropped.
@@ -34,9 +33,10 @@ pub(crate) struct Order {
     egress: Vec<u8>,
 }
 
-/// One packet let out by the exit.
-pub(crate) struct Exit {
-    pub(crate) departure: Departure,
+/// One packet let out by the exit. By reference, so that it is copied once: from the ring to the port's queue.
+pub(crate) struct Exit<'a> {
+    pub(crate) descriptor: &'a Descriptor,
+    pub(crate) stamp: &'a Stamp,
     pub(crate) port: u8,
     pub(crate) arrival_ns: u64,
 }
@@ -173,10 +173,9 @@ impl Order {
         self.passed[gate] = passed;
     }
 
-    /// Calls `leave` for the packets that may leave, in order of arrival, and `passed` (with the
-    /// stamp and the port it came by) for every place that the exit passes.
+    /// Calls `leave` for the packets that may leave, in order of arrival.
     #[inline]
-    pub(crate) fn open_exit(&mut self, mut leave: impl FnMut(Exit)) {
+    pub(crate) fn open_exit(&mut self, mut leave: impl FnMut(Exit<'_>)) {
         let exit = self.exit();
         let at_exit = Self::at(exit);
         let mut passed = self.passed[exit];
@@ -188,8 +187,12 @@ impl Order {
             }
             if progress == at_exit {
                 self.progress[place] = GONE;
-                let departure = Departure { descriptor: self.descriptors[place], stamp: self.stamps[place] };
-                leave(Exit { departure, port: self.egress[place], arrival_ns: self.arrivals_ns[place] });
+                leave(Exit {
+                    descriptor: &self.descriptors[place],
+                    stamp: &self.stamps[place],
+                    port: self.egress[place],
+                    arrival_ns: self.arrivals_ns[place],
+                });
             }
             passed += 1;
         }
@@ -277,13 +280,12 @@ mod tests {
                             }
                         }
                         let mut out = Vec::new();
-                        order.open_exit(|exit| out.push(exit));
-                        for exit in out {
-                            prop_assert_eq!(exit.port, 3);
-                            let sequence = exit.departure.stamp.sequence;
+                        order.open_exit(|exit| out.push((*exit.descriptor, exit.stamp.sequence, exit.port)));
+                        for (descriptor, sequence, port) in out {
+                            prop_assert_eq!(port, 3);
                             prop_assert!(last_out.is_none_or(|last| last < sequence));
                             last_out = Some(sequence);
-                            live.retain(|(live, _)| live.order != exit.departure.descriptor.order);
+                            live.retain(|(live, _)| live.order != descriptor.order);
                             gone += 1;
                         }
                     }

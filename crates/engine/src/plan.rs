@@ -31,15 +31,19 @@ pub(crate) struct Stage {
     /// The progress of a packet that goes to it.
     pub(crate) progress: u8,
     pub(crate) counters: FunctionLayout,
+    /// The device that runs it: index into a worker's places.
+    pub(crate) place: usize,
 }
 
 impl Plan {
     /// `ranks`: for each function a number that is smaller than that of every function that may follow it.
+    /// `placement`: for each function the device that runs it.
     pub(crate) fn new(
         classifier: Classifier,
         decider: Decider,
         functions: &[(String, Arc<dyn Function>)],
         ranks: &[u16],
+        placement: &[usize],
         ordered: Vec<bool>,
     ) -> Self {
         let layout = CounterLayout::new(functions.iter().map(|(name, function)| (name.as_str(), function.contract())));
@@ -60,6 +64,7 @@ impl Plan {
             gate,
             progress,
             counters: layout.function(index),
+            place: placement[index],
         });
         let stages = stages.collect();
         Self { classifier, decider, stages, sequence, gates, ordered, layout }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use godwit_device::cpu::CpuDevice;
-use godwit_device::{Device, Program};
+use godwit_device::opencl::{self, OpenClDevice};
+use godwit_device::{Choice, Device, Implementation, Program};
 use godwit_function::Function;
 use godwit_packet::{Arena, SteerKey, Steering};
-use godwit_sched::Packer;
+use godwit_sched::{Packer, PackerConfig};
 use godwit_wire::Parsed;
 
 use crate::config::Config;
@@ -15,7 +16,7 @@ use crate::control::Names;
 use crate::plan::Plan;
 use crate::ports::Ports;
 use crate::program::FunctionProgram;
-use crate::worker::{Worker, WorkerParts};
+use crate::worker::{Place, Worker, WorkerParts};
 use crate::{Error, Options};
 
 /// Chunks per worker: one filling while others are on the device.
@@ -26,10 +27,67 @@ pub(crate) struct Machine {
     pub(crate) plan: Arc<Plan>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) ports: Ports,
-    pub(crate) device: Arc<CpuDevice>,
+    pub(crate) devices: Devices,
     pub(crate) names: Names,
     pub(crate) bin_packets: usize,
     pub(crate) pin: bool,
+}
+
+/// The devices that functions are placed on, with their programs loaded.
+pub(crate) struct Devices {
+    devices: Vec<Arc<dyn Device>>,
+    /// For each function the device that runs it.
+    placement: Vec<usize>,
+}
+
+impl Devices {
+    /// Every device knows all programs, so that a bin's instance means the same on each.
+    fn load(config: &Config, arena: &Arena) -> Result<Self, Error> {
+        let programs: Vec<(Arc<dyn Program>, Implementation)> = config
+            .functions
+            .iter()
+            .map(|entry| {
+                let program = FunctionProgram::new(entry.name.clone(), Arc::clone(&entry.function));
+                (Arc::new(program) as Arc<dyn Program>, entry.implementation)
+            })
+            .collect();
+        let mut ids: Vec<&str> = Vec::new();
+        let mut placement = Vec::new();
+        for entry in &config.functions {
+            let known = ids.iter().position(|id| *id == entry.device);
+            placement.push(known.unwrap_or(ids.len()));
+            if known.is_none() {
+                ids.push(&entry.device);
+            }
+        }
+        let load = |id: &&str| -> Result<Arc<dyn Device>, Error> {
+            let Some(number) = opencl::number(id) else {
+                return Ok(Arc::new(CpuDevice::new(programs.clone())?));
+            };
+            let programs = programs.iter().map(|(program, _)| Arc::clone(program)).collect();
+            Ok(Arc::new(OpenClDevice::new(number, programs, &arena.handle())?))
+        };
+        let devices = ids.iter().map(load).collect::<Result<_, _>>()?;
+        Ok(Self { devices, placement })
+    }
+
+    /// One worker's bins and lanes, one of each per device.
+    fn places(&self, packing: &PackerConfig, kernels: &[u8]) -> Result<Vec<Place>, Error> {
+        let place = |device: &Arc<dyn Device>| {
+            let packer = Packer::new(packing.clone(), kernels, CHUNKS)?;
+            Ok(Place { packer, lane: Arc::clone(device).lane()? })
+        };
+        self.devices.iter().map(place).collect()
+    }
+
+    /// For each function the device that runs it, and in which form.
+    pub(crate) fn choices(&self) -> Vec<(String, Choice)> {
+        let all: Vec<Vec<Choice>> = self.devices.iter().map(|device| device.choices()).collect();
+        let choice = |(function, &device): (usize, &usize)| {
+            (self.devices[device].capabilities().id.clone(), all[device][function].clone())
+        };
+        self.placement.iter().enumerate().map(choice).collect()
+    }
 }
 
 /// The keys of several functions: the first that claims a packet decides.
@@ -47,34 +105,27 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
     let workers = config.engine.workers;
     let functions: Vec<(String, Arc<dyn Function>)> =
         config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
+    let ports = Ports::open(&config, options, workers)?;
+    let arena = Arena::new(config.arena.clone(), workers)?;
+    let devices = Devices::load(&config, &arena)?;
     let ordered = config.ports.iter().map(|port| port.ordered).collect();
     let plan = Arc::new(Plan::new(
         config.classifier.clone(),
         config.chain.decider().clone(),
         &functions,
         config.chain.ranks(),
+        &devices.placement,
         ordered,
     ));
-    let device = Arc::new(CpuDevice::new(
-        config
-            .functions
-            .iter()
-            .map(|entry| {
-                let program = FunctionProgram::new(entry.name.clone(), Arc::clone(&entry.function));
-                (Arc::new(program) as Arc<dyn Program>, entry.implementation)
-            })
-            .collect(),
-    )?);
     let steering = Arc::new(steering(&config, workers)?);
-    let ports = Ports::open(&config, options, workers)?;
-    let regions = Arena::new(config.arena.clone(), workers)?.split();
     let mut kernels: Vec<u8> = functions.iter().map(|(_, function)| function.contract().kernel).collect();
     if kernels.is_empty() {
         // A chain from port to port puts nothing into bins, but a packer has at least one label.
         kernels.push(0);
     }
     let clock = Instant::now();
-    let workers = regions
+    let workers = arena
+        .split()
         .into_iter()
         .enumerate()
         .map(|(index, region)| {
@@ -85,8 +136,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
                 receivers: ports.receivers(index, &steering)?,
                 transmitters: ports.transmitters(index),
                 host_halves: functions.iter().map(|(_, function)| function.host_half(index, workers)).collect(),
-                packer: Packer::new(config.packing.clone(), &kernels, CHUNKS)?,
-                lane: (Arc::clone(&device) as Arc<dyn Device>).lane()?,
+                places: devices.places(&config.packing, &kernels)?,
                 burst_packets: config.engine.burst_packets,
                 in_flight_packets: config.engine.in_flight_packets,
                 clock,
@@ -96,10 +146,9 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
     let names = Names {
         ports: config.ports.iter().map(|port| (port.name.clone(), port.kind.name())).collect(),
         functions: functions.into_iter().map(|(name, _)| name).collect(),
-        device: device.capabilities().id.clone(),
     };
     let bin_packets = config.packing.bin_packets as usize;
-    Ok(Machine { plan, workers, ports, device, names, bin_packets, pin: config.engine.pin })
+    Ok(Machine { plan, workers, ports, devices, names, bin_packets, pin: config.engine.pin })
 }
 
 /// Where packets go. State that is wider than a flow belongs to one worker, so two functions with such state

@@ -42,11 +42,17 @@ pub(crate) struct WorkerParts {
     pub(crate) transmitters: Vec<NamedTransmit>,
     /// One per function, `None` where it has no host half.
     pub(crate) host_halves: Vec<Option<Box<dyn HostHalf>>>,
-    pub(crate) packer: Packer,
-    pub(crate) lane: Box<dyn Lane>,
+    /// One per device.
+    pub(crate) places: Vec<Place>,
     pub(crate) burst_packets: usize,
     pub(crate) in_flight_packets: usize,
     pub(crate) clock: Instant,
+}
+
+/// A worker's bins for one device, and its way there.
+pub(crate) struct Place {
+    pub(crate) packer: Packer,
+    pub(crate) lane: Box<dyn Lane>,
 }
 
 /// See the module.
@@ -57,8 +63,7 @@ pub(crate) struct Worker {
     receivers: Vec<Receiver>,
     exits: Vec<PortExit>,
     inputs: Vec<Input>,
-    packer: Packer,
-    lane: Box<dyn Lane>,
+    places: Vec<Place>,
     batch: Batch,
     counts: Counts,
     latency: Histogram,
@@ -102,7 +107,7 @@ pub(crate) struct Finished {
 
 impl Worker {
     pub(crate) fn new(parts: WorkerParts) -> Self {
-        let WorkerParts { plan, region, receivers, transmitters, host_halves, packer, lane, .. } = parts;
+        let WorkerParts { plan, region, receivers, transmitters, host_halves, places, .. } = parts;
         let counts = Counts::new(plan.layout.len());
         let input = |host_half| Input { host_half, ..Input::default() };
         Self {
@@ -117,8 +122,7 @@ impl Worker {
             clock: parts.clock,
             plan,
             region,
-            packer,
-            lane,
+            places,
             counts,
         }
     }
@@ -283,13 +287,15 @@ impl Worker {
                 }
                 moved |= self.feed(&plan, function, now_ns)?;
             }
-            while self.packer.ready(now_ns) || (flush && self.packer.waiting() > 0) {
-                if !self.submit(&plan, now_ns)? {
-                    break;
+            for place in 0..self.places.len() {
+                while self.places[place].packer.ready(now_ns) || (flush && self.places[place].packer.waiting() > 0) {
+                    if !self.submit(&plan, place, now_ns)? {
+                        break;
+                    }
+                    moved = true;
                 }
-                moved = true;
+                moved |= self.fetch(&plan, place)?;
             }
-            moved |= self.fetch(&plan)?;
             worked |= moved;
             if !moved {
                 return Ok(worked);
@@ -323,10 +329,11 @@ impl Worker {
                 return Ok(moved);
             }
             // A device that works at once makes room at once; another needs time, and the rest waits.
-            if !self.submit(plan, now_ns)? {
+            let place = plan.stages[function].place;
+            if !self.submit(plan, place, now_ns)? {
                 return Ok(moved);
             }
-            moved |= self.fetch(plan)?;
+            moved |= self.fetch(plan, place)?;
         }
     }
 
@@ -337,7 +344,8 @@ impl Worker {
         if input.host_half.is_none() {
             let variant = stage.function.variant();
             let rest = &input.prepared[input.taken..];
-            let (taken, insert) = self.packer.insert_all(now_ns, instance, variant, rest, 0);
+            let packer = &mut self.places[stage.place].packer;
+            let (taken, insert) = packer.insert_all(now_ns, instance, variant, rest, 0);
             input.taken += taken;
             return matches!(insert, Insert::ChunkFull | Insert::Refused);
         }
@@ -345,7 +353,7 @@ impl Worker {
             let descriptor = &input.prepared[input.taken];
             let insert = match input.work[input.taken] {
                 Work::Run { variant, parameter } => {
-                    self.packer.insert(now_ns, instance, variant, descriptor, parameter)
+                    self.places[stage.place].packer.insert(now_ns, instance, variant, descriptor, parameter)
                 }
                 Work::Done(outcome) => {
                     self.counts.add(stage.counters.plain(SETTLED), 1);
@@ -365,8 +373,8 @@ impl Worker {
     }
 
     /// Submits the filling chunk. False when there is none, or no free set of bins.
-    fn submit(&mut self, plan: &Plan, now_ns: u64) -> Result<bool, Error> {
-        let Some(chunk) = self.packer.take(now_ns) else {
+    fn submit(&mut self, plan: &Plan, place: usize, now_ns: u64) -> Result<bool, Error> {
+        let Some(chunk) = self.places[place].packer.take(now_ns) else {
             return Ok(false);
         };
         for bin in &chunk.bins {
@@ -376,29 +384,31 @@ impl Worker {
             self.counts.add(counters.plain(BYTES), bytes);
             self.counts.add(counters.plain(BINS), 1);
         }
-        self.lane.submit(&mut self.region, chunk).map_err(|rejected| Error::Device(rejected.error))?;
+        let lane = &mut self.places[place].lane;
+        lane.submit(&mut self.region, chunk).map_err(|rejected| Error::Device(rejected.error))?;
         Ok(true)
     }
 
     /// Fetches finished chunks.
-    fn fetch(&mut self, plan: &Plan) -> Result<bool, Error> {
+    fn fetch(&mut self, plan: &Plan, place: usize) -> Result<bool, Error> {
         let mut moved = false;
-        while let Some(chunk) = self.lane.poll(&mut self.region)? {
+        while let Some(chunk) = self.places[place].lane.poll(&mut self.region)? {
             moved = true;
-            self.complete(plan, &chunk);
-            self.packer.give_back(chunk);
+            self.complete(plan, place, &chunk);
+            self.places[place].packer.give_back(chunk);
         }
         Ok(moved)
     }
 
     /// Sends every packet of a finished chunk on.
-    fn complete(&mut self, plan: &Plan, chunk: &Chunk) {
+    fn complete(&mut self, plan: &Plan, place: usize, chunk: &Chunk) {
         let elapsed_ns = self.now_ns().saturating_sub(chunk.opened_ns);
-        for time in self.lane.bin_times() {
+        let Place { packer, lane } = &mut self.places[place];
+        for time in lane.bin_times() {
             let bin = &chunk.bins[time.bin as usize];
             let counters = plan.stages[usize::from(bin.instance)].counters;
             self.counts.add(counters.plain(BUSY_NS), time.elapsed_ns);
-            self.packer.observe(bin, time.elapsed_ns);
+            packer.observe(bin, time.elapsed_ns);
         }
         for bin in &chunk.bins {
             let function = usize::from(bin.instance);
@@ -439,8 +449,8 @@ impl Worker {
         let now_ns = self.now_ns();
         let (exits, latency) = (&mut self.exits, &mut self.latency);
         let mut run = (0, 0);
-        self.order.open_exit(|Exit { departure, port, arrival_ns }| {
-            exits[usize::from(port)].out.push(departure);
+        self.order.open_exit(|Exit { descriptor, stamp, port, arrival_ns }| {
+            exits[usize::from(port)].out.push(Departure { descriptor: *descriptor, stamp: *stamp });
             // Packets of one burst arrived at the same moment: one entry for all of them.
             if arrival_ns == run.0 {
                 run.1 += 1;

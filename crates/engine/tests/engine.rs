@@ -132,3 +132,24 @@ proptest! {
         }
     }
 }
+
+/// A chain over two devices gives what the CPU alone gives, whatever the shape of the machine.
+#[test]
+fn functions_on_an_opencl_device_give_the_same_packets() {
+    let probe = godwit_device::opencl::probe();
+    let Some(usable) = probe.found.iter().find(|found| found.usable.is_ok()) else {
+        println!("skipped: no OpenCL device that shares memory with the host");
+        return;
+    };
+    let plain = run(&(machine(1, 256, 4096, 256, 256, "slots", "variant") + TRAFFIC));
+    let device = format!("kind = \"echo\"\n    device = \"{}\"", usable.capabilities.id);
+    let traffic = TRAFFIC.replace("kind = \"echo\"", &device);
+    for (workers, chunk, bin, layout) in [(1, 256, 32, "slots"), (2, 64, 16, "dense")] {
+        let report = run(&(machine(workers, 128, 4096, chunk, bin, layout, "variant") + &traffic));
+        assert_eq!(report.conservation, plain.conservation);
+        assert_eq!(report.ports[1].digest, plain.ports[1].digest);
+        assert_eq!(report.functions[1].device, usable.capabilities.id);
+        assert_eq!(report.functions[0].device, "cpu");
+        assert_eq!(report.functions[1].packets, plain.functions[1].packets);
+    }
+}

@@ -55,8 +55,7 @@ impl Descriptor {
 
     /// Bytes free behind the frame; 0 when the descriptor is not consistent.
     pub fn tailroom_bytes(&self) -> usize {
-        self.room_bytes()
-            .saturating_sub(usize::from(self.head) + usize::from(self.length))
+        self.room_bytes().saturating_sub(usize::from(self.head) + usize::from(self.length))
     }
 }
 

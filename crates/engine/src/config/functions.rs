@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use godwit_chain::names;
-use godwit_device::Implementation;
+use godwit_device::{Implementation, cpu, opencl};
 use godwit_function::{Error, Function, KINDS, Site};
 
 use super::document::{Document, Stanza};
@@ -91,10 +91,19 @@ fn read_one<'a>(
         }
     };
     let device = match stanza.take_text(document, "device")? {
-        None => "cpu".to_owned(),
-        Some(text) if text.get_ref() == "cpu" => text.into_inner(),
+        None => cpu::ID.to_owned(),
+        Some(text) if text.get_ref() == cpu::ID => text.into_inner(),
+        Some(text) if opencl::number(text.get_ref()).is_some() => {
+            if implementation == Implementation::Ref {
+                let message =
+                    format!("function `{name}`: `impl = \"ref\"` is for the CPU, not for `{}`", text.get_ref());
+                return Err(document.refuse(text.span(), message));
+            }
+            text.into_inner()
+        }
         Some(text) => {
-            let message = format!("function `{name}` cannot run on `{}`: the only device is `cpu`", text.get_ref());
+            let message =
+                format!("function `{name}` cannot run on `{}`: devices are `cpu` and `opencl:0`", text.get_ref());
             return Err(document.refuse(text.span(), message));
         }
     };

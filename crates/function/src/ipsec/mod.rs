@@ -1,6 +1,6 @@
 //! `ipsec`: ESP in tunnel mode over IPv4 (RFC 4303, RFC 4301), AES-128-CBC (RFC 3602) with HMAC-SHA1-96 (RFC 2404).
 //!
-//! The host half matches policies and hands out sequence numbers ([`host`]); everything that touches keys is in the
+//! The host half matches policies and hands out sequence numbers (`host`); everything that touches keys is in the
 //! kernel. `docs/functions/ipsec.md` says what the operator can write, and what is not there.
 
 mod aes_key;
