@@ -19,8 +19,7 @@ typedef struct gw_bin_call {
     gw_u32 variant;
 } gw_bin_call;
 
-/* At 16 a look-up that takes 7 ns has not hidden a miss of 130 ns; 64 gains nothing (bench ipv4).
- */
+/* ipv4 over 900,000 prefixes, random addresses: 21, 15.3, 13.2, 13.2 ns at 8, 16, 32, 64. */
 #define GW_AHEAD 32u
 
 typedef void gw_packet_function(const gw_lane *, gw_descriptor *, gw_outcome *);
