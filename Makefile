@@ -1,11 +1,12 @@
 # The two commands: `make demo` and `make test`. Both install what is missing first (scripts/install.sh).
 
-.PHONY: demo test check install-build install-test nvrtc help
+.PHONY: demo test check install-build install-test nvrtc peers help
 
 help:
 	@echo 'make demo    build Godwit and run generated traffic through a chain of functions (5 seconds)'
 	@echo 'make test    everything that must hold: format, lints, documentation, all tests'
 	@echo 'make check   format, lints and documentation alone'
+	@echo 'make peers   what benches are measured against (DPDK)'
 
 demo: install-build
 	cargo run --release --locked --package godwit -- demo $(DEMO)
@@ -30,3 +31,10 @@ install-test:
 
 nvrtc: install-test
 	@scripts/nvrtc.sh
+
+# Programs that benches are measured against; `godwit bench` finds them in target/peers. Needs libdpdk (scripts/install.sh test).
+peers: $(patsubst bench/peers/%.c,target/peers/%,$(wildcard bench/peers/*.c))
+
+target/peers/%: bench/peers/%.c
+	@mkdir -p target/peers
+	$(CC) -O3 -march=native -Wall -Wextra $< -o $@ $$(pkg-config --cflags --libs libdpdk)

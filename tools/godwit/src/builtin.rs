@@ -14,14 +14,25 @@ const FILES: [(&str, &str); 2] = [
 /// The name of the configuration in messages.
 pub(crate) const ORIGIN: &str = "demo.toml";
 
-/// Calls `work` with the built-in configuration, `more` appended. The files that it names exist as long as `work` runs.
-pub(crate) fn with<T>(more: &str, work: impl FnOnce(Config) -> Result<T, Failure>) -> Result<T, Failure> {
+/// The stanza of pattern matching: what `with` places on another device.
+const INSPECT: &str = "kind = \"dpi\"\n";
+
+/// Calls `work` with the built-in configuration, `more` appended, pattern matching placed on `device` where one is
+/// given. The files that it names exist as long as `work` runs.
+pub(crate) fn with<T>(
+    more: &str,
+    device: Option<&str>,
+    work: impl FnOnce(Config) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let refuse = |error: std::io::Error| Failure::User(format!("cannot write the demo's files: {error}"));
     let folder = tempfile::Builder::new().prefix("godwit-demo-").tempdir().map_err(refuse)?;
     for (name, text) in FILES {
         std::fs::write(folder.path().join(name), text).map_err(refuse)?;
     }
-    let text = format!("{CONFIGURATION}\n{more}");
+    let mut text = format!("{CONFIGURATION}\n{more}");
+    if let Some(device) = device {
+        text = text.replacen(INSPECT, &format!("{INSPECT}device = \"{device}\"\n"), 1);
+    }
     // It is not the user who wrote it.
     let config = Config::parse(&text, ORIGIN, folder.path()).map_err(|error| Failure::Bug(error.to_string()))?;
     work(config)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use godwit_device::{Capabilities, opencl};
 use godwit_engine::Options;
 
 use crate::failure::Failure;
@@ -18,31 +19,34 @@ pub(crate) struct Arguments {
 
 /// Says what it does, does it, and ends with the conservation line.
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
-    let report = builtin::with("", |config| {
+    let others = devices::others();
+    let beside = others.opencl.iter().find(|found| found.usable.is_ok());
+    let device = beside.map(|found| found.capabilities.id.as_str());
+    let report = builtin::with("", device, |config| {
         let intro = format!(
-            "Generated packets (IMIX: 64, 570 and 1518 bytes, 7:4:1) take this chain for {} s:\n\n{}\n",
+            "Generated packets (IMIX: 64, 570 and 1518 bytes, 7:4:1) take this chain for {} s:\n\n{}\n{}",
             arguments.seconds.as_secs_f64(),
             config.chain.text(),
+            placement(&others, beside),
         );
         output::print(&intro)?;
         super::run_engine(config, &Options::default(), Some(arguments.seconds))
     })?;
-    output::print(&format!("{}{}", unused(), summary::text(&report)))?;
+    output::print(&summary::text(&report))?;
     summary::verdict(&report)
 }
 
-/// What else could have worked: a line for each device that is here and that the demo leaves alone.
-fn unused() -> String {
-    let devices::Others { opencl, not_used } = devices::others();
-    let opencl = opencl.iter().map(|found| match found.usable {
-        Ok(()) => {
-            let id = &found.capabilities.id;
-            format!(
-                "{id} was not used: the demo runs on the CPU; a configuration moves functions with device = \"{id}\"\n"
-            )
+/// What runs where, and a line for each device that is here and left alone.
+fn placement(others: &devices::Others, beside: Option<&opencl::Found>) -> String {
+    let mut text = match beside {
+        Some(found) => {
+            let Capabilities { id, name, .. } = &found.capabilities;
+            format!("inspect runs on {id} ({}, {name}), the rest on the CPU.\n", found.platform)
         }
-        Err(_) => format!("{}\n", devices::sentence(found)),
-    });
-    let not_used = not_used.iter().filter(|device| device.present).map(|device| format!("{}\n", device.sentence));
-    opencl.chain(not_used).collect()
+        None => "All of it runs on the CPU.\n".to_owned(),
+    };
+    let unusable = others.opencl.iter().filter(|found| found.usable.is_err()).map(devices::sentence);
+    let not_used = others.not_used.iter().filter(|device| device.present).map(|device| device.sentence.clone());
+    unusable.chain(not_used).for_each(|line| text += &format!("{line}\n"));
+    text + "\n"
 }

@@ -80,7 +80,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn cpu() -> Result<Device, Failure> {
-    let functions = builtin::with(OTHER_FUNCTIONS, |config| {
+    let functions = builtin::with(OTHER_FUNCTIONS, None, |config| {
         let kinds: Vec<&str> = config.functions.iter().map(|function| function.function.contract().kind).collect();
         let mut choices = Engine::new(config, &Options::default())?.choices();
         for (choice, kind) in choices.iter_mut().zip(kinds) {
