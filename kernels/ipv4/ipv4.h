@@ -10,8 +10,7 @@
  *    4  version is not 4, IHL < 5, total length < 4 * IHL       drop malformed
  *    5  total length exceeds the frame                          drop truncated
  *    6  header checksum                                         drop checksum
- *    7  source in 0/8, 127/8 or from 224.0.0.0 on;
- *       destination in 0/8 or 127/8                             drop martian
+ *    7  source or destination in 0/8, 127/8 or from 224.0.0.0    drop martian
  *    8  no route                                                drop no_route
  *    9  next hop is local                                       local
  *   10  next hop is a blackhole                                 drop blackhole
@@ -29,7 +28,7 @@
  * Tables   image.h; variant 0: 2-byte entries, variant 1: 4-byte entries
  * Cost     34 bytes read, 16 written; 2 dependent loads (tbl24, next hop), 3 under a
  *          prefix longer than /24; one of them misses every cache: tbl24
- * Spec     RFC 791 section 3.1; RFC 1812 sections 5.2.2, 5.3.1, 5.3.7; RFC 1624 section 3
+ * Spec     RFC 791 section 3.1; RFC 1812 sections 5.2.2, 5.3.1, 5.3.5.1, 5.3.7; RFC 1624 section 3
  */
 #ifndef GODWIT_IPV4_H
 #define GODWIT_IPV4_H
@@ -119,14 +118,15 @@ GW_LANE gw_u32 gw_ipv4_check(const GW_GLOBAL gw_u8 *ip, gw_u32 available)
 }
 
 /*
- * RFC 1812 section 5.3.7: addresses that no packet on the wire may have. Without
+ * RFC 1812 section 5.3.7: addresses that no packet that is forwarded has; groups
+ * and broadcasts are none of this table's (sections 5.2.1, 5.3.5.1). Without
  * branches: 0, and 224 and more, are what the subtraction takes beyond 222.
  */
 GW_LANE gw_u32 gw_ipv4_martian(gw_u32 source, gw_u32 destination)
 {
     const gw_u32 from = source >> 24;
     const gw_u32 to = destination >> 24;
-    return (gw_u32)(from - 1 > 222) | (gw_u32)(from == 127) | (gw_u32)(to == 0) |
+    return (gw_u32)(from - 1 > 222) | (gw_u32)(from == 127) | (gw_u32)(to - 1 > 222) |
            (gw_u32)(to == 127);
 }
 

@@ -82,7 +82,7 @@ fn route_ipv4(frame: &mut [u8]) -> Outcome {
         return Outcome::drop(2);
     }
     let destination = u32::from_be_bytes(ip[16..20].try_into().unwrap());
-    if matches!(ip[12], 0 | 127 | 224..) || matches!(ip[16], 0 | 127) {
+    if matches!(ip[12], 0 | 127 | 224..) || matches!(ip[16], 0 | 127 | 224..) {
         return Outcome::drop(5);
     }
     let route = ROUTES.iter().filter(|route| route.covers(destination)).max_by_key(|route| route.length);

@@ -76,10 +76,7 @@ pub const CONTRACT: Contract = Contract {
         Drop { name: "checksum", sentence: "The header checksum is wrong." },
         Drop { name: "no_route", sentence: "No route covers the destination." },
         Drop { name: "blackhole", sentence: "The route says that the packet is to be dropped." },
-        Drop {
-            name: "martian",
-            sentence: "The source is in 0/8, 127/8 or at or above 224.0.0.0, or the destination is in 0/8 or 127/8.",
-        },
+        Drop { name: "martian", sentence: "Source or destination is in 0/8, in 127/8, or at or above 224.0.0.0." },
     ],
     variants: &["entries16", "entries32"],
     in_order: false,

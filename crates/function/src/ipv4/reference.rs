@@ -95,8 +95,8 @@ fn is_martian_source(address: [u8; 4]) -> bool {
     matches!(address[0], 0 | 127 | 224..=255)
 }
 
-/// Addresses that no packet on the wire goes to (RFC 1812, section 5.3.7). What goes to 224.0.0.0 and above is for
-/// the routes to decide.
+/// Addresses that no packet is forwarded to: 0/8 and 127/8 (RFC 1812, section 5.3.7), class E with the limited broadcast
+/// in it (sections 5.3.7 and 5.3.5.1), and multicast 224/4, which a table of unicast routes says nothing of.
 fn is_martian_destination(address: [u8; 4]) -> bool {
-    matches!(address[0], 0 | 127)
+    matches!(address[0], 0 | 127 | 224..=255)
 }
