@@ -55,6 +55,14 @@ pub(crate) struct Place {
     pub(crate) lane: Box<dyn Lane>,
 }
 
+impl Place {
+    /// Whether the filling chunk is to go to the device now.
+    fn is_due(&self, now_ns: u64, idle: bool, flush: bool) -> bool {
+        let early = flush || (idle && self.lane.in_flight() == 0);
+        self.packer.ready(now_ns) || (early && self.packer.waiting() > 0)
+    }
+}
+
 /// See the module.
 pub(crate) struct Worker {
     plan: Arc<Plan>,
@@ -140,7 +148,7 @@ impl Worker {
             let now_ns = self.now_ns();
             let received = if stopping { 0 } else { self.receive(now_ns)? };
             let no_more = stopping || self.receivers.iter().all(|receiver| receiver.ended);
-            let worked = self.work(now_ns, no_more)?;
+            let worked = self.work(now_ns, received == 0, no_more)?;
             let sent = self.depart()?;
             self.counts.add(LOOPS, 1);
             if received > 0 || worked || sent > 0 {
@@ -276,7 +284,10 @@ impl Worker {
     }
 
     /// Feeds functions and runs chunks until nothing moves any more. Returns whether anything did.
-    fn work(&mut self, now_ns: u64, flush: bool) -> Result<bool, Error> {
+    ///
+    /// `idle`: nothing arrived, so a device with nothing to do is not kept waiting for fuller bins or for the deadline.
+    /// `flush`: nothing will ever arrive.
+    fn work(&mut self, now_ns: u64, idle: bool, flush: bool) -> Result<bool, Error> {
         let plan = Arc::clone(&self.plan);
         let mut worked = false;
         loop {
@@ -288,7 +299,7 @@ impl Worker {
                 moved |= self.feed(&plan, function, now_ns)?;
             }
             for place in 0..self.places.len() {
-                while self.places[place].packer.ready(now_ns) || (flush && self.places[place].packer.waiting() > 0) {
+                while self.places[place].is_due(now_ns, idle, flush) {
                     if !self.submit(&plan, place, now_ns)? {
                         break;
                     }
