@@ -2,7 +2,7 @@
  * Structs that host and kernels share. lib.rs beside this file declares the same
  * structs for Rust; both sides assert every size and offset, and a test compares
  * the two. Included by the dialect header, which defines gw_u8 .. gw_u64 and
- * GW_STATIC_ASSERT for each compiler. Little-endian everywhere.
+ * GW_STATIC_ASSERT and GW_ASSERT_OFFSET for each compiler. Little-endian everywhere.
  */
 #ifndef GODWIT_ABI_H
 #define GODWIT_ABI_H
@@ -28,12 +28,12 @@ typedef struct gw_descriptor {
     gw_u32 flow_hash; /* symmetric Toeplitz hash of the 5-tuple */
 } gw_descriptor;
 GW_STATIC_ASSERT(sizeof(gw_descriptor) == 16, descriptor_size);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_descriptor, head) == 4, descriptor_head);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_descriptor, length) == 6, descriptor_length);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_descriptor, room) == 8, descriptor_room);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_descriptor, port) == 9, descriptor_port);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_descriptor, order) == 10, descriptor_order);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_descriptor, flow_hash) == 12, descriptor_flow_hash);
+GW_ASSERT_OFFSET(gw_descriptor, head, 4);
+GW_ASSERT_OFFSET(gw_descriptor, length, 6);
+GW_ASSERT_OFFSET(gw_descriptor, room, 8);
+GW_ASSERT_OFFSET(gw_descriptor, port, 9);
+GW_ASSERT_OFFSET(gw_descriptor, order, 10);
+GW_ASSERT_OFFSET(gw_descriptor, flow_hash, 12);
 
 /* Verdicts are numbers of the function's contract, counted from 0, except this one. */
 #define GW_VERDICT_DROP 255u
@@ -46,9 +46,9 @@ typedef struct gw_outcome {
     gw_u32 value;  /* what else the function found; the contract says what it means */
 } gw_outcome;
 GW_STATIC_ASSERT(sizeof(gw_outcome) == 8, outcome_size);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_outcome, reason) == 1, outcome_reason);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_outcome, port) == 2, outcome_port);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_outcome, value) == 4, outcome_value);
+GW_ASSERT_OFFSET(gw_outcome, reason, 1);
+GW_ASSERT_OFFSET(gw_outcome, port, 2);
+GW_ASSERT_OFFSET(gw_outcome, value, 4);
 
 /* Up to one work-group of packets of the same (function, variant, length class). */
 typedef struct gw_bin {
@@ -61,11 +61,11 @@ typedef struct gw_bin {
     gw_u32 length_class; /* its length class */
 } gw_bin;
 GW_STATIC_ASSERT(sizeof(gw_bin) == 16, bin_size);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_bin, count) == 4, bin_count);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_bin, kernel) == 6, bin_kernel);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_bin, variant) == 7, bin_variant);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_bin, instance) == 8, bin_instance);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_bin, length_bytes) == 10, bin_length_bytes);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_bin, length_class) == 12, bin_length_class);
+GW_ASSERT_OFFSET(gw_bin, count, 4);
+GW_ASSERT_OFFSET(gw_bin, kernel, 6);
+GW_ASSERT_OFFSET(gw_bin, variant, 7);
+GW_ASSERT_OFFSET(gw_bin, instance, 8);
+GW_ASSERT_OFFSET(gw_bin, length_bytes, 10);
+GW_ASSERT_OFFSET(gw_bin, length_class, 12);
 
 #endif

@@ -11,7 +11,8 @@ typedef uint32_t gw_u32;
 typedef uint64_t gw_u64;
 
 #define GW_STATIC_ASSERT(condition, name) _Static_assert(condition, #name)
-#define GW_OFFSETOF(type, field)          offsetof(type, field)
+#define GW_ASSERT_OFFSET(type, field, bytes)                                                       \
+    _Static_assert(offsetof(type, field) == (bytes), #type "." #field)
 
 #define GW_GLOBAL
 #define GW_LOCAL

@@ -8,7 +8,13 @@ typedef unsigned int gw_u32;
 typedef unsigned long long gw_u64;
 
 #define GW_STATIC_ASSERT(condition, name) static_assert(condition, #name)
-#define GW_OFFSETOF(type, field)          __builtin_offsetof(type, field)
+/* NVRTC 13.0 cannot tell an offset while it compiles; 13.5 can. Sizes are asserted by both. */
+#if defined(__has_builtin) && __has_builtin(__builtin_offsetof)
+#define GW_ASSERT_OFFSET(type, field, bytes)                                                       \
+    static_assert(__builtin_offsetof(type, field) == (bytes), #type "." #field)
+#else
+#define GW_ASSERT_OFFSET(type, field, bytes) static_assert(true, #type "." #field)
+#endif
 
 #define GW_GLOBAL
 #define GW_LOCAL

@@ -15,7 +15,8 @@ typedef uint gw_u32;
 typedef ulong gw_u64;
 
 #define GW_STATIC_ASSERT(condition, name) typedef char gw_assert_##name[(condition) ? 1 : -1]
-#define GW_OFFSETOF(type, field)          __builtin_offsetof(type, field)
+#define GW_ASSERT_OFFSET(type, field, bytes)                                                       \
+    GW_STATIC_ASSERT(__builtin_offsetof(type, field) == (bytes), type##_##field)
 
 #define GW_GLOBAL   __global
 #define GW_LOCAL    __local

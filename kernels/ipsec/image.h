@@ -39,10 +39,10 @@ typedef struct gw_ipsec_sa {
     gw_u32 reserved[4];    /* 0 */
 } gw_ipsec_sa;
 GW_STATIC_ASSERT(sizeof(gw_ipsec_sa) == 256, ipsec_sa_size);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_ipsec_sa, hmac_inner) == 176, ipsec_sa_hmac_inner);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_ipsec_sa, hmac_outer) == 196, ipsec_sa_hmac_outer);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_ipsec_sa, spi) == 216, ipsec_sa_spi);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_ipsec_sa, selector_first) == 232, ipsec_sa_selector_first);
+GW_ASSERT_OFFSET(gw_ipsec_sa, hmac_inner, 176);
+GW_ASSERT_OFFSET(gw_ipsec_sa, hmac_outer, 196);
+GW_ASSERT_OFFSET(gw_ipsec_sa, spi, 216);
+GW_ASSERT_OFFSET(gw_ipsec_sa, selector_first, 232);
 
 #define GW_IPSEC_PROTOCOL_ANY 256u
 
@@ -61,7 +61,7 @@ typedef struct gw_ipsec_selector {
     gw_u32 reserved; /* 0 */
 } gw_ipsec_selector;
 GW_STATIC_ASSERT(sizeof(gw_ipsec_selector) == 32, ipsec_selector_size);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_ipsec_selector, source_port_first) == 16, ipsec_selector_ports);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_ipsec_selector, protocol) == 24, ipsec_selector_protocol);
+GW_ASSERT_OFFSET(gw_ipsec_selector, source_port_first, 16);
+GW_ASSERT_OFFSET(gw_ipsec_selector, protocol, 24);
 
 #endif

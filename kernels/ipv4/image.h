@@ -45,6 +45,6 @@ typedef struct gw_ipv4_next_hop {
     gw_u8 pad;   /* 0 */
 } gw_ipv4_next_hop;
 GW_STATIC_ASSERT(sizeof(gw_ipv4_next_hop) == 16, ipv4_next_hop_size);
-GW_STATIC_ASSERT(GW_OFFSETOF(gw_ipv4_next_hop, port) == 12, ipv4_next_hop_port);
+GW_ASSERT_OFFSET(gw_ipv4_next_hop, port, 12);
 
 #endif
