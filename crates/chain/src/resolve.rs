@@ -346,7 +346,8 @@ pub(crate) fn warnings(stages: &Stages, edges: &[Edge], resolved: &Resolved, rea
     for (index, port) in stages.ports.iter().enumerate().filter(|(_, port)| port.receives) {
         if let Some(classes) = without_edge(Stage::Port(index), 0, &all) {
             // A port that packets only leave by needs no edge.
-            let used = edges.iter().any(|edge| edge.to == port.name) && classes.is_empty();
+            let leads_out = |edge: &Edge| edge.to == port.name || edge.to == EGRESS;
+            let used = edges.iter().any(leads_out) && classes.is_empty();
             if !used {
                 warnings.push(Warning::PortWithoutEdge { port: port.name.clone(), classes });
             }

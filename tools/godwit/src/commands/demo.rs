@@ -41,7 +41,11 @@ fn placement(others: &devices::Others, beside: Option<&opencl::Found>) -> String
     let mut text = match beside {
         Some(found) => {
             let Capabilities { id, name, .. } = &found.capabilities;
-            format!("inspect runs on {id} ({}, {name}), the rest on the CPU.\n", found.platform)
+            let mut text = format!("inspect runs on {id} ({}, {name}), the rest on the CPU.\n", found.platform);
+            if found.kind == "cpu" {
+                text += &format!("{id} is the CPU's own cores under OpenCL: it shows the way, it adds no processor.\n");
+            }
+            text
         }
         None => "All of it runs on the CPU.\n".to_owned(),
     };
