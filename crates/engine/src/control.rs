@@ -67,8 +67,7 @@ impl Engine {
         let mut told = started;
         while threads.iter().any(|thread| !thread.is_finished()) {
             let elapsed = started.elapsed();
-            let failed = threads.iter().any(|thread| thread.is_finished()) && halt.load(Ordering::Relaxed);
-            if failed || stop.load(Ordering::Relaxed) || limit.is_some_and(|limit| elapsed >= limit) {
+            if stop.load(Ordering::Relaxed) || limit.is_some_and(|limit| elapsed >= limit) {
                 halt.store(true, Ordering::Relaxed);
             }
             if told.elapsed() >= PROGRESS_INTERVAL {
