@@ -196,6 +196,12 @@ impl Chain {
         self.reached[function * classes..][..classes].contains(&true)
     }
 
+    /// Whether a packet of `class` can get to function `function` by any port.
+    pub fn is_reached_by(&self, function: usize, class: usize) -> bool {
+        let classes = self.classes().len();
+        self.reached[function * classes + class]
+    }
+
     /// Whether any packet can get from function `from` to function `to`. A function does not reach itself.
     pub fn reaches(&self, from: usize, to: usize) -> bool {
         let classes = self.classes().len();

@@ -101,7 +101,8 @@ pub struct BinTime {
 
 /// One worker's way to a device.
 pub trait Lane: Send {
-    /// Takes a chunk whose packets all lie in `region`. They belong to the device until the chunk comes back from [`Lane::poll`].
+    /// Takes a chunk whose packets all lie in `region`. They belong to the device until the chunk comes back from
+    /// [`Lane::poll`]: until then nobody may look at their windows through copies of their descriptors.
     ///
     /// # Errors
     /// [`Rejected`] with the chunk when the device cannot take it; nothing was touched then.

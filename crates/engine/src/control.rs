@@ -45,7 +45,8 @@ impl Engine {
     /// `progress` is called about once a second, on this thread.
     ///
     /// # Errors
-    /// A port failed, or a worker stopped by a bug. Captures being written are removed then.
+    /// A port failed, a replay was stopped before its end, or a worker stopped by a bug. Captures being written are removed
+    /// then.
     pub fn run(
         self,
         stop: &Arc<AtomicBool>,
@@ -59,11 +60,17 @@ impl Engine {
         // The workers' own flag: a failure of one stops all, without touching the caller's flag.
         let halt = Arc::new(AtomicBool::new(false));
         let started = Instant::now();
-        let threads: Vec<_> = workers
-            .into_iter()
-            .enumerate()
-            .map(|(index, worker)| spawn(index, worker, pin, &halt))
-            .collect::<Result<_, _>>()?;
+        let mut threads = Vec::new();
+        for (index, worker) in workers.into_iter().enumerate() {
+            match spawn(index, worker, pin, &halt) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    halt.store(true, Ordering::Relaxed);
+                    threads.into_iter().for_each(|thread: WorkerThread| drop(thread.join()));
+                    return Err(error);
+                }
+            }
+        }
         let mut told = started;
         while threads.iter().any(|thread| !thread.is_finished()) {
             let elapsed = started.elapsed();
@@ -87,6 +94,9 @@ impl Engine {
             }
         });
         let finished: Vec<Finished> = finished.collect::<Result<_, _>>()?;
+        if ports.is_replay() && !finished.iter().all(|worker| worker.ended) {
+            return Err(Error::Interrupted);
+        }
         let report = view.report(elapsed, &shared, Some(&finished), &ports);
         ports.finish()?;
         Ok(report)

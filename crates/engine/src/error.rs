@@ -14,6 +14,9 @@ pub enum Error {
         /// What happened.
         source: godwit_io::Error,
     },
+    /// The operator: a replay was stopped, and half a replay looks like a whole one.
+    #[error("stopped before the captures were read to their end: nothing was written")]
+    Interrupted,
     /// The machine: no memory for packets.
     #[error(transparent)]
     Memory(#[from] godwit_packet::Error),
@@ -37,7 +40,7 @@ impl Error {
     /// Whether the one who runs Godwit can mend it; everything else is a bug.
     pub fn is_users(&self) -> bool {
         match self {
-            Self::Setup(_) | Self::Port { .. } | Self::Memory(_) | Self::Packing(_) => true,
+            Self::Setup(_) | Self::Port { .. } | Self::Interrupted | Self::Memory(_) | Self::Packing(_) => true,
             Self::Device(error) => !matches!(error, godwit_device::Error::Chunk { .. }),
             Self::Worker { .. } => false,
         }

@@ -132,8 +132,7 @@ impl Ports {
                 (0..self.names.len()).filter(|&port| matches!(self.exits[port], Exit::None)).collect();
             let interfaces: Vec<String> = free.iter().map(|&port| self.names[port].clone()).collect();
             let name = interfaces.first().cloned().unwrap_or_default();
-            let sink = create(path, &interfaces, workers)
-                .map_err(|source| Error::Port { port: "--out".to_owned(), source })?;
+            let sink = create(path, &interfaces, workers).map_err(|error| Error::Setup(error.to_string()))?;
             for (interface, &port) in free.iter().enumerate() {
                 self.exits[port] = Exit::Capture { sink: self.sinks.len(), interface };
             }
@@ -160,6 +159,16 @@ impl Ports {
 
     fn fault(&self, port: u8, source: godwit_io::Error) -> Error {
         Error::Port { port: self.names[usize::from(port)].clone(), source }
+    }
+
+    /// What a port of this kind is in this run.
+    pub(crate) fn kind(&self, configured: &PortKind) -> &'static str {
+        if self.is_replay() { "pcap" } else { configured.name() }
+    }
+
+    /// Whether captures stand in the place of the ports.
+    pub(crate) fn is_replay(&self) -> bool {
+        matches!(self.sources.first(), Some(Source::Replay { .. }))
     }
 
     /// One worker's receive queues, one per source.

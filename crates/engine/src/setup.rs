@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use godwit_chain::Classifier;
 use godwit_device::cpu::CpuDevice;
 use godwit_device::opencl::{self, OpenClDevice};
 use godwit_device::{Choice, Device, Implementation, Program};
@@ -90,14 +91,34 @@ impl Devices {
     }
 }
 
-/// The keys of several functions: the first that claims a packet decides.
-struct FirstKey(Vec<Arc<dyn SteerKey>>);
+/// Steers by the state that a packet's class leads to: no class leads to more than one function with such state
+/// (`config/workers.rs` checked that).
+struct ClassKeys {
+    classifier: Classifier,
+    /// For each class the key of the function that it leads to.
+    keys: Vec<Option<Arc<dyn SteerKey>>>,
+}
 
-impl SteerKey for FirstKey {
+impl SteerKey for ClassKeys {
     fn steer_key(&self, frame: &[u8], parsed: &Parsed, flow_hash: u32) -> u32 {
-        let keys = self.0.iter().map(|key| key.steer_key(frame, parsed, flow_hash));
-        keys.into_iter().find(|key| *key != flow_hash).unwrap_or(flow_hash)
+        match &self.keys[usize::from(self.classifier.classify(parsed))] {
+            Some(key) => key.steer_key(frame, parsed, flow_hash),
+            None => flow_hash,
+        }
     }
+}
+
+/// Where packets go: by flow, or by the state that their class leads to.
+fn steering(config: &Config) -> Steering {
+    let of_class = |class: usize| {
+        let mut reached =
+            config.functions.iter().enumerate().filter(|(index, _)| config.chain.is_reached_by(*index, class));
+        reached.find_map(|(_, entry)| entry.function.steer_key())
+    };
+    let keys: Vec<_> = (0..config.chain.classes().len()).map(of_class).collect();
+    let keyed = keys.iter().any(Option::is_some);
+    let key = keyed.then(|| Arc::new(ClassKeys { classifier: config.classifier.clone(), keys }) as Arc<dyn SteerKey>);
+    Steering::new(config.engine.workers, key)
 }
 
 /// Builds everything; nothing moves yet.
@@ -117,7 +138,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
         &devices.placement,
         ordered,
     ));
-    let steering = Arc::new(steering(&config, workers)?);
+    let steering = Arc::new(steering(&config));
     let mut kernels: Vec<u8> = functions.iter().map(|(_, function)| function.contract().kernel).collect();
     if kernels.is_empty() {
         // A chain from port to port puts nothing into bins, but a packer has at least one label.
@@ -144,38 +165,9 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
         })
         .collect::<Result<_, Error>>()?;
     let names = Names {
-        ports: config.ports.iter().map(|port| (port.name.clone(), port.kind.name())).collect(),
+        ports: config.ports.iter().map(|port| (port.name.clone(), ports.kind(&port.kind))).collect(),
         functions: functions.into_iter().map(|(name, _)| name).collect(),
     };
     let bin_packets = config.packing.bin_packets as usize;
     Ok(Machine { plan, workers, ports, devices, names, bin_packets, pin: config.engine.pin })
-}
-
-/// Where packets go. State that is wider than a flow belongs to one worker, so two functions with such state
-/// on one path cannot both be served by the packet's worker.
-fn steering(config: &Config, workers: usize) -> Result<Steering, Error> {
-    let keyed: Vec<_> = config
-        .functions
-        .iter()
-        .enumerate()
-        .filter_map(|(index, entry)| Some((index, entry, entry.function.steer_key()?)))
-        .collect();
-    if workers > 1 {
-        for (first, entry, _) in &keyed {
-            let after = keyed.iter().find(|(second, ..)| second != first && config.chain.reaches(*first, *second));
-            if let Some((_, second, _)) = after {
-                return Err(Error::Setup(format!(
-                    "functions `{}` and `{}` lie on one path and both keep state for many flows at once: set workers = 1",
-                    entry.name, second.name
-                )));
-            }
-        }
-    }
-    let mut keys: Vec<Arc<dyn SteerKey>> = keyed.into_iter().map(|(_, _, key)| key).collect();
-    let key = match keys.len() {
-        0 => None,
-        1 => keys.pop(),
-        _ => Some(Arc::new(FirstKey(keys)) as Arc<dyn SteerKey>),
-    };
-    Ok(Steering::new(workers, key))
 }

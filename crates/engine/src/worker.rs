@@ -107,6 +107,8 @@ struct Input {
 /// What a worker leaves behind.
 #[derive(Debug)]
 pub(crate) struct Finished {
+    /// Whether it stopped because its sources had no more, and not because it was told to.
+    pub(crate) ended: bool,
     pub(crate) latency: Histogram,
     pub(crate) function_latency: Vec<Histogram>,
     pub(crate) received: Vec<PortCounters>,
@@ -172,6 +174,7 @@ impl Worker {
         self.counts.set(IN_FLIGHT, self.region.allocated() as u64);
         self.counts.publish();
         Ok(Finished {
+            ended: self.receivers.iter().all(|receiver| receiver.ended),
             latency: self.latency,
             function_latency: self.function_latency,
             received: self.receivers.iter().map(|receiver| receiver.queue.counters()).collect(),

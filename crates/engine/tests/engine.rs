@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use godwit_engine::config::Config;
-use godwit_engine::{Engine, Options, Report};
+use godwit_engine::{Engine, Error, Options, Replay, Report};
 use proptest::prelude::*;
 
 fn run(text: &str) -> Report {
@@ -152,4 +152,93 @@ fn functions_on_an_opencl_device_give_the_same_packets() {
         assert_eq!(report.functions[0].device, "cpu");
         assert_eq!(report.functions[1].packets, plain.functions[1].packets);
     }
+}
+
+/// Two tunnels for two classes, each with SAs of its own: a packet goes to the worker of its own class's SA.
+#[test]
+fn state_of_parallel_branches_is_steered_by_class() {
+    let tunnel = |name: &str, spi: u32| {
+        format!(
+            r#"
+            [[function]]
+            name = "{name}"
+            kind = "ipsec"
+            [[function.sa]]
+            name = "sa"
+            spi = {spi}
+            direction = "out"
+            source = "192.0.2.1"
+            destination = "192.0.2.2"
+            encryption = "aes-128-cbc"
+            encryption_key = "000102030405060708090a0b0c0d0e0f"
+            authentication = "hmac-sha1-96"
+            authentication_key = "000102030405060708090a0b0c0d0e0f10111213"
+            [[function.policy]]
+            action = "protect"
+            sa = "sa"
+            "#
+        )
+    };
+    let chain = r#"
+        [[port]]
+        name = "in"
+        kind = "synthetic"
+        packets = 5000
+        flows = 100
+        [[port]]
+        name = "out"
+        kind = "synthetic"
+        digest = true
+        [[class]]
+        name = "some"
+        source_ports = "0-30000"
+        [[chain]]
+        from = "in"
+        to = "a"
+        [[chain]]
+        from = "in"
+        class = "some"
+        to = "b"
+        [[chain]]
+        from = "a"
+        to = "out"
+        [[chain]]
+        from = "b"
+        to = "out"
+    "#;
+    // With these SPIs the two SAs belong to different workers of two.
+    for spi in 401..409 {
+        let functions = tunnel("a", 400) + &tunnel("b", spi) + chain;
+        let one = run(&(machine(1, 64, 1024, 64, 32, "slots", "variant") + &functions));
+        let two = run(&(machine(2, 64, 1024, 64, 32, "slots", "variant") + &functions));
+        assert_eq!(one.conservation.sent, 5000, "{:?}", one.counters);
+        assert_eq!(two.conservation, one.conservation, "{:?}", two.counters);
+        assert_eq!(two.ports[1].digest, one.ports[1].digest);
+    }
+}
+
+/// Half a replay looks like a whole one: it is refused, and leaves no file.
+#[test]
+fn a_replay_that_is_stopped_writes_nothing() {
+    let folder = std::env::temp_dir().join(format!("godwit-stopped-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (input, output) = (folder.join("in.pcap"), folder.join("out.pcap"));
+    let capture = format!("name = \"out\"\n    kind = \"pcap\"\n    write = {:?}", input.display().to_string());
+    let text = TRAFFIC.replace("name = \"out\"\n    kind = \"synthetic\"\n    digest = true", &capture);
+    run(&(machine(1, 256, 4096, 256, 256, "slots", "variant") + &text));
+
+    let text = machine(2, 256, 4096, 256, 256, "slots", "variant") + TRAFFIC;
+    let replay = Replay { inputs: vec![(None, input)], outputs: vec![(Some("out".to_owned()), output.clone())] };
+    let replay_until = |stop: bool| {
+        let config = Config::parse(&text, "test.toml", Path::new(".")).unwrap();
+        let engine = Engine::new(config, &Options { replay: Some(replay.clone()) }).unwrap();
+        engine.run(&Arc::new(AtomicBool::new(stop)), None, &mut |_| {})
+    };
+    // Stopped before the first packet, or later: in both cases not at the end.
+    assert!(matches!(replay_until(true), Err(Error::Interrupted)));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "something was left besides in.pcap");
+    let report = replay_until(false).unwrap();
+    assert_eq!(report.ports[0].kind, "pcap");
+    assert!(output.exists());
+    std::fs::remove_dir_all(&folder).unwrap();
 }

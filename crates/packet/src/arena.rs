@@ -142,6 +142,6 @@ impl ArenaHandle {
 
     /// Size of the arena: a multiple of 64.
     pub fn bytes(&self) -> usize {
-        self.memory.len()
+        self.memory.bytes()
     }
 }

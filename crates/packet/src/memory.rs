@@ -65,6 +65,11 @@ impl Memory {
         self.base
     }
 
+    /// Its size. Unlike `len()` it makes no reference to the bytes, which may be in use as regions.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// What kind of pages it lies on.
     pub fn backing(&self) -> Backing {
         self.backing

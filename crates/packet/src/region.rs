@@ -142,7 +142,8 @@ impl Region {
         if !self.contains(descriptor) {
             outside(*descriptor);
         }
-        // SAFETY: checked to lie inside this region; only this Region reaches it, and `&self` forbids writers.
+        // SAFETY: checked to lie inside this region, which only this Region reaches, and `&self` forbids writers. A device
+        // reaches only packets that were submitted to it; a worker does not look at those until it has them back.
         unsafe {
             let frame = self.memory.base().as_ptr().add(descriptor.frame_offset());
             std::slice::from_raw_parts(frame, usize::from(descriptor.length))

@@ -51,6 +51,11 @@ impl<'a> Document<'a> {
         ConfigError::at(self.origin, self.line(at.start), message)
     }
 
+    /// The error with this message in this line, counted from 1.
+    pub(super) fn refuse_line(&self, line: usize, message: impl ToString) -> ConfigError {
+        ConfigError::at(self.origin, line, message)
+    }
+
     /// The warning with this message at this place.
     pub(super) fn warn(&self, at: Range<usize>, message: impl std::fmt::Display) -> String {
         format!("{}:{}: {message}", self.origin, self.line(at.start))

@@ -8,6 +8,7 @@
 //! | `functions.rs` | `[[function]]` |
 //! | `classes.rs` | `[[class]]` |
 //! | `chain.rs` | `[[chain]]` |
+//! | `workers.rs` | whether several workers can share the chain |
 //!
 //! Whatever is wrong is one sentence with the file and the line: [`ConfigError`]. Reading a configuration builds the
 //! tables of its functions, because only that finds what is wrong with them; it opens no port.
@@ -21,6 +22,7 @@ mod functions;
 pub mod fuzz;
 mod ports;
 mod settings;
+mod workers;
 
 use std::path::Path;
 
@@ -105,6 +107,8 @@ impl Config {
         let chain = chain::read(&document, edges, &ports, &functions, &class_names, &mut warnings)?;
         let arena = arena.with_room_for(&document, &chain, &functions, &mut warnings)?;
         ports::warn_of_long_frames(&ports, arena.frame_bytes_max, origin, &mut warnings);
+
+        workers::check(&document, &engine, &chain, &functions)?;
 
         let classifier = Classifier::new(&rules);
         let origin = origin.to_owned();

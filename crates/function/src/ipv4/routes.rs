@@ -31,7 +31,8 @@ pub(super) const NO_NEXT_HOP: &str = "the route names no next hop, and there is 
 /// The line, counted from 1, and what is wrong with it.
 pub fn parse(text: &[u8], names: &Names<'_>, routes: &mut Vec<Route>) -> Result<(), (usize, String)> {
     // Real files have 15 to 20 bytes a line; too small a guess costs a copy, too large a one nothing.
-    routes.reserve(text.len() / 14 + 1);
+    let no_memory = |_| (1, format!("this machine has no memory for the routes of {} bytes of text", text.len()));
+    routes.try_reserve(text.len() / 14 + 1).map_err(no_memory)?;
     let mut last: (&[u8], u32) = (&[], 0);
     let (mut rest, mut line) = (text, 0);
     while !rest.is_empty() {

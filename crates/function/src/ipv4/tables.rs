@@ -81,12 +81,17 @@ impl Layout {
     }
 }
 
+/// Sort keys, intervals and groups of one route while the image is built.
+const BUILD_BYTES_PER_ROUTE: usize = 48;
+
 /// The image, and the bytes of its entries: 2 or 4.
 ///
 /// # Errors
 /// [`Error::Memory`] where the machine has too little, [`Error::Value`] for more than [`ROUTES_MAX`] routes.
 pub(super) fn image(routes: &[Route], next_hops: &[NextHop]) -> Result<(Memory, usize), Error> {
     check_count(routes.len())?;
+    // What building takes besides, asked for first: afterwards it is too late for an error.
+    drop(Memory::new(routes.len() * BUILD_BYTES_PER_ROUTE, "building the routes of an ipv4 function")?);
     let intervals = intervals(routes);
     let groups = Groups::new(&intervals);
     let layout = Layout::new(next_hops.len(), groups.contents.len());
