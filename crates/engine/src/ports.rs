@@ -222,6 +222,9 @@ impl Ports {
 
     /// Completes the captures that were written; before that none of them exists under its name.
     pub(crate) fn finish(self) -> Result<(), Error> {
+        for (port, sink) in &self.sinks {
+            sink.sync().map_err(|source| Error::Port { port: port.clone(), source })?;
+        }
         for (port, sink) in self.sinks {
             sink.finish().map_err(|source| Error::Port { port, source })?;
         }

@@ -58,14 +58,20 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the rest, makes sure that it is on the disk, and gives the file its name. Returns its size in bytes.
-    pub(super) fn finish(mut self) -> Result<u64, Error> {
+    /// Writes the rest and makes sure that it is on the disk: a full disk may show only here.
+    pub(super) fn sync(&mut self) -> Result<(), Error> {
         self.flush()?;
+        match &self.temporary {
+            Some(_) => self.file.sync_all().map_err(|source| Error::write(&self.path, source)),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the rest and gives the file its name. Returns its size in bytes.
+    pub(super) fn finish(mut self) -> Result<u64, Error> {
+        self.sync()?;
         if let Some(temporary) = &self.temporary {
-            let refuse = |source| Error::write(&self.path, source);
-            // A full disk may show only here.
-            self.file.sync_all().map_err(refuse)?;
-            fs::rename(temporary, &self.path).map_err(refuse)?;
+            fs::rename(temporary, &self.path).map_err(|source| Error::write(&self.path, source))?;
             self.temporary = None;
         }
         Ok(self.written_bytes)

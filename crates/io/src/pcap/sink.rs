@@ -138,14 +138,25 @@ impl Sink {
         })
     }
 
+    /// Writes what is still held to the disk; the file has no name yet. All transmitters are done by then. Of several sinks
+    /// all are synced before the first is finished, so that either all files appear or none.
+    ///
+    /// # Errors
+    /// The file could not be written, now or before.
+    pub fn sync(&self) -> Result<(), Error> {
+        let mut merge = self.shared.lock();
+        merge.settled.clear();
+        self.shared.write_settled(&mut merge)?;
+        merge.output.as_mut().expect("`write_settled` fails without it").sync()
+    }
+
     /// Writes what is still held, and gives the file its name. All transmitters are done by then: what they send later is refused.
     ///
     /// # Errors
     /// The file could not be written, now or before. Then there is none.
     pub fn finish(self) -> Result<SinkReport, Error> {
+        self.sync()?;
         let mut merge = self.shared.lock();
-        merge.settled.clear();
-        self.shared.write_settled(&mut merge)?;
         let output = merge.output.take().expect("`write_settled` fails without it");
         let file_bytes = output.finish()?;
         Ok(SinkReport { packets: merge.packets, frame_bytes: merge.frame_bytes, file_bytes })
