@@ -10,6 +10,13 @@
 #define GW_PROTOCOL_TCP    6u
 #define GW_PROTOCOL_UDP    17u
 
+/* What the first half of a function leaves for its second. */
+typedef struct gw_half {
+    GW_GLOBAL gw_u8 *frame; /* its first byte */
+    gw_u32 offset;          /* where the second half goes on; 0: the packet is settled */
+    gw_u32 value;           /* what the first half found */
+} gw_half;
+
 /* The layer above Ethernet II, behind at most one 802.1Q tag. */
 typedef struct gw_l3 {
     gw_u32 ether_type; /* of what lies at offset */

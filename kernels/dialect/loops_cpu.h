@@ -66,6 +66,56 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
     }
 }
 
+typedef void gw_begin_function(const gw_lane *, const gw_descriptor *, gw_half *, gw_outcome *);
+typedef void gw_end_function(const gw_lane *, const gw_half *, gw_outcome *);
+
+/*
+ * For a function in two halves, which parses nothing twice: GW_AHEAD packets begin, then the
+ * GW_AHEAD before them, whose lines have come meanwhile, end. The frames after them are fetched.
+ */
+static inline __attribute__((always_inline)) void gw_bin_halves(const gw_bin_call *call,
+                                                                gw_u32 variant, gw_u8 *scratch,
+                                                                gw_begin_function *begin,
+                                                                gw_end_function *end)
+{
+    gw_u8 *arena = call->arena;
+    const gw_descriptor *descriptors = call->descriptors;
+    const gw_u64 *parameters = call->parameters;
+    gw_outcome *outcomes = call->outcomes;
+    const gw_u32 count = call->count;
+    gw_lane lane = {.image = call->image, .variant = variant, .scratch = scratch};
+    gw_half halves[2][GW_AHEAD];
+    gw_u32 begun = 0; /* packets of the block before, which are to end */
+
+    for (gw_u32 first = 0, side = 0; first < count || begun != 0; first += GW_AHEAD, side ^= 1) {
+        const gw_u32 left = first < count ? count - first : 0;
+        const gw_u32 now = left < GW_AHEAD ? left : GW_AHEAD;
+        const gw_u32 next = left - now < GW_AHEAD ? left - now : GW_AHEAD;
+        for (gw_u32 i = 0; i < next; i++) {
+            const gw_descriptor *far = &descriptors[first + now + i];
+            __builtin_prefetch(arena + (gw_u64)far->window * GW_WINDOW_UNIT + far->head);
+        }
+        for (gw_u32 i = 0; i < now; i++) {
+            const gw_descriptor *descriptor = &descriptors[first + i];
+            lane.window = arena + (gw_u64)descriptor->window * GW_WINDOW_UNIT;
+            lane.parameter = parameters[first + i];
+            begin(&lane, descriptor, &halves[side][i], &outcomes[first + i]);
+        }
+        for (gw_u32 i = 0; i < begun; i++) {
+            end(&lane, &halves[side ^ 1][i], &outcomes[first - GW_AHEAD + i]);
+        }
+        begun = now;
+    }
+}
+
+/* GW_HALVES_<name>, which a function's header may define, picks the second over the first. */
+#define GW_BIN_WHOLE(call, variant, scratch, name)                                                 \
+    gw_bin_loop(call, variant, scratch, gw_##name##_packet, gw_##name##_touch)
+#define GW_BIN_HALVES(call, variant, scratch, name)                                                \
+    gw_bin_halves(call, variant, scratch, gw_##name##_begin, gw_##name##_end)
+#define GW_SECOND(first, second, ...) second
+#define GW_PICK(...)                  GW_SECOND(__VA_ARGS__, GW_BIN_WHOLE, 0)
+
 /*
  * Defines gw_bin_<name>, the loop around one function, and lets the compiler see
  * which variant it is: the first two have code of their own.
@@ -78,13 +128,13 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
         gw_##name##_group(call->image, scratch);                                                   \
         switch (call->variant) {                                                                   \
         case 0:                                                                                    \
-            gw_bin_loop(call, 0, scratch, gw_##name##_packet, gw_##name##_touch);                  \
+            GW_PICK(GW_HALVES_##name)(call, 0, scratch, name);                                     \
             break;                                                                                 \
         case 1:                                                                                    \
-            gw_bin_loop(call, 1, scratch, gw_##name##_packet, gw_##name##_touch);                  \
+            GW_PICK(GW_HALVES_##name)(call, 1, scratch, name);                                     \
             break;                                                                                 \
         default:                                                                                   \
-            gw_bin_loop(call, call->variant, scratch, gw_##name##_packet, gw_##name##_touch);      \
+            GW_PICK(GW_HALVES_##name)(call, call->variant, scratch, name);                         \
             break;                                                                                 \
         }                                                                                          \
     }
