@@ -433,7 +433,9 @@ fn without_opencl_there_is_a_sentence() {
     let folder = std::env::temp_dir().join(format!("godwit-no-opencl-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     // What the dynamic loader finds first and cannot load ends its search as if there were nothing.
-    std::fs::write(folder.join("libOpenCL.so.1"), "not a library").unwrap();
+    for name in ["libOpenCL.so.1", "libOpenCL.so"] {
+        std::fs::write(folder.join(name), "not a library").unwrap();
+    }
     let said = |name: &str, value: &std::path::Path| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "tells_why_there_is_none", "--ignored", "--nocapture"]).env(name, value);
