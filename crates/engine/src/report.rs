@@ -1,6 +1,6 @@
 //! What a run says of itself: for tables, for JSON, for tests.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// A whole run, or a run so far. Times in nanoseconds, sizes in bytes (frames without FCS).
 #[derive(Clone, Debug, Default, Serialize)]
@@ -18,6 +18,7 @@ pub struct Report {
     /// Where every packet went.
     pub conservation: Conservation,
     /// Every counter that is not zero: (name, value), names as in `docs/counters.md`.
+    #[serde(serialize_with = "as_map")]
     pub counters: Vec<(String, u64)>,
 }
 
@@ -37,6 +38,7 @@ pub struct PortReport {
     /// Bytes sent.
     pub sent_bytes: u64,
     /// Packets that the port passed over and never brought in: (reason, count).
+    #[serde(serialize_with = "as_map")]
     pub passed_over: Vec<(String, u64)>,
     /// Order-independent digest of all frames sent, where the port was asked for one (`digest = true`).
     pub digest: Option<u64>,
@@ -68,9 +70,16 @@ pub struct FunctionReport {
     /// Nanoseconds that the device worked per packet.
     pub busy_ns_per_packet: f64,
     /// What it said: (verdict, packets), all verdicts.
+    #[serde(serialize_with = "as_map")]
     pub verdicts: Vec<(String, u64)>,
     /// Why it dropped: (reason, packets), only reasons that occurred.
+    #[serde(serialize_with = "as_map")]
     pub drops: Vec<(String, u64)>,
+}
+
+/// Names with counts, as a map in the same order.
+fn as_map<S: Serializer>(pairs: &[(String, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, count)| (name, count)))
 }
 
 /// A distribution of times, nanoseconds.
