@@ -6,7 +6,7 @@ pub enum Error {
     /// The user named something that is not there.
     #[error("no {what} is called `{name}`; there is {}", known.join(", "))]
     Unknown {
-        /// `bench`, `device`, `implementation`.
+        /// `bench`, `implementation`.
         what: &'static str,
         /// What was asked for.
         name: String,

@@ -204,7 +204,7 @@ pub(crate) fn measure(
                 device: device.to_owned(),
                 implementation: form.to_owned(),
                 mode: if peer { "process" } else { "call" },
-                size: size.to_string(),
+                size: Some(size),
                 batch: BIN_PACKETS,
                 mpps,
                 gbps: mpps * bits / 1e3,

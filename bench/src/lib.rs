@@ -21,7 +21,7 @@ mod routes;
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 pub use error::Error;
 
@@ -35,10 +35,11 @@ pub struct Row {
     /// `ref`, a level of the kernel, or the peer's function.
     #[serde(rename = "impl")]
     pub implementation: String,
-    /// How work was handed over: `call`, `engine`, `process`.
+    /// How work was handed over: `call` (bins straight to the function), `engine` (all of Godwit around it), `process`
+    /// (a peer, in its own way).
     pub mode: &'static str,
-    /// Frame size in bytes without FCS, or `imix`; `-` where there are no frames.
-    pub size: String,
+    /// Frame size; `None` where there are no frames.
+    pub size: Option<Size>,
     /// Packets handed over at once.
     pub batch: usize,
     /// Millions of packets (or look-ups) per second, median of the rounds.
@@ -75,6 +76,16 @@ impl std::fmt::Display for Size {
     }
 }
 
+/// As a number of bytes, or as `imix`.
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Bytes(bytes) => serializer.serialize_u16(*bytes),
+            Self::Imix => serializer.serialize_str("imix"),
+        }
+    }
+}
+
 impl std::str::FromStr for Size {
     type Err = String;
 
@@ -84,7 +95,7 @@ impl std::str::FromStr for Size {
         }
         match text.parse::<u16>() {
             Ok(bytes @ 46..=9000) => Ok(Self::Bytes(bytes)),
-            _ => Err(format!("size `{text}`: expected 46 to 9000 (bytes of frame without FCS) or `imix`")),
+            _ => Err(format!("expected 46 to 9000 (bytes of frame without FCS) or `imix`, not {text}")),
         }
     }
 }
@@ -169,8 +180,10 @@ pub fn run(name: &str, options: &BenchOptions, progress: &mut Progress<'_>) -> R
         known: BENCHES.iter().map(|bench| bench.name.to_owned()).collect(),
     })?;
     if let Some(device) = options.device.as_ref().filter(|device| *device != godwit_device::cpu::ID) {
-        let known = vec![godwit_device::cpu::ID.to_owned()];
-        return Err(Error::Unknown { what: "device", name: device.clone(), known });
+        return Err(Error::Setup(format!(
+            "device `{device}`: benches run on the CPU only yet; there is {}",
+            godwit_device::cpu::ID
+        )));
     }
     (bench.run)(options, progress)
 }

@@ -30,8 +30,8 @@ fn implementations_and_sizes_can_be_chosen() {
         ..BenchOptions::default()
     };
     let rows = run("echo", &options, &mut |_| {}).unwrap();
-    let told: Vec<_> = rows.iter().map(|row| (row.implementation.as_str(), row.size.as_str())).collect();
-    assert_eq!(told, [("ref", "300"), ("ref", "imix")]);
+    let told: Vec<_> = rows.iter().map(|row| (row.implementation.as_str(), row.size)).collect();
+    assert_eq!(told, [("ref", Some(Size::Bytes(300))), ("ref", Some(Size::Imix))]);
 }
 
 #[test]
@@ -39,7 +39,8 @@ fn what_is_not_there_is_named_with_what_is() {
     let refused = |name: &str, options: BenchOptions| run(name, &options, &mut |_| {}).unwrap_err().to_string();
     assert!(refused("ipv5", BenchOptions::default()).contains("ipv4-lookup"));
     let device = BenchOptions { device: Some("cuda:7".to_owned()), ..BenchOptions::default() };
-    assert!(refused("echo", device).contains("there is cpu"));
+    let device = refused("echo", device);
+    assert!(device.contains("cuda:7") && device.contains("on the CPU only"), "{device}");
     let implementation = BenchOptions { implementation: Some("vectorised".to_owned()), ..BenchOptions::default() };
     assert!(refused("echo", implementation).contains("scalar"));
 }

@@ -124,6 +124,7 @@ fn a_bench_has_rows_in_the_fixed_form() {
         }
         assert!(row["mpps"].as_f64() > Some(0.0), "{row:#}");
     }
+    assert!(rows.iter().any(|row| row["size"] == 60) && rows.iter().any(|row| row["size"] == "imix"), "{rows:#?}");
 }
 
 #[test]

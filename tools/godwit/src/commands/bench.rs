@@ -17,17 +17,18 @@ use crate::table::{Align, Table};
 pub(crate) struct Arguments {
     /// What to measure; `list` names all.
     name: String,
-    /// Only this device.
+    /// Only this device; benches run on the CPU only yet: cpu.
     #[arg(long, value_name = "D")]
     device: Option<String>,
-    /// Only this implementation: ref, scalar, or a level such as x86-64-v3.
+    /// Only this implementation: ref, or scalar (at the level that is fastest here). all: both, where a function is
+    /// measured alone.
     #[arg(long = "impl", value_name = "I")]
     implementation: Option<String>,
-    /// Frame size in bytes without FCS, or imix; several are measured one after the other.
-    #[arg(long = "size", value_name = "BYTES|imix")]
+    /// Frame size: bytes without FCS, or imix. Given more than once, one after the other is measured.
+    #[arg(long = "size", value_name = "SIZE")]
     sizes: Vec<Size>,
     /// Time for each figure.
-    #[arg(long, value_name = "N", value_parser = super::parse_seconds, default_value = "2")]
+    #[arg(long, value_name = "N", value_parser = super::parse_seconds, allow_negative_numbers = true, default_value = "2")]
     seconds: Duration,
     /// Leave the peers out.
     #[arg(long)]
@@ -96,7 +97,7 @@ fn text(rows: &[Row]) -> String {
             row.device.clone(),
             row.implementation.clone(),
             row.mode.to_owned(),
-            row.size.clone(),
+            row.size.map_or("-".to_owned(), |size| size.to_string()),
             row.batch.to_string(),
             format!("{:.2}", row.mpps),
             if row.mpps > 0.0 { format!("{:.1}", 1000.0 / row.mpps) } else { "-".to_owned() },
