@@ -14,8 +14,10 @@ mod signals;
 mod summary;
 mod table;
 
+use std::error::Error;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
 use failure::Failure;
@@ -68,10 +70,23 @@ fn usage(error: &clap::Error) -> Failure {
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Failure::User("no command: `godwit --help` lists them".to_owned());
     }
+    if error.kind() == clap::error::ErrorKind::ValueValidation
+        && let (Some(ContextValue::String(argument)), Some(source)) =
+            (error.get(ContextKind::InvalidArg), error.source())
+    {
+        return Failure::User(format!("{argument}: {source}"));
+    }
     let text = error.to_string();
-    let text = text.split("\n\nUsage:").next().unwrap_or(&text);
-    let text = text.split("\n\nFor more information").next().unwrap_or(text);
+    let text = ["\n\nUsage:", "\n\nFor more information", "\n\n  tip:"]
+        .iter()
+        .fold(text.as_str(), |text, end| text.split(end).next().unwrap_or(text));
     let words: Vec<&str> = text.split_whitespace().collect();
-    let sentence = words.join(" ");
+    let mut sentence = words.join(" ");
+    let similar = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    match similar.into_iter().find_map(|kind| error.get(kind)) {
+        Some(ContextValue::String(name)) => sentence += &format!("; did you mean `{name}`?"),
+        Some(ContextValue::Strings(names)) => sentence += &format!("; did you mean `{}`?", names.join("`, `")),
+        _ => {}
+    }
     Failure::User(sentence.strip_prefix("error: ").unwrap_or(&sentence).to_owned())
 }

@@ -1,8 +1,8 @@
 //! Where results go: tables to standard output, JSON to a file that appears when it is complete.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -48,9 +48,9 @@ impl Json {
         if path == Path::new("-") {
             return Ok(Self::Stdout);
         }
-        let refuse = |error| cannot_write(path, &error);
+        let refuse = |error: std::io::Error| cannot_write(path, &error);
         match std::fs::metadata(path) {
-            Ok(existing) if existing.is_dir() => Err(refuse(ErrorKind::IsADirectory.into())),
+            // A folder too: opening it is what the operating system refuses in its own words.
             Ok(existing) if !existing.is_file() => {
                 let file = File::options().write(true).open(path).map_err(refuse)?;
                 Ok(Self::Special(path.to_owned(), file))
@@ -61,14 +61,12 @@ impl Json {
                     _ => Path::new("."),
                 };
                 // As any program makes files: the umask takes away what is not wanted.
-                let permissions = Permissions::from_mode(0o666);
+                let create = |path: &Path| File::options().write(true).create_new(true).mode(0o666).open(path);
                 let file = tempfile::Builder::new()
                     .prefix(".godwit-")
                     .suffix(".json.part")
-                    .permissions(permissions)
-                    .tempfile_in(folder)
-                    // Not its own text: it would name the temporary file.
-                    .map_err(|error| refuse(error.kind().into()))?;
+                    .make_in(folder, create)
+                    .map_err(refuse)?;
                 Ok(Self::File(path.to_owned(), file))
             }
         }

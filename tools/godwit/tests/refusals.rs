@@ -136,10 +136,10 @@ fn bad_places_to_write() {
     refuse(folder, &format!("{replay} --out /dev/full"), &["/dev/full", "No space left"]);
     refuse(folder, &format!("{replay} --out ."), &["directory"]);
     refuse(folder, &format!("{replay} --out good.pcap"), &["good.pcap is both read and written"]);
-    refuse(folder, &format!("{replay} --out out.pcap --json none/r.json"), &["none/r.json"]);
-    refuse(folder, &format!("{replay} --out out.pcap --json ."), &["directory"]);
+    refuse(folder, &format!("{replay} --out out.pcap --json none/r.json"), &["none/r.json: No such file or directory"]);
+    refuse(folder, &format!("{replay} --out out.pcap --json ."), &["Is a directory"]);
     refuse(folder, "run write-full.toml --seconds 5 --json r.json", &["out", "/dev/full", "No space left"]);
-    refuse(folder, "bench list --json none/r.json", &["none/r.json"]);
+    refuse(folder, "bench list --json none/r.json", &["none/r.json: No such file or directory"]);
 }
 
 /// A disk that fills up in the middle: the shell allows files of 64 blocks of 512 or 1024 bytes.
@@ -179,8 +179,11 @@ fn bad_arguments() {
     refuse(folder, "", &["no command"]);
     refuse(folder, "replya", &["replya", "replay"]);
     refuse(folder, "run", &["CONFIG"]);
-    refuse(folder, "run good.toml --second 1", &["--second", "--seconds"]);
+    let said = run(godwit().args(["run", "good.toml", "--second", "1"]));
+    let sentence = said.refused();
+    assert!(sentence.contains("did you mean `--seconds`?") && !sentence.contains("tip:"), "{sentence}");
     refuse(folder, "run good.toml --seconds 0", &["seconds above 0"]);
+    refuse(folder, "run good.toml --seconds -1", &["--seconds", "seconds above 0", "not -1"]);
     refuse(folder, "demo --seconds soon", &["soon"]);
     refuse(folder, "replay good.toml --in good.pcap", &["--out"]);
     refuse(folder, "replay good.toml --out out.pcap", &["--in"]);
@@ -193,6 +196,7 @@ fn bad_arguments() {
     refuse(folder, "bench echo --size huge", &["huge", "imix"]);
     refuse(folder, "bench echo --size 5", &["size", "5"]);
     refuse(folder, "bench echo --device toaster", &["toaster", "cpu"]);
+    refuse(folder, "bench echo --device opencl:0", &["opencl:0", "on the CPU only"]);
     refuse(folder, "bench echo --impl fast", &["fast"]);
 }
 

@@ -13,7 +13,7 @@ use crate::{builtin, devices, output, summary};
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// How long.
-    #[arg(long, value_name = "N", value_parser = super::parse_seconds, default_value = "5")]
+    #[arg(long, value_name = "N", value_parser = super::parse_seconds, allow_negative_numbers = true, default_value = "5")]
     seconds: Duration,
 }
 

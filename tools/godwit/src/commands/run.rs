@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     /// The configuration.
     config: PathBuf,
     /// Stop after this many seconds.
-    #[arg(long, value_name = "N", value_parser = super::parse_seconds)]
+    #[arg(long, value_name = "N", value_parser = super::parse_seconds, allow_negative_numbers = true)]
     seconds: Option<Duration>,
     /// Write the report as JSON; - is standard output.
     #[arg(long, value_name = "FILE")]
