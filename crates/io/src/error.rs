@@ -16,6 +16,9 @@ pub enum Error {
         /// What is wrong with it, and what would be right.
         reason: String,
     },
+    /// The operator left out a key that is needed.
+    #[error("{0}")]
+    Missing(&'static str),
     /// The operator named a file that cannot be opened or read.
     #[error("cannot read {}: {source}", path.display())]
     Read {

@@ -209,7 +209,7 @@ fn errors_name_file_and_reason() {
     let cases: [(&str, Vec<u8>); 9] = [
         ("the file is empty", vec![]),
         ("too short", b"ab".to_vec()),
-        ("begins with the bytes [23, 20, 61, 20]", b"# a text, of some length".to_vec()),
+        ("begins with the bytes 23 20 61 20 (hex)", b"# a text, of some length".to_vec()),
         ("link type 101 (raw IP)", maker.pcap_header(false, 101)),
         (
             "link type 113 (Linux cooked capture)",

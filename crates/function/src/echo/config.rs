@@ -20,7 +20,11 @@ impl Config {
         match &self.ports {
             Some(ports) if *ports.get_ref() == 0 || *ports.get_ref() > available => {
                 let given = ports.get_ref();
-                let message = format!("ports = {given}: must be 1 to {available}, the number of configured ports");
+                let message = match available {
+                    0 => format!("ports = {given}: no port is configured"),
+                    1 => format!("ports = {given}: must be 1, for one port is configured"),
+                    _ => format!("ports = {given}: must be 1 to {available}, the number of configured ports"),
+                };
                 Err(crate::config::value(ports.span(), message))
             }
             Some(ports) => Ok(*ports.get_ref()),

@@ -75,12 +75,10 @@ impl Config {
     /// Checks what can be checked without touching a file.
     ///
     /// # Errors
-    /// [`Error::Config`]: neither `file` nor `write`, or both name one file.
+    /// [`Error::Missing`]: neither `file` nor `write`. [`Error::Config`]: both name one file.
     pub fn validate(&self) -> Result<(), Error> {
         match (&self.file, &self.write) {
-            (None, None) => {
-                Err(Error::config("file", "nothing", "a pcap port needs `file` to read or `write` to write"))
-            }
+            (None, None) => Err(Error::Missing("a pcap port needs `file` to read or `write` to write")),
             (Some(file), Some(write)) if file == write => {
                 Err(Error::config("write", write.display(), "is also the `file` that is read"))
             }

@@ -101,7 +101,8 @@ impl Reader {
             let format = Format::PcapNg { big_endian: false, interfaces: Vec::new(), time_ns: 0, ethernet_seen: false };
             return Ok(Self { path: path.to_owned(), input, format, held_bytes: 0, packets: 0 });
         }
-        let reason = format!("it begins with the bytes {:02x?}", magic);
+        let shown = magic.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+        let reason = format!("it begins with the bytes {shown} (hex)");
         if !input.fill(24).map_err(|source| Error::read(path, source))? {
             return Err(not_capture("the file is too short"));
         }
