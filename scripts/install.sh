@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Godwit needs to be built and tested on Debian and Ubuntu. Does nothing where everything is there.
 #
-#   scripts/install.sh build    what `make demo` needs: a C compiler, and Rust
+#   scripts/install.sh build    what `make demo` needs: a C compiler; Rust must be there, it is checked and not installed
 #   scripts/install.sh test     also what the tests compare with: scapy, tshark, PoCL, DPDK
 set -euo pipefail
 
