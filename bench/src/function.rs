@@ -38,6 +38,8 @@ pub(crate) struct Competitor<'a> {
     pub(crate) device: &'static str,
     pub(crate) implementation: &'static str,
     pub(crate) note: String,
+    /// How it is asked: `call`, `process`.
+    pub(crate) mode: &'static str,
     /// Packets of a round.
     pub(crate) packets: usize,
     /// One round over these frames: its time in nanoseconds.
@@ -139,6 +141,7 @@ pub(crate) fn dpi(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
         device: "aho-corasick",
         implementation: "dfa",
         note: "the crate's DFA, all overlapping matches counted".to_owned(),
+        mode: "call",
         packets: PACKETS,
         round: Box::new(move |frames| Ok(scan(&peer, frames))),
     };
@@ -196,14 +199,14 @@ pub(crate) fn measure(
             }
         }
         let bits = packets.bytes() as f64 * 8.0 / PACKETS as f64;
-        let row = |device: &str, form: &str, times: &mut [f64], count: usize, peer: bool, note: String| {
+        let row = |device: &str, form: &str, mode: &'static str, times: &mut [f64], count: usize, note: String| {
             let (p50, p99) = median_p99(times);
             let mpps = count as f64 / p50 * 1e3;
             Row {
                 bench: bench.to_owned(),
                 device: device.to_owned(),
                 implementation: form.to_owned(),
-                mode: if peer { "process" } else { "call" },
+                mode,
                 size: Some(size),
                 batch: BIN_PACKETS,
                 mpps,
@@ -211,23 +214,16 @@ pub(crate) fn measure(
                 p50_us: p50 / 1e3 / count as f64 * BIN_PACKETS as f64,
                 p99_us: p99 / 1e3 / count as f64 * BIN_PACKETS as f64,
                 watts: None,
-                peer,
+                peer: false,
                 note,
             }
         };
         for (runner, times) in runners.iter().zip(&mut times) {
-            rows.push(row("cpu", &runner.form, times, PACKETS, false, String::new()));
+            rows.push(row("cpu", &runner.form, "call", times, PACKETS, String::new()));
         }
         if let Some(competitor) = &competitor {
-            let note = competitor.note.clone();
-            rows.push(row(
-                competitor.device,
-                competitor.implementation,
-                &mut peer_times,
-                competitor.packets,
-                true,
-                note,
-            ));
+            let Competitor { device, implementation, mode, ref note, packets, .. } = *competitor;
+            rows.push(Row { peer: true, ..row(device, implementation, mode, &mut peer_times, packets, note.clone()) });
         }
         say_ratio(&rows, progress);
     }

@@ -82,6 +82,7 @@ pub(crate) fn forwarding(options: &BenchOptions, progress: &mut Progress<'_>) ->
     let competitor = peer.map(|mut peer| Competitor {
         device: "rte_lpm",
         implementation: "bulk",
+        mode: "process",
         note: format!("lookup only, no packets; {}", peer.ready),
         packets: ADDRESSES,
         round: Box::new(move |_| Ok(peer.round()?.0)),
