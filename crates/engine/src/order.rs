@@ -78,6 +78,11 @@ impl Order {
         self.mask + 1 - self.in_flight()
     }
 
+    /// Places that the exit has passed since the start.
+    pub(crate) fn passed(&self) -> usize {
+        self.passed[self.exit()]
+    }
+
     /// Places that the exit has not passed.
     pub(crate) fn in_flight(&self) -> usize {
         self.arrived - self.passed[self.exit()]

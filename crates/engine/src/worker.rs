@@ -77,6 +77,8 @@ pub(crate) struct Worker {
     latency: Histogram,
     function_latency: Vec<Histogram>,
     burst_packets: usize,
+    /// What the exit had passed when ports were last told.
+    settled_at: usize,
     clock: Instant,
 }
 
@@ -129,6 +131,7 @@ impl Worker {
             batch: Batch::with_capacity(parts.burst_packets),
             latency: Histogram::default(),
             burst_packets: parts.burst_packets,
+            settled_at: 0,
             clock: parts.clock,
             plan,
             region,
@@ -489,7 +492,10 @@ impl Worker {
             self.counts.add(DROPPED, refused as u64);
             self.counts.add(DROPPED_REFUSED, refused as u64);
         }
-        if departed > 0 || self.order.in_flight() == 0 {
+        // Drops count too: a worker that only drops must not hold back what others wait to write.
+        let passed = self.order.passed();
+        if passed != self.settled_at || self.order.in_flight() == 0 {
+            self.settled_at = passed;
             let next = self.receivers.iter().map(|receiver| receiver.queue.sequence_next()).min();
             let settled = next.unwrap_or(u64::MAX).min(self.order.sequence_min(self.receivers.len() > 1));
             self.settle(settled)?;
