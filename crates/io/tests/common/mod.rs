@@ -1,5 +1,5 @@
 //! What the tests of this crate share.
-#![allow(dead_code, missing_docs, unreachable_pub)]
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

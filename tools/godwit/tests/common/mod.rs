@@ -1,7 +1,7 @@
 //! Running the program that was just built.
 
 // Each test file uses a part of this.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
