@@ -109,11 +109,10 @@ fn write_registry(functions: &Path, out: &Path) {
         };
         let row = row.split(')').next().expect("split yields at least one part");
         let columns: Vec<&str> = row.split(',').map(str::trim).collect();
-        let [number, name, scratch_bytes] = columns[..] else {
-            panic!("functions.h: X({row}) must have a number, a name and scratch bytes");
+        let [number, name] = columns[..] else {
+            panic!("functions.h: X({row}) must have a number and a name");
         };
-        writeln!(rust, "    KernelInfo {{ number: {number}, name: \"{name}\", scratch_bytes: {scratch_bytes} }},")
-            .expect("writing to a String");
+        writeln!(rust, "    KernelInfo {{ number: {number}, name: \"{name}\" }},").expect("writing to a String");
     }
     rust += "];\n";
     write(&out.join("registry.rs"), &rust);

@@ -1,7 +1,7 @@
 /*
- * Every function that has a kernel: its number (gw_bin.kernel), its name (also
- * its folder) and the bytes of scratch memory a group of lanes needs for it.
- * build.rs reads this list for the Rust side; a number never changes its meaning.
+ * Every function that has a kernel: its number (gw_bin.kernel) and its name (also
+ * its folder). build.rs reads this list for the Rust side; a number never changes
+ * its meaning.
  */
 #ifndef GODWIT_FUNCTIONS_H
 #define GODWIT_FUNCTIONS_H
@@ -14,12 +14,12 @@
 #include "dpi/dpi.h"
 
 /* clang-format off */
-#define GW_FUNCTIONS(X)    \
-    X(0, template, 0)      \
-    X(1, echo, 0)          \
-    X(2, ipv4, 0)          \
-    X(3, ipsec, 0)         \
-    X(4, dpi, 0)
+#define GW_FUNCTIONS(X) \
+    X(0, template)      \
+    X(1, echo)          \
+    X(2, ipv4)          \
+    X(3, ipsec)         \
+    X(4, dpi)
 /* clang-format on */
 
 #endif

@@ -68,4 +68,32 @@ GW_ASSERT_OFFSET(gw_bin, instance, 8);
 GW_ASSERT_OFFSET(gw_bin, length_bytes, 10);
 GW_ASSERT_OFFSET(gw_bin, length_class, 12);
 
+/*
+ * How host and one persistent group talk (Hummingbird, algorithms 1 and 2): a ring of
+ * places for bins. The host fills place posted % places and then counts posted up;
+ * the group works it off and then counts finished up.
+ *
+ *   | gw_mailbox | place 0 | place 1 | ...                    all at 64-byte boundaries
+ *   place: | gw_bin, 64 bytes | descriptors | parameters | outcomes |     bin_packets of each
+ */
+typedef struct gw_mailbox {
+    gw_u32 posted; /* written by the host: places filled so far, modulo 2^32 */
+    gw_u32 stop;   /* written by the host: not 0 when the group is to end once all is worked off */
+    gw_u32 reserved_host[14];
+    gw_u32 finished; /* written by the group: places worked off so far, modulo 2^32 */
+    gw_u32 running;  /* written by the group: 1 once it polls, 2 when it has ended */
+    gw_u32 reserved_device[14];
+} gw_mailbox;
+GW_STATIC_ASSERT(sizeof(gw_mailbox) == 128, mailbox_size);
+GW_ASSERT_OFFSET(gw_mailbox, finished, 64);
+
+#define GW_MAILBOX_POLLING 1u
+#define GW_MAILBOX_ENDED   2u
+
+/* Bytes of a place; bin_packets is even. */
+#define GW_PLACE_BYTES(bin_packets)      (64u + 32u * (bin_packets))
+#define GW_PLACE_DESCRIPTORS             64u
+#define GW_PLACE_PARAMETERS(bin_packets) (64u + 16u * (bin_packets))
+#define GW_PLACE_OUTCOMES(bin_packets)   (64u + 24u * (bin_packets))
+
 #endif

@@ -1,4 +1,4 @@
-/* What a lane is given, and the ways in which it settles its packet. */
+/* What a lane, or a group of lanes, is given, and the ways in which it settles a packet. */
 #ifndef GODWIT_LANE_H
 #define GODWIT_LANE_H
 
@@ -8,8 +8,19 @@ typedef struct gw_lane {
     const GW_GLOBAL gw_u8 *image; /* the function's table image, 64-byte aligned */
     gw_u64 parameter;             /* from the function's host half */
     gw_u32 variant;               /* the same for all packets of a bin */
-    GW_LOCAL gw_u8 *scratch;      /* memory of the group, of the size in functions.h; or NULL */
 } gw_lane;
+
+/* What a group of lanes is given: one bin. The arrays begin with the bin's first packet. */
+typedef struct gw_work {
+    GW_GLOBAL gw_u8 *arena;       /* windows count from here; 64-byte aligned */
+    const GW_GLOBAL gw_u8 *image; /* the function's table image, 64-byte aligned */
+    GW_GLOBAL gw_descriptor *descriptors;
+    const GW_GLOBAL gw_u64 *parameters;
+    GW_GLOBAL gw_outcome *outcomes;
+    gw_u32 count;        /* packets in the bin */
+    gw_u32 variant;      /* the same for all of them */
+    gw_u32 length_bytes; /* the longest frame among them */
+} gw_work;
 
 /* The first byte of the frame. */
 GW_LANE GW_GLOBAL gw_u8 *gw_frame(const gw_lane *lane, const gw_descriptor *descriptor)

@@ -27,7 +27,7 @@ typedef void gw_touch_function(const gw_lane *, const gw_descriptor *);
 
 /* Inlined once per function, so that neither pointer is ever called through. */
 static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call *call,
-                                                              gw_u32 variant, gw_u8 *scratch,
+                                                              gw_u32 variant,
                                                               gw_packet_function *packet,
                                                               gw_touch_function *touch)
 {
@@ -36,7 +36,7 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
     const gw_u64 *parameters = call->parameters;
     gw_outcome *outcomes = call->outcomes;
     const gw_u32 count = call->count;
-    gw_lane lane = {.image = call->image, .variant = variant, .scratch = scratch};
+    gw_lane lane = {.image = call->image, .variant = variant};
     gw_lane ahead = lane;
 
     for (gw_u32 i = 0; i < GW_AHEAD && i < count; i++) {
@@ -74,7 +74,7 @@ typedef void gw_end_function(const gw_lane *, const gw_half *, gw_outcome *);
  * GW_AHEAD before them, whose lines have come meanwhile, end. The frames after them are fetched.
  */
 static inline __attribute__((always_inline)) void gw_bin_halves(const gw_bin_call *call,
-                                                                gw_u32 variant, gw_u8 *scratch,
+                                                                gw_u32 variant,
                                                                 gw_begin_function *begin,
                                                                 gw_end_function *end)
 {
@@ -83,7 +83,7 @@ static inline __attribute__((always_inline)) void gw_bin_halves(const gw_bin_cal
     const gw_u64 *parameters = call->parameters;
     gw_outcome *outcomes = call->outcomes;
     const gw_u32 count = call->count;
-    gw_lane lane = {.image = call->image, .variant = variant, .scratch = scratch};
+    gw_lane lane = {.image = call->image, .variant = variant};
     gw_half halves[2][GW_AHEAD];
     gw_u32 begun = 0; /* packets of the block before, which are to end */
 
@@ -109,10 +109,10 @@ static inline __attribute__((always_inline)) void gw_bin_halves(const gw_bin_cal
 }
 
 /* GW_HALVES_<name>, which a function's header may define, picks the second over the first. */
-#define GW_BIN_WHOLE(call, variant, scratch, name)                                                 \
-    gw_bin_loop(call, variant, scratch, gw_##name##_packet, gw_##name##_touch)
-#define GW_BIN_HALVES(call, variant, scratch, name)                                                \
-    gw_bin_halves(call, variant, scratch, gw_##name##_begin, gw_##name##_end)
+#define GW_BIN_WHOLE(call, variant, name)                                                          \
+    gw_bin_loop(call, variant, gw_##name##_packet, gw_##name##_touch)
+#define GW_BIN_HALVES(call, variant, name)                                                         \
+    gw_bin_halves(call, variant, gw_##name##_begin, gw_##name##_end)
 #define GW_SECOND(first, second, ...) second
 #define GW_PICK(...)                  GW_SECOND(__VA_ARGS__, GW_BIN_WHOLE, 0)
 
@@ -120,26 +120,23 @@ static inline __attribute__((always_inline)) void gw_bin_halves(const gw_bin_cal
  * Defines gw_bin_<name>, the loop around one function, and lets the compiler see
  * which variant it is: the first two have code of their own.
  */
-#define GW_BIN_LOOP(number, name, scratch_bytes)                                                   \
+#define GW_BIN_LOOP(number, name)                                                                  \
     static __attribute__((noinline)) void gw_bin_##name(const gw_bin_call *call)                   \
     {                                                                                              \
-        _Alignas(64) gw_u8 memory[(scratch_bytes) > 0 ? (scratch_bytes) : 1];                      \
-        gw_u8 *scratch = (scratch_bytes) > 0 ? memory : NULL;                                      \
-        gw_##name##_group(call->image, scratch);                                                   \
         switch (call->variant) {                                                                   \
         case 0:                                                                                    \
-            GW_PICK(GW_HALVES_##name)(call, 0, scratch, name);                                     \
+            GW_PICK(GW_HALVES_##name)(call, 0, name);                                              \
             break;                                                                                 \
         case 1:                                                                                    \
-            GW_PICK(GW_HALVES_##name)(call, 1, scratch, name);                                     \
+            GW_PICK(GW_HALVES_##name)(call, 1, name);                                              \
             break;                                                                                 \
         default:                                                                                   \
-            GW_PICK(GW_HALVES_##name)(call, call->variant, scratch, name);                         \
+            GW_PICK(GW_HALVES_##name)(call, call->variant, name);                                  \
             break;                                                                                 \
         }                                                                                          \
     }
 
-#define GW_BIN_CASE(number, name, scratch_bytes)                                                   \
+#define GW_BIN_CASE(number, name)                                                                  \
     case number:                                                                                   \
         gw_bin_##name(call);                                                                       \
         break;

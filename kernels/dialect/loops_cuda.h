@@ -11,6 +11,7 @@ extern "C" __global__ void gw_chunk(gw_u8 *arena, const gw_u8 *images, const gw_
 {
     __shared__ gw_scratch scratch;
     __shared__ gw_u32 taken;
+    gw_u32 prepared = GW_PREPARED_NONE;
     gw_chunk_arrays chunk;
     chunk.arena = arena;
     chunk.images = images;
@@ -26,11 +27,12 @@ extern "C" __global__ void gw_chunk(gw_u8 *arena, const gw_u8 *images, const gw_
             taken = atomicAdd(next_bin, 1u);
         }
         gw_barrier();
-        const gw_u32 bin = taken;
-        if (bin >= bin_count) {
+        const gw_u32 index = taken;
+        if (index >= bin_count) {
             break;
         }
-        gw_run_bin(&chunk, bin, (gw_u8 *)&scratch);
+        const gw_bin bin = chunk.bins[index];
+        gw_run_bin(&chunk, &bin, &scratch, &prepared);
     }
 }
 

@@ -1,18 +1,19 @@
 /*
- * The loop around lane functions on a device, the same for OpenCL and CUDA: a
- * group of lanes takes the next bin of the chunk until none is left, and its
- * lanes share the packets of the bin.
+ * The loops around functions on a device, the same for OpenCL and CUDA.
  *
- * Bins are sorted longest first and taken by a counter, so that a group which
- * got a long bin takes fewer of them (longest processing time first, PIPSEA,
- * Park et al., ANCS 2016). The host zeroes the counter before each launch; the
- * number of groups is free.
+ * Launched: a group of lanes takes the next bin of the chunk until none is left.
+ * Bins are sorted longest first and taken by a counter, so that a group which got
+ * a long bin takes fewer of them (longest processing time first, PIPSEA, Park et
+ * al., ANCS 2016). The host zeroes the counter before each launch; the number of
+ * groups is free.
  *
- * The barriers: nobody leaves a bin before all of the group's lanes are done
- * with it, so scratch memory and the shared bin index may be written anew.
+ * The barriers: nobody leaves a bin before all of the group's lanes are done with
+ * it, so scratch memory and the shared bin index may be written anew.
  */
 #ifndef GODWIT_LOOPS_DEVICE_H
 #define GODWIT_LOOPS_DEVICE_H
+
+#include "../groups.h"
 
 /* The arrays of one chunk, in memory that the device can reach. */
 typedef struct gw_chunk_arrays {
@@ -26,41 +27,65 @@ typedef struct gw_chunk_arrays {
     gw_u32 bin_count;
 } gw_chunk_arrays;
 
-/* As large and as aligned as the scratch memory of any function. */
-#define GW_SCRATCH_FIELD(number, name, scratch_bytes)                                              \
-    gw_u8 name##_bytes[(scratch_bytes) > 0 ? (scratch_bytes) : 1];
+/* The memory of a group: of one function at a time. */
+#define GW_SCRATCH_FIELD(name) gw_##name##_scratch name##_;
 typedef union gw_scratch {
-    gw_u64 words;
-    GW_FUNCTIONS(GW_SCRATCH_FIELD)
+    gw_u64 words[2];
+    GW_GROUP_FORMS(GW_SCRATCH_FIELD)
 } gw_scratch;
 
-/* OpenCL has no function pointers, so the loop over a bin's packets is a macro. */
-#define GW_DEVICE_CASE(number, name, scratch_bytes)                                                \
-    case number:                                                                                   \
-        gw_##name##_group(lane.image, scratch);                                                    \
-        for (gw_u32 i = gw_lane_id(); i < bin.count; i += gw_lane_count()) {                       \
-            const gw_u32 index = bin.first + i;                                                    \
-            gw_descriptor descriptor = chunk->descriptors[index];                                  \
-            gw_outcome outcome = {0, 0, 0, 0};                                                     \
-            lane.window = chunk->arena + (gw_u64)descriptor.window * GW_WINDOW_UNIT;               \
-            lane.parameter = chunk->parameters[index];                                             \
-            gw_##name##_packet(&lane, &descriptor, &outcome);                                      \
-            chunk->descriptors[index] = descriptor;                                                \
-            chunk->outcomes[index] = outcome;                                                      \
-        }                                                                                          \
-        break;
+/* Says that scratch memory holds nothing yet. */
+#define GW_PREPARED_NONE 0xffffffffu
 
-/* One bin, by all lanes of a group. The switch goes the same way in all of them. */
-GW_GROUP void gw_run_bin(const gw_chunk_arrays *chunk, gw_u32 bin_index, GW_LOCAL gw_u8 *scratch)
+/* OpenCL has no function pointers, so the loop over a bin's packets is a macro. */
+#define GW_BY_LANE(name)                                                                           \
+    for (gw_u32 i = gw_lane_id(); i < work.count; i += gw_lane_count()) {                          \
+        gw_descriptor descriptor = work.descriptors[i];                                            \
+        gw_outcome outcome = {0, 0, 0, 0};                                                         \
+        gw_lane lane;                                                                              \
+        lane.window = work.arena + (gw_u64)descriptor.window * GW_WINDOW_UNIT;                     \
+        lane.image = work.image;                                                                   \
+        lane.parameter = work.parameters[i];                                                       \
+        lane.variant = work.variant;                                                               \
+        gw_##name##_packet(&lane, &descriptor, &outcome);                                          \
+        work.descriptors[i] = descriptor;                                                          \
+        work.outcomes[i] = outcome;                                                                \
+    }
+
+/* What is prepared stays until the group comes to another configured function. */
+#define GW_BY_GROUP(name)                                                                          \
+    if (*prepared != bin->instance) {                                                              \
+        gw_##name##_prepare(work.image, &scratch->name##_);                                        \
+        *prepared = bin->instance;                                                                 \
+    }                                                                                              \
+    gw_##name##_bin(&work, &scratch->name##_);
+
+#define GW_FORM_SECOND(first, second, ...) second
+#define GW_FORM(...)                       GW_FORM_SECOND(__VA_ARGS__, GW_BY_LANE, 0)
+
+#define GW_DEVICE_CASE(number, name)                                                               \
+    case number:                                                                                   \
+        GW_FORM(GW_GROUP_FORM_##name)(name) break;
+
+/*
+ * One bin, by all lanes of a group: bin->first is its place in the arrays. The switch goes the
+ * same way in all lanes. prepared is the lane's own and says what scratch memory holds.
+ */
+GW_GROUP void gw_run_bin(const gw_chunk_arrays *chunk, const gw_bin *bin,
+                         GW_LOCAL gw_scratch *scratch, gw_u32 *prepared)
 {
-    const gw_bin bin = chunk->bins[bin_index];
-    gw_lane lane;
-    lane.window = chunk->arena;
-    lane.image = chunk->images + chunk->image_offsets[bin.instance];
-    lane.parameter = 0;
-    lane.variant = bin.variant;
-    lane.scratch = scratch;
-    switch (bin.kernel) {
+    gw_work work;
+    work.arena = chunk->arena;
+    work.image = chunk->images + chunk->image_offsets[bin->instance];
+    work.descriptors = chunk->descriptors + bin->first;
+    work.parameters = chunk->parameters + bin->first;
+    work.outcomes = chunk->outcomes + bin->first;
+    work.count = bin->count;
+    work.variant = bin->variant;
+    work.length_bytes = bin->length_bytes;
+    (void)scratch;
+    (void)prepared;
+    switch (bin->kernel) {
         GW_FUNCTIONS(GW_DEVICE_CASE)
     default:
         break;

@@ -12,6 +12,7 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
 {
     __local gw_scratch scratch;
     __local gw_u32 taken;
+    gw_u32 prepared = GW_PREPARED_NONE;
     gw_chunk_arrays chunk;
     chunk.arena = arena;
     chunk.images = images;
@@ -27,11 +28,12 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
             taken = atomic_inc(next_bin);
         }
         gw_barrier();
-        const gw_u32 bin = taken;
-        if (bin >= bin_count) {
+        const gw_u32 index = taken;
+        if (index >= bin_count) {
             break;
         }
-        gw_run_bin(&chunk, bin, (__local gw_u8 *)&scratch);
+        const gw_bin bin = chunk.bins[index];
+        gw_run_bin(&chunk, &bin, &scratch, &prepared);
     }
 }
 

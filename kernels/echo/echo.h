@@ -43,11 +43,4 @@ GW_LANE void gw_echo_touch(const gw_lane *lane, const gw_descriptor *descriptor)
     (void)descriptor;
 }
 
-/* Nothing to prepare in scratch memory. */
-GW_GROUP void gw_echo_group(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_u8 *scratch)
-{
-    (void)image;
-    (void)scratch;
-}
-
 #endif

@@ -89,11 +89,4 @@ GW_LANE void gw_ipsec_touch(const gw_lane *lane, const gw_descriptor *descriptor
     GW_FETCH(sa + 192);
 }
 
-/* Nothing to prepare in scratch memory. */
-GW_GROUP void gw_ipsec_group(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_u8 *scratch)
-{
-    (void)image;
-    (void)scratch;
-}
-
 #endif

@@ -242,11 +242,4 @@ GW_LANE void gw_ipv4_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_o
 /* The CPU's loop runs the halves apart; begin fetches, so there is no touch. */
 #define GW_HALVES_ipv4 , GW_BIN_HALVES
 
-/* Nothing to prepare in scratch memory. */
-GW_GROUP void gw_ipv4_group(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_u8 *scratch)
-{
-    (void)image;
-    (void)scratch;
-}
-
 #endif

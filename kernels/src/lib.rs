@@ -18,8 +18,6 @@ pub struct KernelInfo {
     pub number: u8,
     /// Its name, also that of its folder.
     pub name: &'static str,
-    /// Memory that a group of lanes needs for it, bytes.
-    pub scratch_bytes: u32,
 }
 
 include!(concat!(env!("OUT_DIR"), "/registry.rs"));

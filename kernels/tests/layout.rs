@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 
-use godwit_abi::{Bin, Descriptor, Outcome};
+use godwit_abi::{Bin, Descriptor, Mailbox, Outcome};
 use godwit_kernels::BinCall;
 use godwit_kernels::image::{DpiImage, DpiMatch, EchoImage, Ipv4Image, Ipv4NextHop};
 
@@ -46,6 +46,7 @@ fn rust_layout() -> Vec<(String, usize)> {
     layout!("gw_descriptor", Descriptor, window head length room port order flow_hash);
     layout!("gw_outcome", Outcome, verdict reason port value);
     layout!("gw_bin", Bin, first count kernel variant instance length_bytes length_class);
+    layout!("gw_mailbox", Mailbox, stop finished running);
     layout!("gw_bin_call", BinCall,
         arena image descriptors parameters outcomes count variant);
     layout!("gw_echo_image", EchoImage, magic ports);

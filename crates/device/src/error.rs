@@ -71,4 +71,15 @@ pub enum Error {
         /// The chunk as it was submitted. Its windows are the worker's again; what is in them is anybody's guess.
         chunk: Box<Chunk>,
     },
+    /// The device does not answer any more, or its driver gave it up. It may still write to the windows of the packets
+    /// in its hands: they must never be used again.
+    #[error("device `{id}` is lost with {} packets in its hands: {reason}", .chunks.iter().map(|chunk| chunk.packets).sum::<u32>())]
+    Lost {
+        /// The device.
+        id: String,
+        /// What shows that it is lost.
+        reason: String,
+        /// All chunks that were in flight, as they were submitted.
+        chunks: Vec<Chunk>,
+    },
 }

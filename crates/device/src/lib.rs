@@ -14,16 +14,21 @@
 mod check;
 pub mod cpu;
 mod error;
+mod found;
 pub mod opencl;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_packet::Region;
+use godwit_packet::{ArenaHandle, Region};
 use godwit_sched::Chunk;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use cpu::CpuDevice;
 pub use error::Error;
+pub use found::{Found, Probe, Svm};
+use opencl::OpenClDevice;
 
 /// A configured function as a device sees it.
 pub trait Program: Send + Sync {
@@ -38,6 +43,13 @@ pub trait Program: Send + Sync {
 
     /// A variant that its image was built for: the one to measure forms of the kernel with.
     fn variant(&self) -> u8;
+
+    /// How far into a frame the kernel may read, bytes; `u16::MAX`: to its end.
+    fn reads_bytes(&self) -> u16;
+
+    /// How far from the first byte of the frame as it leaves the kernel may write, bytes; `u16::MAX`: anywhere in the
+    /// window; 0: it writes nothing.
+    fn writes_bytes(&self) -> u16;
 
     /// Does to one packet what the kernel does, straight from the standard; `window` is the packet's whole window.
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
@@ -61,6 +73,48 @@ impl Implementation {
             Self::Ref => "ref",
             Self::Scalar => "scalar",
         }
+    }
+}
+
+/// How bins come to a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// One launch of the kernel for each chunk.
+    #[default]
+    Launch,
+    /// Groups that stay on the device and take bins out of mailboxes.
+    Persistent,
+}
+
+impl Mode {
+    /// Its name in configurations and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Launch => "launch",
+            Self::Persistent => "persistent",
+        }
+    }
+}
+
+/// How a device is to be used: what must be known before anything is allocated.
+#[derive(Clone, Debug)]
+pub struct DeviceOptions {
+    /// How bins come to it. A device that cannot do it runs in [`Mode::Launch`] and says why in [`Device::fallback`].
+    pub mode: Mode,
+    /// Lanes that will be asked for: one a worker.
+    pub lanes: usize,
+    /// Most bins of a chunk.
+    pub bins: usize,
+    /// Most packets of a bin.
+    pub bin_packets: usize,
+    /// A chunk that is not back after this time makes the device lost.
+    pub watchdog: Duration,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> Self {
+        Self { mode: Mode::Launch, lanes: 1, bins: 256, bin_packets: 256, watchdog: Duration::from_secs(2) }
     }
 }
 
@@ -111,7 +165,8 @@ pub trait Lane: Send {
     /// A finished chunk, its outcomes filled in and its descriptors moved, if there is one.
     ///
     /// # Errors
-    /// The device failed; the error says whether the chunks in flight are lost. [`Error::Failed`] hands one back.
+    /// The device failed. [`Error::Failed`] hands one chunk back, and the lane goes on. [`Error::Lost`] hands back all
+    /// chunks in flight, and the lane takes no more: [`Lane::in_flight`] is 0, and [`Lane::submit`] rejects.
     fn poll(&mut self, region: &mut Region) -> Result<Option<Chunk>, Error>;
 
     /// Chunks submitted and not yet polled.
@@ -126,6 +181,16 @@ pub trait Device: Send + Sync {
     /// What it is and can do.
     fn capabilities(&self) -> &Capabilities;
 
+    /// The mode it runs in.
+    fn mode(&self) -> Mode {
+        Mode::Launch
+    }
+
+    /// Why it does not run in the mode that was asked for, in one sentence.
+    fn fallback(&self) -> Option<&str> {
+        None
+    }
+
     /// What was chosen for each program, by name: for people.
     fn choices(&self) -> Vec<Choice>;
 
@@ -134,6 +199,27 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// The device has no more room for a lane.
     fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error>;
+}
+
+/// Makes the device called `id` ready: `cpu`, `opencl:0`, `cuda:0`. A bin's `instance` is an index into `programs`;
+/// the implementation of each is for the CPU.
+///
+/// # Errors
+/// [`Error::Absent`] for a name that is none; otherwise what the device of that kind says.
+pub fn open(
+    id: &str,
+    programs: &[(Arc<dyn Program>, Implementation)],
+    arena: &ArenaHandle,
+    options: &DeviceOptions,
+) -> Result<Arc<dyn Device>, Error> {
+    if id == cpu::ID {
+        return Ok(Arc::new(CpuDevice::new(programs.to_vec())?));
+    }
+    let programs = programs.iter().map(|(program, _)| Arc::clone(program)).collect();
+    if let Some(number) = opencl::number(id) {
+        return Ok(Arc::new(OpenClDevice::new(number, programs, arena, options)?));
+    }
+    Err(Error::Absent { id: id.to_owned() })
 }
 
 /// Which form of a program a device runs, and why.

@@ -28,6 +28,14 @@ impl Program for MacSwap {
         0
     }
 
+    fn reads_bytes(&self) -> u16 {
+        12
+    }
+
+    fn writes_bytes(&self) -> u16 {
+        12
+    }
+
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
         let frame = &mut window[usize::from(descriptor.head)..][..usize::from(descriptor.length)];
         if frame.len() < 14 {

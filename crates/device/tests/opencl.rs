@@ -14,7 +14,7 @@ use std::sync::{Arc, Once};
 
 use godwit_abi::{Bin, Descriptor, Outcome, VERDICT_DROP};
 use godwit_device::opencl::{OpenClDevice, probe};
-use godwit_device::{Device, Error, Lane, Program};
+use godwit_device::{Device, DeviceOptions, Error, Lane, Program};
 use godwit_function::{Function, Work};
 use godwit_packet::{Arena, ArenaConfig, ArenaHandle, Layout, Region};
 use godwit_sched::{Chunk, Insert, Packer, PackerConfig};
@@ -54,6 +54,14 @@ impl Program for FunctionProgram {
         self.1.variant()
     }
 
+    fn reads_bytes(&self) -> u16 {
+        self.1.contract().reads_bytes
+    }
+
+    fn writes_bytes(&self) -> u16 {
+        self.1.contract().writes_bytes
+    }
+
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
         self.1.run_ref(window, descriptor, variant, parameter)
     }
@@ -83,7 +91,8 @@ fn usable() -> Vec<usize> {
 }
 
 fn lane(number: usize, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Box<dyn Lane> {
-    let device = OpenClDevice::new(number, programs, arena).unwrap_or_else(|error| panic!("{error}"));
+    let device =
+        OpenClDevice::new(number, programs, arena, &DeviceOptions::default()).unwrap_or_else(|error| panic!("{error}"));
     Arc::new(device).lane().unwrap()
 }
 
@@ -250,7 +259,7 @@ fn every_packet_of_every_worker_comes_back_once() {
     const PACKETS: u32 = 60_000;
     for number in usable() {
         let (handle, regions) = small_arena(2048, WORKERS);
-        let device = Arc::new(OpenClDevice::new(number, echo(), &handle).unwrap());
+        let device = Arc::new(OpenClDevice::new(number, echo(), &handle, &DeviceOptions::default()).unwrap());
         std::thread::scope(|scope| {
             for (worker, mut region) in regions.into_iter().enumerate() {
                 let mut lane = Arc::clone(&device).lane().unwrap();
@@ -399,7 +408,9 @@ fn a_lane_dropped_with_chunks_in_flight_waits_for_them() {
 #[test]
 fn a_device_that_is_not_there_is_an_error() {
     let (handle, _regions) = small_arena(1, 1);
-    let Err(error) = OpenClDevice::new(4711, Vec::new(), &handle) else { panic!("there is no such device") };
+    let Err(error) = OpenClDevice::new(4711, Vec::new(), &handle, &DeviceOptions::default()) else {
+        panic!("there is no such device")
+    };
     let right = matches!(error, Error::Absent { .. }) || probe().found.is_empty();
     assert!(right && error.to_string().contains("`opencl:4711`"), "{error}");
 }
@@ -424,7 +435,9 @@ fn tells_why_there_is_none() {
     let probe = probe();
     let reason = probe.reason.expect("there is no device");
     let (handle, _regions) = small_arena(1, 1);
-    let Err(error) = OpenClDevice::new(0, Vec::new(), &handle) else { panic!("there is no device") };
+    let Err(error) = OpenClDevice::new(0, Vec::new(), &handle, &DeviceOptions::default()) else {
+        panic!("there is no device")
+    };
     println!("reason: {reason}\nerror: {error}");
 }
 

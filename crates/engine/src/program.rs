@@ -36,6 +36,14 @@ impl Program for FunctionProgram {
         self.function.variant()
     }
 
+    fn reads_bytes(&self) -> u16 {
+        self.function.contract().reads_bytes
+    }
+
+    fn writes_bytes(&self) -> u16 {
+        self.function.contract().writes_bytes
+    }
+
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
         self.function.run_ref(window, descriptor, variant, parameter)
     }

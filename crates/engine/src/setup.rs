@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use godwit_chain::Classifier;
-use godwit_device::cpu::CpuDevice;
-use godwit_device::opencl::{self, OpenClDevice};
-use godwit_device::{Choice, Device, Implementation, Program};
+use godwit_device::{Choice, Device, DeviceOptions, Implementation, Program};
 use godwit_function::Function;
 use godwit_packet::{Arena, SteerKey, Steering};
 use godwit_sched::{Packer, PackerConfig};
@@ -62,11 +60,14 @@ impl Devices {
             }
         }
         let load = |id: &&str| -> Result<Arc<dyn Device>, Error> {
-            let Some(number) = opencl::number(id) else {
-                return Ok(Arc::new(CpuDevice::new(programs.clone())?));
+            let packing = &config.packing;
+            let options = DeviceOptions {
+                lanes: config.engine.workers,
+                bins: packing.bins as usize,
+                bin_packets: packing.bin_packets as usize,
+                ..DeviceOptions::default()
             };
-            let programs = programs.iter().map(|(program, _)| Arc::clone(program)).collect();
-            Ok(Arc::new(OpenClDevice::new(number, programs, &arena.handle())?))
+            Ok(godwit_device::open(id, &programs, &arena.handle(), &options)?)
         };
         let devices = ids.iter().map(load).collect::<Result<_, _>>()?;
         Ok(Self { devices, placement })

@@ -20,6 +20,12 @@ pub struct Contract {
     pub variants: &'static [&'static str],
     /// Whether its host half must see packets in order of arrival (it hands out sequence numbers).
     pub in_order: bool,
+    /// How far into the frame it may read, bytes: what a device with memory of its own needs of the packet.
+    /// [`Contract::ALL`]: to the end.
+    pub reads_bytes: u16,
+    /// How far from the first byte of the frame as it leaves the function may write, bytes: what such a device has to
+    /// bring back. [`Contract::ALL`]: anywhere in the window; 0: it writes nothing.
+    pub writes_bytes: u16,
     /// Most bytes it prepends to a frame.
     pub headroom_bytes: u16,
     /// Most bytes it appends to a frame.
@@ -49,6 +55,9 @@ pub struct Drop {
 }
 
 impl Contract {
+    /// The whole frame, however long it is.
+    pub const ALL: u16 = u16::MAX;
+
     /// The number of the verdict called `name`.
     pub fn verdict(&self, name: &str) -> Option<u8> {
         let index = self.verdicts.iter().position(|verdict| verdict.name == name)?;

@@ -105,8 +105,61 @@ pub struct Bin {
     pub length_class: u32,
 }
 
+/// How host and one persistent group talk (`gw_mailbox`); behind it lie its places, see [`Place`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mailbox {
+    /// Written by the host: places filled so far, modulo 2^32.
+    pub posted: u32,
+    /// Written by the host: not 0 when the group is to end once all is worked off.
+    pub stop: u32,
+    /// 0.
+    pub reserved_host: [u32; 14],
+    /// Written by the group: places worked off so far, modulo 2^32.
+    pub finished: u32,
+    /// Written by the group: [`MAILBOX_POLLING`] once it polls, [`MAILBOX_ENDED`] when it has ended.
+    pub running: u32,
+    /// 0.
+    pub reserved_device: [u32; 14],
+}
+
+/// [`Mailbox::running`] of a group that polls.
+pub const MAILBOX_POLLING: u32 = 1;
+/// [`Mailbox::running`] of a group that has ended.
+pub const MAILBOX_ENDED: u32 = 2;
+
+/// Where things lie in a mailbox's place for a bin of up to `bin_packets` packets, an even number. Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The whole place.
+    pub bytes: usize,
+    /// From its start to the descriptors; the bin lies in front of them.
+    pub descriptors: usize,
+    /// From its start to the parameters.
+    pub parameters: usize,
+    /// From its start to the outcomes.
+    pub outcomes: usize,
+}
+
+impl Place {
+    /// The layout for bins of up to `bin_packets` packets.
+    pub const fn new(bin_packets: usize) -> Self {
+        assert!(bin_packets.is_multiple_of(2));
+        Self {
+            bytes: 64 + 32 * bin_packets,
+            descriptors: 64,
+            parameters: 64 + 16 * bin_packets,
+            outcomes: 64 + 24 * bin_packets,
+        }
+    }
+}
+
 const _: () = {
     assert!(cfg!(target_endian = "little"));
+    assert!(size_of::<Mailbox>() == 128);
+    assert!(offset_of!(Mailbox, stop) == 4);
+    assert!(offset_of!(Mailbox, finished) == 64);
+    assert!(offset_of!(Mailbox, running) == 68);
     assert!(size_of::<Descriptor>() == 16);
     assert!(offset_of!(Descriptor, head) == 4);
     assert!(offset_of!(Descriptor, length) == 6);

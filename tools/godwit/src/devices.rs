@@ -18,19 +18,19 @@ pub(crate) struct NotUsed {
 
 /// OpenCL devices, and what is not used at all.
 pub(crate) struct Others {
-    pub(crate) opencl: Vec<opencl::Found>,
+    pub(crate) opencl: Vec<godwit_device::Found>,
     pub(crate) not_used: Vec<NotUsed>,
 }
 
 /// Asks every driver.
 pub(crate) fn others() -> Others {
-    let opencl::Probe { found, reason } = opencl::probe();
+    let godwit_device::Probe { found, reason } = opencl::probe();
     let no_opencl = reason.map(|sentence| NotUsed { kind: opencl::ID, present: false, sentence });
     Others { opencl: found, not_used: no_opencl.into_iter().chain([cuda()]).collect() }
 }
 
 /// What an OpenCL device is good for, in one sentence.
-pub(crate) fn sentence(found: &opencl::Found) -> String {
+pub(crate) fn sentence(found: &godwit_device::Found) -> String {
     let id = &found.capabilities.id;
     match &found.usable {
         Ok(()) => format!("{id} runs every function that says device = \"{id}\""),

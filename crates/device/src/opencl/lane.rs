@@ -175,8 +175,8 @@ mod tests {
     use opencl3::event::{create_user_event, set_user_event_status};
 
     use super::*;
-    use crate::Program;
     use crate::opencl::probe;
+    use crate::{DeviceOptions, Program};
 
     /// The function `template`, as far as a device that compiles its kernel needs it.
     struct Template;
@@ -196,6 +196,14 @@ mod tests {
 
         fn variant(&self) -> u8 {
             0
+        }
+
+        fn reads_bytes(&self) -> u16 {
+            12
+        }
+
+        fn writes_bytes(&self) -> u16 {
+            12
         }
 
         fn run_ref(&self, _: &mut [u8], _: &mut Descriptor, _: u8, _: u64) -> Outcome {
@@ -222,7 +230,8 @@ mod tests {
             return;
         };
         let arena = Arena::new(ArenaConfig { packets: 3, ..ArenaConfig::default() }, 1).unwrap();
-        let device = Arc::new(OpenClDevice::new(number, vec![Arc::new(Template)], &arena.handle()).unwrap());
+        let options = DeviceOptions::default();
+        let device = Arc::new(OpenClDevice::new(number, vec![Arc::new(Template)], &arena.handle(), &options).unwrap());
         let region = &mut arena.split().remove(0);
         let mut lane = OpenClLane::new(Arc::clone(&device)).unwrap();
 

@@ -49,9 +49,9 @@ use opencl3::device::Device as ClDevice;
 use opencl3::error_codes::ClError;
 use opencl3::memory::Buffer;
 
-use crate::{Capabilities, Choice, Device, Error, Lane, Program};
+use crate::{Capabilities, Choice, Device, DeviceOptions, Error, Found, Lane, Program};
 
-pub use probe::{Found, Probe, Svm, probe};
+pub use probe::probe;
 
 use lane::OpenClLane;
 use program::{Kernels, Tables, demand_host_memory, over};
@@ -89,7 +89,12 @@ impl OpenClDevice {
     /// [`Error::Absent`] and [`Error::Unusable`] for a device that is not here or that Godwit cannot use,
     /// [`Error::TooLarge`] for an arena or tables beyond its limits, [`Error::Memory`] when the host has too little,
     /// [`Error::Build`] and [`Error::Driver`] when the driver fails.
-    pub fn new(number: usize, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Result<Self, Error> {
+    pub fn new(
+        number: usize,
+        programs: Vec<Arc<dyn Program>>,
+        arena: &ArenaHandle,
+        _options: &DeviceOptions,
+    ) -> Result<Self, Error> {
         let id = format!("{ID}:{number}");
         let devices = probe::devices().map_err(|reason| Error::Unusable { id: id.clone(), reason })?;
         let Some((platform, device)) = devices.get(number) else { return Err(Error::Absent { id }) };

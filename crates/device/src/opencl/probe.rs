@@ -2,67 +2,17 @@
 
 use std::sync::OnceLock;
 
+use super::ID;
+use crate::{Capabilities, Found, Probe, Svm};
 use opencl3::device::{
     CL_DEVICE_SVM_ATOMICS, CL_DEVICE_SVM_COARSE_GRAIN_BUFFER, CL_DEVICE_SVM_FINE_GRAIN_BUFFER,
     CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, Device,
 };
 use opencl3::error_codes::{ClError, DLOPEN_RUNTIME_LOAD_FAILED};
 use opencl3::platform::{Platform, get_platforms};
-use serde::Serialize;
-
-use super::ID;
-use crate::Capabilities;
 
 /// What the loader says where it finds no driver (`cl_khr_icd`: `CL_PLATFORM_NOT_FOUND_KHR`).
 const PLATFORM_NOT_FOUND: i32 = -1001;
-
-/// All OpenCL devices of this machine.
-#[derive(Clone, Debug, Serialize)]
-pub struct Probe {
-    /// The devices; one's number in its id is its place here.
-    pub found: Vec<Found>,
-    /// Where there is none: why, in one sentence.
-    pub reason: Option<String>,
-}
-
-/// One OpenCL device.
-#[derive(Clone, Debug, Serialize)]
-pub struct Found {
-    /// What every device has. Its id is `opencl:0`, `opencl:1` and so on, over all platforms in the loader's order.
-    /// `warp_packets` is 1 where the driver tells no number of packets that run in lockstep.
-    pub capabilities: Capabilities,
-    /// The platform, which is the driver's name for itself.
-    pub platform: String,
-    /// Version of the driver.
-    pub driver: String,
-    /// `cpu`, `gpu` or `other`.
-    pub kind: &'static str,
-    /// Whether it works on the host's memory.
-    pub host_memory: bool,
-    /// Memory of a work-group, bytes.
-    pub local_memory_bytes: u64,
-    /// Largest buffer, bytes.
-    pub buffer_bytes_max: u64,
-    /// Shared virtual memory.
-    pub svm: Svm,
-    /// Where it is plugged in, as `domain:bus:device.function`, if the driver tells.
-    pub pci: Option<String>,
-    /// Whether Godwit can use it; if not, why, in one sentence.
-    pub usable: Result<(), String>,
-}
-
-/// What a device can do of shared virtual memory (OpenCL 2.0 and later; all false before).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Svm {
-    /// Buffers shared between commands.
-    pub coarse: bool,
-    /// Buffers shared while commands run.
-    pub fine: bool,
-    /// All of the process's memory shared while commands run.
-    pub system: bool,
-    /// Atomics between host and device.
-    pub atomics: bool,
-}
 
 /// Asks the loader and all drivers. Takes as long as the slowest driver needs to wake up.
 pub fn probe() -> Probe {

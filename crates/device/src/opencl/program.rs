@@ -16,8 +16,8 @@ use opencl3::program::Program as ClProgram;
 use opencl3::types::cl_mem_flags;
 
 use super::failed;
-use super::probe::Found;
 use super::slot::{Slot, SlotParts, bytes_of};
+use crate::Found;
 use crate::{Error, Program};
 
 /// The entry of the kernels (`kernels/dialect/loops_opencl.h`).

@@ -13,9 +13,9 @@ use opencl3::kernel::Kernel;
 use opencl3::memory::{Buffer, ClMem};
 
 use super::failed;
-use super::probe::Found;
 use super::program::{Kernels, PAGE_BYTES, Tables, over};
 use crate::Error;
+use crate::Found;
 use crate::check::packets_of;
 
 /// What a slot is made with.

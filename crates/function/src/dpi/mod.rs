@@ -41,6 +41,8 @@ pub const CONTRACT: Contract = Contract {
     drops: &[Drop { name: "truncated", sentence: "The headers state more bytes than the frame has." }],
     variants: &["search"],
     in_order: false,
+    reads_bytes: Contract::ALL,
+    writes_bytes: 0,
     headroom_bytes: 0,
     tailroom_bytes: 0,
     spec: "Aho, Corasick, Efficient String Matching, CACM 18(6), 1975",

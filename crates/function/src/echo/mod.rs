@@ -37,6 +37,8 @@ pub const CONTRACT: Contract = Contract {
     drops: &[Drop { name: "truncated", sentence: "The frame is shorter than 46 bytes." }],
     variants: &["echo"],
     in_order: false,
+    reads_bytes: 46,
+    writes_bytes: 12,
     headroom_bytes: 0,
     tailroom_bytes: 0,
     spec: "Kalia et al., Raising the Bar for Using GPUs in Software Packet Processing, NSDI 2015, section 4",

@@ -101,6 +101,8 @@ pub const CONTRACT: Contract = Contract {
     variants: &["encrypt_aes128cbc_sha1", "decrypt_aes128cbc_sha1"],
     in_order: true,
     // Outer IPv4 header, ESP header, IV.
+    reads_bytes: Contract::ALL,
+    writes_bytes: Contract::ALL,
     headroom_bytes: 20 + 8 + 16,
     // Padding to the block, pad length and next header, ICV.
     tailroom_bytes: 15 + 2 + 12,

@@ -80,6 +80,8 @@ pub const CONTRACT: Contract = Contract {
     ],
     variants: &["entries16", "entries32"],
     in_order: false,
+    reads_bytes: 78,
+    writes_bytes: 30,
     headroom_bytes: 0,
     tailroom_bytes: 0,
     spec: "RFC 791, RFC 1624, RFC 1812 section 5; Gupta et al., INFOCOM 1998",

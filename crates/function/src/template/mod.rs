@@ -28,6 +28,8 @@ pub const CONTRACT: Contract = Contract {
     drops: &[Drop { name: "truncated", sentence: "The frame is shorter than an Ethernet header." }],
     variants: &["swap"],
     in_order: false,
+    reads_bytes: 12,
+    writes_bytes: 12,
     headroom_bytes: 0,
     tailroom_bytes: 0,
     spec: "IEEE 802.3, clause 3.2",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use godwit_device::{Capabilities, opencl};
+use godwit_device::Capabilities;
 use godwit_engine::Options;
 
 use crate::failure::Failure;
@@ -37,7 +37,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// What runs where, and a line for each device that is here and left alone.
-fn placement(others: &devices::Others, beside: Option<&opencl::Found>) -> String {
+fn placement(others: &devices::Others, beside: Option<&godwit_device::Found>) -> String {
     let mut text = match beside {
         Some(found) => {
             let Capabilities { id, name, .. } = &found.capabilities;

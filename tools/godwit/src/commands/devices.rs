@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use godwit_device::opencl::Svm;
-use godwit_device::{Capabilities, Choice, cpu, opencl};
+use godwit_device::Svm;
+use godwit_device::{Capabilities, Choice, cpu};
 use godwit_engine::{Engine, Options};
 use serde::Serialize;
 
@@ -92,7 +92,7 @@ fn cpu() -> Result<Device, Failure> {
     Ok(Device { capabilities: cpu::probe(), usable: true, sentence, functions, opencl: None })
 }
 
-fn of_opencl(found: opencl::Found) -> Device {
+fn of_opencl(found: godwit_device::Found) -> Device {
     let sentence = devices::sentence(&found);
     let opencl = OpenCl {
         platform: found.platform,
