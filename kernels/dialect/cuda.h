@@ -22,6 +22,9 @@ typedef unsigned long long gw_u64;
 #define GW_PRIVATE
 #define GW_TABLE static __constant__ const
 
+/* Threads of a block: four lanes for each of 32 packets, and one lane more for each. */
+#define GW_GROUP_LANES 160u
+
 #define GW_LANE  static __device__ inline
 #define GW_GROUP static __device__ inline
 #define GW_RARE  static __device__ __noinline__
