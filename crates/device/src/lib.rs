@@ -16,6 +16,7 @@ pub mod cpu;
 mod error;
 mod found;
 pub mod opencl;
+mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,7 +109,7 @@ pub struct DeviceOptions {
     pub bins: usize,
     /// Most packets of a bin.
     pub bin_packets: usize,
-    /// A chunk that is not back after this time makes the device lost.
+    /// A lane that has chunks in flight and gets none back for so long makes the device lost.
     pub watchdog: Duration,
 }
 
@@ -166,7 +167,8 @@ pub trait Lane: Send {
     ///
     /// # Errors
     /// The device failed. [`Error::Failed`] hands one chunk back, and the lane goes on. [`Error::Lost`] hands back all
-    /// chunks in flight, and the lane takes no more: [`Lane::in_flight`] is 0, and [`Lane::submit`] rejects.
+    /// chunks in flight, and the lane takes no more: [`Lane::in_flight`] is 0, and [`Lane::submit`] rejects. Every lane of
+    /// the device says so once, also one that had nothing in flight.
     fn poll(&mut self, region: &mut Region) -> Result<Option<Chunk>, Error>;
 
     /// Chunks submitted and not yet polled.

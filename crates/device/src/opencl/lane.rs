@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use godwit_abi::Bin;
 use godwit_packet::Region;
@@ -16,18 +17,32 @@ use super::{OpenClDevice, failed};
 use crate::check::check;
 use crate::{BinTime, Error, Lane, Rejected};
 
+/// How long a lane that is dropped sleeps between two looks at what is in flight.
+const LOOK_INTERVAL: Duration = Duration::from_micros(50);
+
 /// See the module. Chunks finish in the order in which they were submitted. As many can be in flight as the caller has;
 /// slots are made when they are first needed.
 ///
-/// Dropping a lane waits for what is in flight; to have the packets back, poll until [`Lane::in_flight`] is 0 first.
+/// Dropping a lane waits for what is in flight, or until the watchdog gives the device up; to have the packets back,
+/// poll until [`Lane::in_flight`] is 0 first.
 pub(super) struct OpenClLane {
-    /// Not in flight.
-    slots: ManuallyDrop<Vec<Slot>>,
-    /// Oldest first.
-    in_flight: ManuallyDrop<VecDeque<Flight>>,
+    held: ManuallyDrop<Held>,
     times: Vec<BinTime>,
+    /// When the oldest chunk in flight was submitted, or became the oldest.
+    since: Instant,
+    /// Whether it has said that the device is lost.
+    said_lost: bool,
+}
+
+/// What a device that is lost may still reach, and the driver's objects, whose release may wait for the device.
+// Fields are dropped in this order.
+struct Held {
+    /// Oldest first.
+    in_flight: VecDeque<Flight>,
+    /// Not in flight.
+    slots: Vec<Slot>,
     queue: CommandQueue,
-    device: ManuallyDrop<Arc<OpenClDevice>>,
+    device: Arc<OpenClDevice>,
 }
 
 /// A chunk on the device.
@@ -37,36 +52,52 @@ struct Flight {
     launched: Event,
 }
 
+/// How far a launch is.
+enum Progress {
+    UnderWay,
+    Ended(Result<(), ClError>),
+    /// The driver does not say.
+    Unknown(ClError),
+}
+
+impl Flight {
+    fn progress(&self) -> Progress {
+        match self.launched.command_execution_status() {
+            Ok(status) if status.0 > 0 => Progress::UnderWay,
+            // A status is no synchronisation point; waiting is one, and returns at once.
+            Ok(status) if status.0 == 0 => Progress::Ended(self.launched.wait()),
+            Ok(status) => Progress::Ended(Err(ClError(status.0))),
+            Err(error) => Progress::Unknown(error),
+        }
+    }
+}
+
 impl OpenClLane {
     pub(super) fn new(device: Arc<OpenClDevice>) -> Result<Self, Error> {
+        device.watch.demand_alive()?;
         let id = &device.found.capabilities.id;
         // SAFETY: the device is the context's. Without a flag that says otherwise the queue runs commands in order.
         let queue = unsafe { CommandQueue::create(&device.context, device.device.id(), CL_QUEUE_PROFILING_ENABLE) };
         let queue = queue.map_err(failed(id, "make a command queue"))?;
-        Ok(Self {
-            slots: ManuallyDrop::new(Vec::new()),
-            in_flight: ManuallyDrop::new(VecDeque::new()),
-            times: Vec::new(),
-            queue,
-            device: ManuallyDrop::new(device),
-        })
+        let held = Held { in_flight: VecDeque::new(), slots: Vec::new(), queue, device };
+        Ok(Self { held: ManuallyDrop::new(held), times: Vec::new(), since: Instant::now(), said_lost: false })
     }
 
     fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error> {
-        if region.arena_base() != self.device.arena.base().as_ptr() {
+        if region.arena_base() != self.held.device.arena.base().as_ptr() {
             return Err(Error::Chunk { reason: "its packets lie in another arena than the device's".to_owned() });
         }
-        let programs = &self.device.programs;
+        let programs = &self.held.device.programs;
         check(region, chunk, |instance| programs.get(usize::from(instance)).map(|program| program.kernel()))
     }
 
     /// A slot with room for the chunk.
     fn slot(&mut self, chunk: &Chunk) -> Result<Slot, Error> {
         // One that is too small is given up: chunks of a packer all have the same size.
-        if let Some(slot) = self.slots.pop().filter(|slot| slot.holds(chunk)) {
+        if let Some(slot) = self.held.slots.pop().filter(|slot| slot.holds(chunk)) {
             return Ok(slot);
         }
-        let OpenClDevice { found, context, kernels, tables, arena_buffer, .. } = &**self.device;
+        let OpenClDevice { found, context, kernels, tables, arena_buffer, .. } = &*self.held.device;
         let parts = SlotParts { found, context, kernels, tables, arena: arena_buffer };
         Slot::new(&parts, chunk.bins.len().max(chunk.bins.capacity()), chunk.descriptors.len())
     }
@@ -74,37 +105,59 @@ impl OpenClLane {
     fn launch(&mut self, chunk: &Chunk) -> Result<(Slot, Event), Error> {
         let mut slot = self.slot(chunk)?;
         slot.write(chunk);
-        let id = &self.device.found.capabilities.id;
-        match slot.launch(&self.device.kernels, &self.queue, chunk.bins.len()) {
+        let Held { slots, queue, device, .. } = &mut *self.held;
+        match slot.launch(&device.kernels, queue, chunk.bins.len()) {
             Ok(launched) => Ok((slot, launched)),
             Err(error) => {
-                self.slots.push(slot);
-                Err(failed(id, "launch a kernel")(error))
+                slots.push(slot);
+                Err(failed(&device.found.capabilities.id, "launch a kernel")(error))
             }
         }
     }
 
-    /// Whether the oldest chunk's launch has ended; if so, well or not.
-    fn ended(&self, launched: &Event) -> Option<Result<(), ClError>> {
-        match launched.command_execution_status() {
-            Ok(status) if status.0 > 0 => None,
-            // A status is no synchronisation point; waiting is one, and returns at once.
-            Ok(status) if status.0 == 0 => Some(launched.wait()),
-            Ok(status) => Some(Err(ClError(status.0))),
-            // Nobody knows how far the launch is: its packets come back when all is done, as far as the driver can tell.
-            Err(error) => Some(self.queue.finish().and(Err(error))),
+    /// All chunks in flight, as the error that says why the device is lost. What they were launched with is leaked.
+    fn hand_back(&mut self) -> Error {
+        self.said_lost = true;
+        let chunks = self.held.in_flight.drain(..).map(|Flight { chunk, slot, launched }| {
+            std::mem::forget((slot, launched));
+            chunk
+        });
+        let chunks = chunks.collect();
+        self.held.device.watch.lost_with(chunks)
+    }
+
+    /// Waits for all that is in flight, as long as the watchdog lets it. Whether the device has let go of everything.
+    fn drain(&mut self) -> bool {
+        let watch = &self.held.device.watch;
+        for flight in &self.held.in_flight {
+            while let Progress::UnderWay = flight.progress() {
+                if watch.is_overdue(self.since) {
+                    watch.lose_silent();
+                }
+                if watch.lost().is_some() {
+                    return false;
+                }
+                std::thread::sleep(LOOK_INTERVAL);
+            }
+            self.since = Instant::now();
         }
+        // Where the driver cannot say that the device is done, it may go on writing.
+        watch.lost().is_none() && self.held.queue.finish().is_ok()
     }
 }
 
 impl Lane for OpenClLane {
     fn submit(&mut self, region: &mut Region, chunk: Chunk) -> Result<(), Box<Rejected>> {
-        let launched = self.check(region, &chunk).and_then(|()| self.launch(&chunk));
+        let alive = self.held.device.watch.demand_alive();
+        let launched = alive.and_then(|()| self.check(region, &chunk)).and_then(|()| self.launch(&chunk));
         match launched {
             Ok((slot, launched)) => {
-                self.in_flight.push_back(Flight { chunk, slot, launched });
+                if self.held.in_flight.is_empty() {
+                    self.since = Instant::now();
+                }
+                self.held.in_flight.push_back(Flight { chunk, slot, launched });
                 // A queue may hold commands back until somebody waits. Should this fail, `poll` will hear of it.
-                let _ = self.queue.flush();
+                let _ = self.held.queue.flush();
                 Ok(())
             }
             Err(error) => Err(Box::new(Rejected { chunk, error })),
@@ -112,19 +165,36 @@ impl Lane for OpenClLane {
     }
 
     fn poll(&mut self, _region: &mut Region) -> Result<Option<Chunk>, Error> {
-        let Some(ended) = self.in_flight.front().and_then(|flight| self.ended(&flight.launched)) else {
-            return Ok(None);
+        let watch = &self.held.device.watch;
+        let progress = self.held.in_flight.front().map_or(Progress::UnderWay, Flight::progress);
+        let ended = match progress {
+            Progress::Ended(ended) => ended,
+            Progress::UnderWay => {
+                if !self.held.in_flight.is_empty() && watch.is_overdue(self.since) {
+                    watch.lose_silent();
+                }
+                if watch.lost().is_some() && !self.said_lost {
+                    return Err(self.hand_back());
+                }
+                return Ok(None);
+            }
+            // Nobody knows how far the launch is, nor whether it will ever end.
+            Progress::Unknown(error) => {
+                watch.lose(format!("its driver does not say how far it is: {error}"));
+                return Err(self.hand_back());
+            }
         };
         // `ended` is of the first, so there is one.
-        let Some(Flight { mut chunk, mut slot, launched }) = self.in_flight.pop_front() else { return Ok(None) };
+        let Some(Flight { mut chunk, mut slot, launched }) = self.held.in_flight.pop_front() else { return Ok(None) };
+        self.since = Instant::now();
         self.times.clear();
         if let Err(error) = ended {
-            self.slots.push(slot);
-            let id = self.device.found.capabilities.id.clone();
+            self.held.slots.push(slot);
+            let id = self.held.device.found.capabilities.id.clone();
             return Err(Error::Failed { id, reason: error.to_string(), chunk: Box::new(chunk) });
         }
         slot.read(&mut chunk);
-        self.slots.push(slot);
+        self.held.slots.push(slot);
         if let (Ok(started), Ok(finished)) = (launched.profiling_command_start(), launched.profiling_command_end()) {
             share_time(&chunk.bins, finished.saturating_sub(started), &mut self.times);
         }
@@ -132,7 +202,7 @@ impl Lane for OpenClLane {
     }
 
     fn in_flight(&self) -> usize {
-        self.in_flight.len()
+        self.held.in_flight.len()
     }
 
     /// The time of the chunk's launch, shared out over its bins: the driver tells no more.
@@ -143,14 +213,10 @@ impl Lane for OpenClLane {
 
 impl Drop for OpenClLane {
     fn drop(&mut self) {
-        // Where the driver cannot say that the device is done, it may go on writing: the memory is never given back then.
-        if self.queue.finish().is_ok() {
-            // SAFETY: none of the three is used after this.
-            unsafe {
-                ManuallyDrop::drop(&mut self.in_flight);
-                ManuallyDrop::drop(&mut self.slots);
-                ManuallyDrop::drop(&mut self.device);
-            }
+        // What a device may still write is never given back.
+        if self.drain() {
+            // SAFETY: nothing of it is used after this.
+            unsafe { ManuallyDrop::drop(&mut self.held) };
         }
     }
 }
@@ -241,7 +307,7 @@ mod tests {
         let descriptor = failing.descriptors[0];
         let slot = lane.slot(&failing).unwrap();
         let event = create_user_event(device.context.get()).unwrap();
-        lane.in_flight.push_back(Flight { chunk: failing, slot, launched: Event::new(event) });
+        lane.held.in_flight.push_back(Flight { chunk: failing, slot, launched: Event::new(event) });
         let last = chunk(region);
         lane.submit(region, last).unwrap();
         assert_eq!(lane.in_flight(), 3);

@@ -28,6 +28,12 @@
 //! * In between, only the device reaches the slot and the windows of the chunk: the lane holds the chunk, and a window
 //!   is whole cache lines, so that no line is written from both sides.
 //!
+//! # A device that does not answer
+//!
+//! A lane that gets no chunk back for [`DeviceOptions::watchdog`] declares the device lost, for all its lanes. Nothing
+//! can take a kernel back once it runs, so whatever it may reach is leaked: slots, tables, the arena, and the driver's
+//! objects, whose release may wait for the kernel. The process can end all the same: PoCL's threads end with it.
+//!
 //! # Threads
 //!
 //! A lane belongs to one worker; lanes share nothing but what is read-only. PoCL runs kernels on threads of its own, one per
@@ -49,6 +55,7 @@ use opencl3::device::Device as ClDevice;
 use opencl3::error_codes::ClError;
 use opencl3::memory::Buffer;
 
+use crate::watch::Watch;
 use crate::{Capabilities, Choice, Device, DeviceOptions, Error, Found, Lane, Program};
 
 pub use probe::probe;
@@ -77,6 +84,7 @@ pub struct OpenClDevice {
     arena_buffer: Buffer<u8>,
     arena: ArenaHandle,
     context: Context,
+    watch: Watch,
 }
 
 impl OpenClDevice {
@@ -93,7 +101,19 @@ impl OpenClDevice {
         number: usize,
         programs: Vec<Arc<dyn Program>>,
         arena: &ArenaHandle,
-        _options: &DeviceOptions,
+        options: &DeviceOptions,
+    ) -> Result<Self, Error> {
+        Self::with_kernels(number, programs, arena, options, godwit_kernels::opencl_source())
+    }
+
+    /// As [`OpenClDevice::new`], with other kernels in the place of Godwit's: for tests of devices that misbehave.
+    #[doc(hidden)]
+    pub fn with_kernels(
+        number: usize,
+        programs: Vec<Arc<dyn Program>>,
+        arena: &ArenaHandle,
+        options: &DeviceOptions,
+        source: &str,
     ) -> Result<Self, Error> {
         let id = format!("{ID}:{number}");
         let devices = probe::devices().map_err(|reason| Error::Unusable { id: id.clone(), reason })?;
@@ -103,13 +123,15 @@ impl OpenClDevice {
             return Err(Error::Unusable { id, reason: reason.clone() });
         }
         let context = Context::from_device(device).map_err(failed(&id, "make a context"))?;
-        let kernels = Kernels::build(&found, &context, device)?;
+        let kernels = Kernels::build(&found, &context, device, source)?;
         demand_host_memory(&found, &context, device, &kernels)?;
         let tables = Tables::new(&found, &context, &programs)?;
         // SAFETY: the handle, which this device keeps, keeps the memory mapped. The device reaches it only through
         // kernels, and these only windows of packets that a lane holds; see the module on the order of accesses.
         let arena_buffer = unsafe { over(&found, &context, arena.base(), arena.bytes(), "the packet arena")? };
-        Ok(Self { programs, device: *device, kernels, tables, arena_buffer, arena: arena.clone(), context, found })
+        let watch = Watch::new(&id, options.watchdog);
+        let device = *device;
+        Ok(Self { programs, device, kernels, tables, arena_buffer, arena: arena.clone(), context, watch, found })
     }
 
     /// What [`probe`] says of it.

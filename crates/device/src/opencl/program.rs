@@ -38,12 +38,10 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
-    pub(super) fn build(found: &Found, context: &Context, device: &Device) -> Result<Self, Error> {
+    pub(super) fn build(found: &Found, context: &Context, device: &Device, source: &str) -> Result<Self, Error> {
         let id = &found.capabilities.id;
         let build = |log| Error::Build { id: id.clone(), driver: found.driver.clone(), log };
-        let program =
-            ClProgram::create_and_build_from_source(context, godwit_kernels::opencl_source(), "-cl-std=CL1.2")
-                .map_err(build)?;
+        let program = ClProgram::create_and_build_from_source(context, source, "-cl-std=CL1.2").map_err(build)?;
         let mut kernels = Self { program, group_lanes: GROUP_LANES_MIN, groups_max: 1 };
         let kernel = kernels.entry(id)?;
         let lanes_max = kernel.get_work_group_size(device.id()).map_err(failed(id, "tell a work-group's size"))?;
