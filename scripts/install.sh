@@ -8,7 +8,7 @@ set -euo pipefail
 need=(gcc libc6-dev)
 if [ "${1:-build}" = test ]; then
     # PoCL is the OpenCL device of machines without a GPU. DPDK is measured against by benches, never linked into Godwit.
-    need+=(pocl-opencl-icd ocl-icd-libopencl1 tshark python3-scapy python3-cryptography python3-venv clang-format pkg-config dpdk-dev libdpdk-dev)
+    need+=(pocl-opencl-icd ocl-icd-libopencl1 tshark python3-scapy python3-cryptography python3-venv clang-format g++ pkg-config dpdk-dev libdpdk-dev)
 fi
 
 if ! command -v cargo >/dev/null; then

@@ -5,10 +5,9 @@ mod common;
 use std::io::Write as _;
 use std::ptr;
 
-use common::batch::{Batch, Lines};
-use common::{CASES, random_frames};
-use godwit_abi::Bin;
-use godwit_kernels::{levels, opencl_source};
+use common::CASES;
+use common::chunk::Chunk;
+use godwit_kernels::opencl_source;
 use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
 use opencl3::device::{CL_DEVICE_TYPE_ALL, Device};
@@ -58,55 +57,10 @@ impl Bench {
     }
 }
 
-/// All cases as one chunk: the packets of every case in bins of up to a group and a bit.
-struct Chunk {
-    images: Lines,
-    image_offsets: Vec<u64>,
-    batch: Batch,
-    bins: Vec<Bin>,
-}
-
-fn chunk(packets_per_case: usize) -> Chunk {
-    let mut images = Lines::zeroed(64);
-    let mut image_offsets = Vec::new();
-    let mut bins: Vec<Bin> = Vec::new();
-    for (instance, case) in CASES.iter().enumerate() {
-        image_offsets.push(images.append(case.image.bytes()) as u64);
-        let first = instance * packets_per_case;
-        for start in (0..packets_per_case).step_by(GROUP_LANES + 1) {
-            bins.push(Bin {
-                first: (first + start) as u32,
-                count: (packets_per_case - start).min(GROUP_LANES + 1) as u16,
-                kernel: case.kernel,
-                variant: case.variant as u8,
-                instance: instance as u16,
-                ..Bin::default()
-            });
-        }
-    }
-    // As a chunk has them: bins of several functions mixed.
-    let count = bins.len();
-    let bins = (0..count).map(|index| bins[index * 7 % count]).collect();
-    Chunk { images, image_offsets, batch: Batch::of(&random_frames(packets_per_case * CASES.len(), 11)), bins }
-}
-
-/// What the first CPU level makes of the chunk.
-fn run_on_cpu(chunk: &Chunk) -> Batch {
-    let level = &levels()[0];
-    let mut batch = chunk.batch.clone();
-    for bin in &chunk.bins {
-        let range = bin.first as usize..bin.first as usize + usize::from(bin.count);
-        let case = &CASES[usize::from(bin.instance)];
-        batch.run_range(level, case.kernel, case.variant, &case.image, range);
-    }
-    batch
-}
-
 #[test]
 fn a_chunk_ends_on_every_opencl_device_as_on_the_cpu() {
-    let chunk = chunk(500);
-    assert_eq!(chunk.bins.len(), 80);
-    let expected = run_on_cpu(&chunk);
+    let chunk = Chunk::of(&CASES, 500, &[GROUP_LANES + 1, 1, 256, 2]);
+    let expected = chunk.run_on_cpu(&CASES);
     for device in devices() {
         let name = device.name().unwrap();
         let context = Context::from_device(&device).unwrap();

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub(crate) mod batch;
+pub(crate) mod chunk;
+pub(crate) mod emulation;
 pub(crate) mod frames;
 pub(crate) mod tables;
 

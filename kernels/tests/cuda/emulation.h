@@ -1,0 +1,401 @@
+/*
+ * CUDA on a CPU, for tests: goes in front of the CUDA text of the kernels, so that
+ * g++ compiles it and runs it as a device would, one block after another.
+ *
+ * A thread of a block is a fiber that runs until it has to wait for others. Who goes
+ * next is chosen by a random number, so a missing barrier shows. What would hang a
+ * device ends the program with a message: a barrier that some thread of the block,
+ * or of the warp's mask, never reaches.
+ */
+#ifndef GODWIT_CUDA_EMULATION_H
+#define GODWIT_CUDA_EMULATION_H
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <time.h>
+#include <ucontext.h>
+#include <vector>
+
+namespace emulation
+{
+
+constexpr unsigned WARP_LANES = 32;
+constexpr size_t STACK_BYTES = 256 << 10;
+
+[[noreturn]] inline void fail(const char *what)
+{
+    fprintf(stderr, "CUDA emulation: %s\n", what);
+    exit(3);
+}
+
+/* A place where the lanes of a mask meet and leave a value each. */
+struct Meeting {
+    unsigned arrived = 0;
+    unsigned generation = 0;
+    unsigned operation = 0;
+    uint64_t values[2][WARP_LANES] = {};
+};
+
+struct Fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    unsigned thread = 0;
+    bool done = false;
+    /* Runnable once *generation is no longer awaited. */
+    const unsigned *generation = nullptr;
+    unsigned awaited = 0;
+};
+
+struct Dim {
+    unsigned x = 1, y = 1, z = 1;
+};
+
+struct Block {
+    std::vector<Fiber> fibers;
+    std::vector<std::map<unsigned, Meeting>> warps;
+    ucontext_t scheduler;
+    Fiber *current = nullptr;
+    std::function<void()> kernel;
+    unsigned arrived = 0;
+    unsigned generation = 0;
+    Dim index, dimension, grid;
+    uint64_t random = 1;
+};
+
+inline Block block;
+
+inline void wait(const unsigned *generation, unsigned awaited)
+{
+    Fiber *self = block.current;
+    self->generation = generation;
+    self->awaited = awaited;
+    swapcontext(&self->context, &block.scheduler);
+}
+
+/* All threads of the block. */
+inline void meet_block()
+{
+    const unsigned now = block.generation;
+    if (++block.arrived == block.fibers.size()) {
+        block.arrived = 0;
+        block.generation++;
+        return;
+    }
+    wait(&block.generation, now);
+}
+
+/* The lanes of the mask; what each of them brought. */
+inline const uint64_t *meet_warp(unsigned mask, unsigned operation, uint64_t value)
+{
+    const unsigned thread = block.current->thread;
+    const unsigned lane = thread % WARP_LANES;
+    if ((mask >> lane & 1) == 0) {
+        fail("a lane is not in its own mask");
+    }
+    Meeting &meeting = block.warps[thread / WARP_LANES][mask];
+    if (meeting.arrived != 0 && meeting.operation != operation) {
+        fail("lanes of one mask execute different operations");
+    }
+    const unsigned now = meeting.generation;
+    meeting.operation = operation;
+    meeting.values[now & 1][lane] = value;
+    meeting.arrived |= 1u << lane;
+    if (meeting.arrived == mask) {
+        meeting.arrived = 0;
+        meeting.generation++;
+    } else {
+        wait(&meeting.generation, now);
+    }
+    return meeting.values[now & 1];
+}
+
+inline void run_fiber()
+{
+    block.kernel();
+    block.current->done = true;
+    swapcontext(&block.current->context, &block.scheduler);
+}
+
+inline void run_block(unsigned threads)
+{
+    block.warps.assign((threads + WARP_LANES - 1) / WARP_LANES, {});
+    block.fibers.resize(threads);
+    block.arrived = 0;
+    for (unsigned thread = 0; thread < threads; thread++) {
+        Fiber &fiber = block.fibers[thread];
+        if (!fiber.stack) {
+            fiber.stack.reset(new char[STACK_BYTES]);
+        }
+        fiber.thread = thread;
+        fiber.done = false;
+        fiber.generation = nullptr;
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack.get();
+        fiber.context.uc_stack.ss_size = STACK_BYTES;
+        fiber.context.uc_link = nullptr;
+        makecontext(&fiber.context, run_fiber, 0);
+    }
+    for (unsigned left = threads; left != 0;) {
+        bool progress = false;
+        block.random = block.random * 6364136223846793005u + 1442695040888963407u;
+        const unsigned start = block.random >> 33;
+        const bool upward = block.random >> 32 & 1;
+        for (unsigned i = 0; i < threads; i++) {
+            Fiber &fiber = block.fibers[(start + (upward ? i : threads - 1 - i)) % threads];
+            if (fiber.done || (fiber.generation && *fiber.generation == fiber.awaited)) {
+                continue;
+            }
+            fiber.generation = nullptr;
+            progress = true;
+            block.current = &fiber;
+            swapcontext(&block.scheduler, &fiber.context);
+            left -= fiber.done;
+        }
+        if (!progress) {
+            fail("some threads wait for others that never come");
+        }
+    }
+}
+
+inline void launch(unsigned blocks, unsigned threads, uint64_t seed, std::function<void()> kernel)
+{
+    block.kernel = std::move(kernel);
+    block.random = seed;
+    block.dimension.x = threads;
+    block.grid.x = blocks;
+    for (unsigned i = 0; i < blocks; i++) {
+        block.index.x = i;
+        run_block(threads);
+    }
+}
+
+} // namespace emulation
+
+#define __CUDACC__ 1
+#define __device__
+#define __global__
+#define __constant__
+#define __shared__      static
+#define __noinline__    __attribute__((noinline))
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __restrict__ __restrict
+
+#define threadIdx (emulation::Dim{emulation::block.current->thread, 0, 0})
+#define blockIdx  (emulation::block.index)
+#define blockDim  (emulation::block.dimension)
+#define gridDim   (emulation::block.grid)
+
+constexpr int warpSize = emulation::WARP_LANES;
+
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+
+inline uint2 make_uint2(unsigned x, unsigned y)
+{
+    return {x, y};
+}
+
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
+{
+    return {x, y, z, w};
+}
+
+inline void __syncthreads()
+{
+    emulation::meet_block();
+}
+
+inline void __syncwarp(unsigned mask = 0xffffffffu)
+{
+    emulation::meet_warp(mask, 1, 0);
+}
+
+inline unsigned __ballot_sync(unsigned mask, int predicate)
+{
+    const uint64_t *values = emulation::meet_warp(mask, 2, predicate != 0);
+    unsigned ballot = 0;
+    for (unsigned lane = 0; lane < emulation::WARP_LANES; lane++) {
+        if (mask >> lane & values[lane] & 1) {
+            ballot |= 1u << lane;
+        }
+    }
+    return ballot;
+}
+
+inline int __any_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, predicate) != 0;
+}
+
+inline int __all_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, predicate) == mask;
+}
+
+namespace emulation
+{
+
+/* The value of lane `source` within the caller's section of `width` lanes. */
+template <typename T>
+T shuffle(unsigned mask, unsigned operation, T value, const std::function<unsigned(unsigned)> &from)
+{
+    static_assert(sizeof(T) <= 8, "shuffles move 32 or 64 bits");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof(T));
+    const uint64_t *values = meet_warp(mask, operation, bits);
+    const unsigned source = from(block.current->thread % WARP_LANES);
+    if ((mask >> source & 1) == 0) {
+        fail("a shuffle reads from a lane that is not in its mask");
+    }
+    memcpy(&value, &values[source], sizeof(T));
+    return value;
+}
+
+} // namespace emulation
+
+template <typename T> T __shfl_sync(unsigned mask, T value, int source, int width = 32)
+{
+    return emulation::shuffle(mask, 3, value, [=](unsigned lane) -> unsigned {
+        return (lane & ~(width - 1u)) | (source & (width - 1u));
+    });
+}
+
+template <typename T> T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32)
+{
+    return emulation::shuffle(mask, 4, value, [=](unsigned lane) -> unsigned {
+        return (lane & (width - 1u)) < delta ? lane : lane - delta;
+    });
+}
+
+template <typename T> T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32)
+{
+    return emulation::shuffle(mask, 5, value, [=](unsigned lane) -> unsigned {
+        return (lane & (width - 1u)) + delta >= unsigned(width) ? lane : lane + delta;
+    });
+}
+
+template <typename T> T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32)
+{
+    return emulation::shuffle(mask, 6, value, [=](unsigned lane) -> unsigned {
+        return (lane & ~(width - 1u)) | ((lane ^ unsigned(bits)) & (width - 1u));
+    });
+}
+
+template <typename T, typename U> T atomicAdd(T *address, U value)
+{
+    return __atomic_fetch_add(address, T(value), __ATOMIC_RELAXED);
+}
+
+template <typename T, typename U> T atomicOr(T *address, U value)
+{
+    return __atomic_fetch_or(address, T(value), __ATOMIC_RELAXED);
+}
+
+template <typename T, typename U> T atomicMin(T *address, U value)
+{
+    const T old = *address;
+    *address = T(value) < old ? T(value) : old;
+    return old;
+}
+
+template <typename T, typename U> T atomicMax(T *address, U value)
+{
+    const T old = *address;
+    *address = T(value) > old ? T(value) : old;
+    return old;
+}
+
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned bits)
+{
+    return unsigned(((uint64_t(high) << 32 | low) << (bits & 31)) >> 32);
+}
+
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned bits)
+{
+    return unsigned((uint64_t(high) << 32 | low) >> (bits & 31));
+}
+
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector)
+{
+    const uint64_t bytes = uint64_t(y) << 32 | x;
+    unsigned result = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        const unsigned pick = selector >> 4 * i & 15;
+        unsigned byte = bytes >> 8 * (pick & 7) & 0xff;
+        if (pick & 8) {
+            byte = byte & 0x80 ? 0xff : 0;
+        }
+        result |= byte << 8 * i;
+    }
+    return result;
+}
+
+inline int __popc(unsigned value)
+{
+    return __builtin_popcount(value);
+}
+
+inline int __popcll(unsigned long long value)
+{
+    return __builtin_popcountll(value);
+}
+
+inline int __clz(int value)
+{
+    return value == 0 ? 32 : __builtin_clz(unsigned(value));
+}
+
+inline int __ffs(int value)
+{
+    return __builtin_ffs(value);
+}
+
+template <typename T> T __ldg(const T *address)
+{
+    return *address;
+}
+
+template <typename T> T min(T a, T b)
+{
+    return b < a ? b : a;
+}
+
+template <typename T> T max(T a, T b)
+{
+    return a < b ? b : a;
+}
+
+inline long long clock64()
+{
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+inline void __nanosleep(unsigned)
+{
+}
+
+inline void __threadfence()
+{
+}
+
+inline void __threadfence_system()
+{
+}
+
+inline void __threadfence_block()
+{
+}
+
+#endif
