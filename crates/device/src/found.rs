@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::Capabilities;
+use crate::{Capabilities, Mode};
 
 /// All devices of one kind on this machine.
 #[derive(Clone, Debug, Serialize)]
@@ -34,6 +34,8 @@ pub struct Found {
     pub buffer_bytes_max: u64,
     /// Shared virtual memory.
     pub svm: Svm,
+    /// How bins can come to it, every mode there is.
+    pub modes: Vec<ModeFound>,
     /// Where it is plugged in, as `domain:bus:device.function`, if the driver tells.
     pub pci: Option<String>,
     /// Whether Godwit can use it; if not, why, in one sentence.
@@ -51,4 +53,13 @@ pub struct Svm {
     pub system: bool,
     /// Atomics between host and device.
     pub atomics: bool,
+}
+
+/// A mode, and whether a device can run in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ModeFound {
+    /// The mode.
+    pub mode: Mode,
+    /// Where it cannot: why, in one sentence.
+    pub lacks: Option<String>,
 }

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use cpu::CpuDevice;
 pub use error::Error;
-pub use found::{Found, Probe, Svm};
+pub use found::{Found, ModeFound, Probe, Svm};
 use opencl::OpenClDevice;
 
 /// A configured function as a device sees it.
@@ -222,6 +222,27 @@ pub fn open(
         return Ok(Arc::new(OpenClDevice::new(number, programs, arena, options)?));
     }
     Err(Error::Absent { id: id.to_owned() })
+}
+
+/// Whether `id` is how a device can be called, here or on another machine: `cpu`, `opencl:0`, `cuda:12`.
+pub fn is_id(id: &str) -> bool {
+    let numbered = |kind: &str| id.strip_prefix(kind).is_some_and(|rest| number(rest).is_some());
+    id == cpu::ID || numbered(opencl::ID) || numbered("cuda")
+}
+
+/// Whether packets are copied to a device and back: it does not work on the host's memory. False for one that is not here.
+pub fn has_own_memory(id: &str) -> bool {
+    match id.strip_prefix(opencl::ID).and_then(number) {
+        Some(number) => opencl::probe().found.get(number).is_some_and(|found| !found.host_memory),
+        None => id != cpu::ID,
+    }
+}
+
+/// The number behind a kind of device: 3 for `:3`; `None` for anything else.
+fn number(rest: &str) -> Option<usize> {
+    let digits = rest.strip_prefix(':')?;
+    // `parse` alone would take a sign.
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
 }
 
 /// Which form of a program a device runs, and why.

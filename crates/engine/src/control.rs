@@ -13,7 +13,7 @@ use crate::counters::{self, BINS, BUSY_NS, BYTES, DROPPED, IN_FLIGHT, PACKETS, R
 use crate::histogram::Histogram;
 use crate::ports::Ports;
 use crate::report::{Conservation, FunctionReport, PortReport, Report};
-use crate::setup::{self, Machine};
+use crate::setup::{self, DeviceView, Machine};
 use crate::worker::{Finished, Worker};
 use crate::{Error, Options};
 
@@ -38,7 +38,7 @@ impl Engine {
 
     /// Which form of each function this machine runs, and what was measured to choose it.
     pub fn choices(&self) -> Vec<Choice> {
-        self.machine.devices.choices().into_iter().map(|(_, choice)| choice).collect()
+        self.machine.devices.choices()
     }
 
     /// Runs until every source has ended, `limit` has passed or `stop` is set, and flushes what is in flight.
@@ -54,8 +54,7 @@ impl Engine {
         progress: &mut dyn FnMut(&Report),
     ) -> Result<Report, Error> {
         let Machine { plan, workers, ports, pin, devices, .. } = self.machine;
-        let view =
-            View { names: self.machine.names, forms: devices.choices(), bin_packets: self.machine.bin_packets, plan };
+        let view = View { names: self.machine.names, devices: devices.views(), plan };
         let shared: Vec<Arc<[AtomicU64]>> = workers.iter().map(|worker| worker.counts().shared()).collect();
         // The workers' own flag: a failure of one stops all, without touching the caller's flag.
         let halt = Arc::new(AtomicBool::new(false));
@@ -150,9 +149,7 @@ fn pin_to_core(index: usize) {
 /// What is needed to make a report of counters.
 struct View {
     names: Names,
-    /// For each function its device and its form.
-    forms: Vec<(String, Choice)>,
-    bin_packets: usize,
+    devices: Vec<DeviceView>,
     plan: Arc<crate::plan::Plan>,
 }
 
@@ -231,6 +228,7 @@ impl View {
     ) -> FunctionReport {
         let stage = &self.plan.stages[function];
         let contract = stage.function.contract();
+        let device = &self.devices[stage.place];
         let at = |counter| values[stage.counters.plain(counter)];
         let (packets, bytes, bins) = (at(PACKETS), at(BYTES), at(BINS));
         let mut latency = Histogram::default();
@@ -241,14 +239,15 @@ impl View {
         FunctionReport {
             name: self.names.functions[function].clone(),
             kind: contract.kind,
-            device: self.forms[function].0.clone(),
-            implementation: self.forms[function].1.form.clone(),
+            device: device.id.clone(),
+            mode: device.mode.name(),
+            implementation: device.choices[function].form.clone(),
             packets,
             bytes,
             mpps: ratio(packets as f64, elapsed_s) / 1e6,
             gbps: ratio(bytes as f64 * 8.0, elapsed_s) / 1e9,
             latency: latency.latency(),
-            batch_fill: ratio(packets as f64, bins as f64 * self.bin_packets as f64),
+            batch_fill: ratio(packets as f64, bins as f64 * device.bin_packets as f64),
             busy_ns_per_packet: ratio(at(BUSY_NS) as f64, packets as f64),
             verdicts: verdicts
                 .map(|(number, verdict)| (verdict.name.to_owned(), values[stage.counters.verdict(number as u8)]))

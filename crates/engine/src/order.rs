@@ -42,9 +42,9 @@ pub(crate) struct Exit<'a> {
 }
 
 impl Order {
-    /// Room for `packets` (a power of two, at most 32768), with `gates` functions that need order.
+    /// Room for `packets` (a power of two, at most 65536: `order` has 16 bits), with `gates` functions that need order.
     pub(crate) fn new(packets: usize, gates: usize) -> Self {
-        assert!(packets.is_power_of_two() && packets <= 1 << 15, "ring of {packets} places");
+        assert!(packets.is_power_of_two() && packets <= 1 << 16, "ring of {packets} places");
         assert!(gates < 100, "{gates} gates");
         Self {
             mask: packets - 1,

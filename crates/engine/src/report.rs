@@ -53,6 +53,8 @@ pub struct FunctionReport {
     pub kind: &'static str,
     /// The device that ran it.
     pub device: String,
+    /// How bins came to it: `launch` or `persistent`.
+    pub mode: &'static str,
     /// The form that ran: `ref` or the level of the kernel.
     pub implementation: String,
     /// Packets that its kernel worked on.

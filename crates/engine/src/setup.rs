@@ -1,25 +1,22 @@
 //! From a configuration to workers: memory, ports, programs, steering.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use godwit_chain::Classifier;
-use godwit_device::{Choice, Device, DeviceOptions, Implementation, Program};
+use godwit_device::{Choice, Device, DeviceOptions, Implementation, Mode, Program, cpu};
 use godwit_function::Function;
-use godwit_packet::{Arena, SteerKey, Steering};
-use godwit_sched::{Packer, PackerConfig};
+use godwit_packet::{Arena, Reuse, SteerKey, Steering};
+use godwit_sched::Packer;
 use godwit_wire::Parsed;
 
-use crate::config::Config;
+use crate::config::{Config, DeviceConfig, FunctionConfig};
 use crate::control::Names;
 use crate::plan::Plan;
 use crate::ports::Ports;
 use crate::program::FunctionProgram;
 use crate::worker::{Place, Worker, WorkerParts};
 use crate::{Error, Options};
-
-/// Chunks per worker: one filling while others are on the device.
-const CHUNKS: usize = 4;
 
 /// Workers ready to start, and what the control thread keeps.
 pub(crate) struct Machine {
@@ -28,14 +25,13 @@ pub(crate) struct Machine {
     pub(crate) ports: Ports,
     pub(crate) devices: Devices,
     pub(crate) names: Names,
-    pub(crate) bin_packets: usize,
     pub(crate) pin: bool,
 }
 
-/// The devices that functions are placed on, with their programs loaded.
+/// The devices that functions are placed on, and the CPU, with their programs loaded.
 pub(crate) struct Devices {
-    devices: Vec<Arc<dyn Device>>,
-    /// For each function the device that runs it.
+    devices: Vec<(DeviceConfig, Arc<dyn Device>)>,
+    /// For each function the device that runs it at first.
     placement: Vec<usize>,
 }
 
@@ -50,46 +46,66 @@ impl Devices {
                 (Arc::new(program) as Arc<dyn Program>, entry.implementation)
             })
             .collect();
-        let mut ids: Vec<&str> = Vec::new();
-        let mut placement = Vec::new();
-        for entry in &config.functions {
-            let known = ids.iter().position(|id| *id == entry.device);
-            placement.push(known.unwrap_or(ids.len()));
-            if known.is_none() {
-                ids.push(&entry.device);
-            }
-        }
-        let load = |id: &&str| -> Result<Arc<dyn Device>, Error> {
-            let packing = &config.packing;
-            let options = DeviceOptions {
-                lanes: config.engine.workers,
-                bins: packing.bins as usize,
-                bin_packets: packing.bin_packets as usize,
-                ..DeviceOptions::default()
-            };
-            Ok(godwit_device::open(id, &programs, &arena.handle(), &options)?)
+        let used = |device: &&DeviceConfig| {
+            device.id == cpu::ID || config.functions.iter().any(|function| function.device == device.id)
         };
-        let devices = ids.iter().map(load).collect::<Result<_, _>>()?;
+        let load = |device: &DeviceConfig| {
+            let options = DeviceOptions {
+                mode: device.mode,
+                lanes: config.engine.workers,
+                bins: device.packing.bins as usize,
+                bin_packets: device.packing.bin_packets as usize,
+                watchdog: Duration::from_millis(device.watchdog_ms),
+            };
+            let opened = godwit_device::open(&device.id, &programs, &arena.handle(), &options)?;
+            if let Some(sentence) = opened.fallback() {
+                tracing::warn!("{sentence}");
+            }
+            Ok((device.clone(), opened))
+        };
+        let devices: Vec<_> = config.devices.iter().filter(used).map(load).collect::<Result<_, Error>>()?;
+        let place = |function: &FunctionConfig| {
+            let named = devices.iter().position(|(device, _)| device.id == function.device);
+            named.expect("the configuration has every device that a function names")
+        };
+        let placement = config.functions.iter().map(place).collect();
         Ok(Self { devices, placement })
     }
 
     /// One worker's bins and lanes, one of each per device.
-    fn places(&self, packing: &PackerConfig, kernels: &[u8]) -> Result<Vec<Place>, Error> {
-        let place = |device: &Arc<dyn Device>| {
-            let packer = Packer::new(packing.clone(), kernels, CHUNKS)?;
+    fn places(&self, kernels: &[u8]) -> Result<Vec<Place>, Error> {
+        let place = |(config, device): &(DeviceConfig, Arc<dyn Device>)| {
+            let packer = Packer::new(config.packing.clone(), kernels, config.chunks)?;
             Ok(Place { packer, lane: Arc::clone(device).lane()? })
         };
         self.devices.iter().map(place).collect()
     }
 
-    /// For each function the device that runs it, and in which form.
-    pub(crate) fn choices(&self) -> Vec<(String, Choice)> {
-        let all: Vec<Vec<Choice>> = self.devices.iter().map(|device| device.choices()).collect();
-        let choice = |(function, &device): (usize, &usize)| {
-            (self.devices[device].capabilities().id.clone(), all[device][function].clone())
+    /// What is said of each device.
+    pub(crate) fn views(&self) -> Vec<DeviceView> {
+        let view = |(config, device): &(DeviceConfig, Arc<dyn Device>)| DeviceView {
+            id: device.capabilities().id.clone(),
+            mode: device.mode(),
+            choices: device.choices(),
+            bin_packets: config.packing.bin_packets as usize,
         };
-        self.placement.iter().enumerate().map(choice).collect()
+        self.devices.iter().map(view).collect()
     }
+
+    /// For each function the form of it that runs, on the device that it is placed on.
+    pub(crate) fn choices(&self) -> Vec<Choice> {
+        let all: Vec<Vec<Choice>> = self.devices.iter().map(|(_, device)| device.choices()).collect();
+        self.placement.iter().enumerate().map(|(function, &device)| all[device][function].clone()).collect()
+    }
+}
+
+/// What reports say of a device.
+pub(crate) struct DeviceView {
+    pub(crate) id: String,
+    pub(crate) mode: Mode,
+    /// One per function: which form of it runs here.
+    pub(crate) choices: Vec<Choice>,
+    pub(crate) bin_packets: usize,
 }
 
 /// Steers by the state that a packet's class leads to: no class leads to more than one function with such state
@@ -128,7 +144,11 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
     let functions: Vec<(String, Arc<dyn Function>)> =
         config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
     let ports = Ports::open(&config, options, workers)?;
-    let arena = Arena::new(config.arena.clone(), workers)?;
+    let mut arena = config.arena.clone();
+    if !config.says_reuse && config.functions.iter().any(|function| godwit_device::has_own_memory(&function.device)) {
+        arena.reuse = Reuse::Oldest;
+    }
+    let arena = Arena::new(arena, workers)?;
     let devices = Devices::load(&config, &arena)?;
     let ordered = config.ports.iter().map(|port| port.ordered).collect();
     let plan = Arc::new(Plan::new(
@@ -158,7 +178,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
                 receivers: ports.receivers(index, &steering)?,
                 transmitters: ports.transmitters(index),
                 host_halves: functions.iter().map(|(_, function)| function.host_half(index, workers)).collect(),
-                places: devices.places(&config.packing, &kernels)?,
+                places: devices.places(&kernels)?,
                 burst_packets: config.engine.burst_packets,
                 in_flight_packets: config.engine.in_flight_packets,
                 clock,
@@ -169,6 +189,5 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
         ports: config.ports.iter().map(|port| (port.name.clone(), ports.kind(&port.kind))).collect(),
         functions: functions.into_iter().map(|(name, _)| name).collect(),
     };
-    let bin_packets = config.packing.bin_packets as usize;
-    Ok(Machine { plan, workers, ports, devices, names, bin_packets, pin: config.engine.pin })
+    Ok(Machine { plan, workers, ports, devices, names, pin: config.engine.pin })
 }

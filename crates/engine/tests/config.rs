@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use godwit_chain::Next;
+use godwit_device::Mode;
 use godwit_engine::config::{Config, ConfigError, PortKind, fuzz};
 use godwit_packet::Layout;
 use proptest::prelude::*;
@@ -160,6 +161,41 @@ fn defaults_are_enough_to_run() {
     assert_eq!(config.arena.packets, 8192 + 256);
     assert!(config.classifier.is_trivial());
     assert_eq!(config.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn a_device_is_used_as_its_stanza_says() {
+    let device = |text: &str, id: &str| {
+        let config = parse(text).unwrap();
+        config.devices.into_iter().find(|device| device.id == id).unwrap_or_else(|| panic!("no {id}"))
+    };
+    // Without a stanza: what [packing] says, else what suits the kind of device.
+    let text = GOOD.replace("device = \"cpu\"", "device = \"cuda:0\"");
+    let (cpu, cuda) = (device(&text, "cpu"), device(&text, "cuda:0"));
+    assert_eq!((cpu.packing.bins, cpu.packing.bin_packets, cpu.packing.chunk_packets), (8, 256, 256));
+    assert_eq!((cuda.packing.bins, cuda.packing.bin_packets, cuda.packing.chunk_packets), (8, 64, 1024 / 4));
+    assert_eq!((cuda.mode, cuda.watchdog_ms, cuda.chunks), (Mode::Launch, 2000, 4));
+    // A stanza counts before [packing], for its device only.
+    let stanza = "\n[[device]]\nname = \"cuda:0\"\nmode = \"persistent\"\nchunks = 2\nwatchdog_ms = 50\nbins = 9\n\
+                  sort = false\nleftover_packets = 7\n[[device]]\nname = \"cpu\"\nbin_packets = 31\n";
+    let text = text + stanza;
+    let (cpu, cuda) = (device(&text, "cpu"), device(&text, "cuda:0"));
+    assert_eq!((cpu.packing.bins, cpu.packing.bin_packets, cpu.packing.sort), (8, 31, true));
+    assert_eq!((cuda.mode, cuda.watchdog_ms, cuda.chunks), (Mode::Persistent, 50, 2));
+    assert_eq!((cuda.packing.bins, cuda.packing.chunk_packets, cuda.packing.leftover_packets), (9, 1024 / 2, 7));
+    assert!(!cuda.packing.sort);
+    // With many packets in flight a chunk is as large as pays, and there are bins for it.
+    let text = text.replace("in_flight_packets = 1024", "in_flight_packets = 65536").replace("bins = 8\n", "");
+    let cuda = device(&text.replace("bins = 9\n", ""), "cuda:0");
+    assert_eq!((cuda.packing.chunk_packets, cuda.packing.bins), (16_384, 512));
+}
+
+#[test]
+fn a_device_that_nothing_runs_on_is_a_warning() {
+    let config = parse(&format!("{GOOD}\n[[device]]\nname = \"opencl:3\"\n")).unwrap();
+    let line = GOOD.lines().count() + 3;
+    let warning = format!("test.toml:{line}: no function runs on device `opencl:3`");
+    assert!(config.warnings.iter().any(|found| found.starts_with(&warning)), "{:?}", config.warnings);
 }
 
 #[test]

@@ -14,11 +14,24 @@ pub enum Layout {
     Dense,
 }
 
+/// Which of the free slots a packet gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reuse {
+    /// The one freed last: it is still in the cache of the core.
+    #[default]
+    Last,
+    /// The one that has been free longest. Packets that arrive one after the other get neighbours, as long as they are
+    /// returned in about that order: what a copy engine wants, which moves neighbours in one go.
+    Oldest,
+}
+
 /// What the arena looks like. Sizes in bytes.
 #[derive(Clone, Debug)]
 pub struct ArenaConfig {
     /// How windows lie in a region.
     pub layout: Layout,
+    /// Which of the free windows a packet gets (`slots`). A dense ring always uses the oldest.
+    pub reuse: Reuse,
     /// Windows per worker (`slots`), or full-size windows that a worker's ring has room for (`dense`).
     pub packets: usize,
     /// Longest frame that a port may bring in.
@@ -35,6 +48,7 @@ impl Default for ArenaConfig {
     fn default() -> Self {
         Self {
             layout: Layout::Slots,
+            reuse: Reuse::Last,
             packets: 8192,
             frame_bytes_max: 1518,
             headroom_bytes: 128,

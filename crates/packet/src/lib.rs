@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! arena    | region of worker 0        | region of worker 1        | ...
-//! slots    | w | w | w | w | w | w | w |   fixed windows, a free stack
+//! slots    | w | w | w | w | w | w | w |   fixed windows, a stack or a queue of free ones
 //! dense    | w |w| w  |w|w|  free  | w |   windows of the needed size, a ring
 //! window   |<- headroom ->|<- frame ->|<- tailroom ->|
 //! ```
@@ -18,7 +18,7 @@ mod memory;
 mod region;
 mod steering;
 
-pub use arena::{Arena, ArenaConfig, ArenaHandle, Layout};
+pub use arena::{Arena, ArenaConfig, ArenaHandle, Layout, Reuse};
 pub use batch::{Batch, Stamp};
 pub use godwit_abi::{Descriptor, WINDOW_UNIT_BYTES};
 pub use memory::{Backing, Memory};

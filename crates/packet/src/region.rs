@@ -1,8 +1,10 @@
 //! One worker's part of the arena: allocate, reach and return windows. No locks, no atomics.
 
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{ArenaConfig, Descriptor, Layout, Memory, WINDOW_UNIT_BYTES};
+use crate::{ArenaConfig, Descriptor, Layout, Memory, Reuse, WINDOW_UNIT_BYTES};
 
 /// One worker's part of the arena.
 ///
@@ -18,11 +20,13 @@ pub struct Region {
     frame_bytes_max: usize,
     windows: Windows,
     allocated: usize,
+    quarantined: usize,
 }
 
 #[derive(Debug)]
 enum Windows {
     Slots(Slots),
+    SlotQueue(SlotQueue),
     Dense(Dense),
 }
 
@@ -33,12 +37,22 @@ struct Slots {
     room: u8,
 }
 
+/// A queue of free slots: the slot freed first comes first.
+#[derive(Debug)]
+struct SlotQueue {
+    free: VecDeque<u32>,
+    room: u8,
+}
+
 /// A ring of windows, in units of 64 bytes from the region's start.
 ///
 /// ```text
 /// 0        tail            head          end
 /// |  free  | windows in use |    free    |
 /// ```
+///
+/// The tail passes windows in the order in which they were allocated, once they are returned. Quarantined windows count
+/// as returned; the head goes around them.
 #[derive(Debug)]
 struct Dense {
     /// For the first unit of a returned window (or of a gap at the end): its units. 0: in use.
@@ -47,24 +61,25 @@ struct Dense {
     head: usize,
     tail: usize,
     used: usize,
+    /// Units that are never used again: sorted, apart from each other, and nearly always none.
+    quarantined: Vec<Range<usize>>,
 }
 
 impl Region {
     pub(crate) fn new(memory: Arc<Memory>, start: usize, bytes: usize, config: &ArenaConfig) -> Self {
-        let windows = match config.layout {
-            Layout::Slots => Windows::Slots(Slots {
-                free: (0..config.packets)
-                    .rev()
-                    .map(|slot| ((start + slot * config.slot_stride_bytes()) / WINDOW_UNIT_BYTES) as u32)
-                    .collect(),
-                room: (config.window_bytes() / WINDOW_UNIT_BYTES) as u8,
-            }),
-            Layout::Dense => Windows::Dense(Dense {
+        let slots =
+            (0..config.packets).map(|slot| ((start + slot * config.slot_stride_bytes()) / WINDOW_UNIT_BYTES) as u32);
+        let room = (config.window_bytes() / WINDOW_UNIT_BYTES) as u8;
+        let windows = match (config.layout, config.reuse) {
+            (Layout::Slots, Reuse::Last) => Windows::Slots(Slots { free: slots.rev().collect(), room }),
+            (Layout::Slots, Reuse::Oldest) => Windows::SlotQueue(SlotQueue { free: slots.collect(), room }),
+            (Layout::Dense, _) => Windows::Dense(Dense {
                 returned: vec![0; bytes / WINDOW_UNIT_BYTES],
                 align_units: config.align_bytes / WINDOW_UNIT_BYTES,
                 head: 0,
                 tail: 0,
                 used: 0,
+                quarantined: Vec::new(),
             }),
         };
         Self {
@@ -76,6 +91,7 @@ impl Region {
             frame_bytes_max: config.frame_bytes_max,
             windows,
             allocated: 0,
+            quarantined: 0,
         }
     }
 
@@ -88,6 +104,7 @@ impl Region {
         }
         let (window, room) = match &mut self.windows {
             Windows::Slots(slots) => (slots.free.pop()?, slots.room),
+            Windows::SlotQueue(slots) => (slots.free.pop_front()?, slots.room),
             Windows::Dense(dense) => {
                 let bytes = self.headroom_bytes + length + self.tailroom_bytes;
                 let (unit, units) = dense.allocate(bytes.div_ceil(WINDOW_UNIT_BYTES))?;
@@ -107,9 +124,43 @@ impl Region {
         self.allocated -= 1;
         match &mut self.windows {
             Windows::Slots(slots) => slots.free.push(descriptor.window),
+            Windows::SlotQueue(slots) => slots.free.push_back(descriptor.window),
             Windows::Dense(dense) => {
                 let unit = descriptor.window as usize - self.start / WINDOW_UNIT_BYTES;
                 dense.release(unit, u32::from(descriptor.room));
+            }
+        }
+    }
+
+    /// Gives up a window for good: it counts as returned, and no packet gets it again. For a window that a lost device
+    /// may still write to. Instead of [`Region::release`], once for a window.
+    #[cold]
+    pub fn quarantine(&mut self, descriptor: &Descriptor) {
+        debug_assert!(self.contains(descriptor));
+        debug_assert!(self.allocated > 0, "a window was returned twice");
+        self.allocated -= 1;
+        self.quarantined += 1;
+        // A slot that is not among the free ones is never found again.
+        if let Windows::Dense(dense) = &mut self.windows {
+            let unit = descriptor.window as usize - self.start / WINDOW_UNIT_BYTES;
+            dense.quarantine(unit, u32::from(descriptor.room));
+        }
+    }
+
+    /// Windows given up for good.
+    pub fn quarantined(&self) -> usize {
+        self.quarantined
+    }
+
+    /// Whether a frame of full size can ever get a window again: not when nearly all are quarantined.
+    pub fn is_usable(&self) -> bool {
+        match &self.windows {
+            Windows::Slots(slots) => slots.free.len() + self.allocated > 0,
+            Windows::SlotQueue(slots) => slots.free.len() + self.allocated > 0,
+            Windows::Dense(dense) => {
+                let bytes = self.headroom_bytes + self.frame_bytes_max + self.tailroom_bytes;
+                let units = bytes.div_ceil(WINDOW_UNIT_BYTES).next_multiple_of(dense.align_units);
+                dense.longest_run() >= units
             }
         }
     }
@@ -198,29 +249,83 @@ fn outside(descriptor: Descriptor) -> ! {
 
 impl Dense {
     /// First unit and size of a new window of at least `units`.
+    #[inline]
     fn allocate(&mut self, units: usize) -> Option<(usize, u8)> {
         let units = units.next_multiple_of(self.align_units);
+        if !self.quarantined.is_empty() {
+            return self.allocate_around(units);
+        }
         let end = self.returned.len();
         let free = end - self.used;
         let to_end = end - self.head;
         if self.head >= self.tail && to_end < units {
             // The window does not fit before the end: the rest becomes a gap that is free once the tail gets there.
-            if free < to_end + units {
+            if free >= to_end + units {
+                self.leave_gap(to_end);
+            } else if self.used == 0 && units <= end {
+                (self.head, self.tail) = (0, 0);
+            } else {
                 return None;
             }
-            if to_end > 0 {
-                self.returned[self.head] = to_end as u32;
-                self.used += to_end;
-            }
-            self.head = 0;
         } else if free < units {
             return None;
         }
+        Some(self.place(units))
+    }
+
+    /// The same where some units are never to be used.
+    #[cold]
+    #[inline(never)]
+    fn allocate_around(&mut self, units: usize) -> Option<(usize, u8)> {
+        if self.used == 0 {
+            // From the start every place is tried; from anywhere else one that the head lies in would not be.
+            (self.head, self.tail) = (0, 0);
+        }
+        let end = self.returned.len();
+        let free = end - self.used;
+        let (mut at, mut skipped) = (self.head, 0);
+        let mut next = self.quarantined.partition_point(|units| units.end <= at);
+        while skipped + units <= free {
+            // Where the units from `at` on are not free of quarantine, or end too early: the next place to try.
+            let blocked = self.quarantined.get(next).filter(|blocked| blocked.start < at + units);
+            let after = match blocked {
+                Some(blocked) => blocked.end,
+                None if at + units > end => end,
+                None => {
+                    let before_end = skipped.min(end - self.head);
+                    self.leave_gap(before_end);
+                    self.leave_gap(skipped - before_end);
+                    return Some(self.place(units));
+                }
+            };
+            skipped += after - at;
+            (at, next) = if after == end { (0, 0) } else { (after, next + 1) };
+        }
+        None
+    }
+
+    /// Steps over units at the head, none behind the end. They are free again once the tail gets there.
+    fn leave_gap(&mut self, units: usize) {
+        if units > 0 {
+            self.returned[self.head] = units as u32;
+            self.step(units);
+        }
+    }
+
+    /// A window at the head.
+    fn place(&mut self, units: usize) -> (usize, u8) {
         let unit = self.head;
         self.returned[unit] = 0;
-        self.head = if unit + units == end { 0 } else { unit + units };
+        self.step(units);
+        (unit, units as u8)
+    }
+
+    fn step(&mut self, units: usize) {
+        self.head += units;
         self.used += units;
-        Some((unit, units as u8))
+        if self.head == self.returned.len() {
+            self.head = 0;
+        }
     }
 
     fn release(&mut self, unit: usize, units: u32) {
@@ -235,6 +340,28 @@ impl Dense {
             }
         }
     }
+
+    fn quarantine(&mut self, unit: usize, units: u32) {
+        let mut added = unit..unit + units as usize;
+        let mut at = self.quarantined.partition_point(|known| known.start < unit);
+        // Neighbours become one.
+        if self.quarantined.get(at).is_some_and(|known| known.start == added.end) {
+            added.end = self.quarantined.remove(at).end;
+        }
+        if at > 0 && self.quarantined[at - 1].end == unit {
+            at -= 1;
+            added.start = self.quarantined.remove(at).start;
+        }
+        self.quarantined.insert(at, added);
+        self.release(unit, units);
+    }
+
+    /// The most units that lie side by side and are not quarantined.
+    fn longest_run(&self) -> usize {
+        let starts = std::iter::once(0).chain(self.quarantined.iter().map(|units| units.end));
+        let ends = self.quarantined.iter().map(|units| units.start).chain([self.returned.len()]);
+        starts.zip(ends).map(|(start, end)| end - start).max().unwrap_or(0)
+    }
 }
 
 #[cfg(test)]
@@ -247,6 +374,55 @@ mod tests {
     fn regions(layout: Layout, packets: usize, workers: usize) -> Vec<Region> {
         let config = ArenaConfig { layout, packets, ..ArenaConfig::default() };
         Arena::new(config, workers).unwrap().split()
+    }
+
+    fn kinds() -> impl Strategy<Value = (Layout, Reuse)> {
+        prop::sample::select(vec![
+            (Layout::Slots, Reuse::Last),
+            (Layout::Slots, Reuse::Oldest),
+            (Layout::Dense, Reuse::Last),
+        ])
+    }
+
+    fn region(packets: usize, (layout, reuse): (Layout, Reuse)) -> Region {
+        let config = ArenaConfig { layout, reuse, packets, ..ArenaConfig::default() };
+        Arena::new(config, 2).unwrap().split().remove(1)
+    }
+
+    #[test]
+    fn the_oldest_slot_comes_first_where_neighbours_are_wanted() {
+        let windows = |reuse| {
+            let mut region = region(3, (Layout::Slots, reuse));
+            let first = [(); 2].map(|()| region.allocate(64).unwrap());
+            first.iter().for_each(|descriptor| region.release(descriptor));
+            let next = [(); 3].map(|()| region.allocate(64).unwrap().window);
+            next.map(|window| first.iter().position(|descriptor| descriptor.window == window))
+        };
+        assert_eq!(windows(Reuse::Last), [Some(1), Some(0), None]);
+        assert_eq!(windows(Reuse::Oldest), [None, Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn an_empty_ring_takes_any_frame_wherever_its_head_stands() {
+        let mut region = region(1, (Layout::Dense, Reuse::Last));
+        for length in [1518, 700, 1518, 60, 60, 1518] {
+            let descriptor = region.allocate(length).unwrap();
+            region.release(&descriptor);
+        }
+    }
+
+    #[test]
+    fn a_region_whose_windows_are_all_quarantined_says_so() {
+        for kind in [(Layout::Slots, Reuse::Last), (Layout::Slots, Reuse::Oldest), (Layout::Dense, Reuse::Last)] {
+            let mut region = region(5, kind);
+            let all: Vec<_> = std::iter::from_fn(|| region.allocate(1518)).collect();
+            for (index, descriptor) in all.iter().enumerate() {
+                assert!(region.is_usable(), "{kind:?} after {index}");
+                region.quarantine(descriptor);
+            }
+            assert!(!region.is_usable() && region.allocate(1518).is_none());
+            assert_eq!((region.allocated(), region.quarantined()), (0, all.len()));
+        }
     }
 
     #[test]
@@ -277,38 +453,80 @@ mod tests {
     }
 
     proptest! {
-        /// Windows in use never overlap, keep their content, and all space comes back.
+        /// Windows in use never overlap, keep their content, and all space comes back, but what is quarantined.
         #[test]
         fn windows_are_exclusive(
-            dense: bool,
-            steps in prop::collection::vec((0usize..1519, any::<bool>(), any::<prop::sample::Index>()), 1..400),
+            kind in kinds(),
+            quarantines in 0usize..12,
+            steps in prop::collection::vec((0usize..1519, 0u8..8, any::<prop::sample::Index>()), 1..600),
         ) {
-            let layout = if dense { Layout::Dense } else { Layout::Slots };
-            let mut region = regions(layout, 16, 2).remove(1);
+            let mut region = region(16, kind);
             let mut live: Vec<(Descriptor, u8)> = Vec::new();
-            for (step, (length, allocate, index)) in steps.into_iter().enumerate() {
-                if allocate {
+            let mut lost: Vec<(Descriptor, u8)> = Vec::new();
+            for (step, (length, action, index)) in steps.into_iter().enumerate() {
+                let mark = step as u8;
+                if action < 4 {
                     if let Some(descriptor) = region.allocate(length) {
                         prop_assert!(region.contains(&descriptor));
                         prop_assert_eq!(usize::from(descriptor.length), length);
                         prop_assert!(descriptor.tailroom_bytes() >= 64);
-                        let mark = step as u8;
                         region.window_mut(&descriptor).fill(mark);
                         live.push((descriptor, mark));
                     }
                 } else if !live.is_empty() {
                     let (descriptor, mark) = live.swap_remove(index.index(live.len()));
                     prop_assert!(region.window_mut(&descriptor).iter().all(|&byte| byte == mark));
-                    region.release(&descriptor);
+                    if action == 4 && lost.len() < quarantines {
+                        region.quarantine(&descriptor);
+                        lost.push((descriptor, mark));
+                    } else {
+                        region.release(&descriptor);
+                    }
                 }
                 prop_assert_eq!(region.allocated(), live.len());
+                prop_assert_eq!(region.quarantined(), lost.len());
             }
             for (descriptor, mark) in live.drain(..) {
                 prop_assert!(region.window_mut(&descriptor).iter().all(|&byte| byte == mark));
                 region.release(&descriptor);
             }
-            let full: Vec<_> = std::iter::from_fn(|| region.allocate(1518)).collect();
-            prop_assert!(full.len() >= 15, "only {} of 16 windows came back", full.len());
+            // Twice around: nothing of what came back is lost, nothing of what is lost comes back.
+            let usable = region.is_usable();
+            for _ in 0..2 {
+                let full: Vec<_> = std::iter::from_fn(|| region.allocate(1518)).collect();
+                prop_assert_eq!(!full.is_empty(), usable);
+                if lost.is_empty() {
+                    prop_assert!(full.len() >= 15, "only {} of 16 windows came back", full.len());
+                } else if kind.0 == Layout::Slots {
+                    prop_assert_eq!(full.len() + lost.len(), 16);
+                }
+                full.iter().for_each(|descriptor| region.window_mut(descriptor).fill(0xee));
+                full.iter().for_each(|descriptor| region.release(descriptor));
+            }
+            for (descriptor, mark) in lost {
+                prop_assert!(region.window_mut(&descriptor).iter().all(|&byte| byte == mark));
+            }
+        }
+
+        /// Whatever is quarantined, a dense ring that is empty takes every frame that there is room for.
+        #[test]
+        fn a_ring_goes_around_quarantine(
+            lengths in prop::collection::vec(0usize..1519, 60),
+            quarantined in prop::collection::btree_set(0usize..60, 0..8),
+        ) {
+            let mut region = region(8, (Layout::Dense, Reuse::Last));
+            let windows: Vec<_> = lengths.iter().map_while(|length| region.allocate(*length)).collect();
+            for (index, descriptor) in windows.iter().enumerate() {
+                if quarantined.contains(&index) { region.quarantine(descriptor) } else { region.release(descriptor) }
+            }
+            for length in lengths.into_iter().chain([1518]) {
+                let descriptor = region.allocate(length);
+                prop_assert!(descriptor.is_some() || !region.is_usable());
+                if let Some(descriptor) = descriptor {
+                    region.release(&descriptor);
+                }
+            }
+            prop_assert_eq!(region.allocated(), 0);
         }
     }
 }

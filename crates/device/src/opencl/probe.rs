@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use super::ID;
-use crate::{Capabilities, Found, Probe, Svm};
+use crate::{Capabilities, Found, Mode, ModeFound, Probe, Svm};
 use opencl3::device::{
     CL_DEVICE_SVM_ATOMICS, CL_DEVICE_SVM_COARSE_GRAIN_BUFFER, CL_DEVICE_SVM_FINE_GRAIN_BUFFER,
     CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, Device,
@@ -87,9 +87,19 @@ pub(super) fn describe(number: usize, platform: &str, device: &Device) -> Found 
         local_memory_bytes: device.local_mem_size().unwrap_or(0),
         buffer_bytes_max: device.max_mem_alloc_size().unwrap_or(0),
         svm,
+        modes: modes(svm),
         pci: pci(device, &extensions),
         usable: usable(device, kind & CL_DEVICE_TYPE_CPU != 0, svm),
     }
+}
+
+/// A persistent group and a worker tell each other of bins through memory that both write while the kernel runs.
+fn modes(svm: Svm) -> Vec<ModeFound> {
+    let lacks = (!svm.fine || !svm.atomics).then(
+        || "host and device cannot tell each other anything while a kernel runs (no fine-grained SVM with atomics)",
+    );
+    let persistent = ModeFound { mode: Mode::Persistent, lacks: lacks.map(str::to_owned) };
+    vec![ModeFound { mode: Mode::Launch, lacks: None }, persistent]
 }
 
 /// See [`Found::usable`].

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use godwit_chain::names;
-use godwit_device::{Implementation, cpu, opencl};
+use godwit_device::{Implementation, cpu};
 use godwit_function::{Error, Function, KINDS, Site};
 
 use super::document::{Document, Stanza};
@@ -17,7 +17,7 @@ pub struct FunctionConfig {
     pub name: String,
     /// Which way it runs on the CPU.
     pub implementation: Implementation,
-    /// Where it runs: `cpu`.
+    /// Where it runs: `cpu`, `opencl:0`, `cuda:0`.
     pub device: String,
     /// The function, its tables built.
     pub function: Arc<dyn Function>,
@@ -93,7 +93,7 @@ fn read_one<'a>(
     let device = match stanza.take_text(document, "device")? {
         None => cpu::ID.to_owned(),
         Some(text) if text.get_ref() == cpu::ID => text.into_inner(),
-        Some(text) if opencl::number(text.get_ref()).is_some() => {
+        Some(text) if godwit_device::is_id(text.get_ref()) => {
             if implementation == Implementation::Ref {
                 let message =
                     format!("function `{name}`: `impl = \"ref\"` is for the CPU, not for `{}`", text.get_ref());
@@ -102,8 +102,7 @@ fn read_one<'a>(
             text.into_inner()
         }
         Some(text) => {
-            let message =
-                format!("function `{name}` cannot run on `{}`: devices are `cpu` and `opencl:0`", text.get_ref());
+            let message = format!("function `{name}` cannot run on {}", no_device(text.get_ref()));
             return Err(document.refuse(text.span(), message));
         }
     };
@@ -113,6 +112,11 @@ fn read_one<'a>(
         Err(error) => return Err(refuse(document, &stanza, &name, directory, &error)),
     };
     Ok(FunctionConfig { name, implementation, device, function, line })
+}
+
+/// What a name that no device can have is, and what names are.
+pub(super) fn no_device(name: &str) -> String {
+    format!("`{}`: devices are `cpu`, and `opencl:0` or `cuda:0` with the number of one", name.escape_debug())
 }
 
 /// What a function found wrong with its stanza, or with a file that the stanza names.

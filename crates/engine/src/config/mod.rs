@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `document.rs` | the text: stanzas, places, and errors of the TOML reader as sentences |
 //! | `settings.rs` | `[engine]`, `[arena]`, `[packing]` |
+//! | `devices.rs` | `[[device]]` |
 //! | `ports.rs` | `[[port]]` |
 //! | `functions.rs` | `[[function]]` |
 //! | `classes.rs` | `[[class]]` |
@@ -15,6 +16,7 @@
 
 mod chain;
 mod classes;
+mod devices;
 mod document;
 mod error;
 mod functions;
@@ -30,6 +32,7 @@ use godwit_chain::{Chain, Classifier};
 use godwit_packet::ArenaConfig;
 use godwit_sched::PackerConfig;
 
+pub use devices::DeviceConfig;
 use document::Document;
 pub use error::ConfigError;
 pub use functions::FunctionConfig;
@@ -47,8 +50,12 @@ pub struct Config {
     pub engine: EngineConfig,
     /// The memory; with room for what the chain's functions prepend and append.
     pub arena: ArenaConfig,
-    /// Bins and chunks.
+    /// Whether the operator says which free window a packet gets. Otherwise that depends on the devices.
+    pub says_reuse: bool,
+    /// Bins and chunks, of a device without packing of its own.
     pub packing: PackerConfig,
+    /// The devices that functions run on, and those that have a stanza. The CPU is the first, whether it is used or not.
+    pub devices: Vec<DeviceConfig>,
     /// The ports; a port's number is its index.
     pub ports: Vec<PortConfig>,
     /// The functions; a function's number is its index.
@@ -93,16 +100,22 @@ impl Config {
             let message = "there is nothing in this file: a configuration has at least one [[port]] and one [[chain]]";
             return Err(document.refuse(0..0, message));
         }
-        root.refuse_unknown(&document, &["engine", "arena", "packing", "port", "function", "class", "chain"])?;
+        root.refuse_unknown(
+            &document,
+            &["engine", "arena", "packing", "device", "port", "function", "class", "chain"],
+        )?;
 
         let engine = EngineConfig::read(&document, root.table(&document, "engine")?)?;
-        let packing = settings::packing(&document, root.table(&document, "packing")?)?;
+        let (packing, packing_keys) = settings::packing(&document, root.table(&document, "packing")?)?;
         let arena = settings::ArenaStanza::read(&document, root.table(&document, "arena")?, &engine)?;
+        let says_reuse = arena.says_reuse();
         let ports = ports::read(&document, root.tables(&document, "port")?, directory)?;
         let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
         let functions = functions::read(&document, root.tables(&document, "function")?, &names, directory)?;
         let (class_names, rules) = classes::read(&document, root.tables(&document, "class")?)?;
         let mut warnings = Vec::new();
+        let stanzas = root.tables(&document, "device")?;
+        let devices = devices::read(&document, stanzas, &engine, &packing_keys, &functions, &mut warnings)?;
         let edges = root.tables(&document, "chain")?;
         let chain = chain::read(&document, edges, &ports, &functions, &class_names, &mut warnings)?;
         let arena = arena.with_room_for(&document, &chain, &functions, &mut warnings)?;
@@ -112,7 +125,7 @@ impl Config {
 
         let classifier = Classifier::new(&rules);
         let origin = origin.to_owned();
-        Ok(Self { engine, arena, packing, ports, functions, classifier, chain, warnings, origin })
+        Ok(Self { engine, arena, says_reuse, packing, devices, ports, functions, classifier, chain, warnings, origin })
     }
 
     /// Checks that every capture that a port is to read is there.
@@ -141,6 +154,7 @@ impl std::fmt::Debug for Config {
             .field("engine", &self.engine)
             .field("arena", &self.arena)
             .field("packing", &self.packing)
+            .field("devices", &self.devices)
             .field("ports", &self.ports)
             .field("functions", &self.functions)
             .finish_non_exhaustive()

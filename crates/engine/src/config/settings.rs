@@ -3,16 +3,16 @@
 use std::fmt;
 
 use godwit_chain::Chain;
-use godwit_packet::{ArenaConfig, BUCKETS, Layout};
-use godwit_sched::PackerConfig;
+use godwit_packet::{ArenaConfig, BUCKETS, Layout, Reuse};
+use godwit_sched::{Grouping, PackerConfig};
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 
 use super::document::{Document, Stanza};
 use super::{ConfigError, FunctionConfig};
 
-/// Most packets of one worker: the order ring is addressed by 16 bits, and half of them tell old from new.
-const IN_FLIGHT_PACKETS_MAX: usize = 32768;
+/// Most packets of one worker: the order ring is addressed by 16 bits.
+const IN_FLIGHT_PACKETS_MAX: usize = 65536;
 /// Largest window: 255 units of 64 bytes.
 const WINDOW_BYTES_MAX: usize = 16320;
 
@@ -25,7 +25,7 @@ pub struct EngineConfig {
     pub pin: bool,
     /// Most packets taken from a port at once, 1 to `in_flight_packets`.
     pub burst_packets: usize,
-    /// Most packets of one worker between arrival and departure: a power of two, at most 32768.
+    /// Most packets of one worker between arrival and departure: a power of two, at most 65536.
     pub in_flight_packets: usize,
 }
 
@@ -106,19 +106,62 @@ impl Visitor<'_> for WorkersVisitor {
     }
 }
 
-/// `[packing]`.
-pub(super) fn packing<'a>(document: &Document<'a>, mut stanza: Stanza<'a>) -> Result<PackerConfig, ConfigError> {
-    let keys = ["chunk_packets", "bins", "bin_packets", "length_granularity_bytes", "deadline_ns", "leftover_packets"];
-    let config: PackerConfig = document.read(&mut stanza, &[])?;
-    match config.validate() {
-        Ok(()) => Ok(config),
-        Err(error) => {
-            // The sentence begins with the key at fault.
-            let message = error.to_string();
-            let key = keys.iter().find(|key| message.split(' ').next() == Some(key)).copied().unwrap_or_default();
-            Err(document.refuse(stanza.span_of(key), message))
+/// `[packing]`, and which of its keys the operator wrote.
+pub(super) fn packing<'a>(
+    document: &Document<'a>,
+    mut stanza: Stanza<'a>,
+) -> Result<(PackerConfig, PackingKeys), ConfigError> {
+    let keys: PackingKeys = document.read(&mut stanza, &[])?;
+    let mut config = PackerConfig::default();
+    keys.apply(&mut config);
+    validate_packing(document, &stanza, &config)?;
+    Ok((config, keys))
+}
+
+/// The keys of packing that a stanza has.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct PackingKeys {
+    pub(super) chunk_packets: Option<u32>,
+    pub(super) bins: Option<u32>,
+    pub(super) bin_packets: Option<u32>,
+    pub(super) length_granularity_bytes: Option<u32>,
+    pub(super) deadline_ns: Option<u64>,
+    pub(super) sort: Option<bool>,
+    pub(super) grouping: Option<Grouping>,
+    pub(super) leftover_packets: Option<u32>,
+}
+
+impl PackingKeys {
+    /// Puts what is there in the place of what `config` says.
+    pub(super) fn apply(&self, config: &mut PackerConfig) {
+        fn put<T: Copy>(key: Option<T>, value: &mut T) {
+            *value = key.unwrap_or(*value);
         }
+        put(self.chunk_packets, &mut config.chunk_packets);
+        put(self.bins, &mut config.bins);
+        put(self.bin_packets, &mut config.bin_packets);
+        put(self.length_granularity_bytes, &mut config.length_granularity_bytes);
+        put(self.deadline_ns, &mut config.deadline_ns);
+        put(self.sort, &mut config.sort);
+        put(self.grouping, &mut config.grouping);
+        put(self.leftover_packets, &mut config.leftover_packets);
     }
+}
+
+/// Refuses packing that cannot work, at the key of the stanza that gave it.
+pub(super) fn validate_packing(
+    document: &Document<'_>,
+    stanza: &Stanza<'_>,
+    config: &PackerConfig,
+) -> Result<(), ConfigError> {
+    let keys = ["chunk_packets", "bins", "bin_packets", "length_granularity_bytes", "deadline_ns", "leftover_packets"];
+    config.validate().map_err(|error| {
+        // The sentence begins with the key at fault.
+        let message = error.to_string();
+        let key = keys.iter().find(|key| message.split(' ').next() == Some(key)).copied().unwrap_or_default();
+        document.refuse(stanza.span_of(key), message)
+    })
 }
 
 /// `[arena]`, before it is known how much room the chain needs.
@@ -131,6 +174,7 @@ pub(super) struct ArenaStanza<'a> {
 #[serde(default, deny_unknown_fields)]
 struct ArenaKeys {
     layout: LayoutName,
+    reuse: Option<ReuseName>,
     packets: Option<usize>,
     frame_bytes_max: Option<usize>,
     headroom_bytes: Option<usize>,
@@ -146,6 +190,13 @@ enum LayoutName {
     Dense,
 }
 
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ReuseName {
+    Last,
+    Oldest,
+}
+
 impl<'a> ArenaStanza<'a> {
     pub(super) fn read(
         document: &Document<'a>,
@@ -158,6 +209,10 @@ impl<'a> ArenaStanza<'a> {
             layout: match keys.layout {
                 LayoutName::Slots => Layout::Slots,
                 LayoutName::Dense => Layout::Dense,
+            },
+            reuse: match keys.reuse {
+                Some(ReuseName::Oldest) => Reuse::Oldest,
+                Some(ReuseName::Last) | None => Reuse::Last,
             },
             packets: keys.packets.unwrap_or(engine.in_flight_packets + engine.burst_packets),
             frame_bytes_max: keys.frame_bytes_max.unwrap_or(default.frame_bytes_max),
@@ -174,6 +229,11 @@ impl<'a> ArenaStanza<'a> {
             return Err(document.refuse(stanza.span_of("align_bytes"), message));
         }
         Ok(Self { config, stanza })
+    }
+
+    /// Whether the operator says which free window a packet gets.
+    pub(super) fn says_reuse(&self) -> bool {
+        self.stanza.has("reuse")
     }
 
     /// The arena, its headroom and tailroom raised to what functions on the longest path prepend and append.
@@ -220,7 +280,7 @@ impl<'a> ArenaStanza<'a> {
 }
 
 /// Refuses a value out of range, at the key that gave it.
-fn within(
+pub(super) fn within(
     document: &Document<'_>,
     stanza: &Stanza<'_>,
     key: &str,

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use godwit_device::Svm;
-use godwit_device::{Capabilities, Choice, cpu};
+use godwit_device::{Capabilities, Choice, ModeFound, Svm, cpu};
 use godwit_engine::{Engine, Options};
 use serde::Serialize;
 
@@ -63,6 +62,7 @@ struct OpenCl {
     local_memory_bytes: u64,
     buffer_bytes_max: u64,
     svm: Svm,
+    modes: Vec<ModeFound>,
     pci: Option<String>,
 }
 
@@ -102,6 +102,7 @@ fn of_opencl(found: godwit_device::Found) -> Device {
         local_memory_bytes: found.local_memory_bytes,
         buffer_bytes_max: found.buffer_bytes_max,
         svm: found.svm,
+        modes: found.modes,
         pci: found.pci,
     };
     Device {
@@ -124,11 +125,15 @@ fn text(document: &Document) -> String {
                 text += &format!("  {compute_units} cores, {memory_gib:.1} GiB of memory\n");
                 text += &format!("  levels: {}\n", features.join(", "));
             }
-            Some(OpenCl { platform, driver, .. }) => {
+            Some(OpenCl { platform, driver, modes, .. }) => {
                 text += &format!(
                     "  {compute_units} compute units, warp of {warp_packets}, {memory_gib:.1} GiB of memory\n"
                 );
                 text += &format!("  {platform}, driver {driver}, {}\n", features.join(", "));
+                for ModeFound { mode, lacks } in modes {
+                    let can = lacks.as_ref().map_or("yes".to_owned(), |reason| format!("no: {reason}"));
+                    text += &format!("  mode {}: {can}\n", mode.name());
+                }
             }
         }
         text += &format!("  {sentence}\n");

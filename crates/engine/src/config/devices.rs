@@ -1,0 +1,182 @@
+//! `[[device]]`.
+
+use godwit_device::{DeviceOptions, Mode, cpu};
+use godwit_sched::{Grouping, PackerConfig};
+use serde::Deserialize;
+
+use super::document::{Document, Stanza};
+use super::functions::no_device;
+use super::settings::{PackingKeys, validate_packing, within};
+use super::{ConfigError, EngineConfig, FunctionConfig};
+
+/// Sets of bins of a worker and a device: one fills while the others are on the device.
+const CHUNKS: usize = 4;
+/// Most of them. More than a few in flight gain nothing.
+const CHUNKS_MAX: usize = 64;
+/// Longest watchdog: an hour.
+const WATCHDOG_MS_MAX: usize = 3_600_000;
+/// Most packets of a chunk for a device other than the CPU, unless the operator says otherwise: 2 to 4 MB of common
+/// packets, beyond which copies get no faster.
+const CHUNK_PACKETS: u32 = 16_384;
+/// Packets of a bin of such a device: two warps.
+const BIN_PACKETS: u32 = 64;
+/// Fewest bins of a chunk of such a device.
+const BINS: u32 = 64;
+/// How long a packet waits for a fuller chunk there, nanoseconds: a large chunk takes a worker so long to fill.
+const DEADLINE_NS: u64 = 1_000_000;
+/// Most packets that the bins of a chunk may have room for.
+const PLACES_MAX: u32 = 1 << 24;
+
+/// A device and how it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceConfig {
+    /// Its name: `cpu`, `opencl:0`, `cuda:0`.
+    pub id: String,
+    /// How bins come to it.
+    pub mode: Mode,
+    /// A chunk that is not back after this time makes the device lost, milliseconds.
+    pub watchdog_ms: u64,
+    /// Sets of bins of each worker: one fills while the others are on the device.
+    pub chunks: usize,
+    /// Its bins and chunks.
+    pub packing: PackerConfig,
+}
+
+impl DeviceConfig {
+    /// A device that the operator says no more of than `packing`.
+    fn new(id: &str, engine: &EngineConfig, packing: &PackingKeys) -> Self {
+        Self {
+            id: id.to_owned(),
+            mode: Mode::Launch,
+            watchdog_ms: DeviceOptions::default().watchdog.as_millis() as u64,
+            chunks: CHUNKS,
+            packing: packing_of(id, CHUNKS, engine, &[packing]),
+        }
+    }
+}
+
+/// The packing of a device: what `keys` say, the last of them first, else what suits its kind.
+///
+/// A core works through small chunks that stay in its caches. All other devices do more at once than a core has packets
+/// in its caches: large chunks, of which as many are in flight as the worker has packets for; small bins of packets that
+/// take alike long, so that lanes in lockstep end together.
+fn packing_of(id: &str, chunks: usize, engine: &EngineConfig, keys: &[&PackingKeys]) -> PackerConfig {
+    let mut packing = PackerConfig::default();
+    if id != cpu::ID {
+        // A worker has at most 65536 packets in flight.
+        let share = (engine.in_flight_packets / chunks).max(1) as u32;
+        packing.chunk_packets = share.min(CHUNK_PACKETS);
+        packing.bin_packets = BIN_PACKETS;
+        packing.deadline_ns = DEADLINE_NS;
+        packing.grouping = Grouping::VariantLength;
+    }
+    keys.iter().for_each(|keys| keys.apply(&mut packing));
+    if id != cpu::ID && keys.iter().all(|keys| keys.bins.is_none()) {
+        // As many as are full, and as many again for those that are not; all together within what a packer takes.
+        let bin_packets = packing.bin_packets.max(1);
+        let bins = 2 * (packing.chunk_packets / bin_packets);
+        packing.bins = bins.max(BINS).min(PLACES_MAX / bin_packets).clamp(1, u16::MAX.into());
+    }
+    packing
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct DeviceKeys {
+    mode: Option<Mode>,
+    watchdog_ms: Option<usize>,
+    chunks: Option<usize>,
+    chunk_packets: Option<u32>,
+    bins: Option<u32>,
+    bin_packets: Option<u32>,
+    length_granularity_bytes: Option<u32>,
+    deadline_ns: Option<u64>,
+    sort: Option<bool>,
+    grouping: Option<Grouping>,
+    leftover_packets: Option<u32>,
+}
+
+impl DeviceKeys {
+    fn packing(&self) -> PackingKeys {
+        PackingKeys {
+            chunk_packets: self.chunk_packets,
+            bins: self.bins,
+            bin_packets: self.bin_packets,
+            length_granularity_bytes: self.length_granularity_bytes,
+            deadline_ns: self.deadline_ns,
+            sort: self.sort,
+            grouping: self.grouping,
+            leftover_packets: self.leftover_packets,
+        }
+    }
+}
+
+/// The CPU, and every device that a function runs on or that has a stanza.
+pub(super) fn read<'a>(
+    document: &Document<'a>,
+    stanzas: Vec<Stanza<'a>>,
+    engine: &EngineConfig,
+    packing: &PackingKeys,
+    functions: &[FunctionConfig],
+    warnings: &mut Vec<String>,
+) -> Result<Vec<DeviceConfig>, ConfigError> {
+    let mut devices = vec![DeviceConfig::new(cpu::ID, engine, packing)];
+    let mut lines: Vec<(String, usize)> = Vec::new();
+    for mut stanza in stanzas {
+        let config = read_one(document, &mut stanza, engine, packing)?;
+        let at = stanza.span_of("name");
+        if let Some((id, line)) = lines.iter().find(|(id, _)| *id == config.id) {
+            let message = format!("there are two devices called `{id}`: the other begins in line {line}");
+            return Err(document.refuse(at, message));
+        }
+        lines.push((config.id.clone(), document.line(stanza.span().start)));
+        if config.id == cpu::ID {
+            devices[0] = config;
+            continue;
+        }
+        if !functions.iter().any(|function| function.device == config.id) {
+            let message = format!("no function runs on device `{}`: one does that says device = \"{0}\"", config.id);
+            warnings.push(document.warn(at, message));
+        }
+        devices.push(config);
+    }
+    for function in functions {
+        if !devices.iter().any(|device| device.id == function.device) {
+            devices.push(DeviceConfig::new(&function.device, engine, packing));
+        }
+    }
+    Ok(devices)
+}
+
+fn read_one<'a>(
+    document: &Document<'a>,
+    stanza: &mut Stanza<'a>,
+    engine: &EngineConfig,
+    packing: &PackingKeys,
+) -> Result<DeviceConfig, ConfigError> {
+    let name = stanza.require_text(document, "name")?;
+    let id = name.get_ref();
+    if !godwit_device::is_id(id) {
+        return Err(document.refuse(name.span(), format!("there can be no device {}", no_device(id))));
+    }
+    for key in ["mode", "watchdog_ms"] {
+        if id == cpu::ID && stanza.has(key) {
+            let message = format!("the CPU runs a chunk at once, on the worker's own thread: it has no `{key}`");
+            return Err(document.refuse(stanza.span_of(key), message));
+        }
+    }
+    let keys: DeviceKeys = document.read(stanza, &["name"])?;
+    let mut config = DeviceConfig::new(id, engine, packing);
+    if let Some(chunks) = keys.chunks {
+        within(document, stanza, "chunks", chunks, 2, CHUNKS_MAX)?;
+        config.chunks = chunks;
+    }
+    if let Some(watchdog_ms) = keys.watchdog_ms {
+        within(document, stanza, "watchdog_ms", watchdog_ms, 1, WATCHDOG_MS_MAX)?;
+        config.watchdog_ms = watchdog_ms as u64;
+    }
+    config.mode = keys.mode.unwrap_or_default();
+    config.packing = packing_of(id, config.chunks, engine, &[packing, &keys.packing()]);
+    validate_packing(document, stanza, &config.packing)?;
+    Ok(config)
+}
