@@ -95,9 +95,12 @@ pub(super) fn describe(number: usize, platform: &str, device: &Device) -> Found 
 
 /// A persistent group and a worker tell each other of bins through memory that both write while the kernel runs.
 fn modes(svm: Svm) -> Vec<ModeFound> {
-    let lacks = (!svm.fine || !svm.atomics).then(
-        || "host and device cannot tell each other anything while a kernel runs (no fine-grained SVM with atomics)",
-    );
+    let lacks = match svm.fine && svm.atomics {
+        true => None,
+        false => Some(
+            "host and device cannot tell each other anything while a kernel runs (no fine-grained SVM with atomics)",
+        ),
+    };
     let persistent = ModeFound { mode: Mode::Persistent, lacks: lacks.map(str::to_owned) };
     vec![ModeFound { mode: Mode::Launch, lacks: None }, persistent]
 }
