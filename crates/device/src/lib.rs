@@ -16,6 +16,7 @@ pub mod cpu;
 mod error;
 mod found;
 pub mod opencl;
+pub mod transfer;
 mod watch;
 
 use std::sync::Arc;
@@ -48,8 +49,8 @@ pub trait Program: Send + Sync {
     /// How far into a frame the kernel may read, bytes; `u16::MAX`: to its end.
     fn reads_bytes(&self) -> u16;
 
-    /// How far from the first byte of the frame as it leaves the kernel may write, bytes; `u16::MAX`: anywhere in the
-    /// window; 0: it writes nothing.
+    /// How far from the first byte of the frame the kernel may write, bytes: where that is less than all, the frame
+    /// begins where it began. `u16::MAX`: anywhere in the window; 0: it writes nothing.
     fn writes_bytes(&self) -> u16;
 
     /// Does to one packet what the kernel does, straight from the standard; `window` is the packet's whole window.

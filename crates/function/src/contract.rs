@@ -23,8 +23,8 @@ pub struct Contract {
     /// How far into the frame it may read, bytes: what a device with memory of its own needs of the packet.
     /// [`Contract::ALL`]: to the end.
     pub reads_bytes: u16,
-    /// How far from the first byte of the frame as it leaves the function may write, bytes: what such a device has to
-    /// bring back. [`Contract::ALL`]: anywhere in the window; 0: it writes nothing.
+    /// How far from the first byte of the frame it may write, bytes: what such a device has to bring back. A function
+    /// that moves that first byte says [`Contract::ALL`]: anywhere in the window; 0: it writes nothing.
     pub writes_bytes: u16,
     /// Most bytes it prepends to a frame.
     pub headroom_bytes: u16,

@@ -126,7 +126,11 @@ impl Arena {
 
     /// What a device is given of the arena before it is split.
     pub fn handle(&self) -> ArenaHandle {
-        ArenaHandle { memory: Arc::clone(&self.memory) }
+        let padding_bytes = match self.config.layout {
+            Layout::Slots => self.config.slot_stride_bytes() - self.config.window_bytes(),
+            Layout::Dense => 0,
+        };
+        ArenaHandle { memory: Arc::clone(&self.memory), padding_bytes }
     }
 
     /// Cuts the arena into one region per worker.
@@ -146,6 +150,7 @@ impl Arena {
 #[derive(Clone, Debug)]
 pub struct ArenaHandle {
     memory: Arc<Memory>,
+    padding_bytes: usize,
 }
 
 impl ArenaHandle {
@@ -157,5 +162,9 @@ impl ArenaHandle {
     /// Size of the arena: a multiple of 64.
     pub fn bytes(&self) -> usize {
         self.memory.bytes()
+    }
+    /// Bytes behind each window that belong to no packet.
+    pub fn padding_bytes(&self) -> usize {
+        self.padding_bytes
     }
 }
