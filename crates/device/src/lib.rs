@@ -16,6 +16,7 @@ pub mod cpu;
 mod error;
 mod found;
 pub mod opencl;
+pub mod power;
 pub mod transfer;
 mod watch;
 

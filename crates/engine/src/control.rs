@@ -9,9 +9,13 @@ use godwit_device::Choice;
 use godwit_io::PortCounters;
 
 use crate::config::Config;
-use crate::counters::{self, BINS, BUSY_NS, BYTES, DROPPED, IN_FLIGHT, PACKETS, RECEIVED, SENT};
+use crate::counters::{
+    self, BINS, BUSY_NS, BYTES, DEVICE_CHUNKS, DEVICE_ENERGY, DEVICE_PACKETS, DROPPED, IN_FLIGHT, PACKETS, RECEIVED,
+    SENT,
+};
 use crate::histogram::Histogram;
 use crate::ports::Ports;
+use crate::power::Power;
 use crate::report::{Conservation, FunctionReport, PortReport, Report};
 use crate::setup::{self, DeviceView, Machine};
 use crate::worker::{Finished, Worker};
@@ -55,6 +59,7 @@ impl Engine {
     ) -> Result<Report, Error> {
         let Machine { plan, workers, ports, pin, devices, .. } = self.machine;
         let view = View { names: self.machine.names, devices: devices.views(), plan };
+        let mut power = Power::new(&devices.ids());
         let shared: Vec<Arc<[AtomicU64]>> = workers.iter().map(|worker| worker.counts().shared()).collect();
         // The workers' own flag: a failure of one stops all, without touching the caller's flag.
         let halt = Arc::new(AtomicBool::new(false));
@@ -78,12 +83,14 @@ impl Engine {
             }
             if told.elapsed() >= PROGRESS_INTERVAL {
                 told = Instant::now();
-                progress(&view.report(elapsed, &shared, None, &ports));
+                progress(&view.report(elapsed, &shared, None, &ports, &power));
             }
+            power.sample();
             let rest = limit.map_or(WATCH_INTERVAL, |limit| limit.saturating_sub(elapsed).min(WATCH_INTERVAL));
             thread::sleep(rest.max(Duration::from_micros(200)));
         }
         let elapsed = started.elapsed();
+        power.end();
         let finished = threads.into_iter().enumerate().map(|(index, thread)| match thread.join() {
             Ok(finished) => finished,
             Err(panic) => {
@@ -96,7 +103,7 @@ impl Engine {
         if ports.is_replay() && !finished.iter().all(|worker| worker.ended) {
             return Err(Error::Interrupted);
         }
-        let report = view.report(elapsed, &shared, Some(&finished), &ports);
+        let report = view.report(elapsed, &shared, Some(&finished), &ports, &power);
         ports.finish()?;
         Ok(report)
     }
@@ -166,13 +173,19 @@ impl View {
         shared: &[Arc<[AtomicU64]>],
         finished: Option<&[Finished]>,
         ports: &Ports,
+        power: &Power,
     ) -> Report {
-        let values = counters::sum(shared, self.plan.layout.len());
+        let layout = &self.plan.layout;
+        let mut values = counters::sum(shared, layout.len());
+        for (device, joules) in power.joules().enumerate() {
+            // Energy is counted in whole microjoules.
+            values[layout.device(device, DEVICE_ENERGY)] = (joules.unwrap_or(0.0) * 1e6) as u64;
+        }
         let elapsed_s = elapsed.as_secs_f64();
         let mut latency = Histogram::default();
         finished.unwrap_or_default().iter().for_each(|worker| latency.merge(&worker.latency));
         let port_counters = finished.map(|finished| ports.counters(finished)).unwrap_or_default();
-        let mut counters = self.plan.layout.named(&values);
+        let mut counters = layout.named(&values);
         for ((name, _), port) in self.names.ports.iter().zip(&port_counters) {
             let shown = port.iter().filter(|(_, value)| *value > 0);
             counters.extend(shown.map(|(spec, value)| (format!("port_{}{{port=\"{name}\"}}", spec.name), value)));
@@ -184,6 +197,9 @@ impl View {
             functions: (0..self.plan.stages.len())
                 .map(|function| self.function(function, elapsed_s, &values, finished))
                 .collect(),
+            power: power.reports(elapsed_s, |device| {
+                [DEVICE_PACKETS, DEVICE_CHUNKS].map(|counter| values[layout.device(device, counter)])
+            }),
             latency: latency.latency(),
             conservation: Conservation {
                 received: values[RECEIVED],

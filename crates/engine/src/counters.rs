@@ -48,11 +48,21 @@ table! {
     BUSY_NS = "busy_ns", Total, "nanoseconds", "Time that the device worked on them.";
 }
 
+table! {
+    /// What is counted for every device that runs functions.
+    DEVICE_COUNTERS:
+    DEVICE_PACKETS = "packets", Total, "packets", "Packets that were submitted to it, once for each function that it ran on them.";
+    DEVICE_CHUNKS = "chunks", Total, "chunks", "Chunks that were submitted to it.";
+    DEVICE_ENERGY = "energy", Total, "microjoules", "Energy that it took while packets were flowing, with what it takes when idle and what others did there; absent where it is not measured.";
+}
+
 /// Where each counter of a configuration lies in a worker's array.
 #[derive(Debug)]
 pub(crate) struct CounterLayout {
     names: Vec<String>,
     functions: Vec<FunctionLayout>,
+    /// Place of the first counter of the first device.
+    devices: usize,
 }
 
 /// Where a function's counters lie.
@@ -84,8 +94,11 @@ impl FunctionLayout {
 }
 
 impl CounterLayout {
-    /// `functions`: configured name and contract of each.
-    pub(crate) fn new<'a>(functions: impl Iterator<Item = (&'a str, &'static Contract)>) -> Self {
+    /// `functions`: configured name and contract of each. `devices`: the name of each.
+    pub(crate) fn new<'a>(
+        functions: impl Iterator<Item = (&'a str, &'static Contract)>,
+        devices: impl Iterator<Item = &'a str>,
+    ) -> Self {
         let mut names: Vec<String> = WORKER_COUNTERS.iter().map(|spec| spec.name.to_owned()).collect();
         let mut layouts = Vec::new();
         for (name, contract) in functions {
@@ -97,11 +110,21 @@ impl CounterLayout {
             names.extend(contract.drops.iter().map(|drop| label(&format!("dropped_{}", drop.name))));
             layouts.push(FunctionLayout { base, verdicts: contract.verdicts.len(), drops: contract.drops.len() });
         }
-        Self { names, functions: layouts }
+        let first = names.len();
+        for device in devices {
+            names.extend(DEVICE_COUNTERS.iter().map(|spec| format!("device_{}{{device=\"{device}\"}}", spec.name)));
+        }
+        Self { names, functions: layouts, devices: first }
     }
 
     pub(crate) fn function(&self, index: usize) -> FunctionLayout {
         self.functions[index]
+    }
+
+    /// Place of one of [`DEVICE_COUNTERS`] of a device.
+    #[inline]
+    pub(crate) fn device(&self, index: usize, counter: usize) -> usize {
+        self.devices + index * DEVICE_COUNTERS.len() + counter
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -175,6 +198,7 @@ pub fn document() -> String {
         specs.iter().map(|spec| (format!("{prefix}{}", spec.name), spec.unit, spec.sentence)).collect::<Vec<_>>()
     };
     table("Engine", rows(WORKER_COUNTERS, ""));
+    table("Devices", rows(DEVICE_COUNTERS, "device_"));
     table("Ports, receiving", rows(godwit_io::RECEIVE_COUNTERS, "port_"));
     table("Ports, sending", rows(godwit_io::TRANSMIT_COUNTERS, "port_"));
     for kind in godwit_function::KINDS {

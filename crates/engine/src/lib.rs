@@ -10,6 +10,7 @@
 //! | `worker.rs` | the loop of one worker |
 //! | `order.rs` | order of arrival, restored |
 //! | `control.rs` | starts workers, watches them, adds up what they did |
+//! | `power.rs` | what devices took while packets were flowing |
 //! | `counters.rs`, `histogram.rs`, `report.rs` | what is counted and said |
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod histogram;
 mod order;
 mod plan;
 mod ports;
+mod power;
 mod program;
 mod report;
 mod setup;
@@ -31,7 +33,7 @@ use std::path::PathBuf;
 pub use control::Engine;
 pub use error::Error;
 pub use program::FunctionProgram;
-pub use report::{Conservation, FunctionReport, Latency, PortReport, Report};
+pub use report::{Conservation, FunctionReport, Latency, PortReport, PowerReport, Report};
 
 /// How a run differs from what the configuration says.
 #[derive(Clone, Debug, Default)]

@@ -37,16 +37,18 @@ pub(crate) struct Stage {
 
 impl Plan {
     /// `ranks`: for each function a number that is smaller than that of every function that may follow it.
-    /// `placement`: for each function the device that runs it.
+    /// `placement`: for each function the device that runs it, an index into `devices`.
     pub(crate) fn new(
         classifier: Classifier,
         decider: Decider,
         functions: &[(String, Arc<dyn Function>)],
         ranks: &[u16],
         placement: &[usize],
+        devices: &[&str],
         ordered: Vec<bool>,
     ) -> Self {
-        let layout = CounterLayout::new(functions.iter().map(|(name, function)| (name.as_str(), function.contract())));
+        let contracts = functions.iter().map(|(name, function)| (name.as_str(), function.contract()));
+        let layout = CounterLayout::new(contracts, devices.iter().copied());
         let mut sequence: Vec<usize> = (0..functions.len()).collect();
         sequence.sort_by_key(|&index| (ranks[index], index));
         let mut gates = Vec::new();

@@ -13,6 +13,8 @@ pub struct Report {
     pub ports: Vec<PortReport>,
     /// One per function, in the order of the configuration.
     pub functions: Vec<FunctionReport>,
+    /// One per device that runs functions.
+    pub power: Vec<PowerReport>,
     /// From arrival to departure, over all packets sent; `None` when none was.
     pub latency: Option<Latency>,
     /// Where every packet went.
@@ -77,6 +79,26 @@ pub struct FunctionReport {
     /// Why it dropped: (reason, packets), only reasons that occurred.
     #[serde(serialize_with = "as_map")]
     pub drops: Vec<(String, u64)>,
+}
+
+/// What one device took while packets were flowing: all of it, what it takes when idle and what others did there
+/// included. `None` where it is not measured.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PowerReport {
+    /// The device.
+    pub device: String,
+    /// What measured it: `rapl package-0`.
+    pub meters: Vec<String>,
+    /// Why it was not measured.
+    pub not_measured: Option<String>,
+    /// Energy.
+    pub joules: Option<f64>,
+    /// Power, on average.
+    pub watts: Option<f64>,
+    /// Energy for each packet that a function of this device worked on; a packet counts once for each.
+    pub joules_per_packet: Option<f64>,
+    /// Energy for each chunk.
+    pub joules_per_chunk: Option<f64>,
 }
 
 /// Names with counts, as a map in the same order.

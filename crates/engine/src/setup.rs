@@ -81,6 +81,11 @@ impl Devices {
         self.devices.iter().map(place).collect()
     }
 
+    /// The name of each device.
+    pub(crate) fn ids(&self) -> Vec<&str> {
+        self.devices.iter().map(|(_, device)| device.capabilities().id.as_str()).collect()
+    }
+
     /// What is said of each device.
     pub(crate) fn views(&self) -> Vec<DeviceView> {
         let view = |(config, device): &(DeviceConfig, Arc<dyn Device>)| DeviceView {
@@ -157,6 +162,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
         &functions,
         config.chain.ranks(),
         &devices.placement,
+        &devices.ids(),
         ordered,
     ));
     let steering = Arc::new(steering(&config));

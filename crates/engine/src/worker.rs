@@ -21,8 +21,8 @@ use godwit_sched::{Chunk, Insert, Packer};
 
 use crate::Error;
 use crate::counters::{
-    BINS, BUSY_NS, BYTES, Counts, DROPPED, DROPPED_CHAIN, DROPPED_PORT, DROPPED_REFUSED, DROPPED_UNROUTED, IDLE_LOOPS,
-    IN_FLIGHT, LOOPS, PACKETS, RECEIVED, SENT, SETTLED,
+    BINS, BUSY_NS, BYTES, Counts, DEVICE_CHUNKS, DEVICE_PACKETS, DROPPED, DROPPED_CHAIN, DROPPED_PORT, DROPPED_REFUSED,
+    DROPPED_UNROUTED, IDLE_LOOPS, IN_FLIGHT, LOOPS, PACKETS, RECEIVED, SENT, SETTLED,
 };
 use crate::histogram::Histogram;
 use crate::order::{Exit, Order};
@@ -401,6 +401,8 @@ impl Worker {
             self.counts.add(counters.plain(BYTES), bytes);
             self.counts.add(counters.plain(BINS), 1);
         }
+        self.counts.add(plan.layout.device(place, DEVICE_PACKETS), chunk.packets.into());
+        self.counts.add(plan.layout.device(place, DEVICE_CHUNKS), 1);
         let lane = &mut self.places[place].lane;
         lane.submit(&mut self.region, chunk).map_err(|rejected| Error::Device(rejected.error))?;
         Ok(true)

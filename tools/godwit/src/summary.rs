@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use godwit_engine::{Latency, Report};
+use godwit_engine::{Latency, PowerReport, Report};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -56,6 +56,7 @@ pub(crate) fn text(report: &Report) -> String {
         text.push('\n');
         text += &said;
     }
+    text += &power(report);
     if let Some(Latency { p50_ns, p99_ns, max_ns }) = report.latency {
         let [p50, p99, max] = [p50_ns, p99_ns, max_ns].map(microseconds);
         let _ = writeln!(text, "\nlatency from arrival to departure: p50 {p50} µs, p99 {p99} µs, max {max} µs");
@@ -133,6 +134,27 @@ fn functions(report: &Report) -> String {
         ]);
     }
     table.text()
+}
+
+/// What each device took, or why that is not measured: a line per device.
+fn power(report: &Report) -> String {
+    let mut text = String::from("\n");
+    for PowerReport { device, meters, not_measured, joules, watts, joules_per_packet, joules_per_chunk } in
+        &report.power
+    {
+        let micro = |joules: Option<f64>| joules.map_or("-".to_owned(), |joules| format!("{:.2}", joules * 1e6));
+        let _ = match (joules, watts) {
+            (Some(joules), Some(watts)) => writeln!(
+                text,
+                "  {device} power: {watts:.1} W, {joules:.1} J ({}), {} µJ a packet, {} µJ a chunk",
+                meters.join(", "),
+                micro(*joules_per_packet),
+                micro(*joules_per_chunk),
+            ),
+            _ => writeln!(text, "  {device} power: not measured ({})", not_measured.as_deref().unwrap_or_default()),
+        };
+    }
+    text
 }
 
 /// What each function said, and why it dropped: a line per function that did either.

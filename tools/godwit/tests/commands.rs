@@ -80,12 +80,17 @@ fn the_demo_ends_with_the_conservation_line() {
 #[test]
 fn devices_says_what_is_here() {
     let said = run(godwit().arg("devices")).succeeded();
-    for part in ["cpu: ", "levels: ", "ipsec", "template", "CUDA is not used: "] {
+    for part in ["cpu: ", "levels: ", "power: ", "ipsec", "template", "CUDA is not used: "] {
         assert!(said.stdout.contains(part), "{part:?} is missing: {said:#?}");
     }
     let said = run(godwit().args(["devices", "--json"])).succeeded();
     let devices: Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!(devices["devices"][0]["id"], "cpu");
+    for device in devices["devices"].as_array().unwrap() {
+        // A meter, or a reason.
+        let power = &device["power"][0];
+        assert!(power["kind"].is_string() != power["meter"].is_string(), "{device:#}");
+    }
     let functions = devices["devices"][0]["functions"].as_array().unwrap();
     assert_eq!(functions.len(), 5, "{devices:#}");
     for function in functions {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use godwit_device::power::{self, FoundMeter};
 use godwit_device::{Capabilities, Choice, ModeFound, Svm, cpu};
 use godwit_engine::{Engine, Options};
 use serde::Serialize;
@@ -46,6 +47,8 @@ struct Device {
     usable: bool,
     /// What it is good for, or why it is not used.
     sentence: String,
+    /// What measures its power, or why nothing does.
+    power: Vec<FoundMeter>,
     /// Of the CPU: which form of each kernel is fastest.
     functions: Vec<Choice>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,6 +75,12 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let Others { opencl, not_used } = devices::others();
     let mut devices = vec![cpu()?];
     devices.extend(opencl.into_iter().map(of_opencl));
+    let ids: Vec<String> = devices.iter().map(|device| device.capabilities.id.clone()).collect();
+    for meter in power::meters(&ids.iter().map(String::as_str).collect::<Vec<_>>()) {
+        if let Some(device) = devices.iter_mut().find(|device| device.capabilities.id == meter.device) {
+            device.power.push(meter);
+        }
+    }
     let document = Document { godwit: env!("CARGO_PKG_VERSION"), devices, not_used };
     if matches!(json, Json::None) {
         return output::print(&text(&document));
@@ -89,7 +98,7 @@ fn cpu() -> Result<Device, Failure> {
         Ok(choices)
     })?;
     let sentence = "cpu runs every function that names no other device".to_owned();
-    Ok(Device { capabilities: cpu::probe(), usable: true, sentence, functions, opencl: None })
+    Ok(Device { capabilities: cpu::probe(), usable: true, sentence, power: Vec::new(), functions, opencl: None })
 }
 
 fn of_opencl(found: godwit_device::Found) -> Device {
@@ -109,6 +118,7 @@ fn of_opencl(found: godwit_device::Found) -> Device {
         capabilities: found.capabilities,
         usable: found.usable.is_ok(),
         sentence,
+        power: Vec::new(),
         functions: Vec::new(),
         opencl: Some(opencl),
     }
@@ -116,7 +126,7 @@ fn of_opencl(found: godwit_device::Found) -> Device {
 
 fn text(document: &Document) -> String {
     let mut text = String::new();
-    for Device { capabilities, sentence, functions, opencl, .. } in &document.devices {
+    for Device { capabilities, sentence, power, functions, opencl, .. } in &document.devices {
         let Capabilities { id, name, compute_units, warp_packets, memory_bytes, features } = capabilities;
         let memory_gib = *memory_bytes as f64 / f64::from(1 << 30);
         text += &format!("{id}: {name}\n");
@@ -137,6 +147,12 @@ fn text(document: &Document) -> String {
             }
         }
         text += &format!("  {sentence}\n");
+        for FoundMeter { name, kind, meter, .. } in power {
+            text += &match meter {
+                Ok(_) => format!("  power: {} {name}\n", kind.unwrap_or_default()),
+                Err(reason) => format!("  power: not measured ({reason})\n"),
+            };
+        }
         if !functions.is_empty() {
             text += "  fastest level of each kernel, measured just now on 64 packets of 256 bytes:\n\n";
             text += &levels(functions);

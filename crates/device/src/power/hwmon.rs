@@ -1,0 +1,144 @@
+//! Sensors of GPUs and of some processors through hwmon.
+//!
+//! ```text
+//! /sys/class/hwmon/hwmon4/name             amdgpu
+//!                         device           -> ../../../0000:03:00.0        what it measures
+//!                         energy1_input    microjoules, a counter          xe, i915, amd_energy
+//!                         power1_average   microwatts                      amdgpu
+//!                         power1_input     microwatts                      amdgpu of newer kernels, fam15h_power
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use super::{FoundMeter, Reading, Source, entries, number, text};
+
+const KIND: &str = "hwmon";
+const MICRO: f64 = 1e-6;
+/// Drivers that measure processors: by core or socket, and by package.
+const ENERGY_OF_SOCKETS: &str = "amd_energy";
+const POWER_OF_PACKAGES: &str = "fam15h_power";
+
+/// The sensors of processors.
+pub(super) fn of_cpu(sysfs: &Path, device: &str) -> Vec<FoundMeter> {
+    let mut found = Vec::new();
+    for folder in entries(&sysfs.join("class/hwmon")) {
+        let driver = text(&folder.join("name"));
+        match driver.as_str() {
+            ENERGY_OF_SOCKETS => {
+                // Its counters of cores are parts of those of the sockets.
+                let sockets = entries(&folder).into_iter().filter_map(|path| {
+                    let label = text(&path);
+                    let prefix = path.file_name()?.to_str()?.strip_suffix("_label")?.to_owned();
+                    label.starts_with("Esocket").then(|| (label, folder.join(format!("{prefix}_input"))))
+                });
+                found.extend(sockets.map(|(label, file)| meter(device, label, Sensor::Energy(file))));
+            }
+            POWER_OF_PACKAGES => found.extend(sensor(&folder).map(|sensor| meter(device, driver, sensor))),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The sensor of the device that is plugged in at `pci`.
+pub(super) fn of_pci(sysfs: &Path, device: &str, pci: &str) -> Option<FoundMeter> {
+    let is_there = |folder: &PathBuf| {
+        let place = std::fs::canonicalize(folder.join("device")).ok();
+        place.and_then(|place| Some(place.file_name()?.to_str()?.eq_ignore_ascii_case(pci))).unwrap_or(false)
+    };
+    let folders = entries(&sysfs.join("class/hwmon")).into_iter().filter(is_there);
+    let mut sensors = folders.filter_map(|folder| Some((text(&folder.join("name")), sensor(&folder)?)));
+    sensors.next().map(|(driver, sensor)| meter(device, driver, sensor))
+}
+
+fn meter(device: &str, name: String, sensor: Sensor) -> FoundMeter {
+    FoundMeter::new(device, name, KIND, Ok(Box::new(sensor)))
+}
+
+/// The best that a folder has: a counter needs no integrating.
+fn sensor(folder: &Path) -> Option<Sensor> {
+    let file = |name: &str| Some(folder.join(name)).filter(|file| file.exists());
+    let power = || file("power1_average").or_else(|| file("power1_input")).map(Sensor::Power);
+    file("energy1_input").map(Sensor::Energy).or_else(power)
+}
+
+enum Sensor {
+    Energy(PathBuf),
+    Power(PathBuf),
+}
+
+impl Source for Sensor {
+    fn read(&self) -> Result<Reading, String> {
+        Ok(match self {
+            // 64 bits of microjoules: no machine lives to see it wrap.
+            Self::Energy(file) => Reading::Energy { joules: number(file)? as f64 * MICRO, wraps: None },
+            Self::Power(file) => Reading::Watts(number(file)? as f64 * MICRO),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::write;
+    use super::*;
+
+    /// A folder `hwmonN` whose `device` is at `pci`.
+    fn plug(root: &Path, number: u32, pci: &str, files: &[(&str, &str)]) {
+        let device = root.join("devices").join(pci);
+        std::fs::create_dir_all(&device).unwrap();
+        let folder = format!("class/hwmon/hwmon{number}");
+        for (name, content) in files {
+            write(root, &[(&format!("{folder}/{name}"), content)]);
+        }
+        std::os::unix::fs::symlink(device, root.join(folder).join("device")).unwrap();
+    }
+
+    #[test]
+    fn a_gpu_is_found_by_where_it_is_plugged_in() {
+        let root = tempfile::tempdir().unwrap();
+        plug(root.path(), 0, "0000:01:00.0", &[("name", "nvme\n"), ("temp1_input", "30000\n")]);
+        plug(root.path(), 1, "0000:03:00.0", &[("name", "amdgpu\n"), ("power1_average", "31000000\n")]);
+        plug(
+            root.path(),
+            2,
+            "0000:00:02.0",
+            &[("name", "xe\n"), ("energy1_input", "4000000\n"), ("power1_input", "1\n")],
+        );
+        let amd = of_pci(root.path(), "opencl:0", "0000:03:00.0").unwrap();
+        assert_eq!((amd.name.as_str(), amd.kind), ("amdgpu", Some("hwmon")));
+        assert!(matches!(amd.meter.unwrap().last, Reading::Watts(31.0)));
+        let mut intel = of_pci(root.path(), "opencl:1", "0000:00:02.0").unwrap().meter.unwrap();
+        write(root.path(), &[("class/hwmon/hwmon2/energy1_input", "4500000\n")]);
+        assert_eq!(intel.joules(), Ok(0.5));
+        // One that is there and measures nothing, and one that is not there.
+        assert!(of_pci(root.path(), "opencl:2", "0000:01:00.0").is_none());
+        assert!(of_pci(root.path(), "opencl:2", "0000:09:00.0").is_none());
+        assert!(of_cpu(root.path(), "cpu").is_empty());
+    }
+
+    #[test]
+    fn of_a_socket_and_its_cores_only_the_socket_counts() {
+        let root = tempfile::tempdir().unwrap();
+        write(
+            root.path(),
+            &[
+                ("class/hwmon/hwmon0/name", "amd_energy\n"),
+                ("class/hwmon/hwmon0/energy1_label", "Ecore000\n"),
+                ("class/hwmon/hwmon0/energy1_input", "1000000\n"),
+                ("class/hwmon/hwmon0/energy9_label", "Esocket0\n"),
+                ("class/hwmon/hwmon0/energy9_input", "9000000\n"),
+            ],
+        );
+        let found = of_cpu(root.path(), "cpu");
+        assert_eq!(found.iter().map(|found| found.name.as_str()).collect::<Vec<_>>(), ["Esocket0"]);
+        assert!(matches!(found[0].meter.as_ref().unwrap().last, Reading::Energy { joules: 9.0, wraps: None }));
+    }
+
+    #[test]
+    fn a_sensor_that_cannot_be_read_says_so() {
+        let root = tempfile::tempdir().unwrap();
+        plug(root.path(), 0, "0000:03:00.0", &[("name", "amdgpu\n"), ("power1_input", "much\n")]);
+        let found = of_pci(root.path(), "opencl:0", "0000:03:00.0").unwrap();
+        assert!(found.meter.unwrap_err().contains("power1_input holds no number"));
+    }
+}

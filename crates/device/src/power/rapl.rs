@@ -1,0 +1,96 @@
+//! Processors and their memory through powercap: RAPL of Intel and AMD.
+//!
+//! ```text
+//! /sys/class/powercap/intel-rapl:0     name = package-0    energy_uj, max_energy_range_uj
+//!                     intel-rapl:0:0   name = core         a part of the package: left out
+//!                     intel-rapl:0:1   name = dram         beside the package
+//!                     intel-rapl:1     name = psys         the whole machine: left out
+//! ```
+//! `energy_uj` may be read by root only since CVE-2020-8694.
+
+use std::path::{Path, PathBuf};
+
+use super::{FoundMeter, Reading, Source, entries, number, text};
+
+const KIND: &str = "rapl";
+const MICRO: f64 = 1e-6;
+
+/// All packages and memories. `intel-rapl-mmio:N` shows a package a second time and is left out.
+pub(super) fn meters(sysfs: &Path, device: &str) -> Vec<FoundMeter> {
+    let domains = entries(&sysfs.join("class/powercap"));
+    let domains = domains.into_iter().filter(|path| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("intel-rapl:"))
+    });
+    domains
+        .filter_map(|folder| {
+            let name = text(&folder.join("name"));
+            let counts = name.starts_with("package") || name == "dram";
+            counts.then(|| FoundMeter::new(device, name, KIND, Ok(Box::new(Domain { folder }))))
+        })
+        .collect()
+}
+
+struct Domain {
+    folder: PathBuf,
+}
+
+impl Source for Domain {
+    fn read(&self) -> Result<Reading, String> {
+        let joules = number(&self.folder.join("energy_uj"))? as f64 * MICRO;
+        let wraps = number(&self.folder.join("max_energy_range_uj")).ok().map(|range| range as f64 * MICRO);
+        Ok(Reading::Energy { joules, wraps })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::write;
+    use super::*;
+
+    #[test]
+    fn packages_and_their_memory_count_and_parts_do_not() {
+        let root = tempfile::tempdir().unwrap();
+        let domain = |place: &str, name: &str| {
+            let file = |what: &str| format!("class/powercap/{place}/{what}");
+            write(
+                root.path(),
+                &[
+                    (&file("name"), &format!("{name}\n")),
+                    (&file("energy_uj"), "1000000\n"),
+                    (&file("max_energy_range_uj"), "10000000\n"),
+                ],
+            );
+        };
+        domain("intel-rapl:0", "package-0");
+        domain("intel-rapl:0:0", "core");
+        domain("intel-rapl:0:1", "dram");
+        domain("intel-rapl:1", "psys");
+        domain("intel-rapl-mmio:0", "package-0");
+        domain("dtpm", "package-0");
+        let mut found = meters(root.path(), "cpu");
+        assert_eq!(found.iter().map(|found| found.name.as_str()).collect::<Vec<_>>(), ["package-0", "dram"]);
+        let meter = found[0].meter.as_mut().unwrap();
+        assert_eq!(meter.joules(), Ok(0.0));
+        // From 1 J over 9.5 J and the end of its range, 10 J, to 0.25 J.
+        write(root.path(), &[("class/powercap/intel-rapl:0/energy_uj", "9500000\n")]);
+        assert_eq!(meter.joules(), Ok(8.5));
+        write(root.path(), &[("class/powercap/intel-rapl:0/energy_uj", "250000\n")]);
+        assert_eq!(meter.joules(), Ok(9.25));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_measured_and_says_why() {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), &[("class/powercap/intel-rapl:0/name", "package-0\n")]);
+        let found = meters(root.path(), "cpu").remove(0);
+        assert!(found.meter.unwrap_err().contains("energy_uj cannot be read"));
+        write(root.path(), &[("class/powercap/intel-rapl:0/energy_uj", "many\n")]);
+        let found = meters(root.path(), "cpu").remove(0);
+        assert!(found.meter.unwrap_err().contains("energy_uj holds no number"));
+    }
+
+    #[test]
+    fn a_machine_without_powercap_has_no_domain() {
+        assert!(meters(tempfile::tempdir().unwrap().path(), "cpu").is_empty());
+    }
+}

@@ -1,0 +1,139 @@
+//! What the devices of a run took, sampled by the control thread.
+
+use std::time::{Duration, Instant};
+
+use godwit_device::power::{FoundMeter, Meter, meters};
+
+use crate::report::PowerReport;
+
+/// How often meters are read: often enough to follow power that is integrated, and for a counter to wrap only once.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The meters of a run's devices.
+pub(crate) struct Power {
+    devices: Vec<DevicePower>,
+    sampled: Instant,
+}
+
+struct DevicePower {
+    device: String,
+    meters: Vec<(String, Meter)>,
+    /// Joules so far, or why they are not measured.
+    joules: Result<f64, String>,
+}
+
+impl Power {
+    /// Finds what measures these devices and starts counting.
+    pub(crate) fn new(devices: &[&str]) -> Self {
+        Self::of(devices, meters(devices))
+    }
+
+    fn of(devices: &[&str], mut found: Vec<FoundMeter>) -> Self {
+        let mut device = |name: &&str| {
+            let (own, others) = std::mem::take(&mut found).into_iter().partition(|found| found.device == *name);
+            found = others;
+            DevicePower::new(name, own)
+        };
+        Self { devices: devices.iter().map(&mut device).collect(), sampled: Instant::now() }
+    }
+
+    /// Reads the meters, if that is due.
+    pub(crate) fn sample(&mut self) {
+        if self.sampled.elapsed() >= SAMPLE_INTERVAL {
+            self.end();
+        }
+    }
+
+    /// Reads the meters for the last time.
+    pub(crate) fn end(&mut self) {
+        self.sampled = Instant::now();
+        self.devices.iter_mut().for_each(DevicePower::sample);
+    }
+
+    /// Of each device, in order.
+    pub(crate) fn joules(&self) -> impl Iterator<Item = Option<f64>> {
+        self.devices.iter().map(|device| device.joules.as_ref().ok().copied())
+    }
+
+    /// `counted` gives the packets and the chunks of a device.
+    pub(crate) fn reports(&self, elapsed_s: f64, counted: impl Fn(usize) -> [u64; 2]) -> Vec<PowerReport> {
+        let report = |(index, device): (usize, &DevicePower)| {
+            let joules = device.joules.as_ref().ok().copied();
+            let [packets, chunks] = counted(index);
+            let per = |whole: f64| joules.filter(|_| whole > 0.0).map(|joules| joules / whole);
+            PowerReport {
+                device: device.device.clone(),
+                meters: device.meters.iter().map(|(name, _)| name.clone()).collect(),
+                not_measured: device.joules.as_ref().err().cloned(),
+                joules,
+                watts: per(elapsed_s),
+                joules_per_packet: per(packets as f64),
+                joules_per_chunk: per(chunks as f64),
+            }
+        };
+        self.devices.iter().enumerate().map(report).collect()
+    }
+}
+
+impl DevicePower {
+    /// Where some meters of a device cannot be read, the others count; their names are told.
+    fn new(device: &str, found: Vec<FoundMeter>) -> Self {
+        let (mut meters, mut reason) = (Vec::new(), None);
+        for FoundMeter { name, kind, meter, .. } in found {
+            match meter {
+                Ok(meter) => meters.push((format!("{} {name}", kind.unwrap_or_default()), meter)),
+                Err(why) => reason = reason.or(Some(why)),
+            }
+        }
+        let joules = if meters.is_empty() { Err(reason.unwrap_or_default()) } else { Ok(0.0) };
+        Self { device: device.to_owned(), meters, joules }
+    }
+
+    /// A meter that falls silent makes the whole device unmeasured: a sum without it would be too small.
+    fn sample(&mut self) {
+        if self.joules.is_ok() {
+            self.joules = self.meters.iter_mut().map(|(_, meter)| meter.joules()).sum();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_nothing_measures_has_a_reason_and_no_figures() {
+        let found = |device: &str, why: &str| FoundMeter {
+            device: device.to_owned(),
+            name: String::new(),
+            kind: None,
+            meter: Err(why.to_owned()),
+        };
+        let mut power =
+            Power::of(&["cpu", "opencl:0"], vec![found("opencl:0", "no sensor"), found("cpu", "no counter")]);
+        power.end();
+        assert_eq!(power.joules().collect::<Vec<_>>(), [None, None]);
+        let reports = power.reports(1.0, |_| [1, 1]);
+        for (report, (device, why)) in reports.iter().zip([("cpu", "no counter"), ("opencl:0", "no sensor")]) {
+            assert_eq!((report.device.as_str(), report.not_measured.as_deref()), (device, Some(why)));
+            assert!(report.joules.or(report.watts).or(report.joules_per_packet).or(report.joules_per_chunk).is_none());
+        }
+    }
+
+    /// Whatever this machine has: figures that fit together, or a reason.
+    #[test]
+    fn this_machine_is_measured_or_says_why_not() {
+        let mut power = Power::new(&["cpu"]);
+        std::thread::sleep(Duration::from_millis(10));
+        power.end();
+        let report = power.reports(2.0, |_| [1000, 10]).remove(0);
+        match report.joules {
+            None => assert!(report.meters.is_empty() && report.not_measured.is_some_and(|why| !why.is_empty())),
+            Some(joules) => {
+                assert!(joules >= 0.0 && !report.meters.is_empty() && report.not_measured.is_none());
+                let told = [report.watts, report.joules_per_packet, report.joules_per_chunk];
+                assert_eq!(told, [Some(joules / 2.0), Some(joules / 1000.0), Some(joules / 10.0)]);
+            }
+        }
+    }
+}
