@@ -14,7 +14,11 @@
 #ifndef GODWIT_GROUPS_H
 #define GODWIT_GROUPS_H
 
+#include "dpi/group.h"
+
 /* #define GW_GROUP_FORM_<name> , GW_BY_GROUP */
-#define GW_GROUP_FORMS(X)
+#define GW_GROUP_FORM_dpi , GW_BY_GROUP
+
+#define GW_GROUP_FORMS(X) X(dpi)
 
 #endif

@@ -76,6 +76,8 @@ static const gw_layout_row rows[] = {
     FIELD(gw_dpi_image, match_states),
     FIELD(gw_dpi_image, start),
     FIELD(gw_dpi_image, patterns),
+    FIELD(gw_dpi_image, longest_bytes),
+    FIELD(gw_dpi_image, pad),
     FIELD(gw_dpi_image, class_map_offset),
     FIELD(gw_dpi_image, transitions_offset),
     FIELD(gw_dpi_image, matches_offset),

@@ -34,6 +34,9 @@ GW_LANE gw_u32 gw_lane_count(void)
     return 1;
 }
 
+/* One lane comes after the other: a packet is not done sooner by more of them. */
+#define GW_PACKET_LANES 1u
+
 GW_LANE void gw_barrier(void)
 {
 }
@@ -78,6 +81,20 @@ GW_LANE void gw_store_be64(gw_u8 *bytes, gw_u64 value)
 {
     gw_u64 swapped = __builtin_bswap64(value);
     __builtin_memcpy(bytes, &swapped, sizeof(swapped));
+}
+
+typedef struct gw_block {
+    gw_u32 word0;
+    gw_u32 word1;
+    gw_u32 word2;
+    gw_u32 word3;
+} gw_block;
+
+GW_LANE gw_block gw_load_block(const gw_u8 *bytes)
+{
+    gw_block block;
+    __builtin_memcpy(&block, bytes, sizeof(block));
+    return block;
 }
 
 GW_LANE gw_u32 gw_rotate_left32(gw_u32 value, gw_u32 bits)

@@ -39,6 +39,8 @@ GW_LANE gw_u32 gw_lane_count(void)
     return blockDim.x;
 }
 
+#define GW_PACKET_LANES 8u
+
 GW_LANE void gw_barrier(void)
 {
     __syncthreads();
@@ -78,6 +80,18 @@ GW_LANE void gw_store_be64(gw_u8 *bytes, gw_u64 value)
 {
     gw_store_be32(bytes, (gw_u32)(value >> 32));
     gw_store_be32(bytes + 4, (gw_u32)value);
+}
+
+typedef struct alignas(16) gw_block {
+    gw_u32 word0;
+    gw_u32 word1;
+    gw_u32 word2;
+    gw_u32 word3;
+} gw_block;
+
+GW_LANE gw_block gw_load_block(const gw_u8 *bytes)
+{
+    return *(const gw_block *)bytes;
 }
 
 GW_LANE gw_u32 gw_rotate_left32(gw_u32 value, gw_u32 bits)

@@ -38,6 +38,11 @@ GW_LANE gw_u32 gw_lane_count(void)
     return (gw_u32)get_local_size(0);
 }
 
+/* The host defines it where it knows better. */
+#ifndef GW_PACKET_LANES
+#define GW_PACKET_LANES 1u
+#endif
+
 #define gw_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
 #define GW_EXPENSIVE(address) ((void)(address))
@@ -83,6 +88,24 @@ GW_LOADS(__private)
 GW_STORES(__global)
 GW_STORES(__local)
 GW_STORES(__private)
+
+typedef struct gw_block {
+    gw_u32 word0;
+    gw_u32 word1;
+    gw_u32 word2;
+    gw_u32 word3;
+} gw_block;
+
+GW_LANE gw_block gw_load_block(const __global gw_u8 *bytes)
+{
+    const uint4 words = *(const __global uint4 *)bytes;
+    gw_block block;
+    block.word0 = words.x;
+    block.word1 = words.y;
+    block.word2 = words.z;
+    block.word3 = words.w;
+    return block;
+}
 
 GW_LANE gw_u32 gw_rotate_left32(gw_u32 value, gw_u32 bits)
 {

@@ -14,6 +14,8 @@
  *   states below match_states    are those where patterns end; so row < match_states * classes
  *                                tells a match, and the start state has any number
  *   matches[state]               what ends in it, patterns that are suffixes included
+ *   longest_bytes                no state is deeper than this: the state behind a byte depends on
+ * this many bytes at most, that byte included
  */
 #ifndef GODWIT_DPI_IMAGE_H
 #define GODWIT_DPI_IMAGE_H
@@ -27,12 +29,14 @@ typedef struct gw_dpi_image {
     gw_u32 match_states; /* the states 0..match_states are matches */
     gw_u32 start;        /* row of the start state */
     gw_u32 patterns;
+    gw_u32 longest_bytes; /* of the patterns; 0: there are none */
+    gw_u32 pad;           /* 0 */
     gw_u64 class_map_offset;
     gw_u64 transitions_offset;
     gw_u64 matches_offset;
     gw_u64 bytes; /* size of the image */
 } gw_dpi_image;
-GW_STATIC_ASSERT(sizeof(gw_dpi_image) == 56, dpi_image_size);
+GW_STATIC_ASSERT(sizeof(gw_dpi_image) == 64, dpi_image_size);
 
 typedef struct gw_dpi_match {
     gw_u32 pattern; /* the lowest number of the patterns that end here */

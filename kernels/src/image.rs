@@ -138,6 +138,10 @@ pub struct DpiImage {
     pub start: u32,
     /// Number of patterns.
     pub patterns: u32,
+    /// Length of the longest pattern: no state is deeper.
+    pub longest_bytes: u32,
+    /// 0.
+    pub pad: u32,
     /// Where the class of each byte begins.
     pub class_map_offset: u64,
     /// Where the transitions begin.
@@ -161,6 +165,8 @@ impl DpiImage {
             &self.match_states.to_le_bytes(),
             &self.start.to_le_bytes(),
             &self.patterns.to_le_bytes(),
+            &self.longest_bytes.to_le_bytes(),
+            &self.pad.to_le_bytes(),
             &self.class_map_offset.to_le_bytes(),
             &self.transitions_offset.to_le_bytes(),
             &self.matches_offset.to_le_bytes(),

@@ -54,7 +54,7 @@ fn rust_layout() -> Vec<(String, usize)> {
         magic entry_bytes next_hops groups next_hops_offset tbl24_offset tbl8_offset bytes);
     layout!("gw_ipv4_next_hop", Ipv4NextHop, destination_mac source_mac port flags pad);
     layout!("gw_dpi_image", DpiImage,
-        magic states classes match_states start patterns
+        magic states classes match_states start patterns longest_bytes pad
         class_map_offset transitions_offset matches_offset bytes);
     layout!("gw_dpi_match", DpiMatch, pattern count);
     rows
@@ -101,10 +101,12 @@ fn emitted_bytes_are_the_struct_in_memory() {
         match_states: 4,
         start: 5,
         patterns: 6,
-        class_map_offset: 7,
-        transitions_offset: 8,
-        matches_offset: 9,
-        bytes: 10,
+        longest_bytes: 7,
+        pad: 8,
+        class_map_offset: 9,
+        transitions_offset: 10,
+        matches_offset: 11,
+        bytes: 12,
     };
     assert_eq!(dpi.emit(), memory(&dpi));
     let found = DpiMatch { pattern: 1, count: 2 };

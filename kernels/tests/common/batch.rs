@@ -47,12 +47,12 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Each frame in a window of its own, with headroom that varies and 64 bytes of tailroom.
+    /// Each frame in a window of its own, with headroom that varies, and so its alignment, and 64 bytes of tailroom.
     pub(crate) fn of(frames: &[Vec<u8>]) -> Self {
         let mut arena = Lines::zeroed(64);
         let mut descriptors = Vec::new();
         for (index, frame) in frames.iter().enumerate() {
-            let head = 64 + index % 5;
+            let head = 64 + index % 17;
             let room_bytes = (head + frame.len()).next_multiple_of(64) + 64;
             let mut window = vec![0xa5; room_bytes];
             window[head..head + frame.len()].copy_from_slice(frame);

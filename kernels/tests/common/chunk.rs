@@ -17,16 +17,26 @@ pub(crate) struct Chunk {
 impl Chunk {
     /// The packets of every case, in bins of `bin_packets` by turns.
     pub(crate) fn of(cases: &[Case], packets_per_case: usize, bin_packets: &[usize]) -> Self {
+        let frames = random_frames(packets_per_case * cases.len(), 11);
+        Self::with(cases, frames.chunks(packets_per_case), bin_packets)
+    }
+
+    /// The same with these frames for each case.
+    pub(crate) fn with<'a>(
+        cases: &[Case],
+        frames: impl Iterator<Item = &'a [Vec<u8>]> + Clone,
+        bin_packets: &[usize],
+    ) -> Self {
         let mut images = Lines::zeroed(64);
         let mut image_offsets = Vec::new();
         let mut bins: Vec<Bin> = Vec::new();
-        let frames = random_frames(packets_per_case * cases.len(), 11);
-        let batch = Batch::of(&frames);
+        let batch = Batch::of(&frames.clone().flatten().cloned().collect::<Vec<_>>());
         let mut sizes = bin_packets.iter().copied().cycle();
-        for (instance, case) in cases.iter().enumerate() {
+        let mut end = 0;
+        for ((instance, case), frames) in cases.iter().enumerate().zip(frames) {
             image_offsets.push(images.append(case.image.bytes()) as u64);
-            let end = (instance + 1) * packets_per_case;
-            let mut first = instance * packets_per_case;
+            let mut first = end;
+            end += frames.len();
             while first < end {
                 let count = sizes.next().unwrap().min(end - first);
                 let longest = batch.descriptors[first..first + count].iter().map(|descriptor| descriptor.length).max();

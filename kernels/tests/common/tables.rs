@@ -151,6 +151,8 @@ pub(crate) fn dpi_image(patterns: &[&[u8]]) -> Lines {
         match_states: matches.len() as u32,
         start: row(0),
         patterns: patterns.len() as u32,
+        longest_bytes: patterns.iter().map(|pattern| pattern.len()).max().unwrap_or(0) as u32,
+        pad: 0,
         class_map_offset,
         transitions_offset,
         matches_offset,

@@ -27,21 +27,40 @@ fn found(value: u32, port: u16) -> Outcome {
 
 /// What a kernel finds with the image: pattern and count.
 fn search_image(function: &Dpi, payload: &[u8]) -> reference::Found {
+    search_from(function, payload, 0)
+}
+
+/// What lanes find that have a segment each, from a run-up before it as `kernels/dpi/group.h` says.
+fn search_segments(function: &Dpi, payload: &[u8], segment_bytes: usize) -> reference::Found {
+    let longest = u32::from_le_bytes(function.image()[24..28].try_into().unwrap()) as usize;
+    let mut found = reference::Found::default();
+    for begin in (0..payload.len()).step_by(segment_bytes) {
+        let run_up = begin.min(longest.saturating_sub(1));
+        let end = payload.len().min(begin + segment_bytes);
+        let part = search_from(function, &payload[begin - run_up..end], run_up);
+        found.first = if found.count == 0 { part.first } else { found.first };
+        found.count += part.count;
+    }
+    found
+}
+
+/// As above, of what ends behind the first `run_up` bytes.
+fn search_from(function: &Dpi, payload: &[u8], run_up: usize) -> reference::Found {
     let image = function.image();
     let u32_at = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize;
     let u64_at = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap()) as usize;
     let (states, classes, match_states, mut row) = (u32_at(4), u32_at(8), u32_at(12), u32_at(16));
-    let (class_map, transitions, matches) = (u64_at(24), u64_at(32), u64_at(40));
-    assert_eq!(u64_at(48), image.len());
+    let (class_map, transitions, matches) = (u64_at(32), u64_at(40), u64_at(48));
+    assert_eq!(u64_at(56), image.len());
     assert_eq!((class_map % 64, transitions % 64, matches % 64), (0, 0, 0));
     assert!(match_states < states);
     let mut found = reference::Found::default();
-    for &byte in payload {
+    for (at, &byte) in payload.iter().enumerate() {
         let class = usize::from(image[class_map + usize::from(byte)]);
         assert!(class < classes);
         row = u32_at(transitions + (row + class) * 4);
         assert!(row % classes == 0 && row / classes < states);
-        if row / classes < match_states {
+        if at >= run_up && row / classes < match_states {
             let at = matches + row / classes * 8;
             if found.count == 0 {
                 found.first = u32_at(at) as u32;
@@ -147,5 +166,8 @@ proptest! {
         let function = Dpi::new(patterns, case).unwrap();
         let expected = reference::search(&payload, function.patterns(), case);
         prop_assert_eq!(search_image(&function, &payload), expected);
+        for segment_bytes in [1, 2, 3, 7, 40, 299] {
+            prop_assert_eq!(search_segments(&function, &payload, segment_bytes), expected);
+        }
     }
 }

@@ -1,0 +1,280 @@
+/*
+ * dpi, several lanes to a packet. Each lane follows the automaton through a segment of
+ * the payload, from a run-up before it:
+ *
+ *   payload   |-------- 0 --------|-------- 1 --------|-------- 2 --------|- 3 -|
+ *   lane 0    |===================|
+ *   lane 1               . . . . .|===================|
+ *   lane 2                                   . . . . .|===================|
+ *                         run-up            counted
+ *
+ * A byte costs one load that depends on the last, so a packet is done about as many
+ * times sooner as it has segments, and it takes fewer packets to keep a device busy.
+ *
+ * Why this finds what one lane finds: the state behind a text is the longest suffix of
+ * the text that is a prefix of a pattern (Aho, Corasick, lemma 1), so it is at most
+ * longest_bytes long, with a state where the longest pattern ends. Two texts that
+ * end in the same longest_bytes bytes, or are the same, lead to the same state. A lane begins
+ * longest_bytes - 1 bytes before its segment, or at the payload's first byte: behind
+ * each byte of its segment it has read the last longest_bytes bytes of the payload, or
+ * all of it. From there on its states, and with them its matches, are those of a lane
+ * that comes from the payload's beginning. A match belongs to the segment that has its
+ * last byte, so each is counted once; what a lane sees during its run-up, where its
+ * states may be too short, does not count.
+ */
+#ifndef GODWIT_DPI_GROUP_H
+#define GODWIT_DPI_GROUP_H
+
+#include "dpi.h"
+
+/* Lanes of a group that work; any others only wait at barriers. */
+#define GW_DPI_GROUP_LANES 256u
+/* Most lanes that share a packet when the group has lanes to spare. */
+#define GW_DPI_PACKET_LANES_MAX 32u
+/* Ethernet, IPv4 and UDP: what most frames have before their payload. */
+#define GW_DPI_HEADER_BYTES 42u
+
+/* What a lane found in its segment. */
+typedef struct gw_dpi_part {
+    gw_u32 count; /* matches, at most 65535 */
+    gw_u32 first; /* the pattern that ends first; 0 where none does */
+} gw_dpi_part;
+
+typedef struct gw_dpi_scratch {
+    gw_u8 class_map[256];
+    gw_dpi_part parts[2][GW_DPI_GROUP_LANES]; /* of one round and of the next */
+} gw_dpi_scratch;
+
+/* How the lanes of a group are dealt out over the packets of a bin: the same in all lanes. */
+typedef struct gw_dpi_shares {
+    gw_u32 run_up_bytes;
+    gw_u32 segment_bytes; /* a segment is not shorter */
+    gw_u32 lanes_log2;    /* lanes of a packet */
+    gw_u32 packets;       /* at once */
+} gw_dpi_shares;
+
+/* A walk through the automaton. */
+typedef struct gw_dpi_walk {
+    const GW_GLOBAL gw_u32 *transitions;
+    const GW_GLOBAL gw_dpi_match *matches;
+    const GW_LOCAL gw_u8 *class_map;
+    gw_u32 classes;
+    gw_u32 match_limit;
+    gw_u32 row;
+    gw_dpi_part found;
+} gw_dpi_walk;
+
+GW_GROUP void gw_dpi_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_dpi_scratch *scratch)
+{
+    const GW_GLOBAL gw_u8 *class_map =
+        image + ((const GW_GLOBAL gw_dpi_image *)image)->class_map_offset;
+    for (gw_u32 i = gw_lane_id(); i < 256; i += gw_lane_count()) {
+        scratch->class_map[i] = class_map[i];
+    }
+    gw_barrier();
+}
+
+/* The logarithm of a number of segments, at most lanes_log2, none shorter than least_bytes. */
+GW_LANE gw_u32 gw_dpi_segments_log2(gw_u32 bytes, gw_u32 least_bytes, gw_u32 lanes_log2)
+{
+    gw_u32 log2 = lanes_log2;
+    while (log2 > 0 && bytes >> log2 < least_bytes) {
+        log2--;
+    }
+    return log2;
+}
+
+/*
+ * Run-ups of half a segment at most cost a third of all loads at worst. A lane that would
+ * have no packet costs nothing, so where there are some, segments may be as short as run-ups.
+ */
+GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
+{
+    const gw_u32 longest_bytes = ((const GW_GLOBAL gw_dpi_image *)work->image)->longest_bytes;
+    const gw_u32 lanes =
+        gw_lane_count() < GW_DPI_GROUP_LANES ? gw_lane_count() : GW_DPI_GROUP_LANES;
+    gw_dpi_shares shares;
+    /* No payload is longer, so nothing wraps round: beyond, there is one segment and no run-up. */
+    shares.run_up_bytes = longest_bytes < 0xffff ? longest_bytes : 0xffff;
+    shares.run_up_bytes -= shares.run_up_bytes != 0;
+    gw_u32 most = GW_PACKET_LANES;
+    gw_u32 run_ups = 2;
+    while (most > 1 && most < GW_DPI_PACKET_LANES_MAX && work->count * most * 2 <= lanes) {
+        most *= 2;
+        run_ups = 1;
+    }
+    gw_u32 most_log2 = 0;
+    while (most_log2 < 5 && 2u << most_log2 <= most && 2u << most_log2 <= lanes) {
+        most_log2++;
+    }
+    const gw_u32 least_bytes = shares.run_up_bytes * run_ups;
+    shares.segment_bytes = least_bytes < 16 ? 16 : least_bytes;
+    const gw_u32 bytes =
+        work->length_bytes < GW_DPI_HEADER_BYTES ? 0 : work->length_bytes - GW_DPI_HEADER_BYTES;
+    shares.lanes_log2 = gw_dpi_segments_log2(bytes, shares.segment_bytes, most_log2);
+    shares.packets = lanes >> shares.lanes_log2;
+    return shares;
+}
+
+/* Counts what ends in the state of this row. */
+GW_LANE void gw_dpi_count(gw_dpi_walk *walk, gw_u32 row)
+{
+    if (row < walk->match_limit) {
+        const gw_dpi_match match = walk->matches[row / walk->classes];
+        walk->found.first = walk->found.count == 0 ? match.pattern : walk->found.first;
+        walk->found.count += match.count < 0xffff ? match.count : 0xffff;
+        walk->found.count = walk->found.count < 0xffff ? walk->found.count : 0xffff;
+    }
+}
+
+/* Four bytes, the first in the lowest bits. Their classes are looked up while loads are under way.
+ */
+GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
+{
+    const gw_u32 class0 = walk->class_map[word & 0xff];
+    const gw_u32 class1 = walk->class_map[word >> 8 & 0xff];
+    const gw_u32 class2 = walk->class_map[word >> 16 & 0xff];
+    const gw_u32 class3 = walk->class_map[word >> 24];
+    const gw_u32 row0 = walk->transitions[walk->row + class0];
+    const gw_u32 row1 = walk->transitions[row0 + class1];
+    const gw_u32 row2 = walk->transitions[row1 + class2];
+    const gw_u32 row3 = walk->transitions[row2 + class3];
+    const gw_u32 low01 = row0 < row1 ? row0 : row1;
+    const gw_u32 low23 = row2 < row3 ? row2 : row3;
+    walk->row = row3;
+    if (counts && (low01 < low23 ? low01 : low23) < walk->match_limit) {
+        gw_dpi_count(walk, row0);
+        gw_dpi_count(walk, row1);
+        gw_dpi_count(walk, row2);
+        gw_dpi_count(walk, row3);
+    }
+}
+
+/*
+ * The bytes from..to of the window, from < to; counts is what ends at counted or behind it.
+ * Loads aligned blocks of 16 bytes, the next before this one is used: a window is whole blocks.
+ * counted is from, or a multiple of 4.
+ */
+GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *window, gw_u32 from,
+                               gw_u32 counted, gw_u32 to)
+{
+    gw_block next = gw_load_block(window + (from & ~15u));
+    gw_block block = next;
+    for (gw_u32 at = from & ~15u; at < to; at += 4) {
+        if ((at & 15) == 0) {
+            block = next;
+            if (at + 16 < to) {
+                next = gw_load_block(window + at + 16);
+            }
+        }
+        gw_u32 word = block.word0;
+        block.word0 = block.word1;
+        block.word1 = block.word2;
+        block.word2 = block.word3;
+        if (at >= from && at + 4 <= to) {
+            gw_dpi_walk_word(walk, word, at >= counted);
+            continue;
+        }
+        for (gw_u32 i = at; i < at + 4 && i < to; i++) {
+            if (i >= from) {
+                walk->row = walk->transitions[walk->row + walk->class_map[word & 0xff]];
+                if (i >= counted) {
+                    gw_dpi_count(walk, walk->row);
+                }
+            }
+            word >>= 8;
+        }
+    }
+}
+
+/* Walks through one segment of a payload that lies at start..end of the window. */
+GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_scratch *scratch,
+                                   const gw_dpi_shares *shares, const GW_GLOBAL gw_u8 *window,
+                                   gw_u32 start, gw_u32 end, gw_u32 segment)
+{
+    const GW_GLOBAL gw_dpi_image *image = (const GW_GLOBAL gw_dpi_image *)work->image;
+    gw_dpi_walk walk;
+    walk.transitions = (const GW_GLOBAL gw_u32 *)(work->image + image->transitions_offset);
+    walk.matches = (const GW_GLOBAL gw_dpi_match *)(work->image + image->matches_offset);
+    walk.class_map = scratch->class_map;
+    walk.classes = image->classes;
+    walk.match_limit = image->match_states * image->classes;
+    walk.row = image->start;
+    walk.found.count = 0;
+    walk.found.first = 0;
+
+    /* Segments begin at multiples of 4 in the window, the first where the payload does. */
+    const gw_u32 origin = start & ~3u;
+    const gw_u32 segments_log2 =
+        gw_dpi_segments_log2(end - start, shares->segment_bytes, shares->lanes_log2);
+    const gw_u32 bytes = (((end - origin + (1u << segments_log2) - 1) >> segments_log2) + 3) & ~3u;
+    const gw_u32 begin = origin + segment * bytes;
+    if (segment >> segments_log2 != 0 || begin >= end) {
+        return walk.found;
+    }
+    const gw_u32 counted = begin < start ? start : begin;
+    const gw_u32 to = begin + bytes < end ? begin + bytes : end;
+    /* Up to 3 bytes earlier than need be, for whole words. */
+    const gw_u32 run_up = (shares->run_up_bytes + 3) & ~3u;
+    const gw_u32 from = counted - start <= run_up ? start : counted - run_up;
+    gw_dpi_walk_bytes(&walk, window, from, counted, to);
+    return walk.found;
+}
+
+/* Puts together what the lanes of a packet found; parts begins with the first segment. */
+GW_LANE void gw_dpi_settle(const GW_LOCAL gw_dpi_part *parts, gw_u32 lanes, gw_outcome *outcome)
+{
+    gw_u32 count = 0;
+    gw_u32 first = 0;
+    for (gw_u32 i = 0; i < lanes; i++) {
+        first = count == 0 ? parts[i].first : first;
+        count += parts[i].count;
+    }
+    count = count < 0xffff ? count : 0xffff;
+    gw_verdict(outcome, count == 0 ? GW_DPI_CLEAN : GW_DPI_MATCH, count, first);
+}
+
+/*
+ * All lanes make the same rounds. One barrier a round is enough: who writes parts of
+ * round r + 2 has passed the barrier of round r + 1, which all lanes reach after they
+ * have read the parts of round r.
+ */
+GW_GROUP void gw_dpi_bin(const gw_work *work, GW_LOCAL gw_dpi_scratch *scratch)
+{
+    const gw_dpi_shares shares = gw_dpi_share(work);
+    const gw_u32 lane = gw_lane_id();
+    const gw_u32 packet = lane >> shares.lanes_log2;
+    const gw_u32 segment = lane & ((1u << shares.lanes_log2) - 1);
+    gw_u32 side = 0;
+    for (gw_u32 first = 0; first < work->count; first += shares.packets) {
+        const gw_u32 index = first + packet;
+        const gw_u32 works = packet < shares.packets && index < work->count;
+        gw_u32 truncated = 0;
+        if (works) {
+            const gw_descriptor descriptor = work->descriptors[index];
+            const GW_GLOBAL gw_u8 *window =
+                work->arena + (gw_u64)descriptor.window * GW_WINDOW_UNIT;
+            const gw_u32 head = descriptor.head;
+            const gw_payload payload = gw_payload_parse(window + head, descriptor.length);
+            truncated = payload.start > payload.end;
+            if (!truncated) {
+                scratch->parts[side][lane] =
+                    gw_dpi_segment(work, scratch, &shares, window, head + payload.start,
+                                   head + payload.end, segment);
+            }
+        }
+        gw_barrier();
+        if (works && segment == 0) {
+            gw_outcome outcome = {0, 0, 0, 0};
+            if (truncated) {
+                gw_drop(&outcome, GW_DPI_TRUNCATED);
+            } else {
+                gw_dpi_settle(&scratch->parts[side][lane], 1u << shares.lanes_log2, &outcome);
+            }
+            work->outcomes[index] = outcome;
+        }
+        side ^= 1;
+    }
+}
+
+#endif
