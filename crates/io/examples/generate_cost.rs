@@ -26,19 +26,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("imix, 1024 flows, random", Config { size: Size::Imix, ..Config::default() }),
         ("1514 B, 1024 flows, random", fixed(1514, 1024, Random)),
     ] {
-        let ns = measure(&config, Layout::Slots)?;
-        println!("{name:<44} {ns:>10.2} {:>10.1}", 1e3 / ns);
+        print(name, measure(&config, Layout::Slots, 1)?);
     }
-    let ns = measure(&fixed(60, 1024, Random), Layout::Dense)?;
-    println!("{:<44} {ns:>10.2} {:>10.1}", "60 B, 1024 flows, random, dense arena", 1e3 / ns);
+    print("60 B, 1024 flows, random, dense arena", measure(&fixed(60, 1024, Random), Layout::Dense, 1)?);
+    print("60 B, 1024 flows, random, 1 of 16 workers", measure(&fixed(60, 1024, Random), Layout::Slots, 16)?);
+    print(
+        "imix, 1024 flows, 1 of 16 workers",
+        measure(&Config { size: Size::Imix, ..Config::default() }, Layout::Slots, 16)?,
+    );
+    print("60 B, random addresses, 1 of 16 workers", measure(&fixed(60, 0, Random), Layout::Slots, 16)?);
     Ok(())
 }
 
-/// Nanoseconds a packet: allocate, make, stamp and return its window; best of all runs.
-fn measure(config: &Config, layout: Layout) -> Result<f64, Box<dyn std::error::Error>> {
+fn print(name: &str, ns: f64) {
+    println!("{name:<44} {ns:>10.2} {:>10.1}", 1e3 / ns);
+}
+
+/// Nanoseconds a packet of the first of `workers` workers: allocate, make, stamp and return its window; best of all runs.
+fn measure(config: &Config, layout: Layout, workers: usize) -> Result<f64, Box<dyn std::error::Error>> {
     let arena = ArenaConfig { layout, packets: 1024, ..ArenaConfig::default() };
     let mut region = Arena::new(arena, 1)?.split().remove(0);
-    let mut generator = Generator::new(config, Arc::new(Steering::new(1, None)), 0, 0)?;
+    let mut generator = Generator::new(config, Arc::new(Steering::new(workers, None)), 0, 0)?;
     let mut batch = Batch::with_capacity(BATCH_PACKETS);
     let mut best_ns = f64::INFINITY;
     for _ in 0..RUNS {

@@ -32,8 +32,8 @@ pub struct QueueContext {
     pub port: u8,
     /// The worker.
     pub worker: usize,
-    /// Says which worker a packet belongs to. A software port shows its whole sequence to every
-    /// worker's queue, and each keeps what is its own.
+    /// Says which worker a packet belongs to. A software port has one sequence for all workers, of which each worker's queue gives what
+    /// is that worker's.
     pub steering: Arc<Steering>,
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::{Arrived, Folder, Random, departure, drain, region, regions, steering, tool};
 use godwit_io::synthetic::{Config, Digest, Generator, receiver, receiver_with_clock, transmitter};
 use godwit_io::{Clock, QueueContext, Receive, Received};
-use godwit_packet::Batch;
+use godwit_packet::{Batch, SteerKey, Steering};
 use proptest::prelude::*;
 
 fn config(text: &str) -> Config {
@@ -61,6 +61,70 @@ fn the_same_packets_for_any_number_of_workers() {
         }
         let other = make(&Config { seed: 2, ..config.clone() }, 1, &mut random);
         assert!(other != expected, "the seed changes nothing");
+    }
+}
+
+/// Steers by the last byte of the destination, and so unevenly that some workers have nothing.
+struct ByDestination;
+
+impl SteerKey for ByDestination {
+    fn steer_key(&self, _frame: &[u8], parsed: &godwit_wire::Parsed, flow_hash: u32) -> u32 {
+        match &parsed.five_tuple {
+            Some(tuple) => u32::from(tuple.destination.as_bytes().last().unwrap() & 7),
+            None => flow_hash,
+        }
+    }
+}
+
+/// Every packet is where steering wants it, with and without a key; all together, and each bucket's order, are the same.
+#[test]
+fn workers_get_their_own_packets() {
+    for kind in ["size = \"imix\"", "flows = 3", "flows = 20000", "flows = 0"] {
+        let config = config(&format!("packets = 3000\ntime = \"schedule\"\nrate = \"1Gbps\"\n{kind}"));
+        for key in [None, Some(Arc::new(ByDestination) as Arc<dyn SteerKey>)] {
+            let mut expected: Option<Vec<Arrived>> = None;
+            for workers in [1, 2, 16] {
+                let steering = Arc::new(Steering::new(workers, key.clone()));
+                let mut all = Vec::new();
+                for worker in 0..workers {
+                    let context = QueueContext { port: 5, worker, steering: Arc::clone(&steering) };
+                    let late = Arc::new(AtomicU64::new(0));
+                    let clock = Clock::Virtual(Arc::clone(&late));
+                    let mut receiver = receiver_with_clock(&config, context, clock).unwrap();
+                    // The first call starts the clock.
+                    let (mut region, mut batch) = (region(), Batch::default());
+                    receiver.receive(&mut region, &mut batch, 0).unwrap();
+                    late.store(u64::MAX / 2, Ordering::Relaxed);
+                    let (packets, error) = drain(receiver.as_mut(), &mut region, 64);
+                    assert!(error.is_none());
+                    for packet in &packets {
+                        let parsed = godwit_wire::parse(&packet.frame);
+                        assert_eq!(steering.worker(&packet.frame, &parsed, packet.flow_hash), worker);
+                    }
+                    all.extend(packets);
+                }
+                all.sort();
+                assert!(all.iter().map(|packet| packet.sequence).eq(0..3000), "{kind}, {workers} workers");
+                assert!(expected.get_or_insert_with(|| all.clone()) == &all, "{kind}, {workers} workers");
+            }
+        }
+    }
+}
+
+/// A flow is as likely as every other, also where buckets have very different numbers of them.
+#[test]
+fn flows_are_equally_likely() {
+    for flows in [5usize, 1000] {
+        let packets =
+            make(&config(&format!("packets = 200000\npayload = \"zero\"\nflows = {flows}")), 1, &mut Random(9));
+        let mut counts = HashMap::new();
+        for packet in &packets {
+            *counts.entry(packet.frame[26..38].to_vec()).or_insert(0usize) += 1;
+        }
+        let expected = 200_000.0 / flows as f64;
+        let chi: f64 = counts.values().map(|&count| (count as f64 - expected).powi(2) / expected).sum();
+        // 1 in 10,000 for 999 degrees of freedom is 1172. Shares of buckets are exact, which makes it smaller, if anything.
+        assert!(counts.len() == flows && chi < 1172.0, "{flows} flows: chi-square {chi}");
     }
 }
 

@@ -43,11 +43,23 @@ impl Steering {
         if self.workers == 1 {
             return 0;
         }
+        self.worker_of(self.bucket(frame, parsed, flow_hash))
+    }
+
+    /// The bucket of a packet, below [`BUCKETS`]. It does not depend on the number of workers.
+    #[inline]
+    pub fn bucket(&self, frame: &[u8], parsed: &Parsed, flow_hash: u32) -> usize {
         let key = match &self.key {
             Some(key) => key.steer_key(frame, parsed, flow_hash),
             None => flow_hash,
         };
-        key as usize % BUCKETS % self.workers
+        key as usize % BUCKETS
+    }
+
+    /// The worker that owns a bucket.
+    #[inline]
+    pub fn worker_of(&self, bucket: usize) -> usize {
+        bucket % self.workers
     }
 
     /// Number of workers.

@@ -61,9 +61,9 @@ impl Draws {
     }
 }
 
-/// Lengths of frames, ready to be drawn.
+/// Lengths of frames, ready to be picked by a random number.
 #[derive(Clone, Debug)]
-pub(super) enum Lengths {
+pub(super) enum Shares {
     Fixed(u16),
     Uniform {
         min: u16,
@@ -73,7 +73,7 @@ pub(super) enum Lengths {
     Mix([(u32, u16); 3]),
 }
 
-impl Lengths {
+impl Shares {
     /// `headers_bytes`: no frame is shorter.
     pub(super) fn new(size: &Size, headers_bytes: u16) -> Self {
         let Some(shares) = size.shares() else {
@@ -108,22 +108,6 @@ impl Lengths {
                 } else {
                     *long
                 }
-            }
-        }
-    }
-
-    /// Mean length, bytes.
-    pub(super) fn mean_bytes(&self) -> f64 {
-        match self {
-            Self::Fixed(bytes) => f64::from(*bytes),
-            Self::Uniform { min, count } => f64::from(*min) + f64::from(count - 1) / 2.0,
-            Self::Mix(limits) => {
-                let mut before = 0;
-                let weight = |&(limit, bytes): &(u32, u16)| {
-                    let share = f64::from(limit - std::mem::replace(&mut before, limit)) / f64::from(u32::MAX);
-                    share * f64::from(bytes)
-                };
-                limits.iter().map(weight).sum()
             }
         }
     }

@@ -1,14 +1,18 @@
 //! The `synthetic` port: makes packets, and swallows those sent to it.
 //!
 //! Which packets exist, their sequence numbers and their bytes depend on the configuration alone (with its seed), never on the number of
-//! workers, the size of batches or the time: packet `k` is a function of (configuration, k). Each worker walks the whole
-//! sequence and makes the packets that steering gives it.
+//! workers, the size of batches or the time: packet `k` is a function of (configuration, k). The bucket of steering that packet `k`
+//! belongs to follows from `k` alone, so each worker makes the packets of its own buckets and never looks at the others. (With
+//! `flows = 0` the bucket follows from the addresses; then each worker looks at all packets.)
 //!
 //! | file | holds |
 //! |---|---|
 //! | `config` | what the operator writes |
 //! | `units` | sizes, rates, prefixes as text |
 //! | `draw` | random numbers by position, distribution of sizes |
+//! | `schedule` | which packets of the sequence are a worker's |
+//! | `lengths` | how long each is |
+//! | `flows` | addresses and ports, flows by bucket |
 //! | `payload` | what stands behind the headers |
 //! | `generator` | [`Generator`]: fills a region with packets |
 //! | `receive` | the receive queue: the generator, paced |
@@ -16,9 +20,12 @@
 
 mod config;
 mod draw;
+mod flows;
 mod generator;
+mod lengths;
 mod payload;
 mod receive;
+mod schedule;
 mod sink;
 mod units;
 
