@@ -1,18 +1,21 @@
 //! Run bins of packets on a processor: one trait, one folder per kind of device, equal file names in each.
 //!
-//! | concept | here | CPU | OpenCL |
-//! |---|---|---|---|
-//! | what is there | [`Capabilities`] | [`cpu::probe`] | [`opencl::probe`] |
-//! | a function made ready | [`Program`] in the device's list | the kernel at the x86-64 level that measured fastest (`cpu/program.rs`) | its case in one kernel for all functions (`opencl/program.rs`) |
-//! | its table image | [`Program::image`] | where it is | copied once into one buffer for all |
-//! | packets | windows of the arena | where they are | where they are: one buffer over the arena, no copies |
-//! | one worker's way in | [`Lane`] | runs the chunk at once, on the worker's own thread (`cpu/lane.rs`) | a command queue; several chunks in flight (`opencl/lane.rs`) |
-//! | the unit of work | a [`Bin`](godwit_abi::Bin) of a [`Chunk`] | a loop over its packets | a work-group |
+//! | concept | here | CPU | OpenCL | CUDA |
+//! |---|---|---|---|---|
+//! | what is there | [`Capabilities`], [`Found`] | [`cpu::probe`] | [`opencl::probe`] | [`cuda::probe`] |
+//! | a function made ready | [`Program`] in the device's list | the kernel at the x86-64 level that measured fastest (`cpu/program.rs`) | its case in one kernel for all functions (`opencl/program.rs`) | the same, compiled by NVRTC and kept on disk (`cuda/program.rs`) |
+//! | its table image | [`Program::image`] | where it is | copied once into one buffer for all | copied once to the device's memory |
+//! | packets | windows of the arena | where they are | where they are, or copied to a shadow of the arena | copied to a shadow of the arena and back (`cuda/carriage.rs`) |
+//! | one worker's way in | [`Lane`] | runs the chunk at once, on the worker's own thread (`cpu/lane.rs`) | a command queue; several chunks in flight (`opencl/lane.rs`) | a stream for each chunk in flight (`cuda/lane.rs`) |
+//! | one chunk in flight | | | `opencl/slot.rs` | `cuda/slot.rs` |
+//! | persistent groups | [`Mode::Persistent`] | | mailboxes in shared virtual memory (`opencl/persistent.rs`) | mailboxes in page-locked memory (`cuda/persistent.rs`) |
+//! | the unit of work | a [`Bin`](godwit_abi::Bin) of a [`Chunk`] | a loop over its packets | a work-group | a thread block |
 //!
 //! A lane belongs to one worker. It takes chunks and gives every one of them back, finished, in any order.
 
 mod check;
 pub mod cpu;
+pub mod cuda;
 mod error;
 mod found;
 pub mod opencl;
@@ -29,6 +32,7 @@ use godwit_sched::Chunk;
 use serde::{Deserialize, Serialize};
 
 use cpu::CpuDevice;
+use cuda::CudaDevice;
 pub use error::Error;
 pub use found::{Found, ModeFound, Probe, Svm};
 use opencl::OpenClDevice;
@@ -53,6 +57,12 @@ pub trait Program: Send + Sync {
     /// How far from the first byte of the frame the kernel may write, bytes: where that is less than all, the frame
     /// begins where it began. `u16::MAX`: anywhere in the window; 0: it writes nothing.
     fn writes_bytes(&self) -> u16;
+
+    /// Most bytes that the kernel prepends to a frame.
+    fn headroom_bytes(&self) -> u16;
+
+    /// Most bytes that the kernel appends to a frame.
+    fn tailroom_bytes(&self) -> u16;
 
     /// Does to one packet what the kernel does, straight from the standard; `window` is the packet's whole window.
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
@@ -223,13 +233,16 @@ pub fn open(
     if let Some(number) = opencl::number(id) {
         return Ok(Arc::new(OpenClDevice::new(number, programs, arena, options)?));
     }
+    if let Some(number) = cuda::number(id) {
+        return Ok(Arc::new(CudaDevice::new(number, programs, arena, options)?));
+    }
     Err(Error::Absent { id: id.to_owned() })
 }
 
 /// Whether `id` is how a device can be called, here or on another machine: `cpu`, `opencl:0`, `cuda:12`.
 pub fn is_id(id: &str) -> bool {
     let numbered = |kind: &str| id.strip_prefix(kind).is_some_and(|rest| number(rest).is_some());
-    id == cpu::ID || numbered(opencl::ID) || numbered("cuda")
+    id == cpu::ID || numbered(opencl::ID) || numbered(cuda::ID)
 }
 
 /// Whether packets are copied to a device and back: it does not work on the host's memory. False for one that is not here.

@@ -36,6 +36,14 @@ impl Program for MacSwap {
         12
     }
 
+    fn headroom_bytes(&self) -> u16 {
+        0
+    }
+
+    fn tailroom_bytes(&self) -> u16 {
+        0
+    }
+
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
         let frame = &mut window[usize::from(descriptor.head)..][..usize::from(descriptor.length)];
         if frame.len() < 14 {

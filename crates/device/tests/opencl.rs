@@ -62,6 +62,14 @@ impl Program for FunctionProgram {
         self.1.contract().writes_bytes
     }
 
+    fn headroom_bytes(&self) -> u16 {
+        self.1.contract().headroom_bytes
+    }
+
+    fn tailroom_bytes(&self) -> u16 {
+        self.1.contract().tailroom_bytes
+    }
+
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
         self.1.run_ref(window, descriptor, variant, parameter)
     }

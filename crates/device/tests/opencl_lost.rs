@@ -47,6 +47,14 @@ impl Program for Template {
         u16::MAX
     }
 
+    fn headroom_bytes(&self) -> u16 {
+        0
+    }
+
+    fn tailroom_bytes(&self) -> u16 {
+        0
+    }
+
     fn run_ref(&self, _: &mut [u8], _: &mut Descriptor, _: u8, _: u64) -> Outcome {
         unreachable!("nothing is compared")
     }

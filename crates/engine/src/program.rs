@@ -44,6 +44,14 @@ impl Program for FunctionProgram {
         self.function.contract().writes_bytes
     }
 
+    fn headroom_bytes(&self) -> u16 {
+        self.function.contract().headroom_bytes
+    }
+
+    fn tailroom_bytes(&self) -> u16 {
+        self.function.contract().tailroom_bytes
+    }
+
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
         self.function.run_ref(window, descriptor, variant, parameter)
     }

@@ -126,11 +126,14 @@ impl Arena {
 
     /// What a device is given of the arena before it is split.
     pub fn handle(&self) -> ArenaHandle {
-        let padding_bytes = match self.config.layout {
-            Layout::Slots => self.config.slot_stride_bytes() - self.config.window_bytes(),
-            Layout::Dense => 0,
+        let (padding_bytes, slot_pitch_bytes) = match self.config.layout {
+            Layout::Slots => {
+                let pitch_bytes = self.config.slot_stride_bytes();
+                (pitch_bytes - self.config.window_bytes(), Some(pitch_bytes))
+            }
+            Layout::Dense => (0, None),
         };
-        ArenaHandle { memory: Arc::clone(&self.memory), padding_bytes }
+        ArenaHandle { memory: Arc::clone(&self.memory), padding_bytes, slot_pitch_bytes }
     }
 
     /// Cuts the arena into one region per worker.
@@ -151,12 +154,18 @@ impl Arena {
 pub struct ArenaHandle {
     memory: Arc<Memory>,
     padding_bytes: usize,
+    slot_pitch_bytes: Option<usize>,
 }
 
 impl ArenaHandle {
     /// The arena's base address, which descriptors count from. Aligned to 2 MiB; valid while this handle lives.
     pub fn base(&self) -> NonNull<u8> {
         self.memory.base()
+    }
+
+    /// Distance from one slot to the next, where the layout is [`Layout::Slots`].
+    pub fn slot_pitch_bytes(&self) -> Option<usize> {
+        self.slot_pitch_bytes
     }
 
     /// Size of the arena: a multiple of 64.

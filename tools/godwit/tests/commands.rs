@@ -80,7 +80,7 @@ fn the_demo_ends_with_the_conservation_line() {
 #[test]
 fn devices_says_what_is_here() {
     let said = run(godwit().arg("devices")).succeeded();
-    for part in ["cpu: ", "levels: ", "power: ", "ipsec", "template", "CUDA is not used: "] {
+    for part in ["cpu: ", "levels: ", "power: ", "ipsec", "template"] {
         assert!(said.stdout.contains(part), "{part:?} is missing: {said:#?}");
     }
     let said = run(godwit().args(["devices", "--json"])).succeeded();
@@ -98,9 +98,11 @@ fn devices_says_what_is_here() {
     }
     let kinds: Vec<&str> =
         devices["not_used"].as_array().unwrap().iter().map(|kind| kind["kind"].as_str().unwrap()).collect();
-    let opencl = devices["devices"].as_array().unwrap().iter().any(|device| device["id"] == "opencl:0");
-    assert_eq!(kinds.contains(&"opencl"), !opencl, "either it is here, or it is said why not");
-    assert!(kinds.contains(&"cuda"));
+    for kind in ["opencl", "cuda"] {
+        let id = format!("{kind}:0");
+        let found = devices["devices"].as_array().unwrap().iter().any(|device| device["id"] == id.as_str());
+        assert_eq!(kinds.contains(&kind), !found, "either it is here, or it is said why not");
+    }
 }
 
 #[test]

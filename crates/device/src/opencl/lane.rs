@@ -272,6 +272,14 @@ mod tests {
             12
         }
 
+        fn headroom_bytes(&self) -> u16 {
+            0
+        }
+
+        fn tailroom_bytes(&self) -> u16 {
+            0
+        }
+
         fn run_ref(&self, _: &mut [u8], _: &mut Descriptor, _: u8, _: u64) -> Outcome {
             unreachable!("the test does not compare")
         }

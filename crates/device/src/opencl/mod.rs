@@ -68,9 +68,7 @@ pub const ID: &str = "opencl";
 
 /// The number in a device's name: 3 for `opencl:3`; `None` for any other name.
 pub fn number(id: &str) -> Option<usize> {
-    let digits = id.strip_prefix(ID)?.strip_prefix(':')?;
-    // `parse` alone would take a sign.
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+    crate::number(id.strip_prefix(ID)?)
 }
 
 /// An OpenCL device with its programs loaded.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use godwit_device::Capabilities;
+use godwit_device::{Capabilities, cuda};
 use godwit_engine::Options;
 
 use crate::failure::Failure;
@@ -20,7 +20,8 @@ pub(crate) struct Arguments {
 /// Says what it does, does it, and ends with the conservation line.
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let others = devices::others();
-    let beside = others.opencl.iter().find(|found| found.usable.is_ok());
+    let usable = || others.found.iter().filter(|found| found.usable.is_ok());
+    let beside = usable().find(|found| cuda::number(&found.capabilities.id).is_some()).or_else(|| usable().next());
     let device = beside.map(|found| found.capabilities.id.as_str());
     let report = builtin::with("", device, |config| {
         let intro = format!(
@@ -49,8 +50,7 @@ fn placement(others: &devices::Others, beside: Option<&godwit_device::Found>) ->
         }
         None => "All of it runs on the CPU.\n".to_owned(),
     };
-    let unusable = others.opencl.iter().filter(|found| found.usable.is_err()).map(devices::sentence);
-    let not_used = others.not_used.iter().filter(|device| device.present).map(|device| device.sentence.clone());
-    unusable.chain(not_used).for_each(|line| text += &format!("{line}\n"));
+    let unusable = others.found.iter().filter(|found| found.usable.is_err()).map(devices::sentence);
+    unusable.for_each(|line| text += &format!("{line}\n"));
     text + "\n"
 }

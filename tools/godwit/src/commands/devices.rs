@@ -51,15 +51,16 @@ struct Device {
     power: Vec<FoundMeter>,
     /// Of the CPU: which form of each kernel is fastest.
     functions: Vec<Choice>,
+    /// Of all others: what their drivers tell.
     #[serde(skip_serializing_if = "Option::is_none")]
-    opencl: Option<OpenCl>,
+    driver: Option<Driver>,
 }
 
-/// What only OpenCL devices tell.
+/// What only devices with a driver tell.
 #[derive(Serialize)]
-struct OpenCl {
+struct Driver {
     platform: String,
-    driver: String,
+    version: String,
     kind: &'static str,
     host_memory: bool,
     local_memory_bytes: u64,
@@ -72,9 +73,9 @@ struct OpenCl {
 /// Measures every kernel briefly on the CPU: which level is fastest cannot be told otherwise.
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let json = Json::open(arguments.json.as_deref())?;
-    let Others { opencl, not_used } = devices::others();
+    let Others { found, not_used } = devices::others();
     let mut devices = vec![cpu()?];
-    devices.extend(opencl.into_iter().map(of_opencl));
+    devices.extend(found.into_iter().map(of_found));
     let ids: Vec<String> = devices.iter().map(|device| device.capabilities.id.clone()).collect();
     for meter in power::meters(&ids.iter().map(String::as_str).collect::<Vec<_>>()) {
         if let Some(device) = devices.iter_mut().find(|device| device.capabilities.id == meter.device) {
@@ -98,14 +99,14 @@ fn cpu() -> Result<Device, Failure> {
         Ok(choices)
     })?;
     let sentence = "cpu runs every function that names no other device".to_owned();
-    Ok(Device { capabilities: cpu::probe(), usable: true, sentence, power: Vec::new(), functions, opencl: None })
+    Ok(Device { capabilities: cpu::probe(), usable: true, sentence, power: Vec::new(), functions, driver: None })
 }
 
-fn of_opencl(found: godwit_device::Found) -> Device {
+fn of_found(found: godwit_device::Found) -> Device {
     let sentence = devices::sentence(&found);
-    let opencl = OpenCl {
+    let driver = Driver {
         platform: found.platform,
-        driver: found.driver,
+        version: found.driver,
         kind: found.kind,
         host_memory: found.host_memory,
         local_memory_bytes: found.local_memory_bytes,
@@ -120,26 +121,26 @@ fn of_opencl(found: godwit_device::Found) -> Device {
         sentence,
         power: Vec::new(),
         functions: Vec::new(),
-        opencl: Some(opencl),
+        driver: Some(driver),
     }
 }
 
 fn text(document: &Document) -> String {
     let mut text = String::new();
-    for Device { capabilities, sentence, power, functions, opencl, .. } in &document.devices {
+    for Device { capabilities, sentence, power, functions, driver, .. } in &document.devices {
         let Capabilities { id, name, compute_units, warp_packets, memory_bytes, features } = capabilities;
         let memory_gib = *memory_bytes as f64 / f64::from(1 << 30);
         text += &format!("{id}: {name}\n");
-        match opencl {
+        match driver {
             None => {
                 text += &format!("  {compute_units} cores, {memory_gib:.1} GiB of memory\n");
                 text += &format!("  levels: {}\n", features.join(", "));
             }
-            Some(OpenCl { platform, driver, modes, .. }) => {
+            Some(Driver { platform, version, modes, .. }) => {
                 text += &format!(
                     "  {compute_units} compute units, warp of {warp_packets}, {memory_gib:.1} GiB of memory\n"
                 );
-                text += &format!("  {platform}, driver {driver}, {}\n", features.join(", "));
+                text += &format!("  {platform}, driver {version}, {}\n", features.join(", "));
                 for ModeFound { mode, lacks } in modes {
                     let can = lacks.as_ref().map_or("yes".to_owned(), |reason| format!("no: {reason}"));
                     text += &format!("  mode {}: {can}\n", mode.name());

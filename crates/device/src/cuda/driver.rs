@@ -1,0 +1,344 @@
+//! What the driver gives, each thing owned: a context, memory, streams, events, a module. Whoever owns one gives it back
+//! by dropping it, and keeps the context alive meanwhile.
+
+use std::ffi::{CString, c_void};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys;
+
+use crate::Error;
+
+/// An address in the device's memory, or in memory that the device reaches over the bus.
+pub(super) type DevicePointer = sys::CUdeviceptr;
+
+/// Makes what the driver of device `id` says of an action an error.
+pub(super) fn failed(id: &str, action: &'static str) -> impl Fn(DriverError) -> Error {
+    move |error| Error::Driver { id: id.to_owned(), action, reason: text(error) }
+}
+
+/// What an error is called, and what it means.
+pub(super) fn text(error: DriverError) -> String {
+    let name = error.error_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let meaning = error.error_string().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
+    format!("{meaning} ({name})")
+}
+
+/// A device's primary context: what libraries in the same process share.
+pub(super) struct Context {
+    pub(super) id: String,
+    pub(super) device: sys::CUdevice,
+    context: sys::CUcontext,
+}
+
+// SAFETY: a context may be used from any thread that has made it current; `bind` does.
+unsafe impl Send for Context {}
+// SAFETY: as above; the driver locks what threads share.
+unsafe impl Sync for Context {}
+
+impl Context {
+    pub(super) fn new(id: &str, device: sys::CUdevice) -> Result<Arc<Self>, Error> {
+        // SAFETY: the driver is initialised: a device was asked of it.
+        let context = unsafe { result::primary_ctx::retain(device) }.map_err(failed(id, "make a context"))?;
+        let context = Arc::new(Self { id: id.to_owned(), device, context });
+        context.bind().map_err(failed(id, "make a context current"))?;
+        Ok(context)
+    }
+
+    /// Makes it the calling thread's current one.
+    pub(super) fn bind(&self) -> Result<(), DriverError> {
+        // SAFETY: the context is retained until `self` is dropped.
+        unsafe { result::ctx::set_current(self.context) }
+    }
+
+    pub(super) fn attribute(&self, attribute: sys::CUdevice_attribute) -> i32 {
+        // SAFETY: the device exists. A question that the driver does not know counts as 0.
+        unsafe { result::device::get_attribute(self.device, attribute) }.unwrap_or(0)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: retained once, released once; everything made in it holds a reference and is gone.
+        let _ = unsafe { result::primary_ctx::release(self.device) };
+    }
+}
+
+/// Memory of the device.
+pub(super) struct DeviceMemory {
+    pub(super) pointer: DevicePointer,
+    context: Arc<Context>,
+}
+
+impl DeviceMemory {
+    /// `what` is for the error.
+    pub(super) fn new(context: &Arc<Context>, bytes: usize, what: &'static str) -> Result<Self, Error> {
+        // SAFETY: the context is current.
+        let free = unsafe { result::malloc_sync(bytes.max(1)) };
+        match free {
+            Ok(pointer) => Ok(Self { pointer, context: Arc::clone(context) }),
+            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
+                let bytes_max = result::mem_get_info().map_or(0, |(free, _)| free as u64);
+                Err(Error::TooLarge { id: context.id.clone(), what, bytes: bytes as u64, bytes_max })
+            }
+            Err(error) => Err(failed(&context.id, "give memory")(error)),
+        }
+    }
+
+    /// Fills its beginning; returns when it is there.
+    pub(super) fn fill(&self, bytes: &[u8]) -> Result<(), Error> {
+        // SAFETY: the caller's bytes fit (both sizes come from the same computation); the copy is synchronous.
+        unsafe { result::memcpy_htod_sync(self.pointer, bytes) }.map_err(failed(&self.context.id, "copy to the device"))
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        let _ = self.context.bind();
+        // SAFETY: allocated once, freed once; nothing that uses it is under way (its owner waited, or leaks it).
+        let _ = unsafe { result::free_sync(self.pointer) };
+    }
+}
+
+/// Page-locked memory of the host, zeroed, which the device reaches over the bus at the same address.
+pub(super) struct PinnedMemory {
+    base: NonNull<u8>,
+    pub(super) pointer: DevicePointer,
+    bytes: usize,
+    context: Arc<Context>,
+}
+
+// SAFETY: owned memory.
+unsafe impl Send for PinnedMemory {}
+// SAFETY: reached through `&mut` or raw pointers only.
+unsafe impl Sync for PinnedMemory {}
+
+impl PinnedMemory {
+    pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, Error> {
+        let bytes = bytes.max(1);
+        let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
+        // SAFETY: the context is current.
+        let base = unsafe { result::malloc_host(bytes, flags) }.map_err(failed(&context.id, "lock pages"))?;
+        let Some(base) = NonNull::new(base.cast::<u8>()) else { unreachable!("the driver gives memory or an error") };
+        // SAFETY: `bytes` bytes, just allocated.
+        unsafe { base.as_ptr().write_bytes(0, bytes) };
+        let pointer = device_pointer(context, base)?;
+        Ok(Self { base, pointer, bytes, context: Arc::clone(context) })
+    }
+
+    pub(super) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// The bytes; the caller makes sure that the device does not use them meanwhile.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: allocated, initialised, ours.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for PinnedMemory {
+    fn drop(&mut self) {
+        let _ = self.context.bind();
+        // SAFETY: allocated once, freed once; nothing that uses it is under way (its owner waited, or leaks it).
+        let _ = unsafe { result::free_host(self.base.as_ptr().cast()) };
+    }
+}
+
+/// Memory of the process, page-locked for as long as this lives.
+pub(super) struct Registration {
+    base: NonNull<u8>,
+    /// Where the device reaches it over the bus.
+    pub(super) pointer: DevicePointer,
+    context: Arc<Context>,
+}
+
+// SAFETY: an address; whoever reaches through it answers for it.
+unsafe impl Send for Registration {}
+// SAFETY: as above.
+unsafe impl Sync for Registration {}
+
+impl Registration {
+    /// # Safety
+    /// The memory must stay mapped until the registration is dropped.
+    pub(super) unsafe fn new(context: &Arc<Context>, base: NonNull<u8>, bytes: usize) -> Result<Self, Error> {
+        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+        // SAFETY: the caller's promise.
+        let registered = unsafe { sys::cuMemHostRegister_v2(base.as_ptr().cast(), bytes, flags) }.result();
+        registered.map_err(failed(&context.id, "lock the pages of the packet arena"))?;
+        let pointer = device_pointer(context, base)?;
+        Ok(Self { base, pointer, context: Arc::clone(context) })
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let _ = self.context.bind();
+        // SAFETY: registered once, unregistered once.
+        let _ = unsafe { sys::cuMemHostUnregister(self.base.as_ptr().cast()) };
+    }
+}
+
+fn device_pointer(context: &Context, base: NonNull<u8>) -> Result<DevicePointer, Error> {
+    let mut pointer = 0;
+    // SAFETY: the memory is page-locked and mapped; the flags are reserved and 0.
+    let found = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut pointer, base.as_ptr().cast(), 0) }.result();
+    found.map_err(failed(&context.id, "map page-locked memory"))?;
+    Ok(pointer)
+}
+
+/// A queue of copies and launches, done one after the other.
+pub(super) struct Stream {
+    pub(super) stream: sys::CUstream,
+    context: Arc<Context>,
+}
+
+// SAFETY: a stream may be used from any thread in its context.
+unsafe impl Send for Stream {}
+// SAFETY: as above; the driver locks.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    pub(super) fn new(context: &Arc<Context>) -> Result<Self, Error> {
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
+            .map_err(failed(&context.id, "make a stream"))?;
+        Ok(Self { stream, context: Arc::clone(context) })
+    }
+
+    /// Waits until all is done.
+    pub(super) fn synchronize(&self) -> Result<(), DriverError> {
+        self.context.bind()?;
+        // SAFETY: the stream exists.
+        unsafe { result::stream::synchronize(self.stream) }
+    }
+
+    /// Whether all is done.
+    pub(super) fn is_idle(&self) -> Result<bool, DriverError> {
+        // SAFETY: the stream exists.
+        ready(unsafe { sys::cuStreamQuery(self.stream) })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let _ = self.context.bind();
+        // SAFETY: made once, destroyed once.
+        let _ = unsafe { result::stream::destroy(self.stream) };
+    }
+}
+
+/// A place in a stream.
+pub(super) struct Event {
+    event: sys::CUevent,
+    context: Arc<Context>,
+}
+
+// SAFETY: an event may be used from any thread in its context.
+unsafe impl Send for Event {}
+
+impl Event {
+    pub(super) fn new(context: &Arc<Context>) -> Result<Self, Error> {
+        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+            .map_err(failed(&context.id, "make an event"))?;
+        Ok(Self { event, context: Arc::clone(context) })
+    }
+
+    pub(super) fn record(&self, stream: &Stream) -> Result<(), DriverError> {
+        // SAFETY: both exist, in the same context.
+        unsafe { result::event::record(self.event, stream.stream) }
+    }
+
+    /// Whether what was in the stream when it was recorded is done.
+    pub(super) fn is_reached(&self) -> Result<bool, DriverError> {
+        // SAFETY: the event exists.
+        ready(unsafe { sys::cuEventQuery(self.event) })
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let _ = self.context.bind();
+        // SAFETY: made once, destroyed once.
+        let _ = unsafe { result::event::destroy(self.event) };
+    }
+}
+
+fn ready(said: sys::CUresult) -> Result<bool, DriverError> {
+    match said {
+        sys::CUresult::CUDA_SUCCESS => Ok(true),
+        sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+        error => Err(DriverError(error)),
+    }
+}
+
+/// Compiled kernels on the device.
+pub(super) struct Module {
+    module: sys::CUmodule,
+    context: Arc<Context>,
+}
+
+// SAFETY: a module is not changed once it is loaded.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
+impl Module {
+    /// # Errors
+    /// What the driver says of the cubin: it may be of another version.
+    pub(super) fn new(context: &Arc<Context>, cubin: &[u8]) -> Result<Self, DriverError> {
+        // SAFETY: a cubin says how long it is, and NVRTC wrote it.
+        let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }?;
+        Ok(Self { module, context: Arc::clone(context) })
+    }
+
+    pub(super) fn function(self: &Arc<Self>, name: &str) -> Result<Function, Error> {
+        let Ok(name) = CString::new(name) else { unreachable!("a name of a kernel has no zero") };
+        // SAFETY: the module is loaded.
+        let function = unsafe { result::module::get_function(self.module, name) };
+        let function = function.map_err(failed(&self.context.id, "find a kernel"))?;
+        Ok(Function { function, _module: Arc::clone(self) })
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        let _ = self.context.bind();
+        // SAFETY: loaded once, unloaded once; nothing of it runs (its owner waited, or leaks it).
+        let _ = unsafe { result::module::unload(self.module) };
+    }
+}
+
+/// An entry of a module.
+pub(super) struct Function {
+    function: sys::CUfunction,
+    _module: Arc<Module>,
+}
+
+// SAFETY: a function is not changed once its module is loaded.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl Function {
+    /// Groups of so many lanes that one multiprocessor holds at once.
+    pub(super) fn groups_per_unit(&self, lanes: u32) -> usize {
+        // SAFETY: the function exists. A driver that does not answer gets one group.
+        let groups = unsafe { result::occupancy::max_active_block_per_multiprocessor(self.function, lanes as i32, 0) };
+        groups.map_or(1, |groups| groups.max(1) as usize)
+    }
+
+    /// # Safety
+    /// `arguments` point to values of the kernel's parameters, in order; whatever these point to stays allocated, and is
+    /// not used otherwise, until the launch has ended.
+    pub(super) unsafe fn launch(
+        &self,
+        stream: &Stream,
+        groups: u32,
+        lanes: u32,
+        arguments: &mut [*mut c_void],
+    ) -> Result<(), DriverError> {
+        // SAFETY: the caller's promise.
+        unsafe { result::launch_kernel(self.function, (groups, 1, 1), (lanes, 1, 1), 0, stream.stream, arguments) }
+    }
+}

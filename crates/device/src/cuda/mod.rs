@@ -1,0 +1,201 @@
+//! CUDA: NVIDIA's GPUs, through the driver's own interface. The driver and NVRTC are loaded when they are first asked for;
+//! where there is none, [`probe`] says so.
+//!
+//! ```text
+//! arena     | region of worker 0 | region of worker 1 |      page-locked where it is
+//! shadow    | the same ...                            |      of the device; kernels see only this
+//! tables    | image 0 | image 1 | ... | offsets | reaches    of the device, written once
+//! slot      | bins | parameters | descriptors | outcomes |   one per chunk in flight: page-locked, and on the device
+//! mailboxes | mailbox 0 | mailbox 1 | ...                    page-locked; one per persistent group
+//! ```
+//!
+//! In launch mode a chunk is a sequence in a stream of its own: its arrays go to the device, its windows go to the shadow,
+//! the kernel runs, windows and arrays come back. Chunks in flight overlap each other, so both directions of the bus and
+//! the multiprocessors are busy at once. How windows travel is decided for each chunk (`carriage.rs`): by few large copies
+//! where they lie side by side, which is what reaches the bus's rate, else by the groups themselves.
+//!
+//! In persistent mode groups stay on the device and take bins out of mailboxes (`persistent.rs`, with the ordering
+//! argument): no driver call a chunk, which is what small urgent batches want.
+//!
+//! # Ordering in launch mode
+//!
+//! What a worker writes before it submits is visible to copies and kernels of that stream, and what these wrote is visible
+//! to the worker once the event behind them is reached: that is what the driver promises for page-locked memory. Between
+//! the two only the device reaches slot and windows, and no window shares a cache line with another.
+
+mod carriage;
+mod compiler;
+mod driver;
+mod lane;
+mod persistent;
+mod probe;
+mod program;
+mod slot;
+
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cudarc::driver::result::{self, DriverError};
+use godwit_packet::ArenaHandle;
+
+use crate::watch::Watch;
+use crate::{Capabilities, Choice, Device, DeviceOptions, Error, Found, Lane, Mode, Program};
+
+pub use probe::probe;
+
+use driver::{Context, DeviceMemory, Registration, failed};
+use lane::LaunchLane;
+use persistent::{Groups, PersistentLane, Running};
+use program::{DeviceArguments, Kernels, Tables};
+
+/// How its devices' names in configurations start: `cuda:0`.
+pub const ID: &str = "cuda";
+
+/// The number in a device's name: 3 for `cuda:3`; `None` for any other name.
+pub fn number(id: &str) -> Option<usize> {
+    crate::number(id.strip_prefix(ID)?)
+}
+
+/// A CUDA device with its programs loaded.
+pub struct CudaDevice {
+    found: Found,
+    watch: Watch,
+    programs: Vec<Arc<dyn Program>>,
+    /// Lanes that it was made for, and lanes given out.
+    lanes_max: usize,
+    lanes: AtomicUsize,
+    parts: ManuallyDrop<Parts>,
+}
+
+/// What is given back when the device is, unless it is lost.
+// Fields are dropped in this order.
+struct Parts {
+    groups: Option<Running>,
+    kernels: Kernels,
+    tables: Tables,
+    shadow: DeviceMemory,
+    registration: Registration,
+    arena: ArenaHandle,
+    context: Arc<Context>,
+}
+
+impl CudaDevice {
+    /// Makes device `number` of [`probe`] ready: compiles the kernels for its architecture, copies the table images to it,
+    /// page-locks the arena and gives it a shadow of the same size on the device. A bin's `instance` is an index into
+    /// `programs`.
+    ///
+    /// Takes seconds when the kernels were not compiled before; they are kept in the user's cache folder.
+    ///
+    /// # Errors
+    /// [`Error::Absent`] and [`Error::Unusable`] for a device that is not here or that Godwit cannot use,
+    /// [`Error::TooLarge`] for an arena or tables beyond its memory, [`Error::Build`] and [`Error::Driver`] when compiler
+    /// or driver fail.
+    pub fn new(
+        number: usize,
+        programs: Vec<Arc<dyn Program>>,
+        arena: &ArenaHandle,
+        options: &DeviceOptions,
+    ) -> Result<Self, Error> {
+        let id = format!("{ID}:{number}");
+        let count = probe::devices().map_err(|reason| Error::Unusable { id: id.clone(), reason })?;
+        if number >= count {
+            return Err(Error::Absent { id });
+        }
+        let found = probe::describe(number).map_err(failed(&id, "describe it"))?;
+        if let Err(reason) = &found.usable {
+            return Err(Error::Unusable { id, reason: reason.clone() });
+        }
+        let context = Context::new(&id, result::device::get(number as i32).map_err(failed(&id, "open it"))?)?;
+        let kernels = Kernels::load(&context)?;
+        let tables = Tables::new(&context, &programs)?;
+        // SAFETY: the handle, which this device keeps for longer than the registration, keeps the memory mapped.
+        let registration = unsafe { Registration::new(&context, arena.base(), arena.bytes())? };
+        let shadow = DeviceMemory::new(&context, arena.bytes(), "the packet arena")?;
+        let mut parts = Parts { groups: None, kernels, tables, shadow, registration, arena: arena.clone(), context };
+        if options.mode == Mode::Persistent {
+            let groups = Groups::start(&parts.context, &parts.kernels, &parts.arguments(), options)?;
+            parts.groups = Some(Running::new(groups));
+        }
+        Ok(Self {
+            found,
+            watch: Watch::new(&id, options.watchdog),
+            programs,
+            lanes_max: options.lanes.max(1),
+            lanes: AtomicUsize::new(0),
+            parts: ManuallyDrop::new(parts),
+        })
+    }
+
+    /// What [`probe`] says of it.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// Makes its context the calling thread's.
+    fn bind(&self) -> Result<(), Error> {
+        self.parts.context.bind().map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: DriverError) -> Error {
+        failed(&self.found.capabilities.id, "answer")(error)
+    }
+}
+
+impl Parts {
+    /// What every launch is told.
+    fn arguments(&self) -> DeviceArguments {
+        self.tables.arguments(self.shadow.pointer, self.registration.pointer)
+    }
+}
+
+impl Device for CudaDevice {
+    fn capabilities(&self) -> &Capabilities {
+        &self.found.capabilities
+    }
+
+    fn mode(&self) -> Mode {
+        if self.parts.groups.is_some() { Mode::Persistent } else { Mode::Launch }
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let choice = |program: &Arc<dyn Program>| Choice {
+            function: program.name().to_owned(),
+            form: ID.to_owned(),
+            measured: Vec::new(),
+        };
+        self.programs.iter().map(choice).collect()
+    }
+
+    fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error> {
+        let index = self.lanes.fetch_add(1, Ordering::Relaxed);
+        let Some(groups) = &self.parts.groups else { return Ok(Box::new(LaunchLane::new(self))) };
+        if index >= self.lanes_max {
+            let reason = format!("it was made for {} lanes, and one more is asked for", self.lanes_max);
+            return Err(Error::Unusable { id: self.found.capabilities.id.clone(), reason });
+        }
+        Ok(Box::new(PersistentLane::new(Arc::clone(&self), groups, index)))
+    }
+}
+
+impl Drop for CudaDevice {
+    fn drop(&mut self) {
+        let usable = self.watch.lost().is_none() && self.parts.context.bind().is_ok();
+        if usable && self.parts.groups.take().is_none_or(Running::stop) {
+            // SAFETY: not used after this.
+            unsafe { ManuallyDrop::drop(&mut self.parts) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn a_name_has_a_number() {
+        assert_eq!(["cuda:0", "cuda:12"].map(number), [Some(0), Some(12)]);
+        let others = ["cuda", "cuda:", "cuda:x", "cuda:+1", "cuda:-1", "cpu", "opencl:0", "cuda:0 "];
+        assert_eq!(others.map(number), [None; 8]);
+    }
+}

@@ -1,0 +1,368 @@
+//! One worker's way to a CUDA device in persistent mode: mailboxes of the groups that are its own.
+//!
+//! # Ordering
+//!
+//! A mailbox lies in page-locked memory of the host. Each of its words has one writer. The protocol is Hummingbird's
+//! (algorithms 1 and 2): one atomic a group and bin, not one a lane.
+//!
+//! * Host to group. The host writes windows and a place of the mailbox, then stores `posted` with release. A lane of the
+//!   group loads `posted` with acquire at system scope, and the other lanes follow behind the group's barrier. So all
+//!   that the host wrote before is visible to all lanes. The x86 processor keeps its stores in order, and a release store
+//!   keeps the compiler from moving them.
+//! * Group to host. All lanes write windows, descriptors and outcomes to the host's memory; a barrier; then one lane
+//!   stores `finished` with release at system scope. The barrier puts what the others wrote before that store, and
+//!   release is cumulative: whoever sees the new number with acquire sees all of it. The host loads `finished` with
+//!   acquire.
+//! * Between the two the host touches neither the place nor the windows: a place is filled anew only when the number of
+//!   places that are posted and not seen as finished is below the ring's length.
+//!
+//! APUNet had to evict caches by reading through memory, because its APU's GPU could not be told to make writes visible
+//! while a kernel runs; release and acquire at system scope are that telling.
+//!
+//! Counters run modulo 2^32; a ring is far shorter.
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::mem::{ManuallyDrop, offset_of, size_of};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use godwit_abi::{Bin, MAILBOX_ENDED, Mailbox, Place};
+use godwit_packet::Region;
+use godwit_sched::Chunk;
+
+use super::CudaDevice;
+use super::driver::{Context, DeviceMemory, PinnedMemory, Stream, failed};
+use super::program::{DeviceArguments, GROUP_LANES, Kernels};
+use super::slot::{get, put};
+use crate::check::packets_of;
+use crate::{BinTime, DeviceOptions, Error, Lane, Rejected};
+
+/// Places of a mailbox: bins that wait behind the one that the group works on.
+const PLACES: usize = 4;
+
+/// All groups with their mailboxes. Dropping stops them.
+pub(super) struct Groups {
+    boxes: PinnedMemory,
+    box_bytes: usize,
+    place: Place,
+    /// Groups of one lane.
+    per_lane: usize,
+    groups: usize,
+    bin_packets: usize,
+    stream: Stream,
+    _desks: DeviceMemory,
+    context: Arc<Context>,
+    watchdog: std::time::Duration,
+}
+
+impl Groups {
+    /// Starts the groups. Everything else is allocated by now: from here on the driver may wait for them to end.
+    pub(super) fn start(
+        context: &Arc<Context>,
+        kernels: &Kernels,
+        arguments: &DeviceArguments,
+        options: &DeviceOptions,
+    ) -> Result<Self, Error> {
+        let lanes = options.lanes.max(1);
+        // Launches beside them need room, too; and each group that polls costs the bus a little.
+        let per_lane = (kernels.groups_resident / 2 / lanes).clamp(1, GROUPS_PER_LANE_MAX);
+        let groups = per_lane * lanes;
+        if groups > kernels.groups_resident {
+            let reason = format!("{lanes} lanes need a group each, and it runs {} at once", kernels.groups_resident);
+            return Err(Error::Unusable { id: context.id.clone(), reason });
+        }
+        let bin_packets = options.bin_packets.next_multiple_of(2);
+        let place = Place::new(bin_packets);
+        let box_bytes = (size_of::<Mailbox>() + PLACES * place.bytes).next_multiple_of(128);
+        let boxes = PinnedMemory::new(context, groups * box_bytes)?;
+        let desks = DeviceMemory::new(context, groups * place.bytes, "the desks of persistent groups")?;
+        let stream = Stream::new(context)?;
+        let mut by_device = *arguments;
+        let mut boxes_at = boxes.pointer;
+        let (mut bytes, mut places) = (box_bytes as u64, PLACES as u32);
+        let mut packets = bin_packets as u32;
+        let mut desks_at = desks.pointer;
+        let mut values: [*mut c_void; 6] = [
+            (&raw mut by_device).cast(),
+            (&raw mut boxes_at).cast(),
+            (&raw mut bytes).cast(),
+            (&raw mut places).cast(),
+            (&raw mut packets).cast(),
+            (&raw mut desks_at).cast(),
+        ];
+        // SAFETY: these are the parameters of `gw_persistent`; what they point to lives until the groups have ended.
+        unsafe { kernels.persistent.launch(&stream, groups as u32, GROUP_LANES, &mut values) }
+            .map_err(failed(&context.id, "start the persistent groups"))?;
+        Ok(Self {
+            boxes,
+            box_bytes,
+            place,
+            per_lane,
+            groups,
+            bin_packets,
+            stream,
+            _desks: desks,
+            context: Arc::clone(context),
+            watchdog: options.watchdog,
+        })
+    }
+
+    fn word(&self, group: usize, offset: usize) -> &AtomicU32 {
+        // SAFETY: within the mailbox; the device reaches the word by atomics only, and so does the host.
+        unsafe { AtomicU32::from_ptr(self.boxes.base().as_ptr().add(group * self.box_bytes + offset).cast()) }
+    }
+
+    fn posted(&self, group: usize) -> &AtomicU32 {
+        self.word(group, offset_of!(Mailbox, posted))
+    }
+
+    fn finished(&self, group: usize) -> &AtomicU32 {
+        self.word(group, offset_of!(Mailbox, finished))
+    }
+
+    /// Place number `count` of a group's mailbox.
+    ///
+    /// # Safety
+    /// The group has finished what was in the place, or was never told of it; the caller is the group's only host.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn place(&self, group: usize, count: u32) -> &mut [u8] {
+        let at = group * self.box_bytes + size_of::<Mailbox>() + count as usize % PLACES * self.place.bytes;
+        // SAFETY: within the mailbox, and the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.boxes.base().as_ptr().add(at), self.place.bytes) }
+    }
+
+    /// Tells all groups to end, and waits until they have. False: they do not.
+    fn stop(&self) -> bool {
+        for group in 0..self.groups {
+            self.word(group, offset_of!(Mailbox, stop)).store(1, Ordering::Release);
+        }
+        let waiting = Instant::now();
+        let ended = |group| self.word(group, offset_of!(Mailbox, running)).load(Ordering::Acquire) == MAILBOX_ENDED;
+        while !(0..self.groups).all(ended) {
+            if waiting.elapsed() > self.watchdog {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        self.stream.synchronize().is_ok()
+    }
+}
+
+/// More did not make anything faster.
+const GROUPS_PER_LANE_MAX: usize = 64;
+
+/// The groups of a device, which outlive everything when they do not stop.
+pub(super) struct Running(ManuallyDrop<Groups>);
+
+impl Running {
+    pub(super) fn new(groups: Groups) -> Self {
+        Self(ManuallyDrop::new(groups))
+    }
+
+    /// Ends the groups. False: they do not answer, and nothing that they use may be given back.
+    pub(super) fn stop(mut self) -> bool {
+        let stopped = self.0.context.bind().is_ok() && self.0.stop();
+        if stopped {
+            // SAFETY: not used after this.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        }
+        stopped
+    }
+}
+
+impl std::ops::Deref for Running {
+    type Target = Groups;
+
+    fn deref(&self) -> &Groups {
+        &self.0
+    }
+}
+
+/// See the module. Chunks come back in the order in which they were submitted.
+pub(super) struct PersistentLane {
+    /// Oldest first.
+    in_flight: VecDeque<Flight>,
+    /// Bins that have no place yet: number of the chunk, index of the bin.
+    waiting: VecDeque<(usize, usize)>,
+    groups: Range<usize>,
+    /// What each of them has in its mailbox, oldest first.
+    posted: Vec<Posted>,
+    /// Number of the oldest chunk in flight.
+    oldest: usize,
+    times: Vec<BinTime>,
+    last_heard: Instant,
+    device: ManuallyDrop<Arc<CudaDevice>>,
+}
+
+/// What one group has to do.
+#[derive(Default)]
+struct Posted {
+    /// Number of the next place.
+    next: u32,
+    bins: VecDeque<Sent>,
+    /// Work before it, in packets times bytes.
+    weight: u64,
+}
+
+/// A bin in a mailbox.
+struct Sent {
+    chunk: usize,
+    bin: usize,
+    weight: u64,
+    since: Instant,
+}
+
+/// A chunk on the device.
+struct Flight {
+    chunk: Chunk,
+    /// Bins that are not back.
+    left: usize,
+    times: Vec<BinTime>,
+}
+
+impl PersistentLane {
+    /// Lane number `index` of the device.
+    pub(super) fn new(device: Arc<CudaDevice>, groups: &Groups, index: usize) -> Self {
+        let range = index * groups.per_lane..(index + 1) * groups.per_lane;
+        let posted = range
+            .clone()
+            .map(|group| Posted { next: groups.posted(group).load(Ordering::Relaxed), ..Posted::default() });
+        Self {
+            in_flight: VecDeque::new(),
+            waiting: VecDeque::new(),
+            posted: posted.collect(),
+            groups: range,
+            oldest: 0,
+            times: Vec::new(),
+            last_heard: Instant::now(),
+            device: ManuallyDrop::new(device),
+        }
+    }
+
+    /// Fills mailboxes, each bin into that of the group with the least to do.
+    fn post(&mut self, groups: &Groups) {
+        while let Some(&(number, index)) = self.waiting.front() {
+            let free = self.posted.iter_mut().enumerate().filter(|(_, posted)| posted.bins.len() < PLACES);
+            let Some((group, posted)) = free.min_by_key(|(_, posted)| posted.weight) else { return };
+            self.waiting.pop_front();
+            let chunk = &self.in_flight[number - self.oldest].chunk;
+            let bin = &chunk.bins[index];
+            let packets = packets_of(bin);
+            let group = self.groups.start + group;
+            // SAFETY: fewer than all places are taken, so this one is the host's; the group is this lane's.
+            let place = unsafe { groups.place(group, posted.next) };
+            put(place, 0, 0, &[Bin { first: 0, ..*bin }]);
+            put(place, groups.place.descriptors, 0, &chunk.descriptors[packets.clone()]);
+            put(place, groups.place.parameters, 0, &chunk.parameters[packets]);
+            posted.next = posted.next.wrapping_add(1);
+            groups.posted(group).store(posted.next, Ordering::Release);
+            let weight = u64::from(bin.count) * u64::from(bin.length_bytes.max(64));
+            posted.weight += weight;
+            posted.bins.push_back(Sent { chunk: number, bin: index, weight, since: Instant::now() });
+        }
+    }
+
+    /// Takes back what groups have finished.
+    fn collect(&mut self, groups: &Groups) {
+        for (group, posted) in self.groups.clone().zip(&mut self.posted) {
+            if posted.bins.is_empty() {
+                continue;
+            }
+            let finished = groups.finished(group).load(Ordering::Acquire);
+            // The oldest that is not taken back has this number.
+            while posted.next.wrapping_sub(finished) < posted.bins.len() as u32 {
+                let number = posted.next.wrapping_sub(posted.bins.len() as u32);
+                let Some(sent) = posted.bins.pop_front() else { break };
+                posted.weight -= sent.weight;
+                let Flight { chunk, left, times } = &mut self.in_flight[sent.chunk - self.oldest];
+                let packets = packets_of(&chunk.bins[sent.bin]);
+                // SAFETY: finished, and this lane's.
+                let place = unsafe { groups.place(group, number) };
+                get(place, groups.place.descriptors, 0, &mut chunk.descriptors[packets.clone()]);
+                get(place, groups.place.outcomes, 0, &mut chunk.outcomes[packets]);
+                *left -= 1;
+                self.last_heard = Instant::now();
+                let elapsed = self.last_heard.duration_since(sent.since);
+                times.push(BinTime { bin: sent.bin as u32, elapsed_ns: elapsed.as_nanos() as u64 });
+                if let Some(next) = posted.bins.front_mut() {
+                    next.since = self.last_heard;
+                }
+            }
+        }
+    }
+
+    fn lose(&mut self) -> Error {
+        self.waiting.clear();
+        self.device.watch.lost_with(self.in_flight.drain(..).map(|flight| flight.chunk).collect())
+    }
+}
+
+impl Lane for PersistentLane {
+    fn submit(&mut self, region: &mut Region, chunk: Chunk) -> Result<(), Box<Rejected>> {
+        let device = Arc::clone(&self.device);
+        let Some(groups) = &device.parts.groups else { unreachable!("a persistent lane's device has groups") };
+        let fits = chunk.bins.iter().all(|bin| usize::from(bin.count) <= groups.bin_packets);
+        let checked = device.check(region, &chunk).and_then(|()| match fits {
+            true => Ok(()),
+            false => Err(Error::Chunk { reason: format!("a bin has more than {} packets", groups.bin_packets) }),
+        });
+        if let Err(error) = checked {
+            return Err(Box::new(Rejected { chunk, error }));
+        }
+        if self.in_flight.is_empty() {
+            self.last_heard = Instant::now();
+        }
+        let number = self.oldest + self.in_flight.len();
+        self.waiting.extend((0..chunk.bins.len()).map(|index| (number, index)));
+        self.in_flight.push_back(Flight { left: chunk.bins.len(), chunk, times: Vec::new() });
+        self.post(groups);
+        Ok(())
+    }
+
+    fn poll(&mut self, _region: &mut Region) -> Result<Option<Chunk>, Error> {
+        if self.in_flight.is_empty() {
+            return Ok(None);
+        }
+        if self.device.watch.lost().is_some() {
+            return Err(self.lose());
+        }
+        let device = Arc::clone(&self.device);
+        let Some(groups) = &device.parts.groups else { unreachable!("a persistent lane's device has groups") };
+        self.collect(groups);
+        self.post(groups);
+        if self.in_flight.front().is_some_and(|flight| flight.left > 0) {
+            if !device.watch.is_overdue(self.last_heard) {
+                return Ok(None);
+            }
+            device.watch.lose_silent();
+            return Err(self.lose());
+        }
+        let Some(flight) = self.in_flight.pop_front() else { return Ok(None) };
+        self.oldest += 1;
+        self.times = flight.times;
+        Ok(Some(flight.chunk))
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// From the moment when a group could begin with a bin to that when the host saw it finished.
+    fn bin_times(&self) -> &[BinTime] {
+        &self.times
+    }
+}
+
+impl Drop for PersistentLane {
+    fn drop(&mut self) {
+        // A device that is lost may go on writing: what it uses is never given back. Otherwise the device's own drop
+        // waits for its groups, which work off what they have.
+        if self.device.watch.lost().is_none() {
+            // SAFETY: not used after this.
+            unsafe { ManuallyDrop::drop(&mut self.device) };
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The programs made ready: all kernels in one module, the table images, and what the entries are told of both.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
+use godwit_kernels::image::ALIGNMENT_BYTES;
+
+use super::driver::{Context, DeviceMemory, DevicePointer, Function, Module, failed};
+use super::{compiler, probe};
+use crate::{Error, Program};
+
+/// `gw_device` (kernels/dialect/loops_cuda.h): what every launch is told.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeviceArguments {
+    pub(super) shadow: DevicePointer,
+    pub(super) host: DevicePointer,
+    pub(super) images: DevicePointer,
+    pub(super) image_offsets: DevicePointer,
+    pub(super) reaches: DevicePointer,
+}
+
+/// All kernels, compiled for one device.
+pub(super) struct Kernels {
+    pub(super) chunk: Function,
+    pub(super) persistent: Function,
+    /// Most groups of a launch; each takes bins until none is left.
+    pub(super) groups_max: usize,
+    /// Groups that run at the same time, if nothing else does: persistent ones must not be more.
+    pub(super) groups_resident: usize,
+    /// What the device counts cycles by, cycles per microsecond.
+    pub(super) cycles_per_us: f64,
+}
+
+impl Kernels {
+    pub(super) fn load(context: &Arc<Context>) -> Result<Self, Error> {
+        let id = &context.id;
+        let architecture = probe::architecture(probe::capability(context.device));
+        let cubin = compiler::cubin(id, &architecture)?;
+        let module = Arc::new(Module::new(context, &cubin).map_err(failed(id, "load the kernels"))?);
+        let (chunk, persistent) = (module.function("gw_chunk")?, module.function("gw_persistent")?);
+        let units = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).max(1) as usize;
+        let khz = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).max(1);
+        Ok(Self {
+            groups_max: units * chunk.groups_per_unit(GROUP_LANES),
+            groups_resident: units * persistent.groups_per_unit(GROUP_LANES),
+            cycles_per_us: f64::from(khz) / 1000.0,
+            chunk,
+            persistent,
+        })
+    }
+}
+
+/// Threads of a block (`GW_GROUP_LANES`, kernels/dialect/cuda.h).
+pub(super) const GROUP_LANES: u32 = 160;
+
+/// The table images of all programs, and how far each reads and writes, in the device's memory.
+pub(super) struct Tables {
+    memory: DeviceMemory,
+    offsets_at: u64,
+    reaches_at: u64,
+}
+
+impl Tables {
+    /// ```text
+    /// 0            offsets[1]          offsets_at            reaches_at
+    /// | image 0 ...  | image 1 ... | ... | offsets, u64 each | (reads, writes), u32 each |      at 64-byte boundaries
+    /// ```
+    pub(super) fn new(context: &Arc<Context>, programs: &[Arc<dyn Program>]) -> Result<Self, Error> {
+        let mut bytes: Vec<u8> = Vec::new();
+        let mut offsets: Vec<u8> = Vec::new();
+        let mut reaches: Vec<u8> = Vec::new();
+        let align = |bytes: &mut Vec<u8>| bytes.resize(bytes.len().next_multiple_of(ALIGNMENT_BYTES), 0);
+        for program in programs {
+            offsets.extend((bytes.len() as u64).to_le_bytes());
+            reaches.extend(u32::from(program.reads_bytes()).to_le_bytes());
+            reaches.extend(u32::from(program.writes_bytes()).to_le_bytes());
+            bytes.extend_from_slice(program.image());
+            align(&mut bytes);
+        }
+        let offsets_at = bytes.len() as u64;
+        bytes.extend(offsets);
+        align(&mut bytes);
+        let reaches_at = bytes.len() as u64;
+        bytes.extend(reaches);
+        let memory = DeviceMemory::new(context, bytes.len(), "the table images")?;
+        memory.fill(&bytes)?;
+        Ok(Self { memory, offsets_at, reaches_at })
+    }
+
+    pub(super) fn arguments(&self, shadow: DevicePointer, host: DevicePointer) -> DeviceArguments {
+        let images = self.memory.pointer;
+        DeviceArguments {
+            shadow,
+            host,
+            images,
+            image_offsets: images + self.offsets_at,
+            reaches: images + self.reaches_at,
+        }
+    }
+}

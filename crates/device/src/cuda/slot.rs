@@ -1,0 +1,284 @@
+//! What one chunk in flight needs: its arrays, page-locked here and a copy on the device, and a stream of its own.
+
+use std::ffi::c_void;
+use std::mem::size_of;
+
+use cudarc::driver::result::DriverError;
+use cudarc::driver::sys;
+use godwit_abi::{Bin, Descriptor, Outcome};
+use godwit_sched::Chunk;
+
+use super::carriage::{Carriage, Columns, Plan, Run};
+use super::driver::{DeviceMemory, DevicePointer, Event, PinnedMemory, Stream};
+use super::program::{DeviceArguments, GROUP_LANES, Kernels};
+use super::{CudaDevice, Error};
+use crate::BinTime;
+use crate::check::packets_of;
+
+/// Arrays begin at multiples of this.
+const ALIGN_BYTES: usize = 64;
+
+/// Arrays for one chunk, the same in both memories. Packets lie bin after bin without gaps, so that one copy each way
+/// carries all.
+///
+/// ```text
+/// 0          64
+/// | next_bin | bins | parameters | descriptors | outcomes | cycles |
+/// |------------------ to the device -----------|
+///                                |-------------- and back ---------|
+/// ```
+pub(super) struct Slot {
+    pub(super) stream: Stream,
+    done: Event,
+    host: PinnedMemory,
+    device: DeviceMemory,
+    bins_max: usize,
+    packets_max: usize,
+    at: Arrays,
+}
+
+/// Where the arrays of the present chunk begin.
+#[derive(Clone, Copy, Default)]
+struct Arrays {
+    bins: usize,
+    parameters: usize,
+    descriptors: usize,
+    outcomes: usize,
+    cycles: usize,
+    end: usize,
+}
+
+impl Arrays {
+    fn new(bins: usize, packets: usize) -> Self {
+        let mut end = ALIGN_BYTES;
+        let mut place = |bytes: usize| {
+            let start = end;
+            end += bytes.next_multiple_of(ALIGN_BYTES);
+            start
+        };
+        let bins_at = place(bins * size_of::<Bin>());
+        let parameters = place(packets * size_of::<u64>());
+        let descriptors = place(packets * size_of::<Descriptor>());
+        let outcomes = place(packets * size_of::<Outcome>());
+        let cycles = place(bins * size_of::<u32>());
+        Self { bins: bins_at, parameters, descriptors, outcomes, cycles, end }
+    }
+}
+
+impl Slot {
+    /// For chunks of up to so many bins and packets.
+    pub(super) fn new(device: &CudaDevice, bins_max: usize, packets_max: usize) -> Result<Self, Error> {
+        let context = &device.parts.context;
+        let bytes = Arrays::new(bins_max, packets_max).end;
+        Ok(Self {
+            stream: Stream::new(context)?,
+            done: Event::new(context)?,
+            host: PinnedMemory::new(context, bytes)?,
+            device: DeviceMemory::new(context, bytes, "a chunk")?,
+            bins_max,
+            packets_max,
+            at: Arrays::default(),
+        })
+    }
+
+    /// Whether a chunk has room here.
+    pub(super) fn holds(&self, chunk: &Chunk) -> bool {
+        chunk.bins.len() <= self.bins_max && chunk.packets as usize <= self.packets_max
+    }
+
+    /// Writes down what the device is to do. The chunk was checked and has room here.
+    pub(super) fn write(&mut self, chunk: &Chunk) {
+        let at = Arrays::new(chunk.bins.len(), chunk.packets as usize);
+        self.at = at;
+        let bytes = self.host.bytes_mut();
+        bytes[..size_of::<u32>()].fill(0);
+        let mut first = 0;
+        for (index, bin) in chunk.bins.iter().enumerate() {
+            let packets = packets_of(bin);
+            put(bytes, at.bins, index, &[Bin { first: first as u32, ..*bin }]);
+            put(bytes, at.parameters, first, &chunk.parameters[packets.clone()]);
+            put(bytes, at.descriptors, first, &chunk.descriptors[packets]);
+            first += usize::from(bin.count);
+        }
+    }
+
+    /// Puts copies and launch into the stream. After an error some of them may be under way.
+    pub(super) fn launch(
+        &mut self,
+        kernels: &Kernels,
+        arguments: &DeviceArguments,
+        arena: *mut u8,
+        plan: &Plan,
+        bins: usize,
+    ) -> Result<(), DriverError> {
+        let (at, stream) = (self.at, self.stream.stream);
+        let (host, device) = (self.host.base().as_ptr(), self.device.pointer);
+        // SAFETY: both memories have `at.end` bytes; the lane touches the page-locked one only when `done` is reached.
+        unsafe { sys::cuMemcpyHtoDAsync_v2(device, host.cast(), at.outcomes, stream) }.result()?;
+        self.carry(Direction::ToDevice, arguments.shadow, arena, &plan.carriage)?;
+        let mut by_device = *arguments;
+        let mut pointers = [at.descriptors, at.parameters, at.outcomes, at.bins].map(|place| device + place as u64);
+        let mut bin_count = bins as u32;
+        let mut next_bin = device;
+        let mut cycles = device + at.cycles as u64;
+        let mut by_group = u32::from(plan.carriage == Carriage::Groups);
+        let [descriptors, parameters, outcomes, bins_at] = &mut pointers;
+        let mut values: [*mut c_void; 9] = [
+            (&raw mut by_device).cast(),
+            (descriptors as *mut DevicePointer).cast(),
+            (parameters as *mut DevicePointer).cast(),
+            (outcomes as *mut DevicePointer).cast(),
+            (bins_at as *mut DevicePointer).cast(),
+            (&raw mut bin_count).cast(),
+            (&raw mut next_bin).cast(),
+            (&raw mut cycles).cast(),
+            (&raw mut by_group).cast(),
+        ];
+        let groups = bins.clamp(1, kernels.groups_max) as u32;
+        // SAFETY: these are the parameters of `gw_chunk`. The arrays hold a chunk that was checked, so the kernel stays
+        // within them, the tables, and the windows of packets that the lane holds.
+        unsafe { kernels.chunk.launch(&self.stream, groups, GROUP_LANES, &mut values) }?;
+        if plan.writes {
+            self.carry(Direction::ToHost, arguments.shadow, arena, &plan.carriage)?;
+        }
+        // SAFETY: as for the copy above.
+        unsafe {
+            let (to, from) = (host.add(at.descriptors), device + at.descriptors as u64);
+            sys::cuMemcpyDtoHAsync_v2(to.cast(), from, at.end - at.descriptors, stream)
+        }
+        .result()?;
+        self.done.record(&self.stream)
+    }
+
+    fn carry(
+        &self,
+        direction: Direction,
+        shadow: DevicePointer,
+        arena: *mut u8,
+        carriage: &Carriage,
+    ) -> Result<(), DriverError> {
+        match carriage {
+            Carriage::Groups => Ok(()),
+            Carriage::Runs(runs) => runs.iter().try_for_each(|run| {
+                let (device, host) = (shadow + run.offset as u64, arena.wrapping_add(run.offset));
+                // SAFETY: the run consists of windows of packets that the lane holds until `done` is reached; arena and
+                // shadow are equally long.
+                unsafe {
+                    match direction {
+                        Direction::ToDevice => {
+                            sys::cuMemcpyHtoDAsync_v2(device, host.cast(), run.bytes, self.stream.stream)
+                        }
+                        Direction::ToHost => {
+                            sys::cuMemcpyDtoHAsync_v2(host.cast(), device, run.bytes, self.stream.stream)
+                        }
+                    }
+                }
+                .result()
+            }),
+            Carriage::Rows { runs, pitch, columns_in, columns_out } => runs.iter().try_for_each(|run| {
+                let columns = match direction {
+                    Direction::ToDevice => *columns_in,
+                    Direction::ToHost => *columns_out,
+                };
+                let rows = rows(direction, shadow, arena, *run, *pitch, columns);
+                // SAFETY: as above: the rows are windows of packets that the lane holds.
+                unsafe { sys::cuMemcpy2DAsync_v2(&rows, self.stream.stream) }.result()
+            }),
+        }
+    }
+
+    /// Whether all is back.
+    pub(super) fn is_done(&self) -> Result<bool, DriverError> {
+        self.done.is_reached()
+    }
+
+    /// Copies what the device wrote back into the chunk, and how long its bins took. Everything is back.
+    pub(super) fn read(&mut self, chunk: &mut Chunk, cycles_per_us: f64, times: &mut Vec<BinTime>) {
+        let at = self.at;
+        let bytes = &*self.host.bytes_mut();
+        let mut first = 0;
+        times.clear();
+        for (index, bin) in chunk.bins.iter().enumerate() {
+            let packets = packets_of(bin);
+            get(bytes, at.descriptors, first, &mut chunk.descriptors[packets.clone()]);
+            get(bytes, at.outcomes, first, &mut chunk.outcomes[packets]);
+            first += usize::from(bin.count);
+            let mut cycles = [0_u32];
+            get(bytes, at.cycles, index, &mut cycles);
+            let elapsed_ns = (f64::from(cycles[0]) * 1000.0 / cycles_per_us) as u64;
+            times.push(BinTime { bin: index as u32, elapsed_ns });
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    ToDevice,
+    ToHost,
+}
+
+fn rows(
+    direction: Direction,
+    shadow: DevicePointer,
+    arena: *mut u8,
+    run: Run,
+    pitch: usize,
+    columns: Columns,
+) -> sys::CUDA_MEMCPY2D {
+    let start = run.offset + columns.first;
+    let (device, host) = (shadow + start as u64, arena.wrapping_add(start));
+    let to_device = direction == Direction::ToDevice;
+    let (here, there) = (sys::CUmemorytype::CU_MEMORYTYPE_HOST, sys::CUmemorytype::CU_MEMORYTYPE_DEVICE);
+    let (from, to) = if to_device { (here, there) } else { (there, here) };
+    sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: from,
+        srcHost: if to_device { host.cast_const().cast() } else { std::ptr::null() },
+        srcDevice: if to_device { 0 } else { device },
+        srcArray: std::ptr::null_mut(),
+        srcPitch: pitch,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: to,
+        dstHost: if to_device { std::ptr::null_mut() } else { host.cast() },
+        dstDevice: if to_device { device } else { 0 },
+        dstArray: std::ptr::null_mut(),
+        dstPitch: pitch,
+        WidthInBytes: columns.bytes(),
+        Height: run.bytes / pitch,
+    }
+}
+
+/// Data that is the same bytes here and on the device.
+///
+/// # Safety
+/// Any bytes must be a value, and no byte of a value may be padding.
+pub(super) unsafe trait Plain: Copy {}
+
+// SAFETY: integers.
+unsafe impl Plain for u32 {}
+// SAFETY: integers.
+unsafe impl Plain for u64 {}
+// SAFETY: integers in C's layout, whose sizes add up to that of the struct, as `godwit_abi` asserts.
+unsafe impl Plain for Bin {}
+// SAFETY: as above.
+unsafe impl Plain for Descriptor {}
+// SAFETY: as above.
+unsafe impl Plain for Outcome {}
+
+/// Writes values into an array that begins at `at`, from element `index` on.
+pub(super) fn put<T: Plain>(bytes: &mut [u8], at: usize, index: usize, values: &[T]) {
+    let start = at + index * size_of::<T>();
+    let target = &mut bytes[start..start + size_of_val(values)];
+    // SAFETY: `Plain` values are initialised bytes all through, and the target is as long.
+    unsafe { target.as_mut_ptr().copy_from_nonoverlapping(values.as_ptr().cast(), target.len()) };
+}
+
+/// Reads values back.
+pub(super) fn get<T: Plain>(bytes: &[u8], at: usize, index: usize, values: &mut [T]) {
+    let start = at + index * size_of::<T>();
+    let source = &bytes[start..start + size_of_val(values)];
+    // SAFETY: any bytes are a `Plain` value, and the source is as long.
+    unsafe { values.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(source.as_ptr(), source.len()) };
+}
