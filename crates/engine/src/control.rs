@@ -13,10 +13,11 @@ use crate::counters::{
     self, BINS, BUSY_NS, BYTES, DEVICE_CHUNKS, DEVICE_ENERGY, DEVICE_PACKETS, DROPPED, IN_FLIGHT, PACKETS, RECEIVED,
     SENT,
 };
+use crate::failover::LAST_RESORT;
 use crate::histogram::Histogram;
 use crate::ports::Ports;
 use crate::power::Power;
-use crate::report::{Conservation, FunctionReport, PortReport, Report};
+use crate::report::{Conservation, FunctionReport, LostDevice, PortReport, Report};
 use crate::setup::{self, DeviceView, Machine};
 use crate::worker::{Finished, Worker};
 use crate::{Error, Options};
@@ -200,6 +201,7 @@ impl View {
             power: power.reports(elapsed_s, |device| {
                 [DEVICE_PACKETS, DEVICE_CHUNKS].map(|counter| values[layout.device(device, counter)])
             }),
+            lost_devices: self.lost_devices(finished.unwrap_or_default()),
             latency: latency.latency(),
             conservation: Conservation {
                 received: values[RECEIVED],
@@ -209,6 +211,21 @@ impl View {
             },
             counters,
         }
+    }
+
+    fn lost_devices(&self, finished: &[Finished]) -> Vec<LostDevice> {
+        let of = |place: usize| {
+            let lost: Vec<_> = finished.iter().flat_map(|worker| &worker.lost).filter(|l| l.place == place).collect();
+            let first = lost.first()?;
+            Some(LostDevice {
+                device: self.devices[place].id.clone(),
+                reason: first.reason.clone(),
+                workers: lost.len(),
+                packets: lost.iter().map(|lost| lost.packets).sum(),
+                moved_to: self.devices[LAST_RESORT].id.clone(),
+            })
+        };
+        (0..self.devices.len()).filter_map(of).collect()
     }
 
     fn ports(&self, counters: &[PortCounters], ports: &Ports) -> Vec<PortReport> {
@@ -244,7 +261,16 @@ impl View {
     ) -> FunctionReport {
         let stage = &self.plan.stages[function];
         let contract = stage.function.contract();
-        let device = &self.devices[stage.place];
+        let mut places: Vec<usize> =
+            finished.unwrap_or_default().iter().map(|worker| worker.placement[function]).collect();
+        places.sort_unstable_by(|one, other| other.cmp(one));
+        places.dedup();
+        if places.is_empty() {
+            places.push(stage.place);
+        }
+        let of = |say: &dyn Fn(&DeviceView) -> String| {
+            places.iter().map(|&place| say(&self.devices[place])).collect::<Vec<_>>().join(", ")
+        };
         let at = |counter| values[stage.counters.plain(counter)];
         let (packets, bytes, bins) = (at(PACKETS), at(BYTES), at(BINS));
         let mut latency = Histogram::default();
@@ -255,15 +281,15 @@ impl View {
         FunctionReport {
             name: self.names.functions[function].clone(),
             kind: contract.kind,
-            device: device.id.clone(),
-            mode: device.mode.name(),
-            implementation: device.choices[function].form.clone(),
+            device: of(&|device| device.id.clone()),
+            mode: of(&|device| device.mode.name().to_owned()),
+            implementation: of(&|device| device.choices[function].form.clone()),
             packets,
             bytes,
             mpps: ratio(packets as f64, elapsed_s) / 1e6,
             gbps: ratio(bytes as f64 * 8.0, elapsed_s) / 1e9,
             latency: latency.latency(),
-            batch_fill: ratio(packets as f64, bins as f64 * device.bin_packets as f64),
+            batch_fill: ratio(packets as f64, bins as f64 * self.devices[stage.place].bin_packets as f64),
             busy_ns_per_packet: ratio(at(BUSY_NS) as f64, packets as f64),
             verdicts: verdicts
                 .map(|(number, verdict)| (verdict.name.to_owned(), values[stage.counters.verdict(number as u8)]))

@@ -33,6 +33,8 @@ table! {
     DROPPED_UNROUTED = "engine_dropped_unrouted", Total, "packets", "Packets for which the chain names nothing.";
     DROPPED_PORT = "engine_dropped_port", Total, "packets", "Packets for a port that is not there or does not send.";
     DROPPED_REFUSED = "engine_dropped_refused", Total, "packets", "Packets that a port did not accept.";
+    DROPPED_DEVICE = "engine_dropped_device", Total, "packets", "Packets that a device took and failed to finish.";
+    DROPPED_DEVICE_LOST = "engine_dropped_device_lost", Total, "packets", "Packets in the hands of a device that was lost.";
     IN_FLIGHT = "engine_in_flight", Level, "packets", "Packets that have a window of the arena.";
     LOOPS = "engine_loops", Total, "loops", "Turns of the worker's loop.";
     IDLE_LOOPS = "engine_idle_loops", Total, "loops", "Turns that moved no packet.";
@@ -158,6 +160,11 @@ impl Counts {
     #[inline]
     pub(crate) fn add(&mut self, counter: usize, value: u64) {
         self.local[counter] += value;
+    }
+
+    #[inline]
+    pub(crate) fn take_back(&mut self, counter: usize, value: u64) {
+        self.local[counter] -= value;
     }
 
     pub(crate) fn set(&mut self, counter: usize, value: u64) {

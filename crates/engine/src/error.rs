@@ -26,6 +26,17 @@ pub enum Error {
     /// The device.
     #[error(transparent)]
     Device(#[from] godwit_device::Error),
+    /// A device is lost with nearly the whole arena of a worker in its hands: no packet can come in any more.
+    #[error(
+        "device `{device}` is lost with {windows} windows of the arena in its hands, and no packet of full size fits into \
+         what is left: more [arena] packets than in_flight_packets leave room to go on"
+    )]
+    ArenaLost {
+        /// The device.
+        device: String,
+        /// Windows that can never be used again.
+        windows: usize,
+    },
     /// A bug: a worker panicked.
     #[error("worker {worker} stopped by a bug: {message}")]
     Worker {
@@ -40,7 +51,12 @@ impl Error {
     /// Whether the one who runs Godwit can mend it; everything else is a bug.
     pub fn is_users(&self) -> bool {
         match self {
-            Self::Setup(_) | Self::Port { .. } | Self::Interrupted | Self::Memory(_) | Self::Packing(_) => true,
+            Self::Setup(_)
+            | Self::Port { .. }
+            | Self::Interrupted
+            | Self::Memory(_)
+            | Self::Packing(_)
+            | Self::ArenaLost { .. } => true,
             Self::Device(error) => !matches!(error, godwit_device::Error::Chunk { .. }),
             Self::Worker { .. } => false,
         }

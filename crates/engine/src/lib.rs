@@ -8,6 +8,7 @@
 //! | `ports.rs` | opening ports, for a run or for a replay |
 //! | `plan.rs` | the chain, made ready for the packet path |
 //! | `worker.rs` | the loop of one worker |
+//! | `failover.rs` | what a worker does when a device fails or is lost |
 //! | `order.rs` | order of arrival, restored |
 //! | `control.rs` | starts workers, watches them, adds up what they did |
 //! | `power.rs` | what devices took while packets were flowing |
@@ -18,6 +19,7 @@ pub mod config;
 mod control;
 pub mod counters;
 mod error;
+mod failover;
 mod histogram;
 mod order;
 mod plan;
@@ -29,17 +31,46 @@ mod setup;
 mod worker;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use godwit_device::{Device, DeviceOptions, Implementation, Program};
+use godwit_packet::ArenaHandle;
 
 pub use control::Engine;
 pub use error::Error;
 pub use program::FunctionProgram;
-pub use report::{Conservation, FunctionReport, Latency, PortReport, PowerReport, Report};
+pub use report::{Conservation, FunctionReport, Latency, LostDevice, PortReport, PowerReport, Report};
 
 /// How a run differs from what the configuration says.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Captures in the place of all ports.
     pub replay: Option<Replay>,
+    /// Devices in the place of those that this machine has.
+    #[doc(hidden)]
+    pub opener: Option<Opener>,
+}
+
+/// What makes a device ready, as [`godwit_device::open`] does; `None`: that function is to do it. For tests.
+#[doc(hidden)]
+#[derive(Clone)]
+pub struct Opener(pub Arc<OpenDevice>);
+
+/// See [`Opener`].
+#[doc(hidden)]
+pub type OpenDevice = dyn Fn(
+        &str,
+        &[(Arc<dyn Program>, Implementation)],
+        &ArenaHandle,
+        &DeviceOptions,
+    ) -> Option<Result<Arc<dyn Device>, godwit_device::Error>>
+    + Send
+    + Sync;
+
+impl std::fmt::Debug for Opener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Opener")
+    }
 }
 
 /// A replay: captures in the place of ports. The same captures and configuration give the same output, byte for byte.

@@ -25,13 +25,15 @@ pub(crate) struct Plan {
 
 /// A configured function in the chain.
 pub(crate) struct Stage {
+    /// Its configured name.
+    pub(crate) name: String,
     pub(crate) function: Arc<dyn Function>,
     /// The gate in front of it, where it needs order.
     pub(crate) gate: Option<usize>,
     /// The progress of a packet that goes to it.
     pub(crate) progress: u8,
     pub(crate) counters: FunctionLayout,
-    /// The device that runs it: index into a worker's places.
+    /// The device that runs it as long as no device is lost: index into a worker's places.
     pub(crate) place: usize,
 }
 
@@ -61,13 +63,15 @@ impl Plan {
             }
             places[index] = (gate, Order::behind(before));
         }
-        let stages = functions.iter().zip(places).enumerate().map(|(index, ((_, function), (gate, progress)))| Stage {
-            function: Arc::clone(function),
-            gate,
-            progress,
-            counters: layout.function(index),
-            place: placement[index],
-        });
+        let stages =
+            functions.iter().zip(places).enumerate().map(|(index, ((name, function), (gate, progress)))| Stage {
+                name: name.clone(),
+                function: Arc::clone(function),
+                gate,
+                progress,
+                counters: layout.function(index),
+                place: placement[index],
+            });
         let stages = stages.collect();
         Self { classifier, decider, stages, sequence, gates, ordered, layout }
     }

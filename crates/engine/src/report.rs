@@ -13,8 +13,10 @@ pub struct Report {
     pub ports: Vec<PortReport>,
     /// One per function, in the order of the configuration.
     pub functions: Vec<FunctionReport>,
-    /// One per device that runs functions.
+    /// One for the CPU, and one for each other device that functions are placed on.
     pub power: Vec<PowerReport>,
+    /// Devices that were lost while packets were flowing, with all that they had to do placed elsewhere.
+    pub lost_devices: Vec<LostDevice>,
     /// From arrival to departure, over all packets sent; `None` when none was.
     pub latency: Option<Latency>,
     /// Where every packet went.
@@ -46,6 +48,21 @@ pub struct PortReport {
     pub digest: Option<u64>,
 }
 
+/// A device that was lost, or given up because it failed again and again.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LostDevice {
+    /// Its name.
+    pub device: String,
+    /// What showed it, as the first worker found it.
+    pub reason: String,
+    /// Workers that had to do without it.
+    pub workers: usize,
+    /// Packets that were dropped with it.
+    pub packets: u64,
+    /// The device that its functions ran on from then on.
+    pub moved_to: String,
+}
+
 /// What one function did.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FunctionReport {
@@ -53,10 +70,10 @@ pub struct FunctionReport {
     pub name: String,
     /// Which function it is.
     pub kind: &'static str,
-    /// The device that ran it.
+    /// The device that ran it at the end; several where a device was lost to some workers only, with commas.
     pub device: String,
     /// How bins came to it: `launch` or `persistent`.
-    pub mode: &'static str,
+    pub mode: String,
     /// The form that ran: `ref` or the level of the kernel.
     pub implementation: String,
     /// Packets that its kernel worked on.

@@ -12,11 +12,12 @@ use godwit_wire::Parsed;
 
 use crate::config::{Config, DeviceConfig, FunctionConfig};
 use crate::control::Names;
+use crate::failover::{LAST_RESORT, Place};
 use crate::plan::Plan;
 use crate::ports::Ports;
 use crate::program::FunctionProgram;
-use crate::worker::{Place, Worker, WorkerParts};
-use crate::{Error, Options};
+use crate::worker::{Worker, WorkerParts};
+use crate::{Error, Opener, Options};
 
 /// Workers ready to start, and what the control thread keeps.
 pub(crate) struct Machine {
@@ -36,8 +37,9 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    /// Every device knows all programs, so that a bin's instance means the same on each.
-    fn load(config: &Config, arena: &Arena) -> Result<Self, Error> {
+    /// Every device knows all programs, so that a bin's instance means the same on each. The CPU is among them even where
+    /// nothing is placed on it: when another device is lost there is no time to load it.
+    fn load(config: &Config, arena: &Arena, opener: Option<&Opener>) -> Result<Self, Error> {
         let programs: Vec<(Arc<dyn Program>, Implementation)> = config
             .functions
             .iter()
@@ -57,13 +59,16 @@ impl Devices {
                 bin_packets: device.packing.bin_packets as usize,
                 watchdog: Duration::from_millis(device.watchdog_ms),
             };
-            let opened = godwit_device::open(&device.id, &programs, &arena.handle(), &options)?;
+            let arena = arena.handle();
+            let opened = opener.and_then(|Opener(open)| open(&device.id, &programs, &arena, &options));
+            let opened = opened.unwrap_or_else(|| godwit_device::open(&device.id, &programs, &arena, &options))?;
             if let Some(sentence) = opened.fallback() {
                 tracing::warn!("{sentence}");
             }
             Ok((device.clone(), opened))
         };
         let devices: Vec<_> = config.devices.iter().filter(used).map(load).collect::<Result<_, Error>>()?;
+        debug_assert_eq!(devices[LAST_RESORT].0.id, cpu::ID);
         let place = |function: &FunctionConfig| {
             let named = devices.iter().position(|(device, _)| device.id == function.device);
             named.expect("the configuration has every device that a function names")
@@ -76,7 +81,7 @@ impl Devices {
     fn places(&self, kernels: &[u8]) -> Result<Vec<Place>, Error> {
         let place = |(config, device): &(DeviceConfig, Arc<dyn Device>)| {
             let packer = Packer::new(config.packing.clone(), kernels, config.chunks)?;
-            Ok(Place { packer, lane: Arc::clone(device).lane()? })
+            Ok(Place::new(&config.id, packer, Arc::clone(device).lane()?))
         };
         self.devices.iter().map(place).collect()
     }
@@ -154,7 +159,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
         arena.reuse = Reuse::Oldest;
     }
     let arena = Arena::new(arena, workers)?;
-    let devices = Devices::load(&config, &arena)?;
+    let devices = Devices::load(&config, &arena, options.opener.as_ref())?;
     let ordered = config.ports.iter().map(|port| port.ordered).collect();
     let plan = Arc::new(Plan::new(
         config.classifier.clone(),

@@ -13,17 +13,17 @@ use std::time::Instant;
 
 use godwit_abi::{Outcome, VERDICT_DROP};
 use godwit_chain::Next;
-use godwit_device::Lane;
 use godwit_function::{HostHalf, Work};
 use godwit_io::{Departure, PortCounters, Receive, Received, Transmit};
 use godwit_packet::{Batch, Descriptor, Region};
-use godwit_sched::{Chunk, Insert, Packer};
+use godwit_sched::{Chunk, Insert};
 
 use crate::Error;
 use crate::counters::{
     BINS, BUSY_NS, BYTES, Counts, DEVICE_CHUNKS, DEVICE_PACKETS, DROPPED, DROPPED_CHAIN, DROPPED_PORT, DROPPED_REFUSED,
     DROPPED_UNROUTED, IDLE_LOOPS, IN_FLIGHT, LOOPS, PACKETS, RECEIVED, SENT, SETTLED,
 };
+use crate::failover::{LostPlace, Place};
 use crate::histogram::Histogram;
 use crate::order::{Exit, Order};
 use crate::plan::Plan;
@@ -42,38 +42,28 @@ pub(crate) struct WorkerParts {
     pub(crate) transmitters: Vec<NamedTransmit>,
     /// One per function, `None` where it has no host half.
     pub(crate) host_halves: Vec<Option<Box<dyn HostHalf>>>,
-    /// One per device.
+    /// One per device; the CPU's at [`crate::failover::LAST_RESORT`].
     pub(crate) places: Vec<Place>,
     pub(crate) burst_packets: usize,
     pub(crate) in_flight_packets: usize,
     pub(crate) clock: Instant,
 }
 
-/// A worker's bins for one device, and its way there.
-pub(crate) struct Place {
-    pub(crate) packer: Packer,
-    pub(crate) lane: Box<dyn Lane>,
-}
-
-impl Place {
-    /// Whether the filling chunk is to go to the device now.
-    fn is_due(&self, now_ns: u64, idle: bool, flush: bool) -> bool {
-        let early = flush || (idle && self.lane.in_flight() == 0);
-        self.packer.ready(now_ns) || (early && self.packer.waiting() > 0)
-    }
-}
-
 /// See the module.
 pub(crate) struct Worker {
     plan: Arc<Plan>,
-    region: Region,
-    order: Order,
+    pub(crate) region: Region,
+    pub(crate) order: Order,
     receivers: Vec<Receiver>,
     exits: Vec<PortExit>,
     inputs: Vec<Input>,
-    places: Vec<Place>,
+    pub(crate) places: Vec<Place>,
+    /// For each function the place that runs it now.
+    pub(crate) placement: Vec<usize>,
+    /// Devices that this worker has given up.
+    pub(crate) lost: Vec<LostPlace>,
     batch: Batch,
-    counts: Counts,
+    pub(crate) counts: Counts,
     latency: Histogram,
     function_latency: Vec<Histogram>,
     burst_packets: usize,
@@ -113,6 +103,9 @@ pub(crate) struct Finished {
     pub(crate) ended: bool,
     pub(crate) latency: Histogram,
     pub(crate) function_latency: Vec<Histogram>,
+    /// For each function the place that ran it at the end.
+    pub(crate) placement: Vec<usize>,
+    pub(crate) lost: Vec<LostPlace>,
     pub(crate) received: Vec<PortCounters>,
     pub(crate) transmitted: Vec<PortCounters>,
 }
@@ -133,6 +126,8 @@ impl Worker {
             burst_packets: parts.burst_packets,
             settled_at: 0,
             clock: parts.clock,
+            placement: plan.stages.iter().map(|stage| stage.place).collect(),
+            lost: Vec::new(),
             plan,
             region,
             places,
@@ -180,6 +175,8 @@ impl Worker {
             ended: self.receivers.iter().all(|receiver| receiver.ended),
             latency: self.latency,
             function_latency: self.function_latency,
+            placement: self.placement,
+            lost: self.lost,
             received: self.receivers.iter().map(|receiver| receiver.queue.counters()).collect(),
             transmitted: self
                 .exits
@@ -189,7 +186,7 @@ impl Worker {
         })
     }
 
-    fn now_ns(&self) -> u64 {
+    pub(crate) fn now_ns(&self) -> u64 {
         self.clock.elapsed().as_nanos() as u64
     }
 
@@ -282,7 +279,7 @@ impl Worker {
         self.latency.record(now_ns.saturating_sub(arrival_ns), 1);
     }
 
-    fn drop_packet(&mut self, descriptor: &Descriptor, reason: usize) {
+    pub(crate) fn drop_packet(&mut self, descriptor: &Descriptor, reason: usize) {
         self.order.leave(descriptor);
         self.region.release(descriptor);
         self.counts.add(DROPPED, 1);
@@ -346,7 +343,7 @@ impl Worker {
                 return Ok(moved);
             }
             // A device that works at once makes room at once; another needs time, and the rest waits.
-            let place = plan.stages[function].place;
+            let place = self.placement[function];
             if !self.submit(plan, place, now_ns)? {
                 return Ok(moved);
             }
@@ -357,11 +354,12 @@ impl Worker {
     /// Puts prepared packets into bins. Returns true when the chunk is full before all are in.
     fn pack(&mut self, plan: &Plan, function: usize, input: &mut Input, now_ns: u64) -> bool {
         let stage = &plan.stages[function];
+        let place = self.placement[function];
         let instance = function as u16;
         if input.host_half.is_none() {
             let variant = stage.function.variant();
             let rest = &input.prepared[input.taken..];
-            let packer = &mut self.places[stage.place].packer;
+            let packer = &mut self.places[place].packer;
             let (taken, insert) = packer.insert_all(now_ns, instance, variant, rest, 0);
             input.taken += taken;
             return matches!(insert, Insert::ChunkFull | Insert::Refused);
@@ -370,7 +368,7 @@ impl Worker {
             let descriptor = &input.prepared[input.taken];
             let insert = match input.work[input.taken] {
                 Work::Run { variant, parameter } => {
-                    self.places[stage.place].packer.insert(now_ns, instance, variant, descriptor, parameter)
+                    self.places[place].packer.insert(now_ns, instance, variant, descriptor, parameter)
                 }
                 Work::Done(outcome) => {
                     self.counts.add(stage.counters.plain(SETTLED), 1);
@@ -389,40 +387,56 @@ impl Worker {
         false
     }
 
-    /// Submits the filling chunk. False when there is none, or no free set of bins.
-    fn submit(&mut self, plan: &Plan, place: usize, now_ns: u64) -> Result<bool, Error> {
+    /// Submits the filling chunk. False when there is none, or no free set of bins. A device that does not take it is
+    /// given up.
+    pub(crate) fn submit(&mut self, plan: &Plan, place: usize, now_ns: u64) -> Result<bool, Error> {
         let Some(chunk) = self.places[place].packer.take(now_ns) else {
             return Ok(false);
         };
+        self.count_work(plan, &chunk, Counts::add);
+        let packets = chunk.packets;
+        match self.places[place].lane.submit(&mut self.region, chunk) {
+            Ok(()) => {
+                self.counts.add(plan.layout.device(place, DEVICE_PACKETS), packets.into());
+                self.counts.add(plan.layout.device(place, DEVICE_CHUNKS), 1);
+                Ok(true)
+            }
+            Err(rejected) => self.not_taken(plan, place, *rejected, now_ns).map(|()| true),
+        }
+    }
+
+    /// Counts the packets of a chunk as given to their functions, or takes that back.
+    pub(crate) fn count_work(&mut self, plan: &Plan, chunk: &Chunk, count: fn(&mut Counts, usize, u64)) {
         for bin in &chunk.bins {
             let bytes: u64 = chunk.descriptors[chunk.range(bin)].iter().map(|packet| u64::from(packet.length)).sum();
             let counters = plan.stages[usize::from(bin.instance)].counters;
-            self.counts.add(counters.plain(PACKETS), u64::from(bin.count));
-            self.counts.add(counters.plain(BYTES), bytes);
-            self.counts.add(counters.plain(BINS), 1);
+            count(&mut self.counts, counters.plain(PACKETS), u64::from(bin.count));
+            count(&mut self.counts, counters.plain(BYTES), bytes);
+            count(&mut self.counts, counters.plain(BINS), 1);
         }
-        self.counts.add(plan.layout.device(place, DEVICE_PACKETS), chunk.packets.into());
-        self.counts.add(plan.layout.device(place, DEVICE_CHUNKS), 1);
-        let lane = &mut self.places[place].lane;
-        lane.submit(&mut self.region, chunk).map_err(|rejected| Error::Device(rejected.error))?;
-        Ok(true)
     }
 
-    /// Fetches finished chunks.
-    fn fetch(&mut self, plan: &Plan, place: usize) -> Result<bool, Error> {
+    /// Fetches finished chunks, and what is left of those that a device did not finish.
+    pub(crate) fn fetch(&mut self, plan: &Plan, place: usize) -> Result<bool, Error> {
         let mut moved = false;
-        while let Some(chunk) = self.places[place].lane.poll(&mut self.region)? {
+        loop {
+            match self.places[place].lane.poll(&mut self.region) {
+                Ok(None) => return Ok(moved),
+                Ok(Some(chunk)) => {
+                    self.places[place].failures = 0;
+                    self.complete(plan, place, &chunk);
+                    self.places[place].packer.give_back(chunk);
+                }
+                Err(error) => self.not_finished(plan, place, error)?,
+            }
             moved = true;
-            self.complete(plan, place, &chunk);
-            self.places[place].packer.give_back(chunk);
         }
-        Ok(moved)
     }
 
     /// Sends every packet of a finished chunk on.
     fn complete(&mut self, plan: &Plan, place: usize, chunk: &Chunk) {
         let elapsed_ns = self.now_ns().saturating_sub(chunk.opened_ns);
-        let Place { packer, lane } = &mut self.places[place];
+        let Place { packer, lane, .. } = &mut self.places[place];
         for time in lane.bin_times() {
             let bin = &chunk.bins[time.bin as usize];
             let counters = plan.stages[usize::from(bin.instance)].counters;

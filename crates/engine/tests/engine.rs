@@ -231,7 +231,7 @@ fn a_replay_that_is_stopped_writes_nothing() {
     let replay = Replay { inputs: vec![(None, input)], outputs: vec![(Some("out".to_owned()), output.clone())] };
     let replay_until = |stop: bool| {
         let config = Config::parse(&text, "test.toml", Path::new(".")).unwrap();
-        let engine = Engine::new(config, &Options { replay: Some(replay.clone()) }).unwrap();
+        let engine = Engine::new(config, &Options { replay: Some(replay.clone()), ..Options::default() }).unwrap();
         engine.run(&Arc::new(AtomicBool::new(stop)), None, &mut |_| {})
     };
     // Stopped before the first packet, or later: in both cases not at the end.

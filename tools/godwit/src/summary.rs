@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use godwit_engine::{Latency, PowerReport, Report};
+use godwit_engine::{Latency, LostDevice, PowerReport, Report};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -57,6 +57,16 @@ pub(crate) fn text(report: &Report) -> String {
         text += &said;
     }
     text += &power(report);
+    for LostDevice { device, reason, workers, packets, moved_to } in &report.lost_devices {
+        let of =
+            if report.workers == 1 { String::new() } else { format!(" to {workers} of {} workers", report.workers) };
+        let packets = grouped(*packets);
+        let _ = writeln!(
+            text,
+            "\nwarning: device {device} was lost{of}: {reason}; {packets} packets were dropped with it, and its functions ran on \
+             {moved_to} from then on"
+        );
+    }
     if let Some(Latency { p50_ns, p99_ns, max_ns }) = report.latency {
         let [p50, p99, max] = [p50_ns, p99_ns, max_ns].map(microseconds);
         let _ = writeln!(text, "\nlatency from arrival to departure: p50 {p50} µs, p99 {p99} µs, max {max} µs");
@@ -122,7 +132,7 @@ fn functions(report: &Report) -> String {
             function.name.clone(),
             function.kind.to_owned(),
             function.device.clone(),
-            function.mode.to_owned(),
+            function.mode.clone(),
             function.implementation.clone(),
             grouped(function.packets),
             format!("{:.3}", function.mpps),

@@ -46,7 +46,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let config = super::load(&arguments.config)?;
     let json = Json::open(arguments.json.as_deref())?;
     let replay = Replay { inputs: arguments.inputs.clone(), outputs: arguments.outputs.clone() };
-    let report = super::run_engine(config, &Options { replay: Some(replay) }, None)?;
+    let report = super::run_engine(config, &Options { replay: Some(replay), ..Options::default() }, None)?;
     output::print_beside(&json, &summary::text(&report))?;
     json.write(&Document::new("replay", arguments.config.display().to_string(), &report))?;
     summary::verdict(&report)
