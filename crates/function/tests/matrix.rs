@@ -3,6 +3,9 @@
 //! A function gets the whole suite by one row in [`cases`], an implementation by one row in
 //! [`implementations`](implementations::implementations). Compared are the outcome, the descriptor, and every byte of the window, head and
 //! tail room included; windows lie back to back, so that writing beyond one shows in the next.
+//!
+//! And no implementation reads or writes more of a packet than the contract says: devices with memory of their own
+//! copy only that.
 
 #[path = "matrix/frames.rs"]
 mod frames;
@@ -11,12 +14,14 @@ mod functions;
 #[path = "matrix/implementations.rs"]
 mod implementations;
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use godwit_abi::{Bin, Descriptor, Outcome};
-use godwit_function::{Function, Work};
+use godwit_abi::{Bin, Descriptor, Outcome, VERDICT_DROP};
+use godwit_function::{Contract, Function, Work};
 use godwit_packet::{Arena, ArenaConfig, Layout, Region};
 
+use frames::Random;
 use implementations::{Implementation, Job};
 
 /// Packets per bin: alone, around a warp, and the largest.
@@ -137,9 +142,29 @@ fn demand_variety(case: &Case, expected: &[Expected]) {
 }
 
 fn check(case: &Case, prepared: &mut Prepared, expected: &[Expected], implementation: &Implementation, batch: usize) {
+    let windows: Vec<_> = prepared.packets.iter().map(|packet| packet.window.clone()).collect();
+    let results = run(case, prepared, &windows, implementation, batch);
+    for (index, (result, expected)) in results.iter().zip(expected).enumerate() {
+        let at = format!("{}: {}: bins of {batch}: packet {index}", case.name, implementation.name);
+        let before = || format!("\nframe {:02x?}", frame_of(&prepared.packets[index]));
+        assert_eq!(result.outcome, expected.outcome, "{at}{}", before());
+        assert_eq!(result.descriptor, expected.descriptor, "{at}{}", before());
+        let differs = first_difference(&result.window, &expected.window);
+        assert_eq!(differs, None, "{at}: first different byte of the window{}", before());
+    }
+}
+
+/// What an implementation makes of the packets, with these bytes in their windows.
+fn run(
+    case: &Case,
+    prepared: &mut Prepared,
+    windows: &[Vec<u8>],
+    implementation: &Implementation,
+    batch: usize,
+) -> Vec<Expected> {
     let Prepared { region, packets } = prepared;
-    for packet in packets.iter() {
-        region.window_mut(&packet.descriptor).copy_from_slice(&packet.window);
+    for (packet, window) in packets.iter().zip(windows) {
+        region.window_mut(&packet.descriptor).copy_from_slice(window);
     }
     let mut descriptors: Vec<_> = packets.iter().map(|packet| packet.descriptor).collect();
     let parameters: Vec<_> = packets.iter().map(|packet| packet.parameter).collect();
@@ -153,15 +178,75 @@ fn check(case: &Case, prepared: &mut Prepared, expected: &[Expected], implementa
         parameters: &parameters,
         outcomes: &mut outcomes,
     });
-    for (index, expected) in expected.iter().enumerate() {
-        let at = format!("{}: {}: bins of {batch}: packet {index}", case.name, implementation.name);
-        let before = || format!("\nframe {:02x?}", frame_of(&packets[index]));
-        assert_eq!(outcomes[index], expected.outcome, "{at}{}", before());
-        assert_eq!(descriptors[index], expected.descriptor, "{at}{}", before());
-        let window = region.window_mut(&packets[index].descriptor);
-        let differs = window.iter().zip(&expected.window).position(|(is, should)| is != should);
-        assert_eq!(differs, None, "{at}: first different byte of the window{}", before());
+    let results = packets.iter().zip(descriptors).zip(outcomes).map(|((packet, descriptor), outcome)| {
+        let window = region.window_mut(&packet.descriptor).to_vec();
+        Expected { outcome, descriptor, window }
+    });
+    results.collect()
+}
+
+fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
+    a.iter().zip(b).position(|(a, b)| a != b)
+}
+
+/// What the contract says that a kernel reads decides everything, and what it says that a kernel writes is all that
+/// changes: a device that copies only these bytes there and back does the same to a packet.
+#[test]
+fn no_implementation_reaches_further_than_its_contract_says() {
+    let mut random = Random::new(9);
+    let implementations = implementations::implementations();
+    for case in &cases() {
+        let contract = case.function.contract();
+        let writes = contract.writes_bytes;
+        // Else such a device would bring back bytes that it was never given.
+        assert!(
+            writes == Contract::ALL || writes <= contract.reads_bytes,
+            "{}: writes beyond what it reads",
+            case.name
+        );
+        let mut prepared = prepare(case);
+        let expected: Vec<_> = prepared.packets.iter().map(|packet| run_ref(&*case.function, packet)).collect();
+        for implementation in implementations.iter().filter(|implementation| implementation.available.is_ok()) {
+            let garbled: Vec<_> =
+                prepared.packets.iter().map(|packet| garble(&mut random, packet, contract.reads_bytes)).collect();
+            let results = run(case, &mut prepared, &garbled, implementation, 33);
+            for (index, (result, expected)) in results.iter().zip(&expected).enumerate() {
+                let at = format!("{}: {}: packet {index}", case.name, implementation.name);
+                let before = || format!("\nframe {:02x?}", frame_of(&prepared.packets[index]));
+                assert_eq!(result.outcome, expected.outcome, "{at}: reads more{}", before());
+                assert_eq!(result.descriptor, expected.descriptor, "{at}: reads more{}", before());
+                if result.outcome.verdict != VERDICT_DROP {
+                    let written = written(&result.descriptor, writes);
+                    let differs = first_difference(&result.window[written.clone()], &expected.window[written]);
+                    assert_eq!(differs, None, "{at}: reads more: first different byte of what it wrote{}", before());
+                }
+                if writes != Contract::ALL {
+                    let written = written(&result.descriptor, writes);
+                    let changed = |at: &usize| !written.contains(at) && result.window[*at] != garbled[index][*at];
+                    let changed = (0..result.window.len()).find(changed);
+                    assert_eq!(changed, None, "{at}: writes more: byte of the window{}", before());
+                }
+            }
+        }
     }
+}
+
+/// The packet's window with other bytes wherever a kernel may not read: around the frame, and from `reads` on in it.
+fn garble(random: &mut Random, packet: &Packet, reads: u16) -> Vec<u8> {
+    let head = usize::from(packet.descriptor.head);
+    let read = head..head + usize::from(packet.descriptor.length.min(reads));
+    let garbled = packet.window.iter().enumerate().map(|(at, &byte)| match read.contains(&at) {
+        true => byte,
+        // Never what it was.
+        false => byte.wrapping_add(1 + random.below(255) as u8),
+    });
+    garbled.collect()
+}
+
+/// Where in its window a packet that leaves like this may have been written.
+fn written(descriptor: &Descriptor, writes: u16) -> Range<usize> {
+    let head = usize::from(descriptor.head);
+    head..head + usize::from(descriptor.length.min(writes))
 }
 
 /// Bins of at most `batch` packets, each of one variant.

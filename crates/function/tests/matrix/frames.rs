@@ -89,9 +89,13 @@ fn frame(random: &mut Random, kind: u32, bytes: usize, address: Address<'_>, pay
     match kind {
         0 | 1 => ethernet(&[], ethertype::IPV4, &v4(random, protocol::UDP, &[], &udp(&data))),
         2 | 3 => ethernet(&[], ethertype::IPV4, &v4(random, protocol::TCP, &[], &segment)),
-        4 => ethernet(&[ethertype::VLAN], ethertype::IPV4, &v4(random, protocol::UDP, &[], &udp(&data))),
+        4 => {
+            // Half of them without.
+            let options = options(random.below(10).saturating_sub(4));
+            ethernet(&[ethertype::VLAN], ethertype::IPV4, &v4(random, protocol::UDP, &options, &udp(&data)))
+        }
         5 => {
-            let options: Vec<u8> = [7, 7, 4, 0, 0, 0, 0, 1].repeat(1 + random.below(5) as usize);
+            let options = options(1 + random.below(5));
             ethernet(&[], ethertype::IPV4, &v4(random, protocol::TCP, &options, &segment))
         }
         6 => {
@@ -137,6 +141,11 @@ fn frame(random: &mut Random, kind: u32, bytes: usize, address: Address<'_>, pay
         }
         _ => ethernet(&[], data.len() as u16, &data),
     }
+}
+
+/// IPv4 options, 8 bytes each; 5 fill the header.
+fn options(count: u32) -> Vec<u8> {
+    [7, 7, 4, 0, 0, 0, 0, 1].repeat(count as usize)
 }
 
 fn ipv4_header(random: &mut Random, number: u8, source: [u8; 4], destination: [u8; 4]) -> Ipv4Header<'static> {
