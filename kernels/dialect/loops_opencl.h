@@ -1,4 +1,10 @@
-/* The entry of a chunk under OpenCL. One-dimensional; any number of groups. */
+/*
+ * The entries under OpenCL. One-dimensional.
+ *
+ *   gw_chunk        launched for one chunk; any number of groups
+ *   gw_persistent   launched once; group i serves mailbox i until it is told to stop. OpenCL C 2.0
+ *                   and later: earlier ones have no atomics that host and device share
+ */
 #ifndef GODWIT_LOOPS_OPENCL_H
 #define GODWIT_LOOPS_OPENCL_H
 
@@ -36,5 +42,100 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
         gw_run_bin(&chunk, &bin, &scratch, &prepared);
     }
 }
+
+#if __OPENCL_C_VERSION__ >= 200
+
+/*
+ * The scope that holds host and device. A compiler of OpenCL C 3.0 may lack the word; the host
+ * then starts groups only where the device is the processor itself, whose caches know one scope.
+ */
+#if __OPENCL_C_VERSION__ == 200 || defined(__opencl_c_atomic_scope_all_devices)
+#define GW_SCOPE_HOST memory_scope_all_svm_devices
+#else
+#define GW_SCOPE_HOST memory_scope_device
+#endif
+
+/* Reads a word that the host writes; what the host wrote before it is visible afterwards. */
+GW_LANE gw_u32 gw_load_acquire(volatile __global gw_u32 *word)
+{
+    return atomic_load_explicit((volatile __global atomic_uint *)word, memory_order_acquire,
+                                GW_SCOPE_HOST);
+}
+
+/* Writes a word that the host reads; what the group wrote before a barrier is visible by then. */
+GW_LANE void gw_store_release(volatile __global gw_u32 *word, gw_u32 value)
+{
+    atomic_store_explicit((volatile __global atomic_uint *)word, value, memory_order_release,
+                          GW_SCOPE_HOST);
+}
+
+/* Waits for the mailbox's next place, by one lane. Returns 0 when the group is to end. */
+GW_LANE gw_u32 gw_await(volatile __global gw_mailbox *box, gw_u32 taken)
+{
+    while (gw_load_acquire(&box->posted) == taken) {
+        /* Posted first, stop afterwards: when stop is seen, nothing is posted any more. */
+        if (gw_load_acquire(&box->stop) != 0 && gw_load_acquire(&box->posted) == taken) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/*
+ * A group that stays (Hummingbird, algorithms 1 and 2): one lane polls, barriers hold the
+ * others; all work off the bin where it lies, lanes beyond its packets having nothing to do;
+ * one lane says that it is finished. There is one atomic store a bin, not one a lane.
+ *
+ * places is a power of two, so that the ring goes on where the counters wrap.
+ */
+__kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
+                            const __global gw_u64 *image_offsets, __global gw_u8 *mailboxes,
+                            gw_u64 mailbox_bytes, gw_u32 places, gw_u32 bin_packets)
+{
+    __local gw_scratch scratch;
+    __local gw_u32 go;
+    gw_u32 prepared = GW_PREPARED_NONE;
+    __global gw_u8 *base = mailboxes + get_group_id(0) * mailbox_bytes;
+    volatile __global gw_mailbox *box = (volatile __global gw_mailbox *)base;
+    gw_u32 taken = box->finished;
+    gw_chunk_arrays chunk;
+    chunk.arena = arena;
+    chunk.images = images;
+    chunk.image_offsets = image_offsets;
+    chunk.bins = 0;
+    chunk.bin_count = 1;
+    /* All lanes have read finished before anybody writes it. */
+    gw_barrier();
+    if (gw_lane_id() == 0) {
+        gw_store_release(&box->running, GW_MAILBOX_POLLING);
+    }
+    for (;;) {
+        if (gw_lane_id() == 0) {
+            go = gw_await(box, taken);
+        }
+        gw_barrier();
+        if (go == 0) {
+            break;
+        }
+        __global gw_u8 *place = base + sizeof(gw_mailbox) +
+                                (gw_u64)(taken & (places - 1)) * GW_PLACE_BYTES(bin_packets);
+        const gw_bin bin = *(const __global gw_bin *)place;
+        chunk.descriptors = (__global gw_descriptor *)(place + GW_PLACE_DESCRIPTORS);
+        chunk.parameters = (const __global gw_u64 *)(place + GW_PLACE_PARAMETERS(bin_packets));
+        chunk.outcomes = (__global gw_outcome *)(place + GW_PLACE_OUTCOMES(bin_packets));
+        gw_run_bin(&chunk, &bin, &scratch, &prepared);
+        taken++;
+        /* All lanes are done with the bin, and what they wrote is ordered before the store. */
+        gw_barrier();
+        if (gw_lane_id() == 0) {
+            gw_store_release(&box->finished, taken);
+        }
+    }
+    if (gw_lane_id() == 0) {
+        gw_store_release(&box->running, GW_MAILBOX_ENDED);
+    }
+}
+
+#endif
 
 #endif

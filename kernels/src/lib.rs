@@ -33,7 +33,8 @@ pub const IPSEC: u8 = 3;
 /// Number of the kernel `dpi`.
 pub const DPI: u8 = 4;
 
-/// All kernels as one OpenCL C 1.2 source text; the entry is `gw_chunk` in `dialect/loops_opencl.h`.
+/// All kernels as one OpenCL C 1.2 source text; the entry is `gw_chunk` in `dialect/loops_opencl.h`, and from 2.0 on
+/// `gw_persistent` besides.
 pub const fn opencl_source() -> &'static str {
     include_str!(concat!(env!("OUT_DIR"), "/kernels.cl"))
 }

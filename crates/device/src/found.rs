@@ -42,6 +42,13 @@ pub struct Found {
     pub usable: Result<(), String>,
 }
 
+impl Found {
+    /// Why it cannot run in a mode; `None` where it can.
+    pub fn lacks(&self, mode: Mode) -> Option<&str> {
+        self.modes.iter().find(|found| found.mode == mode).and_then(|found| found.lacks.as_deref())
+    }
+}
+
 /// What a device can do of shared virtual memory (OpenCL 2.0 and later; all false before).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Svm {

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_packet::{ArenaHandle, Region};
+use godwit_packet::{ArenaHandle, Memory, Region};
 use godwit_sched::Chunk;
 use serde::{Deserialize, Serialize};
 
@@ -237,6 +237,18 @@ pub fn open(
         return Ok(Arc::new(CudaDevice::new(number, programs, arena, options)?));
     }
     Err(Error::Absent { id: id.to_owned() })
+}
+
+/// Memory of `bytes` bytes for an arena that the devices called `ids` work on, in as many as can be: what a device with
+/// persistent groups shares with the host while they run, if there is such a device among them; otherwise the process's.
+///
+/// # Errors
+/// [`Error::Memory`] when the machine has too little.
+pub fn arena_memory(ids: &[&str], bytes: usize) -> Result<Memory, Error> {
+    let numbers = ids.iter().filter_map(|id| id.strip_prefix(opencl::ID).and_then(number));
+    // A device that cannot give it runs in launch mode and says why.
+    let of_device = numbers.filter_map(|number| opencl::arena_memory(number, bytes).ok()).next();
+    of_device.map_or_else(|| Ok(Memory::new(bytes, "the packet arena")?), Ok)
 }
 
 /// Whether `id` is how a device can be called, here or on another machine: `cpu`, `opencl:0`, `cuda:12`.

@@ -10,13 +10,14 @@ mod functions;
 
 use std::io::Write as _;
 use std::process::Command;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
 
 use godwit_abi::{Bin, Descriptor, Outcome, VERDICT_DROP};
-use godwit_device::opencl::{OpenClDevice, probe};
-use godwit_device::{Device, DeviceOptions, Error, Lane, Program};
+use godwit_device::opencl::{ID, OpenClDevice, probe};
+use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program, arena_memory};
 use godwit_function::{Function, Work};
-use godwit_packet::{Arena, ArenaConfig, ArenaHandle, Layout, Region};
+use godwit_packet::{Arena, ArenaConfig, ArenaHandle, Backing, Layout, Region};
 use godwit_sched::{Chunk, Insert, Packer, PackerConfig};
 
 use frames::Random;
@@ -80,9 +81,22 @@ fn programs(cases: &[Case]) -> Vec<Arc<dyn Program>> {
     cases.iter().map(program).collect()
 }
 
-/// The numbers of the devices that can be used; says so when there is none.
-fn usable() -> Vec<usize> {
+/// How a device is tried.
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    number: usize,
+    mode: Mode,
+}
+
+/// Every device that can be used, in every mode that it has; says so when there is none. One test at a time gets them:
+/// the groups of a processor in persistent mode take cores for themselves, and others would wait for ever.
+fn setups() -> (Vec<Setup>, MutexGuard<'static, ()>) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let probe = probe();
+    // Past the test harness, which shows nothing of a test that passes.
+    static SAID: Once = Once::new();
+    let say = |line: String| SAID.call_once(|| std::io::stderr().write_all(line.as_bytes()).unwrap());
     let usable: Vec<_> = (0..probe.found.len()).filter(|&number| probe.found[number].usable.is_ok()).collect();
     if usable.is_empty() {
         let why = probe.reason.unwrap_or_else(|| {
@@ -91,17 +105,59 @@ fn usable() -> Vec<usize> {
             });
             reasons.collect::<Vec<_>>().join("; ")
         });
-        // Once, and past the test harness, which shows nothing of a test that passes.
-        static SAID: Once = Once::new();
-        SAID.call_once(|| std::io::stderr().write_all(format!("skipped: {why}\n").as_bytes()).unwrap());
+        say(format!("skipped: {why}\n"));
+        return (Vec::new(), turn);
     }
-    usable
+    let of = |&number: &usize| {
+        let found = &probe.found[number];
+        let modes = [Mode::Launch, Mode::Persistent].into_iter().filter(|mode| found.lacks(*mode).is_none());
+        modes.map(move |mode| Setup { number, mode })
+    };
+    let setups: Vec<_> = usable.iter().flat_map(of).collect();
+    let names =
+        setups.iter().map(|setup| format!("{} {}", probe.found[setup.number].capabilities.name, setup.mode.name()));
+    say(format!("OpenCL tests run on: {}\n", names.collect::<Vec<_>>().join(", ")));
+    (setups, turn)
 }
 
-fn lane(number: usize, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Box<dyn Lane> {
-    let device =
-        OpenClDevice::new(number, programs, arena, &DeviceOptions::default()).unwrap_or_else(|error| panic!("{error}"));
-    Arc::new(device).lane().unwrap()
+impl Setup {
+    fn arena(self, config: ArenaConfig, workers: usize) -> Arena {
+        match self.mode {
+            Mode::Launch => Arena::new(config, workers).unwrap(),
+            Mode::Persistent => {
+                let bytes = Arena::bytes_for(&config, workers).unwrap();
+                let memory = arena_memory(&[&format!("{ID}:{}", self.number)], bytes).unwrap();
+                assert_eq!(memory.backing(), Backing::Device);
+                Arena::over(memory, config, workers).unwrap()
+            }
+        }
+    }
+
+    fn small_arena(self, packets: usize, workers: usize) -> (ArenaHandle, Vec<Region>) {
+        let arena = self.arena(ArenaConfig { packets, ..ArenaConfig::default() }, workers);
+        (arena.handle(), arena.split())
+    }
+
+    /// Workers that a device takes in this mode: each has a group, and each group a compute unit.
+    fn workers(self, wanted: usize) -> usize {
+        match self.mode {
+            Mode::Launch => wanted,
+            Mode::Persistent => wanted.min(probe().found[self.number].capabilities.compute_units),
+        }
+    }
+
+    fn device(self, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle, lanes: usize) -> Arc<OpenClDevice> {
+        // Machines that run tests do much else at the same time: nothing here is to be lost for that.
+        let options = DeviceOptions { mode: self.mode, lanes, watchdog: Duration::from_secs(60), ..Default::default() };
+        let device =
+            OpenClDevice::new(self.number, programs, arena, &options).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((device.mode(), device.fallback()), (self.mode, None));
+        Arc::new(device)
+    }
+
+    fn lane(self, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Box<dyn Lane> {
+        self.device(programs, arena, 1).lane().unwrap()
+    }
 }
 
 /// A packet, what a kernel is to do with it, and what it becomes. Its place in the list is its flow hash.
@@ -188,20 +244,20 @@ fn chunk(cases: &[Case], bins: &[&[&Packet]], batch: usize) -> Chunk {
 
 #[test]
 fn every_function_does_what_ref_does_in_mixed_chunks() {
-    let numbers = usable();
-    if numbers.is_empty() {
+    let (setups, _turn) = setups();
+    if setups.is_empty() {
         return;
     }
     let cases = functions::cases();
     let frames = cases.iter().map(|case| case.frames.len()).sum::<usize>();
-    let config = ArenaConfig { layout: Layout::Dense, packets: frames / 2, align_bytes: 64, ..Default::default() };
-    let arena = Arena::new(config, 1).unwrap();
-    let handle = arena.handle();
-    let mut region = arena.split().remove(0);
-    let packets = prepare(&cases, &mut region);
     let mut random = Random::new(7);
-    for number in numbers {
-        let mut lane = lane(number, programs(&cases), &handle);
+    for setup in setups {
+        let config = ArenaConfig { layout: Layout::Dense, packets: frames / 2, align_bytes: 64, ..Default::default() };
+        let arena = setup.arena(config, 1);
+        let handle = arena.handle();
+        let mut region = arena.split().remove(0);
+        let packets = prepare(&cases, &mut region);
+        let mut lane = setup.lane(programs(&cases), &handle);
         for batch in BATCHES {
             for packet in &packets {
                 region.window_mut(&packet.before).copy_from_slice(&packet.window);
@@ -216,7 +272,7 @@ fn every_function_does_what_ref_does_in_mixed_chunks() {
             while lane.in_flight() > 0 {
                 poll_one(&mut *lane, &mut region, &cases, &packets, &mut seen);
             }
-            assert_eq!(seen.iter().position(|seen| !seen), None, "bins of {batch}: a packet did not come back");
+            assert_eq!(seen.iter().position(|seen| !seen), None, "{setup:?}: bins of {batch}: a packet is missing");
         }
     }
 }
@@ -255,19 +311,16 @@ fn echo() -> Vec<Arc<dyn Program>> {
     vec![Arc::new(FunctionProgram("echo", function))]
 }
 
-fn small_arena(packets: usize, workers: usize) -> (ArenaHandle, Vec<Region>) {
-    let arena = Arena::new(ArenaConfig { packets, ..ArenaConfig::default() }, workers).unwrap();
-    (arena.handle(), arena.split())
-}
-
 /// Several workers with a lane each, chunks of every size, polled now and then: what goes in comes out, once.
 #[test]
 fn every_packet_of_every_worker_comes_back_once() {
     const WORKERS: usize = 3;
     const PACKETS: u32 = 60_000;
-    for number in usable() {
-        let (handle, regions) = small_arena(2048, WORKERS);
-        let device = Arc::new(OpenClDevice::new(number, echo(), &handle, &DeviceOptions::default()).unwrap());
+    let (setups, _turn) = setups();
+    for setup in setups {
+        let workers = setup.workers(WORKERS);
+        let (handle, regions) = setup.small_arena(2048, workers);
+        let device = setup.device(echo(), &handle, workers);
         std::thread::scope(|scope| {
             for (worker, mut region) in regions.into_iter().enumerate() {
                 let mut lane = Arc::clone(&device).lane().unwrap();
@@ -345,9 +398,10 @@ fn a_wrong_chunk_comes_back_untouched() {
         ("outside its worker's region", |chunk| chunk.descriptors[3].window = u32::MAX),
         ("outside its worker's region", |chunk| chunk.descriptors[3].head = u16::MAX),
     ];
-    for number in usable() {
-        let (handle, mut regions) = small_arena(64, 1);
-        let mut lane = lane(number, echo(), &handle);
+    let (setups, _turn) = setups();
+    for setup in setups {
+        let (handle, mut regions) = setup.small_arena(64, 1);
+        let mut lane = setup.lane(echo(), &handle);
         let region = &mut regions[0];
         for (reason, spoil) in faults {
             let mut wrong = echo_chunk(region, 8);
@@ -355,7 +409,7 @@ fn a_wrong_chunk_comes_back_untouched() {
             demand_refused(&mut *lane, region, wrong, reason);
         }
         // A region of an arena that the device was not given: its windows would be taken for others.
-        let (_other, mut others) = small_arena(64, 1);
+        let (_other, mut others) = setup.small_arena(64, 1);
         let wrong = echo_chunk(&mut others[0], 8);
         demand_refused(&mut *lane, &mut others[0], wrong, "another arena");
         // The lane goes on after all of that.
@@ -380,9 +434,10 @@ fn demand_refused(lane: &mut dyn Lane, region: &mut Region, mut wrong: Chunk, re
 
 #[test]
 fn chunks_without_packets_come_back() {
-    for number in usable() {
-        let (handle, mut regions) = small_arena(1, 1);
-        let mut lane = lane(number, echo(), &handle);
+    let (setups, _turn) = setups();
+    for setup in setups {
+        let (handle, mut regions) = setup.small_arena(1, 1);
+        let mut lane = setup.lane(echo(), &handle);
         let mut empty_bin = Chunk::new(1, 1);
         empty_bin.bins.push(Bin { kernel: godwit_kernels::ECHO, ..Bin::default() });
         for chunk in [empty_bin, Chunk::new(1, 1), Chunk::new(0, 0)] {
@@ -399,10 +454,11 @@ fn chunks_without_packets_come_back() {
 /// The device must be done with a region before its memory goes away.
 #[test]
 fn a_lane_dropped_with_chunks_in_flight_waits_for_them() {
-    for number in usable() {
+    let (setups, _turn) = setups();
+    for setup in setups {
         for _ in 0..20 {
-            let (handle, mut regions) = small_arena(1024, 1);
-            let mut lane = lane(number, echo(), &handle);
+            let (handle, mut regions) = setup.small_arena(1024, 1);
+            let mut lane = setup.lane(echo(), &handle);
             for _ in 0..IN_FLIGHT {
                 let chunk = echo_chunk(&mut regions[0], 256);
                 lane.submit(&mut regions[0], chunk).unwrap();
@@ -415,7 +471,7 @@ fn a_lane_dropped_with_chunks_in_flight_waits_for_them() {
 
 #[test]
 fn a_device_that_is_not_there_is_an_error() {
-    let (handle, _regions) = small_arena(1, 1);
+    let handle = Arena::new(ArenaConfig::default(), 1).unwrap().handle();
     let Err(error) = OpenClDevice::new(4711, Vec::new(), &handle, &DeviceOptions::default()) else {
         panic!("there is no such device")
     };
@@ -442,7 +498,7 @@ fn a_probe_tells_the_devices_or_why_there_is_none() {
 fn tells_why_there_is_none() {
     let probe = probe();
     let reason = probe.reason.expect("there is no device");
-    let (handle, _regions) = small_arena(1, 1);
+    let handle = Arena::new(ArenaConfig::default(), 1).unwrap().handle();
     let Err(error) = OpenClDevice::new(0, Vec::new(), &handle, &DeviceOptions::default()) else {
         panic!("there is no device")
     };

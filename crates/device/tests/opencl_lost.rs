@@ -3,70 +3,38 @@
 //!
 //! The kernel really hangs, in a process of its own: a core goes with it until that process ends.
 
+mod template;
+
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use godwit_abi::{Bin, Descriptor, Outcome};
+use godwit_abi::Bin;
 use godwit_device::opencl::{OpenClDevice, probe};
-use godwit_device::{Device, DeviceOptions, Error, Lane, Program};
+use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program, arena_memory};
 use godwit_packet::{Arena, ArenaConfig, Region};
 use godwit_sched::Chunk;
+
+use template::Template;
 
 /// The variant that makes the kernel hang.
 const HANG: u8 = 99;
 /// Far more than a process that ends takes.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// The function `template`, as far as a device needs it.
-struct Template;
-
-impl Program for Template {
-    fn name(&self) -> &str {
-        "template"
-    }
-
-    fn kernel(&self) -> u8 {
-        godwit_kernels::TEMPLATE
-    }
-
-    fn image(&self) -> &[u8] {
-        &[]
-    }
-
-    fn variant(&self) -> u8 {
-        0
-    }
-
-    fn reads_bytes(&self) -> u16 {
-        u16::MAX
-    }
-
-    fn writes_bytes(&self) -> u16 {
-        u16::MAX
-    }
-
-    fn headroom_bytes(&self) -> u16 {
-        0
-    }
-
-    fn tailroom_bytes(&self) -> u16 {
-        0
-    }
-
-    fn run_ref(&self, _: &mut [u8], _: &mut Descriptor, _: u8, _: u64) -> Outcome {
-        unreachable!("nothing is compared")
-    }
-}
-
 /// Godwit's kernels, but a group that comes to a bin of the variant [`HANG`] stays there.
 fn hanging_kernels() -> String {
-    let source = godwit_kernels::opencl_source();
-    let after = "const gw_bin bin = chunk.bins[index];";
-    let spin = "while (((volatile __global const gw_bin *)bins)[index].variant == 99u) {}";
-    assert!(source.contains(after), "gw_chunk no longer reads its bin so");
-    source.replace(after, &format!("{after} {spin}"))
+    let mut source = godwit_kernels::opencl_source().to_owned();
+    for (after, at) in [
+        ("const gw_bin bin = chunk.bins[index];", "bins + index"),
+        ("const gw_bin bin = *(const __global gw_bin *)place;", "place"),
+    ] {
+        assert!(source.contains(after), "the kernels no longer read a bin so: {after}");
+        let spin = format!("while (((volatile __global const gw_bin *)({at}))->variant == 99u) {{}}");
+        source = source.replace(after, &format!("{after} {spin}"));
+    }
+    source
 }
 
 fn chunk(region: &mut Region, variant: u8) -> Chunk {
@@ -82,13 +50,17 @@ fn processor() -> Option<usize> {
     probe().found.iter().position(|found| found.usable.is_ok() && found.kind == "cpu")
 }
 
-fn device(regions: usize) -> Option<(Arc<OpenClDevice>, Vec<Region>)> {
-    let number = processor()?;
-    let arena = Arena::new(ArenaConfig { packets: 8, ..ArenaConfig::default() }, regions).unwrap();
-    let options = DeviceOptions { watchdog: Duration::from_millis(500), lanes: regions, ..DeviceOptions::default() };
+fn device(regions: usize, mode: Mode) -> (Arc<OpenClDevice>, Vec<Region>) {
+    let number = processor().unwrap();
+    let config = ArenaConfig { packets: 8, ..ArenaConfig::default() };
+    let memory = arena_memory(&[&format!("opencl:{number}")], Arena::bytes_for(&config, regions).unwrap()).unwrap();
+    let arena = Arena::over(memory, config, regions).unwrap();
+    let options =
+        DeviceOptions { mode, watchdog: Duration::from_millis(500), lanes: regions, ..DeviceOptions::default() };
     let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
     let device = OpenClDevice::with_kernels(number, programs, &arena.handle(), &options, &hanging_kernels()).unwrap();
-    Some((Arc::new(device), arena.split()))
+    assert_eq!((device.mode(), device.fallback()), (mode, None));
+    (Arc::new(device), arena.split())
 }
 
 /// What the lane gives back until it says that the device is lost, and what it hands back then.
@@ -110,7 +82,7 @@ fn until_lost(lane: &mut dyn Lane, region: &mut Region) -> (usize, Vec<Chunk>) {
 #[test]
 #[ignore = "hangs a core until its process ends: run by `a_device_that_hangs_is_lost_to_all_its_lanes`"]
 fn hangs_under_two_lanes() {
-    let (device, mut regions) = device(3).unwrap();
+    let (device, mut regions) = device(3, Mode::Launch);
     let mut lanes: Vec<_> = (0..3).map(|_| Arc::clone(&device).lane().unwrap()).collect();
     // The first lane finds the device lost. Its chunks come back in the order in which they went.
     let (healthy, hanging, behind) =
@@ -146,7 +118,7 @@ fn hangs_under_two_lanes() {
 #[test]
 #[ignore = "hangs a core until its process ends: run by `a_device_that_hangs_is_lost_to_all_its_lanes`"]
 fn hangs_under_a_lane_that_is_dropped() {
-    let (device, mut regions) = device(1).unwrap();
+    let (device, mut regions) = device(1, Mode::Launch);
     let mut lane = Arc::clone(&device).lane().unwrap();
     let hanging = chunk(&mut regions[0], HANG);
     lane.submit(&mut regions[0], hanging).unwrap();
@@ -156,13 +128,59 @@ fn hangs_under_a_lane_that_is_dropped() {
 }
 
 #[test]
+#[ignore = "hangs a core until its process ends: run by `a_device_that_hangs_is_lost_to_all_its_lanes`"]
+fn hangs_in_a_persistent_group() {
+    let units = probe().found[processor().unwrap()].capabilities.compute_units;
+    let (device, mut regions) = device(units.min(2), Mode::Persistent);
+    let mut lanes: Vec<_> = regions.iter().map(|_| Arc::clone(&device).lane().unwrap()).collect();
+    let (hanging, behind) = (chunk(&mut regions[0], HANG), chunk(&mut regions[0], 0));
+    let windows = [hanging.descriptors[0], behind.descriptors[0]];
+    lanes[0].submit(&mut regions[0], hanging).unwrap();
+    lanes[0].submit(&mut regions[0], behind).unwrap();
+    // A group beside it goes on meanwhile.
+    if let (Some(lane), Some(region)) = (lanes.get_mut(1), regions.get_mut(1)) {
+        let healthy = chunk(region, 0);
+        lane.submit(region, healthy).unwrap();
+        while lane.poll(region).unwrap().is_none() {}
+    }
+    let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0]);
+    assert_eq!(back, 0);
+    assert_eq!(chunks.iter().map(|chunk| chunk.descriptors[0]).collect::<Vec<_>>(), windows);
+    for (lane, region) in lanes.iter_mut().zip(&mut regions).skip(1) {
+        let (back, chunks) = until_lost(&mut **lane, region);
+        assert_eq!((back, chunks.len()), (0, 0));
+    }
+    for (lane, region) in lanes.iter_mut().zip(&mut regions) {
+        assert_eq!(lane.in_flight(), 0);
+        assert!(lane.poll(region).unwrap().is_none(), "a device is lost once");
+        let late = chunk(region, 0);
+        let rejected = lane.submit(region, late).unwrap_err();
+        assert!(matches!(rejected.error, Error::Unusable { .. }), "{}", rejected.error);
+    }
+    drop((lanes, device, regions));
+}
+
+#[test]
+#[ignore = "hangs a core until its process ends: run by `a_device_that_hangs_is_lost_to_all_its_lanes`"]
+fn hangs_in_a_persistent_group_that_is_dropped() {
+    let (device, mut regions) = device(1, Mode::Persistent);
+    let mut lane = Arc::clone(&device).lane().unwrap();
+    let hanging = chunk(&mut regions[0], HANG);
+    lane.submit(&mut regions[0], hanging).unwrap();
+    drop((device, lane, regions));
+}
+
+#[test]
 fn a_device_that_hangs_is_lost_to_all_its_lanes() {
     if processor().is_none() {
         // Past the test harness, which shows nothing of a test that passes.
         std::io::stderr().write_all(b"skipped: no OpenCL device here is a processor and can be used\n").unwrap();
         return;
     }
-    for name in ["hangs_under_two_lanes", "hangs_under_a_lane_that_is_dropped"] {
+    let launched = ["hangs_under_two_lanes", "hangs_under_a_lane_that_is_dropped"];
+    let persistent = ["hangs_in_a_persistent_group", "hangs_in_a_persistent_group_that_is_dropped"];
+    let is_persistent = processor().is_some_and(|number| probe().found[number].lacks(Mode::Persistent).is_none());
+    for name in launched.into_iter().chain(persistent.into_iter().filter(|_| is_persistent)) {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", name, "--ignored", "--nocapture"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -118,10 +118,30 @@ impl Arena {
     /// # Errors
     /// [`Error::Config`] for sizes that cannot work, [`Error::Memory`] when the machine has too little.
     pub fn new(config: ArenaConfig, workers: usize) -> Result<Self, Error> {
+        let bytes = Self::bytes_for(&config, workers)?;
+        Self::over(Memory::new(bytes, "the packet arena")?, config, workers)
+    }
+
+    /// Size of the arena for `workers` workers.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for sizes that cannot work.
+    pub fn bytes_for(config: &ArenaConfig, workers: usize) -> Result<usize, Error> {
         config.validate()?;
-        let bytes = config.region_bytes() * workers.max(1);
-        let memory = Arc::new(Memory::new(bytes, "the packet arena")?);
-        Ok(Self { memory, config, workers: workers.max(1) })
+        Ok(config.region_bytes() * workers.max(1))
+    }
+
+    /// Makes the arena for `workers` workers of memory of [`Arena::bytes_for`] bytes that is there already: a device's.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for sizes that cannot work.
+    ///
+    /// # Panics
+    /// When the memory is too small.
+    pub fn over(memory: Memory, config: ArenaConfig, workers: usize) -> Result<Self, Error> {
+        let bytes = Self::bytes_for(&config, workers)?;
+        assert!(memory.bytes() >= bytes, "an arena of {bytes} bytes in {} bytes of memory", memory.bytes());
+        Ok(Self { memory: Arc::new(memory), config, workers: workers.max(1) })
     }
 
     /// What a device is given of the arena before it is split.
@@ -158,7 +178,8 @@ pub struct ArenaHandle {
 }
 
 impl ArenaHandle {
-    /// The arena's base address, which descriptors count from. Aligned to 2 MiB; valid while this handle lives.
+    /// The arena's base address, which descriptors count from. Aligned to 2 MiB where the memory is the process's own, to
+    /// 4096 where it is a device's; valid while this handle lives.
     pub fn base(&self) -> NonNull<u8> {
         self.memory.base()
     }
@@ -172,6 +193,11 @@ impl ArenaHandle {
     pub fn bytes(&self) -> usize {
         self.memory.bytes()
     }
+    /// What gives the memory back, where it is a device's: see [`Memory::owner`].
+    pub fn memory_owner(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
+        self.memory.owner()
+    }
+
     /// Bytes behind each window that belong to no packet.
     pub fn padding_bytes(&self) -> usize {
         self.padding_bytes

@@ -1,5 +1,6 @@
 //! One contiguous region of bytes, on hugepages where there are any.
 
+use std::any::Any;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -14,17 +15,26 @@ pub enum Backing {
     Hugetlb,
     /// Ordinary memory that the kernel was asked to back with hugepages.
     Transparent,
+    /// Memory that a device's driver allocated.
+    Device,
 }
 
-/// Zeroed, page-aligned memory of the process, unmapped when dropped.
+/// Zeroed, page-aligned memory of the process, given back when dropped.
 ///
-/// Aligned to 2 MiB. Writable through `&mut`; a shared `Memory` is read-only.
+/// Aligned to 2 MiB where it is the process's own. Writable through `&mut`; a shared `Memory` is read-only.
 pub struct Memory {
     base: NonNull<u8>,
     bytes: usize,
-    mapped_base: NonNull<u8>,
-    mapped_bytes: usize,
     backing: Backing,
+    owner: Owner,
+}
+
+/// Who gives the memory back.
+enum Owner {
+    /// Unmapped here.
+    Mapping { base: NonNull<u8>, bytes: usize },
+    /// By being dropped.
+    Other(Box<dyn Any + Send + Sync>),
 }
 
 // SAFETY: Memory owns its mapping; reaching the bytes follows Rust's borrow rules through Deref and DerefMut.
@@ -47,7 +57,7 @@ impl Memory {
         }
         if let Ok(base) = map(rounded, libc::MAP_HUGETLB | libc::MAP_POPULATE) {
             let backing = Backing::Hugetlb;
-            return Ok(Self { base, bytes, mapped_base: base, mapped_bytes: rounded, backing });
+            return Ok(Self { base, bytes, backing, owner: Owner::Mapping { base, bytes: rounded } });
         }
         // One hugepage more than needed, so that an aligned start fits.
         let mapped_bytes = rounded + HUGEPAGE_BYTES;
@@ -57,7 +67,27 @@ impl Memory {
         let base = unsafe { mapped_base.add(skip) };
         // SAFETY: the range is the mapping's own; the advice changes no content, and its failure costs only speed.
         unsafe { libc::madvise(base.as_ptr().cast(), rounded, libc::MADV_HUGEPAGE) };
-        Ok(Self { base, bytes, mapped_base, mapped_bytes, backing: Backing::Transparent })
+        let owner = Owner::Mapping { base: mapped_base, bytes: mapped_bytes };
+        Ok(Self { base, bytes, backing: Backing::Transparent, owner })
+    }
+
+    /// Memory that a device's driver allocated, and that `owner` gives back when it is dropped.
+    ///
+    /// # Safety
+    /// `bytes` bytes from `base`, which is aligned to 64, must be initialised, and until `owner` is dropped valid for
+    /// reads and writes and reached by nothing else but the device, under the rules of
+    /// [`ArenaHandle`](crate::ArenaHandle).
+    pub unsafe fn from_owner(base: NonNull<u8>, bytes: usize, owner: Box<dyn Any + Send + Sync>) -> Self {
+        debug_assert!(base.as_ptr().cast::<u64>().is_aligned() && base.as_ptr().align_offset(64) == 0);
+        Self { base, bytes, backing: Backing::Device, owner: Owner::Other(owner) }
+    }
+
+    /// What gives it back, where that is no mapping of its own: tells a device's driver whether the memory is its own.
+    pub fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
+        match &self.owner {
+            Owner::Mapping { .. } => None,
+            Owner::Other(owner) => Some(&**owner),
+        }
     }
 
     /// Address of the first byte. Valid for `len()` bytes while the `Memory` lives.
@@ -94,8 +124,10 @@ impl DerefMut for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping that `new` made, and nothing can refer to it any more.
-        unsafe { libc::munmap(self.mapped_base.as_ptr().cast(), self.mapped_bytes) };
+        if let Owner::Mapping { base, bytes } = self.owner {
+            // SAFETY: exactly the mapping that `new` made, and nothing can refer to it any more.
+            unsafe { libc::munmap(base.as_ptr().cast(), bytes) };
+        }
     }
 }
 
@@ -152,6 +184,28 @@ mod tests {
         assert!(memory.iter().all(|&byte| byte == 0));
         memory[(5 << 20) - 1] = 7;
         assert_eq!(memory[(5 << 20) - 1], 7);
+    }
+
+    #[test]
+    fn memory_of_another_is_given_back_by_its_owner() {
+        struct Flag(std::sync::Arc<std::sync::atomic::AtomicBool>);
+        impl Drop for Flag {
+            fn drop(&mut self) {
+                self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+        let dropped = std::sync::Arc::default();
+        let theirs = Memory::new(4096, "a test").unwrap();
+        let base = theirs.base();
+        let owner = Box::new((theirs, Flag(std::sync::Arc::clone(&dropped))));
+        // SAFETY: the memory is valid until its owner is dropped, and nothing else reaches it.
+        let mut memory = unsafe { Memory::from_owner(base, 4096, owner) };
+        memory[4095] = 7;
+        assert!(memory.owner().is_some_and(|owner| owner.is::<(Memory, Flag)>()));
+        assert_eq!((memory.len(), memory.backing(), memory[4095]), (4096, Backing::Device, 7));
+        assert!(!dropped.load(std::sync::atomic::Ordering::Relaxed));
+        drop(memory);
+        assert!(dropped.load(std::sync::atomic::Ordering::Relaxed));
     }
 
     #[test]

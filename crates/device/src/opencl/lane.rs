@@ -14,7 +14,6 @@ use opencl3::event::Event;
 
 use super::slot::{Slot, SlotParts};
 use super::{OpenClDevice, failed};
-use crate::check::check;
 use crate::{BinTime, Error, Lane, Rejected};
 
 /// How long a lane that is dropped sleeps between two looks at what is in flight.
@@ -83,14 +82,6 @@ impl OpenClLane {
         Ok(Self { held: ManuallyDrop::new(held), times: Vec::new(), since: Instant::now(), said_lost: false })
     }
 
-    fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error> {
-        if region.arena_base() != self.held.device.arena.base().as_ptr() {
-            return Err(Error::Chunk { reason: "its packets lie in another arena than the device's".to_owned() });
-        }
-        let programs = &self.held.device.programs;
-        check(region, chunk, |instance| programs.get(usize::from(instance)).map(|program| program.kernel()))
-    }
-
     /// A slot with room for the chunk.
     fn slot(&mut self, chunk: &Chunk) -> Result<Slot, Error> {
         // One that is too small is given up: chunks of a packer all have the same size.
@@ -149,7 +140,7 @@ impl OpenClLane {
 impl Lane for OpenClLane {
     fn submit(&mut self, region: &mut Region, chunk: Chunk) -> Result<(), Box<Rejected>> {
         let alive = self.held.device.watch.demand_alive();
-        let launched = alive.and_then(|()| self.check(region, &chunk)).and_then(|()| self.launch(&chunk));
+        let launched = alive.and_then(|()| self.held.device.check(region, &chunk)).and_then(|()| self.launch(&chunk));
         match launched {
             Ok((slot, launched)) => {
                 if self.held.in_flight.is_empty() {

@@ -1,4 +1,5 @@
-//! OpenCL: a chunk is one launch of one kernel that knows all functions, and a bin is a work-group's.
+//! OpenCL: one kernel knows all functions, and a bin is a work-group's. A chunk is one launch of it (`lane.rs`), or the
+//! groups of one launch stay and take bins out of mailboxes (`groups.rs`, `persistent.rs`).
 //!
 //! Used are devices that work on the host's memory and whose caches follow the processor's: processors themselves
 //! (PoCL) and integrated GPUs. The library is loaded when it is first asked for; where there is none, [`probe`] says so.
@@ -38,29 +39,40 @@
 //!
 //! A lane belongs to one worker; lanes share nothing but what is read-only. PoCL runs kernels on threads of its own, one per
 //! core, which compete with the workers: on a machine of two cores a worker that spins takes half of the device away.
-//! Nothing here can change that; PoCL is worth its while where cores are left over.
+//! Nothing here can change that; PoCL is worth its while where cores are left over. In persistent mode it is the groups
+//! that spin, for OpenCL C has no word for waiting, each on a core of its own: there are never more of them than cores, for
+//! the others would never begin, and no more than half as many where the workers are content with that. Workers that find
+//! nothing yield, so that a group that shares their core gets on.
 //!
 //! Drivers keep the kernels they have compiled on disk (PoCL, Intel's, NVIDIA's and AMD's all do), so nothing is kept here.
 
+mod groups;
 mod lane;
+mod persistent;
 mod probe;
 mod program;
 mod slot;
+mod svm;
 
 use std::sync::Arc;
 
-use godwit_packet::ArenaHandle;
+use godwit_packet::{ArenaHandle, Region};
+use godwit_sched::Chunk;
 use opencl3::context::Context;
 use opencl3::device::Device as ClDevice;
 use opencl3::error_codes::ClError;
 use opencl3::memory::Buffer;
 
+use crate::check::check;
 use crate::watch::Watch;
-use crate::{Capabilities, Choice, Device, DeviceOptions, Error, Found, Lane, Program};
+use crate::{Capabilities, Choice, Device, DeviceOptions, Error, Found, Lane, Mode, Program};
 
 pub use probe::probe;
+pub use svm::arena_memory;
 
+use groups::{Groups, GroupsParts};
 use lane::OpenClLane;
+use persistent::PersistentLane;
 use program::{Kernels, Tables, demand_host_memory, over};
 
 /// How its devices' names in configurations start: `opencl:0`.
@@ -77,11 +89,15 @@ pub struct OpenClDevice {
     found: Found,
     programs: Vec<Arc<dyn Program>>,
     device: ClDevice,
+    /// In persistent mode.
+    groups: Option<Groups>,
+    /// Why it is not in persistent mode, if it was to be.
+    fallback: Option<String>,
     kernels: Kernels,
-    tables: Tables,
+    tables: Arc<Tables>,
     arena_buffer: Buffer<u8>,
     arena: ArenaHandle,
-    context: Context,
+    context: Arc<Context>,
     watch: Watch,
 }
 
@@ -113,23 +129,35 @@ impl OpenClDevice {
         options: &DeviceOptions,
         source: &str,
     ) -> Result<Self, Error> {
-        let id = format!("{ID}:{number}");
-        let devices = probe::devices().map_err(|reason| Error::Unusable { id: id.clone(), reason })?;
-        let Some((platform, device)) = devices.get(number) else { return Err(Error::Absent { id }) };
-        let found = probe::describe(number, platform, device);
-        if let Err(reason) = &found.usable {
-            return Err(Error::Unusable { id, reason: reason.clone() });
-        }
-        let context = Context::from_device(device).map_err(failed(&id, "make a context"))?;
+        let (found, device) = usable(number)?;
+        let id = found.capabilities.id.clone();
+        let context = svm::context(number, &id, device)?;
         let kernels = Kernels::build(&found, &context, device, source)?;
         demand_host_memory(&found, &context, device, &kernels)?;
-        let tables = Tables::new(&found, &context, &programs)?;
+        let tables = Arc::new(Tables::new(&found, &context, &programs)?);
         // SAFETY: the handle, which this device keeps, keeps the memory mapped. The device reaches it only through
         // kernels, and these only windows of packets that a lane holds; see the module on the order of accesses.
         let arena_buffer = unsafe { over(&found, &context, arena.base(), arena.bytes(), "the packet arena")? };
         let watch = Watch::new(&id, options.watchdog);
-        let device = *device;
-        Ok(Self { programs, device, kernels, tables, arena_buffer, arena: arena.clone(), context, watch, found })
+        let parts = GroupsParts { found: &found, device, context: &context, tables: &tables, arena, source };
+        let started = match options.mode {
+            Mode::Launch => Ok(None),
+            Mode::Persistent => Groups::start(&parts, options).map(Some),
+        };
+        let (groups, fallback) = match started {
+            Ok(groups) => (groups, None),
+            Err(reason) => (None, Some(format!("{id} runs in launch mode: {reason}"))),
+        };
+        let (device, arena) = (*device, arena.clone());
+        Ok(Self { programs, device, groups, fallback, kernels, tables, arena_buffer, arena, context, watch, found })
+    }
+
+    /// What is wrong with a chunk, if anything is.
+    fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error> {
+        if region.arena_base() != self.arena.base().as_ptr() {
+            return Err(Error::Chunk { reason: "its packets lie in another arena than the device's".to_owned() });
+        }
+        check(region, chunk, |instance| self.programs.get(usize::from(instance)).map(|program| program.kernel()))
     }
 
     /// What [`probe`] says of it.
@@ -143,6 +171,14 @@ impl Device for OpenClDevice {
         &self.found.capabilities
     }
 
+    fn mode(&self) -> Mode {
+        if self.groups.is_some() { Mode::Persistent } else { Mode::Launch }
+    }
+
+    fn fallback(&self) -> Option<&str> {
+        self.fallback.as_deref()
+    }
+
     fn choices(&self) -> Vec<Choice> {
         let choice = |program: &Arc<dyn Program>| Choice {
             function: program.name().to_owned(),
@@ -153,7 +189,22 @@ impl Device for OpenClDevice {
     }
 
     fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error> {
-        Ok(Box::new(OpenClLane::new(self)?))
+        Ok(match self.groups {
+            Some(_) => Box::new(PersistentLane::new(self)?),
+            None => Box::new(OpenClLane::new(self)?),
+        })
+    }
+}
+
+/// Device `number` of [`probe`], if Godwit can use it.
+fn usable(number: usize) -> Result<(Found, &'static ClDevice), Error> {
+    let id = format!("{ID}:{number}");
+    let devices = probe::devices().map_err(|reason| Error::Unusable { id: id.clone(), reason })?;
+    let Some((platform, device)) = devices.get(number) else { return Err(Error::Absent { id }) };
+    let found = probe::describe(number, platform, device);
+    match &found.usable {
+        Ok(()) => Ok((found, device)),
+        Err(reason) => Err(Error::Unusable { id, reason: reason.clone() }),
     }
 }
 

@@ -5,14 +5,18 @@ use std::sync::OnceLock;
 use super::ID;
 use crate::{Capabilities, Found, Mode, ModeFound, Probe, Svm};
 use opencl3::device::{
-    CL_DEVICE_SVM_ATOMICS, CL_DEVICE_SVM_COARSE_GRAIN_BUFFER, CL_DEVICE_SVM_FINE_GRAIN_BUFFER,
-    CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, Device,
+    CL_DEVICE_ATOMIC_ORDER_ACQ_REL, CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES, CL_DEVICE_SVM_ATOMICS,
+    CL_DEVICE_SVM_COARSE_GRAIN_BUFFER, CL_DEVICE_SVM_FINE_GRAIN_BUFFER, CL_DEVICE_SVM_FINE_GRAIN_SYSTEM,
+    CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, Device,
 };
 use opencl3::error_codes::{ClError, DLOPEN_RUNTIME_LOAD_FAILED};
 use opencl3::platform::{Platform, get_platforms};
 
 /// What the loader says where it finds no driver (`cl_khr_icd`: `CL_PLATFORM_NOT_FOUND_KHR`).
 const PLATFORM_NOT_FOUND: i32 = -1001;
+
+/// What compilers of OpenCL C 3.0 call the scope that holds host and devices.
+const SCOPE_WORD: &[u8] = b"__opencl_c_atomic_scope_all_devices";
 
 /// Asks the loader and all drivers. Takes as long as the slowest driver needs to wake up.
 pub fn probe() -> Probe {
@@ -87,19 +91,28 @@ pub(super) fn describe(number: usize, platform: &str, device: &Device) -> Found 
         local_memory_bytes: device.local_mem_size().unwrap_or(0),
         buffer_bytes_max: device.max_mem_alloc_size().unwrap_or(0),
         svm,
-        modes: modes(svm),
+        modes: modes(device, kind & CL_DEVICE_TYPE_CPU != 0, svm),
         pci: pci(device, &extensions),
         usable: usable(device, kind & CL_DEVICE_TYPE_CPU != 0, svm),
     }
 }
 
-/// A persistent group and a worker tell each other of bins through memory that both write while the kernel runs.
-fn modes(svm: Svm) -> Vec<ModeFound> {
-    let lacks = match svm.fine && svm.atomics {
-        true => None,
-        false => Some(
-            "host and device cannot tell each other anything while a kernel runs (no fine-grained SVM with atomics)",
-        ),
+/// A persistent group and a worker tell each other of bins through memory that both write while the kernel runs, with
+/// atomics whose scope holds both.
+fn modes(device: &Device, is_cpu: bool, svm: Svm) -> Vec<ModeFound> {
+    const NEEDED: u64 = CL_DEVICE_ATOMIC_ORDER_ACQ_REL | CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES;
+    // OpenCL 2 has no such question, and all the atomics that 3 asks for.
+    let is_version_2 = text(device.version()).starts_with("OpenCL 2.");
+    let has_scope = is_version_2 || device.atomic_memory_capabilities().unwrap_or(0) & NEEDED == NEEDED;
+    // PoCL 3.1 has the scope, but its compiler lacks the word. The scope of a device that is the processor is as wide.
+    let words = device.opencl_c_features().unwrap_or_default();
+    let has_word = is_version_2 || is_cpu || words.iter().any(|word| text_of(&word.name) == SCOPE_WORD);
+    let lacks = if !svm.fine || !svm.atomics {
+        Some("host and device cannot tell each other anything while a kernel runs (no fine-grained SVM with atomics)")
+    } else if !has_scope || !has_word {
+        Some("its atomics reach no further than itself, not to the host")
+    } else {
+        None
     };
     let persistent = ModeFound { mode: Mode::Persistent, lacks: lacks.map(str::to_owned) };
     vec![ModeFound { mode: Mode::Launch, lacks: None }, persistent]
@@ -177,4 +190,9 @@ fn pci(device: &Device, extensions: &str) -> Option<String> {
 /// Without the zero that ends it in C.
 fn text(answer: Result<String, ClError>) -> String {
     answer.map(|text| text.trim_matches(['\0', ' ', '\n']).to_owned()).unwrap_or_default()
+}
+
+/// Up to the zero that ends it in C.
+fn text_of(name: &[u8]) -> &[u8] {
+    name.split(|&byte| byte == 0).next().unwrap_or_default()
 }

@@ -20,8 +20,9 @@ use super::slot::{Slot, SlotParts, bytes_of};
 use crate::Found;
 use crate::{Error, Program};
 
-/// The entry of the kernels (`kernels/dialect/loops_opencl.h`).
+// The entries of the kernels (`kernels/dialect/loops_opencl.h`).
 const ENTRY: &str = "gw_chunk";
+const ENTRY_PERSISTENT: &str = "gw_persistent";
 /// Lanes of a work-group where the device has no wider warp. PoCL runs echo, ipv4, ipsec and dpi equally fast with 8 to
 /// 64, measured with chunks of 1024 packets on two cores.
 const GROUP_LANES_MIN: usize = 32;
@@ -31,6 +32,7 @@ const GROUPS_PER_UNIT: usize = 4;
 /// All kernels, compiled for one device.
 pub(super) struct Kernels {
     program: ClProgram,
+    entry: &'static str,
     /// Size of a work-group.
     pub(super) group_lanes: usize,
     /// Most work-groups of a launch; each takes bins until none is left.
@@ -38,11 +40,34 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
+    /// With the entry for chunks.
     pub(super) fn build(found: &Found, context: &Context, device: &Device, source: &str) -> Result<Self, Error> {
+        Self::with_entry(found, context, device, source, ENTRY, "-cl-std=CL1.2")
+    }
+
+    /// With the entry for groups that stay, which takes a later OpenCL C.
+    pub(super) fn build_persistent(
+        found: &Found,
+        context: &Context,
+        device: &Device,
+        source: &str,
+    ) -> Result<Self, Error> {
+        let build = |standard| Self::with_entry(found, context, device, source, ENTRY_PERSISTENT, standard);
+        build("-cl-std=CL3.0").or_else(|error| build("-cl-std=CL2.0").map_err(|_| error))
+    }
+
+    fn with_entry(
+        found: &Found,
+        context: &Context,
+        device: &Device,
+        source: &str,
+        entry: &'static str,
+        standard: &str,
+    ) -> Result<Self, Error> {
         let id = &found.capabilities.id;
         let build = |log| Error::Build { id: id.clone(), driver: found.driver.clone(), log };
-        let program = ClProgram::create_and_build_from_source(context, source, "-cl-std=CL1.2").map_err(build)?;
-        let mut kernels = Self { program, group_lanes: GROUP_LANES_MIN, groups_max: 1 };
+        let program = ClProgram::create_and_build_from_source(context, source, standard).map_err(build)?;
+        let mut kernels = Self { program, entry, group_lanes: GROUP_LANES_MIN, groups_max: 1 };
         let kernel = kernels.entry(id)?;
         let lanes_max = kernel.get_work_group_size(device.id()).map_err(failed(id, "tell a work-group's size"))?;
         let warp = kernel.get_work_group_size_multiple(device.id()).unwrap_or(1);
@@ -53,7 +78,7 @@ impl Kernels {
 
     /// The entry, with arguments of its own.
     pub(super) fn entry(&self, id: &str) -> Result<Kernel, Error> {
-        Kernel::create(&self.program, ENTRY).map_err(failed(id, "make a kernel"))
+        Kernel::create(&self.program, self.entry).map_err(failed(id, "make a kernel"))
     }
 }
 

@@ -172,7 +172,8 @@ pub(super) fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
-fn bytes_of_mut<T: Plain>(values: &mut [T]) -> &mut [u8] {
+/// The bytes of values, to be written.
+pub(super) fn bytes_of_mut<T: Plain>(values: &mut [T]) -> &mut [u8] {
     // SAFETY: as above, and any bytes are a value.
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }
