@@ -120,7 +120,12 @@ fn write_registry(functions: &Path, out: &Path) {
 
 /// One source text per device language, and a digest of all of them.
 fn write_sources(root: &Path, out: &Path) {
-    let opencl = flatten(root, "opencl.cl", &["dialect/cpu.h", "dialect/aes_ni.h", "dialect/cuda.h"]);
+    // Without group forms whose lanes exchange words (GW_TEAM_FORM).
+    let opencl = flatten(
+        root,
+        "opencl.cl",
+        &["dialect/cpu.h", "dialect/aes_ni.h", "dialect/cuda.h", "dialect/aes_team.h", "ipsec/group.h"],
+    );
     let cuda = flatten(root, "cuda.cu", &["dialect/cpu.h", "dialect/aes_ni.h", "dialect/opencl.h"]);
     let cpu = flatten(root, "cpu.c", &["dialect/cuda.h", "dialect/opencl.h"]);
     // FNV-1a: names a version of the kernels in caches and profiles, guards against nothing.

@@ -15,10 +15,12 @@
 #define GODWIT_GROUPS_H
 
 #include "dpi/group.h"
+#include "ipsec/group.h"
 
 /* #define GW_GROUP_FORM_<name> , GW_BY_GROUP */
 #define GW_GROUP_FORM_dpi , GW_BY_GROUP
+#define GW_GROUP_FORM_ipsec GW_TEAM_FORM
 
-#define GW_GROUP_FORMS(X) X(dpi)
+#define GW_GROUP_FORMS(X) X(dpi) GW_TEAM_FORMS(X(ipsec))
 
 #endif

@@ -25,6 +25,15 @@ typedef unsigned long long gw_u64;
 /* Threads of a block: four lanes for each of 32 packets, and one lane more for each. */
 #define GW_GROUP_LANES 160u
 
+/* Shared memory has 32 banks of words; a lane's warp mates are in the others. */
+#define GW_TABLE_COPIES_LOG2 5u
+
+/* Picks group forms whose lanes exchange words. */
+#define GW_TEAM_FORM        , GW_BY_GROUP
+#define GW_TEAM_FORMS(list) list
+
+#define GW_UNROLL _Pragma("unroll")
+
 #define GW_LANE  static __device__ inline
 #define GW_GROUP static __device__ inline
 #define GW_RARE  static __device__ __noinline__
@@ -44,6 +53,13 @@ GW_LANE gw_u32 gw_lane_count(void)
 GW_LANE void gw_barrier(void)
 {
     __syncthreads();
+}
+
+/* What lane `lane` of the caller's team, four neighbours, brought. All lanes of the warp call it.
+ */
+GW_LANE gw_u32 gw_team_word(gw_u32 word, gw_u32 lane)
+{
+    return __shfl_sync(0xffffffffu, word, (int)lane, 4);
 }
 
 #define GW_EXPENSIVE(address) ((void)(address))
@@ -102,6 +118,21 @@ GW_LANE gw_u32 gw_rotate_left32(gw_u32 value, gw_u32 bits)
 GW_LANE gw_u64 gw_rotate_left64(gw_u64 value, gw_u32 bits)
 {
     return (value << (bits & 63)) | (value >> ((64 - bits) & 63));
+}
+
+GW_LANE gw_u32 gw_swap32(gw_u32 value)
+{
+    return __byte_perm(value, 0, 0x0123);
+}
+
+GW_LANE gw_u32 gw_funnel_left32(gw_u32 low, gw_u32 high, gw_u32 bits)
+{
+    return __funnelshift_l(low, high, bits);
+}
+
+GW_LANE gw_u32 gw_funnel_right32(gw_u32 low, gw_u32 high, gw_u32 bits)
+{
+    return __funnelshift_r(low, high, bits);
 }
 
 GW_LANE gw_u32 gw_popcount32(gw_u32 value)

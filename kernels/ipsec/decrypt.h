@@ -2,14 +2,11 @@
 #ifndef GODWIT_IPSEC_DECRYPT_H
 #define GODWIT_IPSEC_DECRYPT_H
 
-/* Whether the ICV behind `bytes` bytes is right. Takes the same time wherever it differs. */
-GW_LANE gw_u32 gw_ipsec_authentic(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL gw_u8 *esp,
-                                  gw_u32 bytes)
+/* Whether the ICV at `bytes` is this one. Takes the same time wherever it differs. */
+GW_LANE gw_u32 gw_ipsec_same_icv(const GW_GLOBAL gw_u8 *bytes, gw_sha1 icv)
 {
-    const gw_sha1 icv = gw_ipsec_icv(sa, esp, bytes);
-    const gw_u32 difference = (icv.a ^ gw_load_be32(esp + bytes)) |
-                              (icv.b ^ gw_load_be32(esp + bytes + 4)) |
-                              (icv.c ^ gw_load_be32(esp + bytes + 8));
+    const gw_u32 difference = (icv.a ^ gw_load_be32(bytes)) | (icv.b ^ gw_load_be32(bytes + 4)) |
+                              (icv.c ^ gw_load_be32(bytes + 8));
     return difference == 0;
 }
 
@@ -90,47 +87,6 @@ GW_LANE gw_u32 gw_ipsec_leave_ecn(GW_GLOBAL gw_u8 *packet, gw_u32 outer_ecn)
     return 1;
 }
 
-/* Authenticates and decrypts in place. Returns GW_IPSEC_FINE and the payload's length, or the drop
- * reason. */
-GW_LANE gw_u32 gw_ipsec_open(const GW_GLOBAL gw_ipsec_sa *sa, GW_GLOBAL gw_u8 *esp,
-                             gw_u32 esp_bytes, gw_u32 *payload_bytes)
-{
-    const gw_u32 before = GW_ESP_HEADER_BYTES + GW_AES_BLOCK_BYTES;
-    if (esp_bytes < before + GW_AES_BLOCK_BYTES + GW_ESP_ICV_BYTES) {
-        return GW_IPSEC_MALFORMED;
-    }
-    const gw_u32 cipher_bytes = esp_bytes - before - GW_ESP_ICV_BYTES;
-    if (cipher_bytes % GW_AES_BLOCK_BYTES != 0) {
-        return GW_IPSEC_MALFORMED;
-    }
-    if (gw_load_be32(esp) != sa->spi) {
-        return GW_IPSEC_NO_SA;
-    }
-    /* Before decryption: what is not authentic costs no more (RFC 4303, section 3.4.4.1). */
-    if (!gw_ipsec_authentic(sa, esp, before + cipher_bytes)) {
-        return GW_IPSEC_AUTHENTICATION;
-    }
-    GW_GLOBAL gw_u8 *data = esp + before;
-    gw_aes128_cbc_decrypt((const GW_GLOBAL gw_u8 *)sa->round_keys,
-                          gw_aes_load(esp + GW_ESP_HEADER_BYTES), data,
-                          cipher_bytes / GW_AES_BLOCK_BYTES);
-
-    const gw_u32 pad_bytes = data[cipher_bytes - 2];
-    const gw_u32 next_header = data[cipher_bytes - 1];
-    if (pad_bytes > cipher_bytes - GW_ESP_TAIL_BYTES) {
-        return GW_IPSEC_PADDING;
-    }
-    *payload_bytes = cipher_bytes - GW_ESP_TAIL_BYTES - pad_bytes;
-    if (!gw_ipsec_padding_right(data + *payload_bytes, pad_bytes)) {
-        return GW_IPSEC_PADDING;
-    }
-    /* RFC 4303, section 2.6: sent only to hide how much traffic there is. */
-    if (next_header == GW_PROTOCOL_NONE) {
-        return GW_IPSEC_DUMMY;
-    }
-    return next_header == GW_PROTOCOL_IPV4 ? GW_IPSEC_FINE : GW_IPSEC_POLICY_MISMATCH;
-}
-
 /* Whether the outer header is one of an ESP packet for the SA; GW_IPSEC_FINE or the drop reason. */
 GW_LANE gw_u32 gw_ipsec_check_outer(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL gw_u8 *outer,
                                     gw_ipsec_ipv4 ip)
@@ -147,25 +103,78 @@ GW_LANE gw_u32 gw_ipsec_check_outer(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GL
     return gw_load_be32(outer + 16) == sa->destination ? GW_IPSEC_FINE : GW_IPSEC_NO_SA;
 }
 
-GW_LANE void gw_ipsec_decrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 l2_bytes,
-                              gw_descriptor *descriptor, gw_outcome *outcome)
+/* What is left to do once the outer header is checked. */
+typedef struct gw_ipsec_opening {
+    GW_GLOBAL gw_u8
+        *data;      /* what is encrypted; IV and ESP header lie in front of it, the ICV behind */
+    gw_u32 blocks;  /* 0: the packet is settled */
+    gw_u32 removed; /* bytes between the L2 header and `data` */
+} gw_ipsec_opening;
+
+/* Finds what is to be authenticated and decrypted; writes nothing. */
+GW_LANE gw_ipsec_opening gw_ipsec_open_begin(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa,
+                                             gw_u32 l2_bytes, const gw_descriptor *descriptor,
+                                             gw_outcome *outcome)
+{
+    GW_GLOBAL gw_u8 *outer = gw_frame(lane, descriptor) + l2_bytes;
+    const gw_ipsec_ipv4 ip = gw_ipsec_ipv4_parse(outer, descriptor->length - l2_bytes);
+    const gw_u32 before = GW_ESP_HEADER_BYTES + GW_AES_BLOCK_BYTES;
+    const gw_u32 esp_bytes = ip.total_bytes - ip.header_bytes;
+    gw_ipsec_opening opening;
+    opening.removed = ip.header_bytes + before;
+    opening.data = outer + opening.removed;
+    opening.blocks = 0;
+    gw_u32 reason = gw_ipsec_check_outer(sa, outer, ip);
+    if (reason == GW_IPSEC_FINE) {
+        if (esp_bytes < before + GW_AES_BLOCK_BYTES + GW_ESP_ICV_BYTES ||
+            (esp_bytes - before - GW_ESP_ICV_BYTES) % GW_AES_BLOCK_BYTES != 0) {
+            reason = GW_IPSEC_MALFORMED;
+        } else if (gw_load_be32(outer + ip.header_bytes) != sa->spi) {
+            reason = GW_IPSEC_NO_SA;
+        }
+    }
+    if (reason != GW_IPSEC_FINE) {
+        gw_drop(outcome, reason);
+        return opening;
+    }
+    opening.blocks = (esp_bytes - before - GW_ESP_ICV_BYTES) / GW_AES_BLOCK_BYTES;
+    return opening;
+}
+
+/* The payload's length behind the padding; GW_IPSEC_FINE or the drop reason. */
+GW_LANE gw_u32 gw_ipsec_unpad(const GW_GLOBAL gw_u8 *data, gw_u32 cipher_bytes,
+                              gw_u32 *payload_bytes)
+{
+    const gw_u32 pad_bytes = data[cipher_bytes - 2];
+    const gw_u32 next_header = data[cipher_bytes - 1];
+    if (pad_bytes > cipher_bytes - GW_ESP_TAIL_BYTES) {
+        return GW_IPSEC_PADDING;
+    }
+    *payload_bytes = cipher_bytes - GW_ESP_TAIL_BYTES - pad_bytes;
+    if (!gw_ipsec_padding_right(data + *payload_bytes, pad_bytes)) {
+        return GW_IPSEC_PADDING;
+    }
+    /* RFC 4303, section 2.6: sent only to hide how much traffic there is. */
+    if (next_header == GW_PROTOCOL_NONE) {
+        return GW_IPSEC_DUMMY;
+    }
+    return next_header == GW_PROTOCOL_IPV4 ? GW_IPSEC_FINE : GW_IPSEC_POLICY_MISMATCH;
+}
+
+/* Settles a packet that is authentic and decrypted. */
+GW_LANE void gw_ipsec_open_end(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa,
+                               gw_u32 l2_bytes, gw_ipsec_opening opening, gw_descriptor *descriptor,
+                               gw_outcome *outcome)
 {
     GW_GLOBAL gw_u8 *frame = gw_frame(lane, descriptor);
-    GW_GLOBAL gw_u8 *outer = frame + l2_bytes;
-    const gw_ipsec_ipv4 outer_ip = gw_ipsec_ipv4_parse(outer, descriptor->length - l2_bytes);
+    GW_GLOBAL gw_u8 *packet = opening.data;
     gw_u32 payload_bytes = 0;
-    gw_u32 reason = gw_ipsec_check_outer(sa, outer, outer_ip);
-    if (reason == GW_IPSEC_FINE) {
-        reason = gw_ipsec_open(sa, outer + outer_ip.header_bytes,
-                               outer_ip.total_bytes - outer_ip.header_bytes, &payload_bytes);
-    }
+    const gw_u32 reason =
+        gw_ipsec_unpad(packet, opening.blocks * GW_AES_BLOCK_BYTES, &payload_bytes);
     if (reason != GW_IPSEC_FINE) {
         gw_drop(outcome, reason);
         return;
     }
-
-    const gw_u32 removed = outer_ip.header_bytes + GW_ESP_HEADER_BYTES + GW_AES_BLOCK_BYTES;
-    GW_GLOBAL gw_u8 *packet = outer + removed;
     /* What follows the packet inside hides its length (RFC 4303, section 2.7) and is left behind.
      */
     const gw_ipsec_ipv4 ip = gw_ipsec_ipv4_parse(packet, payload_bytes);
@@ -177,14 +186,36 @@ GW_LANE void gw_ipsec_decrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *
         gw_drop(outcome, GW_IPSEC_POLICY_MISMATCH);
         return;
     }
-    if (!gw_ipsec_leave_ecn(packet, outer[1] & 3u)) {
+    if (!gw_ipsec_leave_ecn(packet, frame[l2_bytes + 1] & 3u)) {
         gw_drop(outcome, GW_IPSEC_CONGESTION);
         return;
     }
-    gw_ipsec_move_l2(frame + removed, frame, l2_bytes);
-    descriptor->head = (gw_u16)(descriptor->head + removed);
+    gw_ipsec_move_l2(frame + opening.removed, frame, l2_bytes);
+    descriptor->head = (gw_u16)(descriptor->head + opening.removed);
     descriptor->length = (gw_u16)(l2_bytes + ip.total_bytes);
     gw_verdict(outcome, GW_IPSEC_DECRYPTED, 0, sa->spi);
+}
+
+GW_LANE void gw_ipsec_decrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 l2_bytes,
+                              gw_descriptor *descriptor, gw_outcome *outcome)
+{
+    const gw_ipsec_opening opening = gw_ipsec_open_begin(lane, sa, l2_bytes, descriptor, outcome);
+    if (opening.blocks == 0) {
+        return;
+    }
+    GW_GLOBAL gw_u8 *iv = opening.data - GW_AES_BLOCK_BYTES;
+    GW_GLOBAL gw_u8 *esp = iv - GW_ESP_HEADER_BYTES;
+    const gw_u32 cipher_bytes = opening.blocks * GW_AES_BLOCK_BYTES;
+    /* Before decryption: what is not authentic costs no more (RFC 4303, section 3.4.4.1). */
+    if (!gw_ipsec_same_icv(
+            opening.data + cipher_bytes,
+            gw_ipsec_icv(sa, esp, GW_ESP_HEADER_BYTES + GW_AES_BLOCK_BYTES + cipher_bytes))) {
+        gw_drop(outcome, GW_IPSEC_AUTHENTICATION);
+        return;
+    }
+    gw_aes128_cbc_decrypt((const GW_GLOBAL gw_u8 *)sa->round_keys, gw_aes_load(iv), opening.data,
+                          opening.blocks);
+    gw_ipsec_open_end(lane, sa, l2_bytes, opening, descriptor, outcome);
 }
 
 #endif

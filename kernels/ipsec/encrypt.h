@@ -45,16 +45,28 @@ GW_LANE void gw_ipsec_pad(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes)
     trailer[pad_bytes + 1] = GW_PROTOCOL_IPV4;
 }
 
-GW_LANE void gw_ipsec_encrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 l2_bytes,
-                              gw_descriptor *descriptor, gw_outcome *outcome)
+/* What is left to do once a packet's headers and padding are written. */
+typedef struct gw_ipsec_sealing {
+    GW_GLOBAL gw_u8 *packet; /* of `blocks` blocks; IV and ESP header lie in front of it */
+    gw_u32 sequence;
+    gw_u32 blocks; /* 0: the packet is settled */
+} gw_ipsec_sealing;
+
+/* Settles the packet, but for IV, encryption and ICV. */
+GW_LANE gw_ipsec_sealing gw_ipsec_seal_begin(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa,
+                                             gw_u32 l2_bytes, gw_descriptor *descriptor,
+                                             gw_outcome *outcome)
 {
-    const gw_u32 sequence = (gw_u32)lane->parameter;
     GW_GLOBAL gw_u8 *frame = gw_frame(lane, descriptor);
     GW_GLOBAL gw_u8 *packet = frame + l2_bytes;
     const gw_ipsec_ipv4 ip = gw_ipsec_ipv4_parse(packet, descriptor->length - l2_bytes);
+    gw_ipsec_sealing sealing;
+    sealing.packet = packet;
+    sealing.sequence = (gw_u32)lane->parameter;
+    sealing.blocks = 0;
     if (ip.error != GW_IPSEC_FINE) {
         gw_drop(outcome, ip.error);
-        return;
+        return sealing;
     }
     const gw_u32 added = GW_IPV4_BYTES + GW_ESP_HEADER_BYTES + GW_AES_BLOCK_BYTES;
     const gw_u32 blocks =
@@ -64,33 +76,49 @@ GW_LANE void gw_ipsec_encrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *
     /* A window is far smaller than 2^16 bytes, so what fits into it fits into an IPv4 packet. */
     if (descriptor->head < added || end > descriptor->room * GW_WINDOW_UNIT) {
         gw_drop(outcome, GW_IPSEC_NO_ROOM);
-        return;
+        return sealing;
     }
 
     const gw_u32 tos = packet[1];
     const gw_u32 flags = gw_load_be16(packet + 6);
     GW_GLOBAL gw_u8 *esp = packet - GW_AES_BLOCK_BYTES - GW_ESP_HEADER_BYTES;
-    GW_GLOBAL gw_u8 *outer = esp - GW_IPV4_BYTES;
-    const gw_u32 esp_bytes = GW_ESP_HEADER_BYTES + GW_AES_BLOCK_BYTES + cipher_bytes;
+    const gw_u32 total_bytes = added + cipher_bytes + GW_ESP_ICV_BYTES;
     gw_ipsec_move_l2(frame - added, frame, l2_bytes);
-    gw_ipsec_outer_ipv4(outer, sa, sequence, GW_IPV4_BYTES + esp_bytes + GW_ESP_ICV_BYTES, tos,
-                        flags);
+    gw_ipsec_outer_ipv4(esp - GW_IPV4_BYTES, sa, sealing.sequence, total_bytes, tos, flags);
     gw_store_be32(esp, sa->spi);
-    gw_store_be32(esp + 4, sequence);
-
-    const gw_aes_block iv = gw_ipsec_iv(sa, sequence);
-    gw_aes_store(esp + GW_ESP_HEADER_BYTES, iv);
+    gw_store_be32(esp + 4, sealing.sequence);
     gw_ipsec_pad(packet + ip.total_bytes, cipher_bytes - GW_ESP_TAIL_BYTES - ip.total_bytes);
-    gw_aes128_cbc_encrypt((const GW_GLOBAL gw_u8 *)sa->round_keys, iv, packet, blocks);
 
-    const gw_sha1 icv = gw_ipsec_icv(sa, esp, esp_bytes);
-    gw_store_be32(esp + esp_bytes, icv.a);
-    gw_store_be32(esp + esp_bytes + 4, icv.b);
-    gw_store_be32(esp + esp_bytes + 8, icv.c);
-
+    sealing.blocks = blocks;
     descriptor->head = (gw_u16)(descriptor->head - added);
-    descriptor->length = (gw_u16)(l2_bytes + GW_IPV4_BYTES + esp_bytes + GW_ESP_ICV_BYTES);
+    descriptor->length = (gw_u16)(l2_bytes + total_bytes);
     gw_verdict(outcome, GW_IPSEC_ENCRYPTED, 0, sa->spi);
+    return sealing;
+}
+
+GW_LANE void gw_ipsec_store_icv(GW_GLOBAL gw_u8 *to, gw_sha1 icv)
+{
+    gw_store_be32(to, icv.a);
+    gw_store_be32(to + 4, icv.b);
+    gw_store_be32(to + 8, icv.c);
+}
+
+GW_LANE void gw_ipsec_encrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 l2_bytes,
+                              gw_descriptor *descriptor, gw_outcome *outcome)
+{
+    const gw_ipsec_sealing sealing = gw_ipsec_seal_begin(lane, sa, l2_bytes, descriptor, outcome);
+    if (sealing.blocks == 0) {
+        return;
+    }
+    const gw_aes_block iv = gw_ipsec_iv(sa, sealing.sequence);
+    gw_aes_store(sealing.packet - GW_AES_BLOCK_BYTES, iv);
+    gw_aes128_cbc_encrypt((const GW_GLOBAL gw_u8 *)sa->round_keys, iv, sealing.packet,
+                          sealing.blocks);
+
+    GW_GLOBAL gw_u8 *esp = sealing.packet - GW_AES_BLOCK_BYTES - GW_ESP_HEADER_BYTES;
+    const gw_u32 esp_bytes =
+        GW_ESP_HEADER_BYTES + GW_AES_BLOCK_BYTES + sealing.blocks * GW_AES_BLOCK_BYTES;
+    gw_ipsec_store_icv(esp + esp_bytes, gw_ipsec_icv(sa, esp, esp_bytes));
 }
 
 #endif

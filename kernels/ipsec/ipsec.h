@@ -52,26 +52,45 @@ GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_sa_of(const gw_lane *lane)
     return sa->direction == direction ? sa : 0;
 }
 
-GW_LANE void gw_ipsec_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_outcome *outcome)
+/* Where a packet's SA and layer 3 are. */
+typedef struct gw_ipsec_found {
+    const GW_GLOBAL gw_ipsec_sa *sa; /* 0: the packet is settled */
+    gw_u32 l2_bytes;
+} gw_ipsec_found;
+
+/* What comes first in both directions. */
+GW_LANE gw_ipsec_found gw_ipsec_find(const gw_lane *lane, const gw_descriptor *descriptor,
+                                     gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(gw_frame(lane, descriptor), descriptor->length);
+    gw_ipsec_found found;
+    found.sa = 0;
+    found.l2_bytes = l3.offset;
     if (l3.offset == 0) {
         gw_drop(outcome, GW_IPSEC_TRUNCATED);
-        return;
+        return found;
     }
     if (l3.ether_type != GW_ETHER_TYPE_IPV4) {
         gw_verdict(outcome, GW_IPSEC_NOT_IPV4, 0, 0);
-        return;
+        return found;
     }
-    const GW_GLOBAL gw_ipsec_sa *sa = gw_ipsec_sa_of(lane);
-    if (sa == 0) {
+    found.sa = gw_ipsec_sa_of(lane);
+    if (found.sa == 0) {
         gw_drop(outcome, GW_IPSEC_NO_SA);
+    }
+    return found;
+}
+
+GW_LANE void gw_ipsec_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_outcome *outcome)
+{
+    const gw_ipsec_found found = gw_ipsec_find(lane, descriptor, outcome);
+    if (found.sa == 0) {
         return;
     }
     if (lane->variant == GW_IPSEC_VARIANT_ENCRYPT) {
-        gw_ipsec_encrypt(lane, sa, l3.offset, descriptor, outcome);
+        gw_ipsec_encrypt(lane, found.sa, found.l2_bytes, descriptor, outcome);
     } else {
-        gw_ipsec_decrypt(lane, sa, l3.offset, descriptor, outcome);
+        gw_ipsec_decrypt(lane, found.sa, found.l2_bytes, descriptor, outcome);
     }
 }
 

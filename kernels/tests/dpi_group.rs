@@ -5,9 +5,10 @@ mod common;
 mod opencl;
 
 use std::io::Write as _;
+use std::iter::zip;
 
 use common::batch::Batch;
-use common::chunk::Chunk;
+use common::chunk::{Chunk, Part};
 use common::emulation::{Emulation, Launch};
 use common::frames::Random;
 use common::tables::dpi_image;
@@ -155,9 +156,9 @@ struct Expected {
 
 fn expected() -> Expected {
     let rows = rows();
-    let cases = cases(&rows);
-    let chunk = Chunk::with(&cases, rows.iter().map(|row| &row.frames[..]), &BIN_PACKETS);
-    let batch = chunk.run_on_cpu(&cases);
+    let parts = zip(cases(&rows), &rows).map(|(case, row)| Part::new(case, row.frames.clone()));
+    let chunk = Chunk::new(parts.collect(), &BIN_PACKETS);
+    let batch = chunk.run_on_cpu();
     demand_variety(&rows, &chunk, &batch);
     Expected { rows, chunk, batch }
 }

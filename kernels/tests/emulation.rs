@@ -5,9 +5,10 @@ mod common;
 
 use std::io::Write as _;
 
-use common::CASES;
-use common::chunk::Chunk;
+use common::chunk::{Chunk, parts};
 use common::emulation::{Emulation, Launch};
+use common::ipsec::ipsec_parts;
+use godwit_abi::VERDICT_DROP;
 
 /// Threads of a block: `GW_GROUP_LANES` of cuda.h.
 const THREADS: u64 = 160;
@@ -22,22 +23,48 @@ fn emulation(name: &str) -> Option<Emulation> {
     emulation
 }
 
+/// `by_group`: through a shadow of the arena, of which dropped packets are not taken back.
+fn assert_same(emulation: &Emulation, chunk: &Chunk, seed: u64, by_group: bool) {
+    let expected = chunk.run_on_cpu();
+    let batch = emulation.run(chunk, Launch { blocks: 2, threads: THREADS, seed, by_group });
+    for (index, outcome) in expected.outcomes.iter().enumerate() {
+        let context = format!("packet {index} of {}, seed {seed}, by_group {by_group}", chunk.name_of(index));
+        assert_eq!(batch.outcomes[index], *outcome, "{context}");
+        assert_eq!(batch.descriptors[index], expected.descriptors[index], "{context}");
+        if !by_group {
+            assert!(batch.window(index) == expected.window(index), "{context}: windows differ");
+        } else if outcome.verdict != VERDICT_DROP {
+            assert_eq!(batch.frame(index), expected.frame(index), "{context}");
+        }
+    }
+    assert!(by_group || batch.arena.bytes() == expected.arena.bytes(), "something was written between windows");
+}
+
 #[test]
 fn a_chunk_ends_under_cuda_as_on_the_cpu() {
     let Some(emulation) = emulation("chunk") else { return };
-    let chunk = Chunk::of(&CASES, 500, &[33, 1, 256, 2, 32, 31]);
-    let expected = chunk.run_on_cpu(&CASES);
-    for (seed, by_group) in [(1, false), (2, false), (3, true)] {
-        let launch = Launch { blocks: 2, threads: THREADS, seed, by_group };
-        let batch = emulation.run(&chunk, launch);
-        assert_eq!(batch.outcomes, expected.outcomes, "{launch:?}");
-        assert_eq!(batch.descriptors, expected.descriptors, "{launch:?}");
-        for (index, outcome) in expected.outcomes.iter().enumerate() {
-            // Of a dropped packet nothing is taken back.
-            if !by_group || outcome.verdict != godwit_abi::VERDICT_DROP {
-                assert_eq!(batch.frame(index), expected.frame(index), "{launch:?}: packet {index}");
-            }
+    let all = parts(500).into_iter().chain(ipsec_parts(700, 5)).chain(ipsec_parts(300, 6)).collect();
+    let chunk = Chunk::new(all, &[33, 1, 256, 2, 32, 31]);
+    assert_same(&emulation, &chunk, 1, false);
+    assert_same(&emulation, &chunk, 2, true);
+}
+
+/// The packets for `ipsec` come to every end that the kernel alone can bring them to.
+#[test]
+fn packets_for_ipsec_reach_every_outcome() {
+    let chunk = Chunk::new(ipsec_parts(1000, 5), &[256]);
+    let outcomes = chunk.run_on_cpu().outcomes;
+    for (variant, outcomes) in outcomes.chunks(1000).enumerate() {
+        let verdicts: &[u8] = if variant == 0 { &[0, 3] } else { &[1, 3] };
+        for verdict in verdicts {
+            assert!(outcomes.iter().any(|outcome| outcome.verdict == *verdict), "variant {variant}: verdict {verdict}");
         }
-        assert!(by_group || batch.arena.bytes() == expected.arena.bytes(), "{launch:?}: windows differ");
+        let reasons: &[u8] = if variant == 0 { &[0, 1, 3, 4] } else { &[0, 1, 3, 5, 6, 9, 12] };
+        for reason in reasons {
+            let same = |outcome: &&godwit_abi::Outcome| outcome.verdict == VERDICT_DROP && outcome.reason == *reason;
+            assert!(outcomes.iter().any(|outcome| same(&outcome)), "variant {variant}: reason {reason}");
+        }
+        let settled = outcomes.iter().filter(|outcome| outcome.verdict == variant as u8).count();
+        assert!(settled > 200, "variant {variant}: only {settled} packets go through");
     }
 }

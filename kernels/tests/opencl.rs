@@ -4,8 +4,8 @@ mod common;
 #[path = "common/opencl.rs"]
 mod opencl;
 
-use common::CASES;
-use common::chunk::Chunk;
+use common::chunk::{Chunk, parts};
+use common::ipsec::ipsec_parts;
 use opencl::{Bench, devices};
 
 const GROUP_LANES: usize = 32;
@@ -13,8 +13,9 @@ const GROUPS: usize = 2;
 
 #[test]
 fn a_chunk_ends_on_every_opencl_device_as_on_the_cpu() {
-    let chunk = Chunk::of(&CASES, 500, &[GROUP_LANES + 1, 1, 256, 2]);
-    let expected = chunk.run_on_cpu(&CASES);
+    let all = parts(500).into_iter().chain(ipsec_parts(600, 5)).collect();
+    let chunk = Chunk::new(all, &[GROUP_LANES + 1, 1, 256, 2]);
+    let expected = chunk.run_on_cpu();
     for device in devices() {
         let bench = Bench::new(&device, "-cl-std=CL1.2 -Werror");
         let batch = bench.run(&chunk, GROUPS, GROUP_LANES);

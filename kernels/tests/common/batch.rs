@@ -49,32 +49,42 @@ pub(crate) struct Batch {
 impl Batch {
     /// Each frame in a window of its own, with headroom that varies, and so its alignment, and 64 bytes of tailroom.
     pub(crate) fn of(frames: &[Vec<u8>]) -> Self {
-        let mut arena = Lines::zeroed(64);
-        let mut descriptors = Vec::new();
+        let mut batch = Self { arena: Lines::zeroed(64), descriptors: vec![], parameters: vec![], outcomes: vec![] };
         for (index, frame) in frames.iter().enumerate() {
-            let head = 64 + index % 17;
-            let room_bytes = (head + frame.len()).next_multiple_of(64) + 64;
-            let mut window = vec![0xa5; room_bytes];
-            window[head..head + frame.len()].copy_from_slice(frame);
-            let offset = arena.append(&window);
-            descriptors.push(Descriptor {
-                window: (offset / WINDOW_UNIT_BYTES) as u32,
-                head: head as u16,
-                length: frame.len() as u16,
-                room: (room_bytes / WINDOW_UNIT_BYTES) as u8,
-                port: 3,
-                order: index as u16,
-                flow_hash: 0x1234_5678,
-            });
+            batch.push(frame, 64 + index % 17, 64);
         }
-        let outcome = Outcome { verdict: 77, reason: 77, port: 77, value: 77 };
-        Self { arena, descriptors, parameters: vec![0; frames.len()], outcomes: vec![outcome; frames.len()] }
+        batch
+    }
+
+    /// One more frame, `head` bytes behind its window's start and with `tail` bytes or a few more behind it.
+    pub(crate) fn push(&mut self, frame: &[u8], head: usize, tail: usize) {
+        let room_bytes = (head + frame.len()).next_multiple_of(64) + tail;
+        let mut window = vec![0xa5; room_bytes.max(64)];
+        window[head..head + frame.len()].copy_from_slice(frame);
+        let offset = self.arena.append(&window);
+        self.descriptors.push(Descriptor {
+            window: (offset / WINDOW_UNIT_BYTES) as u32,
+            head: head as u16,
+            length: frame.len() as u16,
+            room: (window.len() / WINDOW_UNIT_BYTES) as u8,
+            port: 3,
+            order: self.descriptors.len() as u16,
+            flow_hash: 0x1234_5678,
+        });
+        self.parameters.push(0);
+        self.outcomes.push(Outcome { verdict: 77, reason: 77, port: 77, value: 77 });
     }
 
     pub(crate) fn frame(&self, index: usize) -> &[u8] {
         let descriptor = &self.descriptors[index];
         let start = descriptor.frame_offset();
         &self.arena.bytes()[start..start + usize::from(descriptor.length)]
+    }
+
+    /// Everything in the packet's window.
+    pub(crate) fn window(&self, index: usize) -> &[u8] {
+        let descriptor = &self.descriptors[index];
+        &self.arena.bytes()[descriptor.window_offset()..][..descriptor.room_bytes()]
     }
 
     /// All packets as one bin.

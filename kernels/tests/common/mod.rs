@@ -5,6 +5,7 @@ pub(crate) mod batch;
 pub(crate) mod chunk;
 pub(crate) mod emulation;
 pub(crate) mod frames;
+pub(crate) mod ipsec;
 pub(crate) mod tables;
 
 use std::sync::LazyLock;
@@ -70,6 +71,7 @@ pub(crate) fn next_hops() -> Vec<Ipv4NextHop> {
 }
 
 /// A kernel, a variant of it, and tables for it.
+#[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) kernel: u8,

@@ -1,0 +1,164 @@
+//! Security associations with random keys, and packets for them in both directions.
+//!
+//! Round keys and HMAC states are random words, not made of keys: the kernel cannot tell.
+
+use godwit_kernels::{IPSEC, levels};
+
+use super::Case;
+use super::batch::{Batch, Lines};
+use super::chunk::Part;
+use super::frames::{Random, ones_sum, random_frame};
+use super::{DESTINATIONS, PATTERNS};
+
+/// Pairs of an outbound and an inbound SA: the inbound one of the last pair has other round keys, so that what is
+/// authentic is decrypted to noise; that of the first takes every packet, the others only UDP.
+const PAIRS: usize = 4;
+const SA_BYTES: usize = 256;
+const SELECTOR_BYTES: usize = 32;
+
+pub(crate) fn ipsec_image() -> Lines {
+    let mut random = Random(77);
+    let mut sas = Vec::new();
+    let mut selectors = Vec::new();
+    for pair in 0..PAIRS {
+        let keys: Vec<u32> = (0..44).map(|_| random.next() as u32).collect();
+        let states: Vec<u32> = (0..10).map(|_| random.next() as u32).collect();
+        let inverse = if pair + 1 == PAIRS { keys.clone() } else { inverse_keys(&keys) };
+        for (direction, keys) in [(0, &keys), (1, &inverse)] {
+            let words = [0x1000 + pair as u32, 0xc000_0201, 0xc000_0202, direction, pair as u32, direction];
+            let sa: Vec<u32> = [&keys[..], &states, &words, &[0; 4]].concat();
+            sas.extend(sa.iter().flat_map(|word| word.to_le_bytes()));
+        }
+        let mut selector = [0; SELECTOR_BYTES];
+        let protocol: u16 = if pair == 0 { 256 } else { 17 };
+        selector[24..26].copy_from_slice(&protocol.to_le_bytes());
+        selectors.extend(selector);
+    }
+    assert_eq!(sas.len(), 2 * PAIRS * SA_BYTES);
+    let mut image = Lines::zeroed(64);
+    let sa_offset = image.append(&sas) as u32;
+    let selector_offset = image.append(&selectors) as u32;
+    let header = [0x4553_5049, 2 * PAIRS as u32, sa_offset, PAIRS as u32, selector_offset];
+    for (place, word) in image.bytes_mut().chunks_exact_mut(4).zip(header) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    image
+}
+
+/// FIPS 197, section 5.3.5: the last first, InvMixColumns applied to all but the outer two.
+fn inverse_keys(keys: &[u32]) -> Vec<u32> {
+    let rounds = keys.chunks_exact(4).rev().enumerate();
+    rounds.flat_map(|(i, keys)| keys.iter().map(move |&key| if i % 10 == 0 { key } else { unmix(key) })).collect()
+}
+
+fn unmix(column: u32) -> u32 {
+    let bytes = column.to_le_bytes();
+    u32::from_le_bytes(std::array::from_fn(|row| {
+        (0..4).fold(0, |sum, i| sum ^ times([14, 11, 13, 9][i], bytes[(row + i) % 4]))
+    }))
+}
+
+/// Multiplication in GF(2^8) (FIPS 197, section 4.2).
+fn times(mut a: u8, mut b: u8) -> u8 {
+    let mut product = 0;
+    while a != 0 {
+        product ^= b * (a & 1);
+        b = (b << 1) ^ ((b >> 7) * 0x1b);
+        a >>= 1;
+    }
+    product
+}
+
+/// A sound IPv4 packet of that many bytes, in a frame.
+fn sound(random: &mut Random, total_bytes: usize) -> Vec<u8> {
+    let mut ip = random.bytes(total_bytes);
+    ip[0] = 0x45;
+    ip[2..4].copy_from_slice(&(total_bytes as u16).to_be_bytes());
+    ip[9] = random.pick(&[17, 17, 6]);
+    ip[10..12].fill(0);
+    let sum = !ones_sum(&ip[..20]);
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    [&random.bytes(12)[..], &[8, 0], &ip].concat()
+}
+
+/// Frames to encrypt: every length of a packet up to a few hundred bytes, some long ones, and what is broken.
+fn plain_frames(random: &mut Random, count: usize) -> Vec<Vec<u8>> {
+    (0..count)
+        .map(|i| match random.below(8) {
+            0 => random_frame(random, DESTINATIONS, PATTERNS),
+            1 if i % 7 == 0 => {
+                let more = random.below(1100);
+                let bytes = 400 + more as usize;
+                sound(random, bytes)
+            }
+            2 => {
+                // Its version, its lengths or what they count.
+                let mut frame = sound(random, 20 + i % 90);
+                frame[14 + random.below(4) as usize] ^= 1 << random.below(8);
+                frame
+            }
+            _ => sound(random, 20 + i % 300),
+        })
+        .collect()
+}
+
+fn parameters(random: &mut Random, count: usize, direction: u64) -> Vec<u64> {
+    // One more than there are, and now and then one of the other direction.
+    let mut sa = || match random.below(20) {
+        0 => 2 * PAIRS as u64,
+        1 => direction ^ 1,
+        _ => 2 * random.below(PAIRS as u64) + direction,
+    };
+    (0..count as u64).map(|i| sa() << 32 | (i + 1)).collect()
+}
+
+/// Packets for both variants. Some have no room to grow.
+pub(crate) fn ipsec_parts(count: usize, seed: u64) -> Vec<Part> {
+    let mut random = Random(seed);
+    let plain = plain_frames(&mut random, count);
+    let outbound = parameters(&mut random, count, 0);
+    let case = |name, variant| Case { name, kernel: IPSEC, variant, image: ipsec_image() };
+    let mut sealed = Batch::of(&plain);
+    sealed.parameters.clone_from(&outbound);
+    sealed.run(&levels()[0], IPSEC, 0, &ipsec_image());
+    let mut inbound = parameters(&mut random, count, 1);
+    let mut frames = Vec::new();
+    for index in 0..count {
+        let mut frame = sealed.frame(index).to_vec();
+        if random.below(8) != 0 {
+            inbound[index] = outbound[index] ^ (1 << 32);
+        }
+        match random.below(8) {
+            0 if !frame.is_empty() => {
+                let at = random.below(frame.len() as u64) as usize;
+                frame[at] ^= 1 << random.below(8);
+            }
+            1 => frame.truncate(random.below(frame.len() as u64 + 1) as usize),
+            2 if frame.len() >= 34 => {
+                // Congestion was seen in the tunnel.
+                frame[15] |= 3;
+                frame[24..26].fill(0);
+                let sum = !ones_sum(&frame[14..34]);
+                frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            }
+            _ => {}
+        }
+        frames.push(frame);
+    }
+    let place = |random: &mut Random, frames: &[Vec<u8>]| -> Vec<(usize, usize)> {
+        frames
+            .iter()
+            .map(|_| match random.below(16) {
+                0 => (random.below(64) as usize, 64),
+                1 => (64, 0),
+                _ => (44 + random.below(30) as usize, 64),
+            })
+            .collect()
+    };
+    let places = [place(&mut random, &plain), place(&mut random, &frames)];
+    let [plain_places, sealed_places] = places;
+    vec![
+        Part { case: case("ipsec, outbound", 0), frames: plain, parameters: outbound, places: plain_places },
+        Part { case: case("ipsec, inbound", 1), frames, parameters: inbound, places: sealed_places },
+    ]
+}
