@@ -144,8 +144,11 @@ fn functions_on_an_opencl_device_give_the_same_packets() {
     let plain = run(&(machine(1, 256, 4096, 256, 256, "slots", "variant") + TRAFFIC));
     let device = format!("kind = \"echo\"\n    device = \"{}\"", usable.capabilities.id);
     let traffic = TRAFFIC.replace("kind = \"echo\"", &device);
-    for (workers, chunk, bin, layout) in [(1, 256, 32, "slots"), (2, 64, 16, "dense")] {
-        let report = run(&(machine(workers, 128, 4096, chunk, bin, layout, "variant") + &traffic));
+    let shapes = [(1, 256, 32, "slots", "launch"), (2, 64, 16, "dense", "launch"), (2, 128, 32, "slots", "persistent")];
+    for (workers, chunk, bin, layout, mode) in shapes {
+        let id = &usable.capabilities.id;
+        let stanza = format!("[[device]]\n    name = \"{id}\"\n    mode = \"{mode}\"\n    chunks = 3\n");
+        let report = run(&(machine(workers, 128, 4096, chunk, bin, layout, "variant") + &stanza + &traffic));
         assert_eq!(report.conservation, plain.conservation);
         assert_eq!(report.ports[1].digest, plain.ports[1].digest);
         assert_eq!(report.functions[1].device, usable.capabilities.id);
