@@ -133,9 +133,21 @@ fn write_sources(root: &Path, out: &Path) {
         .iter()
         .flat_map(|text| text.bytes())
         .fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let cuda_group_lanes = definition(&cuda, "GW_GROUP_LANES");
+    write(&out.join("cuda_group_lanes.rs"), &format!("{cuda_group_lanes}\n"));
     write(&out.join("kernels.cl"), &opencl);
     write(&out.join("kernels.cu"), &cuda);
     write(&out.join("digest.rs"), &format!("{digest:#018x}\n"));
+}
+
+/// The number that a source text defines under a name, once.
+fn definition(text: &str, name: &str) -> u32 {
+    let start = format!("#define {name} ");
+    let mut values = text.lines().filter_map(|line| line.strip_prefix(start.as_str()));
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.trim().trim_end_matches('u').parse().expect("a decimal number"),
+        _ => panic!("{name} is not defined once"),
+    }
 }
 
 /// The file with every `#include "..."` replaced by the file it names, each once,

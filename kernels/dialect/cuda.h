@@ -65,14 +65,26 @@ GW_LANE gw_u32 gw_team_word(gw_u32 word, gw_u32 lane)
 #define GW_EXPENSIVE(address) ((void)(address))
 #define GW_FETCH(address)     ((void)(address))
 
+/*
+ * A device moves aligned words only, each with an instruction of its own, so the fewer the better.
+ * The words around some bytes lie in the same window, or image: those begin and end at multiples
+ * of 64. Most frames lie at even addresses.
+ */
 GW_LANE gw_u32 gw_load_be16(const gw_u8 *bytes)
 {
-    return (gw_u32)bytes[0] << 8 | bytes[1];
+    const gw_u32 odd = (gw_u32)(gw_u64)bytes & 1u;
+    if (odd) {
+        return (gw_u32)bytes[0] << 8 | bytes[1];
+    }
+    return __byte_perm(*(const gw_u16 *)bytes, 0, 0x4401);
 }
 
 GW_LANE gw_u32 gw_load_be32(const gw_u8 *bytes)
 {
-    return gw_load_be16(bytes) << 16 | gw_load_be16(bytes + 2);
+    const gw_u32 from = (gw_u32)(gw_u64)bytes & 3u;
+    const gw_u32 low = *(const gw_u32 *)(bytes - from);
+    const gw_u32 high = *(const gw_u32 *)(bytes + (-from & 3u));
+    return __byte_perm(__funnelshift_r(low, high, 8 * from), 0, 0x0123);
 }
 
 GW_LANE gw_u64 gw_load_be64(const gw_u8 *bytes)
@@ -82,8 +94,13 @@ GW_LANE gw_u64 gw_load_be64(const gw_u8 *bytes)
 
 GW_LANE void gw_store_be16(gw_u8 *bytes, gw_u32 value)
 {
-    bytes[0] = (gw_u8)(value >> 8);
-    bytes[1] = (gw_u8)value;
+    const gw_u32 odd = (gw_u32)(gw_u64)bytes & 1u;
+    if (odd) {
+        bytes[0] = (gw_u8)(value >> 8);
+        bytes[1] = (gw_u8)value;
+    } else {
+        *(gw_u16 *)bytes = (gw_u16)__byte_perm(value, 0, 0x4401);
+    }
 }
 
 GW_LANE void gw_store_be32(gw_u8 *bytes, gw_u32 value)

@@ -44,6 +44,10 @@ pub const fn cuda_source() -> &'static str {
     include_str!(concat!(env!("OUT_DIR"), "/kernels.cu"))
 }
 
+/// Threads of a block under CUDA, no more and no fewer: `GW_GROUP_LANES` in `dialect/cuda.h`. Under OpenCL a group may
+/// have any number of lanes.
+pub const CUDA_GROUP_LANES: u32 = include!(concat!(env!("OUT_DIR"), "/cuda_group_lanes.rs"));
+
 /// Names this version of the kernels, of all languages: for caches and profiles. Not cryptographic.
 pub const fn source_digest() -> u64 {
     include!(concat!(env!("OUT_DIR"), "/digest.rs"))

@@ -18,12 +18,28 @@ fn every_kernel_compiles_to_ptx() {
     };
     for architecture in ["compute_75", "compute_90"] {
         let options = [&format!("--gpu-architecture={architecture}"), "--std=c++17"];
-        let ptx = nvrtc
+        let (ptx, _) = nvrtc
             .compile(godwit_kernels::cuda_source(), &options)
             .unwrap_or_else(|log| panic!("{}: {architecture}:\n{log}", nvrtc.path.display()));
         assert!(ptx.contains(".entry gw_chunk("), "{architecture}: no entry gw_chunk");
         assert!(ptx.contains("$L__BB"), "{architecture}: the entry does nothing");
     }
+}
+
+/// What lanes hold stays in registers, and a group's memory in what every device gives without being asked.
+#[test]
+fn nothing_is_spilled_and_scratch_memory_is_small() {
+    let Some(nvrtc) = Nvrtc::load() else { return };
+    let options = ["--gpu-architecture=sm_90", "--std=c++17", "--ptxas-options=-v"];
+    let (_, log) = nvrtc.compile(godwit_kernels::cuda_source(), &options).unwrap();
+    let numbers = |unit: &str| -> Vec<u32> {
+        let front = log.match_indices(unit).map(|(at, _)| log[..at].trim_end());
+        front.map(|front| front.rsplit(' ').next().unwrap().parse().unwrap()).collect()
+    };
+    let scratch_bytes = numbers("bytes smem");
+    assert!(!scratch_bytes.is_empty() && scratch_bytes.iter().all(|&bytes| bytes <= 48 << 10), "{log}");
+    let spilled_bytes = numbers("bytes spill stores");
+    assert!(!spilled_bytes.is_empty() && spilled_bytes.iter().all(|&bytes| bytes == 0), "{log}");
 }
 
 #[test]

@@ -10,8 +10,7 @@ use common::emulation::{Emulation, Launch};
 use common::ipsec::ipsec_parts;
 use godwit_abi::VERDICT_DROP;
 
-/// Threads of a block: `GW_GROUP_LANES` of cuda.h.
-const THREADS: u64 = 160;
+const THREADS: u64 = godwit_kernels::CUDA_GROUP_LANES as u64;
 
 /// Says so when there is no g++.
 fn emulation(name: &str) -> Option<Emulation> {

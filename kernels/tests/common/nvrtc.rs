@@ -45,8 +45,8 @@ impl Nvrtc {
         })
     }
 
-    /// The PTX, or the compiler's log.
-    pub(crate) fn compile(&self, source: &str, options: &[&str]) -> Result<String, String> {
+    /// The PTX and the compiler's log, or the log alone.
+    pub(crate) fn compile(&self, source: &str, options: &[&str]) -> Result<(String, String), String> {
         let source = CString::new(source).unwrap();
         let options: Vec<_> = options.iter().map(|option| CString::new(*option).unwrap()).collect();
         let options: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
@@ -58,10 +58,10 @@ impl Nvrtc {
             assert_eq!(status, 0, "nvrtcCreateProgram");
             let compile = self.library.get::<CompileProgram>(b"nvrtcCompileProgram").unwrap();
             let status = compile(program, options.len() as c_int, options.as_ptr());
-            let result = if status == 0 {
-                Ok(self.text(program, b"nvrtcGetPTXSize", b"nvrtcGetPTX"))
-            } else {
-                Err(self.text(program, b"nvrtcGetProgramLogSize", b"nvrtcGetProgramLog"))
+            let log = self.text(program, b"nvrtcGetProgramLogSize", b"nvrtcGetProgramLog");
+            let result = match status {
+                0 => Ok((self.text(program, b"nvrtcGetPTXSize", b"nvrtcGetPTX"), log)),
+                _ => Err(log),
             };
             self.library.get::<DestroyProgram>(b"nvrtcDestroyProgram").unwrap()(&mut program);
             result

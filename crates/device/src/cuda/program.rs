@@ -51,8 +51,8 @@ impl Kernels {
     }
 }
 
-/// Threads of a block (`GW_GROUP_LANES`, kernels/dialect/cuda.h).
-pub(super) const GROUP_LANES: u32 = 160;
+/// Threads of a block.
+pub(super) const GROUP_LANES: u32 = godwit_kernels::CUDA_GROUP_LANES;
 
 /// The table images of all programs, and how far each reads and writes, in the device's memory.
 pub(super) struct Tables {
