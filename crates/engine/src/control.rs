@@ -140,7 +140,7 @@ impl Drop for HaltOnDrop<'_> {
 
 /// Pins the calling thread to the `index`th of the cores that this process may use. More workers than cores
 /// share them in turn. A machine that forbids it runs unpinned.
-fn pin_to_core(index: usize) {
+pub(crate) fn pin_to_core(index: usize) {
     use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
     use nix::unistd::Pid;
     let Ok(allowed) = sched_getaffinity(Pid::from_raw(0)) else {

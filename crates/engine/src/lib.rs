@@ -9,6 +9,7 @@
 //! | `plan.rs` | the chain, made ready for the packet path |
 //! | `worker.rs` | the loop of one worker |
 //! | `failover.rs` | what a worker does when a device fails or is lost |
+//! | `egress.rs`, `sender.rs` | the way out: sent by the worker, or by a thread beside it |
 //! | `order.rs` | order of arrival, restored |
 //! | `control.rs` | starts workers, watches them, adds up what they did |
 //! | `power.rs` | what devices took while packets were flowing |
@@ -18,6 +19,7 @@
 pub mod config;
 mod control;
 pub mod counters;
+mod egress;
 mod error;
 mod failover;
 mod histogram;
@@ -27,6 +29,7 @@ mod ports;
 mod power;
 mod program;
 mod report;
+mod sender;
 mod setup;
 mod worker;
 

@@ -10,13 +10,13 @@ use godwit_packet::{Arena, Reuse, SteerKey, Steering};
 use godwit_sched::Packer;
 use godwit_wire::Parsed;
 
-use crate::config::{Config, DeviceConfig, FunctionConfig};
+use crate::config::{Config, DeviceConfig, FunctionConfig, IoModel};
 use crate::control::Names;
 use crate::failover::{LAST_RESORT, Place};
 use crate::plan::Plan;
 use crate::ports::Ports;
 use crate::program::FunctionProgram;
-use crate::worker::{Worker, WorkerParts};
+use crate::worker::{SenderPlace, Worker, WorkerParts};
 use crate::{Error, Opener, Options};
 
 /// Workers ready to start, and what the control thread keeps.
@@ -192,6 +192,11 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
                 places: devices.places(&kernels)?,
                 burst_packets: config.engine.burst_packets,
                 in_flight_packets: config.engine.in_flight_packets,
+                sender: (config.engine.io == IoModel::Dual).then(|| SenderPlace {
+                    worker: index,
+                    // Workers have the first cores.
+                    core: config.engine.pin.then_some(workers + index),
+                }),
                 clock,
             }))
         })

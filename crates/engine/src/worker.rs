@@ -14,7 +14,7 @@ use std::time::Instant;
 use godwit_abi::{Outcome, VERDICT_DROP};
 use godwit_chain::Next;
 use godwit_function::{HostHalf, Work};
-use godwit_io::{Departure, PortCounters, Receive, Received, Transmit};
+use godwit_io::{Departure, PortCounters, Receive, Received};
 use godwit_packet::{Batch, Descriptor, Region};
 use godwit_sched::{Chunk, Insert};
 
@@ -23,11 +23,13 @@ use crate::counters::{
     BINS, BUSY_NS, BYTES, Counts, DEVICE_CHUNKS, DEVICE_PACKETS, DROPPED, DROPPED_CHAIN, DROPPED_PORT, DROPPED_REFUSED,
     DROPPED_UNROUTED, IDLE_LOOPS, IN_FLIGHT, LOOPS, PACKETS, RECEIVED, SENT, SETTLED,
 };
+use crate::egress::{Departing, Egress, Queues};
 use crate::failover::{LostPlace, Place};
 use crate::histogram::Histogram;
 use crate::order::{Exit, Order};
 use crate::plan::Plan;
 use crate::ports::{NamedReceive, NamedTransmit};
+use crate::sender::Sender;
 
 /// Turns without a packet before the worker lets others have the core.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
@@ -46,7 +48,16 @@ pub(crate) struct WorkerParts {
     pub(crate) places: Vec<Place>,
     pub(crate) burst_packets: usize,
     pub(crate) in_flight_packets: usize,
+    /// Whether a thread of its own sends, and where it runs.
+    pub(crate) sender: Option<SenderPlace>,
     pub(crate) clock: Instant,
+}
+
+/// Where a worker's sender runs.
+pub(crate) struct SenderPlace {
+    pub(crate) worker: usize,
+    /// The core that it is pinned to.
+    pub(crate) core: Option<usize>,
 }
 
 /// See the module.
@@ -55,7 +66,12 @@ pub(crate) struct Worker {
     pub(crate) region: Region,
     pub(crate) order: Order,
     receivers: Vec<Receiver>,
-    exits: Vec<PortExit>,
+    /// Whether packets can leave by each port.
+    exits: Vec<bool>,
+    departing: Departing,
+    egress: Egress,
+    /// Where its sender is to be started.
+    sender: Option<SenderPlace>,
     inputs: Vec<Input>,
     pub(crate) places: Vec<Place>,
     /// For each function the place that runs it now.
@@ -64,10 +80,11 @@ pub(crate) struct Worker {
     pub(crate) lost: Vec<LostPlace>,
     batch: Batch,
     pub(crate) counts: Counts,
-    latency: Histogram,
     function_latency: Vec<Histogram>,
     burst_packets: usize,
-    /// What the exit had passed when ports were last told.
+    /// All packets with a lower sequence number have passed the exit, or were dropped.
+    settled: u64,
+    /// What the exit had passed when that was found out.
     settled_at: usize,
     clock: Instant,
 }
@@ -76,12 +93,6 @@ struct Receiver {
     port: String,
     queue: Box<dyn Receive>,
     ended: bool,
-}
-
-struct PortExit {
-    port: String,
-    queue: Option<Box<dyn Transmit>>,
-    out: Vec<Departure>,
 }
 
 /// Packets on their way into a function.
@@ -119,11 +130,14 @@ impl Worker {
             order: Order::new(parts.in_flight_packets, plan.gates.len()),
             function_latency: vec![Histogram::default(); plan.stages.len()],
             receivers: receivers.into_iter().map(|(port, queue)| Receiver { port, queue, ended: false }).collect(),
-            exits: transmitters.into_iter().map(|(port, queue)| PortExit { port, queue, out: Vec::new() }).collect(),
+            exits: transmitters.iter().map(|(_, queue)| queue.is_some()).collect(),
+            departing: Departing::new(transmitters.len()),
+            egress: Egress::Own(Queues::new(transmitters, parts.clock)),
+            sender: parts.sender,
             inputs: host_halves.into_iter().map(input).collect(),
             batch: Batch::with_capacity(parts.burst_packets),
-            latency: Histogram::default(),
             burst_packets: parts.burst_packets,
+            settled: 0,
             settled_at: 0,
             clock: parts.clock,
             placement: plan.stages.iter().map(|stage| stage.place).collect(),
@@ -142,6 +156,11 @@ impl Worker {
 
     /// Moves packets until all sources have ended, or `stop` is set; then flushes what is in flight.
     pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<Finished, Error> {
+        if let (Some(SenderPlace { worker, core }), Egress::Own(queues)) = (self.sender.take(), &mut self.egress) {
+            let queues = std::mem::replace(queues, Queues::new(Vec::new(), self.clock));
+            let sender = Sender::start(worker, core, self.exits.len(), queues, self.region.borrower())?;
+            self.egress = Egress::Sender(sender);
+        }
         let mut idle_loops = 0;
         loop {
             let stopping = stop.load(Ordering::Relaxed);
@@ -154,7 +173,7 @@ impl Worker {
             if received > 0 || worked || sent > 0 {
                 idle_loops = 0;
             } else {
-                if no_more && self.order.in_flight() == 0 {
+                if no_more && self.order.in_flight() == 0 && self.departing.is_empty() && self.egress.is_idle() {
                     break;
                 }
                 self.counts.add(IDLE_LOOPS, 1);
@@ -168,21 +187,17 @@ impl Worker {
             self.counts.set(IN_FLIGHT, self.region.allocated() as u64);
             self.counts.publish();
         }
-        self.settle(u64::MAX)?;
+        let (transmitted, latency) = self.egress.finish()?;
         self.counts.set(IN_FLIGHT, self.region.allocated() as u64);
         self.counts.publish();
         Ok(Finished {
             ended: self.receivers.iter().all(|receiver| receiver.ended),
-            latency: self.latency,
+            latency,
             function_latency: self.function_latency,
             placement: self.placement,
             lost: self.lost,
             received: self.receivers.iter().map(|receiver| receiver.queue.counters()).collect(),
-            transmitted: self
-                .exits
-                .iter()
-                .map(|exit| exit.queue.as_ref().map_or_else(PortCounters::default, |queue| queue.counters()))
-                .collect(),
+            transmitted,
         })
     }
 
@@ -258,7 +273,7 @@ impl Worker {
         for (packet, descriptor) in descriptors.iter().enumerate() {
             let port = port(packet);
             match self.exits.get(usize::from(port)) {
-                Some(exit) if exit.queue.is_some() => {
+                Some(true) => {
                     if plan.ordered[usize::from(port)] {
                         self.order.wait_exit(descriptor, port as u8);
                     } else {
@@ -274,9 +289,8 @@ impl Worker {
     fn send_at_once(&mut self, descriptor: &Descriptor, port: usize) {
         let (stamp, arrival_ns) = self.order.remembered(descriptor);
         self.order.leave(descriptor);
-        self.exits[port].out.push(Departure { descriptor: *descriptor, stamp });
-        let now_ns = self.now_ns();
-        self.latency.record(now_ns.saturating_sub(arrival_ns), 1);
+        self.departing.outs[port].push(Departure { descriptor: *descriptor, stamp });
+        self.departing.arrived(arrival_ns, 1);
     }
 
     pub(crate) fn drop_packet(&mut self, descriptor: &Descriptor, reason: usize) {
@@ -477,55 +491,32 @@ impl Worker {
         }
     }
 
-    /// Lets packets out whose turn it is. Returns how many.
+    /// Lets packets out whose turn it is. Returns how many left.
     fn depart(&mut self) -> Result<usize, Error> {
-        let now_ns = self.now_ns();
-        let (exits, latency) = (&mut self.exits, &mut self.latency);
+        let departing = &mut self.departing;
         let mut run = (0, 0);
         self.order.open_exit(|Exit { descriptor, stamp, port, arrival_ns }| {
-            exits[usize::from(port)].out.push(Departure { descriptor: *descriptor, stamp: *stamp });
+            departing.outs[usize::from(port)].push(Departure { descriptor: *descriptor, stamp: *stamp });
             // Packets of one burst arrived at the same moment: one entry for all of them.
             if arrival_ns == run.0 {
                 run.1 += 1;
             } else {
-                latency.record(now_ns.saturating_sub(run.0), run.1);
+                departing.arrived(run.0, run.1);
                 run = (arrival_ns, 1);
             }
         });
-        latency.record(now_ns.saturating_sub(run.0), run.1);
-        let mut departed = 0;
-        for exit in &mut self.exits {
-            let Some(queue) = exit.queue.as_mut().filter(|_| !exit.out.is_empty()) else {
-                continue;
-            };
-            let accepted = queue
-                .transmit(&mut self.region, &exit.out)
-                .map_err(|source| Error::Port { port: exit.port.clone(), source })?;
-            let refused = exit.out.len() - accepted;
-            departed += exit.out.len();
-            exit.out.clear();
-            self.counts.add(SENT, accepted as u64);
-            self.counts.add(DROPPED, refused as u64);
-            self.counts.add(DROPPED_REFUSED, refused as u64);
-        }
+        departing.arrived(run.0, run.1);
         // Drops count too: a worker that only drops must not hold back what others wait to write.
         let passed = self.order.passed();
         if passed != self.settled_at || self.order.in_flight() == 0 {
             self.settled_at = passed;
             let next = self.receivers.iter().map(|receiver| receiver.queue.sequence_next()).min();
-            let settled = next.unwrap_or(u64::MAX).min(self.order.sequence_min(self.receivers.len() > 1));
-            self.settle(settled)?;
+            self.settled = next.unwrap_or(u64::MAX).min(self.order.sequence_min(self.receivers.len() > 1));
         }
-        Ok(departed)
-    }
-
-    /// Tells the ports that all packets of this worker with a lower sequence number are gone.
-    fn settle(&mut self, sequence: u64) -> Result<(), Error> {
-        for exit in &mut self.exits {
-            if let Some(queue) = &mut exit.queue {
-                queue.settled(sequence).map_err(|source| Error::Port { port: exit.port.clone(), source })?;
-            }
-        }
-        Ok(())
+        let sent = self.egress.send(&mut self.region, &mut self.departing, self.settled)?;
+        self.counts.add(SENT, sent.accepted as u64);
+        self.counts.add(DROPPED, sent.refused as u64);
+        self.counts.add(DROPPED_REFUSED, sent.refused as u64);
+        Ok(sent.accepted + sent.refused)
     }
 }

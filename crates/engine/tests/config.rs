@@ -203,6 +203,8 @@ fn workers_can_be_all_cores() {
     let config = parse(&GOOD.replace("workers = 2", "workers = \"auto\"")).unwrap();
     let cores = std::thread::available_parallelism().unwrap().get();
     assert_eq!(config.engine.workers, cores.min(128));
+    let config = parse(&GOOD.replace("workers = 2", "workers = \"auto\"\nio = \"dual\"")).unwrap();
+    assert_eq!(config.engine.workers, (cores / 2).clamp(1, 128));
 }
 
 #[test]

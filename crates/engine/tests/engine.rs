@@ -49,6 +49,11 @@ fn machine(
     )
 }
 
+/// The same machine with a sender beside every worker.
+fn dual(machine: &str) -> String {
+    machine.replacen("[engine]", "[engine]\n        io = \"dual\"", 1)
+}
+
 const TRAFFIC: &str = r#"
     [[port]]
     name = "in"
@@ -110,7 +115,7 @@ fn a_verdict_without_an_edge_is_a_counted_drop() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Workers, bursts, rings, chunks, bins, layouts: none changes what comes out.
+    /// Workers, senders, bursts, rings, chunks, bins, layouts: none changes what comes out.
     #[test]
     fn the_shape_of_the_machine_does_not_change_the_packets(
         workers in 1usize..5,
@@ -118,11 +123,13 @@ proptest! {
         in_flight in 9u32..13,
         chunk in 1usize..600,
         bin in prop::sample::select(vec![1usize, 2, 31, 32, 33, 256]),
-        dense: bool,
+        (dense, senders) in any::<(bool, bool)>(),
         grouping in prop::sample::select(vec!["none", "variant", "variant+length"]),
     ) {
         let layout = if dense { "dense" } else { "slots" };
-        let report = run(&(machine(workers, burst, 1 << in_flight, chunk, bin, layout, grouping) + TRAFFIC));
+        let machine_of_shape = machine(workers, burst, 1 << in_flight, chunk, bin, layout, grouping);
+        let machine_of_shape = if senders { dual(&machine_of_shape) } else { machine_of_shape };
+        let report = run(&(machine_of_shape + TRAFFIC));
         let plain = run(&(machine(1, 256, 4096, 256, 256, "slots", "variant") + TRAFFIC));
         prop_assert_eq!(report.conservation, plain.conservation);
         prop_assert_eq!(report.ports[1].digest, plain.ports[1].digest);
@@ -149,6 +156,9 @@ fn functions_on_an_opencl_device_give_the_same_packets() {
         let id = &usable.capabilities.id;
         let stanza = format!("[[device]]\n    name = \"{id}\"\n    mode = \"{mode}\"\n    chunks = 3\n");
         let report = run(&(machine(workers, 128, 4096, chunk, bin, layout, "variant") + &stanza + &traffic));
+        let with_senders =
+            run(&(dual(&machine(workers, 128, 4096, chunk, bin, layout, "variant")) + &stanza + &traffic));
+        assert_eq!(with_senders.ports[1].digest, plain.ports[1].digest);
         assert_eq!(report.conservation, plain.conservation);
         assert_eq!(report.ports[1].digest, plain.ports[1].digest);
         assert_eq!(report.functions[1].device, usable.capabilities.id);
@@ -219,6 +229,53 @@ fn state_of_parallel_branches_is_steered_by_class() {
         assert_eq!(one.conservation.sent, 5000, "{:?}", one.counters);
         assert_eq!(two.conservation, one.conservation, "{:?}", two.counters);
         assert_eq!(two.ports[1].digest, one.ports[1].digest);
+    }
+}
+
+/// Who sends, and how many workers there are, changes no byte of a capture.
+#[test]
+fn a_capture_is_the_same_with_and_without_senders() {
+    let folder = std::env::temp_dir().join(format!("godwit-senders-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let capture = |path: &Path| {
+        let port = format!("name = \"out\"\n    kind = \"pcap\"\n    write = {:?}", path.display().to_string());
+        let traffic = TRAFFIC.replace("name = \"out\"\n    kind = \"synthetic\"\n    digest = true", &port);
+        traffic.replace("seed = 5", "seed = 5\n    time = \"schedule\"")
+    };
+    let mut expected: Option<[Vec<u8>; 2]> = None;
+    for (workers, senders, layout) in
+        [(1, false, "slots"), (1, true, "slots"), (2, true, "dense"), (3, false, "dense"), (3, true, "slots")]
+    {
+        let (made, replayed) = (folder.join("made.pcap"), folder.join("replayed.pcap"));
+        let machine = machine(workers, 64, 512, 64, 32, layout, "variant");
+        let machine = if senders { dual(&machine) } else { machine };
+        run(&(machine.clone() + &capture(&made)));
+
+        let config = Config::parse(&(machine + TRAFFIC), "test.toml", Path::new(".")).unwrap();
+        let replay =
+            Replay { inputs: vec![(None, made.clone())], outputs: vec![(Some("out".to_owned()), replayed.clone())] };
+        let engine = Engine::new(config, &Options { replay: Some(replay), ..Options::default() }).unwrap();
+        let report = engine.run(&Arc::new(AtomicBool::new(false)), None, &mut |_| {}).unwrap();
+        assert_eq!((report.conservation.sent, report.conservation.in_flight), (20_000, 0));
+
+        let bytes = [made, replayed].map(|path| std::fs::read(path).unwrap());
+        assert!(expected.get_or_insert_with(|| bytes.clone()) == &bytes, "{workers} workers, senders: {senders}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Stopped at any moment, with packets everywhere: what is in flight is flushed.
+#[test]
+fn senders_flush_when_they_are_stopped() {
+    let endless = TRAFFIC.replace("packets = 20000", "packets = 0");
+    let text = dual(&machine(2, 64, 1024, 64, 32, "dense", "variant")) + &endless;
+    for millis in [0, 1, 20] {
+        let config = Config::parse(&text, "test.toml", Path::new(".")).unwrap();
+        let engine = Engine::new(config, &Options::default()).unwrap();
+        let limit = Some(Duration::from_millis(millis));
+        let report = engine.run(&Arc::new(AtomicBool::new(false)), limit, &mut |_| {}).unwrap();
+        assert!(report.conservation.holds() && report.conservation.in_flight == 0, "{}", report.conservation);
+        assert_eq!(report.conservation.sent, report.ports[1].sent_packets);
     }
 }
 

@@ -19,7 +19,7 @@ pub mod synthetic;
 use std::sync::Arc;
 
 use godwit_abi::Descriptor;
-use godwit_packet::{Batch, Region, Stamp, Steering};
+use godwit_packet::{Batch, Outgoing, Region, Stamp, Steering};
 
 pub use clock::Clock;
 pub use counters::{CounterKind, CounterSpec, PortCounters, RECEIVE_COUNTERS, TRANSMIT_COUNTERS};
@@ -76,14 +76,14 @@ pub struct Departure {
     pub stamp: Stamp,
 }
 
-/// One worker's transmit queue of a port.
+/// One worker's transmit queue of a port. The worker calls it, or a thread that sends for the worker; always the same one.
 pub trait Transmit: Send {
-    /// Takes all `packets`, in this worker's order of arrival, and returns each window to the region once it is out.
+    /// Takes all `packets`, in their worker's order of arrival, and releases each window once it is out.
     /// Returns how many the port accepted; the rest is lost and counted as refused.
     ///
     /// # Errors
-    /// The sink failed (disk full). The windows are returned all the same.
-    fn transmit(&mut self, region: &mut Region, packets: &[Departure]) -> Result<usize, Error>;
+    /// The sink failed (disk full). The windows are released all the same.
+    fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error>;
 
     /// All packets of this worker with a sequence number below `sequence` have left or were dropped.
     /// A port that merges workers may now emit up to there. Called often; cheap when nothing changed. `u64::MAX` at the end.

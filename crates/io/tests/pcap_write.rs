@@ -2,6 +2,7 @@
 
 mod common;
 
+use godwit_packet::Outgoing;
 use std::path::Path;
 
 use common::{Arrived, Folder, Random, departure, drain, region, regions, steering, tool};
@@ -33,7 +34,10 @@ fn write(path: &Path, format: Format, packets: &[Arrived]) {
     let mut region = region();
     for packet in packets {
         let departure = departure(&mut region, packet);
-        assert_eq!(queues[usize::from(packet.port)].transmit(&mut region, &[departure]).unwrap(), 1);
+        assert_eq!(
+            queues[usize::from(packet.port)].transmit(&mut Outgoing::from(&mut region), &[departure]).unwrap(),
+            1
+        );
         queues.iter_mut().for_each(|queue| queue.settled(packet.sequence + 1).unwrap());
     }
     assert_eq!(region.allocated(), 0);
@@ -118,7 +122,7 @@ fn write_with_workers(path: &Path, packets: &[Arrived], workers: usize, random: 
         for (interface, queue) in queues[worker].iter_mut().enumerate() {
             let burst = own.clone().filter(|packet| usize::from(packet.port) == interface);
             let burst: Vec<_> = burst.map(|packet| departure(&mut regions[worker], packet)).collect();
-            assert_eq!(queue.transmit(&mut regions[worker], &burst).unwrap(), burst.len());
+            assert_eq!(queue.transmit(&mut Outgoing::from(&mut regions[worker]), &burst).unwrap(), burst.len());
         }
         for queue in &mut queues[worker] {
             // Sometimes late, never early.
@@ -163,7 +167,7 @@ fn a_worker_that_is_gone_holds_nobody_back() {
     let packets = packets(10, 3);
     for packet in &packets {
         let departure = departure(&mut region, packet);
-        queue.transmit(&mut region, &[departure]).unwrap();
+        queue.transmit(&mut Outgoing::from(&mut region), &[departure]).unwrap();
     }
     queue.settled(u64::MAX).unwrap();
     assert_eq!(sink.finish().unwrap().packets, 10);
@@ -183,7 +187,7 @@ fn nothing_is_left_of_a_file_that_was_not_finished() {
     // What comes later is refused, and its windows come back.
     let mut region = region();
     let departure = departure(&mut region, &packets(1, 1)[0]);
-    let error = queue.transmit(&mut region, &[departure]).unwrap_err();
+    let error = queue.transmit(&mut Outgoing::from(&mut region), &[departure]).unwrap_err();
     assert!(error.to_string().contains("out.pcap"), "{error}");
     assert_eq!((queue.counters().refused, region.allocated()), (1, 0));
 }
@@ -196,7 +200,7 @@ fn fill_up(path: &Path) -> Error {
     let mut first = None;
     for packet in packets(4000, 5) {
         let departure = departure(&mut region, &packet);
-        let sent = queue.transmit(&mut region, &[departure]);
+        let sent = queue.transmit(&mut Outgoing::from(&mut region), &[departure]);
         let settled = queue.settled(packet.sequence + 1);
         assert_eq!(region.allocated(), 0, "windows come back all the same");
         if let Some(error) = sent.err().or(settled.err()) {

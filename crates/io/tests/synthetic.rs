@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::{Arrived, Folder, Random, departure, drain, region, regions, steering, tool};
 use godwit_io::synthetic::{Config, Digest, Generator, receiver, receiver_with_clock, transmitter};
 use godwit_io::{Clock, QueueContext, Receive, Received};
-use godwit_packet::{Batch, SteerKey, Steering};
+use godwit_packet::{Batch, Outgoing, SteerKey, Steering};
 use proptest::prelude::*;
 
 fn config(text: &str) -> Config {
@@ -162,7 +162,7 @@ fn packets_are_valid() {
         let mut region = region();
         for packet in &packets {
             let departure = departure(&mut region, packet);
-            queue.transmit(&mut region, &[departure]).unwrap();
+            queue.transmit(&mut Outgoing::from(&mut region), &[departure]).unwrap();
         }
         sink.finish().unwrap();
         let path = path.to_str().unwrap();
@@ -393,7 +393,7 @@ proptest! {
             for packet in packets {
                 let worker = random.below(workers);
                 let departure = departure(&mut regions[worker], packet);
-                assert_eq!(queues[worker].transmit(&mut regions[worker], &[departure]).unwrap(), 1);
+                assert_eq!(queues[worker].transmit(&mut Outgoing::from(&mut regions[worker]), &[departure]).unwrap(), 1);
             }
             assert!(regions.iter().all(|region| region.allocated() == 0));
             assert_eq!(queues.iter().map(|queue| queue.counters().sent_packets).sum::<u64>(), packets.len() as u64);

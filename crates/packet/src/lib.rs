@@ -3,6 +3,7 @@
 //! One [`Memory`] is the arena; [`Arena::split`] cuts it into one [`Region`] per worker, and only that
 //! worker allocates, reaches and returns windows of it. A packet is named by a 16-byte
 //! [`Descriptor`]; a [`Batch`] is what a port hands to a worker; [`Steering`] says which worker a packet belongs to.
+//! Another thread that sends the packets is lent their windows ([`Loan`]).
 //!
 //! ```text
 //! arena    | region of worker 0        | region of worker 1        | ...
@@ -14,6 +15,7 @@
 mod arena;
 mod batch;
 pub mod flow;
+mod loan;
 mod memory;
 mod region;
 mod steering;
@@ -21,6 +23,7 @@ mod steering;
 pub use arena::{Arena, ArenaConfig, ArenaHandle, Layout, Reuse};
 pub use batch::{Batch, Stamp};
 pub use godwit_abi::{Descriptor, WINDOW_UNIT_BYTES};
+pub use loan::{Borrower, Loan, Outgoing};
 pub use memory::{Backing, Memory};
 pub use region::Region;
 pub use steering::{BUCKETS, SteerKey, Steering};

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{ArenaConfig, Descriptor, Layout, Memory, Reuse, WINDOW_UNIT_BYTES};
+use crate::loan::Units;
+use crate::{ArenaConfig, Borrower, Descriptor, Layout, Loan, Memory, Reuse, WINDOW_UNIT_BYTES};
 
 /// One worker's part of the arena.
 ///
@@ -21,6 +23,12 @@ pub struct Region {
     windows: Windows,
     allocated: usize,
     quarantined: usize,
+    /// Names this region among all of the process.
+    id: u64,
+    /// What lent windows take up.
+    lent: Units,
+    /// A vector to be used again.
+    spare: Vec<Descriptor>,
 }
 
 #[derive(Debug)]
@@ -67,6 +75,7 @@ struct Dense {
 
 impl Region {
     pub(crate) fn new(memory: Arc<Memory>, start: usize, bytes: usize, config: &ArenaConfig) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         let slots =
             (0..config.packets).map(|slot| ((start + slot * config.slot_stride_bytes()) / WINDOW_UNIT_BYTES) as u32);
         let room = (config.window_bytes() / WINDOW_UNIT_BYTES) as u8;
@@ -92,6 +101,9 @@ impl Region {
             windows,
             allocated: 0,
             quarantined: 0,
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            lent: Units::default(),
+            spare: Vec::new(),
         }
     }
 
@@ -175,25 +187,63 @@ impl Region {
         self.frame_bytes_max
     }
 
-    /// Whether the descriptor names a window of this region and its frame lies within the window.
+    /// One to lend windows to.
+    pub fn borrower(&self) -> Borrower {
+        Borrower::new(Arc::clone(&self.memory), self.id, self.start, self.bytes)
+    }
+
+    /// Gives windows out of hand; they stay allocated, and the region refuses to reach them until they are back.
+    ///
+    /// # Panics
+    /// When one is not of this region, or lent already.
+    pub fn lend<'a>(&mut self, descriptors: impl IntoIterator<Item = &'a Descriptor>) -> Loan {
+        self.lent.reserve(self.bytes.div_ceil(WINDOW_UNIT_BYTES));
+        let mut windows = std::mem::take(&mut self.spare);
+        for descriptor in descriptors {
+            if !self.contains(descriptor) {
+                outside(*descriptor);
+            }
+            let unit = (descriptor.window_offset() - self.start) / WINDOW_UNIT_BYTES;
+            self.lent.insert(unit, usize::from(descriptor.room));
+            windows.push(*descriptor);
+        }
+        Loan { region: self.id, windows }
+    }
+
+    /// Returns windows that were lent: they are free.
+    ///
+    /// # Panics
+    /// When they are another region's.
+    pub fn take_back(&mut self, mut loan: Loan) {
+        assert_eq!(loan.region, self.id, "a loan of another region");
+        for descriptor in loan.windows.drain(..) {
+            let unit = (descriptor.window_offset() - self.start) / WINDOW_UNIT_BYTES;
+            self.lent.remove(unit, usize::from(descriptor.room));
+            self.release(&descriptor);
+        }
+        self.spare = loan.windows;
+    }
+
+    /// Whether the descriptor names a window of this region that is not lent, and its frame lies within the window.
     #[inline]
     pub fn contains(&self, descriptor: &Descriptor) -> bool {
         let offset = descriptor.window_offset().wrapping_sub(self.start);
         offset < self.bytes
             && descriptor.room_bytes() <= self.bytes - offset
             && usize::from(descriptor.head) + usize::from(descriptor.length) <= descriptor.room_bytes()
+            && !self.lent.any(offset / WINDOW_UNIT_BYTES, usize::from(descriptor.room))
     }
 
     /// The frame.
     ///
     /// # Panics
-    /// When the descriptor is not of this region.
+    /// When the descriptor is not of this region, or lent.
     #[inline]
     pub fn frame(&self, descriptor: &Descriptor) -> &[u8] {
         if !self.contains(descriptor) {
             outside(*descriptor);
         }
-        // SAFETY: checked to lie inside this region, which only this Region reaches, and `&self` forbids writers. A device
+        // SAFETY: checked to lie inside this region and not to be lent: only this Region reaches it, and `&self` forbids writers. A device
         // reaches only packets that were submitted to it; a worker does not look at those until it has them back.
         unsafe {
             let frame = self.memory.base().as_ptr().add(descriptor.frame_offset());
@@ -204,7 +254,7 @@ impl Region {
     /// The frame, to be written.
     ///
     /// # Panics
-    /// When the descriptor is not of this region.
+    /// When the descriptor is not of this region, or lent.
     #[inline]
     pub fn frame_mut(&mut self, descriptor: &Descriptor) -> &mut [u8] {
         let (head, length) = (usize::from(descriptor.head), usize::from(descriptor.length));
@@ -214,13 +264,14 @@ impl Region {
     /// The whole window: headroom, frame and tailroom.
     ///
     /// # Panics
-    /// When the descriptor is not of this region.
+    /// When the descriptor is not of this region, or lent.
     #[inline]
     pub fn window_mut(&mut self, descriptor: &Descriptor) -> &mut [u8] {
         if !self.contains(descriptor) {
             outside(*descriptor);
         }
-        // SAFETY: checked to lie inside this region; only this Region reaches it, and `&mut self` makes this the only reference.
+        // SAFETY: checked to lie inside this region and not to be lent: only this Region reaches it, and `&mut self` makes this the
+        // only reference.
         unsafe {
             let window = self.memory.base().as_ptr().add(descriptor.window_offset());
             std::slice::from_raw_parts_mut(window, descriptor.room_bytes())
@@ -243,8 +294,8 @@ impl Region {
 /// which costs a stalled load a packet.
 #[cold]
 #[inline(never)]
-fn outside(descriptor: Descriptor) -> ! {
-    panic!("descriptor outside its region: {descriptor:?}");
+pub(crate) fn outside(descriptor: Descriptor) -> ! {
+    panic!("descriptor outside its region, or in other hands: {descriptor:?}");
 }
 
 impl Dense {

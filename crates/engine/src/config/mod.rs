@@ -37,7 +37,7 @@ use document::Document;
 pub use error::ConfigError;
 pub use functions::FunctionConfig;
 pub use ports::{PortConfig, PortKind};
-pub use settings::EngineConfig;
+pub use settings::{EngineConfig, IoModel};
 
 /// Most configured ports.
 pub const PORTS_MAX: usize = 64;

@@ -19,8 +19,10 @@ const WINDOW_BYTES_MAX: usize = 16320;
 /// `[engine]`: the workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Number of workers, 1 to 128. "auto" has become the number of cores.
+    /// Number of workers, 1 to 128. "auto" has become as many as the cores are enough for.
     pub workers: usize,
+    /// Which threads receive and send.
+    pub io: IoModel,
     /// Whether each worker is pinned to a core.
     pub pin: bool,
     /// Most packets taken from a port at once, 1 to `in_flight_packets`.
@@ -29,9 +31,30 @@ pub struct EngineConfig {
     pub in_flight_packets: usize,
 }
 
+/// Which threads receive and send (PIPSEA, CCS '16, section 3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IoModel {
+    /// A worker does both.
+    #[default]
+    Single,
+    /// Beside every worker there is a thread that sends for it.
+    Dual,
+}
+
+impl IoModel {
+    /// Threads of a worker.
+    fn threads(self) -> usize {
+        match self {
+            Self::Single => 1,
+            Self::Dual => 2,
+        }
+    }
+}
+
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { workers: 1, pin: true, burst_packets: 256, in_flight_packets: 8192 }
+        Self { workers: 1, io: IoModel::Single, pin: true, burst_packets: 256, in_flight_packets: 8192 }
     }
 }
 
@@ -39,6 +62,7 @@ impl Default for EngineConfig {
 #[serde(default, deny_unknown_fields)]
 struct EngineStanza {
     workers: Workers,
+    io: IoModel,
     pin: bool,
     burst_packets: usize,
     in_flight_packets: usize,
@@ -46,15 +70,19 @@ struct EngineStanza {
 
 impl Default for EngineStanza {
     fn default() -> Self {
-        let EngineConfig { workers, pin, burst_packets, in_flight_packets } = EngineConfig::default();
-        Self { workers: Workers(workers), pin, burst_packets, in_flight_packets }
+        let EngineConfig { workers, io, pin, burst_packets, in_flight_packets } = EngineConfig::default();
+        Self { workers: Workers::Number(workers), io, pin, burst_packets, in_flight_packets }
     }
 }
 
 impl EngineConfig {
     pub(super) fn read<'a>(document: &Document<'a>, mut stanza: Stanza<'a>) -> Result<Self, ConfigError> {
-        let EngineStanza { workers: Workers(workers), pin, burst_packets, in_flight_packets } =
-            document.read(&mut stanza, &[])?;
+        let EngineStanza { workers, io, pin, burst_packets, in_flight_packets } = document.read(&mut stanza, &[])?;
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = match workers {
+            Workers::Number(number) => number,
+            Workers::Auto => (cores() / io.threads()).clamp(1, BUCKETS),
+        };
         within(document, &stanza, "workers", workers, 1, BUCKETS)?;
         if !in_flight_packets.is_power_of_two() || !(2..=IN_FLIGHT_PACKETS_MAX).contains(&in_flight_packets) {
             let message = format!(
@@ -67,12 +95,15 @@ impl EngineConfig {
                 format!("burst_packets = {burst_packets}: must be 1 to in_flight_packets = {in_flight_packets}");
             return Err(document.refuse(stanza.span_of("burst_packets"), message));
         }
-        Ok(Self { workers, pin, burst_packets, in_flight_packets })
+        Ok(Self { workers, io, pin, burst_packets, in_flight_packets })
     }
 }
 
 /// `workers`: a number, or "auto".
-struct Workers(usize);
+enum Workers {
+    Number(usize),
+    Auto,
+}
 
 impl<'de> Deserialize<'de> for Workers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -91,16 +122,16 @@ impl Visitor<'_> for WorkersVisitor {
 
     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Workers, E> {
         // What is negative is as far out of range as 0.
-        Ok(Workers(usize::try_from(value).unwrap_or(0)))
+        Ok(Workers::Number(usize::try_from(value).unwrap_or(0)))
     }
 
     fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Workers, E> {
-        Ok(Workers(usize::try_from(value).unwrap_or(usize::MAX)))
+        Ok(Workers::Number(usize::try_from(value).unwrap_or(usize::MAX)))
     }
 
     fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Workers, E> {
         match value {
-            "auto" => Ok(Workers(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(BUCKETS)))),
+            "auto" => Ok(Workers::Auto),
             _ => Err(E::invalid_value(serde::de::Unexpected::Str(value), &self)),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use godwit_packet::Region;
+use godwit_packet::Outgoing;
 
 use super::output::Output;
 use super::{Format, writer};
@@ -242,13 +242,13 @@ struct Transmitter {
 }
 
 impl Transmit for Transmitter {
-    fn transmit(&mut self, region: &mut Region, packets: &[Departure]) -> Result<usize, Error> {
+    fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
         let mut bytes = 0;
         for departure in packets {
             let mut frame = self.spare.pop().unwrap_or_default();
-            frame.extend_from_slice(region.frame(&departure.descriptor));
+            frame.extend_from_slice(windows.frame(&departure.descriptor));
             bytes += frame.len();
-            region.release(&departure.descriptor);
+            windows.release(&departure.descriptor);
             self.nth += 1;
             self.burst.push(Held {
                 sequence: departure.stamp.sequence,
@@ -317,7 +317,7 @@ mod tests {
     use std::sync::Barrier;
     use std::time::Duration;
 
-    use godwit_packet::{Arena, ArenaConfig, Stamp};
+    use godwit_packet::{Arena, ArenaConfig, Region, Stamp};
 
     use super::*;
 
@@ -327,7 +327,7 @@ mod tests {
         let mut descriptor = region.allocate(FRAME_BYTES).unwrap();
         descriptor.port = 0;
         let departure = Departure { descriptor, stamp: Stamp { sequence, time_ns: sequence } };
-        assert_eq!(queue.transmit(region, &[departure]).unwrap(), 1);
+        assert_eq!(queue.transmit(&mut region.into(), &[departure]).unwrap(), 1);
         queue.settled(sequence + 1).unwrap();
     }
 

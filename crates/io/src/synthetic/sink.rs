@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use godwit_packet::Region;
+use godwit_packet::Outgoing;
 
 use super::config::Config;
 use crate::{Departure, Error, PortCounters, Transmit};
@@ -39,14 +39,14 @@ struct Transmitter {
 }
 
 impl Transmit for Transmitter {
-    fn transmit(&mut self, region: &mut Region, packets: &[Departure]) -> Result<usize, Error> {
+    fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
         if let Some(digest) = &self.digest {
-            let frames = packets.iter().map(|departure| hash(region.frame(&departure.descriptor)));
+            let frames = packets.iter().map(|departure| hash(windows.frame(&departure.descriptor)));
             digest.0.fetch_add(frames.fold(0, u64::wrapping_add), Ordering::Relaxed);
         }
         for departure in packets {
             self.counters.sent_bytes += u64::from(departure.descriptor.length);
-            region.release(&departure.descriptor);
+            windows.release(&departure.descriptor);
         }
         self.counters.sent_packets += packets.len() as u64;
         Ok(packets.len())

@@ -1,0 +1,331 @@
+//! Windows in another thread's hands: a region lends them, and a borrower reads their frames until it gives them back.
+//!
+//! ```text
+//! worker's Region --lend--> Loan --accept--> sender's Borrower --frame, release, returned--> Loan --take_back--> Region
+//! ```
+//! A [`Loan`] cannot be copied, so a window is at any time either its region's or one borrower's, and each side refuses what is
+//! in the other's hands. Handing a loan over, through a channel or otherwise, is what makes one side's writes visible to the other.
+
+use std::sync::Arc;
+
+use crate::region::outside;
+use crate::{Descriptor, Memory, Region, WINDOW_UNIT_BYTES};
+
+/// Some windows of a region, on their way from one hand to another. One that is dropped is lost to its region, memory is not.
+#[derive(Debug)]
+pub struct Loan {
+    /// The region, among all of the process.
+    pub(crate) region: u64,
+    pub(crate) windows: Vec<Descriptor>,
+}
+
+impl Loan {
+    /// Windows in it.
+    pub fn len(&self) -> usize {
+        self.windows.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.windows.is_empty()
+    }
+}
+
+/// A set of places in a region, in units of 64 bytes. Empty, it has no memory.
+#[derive(Debug, Default)]
+pub(crate) struct Units {
+    words: Vec<u64>,
+}
+
+impl Units {
+    /// Room for so many units.
+    pub(crate) fn reserve(&mut self, units: usize) {
+        if self.words.is_empty() {
+            self.words.resize(units.div_ceil(64), 0);
+        }
+    }
+
+    pub(crate) fn insert(&mut self, first: usize, count: usize) {
+        each_word(first, count, |word, mask| self.words[word] |= mask);
+    }
+
+    pub(crate) fn remove(&mut self, first: usize, count: usize) {
+        each_word(first, count, |word, mask| self.words[word] &= !mask);
+    }
+
+    /// Whether any unit is in the set.
+    #[inline]
+    pub(crate) fn any(&self, first: usize, count: usize) -> bool {
+        if self.words.is_empty() {
+            return false;
+        }
+        let mut found = false;
+        each_word(first, count, |word, mask| found |= self.words[word] & mask != 0);
+        found
+    }
+
+    /// Whether all units are in the set.
+    pub(crate) fn all(&self, first: usize, count: usize) -> bool {
+        let mut all = !self.words.is_empty();
+        each_word(first, count, |word, mask| all &= self.words.get(word).is_some_and(|bits| bits & mask == mask));
+        all
+    }
+}
+
+/// The words that a range lies in, and which bits of each.
+#[inline]
+fn each_word(first: usize, count: usize, mut with: impl FnMut(usize, u64)) {
+    let (mut at, end) = (first, first + count);
+    while at < end {
+        let bits = (64 - at % 64).min(end - at);
+        with(at / 64, (u64::MAX >> (64 - bits)) << (at % 64));
+        at += bits;
+    }
+}
+
+/// The one to whom a region lends windows. It reads frames; it writes nothing.
+#[derive(Debug)]
+pub struct Borrower {
+    memory: Arc<Memory>,
+    region: u64,
+    start: usize,
+    bytes: usize,
+    /// Units of all windows in its hands.
+    held: Units,
+    released: Vec<Descriptor>,
+    /// A vector to be used again.
+    spare: Vec<Descriptor>,
+}
+
+impl Borrower {
+    pub(crate) fn new(memory: Arc<Memory>, region: u64, start: usize, bytes: usize) -> Self {
+        let mut held = Units::default();
+        held.reserve(bytes.div_ceil(WINDOW_UNIT_BYTES));
+        Self { memory, region, start, bytes, held, released: Vec::new(), spare: Vec::new() }
+    }
+
+    /// Takes windows into its hands.
+    ///
+    /// # Panics
+    /// When they are another region's.
+    pub fn accept(&mut self, mut loan: Loan) {
+        assert_eq!(loan.region, self.region, "a loan of another region");
+        for descriptor in loan.windows.drain(..) {
+            self.held.insert(self.first_unit(&descriptor), usize::from(descriptor.room));
+        }
+        self.spare = loan.windows;
+    }
+
+    /// The frame of a packet in its hands.
+    ///
+    /// # Panics
+    /// When it is not.
+    #[inline]
+    pub fn frame(&self, descriptor: &Descriptor) -> &[u8] {
+        if !self.holds(descriptor) {
+            outside(*descriptor);
+        }
+        // SAFETY: all units of the window are held, so they came with a loan that was not given back. A region makes no reference to what
+        // it has lent, lends nothing twice, and loans cannot be copied; so nobody writes here before the window is given back, which takes
+        // `&mut self`. `memory` keeps the arena mapped. A device reaches only packets that were submitted to it, and those
+        // that leave are not.
+        unsafe {
+            let frame = self.memory.base().as_ptr().add(descriptor.frame_offset());
+            std::slice::from_raw_parts(frame, usize::from(descriptor.length))
+        }
+    }
+
+    /// Lets go of a window.
+    ///
+    /// # Panics
+    /// When it is not in its hands.
+    #[inline]
+    pub fn release(&mut self, descriptor: &Descriptor) {
+        if !self.holds(descriptor) {
+            outside(*descriptor);
+        }
+        self.held.remove(self.first_unit(descriptor), usize::from(descriptor.room));
+        self.released.push(*descriptor);
+    }
+
+    /// What was let go of since the last call, to be brought back to the region.
+    pub fn returned(&mut self) -> Loan {
+        let spare = std::mem::take(&mut self.spare);
+        Loan { region: self.region, windows: std::mem::replace(&mut self.released, spare) }
+    }
+
+    fn holds(&self, descriptor: &Descriptor) -> bool {
+        let offset = descriptor.window_offset().wrapping_sub(self.start);
+        offset < self.bytes
+            && descriptor.room_bytes() <= self.bytes - offset
+            && usize::from(descriptor.head) + usize::from(descriptor.length) <= descriptor.room_bytes()
+            && self.held.all(offset / WINDOW_UNIT_BYTES, usize::from(descriptor.room))
+    }
+
+    fn first_unit(&self, descriptor: &Descriptor) -> usize {
+        (descriptor.window_offset() - self.start) / WINDOW_UNIT_BYTES
+    }
+}
+
+/// The windows of packets on their way out, in whoever's hands they are.
+#[derive(Debug)]
+pub enum Outgoing<'a> {
+    /// The worker that received them sends them too.
+    Own(&'a mut Region),
+    /// A thread of its own sends them.
+    Lent(&'a mut Borrower),
+}
+
+impl Outgoing<'_> {
+    /// The frame.
+    ///
+    /// # Panics
+    /// When the packet is not in these hands.
+    #[inline]
+    pub fn frame(&self, descriptor: &Descriptor) -> &[u8] {
+        match self {
+            Self::Own(region) => region.frame(descriptor),
+            Self::Lent(borrower) => borrower.frame(descriptor),
+        }
+    }
+
+    /// Returns the window of a packet that is out.
+    #[inline]
+    pub fn release(&mut self, descriptor: &Descriptor) {
+        match self {
+            Self::Own(region) => region.release(descriptor),
+            Self::Lent(borrower) => borrower.release(descriptor),
+        }
+    }
+}
+
+impl<'a> From<&'a mut Region> for Outgoing<'a> {
+    fn from(region: &'a mut Region) -> Self {
+        Self::Own(region)
+    }
+}
+
+impl<'a> From<&'a mut Borrower> for Outgoing<'a> {
+    fn from(borrower: &'a mut Borrower) -> Self {
+        Self::Lent(borrower)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Arena, ArenaConfig, Layout};
+
+    fn region(layout: Layout) -> Region {
+        let config = ArenaConfig { layout, packets: 16, ..ArenaConfig::default() };
+        Arena::new(config, 2).unwrap().split().remove(1)
+    }
+
+    fn panics<T>(body: impl FnOnce() -> T) -> bool {
+        catch_unwind(AssertUnwindSafe(body)).is_err()
+    }
+
+    #[test]
+    fn each_side_refuses_what_the_other_has() {
+        for layout in [Layout::Slots, Layout::Dense] {
+            let mut region = region(layout);
+            let mut borrower = region.borrower();
+            let [lent, kept] = [100, 200].map(|length| region.allocate(length).unwrap());
+            region.frame_mut(&lent).fill(7);
+            let loan = region.lend([&lent]);
+            assert!(panics(|| region.frame(&lent).len()));
+            assert!(panics(|| region.window_mut(&lent).len()));
+            assert!(panics(|| region.lend([&lent])));
+            // A descriptor that reaches into the window from beside it.
+            let reaching = Descriptor { window: lent.window + 1, room: 1, head: 0, length: 1, ..lent };
+            assert!(!region.contains(&reaching) && region.contains(&kept));
+            assert!(panics(|| borrower.frame(&lent).len()));
+            borrower.accept(loan);
+            assert!(borrower.frame(&lent).iter().all(|&byte| byte == 7));
+            assert!(panics(|| borrower.frame(&kept).len()));
+            borrower.release(&lent);
+            assert!(panics(|| borrower.frame(&lent).len()));
+            assert!(panics(|| borrower.release(&lent)));
+            assert!(!region.contains(&lent));
+            let back = borrower.returned();
+            assert_eq!((back.len(), region.allocated()), (1, 2));
+            region.take_back(back);
+            assert!(region.contains(&lent));
+            assert_eq!(region.allocated(), 1);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "another region")]
+    fn a_loan_goes_back_to_its_own_region() {
+        let mut regions = Arena::new(ArenaConfig { packets: 4, ..ArenaConfig::default() }, 2).unwrap().split();
+        let window = regions[0].allocate(60).unwrap();
+        let loan = regions[0].lend([&window]);
+        regions[1].take_back(loan);
+    }
+
+    /// Frames are read on one thread while others are written on another; nothing is lost or mixed up.
+    #[test]
+    fn frames_cross_threads() {
+        let mut region = region(Layout::Dense);
+        let mut borrower = region.borrower();
+        let (there, arrived) = std::sync::mpsc::sync_channel::<(Loan, Vec<Descriptor>)>(4);
+        let (back, home) = std::sync::mpsc::sync_channel(4);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for (loan, descriptors) in arrived {
+                    borrower.accept(loan);
+                    for descriptor in &descriptors {
+                        let mark = descriptor.flow_hash as u8;
+                        assert!(borrower.frame(descriptor).iter().all(|&byte| byte == mark));
+                        borrower.release(descriptor);
+                    }
+                    back.send(borrower.returned()).unwrap();
+                }
+            });
+            let mut descriptors = Vec::new();
+            for packet in 0..20_000u32 {
+                while let Ok(loan) = home.try_recv() {
+                    region.take_back(loan);
+                }
+                if let Some(mut descriptor) = region.allocate(60 + packet as usize % 900) {
+                    descriptor.flow_hash = packet;
+                    region.window_mut(&descriptor).fill(packet as u8);
+                    descriptors.push(descriptor);
+                }
+                if descriptors.len() == 3 {
+                    let loan = region.lend(&descriptors);
+                    there.send((loan, std::mem::take(&mut descriptors))).unwrap();
+                }
+            }
+            drop(there);
+            home.iter().for_each(|loan| region.take_back(loan));
+            assert_eq!(region.allocated(), descriptors.len());
+        });
+    }
+
+    proptest! {
+        #[test]
+        fn units_are_a_set(steps in prop::collection::vec((0u8..3, 0usize..500, 0usize..140), 0..100)) {
+            let mut units = Units::default();
+            prop_assert!(!units.any(0, 640));
+            units.reserve(640);
+            let mut model = [false; 640];
+            for (kind, first, count) in steps {
+                let range = first..first + count;
+                prop_assert_eq!(units.any(first, count), model[range.clone()].contains(&true));
+                prop_assert_eq!(units.all(first, count), !model[range.clone()].contains(&false));
+                match kind {
+                    0 => units.insert(first, count),
+                    1 => units.remove(first, count),
+                    _ => continue,
+                }
+                model[range].fill(kind == 0);
+            }
+        }
+    }
+}
