@@ -48,9 +48,7 @@ impl Devices {
                 (Arc::new(program) as Arc<dyn Program>, entry.implementation)
             })
             .collect();
-        let used = |device: &&DeviceConfig| {
-            device.id == cpu::ID || config.functions.iter().any(|function| function.device == device.id)
-        };
+        let used = |device: &&DeviceConfig| device.id == cpu::ID || is_used(config, &device.id);
         let load = |device: &DeviceConfig| {
             let options = DeviceOptions {
                 mode: device.mode,
@@ -148,17 +146,31 @@ fn steering(config: &Config) -> Steering {
     Steering::new(config.engine.workers, key)
 }
 
+/// The memory of packets, where the devices that work on it can reach it, and laid out as they want it.
+fn arena(config: &Config) -> Result<Arena, Error> {
+    let mut arena = config.arena.clone();
+    if !config.says_reuse && config.functions.iter().any(|function| godwit_device::has_own_memory(&function.device)) {
+        arena.reuse = Reuse::Oldest;
+    }
+    let workers = config.engine.workers;
+    let bytes = Arena::bytes_for(&arena, workers)?;
+    // A device that is launched reaches any memory of the process, which may lie on hugepages.
+    let persistent = |device: &&DeviceConfig| device.mode == Mode::Persistent && is_used(config, &device.id);
+    let ids: Vec<&str> = config.devices.iter().filter(persistent).map(|device| device.id.as_str()).collect();
+    Ok(Arena::over(godwit_device::arena_memory(&ids, bytes)?, arena, workers)?)
+}
+
+fn is_used(config: &Config, device: &str) -> bool {
+    config.functions.iter().any(|function| function.device == device)
+}
+
 /// Builds everything; nothing moves yet.
 pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Error> {
     let workers = config.engine.workers;
     let functions: Vec<(String, Arc<dyn Function>)> =
         config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
     let ports = Ports::open(&config, options, workers)?;
-    let mut arena = config.arena.clone();
-    if !config.says_reuse && config.functions.iter().any(|function| godwit_device::has_own_memory(&function.device)) {
-        arena.reuse = Reuse::Oldest;
-    }
-    let arena = Arena::new(arena, workers)?;
+    let arena = arena(&config)?;
     let devices = Devices::load(&config, &arena, options.opener.as_ref())?;
     let ordered = config.ports.iter().map(|port| port.ordered).collect();
     let plan = Arc::new(Plan::new(
