@@ -26,7 +26,7 @@ pub struct Found {
     pub driver: String,
     /// `cpu`, `gpu` or `other`.
     pub kind: &'static str,
-    /// Whether it works on the host's memory.
+    /// Whether it works on the host's memory; otherwise packets are copied to it and back.
     pub host_memory: bool,
     /// Memory of a work-group, bytes.
     pub local_memory_bytes: u64,

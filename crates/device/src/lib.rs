@@ -239,14 +239,14 @@ pub fn open(
     Err(Error::Absent { id: id.to_owned() })
 }
 
-/// Memory of `bytes` bytes for an arena that the devices called `ids` work on, in as many as can be: what a device with
-/// persistent groups shares with the host while they run, if there is such a device among them; otherwise the process's.
+/// Memory of `bytes` bytes for an arena that the devices called `ids` work on. One of them has it as it wants it: shared with
+/// the host while persistent groups run, or page-locked; where none gives any, it is the process's own.
 ///
 /// # Errors
 /// [`Error::Memory`] when the machine has too little.
 pub fn arena_memory(ids: &[&str], bytes: usize) -> Result<Memory, Error> {
     let numbers = ids.iter().filter_map(|id| id.strip_prefix(opencl::ID).and_then(number));
-    // A device that cannot give it runs in launch mode and says why.
+    // A device that cannot give any can do without.
     let of_device = numbers.filter_map(|number| opencl::arena_memory(number, bytes).ok()).next();
     of_device.map_or_else(|| Ok(Memory::new(bytes, "the packet arena")?), Ok)
 }

@@ -12,7 +12,7 @@ use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::error_codes::ClError;
 use opencl3::event::Event;
 
-use super::slot::{Slot, SlotParts};
+use super::slot::Slot;
 use super::{OpenClDevice, failed};
 use crate::{BinTime, Error, Lane, Rejected};
 
@@ -49,6 +49,8 @@ struct Flight {
     chunk: Chunk,
     slot: Slot,
     launched: Event,
+    /// The last copy back from a device with memory of its own.
+    copied: Option<Event>,
 }
 
 /// How far a launch is.
@@ -61,10 +63,11 @@ enum Progress {
 
 impl Flight {
     fn progress(&self) -> Progress {
-        match self.launched.command_execution_status() {
+        let last = self.copied.as_ref().unwrap_or(&self.launched);
+        match last.command_execution_status() {
             Ok(status) if status.0 > 0 => Progress::UnderWay,
             // A status is no synchronisation point; waiting is one, and returns at once.
-            Ok(status) if status.0 == 0 => Progress::Ended(self.launched.wait()),
+            Ok(status) if status.0 == 0 => Progress::Ended(last.wait()),
             Ok(status) => Progress::Ended(Err(ClError(status.0))),
             Err(error) => Progress::Unknown(error),
         }
@@ -88,20 +91,18 @@ impl OpenClLane {
         if let Some(slot) = self.held.slots.pop().filter(|slot| slot.holds(chunk)) {
             return Ok(slot);
         }
-        let OpenClDevice { found, context, kernels, tables, arena_buffer, .. } = &*self.held.device;
-        let parts = SlotParts { found, context, kernels, tables, arena: arena_buffer };
-        Slot::new(&parts, chunk.bins.len().max(chunk.bins.capacity()), chunk.descriptors.len())
+        Slot::new(&self.held.device.parts(), chunk.bins.len().max(chunk.bins.capacity()), chunk.descriptors.len())
     }
 
-    fn launch(&mut self, chunk: &Chunk) -> Result<(Slot, Event), Error> {
+    fn launch(&mut self, region: &mut Region, chunk: &Chunk) -> Result<(Slot, Event, Option<Event>), Error> {
         let mut slot = self.slot(chunk)?;
         slot.write(chunk);
         let Held { slots, queue, device, .. } = &mut *self.held;
-        match slot.launch(&device.kernels, queue, chunk.bins.len()) {
-            Ok(launched) => Ok((slot, launched)),
+        match slot.launch(&device.parts(), queue, region, chunk) {
+            Ok((launched, copied)) => Ok((slot, launched, copied)),
             Err(error) => {
                 slots.push(slot);
-                Err(failed(&device.found.capabilities.id, "launch a kernel")(error))
+                Err(error)
             }
         }
     }
@@ -109,8 +110,8 @@ impl OpenClLane {
     /// All chunks in flight, as the error that says why the device is lost. What they were launched with is leaked.
     fn hand_back(&mut self) -> Error {
         self.said_lost = true;
-        let chunks = self.held.in_flight.drain(..).map(|Flight { chunk, slot, launched }| {
-            std::mem::forget((slot, launched));
+        let chunks = self.held.in_flight.drain(..).map(|Flight { chunk, slot, launched, copied }| {
+            std::mem::forget((slot, launched, copied));
             chunk
         });
         let chunks = chunks.collect();
@@ -140,13 +141,14 @@ impl OpenClLane {
 impl Lane for OpenClLane {
     fn submit(&mut self, region: &mut Region, chunk: Chunk) -> Result<(), Box<Rejected>> {
         let alive = self.held.device.watch.demand_alive();
-        let launched = alive.and_then(|()| self.held.device.check(region, &chunk)).and_then(|()| self.launch(&chunk));
+        let launched =
+            alive.and_then(|()| self.held.device.check(region, &chunk)).and_then(|()| self.launch(region, &chunk));
         match launched {
-            Ok((slot, launched)) => {
+            Ok((slot, launched, copied)) => {
                 if self.held.in_flight.is_empty() {
                     self.since = Instant::now();
                 }
-                self.held.in_flight.push_back(Flight { chunk, slot, launched });
+                self.held.in_flight.push_back(Flight { chunk, slot, launched, copied });
                 // A queue may hold commands back until somebody waits. Should this fail, `poll` will hear of it.
                 let _ = self.held.queue.flush();
                 Ok(())
@@ -155,7 +157,7 @@ impl Lane for OpenClLane {
         }
     }
 
-    fn poll(&mut self, _region: &mut Region) -> Result<Option<Chunk>, Error> {
+    fn poll(&mut self, region: &mut Region) -> Result<Option<Chunk>, Error> {
         let watch = &self.held.device.watch;
         let progress = self.held.in_flight.front().map_or(Progress::UnderWay, Flight::progress);
         let ended = match progress {
@@ -176,7 +178,9 @@ impl Lane for OpenClLane {
             }
         };
         // `ended` is of the first, so there is one.
-        let Some(Flight { mut chunk, mut slot, launched }) = self.held.in_flight.pop_front() else { return Ok(None) };
+        let Some(Flight { mut chunk, mut slot, launched, .. }) = self.held.in_flight.pop_front() else {
+            return Ok(None);
+        };
         self.since = Instant::now();
         self.times.clear();
         if let Err(error) = ended {
@@ -184,7 +188,7 @@ impl Lane for OpenClLane {
             let id = self.held.device.found.capabilities.id.clone();
             return Err(Error::Failed { id, reason: error.to_string(), chunk: Box::new(chunk) });
         }
-        slot.read(&mut chunk);
+        slot.read(&self.held.device.packets, region, &mut chunk);
         self.held.slots.push(slot);
         if let (Ok(started), Ok(finished)) = (launched.profiling_command_start(), launched.profiling_command_end()) {
             share_time(&chunk.bins, finished.saturating_sub(started), &mut self.times);
@@ -306,7 +310,7 @@ mod tests {
         let descriptor = failing.descriptors[0];
         let slot = lane.slot(&failing).unwrap();
         let event = create_user_event(device.context.get()).unwrap();
-        lane.held.in_flight.push_back(Flight { chunk: failing, slot, launched: Event::new(event) });
+        lane.held.in_flight.push_back(Flight { chunk: failing, slot, launched: Event::new(event), copied: None });
         let last = chunk(region);
         lane.submit(region, last).unwrap();
         assert_eq!(lane.in_flight(), 3);

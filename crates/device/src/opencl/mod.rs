@@ -1,8 +1,9 @@
 //! OpenCL: one kernel knows all functions, and a bin is a work-group's. A chunk is one launch of it (`lane.rs`), or the
 //! groups of one launch stay and take bins out of mailboxes (`groups.rs`, `persistent.rs`).
 //!
-//! Used are devices that work on the host's memory and whose caches follow the processor's: processors themselves
-//! (PoCL) and integrated GPUs. The library is loaded when it is first asked for; where there is none, [`probe`] says so.
+//! Devices that work on the host's memory and whose caches follow the processor's, that is processors themselves (PoCL)
+//! and integrated GPUs, find packets where they are. To others they are copied, and back (`own.rs`). The library is loaded
+//! when it is first asked for; where there is none, [`probe`] says so.
 //!
 //! ```text
 //! arena     | region of worker 0 | region of worker 1 |      one buffer over it; every lane's kernel has it as argument
@@ -48,6 +49,7 @@
 
 mod groups;
 mod lane;
+mod own;
 mod persistent;
 mod probe;
 mod program;
@@ -61,9 +63,9 @@ use godwit_sched::Chunk;
 use opencl3::context::Context;
 use opencl3::device::Device as ClDevice;
 use opencl3::error_codes::ClError;
-use opencl3::memory::Buffer;
 
 use crate::check::check;
+use crate::transfer::Reach;
 use crate::watch::Watch;
 use crate::{Capabilities, Choice, Device, DeviceOptions, Error, Found, Lane, Mode, Program};
 
@@ -72,8 +74,10 @@ pub use svm::arena_memory;
 
 use groups::{Groups, GroupsParts};
 use lane::OpenClLane;
+use own::OwnMemory;
 use persistent::PersistentLane;
-use program::{Kernels, Tables, demand_host_memory, over};
+use program::{Kernels, Tables, demand_fits, demand_host_memory, over};
+use slot::{Packets, SlotParts};
 
 /// How its devices' names in configurations start: `opencl:0`.
 pub const ID: &str = "opencl";
@@ -95,7 +99,7 @@ pub struct OpenClDevice {
     fallback: Option<String>,
     kernels: Kernels,
     tables: Arc<Tables>,
-    arena_buffer: Buffer<u8>,
+    packets: Packets,
     arena: ArenaHandle,
     context: Arc<Context>,
     watch: Watch,
@@ -129,19 +133,51 @@ impl OpenClDevice {
         options: &DeviceOptions,
         source: &str,
     ) -> Result<Self, Error> {
+        Self::make(number, programs, arena, options, source, false)
+    }
+
+    /// As [`OpenClDevice::new`], but packets are copied to the device and back even where it works on the host's memory:
+    /// for tests on machines that have no other.
+    #[doc(hidden)]
+    pub fn with_own_memory(
+        number: usize,
+        programs: Vec<Arc<dyn Program>>,
+        arena: &ArenaHandle,
+        options: &DeviceOptions,
+    ) -> Result<Self, Error> {
+        Self::make(number, programs, arena, options, godwit_kernels::opencl_source(), true)
+    }
+
+    fn make(
+        number: usize,
+        programs: Vec<Arc<dyn Program>>,
+        arena: &ArenaHandle,
+        options: &DeviceOptions,
+        source: &str,
+        force_own: bool,
+    ) -> Result<Self, Error> {
         let (found, device) = usable(number)?;
         let id = found.capabilities.id.clone();
         let context = svm::context(number, &id, device)?;
         let kernels = Kernels::build(&found, &context, device, source)?;
-        demand_host_memory(&found, &context, device, &kernels)?;
-        let tables = Arc::new(Tables::new(&found, &context, &programs)?);
-        // SAFETY: the handle, which this device keeps, keeps the memory mapped. The device reaches it only through
-        // kernels, and these only windows of packets that a lane holds; see the module on the order of accesses.
-        let arena_buffer = unsafe { over(&found, &context, arena.base(), arena.bytes(), "the packet arena")? };
+        let is_own = force_own || !found.host_memory;
+        let tables = Arc::new(Tables::new(&found, &context, device, &programs, is_own)?);
+        let packets = if is_own {
+            demand_fits(&found, arena.bytes(), "the packet arena")?;
+            let shadow = own::buffer(&context, arena.bytes()).map_err(failed(&id, "make a buffer for the arena"))?;
+            let reaches = programs.iter().map(|program| Reach::of(&**program)).collect();
+            Packets::Own(OwnMemory { shadow, reaches, arena: arena.clone() })
+        } else {
+            demand_host_memory(&found, &context, device, &kernels)?;
+            // SAFETY: the handle, which this device keeps, keeps the memory mapped. The device reaches it only through
+            // kernels, and these only windows of packets that a lane holds; see the module on the order of accesses.
+            Packets::Shared(unsafe { over(&found, &context, arena.base(), arena.bytes(), "the packet arena")? })
+        };
         let watch = Watch::new(&id, options.watchdog);
         let parts = GroupsParts { found: &found, device, context: &context, tables: &tables, arena, source };
         let started = match options.mode {
             Mode::Launch => Ok(None),
+            Mode::Persistent if is_own => Err("packets are copied to memory of its own and back".to_owned()),
             Mode::Persistent => Groups::start(&parts, options).map(Some),
         };
         let (groups, fallback) = match started {
@@ -149,7 +185,13 @@ impl OpenClDevice {
             Err(reason) => (None, Some(format!("{id} runs in launch mode: {reason}"))),
         };
         let (device, arena) = (*device, arena.clone());
-        Ok(Self { programs, device, groups, fallback, kernels, tables, arena_buffer, arena, context, watch, found })
+        Ok(Self { programs, device, groups, fallback, kernels, tables, packets, arena, context, watch, found })
+    }
+
+    /// What its slots are made with.
+    fn parts(&self) -> SlotParts<'_> {
+        let Self { found, context, device, kernels, tables, packets, .. } = self;
+        SlotParts { found, context, device, kernels, tables, packets }
     }
 
     /// What is wrong with a chunk, if anything is.

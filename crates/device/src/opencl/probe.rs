@@ -71,6 +71,7 @@ pub(super) fn describe(number: usize, platform: &str, device: &Device) -> Found 
     let has = |feature: &&str| extensions.split_whitespace().any(|extension| extension == *feature);
     features.extend(["cl_khr_pci_bus_info", "cl_khr_subgroups"].into_iter().filter(has).map(str::to_owned));
     let kind = device.dev_type().unwrap_or(0);
+    let is_cpu = kind & CL_DEVICE_TYPE_CPU != 0;
     Found {
         capabilities: Capabilities {
             id: format!("{ID}:{number}"),
@@ -87,13 +88,14 @@ pub(super) fn describe(number: usize, platform: &str, device: &Device) -> Found 
             kind if kind & CL_DEVICE_TYPE_GPU != 0 => "gpu",
             _ => "other",
         },
-        host_memory: device.host_unified_memory().unwrap_or(false),
+        // Its caches follow the processor's: they are the same, or fine-grained SVM demands it.
+        host_memory: device.host_unified_memory().unwrap_or(false) && (is_cpu || svm.fine),
         local_memory_bytes: device.local_mem_size().unwrap_or(0),
         buffer_bytes_max: device.max_mem_alloc_size().unwrap_or(0),
         svm,
-        modes: modes(device, kind & CL_DEVICE_TYPE_CPU != 0, svm),
+        modes: modes(device, is_cpu, svm),
         pci: pci(device, &extensions),
-        usable: usable(device, kind & CL_DEVICE_TYPE_CPU != 0, svm),
+        usable: usable(device),
     }
 }
 
@@ -119,7 +121,7 @@ fn modes(device: &Device, is_cpu: bool, svm: Svm) -> Vec<ModeFound> {
 }
 
 /// See [`Found::usable`].
-fn usable(device: &Device, is_cpu: bool, svm: Svm) -> Result<(), String> {
+fn usable(device: &Device) -> Result<(), String> {
     let refuse = |reason: &str| Err(reason.to_owned());
     if !device.available().unwrap_or(false) {
         return refuse("its driver says that it is not available");
@@ -133,14 +135,6 @@ fn usable(device: &Device, is_cpu: bool, svm: Svm) -> Result<(), String> {
     let version = text(device.version());
     if version.starts_with("OpenCL 1.0") || version.starts_with("OpenCL 1.1") {
         return refuse("it is older than OpenCL 1.2");
-    }
-    if !device.host_unified_memory().unwrap_or(false) {
-        return refuse("its memory is its own: packets would have to be copied, which is not built yet");
-    }
-    if !is_cpu && !svm.fine {
-        return refuse(
-            "its caches do not follow the processor's (no fine-grained SVM): packets would have to be copied, which is not built yet",
-        );
     }
     Ok(())
 }

@@ -16,8 +16,10 @@ use opencl3::program::Program as ClProgram;
 use opencl3::types::cl_mem_flags;
 
 use super::failed;
-use super::slot::{Slot, SlotParts, bytes_of};
+use super::own;
+use super::slot::{Packets, Slot, SlotParts, bytes_of};
 use crate::Found;
+use crate::transfer::Run;
 use crate::{Error, Program};
 
 // The entries of the kernels (`kernels/dialect/loops_opencl.h`).
@@ -88,7 +90,8 @@ pub(super) struct Tables {
     pub(super) images: Buffer<u8>,
     /// One `u64` a program: bytes from the start of `images`.
     pub(super) offsets: Buffer<u8>,
-    _memory: Memory,
+    /// Where the buffers lie on the host's memory.
+    _memory: Option<Memory>,
 }
 
 impl Tables {
@@ -96,7 +99,13 @@ impl Tables {
     /// 0                                  offsets[0]       offsets[1]
     /// | offsets, one u64 a program ... | | image 0 ...  | | image 1 ... |      all at 64-byte boundaries
     /// ```
-    pub(super) fn new(found: &Found, context: &Context, programs: &[Arc<dyn Program>]) -> Result<Self, Error> {
+    pub(super) fn new(
+        found: &Found,
+        context: &Context,
+        device: &Device,
+        programs: &[Arc<dyn Program>],
+        is_own: bool,
+    ) -> Result<Self, Error> {
         // OpenCL has no empty buffers, and drivers share memory by pages.
         let offsets_bytes = (programs.len().max(1) * size_of::<u64>()).next_multiple_of(PAGE_BYTES);
         let mut offsets: Vec<u64> = Vec::with_capacity(programs.len());
@@ -112,6 +121,11 @@ impl Tables {
             let image = program.image();
             memory[offsets_bytes + offset as usize..][..image.len()].copy_from_slice(image);
         }
+        if is_own {
+            let images = own_copy(found, context, device, &memory[offsets_bytes..])?;
+            let offsets = own_copy(found, context, device, &memory[..offsets_bytes])?;
+            return Ok(Self { images, offsets, _memory: None });
+        }
         // SAFETY: the offset lies within the memory.
         let images_base = unsafe { memory.base().add(offsets_bytes) };
         // SAFETY: both ranges lie within the memory, which lives as long as the buffers in `Self` and which nobody writes.
@@ -120,7 +134,29 @@ impl Tables {
             let base = memory.base();
             (images, over_with(found, context, CL_MEM_READ_ONLY, base, offsets_bytes, "the table images")?)
         };
-        Ok(Self { images, offsets, _memory: memory })
+        Ok(Self { images, offsets, _memory: Some(memory) })
+    }
+}
+
+/// A buffer in the device's own memory, with these bytes.
+fn own_copy(found: &Found, context: &Context, device: &Device, bytes: &[u8]) -> Result<Buffer<u8>, Error> {
+    let id = &found.capabilities.id;
+    demand_fits(found, bytes.len(), "the table images")?;
+    let buffer = own::buffer(context, bytes.len()).map_err(failed(id, "make a buffer"))?;
+    let queue = own::queue(found, context, device)?;
+    let run = Run { offset: 0, bytes: bytes.len() };
+    // SAFETY: nobody writes the bytes; the copy is waited for, and should that fail the device is not used.
+    let copied = unsafe { own::copy_in(&queue, &buffer, run, NonNull::from(bytes).cast()) };
+    copied.and_then(|_| queue.finish()).map_err(failed(id, "copy the table images"))?;
+    Ok(buffer)
+}
+
+/// Whether so much fits into one buffer of the device.
+pub(super) fn demand_fits(found: &Found, bytes: usize, what: &'static str) -> Result<(), Error> {
+    let (bytes, bytes_max) = (bytes as u64, found.buffer_bytes_max);
+    match bytes > bytes_max {
+        true => Err(Error::TooLarge { id: found.capabilities.id.clone(), what, bytes, bytes_max }),
+        false => Ok(()),
     }
 }
 
@@ -154,9 +190,7 @@ unsafe fn over_with(
     what: &'static str,
 ) -> Result<Buffer<u8>, Error> {
     let id = &found.capabilities.id;
-    if bytes as u64 > found.buffer_bytes_max {
-        return Err(Error::TooLarge { id: id.clone(), what, bytes: bytes as u64, bytes_max: found.buffer_bytes_max });
-    }
+    demand_fits(found, bytes, what)?;
     // SAFETY: the caller's promise.
     let buffer = unsafe { Buffer::create(context, access | CL_MEM_USE_HOST_PTR, bytes, base.as_ptr().cast()) };
     buffer.map_err(failed(id, "make a buffer over the host's memory"))
@@ -166,18 +200,19 @@ unsafe fn over_with(
 /// bringing back what it wrote, or by not seeing what the host wrote since. Also has the driver finish its compiling.
 pub(super) fn demand_host_memory(
     found: &Found,
-    context: &Context,
+    context: &Arc<Context>,
     device: &Device,
     kernels: &Kernels,
 ) -> Result<(), Error> {
     let id = &found.capabilities.id;
-    let tables = Tables::new(found, context, &[])?;
+    let tables = Tables::new(found, context, device, &[], false)?;
     let arena = Arena::new(ArenaConfig { packets: 1, ..ArenaConfig::default() }, 1)?;
     let handle = arena.handle();
     let mut region = arena.split().remove(0);
     // SAFETY: `handle` outlives the buffer (it was made before), and `region` is reached only between launches.
     let arena_buffer = unsafe { over(found, context, handle.base(), handle.bytes(), "an arena of one packet")? };
-    let parts = SlotParts { found, context, kernels, tables: &tables, arena: &arena_buffer };
+    let packets = Packets::Shared(arena_buffer);
+    let parts = SlotParts { found, context, device, kernels, tables: &tables, packets: &packets };
     let mut slot = Slot::new(&parts, 1, 1)?;
     // SAFETY: the device is the context's.
     let queue = unsafe { CommandQueue::create(context, device.id(), 0) }.map_err(failed(id, "make a command queue"))?;
@@ -192,16 +227,15 @@ pub(super) fn demand_host_memory(
         chunk.descriptors[0] = descriptor;
         chunk.outcomes[0].verdict = u8::MAX;
         slot.write(&chunk);
-        let event = slot.launch(kernels, &queue, 1).map_err(failed(id, "launch a kernel"))?;
+        let (event, _) = slot.launch(&parts, &queue, &mut region, &chunk)?;
         let ended = event.wait();
         // Also when waiting failed, the device must have let go of the memory before it is unmapped.
         queue.finish().and(ended).map_err(failed(id, "finish a kernel"))?;
-        slot.read(&mut chunk);
+        slot.read(&packets, &mut region, &mut chunk);
         let frame = region.frame(&descriptor);
         let swapped = frame[..6] == [0x10 | round; 6] && frame[6..12] == [round; 6];
         if !swapped || chunk.outcomes[0].verdict != 0 {
-            let reason =
-                "it keeps its own copy of the host's memory: packets would have to be copied, which is not built yet";
+            let reason = "it says that it works on the host's memory, but keeps a copy of its own";
             return Err(Error::Unusable { id: id.clone(), reason: reason.to_owned() });
         }
     }

@@ -1,42 +1,62 @@
 //! What one chunk in flight needs: its arrays where the device reaches them, and a kernel that has them as arguments.
 
+use std::ffi::c_void;
 use std::ops::Range;
+use std::sync::Arc;
 
 use godwit_abi::{Bin, Descriptor, Outcome};
-use godwit_packet::Memory;
+use godwit_packet::{Memory, Region};
 use godwit_sched::Chunk;
 use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
+use opencl3::device::Device;
 use opencl3::error_codes::ClError;
 use opencl3::event::Event;
 use opencl3::kernel::Kernel;
-use opencl3::memory::{Buffer, ClMem};
+use opencl3::memory::{Buffer, CL_MEM_READ_WRITE, ClMem};
 
 use super::failed;
+use super::own::{self, OwnMemory, OwnSlot};
 use super::program::{Kernels, PAGE_BYTES, Tables, over};
 use crate::Error;
 use crate::Found;
 use crate::check::packets_of;
+use crate::transfer::Run;
 
 /// What a slot is made with.
+#[derive(Clone, Copy)]
 pub(super) struct SlotParts<'a> {
     pub(super) found: &'a Found,
-    pub(super) context: &'a Context,
+    pub(super) context: &'a Arc<Context>,
+    pub(super) device: &'a Device,
     pub(super) kernels: &'a Kernels,
     pub(super) tables: &'a Tables,
-    pub(super) arena: &'a Buffer<u8>,
+    pub(super) packets: &'a Packets,
+}
+
+/// Where the device finds packets.
+pub(super) enum Packets {
+    /// Where they are: a buffer over the arena.
+    Shared(Buffer<u8>),
+    /// In memory of its own.
+    Own(OwnMemory),
 }
 
 /// Arrays for one chunk, each on pages of its own.
 ///
 /// ```text
 /// 0           NEXT_BIN ends
-/// | next_bin  | bins ... | descriptors ... | parameters ... | outcomes ... |
+/// | next_bin  | bins ... | parameters ... | descriptors ... | outcomes ... |
+/// |<------------- to a device with memory of its own ------>|
+///                                         |<----- and back from there ----->|
 /// ```
 // Fields are dropped in this order: the buffers before the memory that they lie on.
 pub(super) struct Slot {
     kernel: Kernel,
     _buffers: [Buffer<u8>; ARRAYS],
+    own: Option<OwnSlot>,
+    /// On a device with memory of its own: the windows of the chunk's packets.
+    windows: Vec<u32>,
     memory: Memory,
     /// Where each array lies in the memory.
     places: [Range<usize>; ARRAYS],
@@ -48,8 +68,8 @@ const ARRAYS: usize = 5;
 // Numbers of the arrays in a slot.
 const NEXT_BIN: usize = 0;
 const BINS: usize = 1;
-const DESCRIPTORS: usize = 2;
-const PARAMETERS: usize = 3;
+const PARAMETERS: usize = 2;
+const DESCRIPTORS: usize = 3;
 const OUTCOMES: usize = 4;
 
 // Numbers of the arguments of `gw_chunk` (kernels/dialect/loops_opencl.h).
@@ -58,13 +78,13 @@ const ARGUMENT_IMAGES: u32 = 1;
 const ARGUMENT_IMAGE_OFFSETS: u32 = 2;
 const ARGUMENT_BIN_COUNT: u32 = 7;
 /// Of the arrays, in their order here.
-const ARGUMENTS: [u32; ARRAYS] = [8, 6, 3, 4, 5];
+const ARGUMENTS: [u32; ARRAYS] = [8, 6, 4, 3, 5];
 
 impl Slot {
     /// For chunks of up to so many bins and places for packets.
     pub(super) fn new(parts: &SlotParts<'_>, bins_max: usize, packets_max: usize) -> Result<Self, Error> {
         let id = &parts.found.capabilities.id;
-        let packet_bytes = [size_of::<Descriptor>(), size_of::<u64>(), size_of::<Outcome>()];
+        let packet_bytes = [size_of::<u64>(), size_of::<Descriptor>(), size_of::<Outcome>()];
         let sizes = [size_of::<u32>(), bins_max * size_of::<Bin>()]
             .into_iter()
             .chain(packet_bytes.map(|bytes| packets_max * bytes));
@@ -74,20 +94,37 @@ impl Slot {
             *place = end..end + bytes.max(1).next_multiple_of(PAGE_BYTES);
             end = place.end;
         }
-        let memory = Memory::new(end, "a chunk on a device")?;
+        let what = "a chunk on a device";
+        let (memory, own) = match parts.packets {
+            Packets::Shared(_) => (Memory::new(end, what)?, None),
+            Packets::Own(_) => {
+                let own = OwnSlot::new(parts.found, parts.context, parts.device, end)?;
+                (own::pinned(parts.found, parts.context, &own.queue, end, what)?, Some(own))
+            }
+        };
         let kernel = parts.kernels.entry(id)?;
         let mut buffers = Vec::with_capacity(ARRAYS);
         for (place, argument) in places.iter().zip(ARGUMENTS) {
-            // SAFETY: the place lies within the memory, which outlives the buffer in `Self`; the lane that owns the slot
-            // reaches it only while no launch of this slot is under way.
-            let buffer =
-                unsafe { over(parts.found, parts.context, memory.base().add(place.start), place.len(), "the chunk")? };
+            let buffer = match &own {
+                // SAFETY: the place lies within the memory, which outlives the buffer in `Self`; the lane that owns the
+                // slot reaches it only while no launch of this slot is under way.
+                None => unsafe {
+                    over(parts.found, parts.context, memory.base().add(place.start), place.len(), "the chunk")?
+                },
+                // SAFETY: the place lies within the buffer.
+                Some(own) => unsafe { own.arrays.create_sub_buffer(CL_MEM_READ_WRITE, place.start, place.len()) }
+                    .map_err(failed(id, "divide a buffer"))?,
+            };
             // SAFETY: the argument is a pointer to global memory.
             unsafe { kernel.set_arg(argument, &buffer.get()) }.map_err(failed(id, "set a kernel's argument"))?;
             buffers.push(buffer);
         }
+        let packets = match parts.packets {
+            Packets::Shared(arena) => arena,
+            Packets::Own(own) => &own.shadow,
+        };
         let shared = [
-            (ARGUMENT_ARENA, parts.arena),
+            (ARGUMENT_ARENA, packets),
             (ARGUMENT_IMAGES, &parts.tables.images),
             (ARGUMENT_IMAGE_OFFSETS, &parts.tables.offsets),
         ];
@@ -96,7 +133,7 @@ impl Slot {
             unsafe { kernel.set_arg(argument, &buffer.get()) }.map_err(failed(id, "set a kernel's argument"))?;
         }
         let Ok(buffers) = buffers.try_into() else { unreachable!("one buffer was made for each array") };
-        Ok(Self { kernel, _buffers: buffers, memory, places, bins_max, packets_max })
+        Ok(Self { kernel, _buffers: buffers, own, windows: Vec::new(), memory, places, bins_max, packets_max })
     }
 
     /// Whether a chunk has room here.
@@ -120,21 +157,75 @@ impl Slot {
         }
     }
 
-    /// Starts the kernel on what was written. The event says when it is done.
-    pub(super) fn launch(&self, kernels: &Kernels, queue: &CommandQueue, bins: usize) -> Result<Event, ClError> {
+    /// Starts the kernel on what was written, with the copies that it takes. The events say when the kernel is done, and
+    /// when everything is, if that is later.
+    pub(super) fn launch(
+        &mut self,
+        parts: &SlotParts<'_>,
+        queue: &CommandQueue,
+        region: &mut Region,
+        chunk: &Chunk,
+    ) -> Result<(Event, Option<Event>), Error> {
+        let id = &parts.found.capabilities.id;
+        let Packets::Own(memory) = parts.packets else {
+            let launched = self.enqueue(parts.kernels, queue, chunk.bins.len());
+            return launched.map(|launched| (launched, None)).map_err(failed(id, "launch a kernel"));
+        };
+        let Some(mut own) = self.own.take() else { unreachable!("the slot is of that device") };
+        self.windows.clear();
+        self.windows.extend(chunk.bins.iter().flat_map(packets_of).map(|at| chunk.descriptors[at].window));
+        let result = own.prepare(parts.found, parts.context, memory, region, chunk, self.array(DESCRIPTORS)).and_then(
+            |packets| {
+                self.enqueue_all(parts, &own, memory, packets, chunk.bins.len()).map_err(failed(id, "launch a kernel"))
+            },
+        );
+        if result.is_err() {
+            // What was enqueued before the error must not go on; if the driver cannot even say that, nor can anybody.
+            let _ = own.queue.finish();
+        }
+        self.own = Some(own);
+        result
+    }
+
+    fn enqueue_all(
+        &mut self,
+        parts: &SlotParts<'_>,
+        own: &OwnSlot,
+        memory: &OwnMemory,
+        packets: *mut c_void,
+        bins: usize,
+    ) -> Result<(Event, Option<Event>), ClError> {
+        let run = |from: usize, to: usize| Run { offset: from, bytes: to - from };
+        let (inward, outward) =
+            (run(0, self.places[DESCRIPTORS].end), run(self.places[DESCRIPTORS].start, self.places[OUTCOMES].end));
+        // SAFETY: the lane has the slot's memory and the chunk's windows, and reaches neither until all of this has
+        // ended. The argument is a pointer to global memory.
+        unsafe {
+            own::copy_in(&own.queue, &own.arrays, inward, self.memory.base())?;
+            own.copy(memory, true)?;
+            self.kernel.set_arg(ARGUMENT_ARENA, &packets)?;
+            let launched = self.enqueue(parts.kernels, &own.queue, bins)?;
+            own.copy(memory, false)?;
+            let back = self.memory.base().add(outward.offset);
+            let copied = own::copy_out(&own.queue, &own.arrays, outward, back)?;
+            own.queue.flush()?;
+            Ok((launched, Some(copied)))
+        }
+    }
+
+    fn enqueue(&self, kernels: &Kernels, queue: &CommandQueue, bins: usize) -> Result<Event, ClError> {
         let groups = bins.clamp(1, kernels.groups_max);
         let (lanes, all_lanes) = (kernels.group_lanes, groups * kernels.group_lanes);
-        // SAFETY: all other arguments were set in `new`; this one is a `gw_u32`. The arrays hold a chunk that was
+        // SAFETY: all other arguments were set before; this one is a `gw_u32`. The arrays hold a chunk that was
         // checked, so the kernel stays within them, the tables, and the windows of packets that the lane holds.
-        let event = unsafe {
+        unsafe {
             self.kernel.set_arg(ARGUMENT_BIN_COUNT, &(bins as u32))?;
-            queue.enqueue_nd_range_kernel(self.kernel.get(), 1, std::ptr::null(), &all_lanes, &lanes, &[])?
-        };
-        Ok(event)
+            queue.enqueue_nd_range_kernel(self.kernel.get(), 1, std::ptr::null(), &all_lanes, &lanes, &[])
+        }
     }
 
     /// Copies what the device wrote back into the chunk. The launch has ended.
-    pub(super) fn read(&mut self, chunk: &mut Chunk) {
+    pub(super) fn read(&mut self, packets: &Packets, region: &mut Region, chunk: &mut Chunk) {
         for bin in &chunk.bins {
             let packets = packets_of(bin);
             let descriptors = bytes_of_mut(&mut chunk.descriptors[packets.clone()]);
@@ -143,6 +234,9 @@ impl Slot {
             let outcomes = bytes_of_mut(&mut chunk.outcomes[packets.clone()]);
             let at = packets.start * size_of::<Outcome>();
             outcomes.copy_from_slice(&self.array(OUTCOMES)[at..at + outcomes.len()]);
+        }
+        if let (Packets::Own(memory), Some(own)) = (packets, &self.own) {
+            own.unpack(memory, region, chunk, &self.windows);
         }
     }
 

@@ -11,7 +11,7 @@ use opencl3::error_codes::ClError;
 use opencl3::memory::{CL_MEM_READ_WRITE, CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_BUFFER, svm_alloc, svm_free};
 
 use super::program::PAGE_BYTES;
-use super::{failed, usable};
+use super::{failed, own, usable};
 use crate::{Error, Found, Mode};
 
 /// Gives a [`Memory`] of [`allocate`] back.
@@ -85,7 +85,8 @@ pub(super) fn allocate(
     Ok(unsafe { Memory::from_owner(base, bytes, Box::new(owner)) })
 }
 
-/// Memory for an arena that persistent groups of device `number` can work on.
+/// Memory for an arena as device `number` wants it: such that persistent groups can work on it, or, for a device with memory
+/// of its own, page-locked.
 ///
 /// # Errors
 /// [`Error::Absent`] and [`Error::Unusable`] for a device that is not here or has no such memory, [`Error::TooLarge`]
@@ -93,6 +94,11 @@ pub(super) fn allocate(
 pub fn arena_memory(number: usize, bytes: usize) -> Result<Memory, Error> {
     let (found, device) = usable(number)?;
     let id = &found.capabilities.id;
+    if !found.host_memory {
+        let context = context(number, id, device)?;
+        let queue = own::queue(&found, &context, device)?;
+        return own::pinned(&found, &context, &queue, bytes, "the packet arena");
+    }
     if let Some(lacks) = found.lacks(Mode::Persistent) {
         return Err(Error::Unusable { id: id.clone(), reason: lacks.to_owned() });
     }
