@@ -37,6 +37,22 @@ pub(crate) fn address(random: &mut Random) -> u32 {
     }
 }
 
+/// Ethernet, IPv4 and UDP.
+pub(crate) const HEADER_BYTES: usize = 42;
+
+/// A frame; `payload` fills its payload.
+pub(crate) fn frame(size: Size, random: &mut Random, payload: &dyn Fn(&mut Random, &mut [u8])) -> Vec<u8> {
+    let length = match size {
+        Size::Bytes(bytes) => usize::from(bytes),
+        // 7:4:1 of 64, 570, 1518 bytes with FCS.
+        Size::Imix => [60, 60, 60, 60, 60, 60, 60, 566, 566, 566, 566, 1514][random.below(12) as usize],
+    };
+    let mut frame = vec![0; length];
+    payload(random, &mut frame[HEADER_BYTES..]);
+    headers(&mut frame, random);
+    frame
+}
+
 /// Packets in a region of their own, with what is needed to make them fresh again.
 pub(crate) struct Packets {
     pub(crate) region: Region,
@@ -48,24 +64,15 @@ pub(crate) struct Packets {
 impl Packets {
     /// `count` packets; `payload` fills each payload.
     pub(crate) fn new(count: usize, size: Size, payload: &dyn Fn(&mut Random, &mut [u8])) -> Result<Self, Error> {
-        let frame_bytes_max = match size {
-            Size::Bytes(bytes) => usize::from(bytes).max(60),
-            Size::Imix => 1514,
-        };
+        let frame_bytes_max = size.frame_bytes_max().max(60);
         let config = ArenaConfig { packets: count, frame_bytes_max, ..ArenaConfig::default() };
         let mut region = Arena::new(config, 1).map_err(Error::setup)?.split().remove(0);
         let mut random = Random::new(7);
         let (mut descriptors, mut frames) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for _ in 0..count {
-            let length = match size {
-                Size::Bytes(bytes) => usize::from(bytes),
-                // 7:4:1 of 64, 570, 1518 bytes with FCS.
-                Size::Imix => [60, 60, 60, 60, 60, 60, 60, 566, 566, 566, 566, 1514][random.below(12) as usize],
-            };
-            let mut frame = vec![0; length];
-            payload(&mut random, &mut frame[42..]);
-            headers(&mut frame, &mut random);
-            let descriptor = region.allocate(length).ok_or_else(|| Error::Setup("the region is full".to_owned()))?;
+            let frame = frame(size, &mut random, payload);
+            let descriptor =
+                region.allocate(frame.len()).ok_or_else(|| Error::Setup("the region is full".to_owned()))?;
             descriptors.push(descriptor);
             frames.push(frame);
         }

@@ -9,12 +9,13 @@ use godwit_abi::Bin;
 use godwit_device::cpu::CpuDevice;
 use godwit_device::{Device, Implementation, Lane, Program};
 use godwit_engine::FunctionProgram;
-use godwit_function::{Function, HostHalf, Site, Work};
+use godwit_function::{Function, HostHalf, Site, Work, ipsec};
 use godwit_sched::Chunk;
 use toml::de::DeTable;
 
+use crate::flow::Job;
 use crate::frames::{Packets, Random};
-use crate::{BenchOptions, Error, Progress, Row, Size, median_p99, routes};
+use crate::{BenchOptions, Error, Progress, Row, Size, median_p99, routes, throughput};
 
 /// Packets of a bin.
 const BIN_PACKETS: usize = 256;
@@ -59,6 +60,8 @@ pub(crate) struct Workload<'a> {
     pub(crate) payload: Payload<'a>,
     pub(crate) refresh: Refresh,
     pub(crate) competitor: Option<Competitor<'a>>,
+    /// What is done with each packet, where there is no host half in between; `None`: the same with all.
+    pub(crate) job: Option<&'a dyn Fn(&mut Random) -> Job>,
 }
 
 impl Workload<'_> {
@@ -71,6 +74,7 @@ impl Workload<'_> {
             payload: &|random, payload| payload.fill_with(|| random.next_u32() as u8),
             refresh: Refresh::Frames,
             competitor: None,
+            job: None,
         }
     }
 }
@@ -95,27 +99,48 @@ pub(crate) fn echo(options: &BenchOptions, progress: &mut Progress<'_>) -> Resul
 }
 
 /// The bench `ipsec`.
-pub(crate) fn ipsec(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
-    let function = build(
-        "ipsec",
-        r#"
-        [[sa]]
-        name = "out"
-        spi = 4096
-        direction = "out"
-        source = "192.0.2.1"
-        destination = "192.0.2.2"
-        encryption = "aes-128-cbc"
-        encryption_key = "000102030405060708090a0b0c0d0e0f"
-        authentication = "hmac-sha1-96"
-        authentication_key = "000102030405060708090a0b0c0d0e0f10111213"
-        [[policy]]
-        action = "protect"
-        sa = "out"
-        "#,
-    )?;
+pub(crate) fn ipsec_encryption(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+    if options.through_lane() {
+        let function = many_sas(1)?;
+        let workload = Workload { sizes: &throughput::SIZES, job: Some(&any_sa), ..Workload::new("ipsec", function) };
+        return measure(workload, options, progress);
+    }
+    let function = build("ipsec", &stanza(1, 1))?;
     let sizes = [Size::Bytes(60), Size::Bytes(252), Size::Bytes(508), Size::Bytes(1020), Size::Bytes(1404), Size::Imix];
     measure(Workload { sizes: &sizes, ..Workload::new("ipsec", function) }, options, progress)
+}
+
+/// SAs that packets are spread over, where no host half chooses.
+pub(crate) const SAS: u32 = 4096;
+
+/// `ipsec` with [`SAS`] outbound SAs, keys by seed.
+pub(crate) fn many_sas(seed: u64) -> Result<Arc<dyn Function>, Error> {
+    build("ipsec", &stanza(SAS, seed))
+}
+
+/// ESP encryption by any SA, with any sequence number: what the IV is made from.
+pub(crate) fn any_sa(random: &mut Random) -> Job {
+    let parameter = ipsec::parameter(random.below(SAS), random.next_u32().max(1));
+    Job { instance: 0, variant: ipsec::VARIANT_ENCRYPT, parameter }
+}
+
+fn stanza(sas: u32, seed: u64) -> String {
+    let mut random = Random::new(seed);
+    let mut key = |words: usize| (0..words).map(|_| format!("{:08x}", random.next_u32())).collect::<String>();
+    let mut text = String::new();
+    for sa in 0..sas {
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "[[sa]]\nname = \"sa-{sa}\"\nspi = {}\ndirection = \"out\"\nsource = \"192.0.2.1\"\n\
+             destination = \"192.0.2.2\"\nencryption = \"aes-128-cbc\"\nencryption_key = \"{}\"\n\
+             authentication = \"hmac-sha1-96\"\nauthentication_key = \"{}\"",
+            4096 + sa,
+            key(4),
+            key(5)
+        );
+    }
+    text + "[[policy]]\naction = \"protect\"\nsa = \"sa-0\"\n"
 }
 
 /// The bench `dpi`: 10,000 patterns of 8 to 24 letters, in 30 % of the packets.
@@ -136,18 +161,23 @@ pub(crate) fn dpi(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
             payload[at..at + pattern.len()].copy_from_slice(pattern);
         }
     };
-    let peer = aho_corasick::dfa::DFA::new(&patterns).map_err(Error::setup)?;
-    let competitor = Competitor {
+    let asked = options.peers && !options.through_lane();
+    let peer = asked.then(|| aho_corasick::dfa::DFA::new(&patterns)).transpose().map_err(Error::setup)?;
+    let competitor = peer.map(|peer| Competitor {
         device: "aho-corasick",
         implementation: "dfa",
         note: "the crate's DFA, all overlapping matches counted".to_owned(),
         mode: "call",
         packets: PACKETS,
         round: Box::new(move |frames| Ok(scan(&peer, frames))),
+    });
+    let sizes: &[Size] = if options.through_lane() {
+        &throughput::SIZES
+    } else {
+        &[Size::Bytes(60), Size::Bytes(508), Size::Bytes(1404)]
     };
-    let sizes = [Size::Bytes(60), Size::Bytes(508), Size::Bytes(1404)];
     let workload = Workload::new("dpi", function);
-    measure(Workload { sizes: &sizes, payload: &plant, competitor: Some(competitor), ..workload }, options, progress)
+    measure(Workload { sizes, payload: &plant, competitor, ..workload }, options, progress)
 }
 
 fn scan(dfa: &aho_corasick::dfa::DFA, frames: &[Vec<u8>]) -> f64 {
@@ -171,7 +201,10 @@ pub(crate) fn measure(
     options: &BenchOptions,
     progress: &mut Progress<'_>,
 ) -> Result<Vec<Row>, Error> {
-    let Workload { bench, function, sizes, payload, refresh, mut competitor } = workload;
+    if options.through_lane() {
+        return throughput::measure(&workload, options, progress);
+    }
+    let Workload { bench, function, sizes, payload, refresh, mut competitor, .. } = workload;
     let mut runners = runners(&function, options)?;
     if !options.peers {
         competitor = None;

@@ -7,23 +7,37 @@
 //! |---|---|
 //! | `engine.rs` | the whole engine around `echo`, memory to memory; peer: dpdk-testpmd |
 //! | `function.rs` | each function alone on packets in memory |
+//! | `throughput.rs` | the same through a device's lane, prepared chunks in flight |
+//! | `devices.rs` | what a device can do with no packets: copies, launches, mailboxes, random reads |
+//! | `latency.rs` | one batch of 32 packets, submit to completion |
+//! | `scheduling.rs` | what the packer's knobs are worth |
+//! | `flow.rs` | packets in an arena, and prepared chunks of them through a lane |
 //! | `lookup.rs` | the route table alone, and loading it; peer: DPDK's rte_lpm |
 //! | `peer.rs` | peers that are programs of their own |
 #![warn(unsafe_code)]
 
+mod devices;
 mod engine;
 mod error;
+mod flow;
 mod frames;
 mod function;
+mod latency;
 mod lookup;
 mod peer;
+mod power;
 mod routes;
+mod scheduling;
+mod throughput;
 
 use std::time::Duration;
 
+use godwit_device::cpu;
 use serde::{Serialize, Serializer};
 
 pub use error::Error;
+pub use godwit_device::Mode;
+pub use godwit_packet::Layout;
 
 /// One line of results. `gbps` counts frame bytes without FCS.
 #[derive(Clone, Debug, Serialize)]
@@ -35,8 +49,8 @@ pub struct Row {
     /// `ref`, a level of the kernel, or the peer's function.
     #[serde(rename = "impl")]
     pub implementation: String,
-    /// How work was handed over: `call` (bins straight to the function), `engine` (all of Godwit around it), `process`
-    /// (a peer, in its own way).
+    /// How work was handed over: `call` (bins straight to the function), `launch` and `persistent` (prepared chunks through
+    /// the device's lane, in that mode), `engine` (all of Godwit around it), `process` (a peer, in its own way).
     pub mode: &'static str,
     /// Frame size; `None` where there are no frames.
     pub size: Option<Size>,
@@ -65,6 +79,16 @@ pub enum Size {
     Bytes(u16),
     /// RFC 6985: 7 of 64, 4 of 570, 1 of 1518 bytes with FCS.
     Imix,
+}
+
+impl Size {
+    /// The longest frame.
+    fn frame_bytes_max(self) -> usize {
+        match self {
+            Self::Bytes(bytes) => usize::from(bytes),
+            Self::Imix => 1514,
+        }
+    }
 }
 
 impl std::fmt::Display for Size {
@@ -113,11 +137,47 @@ pub struct BenchOptions {
     pub time: Duration,
     /// Whether to measure peers too.
     pub peers: bool,
+    /// How chunks are handed over; `None`: the bench's own way.
+    pub mode: Option<Mode>,
+    /// How packets lie in the arena, where the bench fills one.
+    pub layout: Layout,
+    /// Packets of a chunk.
+    pub batch: Option<usize>,
+    /// Packets of a bin.
+    pub bin_packets: Option<usize>,
+    /// Chunks in flight.
+    pub in_flight: Option<usize>,
+    /// Packets in the arena: more than the caches hold, unless little time is given.
+    pub packets: Option<usize>,
+}
+
+impl BenchOptions {
+    /// The device to measure.
+    fn device(&self) -> &str {
+        self.device.as_deref().unwrap_or(cpu::ID)
+    }
+
+    /// Whether prepared chunks are sent through a lane, and not bins straight to the function.
+    fn through_lane(&self) -> bool {
+        self.mode.is_some() || self.device() != cpu::ID
+    }
 }
 
 impl Default for BenchOptions {
     fn default() -> Self {
-        Self { device: None, implementation: None, sizes: Vec::new(), time: Duration::from_secs(2), peers: true }
+        Self {
+            device: None,
+            implementation: None,
+            sizes: Vec::new(),
+            time: Duration::from_secs(2),
+            peers: true,
+            mode: None,
+            layout: Layout::Dense,
+            batch: None,
+            bin_packets: None,
+            in_flight: None,
+            packets: None,
+        }
     }
 }
 
@@ -127,6 +187,8 @@ pub struct Bench {
     pub name: &'static str,
     /// One sentence.
     pub what: &'static str,
+    /// Whether it can measure any device, or only the CPU.
+    pub any_device: bool,
     run: fn(&BenchOptions, &mut Progress<'_>) -> Result<Vec<Row>, Error>,
 }
 
@@ -138,34 +200,63 @@ pub const BENCHES: &[Bench] = &[
     Bench {
         name: "engine",
         what: "the whole engine around echo, memory to memory, one worker; peer: dpdk-testpmd macswap between net_null devices",
+        any_device: false,
         run: engine::run,
     },
-    Bench { name: "template", what: "the template function on packets in memory", run: function::template },
-    Bench { name: "echo", what: "G-Opt's echo on packets in memory", run: function::echo },
+    Bench {
+        name: "template",
+        what: "the template function on packets in memory",
+        any_device: true,
+        run: function::template,
+    },
+    Bench { name: "echo", what: "G-Opt's echo on packets in memory", any_device: true, run: function::echo },
     Bench {
         name: "ipv4",
         what: "IPv4 forwarding of uniformly random addresses over the 901,899 prefixes of 2025; peer: rte_lpm, lookup only",
+        any_device: true,
         run: lookup::forwarding,
     },
     Bench {
         name: "ipv4-lookup",
         what: "the IPv4 route table alone, same table and addresses; peer: rte_lpm bulk lookup",
+        any_device: false,
         run: lookup::lookup,
     },
     Bench {
         name: "ipv4-load",
         what: "reading a file of 1,000,000 random routes and building the table",
+        any_device: false,
         run: lookup::load,
     },
     Bench {
         name: "ipsec",
         what: "ESP tunnel encryption, AES-128-CBC + HMAC-SHA1-96, on packets in memory",
-        run: function::ipsec,
+        any_device: true,
+        run: function::ipsec_encryption,
     },
     Bench {
         name: "dpi",
         what: "Aho-Corasick over 10,000 patterns on packets in memory; peer: the aho-corasick crate's DFA",
+        any_device: true,
         run: function::dpi,
+    },
+    Bench {
+        name: "devices",
+        what: "what devices can do with no packets: copy rates by size, launch and mailbox latency, random reads by chains",
+        any_device: true,
+        run: devices::run,
+    },
+    Bench {
+        name: "latency",
+        what: "one batch of 32 packets, submit to completion: ESP encryption, and copying them alone",
+        any_device: true,
+        run: latency::run,
+    },
+    Bench {
+        name: "scheduling",
+        what: "PIPSEA's bins: grouping, sorting, chunk size by number of bins, length granularity, on six functions at random",
+        any_device: true,
+        run: scheduling::run,
     },
 ];
 
@@ -179,11 +270,9 @@ pub fn run(name: &str, options: &BenchOptions, progress: &mut Progress<'_>) -> R
         name: name.to_owned(),
         known: BENCHES.iter().map(|bench| bench.name.to_owned()).collect(),
     })?;
-    if let Some(device) = options.device.as_ref().filter(|device| *device != godwit_device::cpu::ID) {
-        return Err(Error::Setup(format!(
-            "device `{device}`: benches run on the CPU only yet; there is {}",
-            godwit_device::cpu::ID
-        )));
+    if !bench.any_device && options.device() != cpu::ID {
+        let device = options.device();
+        return Err(Error::Setup(format!("device `{device}`: the bench `{name}` runs on the CPU only ({})", cpu::ID)));
     }
     (bench.run)(options, progress)
 }

@@ -18,6 +18,7 @@ pub mod cpu;
 pub mod cuda;
 mod error;
 mod found;
+pub mod measure;
 pub mod opencl;
 pub mod power;
 pub mod transfer;
@@ -123,11 +124,21 @@ pub struct DeviceOptions {
     pub bin_packets: usize,
     /// A lane that has chunks in flight and gets none back for so long makes the device lost.
     pub watchdog: Duration,
+    /// For benches: packets stay in the device's own memory, so that its link is no limit: only
+    /// [`Lane::copy_region`] brings and fetches windows. See [`Device::is_resident`].
+    pub resident: bool,
 }
 
 impl Default for DeviceOptions {
     fn default() -> Self {
-        Self { mode: Mode::Launch, lanes: 1, bins: 256, bin_packets: 256, watchdog: Duration::from_secs(2) }
+        Self {
+            mode: Mode::Launch,
+            lanes: 1,
+            bins: 256,
+            bin_packets: 256,
+            watchdog: Duration::from_secs(2),
+            resident: false,
+        }
     }
 }
 
@@ -188,6 +199,22 @@ pub trait Lane: Send {
 
     /// How long the bins of the chunk polled last took, where the device can tell.
     fn bin_times(&self) -> &[BinTime];
+
+    /// Bytes that this lane has copied to the device and back so far, all that chunks need included. `[0, 0]`: the device
+    /// works on the host's memory.
+    fn moved_bytes(&self) -> [u64; 2] {
+        [0, 0]
+    }
+
+    /// Where packets stay in the device's memory ([`Device::is_resident`]): copies the whole region there, or back, and
+    /// waits for it. Elsewhere does nothing. Nothing may be in flight.
+    ///
+    /// # Errors
+    /// The device failed.
+    fn copy_region(&mut self, region: &mut Region, to_device: bool) -> Result<(), Error> {
+        let _ = (region, to_device);
+        Ok(())
+    }
 }
 
 /// A processor with programs loaded, ready to give each worker its lane.
@@ -203,6 +230,12 @@ pub trait Device: Send + Sync {
     /// Why it does not run in the mode that was asked for, in one sentence.
     fn fallback(&self) -> Option<&str> {
         None
+    }
+
+    /// Whether packets stay in its own memory, as [`DeviceOptions::resident`] asks: nothing for a device that works on
+    /// the host's.
+    fn is_resident(&self) -> bool {
+        false
     }
 
     /// What was chosen for each program, by name: for people.

@@ -56,6 +56,7 @@ impl Devices {
                 bins: device.packing.bins as usize,
                 bin_packets: device.packing.bin_packets as usize,
                 watchdog: Duration::from_millis(device.watchdog_ms),
+                ..DeviceOptions::default()
             };
             let arena = arena.handle();
             let opened = opener.and_then(|Opener(open)| open(&device.id, &programs, &arena, &options));

@@ -1,6 +1,7 @@
 //! The CPU: a chunk runs at once, on the thread of the worker that submits it.
 
 mod lane;
+mod measure;
 mod program;
 
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use crate::{Capabilities, Choice, Device, Error, Implementation, Lane, Program};
 
 use lane::CpuLane;
+pub(crate) use measure::CpuMeasure;
 use program::Loaded;
 
 /// Its name in configurations.

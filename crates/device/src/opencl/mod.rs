@@ -49,6 +49,7 @@
 
 mod groups;
 mod lane;
+mod measure;
 mod own;
 mod persistent;
 mod probe;
@@ -74,6 +75,7 @@ pub use svm::arena_memory;
 
 use groups::{Groups, GroupsParts};
 use lane::OpenClLane;
+pub(crate) use measure::OpenClMeasure;
 use own::OwnMemory;
 use persistent::PersistentLane;
 use program::{Kernels, Tables, demand_fits, demand_host_memory, over};

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::{Found, cpu, opencl};
+use crate::{Found, cpu, cuda, opencl};
 
 /// What measures a device, or why nothing does.
 #[derive(Debug, Serialize)]
@@ -121,7 +121,7 @@ pub fn meters(devices: &[&str]) -> Vec<FoundMeter> {
 
 /// Every device that is not the CPU.
 fn others() -> Vec<Found> {
-    opencl::probe().found
+    [opencl::probe(), cuda::probe()].into_iter().flat_map(|probe| probe.found).collect()
 }
 
 fn meters_in(sysfs: &Path, devices: &[&str], others: &[Found]) -> Vec<FoundMeter> {

@@ -1,10 +1,11 @@
 //! `godwit bench`
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use godwit_bench::{BENCHES, BenchOptions, Row, Size};
+use godwit_bench::{BENCHES, BenchOptions, Layout, Mode, Row, Size};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -17,13 +18,32 @@ use crate::table::{Align, Table};
 pub(crate) struct Arguments {
     /// What to measure; `list` names all.
     name: String,
-    /// Only this device; benches run on the CPU only yet: cpu.
+    /// This device: cpu, opencl:0, cuda:0. The bench `devices` measures all that are here unless one is named.
     #[arg(long, value_name = "D")]
     device: Option<String>,
     /// Only this implementation: ref, or scalar (at the level that is fastest here). all: both, where a function is
     /// measured alone.
     #[arg(long = "impl", value_name = "I")]
     implementation: Option<String>,
+    /// How chunks are handed to the device. Without it the CPU is called with bins, host half included, and other
+    /// devices launch.
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    mode: Option<Mode>,
+    /// How packets lie in the arena: dense or slots.
+    #[arg(long, value_name = "LAYOUT", value_parser = parse_layout, default_value = "dense")]
+    layout: Layout,
+    /// Packets of a chunk; without it what suits the device.
+    #[arg(long, value_name = "PACKETS")]
+    batch: Option<NonZeroU32>,
+    /// Packets of a bin; without it what suits the device.
+    #[arg(long, value_name = "PACKETS")]
+    bin: Option<NonZeroU32>,
+    /// Chunks in flight; without it what suits the device.
+    #[arg(long, value_name = "CHUNKS")]
+    in_flight: Option<NonZeroU32>,
+    /// Packets in the arena; without it more than the caches hold.
+    #[arg(long, value_name = "PACKETS")]
+    packets: Option<NonZeroU32>,
     /// Frame size: bytes without FCS, or imix. Given more than once, one after the other is measured.
     #[arg(long = "size", value_name = "SIZE")]
     sizes: Vec<Size>,
@@ -50,6 +70,12 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         sizes: arguments.sizes.clone(),
         time: arguments.seconds,
         peers: !arguments.no_peers,
+        mode: arguments.mode,
+        layout: arguments.layout,
+        batch: number(arguments.batch),
+        bin_packets: number(arguments.bin),
+        in_flight: number(arguments.in_flight),
+        packets: number(arguments.packets),
     };
     let mut progress = Progress::new();
     let rows = godwit_bench::run(&arguments.name, &options, &mut |line| progress.say(line));
@@ -57,6 +83,24 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let rows = rows?;
     output::print_beside(&json, &text(&rows))?;
     json.write(&rows)
+}
+
+fn number(number: Option<NonZeroU32>) -> Option<usize> {
+    number.map(|number| number.get() as usize)
+}
+
+fn parse_mode(text: &str) -> Result<Mode, String> {
+    let known = [Mode::Launch, Mode::Persistent];
+    let found = known.into_iter().find(|mode| mode.name() == text);
+    found.ok_or_else(|| format!("expected launch or persistent, not {text}"))
+}
+
+fn parse_layout(text: &str) -> Result<Layout, String> {
+    match text {
+        "dense" => Ok(Layout::Dense),
+        "slots" => Ok(Layout::Slots),
+        _ => Err(format!("expected dense or slots, not {text}")),
+    }
 }
 
 fn list(json: Json) -> Result<(), Failure> {

@@ -1,0 +1,421 @@
+//! Prepared chunks through a device, arena to arena, several in flight.
+//!
+//! ```text
+//! packets in the arena, in order of arrival -> bins by length, or a packer -> lane.submit ... lane.poll -> next chunk
+//!                  made once                        made once                 timed, pass after pass
+//! ```
+//! Before a pass all headers and descriptors are made what they were, untimed. Payloads are whatever the last pass left.
+//! A pass is timed while the pipeline is full: from the completion that first leaves as many chunks in flight as asked
+//! for, until the last chunk is submitted.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use godwit_abi::{Bin, Descriptor, VERDICT_DROP};
+use godwit_device::{Device, DeviceOptions, Implementation, Lane, Mode, Program};
+use godwit_engine::FunctionProgram;
+use godwit_function::Function;
+use godwit_packet::{Arena, ArenaConfig, Layout, Region, Reuse};
+use godwit_sched::{Chunk, Insert, Packer, PackerConfig};
+
+use crate::frames::{self, HEADER_BYTES, Random};
+use crate::{Error, Size};
+
+/// A packet that does not come back in this time never will: compiling is over, and chunks take milliseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Packets that are compared with `ref` each time a flow is set up.
+const SAMPLES: usize = 1024;
+const ETHERNET_BYTES: usize = 14;
+/// Polls without an answer before others get the core: a device that is the processor itself needs it.
+const POLLS_BEFORE_YIELD: u32 = 64;
+
+/// What is to be done with a packet.
+#[derive(Clone, Copy)]
+pub(crate) struct Job {
+    /// Index of the function.
+    pub(crate) instance: u16,
+    pub(crate) variant: u8,
+    pub(crate) parameter: u64,
+}
+
+/// Where packets go and in which form they lie there.
+pub(crate) struct Site<'a> {
+    pub(crate) device: &'a str,
+    pub(crate) mode: Mode,
+    /// For the CPU.
+    pub(crate) implementation: Implementation,
+    /// Whether packets stay in the device's own memory, so that its link is no limit.
+    pub(crate) resident: bool,
+    pub(crate) layout: Layout,
+    pub(crate) functions: &'a [Arc<dyn Function>],
+    pub(crate) packets: usize,
+    /// Room of a chunk.
+    pub(crate) bins: usize,
+    pub(crate) bin_packets: usize,
+    pub(crate) in_flight: usize,
+}
+
+/// Packets, and a device to send them through.
+pub(crate) struct Flow {
+    pub(crate) device: Arc<dyn Device>,
+    lane: Box<dyn Lane>,
+    region: Region,
+    functions: Vec<Arc<dyn Function>>,
+    packets: Vec<Packet>,
+    in_flight: usize,
+    /// Not in flight; a chunk's number is its `opened_ns`, which no device looks at.
+    chunks: Vec<Option<Chunk>>,
+    /// For each chunk its packets as they are submitted.
+    fresh: Vec<Vec<Descriptor>>,
+    /// Packets that are dropped, of those in chunks, as compared with `ref`.
+    drops: usize,
+}
+
+struct Packet {
+    descriptor: Descriptor,
+    headers: [u8; HEADER_BYTES],
+    job: Job,
+}
+
+/// What passes took.
+#[derive(Default)]
+pub(crate) struct Passes {
+    /// Packets per nanosecond, one a pass.
+    rates: Vec<f64>,
+    /// Submit to completion of each chunk, nanoseconds.
+    pub(crate) latencies_ns: Vec<f64>,
+    /// Packets and time while pipelines were full.
+    pub(crate) packets: u64,
+    pub(crate) elapsed_ns: f64,
+    /// Bytes copied to the device and back meanwhile, over all packets of all passes.
+    moved_bytes: [u64; 2],
+    all_packets: u64,
+}
+
+impl Passes {
+    /// Median over passes, millions of packets per second.
+    pub(crate) fn mpps(&mut self) -> f64 {
+        crate::median_p99(&mut self.rates).0 * 1e3
+    }
+
+    /// Bytes copied to the device and back for each packet; `None` where the device does not count them.
+    pub(crate) fn moved_per_packet(&self) -> Option<[f64; 2]> {
+        let any = self.moved_bytes.iter().any(|&bytes| bytes > 0);
+        any.then(|| self.moved_bytes.map(|bytes| bytes as f64 / self.all_packets.max(1) as f64))
+    }
+}
+
+impl Flow {
+    /// Packets of `size` in an arena of their own. `payload` fills the payload of each, `job` says what is done with it.
+    pub(crate) fn new(
+        site: &Site<'_>,
+        size: Size,
+        payload: &dyn Fn(&mut Random, &mut [u8]),
+        job: &mut dyn FnMut(&mut Random) -> Job,
+    ) -> Result<Self, Error> {
+        let most = |bytes: fn(&godwit_function::Contract) -> u16| {
+            site.functions.iter().map(|function| usize::from(bytes(function.contract()))).max().unwrap_or(0)
+        };
+        // Nothing to spare: what lies in a window may have to be copied. What is behind the Ethernet header is aligned, as
+        // ports that write packets themselves can have it.
+        let headroom_bytes = (most(|contract| contract.headroom_bytes) + ETHERNET_BYTES).next_multiple_of(16);
+        let config = ArenaConfig {
+            layout: site.layout,
+            reuse: Reuse::Oldest,
+            packets: site.packets,
+            frame_bytes_max: size.frame_bytes_max().max(60),
+            headroom_bytes: headroom_bytes - ETHERNET_BYTES,
+            tailroom_bytes: most(|contract| contract.tailroom_bytes),
+            align_bytes: if site.layout == Layout::Dense { 64 } else { 128 },
+        };
+        let bytes = Arena::bytes_for(&config, 1).map_err(Error::setup)?;
+        let memory = godwit_device::arena_memory(&[site.device], bytes).map_err(Error::setup)?;
+        let arena = Arena::over(memory, config, 1).map_err(Error::setup)?;
+        let programs: Vec<(Arc<dyn Program>, Implementation)> = (0..)
+            .zip(site.functions)
+            .map(|(number, function): (usize, _)| {
+                let name = format!("{}-{number}", function.contract().kind);
+                let program = FunctionProgram::new(name, Arc::clone(function));
+                (Arc::new(program) as Arc<dyn Program>, site.implementation)
+            })
+            .collect();
+        let options = DeviceOptions {
+            mode: site.mode,
+            lanes: 1,
+            bins: site.bins,
+            bin_packets: site.bin_packets,
+            resident: site.resident,
+            ..DeviceOptions::default()
+        };
+        let device = godwit_device::open(site.device, &programs, &arena.handle(), &options).map_err(Error::setup)?;
+        let lane = Arc::clone(&device).lane().map_err(Error::setup)?;
+        let mut region = arena.split().remove(0);
+        let mut random = Random::new(7);
+        let mut packets = Vec::with_capacity(site.packets);
+        for _ in 0..site.packets {
+            let frame = frames::frame(size, &mut random, payload);
+            let descriptor =
+                region.allocate(frame.len()).ok_or_else(|| Error::Setup("the region is full".to_owned()))?;
+            region.frame_mut(&descriptor).copy_from_slice(&frame);
+            let mut headers = [0; HEADER_BYTES];
+            headers.copy_from_slice(&frame[..HEADER_BYTES]);
+            packets.push(Packet { descriptor, headers, job: job(&mut random) });
+        }
+        Ok(Self {
+            device,
+            lane,
+            region,
+            functions: site.functions.to_vec(),
+            packets,
+            in_flight: site.in_flight.max(1),
+            chunks: Vec::new(),
+            fresh: Vec::new(),
+            drops: 0,
+        })
+    }
+
+    /// Bytes of all frames, per packet.
+    pub(crate) fn frame_bytes(&self) -> f64 {
+        let bytes: usize = self.packets.iter().map(|packet| usize::from(packet.descriptor.length)).sum();
+        bytes as f64 / self.packets.len() as f64
+    }
+
+    /// Packets of the arena that are in chunks, and chunks.
+    pub(crate) fn prepared(&self) -> (usize, usize) {
+        let packets = self.chunks.iter().flatten().map(|chunk| chunk.packets as usize).sum();
+        (packets, self.chunks.len())
+    }
+
+    /// Chunks of `batch` packets in order of arrival; within a chunk, bins of packets of the same length, longest first.
+    pub(crate) fn prepare_by_length(&mut self, batch: usize, bin_packets: usize) {
+        let batches: Vec<Vec<usize>> =
+            (0..self.packets.len()).collect::<Vec<_>>().chunks(batch).map(<[_]>::to_vec).collect();
+        let mut prepared = Vec::new();
+        for mut batch in batches {
+            // Stable: within a length, packets stay neighbours.
+            let key = |&index: &usize| {
+                let Packet { descriptor, job, .. } = &self.packets[index];
+                (std::cmp::Reverse(descriptor.length), job.instance, job.variant)
+            };
+            batch.sort_by_key(key);
+            let mut chunk = Chunk::new(0, batch.len());
+            let mut first = 0;
+            for run in batch.chunk_by(|one, next| key(one) == key(next)).flat_map(|run| run.chunks(bin_packets)) {
+                chunk.bins.push(self.bin(run[0], first, run.len()));
+                for (place, &index) in (first..).zip(run) {
+                    chunk.descriptors[place] = self.packets[index].descriptor;
+                    chunk.parameters[place] = self.packets[index].job.parameter;
+                }
+                first += run.len();
+            }
+            chunk.packets = first as u32;
+            prepared.push(chunk);
+        }
+        self.adopt(prepared);
+    }
+
+    fn bin(&self, packet: usize, first: usize, count: usize) -> Bin {
+        let Packet { descriptor, job, .. } = &self.packets[packet];
+        Bin {
+            first: first as u32,
+            count: count as u16,
+            kernel: self.functions[usize::from(job.instance)].contract().kernel,
+            variant: job.variant,
+            instance: job.instance,
+            length_bytes: descriptor.length,
+            ..Bin::default()
+        }
+    }
+
+    /// Chunks as a packer makes them of the packets in order of arrival; what would wait for more packets at the end is left
+    /// out. The packer knows from `observed` what bins take. Gives its nanoseconds per packet.
+    pub(crate) fn prepare_by_packer(&mut self, config: &PackerConfig, observed: &[(Bin, u64)]) -> Result<f64, Error> {
+        let kernels: Vec<u8> = self.functions.iter().map(|function| function.contract().kernel).collect();
+        // One is always filling.
+        let sets = self.packets.len() / (config.chunk_packets as usize).max(1) * 4 + 8;
+        let mut packer = Packer::new(config.clone(), &kernels, sets).map_err(Error::setup)?;
+        observed.iter().for_each(|(bin, elapsed_ns)| packer.observe(bin, *elapsed_ns));
+        let mut prepared = Vec::new();
+        let started = Instant::now();
+        let mut packed = 0;
+        for Packet { descriptor, job, .. } in &self.packets {
+            let Job { instance, variant, parameter } = *job;
+            let mut said = packer.insert(0, instance, variant, descriptor, parameter);
+            if said == Insert::Refused {
+                prepared.extend(packer.take(0));
+                said = packer.insert(0, instance, variant, descriptor, parameter);
+            }
+            packed += usize::from(said != Insert::Refused);
+            if packer.ready(0) {
+                prepared.extend(packer.take(0));
+            }
+        }
+        let each_ns = started.elapsed().as_nanos() as f64 / packed.max(1) as f64;
+        if prepared.is_empty() {
+            prepared.extend(packer.take(0));
+        }
+        self.adopt(prepared);
+        Ok(each_ns)
+    }
+
+    fn adopt(&mut self, prepared: Vec<Chunk>) {
+        self.fresh = prepared.iter().map(|chunk| chunk.descriptors.clone()).collect();
+        self.chunks = prepared.into_iter().map(Some).collect();
+        for (number, chunk) in self.chunks.iter_mut().flatten().enumerate() {
+            chunk.opened_ns = number as u64;
+        }
+    }
+
+    /// Makes headers and descriptors what they were.
+    fn refresh(&mut self) -> Result<(), Error> {
+        for Packet { descriptor, headers, .. } in &self.packets {
+            self.region.frame_mut(descriptor)[..HEADER_BYTES].copy_from_slice(headers);
+        }
+        for (chunk, fresh) in self.chunks.iter_mut().flatten().zip(&self.fresh) {
+            chunk.descriptors.copy_from_slice(fresh);
+        }
+        self.lane.copy_region(&mut self.region, true).map_err(Error::setup)
+    }
+
+    /// Runs all chunks once and compares packets spread over all of them with `ref`: outcome, descriptor and frame, byte
+    /// for byte. Gives how many were compared, and what bins took where the device tells.
+    pub(crate) fn verify(&mut self) -> Result<(usize, Vec<(Bin, u64)>), Error> {
+        self.refresh()?;
+        let (packets, _) = self.prepared();
+        let step = (packets / SAMPLES).max(1);
+        // Where each sample is, and what `ref` makes of it.
+        let mut expected = Vec::new();
+        let mut seen = 0;
+        for chunk in self.chunks.iter().flatten() {
+            for bin in &chunk.bins {
+                for place in chunk.range(bin) {
+                    seen += 1;
+                    if seen % step != 0 && seen != 1 {
+                        continue;
+                    }
+                    let mut descriptor = chunk.descriptors[place];
+                    let mut window = self.region.window_mut(&descriptor).to_vec();
+                    let function = &self.functions[usize::from(bin.instance)];
+                    let outcome = function.run_ref(&mut window, &mut descriptor, bin.variant, chunk.parameters[place]);
+                    expected.push((chunk.opened_ns as usize, place, window, descriptor, outcome));
+                }
+            }
+        }
+        let mut observed = Vec::new();
+        self.pass(&mut Passes::default(), &mut observed)?;
+        self.lane.copy_region(&mut self.region, false).map_err(Error::setup)?;
+        for (chunk, place, window, descriptor, outcome) in &expected {
+            let Some(chunk) = &self.chunks[*chunk] else { continue };
+            let (got, said) = (chunk.descriptors[*place], chunk.outcomes[*place]);
+            let head = usize::from(descriptor.head);
+            let frame = &window[head..head + usize::from(descriptor.length)];
+            // What is in the window of a packet that is dropped means nothing.
+            let dropped = outcome.verdict == VERDICT_DROP;
+            if said != *outcome || !dropped && (got != *descriptor || self.region.frame(&got) != frame) {
+                let device = self.device.capabilities().id.clone();
+                let what = format!(
+                    "packet {place} of a chunk: {said:?} {got:?}, but `ref` says {outcome:?} {descriptor:?}, or \
+                     their frames differ"
+                );
+                return Err(Error::Wrong { who: device, what });
+            }
+        }
+        self.drops = self.dropped();
+        Ok((expected.len(), observed))
+    }
+
+    /// Packets that the last pass dropped.
+    fn dropped(&self) -> usize {
+        let of = |chunk: &Chunk, bin: &Bin| {
+            chunk.outcomes[chunk.range(bin)].iter().filter(|said| said.verdict == VERDICT_DROP).count()
+        };
+        self.chunks.iter().flatten().map(|chunk| chunk.bins.iter().map(|bin| of(chunk, bin)).sum::<usize>()).sum()
+    }
+
+    /// Passes over all packets for about `time`, three at least.
+    pub(crate) fn measure(&mut self, time: Duration) -> Result<Passes, Error> {
+        let mut passes = Passes::default();
+        let (started, mut done) = (Instant::now(), 0);
+        while done < 3 || started.elapsed() < time {
+            self.refresh()?;
+            self.pass(&mut passes, &mut Vec::new())?;
+            done += 1;
+        }
+        // A pass over packets that are dropped at once would be fast.
+        let dropped = self.dropped();
+        if dropped != self.drops {
+            let what = format!("{dropped} packets dropped while it was timed, {} when compared with ref", self.drops);
+            return Err(Error::Wrong { who: self.device.capabilities().id.clone(), what });
+        }
+        Ok(passes)
+    }
+
+    /// Every window of a chunk that is not in flight.
+    pub(crate) fn windows_of(&mut self, chunk: usize, look: &mut dyn FnMut(&mut [u8])) {
+        for descriptor in &self.fresh[chunk] {
+            look(self.region.window_mut(descriptor));
+        }
+    }
+
+    /// All chunks once.
+    fn pass(&mut self, passes: &mut Passes, observed: &mut Vec<(Bin, u64)>) -> Result<(), Error> {
+        let moved = self.lane.moved_bytes();
+        let mut waiting: VecDeque<usize> = (0..self.chunks.len()).collect();
+        let mut submitted: Vec<Instant> = Vec::with_capacity(self.chunks.len());
+        let (mut packets, mut idle) = (0u64, 0);
+        // Since the pipeline is full: when, and packets done before.
+        let mut full: Option<(Instant, u64)> = None;
+        let mut timed = None;
+        let started = Instant::now();
+        let mut answered = started;
+        while !waiting.is_empty() || self.lane.in_flight() > 0 {
+            while self.lane.in_flight() < self.in_flight && !waiting.is_empty() {
+                let Some(number) = waiting.pop_front() else { break };
+                let Some(chunk) = self.chunks[number].take() else { continue };
+                submitted.push(Instant::now());
+                self.lane.submit(&mut self.region, chunk).map_err(|rejected| Error::setup(rejected.error))?;
+                if waiting.is_empty() && timed.is_none() {
+                    timed = full.map(|(since, before)| (answered.duration_since(since), packets - before));
+                }
+            }
+            let Some(chunk) = self.lane.poll(&mut self.region).map_err(Error::setup)? else {
+                idle += 1;
+                if idle >= POLLS_BEFORE_YIELD {
+                    std::thread::yield_now();
+                    if answered.elapsed() > PATIENCE {
+                        let who = self.device.capabilities().id.clone();
+                        return Err(Error::Wrong { who, what: format!("no chunk came back for {PATIENCE:?}") });
+                    }
+                } else {
+                    std::hint::spin_loop();
+                }
+                continue;
+            };
+            (answered, idle) = (Instant::now(), 0);
+            let number = chunk.opened_ns as usize;
+            // Chunks are submitted in the order of their numbers.
+            passes.latencies_ns.push(answered.duration_since(submitted[number]).as_nanos() as f64);
+            packets += u64::from(chunk.packets);
+            observed.extend(self.lane.bin_times().iter().map(|time| (chunk.bins[time.bin as usize], time.elapsed_ns)));
+            self.chunks[number] = Some(chunk);
+            if full.is_none() {
+                full = Some((answered, packets));
+            }
+        }
+        // Where there are too few chunks to fill the pipeline and keep it full, the whole pass counts.
+        let (elapsed, counted) = match timed {
+            Some((elapsed, counted)) if counted > 0 && !elapsed.is_zero() => (elapsed, counted),
+            _ => (answered.duration_since(started), packets),
+        };
+        let elapsed_ns = elapsed.as_nanos().max(1) as f64;
+        passes.rates.push(counted as f64 / elapsed_ns);
+        passes.packets += counted;
+        passes.elapsed_ns += elapsed_ns;
+        passes.all_packets += packets;
+        for (sum, (now, before)) in passes.moved_bytes.iter_mut().zip(self.lane.moved_bytes().into_iter().zip(moved)) {
+            *sum += now - before;
+        }
+        Ok(())
+    }
+}

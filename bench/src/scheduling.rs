@@ -1,0 +1,189 @@
+//! What PIPSEA's bins are worth on a device (figures 9, 10, 11 and 17 of the paper).
+//!
+//! Each packet is for one of six functions at random: three times ESP encryption with SAs of its own, pattern matching,
+//! IPv4 forwarding, echo. A packer makes chunks of them ahead of the timing, as the engine's does while packets come; its own
+//! cost is in the notes. A bin is always of one function, since a kernel is told its function once a bin: there is no
+//! row without any grouping, so that gains here are smaller than against the paper's baseline.
+
+use std::sync::Arc;
+
+use godwit_device::Mode;
+use godwit_function::Function;
+use godwit_sched::{Grouping, PackerConfig};
+
+use crate::flow::{Flow, Job, Site};
+use crate::frames::Random;
+use crate::routes::{self, Route};
+use crate::throughput::{Feed, implementation};
+use crate::{BenchOptions, Error, Progress, Row, Size, function, median_p99};
+
+/// The paper's choice (section 4.2): chunks of 4096 packets in 64 bins, length classes of 256 bytes.
+const CHUNK_PACKETS: u32 = 4096;
+const BINS: u32 = 64;
+const GRANULARITY_BYTES: u32 = 256;
+/// Figure 10.
+const CHUNKS: [u32; 4] = [1024, 2048, 4096, 8192];
+const BIN_COUNTS: [u32; 4] = [16, 32, 64, 128];
+/// Figure 11: length classes; the last has all lengths in one.
+const GRANULARITIES: [u32; 4] = [64, 256, 512, 1536];
+/// Patterns of the pattern matching.
+const PATTERNS: usize = 1000;
+
+/// One setting of the knobs.
+struct Setting {
+    figure: &'static str,
+    name: String,
+    config: PackerConfig,
+}
+
+/// The bench `scheduling`.
+pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+    let functions = six()?;
+    let feed = Feed::new(options);
+    let chunk_packets = options.batch.map_or(CHUNK_PACKETS, |batch| batch as u32).min(feed.packets as u32 / 2).max(1);
+    let settings = settings(chunk_packets, feed.packets as u32 / 2);
+    let sizes = if options.sizes.is_empty() { vec![Size::Imix] } else { options.sizes.clone() };
+    let mut rows = Vec::new();
+    for resident in [false, true] {
+        for &size in &sizes {
+            let site = Site {
+                device: options.device(),
+                mode: options.mode.unwrap_or(Mode::Launch),
+                implementation: implementation(options)?,
+                resident,
+                layout: options.layout,
+                functions: &functions,
+                packets: feed.packets,
+                bins: settings.iter().map(|setting| setting.config.bins as usize).max().unwrap_or(1),
+                bin_packets: settings.iter().map(|setting| setting.config.bin_packets as usize).max().unwrap_or(1),
+                in_flight: feed.in_flight,
+            };
+            let variants: Vec<u8> = functions.iter().map(|function| function.variant()).collect();
+            let mut flow = Flow::new(&site, size, &payload, &mut |random| any_of_six(random, &variants))?;
+            if resident && !flow.device.is_resident() {
+                progress(&format!("{} has no packets in memory of its own: host to host only", site.device));
+                break;
+            }
+            measure(&mut flow, size, resident, &settings, options, progress, &mut rows)?;
+        }
+    }
+    Ok(rows)
+}
+
+fn measure(
+    flow: &mut Flow,
+    size: Size,
+    resident: bool,
+    settings: &[Setting],
+    options: &BenchOptions,
+    progress: &mut Progress<'_>,
+    rows: &mut Vec<Row>,
+) -> Result<(), Error> {
+    let place = if resident { "resident in device memory" } else { "host to host" };
+    // What bins take, for the settings that sort by it.
+    let mut observed = Vec::new();
+    let mut first = None;
+    for Setting { figure, name, config } in settings {
+        let packer_ns = flow.prepare_by_packer(config, &observed)?;
+        let (verified, times) = flow.verify()?;
+        observed = times;
+        let (packets, chunks) = flow.prepared();
+        let mut passes = flow.measure(options.time)?;
+        let mpps = passes.mpps();
+        let (p50, p99) = median_p99(&mut passes.latencies_ns);
+        let ratio = mpps / *first.get_or_insert(mpps);
+        progress(&format!("{figure}, {size}, {name}, {place}: {mpps:.2} Mpps, {ratio:.2} of the first setting"));
+        rows.push(Row {
+            bench: "scheduling".to_owned(),
+            device: options.device().to_owned(),
+            implementation: name.clone(),
+            mode: flow.device.mode().name(),
+            size: Some(size),
+            batch: config.chunk_packets as usize,
+            mpps,
+            gbps: mpps * flow.frame_bytes() * 8.0 / 1e3,
+            p50_us: p50 / 1e3,
+            p99_us: p99 / 1e3,
+            watts: None,
+            peer: false,
+            note: format!(
+                "{figure}; {ratio:.2} of the first setting; {place}; {} bins of {}, {:.0} packets a chunk; packer {packer_ns:.0} ns a packet; {verified} compared with ref",
+                config.bins,
+                config.bin_packets,
+                packets as f64 / chunks.max(1) as f64,
+            ),
+        });
+    }
+    Ok(())
+}
+
+fn settings(chunk_packets: u32, most: u32) -> Vec<Setting> {
+    let config = |chunk_packets: u32, bins: u32, granularity_bytes: u32, grouping, sort| PackerConfig {
+        chunk_packets,
+        bins,
+        bin_packets: (chunk_packets / bins).max(1),
+        length_granularity_bytes: granularity_bytes,
+        deadline_ns: u64::from(u32::MAX),
+        sort,
+        grouping,
+        leftover_packets: chunk_packets,
+    };
+    let both = Grouping::VariantLength;
+    let mut settings: Vec<Setting> = [
+        ("by function, in order of arrival", Grouping::None, false),
+        ("by variant", Grouping::Variant, false),
+        ("by variant and length", both, false),
+        ("by variant and length, longest first", both, true),
+    ]
+    .into_iter()
+    .map(|(name, grouping, sort)| Setting {
+        figure: "figures 9 and 17",
+        name: name.to_owned(),
+        config: config(chunk_packets, BINS, GRANULARITY_BYTES, grouping, sort),
+    })
+    .collect();
+    for chunk in CHUNKS.into_iter().filter(|&chunk| chunk <= most) {
+        settings.extend(BIN_COUNTS.map(|bins| Setting {
+            figure: "figure 10",
+            name: format!("{chunk} packets in {bins} bins"),
+            config: config(chunk, bins, GRANULARITY_BYTES, both, true),
+        }));
+    }
+    settings.extend(GRANULARITIES.map(|granularity| Setting {
+        figure: "figure 11",
+        name: format!("classes of {granularity} bytes"),
+        config: config(chunk_packets, BINS, granularity, both, true),
+    }));
+    settings
+}
+
+fn six() -> Result<Vec<Arc<dyn Function>>, Error> {
+    let mut random = Random::new(1000);
+    let mut word = || (0..8 + random.below(17)).map(|_| (b'a' + random.below(26) as u8) as char).collect::<String>();
+    let patterns = (0..PATTERNS).map(|_| word()).collect::<Vec<_>>().join("\n");
+    let patterns = routes::temporary(patterns.as_bytes())?;
+    let mut table = routes::random_routes(10_000);
+    // No packet is dropped for want of a route.
+    table.push(Route { prefix: 0, length: 0, next_hop: 0 });
+    let table = routes::write_file(&table)?;
+    Ok(vec![
+        function::many_sas(1)?,
+        function::many_sas(2)?,
+        function::many_sas(3)?,
+        function::build("dpi", &format!("patterns = {:?}", patterns.path().display().to_string()))?,
+        function::build("ipv4", &routes::stanza(table.path()))?,
+        function::build("echo", "")?,
+    ])
+}
+
+fn payload(random: &mut Random, payload: &mut [u8]) {
+    payload.fill_with(|| random.next_u32() as u8);
+}
+
+/// `variants` are those of functions that have no host half to choose them.
+fn any_of_six(random: &mut Random, variants: &[u8]) -> Job {
+    match random.below(6) as u16 {
+        esp @ 0..=2 => Job { instance: esp, ..function::any_sa(random) },
+        instance => Job { instance, variant: variants[usize::from(instance)], parameter: 0 },
+    }
+}

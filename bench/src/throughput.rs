@@ -1,0 +1,188 @@
+//! A function on a device, arena to arena: prepared chunks through a lane, several in flight (PIPSEA figure 8, APUNet
+//! figure 3).
+
+use std::time::Duration;
+
+use godwit_device::{Implementation, Mode, cpu, has_own_memory, measure};
+
+use crate::flow::{Flow, Job, Site};
+use crate::frames::Random;
+use crate::function::Workload;
+use crate::power::PowerWatch;
+use crate::{BenchOptions, Error, Progress, Row, Size, median_p99};
+
+/// Frame sizes, where the user names none.
+pub(crate) const SIZES: [Size; 6] =
+    [Size::Bytes(60), Size::Bytes(256), Size::Bytes(512), Size::Bytes(1024), Size::Bytes(1408), Size::Imix];
+
+/// Size of copies that the link is measured with, bytes: beyond the knee of every copy engine.
+const COPY_BYTES: usize = 32 << 20;
+
+/// What a device is fed with, unless the user says otherwise.
+pub(crate) struct Feed {
+    /// Packets of a chunk.
+    pub(crate) batch: usize,
+    pub(crate) bin_packets: usize,
+    pub(crate) in_flight: usize,
+    /// Packets in the arena.
+    pub(crate) packets: usize,
+}
+
+impl Feed {
+    pub(crate) fn new(options: &BenchOptions) -> Self {
+        // A discrete GPU wants copies of 2 to 4 MB and four of them under way (measured on an H200); the processor wants
+        // chunks that stay in its L2 cache, and runs them on submission. Arenas are larger than the last-level cache.
+        let kind = options.device().split(':').next().unwrap_or_default();
+        let (batch, bin_packets, in_flight, packets) = match kind {
+            cpu::ID => (256, 256, 1, 1 << 16),
+            "opencl" => (1024, 64, 4, 1 << 16),
+            _ => (16_384, 64, 4, 1 << 19),
+        };
+        // With little time to measure, a large arena takes longer to make than to measure.
+        let packets = if options.time < Duration::from_millis(100) { packets.min(2048) } else { packets };
+        let batch = options.batch.unwrap_or(batch).max(1);
+        let packets = options.packets.unwrap_or(packets);
+        Self {
+            batch: batch.min(packets),
+            bin_packets: options.bin_packets.unwrap_or(bin_packets).clamp(1, usize::from(u16::MAX)),
+            in_flight: options.in_flight.unwrap_or(in_flight).max(1),
+            packets,
+        }
+    }
+}
+
+/// The implementation asked for, of the CPU.
+pub(crate) fn implementation(options: &BenchOptions) -> Result<Implementation, Error> {
+    match options.implementation.as_deref() {
+        None | Some("scalar") => Ok(Implementation::Scalar),
+        Some("ref") if options.device() == cpu::ID => Ok(Implementation::Ref),
+        Some(name) => {
+            let known = if options.device() == cpu::ID { vec!["ref", "scalar"] } else { vec!["scalar"] };
+            let known = known.into_iter().map(str::to_owned).collect();
+            Err(Error::Unknown { what: "implementation", name: name.to_owned(), known })
+        }
+    }
+}
+
+/// The device's link, both ways at once, bytes per second; `None`, and why, where it cannot be measured.
+pub(crate) fn link(device: &str, time: Duration, progress: &mut Progress<'_>) -> Option<f64> {
+    let rates = measure::open(device).and_then(|mut device| device.copy(COPY_BYTES, time));
+    match rates {
+        Ok(rates) => {
+            progress(&format!(
+                "copies of 32 MiB: {:.1} GB/s to {device}, {:.1} from it, {:.1} both ways in sum",
+                rates.host_to_device / 1e9,
+                rates.device_to_host / 1e9,
+                rates.both / 1e9
+            ));
+            Some(rates.both)
+        }
+        Err(error) => {
+            progress(&format!("copies are not measured: {error}"));
+            None
+        }
+    }
+}
+
+/// Measures a function at each size through the lane of the device asked for.
+pub(crate) fn measure(
+    workload: &Workload<'_>,
+    options: &BenchOptions,
+    progress: &mut Progress<'_>,
+) -> Result<Vec<Row>, Error> {
+    let implementation = implementation(options)?;
+    let device = options.device();
+    let feed = Feed::new(options);
+    let link = link(device, options.time.min(Duration::from_millis(200)) / 4, progress);
+    let sizes = if !options.sizes.is_empty() {
+        &options.sizes
+    } else if workload.sizes.len() > 1 {
+        workload.sizes
+    } else {
+        &SIZES
+    };
+    let function = &workload.function;
+    let mut job = |random: &mut Random| match workload.job {
+        Some(job) => job(random),
+        None => Job { instance: 0, variant: function.variant(), parameter: 0 },
+    };
+    let mut rows = Vec::new();
+    for &size in sizes {
+        let site = Site {
+            device,
+            mode: options.mode.unwrap_or(Mode::Launch),
+            implementation,
+            resident: false,
+            layout: options.layout,
+            functions: std::slice::from_ref(function),
+            packets: feed.packets,
+            // A bin that is not full for each length there is.
+            bins: feed.batch.div_ceil(feed.bin_packets) + 4,
+            bin_packets: feed.bin_packets,
+            in_flight: feed.in_flight,
+        };
+        let mut flow = Flow::new(&site, size, workload.payload, &mut job)?;
+        if let Some(reason) = flow.device.fallback() {
+            progress(&format!("{device} runs in mode {}: {reason}", flow.device.mode().name()));
+        }
+        flow.prepare_by_length(feed.batch, feed.bin_packets);
+        let (verified, _) = flow.verify()?;
+        progress(&format!("{} at {size} on {device}: {verified} packets compared with ref", workload.bench));
+        let watch = PowerWatch::start(device);
+        let mut passes = flow.measure(options.time)?;
+        let watts = watch.stop();
+        let mpps = passes.mpps();
+        let (p50, p99) = median_p99(&mut passes.latencies_ns);
+        let note = note(&feed, options, verified, mpps, passes.moved_per_packet(), link);
+        rows.push(Row {
+            bench: workload.bench.to_owned(),
+            device: device.to_owned(),
+            implementation: flow.device.choices()[0].form.clone(),
+            mode: flow.device.mode().name(),
+            size: Some(size),
+            batch: feed.batch,
+            mpps,
+            gbps: mpps * flow.frame_bytes() * 8.0 / 1e3,
+            p50_us: p50 / 1e3,
+            p99_us: p99 / 1e3,
+            watts,
+            peer: false,
+            note,
+        });
+    }
+    Ok(rows)
+}
+
+fn note(
+    feed: &Feed,
+    options: &BenchOptions,
+    verified: usize,
+    mpps: f64,
+    moved: Option<[f64; 2]>,
+    link: Option<f64>,
+) -> String {
+    let layout = match options.layout {
+        godwit_packet::Layout::Dense => "dense",
+        godwit_packet::Layout::Slots => "slots",
+    };
+    let mut note = format!(
+        "{layout}, {} in flight, bins of {}, arena of {} packets, {verified} compared with ref",
+        feed.in_flight, feed.bin_packets, feed.packets
+    );
+    if let Some([there, back]) = moved {
+        note += &format!("; {there:.0} B a packet to the device, {back:.0} B back");
+        if let Some(link) = link {
+            let busier = there.max(back) * mpps * 1e6;
+            note += &format!(
+                ", {:.2} of half the duplex copy rate of this run ({:.1} GB/s)",
+                busier / (link / 2.0),
+                link / 2e9
+            );
+        }
+    } else if has_own_memory(options.device()) {
+        note += "; bytes moved are not counted";
+    } else {
+        note += "; nothing is copied";
+    }
+    note
+}

@@ -1,0 +1,226 @@
+//! What an OpenCL device's copies, launches and memory are worth.
+
+use std::time::{Duration, Instant};
+
+use godwit_packet::Memory;
+use opencl3::command_queue::CommandQueue;
+use opencl3::context::Context;
+use opencl3::device::Device as ClDevice;
+use opencl3::error_codes::ClError;
+use opencl3::kernel::Kernel;
+use opencl3::memory::{Buffer, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, ClMem};
+use opencl3::memory::{CL_MAP_READ, CL_MAP_WRITE};
+use opencl3::program::Program as ClProgram;
+use opencl3::types::CL_NON_BLOCKING;
+
+use super::{ID, failed, probe};
+use crate::measure::{CopyRates, Measure, table_word, table_words};
+use crate::{Error, Found};
+
+const SOURCE: &str = include_str!("measure.cl");
+/// Copies of one direction under way before the host waits.
+const COPIES: usize = 8;
+/// Steps of each chain in one launch.
+const STEPS: u32 = 256;
+/// Most memory for copies of one direction, bytes.
+const COPY_BYTES_MAX: usize = 256 << 20;
+
+/// See [`crate::measure`].
+// Fields are dropped in this order: what was made in the context before the context.
+pub(crate) struct OpenClMeasure {
+    nothing: Kernel,
+    random_reads: Kernel,
+    _program: ClProgram,
+    queues: [CommandQueue; 2],
+    context: Context,
+    found: Found,
+}
+
+impl OpenClMeasure {
+    pub(crate) fn new(number: usize) -> Result<Self, Error> {
+        let id = format!("{ID}:{number}");
+        let devices = probe::devices().map_err(|reason| Error::Unusable { id: id.clone(), reason })?;
+        let Some((platform, device)) = devices.get(number) else { return Err(Error::Absent { id }) };
+        let found = probe::describe(number, platform, device);
+        let context = Context::from_device(device).map_err(failed(&id, "make a context"))?;
+        let program = ClProgram::create_and_build_from_source(&context, SOURCE, "-cl-std=CL1.2")
+            .map_err(|log| Error::Build { id: id.clone(), driver: found.driver.clone(), log })?;
+        let kernel = |name| Kernel::create(&program, name).map_err(failed(&id, "make a kernel"));
+        let (nothing, random_reads) = (kernel("gw_nothing")?, kernel("gw_random_reads")?);
+        let queues = [queue(&context, device, &id)?, queue(&context, device, &id)?];
+        Ok(Self { nothing, random_reads, _program: program, queues, context, found })
+    }
+
+    fn id(&self) -> &str {
+        &self.found.capabilities.id
+    }
+
+    fn buffer(&self, bytes: usize, flags: u64, what: &'static str) -> Result<Buffer<u8>, Error> {
+        if bytes as u64 > self.found.buffer_bytes_max {
+            let id = self.id().to_owned();
+            return Err(Error::TooLarge { id, what, bytes: bytes as u64, bytes_max: self.found.buffer_bytes_max });
+        }
+        // SAFETY: no pointer of the host is given.
+        let buffer = unsafe { Buffer::create(&self.context, CL_MEM_READ_WRITE | flags, bytes, std::ptr::null_mut()) };
+        buffer.map_err(failed(self.id(), "make a buffer"))
+    }
+}
+
+fn queue(context: &Context, device: &ClDevice, id: &str) -> Result<CommandQueue, Error> {
+    // SAFETY: the device is the context's.
+    unsafe { CommandQueue::create(context, device.id(), 0) }.map_err(failed(id, "make a command queue"))
+}
+
+/// One direction's memory: a buffer of the device, and memory that the driver page-locked for copies.
+struct Way<'a> {
+    queue: &'a CommandQueue,
+    device: Buffer<u8>,
+    pinned: Buffer<u8>,
+    mapped: *mut std::ffi::c_void,
+    bytes: usize,
+    copies: usize,
+}
+
+impl<'a> Way<'a> {
+    fn new(measure: &'a OpenClMeasure, queue: &'a CommandQueue, bytes: usize) -> Result<Self, Error> {
+        let copies = (COPY_BYTES_MAX / bytes).clamp(1, COPIES);
+        let device = measure.buffer(bytes * copies, 0, "memory for copies")?;
+        let pinned = measure.buffer(bytes * copies, CL_MEM_ALLOC_HOST_PTR, "memory for copies")?;
+        let mut mapped = std::ptr::null_mut();
+        // SAFETY: the whole buffer is mapped, once; nothing else uses it until it is unmapped in `drop`.
+        let event = unsafe {
+            let access = CL_MAP_READ | CL_MAP_WRITE;
+            queue.enqueue_map_buffer(&pinned, CL_NON_BLOCKING, access, 0, bytes * copies, &mut mapped, &[])
+        };
+        event.and_then(|event| event.wait()).map_err(failed(measure.id(), "map a buffer"))?;
+        // SAFETY: so many bytes are mapped for writing.
+        unsafe { std::ptr::write_bytes(mapped.cast::<u8>(), 1, bytes * copies) };
+        Ok(Self { queue, device, pinned, mapped, bytes, copies })
+    }
+
+    /// Starts one round of copies.
+    fn start(&mut self, to_device: bool) -> Result<(), ClError> {
+        for copy in 0..self.copies {
+            let at = copy * self.bytes;
+            // SAFETY: both places hold so many bytes, they stay until `finish` of the queue, and only copies of this way,
+            // which its queue runs one after the other, reach them.
+            unsafe {
+                let host = self.mapped.cast::<u8>().add(at);
+                if to_device {
+                    let host = std::slice::from_raw_parts(host, self.bytes);
+                    self.queue.enqueue_write_buffer(&mut self.device, CL_NON_BLOCKING, at, host, &[])?;
+                } else {
+                    let host = std::slice::from_raw_parts_mut(host, self.bytes);
+                    self.queue.enqueue_read_buffer(&self.device, CL_NON_BLOCKING, at, host, &[])?;
+                }
+            }
+        }
+        self.queue.flush()
+    }
+}
+
+impl Drop for Way<'_> {
+    fn drop(&mut self) {
+        let _ = self.queue.finish();
+        // SAFETY: `mapped` is what mapping this buffer gave, and no copy is under way.
+        let _ = unsafe { self.queue.enqueue_unmap_mem_object(self.pinned.get(), self.mapped, &[]) };
+        let _ = self.queue.finish();
+    }
+}
+
+/// Bytes per second over all these ways; each names its direction.
+fn rate(ways: &mut [(&mut Way<'_>, bool)], time: Duration) -> Result<f64, ClError> {
+    let round = |ways: &mut [(&mut Way<'_>, bool)]| -> Result<usize, ClError> {
+        let mut bytes = 0;
+        for (way, to_device) in ways.iter_mut() {
+            way.start(*to_device)?;
+            bytes += way.bytes * way.copies;
+        }
+        for (way, _) in ways.iter() {
+            way.queue.finish()?;
+        }
+        Ok(bytes)
+    };
+    // The first round touches all memory.
+    round(ways)?;
+    let (started, mut bytes) = (Instant::now(), 0);
+    while bytes == 0 || started.elapsed() < time {
+        bytes += round(ways)?;
+    }
+    Ok(bytes as f64 / started.elapsed().as_secs_f64())
+}
+
+impl Measure for OpenClMeasure {
+    fn copy(&mut self, bytes: usize, time: Duration) -> Result<CopyRates, Error> {
+        let bytes = bytes.max(1);
+        let (mut one, mut other) = (Way::new(self, &self.queues[0], bytes)?, Way::new(self, &self.queues[1], bytes)?);
+        let failed = |error| failed(self.id(), "copy")(error);
+        Ok(CopyRates {
+            host_to_device: rate(&mut [(&mut one, true)], time).map_err(failed)?,
+            device_to_host: rate(&mut [(&mut other, false)], time).map_err(failed)?,
+            both: rate(&mut [(&mut one, true), (&mut other, false)], time).map_err(failed)?,
+        })
+    }
+
+    fn launch(&mut self, count: usize) -> Result<Option<Vec<f64>>, Error> {
+        let launch = || -> Result<f64, ClError> {
+            let started = Instant::now();
+            // SAFETY: the kernel has no arguments.
+            let event = unsafe {
+                self.queues[0].enqueue_nd_range_kernel(self.nothing.get(), 1, std::ptr::null(), &1, &1, &[])?
+            };
+            event.wait()?;
+            Ok(started.elapsed().as_nanos() as f64)
+        };
+        let launch = || launch().map_err(failed(self.id(), "launch a kernel"));
+        // The driver finishes its compiling at the first.
+        launch()?;
+        (0..count).map(|_| launch()).collect::<Result<_, _>>().map(Some)
+    }
+
+    fn random_reads(&mut self, bytes: usize, chains: usize, time: Duration) -> Result<f64, Error> {
+        let words = table_words(bytes);
+        let chains = chains.max(1);
+        let mut table = self.buffer(words * size_of::<u32>(), 0, "a table")?;
+        let last = self.buffer(chains * size_of::<u32>(), 0, "the ends of chains")?;
+        let queue = &self.queues[0];
+        let mut content = Memory::new(words * size_of::<u32>(), "a table")?;
+        for (index, word) in content.as_chunks_mut::<4>().0.iter_mut().take(words).enumerate() {
+            *word = table_word(index).to_le_bytes();
+        }
+        let run = |table: &mut Buffer<u8>| -> Result<f64, ClError> {
+            // SAFETY: the content is as large as the buffer, and stays until the queue has finished.
+            unsafe {
+                queue.enqueue_write_buffer(table, CL_NON_BLOCKING, 0, &content[..words * size_of::<u32>()], &[])?;
+            }
+            queue.finish()?;
+            // SAFETY: of the types that the kernel has; the buffers stay until the queue has finished.
+            unsafe {
+                self.random_reads.set_arg(0, &table.get())?;
+                self.random_reads.set_arg(1, &(words as u32 - 1))?;
+                self.random_reads.set_arg(2, &STEPS)?;
+                self.random_reads.set_arg(3, &last.get())?;
+            }
+            let launch = || -> Result<(), ClError> {
+                // SAFETY: a chain reads within the table, which the mask sees to, and writes at its own number.
+                unsafe {
+                    let all = &chains;
+                    let group = std::ptr::null();
+                    queue.enqueue_nd_range_kernel(self.random_reads.get(), 1, std::ptr::null(), all, group, &[])?;
+                }
+                queue.finish()
+            };
+            launch()?;
+            let (started, mut launches) = (Instant::now(), 0usize);
+            while launches == 0 || started.elapsed() < time {
+                launch()?;
+                launches += 1;
+            }
+            Ok((launches * chains * STEPS as usize) as f64 / started.elapsed().as_secs_f64())
+        };
+        let rate = run(&mut table);
+        // Whatever failed, the driver must have let go of the memory.
+        let _ = queue.finish();
+        rate.map_err(failed(self.id(), "read at random"))
+    }
+}
