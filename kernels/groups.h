@@ -18,7 +18,7 @@
 #include "ipsec/group.h"
 
 /* #define GW_GROUP_FORM_<name> , GW_BY_GROUP */
-#define GW_GROUP_FORM_dpi , GW_BY_GROUP
+#define GW_GROUP_FORM_dpi   , GW_BY_GROUP
 #define GW_GROUP_FORM_ipsec GW_TEAM_FORM
 
 #define GW_GROUP_FORMS(X) X(dpi) GW_TEAM_FORMS(X(ipsec))

@@ -27,24 +27,12 @@ typedef struct gw_aes_team {
     gw_u32 keys[11]; /* its column of each round key */
 } gw_aes_team;
 
-/* To encrypt: rows 2, 1, 1, 3 times the substituted byte. */
-GW_LANE gw_u32 gw_aes_team_entry(gw_u32 byte)
-{
-    return gw_aes_mix_column((gw_u32)gw_aes_sbox[byte]);
-}
-
-/* To decrypt: rows 14, 9, 13, 11 times the byte substituted back. */
-GW_LANE gw_u32 gw_aes_team_inverse_entry(gw_u32 byte)
-{
-    return gw_aes_unmix_column((gw_u32)gw_aes_inverse_sbox[byte]);
-}
-
 /* Fills the table, by all lanes of the group; a barrier must follow. */
 GW_GROUP void gw_aes_team_fill(GW_LOCAL gw_aes_team_table *table, gw_u32 inverse)
 {
     const gw_u32 copies = 1u << GW_TABLE_COPIES_LOG2;
     for (gw_u32 i = gw_lane_id(); i < 256; i += gw_lane_count()) {
-        const gw_u32 entry = inverse ? gw_aes_team_inverse_entry(i) : gw_aes_team_entry(i);
+        const gw_u32 entry = inverse ? gw_aes_inverse_columns[i] : gw_aes_columns[i];
         for (gw_u32 j = 0; j < copies; j++) {
             /* Neighbouring lanes begin in different banks. */
             table->words[(i << GW_TABLE_COPIES_LOG2) + ((i + j) & (copies - 1))] = entry;
