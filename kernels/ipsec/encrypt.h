@@ -25,14 +25,21 @@ GW_LANE void gw_ipsec_outer_ipv4(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ipse
                                  gw_u32 sequence, gw_u32 total_bytes, gw_u32 tos, gw_u32 flags)
 {
     /* DSCP as it is, ECN as RFC 6040 section 4.1 (normal mode) has it: both copied. */
-    gw_store_be32(outer, 0x45000000u | tos << 16 | total_bytes);
+    const gw_u32 first = 0x45000000u | tos << 16 | total_bytes;
     /* DF is copied (RFC 4301, section 8.1). One identification per packet, the same on every run.
      */
-    gw_store_be32(outer + 4, (sequence & 0xffffu) << 16 | (flags & 0x4000u));
-    gw_store_be32(outer + 8, GW_IPSEC_TTL << 24 | GW_PROTOCOL_ESP << 16);
+    const gw_u32 second = (sequence & 0xffffu) << 16 | (flags & 0x4000u);
+    const gw_u32 third = GW_IPSEC_TTL << 24 | GW_PROTOCOL_ESP << 16;
+    gw_u32 sum = (first >> 16) + (first & 0xffffu) + (second >> 16) + (second & 0xffffu) +
+                 (third >> 16) + (sa->source >> 16) + (sa->source & 0xffffu) +
+                 (sa->destination >> 16) + (sa->destination & 0xffffu);
+    sum = (sum & 0xffffu) + (sum >> 16);
+    sum = (sum & 0xffffu) + (sum >> 16);
+    gw_store_be32(outer, first);
+    gw_store_be32(outer + 4, second);
+    gw_store_be32(outer + 8, third | (~sum & 0xffffu));
     gw_store_be32(outer + 12, sa->source);
     gw_store_be32(outer + 16, sa->destination);
-    gw_store_be16(outer + 10, ~gw_ones_sum(outer, GW_IPV4_BYTES) & 0xffffu);
 }
 
 /* RFC 4303, section 2.4: as much padding as the cipher needs, 1, 2, 3 and so on. */

@@ -35,8 +35,11 @@ pub(crate) struct Launch {
 }
 
 impl Emulation {
-    /// Under the address and undefined behaviour sanitizers. `None`: there is no g++ here.
+    /// Under the address and undefined behaviour sanitizers. `None`: there is no g++ here, or this is no x86-64.
     pub(crate) fn build(name: &str) -> Option<Self> {
+        if !cfg!(target_arch = "x86_64") {
+            return None;
+        }
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&folder).unwrap();
         let mut text = godwit_kernels::cuda_source().to_owned();
