@@ -2,13 +2,13 @@
 # Installs what Godwit needs to be built and tested on Debian and Ubuntu. Does nothing where everything is there.
 #
 #   scripts/install.sh build    what `make demo` needs: a C compiler; Rust must be there, it is checked and not installed
-#   scripts/install.sh test     also what the tests compare with: scapy, tshark, PoCL, DPDK
+#   scripts/install.sh test     also what the tests compare with: scapy, tshark, PoCL, oclgrind, DPDK
 set -euo pipefail
 
 need=(gcc libc6-dev)
 if [ "${1:-build}" = test ]; then
-    # PoCL is the OpenCL device of machines without a GPU. DPDK is measured against by benches, never linked into Godwit.
-    need+=(pocl-opencl-icd ocl-icd-libopencl1 tshark python3-scapy python3-cryptography python3-venv clang-format g++ pkg-config dpdk-dev libdpdk-dev)
+    # PoCL is the OpenCL device of machines without a GPU; oclgrind is one that finds faults in kernels. DPDK is measured against by benches, never linked into Godwit.
+    need+=(pocl-opencl-icd oclgrind ocl-icd-libopencl1 tshark python3-scapy python3-cryptography python3-venv clang-format g++ pkg-config dpdk-dev libdpdk-dev)
 fi
 
 if ! command -v cargo >/dev/null; then

@@ -213,8 +213,8 @@ fn prepare(cases: &[Case], region: &mut Region) -> Vec<Packet> {
 }
 
 /// All packets in chunks of up to 48 bins of up to `batch` packets, the bins mostly in random order.
-fn chunks(cases: &[Case], packets: &[Packet], batch: usize, random: &mut Random) -> Vec<Chunk> {
-    let mut order: Vec<&Packet> = packets.iter().collect();
+fn chunks(cases: &[Case], packets: &[&Packet], batch: usize, random: &mut Random) -> Vec<Chunk> {
+    let mut order = packets.to_vec();
     // A bin is of one function and one variant.
     order.sort_by_key(|packet| (packet.instance, packet.variant));
     let mut bins: Vec<&[&Packet]> = order
@@ -254,6 +254,11 @@ fn chunk(cases: &[Case], bins: &[&[&Packet]], batch: usize) -> Chunk {
 
 #[test]
 fn every_function_does_what_ref_does_in_mixed_chunks() {
+    compare_with_ref(&BATCHES, |_| true);
+}
+
+/// Compares the packets that `picks` picks, in bins of these sizes.
+fn compare_with_ref(batches: &[usize], picks: impl Fn(&Packet) -> bool) {
     let (setups, _turn) = setups();
     if setups.is_empty() {
         return;
@@ -267,13 +272,14 @@ fn every_function_does_what_ref_does_in_mixed_chunks() {
         let handle = arena.handle();
         let mut region = arena.split().remove(0);
         let packets = prepare(&cases, &mut region);
+        let picked: Vec<_> = packets.iter().filter(|packet| picks(packet)).collect();
         let mut lane = setup.lane(programs(&cases), &handle);
-        for batch in BATCHES {
+        for &batch in batches {
             for packet in &packets {
                 region.window_mut(&packet.before).copy_from_slice(&packet.window);
             }
-            let mut seen = vec![false; packets.len()];
-            for chunk in chunks(&cases, &packets, batch, &mut random) {
+            let mut seen: Vec<_> = packets.iter().map(|packet| !picks(packet)).collect();
+            for chunk in chunks(&cases, &picked, batch, &mut random) {
                 while lane.in_flight() == IN_FLIGHT {
                     poll_one(setup, &mut *lane, &mut region, &cases, &packets, &mut seen);
                 }
@@ -285,6 +291,71 @@ fn every_function_does_what_ref_does_in_mixed_chunks() {
             assert_eq!(seen.iter().position(|seen| !seen), None, "{setup:?}: bins of {batch}: a packet is missing");
         }
     }
+}
+
+/// Run by the test below under oclgrind.
+#[test]
+#[ignore = "too slow where it does not run in the surroundings that `kernels_under_oclgrind` makes, and too little there"]
+fn a_few_packets_under_oclgrind() {
+    // About ten of each row, short ones: it is a simulator.
+    let few = |packet: &Packet| packet.before.flow_hash.is_multiple_of(97) && packet.before.length <= 200;
+    compare_with_ref(&[33], few);
+}
+
+/// Run by the test below under oclgrind, which must find fault with it: all lanes write the same byte.
+#[test]
+#[ignore = "does wrong on purpose, in the surroundings that `kernels_under_oclgrind` makes"]
+fn a_race_under_oclgrind() {
+    let before = "gw_verdict(outcome, GW_ECHO_FORWARD";
+    let source = godwit_kernels::opencl_source();
+    assert!(source.contains(before), "echo is another");
+    let race = "((GW_GLOBAL gw_u8 *)lane->image)[1] = (gw_u8)gw_lane_id();";
+    let handle_and_regions = Arena::new(ArenaConfig { packets: 64, ..ArenaConfig::default() }, 1).unwrap();
+    let handle = handle_and_regions.handle();
+    let region = &mut handle_and_regions.split()[0];
+    let source = source.replace(before, &format!("{race} {before}"));
+    let device = OpenClDevice::with_kernels(0, echo(), &handle, &DeviceOptions::default(), &source).unwrap();
+    let mut lane = Arc::new(device).lane().unwrap();
+    let chunk = echo_chunk(region, 8);
+    lane.submit(region, chunk).unwrap();
+    while lane.in_flight() > 0 {
+        lane.poll(region).unwrap();
+    }
+}
+
+/// The kernels of all functions have no data race and reach nothing outside of what they were given, says oclgrind, a
+/// simulator that looks at every access. It comes as a driver of its own; code that its compiler optimises has
+/// instructions that the simulator does not know.
+#[test]
+fn kernels_under_oclgrind() {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let driver = std::env::split_paths(&paths)
+        .filter(|folder| folder.join("oclgrind").is_file())
+        .map(|folder| folder.join("../lib/oclgrind/liboclgrind-rt-icd.so"))
+        .find(|driver| driver.is_file());
+    let Some(driver) = driver else {
+        std::io::stderr().write_all(b"skipped: oclgrind is not here\n").unwrap();
+        return;
+    };
+    let folder = std::env::temp_dir().join(format!("godwit-oclgrind-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("oclgrind.icd"), driver.canonicalize().unwrap().to_str().unwrap()).unwrap();
+    let log = folder.join("log");
+    let said = |name: &str| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", name, "--ignored", "--nocapture"]).env("OCL_ICD_VENDORS", &folder);
+        command.env("OCLGRIND_DATA_RACES", "1").env("OCLGRIND_MAX_ERRORS", "10").env("OCLGRIND_LOG", &log);
+        command.env("OCLGRIND_BUILD_OPTIONS", "-cl-opt-disable");
+        let output = command.output().unwrap();
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        (output.status.success(), text, std::fs::read_to_string(&log).unwrap_or_default())
+    };
+    let (_, text, found) = said("a_race_under_oclgrind");
+    assert!(found.contains("data race"), "oclgrind does not find a race: {found}{text}");
+    std::fs::remove_file(&log).unwrap();
+    let (success, text, found) = said("a_few_packets_under_oclgrind");
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(success && text.contains("Oclgrind") && found.trim().is_empty(), "{found}{text}");
 }
 
 /// Takes a chunk from the lane, if one is done, and compares its packets.

@@ -30,6 +30,7 @@ use opencl3::memory::{Buffer, CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, 
 
 use super::failed;
 use super::program::PAGE_BYTES;
+use super::slot::SlotParts;
 use crate::check::packets_of;
 use crate::transfer::{Costs, Plan, Reach, Run};
 use crate::{Error, Found};
@@ -89,13 +90,13 @@ impl OwnSlot {
     /// takes for the arena. `descriptors` are those that the device is given.
     pub(super) fn prepare(
         &mut self,
-        found: &Found,
-        context: &Arc<Context>,
+        parts: &SlotParts<'_>,
         own: &OwnMemory,
         region: &mut Region,
         chunk: &Chunk,
         descriptors: &mut [u8],
     ) -> Result<*mut c_void, Error> {
+        let SlotParts { found, context, device, .. } = *parts;
         let reach = |instance: u16| own.reaches[usize::from(instance)];
         let costs = Costs { gap_bytes_max: GAP_BYTES_MAX, padding_bytes: own.arena.padding_bytes() };
         self.plan.make(chunk, reach, costs);
@@ -106,7 +107,7 @@ impl OwnSlot {
         let bytes = chunk.bins.iter().flat_map(packets_of).map(|at| chunk.descriptors[at].room_bytes()).sum::<usize>();
         if self.packed.as_ref().is_none_or(|packed| packed.host.bytes() < bytes) {
             let bytes = bytes.next_power_of_two().max(PAGE_BYTES);
-            let host = pinned(found, context, &self.queue, bytes, "packets on their way to a device")?;
+            let host = pinned(found, context, device, bytes, "packets on their way to a device")?;
             let device = buffer(context, bytes).map_err(failed(&found.capabilities.id, "make a buffer"))?;
             self.packed = Some(Packed { host, device });
         }
@@ -230,25 +231,36 @@ pub(super) unsafe fn copy_out(
     event.map(Event::new).map_err(ClError)
 }
 
-/// Gives page-locked memory back: it stays mapped until its buffer is released.
+/// Gives page-locked memory back.
 struct PinnedOwner {
-    _buffer: Buffer<u8>,
+    mapped: NonNull<c_void>,
+    buffer: Buffer<u8>,
+    queue: CommandQueue,
     _context: Arc<Context>,
 }
 
-// SAFETY: the buffer is only released, and the driver takes that call from any thread.
+// SAFETY: the buffer is only unmapped and released, and the driver takes these calls from any thread.
 unsafe impl Send for PinnedOwner {}
 // SAFETY: a shared reference does nothing.
 unsafe impl Sync for PinnedOwner {}
+
+impl Drop for PinnedOwner {
+    fn drop(&mut self) {
+        // SAFETY: mapped once, and nobody refers to it any more. Should the driver refuse, it is released as it is.
+        let _ = unsafe { self.queue.enqueue_unmap_mem_object(self.buffer.get(), self.mapped.as_ptr(), &[]) };
+        let _ = self.queue.finish();
+    }
+}
 
 /// Zeroed page-locked memory, which copy engines reach without the driver copying it first. `what` is for the error.
 pub(super) fn pinned(
     found: &Found,
     context: &Arc<Context>,
-    queue: &CommandQueue,
+    device: &Device,
     bytes: usize,
     what: &'static str,
 ) -> Result<Memory, Error> {
+    let queue = queue(found, context, device)?;
     let id = &found.capabilities.id;
     // The driver aligns to its largest type and no more.
     let allocated_bytes = bytes + PAGE_BYTES;
@@ -266,10 +278,11 @@ pub(super) fn pinned(
         })
     };
     let buffer = buffer.map_err(failed(id, "allocate page-locked memory"))?;
-    let Some(first) = NonNull::new(mapped.cast::<u8>()) else {
+    let Some(mapped) = NonNull::new(mapped) else {
         return Err(failed(id, "map page-locked memory")(ClError(MAP_FAILURE)));
     };
-    let owner = PinnedOwner { _buffer: buffer, _context: Arc::clone(context) };
+    let first = mapped.cast::<u8>();
+    let owner = PinnedOwner { mapped, buffer, queue, _context: Arc::clone(context) };
     // SAFETY: the mapping is a page longer than what is used of it, and nobody else's.
     let base = unsafe {
         let base = first.add(first.as_ptr().align_offset(PAGE_BYTES));

@@ -99,7 +99,7 @@ impl Slot {
             Packets::Shared(_) => (Memory::new(end, what)?, None),
             Packets::Own(_) => {
                 let own = OwnSlot::new(parts.found, parts.context, parts.device, end)?;
-                (own::pinned(parts.found, parts.context, &own.queue, end, what)?, Some(own))
+                (own::pinned(parts.found, parts.context, parts.device, end, what)?, Some(own))
             }
         };
         let kernel = parts.kernels.entry(id)?;
@@ -174,11 +174,9 @@ impl Slot {
         let Some(mut own) = self.own.take() else { unreachable!("the slot is of that device") };
         self.windows.clear();
         self.windows.extend(chunk.bins.iter().flat_map(packets_of).map(|at| chunk.descriptors[at].window));
-        let result = own.prepare(parts.found, parts.context, memory, region, chunk, self.array(DESCRIPTORS)).and_then(
-            |packets| {
-                self.enqueue_all(parts, &own, memory, packets, chunk.bins.len()).map_err(failed(id, "launch a kernel"))
-            },
-        );
+        let result = own.prepare(parts, memory, region, chunk, self.array(DESCRIPTORS)).and_then(|packets| {
+            self.enqueue_all(parts, &own, memory, packets, chunk.bins.len()).map_err(failed(id, "launch a kernel"))
+        });
         if result.is_err() {
             // What was enqueued before the error must not go on; if the driver cannot even say that, nor can anybody.
             let _ = own.queue.finish();

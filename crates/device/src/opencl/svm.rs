@@ -95,9 +95,7 @@ pub fn arena_memory(number: usize, bytes: usize) -> Result<Memory, Error> {
     let (found, device) = usable(number)?;
     let id = &found.capabilities.id;
     if !found.host_memory {
-        let context = context(number, id, device)?;
-        let queue = own::queue(&found, &context, device)?;
-        return own::pinned(&found, &context, &queue, bytes, "the packet arena");
+        return own::pinned(&found, &context(number, id, device)?, device, bytes, "the packet arena");
     }
     if let Some(lacks) = found.lacks(Mode::Persistent) {
         return Err(Error::Unusable { id: id.clone(), reason: lacks.to_owned() });
