@@ -28,6 +28,8 @@ const COPY_BYTES_MAX: usize = 256 << 20;
 /// See [`crate::measure`].
 // Fields are dropped in this order: what was made in the context before the context.
 pub(crate) struct OpenClMeasure {
+    /// The table read last, and its words: a large one takes longer to fill than to measure.
+    table: Option<(usize, Buffer<u8>)>,
     nothing: Kernel,
     random_reads: Kernel,
     _program: ClProgram,
@@ -48,11 +50,28 @@ impl OpenClMeasure {
         let kernel = |name| Kernel::create(&program, name).map_err(failed(&id, "make a kernel"));
         let (nothing, random_reads) = (kernel("gw_nothing")?, kernel("gw_random_reads")?);
         let queues = [queue(&context, device, &id)?, queue(&context, device, &id)?];
-        Ok(Self { nothing, random_reads, _program: program, queues, context, found })
+        Ok(Self { table: None, nothing, random_reads, _program: program, queues, context, found })
     }
 
     fn id(&self) -> &str {
         &self.found.capabilities.id
+    }
+
+    /// A table of so many words.
+    fn fill(&self, words: usize) -> Result<Buffer<u8>, Error> {
+        let bytes = words * size_of::<u32>();
+        let mut table = self.buffer(bytes, 0, "a table")?;
+        let mut content = Memory::new(bytes, "a table")?;
+        for (index, word) in content.as_chunks_mut::<4>().0.iter_mut().take(words).enumerate() {
+            *word = table_word(index).to_le_bytes();
+        }
+        let queue = &self.queues[0];
+        // SAFETY: the content is as large as the buffer, and stays until the queue has finished.
+        let written = unsafe { queue.enqueue_write_buffer(&mut table, CL_NON_BLOCKING, 0, &content[..bytes], &[]) };
+        // Whatever failed, the driver must have let go of the memory.
+        let finished = queue.finish();
+        written.and(finished).map_err(failed(self.id(), "fill a table"))?;
+        Ok(table)
     }
 
     fn buffer(&self, bytes: usize, flags: u64, what: &'static str) -> Result<Buffer<u8>, Error> {
@@ -181,19 +200,13 @@ impl Measure for OpenClMeasure {
     fn random_reads(&mut self, bytes: usize, chains: usize, time: Duration) -> Result<f64, Error> {
         let words = table_words(bytes);
         let chains = chains.max(1);
-        let mut table = self.buffer(words * size_of::<u32>(), 0, "a table")?;
         let last = self.buffer(chains * size_of::<u32>(), 0, "the ends of chains")?;
+        let table = match self.table.take() {
+            Some((filled, table)) if filled == words => table,
+            _ => self.fill(words)?,
+        };
         let queue = &self.queues[0];
-        let mut content = Memory::new(words * size_of::<u32>(), "a table")?;
-        for (index, word) in content.as_chunks_mut::<4>().0.iter_mut().take(words).enumerate() {
-            *word = table_word(index).to_le_bytes();
-        }
-        let run = |table: &mut Buffer<u8>| -> Result<f64, ClError> {
-            // SAFETY: the content is as large as the buffer, and stays until the queue has finished.
-            unsafe {
-                queue.enqueue_write_buffer(table, CL_NON_BLOCKING, 0, &content[..words * size_of::<u32>()], &[])?;
-            }
-            queue.finish()?;
+        let run = |table: &Buffer<u8>| -> Result<f64, ClError> {
             // SAFETY: of the types that the kernel has; the buffers stay until the queue has finished.
             unsafe {
                 self.random_reads.set_arg(0, &table.get())?;
@@ -218,9 +231,10 @@ impl Measure for OpenClMeasure {
             }
             Ok((launches * chains * STEPS as usize) as f64 / started.elapsed().as_secs_f64())
         };
-        let rate = run(&mut table);
+        let rate = run(&table);
         // Whatever failed, the driver must have let go of the memory.
         let _ = queue.finish();
+        self.table = Some((words, table));
         rate.map_err(failed(self.id(), "read at random"))
     }
 }
