@@ -30,6 +30,8 @@ pub(super) enum Carriage {
     },
     /// By the groups.
     Groups,
+    /// Not at all: packets stay in the device's memory.
+    None,
 }
 
 /// Bytes from the arena's base.
@@ -45,6 +47,13 @@ pub(super) struct Plan {
     pub(super) carriage: Carriage,
     /// Whether any function writes to its packets.
     pub(super) writes: bool,
+    /// Bytes of windows that travel to the device and back.
+    pub(super) bytes: [usize; 2],
+}
+
+impl Plan {
+    /// For packets that are on the device already.
+    pub(super) const RESIDENT: Self = Self { carriage: Carriage::None, writes: false, bytes: [0, 0] };
 }
 
 /// What copy engines like rows to begin and end at.
@@ -122,15 +131,16 @@ pub(super) fn plan(chunk: &Chunk, programs: &[Arc<dyn Program>], middle: usize, 
     let middle = middle / WINDOW_UNIT_BYTES;
     let mut halves = [Half::EMPTY; 2];
     let (mut frames, mut read, mut written) = (Columns::NONE, Columns::NONE, Columns::NONE);
-    let (mut writes, mut group_bytes, mut packets) = (false, 0, 0);
+    let (mut writes, mut packets, mut group_bytes) = (false, 0, [0, 0]);
     for bin in &chunk.bins {
         let program = &programs[usize::from(bin.instance)];
-        let reads_bytes = usize::from(program.reads_bytes());
+        let (reads_bytes, writes_bytes) = (usize::from(program.reads_bytes()), usize::from(program.writes_bytes()));
         let mut frame = Columns::NONE;
         for Descriptor { window, head, length, room, .. } in &chunk.descriptors[chunk.range(bin)] {
             let (window, head, length) = (*window as usize, usize::from(*head), usize::from(*length));
             halves[usize::from(window >= middle)].add(window, usize::from(*room));
-            group_bytes += length.min(reads_bytes) + GROUP_PACKET_BYTES;
+            group_bytes[0] += length.min(reads_bytes);
+            group_bytes[1] += length.min(writes_bytes);
             frame.include(head, head + length);
         }
         packets += usize::from(bin.count);
@@ -150,11 +160,11 @@ pub(super) fn plan(chunk: &Chunk, programs: &[Arc<dyn Program>], middle: usize, 
         }
     }
     let halves = halves.iter().filter(|half| half.packets > 0);
-    let (carriage, copied_bytes) = match pitch {
+    let (carriage, copied_bytes, cost_bytes) = match pitch {
         None => {
             let runs = halves.map(Half::run).collect::<Option<Vec<Run>>>();
-            let bytes = runs.iter().flatten().map(|run| run.bytes).sum();
-            (runs.map(Carriage::Runs), bytes)
+            let bytes: usize = runs.iter().flatten().map(|run| run.bytes).sum();
+            (runs.map(Carriage::Runs), [bytes, if writes { bytes } else { 0 }], bytes)
         }
         Some(pitch) => {
             let columns_out = if writes { written.rounded(pitch) } else { Columns::NONE };
@@ -163,12 +173,16 @@ pub(super) fn plan(chunk: &Chunk, programs: &[Arc<dyn Program>], middle: usize, 
             let columns_in = read.rounded(pitch);
             let row_bytes = columns_in.bytes().max(columns_out.bytes()).max(ROW_BYTES_MIN);
             let runs = halves.map(|half| half.rows(pitch)).collect::<Option<Vec<Run>>>();
-            (runs.map(|runs| Carriage::Rows { runs, pitch, columns_in, columns_out }), packets * row_bytes)
+            let bytes = [packets * columns_in.bytes(), packets * columns_out.bytes()];
+            (runs.map(|runs| Carriage::Rows { runs, pitch, columns_in, columns_out }), bytes, packets * row_bytes)
         }
     };
     // Groups reach three quarters of what copy engines do.
-    let carriage = carriage.filter(|_| copied_bytes * 3 <= group_bytes * 4).unwrap_or(Carriage::Groups);
-    Plan { carriage, writes }
+    let group_cost_bytes = group_bytes[0] + packets * GROUP_PACKET_BYTES;
+    match carriage.filter(|_| cost_bytes * 3 <= group_cost_bytes * 4) {
+        Some(carriage) => Plan { carriage, writes, bytes: copied_bytes },
+        None => Plan { carriage: Carriage::Groups, writes, bytes: group_bytes },
+    }
 }
 
 #[cfg(test)]

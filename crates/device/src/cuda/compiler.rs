@@ -1,4 +1,4 @@
-//! From the kernels' source text to a cubin for one architecture, by NVRTC; kept on disk by content.
+//! From a source text to a cubin for one architecture, by NVRTC; kept on disk by content.
 //!
 //! The file's name is made of everything that a cubin depends on: the source, the architecture, the options, the
 //! compiler's version. Nothing ever becomes out of date; whatever is there may be deleted at any time.
@@ -16,31 +16,31 @@ const OPTIONS: [&str; 2] = ["--std=c++17", "--extra-device-vectorization"];
 /// Whether kernels for the architecture can be had; if not, why, in one sentence.
 pub(super) fn available(architecture: &str) -> Result<(), String> {
     // SAFETY: loading NVRTC has no requirements.
-    if unsafe { sys::is_culib_present() } || kept_by_any(architecture).is_some() {
+    if unsafe { sys::is_culib_present() } || kept_by_any(godwit_kernels::cuda_source(), architecture).is_some() {
         return Ok(());
     }
     Err("NVIDIA's run-time compiler NVRTC (libnvrtc.so, of the CUDA toolkit) is not here".to_owned())
 }
 
-/// The kernels for an architecture such as `sm_90`.
+/// A source text compiled for an architecture such as `sm_90`.
 ///
 /// # Errors
 /// [`Error::Build`] with the compiler's log.
-pub(super) fn cubin(id: &str, architecture: &str) -> Result<Vec<u8>, Error> {
+pub(super) fn cubin(id: &str, source: &str, architecture: &str) -> Result<Vec<u8>, Error> {
     // SAFETY: loading NVRTC has no requirements.
     if !unsafe { sys::is_culib_present() } {
-        let kept = kept_by_any(architecture).and_then(|path| fs::read(path).ok());
+        let kept = kept_by_any(source, architecture).and_then(|path| fs::read(path).ok());
         return kept.ok_or_else(|| Error::Unusable {
             id: id.to_owned(),
             reason: available(architecture).err().unwrap_or_default(),
         });
     }
     let version = version();
-    let path = folder().map(|folder| folder.join(format!("{}-{version}.cubin", stem(architecture))));
+    let path = folder().map(|folder| folder.join(format!("{}-{version}.cubin", stem(source, architecture))));
     if let Some(kept) = path.as_ref().and_then(|path| fs::read(path).ok()) {
         return Ok(kept);
     }
-    let cubin = compile(architecture).map_err(|log| Error::Build {
+    let cubin = compile(source, architecture).map_err(|log| Error::Build {
         id: id.to_owned(),
         driver: format!("NVRTC {version}"),
         log,
@@ -51,9 +51,14 @@ pub(super) fn cubin(id: &str, architecture: &str) -> Result<Vec<u8>, Error> {
     Ok(cubin)
 }
 
-/// What the cache is called for these kernels, without the compiler's version.
-fn stem(architecture: &str) -> String {
-    format!("{:016x}-{architecture}", godwit_kernels::source_digest())
+/// What the file in the cache is called, without the compiler's version.
+fn stem(source: &str, architecture: &str) -> String {
+    // FNV-1a: tells versions apart, guards against nothing.
+    let options = OPTIONS.iter().flat_map(|option| option.bytes());
+    let digest = source.bytes().chain(options).fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
+        (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    format!("{digest:016x}-{architecture}")
 }
 
 fn version() -> String {
@@ -72,8 +77,8 @@ fn folder() -> Option<PathBuf> {
 }
 
 /// Kernels that any version of the compiler made of this very source.
-fn kept_by_any(architecture: &str) -> Option<PathBuf> {
-    let stem = format!("{}-", stem(architecture));
+fn kept_by_any(source: &str, architecture: &str) -> Option<PathBuf> {
+    let stem = format!("{}-", stem(source, architecture));
     let entries = fs::read_dir(folder()?).ok()?;
     entries.filter_map(Result::ok).map(|entry| entry.path()).find(|path| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -91,8 +96,8 @@ fn keep(path: &std::path::Path, cubin: &[u8]) {
     }
 }
 
-fn compile(architecture: &str) -> Result<Vec<u8>, String> {
-    let Ok(source) = CString::new(godwit_kernels::cuda_source()) else { unreachable!("the source text has no zero") };
+fn compile(source: &str, architecture: &str) -> Result<Vec<u8>, String> {
+    let Ok(source) = CString::new(source) else { unreachable!("the source text has no zero") };
     let program = result::create_program(&source, Some(c"kernels.cu")).map_err(|error| error.to_string())?;
     let options: Vec<String> = OPTIONS
         .iter()

@@ -36,7 +36,7 @@ impl Kernels {
     pub(super) fn load(context: &Arc<Context>) -> Result<Self, Error> {
         let id = &context.id;
         let architecture = probe::architecture(probe::capability(context.device));
-        let cubin = compiler::cubin(id, &architecture)?;
+        let cubin = compiler::cubin(id, godwit_kernels::cuda_source(), &architecture)?;
         let module = Arc::new(Module::new(context, &cubin).map_err(failed(id, "load the kernels"))?);
         let (chunk, persistent) = (module.function("gw_chunk")?, module.function("gw_persistent")?);
         let units = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).max(1) as usize;

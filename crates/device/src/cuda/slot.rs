@@ -158,7 +158,7 @@ impl Slot {
         carriage: &Carriage,
     ) -> Result<(), DriverError> {
         match carriage {
-            Carriage::Groups => Ok(()),
+            Carriage::Groups | Carriage::None => Ok(()),
             Carriage::Runs(runs) => runs.iter().try_for_each(|run| {
                 let (device, host) = (shadow + run.offset as u64, arena.wrapping_add(run.offset));
                 // SAFETY: the run consists of windows of packets that the lane holds until `done` is reached; arena and
@@ -185,6 +185,11 @@ impl Slot {
                 unsafe { sys::cuMemcpy2DAsync_v2(&rows, self.stream.stream) }.result()
             }),
         }
+    }
+
+    /// Bytes of the present chunk's arrays that travel to the device and back.
+    pub(super) fn array_bytes(&self) -> [usize; 2] {
+        [self.at.outcomes, self.at.end - self.at.descriptors]
     }
 
     /// Whether all is back.
