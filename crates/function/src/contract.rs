@@ -30,6 +30,9 @@ pub struct Contract {
     pub headroom_bytes: u16,
     /// Most bytes it appends to a frame.
     pub tailroom_bytes: u16,
+    /// How many of these it does without in a frame whose length is the index modulo 16, whatever its L2 header: a
+    /// function that pads to blocks needs all of them for some lengths only.
+    pub tailroom_saved: [u8; 16],
     /// The standard or paper it implements.
     pub spec: &'static str,
 }

@@ -40,6 +40,9 @@ pub struct ArenaConfig {
     pub headroom_bytes: usize,
     /// Free bytes behind an arriving frame, for functions that append.
     pub tailroom_bytes: usize,
+    /// How many of these a frame does without whose length is the index modulo 16: functions pad to blocks. It makes
+    /// windows of the dense layout smaller, where a device has to copy them.
+    pub tailroom_saved: [u8; 16],
     /// Windows start at multiples of this: 64 or 128 (128 is what a copy engine wants).
     pub align_bytes: usize,
 }
@@ -53,6 +56,7 @@ impl Default for ArenaConfig {
             frame_bytes_max: 1518,
             headroom_bytes: 128,
             tailroom_bytes: 64,
+            tailroom_saved: [0; 16],
             align_bytes: 128,
         }
     }
@@ -92,6 +96,9 @@ impl ArenaConfig {
         let window_bytes_max = usize::from(u8::MAX) * WINDOW_UNIT_BYTES;
         if self.headroom_bytes > window_bytes_max || self.tailroom_bytes > window_bytes_max {
             return refuse("headroom_bytes", self.headroom_bytes, "a window holds at most 16320 bytes");
+        }
+        if let Some(&most) = self.tailroom_saved.iter().max().filter(|&&most| usize::from(most) > self.tailroom_bytes) {
+            return refuse("tailroom_saved", most.into(), "more than tailroom_bytes");
         }
         if self.window_bytes() > window_bytes_max {
             return refuse(

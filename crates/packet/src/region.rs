@@ -18,7 +18,8 @@ pub struct Region {
     start: usize,
     bytes: usize,
     headroom_bytes: usize,
-    tailroom_bytes: usize,
+    /// By length modulo 16.
+    tailroom_bytes: [usize; 16],
     frame_bytes_max: usize,
     windows: Windows,
     allocated: usize,
@@ -96,7 +97,7 @@ impl Region {
             start,
             bytes,
             headroom_bytes: config.headroom_bytes,
-            tailroom_bytes: config.tailroom_bytes,
+            tailroom_bytes: config.tailroom_saved.map(|saved| config.tailroom_bytes - usize::from(saved)),
             frame_bytes_max: config.frame_bytes_max,
             windows,
             allocated: 0,
@@ -118,7 +119,7 @@ impl Region {
             Windows::Slots(slots) => (slots.free.pop()?, slots.room),
             Windows::SlotQueue(slots) => (slots.free.pop_front()?, slots.room),
             Windows::Dense(dense) => {
-                let bytes = self.headroom_bytes + length + self.tailroom_bytes;
+                let bytes = self.headroom_bytes + length + self.tailroom_bytes[length % 16];
                 let (unit, units) = dense.allocate(bytes.div_ceil(WINDOW_UNIT_BYTES))?;
                 ((self.start / WINDOW_UNIT_BYTES + unit) as u32, units)
             }
@@ -170,7 +171,8 @@ impl Region {
             Windows::Slots(slots) => slots.free.len() + self.allocated > 0,
             Windows::SlotQueue(slots) => slots.free.len() + self.allocated > 0,
             Windows::Dense(dense) => {
-                let bytes = self.headroom_bytes + self.frame_bytes_max + self.tailroom_bytes;
+                let tailroom_bytes = self.tailroom_bytes.iter().max().copied().unwrap_or(0);
+                let bytes = self.headroom_bytes + self.frame_bytes_max + tailroom_bytes;
                 let units = bytes.div_ceil(WINDOW_UNIT_BYTES).next_multiple_of(dense.align_units);
                 dense.longest_run() >= units
             }

@@ -55,9 +55,10 @@ pub(super) fn cubin(id: &str, source: &str, architecture: &str) -> Result<Vec<u8
 fn stem(source: &str, architecture: &str) -> String {
     // FNV-1a: tells versions apart, guards against nothing.
     let options = OPTIONS.iter().flat_map(|option| option.bytes());
-    let digest = source.bytes().chain(options).fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
-        (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    });
+    let digest = source
+        .bytes()
+        .chain(options)
+        .fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     format!("{digest:016x}-{architecture}")
 }
 

@@ -249,6 +249,7 @@ impl<'a> ArenaStanza<'a> {
             frame_bytes_max: keys.frame_bytes_max.unwrap_or(default.frame_bytes_max),
             headroom_bytes: keys.headroom_bytes.unwrap_or(default.headroom_bytes),
             tailroom_bytes: keys.tailroom_bytes.unwrap_or(default.tailroom_bytes),
+            tailroom_saved: [0; 16],
             align_bytes: keys.align_bytes.unwrap_or(default.align_bytes),
         };
         within(document, &stanza, "packets", config.packets, 1, 1 << 20)?;
@@ -295,6 +296,11 @@ impl<'a> ArenaStanza<'a> {
                 }
                 *bytes = raised;
             }
+        }
+        // Where two functions append, the second sees another length than the frame had when it came.
+        let mut appending = functions.iter().map(|entry| entry.function.contract()).filter(|c| c.tailroom_bytes > 0);
+        if let (Some(contract), None) = (appending.next(), appending.next()) {
+            config.tailroom_saved = contract.tailroom_saved;
         }
         if config.window_bytes() > WINDOW_BYTES_MAX {
             let ArenaConfig { frame_bytes_max, headroom_bytes, tailroom_bytes, .. } = config;

@@ -45,6 +45,7 @@ pub const CONTRACT: Contract = Contract {
     writes_bytes: 0,
     headroom_bytes: 0,
     tailroom_bytes: 0,
+    tailroom_saved: [0; 16],
     spec: "Aho, Corasick, Efficient String Matching, CACM 18(6), 1975",
 };
 

@@ -41,6 +41,7 @@ pub const CONTRACT: Contract = Contract {
     writes_bytes: 12,
     headroom_bytes: 0,
     tailroom_bytes: 0,
+    tailroom_saved: [0; 16],
     spec: "Kalia et al., Raising the Bar for Using GPUs in Software Packet Processing, NSDI 2015, section 4",
 };
 

@@ -72,6 +72,24 @@ pub const VARIANT_DECRYPT: u8 = 1;
 
 const ESP_HEADER_BYTES: usize = 8;
 
+/// Padding to a cipher block, pad length and next header, ICV.
+const TAILROOM_BYTES: usize = 15 + 2 + 12;
+
+/// See [`Contract::tailroom_saved`]. An IPv4 packet behind 14 or 18 bytes of L2, pad length and next header make whole
+/// cipher blocks; a packet that is shorter than its frame ends earlier.
+const fn tailroom_saved() -> [u8; 16] {
+    let mut saved = [0; 16];
+    let mut length = 0;
+    while length < 16 {
+        let untagged = (2 * 16 - (length + 32 - 14 + 2) % 16) % 16;
+        let tagged = (2 * 16 - (length + 32 - 18 + 2) % 16) % 16;
+        let padding = if untagged > tagged { untagged } else { tagged };
+        saved[length] = (TAILROOM_BYTES - 2 - 12 - padding) as u8;
+        length += 1;
+    }
+    saved
+}
+
 /// The contract block of `kernels/ipsec/`, as data.
 pub const CONTRACT: Contract = Contract {
     kind: "ipsec",
@@ -105,7 +123,8 @@ pub const CONTRACT: Contract = Contract {
     writes_bytes: Contract::ALL,
     headroom_bytes: 20 + 8 + 16,
     // Padding to the block, pad length and next header, ICV.
-    tailroom_bytes: 15 + 2 + 12,
+    tailroom_bytes: TAILROOM_BYTES as u16,
+    tailroom_saved: tailroom_saved(),
     spec: "RFC 4301, RFC 4303, RFC 3602, RFC 2404, RFC 6040",
 };
 

@@ -84,6 +84,7 @@ pub const CONTRACT: Contract = Contract {
     writes_bytes: 30,
     headroom_bytes: 0,
     tailroom_bytes: 0,
+    tailroom_saved: [0; 16],
     spec: "RFC 791, RFC 1624, RFC 1812 section 5; Gupta et al., INFOCOM 1998",
 };
 

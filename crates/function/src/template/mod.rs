@@ -32,6 +32,7 @@ pub const CONTRACT: Contract = Contract {
     writes_bytes: 12,
     headroom_bytes: 0,
     tailroom_bytes: 0,
+    tailroom_saved: [0; 16],
     spec: "IEEE 802.3, clause 3.2",
 };
 
