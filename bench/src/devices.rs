@@ -109,6 +109,11 @@ fn hand_overs(
         }
         None => progress(&format!("{device}: nothing is launched")),
     }
+    if let Some(mut times) = own.mailbox(count).map_err(Error::setup)? {
+        let mut row = row(device, "mailbox", Mode::Persistent.name(), 1, &mut times, 0);
+        "a word to a kernel that waits for it, and its answer".clone_into(&mut row.note);
+        rows.push(row);
+    }
     let template = [function::build("template", "")?];
     let modes: &[Mode] = if device == cpu::ID { &[Mode::Launch] } else { &[Mode::Launch, Mode::Persistent] };
     for &mode in modes {

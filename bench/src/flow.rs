@@ -106,6 +106,14 @@ impl Passes {
     }
 }
 
+/// What frames do without of the tailroom, each of which goes through one of the functions.
+fn saved(functions: &[Arc<dyn Function>]) -> [u8; 16] {
+    let appending = functions.iter().map(|function| function.contract()).filter(|contract| contract.tailroom_bytes > 0);
+    let mut kinds: Vec<_> = appending.map(|contract| (contract.tailroom_bytes, contract.tailroom_saved)).collect();
+    kinds.dedup();
+    if let [(_, saved)] = kinds[..] { saved } else { [0; 16] }
+}
+
 impl Flow {
     /// Packets of `size` in an arena of their own. `payload` fills the payload of each, `job` says what is done with it.
     pub(crate) fn new(
@@ -127,6 +135,7 @@ impl Flow {
             frame_bytes_max: size.frame_bytes_max().max(60),
             headroom_bytes: headroom_bytes - ETHERNET_BYTES,
             tailroom_bytes: most(|contract| contract.tailroom_bytes),
+            tailroom_saved: saved(site.functions),
             align_bytes: if site.layout == Layout::Dense { 64 } else { 128 },
         };
         let bytes = Arena::bytes_for(&config, 1).map_err(Error::setup)?;

@@ -1,15 +1,16 @@
 //! What a device itself can do, with no packets and no programs: what benches hold figures against.
 //!
-//! | | CPU | OpenCL |
-//! |---|---|---|
-//! | file | `cpu/measure.rs` | `opencl/measure.rs` |
-//! | [`Measure::copy`] | memory to memory, by one core; both ways: by two | page-locked memory to a buffer and back, by its queues |
-//! | [`Measure::launch`] | nothing is launched | an empty kernel, until the host knows that it has ended |
-//! | [`Measure::random_reads`] | chains of dependent reads, up to [`CHAINS_PER_CORE`] interleaved on a core | one chain for each work-item |
+//! | | CPU | OpenCL | CUDA |
+//! |---|---|---|---|
+//! | file | `cpu/measure.rs` | `opencl/measure.rs` | `cuda/measure.rs` |
+//! | [`Measure::copy`] | memory to memory, by one core; both ways: by two | page-locked memory to a buffer and back, by its queues | page-locked memory to the device and back, by two streams |
+//! | [`Measure::launch`] | nothing is launched | an empty kernel, until the host knows that it has ended | the same |
+//! | [`Measure::mailbox`] | | | a thread that answers a word in page-locked memory |
+//! | [`Measure::random_reads`] | chains of dependent reads, up to [`CHAINS_PER_CORE`] interleaved on a core | one chain for each work-item | one chain for each thread |
 
 use std::time::Duration;
 
-use crate::{Error, cpu, opencl};
+use crate::{Error, cpu, cuda, opencl};
 
 /// Most chains that one core of the CPU follows at once.
 pub const CHAINS_PER_CORE: usize = 16;
@@ -41,6 +42,16 @@ pub trait Measure {
     /// The device's driver failed.
     fn launch(&mut self, count: usize) -> Result<Option<Vec<f64>>, Error>;
 
+    /// Nanoseconds from before the host writes a word until it sees the answer of a kernel that waits for it, `count` times;
+    /// `None` where nothing waits.
+    ///
+    /// # Errors
+    /// The device's driver failed.
+    fn mailbox(&mut self, count: usize) -> Result<Option<Vec<f64>>, Error> {
+        let _ = count;
+        Ok(None)
+    }
+
     /// Reads of 4 bytes per second at random places of a table of `bytes`, followed by `chains` chains at once: each
     /// read says where its chain reads next. `bytes` is rounded down to a power of two.
     ///
@@ -59,6 +70,9 @@ pub fn open(id: &str) -> Result<Box<dyn Measure>, Error> {
     }
     if let Some(number) = opencl::number(id) {
         return Ok(Box::new(opencl::OpenClMeasure::new(number)?));
+    }
+    if let Some(number) = cuda::number(id) {
+        return Ok(Box::new(cuda::CudaMeasure::new(number)?));
     }
     Err(Error::Absent { id: id.to_owned() })
 }

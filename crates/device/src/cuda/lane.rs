@@ -5,11 +5,12 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Instant;
 
+use cudarc::driver::sys;
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
 use super::CudaDevice;
-use super::carriage::plan;
+use super::carriage::{Plan, plan};
 use super::driver::text;
 use super::slot::Slot;
 use crate::check::check;
@@ -22,6 +23,7 @@ pub(super) struct LaunchLane {
     /// Oldest first.
     in_flight: ManuallyDrop<VecDeque<Flight>>,
     times: Vec<BinTime>,
+    moved_bytes: [u64; 2],
     device: ManuallyDrop<Arc<CudaDevice>>,
 }
 
@@ -38,6 +40,7 @@ impl LaunchLane {
             slots: Vec::new(),
             in_flight: ManuallyDrop::new(VecDeque::new()),
             times: Vec::new(),
+            moved_bytes: [0, 0],
             device: ManuallyDrop::new(device),
         }
     }
@@ -73,8 +76,15 @@ impl Lane for LaunchLane {
             Err(error) => return refuse(chunk, error),
         };
         let (start, bytes) = region.extent();
-        let plan = plan(&chunk, &self.device.programs, start + bytes / 2, self.device.parts.arena.slot_pitch_bytes());
+        let plan = match self.device.resident {
+            true => Plan::RESIDENT,
+            false => plan(&chunk, &self.device.programs, start + bytes / 2, self.device.parts.arena.slot_pitch_bytes()),
+        };
         slot.write(&chunk);
+        for ((moved, window_bytes), array_bytes) in self.moved_bytes.iter_mut().zip(plan.bytes).zip(slot.array_bytes())
+        {
+            *moved += (window_bytes + array_bytes) as u64;
+        }
         let launched = slot.launch(
             &self.device.parts.kernels,
             &self.device.parts.arguments(),
@@ -121,6 +131,28 @@ impl Lane for LaunchLane {
     /// By the device's own clock.
     fn bin_times(&self) -> &[BinTime] {
         &self.times
+    }
+
+    fn moved_bytes(&self) -> [u64; 2] {
+        self.moved_bytes
+    }
+
+    fn copy_region(&mut self, region: &mut Region, to_device: bool) -> Result<(), Error> {
+        if !self.device.resident {
+            return Ok(());
+        }
+        self.device.bind()?;
+        let (start, bytes) = region.extent();
+        let host = region.arena_base().wrapping_add(start);
+        let shadow = self.device.parts.shadow.pointer + start as u64;
+        // SAFETY: the region is within the arena, and the shadow is as long; nothing is in flight.
+        let copied = unsafe {
+            match to_device {
+                true => sys::cuMemcpyHtoD_v2(shadow, host.cast(), bytes),
+                false => sys::cuMemcpyDtoH_v2(host.cast(), shadow, bytes),
+            }
+        };
+        copied.result().map_err(|error| self.device.failed(error))
     }
 }
 

@@ -27,6 +27,7 @@ mod carriage;
 mod compiler;
 mod driver;
 mod lane;
+mod measure;
 mod persistent;
 mod probe;
 mod program;
@@ -42,6 +43,7 @@ use godwit_packet::ArenaHandle;
 use crate::watch::Watch;
 use crate::{Capabilities, Choice, Device, DeviceOptions, Error, Found, Lane, Mode, Program};
 
+pub(crate) use measure::CudaMeasure;
 pub use probe::probe;
 
 use driver::{Context, DeviceMemory, Registration, failed};
@@ -65,6 +67,8 @@ pub struct CudaDevice {
     /// Lanes that it was made for, and lanes given out.
     lanes_max: usize,
     lanes: AtomicUsize,
+    /// Whether packets stay on the device.
+    resident: bool,
     parts: ManuallyDrop<Parts>,
 }
 
@@ -123,6 +127,7 @@ impl CudaDevice {
             programs,
             lanes_max: options.lanes.max(1),
             lanes: AtomicUsize::new(0),
+            resident: options.resident && options.mode == Mode::Launch,
             parts: ManuallyDrop::new(parts),
         })
     }
@@ -156,6 +161,10 @@ impl Device for CudaDevice {
 
     fn mode(&self) -> Mode {
         if self.parts.groups.is_some() { Mode::Persistent } else { Mode::Launch }
+    }
+
+    fn is_resident(&self) -> bool {
+        self.resident
     }
 
     fn choices(&self) -> Vec<Choice> {
