@@ -6,14 +6,15 @@ use std::net::Ipv4Addr;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::database::{Action, Database, Policy, Sa};
+use super::database::{Database, Sa};
 use super::key::Key;
+use super::policies::{Action, Policy};
 use super::selector::{Ports, Prefix, Protocol, Selector, has_ports};
 use crate::Error;
 
 /// SPIs below are reserved (RFC 4303, section 2.1).
 const SPI_MIN: u32 = 256;
-/// So many SAs, selectors or policies: far more than linear search through policies is good for.
+/// So many SAs or policies: more than anybody writes by hand.
 const COUNT_MAX: usize = 1 << 20;
 
 /// The keys of the stanza.
@@ -115,9 +116,9 @@ impl Config {
         check_unique(&sa)?;
         let names: HashMap<&str, usize> =
             sa.iter().enumerate().map(|(index, sa)| (sa.name.get_ref().as_str(), index)).collect();
-        let policies = policy.iter().map(|policy| policy.resolve(&names, &sa)).collect::<Result<_, _>>()?;
+        let policies = policy.iter().map(|policy| policy.resolve(&names, &sa)).collect::<Result<Vec<_>, _>>()?;
         let sas = sa.iter().map(SaConfig::resolve).collect::<Result<_, _>>()?;
-        Ok(Database::new(sas, policies))
+        Ok(Database::new(sas, &policies))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The security association database and the security policy database (RFC 4301, section 4.4), and who asks them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeSet;
 
 use godwit_abi::Outcome;
 use godwit_packet::SteerKey;
@@ -9,7 +9,9 @@ use zeroize::Zeroizing;
 
 use super::config::Direction;
 use super::frame::{Ipv4Frame, PROTOCOL_ESP};
-use super::selector::{Match, Selector};
+use super::lookup::Lookup;
+use super::policies::{Action, Policies, Policy};
+use super::selector::Selector;
 use super::{
     DROP_FRAGMENT, DROP_MALFORMED, DROP_NO_SA, DROP_POLICY_DISCARD, ESP_HEADER_BYTES, VERDICT_BYPASS, VERDICT_NOT_IPV4,
 };
@@ -26,19 +28,6 @@ pub(super) struct Sa {
     pub(super) selectors: Vec<Selector>,
 }
 
-pub(super) struct Policy {
-    pub(super) selector: Selector,
-    pub(super) action: Action,
-}
-
-#[derive(Clone, Copy)]
-pub(super) enum Action {
-    /// By the SA with this index.
-    Protect(u32),
-    Bypass,
-    Discard,
-}
-
 /// What is to be done with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
@@ -52,20 +41,25 @@ pub(super) enum Decision {
 /// Both databases.
 pub(super) struct Database {
     pub(super) sas: Vec<Sa>,
-    policies: Vec<Policy>,
-    /// Inbound SPI to index. The SPIs are ours, so nobody else can make them collide.
-    inbound: HashMap<u32, u32>,
+    policies: Policies,
+    /// [`name`] of an inbound SA to its index.
+    inbound: Lookup,
     /// Destinations of inbound SAs.
-    endpoints: HashSet<u32>,
+    endpoints: Lookup,
+    /// Per SA: see [`Database::sa_key`].
+    sa_keys: Vec<u32>,
 }
 
 impl Database {
     /// SPIs of inbound SAs are unique, and policies name outbound SAs.
-    pub(super) fn new(sas: Vec<Sa>, policies: Vec<Policy>) -> Self {
-        let inbound = || (0u32..).zip(&sas).filter(|(_, sa)| sa.direction == Direction::In);
-        let endpoints = inbound().map(|(_, sa)| sa.destination).collect();
-        let inbound = inbound().map(|(index, sa)| (sa.spi, index)).collect();
-        Self { sas, policies, inbound, endpoints }
+    pub(super) fn new(sas: Vec<Sa>, policies: &[Policy]) -> Self {
+        let inbound = || (0u64..).zip(&sas).filter(|(_, sa)| sa.direction == Direction::In);
+        let endpoints = inbound().map(|(_, sa)| u64::from(sa.destination)).collect::<BTreeSet<_>>();
+        let endpoints = Lookup::new(&endpoints.into_iter().map(|endpoint| (endpoint, 0)).collect::<Vec<_>>());
+        let inbound = inbound().map(|(index, sa)| (name(sa.spi, sa.destination), index));
+        let inbound = Lookup::new(&inbound.collect::<Vec<_>>());
+        let sa_keys = sas.iter().map(sa_key).collect();
+        Self { sas, policies: Policies::new(policies), inbound, endpoints, sa_keys }
     }
 
     /// What is to be done with a frame. Nothing is learned of it that depends on keys.
@@ -75,38 +69,35 @@ impl Database {
             Ok(None) => return Decision::Settled(Outcome::verdict(VERDICT_NOT_IPV4)),
             Err(reason) => return Decision::Settled(Outcome::drop(reason)),
         };
-        if packet.protocol() == PROTOCOL_ESP && self.endpoints.contains(&packet.destination()) {
-            self.inbound(&packet).map_or_else(|reason| Decision::Settled(Outcome::drop(reason)), Decision::Decrypt)
-        } else {
-            self.outbound(&packet)
-        }
+        let esp = if packet.protocol() == PROTOCOL_ESP { self.inbound(&packet) } else { None };
+        esp.unwrap_or_else(|| self.outbound(&packet))
     }
 
-    /// RFC 4301, section 5.2, steps 2 and 3a: the SPI finds the SA.
-    fn inbound(&self, packet: &Ipv4Frame<'_>) -> Result<u32, u8> {
+    /// RFC 4301, section 5.2, steps 2 and 3a: the SPI finds the SA. `None` where the ESP packet is not for us.
+    fn inbound(&self, packet: &Ipv4Frame<'_>) -> Option<Decision> {
+        let esp = packet.payload().first_chunk::<ESP_HEADER_BYTES>();
         // Reassembly comes before IPsec (RFC 4303, section 3.4.1), and is not done here.
-        if packet.is_fragment() {
-            return Err(DROP_FRAGMENT);
-        }
-        let esp = packet.payload().first_chunk::<ESP_HEADER_BYTES>().ok_or(DROP_MALFORMED)?;
-        let [a, b, c, d, ..] = *esp;
-        let &index = self.inbound.get(&u32::from_be_bytes([a, b, c, d])).ok_or(DROP_NO_SA)?;
-        match self.sas.get(index as usize) {
-            Some(sa) if sa.destination == packet.destination() => Ok(index),
-            _ => Err(DROP_NO_SA),
+        let found = match esp {
+            _ if packet.is_fragment() => Err(DROP_FRAGMENT),
+            None => Err(DROP_MALFORMED),
+            // The SPI alone is unique; the destination must be the SA's too.
+            Some(&[a, b, c, d, ..]) => {
+                match self.inbound.get(name(u32::from_be_bytes([a, b, c, d]), packet.destination())) {
+                    Lookup::ABSENT => Err(DROP_NO_SA),
+                    index => Ok(index as u32),
+                }
+            }
+        };
+        match found {
+            Ok(index) => Some(Decision::Decrypt(index)),
+            Err(_) if self.endpoints.get(u64::from(packet.destination())) == Lookup::ABSENT => None,
+            Err(reason) => Some(Decision::Settled(Outcome::drop(reason))),
         }
     }
 
     /// RFC 4301, section 5.1: the first policy that matches; none discards (section 4.4.1).
     fn outbound(&self, packet: &Ipv4Frame<'_>) -> Decision {
-        let shown = packet.shown();
-        let action = self.policies.iter().find_map(|policy| match (policy.selector.matches(&shown), policy.action) {
-            (Match::Yes, action) => Some(action),
-            // A fragment that hides its ports must not slip past the policy that discards them.
-            (Match::Unknown, Action::Discard) => Some(Action::Discard),
-            (Match::Unknown | Match::No, _) => None,
-        });
-        match action {
+        match self.policies.find(&packet.shown()) {
             Some(Action::Protect(sa)) => Decision::Encrypt(sa),
             Some(Action::Bypass) => Decision::Settled(Outcome::verdict(VERDICT_BYPASS)),
             Some(Action::Discard) | None => Decision::Settled(Outcome::drop(DROP_POLICY_DISCARD)),
@@ -115,13 +106,21 @@ impl Database {
 
     /// The key that steers the SA's packets: what names the SA, hashed. All packets of one SA have the same.
     pub(super) fn sa_key(&self, index: u32) -> u32 {
-        let sa = &self.sas[index as usize];
-        // The finalizer of MurmurHash3 (A. Appleby, public domain): every bit of the input reaches the low ones.
-        let mut hash = sa.spi ^ sa.destination.rotate_left(16);
-        hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
-        hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
-        hash ^ hash >> 16
+        self.sa_keys[index as usize]
     }
+}
+
+/// What names an SA: SPI and destination.
+fn name(spi: u32, destination: u32) -> u64 {
+    u64::from(destination) << 32 | u64::from(spi)
+}
+
+fn sa_key(sa: &Sa) -> u32 {
+    // The finalizer of MurmurHash3 (A. Appleby, public domain): every bit of the input reaches the low ones.
+    let mut hash = sa.spi ^ sa.destination.rotate_left(16);
+    hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
+    hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
+    hash ^ hash >> 16
 }
 
 impl SteerKey for Database {

@@ -51,21 +51,33 @@ impl IpsecHost {
         Self { database, sequences, owned }
     }
 
-    fn work(&self, frame: &[u8]) -> Work {
+    /// All but the sequence number.
+    fn decide(&self, frame: &[u8]) -> Work {
         match self.database.decide(frame) {
             Decision::Settled(outcome) => Work::Done(outcome),
             Decision::Decrypt(sa) => Work::Run { variant: VARIANT_DECRYPT, parameter: parameter(sa, 0) },
             Decision::Encrypt(sa) if !self.owned[sa as usize] => Work::Done(Outcome::drop(DROP_WRONG_WORKER)),
-            Decision::Encrypt(sa) => match self.sequences[sa as usize].next() {
-                Some(sequence) => Work::Run { variant: VARIANT_ENCRYPT, parameter: parameter(sa, sequence) },
-                None => Work::Done(Outcome::drop(DROP_SEQUENCE_EXHAUSTED)),
-            },
+            Decision::Encrypt(sa) => Work::Run { variant: VARIANT_ENCRYPT, parameter: parameter(sa, 0) },
+        }
+    }
+
+    /// Gives packets to encrypt their sequence numbers.
+    fn number(&self, work: &mut Work) {
+        if let Work::Run { variant: VARIANT_ENCRYPT, parameter: word } = work {
+            let sa = (*word >> 32) as u32;
+            match self.sequences[sa as usize].next() {
+                Some(sequence) => *word = parameter(sa, sequence),
+                None => *work = Work::Done(Outcome::drop(DROP_SEQUENCE_EXHAUSTED)),
+            }
         }
     }
 }
 
 impl HostHalf for IpsecHost {
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
-        work.extend(descriptors.iter().map(|descriptor| self.work(region.frame(descriptor))));
+        // Two passes: each waits for one kind of memory only, and the waits of one pass overlap.
+        let start = work.len();
+        work.extend(descriptors.iter().map(|descriptor| self.decide(region.frame(descriptor))));
+        work[start..].iter_mut().for_each(|work| self.number(work));
     }
 }

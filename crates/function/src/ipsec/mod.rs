@@ -9,6 +9,8 @@ mod database;
 mod frame;
 mod host;
 mod key;
+mod lookup;
+mod policies;
 mod reference;
 mod selector;
 mod tables;

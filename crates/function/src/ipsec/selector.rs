@@ -84,7 +84,7 @@ impl Prefix {
         address & self.mask == self.address
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("\"{text}\" is not an IPv4 prefix such as 10.0.0.0/8");
         let (address, bits) = text.split_once('/').unwrap_or((text, "32"));
         let address = u32::from(address.parse::<Ipv4Addr>().map_err(|_| wrong())?);
