@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use godwit_abi::Outcome;
 use godwit_packet::SteerKey;
 use godwit_wire::Parsed;
 use zeroize::Zeroizing;
@@ -28,14 +27,28 @@ pub(super) struct Sa {
     pub(super) selectors: Vec<Selector>,
 }
 
-/// What is to be done with a frame.
+/// What is to be done with a frame. One word each, so that it is handed over in registers: through memory, it is read
+/// wider than it was written, and every packet waits for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// By the outbound SA with this index.
     Encrypt(u32),
     /// By the inbound SA with this index.
     Decrypt(u32),
-    Settled(Outcome),
+    /// It passes with this verdict.
+    Pass(u32),
+    /// It is dropped for this reason.
+    Drop(u32),
+}
+
+impl Decision {
+    const fn pass(verdict: u8) -> Self {
+        Self::Pass(verdict as u32)
+    }
+
+    const fn drop(reason: u8) -> Self {
+        Self::Drop(reason as u32)
+    }
 }
 
 /// Both databases.
@@ -66,8 +79,8 @@ impl Database {
     pub(super) fn decide(&self, frame: &[u8]) -> Decision {
         let packet = match Ipv4Frame::parse(frame) {
             Ok(Some(packet)) => packet,
-            Ok(None) => return Decision::Settled(Outcome::verdict(VERDICT_NOT_IPV4)),
-            Err(reason) => return Decision::Settled(Outcome::drop(reason)),
+            Ok(None) => return Decision::pass(VERDICT_NOT_IPV4),
+            Err(reason) => return Decision::drop(reason),
         };
         let esp = if packet.protocol() == PROTOCOL_ESP { self.inbound(&packet) } else { None };
         esp.unwrap_or_else(|| self.outbound(&packet))
@@ -91,16 +104,16 @@ impl Database {
         match found {
             Ok(index) => Some(Decision::Decrypt(index)),
             Err(_) if self.endpoints.get(u64::from(packet.destination())) == Lookup::ABSENT => None,
-            Err(reason) => Some(Decision::Settled(Outcome::drop(reason))),
+            Err(reason) => Some(Decision::drop(reason)),
         }
     }
 
     /// RFC 4301, section 5.1: the first policy that matches; none discards (section 4.4.1).
     fn outbound(&self, packet: &Ipv4Frame<'_>) -> Decision {
-        match self.policies.find(&packet.shown()) {
+        match self.policies.find(packet.source(), packet.destination(), || packet.shown()) {
             Some(Action::Protect(sa)) => Decision::Encrypt(sa),
-            Some(Action::Bypass) => Decision::Settled(Outcome::verdict(VERDICT_BYPASS)),
-            Some(Action::Discard) | None => Decision::Settled(Outcome::drop(DROP_POLICY_DISCARD)),
+            Some(Action::Bypass) => Decision::pass(VERDICT_BYPASS),
+            Some(Action::Discard) | None => Decision::drop(DROP_POLICY_DISCARD),
         }
     }
 
@@ -127,7 +140,7 @@ impl SteerKey for Database {
     fn steer_key(&self, frame: &[u8], _parsed: &Parsed, flow_hash: u32) -> u32 {
         match self.decide(frame) {
             Decision::Encrypt(sa) | Decision::Decrypt(sa) => self.sa_key(sa),
-            Decision::Settled(_) => flow_hash,
+            Decision::Pass(_) | Decision::Drop(_) => flow_hash,
         }
     }
 }

@@ -31,6 +31,10 @@ impl<'a> Ipv4Frame<'a> {
         self.packet[9]
     }
 
+    pub(super) fn source(&self) -> u32 {
+        be32(self.packet, 12)
+    }
+
     pub(super) fn destination(&self) -> u32 {
         be32(self.packet, 16)
     }

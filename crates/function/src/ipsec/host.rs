@@ -41,6 +41,8 @@ pub(super) struct IpsecHost {
     sequences: Arc<[Sequence]>,
     /// Per SA: whether its packets are steered to this worker.
     owned: Vec<bool>,
+    /// Of the batch at hand.
+    decisions: Vec<Decision>,
 }
 
 impl IpsecHost {
@@ -48,27 +50,19 @@ impl IpsecHost {
         // As `Steering::worker` computes it.
         let owner = |sa| database.sa_key(sa) as usize % BUCKETS % workers.max(1);
         let owned = (0..database.sas.len()).map(|sa| owner(sa as u32) == worker).collect();
-        Self { database, sequences, owned }
+        Self { database, sequences, owned, decisions: Vec::new() }
     }
 
-    /// All but the sequence number.
-    fn decide(&self, frame: &[u8]) -> Work {
-        match self.database.decide(frame) {
-            Decision::Settled(outcome) => Work::Done(outcome),
+    fn work(&self, decision: Decision) -> Work {
+        match decision {
+            Decision::Pass(verdict) => Work::Done(Outcome::verdict(verdict as u8)),
+            Decision::Drop(reason) => Work::Done(Outcome::drop(reason as u8)),
             Decision::Decrypt(sa) => Work::Run { variant: VARIANT_DECRYPT, parameter: parameter(sa, 0) },
             Decision::Encrypt(sa) if !self.owned[sa as usize] => Work::Done(Outcome::drop(DROP_WRONG_WORKER)),
-            Decision::Encrypt(sa) => Work::Run { variant: VARIANT_ENCRYPT, parameter: parameter(sa, 0) },
-        }
-    }
-
-    /// Gives packets to encrypt their sequence numbers.
-    fn number(&self, work: &mut Work) {
-        if let Work::Run { variant: VARIANT_ENCRYPT, parameter: word } = work {
-            let sa = (*word >> 32) as u32;
-            match self.sequences[sa as usize].next() {
-                Some(sequence) => *word = parameter(sa, sequence),
-                None => *work = Work::Done(Outcome::drop(DROP_SEQUENCE_EXHAUSTED)),
-            }
+            Decision::Encrypt(sa) => match self.sequences[sa as usize].next() {
+                Some(sequence) => Work::Run { variant: VARIANT_ENCRYPT, parameter: parameter(sa, sequence) },
+                None => Work::Done(Outcome::drop(DROP_SEQUENCE_EXHAUSTED)),
+            },
         }
     }
 }
@@ -76,8 +70,10 @@ impl IpsecHost {
 impl HostHalf for IpsecHost {
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
         // Two passes: each waits for one kind of memory only, and the waits of one pass overlap.
-        let start = work.len();
-        work.extend(descriptors.iter().map(|descriptor| self.decide(region.frame(descriptor))));
-        work[start..].iter_mut().for_each(|work| self.number(work));
+        let mut decisions = std::mem::take(&mut self.decisions);
+        decisions.clear();
+        decisions.extend(descriptors.iter().map(|descriptor| self.database.decide(region.frame(descriptor))));
+        work.extend(decisions.iter().map(|decision| self.work(*decision)));
+        self.decisions = decisions;
     }
 }

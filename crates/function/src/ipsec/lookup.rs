@@ -34,9 +34,11 @@ impl Bucket {
 
     #[inline]
     fn get(&self, key: u64) -> u64 {
-        // All are compared: where the key lies cannot be predicted, and an early exit would cost more.
-        let of = |way: usize| if self.keys[way] == key { self.values[way] } else { Lookup::ABSENT };
-        (of(0).min(of(1))).min(of(2).min(of(3)))
+        // All are compared, without a branch: where the key lies cannot be predicted. A place that is not used may look
+        // as if it had the key; a used one comes first.
+        let same = |way: usize| u32::from(self.keys[way] == key) << way;
+        let way = (same(0) | same(1) | same(2) | same(3)).trailing_zeros() as usize % WAYS;
+        if self.keys[way] == key { self.values[way] } else { Lookup::ABSENT }
     }
 
     #[inline]

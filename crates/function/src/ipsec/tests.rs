@@ -149,8 +149,11 @@ fn the_spi_finds_the_inbound_sa() {
         frame(peer, us, 50, 0x2000, &esp(0x2001)),
         frame(peer, us, 50, 0x0004, &esp(0x2001)),
         frame(peer, us, 50, 0, &[0, 0, 0x20, 1]),
+        frame(peer, us, 50, 0, &esp(0)),
         // Not for us: policies decide.
         frame(peer, [192, 0, 2, 77], 50, 0, &esp(0x2001)),
+        frame(peer, [192, 0, 2, 77], 50, 0x2000, &esp(0x2001)),
+        frame(peer, [192, 0, 2, 77], 50, 0, &[]),
         frame(peer, us, 1, 0, &esp(0x2001)),
     ];
     let decrypt = |sa| Work::Run { variant: VARIANT_DECRYPT, parameter: parameter(sa, 0) };
@@ -164,6 +167,9 @@ fn the_spi_finds_the_inbound_sa() {
         drop(DROP_FRAGMENT),
         drop(DROP_FRAGMENT),
         drop(DROP_MALFORMED),
+        drop(DROP_NO_SA),
+        bypass,
+        bypass,
         bypass,
         bypass,
     ];
