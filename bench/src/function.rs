@@ -125,6 +125,11 @@ pub(crate) fn any_sa(random: &mut Random) -> Job {
 }
 
 fn stanza(sas: u32, seed: u64) -> String {
+    associations("sa", sas, seed) + "[[policy]]\naction = \"protect\"\nsa = \"sa-0\"\n"
+}
+
+/// `sas` outbound SAs called `sa-0` and so on, keys by seed, each a table of the array called `table`.
+pub(crate) fn associations(table: &str, sas: u32, seed: u64) -> String {
     let mut random = Random::new(seed);
     let mut key = |words: usize| (0..words).map(|_| format!("{:08x}", random.next_u32())).collect::<String>();
     let mut text = String::new();
@@ -132,7 +137,7 @@ fn stanza(sas: u32, seed: u64) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "[[sa]]\nname = \"sa-{sa}\"\nspi = {}\ndirection = \"out\"\nsource = \"192.0.2.1\"\n\
+            "[[{table}]]\nname = \"sa-{sa}\"\nspi = {}\ndirection = \"out\"\nsource = \"192.0.2.1\"\n\
              destination = \"192.0.2.2\"\nencryption = \"aes-128-cbc\"\nencryption_key = \"{}\"\n\
              authentication = \"hmac-sha1-96\"\nauthentication_key = \"{}\"",
             4096 + sa,
@@ -140,7 +145,7 @@ fn stanza(sas: u32, seed: u64) -> String {
             key(5)
         );
     }
-    text + "[[policy]]\naction = \"protect\"\nsa = \"sa-0\"\n"
+    text
 }
 
 /// The bench `dpi`: 10,000 patterns of 8 to 24 letters, in 30 % of the packets.

@@ -6,6 +6,7 @@
 //! | file | measures |
 //! |---|---|
 //! | `engine.rs` | the whole engine around `echo`, memory to memory; peer: dpdk-testpmd |
+//! | `gateway.rs` | the whole engine around ESP encryption on a device, port to port |
 //! | `function.rs` | each function alone on packets in memory |
 //! | `throughput.rs` | the same through a device's lane, prepared chunks in flight |
 //! | `devices.rs` | what a device can do with no packets: copies, launches, mailboxes, random reads |
@@ -22,6 +23,7 @@ mod error;
 mod flow;
 mod frames;
 mod function;
+mod gateway;
 mod latency;
 mod lookup;
 mod peer;
@@ -149,6 +151,8 @@ pub struct BenchOptions {
     pub in_flight: Option<usize>,
     /// Packets in the arena: more than the caches hold, unless little time is given.
     pub packets: Option<usize>,
+    /// Workers, where the bench runs the engine; empty: as many as there are cores.
+    pub workers: Vec<usize>,
 }
 
 impl BenchOptions {
@@ -177,6 +181,7 @@ impl Default for BenchOptions {
             bin_packets: None,
             in_flight: None,
             packets: None,
+            workers: Vec::new(),
         }
     }
 }
@@ -202,6 +207,12 @@ pub const BENCHES: &[Bench] = &[
         what: "the whole engine around echo, memory to memory, one worker; peer: dpdk-testpmd macswap between net_null devices",
         any_device: false,
         run: engine::run,
+    },
+    Bench {
+        name: "gateway",
+        what: "the whole engine around ESP tunnel encryption by 4096 SAs on a device, port to port, all cores",
+        any_device: true,
+        run: gateway::run,
     },
     Bench {
         name: "template",

@@ -9,7 +9,7 @@ use crate::flow::{Flow, Job, Site};
 use crate::frames::Random;
 use crate::function::Workload;
 use crate::power::PowerWatch;
-use crate::{BenchOptions, Error, Progress, Row, Size, median_p99};
+use crate::{BenchOptions, Error, Layout, Progress, Row, Size, median_p99};
 
 /// Frame sizes, where the user names none.
 pub(crate) const SIZES: [Size; 6] =
@@ -153,6 +153,14 @@ pub(crate) fn measure(
     Ok(rows)
 }
 
+/// As the option `--layout` has it.
+pub(crate) fn layout_name(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Dense => "dense",
+        Layout::Slots => "slots",
+    }
+}
+
 fn note(
     feed: &Feed,
     options: &BenchOptions,
@@ -161,28 +169,30 @@ fn note(
     moved: Option<[f64; 2]>,
     link: Option<f64>,
 ) -> String {
-    let layout = match options.layout {
-        godwit_packet::Layout::Dense => "dense",
-        godwit_packet::Layout::Slots => "slots",
-    };
-    let mut note = format!(
+    let layout = layout_name(options.layout);
+    let note = format!(
         "{layout}, {} in flight, bins of {}, arena of {} packets, {verified} compared with ref",
         feed.in_flight, feed.bin_packets, feed.packets
     );
-    if let Some([there, back]) = moved {
-        note += &format!("; {there:.0} B a packet to the device, {back:.0} B back");
-        if let Some(link) = link {
-            let busier = there.max(back) * mpps * 1e6;
-            note += &format!(
-                ", {:.2} of half the duplex copy rate of this run ({:.1} GB/s)",
-                busier / (link / 2.0),
-                link / 2e9
-            );
+    note + &moved_note(options.device(), mpps, moved, link)
+}
+
+/// What a packet needs of the device's link: `moved` is bytes there and back a packet.
+pub(crate) fn moved_note(device: &str, mpps: f64, moved: Option<[f64; 2]>, link: Option<f64>) -> String {
+    match moved {
+        Some([there, back]) => {
+            let mut note = format!("; {there:.0} B a packet to the device, {back:.0} B back");
+            if let Some(link) = link {
+                let busier = there.max(back) * mpps * 1e6;
+                note += &format!(
+                    ", {:.2} of half the duplex copy rate of this run ({:.1} GB/s)",
+                    busier / (link / 2.0),
+                    link / 2e9
+                );
+            }
+            note
         }
-    } else if has_own_memory(options.device()) {
-        note += "; bytes moved are not counted";
-    } else {
-        note += "; nothing is copied";
+        None if has_own_memory(device) => "; bytes moved are not counted".to_owned(),
+        None => "; nothing is copied".to_owned(),
     }
-    note
 }

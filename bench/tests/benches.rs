@@ -59,6 +59,37 @@ fn functions_run_through_lanes_and_are_compared() {
     }
 }
 
+/// Port to port through the engine: conserved, all encrypted, and compared with `ref`, or there would be no row.
+#[test]
+fn a_gateway_runs_on_every_device() {
+    for (device, mode) in lanes() {
+        let options = BenchOptions {
+            device: Some(device.clone()),
+            mode: Some(mode),
+            layout: if mode == Mode::Launch { Layout::Dense } else { Layout::Slots },
+            batch: Some(128),
+            in_flight: Some(2),
+            workers: vec![1, 2],
+            sizes: vec![Size::Imix],
+            time: Duration::from_millis(5),
+            ..BenchOptions::default()
+        };
+        let mut said = Vec::new();
+        let rows = run("gateway", &options, &mut |line| said.push(line.to_owned()));
+        let rows = rows.unwrap_or_else(|error| panic!("gateway on {device}: {error}"));
+        assert_eq!(rows.len(), 2, "{rows:#?}");
+        for (row, workers) in rows.iter().zip(["1 workers, ", "2 workers, "]) {
+            assert_eq!((row.bench.as_str(), row.device.as_str(), row.batch), ("gateway", device.as_str(), 128));
+            assert_eq!((row.mode, row.size), ("engine", Some(Size::Imix)));
+            assert!(row.mpps > 0.0 && row.gbps > 0.0 && row.p50_us > 0.0 && row.p99_us >= row.p50_us, "{row:?}");
+            assert!(row.note.starts_with(workers) && row.note.contains("cores busy"), "{row:?}");
+            assert!(row.note.contains("nothing is copied") || row.note.contains("B a packet to"), "{row:?}");
+            assert!(!row.note.contains("DROPPED"), "{row:?}");
+        }
+        assert_eq!(said.iter().filter(|line| line.contains("4096 packets compared with ref")).count(), 2, "{said:?}");
+    }
+}
+
 #[test]
 fn knobs_and_batches_are_measured_on_every_device() {
     for (device, mode) in lanes() {

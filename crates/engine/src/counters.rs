@@ -38,6 +38,7 @@ table! {
     IN_FLIGHT = "engine_in_flight", Level, "packets", "Packets that have a window of the arena.";
     LOOPS = "engine_loops", Total, "loops", "Turns of the worker's loop.";
     IDLE_LOOPS = "engine_idle_loops", Total, "loops", "Turns that moved no packet.";
+    WORKED_NS = "engine_busy_ns", Total, "nanoseconds", "Time that workers spent in turns that moved a packet: what others take of their cores in such a turn included.";
 }
 
 table! {
@@ -55,6 +56,8 @@ table! {
     DEVICE_COUNTERS:
     DEVICE_PACKETS = "packets", Total, "packets", "Packets that were submitted to it, once for each function that it ran on them.";
     DEVICE_CHUNKS = "chunks", Total, "chunks", "Chunks that were submitted to it.";
+    DEVICE_MOVED_TO = "moved_to", Total, "bytes", "Bytes that were copied to it, all that chunks need included; absent where it works on the host's memory.";
+    DEVICE_MOVED_BACK = "moved_back", Total, "bytes", "Bytes that were copied back from it.";
     DEVICE_ENERGY = "energy", Total, "microjoules", "Energy that it took while packets were flowing, with what it takes when idle and what others did there; absent where it is not measured.";
 }
 

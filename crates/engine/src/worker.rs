@@ -20,8 +20,9 @@ use godwit_sched::{Chunk, Insert};
 
 use crate::Error;
 use crate::counters::{
-    BINS, BUSY_NS, BYTES, Counts, DEVICE_CHUNKS, DEVICE_PACKETS, DROPPED, DROPPED_CHAIN, DROPPED_PORT, DROPPED_REFUSED,
-    DROPPED_UNROUTED, IDLE_LOOPS, IN_FLIGHT, LOOPS, PACKETS, RECEIVED, SENT, SETTLED,
+    BINS, BUSY_NS, BYTES, Counts, DEVICE_CHUNKS, DEVICE_MOVED_BACK, DEVICE_MOVED_TO, DEVICE_PACKETS, DROPPED,
+    DROPPED_CHAIN, DROPPED_PORT, DROPPED_REFUSED, DROPPED_UNROUTED, IDLE_LOOPS, IN_FLIGHT, LOOPS, PACKETS, RECEIVED,
+    SENT, SETTLED, WORKED_NS,
 };
 use crate::egress::{Departing, Egress, Queues};
 use crate::failover::{LostPlace, Place};
@@ -162,15 +163,21 @@ impl Worker {
             self.egress = Egress::Sender(sender);
         }
         let mut idle_loops = 0;
+        // Where the last turn began; the turn ends where the next one begins.
+        let mut turned_ns = self.now_ns();
+        let mut moved = false;
         loop {
             let stopping = stop.load(Ordering::Relaxed);
             let now_ns = self.now_ns();
+            self.counts.add(WORKED_NS, if moved { now_ns - turned_ns } else { 0 });
+            turned_ns = now_ns;
             let received = if stopping { 0 } else { self.receive(now_ns)? };
             let no_more = stopping || self.receivers.iter().all(|receiver| receiver.ended);
             let worked = self.work(now_ns, received == 0, no_more)?;
             let sent = self.depart()?;
             self.counts.add(LOOPS, 1);
-            if received > 0 || worked || sent > 0 {
+            moved = received > 0 || worked || sent > 0;
+            if moved {
                 idle_loops = 0;
             } else {
                 if no_more && self.order.in_flight() == 0 && self.departing.is_empty() && self.egress.is_idle() {
@@ -440,6 +447,9 @@ impl Worker {
                     self.places[place].failures = 0;
                     self.complete(plan, place, &chunk);
                     self.places[place].packer.give_back(chunk);
+                    let [to, back] = self.places[place].lane.moved_bytes();
+                    self.counts.set(plan.layout.device(place, DEVICE_MOVED_TO), to);
+                    self.counts.set(plan.layout.device(place, DEVICE_MOVED_BACK), back);
                 }
                 Err(error) => self.not_finished(plan, place, error)?,
             }

@@ -44,6 +44,10 @@ pub(crate) struct Arguments {
     /// Packets in the arena; without it more than the caches hold.
     #[arg(long, value_name = "PACKETS")]
     packets: Option<NonZeroU32>,
+    /// Workers, where the bench runs the engine; without it as many as there are cores. Given more than once, one after
+    /// the other is measured.
+    #[arg(long, value_name = "N")]
+    workers: Vec<NonZeroU32>,
     /// Frame size: bytes without FCS, or imix. Given more than once, one after the other is measured.
     #[arg(long = "size", value_name = "SIZE")]
     sizes: Vec<Size>,
@@ -76,6 +80,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         bin_packets: number(arguments.bin),
         in_flight: number(arguments.in_flight),
         packets: number(arguments.packets),
+        workers: arguments.workers.iter().map(|workers| workers.get() as usize).collect(),
     };
     let mut progress = Progress::new();
     let rows = godwit_bench::run(&arguments.name, &options, &mut |line| progress.say(line));

@@ -1,0 +1,253 @@
+//! An ESP gateway as it would run: the whole engine, port to port, with the function on the device asked for.
+//!
+//! ```text
+//! synthetic port -> host half (SPD, sequence number) -> bins -> device -> outcomes, in order -> synthetic port
+//! ```
+//! Every SA protects a /24 of its own, and flows are random over all of them. Before anything is timed, what leaves for
+//! a known number of packets is compared with what the CPU makes of them by `ref`, by a digest of all frames.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use godwit_device::{Implementation, cpu, has_own_memory};
+use godwit_engine::config::Config;
+use godwit_engine::{Engine, Options, Report};
+
+use crate::function::{SAS, associations};
+use crate::throughput::{self, layout_name, link, moved_note};
+use crate::{BenchOptions, Error, Progress, Row, Size};
+
+/// Frame sizes, where the user names none.
+const SIZES: [Size; 5] = [Size::Bytes(60), Size::Bytes(512), Size::Bytes(1024), Size::Bytes(1408), Size::Imix];
+/// Flows: four a SA on average.
+const FLOWS: u32 = 16_384;
+/// Packets of a worker in flight with a device that has memory of its own: the most there can be.
+const IN_FLIGHT_PACKETS: usize = 65_536;
+/// The same on the CPU, which has done a chunk when it has taken it: packets stay in the caches (`engine.rs`).
+const CPU_IN_FLIGHT_PACKETS: usize = 1024;
+/// Packets that are compared with `ref`.
+const VERIFIED_PACKETS: u32 = 4096;
+
+/// A gateway that sends nothing for so long never will.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The bench `gateway`.
+pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+    let implementation = throughput::implementation(options)?;
+    let device = options.device();
+    let sizes = if options.sizes.is_empty() { &SIZES[..] } else { &options.sizes };
+    let cores = [std::thread::available_parallelism().map_or(1, usize::from)];
+    let workers = if options.workers.is_empty() { &cores[..] } else { &options.workers };
+    let own_memory = has_own_memory(device);
+    let copies = options.time.min(Duration::from_millis(200)) / 4;
+    let link = own_memory.then(|| link(device, copies, progress)).flatten();
+    let mut rows = Vec::new();
+    for &size in sizes {
+        // By one worker: which of them does a packet changes nothing of it.
+        let (_, expected) =
+            Gateway { device: cpu::ID, implementation: Implementation::Ref, ..Gateway::new(options, size) }
+                .run(Some(VERIFIED_PACKETS), None)?;
+        for &workers in workers {
+            let gateway = Gateway { workers, implementation, ..Gateway::new(options, size) };
+            let (_, found) = gateway.run(Some(VERIFIED_PACKETS), None)?;
+            let digest = |report: &Report| report.ports[0].digest;
+            let sent = [&expected, &found].map(|report| report.conservation.sent);
+            if digest(&found) != digest(&expected) || sent != [u64::from(VERIFIED_PACKETS); 2] {
+                let what =
+                    format!("{sent:?} packets of {VERIFIED_PACKETS} at {size} left by ref and by it, not the same");
+                return Err(Error::Wrong { who: format!("the gateway on {device}"), what });
+            }
+            progress(&format!("gateway at {size} on {device}: {VERIFIED_PACKETS} packets compared with ref"));
+            let (chunk_packets, report) = gateway.time(options.time)?;
+            rows.push(row(options, size, chunk_packets, &report, link));
+        }
+    }
+    Ok(rows)
+}
+
+/// One configuration of the engine.
+struct Gateway<'a> {
+    options: &'a BenchOptions,
+    size: Size,
+    device: &'a str,
+    implementation: Implementation,
+    workers: usize,
+}
+
+impl<'a> Gateway<'a> {
+    fn new(options: &'a BenchOptions, size: Size) -> Self {
+        Self { options, size, device: options.device(), implementation: Implementation::Scalar, workers: 1 }
+    }
+
+    /// Runs it for `time`, or for as much longer as it takes until a packet has left.
+    fn time(&self, mut time: Duration) -> Result<(usize, Report), Error> {
+        time = time.max(Duration::from_millis(1));
+        loop {
+            let (chunk_packets, report) = self.run(None, Some(time))?;
+            if report.conservation.sent > 0 {
+                return Ok((chunk_packets, report));
+            }
+            if time >= PATIENCE {
+                return Err(Error::Setup(format!("no packet left the gateway within {} s", time.as_secs())));
+            }
+            time *= 4;
+        }
+    }
+
+    /// Runs it for so many packets, or for so long: packets of a chunk, and the engine's report.
+    fn run(&self, packets: Option<u32>, time: Option<Duration>) -> Result<(usize, Report), Error> {
+        let text = self.configuration(packets);
+        let config = Config::parse(&text, "bench gateway", Path::new(".")).map_err(Error::setup)?;
+        let device = config.devices.iter().find(|device| device.id == self.device);
+        let chunk_packets = device.map_or(0, |device| device.packing.chunk_packets as usize);
+        let engine = Engine::new(config, &Options::default()).map_err(Error::setup)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let report = engine.run(&stop, time, &mut |_| {}).map_err(Error::setup)?;
+        self.check(&report)?;
+        Ok((chunk_packets, report))
+    }
+
+    /// Every packet is accounted for, and every one that left was encrypted by the device asked for.
+    fn check(&self, report: &Report) -> Result<(), Error> {
+        let wrong = |what: String| Err(Error::Wrong { who: format!("the gateway on {}", self.device), what });
+        let conservation = report.conservation;
+        if !conservation.holds() || conservation.in_flight > 0 {
+            return wrong(conservation.to_string());
+        }
+        if let Some(lost) = report.lost_devices.first() {
+            return Err(Error::Setup(format!("device {} was lost: {}", lost.device, lost.reason)));
+        }
+        let encrypted = report.functions[0].verdicts.iter().find(|(verdict, _)| verdict == "encrypted");
+        match encrypted {
+            Some((_, packets)) if *packets == conservation.sent => Ok(()),
+            _ => wrong(format!("{} packets were sent, and encrypted: {encrypted:?}", conservation.sent)),
+        }
+    }
+
+    /// `packets`: how many there are, all digested; `None`: no end.
+    fn configuration(&self, packets: Option<u32>) -> String {
+        let Self { options, size, device, workers, .. } = *self;
+        let implementation = self.implementation.name();
+        let layout = layout_name(options.layout);
+        let in_flight_packets = match device {
+            cpu::ID => format!("in_flight_packets = {CPU_IN_FLIGHT_PACKETS}\n"),
+            _ if has_own_memory(device) => format!("in_flight_packets = {IN_FLIGHT_PACKETS}\n"),
+            _ => String::new(),
+        };
+        let size_text = match size {
+            Size::Bytes(bytes) => bytes.to_string(),
+            Size::Imix => "\"imix\"".to_owned(),
+        };
+        let (count, digest) = (packets.unwrap_or(0), packets.is_some());
+        let mut text = format!(
+            r#"
+            [engine]
+            workers = {workers}
+            {in_flight_packets}
+            [arena]
+            layout = "{layout}"
+            frame_bytes_max = {}
+            align_bytes = 64
+            headroom_bytes = 44
+            tailroom_bytes = 29
+            [[port]]
+            name = "memory"
+            kind = "synthetic"
+            size = {size_text}
+            flows = {FLOWS}
+            destination = "10.0.0.0/12"
+            packets = {count}
+            digest = {digest}
+            [[chain]]
+            from = "memory"
+            to = "gateway"
+            [[chain]]
+            from = "gateway"
+            to = "memory"
+            [[device]]
+            name = "{device}"
+            "#,
+            size.frame_bytes_max().max(60),
+        );
+        // Writing to a String cannot fail.
+        if let Some(mode) = options.mode.filter(|_| device != cpu::ID) {
+            let _ = writeln!(text, "mode = \"{}\"", mode.name());
+        }
+        if device == options.device() {
+            // One more than are in flight: one fills.
+            let chunks = options.in_flight.map(|chunks| chunks + 1);
+            let keys = [("chunk_packets", options.batch), ("bin_packets", options.bin_packets), ("chunks", chunks)];
+            for (key, value) in keys {
+                if let Some(value) = value {
+                    let _ = writeln!(text, "{key} = {value}");
+                }
+            }
+        }
+        let _ = writeln!(
+            text,
+            "[[function]]\nname = \"gateway\"\nkind = \"ipsec\"\nimpl = \"{implementation}\"\ndevice = \"{device}\""
+        );
+        text += &associations("function.sa", SAS, 1);
+        for sa in 0..SAS {
+            let prefix = format!("10.{}.{}.0/24", sa >> 8, sa & 255);
+            let _ = writeln!(
+                text,
+                "[[function.policy]]\naction = \"protect\"\ndestination = \"{prefix}\"\nsa = \"sa-{sa}\""
+            );
+        }
+        text
+    }
+}
+
+fn row(options: &BenchOptions, size: Size, chunk_packets: usize, report: &Report, link: Option<f64>) -> Row {
+    let device = options.device();
+    let sent = report.conservation.sent;
+    let mpps = sent as f64 / report.elapsed_s / 1e6;
+    let function = &report.functions[0];
+    let latency = report.latency.unwrap_or_default();
+    Row {
+        bench: "gateway".to_owned(),
+        device: device.to_owned(),
+        implementation: function.implementation.clone(),
+        mode: "engine",
+        size: Some(size),
+        batch: chunk_packets,
+        mpps,
+        gbps: function.gbps,
+        p50_us: latency.p50_ns as f64 / 1e3,
+        p99_us: latency.p99_ns as f64 / 1e3,
+        watts: report.power.iter().find(|power| power.device == device).and_then(|power| power.watts),
+        peer: false,
+        note: note(options, report, mpps, link),
+    }
+}
+
+fn note(options: &BenchOptions, report: &Report, mpps: f64, link: Option<f64>) -> String {
+    let device = options.device();
+    let counter = |name: &str| report.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value);
+    let of_device = |name: &str| counter(&format!("device_{name}{{device=\"{device}\"}}"));
+    let function = &report.functions[0];
+    let busy_ns = counter("engine_busy_ns") as f64;
+    let mut note = format!(
+        "{} workers, {:.1} cores busy, {:.1} ns of them a packet; {}, {}, bins {:.0} % full; sent {:.2} Gbps",
+        report.workers,
+        busy_ns / 1e9 / report.elapsed_s,
+        busy_ns / report.conservation.sent as f64,
+        function.mode,
+        layout_name(options.layout),
+        function.batch_fill * 100.0,
+        report.ports[0].sent_bytes as f64 * 8.0 / report.elapsed_s / 1e9,
+    );
+    let moved = [of_device("moved_to"), of_device("moved_back")];
+    let packets = report.conservation.sent as f64;
+    let moved = (moved != [0, 0]).then(|| moved.map(|bytes| bytes as f64 / packets));
+    note += &moved_note(device, mpps, moved, link);
+    if report.conservation.dropped > 0 {
+        // Writing to a String cannot fail.
+        let _ = write!(note, "; {} packets DROPPED", report.conservation.dropped);
+    }
+    note
+}
