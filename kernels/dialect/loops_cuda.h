@@ -28,49 +28,124 @@ typedef struct gw_reach {
 #define GW_WORD_BYTES 16u
 
 /*
- * Copies bytes head .. head + bytes of a window, rounded outwards to whole words, which stay
- * within the window: it begins and ends at multiples of 64. By the 32 threads of a warp.
+ * Words that one thread has under way at once. A trip over the bus takes as long for one of them
+ * as for all.
  */
-GW_LANE void gw_copy_span(gw_u8 *to, const gw_u8 *from, const gw_descriptor *place, gw_u32 bytes)
+#define GW_WORDS_UNDER_WAY 8u
+
+/* The words of a window that a packet's bytes lie in: they stay within the window, which begins
+ * and ends at multiples of 64. */
+typedef struct gw_span {
+    gw_u64 first; /* counted from the arena's start */
+    gw_u32 words;
+} gw_span;
+
+/* Of the first bytes of a frame, no more than reach_bytes. */
+GW_LANE gw_span gw_span_of(const gw_descriptor *descriptor, gw_u32 reach_bytes)
 {
-    const gw_u64 window = (gw_u64)place->window * GW_WINDOW_UNIT;
-    const gw_u32 first = place->head / GW_WORD_BYTES;
-    const gw_u32 end = (place->head + bytes + GW_WORD_BYTES - 1) / GW_WORD_BYTES;
-    uint4 *target = (uint4 *)(to + window);
-    const uint4 *source = (const uint4 *)(from + window);
-    for (gw_u32 word = first + threadIdx.x % warpSize; word < end; word += warpSize) {
-        target[word] = source[word];
-    }
+    /* window | head, length */
+    const uint2 place = *(const uint2 *)descriptor;
+    const gw_u32 head = place.y & 0xffffu;
+    const gw_u32 length = place.y >> 16;
+    const gw_u32 bytes = length < reach_bytes ? length : reach_bytes;
+    gw_span span;
+    span.first = (gw_u64)place.x * (GW_WINDOW_UNIT / GW_WORD_BYTES) + head / GW_WORD_BYTES;
+    span.words = (head % GW_WORD_BYTES + bytes + GW_WORD_BYTES - 1) / GW_WORD_BYTES;
+    return span;
 }
 
-/* Brings what a bin's function reads from the host's arena. A warp to a packet. */
-GW_GROUP void gw_fetch(gw_u8 *shadow, const gw_u8 *host, const gw_descriptor *descriptors,
-                       gw_u32 count, gw_reach reach)
+/* outcomes: where to look for dropped packets, which nobody needs any more, or NULL. */
+GW_LANE gw_span gw_span_at(const gw_descriptor *descriptors, const gw_outcome *outcomes,
+                           gw_u32 packet, gw_u32 reach_bytes)
 {
-    for (gw_u32 i = threadIdx.x / warpSize; i < count; i += blockDim.x / warpSize) {
-        const gw_descriptor place = descriptors[i];
-        gw_copy_span(shadow, host, &place,
-                     place.length < reach.reads_bytes ? place.length : reach.reads_bytes);
+    gw_span span = gw_span_of(&descriptors[packet], reach_bytes);
+    if (outcomes != 0 && outcomes[packet].verdict == GW_VERDICT_DROP) {
+        span.words = 0;
     }
+    return span;
+}
+
+/* The most words of any packet of a bin, by all lanes of a warp. */
+GW_LANE gw_u32 gw_span_words_max(const gw_descriptor *descriptors, const gw_outcome *outcomes,
+                                 gw_u32 count, gw_u32 reach_bytes)
+{
+    gw_u32 most = 0;
+    for (gw_u32 i = threadIdx.x % warpSize; i < count; i += warpSize) {
+        const gw_span span = gw_span_at(descriptors, outcomes, i, reach_bytes);
+        most = span.words > most ? span.words : most;
+    }
+    for (gw_u32 distance = warpSize / 2; distance != 0; distance /= 2) {
+        const gw_u32 other = __shfl_xor_sync(0xffffffffu, most, (int)distance);
+        most = other > most ? other : most;
+    }
+    return most;
 }
 
 /*
- * Takes what a bin's function wrote back to the host's arena. Nobody needs a dropped packet.
- * Bytes in the words at both ends that the function did not write were fetched before, or lie
- * in front of or behind the frame.
+ * Copies the packets of a bin from one arena to another. Thread after thread takes a word, packet
+ * after packet, as if all packets were as long as the longest: a bin's are nearly.
+ */
+GW_GROUP void gw_carry(gw_u8 *to, const gw_u8 *from, const gw_descriptor *descriptors,
+                       const gw_outcome *outcomes, gw_u32 count, gw_u32 reach_bytes)
+{
+    uint4 *target = (uint4 *)to;
+    const uint4 *source = (const uint4 *)from;
+    const gw_u32 words = gw_span_words_max(descriptors, outcomes, count, reach_bytes);
+    if (words == 0) {
+        return;
+    }
+    const gw_u32 packets_on = blockDim.x / words;
+    const gw_u32 words_on = blockDim.x % words;
+    gw_u32 packet = threadIdx.x / words;
+    gw_u32 word = threadIdx.x % words;
+    while (packet < count) {
+        uint4 values[GW_WORDS_UNDER_WAY];
+        gw_u64 places[GW_WORDS_UNDER_WAY];
+        gw_u32 there = 0;
+        GW_UNROLL
+        for (gw_u32 i = 0; i < GW_WORDS_UNDER_WAY; i++) {
+            values[i] = make_uint4(0, 0, 0, 0);
+            places[i] = 0;
+            if (packet < count) {
+                const gw_span span = gw_span_at(descriptors, outcomes, packet, reach_bytes);
+                if (word < span.words) {
+                    places[i] = span.first + word;
+                    values[i] = source[places[i]];
+                    there |= 1u << i;
+                }
+            }
+            packet += packets_on;
+            word += words_on;
+            if (word >= words) {
+                word -= words;
+                packet++;
+            }
+        }
+        GW_UNROLL
+        for (gw_u32 i = 0; i < GW_WORDS_UNDER_WAY; i++) {
+            if (there >> i & 1u) {
+                target[places[i]] = values[i];
+            }
+        }
+    }
+}
+
+/* Brings what a bin's function reads from the host's arena. */
+GW_GROUP void gw_fetch(gw_u8 *shadow, const gw_u8 *host, const gw_descriptor *descriptors,
+                       gw_u32 count, gw_reach reach)
+{
+    gw_carry(shadow, host, descriptors, 0, count, reach.reads_bytes);
+}
+
+/*
+ * Takes what a bin's function wrote back to the host's arena. Bytes in the words at both ends
+ * that the function did not write were fetched before, or lie in front of or behind the frame.
  */
 GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descriptors,
                         const gw_outcome *outcomes, gw_u32 count, gw_reach reach)
 {
-    if (reach.writes_bytes == 0) {
-        return;
-    }
-    for (gw_u32 i = threadIdx.x / warpSize; i < count; i += blockDim.x / warpSize) {
-        const gw_descriptor place = descriptors[i];
-        if (outcomes[i].verdict != GW_VERDICT_DROP) {
-            gw_copy_span(host, shadow, &place,
-                         place.length < reach.writes_bytes ? place.length : reach.writes_bytes);
-        }
+    if (reach.writes_bytes != 0) {
+        gw_carry(host, shadow, descriptors, outcomes, count, reach.writes_bytes);
     }
 }
 
@@ -91,6 +166,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
 {
     __shared__ gw_scratch scratch;
     __shared__ gw_u32 taken;
+    __shared__ long long started;
     gw_u32 prepared = GW_PREPARED_NONE;
     gw_chunk_arrays chunk;
     chunk.arena = device.shadow;
@@ -104,28 +180,29 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     for (gw_u32 turn = 0; turn < bin_count; turn++) {
         gw_barrier();
         if (gw_lane_id() == 0) {
-            taken = atomicAdd(next_bin, 1u);
+            /* The first bin of each group is known; the counter is for those behind. */
+            taken = turn == 0 ? blockIdx.x : gridDim.x + atomicAdd(next_bin, 1u);
+            started = clock64();
         }
         gw_barrier();
-        const gw_u32 index = taken;
-        if (index >= bin_count) {
+        if (taken >= bin_count) {
             break;
         }
-        const long long started = clock64();
-        const gw_bin bin = chunk.bins[index];
-        const gw_reach reach = device.reaches[bin.instance];
+        /* Read again afterwards, so that no lane holds it in the meantime. */
+        const gw_bin *bin = &bins[taken];
         if (by_group) {
-            gw_fetch(device.shadow, device.host, descriptors + bin.first, bin.count, reach);
+            gw_fetch(device.shadow, device.host, descriptors + bin->first, bin->count,
+                     device.reaches[bin->instance]);
             gw_barrier();
         }
-        gw_run_bin(&chunk, &bin, &scratch, &prepared);
+        gw_run_bin(&chunk, bin, &scratch, &prepared);
         if (by_group) {
             gw_barrier();
-            gw_return(device.shadow, device.host, descriptors + bin.first, outcomes + bin.first,
-                      bin.count, reach);
+            gw_return(device.shadow, device.host, descriptors + bin->first, outcomes + bin->first,
+                      bin->count, device.reaches[bin->instance]);
         }
         if (gw_lane_id() == 0) {
-            cycles[index] = (gw_u32)(clock64() - started);
+            cycles[taken] = (gw_u32)(clock64() - started);
         }
     }
 }
@@ -148,85 +225,139 @@ GW_LANE void gw_store_release(gw_u32 *address, gw_u32 value)
 #define GW_POLLS_BEFORE_PAUSE 4096u
 #define GW_PAUSE_NS           256u
 
-/* Waits for the mailbox's next place, by one lane. Returns 0 when the group is to end. */
+/* Waits for the mailbox's next place, by one lane: what is posted, or `taken` when it is to end. */
 GW_LANE gw_u32 gw_await(const gw_mailbox *box, gw_u32 taken)
 {
-    for (gw_u32 polls = 0; gw_load_acquire(&box->posted) == taken; polls++) {
+    for (gw_u32 polls = 0;; polls++) {
+        gw_u32 posted = gw_load_acquire(&box->posted);
         /* Posted first, stop afterwards: when stop is seen, nothing is posted any more. */
-        if (polls % 16 == 15 && gw_load_acquire(&box->stop) &&
-            gw_load_acquire(&box->posted) == taken) {
-            return 0;
+        if (posted == taken && polls % 16 == 15 && gw_load_acquire(&box->stop)) {
+            return gw_load_acquire(&box->posted);
+        }
+        if (posted != taken) {
+            return posted;
         }
         if (polls >= GW_POLLS_BEFORE_PAUSE) {
             __nanosleep(GW_PAUSE_NS);
         }
     }
-    return 1;
+}
+
+/* Packets of a bin that a persistent group has room for in its shared memory. */
+#define GW_NEAR_PACKETS 64u
+
+/* What a group keeps of the configured functions that it served, which never change. */
+typedef struct gw_instance {
+    gw_u64 image_offset;
+    gw_reach reach;
+    gw_u32 number; /* which of them */
+} gw_instance;
+
+#define GW_INSTANCES     16u
+#define GW_INSTANCE_NONE 0xffffffffu
+
+/* The configured function of a bin, as remembered in its slot or else as the device has it. */
+GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *slot, gw_u32 number)
+{
+    gw_instance instance = *slot;
+    if (instance.number != number) {
+        instance.number = number;
+        instance.image_offset = device->image_offsets[number];
+        instance.reach = device->reaches[number];
+    }
+    return instance;
 }
 
 /*
  * A group that stays: takes bins out of its mailbox until it is told to stop.
  *
- * desks: for each group a place (abi.h) in the device's memory, where it works; what lies in
- * the mailbox is read once and written once, for each access to it crosses the bus.
+ * Works on copies of what lies in the mailbox, which is read once and written once, for each
+ * access to it crosses the bus. Copies of small bins lie in shared memory.
+ *
+ * desks: for each group a place (abi.h) in the device's memory, for bins of more than
+ * GW_NEAR_PACKETS.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     gw_persistent(gw_device device, gw_u8 *mailboxes, gw_u64 mailbox_bytes, gw_u32 places,
                   gw_u32 bin_packets, gw_u8 *desks)
 {
     __shared__ gw_scratch scratch;
+    __shared__ uint4 near_descriptors[GW_NEAR_PACKETS];
+    __shared__ gw_u64 near_parameters[GW_NEAR_PACKETS];
+    __shared__ uint2 near_outcomes[GW_NEAR_PACKETS];
+    __shared__ gw_instance instances[GW_INSTANCES];
     __shared__ gw_u32 go;
-    __shared__ gw_bin bin;
+    __shared__ uint4 bin_words;
     gw_u32 prepared = GW_PREPARED_NONE;
     gw_mailbox *box = (gw_mailbox *)(mailboxes + blockIdx.x * mailbox_bytes);
     gw_u8 *desk = desks + (gw_u64)blockIdx.x * GW_PLACE_BYTES(bin_packets);
-    gw_descriptor *descriptors = (gw_descriptor *)(desk + GW_PLACE_DESCRIPTORS);
-    gw_u64 *parameters = (gw_u64 *)(desk + GW_PLACE_PARAMETERS(bin_packets));
-    gw_outcome *outcomes = (gw_outcome *)(desk + GW_PLACE_OUTCOMES(bin_packets));
+    /* Moved in as few words as there can be: each is a request of its own on the bus. */
+    uint4 *descriptors = near_descriptors;
+    gw_u64 *parameters = near_parameters;
+    uint2 *outcomes = near_outcomes;
+    if (bin_packets > GW_NEAR_PACKETS) {
+        descriptors = (uint4 *)(desk + GW_PLACE_DESCRIPTORS);
+        parameters = (gw_u64 *)(desk + GW_PLACE_PARAMETERS(bin_packets));
+        outcomes = (uint2 *)(desk + GW_PLACE_OUTCOMES(bin_packets));
+    }
+    const gw_bin *bin = (const gw_bin *)&bin_words;
     gw_chunk_arrays chunk;
     chunk.arena = device.shadow;
     chunk.images = device.images;
     chunk.image_offsets = device.image_offsets;
-    chunk.descriptors = descriptors;
+    chunk.descriptors = (gw_descriptor *)descriptors;
     chunk.parameters = parameters;
-    chunk.outcomes = outcomes;
+    chunk.outcomes = (gw_outcome *)outcomes;
     chunk.bins = 0;
     chunk.bin_count = 1;
-    if (gw_lane_id() == 0) {
-        gw_store_release(&box->running, GW_MAILBOX_POLLING);
+    for (gw_u32 i = gw_lane_id(); i < GW_INSTANCES; i += gw_lane_count()) {
+        instances[i].number = GW_INSTANCE_NONE;
     }
     /* The host may start its counters anywhere. */
     gw_u32 taken = box->finished;
+    gw_u32 posted = taken; /* as lane 0 last saw it */
+    gw_barrier();
+    if (gw_lane_id() == 0) {
+        gw_store_release(&box->running, GW_MAILBOX_POLLING);
+    }
     for (;;) {
-        gw_barrier();
         if (gw_lane_id() == 0) {
-            go = gw_await(box, taken);
+            posted = posted == taken ? gw_await(box, taken) : posted;
+            go = posted != taken;
         }
         gw_barrier();
         if (!go) {
             break;
         }
         gw_u8 *place = (gw_u8 *)(box + 1) + (gw_u64)(taken % places) * GW_PLACE_BYTES(bin_packets);
+        uint4 *host_descriptors = (uint4 *)(place + GW_PLACE_DESCRIPTORS);
         /* All loads at once, whatever the bin holds: each costs the same trip over the bus. */
-        if (gw_lane_id() == 0) {
-            bin = *(const gw_bin *)place;
+        if (gw_lane_id() == gw_lane_count() - 1) {
+            bin_words = *(const uint4 *)place;
         }
         for (gw_u32 i = gw_lane_id(); i < bin_packets; i += gw_lane_count()) {
-            descriptors[i] = ((const gw_descriptor *)(place + GW_PLACE_DESCRIPTORS))[i];
-            parameters[i] = ((const gw_u64 *)(place + GW_PLACE_PARAMETERS(bin_packets)))[i];
+            const uint4 descriptor = host_descriptors[i];
+            const gw_u64 parameter =
+                ((const gw_u64 *)(place + GW_PLACE_PARAMETERS(bin_packets)))[i];
+            descriptors[i] = descriptor;
+            parameters[i] = parameter;
         }
         gw_barrier();
-        const gw_bin mine = bin;
-        const gw_reach reach = device.reaches[mine.instance];
-        gw_fetch(device.shadow, device.host, descriptors, mine.count, reach);
+        gw_instance *slot = &instances[bin->instance % GW_INSTANCES];
+        const gw_instance instance = gw_instance_of(&device, slot, bin->instance);
+        gw_fetch(device.shadow, device.host, chunk.descriptors, bin->count, instance.reach);
         gw_barrier();
-        gw_run_bin(&chunk, &mine, &scratch, &prepared);
-        gw_barrier();
-        gw_return(device.shadow, device.host, descriptors, outcomes, mine.count, reach);
-        for (gw_u32 i = gw_lane_id(); i < mine.count; i += gw_lane_count()) {
-            ((gw_descriptor *)(place + GW_PLACE_DESCRIPTORS))[i] = descriptors[i];
-            ((gw_outcome *)(place + GW_PLACE_OUTCOMES(bin_packets)))[i] = outcomes[i];
+        if (gw_lane_id() == 0) {
+            *slot = instance;
         }
+        gw_run_bin_with(&chunk, bin, device.images + instance.image_offset, &scratch, &prepared);
+        gw_barrier();
+        for (gw_u32 i = gw_lane_id(); i < bin->count; i += gw_lane_count()) {
+            host_descriptors[i] = descriptors[i];
+            ((uint2 *)(place + GW_PLACE_OUTCOMES(bin_packets)))[i] = outcomes[i];
+        }
+        gw_return(device.shadow, device.host, chunk.descriptors, chunk.outcomes, bin->count,
+                  slot->reach);
         taken++;
         gw_barrier();
         if (gw_lane_id() == 0) {

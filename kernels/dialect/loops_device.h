@@ -69,14 +69,16 @@ typedef union gw_scratch {
 
 /*
  * One bin, by all lanes of a group: bin->first is its place in the arrays. The switch goes the
- * same way in all lanes. prepared is the lane's own and says what scratch memory holds.
+ * same way in all lanes. prepared is the lane's own and says what scratch memory holds; image is
+ * that of the bin's instance.
  */
-GW_GROUP void gw_run_bin(const gw_chunk_arrays *chunk, const gw_bin *bin,
-                         GW_LOCAL gw_scratch *scratch, gw_u32 *prepared)
+GW_GROUP void gw_run_bin_with(const gw_chunk_arrays *chunk, const gw_bin *bin,
+                              const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_scratch *scratch,
+                              gw_u32 *prepared)
 {
     gw_work work;
     work.arena = chunk->arena;
-    work.image = chunk->images + chunk->image_offsets[bin->instance];
+    work.image = image;
     work.descriptors = chunk->descriptors + bin->first;
     work.parameters = chunk->parameters + bin->first;
     work.outcomes = chunk->outcomes + bin->first;
@@ -90,6 +92,13 @@ GW_GROUP void gw_run_bin(const gw_chunk_arrays *chunk, const gw_bin *bin,
     default:
         break;
     }
+}
+
+GW_GROUP void gw_run_bin(const gw_chunk_arrays *chunk, const gw_bin *bin,
+                         GW_LOCAL gw_scratch *scratch, gw_u32 *prepared)
+{
+    gw_run_bin_with(chunk, bin, chunk->images + chunk->image_offsets[bin->instance], scratch,
+                    prepared);
 }
 
 #endif

@@ -9,7 +9,7 @@ use std::iter::zip;
 
 use common::batch::Batch;
 use common::chunk::{Chunk, Part};
-use common::emulation::{Emulation, Launch};
+use common::emulation::{Emulation, Launch, Mode};
 use common::frames::Random;
 use common::tables::dpi_image;
 use common::{Case, PATTERNS, random_frames};
@@ -172,7 +172,7 @@ fn several_lanes_under_cuda_find_what_one_finds() {
     };
     let expected = expected();
     for (threads, seed) in [(160, 1), (160, 2), (8, 3), (4, 4), (288, 5)] {
-        let launch = Launch { blocks: 2, threads, seed, by_group: false };
+        let launch = Launch { blocks: 2, threads, seed, mode: Mode::InPlace };
         demand_equal(&expected, &emulation.run(&expected.chunk, launch), &format!("{launch:?}"));
     }
 }

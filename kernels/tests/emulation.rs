@@ -6,7 +6,7 @@ mod common;
 use std::io::Write as _;
 
 use common::chunk::{Chunk, parts};
-use common::emulation::{Emulation, Launch};
+use common::emulation::{Emulation, Launch, Mode};
 use common::ipsec::ipsec_parts;
 use godwit_abi::VERDICT_DROP;
 
@@ -22,30 +22,37 @@ fn emulation(name: &str) -> Option<Emulation> {
     emulation
 }
 
-/// `by_group`: through a shadow of the arena, of which dropped packets are not taken back.
-fn assert_same(emulation: &Emulation, chunk: &Chunk, seed: u64, by_group: bool) {
+/// Of a shadow of the arena, dropped packets are not taken back.
+fn assert_same(emulation: &Emulation, chunk: &Chunk, seed: u64, mode: Mode) {
     let expected = chunk.run_on_cpu();
-    let batch = emulation.run(chunk, Launch { blocks: 2, threads: THREADS, seed, by_group });
+    let batch = emulation.run(chunk, Launch { blocks: 2, threads: THREADS, seed, mode });
     for (index, outcome) in expected.outcomes.iter().enumerate() {
-        let context = format!("packet {index} of {}, seed {seed}, by_group {by_group}", chunk.name_of(index));
+        let context = format!("packet {index} of {}, seed {seed}, {mode:?}", chunk.name_of(index));
         assert_eq!(batch.outcomes[index], *outcome, "{context}");
         assert_eq!(batch.descriptors[index], expected.descriptors[index], "{context}");
-        if !by_group {
+        if mode == Mode::InPlace {
             assert!(batch.window(index) == expected.window(index), "{context}: windows differ");
         } else if outcome.verdict != VERDICT_DROP {
             assert_eq!(batch.frame(index), expected.frame(index), "{context}");
         }
     }
-    assert!(by_group || batch.arena.bytes() == expected.arena.bytes(), "something was written between windows");
+    assert!(
+        mode != Mode::InPlace || batch.arena.bytes() == expected.arena.bytes(),
+        "something was written between windows"
+    );
 }
 
 #[test]
 fn a_chunk_ends_under_cuda_as_on_the_cpu() {
     let Some(emulation) = emulation("chunk") else { return };
-    let all = parts(500).into_iter().chain(ipsec_parts(700, 5)).chain(ipsec_parts(300, 6)).collect();
-    let chunk = Chunk::new(all, &[33, 1, 256, 2, 32, 31]);
-    assert_same(&emulation, &chunk, 1, false);
-    assert_same(&emulation, &chunk, 2, true);
+    let all = || parts(500).into_iter().chain(ipsec_parts(700, 5)).chain(ipsec_parts(300, 6)).collect();
+    let chunk = Chunk::new(all(), &[33, 1, 256, 2, 32, 31]);
+    assert_same(&emulation, &chunk, 1, Mode::InPlace);
+    assert_same(&emulation, &chunk, 2, Mode::ByGroup);
+    assert_same(&emulation, &chunk, 3, Mode::Persistent { bin_packets: 256 });
+    // A group has room for these in its shared memory.
+    let small = Chunk::new(all(), &[32, 1, 64, 7]);
+    assert_same(&emulation, &small, 4, Mode::Persistent { bin_packets: 64 });
 }
 
 /// The packets for `ipsec` come to every end that the kernel alone can bring them to.

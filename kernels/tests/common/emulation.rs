@@ -11,7 +11,7 @@ use super::chunk::Chunk;
 const REPLACED: &[(&str, &str)] = &[
     (
         r#"asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");"#,
-        "value = __atomic_load_n(address, __ATOMIC_ACQUIRE);",
+        "emulation::host(); value = __atomic_load_n(address, __ATOMIC_ACQUIRE);",
     ),
     (
         r#"asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");"#,
@@ -31,7 +31,18 @@ pub(crate) struct Launch {
     pub(crate) blocks: u64,
     pub(crate) threads: u64,
     pub(crate) seed: u64,
-    pub(crate) by_group: bool,
+    pub(crate) mode: Mode,
+}
+
+/// Who brings packets to the groups, and how these come by their bins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mode {
+    /// They work in the arena itself.
+    InPlace,
+    /// The groups do, to a shadow of the arena.
+    ByGroup,
+    /// So they do, and stay: bins of up to `bin_packets` come in mailboxes.
+    Persistent { bin_packets: u64 },
 }
 
 impl Emulation {
@@ -71,6 +82,11 @@ impl Emulation {
         let mut batch = chunk.batch.clone();
         let input = self.folder.join("input");
         let output = self.folder.join("output");
+        let (mode, bin_packets) = match launch.mode {
+            Mode::InPlace => (0, 0),
+            Mode::ByGroup => (1, 0),
+            Mode::Persistent { bin_packets } => (2, bin_packets),
+        };
         let header = [
             batch.arena.bytes().len() as u64,
             chunk.images.bytes().len() as u64,
@@ -80,7 +96,8 @@ impl Emulation {
             launch.blocks,
             launch.threads,
             launch.seed,
-            u64::from(launch.by_group),
+            mode,
+            bin_packets,
         ];
         let parts = [
             bytes_of(&header),

@@ -87,6 +87,9 @@ struct Block {
 
 inline Block block;
 
+/* What the host does while the device looks into memory that both of them write. */
+inline std::function<void()> host = [] {};
+
 inline void wait(const unsigned *generation, unsigned awaited)
 {
     Fiber *self = block.current;

@@ -1,5 +1,5 @@
 /*
- * Runs one chunk through gw_chunk: goes behind the CUDA text of the kernels.
+ * Runs one chunk through gw_chunk or gw_persistent: goes behind the CUDA text of the kernels.
  *
  *   PROGRAM input output
  *
@@ -17,7 +17,8 @@
 #endif
 
 struct Header {
-    uint64_t arena_bytes, images_bytes, instances, packets, bins, blocks, threads, seed, by_group;
+    uint64_t arena_bytes, images_bytes, instances, packets, bins, blocks, threads, seed, mode;
+    uint64_t bin_packets; /* of the mailboxes */
 };
 
 template <typename T> struct Array {
@@ -54,6 +55,118 @@ template <typename T> struct Array {
     }
 };
 
+/* Header::mode: who brings packets to the groups, and how these come by their bins. */
+enum Mode : uint64_t { IN_PLACE, BY_GROUP, PERSISTENT };
+
+/* The places of a mailbox. */
+constexpr gw_u32 PLACES = 4;
+
+/*
+ * The host of all groups. Group after group is given its share of the bins, some at a time, and
+ * told to stop when it has finished them.
+ */
+struct Host {
+    Array<gw_bin> &bins;
+    Array<gw_descriptor> &descriptors;
+    Array<gw_u64> &parameters;
+    Array<gw_outcome> &outcomes;
+    uint64_t blocks, bin_packets, box_bytes;
+    Array<gw_u8> boxes;
+    uint64_t block = 0, next = 0, oldest = 0, random;
+    gw_u32 posted = 0, seen = 0;
+
+    Host(const Header &header, Array<gw_bin> &bins, Array<gw_descriptor> &descriptors,
+         Array<gw_u64> &parameters, Array<gw_outcome> &outcomes)
+        : bins(bins), descriptors(descriptors), parameters(parameters), outcomes(outcomes),
+          blocks(header.blocks), bin_packets(header.bin_packets),
+          box_bytes(sizeof(gw_mailbox) + PLACES * GW_PLACE_BYTES(bin_packets)),
+          boxes(header.blocks * box_bytes), random(header.seed)
+    {
+        for (uint64_t i = 0; i < blocks; i++) {
+            *box(i) = gw_mailbox{};
+            /* They count modulo 2^32. */
+            box(i)->posted = box(i)->finished = 0u - 2 * PLACES;
+        }
+        begin(0);
+    }
+
+    gw_mailbox *box(uint64_t group)
+    {
+        return (gw_mailbox *)(boxes.values + group * box_bytes);
+    }
+
+    void begin(uint64_t group)
+    {
+        block = next = oldest = group;
+        if (group < blocks) {
+            posted = seen = box(group)->posted;
+        }
+    }
+
+    gw_u8 *place(gw_u32 count)
+    {
+        return (gw_u8 *)(box(block) + 1) + count % PLACES * GW_PLACE_BYTES(bin_packets);
+    }
+
+    /* Bin i of the chunk is for group i % blocks. */
+    void post()
+    {
+        gw_bin bin = bins.values[next];
+        if (bin.count > bin_packets) {
+            emulation::fail("a bin is too large for a place");
+        }
+        gw_u8 *at = place(posted);
+        memset(at, 0xcd, GW_PLACE_BYTES(bin_packets));
+        memcpy(at + GW_PLACE_DESCRIPTORS, descriptors.values + bin.first, bin.count * 16);
+        memcpy(at + GW_PLACE_PARAMETERS(bin_packets), parameters.values + bin.first, bin.count * 8);
+        bin.first = 0;
+        memcpy(at, &bin, sizeof(bin));
+        box(block)->posted = ++posted;
+        next += blocks;
+    }
+
+    void collect()
+    {
+        const gw_bin bin = bins.values[oldest];
+        const gw_u8 *at = place(seen++);
+        memcpy((void *)(descriptors.values + bin.first), at + GW_PLACE_DESCRIPTORS, bin.count * 16);
+        memcpy((void *)(outcomes.values + bin.first), at + GW_PLACE_OUTCOMES(bin_packets),
+               bin.count * 8);
+        oldest += blocks;
+    }
+
+    /* Each time a group looks. */
+    void turn()
+    {
+        if (emulation::block.index.x != block) {
+            finish(block);
+            begin(block + 1);
+        }
+        if (box(block)->running != GW_MAILBOX_POLLING) {
+            emulation::fail("a group looks for bins and does not say that it runs");
+        }
+        while (seen != box(block)->finished) {
+            collect();
+        }
+        /* Up to three, where there is room. */
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        for (uint64_t some = random >> 40 & 3;
+             some != 0 && posted - seen < PLACES && next < bins.count; some--) {
+            post();
+        }
+        if (oldest >= bins.count) {
+            box(block)->stop = 1;
+        }
+    }
+
+    void finish(uint64_t group)
+    {
+        if (box(group)->running != GW_MAILBOX_ENDED || oldest < bins.count) {
+            emulation::fail("a group has ended too early, or does not say that it has ended");
+        }
+    }
+};
+
 int main(int argc, char **argv)
 {
     FILE *input = argc == 3 ? fopen(argv[1], "rb") : nullptr;
@@ -77,7 +190,7 @@ int main(int argc, char **argv)
     bins.read(input);
     fclose(input);
 
-    Array<gw_u8> shadow(header.by_group ? header.arena_bytes : 0);
+    Array<gw_u8> shadow(header.mode == IN_PLACE ? 0 : header.arena_bytes);
     Array<gw_reach> reaches(header.instances);
     for (uint64_t i = 0; i < header.instances; i++) {
         reaches.values[i] = gw_reach{GW_REACH_ALL, GW_REACH_ALL};
@@ -85,7 +198,7 @@ int main(int argc, char **argv)
     Array<gw_u32> cycles(header.bins);
     gw_u32 next_bin = 0;
     gw_device device;
-    device.shadow = header.by_group ? shadow.values : arena.values;
+    device.shadow = header.mode == IN_PLACE ? arena.values : shadow.values;
     device.host = arena.values;
     device.images = images.values;
     device.image_offsets = image_offsets.values;
@@ -96,10 +209,21 @@ int main(int argc, char **argv)
                                         (uint64_t)descriptors.values[i].window * GW_WINDOW_UNIT,
                                     (size_t)descriptors.values[i].room * GW_WINDOW_UNIT);
     }
-    emulation::launch(header.blocks, header.threads, header.seed, [&] {
-        gw_chunk(device, descriptors.values, parameters.values, outcomes.values, bins.values,
-                 (gw_u32)header.bins, &next_bin, cycles.values, (gw_u32)header.by_group);
-    });
+    if (header.mode == PERSISTENT) {
+        Host host(header, bins, descriptors, parameters, outcomes);
+        Array<gw_u8> desks(header.blocks * GW_PLACE_BYTES(header.bin_packets));
+        emulation::host = [&] { host.turn(); };
+        emulation::launch(header.blocks, header.threads, header.seed, [&] {
+            gw_persistent(device, host.boxes.values, host.box_bytes, PLACES,
+                          (gw_u32)header.bin_packets, desks.values);
+        });
+        host.finish(header.blocks - 1);
+    } else {
+        emulation::launch(header.blocks, header.threads, header.seed, [&] {
+            gw_chunk(device, descriptors.values, parameters.values, outcomes.values, bins.values,
+                     (gw_u32)header.bins, &next_bin, cycles.values, header.mode == BY_GROUP);
+        });
+    }
     ASAN_UNPOISON_MEMORY_REGION(device.shadow, header.arena_bytes);
 
     FILE *output = fopen(argv[2], "wb");
