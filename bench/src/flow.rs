@@ -269,7 +269,7 @@ impl Flow {
     }
 
     fn adopt(&mut self, prepared: Vec<Chunk>) {
-        self.fresh = prepared.iter().map(|chunk| chunk.descriptors.clone()).collect();
+        self.fresh = prepared.iter().map(|chunk| chunk.descriptors.to_vec()).collect();
         self.chunks = prepared.into_iter().map(Some).collect();
         for (number, chunk) in self.chunks.iter_mut().flatten().enumerate() {
             chunk.opened_ns = number as u64;

@@ -332,7 +332,7 @@ impl Runner {
             if let Some(host_half) = &mut self.host_half {
                 self.work.clear();
                 host_half.prepare(&packets.region, &chunk.descriptors, &mut self.work);
-                for (work, slot) in self.work.iter().zip(&mut chunk.parameters) {
+                for (work, slot) in self.work.iter().zip(chunk.parameters.iter_mut()) {
                     match *work {
                         Work::Run { variant, parameter } => (bin.variant, *slot) = (variant, parameter),
                         Work::Done(outcome) => {

@@ -11,6 +11,17 @@ use crate::Error;
 /// What is wrong with a chunk, if anything is. After this check the kernels reach nothing but the chunk's packets.
 /// `kernel` gives the kernel of the program with a given index, if there is such a program.
 pub(crate) fn check(region: &Region, chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> Result<(), Error> {
+    check_bins(chunk, kernel)?;
+    for bin in &chunk.bins {
+        if !chunk.descriptors[packets_of(bin)].iter().all(|descriptor| region.contains(descriptor)) {
+            return Err(outside(bin));
+        }
+    }
+    Ok(())
+}
+
+/// The same, but for the packets: for a lane that looks at each of them anyway.
+pub(crate) fn check_bins(chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::Chunk { reason });
     for bin in &chunk.bins {
         let range = packets_of(bin);
@@ -21,11 +32,13 @@ pub(crate) fn check(region: &Region, chunk: &Chunk, kernel: impl Fn(u16) -> Opti
         if kernel(bin.instance) != Some(bin.kernel) {
             return refuse(format!("{bin:?} names no program"));
         }
-        if !chunk.descriptors[range].iter().all(|descriptor| region.contains(descriptor)) {
-            return refuse(format!("{bin:?} has a packet outside its worker's region"));
-        }
     }
     Ok(())
+}
+
+/// What is said of a bin with a packet that is not its worker's.
+pub(crate) fn outside(bin: &Bin) -> Error {
+    Error::Chunk { reason: format!("{bin:?} has a packet outside its worker's region") }
 }
 
 /// Where the packets of a bin lie in its chunk's arrays.

@@ -260,9 +260,6 @@ fn poll_one(lane: &mut dyn Lane, region: &mut Region, cases: &[Case], packets: &
             }
         }
     }
-    let named: usize = chunk.bins.iter().map(|bin| usize::from(bin.count)).sum();
-    let untouched = Outcome { verdict: 77, reason: 77, port: 7777, value: 7777 };
-    assert_eq!(chunk.outcomes.iter().filter(|outcome| **outcome != untouched).count(), named);
 }
 
 #[test]

@@ -13,6 +13,7 @@
 //! ```
 
 mod arena;
+mod array;
 mod batch;
 pub mod flow;
 mod loan;
@@ -21,8 +22,9 @@ mod region;
 mod steering;
 
 pub use arena::{Arena, ArenaConfig, ArenaHandle, Layout, Reuse};
+pub use array::{Array, Pages, Plain};
 pub use batch::{Batch, Stamp};
-pub use godwit_abi::{Descriptor, WINDOW_UNIT_BYTES};
+pub use godwit_abi::{Descriptor, Outcome, WINDOW_UNIT_BYTES};
 pub use loan::{Borrower, Loan, Outgoing};
 pub use memory::{Backing, Memory};
 pub use region::Region;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use godwit_abi::{Bin, Descriptor, Outcome};
+use godwit_packet::Array;
 
 /// Bins submitted together.
 ///
@@ -15,17 +16,18 @@ use godwit_abi::{Bin, Descriptor, Outcome};
 /// ```
 ///
 /// The three arrays always have room for all bins filled to the brim. What no bin names is left from
-/// earlier chunks and means nothing, and so do outcomes until the device has written them.
+/// earlier chunks and means nothing, and so do outcomes until the device has written them. They lie on pages of their own,
+/// so that a device can be given them as they are.
 #[derive(Debug)]
 pub struct Chunk {
     /// The bins, in the order in which a device should start them. Never empty in a chunk from a packer.
     pub bins: Vec<Bin>,
     /// One place a packet.
-    pub descriptors: Vec<Descriptor>,
+    pub descriptors: Array<Descriptor>,
     /// What the kernel gets to know of each packet, from the function's host half.
-    pub parameters: Vec<u64>,
+    pub parameters: Array<u64>,
     /// What the function says of each packet.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Array<Outcome>,
     /// Packets in all bins together.
     pub packets: u32,
     /// Arrival of its oldest packet, on the caller's clock.
@@ -39,9 +41,9 @@ impl Chunk {
     pub fn new(bins: usize, packets: usize) -> Self {
         Self {
             bins: Vec::with_capacity(bins),
-            descriptors: vec![Descriptor::default(); packets],
-            parameters: vec![0; packets],
-            outcomes: vec![Outcome::default(); packets],
+            descriptors: Array::new(packets),
+            parameters: Array::new(packets),
+            outcomes: Array::new(packets),
             packets: 0,
             opened_ns: 0,
             closed_ns: 0,

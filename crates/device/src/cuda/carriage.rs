@@ -1,16 +1,19 @@
 //! How the windows of a chunk come to the device's memory and back.
 //!
-//! One pass over the packets decides, without sorting: windows that lie side by side, as they do when a worker's packets
+//! One pass over the packets decides, without sorting (two where a ring began anew between them): windows that lie side by side, as they do when a worker's packets
 //! were received one after another, are one run, or two where the ring began anew between them. Copy engines are told of
 //! runs (dense layout) or of rows (slots); everything else the groups of the device fetch and return by themselves, over
 //! the bus.
 
 use std::sync::Arc;
 
-use godwit_abi::{Descriptor, WINDOW_UNIT_BYTES};
+use godwit_abi::WINDOW_UNIT_BYTES;
+use godwit_packet::Region;
 use godwit_sched::Chunk;
 
-use crate::Program;
+use super::scan::{Scan, scan};
+use crate::check::outside;
+use crate::{Error, Program};
 
 /// Copies of a chunk's windows, at the same offsets in arena and shadow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,40 +66,57 @@ const ROW_BYTES_MIN: usize = 206;
 /// A packet costs groups so many bytes more than it has: they moved 275 million of 64 bytes a second.
 const GROUP_PACKET_BYTES: usize = 96;
 
-/// Windows of one half of the region: those before and those after the place where the ring begins anew lie in
-/// different halves, or are one run.
+/// Windows taken together, in units of windows.
 #[derive(Clone, Copy)]
-struct Half {
-    first: usize,
-    last: usize,
-    end: usize,
-    units: usize,
+struct Windows {
+    first: u64,
+    /// Where the last begins.
+    last: u64,
+    end: u64,
+    units: u64,
     packets: usize,
 }
 
-impl Half {
-    const EMPTY: Self = Self { first: usize::MAX, last: 0, end: 0, units: 0, packets: 0 };
+impl Windows {
+    const NONE: Self = Self { first: u64::MAX, last: 0, end: 0, units: 0, packets: 0 };
 
-    #[inline]
-    fn add(&mut self, window: usize, room: usize) {
-        self.first = self.first.min(window);
-        self.last = self.last.max(window);
-        self.end = self.end.max(window + room);
-        self.units += room;
-        self.packets += 1;
+    fn join(&mut self, scan: &Scan, packets: usize) {
+        self.first = self.first.min(scan.first.into());
+        self.last = self.last.max(scan.last.into());
+        self.end = self.end.max(scan.end);
+        self.units += scan.units;
+        self.packets += packets;
     }
 
-    /// The one run that its windows make, if they do. Windows do not overlap, so they do when nothing is between them.
-    fn run(&self) -> Option<Run> {
-        (self.end - self.first == self.units)
-            .then(|| Run { offset: self.first * WINDOW_UNIT_BYTES, bytes: self.units * WINDOW_UNIT_BYTES })
+    /// The one run that they make, if they do. Windows do not overlap, so they do when nothing is between them. Slots are
+    /// `pitch` bytes apart.
+    fn run(&self, pitch: Option<usize>) -> Option<Run> {
+        let unit = WINDOW_UNIT_BYTES;
+        let offset = self.first as usize * unit;
+        match pitch {
+            None => (self.end - self.first == self.units).then(|| Run { offset, bytes: self.units as usize * unit }),
+            Some(pitch) => {
+                let bytes = (self.last - self.first) as usize * unit + pitch;
+                (bytes == self.packets * pitch).then_some(Run { offset, bytes })
+            }
+        }
     }
+}
 
-    /// The same for slots that are `pitch` apart.
-    fn rows(&self, pitch: usize) -> Option<Run> {
-        let bytes = (self.last - self.first) * WINDOW_UNIT_BYTES + pitch;
-        (bytes == self.packets * pitch).then(|| Run { offset: self.first * WINDOW_UNIT_BYTES, bytes })
+/// The runs that a chunk's windows make, if they are at most two: a ring that began anew between them has them in
+/// different halves of the region, or side by side.
+fn runs(chunk: &Chunk, all: &Windows, middle: u64, pitch: Option<usize>) -> Option<Vec<Run>> {
+    if let Some(run) = all.run(pitch) {
+        return Some(vec![run]);
     }
+    let mut halves = [Windows::NONE; 2];
+    for bin in &chunk.bins {
+        for descriptor in &chunk.descriptors[chunk.range(bin)] {
+            let half = usize::from(u64::from(descriptor.window) >= middle);
+            halves[half].join(&scan(std::slice::from_ref(descriptor), 0), 1);
+        }
+    }
+    halves.iter().filter(|half| half.packets > 0).map(|half| half.run(pitch)).collect()
 }
 
 /// Bytes of windows: first and end.
@@ -125,54 +145,61 @@ impl Columns {
     }
 }
 
-/// Decides. `middle` is the middle of the worker's region, bytes from the arena's base; `pitch` the distance of slots
-/// where the arena has such.
-pub(super) fn plan(chunk: &Chunk, programs: &[Arc<dyn Program>], middle: usize, pitch: Option<usize>) -> Plan {
-    let middle = middle / WINDOW_UNIT_BYTES;
-    let mut halves = [Half::EMPTY; 2];
-    let (mut frames, mut read, mut written) = (Columns::NONE, Columns::NONE, Columns::NONE);
-    let (mut writes, mut packets, mut group_bytes) = (false, 0, [0, 0]);
+/// Decides, and checks on the way that all packets are of the worker's region. `pitch` is the distance of slots where the
+/// arena has such.
+pub(super) fn plan(
+    chunk: &Chunk,
+    programs: &[Arc<dyn Program>],
+    region: &Region,
+    pitch: Option<usize>,
+) -> Result<Plan, Error> {
+    let (start, bytes) = region.extent();
+    let (mut all, mut frames, mut written) = (Windows::NONE, Columns::NONE, Columns::NONE);
+    let (mut writes, mut group_bytes) = (false, [0, 0]);
     for bin in &chunk.bins {
         let program = &programs[usize::from(bin.instance)];
-        let (reads_bytes, writes_bytes) = (usize::from(program.reads_bytes()), usize::from(program.writes_bytes()));
-        let mut frame = Columns::NONE;
-        for Descriptor { window, head, length, room, .. } in &chunk.descriptors[chunk.range(bin)] {
-            let (window, head, length) = (*window as usize, usize::from(*head), usize::from(*length));
-            halves[usize::from(window >= middle)].add(window, usize::from(*room));
-            group_bytes[0] += length.min(reads_bytes);
-            group_bytes[1] += length.min(writes_bytes);
-            frame.include(head, head + length);
+        let packets = chunk.range(bin).len();
+        if packets == 0 {
+            continue;
         }
-        packets += usize::from(bin.count);
-        frames.include(frame.first, frame.end);
-        read.include(frame.first, frame.end);
+        let scan = scan(&chunk.descriptors[chunk.range(bin)], program.reads_bytes());
+        let unit = WINDOW_UNIT_BYTES as u64;
+        if scan.beyond || u64::from(scan.first) * unit < start as u64 || scan.end * unit > (start + bytes) as u64 {
+            return Err(outside(bin));
+        }
+        all.join(&scan, packets);
+        let (head, end, read_bytes) = (scan.head as usize, scan.frame_end as usize, scan.read_bytes as usize);
+        frames.include(head, end);
+        group_bytes[0] += read_bytes;
         match program.writes_bytes() {
             0 => {}
             u16::MAX => {
                 let (before, behind) = (program.headroom_bytes(), program.tailroom_bytes());
-                written.include(frame.first.saturating_sub(before.into()), frame.end + usize::from(behind));
+                written.include(head.saturating_sub(before.into()), end + usize::from(behind));
+                group_bytes[1] += read_bytes;
                 writes = true;
             }
-            _ => {
-                written.include(frame.first, frame.end);
+            writes_bytes => {
+                written.include(head, end);
+                group_bytes[1] += packets * usize::from(writes_bytes);
                 writes = true;
             }
         }
     }
-    let halves = halves.iter().filter(|half| half.packets > 0);
+    let packets = all.packets;
+    let runs = runs(chunk, &all, ((start + bytes / 2) / WINDOW_UNIT_BYTES) as u64, pitch);
     let (carriage, copied_bytes, cost_bytes) = match pitch {
         None => {
-            let runs = halves.map(Half::run).collect::<Option<Vec<Run>>>();
             let bytes: usize = runs.iter().flatten().map(|run| run.bytes).sum();
             (runs.map(Carriage::Runs), [bytes, if writes { bytes } else { 0 }], bytes)
         }
         Some(pitch) => {
             let columns_out = if writes { written.rounded(pitch) } else { Columns::NONE };
             // What comes back of a frame must have gone there.
+            let mut read = frames;
             read.include(frames.first.max(columns_out.first), frames.end.min(columns_out.end));
             let columns_in = read.rounded(pitch);
             let row_bytes = columns_in.bytes().max(columns_out.bytes()).max(ROW_BYTES_MIN);
-            let runs = halves.map(|half| half.rows(pitch)).collect::<Option<Vec<Run>>>();
             let bytes = [packets * columns_in.bytes(), packets * columns_out.bytes()];
             (runs.map(|runs| Carriage::Rows { runs, pitch, columns_in, columns_out }), bytes, packets * row_bytes)
         }
@@ -180,8 +207,8 @@ pub(super) fn plan(chunk: &Chunk, programs: &[Arc<dyn Program>], middle: usize, 
     // Groups reach three quarters of what copy engines do.
     let group_cost_bytes = group_bytes[0] + packets * GROUP_PACKET_BYTES;
     match carriage.filter(|_| cost_bytes * 3 <= group_cost_bytes * 4) {
-        Some(carriage) => Plan { carriage, writes, bytes: copied_bytes },
-        None => Plan { carriage: Carriage::Groups, writes, bytes: group_bytes },
+        Some(carriage) => Ok(Plan { carriage, writes, bytes: copied_bytes }),
+        None => Ok(Plan { carriage: Carriage::Groups, writes, bytes: group_bytes }),
     }
 }
 

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 
+use godwit_packet::Pages;
+
 use crate::Error;
 
 /// An address in the device's memory, or in memory that the device reaches over the bus.
@@ -166,7 +168,7 @@ impl Registration {
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
         // SAFETY: the caller's promise.
         let registered = unsafe { sys::cuMemHostRegister_v2(base.as_ptr().cast(), bytes, flags) }.result();
-        registered.map_err(failed(&context.id, "lock the pages of the packet arena"))?;
+        registered.map_err(failed(&context.id, "lock pages"))?;
         let pointer = device_pointer(context, base)?;
         Ok(Self { base, pointer, context: Arc::clone(context) })
     }
@@ -177,6 +179,22 @@ impl Drop for Registration {
         let _ = self.context.bind();
         // SAFETY: registered once, unregistered once.
         let _ = unsafe { sys::cuMemHostUnregister(self.base.as_ptr().cast()) };
+    }
+}
+
+/// Pages of an array, page-locked and allocated for as long as this lives.
+pub(super) struct PageLock {
+    // Dropped before the pages are.
+    _registration: Registration,
+    _pages: Pages,
+}
+
+impl PageLock {
+    pub(super) fn new(context: &Arc<Context>, pages: &Pages) -> Result<Self, Error> {
+        let pages = pages.clone();
+        // SAFETY: the pages are kept.
+        let registration = unsafe { Registration::new(context, pages.base(), pages.bytes())? };
+        Ok(Self { _registration: registration, _pages: pages })
     }
 }
 

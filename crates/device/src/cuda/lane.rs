@@ -1,20 +1,24 @@
 //! One worker's way to a CUDA device in launch mode: a slot with a stream for each chunk in flight.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::sys;
-use godwit_packet::Region;
+use godwit_abi::Bin;
+use godwit_packet::{Array, Region};
 use godwit_sched::Chunk;
 
 use super::CudaDevice;
 use super::carriage::{Plan, plan};
-use super::driver::text;
+use super::driver::{PageLock, text};
 use super::slot::Slot;
-use crate::check::check;
+use crate::check::{check_bins, outside, packets_of};
 use crate::{BinTime, Error, Lane, Rejected};
+
+/// Most arrays that a lane page-locks: those of 64 chunks.
+const LOCKED_ARRAYS_MAX: usize = 3 * 64;
 
 /// See the module. Chunks come back in the order in which they were submitted. As many can be in flight as the caller has;
 /// slots are made when they are first needed.
@@ -24,6 +28,8 @@ pub(super) struct LaunchLane {
     in_flight: ManuallyDrop<VecDeque<Flight>>,
     times: Vec<BinTime>,
     moved_bytes: [u64; 2],
+    /// Arrays of chunks, by address.
+    locked: ManuallyDrop<HashMap<usize, PageLock>>,
     device: ManuallyDrop<Arc<CudaDevice>>,
 }
 
@@ -41,6 +47,7 @@ impl LaunchLane {
             in_flight: ManuallyDrop::new(VecDeque::new()),
             times: Vec::new(),
             moved_bytes: [0, 0],
+            locked: ManuallyDrop::new(HashMap::new()),
             device: ManuallyDrop::new(device),
         }
     }
@@ -54,10 +61,60 @@ impl LaunchLane {
         Slot::new(&self.device, chunk.bins.len().max(chunk.bins.capacity()), chunk.descriptors.len())
     }
 
+    /// All that can be wrong is found here, before anything is touched.
+    fn prepare(&mut self, region: &mut Region, chunk: &Chunk) -> Result<(Slot, Plan), Error> {
+        self.device.check_bins(region, chunk)?;
+        let plan = match self.device.resident {
+            true => {
+                self.device.check_packets(region, chunk)?;
+                Plan::RESIDENT
+            }
+            false => plan(chunk, &self.device.programs, region, self.device.parts.arena.slot_pitch_bytes())?,
+        };
+        self.device.bind()?;
+        Ok((self.slot(chunk)?, plan))
+    }
+
+    fn launch(&mut self, region: &mut Region, chunk: Chunk, mut slot: Slot, plan: &Plan) {
+        let direct = Slot::wants_direct(&chunk) && self.lock(&chunk);
+        slot.write(&chunk, direct);
+        for ((moved, window_bytes), array_bytes) in self.moved_bytes.iter_mut().zip(plan.bytes).zip(slot.array_bytes())
+        {
+            *moved += (window_bytes + array_bytes) as u64;
+        }
+        let parts = &self.device.parts;
+        let launched = slot.launch(&parts.kernels, &parts.arguments(), region.arena_base(), plan, &chunk);
+        self.in_flight.push_back(Flight { chunk, slot, submitted: Instant::now() });
+        // Some of the copies may be under way: `poll` will hand everything back.
+        if let Err(error) = launched {
+            self.device.watch.lose(format!("its driver failed to take a chunk: {}", text(error)));
+        }
+    }
+
+    /// Page-locks the chunk's arrays, unless they are. False: they are not, and the chunk has to be copied.
+    fn lock(&mut self, chunk: &Chunk) -> bool {
+        let all = [chunk.descriptors.pages(), chunk.parameters.pages(), chunk.outcomes.pages()];
+        all.into_iter().all(|pages| {
+            let address = pages.base().as_ptr().addr();
+            if self.locked.contains_key(&address) {
+                return true;
+            }
+            // Packers use the same few chunks again and again; whoever does not is served by copying.
+            if self.locked.len() >= LOCKED_ARRAYS_MAX {
+                return false;
+            }
+            let lock = PageLock::new(&self.device.parts.context, pages);
+            lock.is_ok_and(|lock| self.locked.insert(address, lock).is_none())
+        })
+    }
+
     /// The device is gone: nothing that it may still reach is ever given back.
     fn lose(&mut self) -> Error {
-        let chunks = self.in_flight.drain(..).map(|Flight { chunk, slot, .. }| {
+        let chunks = self.in_flight.drain(..).map(|Flight { mut chunk, slot, .. }| {
             std::mem::forget(slot);
+            // The old ones may be written yet, with what they hold, but for heads and lengths.
+            chunk.descriptors = chunk.descriptors.volatile_copy();
+            chunk.outcomes = Array::new(chunk.outcomes.len());
             chunk
         });
         self.device.watch.lost_with(chunks.collect())
@@ -66,36 +123,9 @@ impl LaunchLane {
 
 impl Lane for LaunchLane {
     fn submit(&mut self, region: &mut Region, chunk: Chunk) -> Result<(), Box<Rejected>> {
-        let refuse = |chunk, error| Err(Box::new(Rejected { chunk, error }));
-        if let Err(error) = self.device.check(region, &chunk) {
-            return refuse(chunk, error);
-        }
-        let slot = self.device.bind().and_then(|()| self.slot(&chunk));
-        let mut slot = match slot {
-            Ok(slot) => slot,
-            Err(error) => return refuse(chunk, error),
-        };
-        let (start, bytes) = region.extent();
-        let plan = match self.device.resident {
-            true => Plan::RESIDENT,
-            false => plan(&chunk, &self.device.programs, start + bytes / 2, self.device.parts.arena.slot_pitch_bytes()),
-        };
-        slot.write(&chunk);
-        for ((moved, window_bytes), array_bytes) in self.moved_bytes.iter_mut().zip(plan.bytes).zip(slot.array_bytes())
-        {
-            *moved += (window_bytes + array_bytes) as u64;
-        }
-        let launched = slot.launch(
-            &self.device.parts.kernels,
-            &self.device.parts.arguments(),
-            region.arena_base(),
-            &plan,
-            chunk.bins.len(),
-        );
-        self.in_flight.push_back(Flight { chunk, slot, submitted: Instant::now() });
-        // Some of the copies may be under way: `poll` will hand everything back.
-        if let Err(error) = launched {
-            self.device.watch.lose(format!("its driver failed to take a chunk: {}", text(error)));
+        match self.prepare(region, &chunk) {
+            Ok((slot, plan)) => self.launch(region, chunk, slot, &plan),
+            Err(error) => return Err(Box::new(Rejected { chunk, error })),
         }
         Ok(())
     }
@@ -157,13 +187,26 @@ impl Lane for LaunchLane {
 }
 
 impl CudaDevice {
-    /// What is wrong with a chunk, or with the device.
-    pub(super) fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error> {
+    /// What is wrong with the device, or with a chunk, but for its packets.
+    fn check_bins(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error> {
         self.watch.demand_alive()?;
         if region.arena_base() != self.parts.arena.base().as_ptr() {
             return Err(Error::Chunk { reason: "its packets lie in another arena than the device's".to_owned() });
         }
-        check(region, chunk, |instance| self.programs.get(usize::from(instance)).map(|program| program.kernel()))
+        check_bins(chunk, |instance| self.programs.get(usize::from(instance)).map(|program| program.kernel()))
+    }
+}
+
+impl CudaDevice {
+    /// What is wrong with a chunk, or with the device.
+    pub(super) fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error> {
+        self.check_bins(region, chunk)?;
+        self.check_packets(region, chunk)
+    }
+
+    fn check_packets(&self, region: &Region, chunk: &Chunk) -> Result<(), Error> {
+        let inside = |bin: &&Bin| chunk.descriptors[packets_of(bin)].iter().all(|packet| region.contains(packet));
+        chunk.bins.iter().find(|bin| !inside(bin)).map_or(Ok(()), |bin| Err(outside(bin)))
     }
 }
 
@@ -179,9 +222,10 @@ impl Drop for LaunchLane {
             }
         };
         if self.device.watch.lost().is_none() && self.device.bind().is_ok() && self.in_flight.iter().all(idle) {
-            // SAFETY: neither is used after this.
+            // SAFETY: none of the three is used after this.
             unsafe {
                 ManuallyDrop::drop(&mut self.in_flight);
+                ManuallyDrop::drop(&mut self.locked);
                 ManuallyDrop::drop(&mut self.device);
             }
         } else {

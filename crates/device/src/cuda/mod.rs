@@ -31,6 +31,7 @@ mod measure;
 mod persistent;
 mod probe;
 mod program;
+mod scan;
 mod slot;
 
 use std::mem::ManuallyDrop;

@@ -6,6 +6,7 @@ use std::mem::size_of;
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys;
 use godwit_abi::{Bin, Descriptor, Outcome};
+use godwit_packet::{Pages, Plain};
 use godwit_sched::Chunk;
 
 use super::carriage::{Carriage, Columns, Plan, Run};
@@ -18,15 +19,21 @@ use crate::check::packets_of;
 /// Arrays begin at multiples of this.
 const ALIGN_BYTES: usize = 64;
 
-/// Arrays for one chunk, the same in both memories. Packets lie bin after bin without gaps, so that one copy each way
-/// carries all.
+/// Chunks of at least so many packets are not copied by the host: their arrays go to the device from where they are. A
+/// few copy calls more cost as much as copying so many packets' numbers twice.
+const DIRECT_PACKETS_MIN: usize = 2048;
+
+/// Arrays for one chunk, the same in both memories.
 ///
 /// ```text
 /// 0          64
 /// | next_bin | bins | parameters | descriptors | outcomes | cycles |
 /// |------------------ to the device -----------|
-///                                |-------------- and back ---------|
+///                                |----------- and back ------------|
 /// ```
+///
+/// Packets of a small chunk lie bin after bin without gaps, so that one copy each way carries all. Those of a large one
+/// lie as in the chunk, whose own arrays the copies begin and end in.
 pub(super) struct Slot {
     pub(super) stream: Stream,
     done: Event,
@@ -35,6 +42,8 @@ pub(super) struct Slot {
     bins_max: usize,
     packets_max: usize,
     at: Arrays,
+    /// Whether the chunk's own arrays are used.
+    direct: bool,
 }
 
 /// Where the arrays of the present chunk begin.
@@ -46,6 +55,8 @@ struct Arrays {
     outcomes: usize,
     cycles: usize,
     end: usize,
+    /// Places for packets.
+    packets: usize,
 }
 
 impl Arrays {
@@ -61,7 +72,7 @@ impl Arrays {
         let descriptors = place(packets * size_of::<Descriptor>());
         let outcomes = place(packets * size_of::<Outcome>());
         let cycles = place(bins * size_of::<u32>());
-        Self { bins: bins_at, parameters, descriptors, outcomes, cycles, end }
+        Self { bins: bins_at, parameters, descriptors, outcomes, cycles, end, packets }
     }
 }
 
@@ -78,20 +89,34 @@ impl Slot {
             bins_max,
             packets_max,
             at: Arrays::default(),
+            direct: false,
         })
     }
 
     /// Whether a chunk has room here.
     pub(super) fn holds(&self, chunk: &Chunk) -> bool {
-        chunk.bins.len() <= self.bins_max && chunk.packets as usize <= self.packets_max
+        chunk.bins.len() <= self.bins_max && chunk.descriptors.len() <= self.packets_max
     }
 
-    /// Writes down what the device is to do. The chunk was checked and has room here.
-    pub(super) fn write(&mut self, chunk: &Chunk) {
-        let at = Arrays::new(chunk.bins.len(), chunk.packets as usize);
+    /// Whether a chunk is large enough, and its packets close enough together, for its own arrays to be used.
+    pub(super) fn wants_direct(chunk: &Chunk) -> bool {
+        let packets = chunk.packets as usize;
+        packets >= DIRECT_PACKETS_MIN && extent(chunk) * 3 <= packets * 4
+    }
+
+    /// Writes down what the device is to do. The chunk was checked and has room here. `direct`: its arrays are
+    /// page-locked.
+    pub(super) fn write(&mut self, chunk: &Chunk, direct: bool) {
+        self.direct = direct;
+        let packets = if direct { extent(chunk) } else { chunk.packets as usize };
+        let at = Arrays::new(chunk.bins.len(), packets);
         self.at = at;
         let bytes = self.host.bytes_mut();
         bytes[..size_of::<u32>()].fill(0);
+        if direct {
+            put(bytes, at.bins, 0, &chunk.bins);
+            return;
+        }
         let mut first = 0;
         for (index, bin) in chunk.bins.iter().enumerate() {
             let packets = packets_of(bin);
@@ -109,26 +134,50 @@ impl Slot {
         arguments: &DeviceArguments,
         arena: *mut u8,
         plan: &Plan,
-        bins: usize,
+        chunk: &Chunk,
     ) -> Result<(), DriverError> {
-        let (at, stream) = (self.at, self.stream.stream);
-        let (host, device) = (self.host.base().as_ptr(), self.device.pointer);
-        // SAFETY: both memories have `at.end` bytes; the lane touches the page-locked one only when `done` is reached.
-        unsafe { sys::cuMemcpyHtoDAsync_v2(device, host.cast(), at.outcomes, stream) }.result()?;
+        let (at, device) = (self.at, self.device.pointer);
+        let host = self.host.base().as_ptr();
+        let pages = |pages: &Pages| pages.base().as_ptr();
+        let (parameters, descriptors) = (pages(chunk.parameters.pages()), pages(chunk.descriptors.pages()));
+        if self.direct {
+            self.copy(Direction::ToDevice, device, host, at.parameters)?;
+            self.copy(Direction::ToDevice, device + at.parameters as u64, parameters, at.packets * size_of::<u64>())?;
+            let bytes = at.packets * size_of::<Descriptor>();
+            self.copy(Direction::ToDevice, device + at.descriptors as u64, descriptors, bytes)?;
+        } else {
+            self.copy(Direction::ToDevice, device, host, at.outcomes)?;
+        }
         self.carry(Direction::ToDevice, arguments.shadow, arena, &plan.carriage)?;
+        self.run(kernels, arguments, plan, chunk.bins.len())?;
+        if plan.writes {
+            self.carry(Direction::ToHost, arguments.shadow, arena, &plan.carriage)?;
+        }
+        let back = if self.direct {
+            let bytes = at.packets * size_of::<Descriptor>();
+            self.copy(Direction::ToHost, device + at.descriptors as u64, descriptors, bytes)?;
+            let outcomes = pages(chunk.outcomes.pages());
+            self.copy(Direction::ToHost, device + at.outcomes as u64, outcomes, at.packets * size_of::<Outcome>())?;
+            at.cycles
+        } else {
+            at.descriptors
+        };
+        self.copy(Direction::ToHost, device + back as u64, host.wrapping_add(back), at.end - back)?;
+        self.done.record(&self.stream)
+    }
+
+    fn run(&self, kernels: &Kernels, arguments: &DeviceArguments, plan: &Plan, bins: usize) -> Result<(), DriverError> {
+        let (at, device) = (self.at, self.device.pointer);
         let mut by_device = *arguments;
-        let mut pointers = [at.descriptors, at.parameters, at.outcomes, at.bins].map(|place| device + place as u64);
-        let mut bin_count = bins as u32;
-        let mut next_bin = device;
-        let mut cycles = device + at.cycles as u64;
-        let mut by_group = u32::from(plan.carriage == Carriage::Groups);
-        let [descriptors, parameters, outcomes, bins_at] = &mut pointers;
+        let [mut descriptors, mut parameters, mut outcomes, mut bins_at, mut next_bin, mut cycles] =
+            [at.descriptors, at.parameters, at.outcomes, at.bins, 0, at.cycles].map(|place| device + place as u64);
+        let (mut bin_count, mut by_group) = (bins as u32, u32::from(plan.carriage == Carriage::Groups));
         let mut values: [*mut c_void; 9] = [
             (&raw mut by_device).cast(),
-            (descriptors as *mut DevicePointer).cast(),
-            (parameters as *mut DevicePointer).cast(),
-            (outcomes as *mut DevicePointer).cast(),
-            (bins_at as *mut DevicePointer).cast(),
+            (&raw mut descriptors).cast(),
+            (&raw mut parameters).cast(),
+            (&raw mut outcomes).cast(),
+            (&raw mut bins_at).cast(),
             (&raw mut bin_count).cast(),
             (&raw mut next_bin).cast(),
             (&raw mut cycles).cast(),
@@ -137,17 +186,25 @@ impl Slot {
         let groups = bins.clamp(1, kernels.groups_max) as u32;
         // SAFETY: these are the parameters of `gw_chunk`. The arrays hold a chunk that was checked, so the kernel stays
         // within them, the tables, and the windows of packets that the lane holds.
-        unsafe { kernels.chunk.launch(&self.stream, groups, GROUP_LANES, &mut values) }?;
-        if plan.writes {
-            self.carry(Direction::ToHost, arguments.shadow, arena, &plan.carriage)?;
-        }
-        // SAFETY: as for the copy above.
+        unsafe { kernels.chunk.launch(&self.stream, groups, GROUP_LANES, &mut values) }
+    }
+
+    fn copy(
+        &self,
+        direction: Direction,
+        device: DevicePointer,
+        host: *mut u8,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
+        // SAFETY: both memories have so many bytes there: a slot's own, the arena and its shadow, or the chunk's arrays.
+        // The host touches them only when `done` is reached, and they stay until then.
         unsafe {
-            let (to, from) = (host.add(at.descriptors), device + at.descriptors as u64);
-            sys::cuMemcpyDtoHAsync_v2(to.cast(), from, at.end - at.descriptors, stream)
+            match direction {
+                Direction::ToDevice => sys::cuMemcpyHtoDAsync_v2(device, host.cast(), bytes, self.stream.stream),
+                Direction::ToHost => sys::cuMemcpyDtoHAsync_v2(host.cast(), device, bytes, self.stream.stream),
+            }
         }
-        .result()?;
-        self.done.record(&self.stream)
+        .result()
     }
 
     fn carry(
@@ -160,20 +217,7 @@ impl Slot {
         match carriage {
             Carriage::Groups | Carriage::None => Ok(()),
             Carriage::Runs(runs) => runs.iter().try_for_each(|run| {
-                let (device, host) = (shadow + run.offset as u64, arena.wrapping_add(run.offset));
-                // SAFETY: the run consists of windows of packets that the lane holds until `done` is reached; arena and
-                // shadow are equally long.
-                unsafe {
-                    match direction {
-                        Direction::ToDevice => {
-                            sys::cuMemcpyHtoDAsync_v2(device, host.cast(), run.bytes, self.stream.stream)
-                        }
-                        Direction::ToHost => {
-                            sys::cuMemcpyDtoHAsync_v2(host.cast(), device, run.bytes, self.stream.stream)
-                        }
-                    }
-                }
-                .result()
+                self.copy(direction, shadow + run.offset as u64, arena.wrapping_add(run.offset), run.bytes)
             }),
             Carriage::Rows { runs, pitch, columns_in, columns_out } => runs.iter().try_for_each(|run| {
                 let columns = match direction {
@@ -199,21 +243,28 @@ impl Slot {
 
     /// Copies what the device wrote back into the chunk, and how long its bins took. Everything is back.
     pub(super) fn read(&mut self, chunk: &mut Chunk, cycles_per_us: f64, times: &mut Vec<BinTime>) {
-        let at = self.at;
+        let (at, direct) = (self.at, self.direct);
         let bytes = &*self.host.bytes_mut();
         let mut first = 0;
         times.clear();
         for (index, bin) in chunk.bins.iter().enumerate() {
-            let packets = packets_of(bin);
-            get(bytes, at.descriptors, first, &mut chunk.descriptors[packets.clone()]);
-            get(bytes, at.outcomes, first, &mut chunk.outcomes[packets]);
-            first += usize::from(bin.count);
+            if !direct {
+                let packets = packets_of(bin);
+                get(bytes, at.descriptors, first, &mut chunk.descriptors[packets.clone()]);
+                get(bytes, at.outcomes, first, &mut chunk.outcomes[packets]);
+                first += usize::from(bin.count);
+            }
             let mut cycles = [0_u32];
             get(bytes, at.cycles, index, &mut cycles);
             let elapsed_ns = (f64::from(cycles[0]) * 1000.0 / cycles_per_us) as u64;
             times.push(BinTime { bin: index as u32, elapsed_ns });
         }
     }
+}
+
+/// Places of the chunk's arrays up to the last that a bin names.
+fn extent(chunk: &Chunk) -> usize {
+    chunk.bins.iter().map(|bin| bin.first as usize + usize::from(bin.count)).max().unwrap_or(0)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -254,23 +305,6 @@ fn rows(
         Height: run.bytes / pitch,
     }
 }
-
-/// Data that is the same bytes here and on the device.
-///
-/// # Safety
-/// Any bytes must be a value, and no byte of a value may be padding.
-pub(super) unsafe trait Plain: Copy {}
-
-// SAFETY: integers.
-unsafe impl Plain for u32 {}
-// SAFETY: integers.
-unsafe impl Plain for u64 {}
-// SAFETY: integers in C's layout, whose sizes add up to that of the struct, as `godwit_abi` asserts.
-unsafe impl Plain for Bin {}
-// SAFETY: as above.
-unsafe impl Plain for Descriptor {}
-// SAFETY: as above.
-unsafe impl Plain for Outcome {}
 
 /// Writes values into an array that begins at `at`, from element `index` on.
 pub(super) fn put<T: Plain>(bytes: &mut [u8], at: usize, index: usize, values: &[T]) {

@@ -1,4 +1,4 @@
-use godwit_abi::{Bin, Outcome};
+use godwit_abi::{Bin, Descriptor, Outcome};
 use godwit_packet::{Arena, ArenaConfig, Layout, Region};
 use proptest::prelude::*;
 
@@ -79,8 +79,7 @@ fn region(layout: Layout, packets: usize) -> (Region, Option<usize>) {
 }
 
 fn planned(region: &Region, pitch: Option<usize>, chunk: &Chunk, programs: &[Arc<dyn Program>]) -> Plan {
-    let (start, bytes) = region.extent();
-    plan(chunk, programs, start + bytes / 2, pitch)
+    plan(chunk, programs, region, pitch).unwrap()
 }
 
 proptest! {

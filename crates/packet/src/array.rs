@@ -1,0 +1,164 @@
+//! Arrays that a device may be given as they are: on pages of their own, and there for as long as the device needs them.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use godwit_abi::Bin;
+
+use crate::{Descriptor, Outcome};
+
+const PAGE_BYTES: usize = 4096;
+
+/// Data that is the same bytes here and on a device.
+///
+/// # Safety
+/// Any bytes must be a value, and no byte of a value may be padding.
+pub unsafe trait Plain: Copy + 'static {}
+
+// SAFETY: an integer.
+unsafe impl Plain for u32 {}
+// SAFETY: an integer.
+unsafe impl Plain for u64 {}
+// SAFETY: integers in C's layout, whose sizes add up to that of the struct, as `godwit_abi` asserts.
+unsafe impl Plain for Bin {}
+// SAFETY: as above.
+unsafe impl Plain for Descriptor {}
+// SAFETY: as above.
+unsafe impl Plain for Outcome {}
+
+/// A fixed number of values, all zero at first. Like a boxed slice, but page-aligned, and its [`Pages`] can be kept.
+pub struct Array<T> {
+    pages: Pages,
+    len: usize,
+    values: PhantomData<T>,
+}
+
+/// The memory of an [`Array`], which stays allocated while this lives. It gives an address and no reference: the bytes
+/// are the array's. Whoever reaches them through the address does so only while nobody uses the array.
+#[derive(Clone)]
+pub struct Pages(Arc<Block>);
+
+struct Block {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: owned memory, reached through the array's `&` and `&mut` only.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+impl Block {
+    fn new(bytes: usize) -> Self {
+        let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
+        let Ok(layout) = Layout::from_size_align(bytes, PAGE_BYTES) else { panic!("an array of {bytes} bytes") };
+        // SAFETY: the size is not 0.
+        let base = unsafe { alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
+        Self { base, layout }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, once; nothing refers to it any more.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+impl Pages {
+    /// Address of the first byte, at the beginning of a page.
+    pub fn base(&self) -> NonNull<u8> {
+        self.0.base
+    }
+
+    /// Whole pages.
+    pub fn bytes(&self) -> usize {
+        self.0.layout.size()
+    }
+}
+
+impl<T: Plain> Array<T> {
+    /// `len` values of zero bytes.
+    pub fn new(len: usize) -> Self {
+        const { assert!(align_of::<T>() <= PAGE_BYTES) };
+        Self { pages: Pages(Arc::new(Block::new(len * size_of::<T>()))), len, values: PhantomData }
+    }
+
+    /// Its values in another array, read one by one from memory that something else may be writing.
+    pub fn volatile_copy(&self) -> Self {
+        let mut copy = Self::new(self.len);
+        for (index, value) in copy.iter_mut().enumerate() {
+            // SAFETY: within the array; any bytes are a value, also those of a write that is only half there.
+            *value = unsafe { self.pages.base().as_ptr().cast::<T>().add(index).read_volatile() };
+        }
+        copy
+    }
+
+    /// Its memory.
+    pub fn pages(&self) -> &Pages {
+        &self.pages
+    }
+}
+
+impl<T: Plain> Deref for Array<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: so many values are allocated, aligned, and initialised: zeros are a `Plain` value.
+        unsafe { std::slice::from_raw_parts(self.pages.base().as_ptr().cast(), self.len) }
+    }
+}
+
+impl<T: Plain> DerefMut for Array<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`; the array is the only one that gives references to its pages, and `&mut self` makes
+        // this the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.pages.base().as_ptr().cast(), self.len) }
+    }
+}
+
+impl<T: Plain> Clone for Array<T> {
+    fn clone(&self) -> Self {
+        let mut clone = Self::new(self.len);
+        clone.copy_from_slice(self);
+        clone
+    }
+}
+
+impl<T: Plain + std::fmt::Debug> std::fmt::Debug for Array<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<T: Plain + PartialEq> PartialEq for Array<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_zero_page_aligned_and_writable() {
+        for len in [0, 1, 255, 10_000] {
+            let mut array = Array::<Descriptor>::new(len);
+            assert!(array.iter().all(|value| *value == Descriptor::default()) && array.len() == len);
+            assert_eq!(array.pages().base().as_ptr().align_offset(PAGE_BYTES), 0);
+            assert!(array.pages().bytes() >= len * 16 && array.pages().bytes().is_multiple_of(PAGE_BYTES));
+            array.fill(Descriptor { window: 7, ..Descriptor::default() });
+            let clone = array.clone();
+            let pages = array.pages().clone();
+            drop(array);
+            assert!(clone.iter().all(|value| value.window == 7));
+            // SAFETY: the pages live, and the array that used them is gone.
+            assert_eq!(unsafe { pages.base().cast::<u32>().read() }, if len > 0 { 7 } else { 0 });
+        }
+    }
+}
