@@ -22,9 +22,8 @@ typedef struct gw_aes_team_table {
 
 /* What one lane holds for a packet. */
 typedef struct gw_aes_team {
-    const GW_LOCAL gw_u8 *table;
-    gw_u32 copy;     /* bytes from an entry's first copy to this lane's */
-    gw_u32 keys[11]; /* its column of each round key */
+    const GW_LOCAL gw_u8 *table; /* this lane's copy of entry 0 */
+    gw_u32 keys[11];             /* its column of each round key */
 } gw_aes_team;
 
 /* Fills the table, by all lanes of the group; a barrier must follow. */
@@ -44,8 +43,8 @@ GW_GROUP void gw_aes_team_fill(GW_LOCAL gw_aes_team_table *table, gw_u32 inverse
 GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_table *table,
                                const GW_GLOBAL gw_u32 *keys, gw_u32 column)
 {
-    team->table = (const GW_LOCAL gw_u8 *)table->words;
-    team->copy = (gw_lane_id() & ((1u << GW_TABLE_COPIES_LOG2) - 1)) * 4;
+    team->table = (const GW_LOCAL gw_u8 *)(table->words +
+                                           (gw_lane_id() & ((1u << GW_TABLE_COPIES_LOG2) - 1)));
     GW_UNROLL
     for (gw_u32 i = 0; i < 11; i++) {
         team->keys[i] = keys[4 * i + column];
@@ -55,10 +54,8 @@ GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_tab
 /* The entry of the byte in one row of a column. */
 GW_LANE gw_u32 gw_aes_team_lookup(const gw_aes_team *team, gw_u32 column, gw_u32 row)
 {
-    const gw_u32 scale = 2 + GW_TABLE_COPIES_LOG2;
-    const gw_u32 shifted =
-        8 * row < scale ? column << (scale - 8 * row) : column >> (8 * row - scale);
-    return *(const GW_LOCAL gw_u32 *)(team->table + ((shifted & (0xffu << scale)) | team->copy));
+    return *(const GW_LOCAL gw_u32 *)(team->table +
+                                      (gw_byte_of(column, row) << (2 + GW_TABLE_COPIES_LOG2)));
 }
 
 /* The entries that make a column of the next state. ShiftRows: row r comes from the column r * turn

@@ -32,7 +32,8 @@ typedef unsigned long long gw_u64;
 #define GW_TEAM_FORM        , GW_BY_GROUP
 #define GW_TEAM_FORMS(list) list
 
-#define GW_UNROLL _Pragma("unroll")
+#define GW_UNROLL  _Pragma("unroll")
+#define GW_NO_COPY _Pragma("unroll 1")
 
 #define GW_LANE  static __device__ inline
 #define GW_GROUP static __device__ inline
@@ -140,6 +141,11 @@ GW_LANE gw_u64 gw_rotate_left64(gw_u64 value, gw_u32 bits)
 GW_LANE gw_u32 gw_swap32(gw_u32 value)
 {
     return __byte_perm(value, 0, 0x0123);
+}
+
+GW_LANE gw_u32 gw_byte_of(gw_u32 word, gw_u32 index)
+{
+    return __byte_perm(word, 0, 0x4440 + index);
 }
 
 GW_LANE gw_u32 gw_funnel_left32(gw_u32 low, gw_u32 high, gw_u32 bits)

@@ -177,17 +177,13 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     chunk.outcomes = outcomes;
     chunk.bins = bins;
     chunk.bin_count = bin_count;
-    for (gw_u32 turn = 0; turn < bin_count; turn++) {
-        gw_barrier();
-        if (gw_lane_id() == 0) {
-            /* The first bin of each group is known; the counter is for those behind. */
-            taken = turn == 0 ? blockIdx.x : gridDim.x + atomicAdd(next_bin, 1u);
-            started = clock64();
-        }
-        gw_barrier();
-        if (taken >= bin_count) {
-            break;
-        }
+    if (gw_lane_id() == 0) {
+        /* The first bin of each group is known; the counter is for those behind. */
+        taken = blockIdx.x;
+        started = clock64();
+    }
+    gw_barrier();
+    while (taken < bin_count) {
         /* Read again afterwards, so that no lane holds it in the meantime. */
         const gw_bin *bin = &bins[taken];
         if (by_group) {
@@ -201,9 +197,14 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
             gw_return(device.shadow, device.host, descriptors + bin->first, outcomes + bin->first,
                       bin->count, device.reaches[bin->instance]);
         }
+        gw_barrier();
         if (gw_lane_id() == 0) {
-            cycles[taken] = (gw_u32)(clock64() - started);
+            const long long now = clock64();
+            cycles[taken] = (gw_u32)(now - started);
+            started = now;
+            taken = gridDim.x + atomicAdd(next_bin, 1u);
         }
+        gw_barrier();
     }
 }
 

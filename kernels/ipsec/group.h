@@ -48,10 +48,8 @@ typedef struct gw_ipsec_scratch {
     gw_aes_team_table table;
     gw_u32 table_variant;          /* what the table is for */
     gw_u32 blocks[GW_IPSEC_ROUND]; /* to encrypt or decrypt; 0: none */
-    gw_u32 sequence[GW_IPSEC_ROUND];
     gw_u32 l2_bytes[GW_IPSEC_ROUND];
     gw_u32 removed[GW_IPSEC_ROUND]; /* gw_ipsec_opening's */
-    gw_u32 sa[GW_IPSEC_ROUND];      /* bytes from the image's start */
     gw_u64 data[GW_IPSEC_ROUND];    /* bytes from the arena's start to the first block */
     gw_u32 iv[4 * GW_IPSEC_STRIDE];
     gw_u32 stream[2][GW_IPSEC_STEP_WORDS * GW_IPSEC_STRIDE];
@@ -100,6 +98,22 @@ GW_LANE void gw_ipsec_fetch(gw_ipsec_cipher *lane, gw_u32 step)
     }
 }
 
+/* The same for blocks one after another: makes place 0 free, and loads one more behind the others.
+ */
+GW_LANE void gw_ipsec_fetch_next(gw_ipsec_cipher *lane, gw_u32 block)
+{
+    const gw_u32 last = GW_IPSEC_STEP_BLOCKS - 1;
+    GW_UNROLL
+    for (gw_u32 i = 0; i < last; i++) {
+        lane->low[i] = lane->low[i + 1];
+        lane->high[i] = lane->high[i + 1];
+    }
+    if (block < lane->blocks) {
+        lane->low[last] = lane->words[4 * block];
+        lane->high[last] = lane->words[4 * block + (lane->shift == 0 ? 0 : 1)];
+    }
+}
+
 GW_LANE gw_u32 gw_ipsec_fetched(const gw_ipsec_cipher *lane, gw_u32 i)
 {
     return gw_funnel_right32(lane->low[i], lane->high[i], lane->shift);
@@ -125,48 +139,54 @@ GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, GW_GLOBAL gw_u32 *words, gw_u
     }
 }
 
-GW_LANE void gw_ipsec_cipher_begin(gw_ipsec_cipher *lane, const gw_work *work,
-                                   const GW_LOCAL gw_ipsec_scratch *scratch)
+/*
+ * Takes up the keys of packet `index`, while its hash lane looks at the packet itself: the
+ * parameter alone says which, and the IV too, which is gw_ipsec_iv's.
+ */
+GW_LANE void gw_ipsec_cipher_keys(gw_ipsec_cipher *lane, const gw_work *work,
+                                  GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
     lane->packet = gw_lane_id() / GW_IPSEC_TEAM;
     lane->column = gw_lane_id() % GW_IPSEC_TEAM;
-    lane->blocks = scratch->blocks[lane->packet];
     lane->previous = 0;
     lane->written = 0;
+    const gw_u32 index = first + lane->packet;
+    const gw_u64 parameter = index < work->count ? work->parameters[index] : 0;
+    const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)work->image;
+    const gw_u32 number = (gw_u32)(parameter >> 32);
+    /* Without an SA the packet is dropped, and the team works with whatever lies there. */
+    const GW_GLOBAL gw_ipsec_sa *sa = (const GW_GLOBAL gw_ipsec_sa *)work->image;
+    const gw_u32 there = number < image->sa_count;
+    if (there) {
+        sa = (const GW_GLOBAL gw_ipsec_sa *)(work->image + image->sa_offset) + number;
+    }
+    gw_aes_team_begin(&lane->aes, &scratch->table, sa->round_keys, lane->column);
+    if (work->variant == GW_IPSEC_VARIANT_ENCRYPT) {
+        const gw_u32 sequence = gw_swap32((gw_u32)parameter);
+        const GW_GLOBAL gw_u32 *field = lane->column == 3 ? &sa->destination : &sa->spi;
+        const gw_u32 named = there ? gw_swap32(*field) : 0;
+        const gw_u32 nonce = lane->column == 1 ? 0 : (lane->column == 2 ? sequence : named);
+        lane->previous = gw_aes_team_encrypt(&lane->aes, lane->column, nonce);
+        scratch->iv[lane->column * GW_IPSEC_STRIDE + lane->packet] = gw_swap32(lane->previous);
+        /* What lies in front of the IV. */
+        lane->written = sequence;
+    }
+}
+
+/* Takes up the packet, once its hash lane has said what to do. */
+GW_LANE void gw_ipsec_cipher_begin(gw_ipsec_cipher *lane, const gw_work *work,
+                                   const GW_LOCAL gw_ipsec_scratch *scratch)
+{
+    lane->blocks = scratch->blocks[lane->packet];
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_IPSEC_STEP_BLOCKS; i++) {
         lane->low[i] = 0;
         lane->high[i] = 0;
     }
-    /* An idle team works with the first SA's keys, or whatever lies there, and writes nothing. */
-    const gw_u32 sa = lane->blocks == 0 ? 0 : scratch->sa[lane->packet];
-    gw_aes_team_begin(&lane->aes, &scratch->table, (const GW_GLOBAL gw_u32 *)(work->image + sa),
-                      lane->column);
-    /* It points to the arena's second block. */
+    /* An idle team points to the arena's second block, and writes nothing. */
     const gw_u64 data = lane->blocks == 0 ? GW_AES_BLOCK_BYTES : scratch->data[lane->packet];
     lane->words = (GW_GLOBAL gw_u32 *)(work->arena + (data & ~(gw_u64)3)) + lane->column;
     lane->shift = 8 * ((gw_u32)data & 3u);
-}
-
-/* The IV of gw_ipsec_iv. */
-GW_LANE void gw_ipsec_cipher_iv(gw_ipsec_cipher *lane, const gw_work *work,
-                                GW_LOCAL gw_ipsec_scratch *scratch)
-{
-    gw_u32 nonce = 0;
-    if (lane->blocks != 0) {
-        const GW_GLOBAL gw_ipsec_sa *sa =
-            (const GW_GLOBAL gw_ipsec_sa *)(work->image + scratch->sa[lane->packet]);
-        const gw_u32 sequence = gw_swap32(scratch->sequence[lane->packet]);
-        nonce = lane->column == 0   ? gw_swap32(sa->spi)
-                : lane->column == 2 ? sequence
-                : lane->column == 3 ? gw_swap32(sa->destination)
-                                    : 0;
-        /* What lies in front of the IV. */
-        lane->written = sequence;
-    }
-    lane->previous = gw_aes_team_encrypt(&lane->aes, lane->column, nonce);
-    scratch->iv[lane->column * GW_IPSEC_STRIDE + lane->packet] = gw_swap32(lane->previous);
-    gw_ipsec_write(lane, lane->words - 4, lane->previous, lane->blocks != 0, 0);
 }
 
 /* Leaves a column for the hash. */
@@ -181,22 +201,18 @@ GW_LANE void gw_ipsec_leave(const gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scrat
 GW_LANE void gw_ipsec_encrypt_step(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                    gw_u32 step, gw_u32 blocks_max)
 {
-    gw_u32 plain[GW_IPSEC_STEP_BLOCKS];
-    GW_UNROLL
-    for (gw_u32 i = 0; i < GW_IPSEC_STEP_BLOCKS; i++) {
-        plain[i] = gw_ipsec_fetched(lane, i);
-    }
-    gw_ipsec_fetch(lane, step + 1);
-    GW_UNROLL
+    GW_NO_COPY
     for (gw_u32 i = 0; i < GW_IPSEC_STEP_BLOCKS; i++) {
         const gw_u32 block = step * GW_IPSEC_STEP_BLOCKS + i;
-        if (block < blocks_max) {
-            lane->previous =
-                gw_aes_team_encrypt(&lane->aes, lane->column, lane->previous ^ plain[i]);
-            gw_ipsec_leave(lane, scratch, step, i, lane->previous);
-            gw_ipsec_write(lane, lane->words + 4 * block, lane->previous, block < lane->blocks,
-                           block + 1 == lane->blocks);
+        if (block >= blocks_max) {
+            return;
         }
+        const gw_u32 plain = gw_ipsec_fetched(lane, 0);
+        gw_ipsec_fetch_next(lane, block + GW_IPSEC_STEP_BLOCKS);
+        lane->previous = gw_aes_team_encrypt(&lane->aes, lane->column, lane->previous ^ plain);
+        gw_ipsec_leave(lane, scratch, step, i, lane->previous);
+        gw_ipsec_write(lane, lane->words + 4 * block, lane->previous, block < lane->blocks,
+                       block + 1 == lane->blocks);
     }
 }
 
@@ -278,25 +294,35 @@ GW_LANE void gw_ipsec_hash_begin(gw_ipsec_hash *hash, const gw_work *work,
         const gw_lane lane = gw_ipsec_lane(work, &descriptor, index);
         gw_outcome outcome = {0, 0, 0, 0};
         const gw_ipsec_found found = gw_ipsec_find(&lane, &descriptor, &outcome);
+        if (found.sa != 0) {
+            /* Needed later, but asked for now, with everything else. */
+            hash->state = gw_sha1_load(found.sa->hmac_inner);
+        }
         if (found.sa != 0 && work->variant == GW_IPSEC_VARIANT_ENCRYPT) {
             const gw_ipsec_sealing sealing =
                 gw_ipsec_seal_begin(&lane, found.sa, found.l2_bytes, &descriptor, &outcome);
             hash->data = sealing.packet;
             hash->blocks = sealing.blocks;
-            scratch->sequence[hash->packet] = sealing.sequence;
+            hash->ahead[0] = found.sa->spi;
+            hash->ahead[1] = sealing.sequence;
             work->descriptors[index] = descriptor;
         } else if (found.sa != 0) {
             const gw_ipsec_opening opening =
                 gw_ipsec_open_begin(&lane, found.sa, found.l2_bytes, &descriptor, &outcome);
             hash->data = opening.data;
             hash->blocks = opening.blocks;
+            if (hash->blocks != 0) {
+                GW_UNROLL
+                for (gw_u32 i = 0; i < GW_IPSEC_AHEAD; i++) {
+                    hash->ahead[i] = gw_load_be32(opening.data - 4 * (GW_IPSEC_AHEAD - i));
+                }
+            }
             scratch->l2_bytes[hash->packet] = found.l2_bytes;
             scratch->removed[hash->packet] = opening.removed;
         }
         work->outcomes[index] = outcome;
         if (hash->blocks != 0) {
             hash->sa = found.sa;
-            scratch->sa[hash->packet] = (gw_u32)((const GW_GLOBAL gw_u8 *)found.sa - work->image);
             scratch->data[hash->packet] = (gw_u64)(hash->data - work->arena);
         }
     }
@@ -327,16 +353,10 @@ GW_LANE void gw_ipsec_hash_turn(gw_ipsec_hash *hash, const gw_work *work,
         hash->state = gw_sha1_load(hash->sa->hmac_outer);
     } else {
         const GW_LOCAL gw_u32 *stream = scratch->stream[turn & 1u] + hash->packet;
-        if (turn == 0) {
-            const GW_GLOBAL gw_u8 *esp = hash->data - 4 * GW_IPSEC_AHEAD;
-            hash->state = gw_sha1_load(hash->sa->hmac_inner);
-            hash->ahead[0] = gw_load_be32(esp);
-            hash->ahead[1] = gw_load_be32(esp + 4);
+        if (turn == 0 && work->variant == GW_IPSEC_VARIANT_ENCRYPT) {
             GW_UNROLL
             for (gw_u32 i = 0; i < 4; i++) {
-                hash->ahead[2 + i] = work->variant == GW_IPSEC_VARIANT_ENCRYPT
-                                         ? scratch->iv[i * GW_IPSEC_STRIDE + hash->packet]
-                                         : gw_load_be32(esp + 8 + 4 * i);
+                hash->ahead[2 + i] = scratch->iv[i * GW_IPSEC_STRIDE + hash->packet];
             }
         }
         GW_UNROLL
@@ -422,16 +442,18 @@ GW_LANE gw_u32 gw_ipsec_turns(gw_u32 blocks_max)
 }
 
 /* A round by the teams: the barriers are those of gw_ipsec_hash_round. */
-GW_GROUP void gw_ipsec_team_round(const gw_work *work, GW_LOCAL gw_ipsec_scratch *scratch)
+GW_GROUP void gw_ipsec_team_round(const gw_work *work, GW_LOCAL gw_ipsec_scratch *scratch,
+                                  gw_u32 first)
 {
     gw_ipsec_cipher cipher;
+    gw_ipsec_cipher_keys(&cipher, work, scratch, first);
     gw_barrier();
     const gw_u32 blocks_max = gw_ipsec_blocks_max(scratch);
     const gw_u32 turns = gw_ipsec_turns(blocks_max);
     gw_ipsec_cipher_begin(&cipher, work, scratch);
     gw_ipsec_fetch(&cipher, 0);
     if (work->variant == GW_IPSEC_VARIANT_ENCRYPT) {
-        gw_ipsec_cipher_iv(&cipher, work, scratch);
+        gw_ipsec_write(&cipher, cipher.words - 4, cipher.previous, cipher.blocks != 0, 0);
         for (gw_u32 step = 0; step <= turns; step++) {
             gw_ipsec_encrypt_step(&cipher, scratch, step, blocks_max);
             gw_barrier();
@@ -482,10 +504,11 @@ GW_GROUP void gw_ipsec_bin(const gw_work *work, GW_LOCAL gw_ipsec_scratch *scrat
     gw_barrier();
     if (scratch->table_variant != work->variant) {
         gw_aes_team_fill(&scratch->table, work->variant != GW_IPSEC_VARIANT_ENCRYPT);
+        gw_barrier();
     }
     for (gw_u32 first = 0; first < work->count; first += GW_IPSEC_ROUND) {
         if (gw_lane_id() < GW_IPSEC_TEAMS) {
-            gw_ipsec_team_round(work, scratch);
+            gw_ipsec_team_round(work, scratch, first);
         } else {
             gw_ipsec_hash_round(work, scratch, first);
         }
