@@ -43,8 +43,9 @@ GW_GROUP void gw_aes_team_fill(GW_LOCAL gw_aes_team_table *table, gw_u32 inverse
 GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_table *table,
                                const GW_GLOBAL gw_u32 *keys, gw_u32 column)
 {
-    team->table = (const GW_LOCAL gw_u8 *)(table->words +
-                                           (gw_lane_id() & ((1u << GW_TABLE_COPIES_LOG2) - 1)));
+    team->table =
+        gw_held((const GW_LOCAL gw_u8 *)(table->words +
+                                         (gw_lane_id() & ((1u << GW_TABLE_COPIES_LOG2) - 1))));
     GW_UNROLL
     for (gw_u32 i = 0; i < 11; i++) {
         team->keys[i] = keys[4 * i + column];

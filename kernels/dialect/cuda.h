@@ -143,6 +143,15 @@ GW_LANE gw_u32 gw_swap32(gw_u32 value)
     return __byte_perm(value, 0, 0x0123);
 }
 
+/* Hides from the compiler what a pointer consists of, but not that it is into shared memory: else
+ * it adds the parts up again for each use. */
+GW_LANE const gw_u8 *gw_held(const gw_u8 *shared)
+{
+    asm("" : "+l"(shared));
+    __builtin_assume(__isShared(shared));
+    return shared;
+}
+
 GW_LANE gw_u32 gw_byte_of(gw_u32 word, gw_u32 index)
 {
     return __byte_perm(word, 0, 0x4440 + index);

@@ -167,7 +167,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     __shared__ gw_scratch scratch;
     __shared__ gw_u32 taken;
     __shared__ long long started;
-    gw_u32 prepared = GW_PREPARED_NONE;
+    /* Each lane's own; no register is spent on what is looked at once a bin. */
+    __shared__ gw_u32 prepared[GW_GROUP_LANES];
+    prepared[gw_lane_id()] = GW_PREPARED_NONE;
     gw_chunk_arrays chunk;
     chunk.arena = device.shadow;
     chunk.images = device.images;
@@ -191,7 +193,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
                      device.reaches[bin->instance]);
             gw_barrier();
         }
-        gw_run_bin(&chunk, bin, &scratch, &prepared);
+        gw_run_bin(&chunk, bin, &scratch, &prepared[gw_lane_id()]);
         if (by_group) {
             gw_barrier();
             gw_return(device.shadow, device.host, descriptors + bin->first, outcomes + bin->first,
@@ -289,7 +291,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     __shared__ gw_instance instances[GW_INSTANCES];
     __shared__ gw_u32 go;
     __shared__ uint4 bin_words;
-    gw_u32 prepared = GW_PREPARED_NONE;
+    /* Each lane's own; no register is spent on what is looked at once a bin. */
+    __shared__ gw_u32 prepared[GW_GROUP_LANES];
+    prepared[gw_lane_id()] = GW_PREPARED_NONE;
     gw_mailbox *box = (gw_mailbox *)(mailboxes + blockIdx.x * mailbox_bytes);
     gw_u8 *desk = desks + (gw_u64)blockIdx.x * GW_PLACE_BYTES(bin_packets);
     /* Moved in as few words as there can be: each is a request of its own on the bus. */
@@ -351,7 +355,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
         if (gw_lane_id() == 0) {
             *slot = instance;
         }
-        gw_run_bin_with(&chunk, bin, device.images + instance.image_offset, &scratch, &prepared);
+        gw_run_bin_with(&chunk, bin, device.images + instance.image_offset, &scratch,
+                        &prepared[gw_lane_id()]);
         gw_barrier();
         for (gw_u32 i = gw_lane_id(); i < bin->count; i += gw_lane_count()) {
             host_descriptors[i] = descriptors[i];

@@ -231,6 +231,15 @@ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
     return {x, y, z, w};
 }
 
+inline void __builtin_assume(bool)
+{
+}
+
+inline bool __isShared(const void *)
+{
+    return true;
+}
+
 inline void __syncthreads()
 {
     emulation::meet_block();
