@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use godwit_device::{Implementation, cpu, has_own_memory};
-use godwit_engine::config::Config;
+use godwit_engine::config::{Config, EngineConfig};
 use godwit_engine::{Engine, Options, Report};
 
 use crate::function::{SAS, associations};
@@ -132,10 +132,11 @@ impl<'a> Gateway<'a> {
         let Self { options, size, device, workers, .. } = *self;
         let implementation = self.implementation.name();
         let layout = layout_name(options.layout);
-        let in_flight_packets = match device {
-            cpu::ID => format!("in_flight_packets = {CPU_IN_FLIGHT_PACKETS}\n"),
-            _ if has_own_memory(device) => format!("in_flight_packets = {IN_FLIGHT_PACKETS}\n"),
-            _ => String::new(),
+        let in_flight_packets = match (options.packets, device) {
+            (Some(packets), _) => packets,
+            (None, cpu::ID) => CPU_IN_FLIGHT_PACKETS,
+            (None, _) if has_own_memory(device) => IN_FLIGHT_PACKETS,
+            (None, _) => EngineConfig::default().in_flight_packets,
         };
         let size_text = match size {
             Size::Bytes(bytes) => bytes.to_string(),
@@ -146,7 +147,7 @@ impl<'a> Gateway<'a> {
             r#"
             [engine]
             workers = {workers}
-            {in_flight_packets}
+            in_flight_packets = {in_flight_packets}
             [arena]
             layout = "{layout}"
             frame_bytes_max = {}
@@ -159,6 +160,7 @@ impl<'a> Gateway<'a> {
             size = {size_text}
             flows = {FLOWS}
             destination = "10.0.0.0/12"
+            payload = "zero"
             packets = {count}
             digest = {digest}
             [[chain]]
