@@ -11,6 +11,8 @@
 //! numbers: its `progress` grows. A gate passes the next packet once that packet has come as far as the gate,
 //! and steps over those that have gone further by another way or are gone. Nothing overtakes at a gate.
 
+use std::ops::Range;
+
 use godwit_packet::{Descriptor, Stamp};
 
 /// `progress` of a packet that left or was dropped.
@@ -92,14 +94,26 @@ impl Order {
     #[inline]
     pub(crate) fn arrive(&mut self, descriptors: &mut [Descriptor], stamps: &[Stamp], now_ns: u64) {
         debug_assert!(self.room() >= descriptors.len() && descriptors.len() == stamps.len());
-        for (descriptor, stamp) in descriptors.iter_mut().zip(stamps) {
-            descriptor.order = self.arrived as u16;
-            let place = self.arrived & self.mask;
-            self.progress[place] = 0;
-            self.stamps[place] = *stamp;
-            self.arrivals_ns[place] = now_ns;
-            self.arrived += 1;
+        for (index, descriptor) in descriptors.iter_mut().enumerate() {
+            descriptor.order = (self.arrived + index) as u16;
         }
+        let mut rest = stamps;
+        while !rest.is_empty() {
+            let places = self.stretch(self.arrived, rest.len());
+            let (stamps, behind) = rest.split_at(places.len());
+            self.arrived += places.len();
+            self.progress[places.clone()].fill(0);
+            self.stamps[places.clone()].copy_from_slice(stamps);
+            self.arrivals_ns[places].fill(now_ns);
+            rest = behind;
+        }
+    }
+
+    /// The places of up to `count` packets from the `first` since the start on: those before the ring begins anew.
+    #[inline]
+    fn stretch(&self, first: usize, count: usize) -> Range<usize> {
+        let place = first & self.mask;
+        place..(place + count).min(self.mask + 1)
     }
 
     /// Notes the class of a packet. Nobody asks for classes where there are no rules.
@@ -184,22 +198,29 @@ impl Order {
         let exit = self.exit();
         let at_exit = Self::at(exit);
         let mut passed = self.passed[exit];
-        while passed < self.arrived {
-            let place = passed & self.mask;
-            let progress = self.progress[place];
-            if progress < at_exit {
+        loop {
+            let places = self.stretch(passed, self.arrived - passed);
+            let stretch = places.len();
+            // All of one length, so that each place is checked once and not five times.
+            let progress = &mut self.progress[places.clone()];
+            let (descriptors, stamps) = (&self.descriptors[places.clone()], &self.stamps[places.clone()]);
+            let (egress, arrivals_ns) = (&self.egress[places.clone()], &self.arrivals_ns[places]);
+            let packets = descriptors.iter().zip(stamps).zip(egress.iter().zip(arrivals_ns));
+            let mut count = 0;
+            for (progress, ((descriptor, stamp), (port, arrival_ns))) in progress.iter_mut().zip(packets) {
+                if *progress < at_exit {
+                    break;
+                }
+                if *progress == at_exit {
+                    *progress = GONE;
+                    leave(Exit { descriptor, stamp, port: *port, arrival_ns: *arrival_ns });
+                }
+                count += 1;
+            }
+            passed += count;
+            if count == 0 || count < stretch {
                 break;
             }
-            if progress == at_exit {
-                self.progress[place] = GONE;
-                leave(Exit {
-                    descriptor: &self.descriptors[place],
-                    stamp: &self.stamps[place],
-                    port: self.egress[place],
-                    arrival_ns: self.arrivals_ns[place],
-                });
-            }
-            passed += 1;
         }
         self.passed[exit] = passed;
     }

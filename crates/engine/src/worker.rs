@@ -34,6 +34,8 @@ use crate::sender::Sender;
 
 /// Turns without a packet before the worker lets others have the core.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
+/// Fewer packets of one variant in a row go into bins one by one.
+const RUN_PACKETS_MIN: usize = 4;
 
 /// What a worker is made of.
 pub(crate) struct WorkerParts {
@@ -381,27 +383,37 @@ impl Worker {
             let variant = stage.function.variant();
             let rest = &input.prepared[input.taken..];
             let packer = &mut self.places[place].packer;
-            let (taken, insert) = packer.insert_all(now_ns, instance, variant, rest, 0);
+            let (taken, insert) = packer.insert_all(now_ns, instance, variant, rest, |_| 0);
             input.taken += taken;
             return matches!(insert, Insert::ChunkFull | Insert::Refused);
         }
         while input.taken < input.prepared.len() {
-            let descriptor = &input.prepared[input.taken];
-            let insert = match input.work[input.taken] {
+            let (rest, work) = (&input.prepared[input.taken..], &input.work[input.taken..]);
+            let (taken, insert) = match work[0] {
                 Work::Run { variant, parameter } => {
-                    self.places[place].packer.insert(now_ns, instance, variant, descriptor, parameter)
+                    let packer = &mut self.places[place].packer;
+                    let same = |work: &Work| matches!(work, Work::Run { variant: other, .. } if *other == variant);
+                    let run = work.iter().position(|work| !same(work)).unwrap_or(work.len());
+                    if run < RUN_PACKETS_MIN {
+                        let first = &rest[0];
+                        let insert = packer.insert(now_ns, instance, variant, first, parameter);
+                        (usize::from(insert != Insert::Refused), insert)
+                    } else {
+                        let work = &work[..run];
+                        packer.insert_all(now_ns, instance, variant, &rest[..run], |packet| match work[packet] {
+                            Work::Run { parameter, .. } => parameter,
+                            Work::Done(_) => unreachable!("a run is of packets to run"),
+                        })
+                    }
                 }
                 Work::Done(outcome) => {
                     self.counts.add(stage.counters.plain(SETTLED), 1);
-                    self.decide(plan, function, &[*descriptor], &[outcome]);
-                    Insert::Binned
+                    self.decide(plan, function, &rest[..1], &[outcome]);
+                    (1, Insert::Binned)
                 }
             };
-            if insert == Insert::Refused {
-                return true;
-            }
-            input.taken += 1;
-            if insert == Insert::ChunkFull {
+            input.taken += taken;
+            if matches!(insert, Insert::ChunkFull | Insert::Refused) {
                 return true;
             }
         }

@@ -118,7 +118,7 @@ fn insert_bursts(packer: &mut Packer, traffic: &Traffic) {
     for descriptors in traffic.descriptors.chunks(BURST) {
         let mut done = 0;
         while done < descriptors.len() {
-            done += packer.insert_all(0, 0, traffic.variants[0], &descriptors[done..], 0).0;
+            done += packer.insert_all(0, 0, traffic.variants[0], &descriptors[done..], |_| 0).0;
             if packer.ready(0) {
                 turn(packer);
             }

@@ -156,8 +156,8 @@ impl Packer {
         if self.room == 0 { Insert::ChunkFull } else { Insert::Binned }
     }
 
-    /// Inserts packets of one function, variant and parameter in order, as [`Packer::insert`] would. Packets of
-    /// one label are copied in one go.
+    /// Inserts packets of one function and variant in order, as [`Packer::insert`] would; `parameter(i)` is that of the
+    /// `i`th. Packets of one label are copied in one go (1.3 against 2.9 ns, `insert_cost`).
     ///
     /// Stops after the packet that fills the chunk, so that the caller can take it and come back with the
     /// rest; called while the chunk is full already, goes on into the leftover queue.
@@ -173,7 +173,7 @@ impl Packer {
         instance: u16,
         variant: u8,
         descriptors: &[Descriptor],
-        parameter: u64,
+        parameter: impl Fn(usize) -> u64,
     ) -> (usize, Insert) {
         let (shortest, longest) = length_bounds(descriptors);
         let one_label = self.places.class(shortest) == self.places.class(longest);
@@ -181,13 +181,17 @@ impl Packer {
         let mut last = Insert::Binned;
         while taken < descriptors.len() && !matches!(last, Insert::ChunkFull | Insert::Refused) {
             let rest = &descriptors[taken..];
-            let run = if one_label { self.insert_run(instance, variant, rest, parameter) } else { 0 };
+            let run = if one_label {
+                self.insert_run(instance, variant, rest, |packet| parameter(taken + packet))
+            } else {
+                0
+            };
             if run > 0 {
                 taken += run;
                 last = if self.room == 0 { Insert::ChunkFull } else { Insert::Binned };
             } else {
                 let first = &rest[0];
-                last = self.insert(now_ns, instance, variant, first, parameter);
+                last = self.insert(now_ns, instance, variant, first, parameter(taken));
                 taken += usize::from(last != Insert::Refused);
             }
         }
@@ -279,7 +283,14 @@ impl Packer {
     }
 
     /// Copies as many packets of one label as fit into its open bin; 0 where it has none.
-    fn insert_run(&mut self, instance: u16, variant: u8, descriptors: &[Descriptor], parameter: u64) -> usize {
+    #[inline]
+    fn insert_run(
+        &mut self,
+        instance: u16,
+        variant: u8,
+        descriptors: &[Descriptor],
+        parameter: impl Fn(usize) -> u64,
+    ) -> usize {
         let place = self.places.of(instance, variant, descriptors[0].length);
         let cursor = &mut self.cursors[usize::from(self.table[place])];
         if cursor.variant != u32::from(variant) {
@@ -293,7 +304,7 @@ impl Packer {
         cursor.next += run as u32;
         self.room -= run as u32;
         self.filling.descriptors[slots.clone()].copy_from_slice(&descriptors[..run]);
-        self.filling.parameters[slots].fill(parameter);
+        self.filling.parameters[slots].iter_mut().enumerate().for_each(|(packet, slot)| *slot = parameter(packet));
         run
     }
 

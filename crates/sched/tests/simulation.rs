@@ -190,7 +190,7 @@ impl World {
         while done < burst {
             let waiting = self.packer.waiting();
             let (taken, last) = if in_bulk {
-                self.packer.insert_all(self.now_ns, instance, variant, &descriptors[done..], parameter)
+                self.packer.insert_all(self.now_ns, instance, variant, &descriptors[done..], |_| parameter)
             } else {
                 let last = self.packer.insert(self.now_ns, instance, variant, descriptors[done], parameter);
                 (usize::from(last != Insert::Refused), last)
@@ -273,10 +273,10 @@ fn bursts_and_single_packets_make_the_same_chunks() {
                 .map(|_| Descriptor { length: random.below(bound) as u16, ..Descriptor::default() })
                 .collect();
             let (instance, variant, parameter) = (random.below(2) as u16, random.below(3) as u8, random.next());
-            let bulk = packers[0].insert_all(7, instance, variant, &packets, parameter);
+            let bulk = packers[0].insert_all(7, instance, variant, &packets, |packet| parameter ^ packet as u64);
             let mut single = (0, Insert::Binned);
-            for packet in &packets {
-                single.1 = packers[1].insert(7, instance, variant, packet, parameter);
+            for (number, packet) in (0..).zip(&packets) {
+                single.1 = packers[1].insert(7, instance, variant, packet, parameter ^ number);
                 single.0 += usize::from(single.1 != Insert::Refused);
                 if matches!(single.1, Insert::ChunkFull | Insert::Refused) {
                     break;
