@@ -1,62 +1,21 @@
 //! The CPU device by itself: chunks come back finished, and a chunk that is wrong is refused untouched.
 
+mod template;
+mod wrong;
+
 use std::sync::Arc;
 
-use godwit_abi::{Bin, Descriptor, Outcome, VERDICT_DROP};
+use godwit_abi::{Bin, Outcome};
 use godwit_device::cpu::CpuDevice;
-use godwit_device::{Device, Implementation, Lane, Program};
+use godwit_device::{Device, Implementation, Lane};
 use godwit_packet::{Arena, ArenaConfig, Region};
 use godwit_sched::{Chunk, Packer, PackerConfig};
 
-/// The `template` function: swaps the Ethernet addresses.
-struct MacSwap;
-
-impl Program for MacSwap {
-    fn name(&self) -> &str {
-        "swap"
-    }
-
-    fn kernel(&self) -> u8 {
-        godwit_kernels::TEMPLATE
-    }
-
-    fn image(&self) -> &[u8] {
-        &[]
-    }
-
-    fn variant(&self) -> u8 {
-        0
-    }
-
-    fn reads_bytes(&self) -> u16 {
-        12
-    }
-
-    fn writes_bytes(&self) -> u16 {
-        12
-    }
-
-    fn headroom_bytes(&self) -> u16 {
-        0
-    }
-
-    fn tailroom_bytes(&self) -> u16 {
-        0
-    }
-
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
-        let frame = &mut window[usize::from(descriptor.head)..][..usize::from(descriptor.length)];
-        if frame.len() < 14 {
-            return Outcome::drop(0);
-        }
-        let (destination, source) = frame.split_at_mut(6);
-        destination.swap_with_slice(&mut source[..6]);
-        Outcome::verdict(0)
-    }
-}
+use template::Template;
+use wrong::{FAULTS, demand_refused};
 
 fn lane(implementation: Implementation) -> Box<dyn Lane> {
-    Arc::new(CpuDevice::new(vec![(Arc::new(MacSwap), implementation)]).unwrap()).lane().unwrap()
+    Arc::new(CpuDevice::new(vec![(Arc::new(Template), implementation)]).unwrap()).lane().unwrap()
 }
 
 fn region(packets: usize) -> Region {
@@ -112,26 +71,12 @@ fn every_form_runs_batches_of_any_size() {
 
 #[test]
 fn a_wrong_chunk_comes_back_untouched() {
-    type Spoil = fn(&mut Chunk);
-    let faults: [(&str, Spoil); 5] = [
-        ("beyond its arrays", |chunk| chunk.bins[0].first = u32::MAX - 1),
-        ("names no program", |chunk| chunk.bins[0].instance = 1),
-        ("names no program", |chunk| chunk.bins[0].kernel = godwit_kernels::DPI),
-        ("outside its worker's region", |chunk| chunk.descriptors[3].window = u32::MAX),
-        ("outside its worker's region", |chunk| chunk.descriptors[3].head = u16::MAX),
-    ];
-    for (reason, spoil) in faults {
+    for (reason, spoil) in FAULTS {
         let mut region = region(8);
         let mut lane = lane(Implementation::Scalar);
         let mut wrong = chunk(&mut region, 8, 64);
-        wrong.outcomes.fill(Outcome::drop(77));
         spoil(&mut wrong);
-        let (bins, descriptors) = (wrong.bins.clone(), wrong.descriptors.clone());
-        let rejected = lane.submit(&mut region, wrong).unwrap_err();
-        assert!(rejected.error.to_string().contains(reason), "{}", rejected.error);
-        assert_eq!((rejected.chunk.bins, rejected.chunk.descriptors), (bins, descriptors));
-        assert!(rejected.chunk.outcomes.iter().all(|outcome| outcome.verdict == VERDICT_DROP && outcome.reason == 77));
-        assert!(lane.poll(&mut region).unwrap().is_none());
+        demand_refused(&mut *lane, &mut region, wrong, reason);
     }
 }
 

@@ -1,85 +1,24 @@
 //! The OpenCL devices here: every function, in chunks of mixed bins, does what `ref` does; packets are never lost; a
 //! chunk that is wrong is refused untouched; and without OpenCL there is a sentence.
-//!
-//! The rows of functions and their frames are those of the matrix in `crates/function/tests`.
 
-#[path = "../../function/tests/matrix/frames.rs"]
-mod frames;
-#[path = "../../function/tests/matrix/functions.rs"]
-mod functions;
+mod matrix;
+mod wrong;
 
 use std::io::Write as _;
 use std::process::Command;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use godwit_abi::{Bin, Descriptor, Outcome, VERDICT_DROP};
+use godwit_abi::{Bin, Descriptor, VERDICT_DROP};
 use godwit_device::opencl::{ID, OpenClDevice, probe};
 use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program, arena_memory};
-use godwit_function::{Function, Work};
 use godwit_packet::{Arena, ArenaConfig, ArenaHandle, Backing, Layout, Region};
 use godwit_sched::{Chunk, Insert, Packer, PackerConfig};
 
-use frames::Random;
-
-/// Packets per bin: alone, around a warp, and the largest.
-const BATCHES: [usize; 6] = [1, 2, 31, 32, 33, 256];
-/// Chunks in flight at most.
-const IN_FLIGHT: usize = 4;
-
-/// A row of the matrix: a function with its configuration, and what it is to be tried with.
-struct Case {
-    /// The function, and what is special about this row.
-    name: &'static str,
-    function: Arc<dyn Function>,
-    frames: Vec<Vec<u8>>,
-}
-
-/// A function as a device sees it.
-struct FunctionProgram(&'static str, Arc<dyn Function>);
-
-impl Program for FunctionProgram {
-    fn name(&self) -> &str {
-        self.0
-    }
-
-    fn kernel(&self) -> u8 {
-        self.1.contract().kernel
-    }
-
-    fn image(&self) -> &[u8] {
-        self.1.image()
-    }
-
-    fn variant(&self) -> u8 {
-        self.1.variant()
-    }
-
-    fn reads_bytes(&self) -> u16 {
-        self.1.contract().reads_bytes
-    }
-
-    fn writes_bytes(&self) -> u16 {
-        self.1.contract().writes_bytes
-    }
-
-    fn headroom_bytes(&self) -> u16 {
-        self.1.contract().headroom_bytes
-    }
-
-    fn tailroom_bytes(&self) -> u16 {
-        self.1.contract().tailroom_bytes
-    }
-
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
-        self.1.run_ref(window, descriptor, variant, parameter)
-    }
-}
-
-fn programs(cases: &[Case]) -> Vec<Arc<dyn Program>> {
-    let program = |case: &Case| Arc::new(FunctionProgram(case.name, Arc::clone(&case.function))) as Arc<dyn Program>;
-    cases.iter().map(program).collect()
-}
+use matrix::frames::Random;
+use matrix::functions;
+use matrix::{FunctionProgram, IN_FLIGHT, Order, Packet, Scope, compare_with_ref, say_once, usable};
+use wrong::{FAULTS, demand_refused};
 
 /// How a device is tried.
 #[derive(Clone, Copy, Debug)]
@@ -96,18 +35,8 @@ fn setups() -> (Vec<Setup>, MutexGuard<'static, ()>) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let probe = probe();
-    // Past the test harness, which shows nothing of a test that passes.
-    static SAID: Once = Once::new();
-    let say = |line: String| SAID.call_once(|| std::io::stderr().write_all(line.as_bytes()).unwrap());
-    let usable: Vec<_> = (0..probe.found.len()).filter(|&number| probe.found[number].usable.is_ok()).collect();
+    let usable = usable(&probe);
     if usable.is_empty() {
-        let why = probe.reason.unwrap_or_else(|| {
-            let reasons = probe.found.iter().filter_map(|found| {
-                Some(format!("{} is not used: {}", found.capabilities.id, found.usable.as_ref().err()?))
-            });
-            reasons.collect::<Vec<_>>().join("; ")
-        });
-        say(format!("skipped: {why}\n"));
         return (Vec::new(), turn);
     }
     let of = |&number: &usize| {
@@ -118,11 +47,8 @@ fn setups() -> (Vec<Setup>, MutexGuard<'static, ()>) {
         setups.chain(found.host_memory.then_some(Setup { number, mode: Mode::Launch, own: true }))
     };
     let setups: Vec<_> = usable.iter().flat_map(of).collect();
-    let names = setups.iter().map(|Setup { number, mode, own }| {
-        let copies = if *own { " with copies" } else { "" };
-        format!("{} {}{copies}", probe.found[*number].capabilities.name, mode.name())
-    });
-    say(format!("OpenCL tests run on: {}\n", names.collect::<Vec<_>>().join(", ")));
+    let names: Vec<_> = setups.iter().map(matrix::Setup::name).collect();
+    say_once(&format!("OpenCL tests run on: {}", names.join(", ")));
     (setups, turn)
 }
 
@@ -169,128 +95,29 @@ impl Setup {
     }
 }
 
-/// A packet, what a kernel is to do with it, and what it becomes. Its place in the list is its flow hash.
-struct Packet {
-    instance: usize,
-    variant: u8,
-    parameter: u64,
-    before: Descriptor,
-    window: Vec<u8>,
-    after: Descriptor,
-    window_after: Vec<u8>,
-    outcome: Outcome,
-}
-
-/// Puts all frames of all rows into windows that lie back to back, so that writing beyond one shows in the next.
-fn prepare(cases: &[Case], region: &mut Region) -> Vec<Packet> {
-    let mut packets = Vec::new();
-    for (instance, case) in cases.iter().enumerate() {
-        let mut descriptors = Vec::new();
-        for (order, frame) in case.frames.iter().enumerate() {
-            let allocated = region.allocate(frame.len()).expect("the arena has a window for each frame");
-            let descriptor = Descriptor { order: order as u16, port: 3, ..allocated };
-            region.window_mut(&descriptor).fill((order as u8).wrapping_mul(37));
-            region.frame_mut(&descriptor).copy_from_slice(frame);
-            descriptors.push(descriptor);
-        }
-        let mut work = Vec::new();
-        match case.function.host_half(0, 1) {
-            Some(mut host_half) => host_half.prepare(region, &descriptors, &mut work),
-            None => work.resize(descriptors.len(), Work::Run { variant: case.function.variant(), parameter: 0 }),
-        }
-        let first = packets.len();
-        for (before, work) in descriptors.into_iter().zip(work) {
-            let Work::Run { variant, parameter } = work else { continue };
-            let before = Descriptor { flow_hash: packets.len() as u32, ..before };
-            let window = region.window_mut(&before).to_vec();
-            let (mut after, mut window_after) = (before, window.clone());
-            let outcome = case.function.run_ref(&mut window_after, &mut after, variant, parameter);
-            packets.push(Packet { instance, variant, parameter, before, window, after, window_after, outcome });
-        }
-        assert!(packets.len() - first > 1000, "{}: too few frames get to the kernel", case.name);
+impl matrix::Setup for Setup {
+    fn name(&self) -> String {
+        let copies = if self.own { " with copies" } else { "" };
+        format!("{} {}{copies}", probe().found[self.number].capabilities.name, self.mode.name())
     }
-    packets
-}
 
-/// All packets in chunks of up to 48 bins of up to `batch` packets, the bins mostly in random order.
-fn chunks(cases: &[Case], packets: &[&Packet], batch: usize, random: &mut Random) -> Vec<Chunk> {
-    let mut order = packets.to_vec();
-    // A bin is of one function and one variant.
-    order.sort_by_key(|packet| (packet.instance, packet.variant));
-    let mut bins: Vec<&[&Packet]> = order
-        .chunk_by(|a, b| (a.instance, a.variant) == (b.instance, b.variant))
-        .flat_map(|same| same.chunks(batch))
-        .collect();
-    // The largest stay as they are, so that the windows of a chunk lie side by side; all others lie anywhere.
-    for at in (1..bins.len()).rev().filter(|_| batch < 256) {
-        bins.swap(at, random.below(at as u32 + 1) as usize);
+    fn copies(&self) -> bool {
+        self.own
     }
-    bins.chunks(48).map(|bins| chunk(cases, bins, batch)).collect()
-}
 
-fn chunk(cases: &[Case], bins: &[&[&Packet]], batch: usize) -> Chunk {
-    let mut chunk = Chunk::new(bins.len(), bins.len() * batch);
-    chunk.outcomes.fill(Outcome { verdict: 77, reason: 77, port: 7777, value: 7777 });
-    for (index, packets) in bins.iter().enumerate() {
-        // As a packer leaves them: bins anywhere in the arrays, and places between them that no bin names.
-        let first = (bins.len() - 1 - index) * batch;
-        for (at, packet) in (first..).zip(*packets) {
-            chunk.descriptors[at] = packet.before;
-            chunk.parameters[at] = packet.parameter;
-        }
-        chunk.bins.push(Bin {
-            first: first as u32,
-            count: packets.len() as u16,
-            kernel: cases[packets[0].instance].function.contract().kernel,
-            variant: packets[0].variant,
-            instance: packets[0].instance as u16,
-            length_bytes: packets.iter().map(|packet| packet.before.length).max().unwrap(),
-            ..Bin::default()
-        });
-        chunk.packets += packets.len() as u32;
+    fn arena(&self, config: ArenaConfig) -> Arena {
+        Self::arena(*self, config, 1)
     }
-    chunk
+
+    fn lane(&self, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Box<dyn Lane> {
+        Self::lane(*self, programs, arena)
+    }
 }
 
 #[test]
 fn every_function_does_what_ref_does_in_mixed_chunks() {
-    compare_with_ref(&BATCHES, |_| true);
-}
-
-/// Compares the packets that `picks` picks, in bins of these sizes.
-fn compare_with_ref(batches: &[usize], picks: impl Fn(&Packet) -> bool) {
     let (setups, _turn) = setups();
-    if setups.is_empty() {
-        return;
-    }
-    let cases = functions::cases();
-    let frames = cases.iter().map(|case| case.frames.len()).sum::<usize>();
-    let mut random = Random::new(7);
-    for setup in setups {
-        let config = ArenaConfig { layout: Layout::Dense, packets: frames / 2, align_bytes: 64, ..Default::default() };
-        let arena = setup.arena(config, 1);
-        let handle = arena.handle();
-        let mut region = arena.split().remove(0);
-        let packets = prepare(&cases, &mut region);
-        let picked: Vec<_> = packets.iter().filter(|packet| picks(packet)).collect();
-        let mut lane = setup.lane(programs(&cases), &handle);
-        for &batch in batches {
-            for packet in &packets {
-                region.window_mut(&packet.before).copy_from_slice(&packet.window);
-            }
-            let mut seen: Vec<_> = packets.iter().map(|packet| !picks(packet)).collect();
-            for chunk in chunks(&cases, &picked, batch, &mut random) {
-                while lane.in_flight() == IN_FLIGHT {
-                    poll_one(setup, &mut *lane, &mut region, &cases, &packets, &mut seen);
-                }
-                lane.submit(&mut region, chunk).unwrap_or_else(|rejected| panic!("{}", rejected.error));
-            }
-            while lane.in_flight() > 0 {
-                poll_one(setup, &mut *lane, &mut region, &cases, &packets, &mut seen);
-            }
-            assert_eq!(seen.iter().position(|seen| !seen), None, "{setup:?}: bins of {batch}: a packet is missing");
-        }
-    }
+    compare_with_ref(&setups, &Scope::ALL);
 }
 
 /// Run by the test below under oclgrind.
@@ -298,8 +125,10 @@ fn compare_with_ref(batches: &[usize], picks: impl Fn(&Packet) -> bool) {
 #[ignore = "too slow where it does not run in the surroundings that `kernels_under_oclgrind` makes, and too little there"]
 fn a_few_packets_under_oclgrind() {
     // About ten of each row, short ones: it is a simulator.
-    let few = |packet: &Packet| packet.before.flow_hash.is_multiple_of(97) && packet.before.length <= 200;
-    compare_with_ref(&[33], few);
+    let picks = |packet: &Packet| packet.before.flow_hash.is_multiple_of(97) && packet.before.length <= 200;
+    let (setups, _turn) = setups();
+    let scope = Scope { layouts: &[Layout::Dense], batches: &[33], orders: &[Order::Random], picks };
+    compare_with_ref(&setups, &scope);
 }
 
 /// Run by the test below under oclgrind, which must find fault with it: all lanes write the same byte.
@@ -356,48 +185,6 @@ fn kernels_under_oclgrind() {
     let (success, text, found) = said("a_few_packets_under_oclgrind");
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(success && text.contains("Oclgrind") && found.trim().is_empty(), "{found}{text}");
-}
-
-/// Takes a chunk from the lane, if one is done, and compares its packets.
-fn poll_one(
-    setup: Setup,
-    lane: &mut dyn Lane,
-    region: &mut Region,
-    cases: &[Case],
-    packets: &[Packet],
-    seen: &mut [bool],
-) {
-    let Some(chunk) = lane.poll(region).unwrap() else {
-        std::thread::yield_now();
-        return;
-    };
-    assert_eq!(lane.bin_times().len(), chunk.bins.len());
-    for bin in &chunk.bins {
-        for at in chunk.range(bin) {
-            let descriptor = chunk.descriptors[at];
-            let place = descriptor.flow_hash as usize;
-            let packet = &packets[place];
-            let name = cases[packet.instance].name;
-            assert!(!std::mem::replace(&mut seen[place], true), "{name}: packet {place} came back twice");
-            assert_eq!(chunk.outcomes[at], packet.outcome, "{name}: packet {place}: {:02x?}", packet.window);
-            assert_eq!(descriptor, packet.after, "{name}: packet {place}: {:02x?}", packet.window);
-            // Of what was copied only the frame comes back, and nothing where the packet is dropped.
-            let compared = match (setup.own, packet.outcome.verdict) {
-                (false, _) => 0..packet.before.room_bytes(),
-                (true, VERDICT_DROP) => continue,
-                (true, _) => usize::from(descriptor.head)..usize::from(descriptor.head + descriptor.length),
-            };
-            let window = region.window_mut(&packet.before);
-            assert!(
-                window[compared.clone()] == packet.window_after[compared],
-                "{name}: packet {place}: its window differs: {:02x?}",
-                packet.window
-            );
-        }
-    }
-    let named: usize = chunk.bins.iter().map(|bin| usize::from(bin.count)).sum();
-    let untouched = Outcome { verdict: 77, reason: 77, port: 7777, value: 7777 };
-    assert_eq!(chunk.outcomes.iter().filter(|outcome| **outcome != untouched).count(), named);
 }
 
 fn echo() -> Vec<Arc<dyn Program>> {
@@ -484,20 +271,12 @@ fn echo_chunk(region: &mut Region, packets: usize) -> Chunk {
 
 #[test]
 fn a_wrong_chunk_comes_back_untouched() {
-    type Spoil = fn(&mut Chunk);
-    let faults: [(&str, Spoil); 5] = [
-        ("beyond its arrays", |chunk| chunk.bins[0].first = u32::MAX - 1),
-        ("names no program", |chunk| chunk.bins[0].instance = 1),
-        ("names no program", |chunk| chunk.bins[0].kernel = godwit_kernels::DPI),
-        ("outside its worker's region", |chunk| chunk.descriptors[3].window = u32::MAX),
-        ("outside its worker's region", |chunk| chunk.descriptors[3].head = u16::MAX),
-    ];
     let (setups, _turn) = setups();
     for setup in setups {
         let (handle, mut regions) = setup.small_arena(64, 1);
         let mut lane = setup.lane(echo(), &handle);
         let region = &mut regions[0];
-        for (reason, spoil) in faults {
+        for (reason, spoil) in FAULTS {
             let mut wrong = echo_chunk(region, 8);
             spoil(&mut wrong);
             demand_refused(&mut *lane, region, wrong, reason);
@@ -513,17 +292,6 @@ fn a_wrong_chunk_comes_back_untouched() {
             lane.poll(region).unwrap();
         }
     }
-}
-
-fn demand_refused(lane: &mut dyn Lane, region: &mut Region, mut wrong: Chunk, reason: &str) {
-    wrong.outcomes.fill(Outcome::drop(77));
-    let (bins, descriptors) = (wrong.bins.clone(), wrong.descriptors.clone());
-    let rejected = lane.submit(region, wrong).unwrap_err();
-    assert!(rejected.error.to_string().contains(reason), "{}", rejected.error);
-    assert_eq!((rejected.chunk.bins, rejected.chunk.descriptors), (bins, descriptors));
-    assert!(rejected.chunk.outcomes.iter().all(|outcome| *outcome == Outcome::drop(77)));
-    assert_eq!(lane.in_flight(), 0);
-    assert!(lane.poll(region).unwrap().is_none());
 }
 
 #[test]

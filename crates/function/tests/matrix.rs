@@ -15,25 +15,17 @@ mod functions;
 mod implementations;
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use godwit_abi::{Bin, Descriptor, Outcome, VERDICT_DROP};
 use godwit_function::{Contract, Function, Work};
 use godwit_packet::{Arena, ArenaConfig, Layout, Region};
 
 use frames::Random;
+use functions::Case;
 use implementations::{Implementation, Job};
 
 /// Packets per bin: alone, around a warp, and the largest.
 const BATCHES: [usize; 6] = [1, 2, 31, 32, 33, 256];
-
-/// A function with its configuration, and what it is to be tried with.
-struct Case {
-    /// The function, and what is special about this row.
-    name: &'static str,
-    function: Arc<dyn Function>,
-    frames: Vec<Vec<u8>>,
-}
 
 /// The rows.
 fn cases() -> Vec<Case> {

@@ -1,9 +1,9 @@
-//! The function `template`, for tests of devices whose kernels are changed.
+//! The function `template`, which swaps the Ethernet addresses, as a device sees it.
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_device::Program;
 
-/// As far as a device needs it.
+/// Reads and writes whole frames: tests change the kernel so that it does.
 pub(crate) struct Template;
 
 impl Program for Template {
@@ -39,7 +39,13 @@ impl Program for Template {
         0
     }
 
-    fn run_ref(&self, _: &mut [u8], _: &mut Descriptor, _: u8, _: u64) -> Outcome {
-        unreachable!("nothing is compared")
+    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _: u8, _: u64) -> Outcome {
+        let frame = &mut window[usize::from(descriptor.head)..][..usize::from(descriptor.length)];
+        if frame.len() < 14 {
+            return Outcome::drop(0);
+        }
+        let (destination, source) = frame.split_at_mut(6);
+        destination.swap_with_slice(&mut source[..6]);
+        Outcome::verdict(0)
     }
 }

@@ -11,8 +11,15 @@ use godwit_function::{Function, Site, kind};
 use godwit_wire::MacAddress;
 use toml::de::DeTable;
 
-use crate::Case;
-use crate::frames::{self, Random};
+use super::frames::{self, Random};
+
+/// A function with its configuration, and what it is to be tried with.
+pub(crate) struct Case {
+    /// The function, and what is special about this row.
+    pub(crate) name: &'static str,
+    pub(crate) function: Arc<dyn Function>,
+    pub(crate) frames: Vec<Vec<u8>>,
+}
 
 pub(crate) fn cases() -> Vec<Case> {
     let plain = || frames::frames(1, 1500, &frames::any_address, &frames::any_payload);
