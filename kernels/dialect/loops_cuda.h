@@ -158,7 +158,10 @@ typedef struct gw_device {
     const gw_reach *reaches;     /* per instance */
 } gw_device;
 
-/* by_group: groups fetch and return windows; otherwise copy engines do. cycles: of each bin. */
+/*
+ * by_group: groups fetch and return windows; otherwise copy engines do. cycles (of each bin) may
+ * lie in the host's memory: each is written once. next_bin is 0 before and after.
+ */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     gw_chunk(gw_device device, gw_descriptor *descriptors, const gw_u64 *parameters,
              gw_outcome *outcomes, const gw_bin *bins, gw_u32 bin_count, gw_u32 *next_bin,
@@ -204,7 +207,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
             const long long now = clock64();
             cycles[taken] = (gw_u32)(now - started);
             started = now;
-            taken = gridDim.x + atomicAdd(next_bin, 1u);
+            /* Each group asks once in vain, so all ask bin_count times, and the last finds 0 again.
+             */
+            taken = gridDim.x + atomicInc(next_bin, bin_count - 1);
         }
         gw_barrier();
     }

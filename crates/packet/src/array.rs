@@ -11,6 +11,18 @@ use godwit_abi::Bin;
 use crate::{Descriptor, Outcome};
 
 const PAGE_BYTES: usize = 4096;
+/// Arrays that share pages begin at multiples of this.
+const ALIGN_BYTES: usize = 64;
+
+/// Three arrays of as many values each, one behind the other on the same pages, so that a device can be given neighbours
+/// in one go.
+pub fn arrays<A: Plain, B: Plain, C: Plain>(len: usize) -> (Array<A>, Array<B>, Array<C>) {
+    let bytes = |size: usize| (len * size).next_multiple_of(ALIGN_BYTES);
+    let second = bytes(size_of::<A>());
+    let third = second + bytes(size_of::<B>());
+    let pages = Pages(Arc::new(Block::new(third + bytes(size_of::<C>()))));
+    (Array::at(&pages, 0, len), Array::at(&pages, second, len), Array::at(&pages, third, len))
+}
 
 /// Data that is the same bytes here and on a device.
 ///
@@ -29,15 +41,18 @@ unsafe impl Plain for Descriptor {}
 // SAFETY: as above.
 unsafe impl Plain for Outcome {}
 
-/// A fixed number of values, all zero at first. Like a boxed slice, but page-aligned, and its [`Pages`] can be kept.
+/// A fixed number of values, all zero at first. Like a boxed slice, but on pages of its own or of a few arrays together,
+/// and its [`Pages`] can be kept.
 pub struct Array<T> {
     pages: Pages,
+    /// Bytes from the pages' start.
+    offset: usize,
     len: usize,
     values: PhantomData<T>,
 }
 
 /// The memory of an [`Array`], which stays allocated while this lives. It gives an address and no reference: the bytes
-/// are the array's. Whoever reaches them through the address does so only while nobody uses the array.
+/// are the array's, and those of the arrays beside it. Whoever reaches them through the address does so only while nobody uses the array.
 #[derive(Clone)]
 pub struct Pages(Arc<Block>);
 
@@ -84,8 +99,21 @@ impl Pages {
 impl<T: Plain> Array<T> {
     /// `len` values of zero bytes.
     pub fn new(len: usize) -> Self {
-        const { assert!(align_of::<T>() <= PAGE_BYTES) };
-        Self { pages: Pages(Arc::new(Block::new(len * size_of::<T>()))), len, values: PhantomData }
+        Self::at(&Pages(Arc::new(Block::new(len * size_of::<T>()))), 0, len)
+    }
+
+    fn at(pages: &Pages, offset: usize, len: usize) -> Self {
+        const { assert!(align_of::<T>() <= ALIGN_BYTES) };
+        Self { pages: pages.clone(), offset, len, values: PhantomData }
+    }
+
+    fn base(&self) -> *mut T {
+        self.pages.base().as_ptr().wrapping_add(self.offset).cast()
+    }
+
+    /// Bytes from the beginning of its [`Pages`] to its first value, a multiple of 64.
+    pub fn offset(&self) -> usize {
+        self.offset
     }
 
     /// Its values in another array, read one by one from memory that something else may be writing.
@@ -93,7 +121,7 @@ impl<T: Plain> Array<T> {
         let mut copy = Self::new(self.len);
         for (index, value) in copy.iter_mut().enumerate() {
             // SAFETY: within the array; any bytes are a value, also those of a write that is only half there.
-            *value = unsafe { self.pages.base().as_ptr().cast::<T>().add(index).read_volatile() };
+            *value = unsafe { self.base().add(index).read_volatile() };
         }
         copy
     }
@@ -109,15 +137,15 @@ impl<T: Plain> Deref for Array<T> {
 
     fn deref(&self) -> &[T] {
         // SAFETY: so many values are allocated, aligned, and initialised: zeros are a `Plain` value.
-        unsafe { std::slice::from_raw_parts(self.pages.base().as_ptr().cast(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.base(), self.len) }
     }
 }
 
 impl<T: Plain> DerefMut for Array<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`; the array is the only one that gives references to its pages, and `&mut self` makes
-        // this the only one.
-        unsafe { std::slice::from_raw_parts_mut(self.pages.base().as_ptr().cast(), self.len) }
+        // SAFETY: as in `deref`; the array is the only one that gives references to this part of its pages, and `&mut self`
+        // makes this the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.base(), self.len) }
     }
 }
 
@@ -144,6 +172,22 @@ impl<T: Plain + PartialEq> PartialEq for Array<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn neighbours_share_pages_and_nothing_else() {
+        for len in [0, 1, 7, 1000] {
+            let (mut a, mut b, mut c) = arrays::<u64, Descriptor, Outcome>(len);
+            a.fill(u64::MAX);
+            c.fill(Outcome::drop(3));
+            assert!(b.iter().all(|value| *value == Descriptor::default()));
+            b.fill(Descriptor { window: 1, ..Descriptor::default() });
+            assert!(a.iter().all(|value| *value == u64::MAX) && c.iter().all(|value| *value == Outcome::drop(3)));
+            assert_eq!((a.len(), b.len(), c.len()), (len, len, len));
+            assert_eq!(a.pages().base(), c.pages().base());
+            assert!(a.offset() + 8 * len <= b.offset() && b.offset() + 16 * len <= c.offset());
+            assert!(c.offset() + 8 * len <= a.pages().bytes());
+        }
+    }
 
     #[test]
     fn values_are_zero_page_aligned_and_writable() {

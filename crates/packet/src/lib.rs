@@ -22,7 +22,7 @@ mod region;
 mod steering;
 
 pub use arena::{Arena, ArenaConfig, ArenaHandle, Layout, Reuse};
-pub use array::{Array, Pages, Plain};
+pub use array::{Array, Pages, Plain, arrays};
 pub use batch::{Batch, Stamp};
 pub use godwit_abi::{Descriptor, Outcome, WINDOW_UNIT_BYTES};
 pub use loan::{Borrower, Loan, Outgoing};

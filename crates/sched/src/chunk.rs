@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use godwit_abi::{Bin, Descriptor, Outcome};
-use godwit_packet::Array;
+use godwit_packet::{Array, arrays};
 
 /// Bins submitted together.
 ///
@@ -39,11 +39,13 @@ pub struct Chunk {
 impl Chunk {
     /// An empty chunk with room for `bins` bins and `packets` packets.
     pub fn new(bins: usize, packets: usize) -> Self {
+        // In the order in which a device reads and writes them.
+        let (parameters, descriptors, outcomes) = arrays(packets);
         Self {
             bins: Vec::with_capacity(bins),
-            descriptors: Array::new(packets),
-            parameters: Array::new(packets),
-            outcomes: Array::new(packets),
+            descriptors,
+            parameters,
+            outcomes,
             packets: 0,
             opened_ns: 0,
             closed_ns: 0,

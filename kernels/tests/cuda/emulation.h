@@ -326,6 +326,15 @@ template <typename T, typename U> T atomicAdd(T *address, U value)
     return __atomic_fetch_add(address, T(value), __ATOMIC_RELAXED);
 }
 
+inline unsigned atomicInc(unsigned *address, unsigned limit)
+{
+    unsigned old = __atomic_load_n(address, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(address, &old, old >= limit ? 0 : old + 1, false,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+    return old;
+}
+
 template <typename T, typename U> T atomicOr(T *address, U value)
 {
     return __atomic_fetch_or(address, T(value), __ATOMIC_RELAXED);

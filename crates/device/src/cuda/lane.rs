@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use cudarc::driver::sys;
 use godwit_abi::Bin;
-use godwit_packet::{Array, Region};
+use godwit_packet::Region;
 use godwit_sched::Chunk;
 
 use super::CudaDevice;
@@ -17,8 +17,8 @@ use super::slot::Slot;
 use crate::check::{check_bins, outside, packets_of};
 use crate::{BinTime, Error, Lane, Rejected};
 
-/// Most arrays that a lane page-locks: those of 64 chunks.
-const LOCKED_ARRAYS_MAX: usize = 3 * 64;
+/// Most chunks whose arrays a lane page-locks.
+const LOCKED_CHUNKS_MAX: usize = 64;
 
 /// See the module. Chunks come back in the order in which they were submitted. As many can be in flight as the caller has;
 /// slots are made when they are first needed.
@@ -93,19 +93,17 @@ impl LaunchLane {
 
     /// Page-locks the chunk's arrays, unless they are. False: they are not, and the chunk has to be copied.
     fn lock(&mut self, chunk: &Chunk) -> bool {
-        let all = [chunk.descriptors.pages(), chunk.parameters.pages(), chunk.outcomes.pages()];
-        all.into_iter().all(|pages| {
-            let address = pages.base().as_ptr().addr();
-            if self.locked.contains_key(&address) {
-                return true;
-            }
-            // Packers use the same few chunks again and again; whoever does not is served by copying.
-            if self.locked.len() >= LOCKED_ARRAYS_MAX {
-                return false;
-            }
-            let lock = PageLock::new(&self.device.parts.context, pages);
-            lock.is_ok_and(|lock| self.locked.insert(address, lock).is_none())
-        })
+        let pages = chunk.descriptors.pages();
+        let address = pages.base().as_ptr().addr();
+        if self.locked.contains_key(&address) {
+            return true;
+        }
+        // Packers use the same few chunks again and again; whoever does not is served by copying.
+        if self.locked.len() >= LOCKED_CHUNKS_MAX {
+            return false;
+        }
+        let lock = PageLock::new(&self.device.parts.context, pages);
+        lock.is_ok_and(|lock| self.locked.insert(address, lock).is_none())
     }
 
     /// The device is gone: nothing that it may still reach is ever given back.
@@ -113,8 +111,10 @@ impl LaunchLane {
         let chunks = self.in_flight.drain(..).map(|Flight { mut chunk, slot, .. }| {
             std::mem::forget(slot);
             // The old ones may be written yet, with what they hold, but for heads and lengths.
-            chunk.descriptors = chunk.descriptors.volatile_copy();
-            chunk.outcomes = Array::new(chunk.outcomes.len());
+            let mut safe = Chunk::new(chunk.bins.capacity(), chunk.descriptors.len());
+            safe.descriptors.copy_from_slice(&chunk.descriptors.volatile_copy());
+            safe.parameters.copy_from_slice(&chunk.parameters);
+            (chunk.descriptors, chunk.parameters, chunk.outcomes) = (safe.descriptors, safe.parameters, safe.outcomes);
             chunk
         });
         self.device.watch.lost_with(chunks.collect())

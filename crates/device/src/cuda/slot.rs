@@ -6,7 +6,7 @@ use std::mem::size_of;
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys;
 use godwit_abi::{Bin, Descriptor, Outcome};
-use godwit_packet::{Pages, Plain};
+use godwit_packet::Plain;
 use godwit_sched::Chunk;
 
 use super::carriage::{Carriage, Columns, Plan, Run};
@@ -23,17 +23,17 @@ const ALIGN_BYTES: usize = 64;
 /// few copy calls more cost as much as copying so many packets' numbers twice.
 const DIRECT_PACKETS_MIN: usize = 2048;
 
-/// Arrays for one chunk, the same in both memories.
+/// Arrays for one chunk, the same in both memories, but for two: `next_bin` is only the device's, and cycles only the host's,
+/// where the device writes them over the bus, four bytes a bin.
 ///
 /// ```text
-/// 0          64
-/// | next_bin | bins | parameters | descriptors | outcomes | cycles |
-/// |------------------ to the device -----------|
-///                                |----------- and back ------------|
+/// 0                                                |--------- back -------|
+/// | next_bin or nothing | cycles | bins | parameters | descriptors | outcomes |
+///                                |----------- to the device -------|
 /// ```
 ///
-/// Packets of a small chunk lie bin after bin without gaps, so that one copy each way carries all. Those of a large one
-/// lie as in the chunk, whose own arrays the copies begin and end in.
+/// Packets of a small chunk lie bin after bin without gaps in the slot's arrays. Those of a large one lie as in the chunk,
+/// whose own arrays the copies begin and end in; bins go apart then.
 pub(super) struct Slot {
     pub(super) stream: Stream,
     done: Event,
@@ -41,54 +41,81 @@ pub(super) struct Slot {
     device: DeviceMemory,
     bins_max: usize,
     packets_max: usize,
-    at: Arrays,
+    at: Places,
     /// Whether the chunk's own arrays are used.
     direct: bool,
 }
 
 /// Where the arrays of the present chunk begin.
 #[derive(Clone, Copy, Default)]
-struct Arrays {
+struct Places {
     bins: usize,
+    cycles: usize,
     parameters: usize,
     descriptors: usize,
     outcomes: usize,
-    cycles: usize,
     end: usize,
-    /// Places for packets.
+    /// Places for packets that the copies carry.
     packets: usize,
 }
 
-impl Arrays {
-    fn new(bins: usize, packets: usize) -> Self {
+impl Places {
+    /// For arrays of so many places, of which the first `packets` are used.
+    fn new(bins: usize, places: usize, packets: usize) -> Self {
         let mut end = ALIGN_BYTES;
         let mut place = |bytes: usize| {
             let start = end;
             end += bytes.next_multiple_of(ALIGN_BYTES);
             start
         };
-        let bins_at = place(bins * size_of::<Bin>());
-        let parameters = place(packets * size_of::<u64>());
-        let descriptors = place(packets * size_of::<Descriptor>());
-        let outcomes = place(packets * size_of::<Outcome>());
         let cycles = place(bins * size_of::<u32>());
-        Self { bins: bins_at, parameters, descriptors, outcomes, cycles, end, packets }
+        let bins_at = place(bins * size_of::<Bin>());
+        let parameters = place(places * size_of::<u64>());
+        let descriptors = place(places * size_of::<Descriptor>());
+        let outcomes = place(places * size_of::<Outcome>());
+        Self { bins: bins_at, cycles, parameters, descriptors, outcomes, end, packets }
+    }
+
+    /// What goes to the device of the packets' arrays: from where on, and how many bytes.
+    fn inward(&self) -> (usize, usize) {
+        (self.parameters, self.descriptors + self.packets * size_of::<Descriptor>() - self.parameters)
+    }
+
+    /// The bins.
+    fn bins(&self) -> (usize, usize) {
+        (self.bins, self.parameters - self.bins)
+    }
+
+    /// What comes back. Descriptors and outcomes in one go, unless there is much between them.
+    fn outward(&self) -> Vec<(usize, usize)> {
+        let descriptors = (self.descriptors, self.packets * size_of::<Descriptor>());
+        let outcomes = (self.outcomes, self.packets * size_of::<Outcome>());
+        if outcomes.0 - (descriptors.0 + descriptors.1) > GAP_BYTES_MAX {
+            return vec![descriptors, outcomes];
+        }
+        vec![(descriptors.0, outcomes.0 + outcomes.1 - descriptors.0)]
     }
 }
+
+/// A copy call costs as much as copying so many bytes.
+const GAP_BYTES_MAX: usize = 64 << 10;
 
 impl Slot {
     /// For chunks of up to so many bins and packets.
     pub(super) fn new(device: &CudaDevice, bins_max: usize, packets_max: usize) -> Result<Self, Error> {
         let context = &device.parts.context;
-        let bytes = Arrays::new(bins_max, packets_max).end;
+        let bytes = Places::new(bins_max, packets_max, packets_max).end;
+        let device_memory = DeviceMemory::new(context, bytes, "a chunk")?;
+        // `next_bin`; launches leave it at 0.
+        device_memory.fill(&[0; size_of::<u32>()])?;
         Ok(Self {
             stream: Stream::new(context)?,
             done: Event::new(context)?,
             host: PinnedMemory::new(context, bytes)?,
-            device: DeviceMemory::new(context, bytes, "a chunk")?,
+            device: device_memory,
             bins_max,
             packets_max,
-            at: Arrays::default(),
+            at: Places::default(),
             direct: false,
         })
     }
@@ -98,21 +125,27 @@ impl Slot {
         chunk.bins.len() <= self.bins_max && chunk.descriptors.len() <= self.packets_max
     }
 
-    /// Whether a chunk is large enough, and its packets close enough together, for its own arrays to be used.
+    /// Whether a chunk is large enough, and its packets close enough together, for its own arrays to be used, which lie on
+    /// the same pages as [`Chunk::new`] puts them.
     pub(super) fn wants_direct(chunk: &Chunk) -> bool {
         let packets = chunk.packets as usize;
-        packets >= DIRECT_PACKETS_MIN && extent(chunk) * 3 <= packets * 4
+        let pages = [chunk.parameters.pages(), chunk.descriptors.pages(), chunk.outcomes.pages()];
+        packets >= DIRECT_PACKETS_MIN
+            && extent(chunk) * 3 <= packets * 4
+            && pages.iter().all(|other| other.base() == pages[0].base())
     }
 
     /// Writes down what the device is to do. The chunk was checked and has room here. `direct`: its arrays are
     /// page-locked.
     pub(super) fn write(&mut self, chunk: &Chunk, direct: bool) {
         self.direct = direct;
-        let packets = if direct { extent(chunk) } else { chunk.packets as usize };
-        let at = Arrays::new(chunk.bins.len(), packets);
+        let (places, packets) = match direct {
+            true => (chunk.descriptors.len(), extent(chunk)),
+            false => (chunk.packets as usize, chunk.packets as usize),
+        };
+        let at = Places::new(chunk.bins.len(), places, packets);
         self.at = at;
         let bytes = self.host.bytes_mut();
-        bytes[..size_of::<u32>()].fill(0);
         if direct {
             put(bytes, at.bins, 0, &chunk.bins);
             return;
@@ -136,41 +169,38 @@ impl Slot {
         plan: &Plan,
         chunk: &Chunk,
     ) -> Result<(), DriverError> {
-        let (at, device) = (self.at, self.device.pointer);
-        let host = self.host.base().as_ptr();
-        let pages = |pages: &Pages| pages.base().as_ptr();
-        let (parameters, descriptors) = (pages(chunk.parameters.pages()), pages(chunk.descriptors.pages()));
+        let at = self.at;
+        // The chunk's arrays follow each other as the slot's do.
+        let arrays = match self.direct {
+            true => chunk.parameters.pages().base().as_ptr().wrapping_add(chunk.parameters.offset()),
+            false => self.host.base().as_ptr().wrapping_add(at.parameters),
+        };
+        let copy = |direction, (place, bytes): (usize, usize)| {
+            let host = arrays.wrapping_add(place - at.parameters);
+            self.copy(direction, self.device.pointer + place as u64, host, bytes)
+        };
+        let host = self.host.base().as_ptr().wrapping_add(at.bins);
+        let (inward, bins) = (at.inward(), at.bins());
+        let beside = if self.direct { bins.1 } else { bins.1 + inward.1 };
+        self.copy(Direction::ToDevice, self.device.pointer + at.bins as u64, host, beside)?;
         if self.direct {
-            self.copy(Direction::ToDevice, device, host, at.parameters)?;
-            self.copy(Direction::ToDevice, device + at.parameters as u64, parameters, at.packets * size_of::<u64>())?;
-            let bytes = at.packets * size_of::<Descriptor>();
-            self.copy(Direction::ToDevice, device + at.descriptors as u64, descriptors, bytes)?;
-        } else {
-            self.copy(Direction::ToDevice, device, host, at.outcomes)?;
+            copy(Direction::ToDevice, inward)?;
         }
         self.carry(Direction::ToDevice, arguments.shadow, arena, &plan.carriage)?;
         self.run(kernels, arguments, plan, chunk.bins.len())?;
         if plan.writes {
             self.carry(Direction::ToHost, arguments.shadow, arena, &plan.carriage)?;
         }
-        let back = if self.direct {
-            let bytes = at.packets * size_of::<Descriptor>();
-            self.copy(Direction::ToHost, device + at.descriptors as u64, descriptors, bytes)?;
-            let outcomes = pages(chunk.outcomes.pages());
-            self.copy(Direction::ToHost, device + at.outcomes as u64, outcomes, at.packets * size_of::<Outcome>())?;
-            at.cycles
-        } else {
-            at.descriptors
-        };
-        self.copy(Direction::ToHost, device + back as u64, host.wrapping_add(back), at.end - back)?;
+        at.outward().into_iter().try_for_each(|part| copy(Direction::ToHost, part))?;
         self.done.record(&self.stream)
     }
 
     fn run(&self, kernels: &Kernels, arguments: &DeviceArguments, plan: &Plan, bins: usize) -> Result<(), DriverError> {
-        let (at, device) = (self.at, self.device.pointer);
+        let (at, device, host) = (self.at, self.device.pointer, self.host.pointer);
         let mut by_device = *arguments;
-        let [mut descriptors, mut parameters, mut outcomes, mut bins_at, mut next_bin, mut cycles] =
-            [at.descriptors, at.parameters, at.outcomes, at.bins, 0, at.cycles].map(|place| device + place as u64);
+        let [mut descriptors, mut parameters, mut outcomes, mut bins_at, mut next_bin] =
+            [at.descriptors, at.parameters, at.outcomes, at.bins, 0].map(|place| device + place as u64);
+        let mut cycles = host + at.cycles as u64;
         let (mut bin_count, mut by_group) = (bins as u32, u32::from(plan.carriage == Carriage::Groups));
         let mut values: [*mut c_void; 9] = [
             (&raw mut by_device).cast(),
@@ -233,7 +263,7 @@ impl Slot {
 
     /// Bytes of the present chunk's arrays that travel to the device and back.
     pub(super) fn array_bytes(&self) -> [usize; 2] {
-        [self.at.outcomes, self.at.end - self.at.descriptors]
+        [self.at.bins().1 + self.at.inward().1, self.at.outward().iter().map(|part| part.1).sum()]
     }
 
     /// Whether all is back.
