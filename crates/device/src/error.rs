@@ -68,7 +68,8 @@ pub enum Error {
         id: String,
         /// What its driver said.
         reason: String,
-        /// The chunk as it was submitted. Its windows are the worker's again; what is in them is anybody's guess.
+        /// The chunk as it was submitted, but for heads and lengths of its packets: the device may have changed some already.
+        /// Its windows are the worker's again; what is in them is anybody's guess.
         chunk: Box<Chunk>,
     },
     /// The device does not answer any more, or its driver gave it up. It may still write to the windows of the packets
@@ -79,7 +80,8 @@ pub enum Error {
         id: String,
         /// What shows that it is lost.
         reason: String,
-        /// All chunks that were in flight, as they were submitted.
+        /// All chunks that were in flight, as they were submitted, but for heads and lengths of their packets: the device
+        /// may have changed some already. The windows that they name are the same.
         chunks: Vec<Chunk>,
     },
 }

@@ -44,11 +44,11 @@ table! {
 table! {
     /// What is counted for every function, besides its verdicts and drop reasons.
     FUNCTION_COUNTERS:
-    PACKETS = "packets", Total, "packets", "Packets that the kernel worked on.";
+    PACKETS = "packets", Total, "packets", "Packets that the kernel has finished.";
     BYTES = "bytes", Total, "bytes", "Their bytes before the kernel, without FCS.";
     SETTLED = "settled", Total, "packets", "Packets that the host half settled without the kernel.";
-    BINS = "bins", Total, "bins", "Bins that were run.";
-    BUSY_NS = "busy_ns", Total, "nanoseconds", "Time that the device worked on them.";
+    BINS = "bins", Total, "bins", "Bins that were finished.";
+    BUSY_NS = "busy_ns", Total, "nanoseconds", "Time that the device worked on them. On the CPU and on CUDA, launched, every bin's own, side by side or not; on OpenCL, launched, its share of its chunk's; in persistent mode the time from when its group could begin with it until the worker saw it finished.";
 }
 
 table! {
@@ -163,11 +163,6 @@ impl Counts {
     #[inline]
     pub(crate) fn add(&mut self, counter: usize, value: u64) {
         self.local[counter] += value;
-    }
-
-    #[inline]
-    pub(crate) fn take_back(&mut self, counter: usize, value: u64) {
-        self.local[counter] -= value;
     }
 
     pub(crate) fn set(&mut self, counter: usize, value: u64) {

@@ -16,7 +16,7 @@ use godwit_packet::Descriptor;
 use godwit_sched::{Chunk, Insert, Packer};
 
 use crate::Error;
-use crate::counters::{Counts, DROPPED, DROPPED_DEVICE, DROPPED_DEVICE_LOST};
+use crate::counters::{DROPPED, DROPPED_DEVICE, DROPPED_DEVICE_LOST};
 use crate::plan::Plan;
 use crate::worker::Worker;
 
@@ -76,7 +76,6 @@ impl Worker {
         if place == LAST_RESORT || matches!(error, DeviceError::Chunk { .. }) {
             return Err(Error::Device(error));
         }
-        self.count_work(plan, &chunk, Counts::take_back);
         self.give_up(plan, place, &reason(error), 0);
         self.requeue(plan, &chunk, now_ns)?;
         self.places[place].packer.give_back(chunk);
@@ -92,7 +91,6 @@ impl Worker {
         let now_ns = self.now_ns();
         match error {
             DeviceError::Failed { reason, chunk, .. } => {
-                self.count_work(plan, &chunk, Counts::take_back);
                 let dropped = u64::from(chunk.packets);
                 packets(&chunk).for_each(|descriptor| self.drop_packet(descriptor, DROPPED_DEVICE));
                 let Place { id, packer, failures, .. } = &mut self.places[place];
@@ -108,7 +106,6 @@ impl Worker {
             DeviceError::Lost { reason, chunks, .. } => {
                 let mut dropped = 0;
                 for chunk in chunks {
-                    self.count_work(plan, &chunk, Counts::take_back);
                     dropped += u64::from(chunk.packets);
                     for descriptor in packets(&chunk) {
                         self.order.leave(descriptor);

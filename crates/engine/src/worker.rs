@@ -426,7 +426,6 @@ impl Worker {
         let Some(chunk) = self.places[place].packer.take(now_ns) else {
             return Ok(false);
         };
-        self.count_work(plan, &chunk, Counts::add);
         let packets = chunk.packets;
         match self.places[place].lane.submit(&mut self.region, chunk) {
             Ok(()) => {
@@ -435,17 +434,6 @@ impl Worker {
                 Ok(true)
             }
             Err(rejected) => self.not_taken(plan, place, *rejected, now_ns).map(|()| true),
-        }
-    }
-
-    /// Counts the packets of a chunk as given to their functions, or takes that back.
-    pub(crate) fn count_work(&mut self, plan: &Plan, chunk: &Chunk, count: fn(&mut Counts, usize, u64)) {
-        for bin in &chunk.bins {
-            let bytes: u64 = chunk.descriptors[chunk.range(bin)].iter().map(|packet| u64::from(packet.length)).sum();
-            let counters = plan.stages[usize::from(bin.instance)].counters;
-            count(&mut self.counts, counters.plain(PACKETS), u64::from(bin.count));
-            count(&mut self.counts, counters.plain(BYTES), bytes);
-            count(&mut self.counts, counters.plain(BINS), 1);
         }
     }
 
@@ -469,7 +457,7 @@ impl Worker {
         }
     }
 
-    /// Sends every packet of a finished chunk on.
+    /// Counts the work of a finished chunk, and sends every packet of it on.
     fn complete(&mut self, plan: &Plan, place: usize, chunk: &Chunk) {
         let elapsed_ns = self.now_ns().saturating_sub(chunk.opened_ns);
         let Place { packer, lane, .. } = &mut self.places[place];
@@ -479,8 +467,12 @@ impl Worker {
             self.counts.add(counters.plain(BUSY_NS), time.elapsed_ns);
             packer.observe(bin, time.elapsed_ns);
         }
-        for bin in &chunk.bins {
+        for (bin, bytes) in chunk.bins.iter().zip(&chunk.bin_bytes) {
             let function = usize::from(bin.instance);
+            let counters = plan.stages[function].counters;
+            self.counts.add(counters.plain(PACKETS), bin.count.into());
+            self.counts.add(counters.plain(BYTES), *bytes);
+            self.counts.add(counters.plain(BINS), 1);
             self.function_latency[function].record(elapsed_ns, u64::from(bin.count));
             let range = chunk.range(bin);
             self.decide(plan, function, &chunk.descriptors[range.clone()], &chunk.outcomes[range]);

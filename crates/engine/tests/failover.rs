@@ -149,6 +149,7 @@ fn check(report: &Report, records: &[Vec<u8>], clean: &[Vec<u8>]) {
     }
     // Only packets that a function has finished count as its own.
     assert_eq!(report.functions[1].packets, records.len() as u64);
+    assert_eq!(report.functions[1].bytes, records.iter().map(|record| record.len() as u64 - 16).sum::<u64>());
     let lost: u64 = report.lost_devices.iter().map(|lost| lost.packets).sum();
     assert!(lost <= dropped);
 }

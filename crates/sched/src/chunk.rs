@@ -22,6 +22,9 @@ use godwit_packet::{Array, arrays};
 pub struct Chunk {
     /// The bins, in the order in which a device should start them. Never empty in a chunk from a packer.
     pub bins: Vec<Bin>,
+    /// For each bin the bytes of its packets when the chunk was taken: a device changes the lengths in `descriptors`, and of
+    /// a chunk that it did not finish it may have changed some.
+    pub bin_bytes: Vec<u64>,
     /// One place a packet.
     pub descriptors: Array<Descriptor>,
     /// What the kernel gets to know of each packet, from the function's host half.
@@ -43,6 +46,7 @@ impl Chunk {
         let (parameters, descriptors, outcomes) = arrays(packets);
         Self {
             bins: Vec::with_capacity(bins),
+            bin_bytes: Vec::with_capacity(bins),
             descriptors,
             parameters,
             outcomes,

@@ -36,7 +36,7 @@ pub struct Packer {
     table: Box<[u16]>,
     /// Of each bin, at 1 + its number; what lies at 0 has no room, so that a label without a bin needs no test of its own.
     cursors: Box<[Cursor]>,
-    /// The set of bins that fills. Its `bins`, `packets` and `closed_ns` are written when it closes.
+    /// The set of bins that fills. Its `bins`, `bin_bytes`, `packets` and `closed_ns` are written when it closes.
     filling: Chunk,
     /// How many more packets the filling chunk takes, were they all of the right labels.
     room: u32,
@@ -409,6 +409,16 @@ impl Packer {
         if self.config.sort && open > 1 {
             sort_longest_first(&mut chunk.bins, &mut self.estimates, &self.costs);
         }
+        let (bins, descriptors) = (&chunk.bins, &chunk.descriptors);
+        let bytes = |bin: &Bin| {
+            let first = bin.first as usize;
+            descriptors[first..first + usize::from(bin.count)]
+                .iter()
+                .map(|packet| u64::from(packet.length))
+                .sum::<u64>()
+        };
+        chunk.bin_bytes.clear();
+        chunk.bin_bytes.extend(bins.iter().map(bytes));
     }
 
     fn reopen(&mut self) {

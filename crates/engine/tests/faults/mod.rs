@@ -98,6 +98,18 @@ fn packets(chunk: &Chunk) -> impl Iterator<Item = &Descriptor> {
     chunk.bins.iter().flat_map(|bin| &chunk.descriptors[chunk.range(bin)])
 }
 
+/// Writes the descriptors of half of the bins back as a function that prepends and appends leaves them: devices do so bin by
+/// bin, before the chunk is complete.
+fn half_finish(chunk: &mut Chunk) {
+    for bin in &chunk.bins[..chunk.bins.len().div_ceil(2)] {
+        let first = bin.first as usize;
+        for descriptor in &mut chunk.descriptors[first..first + usize::from(bin.count)] {
+            descriptor.head -= 44;
+            descriptor.length += 44 + 29;
+        }
+    }
+}
+
 impl FaultyLane {
     fn is_lost_at(&self, number: u64) -> Option<Loss> {
         self.device.faults.loss.filter(|(_, after)| number > *after).map(|(loss, _)| loss)
@@ -105,7 +117,8 @@ impl FaultyLane {
 
     fn lose(&mut self, reason: &str) -> Error {
         self.lost = true;
-        let chunks: Vec<Chunk> = self.in_flight.drain(..).map(|flight| flight.chunk).collect();
+        let mut chunks: Vec<Chunk> = self.in_flight.drain(..).map(|flight| flight.chunk).collect();
+        chunks.iter_mut().for_each(half_finish);
         self.reached.extend(chunks.iter().flat_map(packets));
         Error::Lost { id: self.device.capabilities.id.clone(), reason: reason.to_owned(), chunks }
     }
@@ -148,10 +161,11 @@ impl Lane for FaultyLane {
             Some(Loss::Refuses) | None => {}
         }
         self.moved = Instant::now();
-        let Some(Flight { chunk, .. }) = self.in_flight.pop_front() else { return Ok(None) };
+        let Some(Flight { mut chunk, .. }) = self.in_flight.pop_front() else { return Ok(None) };
         let each = self.device.faults.fails_each;
         if each > 0 && number.is_multiple_of(each) {
             packets(&chunk).for_each(|descriptor| region.window_mut(descriptor).fill(0xee));
+            half_finish(&mut chunk);
             let id = self.device.capabilities.id.clone();
             return Err(Error::Failed { id, reason: "it was told to".to_owned(), chunk: Box::new(chunk) });
         }
