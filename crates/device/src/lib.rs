@@ -122,7 +122,8 @@ pub struct DeviceOptions {
     pub bins: usize,
     /// Most packets of a bin.
     pub bin_packets: usize,
-    /// A lane that has chunks in flight and gets none back for so long makes the device lost.
+    /// A lane that has chunks in flight makes the device lost when no lane has got any back for so long, or when it has got
+    /// none itself for eight times as long.
     pub watchdog: Duration,
     /// For benches: packets stay in the device's own memory, so that its link is no limit: only
     /// [`Lane::copy_region`] brings and fetches windows. See [`Device::is_resident`].

@@ -131,7 +131,7 @@ impl OpenClLane {
                 }
                 std::thread::sleep(LOOK_INTERVAL);
             }
-            self.since = Instant::now();
+            self.since = watch.heard();
         }
         // Where the driver cannot say that the device is done, it may go on writing.
         watch.lost().is_none() && self.held.queue.finish().is_ok()
@@ -181,7 +181,7 @@ impl Lane for OpenClLane {
         let Some(Flight { mut chunk, mut slot, launched, .. }) = self.held.in_flight.pop_front() else {
             return Ok(None);
         };
-        self.since = Instant::now();
+        self.since = self.held.device.watch.heard();
         self.times.clear();
         if let Err(error) = ended {
             self.held.slots.push(slot);

@@ -32,7 +32,8 @@
 //!
 //! # A device that does not answer
 //!
-//! A lane that gets no chunk back for [`DeviceOptions::watchdog`] declares the device lost, for all its lanes. Nothing
+//! A lane that waits declares the device lost, for all its lanes, when for [`DeviceOptions::watchdog`] none of them has got
+//! a chunk back; what one waits for may queue behind the others. It does not wait for ever, though they go on. Nothing
 //! can take a kernel back once it runs, so whatever it may reach is leaked: slots, tables, the arena, and the driver's
 //! objects, whose release may wait for the kernel. The process can end all the same: PoCL's threads end with it.
 //!

@@ -271,7 +271,7 @@ impl Lane for PersistentLane {
 
     fn poll(&mut self, _region: &mut Region) -> Result<Option<Chunk>, Error> {
         if !self.said_lost && self.collect() {
-            self.since = Instant::now();
+            self.since = self.device.watch.heard();
             self.post();
         }
         if let Some(chunk) = self.take_done() {
@@ -305,7 +305,7 @@ impl Drop for PersistentLane {
     fn drop(&mut self) {
         while self.boxes.iter().any(|mine| !mine.bins.is_empty()) && !self.is_lost() {
             if self.collect() {
-                self.since = Instant::now();
+                self.since = self.device.watch.heard();
             } else {
                 std::thread::sleep(LOOK_INTERVAL);
             }
