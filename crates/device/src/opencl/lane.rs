@@ -10,9 +10,8 @@ use godwit_packet::Region;
 use godwit_sched::Chunk;
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::error_codes::ClError;
-use opencl3::event::Event;
 
-use super::slot::Slot;
+use super::slot::{Events, Launched, Slot};
 use super::{OpenClDevice, failed};
 use crate::{BinTime, Error, Lane, Rejected};
 
@@ -48,9 +47,18 @@ struct Held {
 struct Flight {
     chunk: Chunk,
     slot: Slot,
-    launched: Event,
-    /// The last copy back from a device with memory of its own.
-    copied: Option<Event>,
+    /// None: the driver took a part of the commands and then failed. The device is lost then.
+    events: Option<Events>,
+}
+
+impl Held {
+    /// The oldest chunk whose launch has ended, and how it ended.
+    fn first_ended(&self) -> Option<(usize, Result<(), ClError>)> {
+        self.in_flight.iter().map(Flight::progress).enumerate().find_map(|(at, progress)| match progress {
+            Progress::Ended(ended) => Some((at, ended)),
+            _ => None,
+        })
+    }
 }
 
 /// How far a launch is.
@@ -63,7 +71,8 @@ enum Progress {
 
 impl Flight {
     fn progress(&self) -> Progress {
-        let last = self.copied.as_ref().unwrap_or(&self.launched);
+        let Some(Events { launched, copied }) = &self.events else { return Progress::UnderWay };
+        let last = copied.as_ref().unwrap_or(launched);
         match last.command_execution_status() {
             Ok(status) if status.0 > 0 => Progress::UnderWay,
             // A status is no synchronisation point; waiting is one, and returns at once.
@@ -94,12 +103,12 @@ impl OpenClLane {
         Slot::new(&self.held.device.parts(), chunk.bins.len().max(chunk.bins.capacity()), chunk.descriptors.len())
     }
 
-    fn launch(&mut self, region: &mut Region, chunk: &Chunk) -> Result<(Slot, Event, Option<Event>), Error> {
+    fn launch(&mut self, region: &mut Region, chunk: &Chunk) -> Result<(Slot, Launched), Error> {
         let mut slot = self.slot(chunk)?;
         slot.write(chunk);
         let Held { slots, queue, device, .. } = &mut *self.held;
         match slot.launch(&device.parts(), queue, region, chunk) {
-            Ok((launched, copied)) => Ok((slot, launched, copied)),
+            Ok(launched) => Ok((slot, launched)),
             Err(error) => {
                 slots.push(slot);
                 Err(error)
@@ -110,8 +119,8 @@ impl OpenClLane {
     /// All chunks in flight, as the error that says why the device is lost. What they were launched with is leaked.
     fn hand_back(&mut self) -> Error {
         self.said_lost = true;
-        let chunks = self.held.in_flight.drain(..).map(|Flight { chunk, slot, launched, copied }| {
-            std::mem::forget((slot, launched, copied));
+        let chunks = self.held.in_flight.drain(..).map(|Flight { chunk, slot, events }| {
+            std::mem::forget((slot, events));
             chunk
         });
         let chunks = chunks.collect();
@@ -144,11 +153,19 @@ impl Lane for OpenClLane {
         let launched =
             alive.and_then(|()| self.held.device.check(region, &chunk)).and_then(|()| self.launch(region, &chunk));
         match launched {
-            Ok((slot, launched, copied)) => {
+            Ok((slot, launched)) => {
+                let events = match launched {
+                    Launched::Whole(events) => Some(events),
+                    // What it took may be under way: `poll` will hand the chunk back.
+                    Launched::Part(error) => {
+                        self.held.device.watch.lose(format!("its driver failed to take a chunk: {error}"));
+                        None
+                    }
+                };
                 if self.held.in_flight.is_empty() {
                     self.since = Instant::now();
                 }
-                self.held.in_flight.push_back(Flight { chunk, slot, launched, copied });
+                self.held.in_flight.push_back(Flight { chunk, slot, events });
                 // A queue may hold commands back until somebody waits. Should this fail, `poll` will hear of it.
                 let _ = self.held.queue.flush();
                 Ok(())
@@ -160,16 +177,20 @@ impl Lane for OpenClLane {
     fn poll(&mut self, region: &mut Region) -> Result<Option<Chunk>, Error> {
         let watch = &self.held.device.watch;
         let progress = self.held.in_flight.front().map_or(Progress::UnderWay, Flight::progress);
-        let ended = match progress {
-            Progress::Ended(ended) => ended,
+        let (at, ended) = match progress {
+            Progress::Ended(ended) => (0, ended),
             Progress::UnderWay => {
                 if !self.held.in_flight.is_empty() && watch.is_overdue(self.since) {
                     watch.lose_silent();
                 }
-                if watch.lost().is_some() && !self.said_lost {
-                    return Err(self.hand_back());
+                if watch.lost().is_none() || self.said_lost {
+                    return Ok(None);
                 }
-                return Ok(None);
+                // Slots with queues of their own go on when another is stuck.
+                match self.held.first_ended() {
+                    Some(ended) => ended,
+                    None => return Err(self.hand_back()),
+                }
             }
             // Nobody knows how far the launch is, nor whether it will ever end.
             Progress::Unknown(error) => {
@@ -177,10 +198,7 @@ impl Lane for OpenClLane {
                 return Err(self.hand_back());
             }
         };
-        // `ended` is of the first, so there is one.
-        let Some(Flight { mut chunk, mut slot, launched, .. }) = self.held.in_flight.pop_front() else {
-            return Ok(None);
-        };
+        let Some(Flight { mut chunk, mut slot, events }) = self.held.in_flight.remove(at) else { return Ok(None) };
         self.since = self.held.device.watch.heard();
         self.times.clear();
         if let Err(error) = ended {
@@ -190,7 +208,9 @@ impl Lane for OpenClLane {
         }
         slot.read(&self.held.device.packets, region, &mut chunk);
         self.held.slots.push(slot);
-        if let (Ok(started), Ok(finished)) = (launched.profiling_command_start(), launched.profiling_command_end()) {
+        let times = events
+            .map(|Events { launched, .. }| (launched.profiling_command_start(), launched.profiling_command_end()));
+        if let Some((Ok(started), Ok(finished))) = times {
             share_time(&chunk.bins, finished.saturating_sub(started), &mut self.times);
         }
         Ok(Some(chunk))
@@ -233,10 +253,11 @@ mod tests {
 
     use godwit_abi::{Descriptor, Outcome};
     use godwit_packet::{Arena, ArenaConfig};
-    use opencl3::event::{create_user_event, set_user_event_status};
+    use opencl3::event::{Event, create_user_event, set_user_event_status};
 
     use super::*;
-    use crate::opencl::probe;
+    use crate::opencl::slot::Packets;
+    use crate::opencl::{own, probe};
     use crate::{DeviceOptions, Program};
 
     /// The function `template`, as far as a device that compiles its kernel needs it.
@@ -289,15 +310,26 @@ mod tests {
         chunk
     }
 
+    /// The number of a device that can be used; says so when there is none.
+    fn device_number() -> Option<usize> {
+        let number = probe().found.iter().position(|found| found.usable.is_ok());
+        if number.is_none() {
+            // Past the test harness, which shows nothing of a test that passes.
+            std::io::stderr().write_all(b"skipped: no OpenCL device here can be used\n").unwrap();
+        }
+        number
+    }
+
+    fn wait_for(lane: &OpenClLane, at: usize) {
+        while let Progress::UnderWay = lane.held.in_flight[at].progress() {
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
     /// A launch that fails is played by an event that the test ends, well or not, when it likes.
     #[test]
     fn a_chunk_whose_launch_fails_comes_back_and_so_do_the_others() {
-        let found = probe().found;
-        let Some(number) = found.iter().position(|found| found.usable.is_ok()) else {
-            // Past the test harness, which shows nothing of a test that passes.
-            std::io::stderr().write_all(b"skipped: no OpenCL device here can be used\n").unwrap();
-            return;
-        };
+        let Some(number) = device_number() else { return };
         let arena = Arena::new(ArenaConfig { packets: 3, ..ArenaConfig::default() }, 1).unwrap();
         let options = DeviceOptions::default();
         let device = Arc::new(OpenClDevice::new(number, vec![Arc::new(Template)], &arena.handle(), &options).unwrap());
@@ -310,7 +342,8 @@ mod tests {
         let descriptor = failing.descriptors[0];
         let slot = lane.slot(&failing).unwrap();
         let event = create_user_event(device.context.get()).unwrap();
-        lane.held.in_flight.push_back(Flight { chunk: failing, slot, launched: Event::new(event), copied: None });
+        let events = Events { launched: Event::new(event), copied: None };
+        lane.held.in_flight.push_back(Flight { chunk: failing, slot, events: Some(events) });
         let last = chunk(region);
         lane.submit(region, last).unwrap();
         assert_eq!(lane.in_flight(), 3);
@@ -336,6 +369,84 @@ mod tests {
             if let Some(chunk) = lane.poll(region).unwrap() {
                 assert_eq!(chunk.outcomes[0].verdict, 0);
             }
+        }
+    }
+
+    /// The driver refuses a copy of packets to a shadow of the arena that is too short for them, when it has taken the
+    /// copy of arrays before it.
+    #[test]
+    fn a_chunk_that_the_driver_takes_in_part_is_lost_and_what_was_done_before_is_not() {
+        let Some(number) = device_number() else { return };
+        let arena = Arena::new(ArenaConfig { packets: 8, ..ArenaConfig::default() }, 1).unwrap();
+        let (options, programs) = (DeviceOptions::default(), vec![Arc::new(Template) as Arc<dyn Program>]);
+        let mut device = OpenClDevice::with_own_memory(number, programs, &arena.handle(), &options).unwrap();
+        let region = &mut arena.split().remove(0);
+        let (mut near, mut far) = (chunk(region), chunk(region));
+        if near.descriptors[0].window > far.descriptors[0].window {
+            std::mem::swap(&mut near, &mut far);
+        }
+        let Packets::Own(own) = &mut device.packets else { panic!("it has memory of its own") };
+        own.shadow = own::buffer(&device.context, far.descriptors[0].window_offset()).unwrap();
+        let device = Arc::new(device);
+        let (mut lane, mut other) =
+            (OpenClLane::new(Arc::clone(&device)).unwrap(), OpenClLane::new(Arc::clone(&device)).unwrap());
+
+        let windows = [near.descriptors[0], far.descriptors[0]];
+        lane.submit(region, near).unwrap();
+        wait_for(&lane, 0);
+        // Not rejected, which would mean that nothing has touched it.
+        lane.submit(region, far).unwrap();
+        assert_eq!(lane.in_flight(), 2);
+        let done = lane.poll(region).unwrap().unwrap();
+        assert_eq!((done.descriptors[0], done.outcomes[0].verdict), (windows[0], 0));
+        let error = lane.poll(region).unwrap_err();
+        let Error::Lost { reason, chunks, .. } = error else { panic!("{error}") };
+        assert!(reason.contains("failed to take a chunk"), "{reason}");
+        assert_eq!((chunks.len(), chunks[0].descriptors[0]), (1, windows[1]));
+        for lane in [&mut lane, &mut other] {
+            let late = chunk(region);
+            let rejected = lane.submit(region, late).unwrap_err();
+            assert!(matches!(rejected.error, Error::Unusable { .. }), "{}", rejected.error);
+        }
+        // Neither waits for anything.
+        drop((lane, other));
+    }
+
+    /// What never ends is played by an event that the test does not end.
+    #[test]
+    fn what_is_done_when_another_lane_loses_the_device_is_handed_out_first() {
+        let Some(number) = device_number() else { return };
+        for is_own in [false, true] {
+            let arena = Arena::new(ArenaConfig { packets: 8, ..ArenaConfig::default() }, 1).unwrap();
+            let (options, programs) = (DeviceOptions::default(), vec![Arc::new(Template) as Arc<dyn Program>]);
+            let device = match is_own {
+                true => OpenClDevice::with_own_memory(number, programs, &arena.handle(), &options),
+                false => OpenClDevice::new(number, programs, &arena.handle(), &options),
+            };
+            let device = Arc::new(device.unwrap());
+            let region = &mut arena.split().remove(0);
+            let mut lane = OpenClLane::new(Arc::clone(&device)).unwrap();
+            let (first, stuck, last) = (chunk(region), chunk(region), chunk(region));
+            let [first_window, stuck_window, last_window] = [&first, &stuck, &last].map(|chunk| chunk.descriptors[0]);
+            lane.submit(region, first).unwrap();
+            let slot = lane.slot(&stuck).unwrap();
+            let event = create_user_event(device.context.get()).unwrap();
+            let events = Events { launched: Event::new(event), copied: None };
+            lane.held.in_flight.push_back(Flight { chunk: stuck, slot, events: Some(events) });
+            lane.submit(region, last).unwrap();
+            wait_for(&lane, 0);
+            wait_for(&lane, 2);
+
+            device.watch.lose("another lane said so".to_owned());
+            for window in [first_window, last_window] {
+                let done = lane.poll(region).unwrap().unwrap();
+                assert_eq!((done.descriptors[0], done.outcomes[0].verdict), (window, 0));
+            }
+            let error = lane.poll(region).unwrap_err();
+            let Error::Lost { reason, chunks, .. } = error else { panic!("{error}") };
+            assert_eq!((reason.as_str(), chunks.len()), ("another lane said so", 1));
+            assert_eq!(chunks[0].descriptors[0], stuck_window);
+            assert!(lane.poll(region).unwrap().is_none(), "a device is lost once");
         }
     }
 

@@ -17,7 +17,7 @@ use opencl3::types::cl_mem_flags;
 
 use super::failed;
 use super::own;
-use super::slot::{Packets, Slot, SlotParts, bytes_of};
+use super::slot::{Launched, Packets, Slot, SlotParts, bytes_of};
 use crate::Found;
 use crate::transfer::Run;
 use crate::{Error, Program};
@@ -227,8 +227,10 @@ pub(super) fn demand_host_memory(
         chunk.descriptors[0] = descriptor;
         chunk.outcomes[0].verdict = u8::MAX;
         slot.write(&chunk);
-        let (event, _) = slot.launch(&parts, &queue, &mut region, &chunk)?;
-        let ended = event.wait();
+        let Launched::Whole(events) = slot.launch(&parts, &queue, &mut region, &chunk)? else {
+            unreachable!("nothing is copied, so it is one command")
+        };
+        let ended = events.launched.wait();
         // Also when waiting failed, the device must have let go of the memory before it is unmapped.
         queue.finish().and(ended).map_err(failed(id, "finish a kernel"))?;
         slot.read(&packets, &mut region, &mut chunk);

@@ -34,6 +34,20 @@ pub(super) struct SlotParts<'a> {
     pub(super) packets: &'a Packets,
 }
 
+/// What became of a chunk that the driver was given.
+pub(super) enum Launched {
+    Whole(Events),
+    /// The driver took a part of the commands, of which nobody will hear, and then failed.
+    Part(ClError),
+}
+
+/// What says how far a launch is.
+pub(super) struct Events {
+    pub(super) launched: Event,
+    /// The last copy back from a device with memory of its own.
+    pub(super) copied: Option<Event>,
+}
+
 /// Where the device finds packets.
 pub(super) enum Packets {
     /// Where they are: a buffer over the arena.
@@ -157,69 +171,79 @@ impl Slot {
         }
     }
 
-    /// Starts the kernel on what was written, with the copies that it takes. The events say when the kernel is done, and
-    /// when everything is, if that is later.
+    /// Starts the kernel on what was written, with the copies that it takes. An error means that nothing was started.
     pub(super) fn launch(
         &mut self,
         parts: &SlotParts<'_>,
         queue: &CommandQueue,
         region: &mut Region,
         chunk: &Chunk,
-    ) -> Result<(Event, Option<Event>), Error> {
+    ) -> Result<Launched, Error> {
         let id = &parts.found.capabilities.id;
         let Packets::Own(memory) = parts.packets else {
-            let launched = self.enqueue(parts.kernels, queue, chunk.bins.len());
-            return launched.map(|launched| (launched, None)).map_err(failed(id, "launch a kernel"));
+            let launched = self.set_bins(chunk).and_then(|()| self.enqueue(parts.kernels, queue, chunk));
+            return launched
+                .map(|launched| Launched::Whole(Events { launched, copied: None }))
+                .map_err(failed(id, "launch a kernel"));
         };
         let Some(mut own) = self.own.take() else { unreachable!("the slot is of that device") };
         self.windows.clear();
         self.windows.extend(chunk.bins.iter().flat_map(packets_of).map(|at| chunk.descriptors[at].window));
         let result = own.prepare(parts, memory, region, chunk, self.array(DESCRIPTORS)).and_then(|packets| {
-            self.enqueue_all(parts, &own, memory, packets, chunk.bins.len()).map_err(failed(id, "launch a kernel"))
+            self.begin(&own, packets, chunk).map_err(failed(id, "launch a kernel"))?;
+            let launched = self.enqueue_rest(parts, &own, memory, chunk);
+            Ok(launched.map_or_else(Launched::Part, Launched::Whole))
         });
-        if result.is_err() {
-            // What was enqueued before the error must not go on; if the driver cannot even say that, nor can anybody.
-            let _ = own.queue.finish();
-        }
         self.own = Some(own);
         result
     }
 
-    fn enqueue_all(
-        &mut self,
+    /// Sets the arguments and enqueues the first copy: all that can fail before the device has anything to do.
+    fn begin(&self, own: &OwnSlot, packets: *mut c_void, chunk: &Chunk) -> Result<(), ClError> {
+        self.set_bins(chunk)?;
+        let inward = Run { offset: 0, bytes: self.places[DESCRIPTORS].end };
+        // SAFETY: the argument is a pointer to global memory. The lane has the slot's memory, and reaches it only when all
+        // that is enqueued after this has ended.
+        unsafe {
+            self.kernel.set_arg(ARGUMENT_ARENA, &packets)?;
+            own::copy_in(&own.queue, &own.arrays, inward, self.memory.base())?;
+        }
+        Ok(())
+    }
+
+    fn enqueue_rest(
+        &self,
         parts: &SlotParts<'_>,
         own: &OwnSlot,
         memory: &OwnMemory,
-        packets: *mut c_void,
-        bins: usize,
-    ) -> Result<(Event, Option<Event>), ClError> {
-        let run = |from: usize, to: usize| Run { offset: from, bytes: to - from };
-        let (inward, outward) =
-            (run(0, self.places[DESCRIPTORS].end), run(self.places[DESCRIPTORS].start, self.places[OUTCOMES].end));
+        chunk: &Chunk,
+    ) -> Result<Events, ClError> {
+        let offset = self.places[DESCRIPTORS].start;
+        let outward = Run { offset, bytes: self.places[OUTCOMES].end - offset };
         // SAFETY: the lane has the slot's memory and the chunk's windows, and reaches neither until all of this has
-        // ended. The argument is a pointer to global memory.
+        // ended.
         unsafe {
-            own::copy_in(&own.queue, &own.arrays, inward, self.memory.base())?;
             own.copy(memory, true)?;
-            self.kernel.set_arg(ARGUMENT_ARENA, &packets)?;
-            let launched = self.enqueue(parts.kernels, &own.queue, bins)?;
+            let launched = self.enqueue(parts.kernels, &own.queue, chunk)?;
             own.copy(memory, false)?;
-            let back = self.memory.base().add(outward.offset);
-            let copied = own::copy_out(&own.queue, &own.arrays, outward, back)?;
-            own.queue.flush()?;
-            Ok((launched, Some(copied)))
+            let copied = own::copy_out(&own.queue, &own.arrays, outward, self.memory.base().add(outward.offset))?;
+            // A queue may hold commands back until somebody waits. Should this fail, `poll` will hear of it.
+            let _ = own.queue.flush();
+            Ok(Events { launched, copied: Some(copied) })
         }
     }
 
-    fn enqueue(&self, kernels: &Kernels, queue: &CommandQueue, bins: usize) -> Result<Event, ClError> {
-        let groups = bins.clamp(1, kernels.groups_max);
+    fn set_bins(&self, chunk: &Chunk) -> Result<(), ClError> {
+        // SAFETY: the argument is a `gw_u32`.
+        unsafe { self.kernel.set_arg(ARGUMENT_BIN_COUNT, &(chunk.bins.len() as u32)) }
+    }
+
+    fn enqueue(&self, kernels: &Kernels, queue: &CommandQueue, chunk: &Chunk) -> Result<Event, ClError> {
+        let groups = chunk.bins.len().clamp(1, kernels.groups_max);
         let (lanes, all_lanes) = (kernels.group_lanes, groups * kernels.group_lanes);
-        // SAFETY: all other arguments were set before; this one is a `gw_u32`. The arrays hold a chunk that was
-        // checked, so the kernel stays within them, the tables, and the windows of packets that the lane holds.
-        unsafe {
-            self.kernel.set_arg(ARGUMENT_BIN_COUNT, &(bins as u32))?;
-            queue.enqueue_nd_range_kernel(self.kernel.get(), 1, std::ptr::null(), &all_lanes, &lanes, &[])
-        }
+        // SAFETY: all arguments were set before. The arrays hold a chunk that was checked, so the kernel stays within
+        // them, the tables, and the windows of packets that the lane holds.
+        unsafe { queue.enqueue_nd_range_kernel(self.kernel.get(), 1, std::ptr::null(), &all_lanes, &lanes, &[]) }
     }
 
     /// Copies what the device wrote back into the chunk. The launch has ended.
