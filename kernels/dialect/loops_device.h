@@ -60,8 +60,13 @@ typedef union gw_scratch {
     }                                                                                              \
     gw_##name##_bin(&work, &scratch->name##_);
 
+/* GW_LANE_FORMS: for compilers that do not cope with barriers inside of functions. */
+#ifdef GW_LANE_FORMS
+#define GW_FORM(...) GW_BY_LANE
+#else
 #define GW_FORM_SECOND(first, second, ...) second
 #define GW_FORM(...)                       GW_FORM_SECOND(__VA_ARGS__, GW_BY_LANE, 0)
+#endif
 
 #define GW_DEVICE_CASE(number, name)                                                               \
     case number:                                                                                   \

@@ -93,15 +93,22 @@ pub(super) fn describe(number: usize, platform: &str, device: &Device) -> Found 
         local_memory_bytes: device.local_mem_size().unwrap_or(0),
         buffer_bytes_max: device.max_mem_alloc_size().unwrap_or(0),
         svm,
-        modes: modes(device, is_cpu, svm),
+        modes: modes(device, platform, is_cpu, svm),
         pci: pci(device, &extensions),
         usable: usable(device),
     }
 }
 
+/// Whether the driver is a PoCL whose compiler may end the process (an assertion on PHI nodes at the entry of a region)
+/// where values leave a loop in front of a barrier, as they do in group forms. 5.0 was seen to, as Ubuntu 24.04 has it;
+/// 3.1 and 6.0 compile everything.
+pub(super) fn aborts_on_barriers(platform: &str, driver: &str) -> bool {
+    platform == "Portable Computing Language" && (driver.starts_with("4.") || driver.starts_with("5."))
+}
+
 /// A persistent group and a worker tell each other of bins through memory that both write while the kernel runs, with
 /// atomics whose scope holds both.
-fn modes(device: &Device, is_cpu: bool, svm: Svm) -> Vec<ModeFound> {
+fn modes(device: &Device, platform: &str, is_cpu: bool, svm: Svm) -> Vec<ModeFound> {
     const NEEDED: u64 = CL_DEVICE_ATOMIC_ORDER_ACQ_REL | CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES;
     // OpenCL 2 has no such question, and all the atomics that 3 asks for.
     let is_version_2 = text(device.version()).starts_with("OpenCL 2.");
@@ -109,7 +116,9 @@ fn modes(device: &Device, is_cpu: bool, svm: Svm) -> Vec<ModeFound> {
     // PoCL 3.1 has the scope, but its compiler lacks the word. The scope of a device that is the processor is as wide.
     let words = device.opencl_c_features().unwrap_or_default();
     let has_word = is_version_2 || is_cpu || words.iter().any(|word| text_of(&word.name) == SCOPE_WORD);
-    let lacks = if !svm.fine || !svm.atomics {
+    let lacks = if aborts_on_barriers(platform, &text(device.driver_version())) {
+        Some("this version of PoCL may end the process while it compiles a kernel that stays")
+    } else if !svm.fine || !svm.atomics {
         Some("host and device cannot tell each other anything while a kernel runs (no fine-grained SVM with atomics)")
     } else if !has_scope || !has_word {
         Some("its atomics reach no further than itself, not to the host")
@@ -189,4 +198,17 @@ fn text(answer: Result<String, ClError>) -> String {
 /// Up to the zero that ends it in C.
 fn text_of(name: &[u8]) -> &[u8] {
     name.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::aborts_on_barriers;
+
+    #[test]
+    fn only_some_versions_of_pocl_abort() {
+        let pocl = |driver| aborts_on_barriers("Portable Computing Language", driver);
+        assert!(pocl("4.0") && pocl("5.0+debian"));
+        assert!(!pocl("3.1+debian") && !pocl("6.0+debian"));
+        assert!(!aborts_on_barriers("NVIDIA CUDA", "5.0"));
+    }
 }

@@ -17,6 +17,7 @@ use opencl3::types::cl_mem_flags;
 
 use super::failed;
 use super::own;
+use super::probe;
 use super::slot::{Launched, Packets, Slot, SlotParts, bytes_of};
 use crate::Found;
 use crate::transfer::Run;
@@ -25,6 +26,8 @@ use crate::{Error, Program};
 // The entries of the kernels (`kernels/dialect/loops_opencl.h`).
 const ENTRY: &str = "gw_chunk";
 const ENTRY_PERSISTENT: &str = "gw_persistent";
+/// Leaves out what has barriers inside of functions (`kernels/dialect/loops_device.h`).
+const LANE_FORMS: &str = " -DGW_LANE_FORMS";
 /// Lanes of a work-group where the device has no wider warp. PoCL runs echo, ipv4, ipsec and dpi equally fast with 8 to
 /// 64, measured with chunks of 1024 packets on two cores.
 const GROUP_LANES_MIN: usize = 32;
@@ -68,7 +71,9 @@ impl Kernels {
     ) -> Result<Self, Error> {
         let id = &found.capabilities.id;
         let build = |log| Error::Build { id: id.clone(), driver: found.driver.clone(), log };
-        let program = ClProgram::create_and_build_from_source(context, source, standard).map_err(build)?;
+        let lane_forms = if probe::aborts_on_barriers(&found.platform, &found.driver) { LANE_FORMS } else { "" };
+        let options = format!("{standard}{lane_forms}");
+        let program = ClProgram::create_and_build_from_source(context, source, &options).map_err(build)?;
         let mut kernels = Self { program, entry, group_lanes: GROUP_LANES_MIN, groups_max: 1 };
         let kernel = kernels.entry(id)?;
         let lanes_max = kernel.get_work_group_size(device.id()).map_err(failed(id, "tell a work-group's size"))?;
