@@ -16,11 +16,18 @@ const ALIGN_BYTES: usize = 64;
 
 /// Three arrays of as many values each, one behind the other on the same pages, so that a device can be given neighbours
 /// in one go.
+///
+/// # Panics
+/// Where the machine cannot address so many.
 pub fn arrays<A: Plain, B: Plain, C: Plain>(len: usize) -> (Array<A>, Array<B>, Array<C>) {
-    let bytes = |size: usize| (len * size).next_multiple_of(ALIGN_BYTES);
-    let second = bytes(size_of::<A>());
-    let third = second + bytes(size_of::<B>());
-    let pages = Pages(Arc::new(Block::new(third + bytes(size_of::<C>()))));
+    let behind = |offset: usize, size: usize| {
+        let bytes = len.checked_mul(size).and_then(|bytes| bytes.checked_next_multiple_of(ALIGN_BYTES));
+        let end = bytes.and_then(|bytes| bytes.checked_add(offset));
+        end.unwrap_or_else(|| panic!("arrays of {len} values"))
+    };
+    let second = behind(0, size_of::<A>());
+    let third = behind(second, size_of::<B>());
+    let pages = Pages(Arc::new(Block::new(behind(third, size_of::<C>()))));
     (Array::at(&pages, 0, len), Array::at(&pages, second, len), Array::at(&pages, third, len))
 }
 
@@ -68,8 +75,9 @@ unsafe impl Sync for Block {}
 
 impl Block {
     fn new(bytes: usize) -> Self {
-        let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
-        let Ok(layout) = Layout::from_size_align(bytes, PAGE_BYTES) else { panic!("an array of {bytes} bytes") };
+        let whole = bytes.max(1).checked_next_multiple_of(PAGE_BYTES);
+        let layout = whole.and_then(|whole| Layout::from_size_align(whole, PAGE_BYTES).ok());
+        let layout = layout.unwrap_or_else(|| panic!("an array of {bytes} bytes"));
         // SAFETY: the size is not 0.
         let base = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
@@ -98,8 +106,12 @@ impl Pages {
 
 impl<T: Plain> Array<T> {
     /// `len` values of zero bytes.
+    ///
+    /// # Panics
+    /// Where the machine cannot address so many.
     pub fn new(len: usize) -> Self {
-        Self::at(&Pages(Arc::new(Block::new(len * size_of::<T>()))), 0, len)
+        let bytes = len.checked_mul(size_of::<T>()).unwrap_or_else(|| panic!("an array of {len} values"));
+        Self::at(&Pages(Arc::new(Block::new(bytes))), 0, len)
     }
 
     fn at(pages: &Pages, offset: usize, len: usize) -> Self {
@@ -172,6 +184,15 @@ impl<T: Plain + PartialEq> PartialEq for Array<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_addressed_is_not_allocated() {
+        let wrapping = usize::MAX / size_of::<Descriptor>() + 2;
+        for len in [wrapping, usize::MAX, usize::MAX / size_of::<Descriptor>()] {
+            assert!(std::panic::catch_unwind(|| Array::<Descriptor>::new(len)).is_err());
+            assert!(std::panic::catch_unwind(|| arrays::<u64, Descriptor, Outcome>(len)).is_err());
+        }
+    }
 
     #[test]
     fn neighbours_share_pages_and_nothing_else() {
