@@ -227,6 +227,28 @@ fn the_arena_has_room_for_what_the_chain_prepends() {
     assert!(raised.starts_with("test.toml:11: headroom_bytes = 1 "), "{raised}");
 }
 
+/// A frame that another function made longer or shorter does without other bytes than one that comes so, and a function that no
+/// edge reaches takes no part in it.
+#[test]
+fn tailroom_is_saved_where_only_one_function_changes_lengths() {
+    let saved = |text: &str| {
+        let config = parse(&text.replace("workers = 2", "workers = 1")).unwrap();
+        godwit_packet::Arena::bytes_for(&config.arena, 1).unwrap();
+        config.arena.tailroom_saved
+    };
+    let of_ipsec = godwit_function::kind("ipsec").unwrap().contract.tailroom_saved;
+    assert_eq!(saved(GOOD), of_ipsec);
+    let head = GOOD.split("[[chain]]").next().unwrap();
+    let tunnel = &head[head.find("name = \"tunnel\"").unwrap()..];
+    let tunnel = tunnel.split("[[function]]").next().unwrap().split("[[class]]").next().unwrap();
+    let second = format!("[[function]]\n{}", tunnel.replace("name = \"tunnel\"", "name = \"second\""));
+    assert_eq!(saved(&format!("{GOOD}\n{second}")), of_ipsec);
+    let twice = format!("{GOOD}\n{second}\n[[chain]]\nfrom = \"tunnel\"\nverdict = \"encrypted\"\nto = \"second\"\n");
+    assert_eq!(saved(&twice), [0; 16]);
+    let without = format!("{head}[[chain]]\nfrom = \"lan\"\nto = \"wan\"\n");
+    assert_eq!(saved(&without.replace("headroom_bytes = 64", "tailroom_bytes = 4")), [0; 16]);
+}
+
 #[test]
 fn what_is_probably_not_meant_is_a_warning() {
     let config = parse(GOOD).unwrap();

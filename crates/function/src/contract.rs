@@ -24,7 +24,8 @@ pub struct Contract {
     /// [`Contract::ALL`]: to the end.
     pub reads_bytes: u16,
     /// How far from the first byte of the frame it may write, bytes: what such a device has to bring back. A function
-    /// that moves that first byte says [`Contract::ALL`]: anywhere in the window; 0: it writes nothing.
+    /// that moves that first byte says [`Contract::ALL`]: anywhere in the window; 0: it writes nothing. At most
+    /// `reads_bytes`: such a device has no more of the frame than that, and would bring back what it does not have.
     pub writes_bytes: u16,
     /// Most bytes it prepends to a frame.
     pub headroom_bytes: u16,
@@ -61,9 +62,34 @@ impl Contract {
     /// The whole frame, however long it is.
     pub const ALL: u16 = u16::MAX;
 
+    /// Whether frames may leave it longer or shorter than they came.
+    pub fn changes_length(&self) -> bool {
+        self.headroom_bytes > 0 || self.tailroom_bytes > 0 || self.writes_bytes == Self::ALL
+    }
+
     /// The number of the verdict called `name`.
     pub fn verdict(&self, name: &str) -> Option<u8> {
         let index = self.verdicts.iter().position(|verdict| verdict.name == name)?;
         u8::try_from(index).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::KINDS;
+
+    #[test]
+    fn nothing_is_written_that_is_not_read() {
+        for contract in KINDS.iter().map(|kind| kind.contract) {
+            assert!(contract.writes_bytes <= contract.reads_bytes, "{}", contract.kind);
+        }
+    }
+
+    #[test]
+    fn no_more_tailroom_is_saved_than_there_is() {
+        for contract in KINDS.iter().map(|kind| kind.contract) {
+            let most = contract.tailroom_saved.into_iter().map(u16::from).max();
+            assert!(most <= Some(contract.tailroom_bytes), "{}", contract.kind);
+        }
     }
 }

@@ -159,7 +159,7 @@ fn read_one<'a>(
     if !godwit_device::is_id(id) {
         return Err(document.refuse(name.span(), format!("there can be no device {}", no_device(id))));
     }
-    for key in ["mode", "watchdog_ms"] {
+    for key in ["mode", "watchdog_ms", "chunks"] {
         if id == cpu::ID && stanza.has(key) {
             let message = format!("the CPU runs a chunk at once, on the worker's own thread: it has no `{key}`");
             return Err(document.refuse(stanza.span_of(key), message));

@@ -235,6 +235,10 @@ impl<'a> ArenaStanza<'a> {
         engine: &EngineConfig,
     ) -> Result<Self, ConfigError> {
         let keys: ArenaKeys = document.read(&mut stanza, &[])?;
+        if matches!(keys.layout, LayoutName::Dense) && keys.reuse.is_some() {
+            let message = "`reuse` is of layout \"slots\": a dense ring has no choice of windows";
+            return Err(document.refuse(stanza.span_of("reuse"), message.to_owned()));
+        }
         let default = ArenaConfig::default();
         let config = ArenaConfig {
             layout: match keys.layout {
@@ -297,9 +301,11 @@ impl<'a> ArenaStanza<'a> {
                 *bytes = raised;
             }
         }
-        // Where two functions append, the second sees another length than the frame had when it came.
-        let mut appending = functions.iter().map(|entry| entry.function.contract()).filter(|c| c.tailroom_bytes > 0);
-        if let (Some(contract), None) = (appending.next(), appending.next()) {
+        // Behind another function that changes lengths, one that appends sees another length than the frame came with.
+        let reached = functions.iter().enumerate().filter(|(index, _)| chain.is_reached(*index));
+        let mut resizing =
+            reached.map(|(_, entry)| entry.function.contract()).filter(|contract| contract.changes_length());
+        if let (Some(contract), None) = (resizing.next(), resizing.next()) {
             config.tailroom_saved = contract.tailroom_saved;
         }
         if config.window_bytes() > WINDOW_BYTES_MAX {
