@@ -116,7 +116,7 @@ fn spawn(index: usize, worker: Worker, pin: bool, halt: &Arc<AtomicBool>) -> Res
     let halt = Arc::clone(halt);
     let body = move || {
         if pin {
-            pin_to_core(index);
+            pin_to(cores_of_worker(&cores(), index));
         }
         // Whatever ends this worker early, by error or by panic, ends the others too.
         let guard = HaltOnDrop(&halt);
@@ -138,20 +138,40 @@ impl Drop for HaltOnDrop<'_> {
     }
 }
 
-/// Pins the calling thread to the `index`th of the cores that this process may use. More workers than cores
-/// share them in turn. A machine that forbids it runs unpinned.
-pub(crate) fn pin_to_core(index: usize) {
-    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+/// The cores that the calling thread may use: none where the machine does not say.
+pub(crate) fn cores() -> Vec<usize> {
+    use nix::sched::{CpuSet, sched_getaffinity};
     use nix::unistd::Pid;
-    let Ok(allowed) = sched_getaffinity(Pid::from_raw(0)) else {
-        return;
-    };
-    let cores: Vec<usize> = (0..CpuSet::count()).filter(|&core| allowed.is_set(core).unwrap_or(false)).collect();
-    let mut one = CpuSet::new();
-    let pinned = cores.get(index % cores.len().max(1)).is_some_and(|&core| one.set(core).is_ok());
-    if !pinned || sched_setaffinity(Pid::from_raw(0), &one).is_err() {
-        tracing::warn!(worker = index, "runs unpinned: this machine does not allow it");
+    let allowed = sched_getaffinity(Pid::from_raw(0));
+    let is_allowed = |core: &usize| allowed.is_ok_and(|allowed| allowed.is_set(*core).unwrap_or(false));
+    (0..CpuSet::count()).filter(is_allowed).collect()
+}
+
+/// Pins the calling thread to these cores. A machine that forbids it runs unpinned.
+pub(crate) fn pin_to(cores: &[usize]) {
+    use nix::sched::{CpuSet, sched_setaffinity};
+    use nix::unistd::Pid;
+    let mut set = CpuSet::new();
+    let pinned = !cores.is_empty() && cores.iter().all(|&core| set.set(core).is_ok());
+    if !pinned || sched_setaffinity(Pid::from_raw(0), &set).is_err() {
+        tracing::warn!(
+            "{} runs unpinned: this machine does not allow it",
+            thread::current().name().unwrap_or_default()
+        );
     }
+}
+
+/// The core of a worker. More workers than cores share them in turn.
+fn cores_of_worker(cores: &[usize], index: usize) -> &[usize] {
+    let first = index % cores.len().max(1);
+    cores.get(first..=first).unwrap_or_default()
+}
+
+/// The cores of a worker's sender: one of those that workers leave, or any where none is left, for a core whose worker
+/// spins has no time for it. Named in any case: a thread begins with what its parent is pinned to, the worker's core.
+pub(crate) fn cores_of_sender(cores: &[usize], workers: usize, index: usize) -> &[usize] {
+    let first = workers + index;
+    cores.get(first..=first).unwrap_or(cores)
 }
 
 /// What is needed to make a report of counters.
@@ -299,5 +319,40 @@ impl View {
                 .filter(|(_, count)| *count > 0)
                 .collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn senders_get_what_workers_leave() {
+        let cores = [2, 3, 5, 7, 11];
+        let workers: Vec<_> = (0..6).map(|index| cores_of_worker(&cores, index)).collect();
+        assert_eq!(workers, [[2], [3], [5], [7], [11], [2]]);
+        let senders: Vec<_> = (0..3).map(|index| cores_of_sender(&cores, 3, index)).collect();
+        assert_eq!(senders, [&[7][..], &[11], &cores]);
+        assert_eq!(cores_of_sender(&cores, 8, 0), cores);
+        assert!(cores_of_worker(&[], 1).is_empty() && cores_of_sender(&[], 1, 0).is_empty());
+    }
+
+    #[test]
+    fn a_thread_is_not_bound_to_the_core_of_its_parent() {
+        let all = cores();
+        let pinned = |cores: &[usize]| {
+            pin_to(cores);
+            super::cores()
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(pinned(cores_of_worker(&all, 0)), all[..1]);
+                let sender = |index| {
+                    thread::scope(|scope| scope.spawn(|| pinned(cores_of_sender(&all, 1, index))).join().unwrap())
+                };
+                assert_eq!(sender(all.len()), all);
+                assert_eq!(sender(0), if all.len() > 1 { &all[1..2] } else { &all[..] });
+            });
+        });
     }
 }

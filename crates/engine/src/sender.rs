@@ -44,10 +44,10 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Starts the sender of worker `worker`, on core `core` if given.
+    /// Starts the sender of worker `worker`, on these cores if given.
     pub(crate) fn start(
         worker: usize,
-        core: Option<usize>,
+        cores: Option<Vec<usize>>,
         ports: usize,
         queues: Queues,
         borrower: Borrower,
@@ -55,8 +55,8 @@ impl Sender {
         let (there, arrived) = sync_channel(PARCELS);
         let (home, back) = sync_channel(PARCELS);
         let body = move || {
-            if let Some(core) = core {
-                crate::control::pin_to_core(core);
+            if let Some(cores) = cores {
+                crate::control::pin_to(&cores);
             }
             run(queues, borrower, &arrived, &home)
         };

@@ -11,7 +11,7 @@ use godwit_sched::Packer;
 use godwit_wire::Parsed;
 
 use crate::config::{Config, DeviceConfig, FunctionConfig, IoModel};
-use crate::control::Names;
+use crate::control::{self, Names, cores_of_sender};
 use crate::failover::{LAST_RESORT, Place};
 use crate::plan::Plan;
 use crate::ports::Ports;
@@ -155,9 +155,14 @@ fn arena(config: &Config) -> Result<Arena, Error> {
     }
     let workers = config.engine.workers;
     let bytes = Arena::bytes_for(&arena, workers)?;
-    // A device that is launched reaches any memory of the process, which may lie on hugepages.
-    let persistent = |device: &&DeviceConfig| device.mode == Mode::Persistent && is_used(config, &device.id);
-    let ids: Vec<&str> = config.devices.iter().filter(persistent).map(|device| device.id.as_str()).collect();
+    // A device that is launched and works on the host's memory reaches any of the process, which may lie on hugepages.
+    let of = |wanted: &dyn Fn(&DeviceConfig) -> bool| {
+        let used = config.devices.iter().filter(|device| is_used(config, &device.id) && wanted(device));
+        used.map(|device| device.id.as_str()).collect::<Vec<_>>()
+    };
+    // The first that gives any has its way: groups cannot stay on a device without its memory, copies are merely slower.
+    let mut ids = of(&|device| device.mode == Mode::Persistent);
+    ids.extend(of(&|device| device.mode == Mode::Launch && godwit_device::has_own_memory(&device.id)));
     Ok(Arena::over(godwit_device::arena_memory(&ids, bytes)?, arena, workers)?)
 }
 
@@ -189,6 +194,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
         // A chain from port to port puts nothing into bins, but a packer has at least one label.
         kernels.push(0);
     }
+    let cores = control::cores();
     let clock = Instant::now();
     let workers = arena
         .split()
@@ -207,8 +213,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
                 in_flight_packets: config.engine.in_flight_packets,
                 sender: (config.engine.io == IoModel::Dual).then(|| SenderPlace {
                     worker: index,
-                    // Workers have the first cores.
-                    core: config.engine.pin.then_some(workers + index),
+                    cores: config.engine.pin.then(|| cores_of_sender(&cores, workers, index).to_vec()),
                 }),
                 clock,
             }))

@@ -59,8 +59,8 @@ pub(crate) struct WorkerParts {
 /// Where a worker's sender runs.
 pub(crate) struct SenderPlace {
     pub(crate) worker: usize,
-    /// The core that it is pinned to.
-    pub(crate) core: Option<usize>,
+    /// The cores that it is pinned to.
+    pub(crate) cores: Option<Vec<usize>>,
 }
 
 /// See the module.
@@ -159,9 +159,9 @@ impl Worker {
 
     /// Moves packets until all sources have ended, or `stop` is set; then flushes what is in flight.
     pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<Finished, Error> {
-        if let (Some(SenderPlace { worker, core }), Egress::Own(queues)) = (self.sender.take(), &mut self.egress) {
+        if let (Some(SenderPlace { worker, cores }), Egress::Own(queues)) = (self.sender.take(), &mut self.egress) {
             let queues = std::mem::replace(queues, Queues::new(Vec::new(), self.clock));
-            let sender = Sender::start(worker, core, self.exits.len(), queues, self.region.borrower())?;
+            let sender = Sender::start(worker, cores, self.exits.len(), queues, self.region.borrower())?;
             self.egress = Egress::Sender(sender);
         }
         let mut idle_loops = 0;
