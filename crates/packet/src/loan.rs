@@ -45,6 +45,11 @@ impl Units {
         }
     }
 
+    /// Whether there never was any.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.words.is_empty()
+    }
+
     pub(crate) fn insert(&mut self, first: usize, count: usize) {
         each_word(first, count, |word, mask| self.words[word] |= mask);
     }

@@ -212,6 +212,11 @@ impl Region {
         Loan { region: self.id, windows }
     }
 
+    /// Whether windows are ever lent: only then is it not enough for a packet to lie in the region.
+    pub fn is_lending(&self) -> bool {
+        !self.lent.is_unused()
+    }
+
     /// Returns windows that were lent: they are free.
     ///
     /// # Panics

@@ -164,7 +164,12 @@ pub(super) fn plan(
         }
         let scan = scan(&chunk.descriptors[chunk.range(bin)], program.reads_bytes());
         let unit = WINDOW_UNIT_BYTES as u64;
-        if scan.beyond || u64::from(scan.first) * unit < start as u64 || scan.end * unit > (start + bytes) as u64 {
+        let lent = || region.is_lending() && !chunk.descriptors[chunk.range(bin)].iter().all(|it| region.contains(it));
+        if lent()
+            || scan.beyond
+            || u64::from(scan.first) * unit < start as u64
+            || scan.end * unit > (start + bytes) as u64
+        {
             return Err(outside(bin));
         }
         all.join(&scan, packets);

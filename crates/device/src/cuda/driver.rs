@@ -3,7 +3,7 @@
 
 use std::ffi::{CString, c_void};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
@@ -70,6 +70,7 @@ impl Drop for Context {
 /// Memory of the device.
 pub(super) struct DeviceMemory {
     pub(super) pointer: DevicePointer,
+    bytes: usize,
     context: Arc<Context>,
 }
 
@@ -79,13 +80,19 @@ impl DeviceMemory {
         // SAFETY: the context is current.
         let free = unsafe { result::malloc_sync(bytes.max(1)) };
         match free {
-            Ok(pointer) => Ok(Self { pointer, context: Arc::clone(context) }),
+            Ok(pointer) => Ok(Self { pointer, bytes: bytes.max(1), context: Arc::clone(context) }),
             Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
                 let bytes_max = result::mem_get_info().map_or(0, |(free, _)| free as u64);
                 Err(Error::TooLarge { id: context.id.clone(), what, bytes: bytes as u64, bytes_max })
             }
             Err(error) => Err(failed(&context.id, "give memory")(error)),
         }
+    }
+
+    /// Overwrites all of it with zeros; returns when that is done.
+    fn wipe(&self) {
+        // SAFETY: so many bytes are allocated; the call is synchronous for the host's purposes, as freeing comes after it.
+        let _ = unsafe { result::memset_d8_sync(self.pointer, 0, self.bytes) };
     }
 
     /// Fills its beginning; returns when it is there.
@@ -98,6 +105,8 @@ impl DeviceMemory {
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         let _ = self.context.bind();
+        // Tables hold keys, windows what packets said.
+        self.wipe();
         // SAFETY: allocated once, freed once; nothing that uses it is under way (its owner waited, or leaks it).
         let _ = unsafe { result::free_sync(self.pointer) };
     }
@@ -125,8 +134,9 @@ impl PinnedMemory {
         let Some(base) = NonNull::new(base.cast::<u8>()) else { unreachable!("the driver gives memory or an error") };
         // SAFETY: `bytes` bytes, just allocated.
         unsafe { base.as_ptr().write_bytes(0, bytes) };
-        let pointer = device_pointer(context, base)?;
-        Ok(Self { base, pointer, bytes, context: Arc::clone(context) })
+        let mut memory = Self { base, pointer: 0, bytes, context: Arc::clone(context) };
+        memory.pointer = device_pointer(context, base)?;
+        Ok(memory)
     }
 
     pub(super) fn base(&self) -> NonNull<u8> {
@@ -150,35 +160,62 @@ impl Drop for PinnedMemory {
 
 /// Memory of the process, page-locked for as long as this lives.
 pub(super) struct Registration {
-    base: NonNull<u8>,
+    _lock: Arc<HostLock>,
     /// Where the device reaches it over the bus.
     pub(super) pointer: DevicePointer,
+}
+
+/// Page-locking is the process's: devices that share memory share this.
+struct HostLock {
+    base: NonNull<u8>,
+    bytes: usize,
     context: Arc<Context>,
 }
 
 // SAFETY: an address; whoever reaches through it answers for it.
-unsafe impl Send for Registration {}
+unsafe impl Send for HostLock {}
 // SAFETY: as above.
-unsafe impl Sync for Registration {}
+unsafe impl Sync for HostLock {}
+
+/// All that is page-locked.
+static LOCKS: Mutex<Vec<Weak<HostLock>>> = Mutex::new(Vec::new());
+
+impl HostLock {
+    /// # Safety
+    /// As for [`Registration::new`].
+    unsafe fn new(context: &Arc<Context>, base: NonNull<u8>, bytes: usize) -> Result<Arc<Self>, Error> {
+        let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.retain(|lock| lock.strong_count() > 0);
+        let same = |lock: &Arc<Self>| lock.base == base && lock.bytes == bytes;
+        if let Some(lock) = locks.iter().filter_map(Weak::upgrade).find(same) {
+            return Ok(lock);
+        }
+        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+        // SAFETY: the caller's promise.
+        let locked = unsafe { sys::cuMemHostRegister_v2(base.as_ptr().cast(), bytes, flags) }.result();
+        locked.map_err(failed(&context.id, "lock pages"))?;
+        let lock = Arc::new(Self { base, bytes, context: Arc::clone(context) });
+        locks.push(Arc::downgrade(&lock));
+        Ok(lock)
+    }
+}
+
+impl Drop for HostLock {
+    fn drop(&mut self) {
+        let _ = self.context.bind();
+        // SAFETY: registered once, unregistered once.
+        let _ = unsafe { sys::cuMemHostUnregister(self.base.as_ptr().cast()) };
+    }
+}
 
 impl Registration {
     /// # Safety
     /// The memory must stay mapped until the registration is dropped.
     pub(super) unsafe fn new(context: &Arc<Context>, base: NonNull<u8>, bytes: usize) -> Result<Self, Error> {
-        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
         // SAFETY: the caller's promise.
-        let registered = unsafe { sys::cuMemHostRegister_v2(base.as_ptr().cast(), bytes, flags) }.result();
-        registered.map_err(failed(&context.id, "lock pages"))?;
+        let lock = unsafe { HostLock::new(context, base, bytes)? };
         let pointer = device_pointer(context, base)?;
-        Ok(Self { base, pointer, context: Arc::clone(context) })
-    }
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        let _ = self.context.bind();
-        // SAFETY: registered once, unregistered once.
-        let _ = unsafe { sys::cuMemHostUnregister(self.base.as_ptr().cast()) };
+        Ok(Self { _lock: lock, pointer })
     }
 }
 

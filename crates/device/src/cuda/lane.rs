@@ -28,8 +28,11 @@ pub(super) struct LaunchLane {
     in_flight: ManuallyDrop<VecDeque<Flight>>,
     times: Vec<BinTime>,
     moved_bytes: [u64; 2],
-    /// Arrays of chunks, by address.
-    locked: ManuallyDrop<HashMap<usize, PageLock>>,
+    /// Arrays of chunks, by address; `None`: they cannot be page-locked.
+    locked: ManuallyDrop<HashMap<usize, Option<PageLock>>>,
+    /// When a chunk came back last.
+    heard: Instant,
+    said_lost: bool,
     device: ManuallyDrop<Arc<CudaDevice>>,
 }
 
@@ -48,6 +51,8 @@ impl LaunchLane {
             times: Vec::new(),
             moved_bytes: [0, 0],
             locked: ManuallyDrop::new(HashMap::new()),
+            heard: Instant::now(),
+            said_lost: false,
             device: ManuallyDrop::new(device),
         }
     }
@@ -95,19 +100,22 @@ impl LaunchLane {
     fn lock(&mut self, chunk: &Chunk) -> bool {
         let pages = chunk.descriptors.pages();
         let address = pages.base().as_ptr().addr();
-        if self.locked.contains_key(&address) {
-            return true;
+        if let Some(lock) = self.locked.get(&address) {
+            return lock.is_some();
         }
         // Packers use the same few chunks again and again; whoever does not is served by copying.
         if self.locked.len() >= LOCKED_CHUNKS_MAX {
             return false;
         }
-        let lock = PageLock::new(&self.device.parts.context, pages);
-        lock.is_ok_and(|lock| self.locked.insert(address, lock).is_none())
+        let lock = PageLock::new(&self.device.parts.context, pages).ok();
+        let locked = lock.is_some();
+        self.locked.insert(address, lock);
+        locked
     }
 
     /// The device is gone: nothing that it may still reach is ever given back.
     fn lose(&mut self) -> Error {
+        self.said_lost = true;
         let chunks = self.in_flight.drain(..).map(|Flight { mut chunk, slot, .. }| {
             std::mem::forget(slot);
             // The old ones may be written yet, with what they hold, but for heads and lengths.
@@ -131,22 +139,25 @@ impl Lane for LaunchLane {
     }
 
     fn poll(&mut self, _region: &mut Region) -> Result<Option<Chunk>, Error> {
-        let Some(oldest) = self.in_flight.front() else { return Ok(None) };
-        if self.device.watch.lost().is_some() {
-            return Err(self.lose());
-        }
+        let Some(oldest) = self.in_flight.front() else {
+            // Each lane says once that the device is lost.
+            return if self.device.watch.lost().is_some() && !self.said_lost { Err(self.lose()) } else { Ok(None) };
+        };
+        // What is done is done, also when the device has been lost since.
         match self.device.bind().and_then(|()| oldest.slot.is_done().map_err(|error| self.device.failed(error))) {
             Ok(true) => {}
-            Ok(false) if !self.device.watch.is_overdue(oldest.submitted) => return Ok(None),
             Ok(false) => {
-                self.device.watch.lose_silent();
-                return Err(self.lose());
+                if self.device.watch.is_overdue(oldest.submitted.max(self.heard)) {
+                    self.device.watch.lose_silent();
+                }
+                return if self.device.watch.lost().is_some() { Err(self.lose()) } else { Ok(None) };
             }
             Err(error) => {
                 self.device.watch.lose(error.to_string());
                 return Err(self.lose());
             }
         }
+        self.heard = Instant::now();
         // `oldest` is the first, so there is one.
         let Some(Flight { mut chunk, mut slot, .. }) = self.in_flight.pop_front() else { return Ok(None) };
         slot.read(&mut chunk, self.device.parts.kernels.cycles_per_us, &mut self.times);
@@ -193,7 +204,13 @@ impl CudaDevice {
         if region.arena_base() != self.parts.arena.base().as_ptr() {
             return Err(Error::Chunk { reason: "its packets lie in another arena than the device's".to_owned() });
         }
-        check_bins(chunk, |instance| self.programs.get(usize::from(instance)).map(|program| program.kernel()))
+        check_bins(chunk, |instance| self.programs.get(usize::from(instance)).map(|program| program.kernel()))?;
+        let packets: usize = chunk.bins.iter().map(|bin| usize::from(bin.count)).sum();
+        if packets != chunk.packets as usize {
+            let reason = format!("its bins have {packets} packets, and it says {}", chunk.packets);
+            return Err(Error::Chunk { reason });
+        }
+        Ok(())
     }
 }
 

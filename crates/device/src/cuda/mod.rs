@@ -35,8 +35,7 @@ mod scan;
 mod slot;
 
 use std::mem::ManuallyDrop;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::result::{self, DriverError};
 use godwit_packet::ArenaHandle;
@@ -65,9 +64,10 @@ pub struct CudaDevice {
     found: Found,
     watch: Watch,
     programs: Vec<Arc<dyn Program>>,
-    /// Lanes that it was made for, and lanes given out.
-    lanes_max: usize,
-    lanes: AtomicUsize,
+    /// Numbers of persistent lanes that are not given out.
+    lanes: Mutex<Vec<usize>>,
+    /// Why it does not run in the mode that was asked for.
+    fallback: Option<String>,
     /// Whether packets stay on the device.
     resident: bool,
     parts: ManuallyDrop<Parts>,
@@ -118,16 +118,19 @@ impl CudaDevice {
         let registration = unsafe { Registration::new(&context, arena.base(), arena.bytes())? };
         let shadow = DeviceMemory::new(&context, arena.bytes(), "the packet arena")?;
         let mut parts = Parts { groups: None, kernels, tables, shadow, registration, arena: arena.clone(), context };
+        let mut fallback = None;
         if options.mode == Mode::Persistent {
-            let groups = Groups::start(&parts.context, &parts.kernels, &parts.arguments(), options)?;
-            parts.groups = Some(Running::new(groups));
+            match Groups::start(&parts.context, &parts.kernels, &parts.arguments(), options) {
+                Ok(groups) => parts.groups = Some(Running::new(groups)),
+                Err(error) => fallback = Some(format!("{id} launches its chunks: {error}")),
+            }
         }
         Ok(Self {
             found,
             watch: Watch::new(&id, options.watchdog),
             programs,
-            lanes_max: options.lanes.max(1),
-            lanes: AtomicUsize::new(0),
+            lanes: Mutex::new((0..options.lanes.max(1)).rev().collect()),
+            fallback,
             resident: options.resident && options.mode == Mode::Launch,
             parts: ManuallyDrop::new(parts),
         })
@@ -136,6 +139,10 @@ impl CudaDevice {
     /// What [`probe`] says of it.
     pub fn found(&self) -> &Found {
         &self.found
+    }
+
+    fn free_lanes(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes its context the calling thread's.
@@ -164,6 +171,10 @@ impl Device for CudaDevice {
         if self.parts.groups.is_some() { Mode::Persistent } else { Mode::Launch }
     }
 
+    fn fallback(&self) -> Option<&str> {
+        self.fallback.as_deref()
+    }
+
     fn is_resident(&self) -> bool {
         self.resident
     }
@@ -178,12 +189,11 @@ impl Device for CudaDevice {
     }
 
     fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error> {
-        let index = self.lanes.fetch_add(1, Ordering::Relaxed);
         let Some(groups) = &self.parts.groups else { return Ok(Box::new(LaunchLane::new(self))) };
-        if index >= self.lanes_max {
-            let reason = format!("it was made for {} lanes, and one more is asked for", self.lanes_max);
+        let Some(index) = self.free_lanes().pop() else {
+            let reason = "it has no groups for one more lane".to_owned();
             return Err(Error::Unusable { id: self.found.capabilities.id.clone(), reason });
-        }
+        };
         Ok(Box::new(PersistentLane::new(Arc::clone(&self), groups, index)))
     }
 }

@@ -27,9 +27,9 @@ use std::mem::{ManuallyDrop, offset_of, size_of};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use godwit_abi::{Bin, MAILBOX_ENDED, Mailbox, Place};
+use godwit_abi::{Bin, MAILBOX_ENDED, MAILBOX_POLLING, Mailbox, Place};
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
@@ -55,7 +55,7 @@ pub(super) struct Groups {
     stream: Stream,
     _desks: DeviceMemory,
     context: Arc<Context>,
-    watchdog: std::time::Duration,
+    watchdog: Duration,
 }
 
 impl Groups {
@@ -96,7 +96,7 @@ impl Groups {
         // SAFETY: these are the parameters of `gw_persistent`; what they point to lives until the groups have ended.
         unsafe { kernels.persistent.launch(&stream, groups as u32, GROUP_LANES, &mut values) }
             .map_err(failed(&context.id, "start the persistent groups"))?;
-        Ok(Self {
+        let started = Self {
             boxes,
             box_bytes,
             place,
@@ -107,7 +107,19 @@ impl Groups {
             _desks: desks,
             context: Arc::clone(context),
             watchdog: options.watchdog,
-        })
+        };
+        let waiting = Instant::now();
+        while !(0..groups).all(|group| started.running(group) == MAILBOX_POLLING) {
+            if waiting.elapsed() > PATIENCE_MIN {
+                let reason =
+                    format!("not all of {groups} persistent groups run at once: something else uses the device");
+                let error = Error::Unusable { id: context.id.clone(), reason };
+                Running::new(started).stop();
+                return Err(error);
+            }
+            std::thread::yield_now();
+        }
+        Ok(started)
     }
 
     fn word(&self, group: usize, offset: usize) -> &AtomicU32 {
@@ -121,6 +133,10 @@ impl Groups {
 
     fn finished(&self, group: usize) -> &AtomicU32 {
         self.word(group, offset_of!(Mailbox, finished))
+    }
+
+    fn running(&self, group: usize) -> u32 {
+        self.word(group, offset_of!(Mailbox, running)).load(Ordering::Acquire)
     }
 
     /// Place number `count` of a group's mailbox.
@@ -140,9 +156,8 @@ impl Groups {
             self.word(group, offset_of!(Mailbox, stop)).store(1, Ordering::Release);
         }
         let waiting = Instant::now();
-        let ended = |group| self.word(group, offset_of!(Mailbox, running)).load(Ordering::Acquire) == MAILBOX_ENDED;
-        while !(0..self.groups).all(ended) {
-            if waiting.elapsed() > self.watchdog {
+        while !(0..self.groups).all(|group| self.running(group) == MAILBOX_ENDED) {
+            if waiting.elapsed() > self.watchdog.max(PATIENCE_MIN) {
                 return false;
             }
             std::thread::yield_now();
@@ -150,6 +165,9 @@ impl Groups {
         self.stream.synchronize().is_ok()
     }
 }
+
+/// Groups get so long at least to begin, and to end.
+const PATIENCE_MIN: Duration = Duration::from_secs(1);
 
 /// More did not make anything faster.
 const GROUPS_PER_LANE_MAX: usize = 64;
@@ -194,6 +212,9 @@ pub(super) struct PersistentLane {
     oldest: usize,
     times: Vec<BinTime>,
     last_heard: Instant,
+    said_lost: bool,
+    /// Its number among the device's lanes.
+    index: usize,
     device: ManuallyDrop<Arc<CudaDevice>>,
 }
 
@@ -238,6 +259,8 @@ impl PersistentLane {
             oldest: 0,
             times: Vec::new(),
             last_heard: Instant::now(),
+            said_lost: false,
+            index,
             device: ManuallyDrop::new(device),
         }
     }
@@ -295,6 +318,7 @@ impl PersistentLane {
     }
 
     fn lose(&mut self) -> Error {
+        self.said_lost = true;
         self.waiting.clear();
         self.device.watch.lost_with(self.in_flight.drain(..).map(|flight| flight.chunk).collect())
     }
@@ -324,21 +348,25 @@ impl Lane for PersistentLane {
 
     fn poll(&mut self, _region: &mut Region) -> Result<Option<Chunk>, Error> {
         if self.in_flight.is_empty() {
-            return Ok(None);
-        }
-        if self.device.watch.lost().is_some() {
-            return Err(self.lose());
+            // Each lane says once that the device is lost.
+            return if self.device.watch.lost().is_some() && !self.said_lost { Err(self.lose()) } else { Ok(None) };
         }
         let device = Arc::clone(&self.device);
         let Some(groups) = &device.parts.groups else { unreachable!("a persistent lane's device has groups") };
+        // What is done is done, also when the device has been lost since.
         self.collect(groups);
-        self.post(groups);
         if self.in_flight.front().is_some_and(|flight| flight.left > 0) {
-            if !device.watch.is_overdue(self.last_heard) {
-                return Ok(None);
+            if device.watch.is_overdue(self.last_heard) {
+                device.watch.lose_silent();
             }
-            device.watch.lose_silent();
-            return Err(self.lose());
+            if device.watch.lost().is_some() {
+                return Err(self.lose());
+            }
+            self.post(groups);
+            return Ok(None);
+        }
+        if device.watch.lost().is_none() {
+            self.post(groups);
         }
         let Some(flight) = self.in_flight.pop_front() else { return Ok(None) };
         self.oldest += 1;
@@ -358,9 +386,21 @@ impl Lane for PersistentLane {
 
 impl Drop for PersistentLane {
     fn drop(&mut self) {
-        // A device that is lost may go on writing: what it uses is never given back. Otherwise the device's own drop
-        // waits for its groups, which work off what they have.
-        if self.device.watch.lost().is_none() {
+        // Nobody holds the windows of what is in flight any more: the groups must be done with them.
+        self.waiting.clear();
+        let device = Arc::clone(&self.device);
+        let busy = |lane: &Self| lane.posted.iter().any(|posted| !posted.bins.is_empty());
+        while let Some(groups) = device.parts.groups.as_ref().filter(|_| busy(self)) {
+            self.collect(groups);
+            if device.watch.is_overdue(self.last_heard) {
+                device.watch.lose_silent();
+                break;
+            }
+            std::thread::yield_now();
+        }
+        // A device that is lost may go on writing: what it uses is never given back.
+        if device.watch.lost().is_none() {
+            device.free_lanes().push(self.index);
             // SAFETY: not used after this.
             unsafe { ManuallyDrop::drop(&mut self.device) };
         }

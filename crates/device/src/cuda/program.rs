@@ -5,6 +5,8 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use godwit_kernels::image::ALIGNMENT_BYTES;
 
+use zeroize::Zeroizing;
+
 use super::driver::{Context, DeviceMemory, DevicePointer, Function, Module, failed};
 use super::{compiler, probe};
 use crate::{Error, Program};
@@ -54,6 +56,11 @@ impl Kernels {
 /// Threads of a block.
 pub(super) const GROUP_LANES: u32 = godwit_kernels::CUDA_GROUP_LANES;
 
+/// Room for all that [`Tables`] holds, so that nothing is left behind where a vector grew.
+fn images_bytes(programs: &[Arc<dyn Program>]) -> usize {
+    programs.iter().map(|program| program.image().len() + 5 * ALIGNMENT_BYTES).sum::<usize>() + 4 * ALIGNMENT_BYTES
+}
+
 /// The table images of all programs, and how far each reads and writes, in the device's memory.
 pub(super) struct Tables {
     memory: DeviceMemory,
@@ -67,7 +74,8 @@ impl Tables {
     /// | image 0 ...  | image 1 ... | ... | offsets, u64 each | (reads, writes), u32 each |      at 64-byte boundaries
     /// ```
     pub(super) fn new(context: &Arc<Context>, programs: &[Arc<dyn Program>]) -> Result<Self, Error> {
-        let mut bytes: Vec<u8> = Vec::new();
+        // Wiped when dropped: images hold keys.
+        let mut bytes: Zeroizing<Vec<u8>> = Zeroizing::new(Vec::with_capacity(images_bytes(programs)));
         let mut offsets: Vec<u8> = Vec::new();
         let mut reaches: Vec<u8> = Vec::new();
         let align = |bytes: &mut Vec<u8>| bytes.resize(bytes.len().next_multiple_of(ALIGNMENT_BYTES), 0);
