@@ -9,7 +9,8 @@
  *   gw_<name>_prepare   fills it, by all lanes; called when the group comes from another function
  *   gw_<name>_bin       settles all packets of one bin, by all lanes; barriers inside
  *
- * and GW_GROUP_FORM_<name> as below, which picks it over the lane form.
+ * and GW_FORM_<name> below picks it over the lane form. (No variadic macro: NVIDIA's OpenCL
+ * has none.)
  */
 #ifndef GODWIT_GROUPS_H
 #define GODWIT_GROUPS_H
@@ -17,9 +18,12 @@
 #include "dpi/group.h"
 #include "ipsec/group.h"
 
-/* #define GW_GROUP_FORM_<name> , GW_BY_GROUP */
-#define GW_GROUP_FORM_dpi   , GW_BY_GROUP
-#define GW_GROUP_FORM_ipsec GW_TEAM_FORM
+/* The form that devices run of each function: one of those of loops_device.h. */
+#define GW_FORM_template GW_BY_LANE
+#define GW_FORM_echo     GW_BY_LANE
+#define GW_FORM_ipv4     GW_BY_LANE
+#define GW_FORM_ipsec    GW_TEAM_FORM
+#define GW_FORM_dpi      GW_GROUP_FORM
 
 #define GW_GROUP_FORMS(X) X(dpi) GW_TEAM_FORMS(X(ipsec))
 

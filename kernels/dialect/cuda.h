@@ -29,7 +29,7 @@ typedef unsigned long long gw_u64;
 #define GW_TABLE_COPIES_LOG2 5u
 
 /* Picks group forms whose lanes exchange words. */
-#define GW_TEAM_FORM        , GW_BY_GROUP
+#define GW_TEAM_FORM        GW_BY_GROUP
 #define GW_TEAM_FORMS(list) list
 
 #define GW_UNROLL  _Pragma("unroll")

@@ -62,15 +62,14 @@ typedef union gw_scratch {
 
 /* GW_LANE_FORMS: for compilers that do not cope with barriers inside of functions. */
 #ifdef GW_LANE_FORMS
-#define GW_FORM(...) GW_BY_LANE
+#define GW_GROUP_FORM GW_BY_LANE
 #else
-#define GW_FORM_SECOND(first, second, ...) second
-#define GW_FORM(...)                       GW_FORM_SECOND(__VA_ARGS__, GW_BY_LANE, 0)
+#define GW_GROUP_FORM GW_BY_GROUP
 #endif
 
 #define GW_DEVICE_CASE(number, name)                                                               \
     case number:                                                                                   \
-        GW_FORM(GW_GROUP_FORM_##name)(name) break;
+        GW_FORM_##name(name) break;
 
 /*
  * One bin, by all lanes of a group: bin->first is its place in the arrays. The switch goes the

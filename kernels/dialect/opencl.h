@@ -49,7 +49,7 @@ GW_LANE gw_u32 gw_lane_count(void)
  * No form whose lanes exchange words: OpenCL C 1.2 has no shuffles, and a CPU, which is what
  * OpenCL mostly is here, runs one lane after another and pays for every barrier.
  */
-#define GW_TEAM_FORM
+#define GW_TEAM_FORM GW_BY_LANE
 #define GW_TEAM_FORMS(list)
 
 #define GW_EXPENSIVE(address) ((void)(address))

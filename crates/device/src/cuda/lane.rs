@@ -158,6 +158,7 @@ impl Lane for LaunchLane {
             }
         }
         self.heard = Instant::now();
+        self.device.watch.heard();
         // `oldest` is the first, so there is one.
         let Some(Flight { mut chunk, mut slot, .. }) = self.in_flight.pop_front() else { return Ok(None) };
         slot.read(&mut chunk, self.device.parts.kernels.cycles_per_us, &mut self.times);

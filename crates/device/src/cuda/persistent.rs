@@ -308,6 +308,7 @@ impl PersistentLane {
                 get(place, groups.place.outcomes, 0, &mut chunk.outcomes[packets]);
                 *left -= 1;
                 self.last_heard = Instant::now();
+                self.device.watch.heard();
                 let elapsed = self.last_heard.duration_since(sent.since);
                 times.push(BinTime { bin: sent.bin as u32, elapsed_ns: elapsed.as_nanos() as u64 });
                 if let Some(next) = posted.bins.front_mut() {
