@@ -179,8 +179,8 @@ impl<'a> Gateway<'a> {
             let _ = writeln!(text, "mode = \"{}\"", mode.name());
         }
         if device == options.device() {
-            // One more than are in flight: one fills.
-            let chunks = options.in_flight.map(|chunks| chunks + 1);
+            // One more than are in flight: one fills. The CPU runs a chunk at once.
+            let chunks = options.in_flight.filter(|_| device != cpu::ID).map(|chunks| chunks + 1);
             let keys = [("chunk_packets", options.batch), ("bin_packets", options.bin_packets), ("chunks", chunks)];
             for (key, value) in keys {
                 if let Some(value) = value {

@@ -281,6 +281,10 @@ pub fn run(name: &str, options: &BenchOptions, progress: &mut Progress<'_>) -> R
         name: name.to_owned(),
         known: BENCHES.iter().map(|bench| bench.name.to_owned()).collect(),
     })?;
+    if !godwit_device::is_id(options.device()) {
+        let device = options.device();
+        return Err(Error::Setup(format!("device `{device}`: a device is `cpu`, `opencl:0`, `cuda:0` or the like")));
+    }
     if !bench.any_device && options.device() != cpu::ID {
         let device = options.device();
         return Err(Error::Setup(format!("device `{device}`: the bench `{name}` runs on the CPU only ({})", cpu::ID)));

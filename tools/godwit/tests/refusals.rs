@@ -196,7 +196,7 @@ fn bad_arguments() {
     refuse(folder, "bench echo --size huge", &["huge", "imix"]);
     refuse(folder, "bench echo --size 5", &["size", "5"]);
     refuse(folder, "bench echo --device toaster", &["toaster", "cpu"]);
-    refuse(folder, "bench echo --device opencl:0", &["opencl:0", "on the CPU only"]);
+    refuse(folder, "bench engine --device opencl:0", &["opencl:0", "on the CPU only"]);
     refuse(folder, "bench echo --impl fast", &["fast"]);
 }
 
