@@ -120,7 +120,7 @@ pub(crate) fn many_sas(seed: u64) -> Result<Arc<dyn Function>, Error> {
 
 /// ESP encryption by any SA, with any sequence number: what the IV is made from.
 pub(crate) fn any_sa(random: &mut Random) -> Job {
-    let parameter = ipsec::parameter(random.below(SAS), random.next_u32().max(1));
+    let parameter = ipsec::parameter(random.below(SAS), random.next_u32().max(1).into());
     Job { instance: 0, variant: ipsec::VARIANT_ENCRYPT, parameter }
 }
 

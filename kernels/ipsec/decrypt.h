@@ -26,6 +26,12 @@ GW_LANE gw_u32 gw_ipsec_has_ports(gw_u32 protocol)
     return protocol == 6 || protocol == 17 || protocol == 33 || protocol == 132 || protocol == 136;
 }
 
+/* The mask of an IPv4 prefix. */
+GW_LANE gw_u32 gw_ipsec_mask(gw_u32 bits)
+{
+    return bits == 0 ? 0 : 0xffffffffu << (32 - bits);
+}
+
 /* Whether the packet inside is one the SA is for (RFC 4301, section 5.2, step 4). */
 GW_LANE gw_u32 gw_ipsec_selected(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa,
                                  const GW_GLOBAL gw_u8 *packet, gw_ipsec_ipv4 ip)
@@ -45,8 +51,10 @@ GW_LANE gw_u32 gw_ipsec_selected(const gw_lane *lane, const GW_GLOBAL gw_ipsec_s
     const gw_u32 destination_port = ports & 0xffffu;
     for (gw_u32 i = 0; i < sa->selector_count; i++) {
         const GW_GLOBAL gw_ipsec_selector *selector = &selectors[sa->selector_first + i];
-        if ((source & selector->source_mask) == selector->source &&
-            (destination & selector->destination_mask) == selector->destination &&
+        if (selector->family != 6 &&
+            ((source ^ selector->source[0]) & gw_ipsec_mask(selector->source_bits)) == 0 &&
+            ((destination ^ selector->destination[0]) &
+             gw_ipsec_mask(selector->destination_bits)) == 0 &&
             (selector->protocol == GW_IPSEC_PROTOCOL_ANY || selector->protocol == protocol) &&
             (!selector->ports || (shows_ports && source_port >= selector->source_port_first &&
                                   source_port <= selector->source_port_last &&
@@ -100,7 +108,7 @@ GW_LANE gw_u32 gw_ipsec_check_outer(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GL
     if ((gw_load_be16(outer + 6) & 0x3fffu) != 0) {
         return GW_IPSEC_FRAGMENT;
     }
-    return gw_load_be32(outer + 16) == sa->destination ? GW_IPSEC_FINE : GW_IPSEC_NO_SA;
+    return gw_load_be32(outer + 16) == sa->destination[0] ? GW_IPSEC_FINE : GW_IPSEC_NO_SA;
 }
 
 /* What is left to do once the outer header is checked. */
@@ -213,7 +221,7 @@ GW_LANE void gw_ipsec_decrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *
         gw_drop(outcome, GW_IPSEC_AUTHENTICATION);
         return;
     }
-    gw_aes128_cbc_decrypt((const GW_GLOBAL gw_u8 *)sa->round_keys, gw_aes_load(iv), opening.data,
+    gw_aes128_cbc_decrypt((const GW_GLOBAL gw_u8 *)sa->keys, gw_aes_load(iv), opening.data,
                           opening.blocks);
     gw_ipsec_open_end(lane, sa, l2_bytes, opening, descriptor, outcome);
 }

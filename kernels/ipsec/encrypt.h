@@ -16,8 +16,8 @@
  */
 GW_LANE gw_aes_block gw_ipsec_iv(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 sequence)
 {
-    return gw_aes128_encrypt((const GW_GLOBAL gw_u8 *)sa->round_keys,
-                             gw_aes_words(sa->spi, 0, sequence, sa->destination));
+    return gw_aes128_encrypt((const GW_GLOBAL gw_u8 *)sa->keys,
+                             gw_aes_words(sa->spi, 0, sequence, sa->destination[0]));
 }
 
 /* RFC 4301, section 5.1.2.1. tos and flags are those of the packet inside. */
@@ -31,15 +31,15 @@ GW_LANE void gw_ipsec_outer_ipv4(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ipse
     const gw_u32 second = (sequence & 0xffffu) << 16 | (flags & 0x4000u);
     const gw_u32 third = GW_IPSEC_TTL << 24 | GW_PROTOCOL_ESP << 16;
     gw_u32 sum = (first >> 16) + (first & 0xffffu) + (second >> 16) + (second & 0xffffu) +
-                 (third >> 16) + (sa->source >> 16) + (sa->source & 0xffffu) +
-                 (sa->destination >> 16) + (sa->destination & 0xffffu);
+                 (third >> 16) + (sa->source[0] >> 16) + (sa->source[0] & 0xffffu) +
+                 (sa->destination[0] >> 16) + (sa->destination[0] & 0xffffu);
     sum = (sum & 0xffffu) + (sum >> 16);
     sum = (sum & 0xffffu) + (sum >> 16);
     gw_store_be32(outer, first);
     gw_store_be32(outer + 4, second);
     gw_store_be32(outer + 8, third | (~sum & 0xffffu));
-    gw_store_be32(outer + 12, sa->source);
-    gw_store_be32(outer + 16, sa->destination);
+    gw_store_be32(outer + 12, sa->source[0]);
+    gw_store_be32(outer + 16, sa->destination[0]);
 }
 
 /* RFC 4303, section 2.4: as much padding as the cipher needs, 1, 2, 3 and so on. */
@@ -69,7 +69,7 @@ GW_LANE gw_ipsec_sealing gw_ipsec_seal_begin(const gw_lane *lane, const GW_GLOBA
     const gw_ipsec_ipv4 ip = gw_ipsec_ipv4_parse(packet, descriptor->length - l2_bytes);
     gw_ipsec_sealing sealing;
     sealing.packet = packet;
-    sealing.sequence = (gw_u32)lane->parameter;
+    sealing.sequence = (gw_u32)gw_ipsec_sequence(lane->parameter);
     sealing.blocks = 0;
     if (ip.error != GW_IPSEC_FINE) {
         gw_drop(outcome, ip.error);
@@ -119,8 +119,7 @@ GW_LANE void gw_ipsec_encrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *
     }
     const gw_aes_block iv = gw_ipsec_iv(sa, sealing.sequence);
     gw_aes_store(sealing.packet - GW_AES_BLOCK_BYTES, iv);
-    gw_aes128_cbc_encrypt((const GW_GLOBAL gw_u8 *)sa->round_keys, iv, sealing.packet,
-                          sealing.blocks);
+    gw_aes128_cbc_encrypt((const GW_GLOBAL gw_u8 *)sa->keys, iv, sealing.packet, sealing.blocks);
 
     GW_GLOBAL gw_u8 *esp = sealing.packet - GW_AES_BLOCK_BYTES - GW_ESP_HEADER_BYTES;
     const gw_u32 esp_bytes =

@@ -153,17 +153,17 @@ GW_LANE void gw_ipsec_cipher_keys(gw_ipsec_cipher *lane, const gw_work *work,
     const gw_u32 index = first + lane->packet;
     const gw_u64 parameter = index < work->count ? work->parameters[index] : 0;
     const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)work->image;
-    const gw_u32 number = (gw_u32)(parameter >> 32);
+    const gw_u32 number = gw_ipsec_sa_index(parameter);
     /* Without an SA the packet is dropped, and the team works with whatever lies there. */
     const GW_GLOBAL gw_ipsec_sa *sa = (const GW_GLOBAL gw_ipsec_sa *)work->image;
     const gw_u32 there = number < image->sa_count;
     if (there) {
         sa = (const GW_GLOBAL gw_ipsec_sa *)(work->image + image->sa_offset) + number;
     }
-    gw_aes_team_begin(&lane->aes, &scratch->table, sa->round_keys, lane->column);
+    gw_aes_team_begin(&lane->aes, &scratch->table, sa->keys, lane->column);
     if (work->variant == GW_IPSEC_VARIANT_ENCRYPT) {
-        const gw_u32 sequence = gw_swap32((gw_u32)parameter);
-        const GW_GLOBAL gw_u32 *field = lane->column == 3 ? &sa->destination : &sa->spi;
+        const gw_u32 sequence = gw_swap32((gw_u32)gw_ipsec_sequence(parameter));
+        const GW_GLOBAL gw_u32 *field = lane->column == 3 ? &sa->destination[0] : &sa->spi;
         const gw_u32 named = there ? gw_swap32(*field) : 0;
         const gw_u32 nonce = lane->column == 1 ? 0 : (lane->column == 2 ? sequence : named);
         lane->previous = gw_aes_team_encrypt(&lane->aes, lane->column, nonce);
@@ -296,7 +296,7 @@ GW_LANE void gw_ipsec_hash_begin(gw_ipsec_hash *hash, const gw_work *work,
         const gw_ipsec_found found = gw_ipsec_find(&lane, &descriptor, &outcome);
         if (found.sa != 0) {
             /* Needed later, but asked for now, with everything else. */
-            hash->state = gw_sha1_load(found.sa->hmac_inner);
+            hash->state = gw_sha1_load(found.sa->authentication);
         }
         if (found.sa != 0 && work->variant == GW_IPSEC_VARIANT_ENCRYPT) {
             const gw_ipsec_sealing sealing =
@@ -350,7 +350,7 @@ GW_LANE void gw_ipsec_hash_turn(gw_ipsec_hash *hash, const gw_work *work,
             w[i] = 0;
         }
         w[15] = 8 * (GW_SHA1_BLOCK_BYTES + 20);
-        hash->state = gw_sha1_load(hash->sa->hmac_outer);
+        hash->state = gw_sha1_load(hash->sa->authentication + GW_IPSEC_HMAC_OUTER);
     } else {
         const GW_LOCAL gw_u32 *stream = scratch->stream[turn & 1u] + hash->packet;
         if (turn == 0 && work->variant == GW_IPSEC_VARIANT_ENCRYPT) {

@@ -2,7 +2,7 @@
  * ipsec: ESP in tunnel mode over IPv4, AES-128-CBC with HMAC-SHA1-96.
  *
  * The host half has matched the policy or looked up the SPI; parameter = index
- * of the SA << 32 | sequence number (outbound). Variant 0 encrypts, 1 decrypts.
+ * of the SA << 44 | sequence number (outbound). Variants: suite.h.
  *
  *   before   | L2 | IPv4 packet .......................... | trailer of L2 |
  *   after    | L2 | outer IPv4 | ESP | IV | IPv4 packet | pad | ICV |
@@ -12,7 +12,7 @@
  * is; decryption moves L2 back in front of it. What follows the IPv4 packet in
  * the frame (Ethernet padding) is not carried.
  *
- * Reads    the frame; the SA's 256 bytes; inbound the SA's selectors
+ * Reads    the frame; the SA's 384 bytes; inbound the SA's selectors
  * Writes   the frame and, encrypting, 44 bytes in front of it and up to 29 behind
  * Next     encrypted (0), decrypted (1), bypass (2, host half only), not_ipv4 (3);
  *          value of the first two: the SPI
@@ -41,15 +41,16 @@
 GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_sa_of(const gw_lane *lane)
 {
     const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)lane->image;
-    const gw_u32 index = (gw_u32)(lane->parameter >> 32);
-    if (index >= image->sa_count) {
+    const gw_u32 index = gw_ipsec_sa_index(lane->parameter);
+    if (index >= image->sa_count || lane->variant >> 1 != 0) {
         return 0;
     }
     const GW_GLOBAL gw_ipsec_sa *sa =
         (const GW_GLOBAL gw_ipsec_sa *)(lane->image + image->sa_offset) + index;
-    const gw_u32 direction =
-        lane->variant == GW_IPSEC_VARIANT_ENCRYPT ? GW_IPSEC_OUTBOUND : GW_IPSEC_INBOUND;
-    return sa->direction == direction ? sa : 0;
+    const gw_u32 inbound = (sa->flags & GW_IPSEC_SA_INBOUND) != 0;
+    const gw_u32 right = (sa->flags & GW_IPSEC_SA_USED) != 0 && sa->suite == lane->variant >> 1 &&
+                         inbound == gw_ipsec_direction(lane->variant);
+    return right ? sa : 0;
 }
 
 /* Where a packet's SA and layer 3 are. */
@@ -99,13 +100,14 @@ GW_LANE void gw_ipsec_touch(const gw_lane *lane, const gw_descriptor *descriptor
 {
     const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)lane->image;
     const GW_GLOBAL gw_u8 *sa =
-        lane->image + image->sa_offset + (lane->parameter >> 32) * sizeof(gw_ipsec_sa);
+        lane->image + image->sa_offset + gw_ipsec_sa_index(lane->parameter) * sizeof(gw_ipsec_sa);
     (void)descriptor;
     (void)sa;
     GW_FETCH(sa);
     GW_FETCH(sa + 64);
     GW_FETCH(sa + 128);
     GW_FETCH(sa + 192);
+    GW_FETCH(sa + 256);
 }
 
 #endif

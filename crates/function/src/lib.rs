@@ -94,6 +94,12 @@ pub trait Function: Send + Sync {
 pub trait HostHalf: Send {
     /// Appends one [`Work`] per descriptor, in the same order.
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>);
+
+    /// Learns what the kernel said of packets of one bin that it prepared, and may still drop some. Bins come in any
+    /// order. `descriptors` are as the kernel left them.
+    fn complete(&mut self, variant: u8, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
+        let _ = (variant, descriptors, parameters, outcomes);
+    }
 }
 
 /// What is to be done with one packet.

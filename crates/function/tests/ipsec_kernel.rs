@@ -361,7 +361,7 @@ fn noise_is_survived_alike() {
         frames.push(frame);
         // Whatever a host half could say, and what it never does.
         let sa = [0, 0, 0, 1, 1, 2, u64::from(u32::MAX)][random.below(7)];
-        work.push(Work::Run { variant: random.below(2) as u8, parameter: sa << 32 | random.next() >> 32 });
+        work.push(Work::Run { variant: random.below(2) as u8, parameter: sa << 44 | random.next() >> 32 });
     }
     let function = build(&stanza);
     let expected = Batch::new(&frames).run(&*function, Form::Ref, &work, 64);

@@ -57,7 +57,7 @@ int main(void)
         if (strcmp(operation, "hmac") == 0) {
             const gw_u32 bytes = decode(second, data);
             const gw_sha1 mac =
-                gw_hmac_sha1((const gw_u32 *)keys, (const gw_u32 *)(keys + 20), data, bytes);
+                gw_hmac_sha1((const gw_u32 *)keys, (const gw_u32 *)(keys + 32), data, bytes);
             printf("%08x%08x%08x%08x%08x\n", mac.a, mac.b, mac.c, mac.d, mac.e);
         } else if (strcmp(operation, "block") == 0) {
             decode(second, data);

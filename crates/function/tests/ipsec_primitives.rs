@@ -98,7 +98,7 @@ fn image(
 
 /// The SA with this index in a table image (`kernels/ipsec/image.h`).
 fn sa(function: &dyn Function, index: usize) -> &[u8] {
-    &function.image()[64 + 256 * index..][..256]
+    &function.image()[64 + 384 * index..][..384]
 }
 
 fn read(path: &str) -> String {
@@ -134,7 +134,7 @@ fn aes_128_cbc_nist() {
         let (out, inbound) = (image("out", &keys, &[]), image("in", &keys, &[]));
         for (index, case) in cases.iter().enumerate() {
             let (iv, plain, cipher) = (value(case, "IV"), value(case, "PLAINTEXT"), value(case, "CIPHERTEXT"));
-            let (encrypt, decrypt) = (hex(&sa(&*out, index)[..176]), hex(&sa(&*inbound, index)[..176]));
+            let (encrypt, decrypt) = (hex(&sa(&*out, index)[128..304]), hex(&sa(&*inbound, index)[128..304]));
             operations.push((format!("encrypt {encrypt} {iv} {plain}"), cipher.to_owned(), true));
             operations.push((format!("decrypt {decrypt} {iv} {cipher}"), plain.to_owned(), true));
             if iv.bytes().all(|digit| digit == b'0') && plain.len() == 32 {
@@ -157,7 +157,7 @@ fn hmac(name: &str, cases: &[Hmac]) {
     let keys: Vec<[u8; 20]> = cases.iter().map(|case| unhex(&case.key).try_into().unwrap()).collect();
     let function = image("out", &[], &keys);
     let operation = |(index, case): (usize, &Hmac)| {
-        let states = hex(&sa(&*function, index)[176..216]);
+        let states = hex(&sa(&*function, index)[64..128]);
         (format!("hmac {states} {}", case.message), case.tag.clone(), case.valid)
     };
     check(name, &cases.iter().enumerate().map(operation).collect::<Vec<_>>());

@@ -13,8 +13,8 @@ use super::{DESTINATIONS, PATTERNS};
 /// Pairs of an outbound and an inbound SA: the inbound one of the last pair has other round keys, so that what is
 /// authentic is decrypted to noise; that of the first takes every packet, the others only UDP.
 const PAIRS: usize = 4;
-const SA_BYTES: usize = 256;
-const SELECTOR_BYTES: usize = 32;
+const SA_BYTES: usize = 384;
+const SELECTOR_BYTES: usize = 64;
 
 pub(crate) fn ipsec_image() -> Lines {
     let mut random = Random(77);
@@ -22,16 +22,19 @@ pub(crate) fn ipsec_image() -> Lines {
     let mut selectors = Vec::new();
     for pair in 0..PAIRS {
         let keys: Vec<u32> = (0..44).map(|_| random.next() as u32).collect();
-        let states: Vec<u32> = (0..10).map(|_| random.next() as u32).collect();
+        let states: Vec<u32> = (0..16).map(|_| random.next() as u32).collect();
         let inverse = if pair + 1 == PAIRS { keys.clone() } else { inverse_keys(&keys) };
         for (direction, keys) in [(0, &keys), (1, &inverse)] {
-            let words = [0x1000 + pair as u32, 0xc000_0201, 0xc000_0202, direction, pair as u32, direction];
-            let sa: Vec<u32> = [&keys[..], &states, &words, &[0; 4]].concat();
+            let front = [0x1000 + pair as u32, 1 | direction << 1, 0, u32::from_le_bytes([0, 12, 64, 0])];
+            let endpoints = [0xc000_0201, 0, 0, 0, 0xc000_0202, 0, 0, 0];
+            let back = [0, pair as u32, direction, 0];
+            let sa: Vec<u32> = [&front[..], &endpoints, &back, &states, keys, &[0; 20]].concat();
             sas.extend(sa.iter().flat_map(|word| word.to_le_bytes()));
         }
         let mut selector = [0; SELECTOR_BYTES];
         let protocol: u16 = if pair == 0 { 256 } else { 17 };
-        selector[24..26].copy_from_slice(&protocol.to_le_bytes());
+        selector[34] = 4;
+        selector[36..38].copy_from_slice(&protocol.to_le_bytes());
         selectors.extend(selector);
     }
     assert_eq!(sas.len(), 2 * PAIRS * SA_BYTES);
@@ -109,7 +112,7 @@ fn parameters(random: &mut Random, count: usize, direction: u64) -> Vec<u64> {
         1 => direction ^ 1,
         _ => 2 * random.below(PAIRS as u64) + direction,
     };
-    (0..count as u64).map(|i| sa() << 32 | (i + 1)).collect()
+    (0..count as u64).map(|i| sa() << 44 | (i + 1)).collect()
 }
 
 /// Packets for both variants. Some have no room to grow.
@@ -126,7 +129,7 @@ pub(crate) fn ipsec_parts(count: usize, seed: u64) -> Vec<Part> {
     for index in 0..count {
         let mut frame = sealed.frame(index).to_vec();
         if random.below(8) != 0 {
-            inbound[index] = outbound[index] ^ (1 << 32);
+            inbound[index] = outbound[index] ^ (1 << 44);
         }
         match random.below(8) {
             0 if !frame.is_empty() => {

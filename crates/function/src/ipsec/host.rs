@@ -60,7 +60,7 @@ impl IpsecHost {
             Decision::Decrypt(sa) => Work::Run { variant: VARIANT_DECRYPT, parameter: parameter(sa, 0) },
             Decision::Encrypt(sa) if !self.owned[sa as usize] => Work::Done(Outcome::drop(DROP_WRONG_WORKER)),
             Decision::Encrypt(sa) => match self.sequences[sa as usize].next() {
-                Some(sequence) => Work::Run { variant: VARIANT_ENCRYPT, parameter: parameter(sa, sequence) },
+                Some(sequence) => Work::Run { variant: VARIANT_ENCRYPT, parameter: parameter(sa, sequence.into()) },
                 None => Work::Done(Outcome::drop(DROP_SEQUENCE_EXHAUSTED)),
             },
         }

@@ -13,6 +13,7 @@ mod lookup;
 mod policies;
 mod reference;
 mod selector;
+pub mod suite;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -141,9 +142,17 @@ const fn dropped(name: &'static str, sentence: &'static str) -> crate::Drop {
 /// The registration.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// The kernel's parameter: index of the SA, and the sequence number of an outbound packet.
-pub const fn parameter(sa: u32, sequence: u32) -> u64 {
-    (sa as u64) << 32 | sequence as u64
+/// Bits of a sequence number in the kernel's parameter.
+const SEQUENCE_BITS: u32 = 44;
+
+/// The kernel's parameter: index of the SA, and the packet's sequence number.
+pub const fn parameter(sa: u32, sequence: u64) -> u64 {
+    (sa as u64) << SEQUENCE_BITS | sequence
+}
+
+/// What [`parameter`] is made of.
+const fn sa_and_sequence(parameter: u64) -> (u32, u64) {
+    ((parameter >> SEQUENCE_BITS) as u32, parameter & ((1 << SEQUENCE_BITS) - 1))
 }
 
 /// The configured function.

@@ -15,7 +15,7 @@ use super::selector::Match;
 use super::{
     DROP_AUTHENTICATION, DROP_CONGESTION, DROP_DUMMY, DROP_FRAGMENT, DROP_MALFORMED, DROP_NO_ROOM, DROP_NO_SA,
     DROP_PADDING, DROP_POLICY_MISMATCH, ESP_HEADER_BYTES, VARIANT_ENCRYPT, VERDICT_DECRYPTED, VERDICT_ENCRYPTED,
-    VERDICT_NOT_IPV4,
+    VERDICT_NOT_IPV4, sa_and_sequence,
 };
 
 const BLOCK_BYTES: usize = 16;
@@ -43,11 +43,12 @@ pub(super) fn run_ref(
         Err(reason) => return Outcome::drop(reason),
     };
     let direction = if variant == VARIANT_ENCRYPT { Direction::Out } else { Direction::In };
-    let Some(sa) = sas.get((parameter >> 32) as usize).filter(|sa| sa.direction == direction) else {
+    let (sa, sequence) = sa_and_sequence(parameter);
+    let Some(sa) = sas.get(sa as usize).filter(|sa| sa.direction == direction) else {
         return Outcome::drop(DROP_NO_SA);
     };
     let result = match direction {
-        Direction::Out => encrypt(window, descriptor, l2_bytes, sa, parameter as u32).map(|()| VERDICT_ENCRYPTED),
+        Direction::Out => encrypt(window, descriptor, l2_bytes, sa, sequence as u32).map(|()| VERDICT_ENCRYPTED),
         Direction::In => decrypt(window, descriptor, l2_bytes, sa).map(|()| VERDICT_DECRYPTED),
     };
     match result {

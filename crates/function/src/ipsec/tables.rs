@@ -3,7 +3,7 @@
 //! ```text
 //! 0        64                          selector_offset
 //! | header | SA 0 | SA 1 | ...         | selector 0 | selector 1 | ... |
-//!            256 bytes each              32 bytes each
+//!            384 bytes each              64 bytes each
 //! ```
 
 use godwit_packet::Memory;
@@ -18,15 +18,23 @@ use crate::Error;
 /// The first word of the image.
 const MAGIC: u32 = u32::from_le_bytes(*b"IPSE");
 const HEADER_BYTES: usize = 64;
-const SA_BYTES: usize = 256;
-const SELECTOR_BYTES: usize = 32;
+const SA_BYTES: usize = 384;
+const SELECTOR_BYTES: usize = 64;
 const PROTOCOL_ANY: u16 = 256;
+const FAMILY_IPV4: u8 = 4;
 
 /// Offsets in an SA, which the kernel's header asserts too.
-const HMAC_INNER: usize = 176;
-const HMAC_OUTER: usize = 196;
-const SPI: usize = 216;
-const SELECTOR_FIRST: usize = 232;
+const SOURCE: usize = 16;
+const DESTINATION: usize = 32;
+const SELECTOR_FIRST: usize = 52;
+const HMAC_INNER: usize = 64;
+const HMAC_OUTER: usize = 96;
+const KEYS: usize = 128;
+
+const FLAG_USED: u32 = 1;
+const FLAG_INBOUND: u32 = 2;
+/// Of the outer header.
+const HOP_LIMIT: u8 = 64;
 
 /// SHA-1's initial state (FIPS 180-4, section 5.3.1).
 const SHA1_INITIAL: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
@@ -61,11 +69,14 @@ fn emit_sa(out: &mut [u8], sa: &Sa, selector_first: u32) {
         Direction::Out => aes_key::expand(&sa.encryption_key),
         Direction::In => aes_key::invert(aes_key::expand(&sa.encryption_key)),
     };
-    out[..HMAC_INNER].copy_from_slice(round_keys.as_flattened());
+    out[KEYS..][..round_keys.as_flattened().len()].copy_from_slice(round_keys.as_flattened());
     put(out, HMAC_INNER, &*hmac_state(&sa.authentication_key, 0x36));
     put(out, HMAC_OUTER, &*hmac_state(&sa.authentication_key, 0x5c));
-    let direction = u32::from(sa.direction == Direction::In);
-    put(out, SPI, &[sa.spi, sa.source, sa.destination, direction]);
+    let flags = FLAG_USED | if sa.direction == Direction::In { FLAG_INBOUND } else { 0 };
+    // Suite 0 is AES-128-CBC with HMAC-SHA1-96, whose ICV has 12 bytes.
+    put(out, 0, &[sa.spi, flags, 0, u32::from_le_bytes([0, 12, HOP_LIMIT, 0])]);
+    put(out, SOURCE, &[sa.source]);
+    put(out, DESTINATION, &[sa.destination]);
     put(out, SELECTOR_FIRST, &[selector_first, sa.selectors.len() as u32]);
 }
 
@@ -81,19 +92,23 @@ fn hmac_state(key: &[u8; 20], pad: u8) -> Zeroizing<[u32; 5]> {
 fn emit_selector(out: &mut [u8], selector: &Selector) {
     let (source, source_mask) = selector.source.address_and_mask();
     let (destination, destination_mask) = selector.destination.address_and_mask();
-    put(out, 0, &[source, source_mask, destination, destination_mask]);
+    put(out, 0, &[source]);
+    put(out, 16, &[destination]);
     let source_ports = selector.source_ports.unwrap_or(Ports::ANY);
     let destination_ports = selector.destination_ports.unwrap_or(Ports::ANY);
     let ports_matter = selector.source_ports.is_some() || selector.destination_ports.is_some();
+    let [source_bits, destination_bits] = [source_mask, destination_mask].map(|mask| mask.count_ones() as u8);
     let halves = [
+        u16::from_le_bytes([source_bits, destination_bits]),
+        u16::from_le_bytes([FAMILY_IPV4, u8::from(ports_matter)]),
+        selector.protocol.map_or(PROTOCOL_ANY, u16::from),
+        0,
         source_ports.0,
         source_ports.1,
         destination_ports.0,
         destination_ports.1,
-        selector.protocol.map_or(PROTOCOL_ANY, u16::from),
-        u16::from(ports_matter),
     ];
-    for (place, half) in out[16..].chunks_exact_mut(2).zip(halves) {
+    for (place, half) in out[32..].chunks_exact_mut(2).zip(halves) {
         place.copy_from_slice(&half.to_le_bytes());
     }
 }
@@ -107,10 +122,9 @@ fn put(out: &mut [u8], at: usize, words: &[u32]) {
 
 // What `_Static_assert` says in image.h.
 const _: () = {
-    assert!(HMAC_INNER == 4 * 44);
-    assert!(HMAC_OUTER == HMAC_INNER + 4 * 5);
-    assert!(SPI == HMAC_OUTER + 4 * 5);
-    assert!(SELECTOR_FIRST == SPI + 4 * 4);
-    assert!(SA_BYTES == SELECTOR_FIRST + 4 * 2 + 4 * 4);
-    assert!(SELECTOR_BYTES == 4 * 4 + 2 * 6 + 4);
+    assert!(DESTINATION == SOURCE + 16);
+    assert!(HMAC_OUTER == HMAC_INNER + 4 * 8);
+    assert!(KEYS == HMAC_OUTER + 4 * 8);
+    assert!(SA_BYTES == KEYS + 4 * 60 + 4 * 4);
+    assert!(SELECTOR_BYTES == 16 * 2 + 4 + 4 + 8 + 4 * 4);
 };

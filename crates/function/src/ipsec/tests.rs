@@ -65,7 +65,7 @@ fn prepare(function: &Ipsec, worker: usize, workers: usize, frames: &[Vec<u8>]) 
 }
 
 const fn encrypt(sa: u32, sequence: u32) -> Work {
-    Work::Run { variant: VARIANT_ENCRYPT, parameter: parameter(sa, sequence) }
+    Work::Run { variant: VARIANT_ENCRYPT, parameter: parameter(sa, sequence as u64) }
 }
 
 const fn drop(reason: u8) -> Work {
@@ -311,16 +311,21 @@ fn the_image_is_as_image_h_draws_it() {
     let image = function.image();
     let word = |at: usize| u32::from_le_bytes(*image[at..].first_chunk().unwrap());
     assert_eq!(&image[..4], b"IPSE");
-    assert_eq!([word(4), word(8), word(12), word(16)], [2, 64, 2, 64 + 2 * 256]);
-    assert_eq!(&image[64..80], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], "to encrypt, the key first");
-    assert_eq!(&image[320 + 160..][..16], &image[64..80], "to decrypt, the key last");
-    assert_eq!([word(64 + 216), word(64 + 228)], [0x1001, 0]);
-    assert_eq!([word(320 + 220), word(320 + 224), word(320 + 228)], [0xc000_0202, 0xc000_0201, 1]);
-    assert_eq!([word(320 + 232), word(320 + 236)], [0, 2]);
-    let second = 64 + 2 * 256 + 32;
-    assert_eq!([word(second), word(second + 4), word(second + 8)], [0x0a00_0000, 0xff00_0000, 0]);
-    assert_eq!([word(second + 16), word(second + 20)], [0xffff_0000, 81 << 16 | 80]);
-    assert_eq!(word(second + 24), 1 << 16 | 6);
+    assert_eq!([word(4), word(8), word(12), word(16)], [2, 64, 2, 64 + 2 * 384]);
+    assert_eq!(
+        &image[64 + 128..][..16],
+        &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
+        "to encrypt, the key first"
+    );
+    let inbound = 64 + 384;
+    assert_eq!(&image[inbound + 128 + 160..][..16], &image[64 + 128..][..16], "to decrypt, the key last");
+    assert_eq!([word(64), word(64 + 4)], [0x1001, 1]);
+    assert_eq!([word(inbound + 16), word(inbound + 32), word(inbound + 4)], [0xc000_0202, 0xc000_0201, 3]);
+    assert_eq!([word(inbound + 52), word(inbound + 56)], [0, 2]);
+    let second = 64 + 2 * 384 + 64;
+    assert_eq!([word(second), word(second + 16)], [0x0a00_0000, 0]);
+    assert_eq!(image[second + 32..][..6], [8, 0, 4, 1, 6, 0]);
+    assert_eq!([word(second + 40), word(second + 44)], [0xffff_0000, 81 << 16 | 80]);
 }
 
 proptest! {

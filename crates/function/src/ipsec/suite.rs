@@ -1,0 +1,169 @@
+//! The suites: a protocol with its transforms and the size of the key. `kernels/ipsec/suite.h` says the same.
+
+/// What is put in front of the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// Encapsulating Security Payload (RFC 4303).
+    Esp,
+    /// Authentication Header (RFC 4302).
+    Ah,
+}
+
+/// How the payload is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cipher {
+    /// Not at all (RFC 2410).
+    Null,
+    /// AES-CBC (RFC 3602).
+    Cbc,
+    /// AES-CTR (RFC 3686); with [`Authentication::Ghash`], AES-GCM (RFC 4106).
+    Ctr,
+    /// ChaCha20 (RFC 7634).
+    ChaCha20,
+}
+
+/// How the packet is authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Authentication {
+    /// Not at all.
+    None,
+    /// HMAC-SHA1-96 (RFC 2404).
+    Sha1,
+    /// HMAC-SHA-256-128 (RFC 4868).
+    Sha256,
+    /// GHASH: AES-GCM (RFC 4106), and without a cipher AES-GMAC (RFC 4543).
+    Ghash,
+    /// Poly1305 (RFC 7634).
+    Poly1305,
+}
+
+/// One suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Suite {
+    /// Its name in variants, benches and reports.
+    pub name: &'static str,
+    /// ESP or AH.
+    pub protocol: Protocol,
+    /// Of the payload.
+    pub cipher: Cipher,
+    /// Bytes of the key of the cipher, or of GMAC.
+    pub key_bytes: usize,
+    /// Of the packet.
+    pub authentication: Authentication,
+}
+
+/// All there are; a suite's number is its index.
+pub const SUITES: &[Suite] = &[
+    suite("cbc128_sha1", Protocol::Esp, Cipher::Cbc, 16, Authentication::Sha1),
+    suite("cbc192_sha1", Protocol::Esp, Cipher::Cbc, 24, Authentication::Sha1),
+    suite("cbc256_sha1", Protocol::Esp, Cipher::Cbc, 32, Authentication::Sha1),
+    suite("cbc128_sha256", Protocol::Esp, Cipher::Cbc, 16, Authentication::Sha256),
+    suite("cbc192_sha256", Protocol::Esp, Cipher::Cbc, 24, Authentication::Sha256),
+    suite("cbc256_sha256", Protocol::Esp, Cipher::Cbc, 32, Authentication::Sha256),
+    suite("cbc128_none", Protocol::Esp, Cipher::Cbc, 16, Authentication::None),
+    suite("ctr128_sha1", Protocol::Esp, Cipher::Ctr, 16, Authentication::Sha1),
+    suite("ctr192_sha1", Protocol::Esp, Cipher::Ctr, 24, Authentication::Sha1),
+    suite("ctr256_sha1", Protocol::Esp, Cipher::Ctr, 32, Authentication::Sha1),
+    suite("ctr128_sha256", Protocol::Esp, Cipher::Ctr, 16, Authentication::Sha256),
+    suite("ctr192_sha256", Protocol::Esp, Cipher::Ctr, 24, Authentication::Sha256),
+    suite("ctr256_sha256", Protocol::Esp, Cipher::Ctr, 32, Authentication::Sha256),
+    suite("null_sha1", Protocol::Esp, Cipher::Null, 0, Authentication::Sha1),
+    suite("null_sha256", Protocol::Esp, Cipher::Null, 0, Authentication::Sha256),
+    suite("gcm128", Protocol::Esp, Cipher::Ctr, 16, Authentication::Ghash),
+    suite("gcm192", Protocol::Esp, Cipher::Ctr, 24, Authentication::Ghash),
+    suite("gcm256", Protocol::Esp, Cipher::Ctr, 32, Authentication::Ghash),
+    suite("gmac128", Protocol::Esp, Cipher::Null, 16, Authentication::Ghash),
+    suite("gmac192", Protocol::Esp, Cipher::Null, 24, Authentication::Ghash),
+    suite("gmac256", Protocol::Esp, Cipher::Null, 32, Authentication::Ghash),
+    suite("chacha20_poly1305", Protocol::Esp, Cipher::ChaCha20, 32, Authentication::Poly1305),
+    suite("ah_sha1", Protocol::Ah, Cipher::Null, 0, Authentication::Sha1),
+    suite("ah_sha256", Protocol::Ah, Cipher::Null, 0, Authentication::Sha256),
+    suite("ah_gmac128", Protocol::Ah, Cipher::Null, 16, Authentication::Ghash),
+    suite("ah_gmac192", Protocol::Ah, Cipher::Null, 24, Authentication::Ghash),
+    suite("ah_gmac256", Protocol::Ah, Cipher::Null, 32, Authentication::Ghash),
+];
+
+const fn suite(
+    name: &'static str,
+    protocol: Protocol,
+    cipher: Cipher,
+    key_bytes: usize,
+    authentication: Authentication,
+) -> Suite {
+    Suite { name, protocol, cipher, key_bytes, authentication }
+}
+
+/// The number of the suite called `name`.
+pub fn number(name: &str) -> Option<u8> {
+    let index = SUITES.iter().position(|suite| suite.name == name)?;
+    u8::try_from(index).ok()
+}
+
+/// The variant of packets of the suite with this number.
+pub const fn variant(suite: u8, inbound: bool) -> u8 {
+    2 * suite + inbound as u8
+}
+
+impl Suite {
+    /// Bytes of the IV that a packet carries.
+    pub const fn iv_bytes(&self) -> usize {
+        match (self.cipher, self.authentication) {
+            (Cipher::Cbc, _) => 16,
+            (Cipher::Ctr | Cipher::ChaCha20, _) | (_, Authentication::Ghash) => 8,
+            (Cipher::Null, _) => 0,
+        }
+    }
+
+    /// What the payload with its padding is a multiple of (RFC 4303, section 2.4).
+    pub const fn block_bytes(&self) -> usize {
+        match self.cipher {
+            Cipher::Cbc => 16,
+            _ => 4,
+        }
+    }
+
+    /// Bytes of salt in front of the IV in the nonce.
+    pub const fn salt_bytes(&self) -> usize {
+        match (self.cipher, self.authentication) {
+            (Cipher::Ctr | Cipher::ChaCha20, _) | (_, Authentication::Ghash) => 4,
+            _ => 0,
+        }
+    }
+
+    /// Whether a nonce that comes twice under a key gives the key or the plaintext away.
+    pub const fn is_counter_mode(&self) -> bool {
+        self.salt_bytes() != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every row of the kernel's list, as written there.
+    #[test]
+    fn the_kernel_lists_the_same_suites() {
+        let header = include_str!("../../../../kernels/ipsec/suite.h");
+        let rows: Vec<Vec<&str>> = header
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("X(")?.split_once(')'))
+            .map(|(row, _)| row.split(',').map(str::trim).collect())
+            .filter(|row: &Vec<&str>| row[0].parse::<usize>().is_ok())
+            .collect();
+        let ours: Vec<Vec<String>> = (0..)
+            .zip(SUITES)
+            .map(|(number, suite): (usize, _)| {
+                let upper = |prefix: &str, value: String| format!("GW_IPSEC_{prefix}{}", value.to_uppercase());
+                vec![
+                    number.to_string(),
+                    suite.name.to_owned(),
+                    upper("", format!("{:?}", suite.protocol)),
+                    upper("CIPHER_", format!("{:?}", suite.cipher)),
+                    suite.key_bytes.to_string(),
+                    upper("AUTH_", format!("{:?}", suite.authentication)),
+                ]
+            })
+            .collect();
+        assert_eq!(rows, ours);
+    }
+}

@@ -1,0 +1,114 @@
+/*
+ * The suites of ipsec: a protocol with its transforms and the size of the key.
+ * crates/function/src/ipsec/suite.rs says the same.
+ *
+ * The variant of a packet is 2 * suite + direction, so all packets of a bin have one suite, and
+ * branches on it are uniform in a work-group.
+ */
+#ifndef GODWIT_IPSEC_SUITE_H
+#define GODWIT_IPSEC_SUITE_H
+
+#define GW_IPSEC_ESP 50u
+#define GW_IPSEC_AH  51u
+
+#define GW_IPSEC_CIPHER_NULL     0u /* RFC 2410 */
+#define GW_IPSEC_CIPHER_CBC      1u /* RFC 3602 */
+#define GW_IPSEC_CIPHER_CTR      2u /* RFC 3686; with GHASH: GCM, RFC 4106 */
+#define GW_IPSEC_CIPHER_CHACHA20 3u /* RFC 7634 */
+
+#define GW_IPSEC_AUTH_NONE     0u
+#define GW_IPSEC_AUTH_SHA1     1u /* HMAC-SHA1-96: RFC 2404 */
+#define GW_IPSEC_AUTH_SHA256   2u /* HMAC-SHA-256-128: RFC 4868 */
+#define GW_IPSEC_AUTH_GHASH    3u /* GCM: RFC 4106; without a cipher GMAC: RFC 4543 */
+#define GW_IPSEC_AUTH_POLY1305 4u /* RFC 7634 */
+
+/* X(number, name, protocol, cipher, bytes of the key of cipher or GMAC, authentication) */
+#define GW_IPSEC_SUITES(X)                                                                         \
+    X(0, cbc128_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 16, GW_IPSEC_AUTH_SHA1)                   \
+    X(1, cbc192_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 24, GW_IPSEC_AUTH_SHA1)                   \
+    X(2, cbc256_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 32, GW_IPSEC_AUTH_SHA1)                   \
+    X(3, cbc128_sha256, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 16, GW_IPSEC_AUTH_SHA256)               \
+    X(4, cbc192_sha256, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 24, GW_IPSEC_AUTH_SHA256)               \
+    X(5, cbc256_sha256, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 32, GW_IPSEC_AUTH_SHA256)               \
+    X(6, cbc128_none, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 16, GW_IPSEC_AUTH_NONE)                   \
+    X(7, ctr128_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 16, GW_IPSEC_AUTH_SHA1)                   \
+    X(8, ctr192_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 24, GW_IPSEC_AUTH_SHA1)                   \
+    X(9, ctr256_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 32, GW_IPSEC_AUTH_SHA1)                   \
+    X(10, ctr128_sha256, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 16, GW_IPSEC_AUTH_SHA256)              \
+    X(11, ctr192_sha256, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 24, GW_IPSEC_AUTH_SHA256)              \
+    X(12, ctr256_sha256, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 32, GW_IPSEC_AUTH_SHA256)              \
+    X(13, null_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_SHA1)                    \
+    X(14, null_sha256, GW_IPSEC_ESP, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_SHA256)                \
+    X(15, gcm128, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 16, GW_IPSEC_AUTH_GHASH)                      \
+    X(16, gcm192, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 24, GW_IPSEC_AUTH_GHASH)                      \
+    X(17, gcm256, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 32, GW_IPSEC_AUTH_GHASH)                      \
+    X(18, gmac128, GW_IPSEC_ESP, GW_IPSEC_CIPHER_NULL, 16, GW_IPSEC_AUTH_GHASH)                    \
+    X(19, gmac192, GW_IPSEC_ESP, GW_IPSEC_CIPHER_NULL, 24, GW_IPSEC_AUTH_GHASH)                    \
+    X(20, gmac256, GW_IPSEC_ESP, GW_IPSEC_CIPHER_NULL, 32, GW_IPSEC_AUTH_GHASH)                    \
+    X(21, chacha20_poly1305, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CHACHA20, 32, GW_IPSEC_AUTH_POLY1305)   \
+    X(22, ah_sha1, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_SHA1)                       \
+    X(23, ah_sha256, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_SHA256)                   \
+    X(24, ah_gmac128, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 16, GW_IPSEC_AUTH_GHASH)                  \
+    X(25, ah_gmac192, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 24, GW_IPSEC_AUTH_GHASH)                  \
+    X(26, ah_gmac256, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 32, GW_IPSEC_AUTH_GHASH)
+
+#define GW_IPSEC_SUITE_COUNT 27u
+
+#define GW_IPSEC_OUTBOUND 0u
+#define GW_IPSEC_INBOUND  1u
+
+typedef struct gw_ipsec_suite {
+    gw_u32 protocol;
+    gw_u32 cipher;
+    gw_u32 key_bytes;
+    gw_u32 auth;
+} gw_ipsec_suite;
+
+GW_LANE gw_u32 gw_ipsec_direction(gw_u32 variant)
+{
+    return variant & 1u;
+}
+
+/* The suite of a variant; one that no host half hands out has protocol 0. */
+GW_LANE gw_ipsec_suite gw_ipsec_suite_of(gw_u32 variant)
+{
+    gw_ipsec_suite suite = {0, 0, 0, 0};
+    switch (variant >> 1) {
+#define GW_IPSEC_SUITE_CASE(number, name, protocol_, cipher_, key_bytes_, auth_)                   \
+    case number:                                                                                   \
+        suite.protocol = protocol_;                                                                \
+        suite.cipher = cipher_;                                                                    \
+        suite.key_bytes = key_bytes_;                                                              \
+        suite.auth = auth_;                                                                        \
+        break;
+        GW_IPSEC_SUITES(GW_IPSEC_SUITE_CASE)
+#undef GW_IPSEC_SUITE_CASE
+    default:
+        break;
+    }
+    return suite;
+}
+
+/* Rounds of AES with the suite's key (FIPS 197, section 5). */
+GW_LANE gw_u32 gw_ipsec_aes_rounds(gw_ipsec_suite suite)
+{
+    return suite.key_bytes / 4 + 6;
+}
+
+/* Bytes of the IV that a packet carries. */
+GW_LANE gw_u32 gw_ipsec_iv_bytes(gw_ipsec_suite suite)
+{
+    if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
+        return 16;
+    }
+    return suite.cipher == GW_IPSEC_CIPHER_NULL && suite.auth != GW_IPSEC_AUTH_GHASH ? 0 : 8;
+}
+
+/* What the payload with its padding is a multiple of: the cipher's block, at least 4 (RFC 4303,
+ * section 2.4). */
+GW_LANE gw_u32 gw_ipsec_block_bytes(gw_ipsec_suite suite)
+{
+    return suite.cipher == GW_IPSEC_CIPHER_CBC ? 16 : 4;
+}
+
+#endif
