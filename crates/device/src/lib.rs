@@ -4,7 +4,8 @@
 //! |---|---|---|---|---|
 //! | what is there | [`Capabilities`], [`Found`] | [`cpu::probe`] | [`opencl::probe`] | [`cuda::probe`] |
 //! | a function made ready | [`Program`] in the device's list | the kernel at the x86-64 level that measured fastest (`cpu/program.rs`) | its case in one kernel for all functions (`opencl/program.rs`) | the same, compiled by NVRTC and kept on disk (`cuda/program.rs`) |
-//! | its table image | [`Program::image`] | where it is | copied once into one buffer for all | copied once to the device's memory |
+//! | its table image | [`Program::image`] | where it is | copied into one buffer for all | copied to the device's memory |
+//! | changes to it | [`Device::update_image`] | seen where they are | written to the copy | copied on a stream of its own |
 //! | packets | windows of the arena | where they are | where they are, or copied to a shadow of the arena | copied to a shadow of the arena and back (`cuda/carriage.rs`) |
 //! | one worker's way in | [`Lane`] | runs the chunk at once, on the worker's own thread (`cpu/lane.rs`) | a command queue; several chunks in flight (`opencl/lane.rs`) | a stream for each chunk in flight (`cuda/lane.rs`) |
 //! | one chunk in flight | | | `opencl/slot.rs` | `cuda/slot.rs` |
@@ -24,11 +25,12 @@ pub mod power;
 pub mod transfer;
 mod watch;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_packet::{ArenaHandle, Memory, Region};
+use godwit_packet::{ArenaHandle, ImageRef, Memory, Region};
 use godwit_sched::Chunk;
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +49,7 @@ pub trait Program: Send + Sync {
     fn kernel(&self) -> u8;
 
     /// Its table image, the same bytes on every device.
-    fn image(&self) -> &[u8];
+    fn image(&self) -> ImageRef<'_>;
 
     /// A variant that its image was built for: the one to measure forms of the kernel with.
     fn variant(&self) -> u8;
@@ -241,6 +243,23 @@ pub trait Device: Send + Sync {
 
     /// What was chosen for each program, by name: for people.
     fn choices(&self) -> Vec<Choice>;
+
+    /// Brings bytes of the image of program `program` ([`Program::image`]) that have changed to where kernels read them:
+    /// those that begin after the call see them. Nothing for a device that reads the image where it is, or that is lost.
+    /// Waits for what it does, beside what lanes do; not for workers.
+    ///
+    /// Persistent groups see them as well: what is posted to a mailbox after the call is acquired by the group together
+    /// with all that happened before, and images are read by ordinary loads.
+    ///
+    /// # Errors
+    /// The device did not take them; it may have any part of them.
+    ///
+    /// # Panics
+    /// When there is no such program, or its image has no such bytes.
+    fn update_image(&self, program: usize, range: Range<usize>) -> Result<(), Error> {
+        let _ = (program, range);
+        Ok(())
+    }
 
     /// A lane for one worker.
     ///

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use godwit_abi::{Descriptor, Outcome};
 use godwit_device::Program;
 use godwit_function::Function;
+use godwit_packet::ImageRef;
 
 /// Joins a [`Function`], which knows no devices, with a [`Program`], which knows no functions.
 pub struct FunctionProgram {
@@ -28,7 +29,7 @@ impl Program for FunctionProgram {
         self.function.contract().kernel
     }
 
-    fn image(&self) -> &[u8] {
+    fn image(&self) -> ImageRef<'_> {
         self.function.image()
     }
 

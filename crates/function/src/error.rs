@@ -35,6 +35,12 @@ pub enum Error {
         /// What is wrong, and what would be right.
         message: String,
     },
+    /// A command to a running function cannot be done.
+    #[error("{message}")]
+    Command {
+        /// What is wrong, and what would be right.
+        message: String,
+    },
     /// The tables do not fit into memory.
     #[error(transparent)]
     Memory(#[from] godwit_packet::Error),

@@ -22,11 +22,12 @@ pub mod template;
 #[cfg(test)]
 mod testing;
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_packet::{Region, SteerKey};
+use godwit_packet::{ImageRef, Region, SteerKey};
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -65,7 +66,10 @@ pub trait Function: Send + Sync {
     fn contract(&self) -> &'static Contract;
 
     /// The table image: offset-based, the same bytes on every device. Empty where the kernel needs none.
-    fn image(&self) -> &[u8];
+    ///
+    /// Always the same one. Where parts of it change while packets flow it is a [`godwit_packet::Image`]; what a group of
+    /// a device prepares from it beforehand must not be among them.
+    fn image(&self) -> ImageRef<'_>;
 
     /// The variant of every packet, where there is no host half.
     fn variant(&self) -> u8 {
@@ -84,10 +88,39 @@ pub trait Function: Send + Sync {
         None
     }
 
+    /// Does what an operator asks of a running function, on the control thread, one command at a time. `request` is the
+    /// JSON object of the request, with `command` and whatever this command takes; what comes back is shown to the
+    /// operator. What `request` holds is wiped after the call: keep no copy of a key, and quote none.
+    ///
+    /// # Errors
+    /// One sentence for the operator; nothing was changed then.
+    fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
+        let _ = (request, running);
+        Err(Error::Command { message: "this function takes no commands".to_owned() })
+    }
+
     /// Does to one packet what the kernel does, straight from the standard. Slow on purpose.
     ///
     /// `window` is the packet's whole window; `descriptor.head` and `length` may change within it.
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
+}
+
+/// The engine, as a function's commands see it: how a function whose packets are in flight changes its tables.
+///
+/// What is added: written to places of the image that nothing refers to, [`Running::image_changed`], and then made
+/// findable for host halves. What is removed: made unfindable, [`Running::quiesce`], and then wiped and free again.
+pub trait Running {
+    /// Brings these bytes of the function's image to devices that have a copy of it, and waits until they have them.
+    ///
+    /// # Errors
+    /// [`Error::Command`]: a device that is in use did not take them, and nothing may refer to them.
+    fn image_changed(&self, range: Range<usize>) -> Result<(), Error>;
+
+    /// Waits until every packet that a host half prepared before the call is completed or gone.
+    ///
+    /// # Errors
+    /// [`Error::Command`]: that took too long. What such packets refer to must stay as it is.
+    fn quiesce(&self) -> Result<(), Error>;
 }
 
 /// The part of a function that runs on the worker, per batch, before the kernel.

@@ -97,8 +97,8 @@ fn image(
 }
 
 /// The SA with this index in a table image (`kernels/ipsec/image.h`).
-fn sa(function: &dyn Function, index: usize) -> &[u8] {
-    &function.image()[64 + 384 * index..][..384]
+fn sa(function: &dyn Function, index: usize) -> Vec<u8> {
+    function.image().to_vec()[64 + 384 * index..][..384].to_vec()
 }
 
 fn read(path: &str) -> String {

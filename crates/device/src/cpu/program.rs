@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_kernels::{BinCall, Level};
-use godwit_packet::{Arena, ArenaConfig, Memory, Region};
+use godwit_packet::{Arena, ArenaConfig, ImageRef, Memory, Region};
 
 use crate::{Choice, Error, Implementation, Program};
 
@@ -94,10 +94,10 @@ impl Loaded {
     ) {
         assert!(descriptors.len() == parameters.len() && descriptors.len() == outcomes.len());
         debug_assert!(descriptors.iter().all(|descriptor| region.contains(descriptor)));
-        let image = self.aligned.as_deref().unwrap_or(self.program.image());
+        let image = self.aligned.as_ref().map_or(self.program.image(), ImageRef::from);
         let call = BinCall {
             arena: region.arena_base(),
-            image: if image.is_empty() { std::ptr::null() } else { image.as_ptr() },
+            image: image.as_ptr(),
             descriptors: descriptors.as_mut_ptr(),
             parameters: parameters.as_ptr(),
             outcomes: outcomes.as_mut_ptr(),
@@ -136,12 +136,13 @@ impl Loaded {
 /// Kernels read tables at cache-line boundaries.
 const IMAGE_ALIGN_BYTES: usize = 64;
 
-fn aligned(image: &[u8]) -> Result<Option<Memory>, Error> {
-    if image.is_empty() || image.as_ptr().addr().is_multiple_of(IMAGE_ALIGN_BYTES) {
+fn aligned(image: ImageRef<'_>) -> Result<Option<Memory>, Error> {
+    // One that changes lies at such a boundary: a copy would not follow it.
+    if matches!(image, ImageRef::Changing(_)) || image.as_ptr().addr().is_multiple_of(IMAGE_ALIGN_BYTES) {
         return Ok(None);
     }
     let mut memory = Memory::new(image.len(), "a table image")?;
-    memory.copy_from_slice(image);
+    image.copy_to(0, &mut memory);
     Ok(Some(memory))
 }
 

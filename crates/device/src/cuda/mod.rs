@@ -4,7 +4,7 @@
 //! ```text
 //! arena     | region of worker 0 | region of worker 1 |      page-locked where it is
 //! shadow    | the same ...                            |      of the device; kernels see only this
-//! tables    | image 0 | image 1 | ... | offsets | reaches    of the device, written once
+//! tables    | image 0 | image 1 | ... | offsets | reaches    of the device; parts of images change
 //! slot      | bins | parameters | descriptors | outcomes |   one per chunk in flight: page-locked, and on the device
 //! mailboxes | mailbox 0 | mailbox 1 | ...                    page-locked; one per persistent group
 //! ```
@@ -35,7 +35,9 @@ mod scan;
 mod slot;
 
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use cudarc::driver::result::{self, DriverError};
 use godwit_packet::ArenaHandle;
@@ -70,6 +72,8 @@ pub struct CudaDevice {
     fallback: Option<String>,
     /// Whether packets stay on the device.
     resident: bool,
+    /// How long a copy beside packets may take.
+    patience: Duration,
     parts: ManuallyDrop<Parts>,
 }
 
@@ -132,6 +136,7 @@ impl CudaDevice {
             lanes: Mutex::new((0..options.lanes.max(1)).rev().collect()),
             fallback,
             resident: options.resident && options.mode == Mode::Launch,
+            patience: options.watchdog,
             parts: ManuallyDrop::new(parts),
         })
     }
@@ -186,6 +191,16 @@ impl Device for CudaDevice {
             measured: Vec::new(),
         };
         self.programs.iter().map(choice).collect()
+    }
+
+    fn update_image(&self, program: usize, range: Range<usize>) -> Result<(), Error> {
+        if self.watch.lost().is_some() {
+            return Ok(());
+        }
+        let Parts { tables, context, .. } = &*self.parts;
+        let said = tables.update(context, program, self.programs[program].image(), range, self.patience);
+        // One that was lost meanwhile runs nothing any more.
+        said.or_else(|error| self.watch.lost().map_or(Err(error), |_| Ok(())))
     }
 
     fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error> {

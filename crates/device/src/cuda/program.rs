@@ -1,13 +1,16 @@
 //! The programs made ready: all kernels in one module, the table images, and what the entries are told of both.
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use cudarc::driver::result;
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use godwit_kernels::image::ALIGNMENT_BYTES;
+use godwit_packet::ImageRef;
+use zeroize::{Zeroize, Zeroizing};
 
-use zeroize::Zeroizing;
-
-use super::driver::{Context, DeviceMemory, DevicePointer, Function, Module, failed};
+use super::driver::{Context, DeviceMemory, DevicePointer, Function, Module, PinnedMemory, Stream, failed};
 use super::{compiler, probe};
 use crate::{Error, Program};
 
@@ -66,7 +69,21 @@ pub(super) struct Tables {
     memory: DeviceMemory,
     offsets_at: u64,
     reaches_at: u64,
+    image_offsets: Vec<u64>,
+    updates: Mutex<Updates>,
 }
+
+/// The way of changed bytes to the device. Allocated beforehand: while persistent groups run, the driver may wait for
+/// them before it gives memory.
+struct Updates {
+    stream: Stream,
+    staging: PinnedMemory,
+    /// A copy was not seen to end: the staging memory may still be read.
+    stuck: bool,
+}
+
+/// Bytes of an update that are copied at once.
+const STAGING_BYTES: usize = 64 << 10;
 
 impl Tables {
     /// ```text
@@ -78,12 +95,17 @@ impl Tables {
         let mut bytes: Zeroizing<Vec<u8>> = Zeroizing::new(Vec::with_capacity(images_bytes(programs)));
         let mut offsets: Vec<u8> = Vec::new();
         let mut reaches: Vec<u8> = Vec::new();
+        let mut image_offsets = Vec::new();
         let align = |bytes: &mut Vec<u8>| bytes.resize(bytes.len().next_multiple_of(ALIGNMENT_BYTES), 0);
         for program in programs {
+            image_offsets.push(bytes.len() as u64);
             offsets.extend((bytes.len() as u64).to_le_bytes());
             reaches.extend(u32::from(program.reads_bytes()).to_le_bytes());
             reaches.extend(u32::from(program.writes_bytes()).to_le_bytes());
-            bytes.extend_from_slice(program.image());
+            let image = program.image();
+            let at = bytes.len();
+            bytes.resize(at + image.len(), 0);
+            image.copy_to(0, &mut bytes[at..]);
             align(&mut bytes);
         }
         let offsets_at = bytes.len() as u64;
@@ -93,7 +115,56 @@ impl Tables {
         bytes.extend(reaches);
         let memory = DeviceMemory::new(context, bytes.len(), "the table images")?;
         memory.fill(&bytes)?;
-        Ok(Self { memory, offsets_at, reaches_at })
+        let staging = PinnedMemory::new(context, STAGING_BYTES)?;
+        let updates = Mutex::new(Updates { stream: Stream::new(context)?, staging, stuck: false });
+        Ok(Self { memory, offsets_at, reaches_at, image_offsets, updates })
+    }
+
+    /// See [`crate::Device::update_image`]. Gives up after `patience`.
+    pub(super) fn update(
+        &self,
+        context: &Context,
+        program: usize,
+        image: ImageRef<'_>,
+        range: Range<usize>,
+        patience: Duration,
+    ) -> Result<(), Error> {
+        let answer = failed(&context.id, "copy a part of a table image");
+        context.bind().map_err(&answer)?;
+        let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        let Updates { stream, staging, stuck } = &mut *updates;
+        for at in range.clone().step_by(STAGING_BYTES) {
+            if *stuck {
+                let reason = "an earlier copy has not ended".to_owned();
+                return Err(Error::Driver { id: context.id.clone(), action: "copy a part of a table image", reason });
+            }
+            let bytes = STAGING_BYTES.min(range.end - at);
+            let part = &mut staging.bytes_mut()[..bytes];
+            image.copy_to(at, part);
+            let target = self.memory.pointer + self.image_offsets[program] + at as u64;
+            // SAFETY: within the image's place; the staging memory is left alone until the copy has ended, and never freed
+            // when that is not seen (`stuck`, and a device that is lost frees nothing).
+            unsafe { result::memcpy_htod_async(target, part, stream.stream) }.map_err(&answer)?;
+            let waiting = Instant::now();
+            while !stream.is_idle().map_err(&answer)? {
+                if waiting.elapsed() > patience {
+                    *stuck = true;
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            if !*stuck {
+                // It may hold keys.
+                staging.bytes_mut()[..bytes].zeroize();
+            }
+        }
+        match *stuck {
+            false => Ok(()),
+            true => {
+                let reason = format!("it did not answer within {patience:?}");
+                Err(Error::Driver { id: context.id.clone(), action: "copy a part of a table image", reason })
+            }
+        }
     }
 
     pub(super) fn arguments(&self, shadow: DevicePointer, host: DevicePointer) -> DeviceArguments {

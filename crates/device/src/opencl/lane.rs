@@ -272,8 +272,8 @@ mod tests {
             godwit_kernels::TEMPLATE
         }
 
-        fn image(&self) -> &[u8] {
-            &[]
+        fn image(&self) -> godwit_packet::ImageRef<'_> {
+            [][..].into()
         }
 
         fn variant(&self) -> u8 {

@@ -58,7 +58,9 @@ mod program;
 mod slot;
 mod svm;
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use godwit_packet::{ArenaHandle, Region};
 use godwit_sched::Chunk;
@@ -106,6 +108,8 @@ pub struct OpenClDevice {
     arena: ArenaHandle,
     context: Arc<Context>,
     watch: Watch,
+    /// How long a copy beside packets may take.
+    patience: Duration,
 }
 
 impl OpenClDevice {
@@ -187,8 +191,21 @@ impl OpenClDevice {
             Ok(groups) => (groups, None),
             Err(reason) => (None, Some(format!("{id} runs in launch mode: {reason}"))),
         };
-        let (device, arena) = (*device, arena.clone());
-        Ok(Self { programs, device, groups, fallback, kernels, tables, packets, arena, context, watch, found })
+        let (device, arena, patience) = (*device, arena.clone(), options.watchdog);
+        Ok(Self {
+            programs,
+            device,
+            groups,
+            fallback,
+            kernels,
+            tables,
+            packets,
+            arena,
+            context,
+            watch,
+            patience,
+            found,
+        })
     }
 
     /// What its slots are made with.
@@ -231,6 +248,14 @@ impl Device for OpenClDevice {
             measured: Vec::new(),
         };
         self.programs.iter().map(choice).collect()
+    }
+
+    fn update_image(&self, program: usize, range: Range<usize>) -> Result<(), Error> {
+        let image = self.programs[program].image();
+        match self.watch.lost() {
+            Some(_) => Ok(()),
+            None => self.tables.update(&self.found.capabilities.id, program, image, range, self.patience),
+        }
     }
 
     fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error> {

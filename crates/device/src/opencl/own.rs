@@ -17,6 +17,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use godwit_abi::{Descriptor, Outcome, VERDICT_DROP, WINDOW_UNIT_BYTES};
 use godwit_packet::{ArenaHandle, Memory, Region};
@@ -25,7 +26,7 @@ use opencl3::command_queue::{CommandQueue, enqueue_read_buffer, enqueue_write_bu
 use opencl3::context::Context;
 use opencl3::device::Device;
 use opencl3::error_codes::ClError;
-use opencl3::event::Event;
+use opencl3::event::{CL_COMPLETE, Event};
 use opencl3::memory::{Buffer, CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, ClMem};
 
 use super::failed;
@@ -191,6 +192,20 @@ pub(super) fn queue(found: &Found, context: &Context, device: &Device) -> Result
 pub(super) fn buffer(context: &Context, bytes: usize) -> Result<Buffer<u8>, ClError> {
     // SAFETY: no memory of the host is involved.
     unsafe { Buffer::create(context, CL_MEM_READ_WRITE, bytes, std::ptr::null_mut()) }
+}
+
+/// Whether a command ends within that time.
+pub(super) fn wait_for(event: &Event, patience: Duration) -> Result<bool, ClError> {
+    let waiting = Instant::now();
+    loop {
+        // Negative: it ended with an error.
+        match event.command_execution_status()?.0 {
+            CL_COMPLETE => return event.wait().map(|()| true),
+            error if error < 0 => return Err(ClError(error)),
+            _ if waiting.elapsed() > patience => return Ok(false),
+            _ => std::thread::yield_now(),
+        }
+    }
 }
 
 /// Enqueues a copy to a buffer.

@@ -1,11 +1,13 @@
 //! The programs made ready: one kernel for all of them, and their table images in one buffer.
 
+use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use godwit_abi::{Bin, WINDOW_UNIT_BYTES};
 use godwit_kernels::image::ALIGNMENT_BYTES;
-use godwit_packet::{Arena, ArenaConfig, Memory};
+use godwit_packet::{Arena, ArenaConfig, Image, ImageRef, Memory};
 use godwit_sched::Chunk;
 use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
@@ -14,6 +16,7 @@ use opencl3::kernel::Kernel;
 use opencl3::memory::{Buffer, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_USE_HOST_PTR};
 use opencl3::program::Program as ClProgram;
 use opencl3::types::cl_mem_flags;
+use zeroize::{Zeroize, Zeroizing};
 
 use super::failed;
 use super::own;
@@ -95,8 +98,17 @@ pub(super) struct Tables {
     pub(super) images: Buffer<u8>,
     /// One `u64` a program: bytes from the start of `images`.
     pub(super) offsets: Buffer<u8>,
-    /// Where the buffers lie on the host's memory.
-    _memory: Option<Memory>,
+    copies: Copies,
+    /// As in `offsets`.
+    image_offsets: Vec<usize>,
+}
+
+/// What changes of images are written to.
+enum Copies {
+    /// The host's memory that the buffers lie on; the images begin here.
+    Shared(Image, usize),
+    /// The device's memory, by this queue.
+    Own(Mutex<CommandQueue>),
 }
 
 impl Tables {
@@ -114,9 +126,11 @@ impl Tables {
         // OpenCL has no empty buffers, and drivers share memory by pages.
         let offsets_bytes = (programs.len().max(1) * size_of::<u64>()).next_multiple_of(PAGE_BYTES);
         let mut offsets: Vec<u64> = Vec::with_capacity(programs.len());
+        let mut image_offsets = Vec::with_capacity(programs.len());
         let mut images_bytes = 0;
         for program in programs {
             offsets.push(images_bytes as u64);
+            image_offsets.push(images_bytes);
             images_bytes += program.image().len().next_multiple_of(ALIGNMENT_BYTES);
         }
         let images_bytes = images_bytes.max(1).next_multiple_of(PAGE_BYTES);
@@ -124,22 +138,66 @@ impl Tables {
         memory[..size_of_val(offsets.as_slice())].copy_from_slice(bytes_of(&offsets));
         for (program, &offset) in programs.iter().zip(&offsets) {
             let image = program.image();
-            memory[offsets_bytes + offset as usize..][..image.len()].copy_from_slice(image);
+            image.copy_to(0, &mut memory[offsets_bytes + offset as usize..][..image.len()]);
         }
         if is_own {
             let images = own_copy(found, context, device, &memory[offsets_bytes..])?;
             let offsets = own_copy(found, context, device, &memory[..offsets_bytes])?;
-            return Ok(Self { images, offsets, _memory: None });
+            let copies = Copies::Own(Mutex::new(own::queue(found, context, device)?));
+            // It may hold keys.
+            memory.zeroize();
+            return Ok(Self { images, offsets, copies, image_offsets });
         }
+        let memory = Image::new(memory);
         // SAFETY: the offset lies within the memory.
         let images_base = unsafe { memory.base().add(offsets_bytes) };
-        // SAFETY: both ranges lie within the memory, which lives as long as the buffers in `Self` and which nobody writes.
+        // SAFETY: both ranges lie within the memory, which lives as long as the buffers in `Self`. Nobody writes it but
+        // `update`, and that only what no packet refers to.
         let (images, offsets) = unsafe {
             let images = over_with(found, context, CL_MEM_READ_ONLY, images_base, images_bytes, "the table images")?;
             let base = memory.base();
             (images, over_with(found, context, CL_MEM_READ_ONLY, base, offsets_bytes, "the table images")?)
         };
-        Ok(Self { images, offsets, _memory: Some(memory) })
+        Ok(Self { images, offsets, copies: Copies::Shared(memory, offsets_bytes), image_offsets })
+    }
+
+    /// See [`crate::Device::update_image`].
+    pub(super) fn update(
+        &self,
+        id: &str,
+        program: usize,
+        image: ImageRef<'_>,
+        range: Range<usize>,
+        patience: Duration,
+    ) -> Result<(), Error> {
+        let mut bytes = Zeroizing::new(vec![0; range.len()]);
+        image.copy_to(range.start, &mut bytes);
+        let offset = self.image_offsets[program] + range.start;
+        match &self.copies {
+            Copies::Shared(memory, images_at) => memory.write(images_at + offset, &bytes),
+            Copies::Own(queue) if !bytes.is_empty() => {
+                let queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+                let run = Run { offset, bytes: bytes.len() };
+                // SAFETY: nobody writes the bytes, which are dropped only once the copy was seen to end.
+                let copied = unsafe { own::copy_in(&queue, &self.images, run, NonNull::from(&bytes[..]).cast()) };
+                let said = copied.and_then(|event| queue.flush().and(own::wait_for(&event, patience)));
+                match said {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        std::mem::forget(bytes);
+                        let reason = format!("it did not answer within {patience:?}");
+                        return Err(Error::Driver {
+                            id: id.to_owned(),
+                            action: "copy a part of a table image",
+                            reason,
+                        });
+                    }
+                    Err(error) => return Err(failed(id, "copy a part of a table image")(error)),
+                }
+            }
+            Copies::Own(_) => {}
+        }
+        Ok(())
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Once};
 use godwit_abi::{Bin, Descriptor, Outcome, VERDICT_DROP};
 use godwit_device::{Lane, Probe, Program};
 use godwit_function::{Function, Work};
-use godwit_packet::{Arena, ArenaConfig, ArenaHandle, Layout, Region};
+use godwit_packet::{Arena, ArenaConfig, ArenaHandle, ImageRef, Layout, Region};
 use godwit_sched::Chunk;
 
 use frames::Random;
@@ -101,7 +101,7 @@ impl Program for FunctionProgram {
         self.1.contract().kernel
     }
 
-    fn image(&self) -> &[u8] {
+    fn image(&self) -> ImageRef<'_> {
         self.1.image()
     }
 

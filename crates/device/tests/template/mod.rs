@@ -15,8 +15,8 @@ impl Program for Template {
         godwit_kernels::TEMPLATE
     }
 
-    fn image(&self) -> &[u8] {
-        &[]
+    fn image(&self) -> godwit_packet::ImageRef<'_> {
+        [][..].into()
     }
 
     fn variant(&self) -> u8 {

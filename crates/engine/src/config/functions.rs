@@ -129,6 +129,8 @@ fn refuse(document: &Document<'_>, stanza: &Stanza<'_>, name: &str, directory: &
             document.refuse(at, format!("function `{name}`: cannot read {error}"))
         }
         Error::Line { path, line, message } => ConfigError::of_file(path, *line, message),
-        Error::Memory(error) => document.refuse(stanza.span(), format!("function `{name}`: {error}")),
+        Error::Memory(_) | Error::Command { .. } => {
+            document.refuse(stanza.span(), format!("function `{name}`: {error}"))
+        }
     }
 }

@@ -8,7 +8,7 @@ mod tables;
 use std::sync::Arc;
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_packet::Memory;
+use godwit_packet::{ImageRef, Memory};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
@@ -112,8 +112,8 @@ impl Function for Dpi {
         &CONTRACT
     }
 
-    fn image(&self) -> &[u8] {
-        &self.image[..self.image_bytes]
+    fn image(&self) -> ImageRef<'_> {
+        self.image[..self.image_bytes].into()
     }
 
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {

@@ -32,7 +32,7 @@ fn search_image(function: &Dpi, payload: &[u8]) -> reference::Found {
 
 /// What lanes find that have a segment each, from a run-up before it as `kernels/dpi/group.h` says.
 fn search_segments(function: &Dpi, payload: &[u8], segment_bytes: usize) -> reference::Found {
-    let longest = u32::from_le_bytes(function.image()[24..28].try_into().unwrap()) as usize;
+    let longest = u32::from_le_bytes(function.image().to_vec()[24..28].try_into().unwrap()) as usize;
     let mut found = reference::Found::default();
     for begin in (0..payload.len()).step_by(segment_bytes) {
         let run_up = begin.min(longest.saturating_sub(1));
@@ -46,7 +46,7 @@ fn search_segments(function: &Dpi, payload: &[u8], segment_bytes: usize) -> refe
 
 /// As above, of what ends behind the first `run_up` bytes.
 fn search_from(function: &Dpi, payload: &[u8], run_up: usize) -> reference::Found {
-    let image = function.image();
+    let image = function.image().to_vec();
     let u32_at = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize;
     let u64_at = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap()) as usize;
     let (states, classes, match_states, mut row) = (u32_at(4), u32_at(8), u32_at(12), u32_at(16));

@@ -9,7 +9,7 @@ mod tables;
 use std::sync::Arc;
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_packet::Memory;
+use godwit_packet::{ImageRef, Memory};
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -66,8 +66,8 @@ impl Function for Echo {
         &CONTRACT
     }
 
-    fn image(&self) -> &[u8] {
-        &self.image
+    fn image(&self) -> ImageRef<'_> {
+        self.image[..].into()
     }
 
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
@@ -121,6 +121,6 @@ mod tests {
     #[test]
     fn the_image_is_what_the_kernel_reads() {
         let function = build_ok(&KIND, "", &["a", "b"]);
-        assert_eq!(function.image(), *b"ECHO\x02\0\0\0");
+        assert_eq!(function.image().to_vec(), *b"ECHO\x02\0\0\0");
     }
 }

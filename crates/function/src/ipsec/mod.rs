@@ -21,7 +21,7 @@ mod tests;
 use std::sync::Arc;
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_packet::{Memory, SteerKey};
+use godwit_packet::{ImageRef, Memory, SteerKey};
 use toml::Spanned;
 use toml::de::DeTable;
 use zeroize::Zeroize;
@@ -180,8 +180,8 @@ impl Function for Ipsec {
         &CONTRACT
     }
 
-    fn image(&self) -> &[u8] {
-        &self.image
+    fn image(&self) -> ImageRef<'_> {
+        (&self.image).into()
     }
 
     fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {

@@ -308,7 +308,7 @@ fn one_spi_may_go_to_two_destinations() {
 fn the_image_is_as_image_h_draws_it() {
     let selectors = "selectors = [{}, { source = \"10.0.0.0/8\", protocol = 6, destination_ports = \"80-81\" }]";
     let function = ipsec(&(sa("west", 0x1001, "out", "") + &sa("east", 0x2001, "in", selectors)));
-    let image = function.image();
+    let image = function.image().to_vec();
     let word = |at: usize| u32::from_le_bytes(*image[at..].first_chunk().unwrap());
     assert_eq!(&image[..4], b"IPSE");
     assert_eq!([word(4), word(8), word(12), word(16)], [2, 64, 2, 64 + 2 * 384]);

@@ -8,7 +8,7 @@ mod tables;
 use std::sync::{Arc, OnceLock};
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_packet::Memory;
+use godwit_packet::{ImageRef, Memory};
 use godwit_wire::MacAddress;
 use toml::Spanned;
 use toml::de::DeTable;
@@ -174,8 +174,8 @@ impl Function for Ipv4 {
         &CONTRACT
     }
 
-    fn image(&self) -> &[u8] {
-        &self.image
+    fn image(&self) -> ImageRef<'_> {
+        (&self.image).into()
     }
 
     fn variant(&self) -> u8 {

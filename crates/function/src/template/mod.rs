@@ -7,6 +7,7 @@ mod tables;
 use std::sync::Arc;
 
 use godwit_abi::{Descriptor, Outcome};
+use godwit_packet::ImageRef;
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -53,8 +54,8 @@ impl Function for Template {
         &CONTRACT
     }
 
-    fn image(&self) -> &[u8] {
-        tables::IMAGE
+    fn image(&self) -> ImageRef<'_> {
+        tables::IMAGE.into()
     }
 
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {

@@ -2,7 +2,7 @@
 
 use godwit_abi::{Bin, Descriptor, Outcome};
 use godwit_kernels::{BinCall, Level, levels};
-use godwit_packet::Region;
+use godwit_packet::{ImageRef, Region};
 
 /// A way to run kernels.
 pub(crate) struct Implementation {
@@ -15,7 +15,7 @@ pub(crate) struct Implementation {
 /// What a device gets: bins, and one entry per packet in each array.
 pub(crate) struct Job<'a> {
     pub(crate) region: &'a mut Region,
-    pub(crate) image: &'a [u8],
+    pub(crate) image: ImageRef<'a>,
     pub(crate) bins: &'a [Bin],
     pub(crate) descriptors: &'a mut [Descriptor],
     pub(crate) parameters: &'a [u64],
@@ -43,7 +43,7 @@ fn run_cpu(level: &Level, job: Job<'_>) {
         let packets = bin.first as usize..bin.first as usize + usize::from(bin.count);
         let call = BinCall {
             arena: job.region.arena_base(),
-            image: if job.image.is_empty() { std::ptr::null() } else { job.image.as_ptr() },
+            image: job.image.as_ptr(),
             descriptors: job.descriptors[packets.clone()].as_mut_ptr(),
             parameters: job.parameters[packets.clone()].as_ptr(),
             outcomes: job.outcomes[packets].as_mut_ptr(),

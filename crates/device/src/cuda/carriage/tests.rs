@@ -19,8 +19,8 @@ impl Program for Reach {
         0
     }
 
-    fn image(&self) -> &[u8] {
-        &[]
+    fn image(&self) -> godwit_packet::ImageRef<'_> {
+        [][..].into()
     }
 
     fn variant(&self) -> u8 {
