@@ -1,7 +1,8 @@
 //! Starts workers, watches them, and adds up what they did. Never on the packet path.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use crate::ports::Ports;
 use crate::power::Power;
 use crate::report::{Conservation, FunctionReport, LostDevice, PortReport, Report};
 use crate::setup::{self, DeviceView, Machine};
+use crate::socket::{Commands, ControlServer};
 use crate::worker::{Finished, Worker};
 use crate::{Error, Options};
 
@@ -58,7 +60,7 @@ impl Engine {
         limit: Option<Duration>,
         progress: &mut dyn FnMut(&Report),
     ) -> Result<Report, Error> {
-        let Machine { plan, workers, ports, pin, devices, .. } = self.machine;
+        let Machine { plan, workers, ports, pin, devices, functions, socket, graces, .. } = self.machine;
         let view = View { names: self.machine.names, devices: devices.views(), plan };
         let mut power = Power::new(&devices.ids());
         let shared: Vec<Arc<[AtomicU64]>> = workers.iter().map(|worker| worker.counts().shared()).collect();
@@ -76,10 +78,24 @@ impl Engine {
                 }
             }
         }
+        let told_to_stop = Arc::new(AtomicBool::new(false));
+        let (reports, asked) = channel();
+        let commands = Commands {
+            functions,
+            devices: Arc::clone(&devices),
+            graces,
+            reports,
+            stop: Arc::clone(&told_to_stop),
+            one_at_a_time: Mutex::default(),
+        };
+        // Dropped before all that its commands reach, also where a worker failed.
+        let server = socket.map(|socket| ControlServer::start(socket, commands)).transpose();
+        let server = server.inspect_err(|_| told_to_stop.store(true, Ordering::Relaxed));
         let mut told = started;
         while threads.iter().any(|thread| !thread.is_finished()) {
             let elapsed = started.elapsed();
-            if stop.load(Ordering::Relaxed) || limit.is_some_and(|limit| elapsed >= limit) {
+            let stopped = stop.load(Ordering::Relaxed) || told_to_stop.load(Ordering::Relaxed);
+            if stopped || limit.is_some_and(|limit| elapsed >= limit) {
                 halt.store(true, Ordering::Relaxed);
             }
             if told.elapsed() >= PROGRESS_INTERVAL {
@@ -88,9 +104,18 @@ impl Engine {
             }
             power.sample();
             let rest = limit.map_or(WATCH_INTERVAL, |limit| limit.saturating_sub(elapsed).min(WATCH_INTERVAL));
-            thread::sleep(rest.max(Duration::from_micros(200)));
+            let rest = rest.max(Duration::from_micros(200));
+            match asked.recv_timeout(rest) {
+                // A client that has left does not want it any more.
+                Ok(reply) => drop(Sender::send(&reply, view.report(elapsed, &shared, None, &ports, &power))),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => thread::sleep(rest),
+            }
         }
         let elapsed = started.elapsed();
+        // Who still waits for a report is told that there is none.
+        drop(asked);
+        drop(server?);
         power.end();
         let finished = threads.into_iter().enumerate().map(|(index, thread)| match thread.join() {
             Ok(finished) => finished,

@@ -11,7 +11,9 @@
 //! | `failover.rs` | what a worker does when a device fails or is lost |
 //! | `egress.rs`, `sender.rs` | the way out: sent by the worker, or by a thread beside it |
 //! | `order.rs` | order of arrival, restored |
+//! | `grace.rs`, `running.rs` | when packets in flight are gone; the engine as a function's commands see it |
 //! | `control.rs` | starts workers, watches them, adds up what they did |
+//! | `socket.rs` | takes requests while packets flow |
 //! | `power.rs` | what devices took while packets were flowing |
 //! | `counters.rs`, `histogram.rs`, `report.rs` | what is counted and said |
 #![forbid(unsafe_code)]
@@ -22,6 +24,7 @@ pub mod counters;
 mod egress;
 mod error;
 mod failover;
+mod grace;
 mod histogram;
 mod order;
 mod plan;
@@ -29,8 +32,10 @@ mod ports;
 mod power;
 mod program;
 mod report;
+mod running;
 mod sender;
 mod setup;
+mod socket;
 mod worker;
 
 use std::path::PathBuf;
@@ -49,6 +54,8 @@ pub use report::{Conservation, FunctionReport, Latency, LostDevice, PortReport, 
 pub struct Options {
     /// Captures in the place of all ports.
     pub replay: Option<Replay>,
+    /// The control socket, in the place of the configured one.
+    pub control: Option<PathBuf>,
     /// Devices in the place of those that this machine has.
     #[doc(hidden)]
     pub opener: Option<Opener>,

@@ -80,6 +80,11 @@ impl Order {
         self.mask + 1 - self.in_flight()
     }
 
+    /// Places handed out since the start.
+    pub(crate) fn arrived(&self) -> usize {
+        self.arrived
+    }
+
     /// Places that the exit has passed since the start.
     pub(crate) fn passed(&self) -> usize {
         self.passed[self.exit()]

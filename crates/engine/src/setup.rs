@@ -13,9 +13,11 @@ use godwit_wire::Parsed;
 use crate::config::{Config, DeviceConfig, FunctionConfig, IoModel};
 use crate::control::{self, Names, cores_of_sender};
 use crate::failover::{LAST_RESORT, Place};
+use crate::grace::Graces;
 use crate::plan::Plan;
 use crate::ports::Ports;
 use crate::program::FunctionProgram;
+use crate::socket::ControlSocket;
 use crate::worker::{SenderPlace, Worker, WorkerParts};
 use crate::{Error, Opener, Options};
 
@@ -24,7 +26,10 @@ pub(crate) struct Machine {
     pub(crate) plan: Arc<Plan>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) ports: Ports,
-    pub(crate) devices: Devices,
+    pub(crate) devices: Arc<Devices>,
+    pub(crate) functions: Vec<(String, Arc<dyn Function>)>,
+    pub(crate) socket: Option<ControlSocket>,
+    pub(crate) graces: Arc<Graces>,
     pub(crate) names: Names,
     pub(crate) pin: bool,
 }
@@ -88,6 +93,11 @@ impl Devices {
     /// The name of each device.
     pub(crate) fn ids(&self) -> Vec<&str> {
         self.devices.iter().map(|(_, device)| device.capabilities().id.as_str()).collect()
+    }
+
+    /// The devices themselves.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &dyn Device> + Clone {
+        self.devices.iter().map(|(_, device)| &**device)
     }
 
     /// What is said of each device.
@@ -175,6 +185,8 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
     let workers = config.engine.workers;
     let functions: Vec<(String, Arc<dyn Function>)> =
         config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
+    let control = options.control.as_ref().or(config.engine.control.as_ref());
+    let socket = control.map(|path| ControlSocket::open(path)).transpose()?;
     let ports = Ports::open(&config, options, workers)?;
     let arena = arena(&config)?;
     let devices = Devices::load(&config, &arena, options.opener.as_ref())?;
@@ -196,6 +208,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
     }
     let cores = control::cores();
     let clock = Instant::now();
+    let graces = Graces::new(workers);
     let workers = arena
         .split()
         .into_iter()
@@ -215,13 +228,15 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
                     worker: index,
                     cores: config.engine.pin.then(|| cores_of_sender(&cores, workers, index).to_vec()),
                 }),
+                grace: graces.of_worker(index),
                 clock,
             }))
         })
         .collect::<Result<_, Error>>()?;
     let names = Names {
         ports: config.ports.iter().map(|port| (port.name.clone(), ports.kind(&port.kind))).collect(),
-        functions: functions.into_iter().map(|(name, _)| name).collect(),
+        functions: functions.iter().map(|(name, _)| name.clone()).collect(),
     };
-    Ok(Machine { plan, workers, ports, devices, names, pin: config.engine.pin })
+    let (devices, pin) = (Arc::new(devices), config.engine.pin);
+    Ok(Machine { plan, workers, ports, devices, functions, socket, graces, names, pin })
 }

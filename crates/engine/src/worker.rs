@@ -26,6 +26,7 @@ use crate::counters::{
 };
 use crate::egress::{Departing, Egress, Queues};
 use crate::failover::{LostPlace, Place};
+use crate::grace::Grace;
 use crate::histogram::Histogram;
 use crate::order::{Exit, Order};
 use crate::plan::Plan;
@@ -53,6 +54,7 @@ pub(crate) struct WorkerParts {
     pub(crate) in_flight_packets: usize,
     /// Whether a thread of its own sends, and where it runs.
     pub(crate) sender: Option<SenderPlace>,
+    pub(crate) grace: Grace,
     pub(crate) clock: Instant,
 }
 
@@ -89,6 +91,7 @@ pub(crate) struct Worker {
     settled: u64,
     /// What the exit had passed when that was found out.
     settled_at: usize,
+    grace: Grace,
     clock: Instant,
 }
 
@@ -142,6 +145,7 @@ impl Worker {
             burst_packets: parts.burst_packets,
             settled: 0,
             settled_at: 0,
+            grace: parts.grace,
             clock: parts.clock,
             placement: plan.stages.iter().map(|stage| stage.place).collect(),
             lost: Vec::new(),
@@ -177,6 +181,7 @@ impl Worker {
             let no_more = stopping || self.receivers.iter().all(|receiver| receiver.ended);
             let worked = self.work(now_ns, received == 0, no_more)?;
             let sent = self.depart()?;
+            self.grace.turn(self.order.arrived(), self.order.passed());
             self.counts.add(LOOPS, 1);
             moved = received > 0 || worked || sent > 0;
             if moved {
@@ -443,9 +448,9 @@ impl Worker {
         loop {
             match self.places[place].lane.poll(&mut self.region) {
                 Ok(None) => return Ok(moved),
-                Ok(Some(chunk)) => {
+                Ok(Some(mut chunk)) => {
                     self.places[place].failures = 0;
-                    self.complete(plan, place, &chunk);
+                    self.complete(plan, place, &mut chunk);
                     self.places[place].packer.give_back(chunk);
                     let [to, back] = self.places[place].lane.moved_bytes();
                     self.counts.set(plan.layout.device(place, DEVICE_MOVED_TO), to);
@@ -457,8 +462,8 @@ impl Worker {
         }
     }
 
-    /// Counts the work of a finished chunk, and sends every packet of it on.
-    fn complete(&mut self, plan: &Plan, place: usize, chunk: &Chunk) {
+    /// Counts the work of a finished chunk, has host halves complete it, and sends every packet of it on.
+    fn complete(&mut self, plan: &Plan, place: usize, chunk: &mut Chunk) {
         let elapsed_ns = self.now_ns().saturating_sub(chunk.opened_ns);
         let Place { packer, lane, .. } = &mut self.places[place];
         for time in lane.bin_times() {
@@ -474,8 +479,12 @@ impl Worker {
             self.counts.add(counters.plain(BYTES), *bytes);
             self.counts.add(counters.plain(BINS), 1);
             self.function_latency[function].record(elapsed_ns, u64::from(bin.count));
-            let range = chunk.range(bin);
-            self.decide(plan, function, &chunk.descriptors[range.clone()], &chunk.outcomes[range]);
+            let range = bin.first as usize..bin.first as usize + usize::from(bin.count);
+            let (descriptors, outcomes) = (&chunk.descriptors[range.clone()], &mut chunk.outcomes[range.clone()]);
+            if let Some(host_half) = &mut self.inputs[function].host_half {
+                host_half.complete(bin.variant, descriptors, &chunk.parameters[range], outcomes);
+            }
+            self.decide(plan, function, descriptors, outcomes);
         }
     }
 

@@ -128,8 +128,12 @@ pub trait HostHalf: Send {
     /// Appends one [`Work`] per descriptor, in the same order.
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>);
 
-    /// Learns what the kernel said of packets of one bin that it prepared, and may still drop some. Bins come in any
-    /// order. `descriptors` are as the kernel left them.
+    /// Learns what the kernel said of packets of one bin that it prepared, and may change it: drop some, for one.
+    /// Bins come in any order. `descriptors` are as the kernel left them; `parameters` are those of [`Work::Run`].
+    ///
+    /// A packet is completed once, or never: one that a device fails to finish is dropped by the engine, which counts it,
+    /// and its parameter does not come back. One that a device did not begin with before it was lost runs elsewhere, with
+    /// the same variant and parameter, and is completed then.
     fn complete(&mut self, variant: u8, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
         let _ = (variant, descriptors, parameters, outcomes);
     }

@@ -105,7 +105,7 @@ impl Config {
             &["engine", "arena", "packing", "device", "port", "function", "class", "chain"],
         )?;
 
-        let engine = EngineConfig::read(&document, root.table(&document, "engine")?)?;
+        let engine = EngineConfig::read(&document, root.table(&document, "engine")?, directory)?;
         let (packing, packing_keys) = settings::packing(&document, root.table(&document, "packing")?)?;
         let arena = settings::ArenaStanza::read(&document, root.table(&document, "arena")?, &engine)?;
         let says_reuse = arena.says_reuse();

@@ -1,6 +1,7 @@
 //! `[engine]`, `[arena]`, `[packing]`.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use godwit_chain::Chain;
 use godwit_packet::{ArenaConfig, BUCKETS, Layout, Reuse};
@@ -29,6 +30,8 @@ pub struct EngineConfig {
     pub burst_packets: usize,
     /// Most packets of one worker between arrival and departure: a power of two, at most 65536.
     pub in_flight_packets: usize,
+    /// Where the control socket is, if there is to be one.
+    pub control: Option<PathBuf>,
 }
 
 /// Which threads receive and send (PIPSEA, CCS '16, section 3.1).
@@ -54,7 +57,7 @@ impl IoModel {
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { workers: 1, io: IoModel::Single, pin: true, burst_packets: 256, in_flight_packets: 8192 }
+        Self { workers: 1, io: IoModel::Single, pin: true, burst_packets: 256, in_flight_packets: 8192, control: None }
     }
 }
 
@@ -66,18 +69,24 @@ struct EngineStanza {
     pin: bool,
     burst_packets: usize,
     in_flight_packets: usize,
+    control: Option<PathBuf>,
 }
 
 impl Default for EngineStanza {
     fn default() -> Self {
-        let EngineConfig { workers, io, pin, burst_packets, in_flight_packets } = EngineConfig::default();
-        Self { workers: Workers::Number(workers), io, pin, burst_packets, in_flight_packets }
+        let EngineConfig { workers, io, pin, burst_packets, in_flight_packets, control } = EngineConfig::default();
+        Self { workers: Workers::Number(workers), io, pin, burst_packets, in_flight_packets, control }
     }
 }
 
 impl EngineConfig {
-    pub(super) fn read<'a>(document: &Document<'a>, mut stanza: Stanza<'a>) -> Result<Self, ConfigError> {
-        let EngineStanza { workers, io, pin, burst_packets, in_flight_packets } = document.read(&mut stanza, &[])?;
+    pub(super) fn read<'a>(
+        document: &Document<'a>,
+        mut stanza: Stanza<'a>,
+        directory: &Path,
+    ) -> Result<Self, ConfigError> {
+        let EngineStanza { workers, io, pin, burst_packets, in_flight_packets, control } =
+            document.read(&mut stanza, &[])?;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let workers = match workers {
             Workers::Number(number) => number,
@@ -95,7 +104,8 @@ impl EngineConfig {
                 format!("burst_packets = {burst_packets}: must be 1 to in_flight_packets = {in_flight_packets}");
             return Err(document.refuse(stanza.span_of("burst_packets"), message));
         }
-        Ok(Self { workers, io, pin, burst_packets, in_flight_packets })
+        let control = control.map(|path| directory.join(path));
+        Ok(Self { workers, io, pin, burst_packets, in_flight_packets, control })
     }
 }
 

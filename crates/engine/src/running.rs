@@ -1,0 +1,40 @@
+//! The engine as a function's commands see it.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use godwit_device::Device;
+use godwit_function::{Error, Running};
+
+use crate::grace::Graces;
+
+/// Far longer than any packet stays; a device that does not answer is given up much earlier.
+const QUIET_LIMIT: Duration = Duration::from_secs(60);
+
+/// One function of a running engine.
+pub(crate) struct RunningFunction<'a, D> {
+    pub(crate) function: usize,
+    /// All that may run it.
+    pub(crate) devices: D,
+    pub(crate) graces: &'a Graces,
+}
+
+impl<'a, D: Iterator<Item = &'a dyn Device> + Clone> Running for RunningFunction<'_, D> {
+    fn image_changed(&self, range: Range<usize>) -> Result<(), Error> {
+        for device in self.devices.clone() {
+            device.update_image(self.function, range.clone()).map_err(|error| refuse(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn quiesce(&self) -> Result<(), Error> {
+        match self.graces.wait(QUIET_LIMIT) {
+            true => Ok(()),
+            false => Err(refuse(format!("packets of {} s ago are still in flight", QUIET_LIMIT.as_secs()))),
+        }
+    }
+}
+
+fn refuse(message: String) -> Error {
+    Error::Command { message }
+}

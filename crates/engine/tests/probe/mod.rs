@@ -1,0 +1,159 @@
+//! A function that watches the engine: `echo`, whose host half numbers packets and checks that each comes back once, and
+//! whose commands change its image and wait for packets to be gone.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use godwit_abi::{Descriptor, Outcome, VERDICT_DROP};
+use godwit_engine::config::Config;
+use godwit_function::{Contract, Error, Function, HostHalf, Running, Work};
+use godwit_packet::{Image, ImageRef, Memory, Region};
+use serde_json::{Value, json};
+
+/// Generations that a run can have.
+const GENERATIONS: usize = 64;
+
+/// See the module.
+pub(crate) struct Probe {
+    echo: Arc<dyn Function>,
+    image: Image,
+    pub(crate) state: Arc<State>,
+}
+
+/// What all workers tell.
+#[derive(Default)]
+pub(crate) struct State {
+    /// Counts the changes of the image.
+    generation: AtomicUsize,
+    /// Number of ports in the image, by generation; it only falls.
+    ports: Mutex<Vec<u32>>,
+    prepared: Vec<AtomicU64>,
+    completed: Vec<AtomicU64>,
+    /// The highest port that the kernel has named, by generation.
+    port_max: Vec<AtomicU64>,
+    /// Each so many-th packet is dropped when it is completed; 0: none.
+    drops_each: u64,
+    pub(crate) dropped: AtomicU64,
+    /// Packets that came back twice, or were never prepared, or that the kernel ran with an image of before.
+    pub(crate) wrong: AtomicU64,
+}
+
+impl State {
+    fn new(ports: u32, drops_each: u64) -> Self {
+        let counts = || (0..GENERATIONS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+        Self {
+            ports: Mutex::new(vec![ports]),
+            prepared: counts(),
+            completed: counts(),
+            port_max: counts(),
+            drops_each,
+            ..Self::default()
+        }
+    }
+
+    /// Prepared, completed, and the highest port, of a generation.
+    pub(crate) fn of(&self, generation: usize) -> [u64; 3] {
+        [&self.prepared, &self.completed, &self.port_max].map(|counts| counts[generation].load(Ordering::SeqCst))
+    }
+
+    /// Prepared and completed, of all.
+    pub(crate) fn sum(&self) -> [u64; 2] {
+        [&self.prepared, &self.completed].map(|counts| counts.iter().map(|count| count.load(Ordering::SeqCst)).sum())
+    }
+}
+
+/// Puts a probe in the place of the configured `echo` function called `name`, with this number of ports in its image.
+pub(crate) fn put(config: &mut Config, name: &str, ports: u32, drops_each: u64) -> Arc<State> {
+    let function = config.functions.iter_mut().find(|function| function.name == name).unwrap();
+    let mut memory = Memory::new(function.function.image().len(), "a test").unwrap();
+    function.function.image().copy_to(0, &mut memory);
+    memory[4..8].copy_from_slice(&ports.to_le_bytes());
+    let state = Arc::new(State::new(ports, drops_each));
+    let probe = Probe { echo: Arc::clone(&function.function), image: Image::new(memory), state: Arc::clone(&state) };
+    function.function = Arc::new(probe);
+    state
+}
+
+impl Function for Probe {
+    fn contract(&self) -> &'static Contract {
+        self.echo.contract()
+    }
+
+    fn image(&self) -> ImageRef<'_> {
+        (&self.image).into()
+    }
+
+    fn host_half(&self, worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
+        let state = Arc::clone(&self.state);
+        Some(Box::new(ProbeHost { state, next: (worker as u64) << 32, out: HashSet::new() }))
+    }
+
+    fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {
+        match request["command"].as_str() {
+            // One port less, and what was prepared before is gone.
+            Some("fewer") => {
+                let generation = {
+                    let mut ports = self.state.ports.lock().unwrap();
+                    let fewer = ports.last().unwrap() - 1;
+                    ports.push(fewer);
+                    self.image.write(4, &fewer.to_le_bytes());
+                    ports.len() - 1
+                };
+                running.image_changed(4..8)?;
+                self.state.generation.store(generation, Ordering::Release);
+                running.quiesce()?;
+                let left: i64 = (0..generation)
+                    .map(|generation| self.state.of(generation))
+                    .map(|[prepared, completed, _]| prepared as i64 - completed as i64)
+                    .sum();
+                Ok(json!({ "left": left }))
+            }
+            Some("bug") => panic!("told to"),
+            _ => Err(Error::Command { message: "no such command of a probe".to_owned() }),
+        }
+    }
+
+    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.echo.run_ref(window, descriptor, variant, parameter)
+    }
+}
+
+struct ProbeHost {
+    state: Arc<State>,
+    next: u64,
+    /// Prepared, not completed.
+    out: HashSet<u64>,
+}
+
+impl HostHalf for ProbeHost {
+    fn prepare(&mut self, _region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
+        let generation = self.state.generation.load(Ordering::Acquire);
+        self.state.prepared[generation].fetch_add(descriptors.len() as u64, Ordering::SeqCst);
+        for _ in descriptors {
+            self.next += 1;
+            let parameter = (generation as u64) << 56 | self.next;
+            assert!(self.out.insert(parameter));
+            // Nobody reads the variant but `complete`.
+            work.push(Work::Run { variant: (parameter % 3) as u8, parameter });
+        }
+    }
+
+    fn complete(&mut self, variant: u8, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
+        assert_eq!([descriptors.len(), outcomes.len()], [parameters.len(); 2]);
+        for (parameter, outcome) in parameters.iter().zip(outcomes) {
+            let generation = (parameter >> 56) as usize;
+            let ports = self.state.ports.lock().unwrap()[generation];
+            let right = self.out.remove(parameter)
+                && u64::from(variant) == parameter % 3
+                && (outcome.verdict == VERDICT_DROP || u32::from(outcome.port) < ports);
+            self.state.wrong.fetch_add(u64::from(!right), Ordering::SeqCst);
+            self.state.completed[generation].fetch_add(1, Ordering::SeqCst);
+            self.state.port_max[generation].fetch_max(outcome.port.into(), Ordering::SeqCst);
+            if self.state.drops_each > 0 && parameter.is_multiple_of(self.state.drops_each) {
+                *outcome = Outcome::drop(0);
+                self.state.dropped.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    }
+}
