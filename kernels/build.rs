@@ -29,7 +29,7 @@ const X86_64_LEVELS: &[Level] = &[
     },
     Level {
         name: "x86-64-v3",
-        flags: &["-march=x86-64-v3", "-maes"],
+        flags: &["-march=x86-64-v3", "-maes", "-mpclmul"],
         features: &[
             "popcnt",
             "sse3",
@@ -46,12 +46,13 @@ const X86_64_LEVELS: &[Level] = &[
             "lzcnt",
             "movbe",
             "aes",
+            "pclmulqdq",
         ],
         extras: &[],
     },
     Level {
         name: "x86-64-v4",
-        flags: &["-march=x86-64-v4", "-maes"],
+        flags: &["-march=x86-64-v4", "-maes", "-mpclmul"],
         features: &[
             "popcnt",
             "sse3",
@@ -68,6 +69,7 @@ const X86_64_LEVELS: &[Level] = &[
             "lzcnt",
             "movbe",
             "aes",
+            "pclmulqdq",
             "avx512f",
             "avx512bw",
             "avx512cd",
@@ -124,9 +126,17 @@ fn write_sources(root: &Path, out: &Path) {
     let opencl = flatten(
         root,
         "opencl.cl",
-        &["dialect/cpu.h", "dialect/aes_ni.h", "dialect/cuda.h", "dialect/aes_team.h", "ipsec/group.h"],
+        &[
+            "dialect/cpu.h",
+            "dialect/aes_ni.h",
+            "dialect/ghash_clmul.h",
+            "dialect/cuda.h",
+            "dialect/aes_team.h",
+            "ipsec/group.h",
+        ],
     );
-    let cuda = flatten(root, "cuda.cu", &["dialect/cpu.h", "dialect/aes_ni.h", "dialect/opencl.h"]);
+    let cuda =
+        flatten(root, "cuda.cu", &["dialect/cpu.h", "dialect/aes_ni.h", "dialect/ghash_clmul.h", "dialect/opencl.h"]);
     let cpu = flatten(root, "cpu.c", &["dialect/cuda.h", "dialect/opencl.h"]);
     // FNV-1a: names a version of the kernels in caches and profiles, guards against nothing.
     let digest = [&opencl, &cuda, &cpu]

@@ -1,5 +1,5 @@
 /*
- * AES-128 (FIPS 197) for compilers without AES instructions: S-box and MixColumns
+ * AES (FIPS 197) for compilers without AES instructions: S-box and MixColumns
  * from one table, a column at a time. Included by aes.h, which has the interface.
  *
  * A column is a word whose lowest byte is row 0, as it lies in memory. The time
@@ -164,7 +164,8 @@ GW_LANE gw_u32 gw_aes_inverse_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u
 }
 
 /* Cipher (FIPS 197, section 5.1). */
-GW_LANE gw_aes_block gw_aes128_encrypt(const GW_GLOBAL gw_u8 *round_keys, gw_aes_block in)
+GW_LANE gw_aes_block gw_aes_encrypt(const GW_GLOBAL gw_u8 *round_keys, gw_u32 rounds,
+                                    gw_aes_block in)
 {
     const GW_GLOBAL gw_u32 *keys = (const GW_GLOBAL gw_u32 *)round_keys;
     gw_aes_block s;
@@ -172,7 +173,7 @@ GW_LANE gw_aes_block gw_aes128_encrypt(const GW_GLOBAL gw_u8 *round_keys, gw_aes
     s.b = in.b ^ keys[1];
     s.c = in.c ^ keys[2];
     s.d = in.d ^ keys[3];
-    for (gw_u32 round = 1; round < 10; round++) {
+    for (gw_u32 round = 1; round < rounds; round++) {
         gw_aes_block t;
         keys += 4;
         t.a = gw_aes_column(s.a, s.b, s.c, s.d) ^ keys[0];
@@ -191,7 +192,8 @@ GW_LANE gw_aes_block gw_aes128_encrypt(const GW_GLOBAL gw_u8 *round_keys, gw_aes
 }
 
 /* EqInvCipher (FIPS 197, section 5.3.5). */
-GW_LANE gw_aes_block gw_aes128_decrypt(const GW_GLOBAL gw_u8 *round_keys, gw_aes_block in)
+GW_LANE gw_aes_block gw_aes_decrypt(const GW_GLOBAL gw_u8 *round_keys, gw_u32 rounds,
+                                    gw_aes_block in)
 {
     const GW_GLOBAL gw_u32 *keys = (const GW_GLOBAL gw_u32 *)round_keys;
     gw_aes_block s;
@@ -199,7 +201,7 @@ GW_LANE gw_aes_block gw_aes128_decrypt(const GW_GLOBAL gw_u8 *round_keys, gw_aes
     s.b = in.b ^ keys[1];
     s.c = in.c ^ keys[2];
     s.d = in.d ^ keys[3];
-    for (gw_u32 round = 1; round < 10; round++) {
+    for (gw_u32 round = 1; round < rounds; round++) {
         gw_aes_block t;
         keys += 4;
         t.a = gw_aes_inverse_column(s.a, s.d, s.c, s.b) ^ keys[0];
@@ -256,22 +258,43 @@ GW_LANE gw_aes_block gw_aes_xor(gw_aes_block a, gw_aes_block b)
     return a;
 }
 
-GW_LANE void gw_aes128_cbc_encrypt(const GW_GLOBAL gw_u8 *keys, gw_aes_block iv,
-                                   GW_GLOBAL gw_u8 *data, gw_u32 blocks)
+GW_LANE gw_u32 gw_aes_word(gw_aes_block block, gw_u32 i)
+{
+    return gw_aes_swap(i == 0 ? block.a : i == 1 ? block.b : i == 2 ? block.c : block.d);
+}
+
+GW_LANE void gw_aes_cbc_encrypt(const GW_GLOBAL gw_u8 *keys, gw_u32 rounds, gw_aes_block iv,
+                                GW_GLOBAL gw_u8 *data, gw_u32 blocks)
 {
     for (gw_u32 i = 0; i < blocks; i++) {
-        iv = gw_aes128_encrypt(keys, gw_aes_xor(iv, gw_aes_load(data + 16 * i)));
+        iv = gw_aes_encrypt(keys, rounds, gw_aes_xor(iv, gw_aes_load(data + 16 * i)));
         gw_aes_store(data + 16 * i, iv);
     }
 }
 
-GW_LANE void gw_aes128_cbc_decrypt(const GW_GLOBAL gw_u8 *keys, gw_aes_block iv,
-                                   GW_GLOBAL gw_u8 *data, gw_u32 blocks)
+GW_LANE void gw_aes_cbc_decrypt(const GW_GLOBAL gw_u8 *keys, gw_u32 rounds, gw_aes_block iv,
+                                GW_GLOBAL gw_u8 *data, gw_u32 blocks)
 {
     for (gw_u32 i = 0; i < blocks; i++) {
         const gw_aes_block next = gw_aes_load(data + 16 * i);
-        gw_aes_store(data + 16 * i, gw_aes_xor(iv, gw_aes128_decrypt(keys, next)));
+        gw_aes_store(data + 16 * i, gw_aes_xor(iv, gw_aes_decrypt(keys, rounds, next)));
         iv = next;
+    }
+}
+
+GW_LANE void gw_aes_ctr(const GW_GLOBAL gw_u8 *keys, gw_u32 rounds, gw_aes_nonce nonce,
+                        gw_u32 counter, GW_GLOBAL gw_u8 *data, gw_u32 bytes)
+{
+    for (gw_u32 at = 0; at < bytes; at += 16) {
+        const gw_aes_block stream = gw_aes_encrypt(
+            keys, rounds, gw_aes_words(nonce.salt, nonce.iv_high, nonce.iv_low, counter++));
+        if (bytes - at >= 16) {
+            gw_aes_store(data + at, gw_aes_xor(stream, gw_aes_load(data + at)));
+        } else {
+            for (gw_u32 i = 0; at + i < bytes; i++) {
+                data[at + i] ^= (gw_u8)(gw_aes_word(stream, i >> 2) >> (24 - 8 * (i & 3u)));
+            }
+        }
     }
 }
 

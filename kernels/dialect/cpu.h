@@ -65,6 +65,18 @@ GW_LANE gw_u64 gw_load_be64(const gw_u8 *bytes)
     return __builtin_bswap64(value);
 }
 
+GW_LANE gw_u32 gw_load_le32(const gw_u8 *bytes)
+{
+    gw_u32 value;
+    __builtin_memcpy(&value, bytes, sizeof(value));
+    return value;
+}
+
+GW_LANE void gw_store_le32(gw_u8 *bytes, gw_u32 value)
+{
+    __builtin_memcpy(bytes, &value, sizeof(value));
+}
+
 GW_LANE void gw_store_be16(gw_u8 *bytes, gw_u32 value)
 {
     gw_u16 swapped = __builtin_bswap16((gw_u16)value);

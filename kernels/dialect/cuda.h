@@ -88,6 +88,14 @@ GW_LANE gw_u32 gw_load_be32(const gw_u8 *bytes)
     return __byte_perm(__funnelshift_r(low, high, 8 * from), 0, 0x0123);
 }
 
+GW_LANE gw_u32 gw_load_le32(const gw_u8 *bytes)
+{
+    const gw_u32 from = (gw_u32)(gw_u64)bytes & 3u;
+    const gw_u32 low = *(const gw_u32 *)(bytes - from);
+    const gw_u32 high = *(const gw_u32 *)(bytes + (-from & 3u));
+    return __funnelshift_r(low, high, 8 * from);
+}
+
 GW_LANE gw_u64 gw_load_be64(const gw_u8 *bytes)
 {
     return (gw_u64)gw_load_be32(bytes) << 32 | gw_load_be32(bytes + 4);
@@ -108,6 +116,11 @@ GW_LANE void gw_store_be32(gw_u8 *bytes, gw_u32 value)
 {
     gw_store_be16(bytes, value >> 16);
     gw_store_be16(bytes + 2, value);
+}
+
+GW_LANE void gw_store_le32(gw_u8 *bytes, gw_u32 value)
+{
+    gw_store_be32(bytes, __byte_perm(value, 0, 0x0123));
 }
 
 GW_LANE void gw_store_be64(gw_u8 *bytes, gw_u64 value)

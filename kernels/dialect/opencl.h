@@ -88,6 +88,22 @@ GW_LANE gw_u32 gw_lane_count(void)
         gw_store_be32(bytes + 4, (gw_u32)value);                                                   \
     }
 
+#define GW_LITTLE_LOADS(space)                                                                     \
+    GW_OVERLOAD gw_u32 gw_load_le32(const space gw_u8 *bytes)                                      \
+    {                                                                                              \
+        return (gw_u32)bytes[0] | (gw_u32)bytes[1] << 8 | (gw_u32)bytes[2] << 16 |                 \
+               (gw_u32)bytes[3] << 24;                                                             \
+    }
+
+#define GW_LITTLE_STORES(space)                                                                    \
+    GW_OVERLOAD void gw_store_le32(space gw_u8 *bytes, gw_u32 value)                               \
+    {                                                                                              \
+        bytes[0] = (gw_u8)value;                                                                   \
+        bytes[1] = (gw_u8)(value >> 8);                                                            \
+        bytes[2] = (gw_u8)(value >> 16);                                                           \
+        bytes[3] = (gw_u8)(value >> 24);                                                           \
+    }
+
 GW_LOADS(__global)
 GW_LOADS(__local)
 GW_LOADS(__constant)
@@ -95,6 +111,12 @@ GW_LOADS(__private)
 GW_STORES(__global)
 GW_STORES(__local)
 GW_STORES(__private)
+GW_LITTLE_LOADS(__global)
+GW_LITTLE_LOADS(__local)
+GW_LITTLE_LOADS(__private)
+GW_LITTLE_STORES(__global)
+GW_LITTLE_STORES(__local)
+GW_LITTLE_STORES(__private)
 
 typedef struct gw_block {
     gw_u32 word0;

@@ -221,8 +221,8 @@ GW_LANE void gw_ipsec_decrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *
         gw_drop(outcome, GW_IPSEC_AUTHENTICATION);
         return;
     }
-    gw_aes128_cbc_decrypt((const GW_GLOBAL gw_u8 *)sa->keys, gw_aes_load(iv), opening.data,
-                          opening.blocks);
+    gw_aes_cbc_decrypt((const GW_GLOBAL gw_u8 *)sa->keys, 10, gw_aes_load(iv), opening.data,
+                       opening.blocks);
     gw_ipsec_open_end(lane, sa, l2_bytes, opening, descriptor, outcome);
 }
 

@@ -16,8 +16,8 @@
  */
 GW_LANE gw_aes_block gw_ipsec_iv(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 sequence)
 {
-    return gw_aes128_encrypt((const GW_GLOBAL gw_u8 *)sa->keys,
-                             gw_aes_words(sa->spi, 0, sequence, sa->destination[0]));
+    return gw_aes_encrypt((const GW_GLOBAL gw_u8 *)sa->keys, 10,
+                          gw_aes_words(sa->spi, 0, sequence, sa->destination[0]));
 }
 
 /* RFC 4301, section 5.1.2.1. tos and flags are those of the packet inside. */
@@ -119,7 +119,7 @@ GW_LANE void gw_ipsec_encrypt(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *
     }
     const gw_aes_block iv = gw_ipsec_iv(sa, sealing.sequence);
     gw_aes_store(sealing.packet - GW_AES_BLOCK_BYTES, iv);
-    gw_aes128_cbc_encrypt((const GW_GLOBAL gw_u8 *)sa->keys, iv, sealing.packet, sealing.blocks);
+    gw_aes_cbc_encrypt((const GW_GLOBAL gw_u8 *)sa->keys, 10, iv, sealing.packet, sealing.blocks);
 
     GW_GLOBAL gw_u8 *esp = sealing.packet - GW_AES_BLOCK_BYTES - GW_ESP_HEADER_BYTES;
     const gw_u32 esp_bytes =

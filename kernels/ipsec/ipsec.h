@@ -29,7 +29,6 @@
 #ifndef GODWIT_IPSEC_H
 #define GODWIT_IPSEC_H
 
-#include "../dialect/aes.h"
 #include "packet.h"
 
 #include "decrypt.h"

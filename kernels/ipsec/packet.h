@@ -3,8 +3,8 @@
 #define GODWIT_IPSEC_PACKET_H
 
 #include "image.h"
-#include "sha1.h"
 #include "suite.h"
+#include "transform.h"
 
 #define GW_IPSEC_ENCRYPTED 0u
 #define GW_IPSEC_DECRYPTED 1u
@@ -84,7 +84,8 @@ GW_LANE void gw_ipsec_move_l2(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, 
 GW_LANE gw_sha1 gw_ipsec_icv(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL gw_u8 *esp,
                              gw_u32 bytes)
 {
-    return gw_hmac_sha1(sa->authentication, sa->authentication + GW_IPSEC_HMAC_OUTER, esp, bytes);
+    return gw_hmac_sha1(sa->authentication, sa->authentication + GW_IPSEC_HMAC_OUTER,
+                        gw_text_of(esp, bytes));
 }
 
 #endif

@@ -3,6 +3,8 @@
 #ifndef GODWIT_SHA1_H
 #define GODWIT_SHA1_H
 
+#include "text.h"
+
 #define GW_SHA1_BLOCK_BYTES 64u
 
 typedef struct gw_sha1 {
@@ -71,41 +73,30 @@ GW_LANE void gw_sha1_block(gw_sha1 *state, gw_u32 *w)
     state->e += e;
 }
 
-/* Word `index` of the last, short block: data, then 0x80, then zeros (FIPS 180-4, section 5.1.1).
- */
-GW_LANE gw_u32 gw_sha1_tail_word(const GW_GLOBAL gw_u8 *tail, gw_u32 bytes, gw_u32 index)
+/* Hashes a text into a state that has taken one block before, and finishes it. */
+GW_LANE void gw_sha1_finish(gw_sha1 *state, gw_text text)
 {
-    gw_u32 word = 0;
-    for (gw_u32 i = 4 * index; i < 4 * index + 4; i++) {
-        word = word << 8 | (i < bytes ? tail[i] : (i == bytes ? 0x80u : 0u));
-    }
-    return word;
-}
-
-/* Hashes `bytes` bytes into a state that has taken one block before, and finishes it. */
-GW_LANE void gw_sha1_finish(gw_sha1 *state, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
-{
+    const gw_u32 bytes = text.bytes + text.suffix_bytes;
     gw_u32 w[16];
     gw_u32 at = 0;
-    for (; at + GW_SHA1_BLOCK_BYTES <= bytes; at += GW_SHA1_BLOCK_BYTES) {
+    for (; at + GW_SHA1_BLOCK_BYTES <= text.bytes; at += GW_SHA1_BLOCK_BYTES) {
         for (gw_u32 i = 0; i < 16; i++) {
-            w[i] = gw_load_be32(data + at + 4 * i);
+            w[i] = gw_load_be32(text.data + at + 4 * i);
         }
         gw_sha1_block(state, w);
     }
-    for (gw_u32 i = 0; i < 16; i++) {
-        w[i] = gw_sha1_tail_word(data + at, bytes - at, i);
-    }
-    if (bytes - at >= GW_SHA1_BLOCK_BYTES - 8) {
-        gw_sha1_block(state, w);
-        for (gw_u32 i = 0; i < 14; i++) {
-            w[i] = 0;
+    /* The rest, 0x80 and the length take one block or two (FIPS 180-4, section 5.1.1). */
+    const gw_u32 end = at + (bytes - at + 9 > GW_SHA1_BLOCK_BYTES ? 2 : 1) * GW_SHA1_BLOCK_BYTES;
+    for (; at < end; at += GW_SHA1_BLOCK_BYTES) {
+        for (gw_u32 i = 0; i < 16; i++) {
+            w[i] = gw_text_word(text, at + 4 * i, 0x80u);
         }
+        if (at + GW_SHA1_BLOCK_BYTES == end) {
+            /* A frame is far shorter than 2^29 bytes, so the upper half of the bits is 0. */
+            w[15] = 8 * (GW_SHA1_BLOCK_BYTES + bytes);
+        }
+        gw_sha1_block(state, w);
     }
-    /* A frame is far shorter than 2^29 bytes, so the upper half of the length in bits is 0. */
-    w[14] = 0;
-    w[15] = 8 * (GW_SHA1_BLOCK_BYTES + bytes);
-    gw_sha1_block(state, w);
 }
 
 /* The state in five words of a table image. */
@@ -121,15 +112,14 @@ GW_LANE gw_sha1 gw_sha1_load(const GW_GLOBAL gw_u32 *words)
 }
 
 /*
- * HMAC-SHA1 of `bytes` bytes (RFC 2104, section 2). inner and outer: the states
- * after the block of the key xor ipad, and after that of the key xor opad
- * (section 4 there).
+ * HMAC-SHA1 (RFC 2104, section 2). inner and outer: the states after the block of the key xor
+ * ipad, and after that of the key xor opad (section 4 there).
  */
 GW_LANE gw_sha1 gw_hmac_sha1(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
-                             const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
+                             gw_text text)
 {
     gw_sha1 digest = gw_sha1_load(inner);
-    gw_sha1_finish(&digest, data, bytes);
+    gw_sha1_finish(&digest, text);
 
     gw_sha1 mac = gw_sha1_load(outer);
     gw_u32 w[16];

@@ -1,31 +1,36 @@
-//! AES-128 key expansion (FIPS 197, section 5.2), for the kernels. Runs when tables are built, not per packet.
+//! AES key expansion (FIPS 197, section 5.2), for the kernels. Runs when an SA is set up, not per packet.
 
 use zeroize::{Zeroize, Zeroizing};
 
-/// Round keys in the order of use, as bytes.
-pub(super) type RoundKeys = Zeroizing<[[u8; 16]; 11]>;
+/// Round keys in the order of use, as bytes: 11, 13 or 15 of them.
+pub(super) type RoundKeys = Zeroizing<Vec<[u8; 16]>>;
 
-/// The round keys of the cipher.
-pub(super) fn expand(key: &[u8; 16]) -> RoundKeys {
-    let mut words = Zeroizing::new([[0u8; 4]; 44]);
+/// The round keys of the cipher, for a key of 16, 24 or 32 bytes.
+pub(super) fn expand(key: &[u8]) -> RoundKeys {
+    assert!(matches!(key.len(), 16 | 24 | 32), "AES has no keys of {} bytes", key.len());
+    let key_words = key.len() / 4;
+    let count = 4 * (key_words + 7);
+    let mut words = Zeroizing::new(vec![[0u8; 4]; count]);
     for (word, bytes) in words.iter_mut().zip(key.as_chunks::<4>().0) {
         *word = *bytes;
     }
     let mut round_constant = 1;
-    for i in 4..44 {
+    for i in key_words..count {
         let mut word = words[i - 1];
-        if i % 4 == 0 {
+        if i % key_words == 0 {
             word.rotate_left(1);
             word = word.map(substitute);
             word[0] ^= round_constant;
             round_constant = times_x(round_constant);
+        } else if key_words > 6 && i % key_words == 4 {
+            word = word.map(substitute);
         }
         for row in 0..4 {
-            words[i][row] = words[i - 4][row] ^ word[row];
+            words[i][row] = words[i - key_words][row] ^ word[row];
         }
         word.zeroize();
     }
-    let mut keys = RoundKeys::default();
+    let mut keys = RoundKeys::new(vec![[0; 16]; count / 4]);
     for (key, words) in keys.iter_mut().zip(words.as_chunks::<4>().0) {
         key.copy_from_slice(words.as_flattened());
     }
@@ -35,7 +40,8 @@ pub(super) fn expand(key: &[u8; 16]) -> RoundKeys {
 /// The round keys of the equivalent inverse cipher (FIPS 197, section 5.3.5).
 pub(super) fn invert(mut keys: RoundKeys) -> RoundKeys {
     keys.reverse();
-    for key in &mut keys[1..10] {
+    let last = keys.len() - 1;
+    for key in &mut keys[1..last] {
         for column in key.as_chunks_mut::<4>().0 {
             let [a, b, c, d] = *column;
             let row = |a, b, c, d| multiply(a, 14) ^ multiply(b, 11) ^ multiply(c, 13) ^ multiply(d, 9);
@@ -47,10 +53,12 @@ pub(super) fn invert(mut keys: RoundKeys) -> RoundKeys {
 
 /// The S-box (section 5.1.1): inverse in GF(2^8), then an affine map.
 fn substitute(byte: u8) -> u8 {
-    // The inverse is the 254th power, and 0 for 0.
+    // The inverse is the 254th power, and 0 for 0: 254 is 2 + 4 + ... + 128.
     let mut inverse = 1;
-    for _ in 0..254 {
-        inverse = multiply(inverse, byte);
+    let mut power = byte;
+    for _ in 0..7 {
+        power = multiply(power, power);
+        inverse = multiply(inverse, power);
     }
     let rotated = |bits| inverse.rotate_left(bits);
     inverse ^ rotated(1) ^ rotated(2) ^ rotated(3) ^ rotated(4) ^ 0x63
@@ -82,6 +90,20 @@ mod tests {
         assert_eq!(keys[0], key);
         assert_eq!(u128::from_be_bytes(keys[1]), 0xa0fafe17_88542cb1_23a33939_2a6c7605);
         assert_eq!(u128::from_be_bytes(keys[10]), 0xd014f9a8_c9ee2589_e13f0cc8_b6630ca6);
+    }
+
+    /// FIPS 197, appendices A.2 and A.3: the last words.
+    #[test]
+    fn expansion_examples_of_longer_keys() {
+        let key = 0x603deb10_15ca71be_2b73aef0_857d7781_u128.to_be_bytes();
+        let rest = 0x1f352c07_3b6108d7_2d9810a3_0914dff4_u128.to_be_bytes();
+        let keys = expand(&[key, rest].concat());
+        assert_eq!(keys.len(), 15);
+        assert_eq!(u128::from_be_bytes(keys[14]), 0xfe4890d1_e6188d0b_046df344_706c631e);
+        let key = 0x8e73b0f7_da0e6452_c810f32b_809079e5_u128.to_be_bytes();
+        let keys = expand(&[&key[..], &0x62f8ead2_522c6b7b_u64.to_be_bytes()].concat());
+        assert_eq!(keys.len(), 13);
+        assert_eq!(u128::from_be_bytes(keys[12]), 0xe98ba06f_448c773c_8ecc7204_01002202);
     }
 
     /// FIPS 197, appendix C.1, `ik_sch` of the equivalent inverse cipher.

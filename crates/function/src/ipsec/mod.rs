@@ -9,6 +9,7 @@ mod database;
 mod frame;
 mod host;
 mod key;
+pub mod key_area;
 mod lookup;
 mod policies;
 mod reference;

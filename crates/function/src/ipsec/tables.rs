@@ -7,12 +7,12 @@
 //! ```
 
 use godwit_packet::Memory;
-use zeroize::Zeroizing;
 
-use super::aes_key;
 use super::config::Direction;
 use super::database::Sa;
+use super::key_area::{KEY_AREA_BYTES, emit_keys};
 use super::selector::{Ports, Selector};
+use super::suite::SUITES;
 use crate::Error;
 
 /// The first word of the image.
@@ -27,17 +27,12 @@ const FAMILY_IPV4: u8 = 4;
 const SOURCE: usize = 16;
 const DESTINATION: usize = 32;
 const SELECTOR_FIRST: usize = 52;
-const HMAC_INNER: usize = 64;
-const HMAC_OUTER: usize = 96;
-const KEYS: usize = 128;
+const KEYS: usize = 64;
 
 const FLAG_USED: u32 = 1;
 const FLAG_INBOUND: u32 = 2;
 /// Of the outer header.
 const HOP_LIMIT: u8 = 64;
-
-/// SHA-1's initial state (FIPS 180-4, section 5.3.1).
-const SHA1_INITIAL: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
 
 /// The image of these SAs. It holds keys: wipe it before it is freed.
 pub(super) fn image(sas: &[Sa]) -> Result<Memory, Error> {
@@ -65,28 +60,15 @@ pub(super) fn image(sas: &[Sa]) -> Result<Memory, Error> {
 }
 
 fn emit_sa(out: &mut [u8], sa: &Sa, selector_first: u32) {
-    let round_keys = match sa.direction {
-        Direction::Out => aes_key::expand(&sa.encryption_key),
-        Direction::In => aes_key::invert(aes_key::expand(&sa.encryption_key)),
-    };
-    out[KEYS..][..round_keys.as_flattened().len()].copy_from_slice(round_keys.as_flattened());
-    put(out, HMAC_INNER, &*hmac_state(&sa.authentication_key, 0x36));
-    put(out, HMAC_OUTER, &*hmac_state(&sa.authentication_key, 0x5c));
-    let flags = FLAG_USED | if sa.direction == Direction::In { FLAG_INBOUND } else { 0 };
+    let inbound = sa.direction == Direction::In;
+    let keys = &mut out[KEYS..];
+    emit_keys(&SUITES[0], inbound, &sa.encryption_key[..], &sa.authentication_key[..], keys);
+    let flags = FLAG_USED | if inbound { FLAG_INBOUND } else { 0 };
     // Suite 0 is AES-128-CBC with HMAC-SHA1-96, whose ICV has 12 bytes.
     put(out, 0, &[sa.spi, flags, 0, u32::from_le_bytes([0, 12, HOP_LIMIT, 0])]);
     put(out, SOURCE, &[sa.source]);
     put(out, DESTINATION, &[sa.destination]);
     put(out, SELECTOR_FIRST, &[selector_first, sa.selectors.len() as u32]);
-}
-
-/// SHA-1's state after the block of the key xor `pad` (RFC 2104, sections 2 and 4).
-fn hmac_state(key: &[u8; 20], pad: u8) -> Zeroizing<[u32; 5]> {
-    let mut block = Zeroizing::new([pad; 64]);
-    block.iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
-    let mut state = Zeroizing::new(SHA1_INITIAL);
-    sha1::block_api::compress(&mut state, std::slice::from_ref(&*block));
-    state
 }
 
 fn emit_selector(out: &mut [u8], selector: &Selector) {
@@ -123,8 +105,6 @@ fn put(out: &mut [u8], at: usize, words: &[u32]) {
 // What `_Static_assert` says in image.h.
 const _: () = {
     assert!(DESTINATION == SOURCE + 16);
-    assert!(HMAC_OUTER == HMAC_INNER + 4 * 8);
-    assert!(KEYS == HMAC_OUTER + 4 * 8);
-    assert!(SA_BYTES == KEYS + 4 * 60 + 4 * 4);
+    assert!(SA_BYTES == KEYS + KEY_AREA_BYTES);
     assert!(SELECTOR_BYTES == 16 * 2 + 4 + 4 + 8 + 4 * 4);
 };

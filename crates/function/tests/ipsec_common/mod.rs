@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 pub(crate) mod esp;
+pub(crate) mod program;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

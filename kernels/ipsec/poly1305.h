@@ -1,0 +1,154 @@
+/* Poly1305 (RFC 8439, section 2.5), with numbers of five limbs of 26 bits. No time depends on keys
+ * or data. */
+#ifndef GODWIT_POLY1305_H
+#define GODWIT_POLY1305_H
+
+#include "text.h"
+
+#define GW_POLY1305_LIMB 0x3ffffffu
+
+/* A number modulo 2^130 - 5; limbs may be a little longer than 26 bits. */
+typedef struct gw_poly1305 {
+    gw_u32 limb0;
+    gw_u32 limb1;
+    gw_u32 limb2;
+    gw_u32 limb3;
+    gw_u32 limb4;
+} gw_poly1305;
+
+GW_LANE gw_poly1305 gw_poly1305_zero(void)
+{
+    gw_poly1305 zero;
+    zero.limb0 = 0;
+    zero.limb1 = 0;
+    zero.limb2 = 0;
+    zero.limb3 = 0;
+    zero.limb4 = 0;
+    return zero;
+}
+
+/* The number of 16 bytes, as little-endian words, with `top` << 128. */
+GW_LANE gw_poly1305 gw_poly1305_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d, gw_u32 top)
+{
+    gw_poly1305 number;
+    number.limb0 = a & GW_POLY1305_LIMB;
+    number.limb1 = (a >> 26 | b << 6) & GW_POLY1305_LIMB;
+    number.limb2 = (b >> 20 | c << 12) & GW_POLY1305_LIMB;
+    number.limb3 = (c >> 14 | d << 18) & GW_POLY1305_LIMB;
+    number.limb4 = d >> 8 | top << 24;
+    return number;
+}
+
+/* r of the one-time key, with the bits cleared that section 2.5 wants to be. */
+GW_LANE gw_poly1305 gw_poly1305_clamp(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d)
+{
+    return gw_poly1305_words(a & 0x0fffffffu, b & 0x0ffffffcu, c & 0x0ffffffcu, d & 0x0ffffffcu, 0);
+}
+
+GW_LANE gw_poly1305 gw_poly1305_add(gw_poly1305 x, gw_poly1305 y)
+{
+    x.limb0 += y.limb0;
+    x.limb1 += y.limb1;
+    x.limb2 += y.limb2;
+    x.limb3 += y.limb3;
+    x.limb4 += y.limb4;
+    return x;
+}
+
+/* x times y; x's limbs below 2^28, y's below 2^27, those of the result below 2^26, but for a bit of
+ * the second. What sticks out over 2^130 comes back times 5. */
+GW_LANE gw_poly1305 gw_poly1305_multiply(gw_poly1305 x, gw_poly1305 y)
+{
+    const gw_u64 x0 = x.limb0;
+    const gw_u64 x1 = x.limb1;
+    const gw_u64 x2 = x.limb2;
+    const gw_u64 x3 = x.limb3;
+    const gw_u64 x4 = x.limb4;
+    const gw_u32 s1 = 5 * y.limb1;
+    const gw_u32 s2 = 5 * y.limb2;
+    const gw_u32 s3 = 5 * y.limb3;
+    const gw_u32 s4 = 5 * y.limb4;
+    gw_u64 d0 = x0 * y.limb0 + x1 * s4 + x2 * s3 + x3 * s2 + x4 * s1;
+    gw_u64 d1 = x0 * y.limb1 + x1 * y.limb0 + x2 * s4 + x3 * s3 + x4 * s2;
+    gw_u64 d2 = x0 * y.limb2 + x1 * y.limb1 + x2 * y.limb0 + x3 * s4 + x4 * s3;
+    gw_u64 d3 = x0 * y.limb3 + x1 * y.limb2 + x2 * y.limb1 + x3 * y.limb0 + x4 * s4;
+    gw_u64 d4 = x0 * y.limb4 + x1 * y.limb3 + x2 * y.limb2 + x3 * y.limb1 + x4 * y.limb0;
+    d1 += d0 >> 26;
+    d2 += d1 >> 26;
+    d3 += d2 >> 26;
+    d4 += d3 >> 26;
+    const gw_u64 low = (d0 & GW_POLY1305_LIMB) + 5 * (d4 >> 26);
+    gw_poly1305 product;
+    product.limb0 = (gw_u32)low & GW_POLY1305_LIMB;
+    product.limb1 = ((gw_u32)d1 & GW_POLY1305_LIMB) + (gw_u32)(low >> 26);
+    product.limb2 = (gw_u32)d2 & GW_POLY1305_LIMB;
+    product.limb3 = (gw_u32)d3 & GW_POLY1305_LIMB;
+    product.limb4 = (gw_u32)d4 & GW_POLY1305_LIMB;
+    return product;
+}
+
+/* Takes whole blocks into the sum. */
+GW_LANE gw_poly1305 gw_poly1305_blocks(gw_poly1305 sum, gw_poly1305 r, const GW_GLOBAL gw_u8 *data,
+                                       gw_u32 blocks)
+{
+    for (gw_u32 i = 0; i < blocks; i++) {
+        const GW_GLOBAL gw_u8 *at = data + 16 * i;
+        const gw_poly1305 block = gw_poly1305_words(gw_load_le32(at), gw_load_le32(at + 4),
+                                                    gw_load_le32(at + 8), gw_load_le32(at + 12), 1);
+        sum = gw_poly1305_multiply(gw_poly1305_add(sum, block), r);
+    }
+    return sum;
+}
+
+/* Takes a text into the sum, zeros up to the next block (RFC 8439, section 2.8). */
+GW_LANE gw_poly1305 gw_poly1305_text(gw_poly1305 sum, gw_poly1305 r, gw_text text)
+{
+    sum = gw_poly1305_blocks(sum, r, text.data, text.bytes / 16);
+    const gw_u32 at = text.bytes & ~15u;
+    if (at == text.bytes) {
+        return sum;
+    }
+    const gw_poly1305 last = gw_poly1305_words(
+        gw_turned32(gw_text_word(text, at, 0)), gw_turned32(gw_text_word(text, at + 4, 0)),
+        gw_turned32(gw_text_word(text, at + 8, 0)), gw_turned32(gw_text_word(text, at + 12, 0)), 1);
+    return gw_poly1305_multiply(gw_poly1305_add(sum, last), r);
+}
+
+/* Adds s, the one-time key's second half, to the sum modulo 2^130 - 5: the tag, as little-endian
+ * words. */
+GW_LANE void gw_poly1305_tag(gw_poly1305 sum, const gw_u32 *s, gw_u32 *tag)
+{
+    /* Limbs of 26 bits, twice round because of what the last carries into the first. */
+    for (gw_u32 i = 0; i < 2; i++) {
+        sum.limb1 += sum.limb0 >> 26;
+        sum.limb0 &= GW_POLY1305_LIMB;
+        sum.limb2 += sum.limb1 >> 26;
+        sum.limb1 &= GW_POLY1305_LIMB;
+        sum.limb3 += sum.limb2 >> 26;
+        sum.limb2 &= GW_POLY1305_LIMB;
+        sum.limb4 += sum.limb3 >> 26;
+        sum.limb3 &= GW_POLY1305_LIMB;
+        sum.limb0 += 5 * (sum.limb4 >> 26);
+        sum.limb4 &= GW_POLY1305_LIMB;
+    }
+    sum.limb1 += sum.limb0 >> 26;
+    sum.limb0 &= GW_POLY1305_LIMB;
+    /* The sum plus 5 reaches 2^130 exactly if it is not below 2^130 - 5. */
+    gw_u32 carry = (sum.limb0 + 5) >> 26;
+    carry = (sum.limb1 + carry) >> 26;
+    carry = (sum.limb2 + carry) >> 26;
+    carry = (sum.limb3 + carry) >> 26;
+    carry = (sum.limb4 + carry) >> 26;
+    /* Minus 2^130 - 5: plus 5, and the bits from 2^128 on are left out. */
+    gw_u64 part = (gw_u64)sum.limb0 + 5 * carry + ((gw_u64)sum.limb1 << 26);
+    part += s[0];
+    tag[0] = (gw_u32)part;
+    part = (part >> 32) + ((gw_u64)sum.limb2 << 20) + s[1];
+    tag[1] = (gw_u32)part;
+    part = (part >> 32) + ((gw_u64)sum.limb3 << 14) + s[2];
+    tag[2] = (gw_u32)part;
+    part = (part >> 32) + ((gw_u64)sum.limb4 << 8) + s[3];
+    tag[3] = (gw_u32)part;
+}
+
+#endif

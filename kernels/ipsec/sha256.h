@@ -1,0 +1,164 @@
+/* SHA-256 (FIPS 180-4, section 6.2) and HMAC-SHA-256 (RFC 2104, RFC 4868) from states computed when
+ * the key was set. */
+#ifndef GODWIT_SHA256_H
+#define GODWIT_SHA256_H
+
+#include "text.h"
+
+#define GW_SHA256_BLOCK_BYTES 64u
+
+typedef struct gw_sha256 {
+    gw_u32 a;
+    gw_u32 b;
+    gw_u32 c;
+    gw_u32 d;
+    gw_u32 e;
+    gw_u32 f;
+    gw_u32 g;
+    gw_u32 h;
+} gw_sha256;
+
+/* FIPS 180-4, section 4.2.2. */
+/* clang-format off */
+GW_TABLE gw_u32 gw_sha256_constants[64] = {
+    0x428a2f98u, 0x71374491u, 0xb5c0fbcfu, 0xe9b5dba5u, 0x3956c25bu, 0x59f111f1u, 0x923f82a4u, 0xab1c5ed5u,
+    0xd807aa98u, 0x12835b01u, 0x243185beu, 0x550c7dc3u, 0x72be5d74u, 0x80deb1feu, 0x9bdc06a7u, 0xc19bf174u,
+    0xe49b69c1u, 0xefbe4786u, 0x0fc19dc6u, 0x240ca1ccu, 0x2de92c6fu, 0x4a7484aau, 0x5cb0a9dcu, 0x76f988dau,
+    0x983e5152u, 0xa831c66du, 0xb00327c8u, 0xbf597fc7u, 0xc6e00bf3u, 0xd5a79147u, 0x06ca6351u, 0x14292967u,
+    0x27b70a85u, 0x2e1b2138u, 0x4d2c6dfcu, 0x53380d13u, 0x650a7354u, 0x766a0abbu, 0x81c2c92eu, 0x92722c85u,
+    0xa2bfe8a1u, 0xa81a664bu, 0xc24b8b70u, 0xc76c51a3u, 0xd192e819u, 0xd6990624u, 0xf40e3585u, 0x106aa070u,
+    0x19a4c116u, 0x1e376c08u, 0x2748774cu, 0x34b0bcb5u, 0x391c0cb3u, 0x4ed8aa4au, 0x5b9cca4fu, 0x682e6ff3u,
+    0x748f82eeu, 0x78a5636fu, 0x84c87814u, 0x8cc70208u, 0x90befffau, 0xa4506cebu, 0xbef9a3f7u, 0xc67178f2u,
+};
+/* clang-format on */
+
+/* FIPS 180-4, section 4.1.2: Ch and Maj with fewer operations. */
+#define GW_SHA256_CH(e, f, g)  ((g) ^ ((e) & ((f) ^ (g))))
+#define GW_SHA256_MAJ(a, b, c) (((a) & (b)) | ((c) & ((a) | (b))))
+#define GW_SHA256_TURN(x, i, j, k)                                                                 \
+    (gw_rotate_left32(x, 32 - (i)) ^ gw_rotate_left32(x, 32 - (j)) ^ gw_rotate_left32(x, 32 - (k)))
+#define GW_SHA256_SHIFT(x, i, j, k)                                                                \
+    (gw_rotate_left32(x, 32 - (i)) ^ gw_rotate_left32(x, 32 - (j)) ^ ((x) >> (k)))
+
+/* One of 64 rounds; instead of moving eight variables, the caller names them in turn. */
+#define GW_SHA256_ROUND(a, b, c, d, e, f, g, h, word)                                              \
+    h += GW_SHA256_TURN(e, 6, 11, 25) + GW_SHA256_CH(e, f, g) + (word);                            \
+    d += h;                                                                                        \
+    h += GW_SHA256_TURN(a, 2, 13, 22) + GW_SHA256_MAJ(a, b, c)
+
+/* Word t of the schedule, from 16 on, kept in the place of word t - 16. */
+#define GW_SHA256_WORD(w, t)                                                                       \
+    (w[(t)&15] += GW_SHA256_SHIFT(w[((t) + 14) & 15], 17, 19, 10) + w[((t) + 9) & 15] +            \
+                  GW_SHA256_SHIFT(w[((t) + 1) & 15], 7, 18, 3))
+
+#define GW_SHA256_GIVEN(w, t) (w[t])
+
+#define GW_SHA256_EIGHT(source, from, t)                                                           \
+    GW_SHA256_ROUND(a, b, c, d, e, f, g, h, source(w, t) + from[t]);                               \
+    GW_SHA256_ROUND(h, a, b, c, d, e, f, g, source(w, (t) + 1) + from[(t) + 1]);                   \
+    GW_SHA256_ROUND(g, h, a, b, c, d, e, f, source(w, (t) + 2) + from[(t) + 2]);                   \
+    GW_SHA256_ROUND(f, g, h, a, b, c, d, e, source(w, (t) + 3) + from[(t) + 3]);                   \
+    GW_SHA256_ROUND(e, f, g, h, a, b, c, d, source(w, (t) + 4) + from[(t) + 4]);                   \
+    GW_SHA256_ROUND(d, e, f, g, h, a, b, c, source(w, (t) + 5) + from[(t) + 5]);                   \
+    GW_SHA256_ROUND(c, d, e, f, g, h, a, b, source(w, (t) + 6) + from[(t) + 6]);                   \
+    GW_SHA256_ROUND(b, c, d, e, f, g, h, a, source(w, (t) + 7) + from[(t) + 7])
+
+/* Takes one block of 16 words into the state; the words are used up. */
+GW_LANE void gw_sha256_block(gw_sha256 *state, gw_u32 *w)
+{
+    gw_u32 a = state->a;
+    gw_u32 b = state->b;
+    gw_u32 c = state->c;
+    gw_u32 d = state->d;
+    gw_u32 e = state->e;
+    gw_u32 f = state->f;
+    gw_u32 g = state->g;
+    gw_u32 h = state->h;
+
+    GW_SHA256_EIGHT(GW_SHA256_GIVEN, gw_sha256_constants, 0);
+    GW_SHA256_EIGHT(GW_SHA256_GIVEN, gw_sha256_constants, 8);
+    for (gw_u32 t = 16; t < 64; t += 16) {
+        const GW_CONSTANT gw_u32 *k = gw_sha256_constants + t;
+        GW_SHA256_EIGHT(GW_SHA256_WORD, k, 0);
+        GW_SHA256_EIGHT(GW_SHA256_WORD, k, 8);
+    }
+
+    state->a += a;
+    state->b += b;
+    state->c += c;
+    state->d += d;
+    state->e += e;
+    state->f += f;
+    state->g += g;
+    state->h += h;
+}
+
+/* Hashes a text into a state that has taken one block before, and finishes it. */
+GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
+{
+    const gw_u32 bytes = text.bytes + text.suffix_bytes;
+    gw_u32 w[16];
+    gw_u32 at = 0;
+    for (; at + GW_SHA256_BLOCK_BYTES <= text.bytes; at += GW_SHA256_BLOCK_BYTES) {
+        for (gw_u32 i = 0; i < 16; i++) {
+            w[i] = gw_load_be32(text.data + at + 4 * i);
+        }
+        gw_sha256_block(state, w);
+    }
+    /* The rest, 0x80 and the length take one block or two (FIPS 180-4, section 5.1.1). */
+    const gw_u32 end =
+        at + (bytes - at + 9 > GW_SHA256_BLOCK_BYTES ? 2 : 1) * GW_SHA256_BLOCK_BYTES;
+    for (; at < end; at += GW_SHA256_BLOCK_BYTES) {
+        for (gw_u32 i = 0; i < 16; i++) {
+            w[i] = gw_text_word(text, at + 4 * i, 0x80u);
+        }
+        if (at + GW_SHA256_BLOCK_BYTES == end) {
+            /* A frame is far shorter than 2^29 bytes, so the upper half of the bits is 0. */
+            w[15] = 8 * (GW_SHA256_BLOCK_BYTES + bytes);
+        }
+        gw_sha256_block(state, w);
+    }
+}
+
+/* The state in eight words of a table image. */
+GW_LANE gw_sha256 gw_sha256_load(const GW_GLOBAL gw_u32 *words)
+{
+    gw_sha256 state;
+    state.a = words[0];
+    state.b = words[1];
+    state.c = words[2];
+    state.d = words[3];
+    state.e = words[4];
+    state.f = words[5];
+    state.g = words[6];
+    state.h = words[7];
+    return state;
+}
+
+/* HMAC-SHA-256, with states as for gw_hmac_sha1. */
+GW_LANE gw_sha256 gw_hmac_sha256(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
+                                 gw_text text)
+{
+    gw_sha256 digest = gw_sha256_load(inner);
+    gw_sha256_finish(&digest, text);
+
+    gw_sha256 mac = gw_sha256_load(outer);
+    gw_u32 w[16];
+    w[0] = digest.a;
+    w[1] = digest.b;
+    w[2] = digest.c;
+    w[3] = digest.d;
+    w[4] = digest.e;
+    w[5] = digest.f;
+    w[6] = digest.g;
+    w[7] = digest.h;
+    w[8] = 0x80000000u;
+    for (gw_u32 i = 9; i < 15; i++) {
+        w[i] = 0;
+    }
+    w[15] = 8 * (GW_SHA256_BLOCK_BYTES + 32);
+    gw_sha256_block(&mac, w);
+    return mac;
+}
+
+#endif

@@ -1,0 +1,199 @@
+/* What authenticates a packet, by every algorithm of the suites. */
+#ifndef GODWIT_IPSEC_TAG_H
+#define GODWIT_IPSEC_TAG_H
+
+#include "chacha20.h"
+#include "poly1305.h"
+#include "sha1.h"
+#include "sha256.h"
+#include "text.h"
+
+/* The first 16 bytes of what an algorithm gives, as big-endian words; an ICV is so many of them as
+ * the SA says. */
+typedef struct gw_ipsec_tag {
+    gw_u32 words[4];
+} gw_ipsec_tag;
+
+GW_LANE gw_ipsec_tag gw_ipsec_tag_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d)
+{
+    gw_ipsec_tag tag;
+    tag.words[0] = a;
+    tag.words[1] = b;
+    tag.words[2] = c;
+    tag.words[3] = d;
+    return tag;
+}
+
+/* Writes the ICV; icv_bytes: 0, 8, 12, 16. */
+GW_LANE void gw_ipsec_tag_store(GW_GLOBAL gw_u8 *to, gw_ipsec_tag tag, gw_u32 icv_bytes)
+{
+    if (icv_bytes >= 8) {
+        gw_store_be32(to, tag.words[0]);
+        gw_store_be32(to + 4, tag.words[1]);
+    }
+    if (icv_bytes >= 12) {
+        gw_store_be32(to + 8, tag.words[2]);
+    }
+    if (icv_bytes >= 16) {
+        gw_store_be32(to + 12, tag.words[3]);
+    }
+}
+
+/* Whether the ICV at `bytes` is this one. Takes the same time wherever it differs. */
+GW_LANE gw_u32 gw_ipsec_tag_same(const GW_GLOBAL gw_u8 *bytes, gw_ipsec_tag tag, gw_u32 icv_bytes)
+{
+    gw_u32 difference = 0;
+    if (icv_bytes >= 8) {
+        difference = tag.words[0] ^ gw_load_be32(bytes);
+        difference |= tag.words[1] ^ gw_load_be32(bytes + 4);
+    }
+    if (icv_bytes >= 12) {
+        difference |= tag.words[2] ^ gw_load_be32(bytes + 8);
+    }
+    if (icv_bytes >= 16) {
+        difference |= tag.words[3] ^ gw_load_be32(bytes + 12);
+    }
+    return difference == 0;
+}
+
+/* GCM's and GMAC's counter block begins with them (RFC 4106, section 4; RFC 4543, section 3.2). */
+GW_LANE gw_aes_nonce gw_ipsec_aes_nonce(const GW_GLOBAL gw_ipsec_sa *sa, gw_u64 iv)
+{
+    gw_aes_nonce nonce;
+    nonce.salt = gw_load_be32((const GW_GLOBAL gw_u8 *)&sa->salt);
+    nonce.iv_high = (gw_u32)(iv >> 32);
+    nonce.iv_low = (gw_u32)iv;
+    return nonce;
+}
+
+/* GHASH of a text, zeros up to the next block. */
+GW_LANE gw_ghash_element gw_ipsec_ghash_text(gw_ghash_element sum, const GW_GLOBAL gw_u32 *keys,
+                                             gw_text text)
+{
+    const gw_u32 blocks = text.bytes / 16;
+    sum = gw_ghash_blocks(sum, keys, text.data, blocks);
+    const gw_u32 bytes = text.bytes + text.suffix_bytes;
+    for (gw_u32 at = 16 * blocks; at < bytes; at += 16) {
+        const gw_ghash_element block =
+            gw_ghash_words(gw_text_word(text, at, 0), gw_text_word(text, at + 4, 0),
+                           gw_text_word(text, at + 8, 0), gw_text_word(text, at + 12, 0));
+        sum = gw_ghash_multiply(gw_ghash_add(sum, block), gw_ghash_key(keys));
+    }
+    return sum;
+}
+
+/* The end of GCM (SP 800-38D, section 7.1, steps 5 and 6): the lengths, then the first counter
+ * block, encrypted. */
+GW_LANE gw_ipsec_tag gw_ipsec_gcm_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds,
+                                      gw_ghash_element sum, gw_u32 aad_bytes, gw_u32 bytes,
+                                      gw_u64 iv)
+{
+    const gw_ghash_element lengths = gw_ghash_words(0, 8 * aad_bytes, 0, 8 * bytes);
+    sum = gw_ghash_multiply(gw_ghash_add(sum, lengths), gw_ghash_key(sa->authentication));
+    const gw_aes_nonce nonce = gw_ipsec_aes_nonce(sa, iv);
+    const gw_aes_block mask =
+        gw_aes_encrypt((const GW_GLOBAL gw_u8 *)sa->keys, rounds,
+                       gw_aes_words(nonce.salt, nonce.iv_high, nonce.iv_low, 1));
+    return gw_ipsec_tag_words(
+        gw_ghash_word(sum, 0) ^ gw_aes_word(mask, 0), gw_ghash_word(sum, 1) ^ gw_aes_word(mask, 1),
+        gw_ghash_word(sum, 2) ^ gw_aes_word(mask, 2), gw_ghash_word(sum, 3) ^ gw_aes_word(mask, 3));
+}
+
+/*
+ * What AEADs authenticate in front of the payload (RFC 4106, section 5; RFC 7634, section 2.1): SPI
+ * and sequence number, of 64 bits where the SA has extended ones.
+ */
+typedef struct gw_ipsec_aad {
+    gw_u32 words[4]; /* big-endian; 0 behind them */
+    gw_u32 bytes;
+} gw_ipsec_aad;
+
+GW_LANE gw_ipsec_aad gw_ipsec_aad_of(const GW_GLOBAL gw_ipsec_sa *sa, gw_u64 sequence)
+{
+    const gw_u32 extended = (sa->flags & GW_IPSEC_SA_ESN) != 0;
+    const gw_u32 low = (gw_u32)sequence;
+    gw_ipsec_aad aad;
+    aad.words[0] = sa->spi;
+    aad.words[1] = extended ? (gw_u32)(sequence >> 32) : low;
+    aad.words[2] = extended ? low : 0;
+    aad.words[3] = 0;
+    aad.bytes = extended ? 12 : 8;
+    return aad;
+}
+
+/* AES-GCM over what is encrypted. */
+GW_LANE gw_ipsec_tag gw_ipsec_gcm(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds, gw_u64 iv,
+                                  gw_u64 sequence, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
+{
+    const gw_ipsec_aad aad = gw_ipsec_aad_of(sa, sequence);
+    gw_ghash_element sum = gw_ghash_words(aad.words[0], aad.words[1], aad.words[2], aad.words[3]);
+    sum = gw_ghash_multiply(sum, gw_ghash_key(sa->authentication));
+    sum = gw_ipsec_ghash_text(sum, sa->authentication, gw_text_of(data, bytes));
+    return gw_ipsec_gcm_tag(sa, rounds, sum, aad.bytes, bytes, iv);
+}
+
+/* AES-GMAC for ESP: all is additional data, IV and payload too (RFC 4543, section 3.3). */
+GW_LANE gw_ipsec_tag gw_ipsec_gmac_esp(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds, gw_u64 iv,
+                                       gw_u64 sequence, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
+{
+    const gw_ipsec_aad aad = gw_ipsec_aad_of(sa, sequence);
+    const gw_u32 iv_high = (gw_u32)(iv >> 32);
+    const gw_u32 iv_low = (gw_u32)iv;
+    const gw_ghash_element key = gw_ghash_key(sa->authentication);
+    /* The text begins 16 bytes on, in the IV's middle or behind it. */
+    const gw_u32 from = aad.bytes == 12 ? 4 : 8;
+    gw_ghash_element sum =
+        gw_ghash_words(aad.words[0], aad.words[1], aad.bytes == 12 ? aad.words[2] : iv_high,
+                       aad.bytes == 12 ? iv_high : iv_low);
+    sum = gw_ghash_multiply(sum, key);
+    const gw_text text = gw_text_of(data - 8 + from, bytes + 8 - from);
+    sum = gw_ipsec_ghash_text(sum, sa->authentication, text);
+    return gw_ipsec_gcm_tag(sa, rounds, sum, aad.bytes + 8 + bytes, 0, iv);
+}
+
+GW_LANE gw_chacha20_nonce gw_ipsec_chacha20_nonce(const GW_GLOBAL gw_ipsec_sa *sa,
+                                                  const GW_GLOBAL gw_u8 *iv)
+{
+    gw_chacha20_nonce nonce;
+    nonce.words[0] = sa->salt;
+    nonce.words[1] = gw_load_le32(iv);
+    nonce.words[2] = gw_load_le32(iv + 4);
+    return nonce;
+}
+
+/* ChaCha20-Poly1305 (RFC 8439, section 2.8) over what is encrypted. */
+GW_LANE gw_ipsec_tag gw_ipsec_chacha20_poly1305(const GW_GLOBAL gw_ipsec_sa *sa,
+                                                gw_chacha20_nonce nonce, gw_u64 sequence,
+                                                const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
+{
+    gw_u32 once[GW_CHACHA20_WORDS];
+    gw_chacha20_block(sa->keys, nonce, 0, once);
+    const gw_poly1305 r = gw_poly1305_clamp(once[0], once[1], once[2], once[3]);
+    const gw_ipsec_aad aad = gw_ipsec_aad_of(sa, sequence);
+    gw_poly1305 sum = gw_poly1305_words(gw_turned32(aad.words[0]), gw_turned32(aad.words[1]),
+                                        gw_turned32(aad.words[2]), 0, 1);
+    sum = gw_poly1305_text(gw_poly1305_multiply(sum, r), r, gw_text_of(data, bytes));
+    const gw_poly1305 lengths = gw_poly1305_words(aad.bytes, 0, bytes, 0, 1);
+    sum = gw_poly1305_multiply(gw_poly1305_add(sum, lengths), r);
+    gw_ipsec_tag tag;
+    gw_poly1305_tag(sum, once + 4, tag.words);
+    for (gw_u32 i = 0; i < 4; i++) {
+        tag.words[i] = gw_turned32(tag.words[i]);
+    }
+    return tag;
+}
+
+/* HMAC over a text. */
+GW_LANE gw_ipsec_tag gw_ipsec_hmac(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 auth, gw_text text)
+{
+    const GW_GLOBAL gw_u32 *inner = sa->authentication;
+    const GW_GLOBAL gw_u32 *outer = sa->authentication + GW_IPSEC_HMAC_OUTER;
+    if (auth == GW_IPSEC_AUTH_SHA1) {
+        const gw_sha1 mac = gw_hmac_sha1(inner, outer, text);
+        return gw_ipsec_tag_words(mac.a, mac.b, mac.c, mac.d);
+    }
+    const gw_sha256 mac = gw_hmac_sha256(inner, outer, text);
+    return gw_ipsec_tag_words(mac.a, mac.b, mac.c, mac.d);
+}
+
+#endif

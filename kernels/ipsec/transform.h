@@ -1,0 +1,151 @@
+/*
+ * The transforms of a packet, whatever its suite: what headers need to know of ciphers and
+ * authentication.
+ *
+ *   esp       | SPI, sequence | IV | what is encrypted, padding included | ICV |
+ *   bytes            8       0/8/16             cipher_bytes              icv_bytes
+ *
+ * Branches on the suite are uniform in a bin.
+ */
+#ifndef GODWIT_IPSEC_TRANSFORM_H
+#define GODWIT_IPSEC_TRANSFORM_H
+
+#include "../dialect/aes.h"
+#include "../dialect/ghash.h"
+#include "image.h"
+#include "suite.h"
+#include "tag.h"
+
+#define GW_IPSEC_ESP_HEADER_BYTES 8u /* SPI, sequence number (RFC 4303, section 2) */
+
+/*
+ * CBC's IV is the forward cipher of a nonce under the packet's own key (NIST SP 800-38A, appendix
+ * C, the first method): unpredictable, as RFC 3602 section 3 demands, and yet a function of the
+ * sequence number, so that every processor computes the same. The nonce (SPI, sequence number in 64
+ * bits, destination) never comes twice under a key: SPI and destination name the SA, and an SA uses
+ * each sequence number once. A first block of plaintext that equals IV xor a nonce would show that
+ * nonce's IV; nobody who does not know the IV beforehand can choose such a block, and by chance it
+ * comes once in 2^96 blocks.
+ */
+GW_LANE gw_aes_block gw_ipsec_cbc_iv(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds,
+                                     gw_u64 sequence)
+{
+    return gw_aes_encrypt(
+        (const GW_GLOBAL gw_u8 *)sa->keys, rounds,
+        gw_aes_words(sa->spi, (gw_u32)(sequence >> 32), (gw_u32)sequence, sa->destination[0]));
+}
+
+/* The part of an extended sequence number that is authenticated but not sent (RFC 4303, section
+ * 2.2.1; RFC 4302, section 2.5.1). */
+GW_LANE gw_text gw_ipsec_text(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL gw_u8 *data,
+                              gw_u32 bytes, gw_u64 sequence)
+{
+    gw_text text = gw_text_of(data, bytes);
+    text.suffix = (gw_u32)(sequence >> 32);
+    text.suffix_bytes = (sa->flags & GW_IPSEC_SA_ESN) != 0 ? 4 : 0;
+    return text;
+}
+
+/* The tag of an ESP packet whose payload is encrypted. */
+GW_LANE gw_ipsec_tag gw_ipsec_esp_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
+                                      const GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes,
+                                      gw_u64 sequence)
+{
+    const gw_u32 before = GW_IPSEC_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(suite);
+    const GW_GLOBAL gw_u8 *iv = esp + GW_IPSEC_ESP_HEADER_BYTES;
+    const GW_GLOBAL gw_u8 *data = esp + before;
+    const gw_u32 rounds = gw_ipsec_aes_rounds(suite);
+    if (suite.auth == GW_IPSEC_AUTH_GHASH && suite.cipher == GW_IPSEC_CIPHER_CTR) {
+        return gw_ipsec_gcm(sa, rounds, gw_load_be64(iv), sequence, data, cipher_bytes);
+    }
+    if (suite.auth == GW_IPSEC_AUTH_GHASH) {
+        return gw_ipsec_gmac_esp(sa, rounds, gw_load_be64(iv), sequence, data, cipher_bytes);
+    }
+    if (suite.auth == GW_IPSEC_AUTH_POLY1305) {
+        return gw_ipsec_chacha20_poly1305(sa, gw_ipsec_chacha20_nonce(sa, iv), sequence, data,
+                                          cipher_bytes);
+    }
+    return gw_ipsec_hmac(sa, suite.auth, gw_ipsec_text(sa, esp, before + cipher_bytes, sequence));
+}
+
+/* CTR and ChaCha20, which are their own inverse. AEADs need the first block of the stream for
+ * themselves. */
+GW_LANE void gw_ipsec_stream(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
+                             const GW_GLOBAL gw_u8 *iv, GW_GLOBAL gw_u8 *data, gw_u32 cipher_bytes)
+{
+    if (suite.cipher == GW_IPSEC_CIPHER_CTR) {
+        gw_aes_ctr((const GW_GLOBAL gw_u8 *)sa->keys, gw_ipsec_aes_rounds(suite),
+                   gw_ipsec_aes_nonce(sa, gw_load_be64(iv)),
+                   suite.auth == GW_IPSEC_AUTH_GHASH ? 2 : 1, data, cipher_bytes);
+    } else if (suite.cipher == GW_IPSEC_CIPHER_CHACHA20) {
+        gw_chacha20(sa->keys, gw_ipsec_chacha20_nonce(sa, iv), 1, data, cipher_bytes);
+    }
+}
+
+/*
+ * Writes the IV, encrypts in place, writes the ICV. The ESP header is there; sequence: all of its
+ * 64 bits. CBC: cipher_bytes is a multiple of 16.
+ */
+GW_LANE void gw_ipsec_seal(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
+                           GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes, gw_u64 sequence)
+{
+    GW_GLOBAL gw_u8 *iv = esp + GW_IPSEC_ESP_HEADER_BYTES;
+    GW_GLOBAL gw_u8 *data = iv + gw_ipsec_iv_bytes(suite);
+    if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
+        const gw_u32 rounds = gw_ipsec_aes_rounds(suite);
+        const gw_aes_block block = gw_ipsec_cbc_iv(sa, rounds, sequence);
+        gw_aes_store(iv, block);
+        gw_aes_cbc_encrypt((const GW_GLOBAL gw_u8 *)sa->keys, rounds, block, data,
+                           cipher_bytes / 16);
+    } else if (gw_ipsec_iv_bytes(suite) != 0) {
+        gw_store_be64(iv, sequence);
+        gw_ipsec_stream(sa, suite, iv, data, cipher_bytes);
+    }
+    if (suite.auth != GW_IPSEC_AUTH_NONE) {
+        gw_ipsec_tag_store(data + cipher_bytes,
+                           gw_ipsec_esp_tag(sa, suite, esp, cipher_bytes, sequence), sa->icv_bytes);
+    }
+}
+
+/*
+ * Whether the ICV is right; if so, decrypts in place. What is not authentic is left as it is
+ * (RFC 4303, section 3.4.4.1). sequence: all of its 64 bits.
+ */
+GW_LANE gw_u32 gw_ipsec_open(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
+                             GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes, gw_u64 sequence)
+{
+    GW_GLOBAL gw_u8 *iv = esp + GW_IPSEC_ESP_HEADER_BYTES;
+    GW_GLOBAL gw_u8 *data = iv + gw_ipsec_iv_bytes(suite);
+    if (suite.auth != GW_IPSEC_AUTH_NONE &&
+        !gw_ipsec_tag_same(data + cipher_bytes,
+                           gw_ipsec_esp_tag(sa, suite, esp, cipher_bytes, sequence),
+                           sa->icv_bytes)) {
+        return 0;
+    }
+    if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
+        gw_aes_cbc_decrypt((const GW_GLOBAL gw_u8 *)sa->keys, gw_ipsec_aes_rounds(suite),
+                           gw_aes_load(iv), data, cipher_bytes / 16);
+    } else {
+        gw_ipsec_stream(sa, suite, iv, data, cipher_bytes);
+    }
+    return 1;
+}
+
+/*
+ * The tag of AH over `bytes` bytes in which what changes on the way, and the field of the ICV, are
+ * 0 (RFC 4302, section 3.3.3). iv: GMAC's, which lies in front of the ICV on the wire (RFC 4543,
+ * section 4); outbound it is the sequence number.
+ */
+GW_LANE gw_ipsec_tag gw_ipsec_authenticate(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
+                                           const GW_GLOBAL gw_u8 *data, gw_u32 bytes, gw_u64 iv,
+                                           gw_u64 sequence)
+{
+    const gw_text text = gw_ipsec_text(sa, data, bytes, sequence);
+    if (suite.auth != GW_IPSEC_AUTH_GHASH) {
+        return gw_ipsec_hmac(sa, suite.auth, text);
+    }
+    const gw_ghash_element sum = gw_ipsec_ghash_text(gw_ghash_zero(), sa->authentication, text);
+    return gw_ipsec_gcm_tag(sa, gw_ipsec_aes_rounds(suite), sum, bytes + text.suffix_bytes, 0, iv);
+}
+
+#endif
