@@ -6,6 +6,7 @@
 
 mod builtin;
 mod commands;
+mod control;
 mod devices;
 mod failure;
 mod output;
@@ -38,6 +39,8 @@ enum Command {
     Check(commands::check::Arguments),
     Devices(commands::devices::Arguments),
     Bench(commands::bench::Arguments),
+    Status(commands::status::Arguments),
+    Sa(commands::sa::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +58,8 @@ fn main() -> ExitCode {
             Command::Check(arguments) => commands::check::execute(&arguments),
             Command::Devices(arguments) => commands::devices::execute(&arguments),
             Command::Bench(arguments) => commands::bench::execute(&arguments),
+            Command::Status(arguments) => commands::status::execute(&arguments),
+            Command::Sa(arguments) => commands::sa::execute(&arguments),
         },
         Err(error) if error.use_stderr() => Err(usage(&error)),
         Err(help) => output::print(&format!("{}\n", help.to_string().trim_end())),

@@ -6,6 +6,8 @@ pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod sa;
+pub(crate) mod status;
 
 use std::path::Path;
 use std::time::Duration;

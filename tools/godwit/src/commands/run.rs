@@ -18,6 +18,9 @@ pub(crate) struct Arguments {
     /// Stop after this many seconds.
     #[arg(long, value_name = "N", value_parser = super::parse_seconds, allow_negative_numbers = true)]
     seconds: Option<Duration>,
+    /// Take requests on a socket at this path, in the place of `[engine] control`.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
     /// Write the report as JSON; - is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -27,7 +30,8 @@ pub(crate) struct Arguments {
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let config = super::load(&arguments.config)?;
     let json = Json::open(arguments.json.as_deref())?;
-    let report = super::run_engine(config, &Options::default(), arguments.seconds)?;
+    let options = Options { control: arguments.control.clone(), ..Options::default() };
+    let report = super::run_engine(config, &options, arguments.seconds)?;
     output::print_beside(&json, &summary::text(&report))?;
     json.write(&Document::new("run", arguments.config.display().to_string(), &report))?;
     summary::verdict(&report)

@@ -1,0 +1,172 @@
+//! `godwit sa`
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use crate::control::{Connection, Socket};
+use crate::failure::Failure;
+use crate::output::{self, Json};
+
+/// About so many bytes of SAs go in one request, which is done whole or not at all.
+const REQUEST_BYTES: usize = 256 << 10;
+
+/// Change or list the security associations of an `ipsec` function of a running godwit.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: SaCommand,
+}
+
+#[derive(Subcommand)]
+enum SaCommand {
+    /// Add the SAs of a file.
+    Add(FileArguments),
+    /// Put each SA of a file in the place of the running one of the same name.
+    Replace(FileArguments),
+    /// Delete SAs; their keys are wiped.
+    Delete(NameArguments),
+    /// List SAs with what they have counted; keys are never shown.
+    List(ListArguments),
+}
+
+#[derive(Args)]
+struct Target {
+    #[command(flatten)]
+    socket: Socket,
+    /// Configured name of the function.
+    #[arg(long, value_name = "NAME")]
+    function: String,
+}
+
+#[derive(Args)]
+struct FileArguments {
+    #[command(flatten)]
+    target: Target,
+    /// TOML with `[[sa]]` stanzas, with the same keys as `[[function.sa]]` in a configuration; - is standard input.
+    #[arg(long, value_name = "FILE")]
+    file: PathBuf,
+}
+
+#[derive(Args)]
+struct NameArguments {
+    #[command(flatten)]
+    target: Target,
+    /// Names of SAs.
+    #[arg(required = true)]
+    names: Vec<String>,
+}
+
+#[derive(Args)]
+struct ListArguments {
+    #[command(flatten)]
+    target: Target,
+    /// Write the list as JSON; - is standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Names of SAs; without any, all.
+    names: Vec<String>,
+}
+
+pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        SaCommand::Add(arguments) => send(arguments, "add", "added"),
+        SaCommand::Replace(arguments) => send(arguments, "replace", "replaced"),
+        SaCommand::Delete(NameArguments { target, names }) => {
+            target.ask(&mut target.socket.connect()?, "delete", names.clone().into())?;
+            output::print(&format!("{} deleted\n", plural(names.len())))
+        }
+        SaCommand::List(ListArguments { target, json, names }) => {
+            let json = Json::open(json.as_deref())?;
+            let names = if names.is_empty() { Value::Null } else { names.clone().into() };
+            let list = target.ask(&mut target.socket.connect()?, "list", names)?;
+            output::print_beside(&json, &text(&list))?;
+            json.write(&list)
+        }
+    }
+}
+
+impl Target {
+    fn ask(&self, connection: &mut Connection<'_>, command: &str, sas: Value) -> Result<Value, Failure> {
+        let mut request = json!({ "function": self.function, "command": command });
+        if !sas.is_null() {
+            request["sa"] = sas;
+        }
+        connection.ask(&request)
+    }
+}
+
+fn plural(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "SA" } else { "SAs" })
+}
+
+/// Sends the SAs of a file, as many at a time as go into a request.
+fn send(arguments: &FileArguments, command: &str, done: &str) -> Result<(), Failure> {
+    let FileArguments { target, file } = arguments;
+    let sas = read(file)?;
+    let mut connection = target.socket.connect()?;
+    let (mut batch, mut batch_bytes, mut sent) = (Vec::new(), 0, 0);
+    let count = sas.len();
+    for (index, sa) in sas.into_iter().enumerate() {
+        batch_bytes += Zeroizing::new(sa.to_string()).len();
+        batch.push(sa);
+        if batch_bytes >= REQUEST_BYTES || index + 1 == count {
+            let asked = batch.len();
+            let said = target.ask(&mut connection, command, std::mem::take(&mut batch).into());
+            said.map_err(|error| match sent {
+                0 => error,
+                _ => Failure::User(format!("{error}; {} of the file were {done} before", plural(sent))),
+            })?;
+            sent += asked;
+            batch_bytes = 0;
+        }
+    }
+    output::print(&format!("{} {done}\n", plural(sent)))
+}
+
+/// The SAs of a file. No message quotes what stands there: it may be a key.
+fn read(path: &Path) -> Result<Vec<Value>, Failure> {
+    let origin = path.display();
+    let text =
+        if path == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
+    let text = Zeroizing::new(text.map_err(|error| Failure::User(format!("cannot read {origin}: {error}")))?);
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().map_or(0, |span| span.start.min(text.len()));
+        let line = 1 + text.as_bytes()[..before].iter().filter(|&&byte| byte == b'\n').count();
+        Failure::User(format!("{origin}:{line}: this is not TOML"))
+    })?;
+    // A stanza may be copied from a configuration as it stands there.
+    let nested = table.get("function").and_then(toml::Value::as_table);
+    let stanzas = table.get("sa").or_else(|| nested?.get("sa")).and_then(toml::Value::as_array);
+    let other = table.keys().chain(nested.into_iter().flat_map(|table| table.keys()));
+    if let Some(key) = other.map(String::as_str).find(|key| !matches!(*key, "sa" | "function")) {
+        return Err(Failure::User(format!("{origin}: unknown key `{key}`: it holds [[sa]] stanzas and nothing else")));
+    }
+    let Some(stanzas) = stanzas.filter(|stanzas| !stanzas.is_empty()) else {
+        return Err(Failure::User(format!("{origin}: there is no [[sa]] in it")));
+    };
+    let value = |stanza: &toml::Value| serde_json::to_value(stanza);
+    stanzas
+        .iter()
+        .map(value)
+        .collect::<Result<_, _>>()
+        .map_err(|_| Failure::User(format!("{origin}: no JSON can say this")))
+}
+
+/// A line per SA: its name, and what is said of it.
+fn text(list: &Value) -> String {
+    let mut text = String::new();
+    for sa in list["sa"].as_array().into_iter().flatten() {
+        text += sa["name"].as_str().unwrap_or("?");
+        for (key, value) in sa.as_object().into_iter().flatten().filter(|(key, _)| *key != "name") {
+            match value.as_str() {
+                Some(word) => text += &format!("  {key} {word}"),
+                None => text += &format!("  {key} {value}"),
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
