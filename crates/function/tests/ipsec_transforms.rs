@@ -212,7 +212,7 @@ fn esp_of_every_suite() {
             }
         }
     }
-    check("esp", &operations);
+    check(&operations);
 }
 
 #[test]
@@ -237,5 +237,5 @@ fn ah_of_every_suite() {
             operations.push((operation, hex(&tag), true));
         }
     }
-    check("ah", &operations);
+    check(&operations);
 }

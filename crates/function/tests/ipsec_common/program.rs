@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use super::repository;
 
@@ -22,21 +23,35 @@ fn builds() -> Vec<(&'static [&'static str], bool)> {
     }
 }
 
-/// The program, compiled; removed when dropped.
+/// The program, compiled.
 struct Program(PathBuf);
 
 impl Program {
-    fn compile(name: &str, flags: &[&str]) -> Self {
-        let program =
-            std::env::temp_dir().join(format!("godwit-primitives-{name}{}-{}", flags.concat(), std::process::id()));
+    fn compile(flags: &[&str]) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let name = format!("{}{}", env!("CARGO_CRATE_NAME"), flags.concat());
+        // Another run may have one of that name under way: it is put in place at once.
+        let made = folder.join(format!("{name}.{}", std::process::id()));
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ipsec_primitives.c");
         let mut command = Command::new(&compiler);
         command.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fno-strict-aliasing", "-I"]);
-        command.arg(repository("kernels")).args(flags).arg(source).arg("-o").arg(&program);
+        command.arg(repository("kernels")).args(flags).arg(source).arg("-o").arg(&made);
         let status = command.status().unwrap_or_else(|error| panic!("{compiler}: {error}"));
         assert!(status.success(), "{command:?}");
+        let program = folder.join(name);
+        std::fs::rename(&made, &program).unwrap();
         Self(program)
+    }
+
+    /// Those of all builds that this CPU can run; tests share them.
+    fn all() -> &'static [(&'static [&'static str], Self)] {
+        static PROGRAMS: OnceLock<Vec<(&[&str], Program)>> = OnceLock::new();
+        PROGRAMS.get_or_init(|| {
+            let (run, skipped): (Vec<_>, Vec<_>) = builds().into_iter().partition(|(_, runs)| *runs);
+            skipped.iter().for_each(|(flags, _)| println!("skipped: this CPU cannot run {flags:?}"));
+            run.into_iter().map(|(flags, _)| (flags, Self::compile(flags))).collect()
+        })
     }
 
     /// One line of output per line of input.
@@ -52,21 +67,11 @@ impl Program {
     }
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 /// Every operation on every build, each with the result it must have or begin with, or must not.
-pub(crate) fn check(name: &str, operations: &[(String, String, bool)]) {
+pub(crate) fn check(operations: &[(String, String, bool)]) {
     let input: String = operations.iter().map(|(operation, ..)| format!("{operation}\n")).collect();
-    for (flags, runs) in builds() {
-        if !runs {
-            println!("skipped: this CPU cannot run {flags:?}");
-            continue;
-        }
-        let output = Program::compile(name, flags).run(&input);
+    for (flags, program) in Program::all() {
+        let output = program.run(&input);
         assert_eq!(output.len(), operations.len());
         for (found, (operation, expected, valid)) in output.iter().zip(operations) {
             assert_eq!(found.starts_with(expected), *valid, "{flags:?}: {operation}: {found}, not {expected}");
