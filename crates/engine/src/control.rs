@@ -11,8 +11,8 @@ use godwit_io::PortCounters;
 
 use crate::config::Config;
 use crate::counters::{
-    self, BINS, BUSY_NS, BYTES, DEVICE_CHUNKS, DEVICE_ENERGY, DEVICE_PACKETS, DROPPED, IN_FLIGHT, PACKETS, RECEIVED,
-    SENT,
+    self, BINS, BUSY_NS, BYTES, CREATED, DEVICE_CHUNKS, DEVICE_ENERGY, DEVICE_PACKETS, DROPPED, IN_FLIGHT, MERGED,
+    PACKETS, RECEIVED, SENT,
 };
 use crate::failover::LAST_RESORT;
 use crate::histogram::Histogram;
@@ -252,6 +252,8 @@ impl View {
                 received: values[RECEIVED],
                 sent: values[SENT],
                 dropped: values[DROPPED],
+                created: values[CREATED],
+                merged: values[MERGED],
                 in_flight: values[IN_FLIGHT],
             },
             counters,

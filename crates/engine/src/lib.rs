@@ -8,6 +8,7 @@
 //! | `ports.rs` | opening ports, for a run or for a replay |
 //! | `plan.rs` | the chain, made ready for the packet path |
 //! | `worker.rs` | the loop of one worker |
+//! | `arrange.rs` | host halves that take packets apart, hold, join and make them |
 //! | `failover.rs` | what a worker does when a device fails or is lost |
 //! | `egress.rs`, `sender.rs` | the way out: sent by the worker, or by a thread beside it |
 //! | `order.rs` | order of arrival, restored |
@@ -18,6 +19,7 @@
 //! | `counters.rs`, `histogram.rs`, `report.rs` | what is counted and said |
 #![forbid(unsafe_code)]
 
+mod arrange;
 pub mod config;
 mod control;
 pub mod counters;

@@ -10,7 +10,11 @@
 //! Functions are numbered in an order that every chain respects, so a packet only ever moves to higher
 //! numbers: its `progress` grows. A gate passes the next packet once that packet has come as far as the gate,
 //! and steps over those that have gone further by another way or are gone. Nothing overtakes at a gate.
+//!
+//! Packets that were made of one packet share its place (a *train*): it has come as far as the last of them, and gates let
+//! all of them through together, in their order.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use godwit_packet::{Descriptor, Stamp};
@@ -33,6 +37,17 @@ pub(crate) struct Order {
     arrivals_ns: Vec<u64>,
     classes: Vec<u8>,
     egress: Vec<u8>,
+    /// By place: packets that share it. Nearly always empty.
+    trains: HashMap<usize, Vec<Member>>,
+}
+
+/// One of several packets in one place.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    /// As it was when it last waited at a gate; its window names it at any time.
+    descriptor: Descriptor,
+    progress: u8,
+    egress: u8,
 }
 
 /// One packet let out by the exit. By reference, so that it is copied once: from the ring to the port's queue.
@@ -58,6 +73,7 @@ impl Order {
             arrivals_ns: vec![0; packets],
             classes: vec![0; packets],
             egress: vec![0; packets],
+            trains: HashMap::new(),
         }
     }
 
@@ -144,6 +160,9 @@ impl Order {
     pub(crate) fn advance(&mut self, descriptor: &Descriptor, progress: u8) {
         let place = self.place(descriptor);
         debug_assert!(self.progress[place] <= progress, "a packet went back in its chain");
+        if !self.trains.is_empty() && self.move_member(place, descriptor, progress, None) {
+            return;
+        }
         self.progress[place] = progress;
     }
 
@@ -152,6 +171,9 @@ impl Order {
     pub(crate) fn wait(&mut self, descriptor: &Descriptor, gate: usize) {
         let place = self.place(descriptor);
         debug_assert!(self.progress[place] < Self::at(gate), "a packet went back in its chain");
+        if !self.trains.is_empty() && self.move_member(place, descriptor, Self::at(gate), None) {
+            return;
+        }
         self.descriptors[place] = *descriptor;
         self.progress[place] = Self::at(gate);
     }
@@ -160,6 +182,9 @@ impl Order {
     #[inline]
     pub(crate) fn wait_exit(&mut self, descriptor: &Descriptor, port: u8) {
         let place = self.place(descriptor);
+        if !self.trains.is_empty() && self.move_member(place, descriptor, Self::at(self.exit()), Some(port)) {
+            return;
+        }
         self.egress[place] = port;
         self.wait(descriptor, self.passed.len() - 1);
     }
@@ -169,7 +194,73 @@ impl Order {
     pub(crate) fn leave(&mut self, descriptor: &Descriptor) {
         let place = self.place(descriptor);
         debug_assert_ne!(self.progress[place], GONE, "a packet left twice");
+        if !self.trains.is_empty() && self.move_member(place, descriptor, GONE, None) {
+            return;
+        }
         self.progress[place] = GONE;
+    }
+
+    /// Gives `packet`, which was made of `of`, the place behind it.
+    #[cold]
+    pub(crate) fn couple(&mut self, of: &Descriptor, packet: &mut Descriptor) {
+        let place = self.place(of);
+        packet.order = of.order;
+        let first = Member { descriptor: *of, progress: self.progress[place], egress: 0 };
+        let members = self.trains.entry(place).or_insert_with(|| vec![first]);
+        let index = Self::member(members, of);
+        members.insert(index + 1, Member { descriptor: *packet, ..members[index] });
+    }
+
+    /// `whole` takes the place of `packet`, in another window.
+    #[cold]
+    pub(crate) fn exchange(&mut self, packet: &Descriptor, whole: &Descriptor) {
+        let place = self.place(packet);
+        if let Some(members) = self.trains.get_mut(&place) {
+            let index = Self::member(members, packet);
+            members[index].descriptor = *whole;
+        }
+    }
+
+    /// Which of the packets in a place it is.
+    fn member(members: &[Member], descriptor: &Descriptor) -> usize {
+        let named = members.iter().position(|member| member.descriptor.window == descriptor.window);
+        named.unwrap_or_else(|| unreachable!("a packet in a place of others: {descriptor:?}"))
+    }
+
+    /// What becomes of a packet that shares its place; false: it does not.
+    #[cold]
+    fn move_member(&mut self, place: usize, descriptor: &Descriptor, progress: u8, egress: Option<u8>) -> bool {
+        let Some(members) = self.trains.get_mut(&place) else { return false };
+        let index = Self::member(members, descriptor);
+        if progress == GONE {
+            members.remove(index);
+        } else {
+            let egress = egress.unwrap_or(members[index].egress);
+            members[index] = Member { descriptor: *descriptor, progress, egress };
+        }
+        self.settle_train(place);
+        true
+    }
+
+    /// A place has come as far as the last of its packets.
+    fn settle_train(&mut self, place: usize) {
+        let slowest = self.trains.get(&place).and_then(|members| members.iter().map(|member| member.progress).min());
+        self.progress[place] = slowest.unwrap_or(GONE);
+        if slowest.is_none() {
+            self.trains.remove(&place);
+        }
+    }
+
+    /// Lets packets that share a place, and have all come to a gate, through.
+    #[cold]
+    fn open_train(&mut self, place: usize, gate: usize, next: &mut Vec<Descriptor>) -> bool {
+        let Some(members) = self.trains.get_mut(&place) else { return false };
+        for member in members.iter_mut().filter(|member| member.progress == Self::at(gate)) {
+            member.progress = Self::behind(gate + 1);
+            next.push(member.descriptor);
+        }
+        self.settle_train(place);
+        true
     }
 
     /// What the host remembers of a packet: its stamp and its time of arrival.
@@ -188,7 +279,8 @@ impl Order {
             if self.progress[place] < Self::at(gate) {
                 break;
             }
-            if self.progress[place] == Self::at(gate) {
+            let waits = self.progress[place] == Self::at(gate);
+            if waits && (self.trains.is_empty() || !self.open_train(place, gate, next)) {
                 self.progress[place] = Self::behind(gate + 1);
                 next.push(self.descriptors[place]);
             }
@@ -207,6 +299,7 @@ impl Order {
             let places = self.stretch(passed, self.arrived - passed);
             let stretch = places.len();
             // All of one length, so that each place is checked once and not five times.
+            let (first, trains) = (places.start, &mut self.trains);
             let progress = &mut self.progress[places.clone()];
             let (descriptors, stamps) = (&self.descriptors[places.clone()], &self.stamps[places.clone()]);
             let (egress, arrivals_ns) = (&self.egress[places.clone()], &self.arrivals_ns[places]);
@@ -218,7 +311,13 @@ impl Order {
                 }
                 if *progress == at_exit {
                     *progress = GONE;
-                    leave(Exit { descriptor, stamp, port: *port, arrival_ns: *arrival_ns });
+                    let train = if trains.is_empty() { None } else { trains.remove(&(first + count)) };
+                    match train {
+                        None => leave(Exit { descriptor, stamp, port: *port, arrival_ns: *arrival_ns }),
+                        Some(members) => members.iter().for_each(|Member { descriptor, egress, .. }| {
+                            leave(Exit { descriptor, stamp, port: *egress, arrival_ns: *arrival_ns });
+                        }),
+                    }
                 }
                 count += 1;
             }

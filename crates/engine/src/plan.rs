@@ -37,6 +37,13 @@ pub(crate) struct Stage {
     pub(crate) place: usize,
 }
 
+impl Stage {
+    /// The progress of a packet that its host half has, or its bins.
+    pub(crate) fn progress_inside(&self) -> u8 {
+        self.gate.map_or(self.progress, |gate| Order::behind(gate + 1))
+    }
+}
+
 impl Plan {
     /// `ranks`: for each function a number that is smaller than that of every function that may follow it.
     /// `placement`: for each function the device that runs it, an index into `devices`.

@@ -143,21 +143,31 @@ pub struct Conservation {
     pub sent: u64,
     /// Packets dropped, each with a counted reason.
     pub dropped: u64,
-    /// Packets that still have a window of the arena.
+    /// Packets that functions made.
+    pub created: u64,
+    /// Packets that functions joined to others.
+    pub merged: u64,
+    /// Packets that still have a window of the arena, or are held by a function.
     pub in_flight: u64,
 }
 
 impl Conservation {
     /// Whether every packet is accounted for.
     pub fn holds(&self) -> bool {
-        self.received == self.sent + self.dropped + self.in_flight
+        self.received + self.created == self.sent + self.dropped + self.merged + self.in_flight
     }
 }
 
 impl std::fmt::Display for Conservation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { received, sent, dropped, in_flight } = self;
+        let Self { received, sent, dropped, created, merged, in_flight } = self;
+        // Nearly always there are none.
+        let some = |count: &u64, what: &str| if *count > 0 { format!(" + {what} {count}") } else { String::new() };
+        let (created, merged) = (some(created, "created"), some(merged, "merged"));
         let verdict = if self.holds() { "conserved" } else { "NOT CONSERVED: this is a bug, please report it" };
-        write!(f, "received {received} = sent {sent} + dropped {dropped} + in flight {in_flight}: {verdict}")
+        write!(
+            f,
+            "received {received}{created} = sent {sent} + dropped {dropped}{merged} + in flight {in_flight}: {verdict}"
+        )
     }
 }

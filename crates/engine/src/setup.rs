@@ -228,6 +228,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
                     worker: index,
                     cores: config.engine.pin.then(|| cores_of_sender(&cores, workers, index).to_vec()),
                 }),
+                packet_clock: ports.is_replay(),
                 grace: graces.of_worker(index),
                 clock,
             }))

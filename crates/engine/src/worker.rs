@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use godwit_abi::{Outcome, VERDICT_DROP};
 use godwit_chain::Next;
-use godwit_function::{HostHalf, Work};
+use godwit_function::{HostHalf, Step, Work};
 use godwit_io::{Departure, PortCounters, Receive, Received};
 use godwit_packet::{Batch, Descriptor, Region};
 use godwit_sched::{Chunk, Insert};
@@ -21,8 +21,8 @@ use godwit_sched::{Chunk, Insert};
 use crate::Error;
 use crate::counters::{
     BINS, BUSY_NS, BYTES, Counts, DEVICE_CHUNKS, DEVICE_MOVED_BACK, DEVICE_MOVED_TO, DEVICE_PACKETS, DROPPED,
-    DROPPED_CHAIN, DROPPED_PORT, DROPPED_REFUSED, DROPPED_UNROUTED, IDLE_LOOPS, IN_FLIGHT, LOOPS, PACKETS, RECEIVED,
-    SENT, SETTLED, WORKED_NS,
+    DROPPED_CHAIN, DROPPED_PORT, DROPPED_REFUSED, DROPPED_UNROUTED, HELD, IDLE_LOOPS, IN_FLIGHT, LOOPS, PACKETS,
+    RECEIVED, SENT, SETTLED, WORKED_NS,
 };
 use crate::egress::{Departing, Egress, Queues};
 use crate::failover::{LostPlace, Place};
@@ -54,6 +54,8 @@ pub(crate) struct WorkerParts {
     pub(crate) in_flight_packets: usize,
     /// Whether a thread of its own sends, and where it runs.
     pub(crate) sender: Option<SenderPlace>,
+    /// Whether host halves go by the time of packets.
+    pub(crate) packet_clock: bool,
     pub(crate) grace: Grace,
     pub(crate) clock: Instant,
 }
@@ -92,6 +94,13 @@ pub(crate) struct Worker {
     /// What the exit had passed when that was found out.
     settled_at: usize,
     grace: Grace,
+    /// Packets that host halves keep outside of the arena.
+    pub(crate) held: u64,
+    pub(crate) packet_clock: bool,
+    /// The latest time of any packet that has come.
+    pub(crate) latest_ns: u64,
+    /// Nothing will ever arrive.
+    pub(crate) flushing: bool,
     clock: Instant,
 }
 
@@ -103,14 +112,32 @@ struct Receiver {
 
 /// Packets on their way into a function.
 #[derive(Default)]
-struct Input {
-    host_half: Option<Box<dyn HostHalf>>,
+pub(crate) struct Input {
+    pub(crate) host_half: Option<Box<dyn HostHalf>>,
+    /// Whether it arranges packets.
+    arranges: bool,
+    /// When it is to be called again.
+    pub(crate) wake_ns: u64,
+    pub(crate) steps: Vec<Step>,
     /// Arrived, not looked at.
-    pending: Vec<Descriptor>,
+    pub(crate) pending: Vec<Descriptor>,
     /// Prepared, not all in bins: those from `taken` on still wait.
-    prepared: Vec<Descriptor>,
+    pub(crate) prepared: Vec<Descriptor>,
     work: Vec<Work>,
     taken: usize,
+}
+
+impl Input {
+    fn new(host_half: Option<Box<dyn HostHalf>>) -> Self {
+        let arranges = host_half.as_ref().is_some_and(|host_half| host_half.arranges());
+        Self { host_half, arranges, ..Self::default() }
+    }
+
+    /// A packet is prepared.
+    pub(crate) fn put(&mut self, packet: Descriptor, work: Work) {
+        self.prepared.push(packet);
+        self.work.push(work);
+    }
 }
 
 /// What a worker leaves behind.
@@ -131,7 +158,6 @@ impl Worker {
     pub(crate) fn new(parts: WorkerParts) -> Self {
         let WorkerParts { plan, region, receivers, transmitters, host_halves, places, .. } = parts;
         let counts = Counts::new(plan.layout.len());
-        let input = |host_half| Input { host_half, ..Input::default() };
         Self {
             order: Order::new(parts.in_flight_packets, plan.gates.len()),
             function_latency: vec![Histogram::default(); plan.stages.len()],
@@ -140,12 +166,16 @@ impl Worker {
             departing: Departing::new(transmitters.len()),
             egress: Egress::Own(Queues::new(transmitters, parts.clock)),
             sender: parts.sender,
-            inputs: host_halves.into_iter().map(input).collect(),
+            inputs: host_halves.into_iter().map(Input::new).collect(),
             batch: Batch::with_capacity(parts.burst_packets),
             burst_packets: parts.burst_packets,
             settled: 0,
             settled_at: 0,
             grace: parts.grace,
+            held: 0,
+            packet_clock: parts.packet_clock,
+            latest_ns: 0,
+            flushing: false,
             clock: parts.clock,
             placement: plan.stages.iter().map(|stage| stage.place).collect(),
             lost: Vec::new(),
@@ -187,7 +217,8 @@ impl Worker {
             if moved {
                 idle_loops = 0;
             } else {
-                if no_more && self.order.in_flight() == 0 && self.departing.is_empty() && self.egress.is_idle() {
+                let is_empty = self.order.in_flight() == 0 && self.held == 0;
+                if no_more && is_empty && self.departing.is_empty() && self.egress.is_idle() {
                     break;
                 }
                 self.counts.add(IDLE_LOOPS, 1);
@@ -198,11 +229,11 @@ impl Worker {
                     std::thread::yield_now();
                 }
             }
-            self.counts.set(IN_FLIGHT, self.region.allocated() as u64);
-            self.counts.publish();
+            self.publish();
         }
         let (transmitted, latency) = self.egress.finish()?;
-        self.counts.set(IN_FLIGHT, self.region.allocated() as u64);
+        self.counts.set(HELD, self.held);
+        self.counts.set(IN_FLIGHT, self.region.allocated() as u64 + self.held);
         self.counts.publish();
         Ok(Finished {
             ended: self.receivers.iter().all(|receiver| receiver.ended),
@@ -213,6 +244,12 @@ impl Worker {
             received: self.receivers.iter().map(|receiver| receiver.queue.counters()).collect(),
             transmitted,
         })
+    }
+
+    fn publish(&mut self) {
+        self.counts.set(HELD, self.held);
+        self.counts.set(IN_FLIGHT, self.region.allocated() as u64 + self.held);
+        self.counts.publish();
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
@@ -235,6 +272,9 @@ impl Worker {
             let said = said.map_err(|source| Error::Port { port: receiver.port.clone(), source })?;
             receiver.ended = said == Received::Ended;
             received += batch.len();
+            if self.packet_clock {
+                self.latest_ns = batch.stamps.last().map_or(0, |stamp| stamp.time_ns).max(self.latest_ns);
+            }
             self.order.arrive(&mut batch.descriptors, &batch.stamps, now_ns);
             self.start(&plan, &batch.descriptors);
         }
@@ -321,6 +361,7 @@ impl Worker {
     fn work(&mut self, now_ns: u64, idle: bool, flush: bool) -> Result<bool, Error> {
         let plan = Arc::clone(&self.plan);
         let mut worked = false;
+        self.flushing = flush;
         loop {
             let mut moved = false;
             for &function in &plan.sequence {
@@ -354,10 +395,14 @@ impl Worker {
                 input.taken = 0;
                 input.prepared.clear();
                 input.work.clear();
-                std::mem::swap(&mut input.prepared, &mut input.pending);
-                if let Some(host_half) = &mut input.host_half {
-                    host_half.prepare(&self.region, &input.prepared, &mut input.work);
-                    debug_assert_eq!(input.work.len(), input.prepared.len());
+                if input.arranges {
+                    self.arrange(plan, function, &mut input, now_ns);
+                } else {
+                    std::mem::swap(&mut input.prepared, &mut input.pending);
+                    if let Some(host_half) = &mut input.host_half {
+                        host_half.prepare(&self.region, &input.prepared, &mut input.work);
+                        debug_assert_eq!(input.work.len(), input.prepared.len());
+                    }
                 }
             }
             let waiting = input.prepared.len() - input.taken;
@@ -514,6 +559,11 @@ impl Worker {
         }
     }
 
+    /// No packet that comes from now on has a lower sequence number.
+    pub(crate) fn sequence_next(&self) -> u64 {
+        self.receivers.iter().map(|receiver| receiver.queue.sequence_next()).min().unwrap_or(u64::MAX)
+    }
+
     /// Lets packets out whose turn it is. Returns how many left.
     fn depart(&mut self) -> Result<usize, Error> {
         let departing = &mut self.departing;
@@ -533,8 +583,7 @@ impl Worker {
         let passed = self.order.passed();
         if passed != self.settled_at || self.order.in_flight() == 0 {
             self.settled_at = passed;
-            let next = self.receivers.iter().map(|receiver| receiver.queue.sequence_next()).min();
-            self.settled = next.unwrap_or(u64::MAX).min(self.order.sequence_min(self.receivers.len() > 1));
+            self.settled = self.sequence_next().min(self.order.sequence_min(self.receivers.len() > 1));
         }
         let sent = self.egress.send(&mut self.region, &mut self.departing, self.settled)?;
         self.counts.add(SENT, sent.accepted as u64);

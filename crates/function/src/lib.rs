@@ -11,6 +11,7 @@
 //! The kernel half of the function `f` is `kernels/f/`. [`template`] is the one to copy.
 #![forbid(unsafe_code)]
 
+mod arrange;
 mod config;
 mod contract;
 pub mod dpi;
@@ -31,6 +32,7 @@ use godwit_packet::{ImageRef, Region, SteerKey};
 use toml::Spanned;
 use toml::de::DeTable;
 
+pub use arrange::{Arrangement, Step};
 pub use contract::{Contract, Drop, Verdict};
 pub use error::Error;
 
@@ -127,6 +129,22 @@ pub trait Running {
 pub trait HostHalf: Send {
     /// Appends one [`Work`] per descriptor, in the same order.
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>);
+
+    /// Whether packets come by [`HostHalf::arrange`] and not by [`HostHalf::prepare`]. Always the same.
+    fn arranges(&self) -> bool {
+        false
+    }
+
+    /// In the place of `prepare`, where packets are taken apart, held, joined or made. Called for packets that have
+    /// arrived, when it is time, and at the end until nothing is held. Returns when it is to be called again at the
+    /// latest, on the clock of [`Arrangement::now_ns`]; `u64::MAX`: when packets arrive.
+    fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
+        let mut work = Vec::with_capacity(packets.arrived.len());
+        self.prepare(packets.region, packets.arrived, &mut work);
+        let pairs = packets.arrived.iter().zip(work);
+        packets.steps.extend(pairs.map(|(&packet, work)| Step::Keep { packet, work }));
+        u64::MAX
+    }
 
     /// Learns what the kernel said of packets of one bin that it prepared, and may change it: drop some, for one.
     /// Bins come in any order. `descriptors` are as the kernel left them; `parameters` are those of [`Work::Run`].

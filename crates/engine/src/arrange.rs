@@ -1,0 +1,107 @@
+//! Host halves that take packets apart, hold, join and make them: what that means for order and conservation.
+//!
+//! | step | place in the order | counted as |
+//! |---|---|---|
+//! | keep | its own | |
+//! | split | that of the packet it was made of, behind it ([`Order::couple`](crate::order::Order::couple)) | created |
+//! | hold | given up: packets behind it do not wait for it | held, which is in flight |
+//! | join | that of the packet which was missing | merged: as many as were held |
+//! | create | a new one, as if it had just arrived | created |
+//! | drop, expire | given up | dropped, by its reason |
+//!
+//! So at any time received + created = sent + dropped + merged + in flight.
+
+use godwit_function::{Arrangement, Step, Work};
+use godwit_packet::{Descriptor, Stamp};
+
+use crate::counters::{CREATED, DROPPED, MERGED};
+use crate::plan::Plan;
+use crate::worker::{Input, Worker};
+
+impl Worker {
+    /// Has the host half of a function arrange what has arrived at it, and lets it look at the time.
+    #[cold]
+    pub(crate) fn arrange(&mut self, plan: &Plan, function: usize, input: &mut Input, now_ns: u64) {
+        let now_ns = if self.packet_clock { self.latest_ns } else { now_ns };
+        let ending = self.flushing && self.order.in_flight() == 0;
+        if input.pending.is_empty() && now_ns < input.wake_ns && !ending {
+            return;
+        }
+        let Some(host_half) = &mut input.host_half else { return };
+        let mut steps = std::mem::take(&mut input.steps);
+        let Self { region, .. } = self;
+        let arrived = &input.pending;
+        input.wake_ns = host_half.arrange(&mut Arrangement { region, now_ns, ending, arrived, steps: &mut steps });
+        let settled = |step: &&Step| {
+            matches!(step, Step::Keep { .. } | Step::Hold { .. } | Step::Join { .. } | Step::Drop { .. })
+        };
+        debug_assert_eq!(steps.iter().filter(settled).count(), input.pending.len(), "a step for each packet");
+        input.pending.clear();
+        let reason = |reason| plan.stages[function].counters.drop(reason);
+        for step in steps.drain(..) {
+            match step {
+                Step::Keep { packet, work } => input.put(packet, work),
+                Step::Split { mut packet, work } => {
+                    let Some(of) = input.prepared.last() else { unreachable!("it is made of a packet that goes on") };
+                    (packet.port, packet.flow_hash) = (of.port, of.flow_hash);
+                    self.order.couple(of, &mut packet);
+                    self.counts.add(CREATED, 1);
+                    input.put(packet, work);
+                }
+                Step::Hold { packet } => {
+                    self.order.leave(&packet);
+                    self.region.release(&packet);
+                    self.held += 1;
+                }
+                Step::Join { packet, mut whole, held, work } => {
+                    if whole.window != packet.window {
+                        self.region.release(&packet);
+                    }
+                    (whole.port, whole.flow_hash, whole.order) = (packet.port, packet.flow_hash, packet.order);
+                    self.order.exchange(&packet, &whole);
+                    self.held -= u64::from(held);
+                    self.counts.add(MERGED, held.into());
+                    input.put(whole, work);
+                }
+                Step::Create { packet, work } => self.create(plan, function, input, packet, work, now_ns),
+                Step::Drop { packet, reason: number } => self.drop_packet(&packet, reason(number)),
+                Step::Expire { held, reason: number } => {
+                    self.held -= u64::from(held);
+                    self.counts.add(DROPPED, held.into());
+                    self.counts.add(reason(number), held.into());
+                }
+            }
+        }
+        input.steps = steps;
+        debug_assert!(
+            !ending || self.held == 0 || plan.stages.len() > 1,
+            "nothing comes any more, and packets are held"
+        );
+    }
+
+    /// Gives a packet that a host half has made a place behind all that have arrived, and past the function's gate.
+    fn create(
+        &mut self,
+        plan: &Plan,
+        function: usize,
+        input: &mut Input,
+        mut packet: Descriptor,
+        work: Work,
+        now_ns: u64,
+    ) {
+        let sequence = self.sequence_next();
+        if self.order.room() == 0 || sequence == u64::MAX {
+            self.region.release(&packet);
+            return;
+        }
+        let stamp = Stamp { sequence, time_ns: now_ns };
+        self.order.arrive(std::slice::from_mut(&mut packet), &[stamp], now_ns);
+        if !plan.classifier.is_trivial() {
+            let class = plan.classifier.classify(&godwit_wire::parse(self.region.frame(&packet)));
+            self.order.classify(&packet, class);
+        }
+        self.order.advance(&packet, plan.stages[function].progress_inside());
+        self.counts.add(CREATED, 1);
+        input.put(packet, work);
+    }
+}
