@@ -89,8 +89,8 @@ GW_LANE gw_ghash_element gw_ghash_blocks(gw_ghash_element sum, const gw_u32 *key
     gw_u32 i = 0;
     if (blocks >= 4) {
         const __m128i h2 = gw_ghash_key(keys + GW_GHASH_KEY_WORDS);
-        const __m128i h4 = gw_ghash_key(keys + 2 * GW_GHASH_KEY_WORDS);
-        const __m128i h3 = gw_ghash_multiply(h1, h2);
+        const __m128i h3 = gw_ghash_key(keys + 2 * GW_GHASH_KEY_WORDS);
+        const __m128i h4 = gw_ghash_key(keys + 3 * GW_GHASH_KEY_WORDS);
         for (; i + 4 <= blocks; i += 4) {
             const gw_u8 *at = data + 16 * i;
             gw_ghash_product product = gw_ghash_expand(_mm_xor_si128(sum, gw_ghash_load(at)), h4);

@@ -87,16 +87,13 @@ fn sha256_state(key: &[u8], pad: u8) -> Zeroizing<[u32; 8]> {
     state
 }
 
-/// GHASH's key H (NIST SP 800-38D, section 7.1) as `kernels/dialect/ghash.h` wants it: its first, second, fourth and
-/// eighth power.
+/// GHASH's key H (NIST SP 800-38D, section 7.1) as `kernels/dialect/ghash.h` wants it: its first four powers.
 fn ghash_powers(key: &[u8]) -> Zeroizing<[u128; 4]> {
     let mut block = Zeroizing::new([0; 16]);
     encrypt_block(key, &mut block);
-    let mut power = Zeroizing::new(times_x(u128::from_be_bytes(*block)));
-    let mut powers = Zeroizing::new([0; 4]);
-    for place in powers.iter_mut() {
-        *place = *power;
-        *power = dot(*power, *power);
+    let mut powers = Zeroizing::new([times_x(u128::from_be_bytes(*block)); 4]);
+    for i in 1..4 {
+        powers[i] = dot(powers[0], powers[i - 1]);
     }
     powers
 }
