@@ -4,7 +4,9 @@
 pub(crate) mod esp;
 pub(crate) mod program;
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -108,6 +110,36 @@ pub(crate) struct Packet {
     pub(crate) head: u16,
     /// Everything in the window, the frame included.
     pub(crate) window: Vec<u8>,
+    /// Bytes of the window that the packet lay in before or lies in now. A kernel may write all of them, and what it
+    /// leaves where the packet no longer is has no meaning; all others it leaves alone.
+    pub(crate) used: Range<usize>,
+}
+
+impl Packet {
+    /// The window without the bytes that a kernel may write.
+    fn untouched(&self) -> [&[u8]; 2] {
+        [&self.window[..self.used.start], &self.window[self.used.end..]]
+    }
+}
+
+/// Both are the same to who goes on with them: what was said, and the frame where it was not to drop it. And nothing
+/// else of the windows was written.
+#[track_caller]
+pub(crate) fn assert_same(at: impl fmt::Display, expected: &[Packet], found: &[Packet]) {
+    assert_eq!(expected.len(), found.len());
+    for (index, (expected, found)) in expected.iter().zip(found).enumerate() {
+        assert_eq!(expected.outcome, found.outcome, "{at}: packet {index}");
+        if expected.outcome.verdict != godwit_abi::VERDICT_DROP {
+            assert_eq!(expected.head, found.head, "{at}: packet {index}");
+            assert!(
+                expected.frame == found.frame,
+                "{at}: packet {index}: {:02x?} {:02x?}",
+                expected.frame,
+                found.frame
+            );
+        }
+        assert!(expected.untouched() == found.untouched(), "{at}: packet {index}: written outside the frame");
+    }
 }
 
 /// Packets in an arena of their own.
@@ -144,14 +176,25 @@ impl Batch {
 
     /// Runs the kernel where the work says so, in bins of at most `bin_packets`.
     pub(crate) fn run(mut self, function: &dyn Function, form: Form, work: &[Work], bin_packets: usize) -> Vec<Packet> {
-        let mut outcomes = vec![Outcome::default(); work.len()];
-        for variant in 0..=1 {
+        let settled = |work: &Work| match work {
+            Work::Done(outcome) => *outcome,
+            Work::Run { .. } => Outcome::default(),
+        };
+        let mut outcomes: Vec<Outcome> = work.iter().map(settled).collect();
+        let before = self.descriptors.clone();
+        let variants: BTreeSet<u8> = work
+            .iter()
+            .filter_map(|work| match work {
+                Work::Run { variant, .. } => Some(*variant),
+                Work::Done(_) => None,
+            })
+            .collect();
+        for variant in variants {
             let mut mine = Vec::new();
             for (index, work) in work.iter().enumerate() {
                 match *work {
-                    Work::Done(outcome) => outcomes[index] = outcome,
                     Work::Run { variant: wanted, parameter } if wanted == variant => mine.push((index, parameter)),
-                    Work::Run { .. } => {}
+                    Work::Run { .. } | Work::Done(_) => {}
                 }
             }
             for bin in mine.chunks(bin_packets) {
@@ -165,13 +208,20 @@ impl Batch {
             }
         }
         let Self { mut region, descriptors } = self;
-        let packet = |(outcome, descriptor): (Outcome, Descriptor)| Packet {
-            outcome,
-            frame: region.frame(&descriptor).to_vec(),
-            head: descriptor.head,
-            window: region.window_mut(&descriptor).to_vec(),
+        let packet = |((outcome, descriptor), before): ((Outcome, Descriptor), &Descriptor)| {
+            let [old, new] = [before, &descriptor].map(|place| {
+                let head = usize::from(place.head);
+                head..head + usize::from(place.length)
+            });
+            Packet {
+                outcome,
+                frame: region.frame(&descriptor).to_vec(),
+                head: descriptor.head,
+                window: region.window_mut(&descriptor).to_vec(),
+                used: old.start.min(new.start)..old.end.max(new.end),
+            }
         };
-        outcomes.into_iter().zip(descriptors).map(packet).collect()
+        outcomes.into_iter().zip(descriptors).zip(&before).map(packet).collect()
     }
 
     fn run_bin(

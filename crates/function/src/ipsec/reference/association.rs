@@ -1,0 +1,113 @@
+//! What the reference needs to know of an SA.
+
+use std::net::IpAddr;
+
+use super::super::DROP_POLICY_MISMATCH;
+use super::super::config::Direction;
+use super::super::database::Sa;
+use super::super::selector::{Match, Selector, Shown, has_ports};
+use super::super::suite::{SUITES, Suite, variant};
+use super::ip::Headers;
+use super::{crypto, ip};
+
+/// The variant of an SA's packets.
+pub(super) fn variant_of(sa: &Sa) -> u8 {
+    variant(0, sa.direction == Direction::In)
+}
+
+/// DF of an outer IPv4 header (RFC 4301, section 8.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "configurations cannot say it yet")]
+pub(super) enum DontFragment {
+    Copy,
+    Clear,
+    Set,
+}
+
+pub(super) struct Association<'a> {
+    pub(super) suite: Suite,
+    pub(super) spi: u32,
+    /// Of the cipher, or of GMAC.
+    pub(super) key: &'a [u8],
+    /// In front of the IV in a nonce.
+    pub(super) salt: [u8; 4],
+    /// Of HMAC.
+    pub(super) authentication_key: &'a [u8],
+    /// How much of the ICV is sent.
+    pub(super) icv_bytes: usize,
+    /// Tunnel mode; else transport mode.
+    pub(super) tunnel: bool,
+    /// Who encrypts.
+    pub(super) source: IpAddr,
+    /// Who decrypts.
+    pub(super) destination: IpAddr,
+    /// Extended sequence numbers.
+    pub(super) esn: bool,
+    /// Ports where ESP is in UDP (RFC 3948).
+    pub(super) udp_ports: Option<(u16, u16)>,
+    pub(super) dont_fragment: DontFragment,
+    /// DSCP of the outer header where it is not copied.
+    pub(super) dscp: Option<u8>,
+    /// RFC 6040, section 4.1: compatibility mode.
+    pub(super) ecn_ignored: bool,
+    pub(super) hop_limit: u8,
+    pub(super) selectors: &'a [Selector],
+}
+
+impl<'a> Association<'a> {
+    pub(super) fn new(sa: &'a Sa) -> Self {
+        Self {
+            suite: SUITES[0],
+            spi: sa.spi,
+            key: &*sa.encryption_key,
+            salt: [0; 4],
+            authentication_key: &*sa.authentication_key,
+            icv_bytes: 12,
+            tunnel: true,
+            source: std::net::Ipv4Addr::from(sa.source).into(),
+            destination: std::net::Ipv4Addr::from(sa.destination).into(),
+            esn: false,
+            udp_ports: None,
+            dont_fragment: DontFragment::Copy,
+            dscp: None,
+            ecn_ignored: false,
+            hop_limit: 64,
+            selectors: &sa.selectors,
+        }
+    }
+
+    /// Whether the packet is one that the SA is for (RFC 4301, section 5.2, step 4). `inside` is what `headers` are of.
+    pub(super) fn accepts(&self, packet: &[u8], headers: Headers, inside: &[u8]) -> Result<(), u8> {
+        // Only the first fragment has the ports (RFC 4301, section 7).
+        let protocol = headers.end.next;
+        let ports = match inside.get(headers.end.at..headers.end.at + 4) {
+            Some(&[a, b, c, d]) if has_ports(protocol) && !headers.is_later_fragment => {
+                Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
+            }
+            _ => None,
+        };
+        let (IpAddr::V4(source), IpAddr::V4(destination)) = (ip::source(packet), ip::destination(packet)) else {
+            return Err(DROP_POLICY_MISMATCH);
+        };
+        let shown = Shown { source: source.into(), destination: destination.into(), protocol, ports };
+        if self.selectors.iter().any(|selector| selector.matches(&shown) == Match::Yes) {
+            Ok(())
+        } else {
+            Err(DROP_POLICY_MISMATCH)
+        }
+    }
+
+    /// The IV of CBC, which nobody may be able to guess (RFC 3602, section 3): a nonce encrypted (NIST SP 800-38A,
+    /// appendix C, first method).
+    pub(super) fn cbc_iv(&self, sequence: u64) -> [u8; 16] {
+        let mut nonce = [0; 16];
+        nonce[..4].copy_from_slice(&self.spi.to_be_bytes());
+        nonce[4..12].copy_from_slice(&sequence.to_be_bytes());
+        let destination = match self.destination {
+            IpAddr::V4(address) => address.octets(),
+            IpAddr::V6(address) => *address.octets().first_chunk().expect("16 bytes"),
+        };
+        nonce[12..].copy_from_slice(&destination);
+        crypto::aes_block(self.key, nonce)
+    }
+}
