@@ -9,6 +9,7 @@ pub(crate) mod frames;
 pub(crate) mod functions;
 
 use std::io::Write as _;
+use std::ops::Range;
 use std::sync::{Arc, Once};
 
 use godwit_abi::{Bin, Descriptor, Outcome, VERDICT_DROP};
@@ -29,7 +30,7 @@ pub(crate) trait Setup {
     fn name(&self) -> String;
 
     /// Whether packets are copied to the device and back. Then only frames come back, and nothing where the packet is
-    /// dropped; otherwise every byte of a window is compared, head and tail room included.
+    /// dropped; otherwise head and tail room are compared too.
     fn copies(&self) -> bool;
 
     /// An arena that the device can reach.
@@ -145,6 +146,26 @@ pub(crate) struct Packet {
     after: Descriptor,
     window_after: Vec<u8>,
     outcome: Outcome,
+}
+
+impl Packet {
+    /// The bytes of the window that have a meaning: the frame, unless it is dropped, and everything that the packet
+    /// never lay in, which is nobody's to write. Copies bring back the frame alone.
+    fn compared(&self, copies: bool) -> Vec<Range<usize>> {
+        let [before, after] = [&self.before, &self.after].map(|place| {
+            let head = usize::from(place.head);
+            head..head + usize::from(place.length)
+        });
+        let mut compared = Vec::new();
+        if !copies {
+            compared.push(0..before.start.min(after.start));
+            compared.push(before.end.max(after.end)..self.before.room_bytes());
+        }
+        if self.outcome.verdict != VERDICT_DROP {
+            compared.push(after);
+        }
+        compared
+    }
 }
 
 /// Puts all frames of all rows into windows that lie back to back, so that writing beyond one shows in the next.
@@ -284,17 +305,15 @@ impl Round<'_> {
             assert!(!std::mem::replace(&mut self.seen[place], true), "{name}: packet {place} came back twice");
             assert_eq!(chunk.outcomes[at], packet.outcome, "{name}: packet {place}: {:02x?}", packet.window);
             assert_eq!(descriptor, packet.after, "{name}: packet {place}: {:02x?}", packet.window);
-            let compared = match (self.copies, packet.outcome.verdict) {
-                (false, _) => 0..packet.before.room_bytes(),
-                (true, VERDICT_DROP) => continue,
-                (true, _) => usize::from(descriptor.head)..usize::from(descriptor.head + descriptor.length),
-            };
-            let window = &region.window_mut(&packet.before)[compared.clone()];
-            assert!(
-                window == &packet.window_after[compared.clone()],
-                "{name}: packet {place}: bytes {compared:?} of its window differ: {window:02x?} from {:02x?}",
-                packet.window
-            );
+            let window = &region.window_mut(&packet.before);
+            for compared in packet.compared(self.copies) {
+                let (window, expected) = (&window[compared.clone()], &packet.window_after[compared.clone()]);
+                assert!(
+                    window == expected,
+                    "{name}: packet {place}: bytes {compared:?} of its window differ: {window:02x?} from {:02x?}",
+                    packet.window
+                );
+            }
         }
         // Between bins, copies may bring anything back.
         if !self.copies {
