@@ -38,7 +38,7 @@ pub(super) fn seal(
         header[FIXED_BYTES..][..8].copy_from_slice(&sequence.to_be_bytes());
     }
     let mut packet = [front, &header, rest].concat();
-    let icv = icv(sa, sequence, &packet, front.len())?;
+    let icv = icv(sa, sequence, &packet, front.len(), true)?;
     packet[front.len() + FIXED_BYTES + iv_bytes(sa)..][..sa.icv_bytes].copy_from_slice(&icv[..sa.icv_bytes]);
     Ok(packet)
 }
@@ -55,13 +55,13 @@ pub(super) fn open(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize
         return Err(DROP_NO_SA);
     }
     let sent = &header[FIXED_BYTES + iv_bytes(sa)..][..sa.icv_bytes];
-    check(&icv(sa, sequence, packet, at)?, sent)?;
+    check(&icv(sa, sequence, packet, at, false)?, sent)?;
     Ok((at + ah_bytes, header[0]))
 }
 
 /// The whole ICV of a packet whose AH begins at `at`.
-fn icv(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize) -> Result<Vec<u8>, u8> {
-    let mut data = ip::without_mutable_fields(packet, at)?;
+fn icv(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize, outbound: bool) -> Result<Vec<u8>, u8> {
+    let mut data = ip::without_mutable_fields(packet, at, outbound)?;
     let iv = data[at + FIXED_BYTES..][..iv_bytes(sa)].to_vec();
     data[at + FIXED_BYTES + iv.len()..][..sa.icv_bytes].fill(0);
     if sa.esn {

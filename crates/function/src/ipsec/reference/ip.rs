@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::super::{DROP_CONGESTION, DROP_MALFORMED, DROP_TRUNCATED};
+use super::super::{DROP_CONGESTION, DROP_MALFORMED, DROP_NO_ROOM, DROP_TRUNCATED};
 
 pub(super) const IPV4_BYTES: usize = 20;
 pub(super) const IPV6_BYTES: usize = 40;
@@ -201,22 +201,26 @@ fn behind(packet: &[u8], place: Place) -> Result<Place, u8> {
     Ok(Place { at, named_at: place.at, next: header[0] })
 }
 
-/// The packet as AH authenticates it: what routers may change is zero, and what they change predictably is as it will
-/// be (RFC 4302, section 3.3.3.1 and appendix A). `ah`: where the AH begins.
-pub(super) fn without_mutable_fields(packet: &[u8], ah: usize) -> Result<Vec<u8>, u8> {
+/// The packet as AH authenticates it: what routers may change is zero, and what they change predictably is, `outbound`, as
+/// it will be (RFC 4302, section 3.3.3.1 and appendix A). `ah`: where the AH begins.
+pub(super) fn without_mutable_fields(packet: &[u8], ah: usize, outbound: bool) -> Result<Vec<u8>, u8> {
     let mut packet = packet.to_vec();
     if !is_ipv6(&packet) {
         // TOS, flags and offset, TTL, checksum.
         for at in [1, 6, 7, 8, 10, 11] {
             packet[at] = 0;
         }
-        clear_ipv4_options(&mut packet[IPV4_BYTES..ah])?;
+        if let Some(last) = clear_ipv4_options(&mut packet[IPV4_BYTES..ah])?.filter(|_| outbound) {
+            packet[16..20].copy_from_slice(&last);
+        }
         return Ok(packet);
     }
     // Traffic class and flow label, hop limit.
     packet[0] &= 0xf0;
     packet[1..4].fill(0);
     packet[7] = 0;
+    // Those above: the first four bytes, and the hop limit.
+    let mut mutable_bytes = 5;
     let mut place = Place { at: IPV6_BYTES, named_at: 6, next: packet[6] };
     while place.at < ah {
         let next = behind(&packet, place)?;
@@ -224,22 +228,33 @@ pub(super) fn without_mutable_fields(packet: &[u8], ah: usize) -> Result<Vec<u8>
             return Err(DROP_MALFORMED);
         }
         match place.next {
-            HOP_BY_HOP | DESTINATION_OPTIONS => clear_ipv6_options(&mut packet[place.at + 2..next.at])?,
-            ROUTING => predict_route(&mut packet, place.at, next.at)?,
+            HOP_BY_HOP | DESTINATION_OPTIONS => {
+                mutable_bytes += clear_ipv6_options(&mut packet[place.at + 2..next.at])?;
+            }
+            ROUTING if outbound => {
+                predict_route(&mut packet, place.at, next.at)?;
+                mutable_bytes += 1;
+            }
+            // It has arrived: nothing of it changes any more.
+            ROUTING => {}
             _ => return Err(DROP_MALFORMED),
         }
         place = next;
     }
-    Ok(packet)
+    if mutable_bytes > MUTABLE_BYTES_MAX { Err(DROP_NO_ROOM) } else { Ok(packet) }
 }
 
-/// Appendix A1: an option that may change is zero as a whole.
-fn clear_ipv4_options(options: &mut [u8]) -> Result<(), u8> {
+/// Appendix A1: an option that may change is zero as a whole. The last address of a source route that is still to be
+/// followed.
+fn clear_ipv4_options(options: &mut [u8]) -> Result<Option<[u8; 4]>, u8> {
+    const LOOSE_SOURCE_ROUTE: u8 = 131;
+    const STRICT_SOURCE_ROUTE: u8 = 137;
+    let mut last = None;
     let mut rest = options;
     while let [kind, ..] = *rest {
         match kind {
             // The end: what follows is padding.
-            0 => return Ok(()),
+            0 => break,
             1 => rest = &mut rest[1..],
             _ => {
                 let bytes = usize::from(*rest.get(1).ok_or(DROP_MALFORMED)?);
@@ -247,6 +262,11 @@ fn clear_ipv4_options(options: &mut [u8]) -> Result<(), u8> {
                     return Err(DROP_MALFORMED);
                 }
                 let (option, behind) = rest.split_at_mut(bytes);
+                // RFC 791, section 3.1: the third byte points at the next address, behind the last at the end.
+                let is_route = matches!(kind, LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE);
+                if is_route && bytes >= 7 && usize::from(option[2]) <= bytes {
+                    last = option.last_chunk().copied();
+                }
                 // Security, Extended Security, Commercial Security, Router Alert, Sender Directed Delivery.
                 if !matches!(kind, 130 | 133 | 134 | 148 | 149) {
                     option.fill(0);
@@ -255,11 +275,16 @@ fn clear_ipv4_options(options: &mut [u8]) -> Result<(), u8> {
             }
         }
     }
-    Ok(())
+    Ok(last)
 }
 
+/// More bytes of options that may change than a packet has that anybody sends.
+const MUTABLE_BYTES_MAX: usize = 64;
+
 /// Section 3.3.3.1.2.2: the data of an option is zero where the third bit of its type says that it may change.
-fn clear_ipv6_options(options: &mut [u8]) -> Result<(), u8> {
+/// How many bytes these are.
+fn clear_ipv6_options(options: &mut [u8]) -> Result<usize, u8> {
+    let mut cleared = 0;
     let mut rest = options;
     while let [kind, ..] = *rest {
         // Pad1.
@@ -274,21 +299,22 @@ fn clear_ipv6_options(options: &mut [u8]) -> Result<(), u8> {
         let (option, behind) = rest.split_at_mut(bytes);
         if kind & 0x20 != 0 {
             option[2..].fill(0);
+            cleared += bytes - 2;
         }
         rest = behind;
     }
-    Ok(())
+    Ok(cleared)
 }
 
-/// Section 3.3.3.1.2.3: a routing header of type 0 is as it arrives: no segment left, the last address the packet's
-/// destination, and in the list those that were passed (RFC 2460, section 4.4).
+/// Section 3.3.3.1.2.3: a routing header is as it arrives: no segment left, the last address the packet's destination, and
+/// in the list those that were passed. Types 0 (RFC 2460, section 4.4) and 2 (RFC 6275, section 6.4) work so.
 fn predict_route(packet: &mut [u8], at: usize, end: usize) -> Result<(), u8> {
     let (kind, left) = (packet[at + 2], usize::from(packet[at + 3]));
     if left == 0 {
         return Ok(());
     }
     let addresses = (end - at - 8) / 16;
-    if kind != 0 || left > addresses || !(end - at - 8).is_multiple_of(16) {
+    if !matches!(kind, 0 | 2) || left > addresses {
         return Err(DROP_MALFORMED);
     }
     // Each hop exchanges the destination and the next address of the list.
