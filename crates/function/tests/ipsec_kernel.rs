@@ -356,7 +356,7 @@ fn noise_is_survived_alike() {
     let mut said: Vec<&str> = expected.iter().map(|packet| name(&*function, packet.outcome)).collect();
     said.sort_unstable();
     said.dedup();
-    for known in ["authentication", "encrypted", "malformed", "no_sa", "not_ipv4", "padding", "truncated"] {
+    for known in ["authentication", "encrypted", "malformed", "no_sa", "not_ip", "padding", "truncated"] {
         assert!(said.contains(&known), "{known} was not met: {said:?}");
     }
     for form in forms() {

@@ -12,7 +12,7 @@ use super::lookup::Lookup;
 use super::policies::{Action, Policies, Policy};
 use super::selector::Selector;
 use super::{
-    DROP_FRAGMENT, DROP_MALFORMED, DROP_NO_SA, DROP_POLICY_DISCARD, ESP_HEADER_BYTES, VERDICT_BYPASS, VERDICT_NOT_IPV4,
+    DROP_FRAGMENT, DROP_MALFORMED, DROP_NO_SA, DROP_POLICY_DISCARD, ESP_HEADER_BYTES, VERDICT_BYPASS, VERDICT_NOT_IP,
 };
 
 /// A security association.
@@ -79,7 +79,7 @@ impl Database {
     pub(super) fn decide(&self, frame: &[u8]) -> Decision {
         let packet = match Ipv4Frame::parse(frame) {
             Ok(Some(packet)) => packet,
-            Ok(None) => return Decision::pass(VERDICT_NOT_IPV4),
+            Ok(None) => return Decision::pass(VERDICT_NOT_IP),
             Err(reason) => return Decision::drop(reason),
         };
         let esp = if packet.protocol() == PROTOCOL_ESP { self.inbound(&packet) } else { None };

@@ -39,8 +39,8 @@ pub const VERDICT_ENCRYPTED: u8 = 0;
 pub const VERDICT_DECRYPTED: u8 = 1;
 /// A policy lets the packet pass.
 pub const VERDICT_BYPASS: u8 = 2;
-/// Not IPv4; passes.
-pub const VERDICT_NOT_IPV4: u8 = 3;
+/// Not IP; passes.
+pub const VERDICT_NOT_IP: u8 = 3;
 
 /// The frame ends early.
 pub const DROP_TRUNCATED: u8 = 0;
@@ -103,7 +103,7 @@ pub const CONTRACT: Contract = Contract {
         said("encrypted", "A policy protects the packet: it is now an ESP packet between the tunnel's endpoints."),
         said("decrypted", "An ESP packet for one of our endpoints was authentic: the packet is now what was inside."),
         said("bypass", "A policy lets the packet pass as it is."),
-        said("not_ipv4", "The frame carries no IPv4 and passes as it is."),
+        said("not_ip", "The frame carries no IP and passes as it is."),
     ],
     drops: &[
         dropped("truncated", "The frame ends before the IPv4 packet does."),

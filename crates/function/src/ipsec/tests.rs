@@ -187,13 +187,13 @@ fn frames_that_are_no_ipv4_pass_and_broken_ones_do_not() {
         frame
     };
     let function = ipsec("[[policy]]\naction = \"bypass\"\n");
-    let not_ipv4 = Work::Done(Outcome::verdict(VERDICT_NOT_IPV4));
+    let not_ip = Work::Done(Outcome::verdict(VERDICT_NOT_IP));
     let bypass = Work::Done(Outcome::verdict(VERDICT_BYPASS));
     for (frame, expected) in [
         (whole.clone(), bypass),
         (tagged.clone(), bypass),
         ([&whole[..], &[0; 20]].concat(), bypass),
-        (changed(12, 0x86), not_ipv4),
+        (changed(12, 0x86), not_ip),
         (Vec::new(), drop(DROP_TRUNCATED)),
         (whole[..13].to_vec(), drop(DROP_TRUNCATED)),
         (whole[..14].to_vec(), drop(DROP_TRUNCATED)),

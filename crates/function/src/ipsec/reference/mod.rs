@@ -20,7 +20,7 @@ use super::database::Sa;
 use super::suite::Protocol;
 use super::{
     DROP_DUMMY, DROP_FRAGMENT, DROP_MALFORMED, DROP_NO_ROOM, DROP_NO_SA, DROP_POLICY_MISMATCH, DROP_TRUNCATED,
-    VERDICT_DECRYPTED, VERDICT_ENCRYPTED, VERDICT_NOT_IPV4, sa_and_sequence,
+    VERDICT_DECRYPTED, VERDICT_ENCRYPTED, VERDICT_NOT_IP, sa_and_sequence,
 };
 use association::{Association, DontFragment};
 use ip::{Headers, Place};
@@ -51,7 +51,7 @@ pub(super) fn run_ref(
     let frame = &window[usize::from(descriptor.head)..][..usize::from(descriptor.length)];
     let (l2, packet, ipv6) = match layer_3(frame) {
         Ok(Some(found)) => found,
-        Ok(None) => return Outcome::verdict(VERDICT_NOT_IPV4),
+        Ok(None) => return Outcome::verdict(VERDICT_NOT_IP),
         Err(reason) => return Outcome::drop(reason),
     };
     let (index, sequence) = sa_and_sequence(parameter);
