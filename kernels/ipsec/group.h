@@ -34,6 +34,7 @@
 #define GW_IPSEC_TEAM  4u
 /* Lanes of all teams. */
 #define GW_IPSEC_TEAMS       (GW_IPSEC_ROUND * GW_IPSEC_TEAM)
+#define GW_IPSEC_BLOCK_BYTES 16u /* of the cipher */
 #define GW_IPSEC_STEP_BLOCKS 4u
 #define GW_IPSEC_STEP_WORDS  16u
 /* Words from one word of a packet to its next: teams write and hash lanes read without conflict. */
@@ -48,14 +49,19 @@ typedef struct gw_ipsec_scratch {
     gw_aes_team_table table;
     gw_u32 table_variant;          /* what the table is for */
     gw_u32 blocks[GW_IPSEC_ROUND]; /* to encrypt or decrypt; 0: none */
-    gw_u32 l2_bytes[GW_IPSEC_ROUND];
-    gw_u32 removed[GW_IPSEC_ROUND]; /* gw_ipsec_opening's */
-    gw_u64 data[GW_IPSEC_ROUND];    /* bytes from the arena's start to the first block */
+    gw_u32 places[GW_IPSEC_ROUND]; /* gw_ipsec_places of it */
+    gw_u64 data[GW_IPSEC_ROUND];   /* bytes from the arena's start to the first block */
     gw_u32 iv[4 * GW_IPSEC_STRIDE];
     gw_u32 stream[2][GW_IPSEC_STEP_WORDS * GW_IPSEC_STRIDE];
 } gw_ipsec_scratch;
 
 #define GW_IPSEC_TABLE_NONE 0xffffffffu
+
+/* What of gw_ipsec_found and gw_ipsec_opening is needed once a packet is decrypted, in one word. */
+GW_LANE gw_u32 gw_ipsec_places(gw_ipsec_found found, gw_u32 named_at)
+{
+    return named_at << 16 | found.version << 8 | found.l2_bytes;
+}
 
 /* The table depends on the variant, so the first bin fills it. */
 GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_scratch *scratch)
@@ -141,7 +147,7 @@ GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, GW_GLOBAL gw_u32 *words, gw_u
 
 /*
  * Takes up the keys of packet `index`, while its hash lane looks at the packet itself: the
- * parameter alone says which, and the IV too, which is gw_ipsec_iv's.
+ * parameter alone says which, and the IV too, which is gw_ipsec_cbc_iv's.
  */
 GW_LANE void gw_ipsec_cipher_keys(gw_ipsec_cipher *lane, const gw_work *work,
                                   GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
@@ -154,18 +160,17 @@ GW_LANE void gw_ipsec_cipher_keys(gw_ipsec_cipher *lane, const gw_work *work,
     const gw_u64 parameter = index < work->count ? work->parameters[index] : 0;
     const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)work->image;
     const gw_u32 number = gw_ipsec_sa_index(parameter);
-    /* Without an SA the packet is dropped, and the team works with whatever lies there. */
-    const GW_GLOBAL gw_ipsec_sa *sa = (const GW_GLOBAL gw_ipsec_sa *)work->image;
-    const gw_u32 there = number < image->sa_count;
-    if (there) {
-        sa = (const GW_GLOBAL gw_ipsec_sa *)(work->image + image->sa_offset) + number;
-    }
+    const GW_GLOBAL gw_ipsec_sa *sas =
+        (const GW_GLOBAL gw_ipsec_sa *)(work->image + image->sa_offset);
+    /* Without its SA the packet is dropped, and the team works with the first. */
+    const GW_GLOBAL gw_ipsec_sa *sa = sas + (number < image->sa_count ? number : 0);
     gw_aes_team_begin(&lane->aes, &scratch->table, sa->keys, lane->column);
-    if (work->variant == GW_IPSEC_VARIANT_ENCRYPT) {
-        const gw_u32 sequence = gw_swap32((gw_u32)gw_ipsec_sequence(parameter));
+    if (gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
+        const gw_u32 sequence = gw_swap32((gw_u32)parameter);
+        const gw_u32 upper = gw_swap32((gw_u32)(gw_ipsec_sequence(parameter) >> 32));
         const GW_GLOBAL gw_u32 *field = lane->column == 3 ? &sa->destination[0] : &sa->spi;
-        const gw_u32 named = there ? gw_swap32(*field) : 0;
-        const gw_u32 nonce = lane->column == 1 ? 0 : (lane->column == 2 ? sequence : named);
+        const gw_u32 named = gw_swap32(*field);
+        const gw_u32 nonce = lane->column == 1 ? upper : (lane->column == 2 ? sequence : named);
         lane->previous = gw_aes_team_encrypt(&lane->aes, lane->column, nonce);
         scratch->iv[lane->column * GW_IPSEC_STRIDE + lane->packet] = gw_swap32(lane->previous);
         /* What lies in front of the IV. */
@@ -184,14 +189,14 @@ GW_LANE void gw_ipsec_cipher_begin(gw_ipsec_cipher *lane, const gw_work *work,
         lane->high[i] = 0;
     }
     /* An idle team points to the arena's second block, and writes nothing. */
-    const gw_u64 data = lane->blocks == 0 ? GW_AES_BLOCK_BYTES : scratch->data[lane->packet];
+    const gw_u64 data = lane->blocks == 0 ? GW_IPSEC_BLOCK_BYTES : scratch->data[lane->packet];
     lane->words = (GW_GLOBAL gw_u32 *)(work->arena + (data & ~(gw_u64)3)) + lane->column;
     lane->shift = 8 * ((gw_u32)data & 3u);
 }
 
-/* Leaves a column for the hash. */
-GW_LANE void gw_ipsec_leave(const gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
-                            gw_u32 step, gw_u32 i, gw_u32 column)
+/* Hands a column over to the hash. */
+GW_LANE void gw_ipsec_hand_over(const gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
+                                gw_u32 step, gw_u32 i, gw_u32 column)
 {
     scratch->stream[step & 1u][(4 * i + lane->column) * GW_IPSEC_STRIDE + lane->packet] =
         gw_swap32(column);
@@ -210,7 +215,7 @@ GW_LANE void gw_ipsec_encrypt_step(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scra
         const gw_u32 plain = gw_ipsec_fetched(lane, 0);
         gw_ipsec_fetch_next(lane, block + GW_IPSEC_STEP_BLOCKS);
         lane->previous = gw_aes_team_encrypt(&lane->aes, lane->column, lane->previous ^ plain);
-        gw_ipsec_leave(lane, scratch, step, i, lane->previous);
+        gw_ipsec_hand_over(lane, scratch, step, i, lane->previous);
         gw_ipsec_write(lane, lane->words + 4 * block, lane->previous, block < lane->blocks,
                        block + 1 == lane->blocks);
     }
@@ -222,7 +227,7 @@ GW_LANE void gw_ipsec_stage_step(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratc
 {
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_IPSEC_STEP_BLOCKS; i++) {
-        gw_ipsec_leave(lane, scratch, step, i, gw_ipsec_fetched(lane, i));
+        gw_ipsec_hand_over(lane, scratch, step, i, gw_ipsec_fetched(lane, i));
     }
     gw_ipsec_fetch(lane, step + 1);
 }
@@ -260,14 +265,16 @@ GW_LANE void gw_ipsec_decrypt_blocks(gw_ipsec_cipher *lane, gw_u32 blocks_max)
 /* A hash lane and its packet. */
 typedef struct gw_ipsec_hash {
     const GW_GLOBAL gw_ipsec_sa *sa;
-    GW_GLOBAL gw_u8 *data;
-    gw_u32 blocks; /* 0: none, or the packet is settled */
-    gw_u32 packet; /* place in the round */
+    GW_GLOBAL gw_u8 *data; /* what is to be encrypted or decrypted */
+    gw_u32 blocks;         /* 0: none, or the packet is settled */
+    gw_u32 packet;         /* place in the round */
+    gw_u32 upper;          /* half of an extended sequence number, which is authenticated last */
     gw_sha1 state;
     gw_u32 ahead[GW_IPSEC_AHEAD]; /* words of the stream that the next block begins with */
 } gw_ipsec_hash;
 
-/* Blocks of the hash over a packet of `blocks` blocks: its words, 0x80 and two of length. */
+/* Blocks of the hash over a packet of `blocks` blocks: its words, 0x80 and two of length. One word
+ * more, of an extended sequence number, still fits. */
 GW_LANE gw_u32 gw_ipsec_hash_blocks(gw_u32 blocks)
 {
     return (GW_IPSEC_AHEAD + 4 * blocks + 3 + 15) / 16;
@@ -289,6 +296,7 @@ GW_LANE void gw_ipsec_hash_begin(gw_ipsec_hash *hash, const gw_work *work,
 {
     hash->packet = gw_lane_id() - GW_IPSEC_TEAMS;
     hash->blocks = 0;
+    const gw_ipsec_suite suite = gw_ipsec_suite_of(work->variant);
     if (index < work->count) {
         gw_descriptor descriptor = work->descriptors[index];
         const gw_lane lane = gw_ipsec_lane(work, &descriptor, index);
@@ -298,27 +306,28 @@ GW_LANE void gw_ipsec_hash_begin(gw_ipsec_hash *hash, const gw_work *work,
             /* Needed later, but asked for now, with everything else. */
             hash->state = gw_sha1_load(found.sa->authentication);
         }
-        if (found.sa != 0 && work->variant == GW_IPSEC_VARIANT_ENCRYPT) {
+        if (found.sa != 0 && gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
             const gw_ipsec_sealing sealing =
-                gw_ipsec_seal_begin(&lane, found.sa, found.l2_bytes, &descriptor, &outcome);
-            hash->data = sealing.packet;
-            hash->blocks = sealing.blocks;
+                gw_ipsec_seal_begin(&lane, found, suite, &descriptor, &outcome);
+            hash->data = sealing.esp + 4 * GW_IPSEC_AHEAD;
+            hash->blocks = sealing.cipher_bytes / GW_IPSEC_BLOCK_BYTES;
+            hash->upper = (gw_u32)(sealing.sequence >> 32);
             hash->ahead[0] = found.sa->spi;
-            hash->ahead[1] = sealing.sequence;
+            hash->ahead[1] = (gw_u32)sealing.sequence;
             work->descriptors[index] = descriptor;
         } else if (found.sa != 0) {
             const gw_ipsec_opening opening =
-                gw_ipsec_open_begin(&lane, found.sa, found.l2_bytes, &descriptor, &outcome);
-            hash->data = opening.data;
-            hash->blocks = opening.blocks;
+                gw_ipsec_open_begin(&lane, found, suite, &descriptor, &outcome);
+            hash->data = opening.esp + 4 * GW_IPSEC_AHEAD;
+            hash->blocks = opening.cipher_bytes / GW_IPSEC_BLOCK_BYTES;
+            hash->upper = (gw_u32)(opening.sequence >> 32);
             if (hash->blocks != 0) {
                 GW_UNROLL
                 for (gw_u32 i = 0; i < GW_IPSEC_AHEAD; i++) {
-                    hash->ahead[i] = gw_load_be32(opening.data - 4 * (GW_IPSEC_AHEAD - i));
+                    hash->ahead[i] = gw_load_be32(opening.esp + 4 * i);
                 }
             }
-            scratch->l2_bytes[hash->packet] = found.l2_bytes;
-            scratch->removed[hash->packet] = opening.removed;
+            scratch->places[hash->packet] = gw_ipsec_places(found, opening.named_at);
         }
         work->outcomes[index] = outcome;
         if (hash->blocks != 0) {
@@ -353,7 +362,7 @@ GW_LANE void gw_ipsec_hash_turn(gw_ipsec_hash *hash, const gw_work *work,
         hash->state = gw_sha1_load(hash->sa->authentication + GW_IPSEC_HMAC_OUTER);
     } else {
         const GW_LOCAL gw_u32 *stream = scratch->stream[turn & 1u] + hash->packet;
-        if (turn == 0 && work->variant == GW_IPSEC_VARIANT_ENCRYPT) {
+        if (turn == 0 && gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
             GW_UNROLL
             for (gw_u32 i = 0; i < 4; i++) {
                 hash->ahead[2 + i] = scratch->iv[i * GW_IPSEC_STRIDE + hash->packet];
@@ -371,13 +380,17 @@ GW_LANE void gw_ipsec_hash_turn(gw_ipsec_hash *hash, const gw_work *work,
         /* FIPS 180-4, section 5.1.1. */
         const gw_u32 words = GW_IPSEC_AHEAD + 4 * hash->blocks;
         if (16 * turn + 16 > words) {
+            const gw_u32 extended = gw_ipsec_has(hash->sa, GW_IPSEC_SA_ESN);
+            const gw_u32 first = extended ? hash->upper : 0x80000000u;
+            const gw_u32 second = extended ? 0x80000000u : 0;
             GW_UNROLL
             for (gw_u32 i = 0; i < 16; i++) {
                 const gw_u32 word = 16 * turn + i;
-                w[i] = word < words ? w[i] : (word == words ? 0x80000000u : 0);
+                w[i] = word < words ? w[i]
+                                    : (word == words ? first : (word == words + 1 ? second : 0));
             }
             if (turn + 1 == turns) {
-                w[15] = 8 * (GW_SHA1_BLOCK_BYTES + 4 * words);
+                w[15] = 8 * (GW_SHA1_BLOCK_BYTES + 4 * (words + extended));
             }
         }
     }
@@ -391,10 +404,19 @@ GW_LANE void gw_ipsec_hash_end(gw_ipsec_hash *hash, const gw_work *work,
     if (hash->blocks == 0) {
         return;
     }
-    GW_GLOBAL gw_u8 *icv = hash->data + hash->blocks * GW_AES_BLOCK_BYTES;
-    if (work->variant == GW_IPSEC_VARIANT_ENCRYPT) {
-        gw_ipsec_store_icv(icv, hash->state);
-    } else if (!gw_ipsec_same_icv(icv, hash->state)) {
+    const gw_u32 cipher_bytes = hash->blocks * GW_IPSEC_BLOCK_BYTES;
+    GW_GLOBAL gw_u8 *icv = hash->data + cipher_bytes;
+    const gw_ipsec_tag tag =
+        gw_ipsec_tag_words(hash->state.a, hash->state.b, hash->state.c, hash->state.d);
+    if (gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
+        gw_ipsec_found found;
+        gw_ipsec_sealing sealing;
+        found.sa = hash->sa;
+        sealing.esp = hash->data - 4 * GW_IPSEC_AHEAD;
+        sealing.cipher_bytes = cipher_bytes;
+        gw_ipsec_tag_store(icv, tag, hash->sa->icv_bytes);
+        gw_ipsec_seal_end(found, gw_ipsec_suite_of(work->variant), sealing);
+    } else if (!gw_ipsec_tag_same(icv, tag, hash->sa->icv_bytes)) {
         gw_outcome outcome;
         gw_drop(&outcome, GW_IPSEC_AUTHENTICATION);
         work->outcomes[index] = outcome;
@@ -413,11 +435,17 @@ GW_LANE void gw_ipsec_settle(const gw_ipsec_hash *hash, const gw_work *work,
     gw_descriptor descriptor = work->descriptors[index];
     const gw_lane lane = gw_ipsec_lane(work, &descriptor, index);
     gw_outcome outcome = {0, 0, 0, 0};
+    const gw_u32 places = scratch->places[hash->packet];
+    gw_ipsec_found found;
+    found.sa = hash->sa;
+    found.l2_bytes = places & 0xffu;
+    found.version = places >> 8 & 0xffu;
     gw_ipsec_opening opening;
-    opening.data = hash->data;
-    opening.blocks = hash->blocks;
-    opening.removed = scratch->removed[hash->packet];
-    gw_ipsec_open_end(&lane, hash->sa, scratch->l2_bytes[hash->packet], opening, &descriptor,
+    opening.esp = hash->data - 4 * GW_IPSEC_AHEAD;
+    opening.sequence = 0;
+    opening.cipher_bytes = hash->blocks * GW_IPSEC_BLOCK_BYTES;
+    opening.named_at = places >> 16;
+    gw_ipsec_open_end(&lane, found, gw_ipsec_suite_of(work->variant), opening, &descriptor,
                       &outcome);
     work->descriptors[index] = descriptor;
     work->outcomes[index] = outcome;
@@ -452,7 +480,7 @@ GW_GROUP void gw_ipsec_team_round(const gw_work *work, GW_LOCAL gw_ipsec_scratch
     const gw_u32 turns = gw_ipsec_turns(blocks_max);
     gw_ipsec_cipher_begin(&cipher, work, scratch);
     gw_ipsec_fetch(&cipher, 0);
-    if (work->variant == GW_IPSEC_VARIANT_ENCRYPT) {
+    if (gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
         gw_ipsec_write(&cipher, cipher.words - 4, cipher.previous, cipher.blocks != 0, 0);
         for (gw_u32 step = 0; step <= turns; step++) {
             gw_ipsec_encrypt_step(&cipher, scratch, step, blocks_max);
@@ -485,10 +513,29 @@ GW_GROUP void gw_ipsec_hash_round(const gw_work *work, GW_LOCAL gw_ipsec_scratch
         gw_barrier();
     }
     gw_ipsec_hash_end(&hash, work, scratch, index);
-    if (work->variant != GW_IPSEC_VARIANT_ENCRYPT) {
+    if (gw_ipsec_direction(work->variant) != GW_IPSEC_OUTBOUND) {
         gw_barrier();
         gw_barrier();
         gw_ipsec_settle(&hash, work, scratch, index);
+    }
+}
+
+/* Whether teams work on the bin; otherwise each lane takes packets of its own. */
+GW_LANE gw_u32 gw_ipsec_has_teams(const gw_work *work)
+{
+    const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)work->image;
+    return work->variant >> 1 == 0 && image->sa_count != 0;
+}
+
+GW_LANE void gw_ipsec_by_lane(const gw_work *work)
+{
+    for (gw_u32 i = gw_lane_id(); i < work->count; i += gw_lane_count()) {
+        gw_descriptor descriptor = work->descriptors[i];
+        const gw_lane lane = gw_ipsec_lane(work, &descriptor, i);
+        gw_outcome outcome = {0, 0, 0, 0};
+        gw_ipsec_packet(&lane, &descriptor, &outcome);
+        work->descriptors[i] = descriptor;
+        work->outcomes[i] = outcome;
     }
 }
 
@@ -501,9 +548,13 @@ GW_GROUP void gw_ipsec_bin(const gw_work *work, GW_LOCAL gw_ipsec_scratch *scrat
     if (work->count == 0) {
         return;
     }
+    if (!gw_ipsec_has_teams(work)) {
+        gw_ipsec_by_lane(work);
+        return;
+    }
     gw_barrier();
     if (scratch->table_variant != work->variant) {
-        gw_aes_team_fill(&scratch->table, work->variant != GW_IPSEC_VARIANT_ENCRYPT);
+        gw_aes_team_fill(&scratch->table, gw_ipsec_direction(work->variant) != GW_IPSEC_OUTBOUND);
         gw_barrier();
     }
     for (gw_u32 first = 0; first < work->count; first += GW_IPSEC_ROUND) {

@@ -1,20 +1,33 @@
 /*
- * ipsec: ESP in tunnel mode over IPv4, AES-128-CBC with HMAC-SHA1-96.
+ * ipsec: ESP and AH in tunnel and transport mode, IPv4 and IPv6 inside and outside, with the
+ * transforms of suite.h.
  *
- * The host half has matched the policy or looked up the SPI; parameter = index
- * of the SA << 44 | sequence number (outbound). Variants: suite.h.
+ * The host half has matched the policy or looked up the SPI; parameter = index of the SA << 44 |
+ * sequence number, inbound the one that it has inferred. Variants: suite.h.
  *
- *   before   | L2 | IPv4 packet .......................... | trailer of L2 |
- *   after    | L2 | outer IPv4 | ESP | IV | IPv4 packet | pad | ICV |
- *   bytes    14/18      20        8    16    n            2-17   12
+ *   tunnel      | L2 | packet ............................... | trailer of L2 |
+ *               | L2 | outer IP | UDP | ESP | IV | packet | pad | ICV |
+ *   bytes    14/18      20/40     0/8   8  0/8/16    n      2-17  0-16
+ *   transport   | L2 | IP | UDP | ESP | IV | payload | pad | ICV |
+ *   AH          | L2 | outer IP, or IP | AH with ICV | packet or payload |
+ *   bytes    14/18        20/40             24-40          n
  *
- * Encryption moves L2 forward into the headroom and leaves the packet where it
- * is; decryption moves L2 back in front of it. What follows the IPv4 packet in
- * the frame (Ethernet padding) is not carried.
+ * What is inside stays where it is. Outbound, L2 and the headers that remain in front move into the
+ * headroom; inbound they move back. What follows the IP packet in the frame (Ethernet padding) is
+ * not carried.
+ *
+ *   find.h          the SA
+ *   packet.h        IP headers and extension headers
+ *   outer.h         fields of the outer header
+ *   enter.h         headers in front, outbound      leave.h         the same, inbound
+ *   encapsulate.h   ESP, outbound                   decapsulate.h   ESP, inbound
+ *   ah.h            AH                              mutable.h       what AH does not cover
+ *   selector.h      what an SA may carry
+ *   transform.h     ciphers and authentication
  *
  * Reads    the frame; the SA's 384 bytes; inbound the SA's selectors
- * Writes   the frame and, encrypting, 44 bytes in front of it and up to 29 behind
- * Next     encrypted (0), decrypted (1), bypass (2, host half only), not_ipv4 (3);
+ * Writes   the frame and, outbound, up to 80 bytes in front of it and up to 33 behind
+ * Next     encrypted (0), decrypted (1), bypass (2, host half only), not_ip (3);
  *          value of the first two: the SPI
  * Drops    truncated (0), malformed (1), policy_discard (2, host half only), no_sa (3),
  *          no_room (4), authentication (5), padding (6), sequence_exhausted (7) and
@@ -23,74 +36,57 @@
  * Tables   gw_ipsec_image: the SAs, the selectors of inbound SAs
  * Cost     reads and writes every byte of the packet; one dependent load (the SA),
  *          two more inbound (selectors)
- * Spec     RFC 4303 (ESP), RFC 4301 (sections 4, 5 and 8), RFC 3602
- *          (AES-CBC), RFC 2404 (HMAC-SHA1-96), RFC 6040 (ECN)
+ * Spec     RFC 4301 (sections 4, 5 and 8), RFC 4302 (AH), RFC 4303 (ESP), RFC 3948 (ESP in UDP),
+ *          RFC 6040 (ECN); those of the transforms: suite.h
  */
 #ifndef GODWIT_IPSEC_H
 #define GODWIT_IPSEC_H
 
 #include "packet.h"
+#include "find.h"
+#include "outer.h"
+#include "selector.h"
+#include "enter.h"
+#include "leave.h"
+#include "encapsulate.h"
+#include "decapsulate.h"
+#include "transform.h"
 
-#include "decrypt.h"
-#include "encrypt.h"
-
-#define GW_IPSEC_VARIANT_ENCRYPT 0u
-
-/* The SA that the parameter names; NULL where the image has none, or one of the other direction. */
-GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_sa_of(const gw_lane *lane)
+GW_LANE void gw_ipsec_encrypt(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
+                              gw_descriptor *descriptor, gw_outcome *outcome)
 {
-    const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)lane->image;
-    const gw_u32 index = gw_ipsec_sa_index(lane->parameter);
-    if (index >= image->sa_count || lane->variant >> 1 != 0) {
-        return 0;
+    const gw_ipsec_sealing sealing = gw_ipsec_seal_begin(lane, found, suite, descriptor, outcome);
+    if (sealing.cipher_bytes != 0) {
+        gw_ipsec_seal(found.sa, suite, sealing.esp, sealing.cipher_bytes, sealing.sequence);
+        gw_ipsec_seal_end(found, suite, sealing);
     }
-    const GW_GLOBAL gw_ipsec_sa *sa =
-        (const GW_GLOBAL gw_ipsec_sa *)(lane->image + image->sa_offset) + index;
-    const gw_u32 inbound = (sa->flags & GW_IPSEC_SA_INBOUND) != 0;
-    const gw_u32 right = (sa->flags & GW_IPSEC_SA_USED) != 0 && sa->suite == lane->variant >> 1 &&
-                         inbound == gw_ipsec_direction(lane->variant);
-    return right ? sa : 0;
 }
 
-/* Where a packet's SA and layer 3 are. */
-typedef struct gw_ipsec_found {
-    const GW_GLOBAL gw_ipsec_sa *sa; /* 0: the packet is settled */
-    gw_u32 l2_bytes;
-} gw_ipsec_found;
-
-/* What comes first in both directions. */
-GW_LANE gw_ipsec_found gw_ipsec_find(const gw_lane *lane, const gw_descriptor *descriptor,
-                                     gw_outcome *outcome)
+GW_LANE void gw_ipsec_decrypt(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
+                              gw_descriptor *descriptor, gw_outcome *outcome)
 {
-    const gw_l3 l3 = gw_l3_parse(gw_frame(lane, descriptor), descriptor->length);
-    gw_ipsec_found found;
-    found.sa = 0;
-    found.l2_bytes = l3.offset;
-    if (l3.offset == 0) {
-        gw_drop(outcome, GW_IPSEC_TRUNCATED);
-        return found;
+    const gw_ipsec_opening opening = gw_ipsec_open_begin(lane, found, suite, descriptor, outcome);
+    if (opening.cipher_bytes == 0) {
+        return;
     }
-    if (l3.ether_type != GW_ETHER_TYPE_IPV4) {
-        gw_verdict(outcome, GW_IPSEC_NOT_IPV4, 0, 0);
-        return found;
+    if (!gw_ipsec_open(found.sa, suite, opening.esp, opening.cipher_bytes, opening.sequence)) {
+        gw_drop(outcome, GW_IPSEC_AUTHENTICATION);
+        return;
     }
-    found.sa = gw_ipsec_sa_of(lane);
-    if (found.sa == 0) {
-        gw_drop(outcome, GW_IPSEC_NO_SA);
-    }
-    return found;
+    gw_ipsec_open_end(lane, found, suite, opening, descriptor, outcome);
 }
 
 GW_LANE void gw_ipsec_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_outcome *outcome)
 {
+    const gw_ipsec_suite suite = gw_ipsec_suite_of(lane->variant);
     const gw_ipsec_found found = gw_ipsec_find(lane, descriptor, outcome);
     if (found.sa == 0) {
         return;
     }
-    if (lane->variant == GW_IPSEC_VARIANT_ENCRYPT) {
-        gw_ipsec_encrypt(lane, found.sa, found.l2_bytes, descriptor, outcome);
+    if (gw_ipsec_direction(lane->variant) == GW_IPSEC_OUTBOUND) {
+        gw_ipsec_encrypt(lane, found, suite, descriptor, outcome);
     } else {
-        gw_ipsec_decrypt(lane, found.sa, found.l2_bytes, descriptor, outcome);
+        gw_ipsec_decrypt(lane, found, suite, descriptor, outcome);
     }
 }
 
@@ -107,6 +103,7 @@ GW_LANE void gw_ipsec_touch(const gw_lane *lane, const gw_descriptor *descriptor
     GW_FETCH(sa + 128);
     GW_FETCH(sa + 192);
     GW_FETCH(sa + 256);
+    GW_FETCH(sa + 320);
 }
 
 #endif

@@ -1,0 +1,175 @@
+/* The headers in front of ESP and AH: built for a tunnel, changed for transport; and what of them
+ * passes between inside and outside. */
+#ifndef GODWIT_IPSEC_OUTER_H
+#define GODWIT_IPSEC_OUTER_H
+
+#define GW_IPSEC_ECN     3u
+#define GW_IPSEC_ECN_CE  3u
+#define GW_IPSEC_ECT_1   1u
+#define GW_IPSEC_ECT_0   2u
+#define GW_IPSEC_IPV4_DF 0x4000u
+
+GW_LANE gw_u32 gw_ipsec_has(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 flag)
+{
+    return (sa->flags & flag) != 0;
+}
+
+/* The version of what an SA's packets travel in. */
+GW_LANE gw_u32 gw_ipsec_outer_version(const GW_GLOBAL gw_ipsec_sa *sa)
+{
+    return gw_ipsec_has(sa, GW_IPSEC_SA_OUTER_IPV6) ? 6 : 4;
+}
+
+/* Bytes of the UDP header in front of ESP (RFC 3948). */
+GW_LANE gw_u32 gw_ipsec_udp_bytes(const GW_GLOBAL gw_ipsec_sa *sa)
+{
+    return gw_ipsec_has(sa, GW_IPSEC_SA_UDP) ? GW_UDP_BYTES : 0;
+}
+
+/* DSCP and ECN of a packet: the type of service, or the traffic class. */
+GW_LANE gw_u32 gw_ipsec_tos(const GW_GLOBAL gw_u8 *packet, gw_u32 version)
+{
+    return version == 4 ? packet[1] : gw_load_be16(packet) >> 4 & 0xffu;
+}
+
+/* What the outer header takes from the packet inside. */
+typedef struct gw_ipsec_inside {
+    gw_u32 tos;
+    gw_u32 df; /* GW_IPSEC_IPV4_DF or 0 */
+} gw_ipsec_inside;
+
+GW_LANE gw_ipsec_inside gw_ipsec_look_inside(const GW_GLOBAL gw_u8 *packet, gw_u32 version)
+{
+    gw_ipsec_inside inside;
+    inside.tos = gw_ipsec_tos(packet, version);
+    /* No router fragments IPv6 (RFC 8200, section 5). */
+    inside.df = version == 4 ? gw_load_be16(packet + 6) & GW_IPSEC_IPV4_DF : GW_IPSEC_IPV4_DF;
+    return inside;
+}
+
+/* RFC 6040, section 4.1; DSCP: RFC 4301, section 5.1.2. */
+GW_LANE gw_u32 gw_ipsec_enter_tos(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 tos)
+{
+    const gw_u32 dscp =
+        gw_ipsec_has(sa, GW_IPSEC_SA_DSCP_SET) ? (gw_u32)sa->dscp << 2 : tos & ~GW_IPSEC_ECN;
+    const gw_u32 ecn = gw_ipsec_has(sa, GW_IPSEC_SA_ECN_IGNORED) ? 0 : tos & GW_IPSEC_ECN;
+    return dscp | ecn;
+}
+
+/* RFC 4301, section 8.1. */
+GW_LANE gw_u32 gw_ipsec_enter_df(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 df)
+{
+    if (gw_ipsec_has(sa, GW_IPSEC_SA_DF_SET)) {
+        return GW_IPSEC_IPV4_DF;
+    }
+    return gw_ipsec_has(sa, GW_IPSEC_SA_DF_CLEAR) ? 0 : df;
+}
+
+/* Builds the outer header of a packet of total_bytes, in which `protocol` follows (RFC 4301,
+ * section 5.1.2). */
+GW_LANE void gw_ipsec_outer(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ipsec_sa *sa,
+                            gw_u64 sequence, gw_u32 total_bytes, gw_u32 protocol,
+                            gw_ipsec_inside inside)
+{
+    const gw_u32 tos = gw_ipsec_enter_tos(sa, inside.tos);
+    if (gw_ipsec_has(sa, GW_IPSEC_SA_OUTER_IPV6)) {
+        gw_store_be32(outer, 0x60000000u | tos << 20);
+        gw_store_be32(outer + 4,
+                      (total_bytes - GW_IPV6_BYTES) << 16 | protocol << 8 | sa->hop_limit);
+        for (gw_u32 i = 0; i < 4; i++) {
+            gw_store_be32(outer + 8 + 4 * i, sa->source[i]);
+            gw_store_be32(outer + 24 + 4 * i, sa->destination[i]);
+        }
+        return;
+    }
+    const gw_u32 first = 0x45000000u | tos << 16 | total_bytes;
+    /* One identification per packet, the same on every run. */
+    const gw_u32 second = ((gw_u32)sequence & 0xffffu) << 16 | gw_ipsec_enter_df(sa, inside.df);
+    const gw_u32 third = (gw_u32)sa->hop_limit << 24 | protocol << 16;
+    const gw_u32 source = sa->source[0];
+    const gw_u32 destination = sa->destination[0];
+    const gw_u32 sum = gw_ipsec_fold(
+        (first >> 16) + (first & 0xffffu) + (second >> 16) + (second & 0xffffu) + (third >> 16) +
+        (source >> 16) + (source & 0xffffu) + (destination >> 16) + (destination & 0xffffu));
+    gw_store_be32(outer, first);
+    gw_store_be32(outer + 4, second);
+    gw_store_be32(outer + 8, third | (~sum & 0xffffu));
+    gw_store_be32(outer + 12, source);
+    gw_store_be32(outer + 16, destination);
+}
+
+/* Makes a header one of a packet of total_bytes, in which `protocol` follows what names it at
+ * named_at: for transport mode, in both directions. A wrong checksum stays wrong. */
+GW_LANE void gw_ipsec_rewrite(GW_GLOBAL gw_u8 *header, gw_u32 version, gw_u32 total_bytes,
+                              gw_u32 protocol, gw_u32 named_at)
+{
+    if (version == 6) {
+        gw_store_be16(header + 4, total_bytes - GW_IPV6_BYTES);
+        header[named_at] = (gw_u8)protocol;
+        return;
+    }
+    const gw_u32 length_before = gw_load_be16(header + 2);
+    const gw_u32 protocol_before = gw_load_be16(header + 8);
+    const gw_u32 protocol_after = (protocol_before & 0xff00u) | protocol;
+    gw_u32 checksum = gw_load_be16(header + 10);
+    checksum = gw_ipsec_checksum_after(checksum, length_before, total_bytes);
+    checksum = gw_ipsec_checksum_after(checksum, protocol_before, protocol_after);
+    gw_store_be16(header + 2, total_bytes);
+    gw_store_be16(header + 8, protocol_after);
+    gw_store_be16(header + 10, checksum);
+}
+
+/*
+ * The UDP header (RFC 3948, section 2.1). `bytes`: with what follows it. IPv6 asks for a checksum
+ * (RFC 8200, section 8.1), of which this is the beginning: gw_ipsec_udp_finish adds the rest.
+ */
+GW_LANE void gw_ipsec_udp(GW_GLOBAL gw_u8 *udp, const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 bytes,
+                          const GW_GLOBAL gw_u8 *header)
+{
+    gw_u32 sum = 0;
+    if (gw_ipsec_has(sa, GW_IPSEC_SA_OUTER_IPV6)) {
+        sum = gw_ipsec_fold(gw_ones_sum(header + 8, 32) + GW_PROTOCOL_UDP + bytes);
+    }
+    gw_store_be32(udp, (gw_u32)sa->udp_source << 16 | sa->udp_destination);
+    gw_store_be32(udp + 4, bytes << 16 | sum);
+}
+
+/* What it covers, from the header on, is complete; its length is a multiple of 4. */
+GW_LANE void gw_ipsec_udp_finish(GW_GLOBAL gw_u8 *udp, gw_u32 bytes)
+{
+    const gw_u32 checksum = ~gw_ones_sum(udp, bytes) & 0xffffu;
+    gw_store_be16(udp + 6, checksum == 0 ? 0xffffu : checksum);
+}
+
+/*
+ * ECN of the packet that leaves the tunnel (RFC 6040, section 4.2, figure 4).
+ * Returns 0 where the packet must be dropped instead.
+ */
+GW_LANE gw_u32 gw_ipsec_leave_ecn(GW_GLOBAL gw_u8 *packet, gw_u32 version, gw_u32 outer_tos)
+{
+    const gw_u32 outer_ecn = outer_tos & GW_IPSEC_ECN;
+    const gw_u32 inner_ecn = gw_ipsec_tos(packet, version) & GW_IPSEC_ECN;
+    gw_u32 ecn = inner_ecn;
+    if (outer_ecn == GW_IPSEC_ECN_CE) {
+        if (inner_ecn == 0) {
+            return 0;
+        }
+        ecn = GW_IPSEC_ECN_CE;
+    } else if (outer_ecn == GW_IPSEC_ECT_1 && inner_ecn == GW_IPSEC_ECT_0) {
+        ecn = GW_IPSEC_ECT_1;
+    }
+    if (ecn == inner_ecn) {
+        return 1;
+    }
+    const gw_u32 before = gw_load_be16(packet);
+    if (version == 6) {
+        gw_store_be16(packet, (before & 0xffcfu) | ecn << 4);
+        return 1;
+    }
+    const gw_u32 after = (before & 0xfffcu) | ecn;
+    gw_store_be16(packet, after);
+    gw_store_be16(packet + 10, gw_ipsec_checksum_after(gw_load_be16(packet + 10), before, after));
+    return 1;
+}
+
+#endif
