@@ -51,6 +51,8 @@
 #include "encapsulate.h"
 #include "decapsulate.h"
 #include "transform.h"
+#include "mutable.h"
+#include "ah.h"
 
 GW_LANE void gw_ipsec_encrypt(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
                               gw_descriptor *descriptor, gw_outcome *outcome)
@@ -76,6 +78,31 @@ GW_LANE void gw_ipsec_decrypt(const gw_lane *lane, gw_ipsec_found found, gw_ipse
     gw_ipsec_open_end(lane, found, suite, opening, descriptor, outcome);
 }
 
+GW_LANE void gw_ipsec_sign(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
+                           gw_descriptor *descriptor, gw_outcome *outcome)
+{
+    gw_ipsec_signing signing;
+    gw_ipsec_sign_begin(lane, found, suite, &signing, descriptor, outcome);
+    if (signing.bytes != 0) {
+        gw_ipsec_sign_end(found, suite, &signing,
+                          gw_ipsec_authenticate(found.sa, suite, signing.header, signing.bytes,
+                                                signing.iv, signing.sequence));
+    }
+}
+
+GW_LANE void gw_ipsec_verify(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
+                             gw_descriptor *descriptor, gw_outcome *outcome)
+{
+    gw_ipsec_signing signing;
+    gw_ipsec_verify_begin(lane, found, suite, &signing, descriptor, outcome);
+    if (signing.bytes != 0) {
+        gw_ipsec_verify_end(lane, found, suite, &signing,
+                            gw_ipsec_authenticate(found.sa, suite, signing.header, signing.bytes,
+                                                  signing.iv, signing.sequence),
+                            descriptor, outcome);
+    }
+}
+
 GW_LANE void gw_ipsec_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_outcome *outcome)
 {
     const gw_ipsec_suite suite = gw_ipsec_suite_of(lane->variant);
@@ -83,7 +110,14 @@ GW_LANE void gw_ipsec_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_
     if (found.sa == 0) {
         return;
     }
-    if (gw_ipsec_direction(lane->variant) == GW_IPSEC_OUTBOUND) {
+    const gw_u32 outbound = gw_ipsec_direction(lane->variant) == GW_IPSEC_OUTBOUND;
+    if (suite.protocol == GW_IPSEC_AH) {
+        if (outbound) {
+            gw_ipsec_sign(lane, found, suite, descriptor, outcome);
+        } else {
+            gw_ipsec_verify(lane, found, suite, descriptor, outcome);
+        }
+    } else if (outbound) {
         gw_ipsec_encrypt(lane, found, suite, descriptor, outcome);
     } else {
         gw_ipsec_decrypt(lane, found, suite, descriptor, outcome);
