@@ -527,16 +527,16 @@ GW_LANE gw_u32 gw_ipsec_has_teams(const gw_work *work)
     return work->variant >> 1 == 0 && image->sa_count != 0;
 }
 
-GW_LANE void gw_ipsec_by_lane(const gw_work *work)
+/* One packet by one lane. Kept out of the loop, so that what transforms need of registers is not
+ * taken from the teams. */
+GW_RARE void gw_ipsec_alone(const gw_work *work, gw_u32 index)
 {
-    for (gw_u32 i = gw_lane_id(); i < work->count; i += gw_lane_count()) {
-        gw_descriptor descriptor = work->descriptors[i];
-        const gw_lane lane = gw_ipsec_lane(work, &descriptor, i);
-        gw_outcome outcome = {0, 0, 0, 0};
-        gw_ipsec_packet(&lane, &descriptor, &outcome);
-        work->descriptors[i] = descriptor;
-        work->outcomes[i] = outcome;
-    }
+    gw_descriptor descriptor = work->descriptors[index];
+    const gw_lane lane = gw_ipsec_lane(work, &descriptor, index);
+    gw_outcome outcome = {0, 0, 0, 0};
+    gw_ipsec_packet(&lane, &descriptor, &outcome);
+    work->descriptors[index] = descriptor;
+    work->outcomes[index] = outcome;
 }
 
 /*
@@ -549,7 +549,9 @@ GW_GROUP void gw_ipsec_bin(const gw_work *work, GW_LOCAL gw_ipsec_scratch *scrat
         return;
     }
     if (!gw_ipsec_has_teams(work)) {
-        gw_ipsec_by_lane(work);
+        for (gw_u32 i = gw_lane_id(); i < work->count; i += gw_lane_count()) {
+            gw_ipsec_alone(work, i);
+        }
         return;
     }
     gw_barrier();
