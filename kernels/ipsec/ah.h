@@ -5,7 +5,8 @@
  *   | IP header, extensions | AH: next header, length, SPI, sequence | IV | ICV | padding | ... |
  *   bytes                                      12                     0/8  12-16   0/4
  *
- * The IV is GMAC's (RFC 4543, section 4). IPv6 wants a multiple of 8 bytes, IPv4 one of 4.
+ * The IV is GMAC's (RFC 4543, section 4), which authenticates it as it is. IPv6 wants a multiple of
+ * 8 bytes, IPv4 one of 4.
  */
 #ifndef GODWIT_IPSEC_AH_H
 #define GODWIT_IPSEC_AH_H
@@ -68,6 +69,9 @@ GW_LANE void gw_ipsec_sign_begin(const gw_lane *lane, gw_ipsec_found found, gw_i
     for (gw_u32 i = GW_AH_HEADER_BYTES; i < ah_bytes; i += 4) {
         gw_store_be32(signing->ah + i, 0);
     }
+    if (gw_ipsec_iv_bytes(suite) != 0) {
+        gw_store_be64(signing->ah + GW_AH_HEADER_BYTES, signing->iv);
+    }
     gw_ipsec_fields(signing->header, gw_ipsec_outer_version(sa),
                     (gw_u32)(signing->ah - signing->header), 1, GW_IPSEC_FIELDS_CLEAR,
                     &signing->saved);
@@ -81,23 +85,15 @@ GW_LANE void gw_ipsec_sign_end(gw_ipsec_found found, gw_ipsec_suite suite,
     gw_ipsec_fields(signing->header, gw_ipsec_outer_version(found.sa),
                     (gw_u32)(signing->ah - signing->header), 1, GW_IPSEC_FIELDS_RESTORE,
                     &signing->saved);
-    if (iv_bytes != 0) {
-        gw_store_be64(signing->ah + GW_AH_HEADER_BYTES, signing->iv);
-    }
     gw_ipsec_tag_store(signing->ah + GW_AH_HEADER_BYTES + iv_bytes, tag, found.sa->icv_bytes);
 }
 
-/* Moves IV and ICV out of the packet, or, `back`, into it again. Padding behind them stays: it is
+/* Moves the ICV out of the packet, or, `back`, into it again. Padding behind it stays: it is
  * authenticated (section 3.3.3.2.1). */
 GW_LANE void gw_ipsec_lift_icv(gw_ipsec_signing *signing, gw_u32 iv_bytes, gw_u32 icv_bytes,
                                gw_u32 back)
 {
-    GW_GLOBAL gw_u8 *iv = signing->ah + GW_AH_HEADER_BYTES;
-    GW_GLOBAL gw_u8 *icv = iv + iv_bytes;
-    if (iv_bytes != 0) {
-        signing->iv = back ? signing->iv : gw_load_be64(iv);
-        gw_store_be64(iv, back ? signing->iv : 0);
-    }
+    GW_GLOBAL gw_u8 *icv = signing->ah + GW_AH_HEADER_BYTES + iv_bytes;
     for (gw_u32 i = 0; 4 * i < icv_bytes && i < 4; i++) {
         signing->icv[i] = back ? signing->icv[i] : gw_load_be32(icv + 4 * i);
         gw_store_be32(icv + 4 * i, back ? signing->icv[i] : 0);
@@ -137,6 +133,9 @@ GW_LANE void gw_ipsec_verify_begin(const gw_lane *lane, gw_ipsec_found found, gw
     /* The packet carries the lower half; the host half knows the upper. */
     signing->sequence =
         (gw_ipsec_sequence(lane->parameter) & ~(gw_u64)0xffffffffu) | gw_load_be32(signing->ah + 8);
+    if (gw_ipsec_iv_bytes(suite) != 0) {
+        signing->iv = gw_load_be64(signing->ah + GW_AH_HEADER_BYTES);
+    }
     gw_ipsec_lift_icv(signing, gw_ipsec_iv_bytes(suite), sa->icv_bytes, 0);
     gw_ipsec_fields(signing->header, found.version, arrival.at, 0, GW_IPSEC_FIELDS_CLEAR,
                     &signing->saved);
