@@ -21,6 +21,8 @@ use godwit_packet::{Descriptor, Stamp};
 
 /// `progress` of a packet that left or was dropped.
 const GONE: u8 = u8::MAX;
+/// `progress` of a place whose packets, several, have all come to the exit. Beyond all gates.
+const TRAIN: u8 = u8::MAX - 1;
 
 /// The packets of one worker in flight. Every packet has a place, `descriptor.order`, from arrival until the
 /// exit has passed it.
@@ -179,14 +181,17 @@ impl Order {
     }
 
     /// The packet waits at the exit to leave by `port`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wait_exit(&mut self, descriptor: &Descriptor, port: u8) {
         let place = self.place(descriptor);
-        if !self.trains.is_empty() && self.move_member(place, descriptor, Self::at(self.exit()), Some(port)) {
+        let at_exit = Self::at(self.exit());
+        debug_assert!(self.progress[place] < at_exit, "a packet went back in its chain");
+        if !self.trains.is_empty() && self.move_member(place, descriptor, at_exit, Some(port)) {
             return;
         }
         self.egress[place] = port;
-        self.wait(descriptor, self.passed.len() - 1);
+        self.descriptors[place] = *descriptor;
+        self.progress[place] = at_exit;
     }
 
     /// The packet is no longer in flight: dropped, or sent by a port without order.
@@ -245,7 +250,10 @@ impl Order {
     /// A place has come as far as the last of its packets.
     fn settle_train(&mut self, place: usize) {
         let slowest = self.trains.get(&place).and_then(|members| members.iter().map(|member| member.progress).min());
-        self.progress[place] = slowest.unwrap_or(GONE);
+        self.progress[place] = match slowest {
+            Some(progress) if progress == Self::at(self.exit()) => TRAIN,
+            slowest => slowest.unwrap_or(GONE),
+        };
         if slowest.is_none() {
             self.trains.remove(&place);
         }
@@ -311,13 +319,11 @@ impl Order {
                 }
                 if *progress == at_exit {
                     *progress = GONE;
-                    let train = if trains.is_empty() { None } else { trains.remove(&(first + count)) };
-                    match train {
-                        None => leave(Exit { descriptor, stamp, port: *port, arrival_ns: *arrival_ns }),
-                        Some(members) => members.iter().for_each(|Member { descriptor, egress, .. }| {
-                            leave(Exit { descriptor, stamp, port: *egress, arrival_ns: *arrival_ns });
-                        }),
-                    }
+                    leave(Exit { descriptor, stamp, port: *port, arrival_ns: *arrival_ns });
+                } else if *progress == TRAIN {
+                    *progress = GONE;
+                    let members = trains.remove(&(first + count)).unwrap_or_default();
+                    leave_all(&members, stamp, *arrival_ns, &mut leave);
                 }
                 count += 1;
             }
@@ -336,6 +342,14 @@ impl Order {
         let end = if several { self.arrived } else { self.arrived.min(passed + 1) };
         let sequences = (passed..end).map(|place| self.stamps[place & self.mask].sequence);
         sequences.min().unwrap_or(u64::MAX)
+    }
+}
+
+/// Lets all packets of a place out.
+#[cold]
+fn leave_all(members: &[Member], stamp: &Stamp, arrival_ns: u64, leave: &mut dyn FnMut(Exit<'_>)) {
+    for Member { descriptor, egress, .. } in members {
+        leave(Exit { descriptor, stamp, port: *egress, arrival_ns });
     }
 }
 
