@@ -8,6 +8,7 @@ use std::io::Write as _;
 use common::chunk::{Chunk, parts};
 use common::emulation::{Emulation, Launch, Mode};
 use common::ipsec::ipsec_parts;
+use common::ipsec_suites::suite_parts;
 use godwit_abi::VERDICT_DROP;
 
 const THREADS: u64 = godwit_kernels::CUDA_GROUP_LANES as u64;
@@ -53,6 +54,36 @@ fn a_chunk_ends_under_cuda_as_on_the_cpu() {
     // A group has room for these in its shared memory.
     let small = Chunk::new(all(), &[32, 1, 64, 7]);
     assert_same(&emulation, &small, 4, Mode::Persistent { bin_packets: 64 });
+}
+
+/// Every suite of `ipsec`, with the forms that groups have for some.
+#[test]
+fn every_suite_ends_under_cuda_as_on_the_cpu() {
+    let Some(emulation) = emulation("suites") else { return };
+    let chunk = Chunk::new(suite_parts(70, 7), &[33, 64, 1, 32]);
+    assert_same(&emulation, &chunk, 1, Mode::InPlace);
+    assert_same(&emulation, &chunk, 2, Mode::ByGroup);
+}
+
+/// The packets for each suite go through, and back, and are refused where something happened to them.
+#[test]
+fn packets_for_every_suite_reach_every_outcome() {
+    const PACKETS: usize = 400;
+    let chunk = Chunk::new(suite_parts(PACKETS, 8), &[256]);
+    let outcomes = chunk.run_on_cpu().outcomes;
+    let mut reasons = std::collections::BTreeSet::new();
+    for (part, outcomes) in chunk.parts.iter().zip(outcomes.chunks(PACKETS)) {
+        let direction = (part.case.variant & 1) as u8;
+        let settled = outcomes.iter().filter(|outcome| outcome.verdict == direction).count();
+        assert!(settled > PACKETS / 8, "{}, direction {direction}: only {settled} go through", part.case.name);
+        let dropped = outcomes.iter().filter(|outcome| outcome.verdict == VERDICT_DROP);
+        reasons.extend(dropped.map(|outcome| (direction, outcome.reason)));
+    }
+    let expected = [(0, &[0, 1, 4, 9, 10][..]), (1, &[0, 1, 3, 5, 6, 9, 10, 11, 12])]
+        .map(|(direction, list)| list.iter().map(move |reason| (direction, *reason)));
+    for expected in expected.into_iter().flatten() {
+        assert!(reasons.contains(&expected), "{expected:?} is missing: {reasons:?}");
+    }
 }
 
 /// The packets for `ipsec` come to every end that the kernel alone can bring them to.

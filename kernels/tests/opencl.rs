@@ -6,6 +6,7 @@ mod opencl;
 
 use common::chunk::{Chunk, parts};
 use common::ipsec::ipsec_parts;
+use common::ipsec_suites::suite_parts;
 use opencl::{Bench, devices};
 
 const GROUP_LANES: usize = 32;
@@ -13,7 +14,7 @@ const GROUPS: usize = 2;
 
 #[test]
 fn a_chunk_ends_on_every_opencl_device_as_on_the_cpu() {
-    let all = parts(500).into_iter().chain(ipsec_parts(600, 5)).collect();
+    let all = parts(500).into_iter().chain(ipsec_parts(600, 5)).chain(suite_parts(40, 9)).collect();
     let chunk = Chunk::new(all, &[GROUP_LANES + 1, 1, 256, 2]);
     let expected = chunk.run_on_cpu();
     for device in devices() {

@@ -17,6 +17,7 @@ mod contract;
 pub mod dpi;
 pub mod echo;
 mod error;
+pub mod fragments;
 pub mod ipsec;
 pub mod ipv4;
 pub mod template;

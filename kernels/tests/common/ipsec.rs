@@ -38,10 +38,16 @@ pub(crate) fn ipsec_image() -> Lines {
         selectors.extend(selector);
     }
     assert_eq!(sas.len(), 2 * PAIRS * SA_BYTES);
+    write_image(&sas, &selectors)
+}
+
+/// An image of these SAs and selectors.
+pub(crate) fn write_image(sas: &[u8], selectors: &[u8]) -> Lines {
     let mut image = Lines::zeroed(64);
-    let sa_offset = image.append(&sas) as u32;
-    let selector_offset = image.append(&selectors) as u32;
-    let header = [0x4553_5049, 2 * PAIRS as u32, sa_offset, PAIRS as u32, selector_offset];
+    let sa_offset = image.append(sas) as u32;
+    let selector_offset = image.append(selectors) as u32;
+    let [sa_count, selector_count] = [sas.len() / SA_BYTES, selectors.len() / SELECTOR_BYTES].map(|count| count as u32);
+    let header = [0x4553_5049, sa_count, sa_offset, selector_count, selector_offset];
     for (place, word) in image.bytes_mut().chunks_exact_mut(4).zip(header) {
         place.copy_from_slice(&word.to_le_bytes());
     }
@@ -49,9 +55,11 @@ pub(crate) fn ipsec_image() -> Lines {
 }
 
 /// FIPS 197, section 5.3.5: the last first, InvMixColumns applied to all but the outer two.
-fn inverse_keys(keys: &[u32]) -> Vec<u32> {
+pub(crate) fn inverse_keys(keys: &[u32]) -> Vec<u32> {
+    let last = keys.len() / 4 - 1;
     let rounds = keys.chunks_exact(4).rev().enumerate();
-    rounds.flat_map(|(i, keys)| keys.iter().map(move |&key| if i % 10 == 0 { key } else { unmix(key) })).collect()
+    let is_outer = move |i| i == 0 || i == last;
+    rounds.flat_map(|(i, keys)| keys.iter().map(move |&key| if is_outer(i) { key } else { unmix(key) })).collect()
 }
 
 fn unmix(column: u32) -> u32 {

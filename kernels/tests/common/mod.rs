@@ -6,6 +6,7 @@ pub(crate) mod chunk;
 pub(crate) mod emulation;
 pub(crate) mod frames;
 pub(crate) mod ipsec;
+pub(crate) mod ipsec_suites;
 pub(crate) mod tables;
 
 use std::sync::LazyLock;

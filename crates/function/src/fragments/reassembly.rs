@@ -1,0 +1,423 @@
+//! Fragments into packets, bounded in memory and time.
+//!
+//! IPv4 after RFC 791 (section 3.2), IPv6 after RFC 8200 (section 4.5). Fragments that overlap make the whole packet void,
+//! with all that is still to come of it: RFC 5722 for IPv6, and the same for IPv4, where nothing honest overlaps but copies.
+//! Congestion marks of fragments are joined after RFC 3168, section 5.3.
+
+use std::collections::{HashMap, VecDeque};
+
+use godwit_wire::checksum::checksum;
+use godwit_wire::ipv6_extension::HEADERS_MAX;
+use godwit_wire::{ethertype, protocol};
+
+/// What may be held. All of it is the operator's to bound: senders of fragments are strangers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most packets that are not whole.
+    pub packets: usize,
+    /// Most bytes of fragments, with what keeping each costs.
+    pub bytes: usize,
+    /// Longest frame that a packet may become, bytes.
+    pub frame_bytes: usize,
+    /// A packet that is not whole so long after its first fragment came is given up, nanoseconds.
+    pub timeout_ns: u64,
+}
+
+/// Most fragments of one packet: one of 64 KiB in fragments of 1 KiB.
+const FRAGMENTS_MAX: usize = 64;
+/// What keeping a fragment costs besides its bytes.
+const FRAGMENT_COST_BYTES: usize = 128;
+/// Longest payload of a packet.
+const PAYLOAD_BYTES_MAX: usize = 65535;
+
+/// What became of a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It was copied, and waits for others.
+    Held,
+    /// It was the last: [`Reassembler::whole`] is the frame, made of it and of so many that were held.
+    Whole {
+        /// Fragments that were held.
+        held: u32,
+    },
+}
+
+/// Why fragments are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refusal {
+    /// No fragment can be so.
+    Malformed,
+    /// It overlaps others, or says something else than they.
+    Overlap,
+    /// The packet would be too long or in too many parts, or there is no room.
+    Limit,
+    /// The others did not come in time.
+    Timeout,
+}
+
+/// Which packet a fragment is of. IPv4 addresses fill the first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    source: [u8; 16],
+    destination: [u8; 16],
+    identification: u32,
+    /// IPv4: protocols count apart. IPv6: 0; version 6 is told by `version`.
+    protocol: u8,
+    version: u8,
+}
+
+/// A fragment, read.
+struct Fragment<'a> {
+    key: Key,
+    offset: usize,
+    more: bool,
+    payload: &'a [u8],
+    /// L2 and all that stands in every fragment in front of what was fragmented, without IPv6's fragment header.
+    front: &'a [u8],
+    /// IPv6: where, in `front`, the next header is named, and what it is.
+    next_header: Option<(usize, u8)>,
+    ip_at: usize,
+    ecn: u8,
+}
+
+struct Packet {
+    number: u64,
+    since_ns: u64,
+    /// From the fragment with offset 0.
+    front: Vec<u8>,
+    next_header: Option<(usize, u8)>,
+    ip_at: usize,
+    /// In order of their offsets; no two overlap.
+    parts: Vec<(usize, Box<[u8]>)>,
+    /// Bytes of payload that are here, and that there are, once the last fragment told.
+    bytes: usize,
+    total: Option<usize>,
+    /// By congestion mark: whether a fragment carries it.
+    marks: [bool; 4],
+    /// Void: nothing of it is kept, and what still comes is dropped.
+    void: bool,
+}
+
+/// See the module.
+pub struct Reassembler {
+    limits: Limits,
+    packets: HashMap<Key, Packet>,
+    /// Oldest first; those that are not in `packets` under their number are gone.
+    ages: VecDeque<(Key, u64)>,
+    next_number: u64,
+    bytes: usize,
+    expired: Vec<(u32, Refusal)>,
+    whole: Vec<u8>,
+}
+
+impl Reassembler {
+    /// One that holds nothing.
+    pub fn new(limits: Limits) -> Self {
+        let (packets, ages) = (HashMap::new(), VecDeque::new());
+        Self { limits, packets, ages, next_number: 0, bytes: 0, expired: Vec::new(), whole: Vec::new() }
+    }
+
+    /// Takes a frame that carries a fragment; its IP packet begins at `ip_at`. Others may be given up to make room: see
+    /// [`Reassembler::take_expired`].
+    ///
+    /// # Errors
+    /// The fragment is to be dropped, for this reason.
+    pub fn add(&mut self, frame: &[u8], ip_at: usize, now_ns: u64) -> Result<Added, Refusal> {
+        self.expire(now_ns);
+        let fragment = Fragment::parse(frame, ip_at).ok_or(Refusal::Malformed)?;
+        let key = fragment.key;
+        if !self.packets.contains_key(&key) {
+            self.begin(&fragment, now_ns);
+        }
+        let Some(packet) = self.packets.get_mut(&key) else { return Err(Refusal::Limit) };
+        if packet.void {
+            return Err(Refusal::Overlap);
+        }
+        let frame_bytes = fragment.front.len() + fragment.offset + fragment.payload.len();
+        if frame_bytes > self.limits.frame_bytes || packet.parts.len() >= FRAGMENTS_MAX {
+            self.annul(key, Refusal::Limit);
+            return Err(Refusal::Limit);
+        }
+        let Some(index) = packet.place(&fragment) else {
+            self.annul(key, Refusal::Overlap);
+            return Err(Refusal::Overlap);
+        };
+        if fragment.offset == 0 {
+            packet.front = fragment.front.to_vec();
+            (packet.next_header, packet.ip_at) = (fragment.next_header, fragment.ip_at);
+        }
+        if !fragment.more {
+            packet.total = Some(fragment.offset + fragment.payload.len());
+        }
+        packet.marks[usize::from(fragment.ecn)] = true;
+        packet.bytes += fragment.payload.len();
+        if packet.total != Some(packet.bytes) {
+            packet.parts.insert(index, (fragment.offset, fragment.payload.into()));
+            self.bytes += cost(fragment.payload);
+            // Its own packet may be among those that expire, and with it what was just held.
+            self.make_room();
+            return Ok(Added::Held);
+        }
+        let Some(packet) = self.remove(&key) else { unreachable!("it was found above") };
+        let held = packet.parts.len() as u32;
+        if packet.front.len() + packet.bytes > self.limits.frame_bytes || packet.marks[3] && packet.marks[0] {
+            let refusal = if packet.marks[3] && packet.marks[0] { Refusal::Overlap } else { Refusal::Limit };
+            self.expired.push((held, refusal));
+            return Err(refusal);
+        }
+        packet.join(index, &fragment, &mut self.whole);
+        Ok(Added::Whole { held })
+    }
+
+    /// The frame that [`Added::Whole`] told of.
+    pub fn whole(&self) -> &[u8] {
+        &self.whole
+    }
+
+    /// Held fragments that were given up since the last call: how many, and why.
+    pub fn take_expired(&mut self) -> impl Iterator<Item = (u32, Refusal)> + '_ {
+        self.expired.drain(..).filter(|(held, _)| *held > 0)
+    }
+
+    /// Gives up what is too old.
+    pub fn expire(&mut self, now_ns: u64) {
+        while let Some((key, since_ns)) = self.oldest()
+            && since_ns.saturating_add(self.limits.timeout_ns) <= now_ns
+        {
+            self.give_up(&key, Refusal::Timeout);
+        }
+    }
+
+    /// Gives up everything.
+    pub fn expire_all(&mut self) {
+        while let Some((key, _)) = self.oldest() {
+            self.give_up(&key, Refusal::Timeout);
+        }
+    }
+
+    /// When [`Reassembler::expire`] will have something to do; `u64::MAX`: never.
+    pub fn wake_ns(&mut self) -> u64 {
+        self.oldest().map_or(u64::MAX, |(_, since_ns)| since_ns.saturating_add(self.limits.timeout_ns))
+    }
+
+    /// Bytes that are held, with what keeping them costs.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn oldest(&mut self) -> Option<(Key, u64)> {
+        while let Some(&(key, number)) = self.ages.front() {
+            match self.packets.get(&key) {
+                Some(packet) if packet.number == number => return Some((key, packet.since_ns)),
+                _ => self.ages.pop_front(),
+            };
+        }
+        None
+    }
+
+    fn begin(&mut self, fragment: &Fragment<'_>, now_ns: u64) {
+        while self.packets.len() >= self.limits.packets.max(1) {
+            let Some((key, _)) = self.oldest() else { break };
+            self.give_up(&key, Refusal::Limit);
+        }
+        let packet = Packet {
+            number: self.next_number,
+            since_ns: now_ns,
+            front: Vec::new(),
+            next_header: None,
+            ip_at: 0,
+            parts: Vec::new(),
+            bytes: 0,
+            total: None,
+            marks: [false; 4],
+            void: false,
+        };
+        self.ages.push_back((fragment.key, self.next_number));
+        // Packets that became whole leave their ages behind.
+        if self.ages.len() > 2 * self.limits.packets + 16 {
+            let packets = &self.packets;
+            self.ages.retain(|(key, number)| packets.get(key).is_some_and(|packet| packet.number == *number));
+        }
+        self.next_number += 1;
+        self.packets.insert(fragment.key, packet);
+    }
+
+    /// Gives up the oldest until the bytes are below the limit.
+    fn make_room(&mut self) {
+        while self.bytes > self.limits.bytes
+            && let Some((key, _)) = self.oldest()
+        {
+            self.give_up(&key, Refusal::Limit);
+        }
+    }
+
+    fn give_up(&mut self, key: &Key, refusal: Refusal) {
+        if let Some(packet) = self.remove(key) {
+            self.expired.push((packet.parts.len() as u32, refusal));
+        }
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Packet> {
+        let packet = self.packets.remove(key)?;
+        self.bytes -= packet.parts.iter().map(|(_, part)| cost(part)).sum::<usize>();
+        Some(packet)
+    }
+
+    /// Drops what is held of a packet, and remembers that it is void until it would have timed out.
+    fn annul(&mut self, key: Key, refusal: Refusal) {
+        let Some(packet) = self.packets.get_mut(&key) else { return };
+        packet.void = true;
+        let parts = std::mem::take(&mut packet.parts);
+        packet.front = Vec::new();
+        self.bytes -= parts.iter().map(|(_, part)| cost(part)).sum::<usize>();
+        self.expired.push((parts.len() as u32, refusal));
+    }
+}
+
+fn cost(part: &[u8]) -> usize {
+    part.len() + FRAGMENT_COST_BYTES
+}
+
+impl Packet {
+    /// Where among the parts a fragment goes; `None` where it overlaps one, or contradicts what is known.
+    fn place(&self, fragment: &Fragment<'_>) -> Option<usize> {
+        let (begin, end) = (fragment.offset, fragment.offset + fragment.payload.len());
+        let index = self.parts.partition_point(|(offset, _)| *offset < begin);
+        let before = index.checked_sub(1).map(|index| &self.parts[index]);
+        let overlaps = before.is_some_and(|(offset, part)| offset + part.len() > begin)
+            || self.parts.get(index).is_some_and(|(offset, _)| *offset < end);
+        let contradicts = match self.total {
+            Some(total) => !fragment.more || end > total,
+            None => !fragment.more && self.parts.last().is_some_and(|(offset, part)| offset + part.len() > end),
+        };
+        (!overlaps && !contradicts).then_some(index)
+    }
+
+    /// Writes the whole frame: the parts, with `last` at its place among them.
+    fn join(&self, index: usize, last: &Fragment<'_>, whole: &mut Vec<u8>) {
+        whole.clear();
+        whole.extend(&self.front);
+        let (before, behind) = self.parts.split_at(index);
+        before.iter().for_each(|(_, part)| whole.extend(part));
+        whole.extend(last.payload);
+        behind.iter().for_each(|(_, part)| whole.extend(part));
+        let (ip, congested) = (&mut whole[self.ip_at..], self.marks[3]);
+        let bytes = ip.len();
+        match self.next_header {
+            None => {
+                let header_bytes = usize::from(ip[0] & 0x0f) * 4;
+                ip[1] |= if congested { 3 } else { 0 };
+                ip[2..4].copy_from_slice(&(bytes as u16).to_be_bytes());
+                ip[6..8].fill(0);
+                ip[10..12].fill(0);
+                let sum = checksum(&ip[..header_bytes]);
+                ip[10..12].copy_from_slice(&sum.to_be_bytes());
+            }
+            Some((at, next_header)) => {
+                ip[1] |= if congested { 0x30 } else { 0 };
+                ip[4..6].copy_from_slice(&((bytes - 40) as u16).to_be_bytes());
+                whole[at] = next_header;
+            }
+        }
+    }
+}
+
+impl<'a> Fragment<'a> {
+    fn parse(frame: &'a [u8], ip_at: usize) -> Option<Self> {
+        let packet = frame.get(ip_at..)?;
+        let fragment = match packet.first()? >> 4 {
+            4 => Self::parse_ipv4(frame, packet, ip_at),
+            6 => Self::parse_ipv6(frame, packet, ip_at),
+            _ => None,
+        }?;
+        let Self { offset, more, payload, front, .. } = &fragment;
+        let whole_units = !more || payload.len().is_multiple_of(8);
+        // What IPv4 and IPv6 can say of the length of a packet.
+        let fits = front.len() - ip_at + offset + payload.len() <= PAYLOAD_BYTES_MAX;
+        (!payload.is_empty() && whole_units && fits).then_some(fragment)
+    }
+
+    fn parse_ipv4(frame: &'a [u8], packet: &'a [u8], ip_at: usize) -> Option<Self> {
+        let header_bytes = usize::from(packet[0] & 0x0f) * 4;
+        let header = packet.get(..header_bytes.max(20))?;
+        let word = u16::from_be_bytes([header[6], header[7]]);
+        // The payload is nobody's to trust, but who is to be held responsible is in the header.
+        if header_bytes < 20 || checksum(&header[..header_bytes]) != 0 || word & 0x3fff == 0 {
+            return None;
+        }
+        let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        let address = |at: usize| {
+            let mut address = [0; 16];
+            address[..4].copy_from_slice(&header[at..at + 4]);
+            address
+        };
+        let key = Key {
+            source: address(12),
+            destination: address(16),
+            identification: u16::from_be_bytes([header[4], header[5]]).into(),
+            protocol: header[9],
+            version: 4,
+        };
+        Some(Self {
+            key,
+            offset: usize::from(word & 0x1fff) * 8,
+            more: word & 0x2000 != 0,
+            payload: packet.get(header_bytes..total)?,
+            front: &frame[..ip_at + header_bytes],
+            next_header: None,
+            ip_at,
+            ecn: header[1] & 3,
+        })
+    }
+
+    fn parse_ipv6(frame: &'a [u8], packet: &'a [u8], ip_at: usize) -> Option<Self> {
+        let header = packet.get(..40)?;
+        let end = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
+        let packet = packet.get(..end)?;
+        let (mut named_at, mut next_header, mut at) = (6, header[6], 40);
+        // Headers that every fragment has (RFC 8200, section 4.5).
+        for _ in 0..HEADERS_MAX {
+            if next_header == protocol::FRAGMENT {
+                break;
+            }
+            if !matches!(next_header, protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS | protocol::ROUTING) {
+                return None;
+            }
+            let &[next, eighths] = packet.get(at..)?.first_chunk()?;
+            (named_at, next_header) = (at, next);
+            at += 8 * (1 + usize::from(eighths));
+        }
+        let &[next, _, high, low, a, b, c, d] = packet.get(at..)?.first_chunk()?;
+        let word = u16::from_be_bytes([high, low]);
+        if next_header != protocol::FRAGMENT || word & 0xfff9 == 0 {
+            return None;
+        }
+        let key = Key {
+            source: *header[8..].first_chunk()?,
+            destination: *header[24..].first_chunk()?,
+            identification: u32::from_be_bytes([a, b, c, d]),
+            protocol: 0,
+            version: 6,
+        };
+        Some(Self {
+            key,
+            offset: usize::from(word & 0xfff8),
+            more: word & 1 != 0,
+            payload: &packet[at + 8..],
+            front: &frame[..ip_at + at],
+            next_header: Some((ip_at + named_at, next)),
+            ip_at,
+            ecn: header[1] >> 4 & 3,
+        })
+    }
+}
+
+/// Where the IP packet of a frame begins: behind Ethernet and at most one VLAN tag; `None` where there is none.
+pub fn ip_at(frame: &[u8]) -> Option<usize> {
+    let ether_type = |at: usize| frame.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));
+    let at = if ether_type(12)? == ethertype::VLAN { 18 } else { 14 };
+    matches!(ether_type(at - 2)?, ethertype::IPV4 | ethertype::IPV6).then_some(at)
+}
+
+#[cfg(test)]
+mod tests;

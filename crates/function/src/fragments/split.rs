@@ -1,0 +1,217 @@
+//! An IPv4 packet into fragments (RFC 791, section 3.2).
+
+use godwit_wire::checksum::checksum;
+
+use super::IPV4_MTU_MIN;
+
+const HEADER_BYTES: usize = 20;
+const HEADER_BYTES_MAX: usize = 60;
+const MORE_FRAGMENTS: u16 = 0x2000;
+const OFFSET: u16 = 0x1fff;
+/// An option with this bit goes into every fragment (section 3.1).
+const OPTION_COPIED: u8 = 0x80;
+
+/// How a packet is taken apart.
+#[derive(Debug)]
+pub struct Split<'a> {
+    packet: &'a [u8],
+    header_bytes: usize,
+    /// Of all fragments but the first, which need not carry all options.
+    later: [u8; HEADER_BYTES_MAX],
+    later_bytes: usize,
+    /// Bytes of payload in the first, and in those behind it.
+    first_bytes: usize,
+    each_bytes: usize,
+}
+
+impl<'a> Split<'a> {
+    /// Of a whole IPv4 packet, itself a fragment or not, into fragments of at most `mtu` bytes. `None` where it fits as it
+    /// is, where its header does not, or where it is no IPv4 packet. DF is the caller's to look at.
+    pub fn new(packet: &'a [u8], mtu: usize) -> Option<Self> {
+        let header_bytes = usize::from(packet.first()? & 0x0f) * 4;
+        let header = packet.get(..header_bytes.max(HEADER_BYTES))?;
+        let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        let packet = packet.get(..total)?;
+        if header[0] >> 4 != 4 || header_bytes < HEADER_BYTES || total <= mtu.max(header_bytes) || mtu < IPV4_MTU_MIN {
+            return None;
+        }
+        let mut later = [0; HEADER_BYTES_MAX];
+        let later_bytes = later_header(header, &mut later);
+        let payload_bytes = |header_bytes: usize| (mtu - header_bytes) / 8 * 8;
+        let (first_bytes, each_bytes) = (payload_bytes(header_bytes), payload_bytes(later_bytes));
+        let last = usize::from(u16::from_be_bytes([header[6], header[7]]) & OFFSET) * 8 + total - header_bytes;
+        // Offsets beyond 13 bits: a fragment of a packet that is too long.
+        if last > usize::from(OFFSET) * 8 + 8 {
+            return None;
+        }
+        Some(Self { packet, header_bytes, later, later_bytes, first_bytes, each_bytes })
+    }
+
+    /// Fragments: at least two.
+    pub fn count(&self) -> usize {
+        1 + (self.payload_bytes() - self.first_bytes).div_ceil(self.each_bytes)
+    }
+
+    fn payload_bytes(&self) -> usize {
+        self.packet.len() - self.header_bytes
+    }
+
+    /// Bytes of header, and which bytes of the payload, of fragment `index`.
+    fn part(&self, index: usize) -> (usize, std::ops::Range<usize>) {
+        let end = self.payload_bytes();
+        match index {
+            0 => (self.header_bytes, 0..self.first_bytes),
+            _ => {
+                let first = self.first_bytes + (index - 1) * self.each_bytes;
+                (self.later_bytes, first..(first + self.each_bytes).min(end))
+            }
+        }
+    }
+
+    /// Bytes of fragment `index`.
+    pub fn bytes(&self, index: usize) -> usize {
+        let (header_bytes, payload) = self.part(index);
+        header_bytes + payload.len()
+    }
+
+    /// Writes fragment `index`, which has [`Split::bytes`].
+    pub fn emit(&self, index: usize, out: &mut [u8]) {
+        let (header_bytes, payload) = self.part(index);
+        let header = if index == 0 { &self.packet[..header_bytes] } else { &self.later[..header_bytes] };
+        out[..header_bytes].copy_from_slice(header);
+        out[header_bytes..].copy_from_slice(&self.packet[self.header_bytes..][payload.clone()]);
+        self.finish(&mut out[..header_bytes], &payload);
+    }
+
+    /// The header of the first fragment, which goes in front of the packet's own payload, cut off where [`Split::bytes`]
+    /// of 0 end.
+    pub fn first_header(&self) -> ([u8; HEADER_BYTES_MAX], usize) {
+        let mut header = [0; HEADER_BYTES_MAX];
+        header[..self.header_bytes].copy_from_slice(&self.packet[..self.header_bytes]);
+        self.finish(&mut header[..self.header_bytes], &(0..self.first_bytes));
+        (header, self.header_bytes)
+    }
+
+    /// Length, flags, offset and checksum of a fragment with these bytes of the payload.
+    fn finish(&self, header: &mut [u8], payload: &std::ops::Range<usize>) {
+        let before = u16::from_be_bytes([self.packet[6], self.packet[7]]);
+        let offset = (before & OFFSET) + (payload.start / 8) as u16;
+        let is_last = payload.end == self.payload_bytes();
+        let more = if is_last { before & MORE_FRAGMENTS } else { MORE_FRAGMENTS };
+        let length = (header.len() + payload.len()) as u16;
+        header[2..4].copy_from_slice(&length.to_be_bytes());
+        header[6..8].copy_from_slice(&(offset | more).to_be_bytes());
+        header[10..12].fill(0);
+        let sum = checksum(header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// The header of fragments behind the first, with the options that go into every one. Returns its size.
+fn later_header(header: &[u8], later: &mut [u8; HEADER_BYTES_MAX]) -> usize {
+    later[..HEADER_BYTES].copy_from_slice(&header[..HEADER_BYTES]);
+    let mut size = HEADER_BYTES;
+    let mut options = &header[HEADER_BYTES..];
+    while let Some(&kind) = options.first() {
+        let bytes = match kind {
+            // End of the list.
+            0 => break,
+            // No operation.
+            1 => 1,
+            _ => match options.get(1) {
+                Some(&bytes) if bytes >= 2 && usize::from(bytes) <= options.len() => bytes.into(),
+                // What cannot be read cannot be told apart.
+                _ => break,
+            },
+        };
+        if kind & OPTION_COPIED != 0 {
+            later[size..size + bytes].copy_from_slice(&options[..bytes]);
+            size += bytes;
+        }
+        options = &options[bytes..];
+    }
+    // The end of the list, which is zeros, fills the last word.
+    let padded = size.next_multiple_of(4);
+    later[0] = 0x40 | (padded / 4) as u8;
+    padded
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn packet(options: &[u8], payload: &[u8], word: u16) -> Vec<u8> {
+        let header_bytes = HEADER_BYTES + options.len();
+        let mut packet = vec![0; HEADER_BYTES];
+        packet[0] = 0x40 | (header_bytes / 4) as u8;
+        packet[2..4].copy_from_slice(&((header_bytes + payload.len()) as u16).to_be_bytes());
+        packet[6..8].copy_from_slice(&word.to_be_bytes());
+        packet[8..10].copy_from_slice(&[64, 17]);
+        packet.extend(options);
+        packet.extend(payload);
+        packet
+    }
+
+    proptest! {
+        #[test]
+        fn fragments_make_the_packet(
+            payload in prop::collection::vec(any::<u8>(), 1..3000),
+            mtu in 68usize..1600,
+            options in 0usize..11,
+            offset in 0u16..1000,
+            more: bool,
+        ) {
+            // Record route, which is not copied, and then a security option, which is.
+            let mut list = vec![7, 4, 4, 0, 130, 4, 1, 2];
+            list.resize(4 * options.max(2), 1);
+            let options = if options == 0 { &[][..] } else { &list[..] };
+            let payload = if more { &payload[..payload.len() / 8 * 8] } else { &payload[..] };
+            let word = offset | u16::from(more) << 13;
+            let packet = packet(options, payload, word);
+            let Some(split) = Split::new(&packet, mtu) else {
+                prop_assert!(packet.len() <= mtu);
+                return Ok(());
+            };
+            prop_assert!(packet.len() > mtu && split.count() > 1);
+            let (mut at, mut seen) = (usize::from(offset) * 8, Vec::<u8>::new());
+            for index in 0..split.count() {
+                let mut part = vec![0xee; split.bytes(index)];
+                split.emit(index, &mut part);
+                prop_assert!(part.len() <= mtu);
+                let view = godwit_wire::Ipv4::new_checked(&part[..]).unwrap();
+                view.verify_checksum().unwrap();
+                prop_assert_eq!(usize::from(view.fragment_offset_bytes()), at);
+                prop_assert_eq!(view.more_fragments(), more || index + 1 < split.count());
+                prop_assert_eq!(view.header_bytes(), match (index, options.len()) {
+                    (_, 0) => 20,
+                    (0, bytes) => 20 + bytes,
+                    _ => 24,
+                });
+                at += view.payload().len();
+                seen.extend(view.payload());
+                if index == 0 {
+                    let (header, bytes) = split.first_header();
+                    prop_assert_eq!(&header[..bytes], &part[..bytes]);
+                }
+            }
+            prop_assert_eq!(seen, payload);
+        }
+
+        #[test]
+        fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200), ipv4: bool, mtu in 0usize..150) {
+            let mut bytes = bytes;
+            if ipv4 && bytes.len() > 4 {
+                let total = bytes.len() as u16;
+                bytes[0] = 0x40 | bytes[0] & 0x0f;
+                bytes[2..4].copy_from_slice(&total.to_be_bytes());
+            }
+            if let Some(split) = Split::new(&bytes, mtu) {
+                for index in 0..split.count() {
+                    split.emit(index, &mut vec![0; split.bytes(index)]);
+                }
+            }
+        }
+    }
+}
