@@ -80,6 +80,11 @@ const X86_64_LEVELS: &[Level] = &[
     },
 ];
 
+/// The same for `native.c`, whose text needs all of them.
+const NATIVE_FLAGS: &[&str] = &["-march=x86-64-v4", "-maes", "-mpclmul", "-mvaes", "-mvpclmulqdq"];
+/// What [`NATIVE_FLAGS`] let it use, beyond the features of x86-64-v4.
+const NATIVE_FEATURES: &[&str] = &["vaes", "vpclmulqdq"];
+
 /// Elsewhere: whatever the target promises by itself.
 const GENERIC_LEVELS: &[Level] = &[Level { name: "generic", flags: &[], features: &[], extras: &[] }];
 
@@ -234,6 +239,46 @@ fn compile(root: &Path, out: &Path) {
         &format!("unsafe extern \"C\" {{\n{externs}}}\n\nstatic LEVELS: &[Level] = &[\n{table}];\n"),
     );
     compiler(root).file(root.join("layout.c")).compile("godwit_layout");
+    compile_native(root, out, x86_64);
+}
+
+/// Forms for whole bins, each for one kind of CPU; left out where the compiler cannot make it.
+fn compile_native(root: &Path, out: &Path, x86_64: bool) {
+    let mut externs = String::new();
+    let mut table = String::new();
+    compiler(root).file(root.join("covers.c")).compile("godwit_covers");
+    let mut build = compiler(root);
+    if x86_64 && NATIVE_FLAGS.iter().all(|flag| build.is_flag_supported(flag).unwrap_or(false)) {
+        for flag in NATIVE_FLAGS {
+            build.flag(flag);
+        }
+        build.out_dir(out.join("native")).file(root.join("native.c")).compile("godwit_native");
+        let v4 = X86_64_LEVELS.iter().find(|level| level.name == "x86-64-v4").expect("a level of the list");
+        let features = [v4.features, NATIVE_FEATURES].concat();
+        externs += "    safe fn gw_native_wide_covers(kernel: u32, variant: u32) -> u32;\n    \
+                    fn gw_native_wide(kernel: u32, call: *const BinCall);\n";
+        writeln!(
+            table,
+            "    Native {{\n        name: \"avx512\",\n        features: &{features:?},\n        \
+             supported: || {{\n            {}\n        }},\n        covers: gw_native_wide_covers,\n        \
+             run_bin: gw_native_wide,\n    }},",
+            detected(&features)
+        )
+        .expect("writing to a String");
+    }
+    write(
+        &out.join("natives.rs"),
+        &format!("unsafe extern \"C\" {{\n{externs}}}\n\nstatic NATIVES: &[Native] = &[\n{table}];\n"),
+    );
+}
+
+/// An expression that is true where this CPU has all of them.
+fn detected(features: &[&str]) -> String {
+    let detected = features
+        .iter()
+        .map(|feature| format!("std::arch::is_x86_feature_detected!(\"{feature}\")"))
+        .collect::<Vec<_>>();
+    if detected.is_empty() { "true".to_owned() } else { detected.join("\n            && ") }
 }
 
 fn compiler(root: &Path) -> cc::Build {
@@ -256,11 +301,7 @@ fn compiler(root: &Path) -> cc::Build {
 
 /// The foreign functions of one level, and its row in the table.
 fn describe(name: &str, suffix: &str, features: &[&str], externs: &mut String, table: &mut String) {
-    let detected = features
-        .iter()
-        .map(|feature| format!("std::arch::is_x86_feature_detected!(\"{feature}\")"))
-        .collect::<Vec<_>>();
-    let supported = if detected.is_empty() { "true".to_owned() } else { detected.join("\n            && ") };
+    let supported = detected(features);
     writeln!(
         externs,
         "    fn gw_run_bin_{suffix}(kernel: u32, call: *const BinCall);\n    \

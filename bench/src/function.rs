@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use godwit_abi::Bin;
+use godwit_abi::{Bin, Outcome};
 use godwit_device::cpu::CpuDevice;
 use godwit_device::{Device, Implementation, Lane, Program};
 use godwit_engine::FunctionProgram;
@@ -288,16 +288,18 @@ struct Runner {
     variant: u8,
     kernel: u8,
     work: Vec<Work>,
+    outcomes: Vec<Outcome>,
 }
 
 /// The implementations asked for; without a wish, the fast one.
 fn runners(function: &Arc<dyn Function>, options: &BenchOptions) -> Result<Vec<Runner>, Error> {
     let implementations = match options.implementation.as_deref() {
-        None | Some("scalar") => vec![Implementation::Scalar],
+        None | Some("native") => vec![Implementation::Native],
+        Some("scalar") => vec![Implementation::Scalar],
         Some("ref") => vec![Implementation::Ref],
-        Some("all") => vec![Implementation::Ref, Implementation::Scalar],
+        Some("all") => vec![Implementation::Ref, Implementation::Scalar, Implementation::Native],
         Some(name) => {
-            let known = ["ref", "scalar", "all"].map(str::to_owned).to_vec();
+            let known = ["ref", "scalar", "native", "all"].map(str::to_owned).to_vec();
             return Err(Error::Unknown { what: "implementation", name: name.to_owned(), known });
         }
     };
@@ -312,13 +314,14 @@ fn runners(function: &Arc<dyn Function>, options: &BenchOptions) -> Result<Vec<R
             variant: function.variant(),
             kernel: function.contract().kernel,
             work: Vec::new(),
+            outcomes: vec![Outcome::default(); BIN_PACKETS],
         })
     };
     implementations.into_iter().map(runner).collect()
 }
 
 impl Runner {
-    /// One pass over all packets: nanoseconds in host half and kernel.
+    /// One pass over all packets: nanoseconds in host half and kernel, with what the host half learns afterwards.
     fn pass(&mut self, packets: &mut Packets) -> Result<f64, Error> {
         let mut total_ns = 0.0;
         let mut chunk = Chunk::new(1, BIN_PACKETS);
@@ -346,6 +349,11 @@ impl Runner {
             chunk.bins.push(bin);
             self.lane.submit(&mut packets.region, chunk).map_err(|rejected| Error::setup(rejected.error))?;
             let done = self.lane.poll(&mut packets.region).map_err(Error::setup)?;
+            if let (Some(host_half), Some(chunk)) = (&mut self.host_half, &done) {
+                // A worker reads the outcomes from the chunk, and so does this.
+                self.outcomes.copy_from_slice(&chunk.outcomes);
+                host_half.complete(bin.variant, &chunk.descriptors, &chunk.parameters, &mut self.outcomes);
+            }
             total_ns += started.elapsed().as_nanos() as f64;
             chunk = done.ok_or_else(|| Error::Setup("the CPU gave no chunk back".to_owned()))?;
         }

@@ -131,7 +131,7 @@ impl std::str::FromStr for Size {
 pub struct BenchOptions {
     /// Only this device.
     pub device: Option<String>,
-    /// Only this implementation: `ref`, `scalar` or a level such as `x86-64-v3`.
+    /// Only this implementation: `ref`, `scalar`, `native` or a level such as `x86-64-v3`.
     pub implementation: Option<String>,
     /// Frame sizes; empty: the bench's own.
     pub sizes: Vec<Size>,

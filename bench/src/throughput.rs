@@ -53,11 +53,13 @@ impl Feed {
 
 /// The implementation asked for, of the CPU.
 pub(crate) fn implementation(options: &BenchOptions) -> Result<Implementation, Error> {
+    let on_cpu = options.device() == cpu::ID;
     match options.implementation.as_deref() {
+        None | Some("native") if on_cpu => Ok(Implementation::Native),
         None | Some("scalar") => Ok(Implementation::Scalar),
-        Some("ref") if options.device() == cpu::ID => Ok(Implementation::Ref),
+        Some("ref") if on_cpu => Ok(Implementation::Ref),
         Some(name) => {
-            let known = if options.device() == cpu::ID { vec!["ref", "scalar"] } else { vec!["scalar"] };
+            let known = if on_cpu { vec!["ref", "scalar", "native"] } else { vec!["scalar"] };
             let known = known.into_iter().map(str::to_owned).collect();
             Err(Error::Unknown { what: "implementation", name: name.to_owned(), known })
         }

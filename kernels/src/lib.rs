@@ -8,8 +8,10 @@
 
 pub mod image;
 mod level;
+mod native;
 
 pub use level::{BinCall, Level, levels};
+pub use native::{Native, natives};
 
 /// What `functions.h` says of a function that has a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

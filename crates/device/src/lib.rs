@@ -80,14 +80,20 @@ pub enum Implementation {
     /// The kernel, compiled by the system's compiler.
     #[default]
     Scalar,
+    /// A form for whole bins and one kind of CPU, where there is one that is faster here; otherwise the kernel.
+    Native,
 }
 
 impl Implementation {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Scalar, Self::Native, Self::Ref];
+
     /// Its name in configurations and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ref => "ref",
             Self::Scalar => "scalar",
+            Self::Native => "native",
         }
     }
 }
@@ -330,7 +336,8 @@ fn number(rest: &str) -> Option<usize> {
 pub struct Choice {
     /// The configured function.
     pub function: String,
-    /// The form: `ref`, or a level such as `x86-64-v3`.
+    /// The form: `ref`, a level such as `x86-64-v3`, or a native form with the level for what it leaves:
+    /// `avx512, x86-64-v4`.
     pub form: String,
     /// All forms that were measured: name and nanoseconds per packet.
     pub measured: Vec<(String, f64)>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_kernels::{BinCall, Level};
+use godwit_kernels::{BinCall, Level, Native};
 use godwit_packet::{Arena, ArenaConfig, ImageRef, Memory, Region};
 
 use crate::{Choice, Error, Implementation, Program};
@@ -25,7 +25,26 @@ pub(super) struct Loaded {
 
 enum Form {
     Ref,
-    Kernel(&'static Level),
+    Kernel(Kernels),
+}
+
+/// Compiled forms: a native one runs what it covers, the level the rest.
+#[derive(Clone, Copy)]
+struct Kernels {
+    native: Option<&'static Native>,
+    level: &'static Level,
+}
+
+impl Kernels {
+    /// # Safety
+    ///
+    /// As [`Level::run_bin`]; both forms are supported here.
+    unsafe fn run_bin(self, kernel: u8, call: &BinCall) {
+        let variant = u8::try_from(call.variant).expect("made from one");
+        let native = self.native.filter(|native| native.covers(kernel, variant));
+        // SAFETY: the caller keeps the contract, which is the same for both.
+        unsafe { native.map_or_else(|| self.level.run_bin(kernel, call), |native| native.run_bin(kernel, call)) }
+    }
 }
 
 impl Loaded {
@@ -34,18 +53,30 @@ impl Loaded {
         if implementation == Implementation::Ref {
             return Ok(loaded);
         }
-        let mut measured = Vec::new();
         let mut fastest: Option<(&'static Level, f64)> = None;
         for level in godwit_kernels::levels().iter().filter(|level| level.supported()) {
-            let ns = loaded.measure_ns(level)?;
-            measured.push((level.name.to_owned(), ns));
+            let ns = loaded.measure_ns(Kernels { native: None, level })?;
+            loaded.measured.push((level.name.to_owned(), ns));
             if fastest.is_none_or(|(_, best)| ns < best) {
                 fastest = Some((level, ns));
             }
         }
         // A machine older than the lowest level still runs the reference.
-        loaded.form = fastest.map_or(Form::Ref, |(level, _)| Form::Kernel(level));
-        loaded.measured = measured;
+        let Some((level, mut best)) = fastest else {
+            return Ok(loaded);
+        };
+        let mut kernels = Kernels { native: None, level };
+        if implementation == Implementation::Native {
+            let covers = |native: &Native| native.covers(loaded.program.kernel(), loaded.program.variant());
+            for native in godwit_kernels::natives().iter().filter(|native| native.supported() && covers(native)) {
+                let ns = loaded.measure_ns(Kernels { native: Some(native), level })?;
+                loaded.measured.push((native.name.to_owned(), ns));
+                if ns < best {
+                    (kernels.native, best) = (Some(native), ns);
+                }
+            }
+        }
+        loaded.form = Form::Kernel(kernels);
         Ok(loaded)
     }
 
@@ -55,10 +86,11 @@ impl Loaded {
 
     pub(super) fn choice(&self) -> Choice {
         let form = match &self.form {
-            Form::Ref => Implementation::Ref.name(),
-            Form::Kernel(level) => level.name,
+            Form::Ref => Implementation::Ref.name().to_owned(),
+            Form::Kernel(Kernels { native: None, level }) => level.name.to_owned(),
+            Form::Kernel(Kernels { native: Some(native), level }) => format!("{}, {}", native.name, level.name),
         };
-        Choice { function: self.program.name().to_owned(), form: form.to_owned(), measured: self.measured.clone() }
+        Choice { function: self.program.name().to_owned(), form, measured: self.measured.clone() }
     }
 
     /// Runs packets that all lie in `region`; the caller checked that. All slices have the same length.
@@ -71,8 +103,8 @@ impl Loaded {
         variant: u8,
     ) {
         match &self.form {
-            Form::Kernel(level) => {
-                self.run_kernel(level, region, descriptors, parameters, outcomes, variant);
+            Form::Kernel(kernels) => {
+                self.run_kernel(*kernels, region, descriptors, parameters, outcomes, variant);
             }
             Form::Ref => {
                 for ((descriptor, &parameter), outcome) in descriptors.iter_mut().zip(parameters).zip(outcomes) {
@@ -85,7 +117,7 @@ impl Loaded {
 
     fn run_kernel(
         &self,
-        level: &Level,
+        kernels: Kernels,
         region: &mut Region,
         descriptors: &mut [Descriptor],
         parameters: &[u64],
@@ -105,12 +137,12 @@ impl Loaded {
             variant: u32::from(variant),
         };
         // SAFETY: the arrays have `count` entries each; every descriptor names a window of `region`, which
-        // `&mut` makes ours alone; the image is the one this kernel's host half built; the level is supported here.
-        unsafe { level.run_bin(self.program.kernel(), &call) };
+        // `&mut` makes ours alone; the image is the one this kernel's host half built; both forms are supported here.
+        unsafe { kernels.run_bin(self.program.kernel(), &call) };
     }
 
     /// Nanoseconds per packet of a sample bin, the fastest of some passes.
-    fn measure_ns(&self, level: &Level) -> Result<f64, Error> {
+    fn measure_ns(&self, kernels: Kernels) -> Result<f64, Error> {
         let config = ArenaConfig { packets: SAMPLE_PACKETS, ..ArenaConfig::default() };
         let mut region = Arena::new(config, 1)?.split().remove(0);
         let sample = sample_frame();
@@ -126,7 +158,7 @@ impl Loaded {
             let mut descriptors = fresh.clone();
             let variant = self.program.variant();
             let started = Instant::now();
-            self.run_kernel(level, &mut region, &mut descriptors, &parameters, &mut outcomes, variant);
+            self.run_kernel(kernels, &mut region, &mut descriptors, &parameters, &mut outcomes, variant);
             best_ns = best_ns.min(started.elapsed().as_nanos() as f64);
         }
         Ok(best_ns / fresh.len() as f64)

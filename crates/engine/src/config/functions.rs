@@ -80,7 +80,7 @@ fn read_one<'a>(
     let implementation = match stanza.take_text(document, "impl")? {
         None => Implementation::default(),
         Some(text) => {
-            let all = [Implementation::Scalar, Implementation::Ref];
+            let all = Implementation::ALL;
             match all.into_iter().find(|known| known.name() == text.get_ref()) {
                 Some(known) => known,
                 None => {
@@ -94,9 +94,12 @@ fn read_one<'a>(
         None => cpu::ID.to_owned(),
         Some(text) if text.get_ref() == cpu::ID => text.into_inner(),
         Some(text) if godwit_device::is_id(text.get_ref()) => {
-            if implementation == Implementation::Ref {
-                let message =
-                    format!("function `{name}`: `impl = \"ref\"` is for the CPU, not for `{}`", text.get_ref());
+            if implementation != Implementation::Scalar {
+                let message = format!(
+                    "function `{name}`: `impl = \"{}\"` is for the CPU, not for `{}`",
+                    implementation.name(),
+                    text.get_ref()
+                );
                 return Err(document.refuse(text.span(), message));
             }
             text.into_inner()

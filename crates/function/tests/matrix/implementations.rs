@@ -1,7 +1,7 @@
 //! The rows of implementations.
 
 use godwit_abi::{Bin, Descriptor, Outcome};
-use godwit_kernels::{BinCall, Level, levels};
+use godwit_kernels::{BinCall, Level, Native, levels, natives};
 use godwit_packet::{ImageRef, Region};
 
 /// A way to run kernels.
@@ -22,9 +22,28 @@ pub(crate) struct Job<'a> {
     pub(crate) outcomes: &'a mut [Outcome],
 }
 
-/// The rows: every level that the kernels were compiled for.
+/// The rows: every level that the kernels were compiled for, and the forms for whole bins.
 pub(crate) fn implementations() -> Vec<Implementation> {
-    levels().iter().map(cpu).collect()
+    levels().iter().map(cpu).chain(natives().iter().map(native)).collect()
+}
+
+/// What it does not cover is run as the CPU device runs it: by a level.
+fn native(native: &'static Native) -> Implementation {
+    let available = match native.supported() {
+        true => Ok(()),
+        false => Err(format!("this CPU lacks some of {:?}", native.features)),
+    };
+    let level = levels().iter().rfind(|level| level.supported());
+    let run = move |kernel: u8, call: &BinCall| {
+        // SAFETY: as `Run` demands; both are supported.
+        unsafe {
+            match native.covers(kernel, call.variant as u8) {
+                true => native.run_bin(kernel, call),
+                false => level.expect("a CPU with a native form has a level").run_bin(kernel, call),
+            }
+        }
+    };
+    Implementation { name: format!("native {}", native.name), available, run: Box::new(move |job| run_cpu(&run, job)) }
 }
 
 fn cpu(level: &'static Level) -> Implementation {
@@ -32,10 +51,16 @@ fn cpu(level: &'static Level) -> Implementation {
         true => Ok(()),
         false => Err(format!("this CPU lacks some of {:?}", level.features)),
     };
-    Implementation { name: format!("cpu {}", level.name), available, run: Box::new(|job| run_cpu(level, job)) }
+    // SAFETY: as `Run` demands; the level is supported.
+    let run = |kernel: u8, call: &BinCall| unsafe { level.run_bin(kernel, call) };
+    Implementation { name: format!("cpu {}", level.name), available, run: Box::new(move |job| run_cpu(&run, job)) }
 }
 
-fn run_cpu(level: &Level, job: Job<'_>) {
+/// Runs one bin of a kernel. Every descriptor is of a region that is borrowed mutably, all arrays have `count`
+/// elements, and the image is the one that the function built for this kernel.
+type Run<'a> = &'a dyn Fn(u8, &BinCall);
+
+fn run_cpu(run: Run<'_>, job: Job<'_>) {
     assert!(job.descriptors.iter().all(|descriptor| job.region.contains(descriptor)));
     assert_eq!(job.descriptors.len(), job.parameters.len());
     assert_eq!(job.descriptors.len(), job.outcomes.len());
@@ -50,8 +75,6 @@ fn run_cpu(level: &Level, job: Job<'_>) {
             count: u32::from(bin.count),
             variant: u32::from(bin.variant),
         };
-        // SAFETY: the level is supported; the slices have `count` elements; every descriptor is of the region, which is
-        // borrowed mutably; the image is the one that the function built for this kernel.
-        unsafe { level.run_bin(bin.kernel, &call) };
+        run(bin.kernel, &call);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     /// This device: cpu, opencl:0, cuda:0. The bench `devices` measures all that are here unless one is named.
     #[arg(long, value_name = "D")]
     device: Option<String>,
-    /// Only this implementation: ref, or scalar (at the level that is fastest here). all: both, where a function is
+    /// Only this implementation: ref, scalar (at the level that is fastest here), or native. all: each, where a function is
     /// measured alone.
     #[arg(long = "impl", value_name = "I")]
     implementation: Option<String>,

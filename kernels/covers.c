@@ -1,0 +1,11 @@
+/* Which bins the native forms run: compiled for any CPU, because it is asked on any. */
+#include "dialect/dialect.h"
+#include "ipsec/suite.h"
+#include "ipsec/native/covers.h"
+
+gw_u32 gw_native_wide_covers(gw_u32 kernel, gw_u32 variant);
+
+gw_u32 gw_native_wide_covers(gw_u32 kernel, gw_u32 variant)
+{
+    return kernel == GW_NATIVE_IPSEC && gw_wide_covers(variant);
+}

@@ -1,0 +1,187 @@
+/*
+ * Sixteen packets at once in registers of 512 bits (AVX-512): each packet is a lane.
+ *
+ *   row i             64 bytes of lane i
+ *   blocks[k][j]      block k of 16 bytes of lanes j, j + 4, j + 8, j + 12
+ *   words[w]          word w of all lanes, lane i in place i
+ *
+ * Blocks are what AES and GHASH take, words what SHA takes.
+ */
+#ifndef GODWIT_IPSEC_WIDE_H
+#define GODWIT_IPSEC_WIDE_H
+
+#include <immintrin.h>
+
+#define GW_WIDE_LANES     16u
+#define GW_WIDE_ROW_BYTES 64u
+
+/* Inlined, so that numbers of rounds and of blocks are constants there. */
+#define GW_WIDE static inline __attribute__((always_inline))
+
+/* In front of a loop over registers. */
+#define GW_WIDE_UNROLL _Pragma("GCC unroll 16")
+
+/* Keeps the compiler from adding in another order, which makes chains longer: 83 instead of 160 ns
+ * for 16 blocks of SHA-1. */
+#define GW_WIDE_IN_ORDER(value) __asm__("" : "+v"(value))
+
+/* Sixteen stretches of bytes. Lanes that nobody needs repeat another one, which they do not
+ * disturb: all of a step is read before any of it is written. */
+typedef struct gw_wide_lanes {
+    gw_u8 *at[GW_WIDE_LANES];
+    gw_u32 bytes[GW_WIDE_LANES];
+    gw_u32 shortest;
+    gw_u32 longest;
+} gw_wide_lanes;
+
+/* What the SAs of sixteen packets are found by. */
+typedef struct gw_wide_sas {
+    const gw_ipsec_sa *sa[GW_WIDE_LANES];
+} gw_wide_sas;
+
+/* Rows to blocks and back: transposing twice changes nothing. */
+GW_WIDE void gw_wide_turn(__m512i *a, __m512i *b, __m512i *c, __m512i *d)
+{
+    const __m512i ab_low = _mm512_shuffle_i32x4(*a, *b, 0x44);
+    const __m512i ab_high = _mm512_shuffle_i32x4(*a, *b, 0xee);
+    const __m512i cd_low = _mm512_shuffle_i32x4(*c, *d, 0x44);
+    const __m512i cd_high = _mm512_shuffle_i32x4(*c, *d, 0xee);
+    *a = _mm512_shuffle_i32x4(ab_low, cd_low, 0x88);
+    *b = _mm512_shuffle_i32x4(ab_low, cd_low, 0xdd);
+    *c = _mm512_shuffle_i32x4(ab_high, cd_high, 0x88);
+    *d = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
+}
+
+/* blocks[k][0..4] to words 4k .. 4k + 3, and, done with four words, back. */
+GW_WIDE void gw_wide_words(__m512i *words, const __m512i *blocks)
+{
+    const __m512i low_01 = _mm512_unpacklo_epi32(blocks[0], blocks[1]);
+    const __m512i high_01 = _mm512_unpackhi_epi32(blocks[0], blocks[1]);
+    const __m512i low_23 = _mm512_unpacklo_epi32(blocks[2], blocks[3]);
+    const __m512i high_23 = _mm512_unpackhi_epi32(blocks[2], blocks[3]);
+    words[0] = _mm512_unpacklo_epi64(low_01, low_23);
+    words[1] = _mm512_unpackhi_epi64(low_01, low_23);
+    words[2] = _mm512_unpacklo_epi64(high_01, high_23);
+    words[3] = _mm512_unpackhi_epi64(high_01, high_23);
+}
+
+/* The bytes of each word turned round, where the order of a stream is big-endian. */
+GW_WIDE __m512i gw_wide_swap32(__m512i value)
+{
+    return _mm512_shuffle_epi8(value, _mm512_broadcast_i32x4(_mm_set_epi8(
+                                          12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3)));
+}
+
+/* The bytes of each block turned round. */
+GW_WIDE __m512i gw_wide_swap128(__m512i value)
+{
+    return _mm512_shuffle_epi8(value, _mm512_broadcast_i32x4(_mm_set_epi8(
+                                          0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)));
+}
+
+/* Bytes of a row that belong to the stretch, from `offset` on. */
+GW_WIDE __mmask64 gw_wide_mask(gw_u32 bytes, gw_u32 offset)
+{
+    const gw_u32 left = bytes > offset ? bytes - offset : 0;
+    return left >= GW_WIDE_ROW_BYTES ? ~(gw_u64)0 : ((gw_u64)1 << left) - 1;
+}
+
+/* Rows at `offset`, all of them whole. */
+GW_WIDE void gw_wide_load(__m512i blocks[4][4], const gw_wide_lanes *lanes, gw_u32 offset)
+{
+    GW_WIDE_UNROLL
+    for (gw_u32 j = 0; j < 4; j++) {
+        GW_WIDE_UNROLL
+        for (gw_u32 i = 0; i < 4; i++) {
+            blocks[i][j] = _mm512_loadu_si512(lanes->at[j + 4 * i] + offset);
+        }
+        gw_wide_turn(&blocks[0][j], &blocks[1][j], &blocks[2][j], &blocks[3][j]);
+    }
+}
+
+GW_WIDE void gw_wide_store(__m512i blocks[4][4], const gw_wide_lanes *lanes, gw_u32 offset)
+{
+    GW_WIDE_UNROLL
+    for (gw_u32 j = 0; j < 4; j++) {
+        gw_wide_turn(&blocks[0][j], &blocks[1][j], &blocks[2][j], &blocks[3][j]);
+        GW_WIDE_UNROLL
+        for (gw_u32 i = 0; i < 4; i++) {
+            _mm512_storeu_si512(lanes->at[j + 4 * i] + offset, blocks[i][j]);
+        }
+    }
+}
+
+/* The same where some end within the row or before it: zeros follow. Nothing behind an end is
+ * touched, not even by a load that is masked out, which is slow where there is no memory. */
+GW_WIDE void gw_wide_load_some(__m512i blocks[4][4], const gw_wide_lanes *lanes, gw_u32 offset)
+{
+    GW_WIDE_UNROLL
+    for (gw_u32 j = 0; j < 4; j++) {
+        GW_WIDE_UNROLL
+        for (gw_u32 i = 0; i < 4; i++) {
+            const gw_u32 lane = j + 4 * i;
+            const __mmask64 mask = gw_wide_mask(lanes->bytes[lane], offset);
+            blocks[i][j] =
+                _mm512_maskz_loadu_epi8(mask, lanes->at[lane] + (mask == 0 ? 0 : offset));
+        }
+        gw_wide_turn(&blocks[0][j], &blocks[1][j], &blocks[2][j], &blocks[3][j]);
+    }
+}
+
+/* Leaves zeros behind the ends in `blocks`, which stay blocks. */
+GW_WIDE void gw_wide_store_some(__m512i blocks[4][4], const gw_wide_lanes *lanes, gw_u32 offset)
+{
+    GW_WIDE_UNROLL
+    for (gw_u32 j = 0; j < 4; j++) {
+        gw_wide_turn(&blocks[0][j], &blocks[1][j], &blocks[2][j], &blocks[3][j]);
+        GW_WIDE_UNROLL
+        for (gw_u32 i = 0; i < 4; i++) {
+            const gw_u32 lane = j + 4 * i;
+            const __mmask64 mask = gw_wide_mask(lanes->bytes[lane], offset);
+            if (mask != 0) {
+                _mm512_mask_storeu_epi8(lanes->at[lane] + offset, mask, blocks[i][j]);
+            }
+            blocks[i][j] = _mm512_maskz_mov_epi8(mask, blocks[i][j]);
+        }
+        gw_wide_turn(&blocks[0][j], &blocks[1][j], &blocks[2][j], &blocks[3][j]);
+    }
+}
+
+/* One block from each of four places. */
+GW_WIDE __m512i gw_wide_gather(const gw_u8 *a, const gw_u8 *b, const gw_u8 *c, const gw_u8 *d)
+{
+    __m512i value = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)a));
+    value = _mm512_mask_broadcast_i32x4(value, 0x00f0, _mm_loadu_si128((const __m128i *)b));
+    value = _mm512_mask_broadcast_i32x4(value, 0x0f00, _mm_loadu_si128((const __m128i *)c));
+    return _mm512_mask_broadcast_i32x4(value, 0xf000, _mm_loadu_si128((const __m128i *)d));
+}
+
+/* A block of each lane as the words of a tag. */
+GW_WIDE void gw_wide_tags(const __m512i blocks[4], gw_ipsec_tag tags[GW_WIDE_LANES])
+{
+    GW_WIDE_UNROLL
+    for (gw_u32 j = 0; j < 4; j++) {
+        _mm_storeu_si128((__m128i *)tags[j].words, _mm512_castsi512_si128(blocks[j]));
+        _mm_storeu_si128((__m128i *)tags[j + 4].words, _mm512_extracti32x4_epi32(blocks[j], 1));
+        _mm_storeu_si128((__m128i *)tags[j + 8].words, _mm512_extracti32x4_epi32(blocks[j], 2));
+        _mm_storeu_si128((__m128i *)tags[j + 12].words, _mm512_extracti32x4_epi32(blocks[j], 3));
+    }
+}
+
+#define GW_WIDE_AUTH_LINE (offsetof(gw_ipsec_sa, authentication) / GW_WIDE_ROW_BYTES)
+
+/* A line of 64 bytes of each SA, as blocks. */
+GW_WIDE void gw_wide_line(__m512i blocks[4][4], const gw_wide_sas *sas, gw_u32 line)
+{
+    GW_WIDE_UNROLL
+    for (gw_u32 j = 0; j < 4; j++) {
+        GW_WIDE_UNROLL
+        for (gw_u32 i = 0; i < 4; i++) {
+            const gw_u8 *sa = (const gw_u8 *)sas->sa[j + 4 * i];
+            blocks[i][j] = _mm512_load_si512(sa + GW_WIDE_ROW_BYTES * line);
+        }
+        gw_wide_turn(&blocks[0][j], &blocks[1][j], &blocks[2][j], &blocks[3][j]);
+    }
+}
+
+#endif
