@@ -15,6 +15,7 @@ use std::time::Duration;
 use godwit_device::{Implementation, cpu, has_own_memory};
 use godwit_engine::config::{Config, EngineConfig};
 use godwit_engine::{Engine, Options, Report};
+use godwit_packet::Layout;
 
 use crate::function::{SAS, associations};
 use crate::throughput::{self, layout_name, link, moved_note};
@@ -24,8 +25,17 @@ use crate::{BenchOptions, Error, Progress, Row, Size};
 const SIZES: [Size; 5] = [Size::Bytes(60), Size::Bytes(512), Size::Bytes(1024), Size::Bytes(1408), Size::Imix];
 /// Flows: four a SA on average.
 const FLOWS: u32 = 16_384;
-/// Packets of a worker in flight with a device that has memory of its own: the most there can be.
-const IN_FLIGHT_PACKETS: usize = 65_536;
+/// Most packets of a worker in flight.
+const IN_FLIGHT_PACKETS_MAX: usize = 65_536;
+/// Bytes of windows with which a chunk of a device with memory of its own is full (`[packing] chunk_bytes`).
+const CHUNK_BYTES: usize = 2 << 20;
+/// Chunks of a worker for such a device, the one that fills included (`[[device]] chunks`).
+const CHUNKS: usize = 4;
+/// In front of a frame, for what ESP prepends.
+const HEADROOM_BYTES: usize = 44;
+/// Behind it, for what ESP appends.
+const TAILROOM_BYTES: usize = 29;
+const ALIGN_BYTES: usize = 64;
 /// The same on the CPU, which has done a chunk when it has taken it: packets stay in the caches (`engine.rs`).
 const CPU_IN_FLIGHT_PACKETS: usize = 1024;
 /// Packets that are compared with `ref`.
@@ -127,6 +137,36 @@ impl<'a> Gateway<'a> {
         }
     }
 
+    /// Window of a frame of so many bytes.
+    fn window_bytes(frame_bytes: usize) -> usize {
+        (HEADROOM_BYTES + frame_bytes + TAILROOM_BYTES / 2).next_multiple_of(ALIGN_BYTES)
+    }
+
+    fn mean_window_bytes(&self) -> usize {
+        match self.size {
+            Size::Bytes(bytes) => Self::window_bytes(bytes.into()),
+            Size::Imix => (7 * Self::window_bytes(60) + 4 * Self::window_bytes(566) + Self::window_bytes(1514)) / 12,
+        }
+    }
+
+    /// Packets of as many bytes as a worker's chunks take.
+    fn packets_of_chunks(&self) -> usize {
+        let chunks = self.options.in_flight.map_or(CHUNKS, |chunks| chunks + 1);
+        chunks * CHUNK_BYTES / self.mean_window_bytes()
+    }
+
+    /// The key of `[arena]` that makes a worker's ring as long as packets in flight need, and an eighth: what goes around in
+    /// more memory comes back colder.
+    fn ring(&self, in_flight_packets: usize) -> String {
+        if !has_own_memory(self.device) || self.options.layout != Layout::Dense {
+            return String::new();
+        }
+        let packets = self.options.packets.unwrap_or_else(|| self.packets_of_chunks()).min(in_flight_packets);
+        let bytes = packets * self.mean_window_bytes() * 9 / 8;
+        let longest = HEADROOM_BYTES + self.size.frame_bytes_max().max(60) + TAILROOM_BYTES;
+        format!("packets = {}", bytes / longest + 1)
+    }
+
     /// `packets`: how many there are, all digested; `None`: no end.
     fn configuration(&self, packets: Option<u32>) -> String {
         let Self { options, size, device, workers, .. } = *self;
@@ -135,9 +175,12 @@ impl<'a> Gateway<'a> {
         let in_flight_packets = match (options.packets, device) {
             (Some(packets), _) => packets,
             (None, cpu::ID) => CPU_IN_FLIGHT_PACKETS,
-            (None, _) if has_own_memory(device) => IN_FLIGHT_PACKETS,
+            (None, _) if has_own_memory(device) => {
+                self.packets_of_chunks().next_power_of_two().min(IN_FLIGHT_PACKETS_MAX)
+            }
             (None, _) => EngineConfig::default().in_flight_packets,
         };
+        let ring = self.ring(in_flight_packets);
         let size_text = match size {
             Size::Bytes(bytes) => bytes.to_string(),
             Size::Imix => "\"imix\"".to_owned(),
@@ -150,10 +193,11 @@ impl<'a> Gateway<'a> {
             in_flight_packets = {in_flight_packets}
             [arena]
             layout = "{layout}"
+            {ring}
             frame_bytes_max = {}
-            align_bytes = 64
-            headroom_bytes = 44
-            tailroom_bytes = 29
+            align_bytes = {ALIGN_BYTES}
+            headroom_bytes = {HEADROOM_BYTES}
+            tailroom_bytes = {TAILROOM_BYTES}
             [[port]]
             name = "memory"
             kind = "synthetic"
@@ -181,7 +225,14 @@ impl<'a> Gateway<'a> {
         if device == options.device() {
             // One more than are in flight: one fills. The CPU runs a chunk at once.
             let chunks = options.in_flight.filter(|_| device != cpu::ID).map(|chunks| chunks + 1);
-            let keys = [("chunk_packets", options.batch), ("bin_packets", options.bin_packets), ("chunks", chunks)];
+            // A chunk of so many packets is not cut short.
+            let unlimited = options.batch.map(|_| u32::MAX as usize);
+            let keys = [
+                ("chunk_packets", options.batch),
+                ("chunk_bytes", unlimited),
+                ("bin_packets", options.bin_packets),
+                ("chunks", chunks),
+            ];
             for (key, value) in keys {
                 if let Some(value) = value {
                     let _ = writeln!(text, "{key} = {value}");

@@ -120,6 +120,7 @@ fn measure(
 fn settings(chunk_packets: u32, most: u32) -> Vec<Setting> {
     let config = |chunk_packets: u32, bins: u32, granularity_bytes: u32, grouping, sort| PackerConfig {
         chunk_packets,
+        chunk_bytes: None,
         bins,
         bin_packets: (chunk_packets / bins).max(1),
         length_granularity_bytes: granularity_bytes,

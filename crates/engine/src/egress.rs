@@ -16,7 +16,7 @@ pub(crate) struct Departing {
     /// For each port, in order of arrival.
     pub(crate) outs: Vec<Vec<Departure>>,
     /// Times of arrival, and how many packets had each.
-    arrivals: Vec<(u64, u64)>,
+    pub(crate) arrivals: Vec<(u64, u64)>,
 }
 
 impl Departing {

@@ -17,12 +17,11 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use godwit_io::Departure;
 use godwit_packet::{Descriptor, Stamp};
 
 /// `progress` of a packet that left or was dropped.
 const GONE: u8 = u8::MAX;
-/// `progress` of a place whose packets, several, have all come to the exit. Beyond all gates.
-const TRAIN: u8 = u8::MAX - 1;
 
 /// The packets of one worker in flight. Every packet has a place, `descriptor.order`, from arrival until the
 /// exit has passed it.
@@ -50,14 +49,6 @@ struct Member {
     descriptor: Descriptor,
     progress: u8,
     egress: u8,
-}
-
-/// One packet let out by the exit. By reference, so that it is copied once: from the ring to the port's queue.
-pub(crate) struct Exit<'a> {
-    pub(crate) descriptor: &'a Descriptor,
-    pub(crate) stamp: &'a Stamp,
-    pub(crate) port: u8,
-    pub(crate) arrival_ns: u64,
 }
 
 impl Order {
@@ -180,18 +171,53 @@ impl Order {
         self.progress[place] = Self::at(gate);
     }
 
-    /// The packet waits at the exit to leave by `port`.
-    #[inline(always)]
-    pub(crate) fn wait_exit(&mut self, descriptor: &Descriptor, port: u8) {
-        let place = self.place(descriptor);
-        let at_exit = Self::at(self.exit());
-        debug_assert!(self.progress[place] < at_exit, "a packet went back in its chain");
-        if !self.trains.is_empty() && self.move_member(place, descriptor, at_exit, Some(port)) {
+    /// Packets come to gate `gate`, and pass it at once where it is their turn. False: it may not be, and they have to
+    /// [wait](Self::wait).
+    #[inline]
+    pub(crate) fn enter(&mut self, gate: usize, descriptors: &[Descriptor]) -> bool {
+        let passed = self.passed[gate].max(self.passed[self.exit()]);
+        match self.places(descriptors) {
+            // No more packets than 16 bits can tell apart are in flight.
+            Some(places) if passed as u16 == descriptors[0].order => {
+                self.progress[places].fill(Self::behind(gate + 1));
+                self.passed[gate] = passed + descriptors.len();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The places of packets that arrived one after the other; `None` where there is none, or they did not, or the ring begins
+    /// anew among them, or packets share places.
+    #[inline]
+    fn places(&self, descriptors: &[Descriptor]) -> Option<Range<usize>> {
+        let first = descriptors.first().filter(|_| self.trains.is_empty())?;
+        let is_next =
+            |(index, descriptor): (usize, &Descriptor)| descriptor.order == first.order.wrapping_add(index as u16);
+        let place = self.place(first);
+        let places = place..place + descriptors.len();
+        (places.end <= self.mask + 1 && descriptors.iter().enumerate().all(is_next)).then_some(places)
+    }
+
+    /// The packets wait at the exit to leave by `port`.
+    #[inline]
+    pub(crate) fn wait_exit(&mut self, descriptors: &[Descriptor], port: u8) {
+        let exit = self.exit();
+        // Most come as they arrived.
+        if let Some(places) = self.places(descriptors) {
+            self.descriptors[places.clone()].copy_from_slice(descriptors);
+            self.egress[places.clone()].fill(port);
+            self.progress[places].fill(Self::at(exit));
             return;
         }
-        self.egress[place] = port;
-        self.descriptors[place] = *descriptor;
-        self.progress[place] = at_exit;
+        for descriptor in descriptors {
+            let place = self.place(descriptor);
+            if !self.trains.is_empty() && self.move_member(place, descriptor, Self::at(exit), Some(port)) {
+                continue;
+            }
+            self.egress[place] = port;
+            self.wait(descriptor, exit);
+        }
     }
 
     /// The packet is no longer in flight: dropped, or sent by a port without order.
@@ -250,10 +276,7 @@ impl Order {
     /// A place has come as far as the last of its packets.
     fn settle_train(&mut self, place: usize) {
         let slowest = self.trains.get(&place).and_then(|members| members.iter().map(|member| member.progress).min());
-        self.progress[place] = match slowest {
-            Some(progress) if progress == Self::at(self.exit()) => TRAIN,
-            slowest => slowest.unwrap_or(GONE),
-        };
+        self.progress[place] = slowest.unwrap_or(GONE);
         if slowest.is_none() {
             self.trains.remove(&place);
         }
@@ -297,42 +320,53 @@ impl Order {
         self.passed[gate] = passed;
     }
 
-    /// Calls `leave` for the packets that may leave, in order of arrival.
+    /// Appends the packets that may leave, in order of arrival, to `outs` by port. `arrived` is told times of arrival, and how
+    /// many of them had each.
     #[inline]
-    pub(crate) fn open_exit(&mut self, mut leave: impl FnMut(Exit<'_>)) {
+    pub(crate) fn open_exit(&mut self, outs: &mut [Vec<Departure>], mut arrived: impl FnMut(u64, u64)) {
         let exit = self.exit();
         let at_exit = Self::at(exit);
-        let mut passed = self.passed[exit];
         loop {
-            let places = self.stretch(passed, self.arrived - passed);
-            let stretch = places.len();
-            // All of one length, so that each place is checked once and not five times.
-            let (first, trains) = (places.start, &mut self.trains);
-            let progress = &mut self.progress[places.clone()];
-            let (descriptors, stamps) = (&self.descriptors[places.clone()], &self.stamps[places.clone()]);
-            let (egress, arrivals_ns) = (&self.egress[places.clone()], &self.arrivals_ns[places]);
-            let packets = descriptors.iter().zip(stamps).zip(egress.iter().zip(arrivals_ns));
-            let mut count = 0;
-            for (progress, ((descriptor, stamp), (port, arrival_ns))) in progress.iter_mut().zip(packets) {
-                if *progress < at_exit {
-                    break;
+            let passed = self.passed[exit];
+            let Range { start, end } = self.stretch(passed, self.arrived - passed);
+            // Those that leave by one port, as most do that stand together.
+            let (progress, egress) = (&mut self.progress[start..end], &self.egress[start..end]);
+            let Some(&port) = egress.first() else { return };
+            if progress[0] == at_exit
+                && !self.trains.is_empty()
+                && let Some(members) = self.trains.remove(&start)
+            {
+                progress[0] = GONE;
+                let stamp = self.stamps[start];
+                for Member { descriptor, egress, .. } in &members {
+                    outs[usize::from(*egress)].push(Departure { descriptor: *descriptor, stamp });
                 }
-                if *progress == at_exit {
-                    *progress = GONE;
-                    leave(Exit { descriptor, stamp, port: *port, arrival_ns: *arrival_ns });
-                } else if *progress == TRAIN {
-                    *progress = GONE;
-                    let members = trains.remove(&(first + count)).unwrap_or_default();
-                    leave_all(&members, stamp, *arrival_ns, &mut leave);
-                }
-                count += 1;
+                arrived(self.arrivals_ns[start], members.len() as u64);
+                self.passed[exit] = passed + 1;
+                continue;
             }
-            passed += count;
-            if count == 0 || count < stretch {
-                break;
+            let end = if self.trains.is_empty() { end } else { start + 1 };
+            let (progress, egress) = (&mut progress[..end - start], &egress[..end - start]);
+            let leaves = |(progress, egress): (&u8, &u8)| *progress == at_exit && *egress == port;
+            let count = progress.iter().zip(egress).take_while(|place| leaves(*place)).count();
+            if count > 0 {
+                progress[..count].fill(GONE);
+                let places = start..start + count;
+                let packets = self.descriptors[places.clone()].iter().zip(&self.stamps[places.clone()]);
+                let departures = packets.map(|(&descriptor, &stamp)| Departure { descriptor, stamp });
+                outs[usize::from(port)].extend(departures);
+                for run in self.arrivals_ns[places].chunk_by(|one, next| one == next) {
+                    arrived(run[0], run.len() as u64);
+                }
+                self.passed[exit] = passed + count;
+                continue;
+            }
+            let gone = progress.iter().take_while(|progress| **progress == GONE).count();
+            self.passed[exit] = passed + gone;
+            if gone == 0 {
+                return;
             }
         }
-        self.passed[exit] = passed;
     }
 
     /// No packet in flight has a lower sequence number than this. Packets of one source arrive in order of
@@ -342,14 +376,6 @@ impl Order {
         let end = if several { self.arrived } else { self.arrived.min(passed + 1) };
         let sequences = (passed..end).map(|place| self.stamps[place & self.mask].sequence);
         sequences.min().unwrap_or(u64::MAX)
-    }
-}
-
-/// Lets all packets of a place out.
-#[cold]
-fn leave_all(members: &[Member], stamp: &Stamp, arrival_ns: u64, leave: &mut dyn FnMut(Exit<'_>)) {
-    for Member { descriptor, egress, .. } in members {
-        leave(Exit { descriptor, stamp, port: *egress, arrival_ns });
     }
 }
 
@@ -393,11 +419,26 @@ mod tests {
                         if let (descriptor, Stand::Before(passed)) = live[index] {
                             let gate = passed + hop;
                             if gate < gates {
-                                order.wait(&descriptor, gate);
-                                live[index].1 = Stand::At(gate);
+                                let entered = kind == 2 && order.enter(gate, &[descriptor]);
+                                if entered {
+                                    let sequence = order.remembered(&descriptor).0.sequence;
+                                    prop_assert!(last_at_gate[gate].is_none_or(|last| last < sequence));
+                                    last_at_gate[gate] = Some(sequence);
+                                } else {
+                                    order.wait(&descriptor, gate);
+                                }
+                                live[index].1 = if entered { Stand::Before(gate + 1) } else { Stand::At(gate) };
                             } else {
-                                order.wait_exit(&descriptor, 3);
-                                live[index].1 = Stand::At(gates);
+                                // Some at once, which often arrived one after the other.
+                                let end = live.len().min(index + 1 + 3 * hop);
+                                let both = live[index..end].iter_mut().filter(|(_, stand)| matches!(stand, Stand::Before(_)));
+                                let run: Vec<Descriptor> = both
+                                    .map(|(descriptor, stand)| {
+                                        *stand = Stand::At(gates);
+                                        *descriptor
+                                    })
+                                    .collect();
+                                order.wait_exit(&run, 3);
                             }
                         }
                     }
@@ -423,10 +464,11 @@ mod tests {
                                 packet.1 = Stand::Before(gate + 1);
                             }
                         }
-                        let mut out = Vec::new();
-                        order.open_exit(|exit| out.push((*exit.descriptor, exit.stamp.sequence, exit.port)));
-                        for (descriptor, sequence, port) in out {
-                            prop_assert_eq!(port, 3);
+                        let mut outs: [Vec<Departure>; 4] = Default::default();
+                        let mut arrived = 0;
+                        order.open_exit(&mut outs, |_, packets| arrived += packets);
+                        prop_assert!(outs[..3].iter().all(Vec::is_empty) && outs[3].len() as u64 == arrived);
+                        for Departure { descriptor, stamp: Stamp { sequence, .. } } in outs[3].drain(..) {
                             prop_assert!(last_out.is_none_or(|last| last < sequence));
                             last_out = Some(sequence);
                             live.retain(|(live, _)| live.order != descriptor.order);

@@ -28,7 +28,7 @@ use crate::egress::{Departing, Egress, Queues};
 use crate::failover::{LostPlace, Place};
 use crate::grace::Grace;
 use crate::histogram::Histogram;
-use crate::order::{Exit, Order};
+use crate::order::Order;
 use crate::plan::Plan;
 use crate::ports::{NamedReceive, NamedTransmit};
 use crate::sender::Sender;
@@ -37,6 +37,9 @@ use crate::sender::Sender;
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
 /// Fewer packets of one variant in a row go into bins one by one.
 const RUN_PACKETS_MIN: usize = 4;
+
+/// Packets of a chunk that are looked at before those leave whose turn it is: a large chunk does not stay in the cache.
+const DEPART_PACKETS: usize = 512;
 
 /// What a worker is made of.
 pub(crate) struct WorkerParts {
@@ -307,35 +310,32 @@ impl Worker {
             Next::Function(function) => {
                 let stage = &plan.stages[usize::from(function)];
                 if let Some(gate) = stage.gate {
-                    descriptors.iter().for_each(|descriptor| self.order.wait(descriptor, gate));
-                    return;
-                }
-                if stage.progress > 0 {
+                    if !self.order.enter(gate, descriptors) {
+                        descriptors.iter().for_each(|descriptor| self.order.wait(descriptor, gate));
+                        return;
+                    }
+                } else if stage.progress > 0 {
                     descriptors.iter().for_each(|descriptor| self.order.advance(descriptor, stage.progress));
                 }
                 self.inputs[usize::from(function)].pending.extend_from_slice(descriptors);
             }
-            Next::Port(port) => self.send_out(plan, descriptors, |_| u16::from(port)),
-            Next::Egress => self.send_out(plan, descriptors, |packet| outcome(packet).port),
+            Next::Port(port) => self.send_out(plan, descriptors, u16::from(port)),
+            Next::Egress => {
+                for (packet, descriptor) in descriptors.iter().enumerate() {
+                    self.send_out(plan, std::slice::from_ref(descriptor), outcome(packet).port);
+                }
+            }
             Next::Drop => descriptors.iter().for_each(|descriptor| self.drop_packet(descriptor, DROPPED_CHAIN)),
             Next::None => descriptors.iter().for_each(|descriptor| self.drop_packet(descriptor, DROPPED_UNROUTED)),
         }
     }
 
     #[inline]
-    fn send_out(&mut self, plan: &Plan, descriptors: &[Descriptor], port: impl Fn(usize) -> u16) {
-        for (packet, descriptor) in descriptors.iter().enumerate() {
-            let port = port(packet);
-            match self.exits.get(usize::from(port)) {
-                Some(true) => {
-                    if plan.ordered[usize::from(port)] {
-                        self.order.wait_exit(descriptor, port as u8);
-                    } else {
-                        self.send_at_once(descriptor, usize::from(port));
-                    }
-                }
-                _ => self.drop_packet(descriptor, DROPPED_PORT),
-            }
+    fn send_out(&mut self, plan: &Plan, descriptors: &[Descriptor], port: u16) {
+        match self.exits.get(usize::from(port)) {
+            Some(true) if plan.ordered[usize::from(port)] => self.order.wait_exit(descriptors, port as u8),
+            Some(true) => descriptors.iter().for_each(|descriptor| self.send_at_once(descriptor, usize::from(port))),
+            _ => descriptors.iter().for_each(|descriptor| self.drop_packet(descriptor, DROPPED_PORT)),
         }
     }
 
@@ -363,12 +363,14 @@ impl Worker {
         let mut worked = false;
         self.flushing = flush;
         loop {
+            // Functions come before those that follow them, so only what comes back from a device makes another round worth
+            // while: what was fed has gone as far as it can.
             let mut moved = false;
             for &function in &plan.sequence {
                 if let Some(gate) = plan.stages[function].gate {
                     self.order.open(gate, &mut self.inputs[function].pending);
                 }
-                moved |= self.feed(&plan, function, now_ns)?;
+                worked |= self.feed(&plan, function, now_ns)?;
             }
             for place in 0..self.places.len() {
                 while self.places[place].is_due(now_ns, idle, flush) {
@@ -495,7 +497,7 @@ impl Worker {
                 Ok(None) => return Ok(moved),
                 Ok(Some(mut chunk)) => {
                     self.places[place].failures = 0;
-                    self.complete(plan, place, &mut chunk);
+                    self.complete(plan, place, &mut chunk)?;
                     self.places[place].packer.give_back(chunk);
                     let [to, back] = self.places[place].lane.moved_bytes();
                     self.counts.set(plan.layout.device(place, DEVICE_MOVED_TO), to);
@@ -508,7 +510,7 @@ impl Worker {
     }
 
     /// Counts the work of a finished chunk, has host halves complete it, and sends every packet of it on.
-    fn complete(&mut self, plan: &Plan, place: usize, chunk: &mut Chunk) {
+    fn complete(&mut self, plan: &Plan, place: usize, chunk: &mut Chunk) -> Result<(), Error> {
         let elapsed_ns = self.now_ns().saturating_sub(chunk.opened_ns);
         let Place { packer, lane, .. } = &mut self.places[place];
         for time in lane.bin_times() {
@@ -517,6 +519,7 @@ impl Worker {
             self.counts.add(counters.plain(BUSY_NS), time.elapsed_ns);
             packer.observe(bin, time.elapsed_ns);
         }
+        let mut decided = 0;
         for (bin, bytes) in chunk.bins.iter().zip(&chunk.bin_bytes) {
             let function = usize::from(bin.instance);
             let counters = plan.stages[function].counters;
@@ -530,7 +533,14 @@ impl Worker {
                 host_half.complete(bin.variant, descriptors, &chunk.parameters[range], outcomes);
             }
             self.decide(plan, function, descriptors, outcomes);
+            decided += usize::from(bin.count);
+            if decided >= DEPART_PACKETS {
+                // While what is remembered of them is in the cache.
+                decided = 0;
+                self.depart()?;
+            }
         }
+        Ok(())
     }
 
     /// Counts what a function said of packets, and sends them on.
@@ -566,19 +576,8 @@ impl Worker {
 
     /// Lets packets out whose turn it is. Returns how many left.
     fn depart(&mut self) -> Result<usize, Error> {
-        let departing = &mut self.departing;
-        let mut run = (0, 0);
-        self.order.open_exit(|Exit { descriptor, stamp, port, arrival_ns }| {
-            departing.outs[usize::from(port)].push(Departure { descriptor: *descriptor, stamp: *stamp });
-            // Packets of one burst arrived at the same moment: one entry for all of them.
-            if arrival_ns == run.0 {
-                run.1 += 1;
-            } else {
-                departing.arrived(run.0, run.1);
-                run = (arrival_ns, 1);
-            }
-        });
-        departing.arrived(run.0, run.1);
+        let Departing { outs, arrivals } = &mut self.departing;
+        self.order.open_exit(outs, |arrival_ns, packets| arrivals.push((arrival_ns, packets)));
         // Drops count too: a worker that only drops must not hold back what others wait to write.
         let passed = self.order.passed();
         if passed != self.settled_at || self.order.in_flight() == 0 {

@@ -202,6 +202,15 @@ impl Outgoing<'_> {
             Self::Lent(borrower) => borrower.release(descriptor),
         }
     }
+
+    /// Returns the windows of packets that are out.
+    #[inline]
+    pub fn release_all<'d>(&mut self, descriptors: impl Iterator<Item = &'d Descriptor>) {
+        match self {
+            Self::Own(region) => region.release_all(descriptors),
+            Self::Lent(borrower) => descriptors.for_each(|descriptor| borrower.release(descriptor)),
+        }
+    }
 }
 
 impl<'a> From<&'a mut Region> for Outgoing<'a> {

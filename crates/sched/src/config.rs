@@ -74,6 +74,9 @@ pub enum Grouping {
 pub struct PackerConfig {
     /// Most packets of a chunk, 1 to 2^24. May be less than `bins` times `bin_packets`: sparse bins cost little.
     pub chunk_packets: u32,
+    /// Bytes of windows with which a chunk is full, 1 to 2^32 - 1: copies to a device get faster up to some size, whatever the
+    /// length of packets. `None`: packets alone count.
+    pub chunk_bytes: Option<u32>,
     /// Bins of a chunk, 1 to 65535.
     pub bins: u32,
     /// Most packets of a bin, 1 to 65535. Should be a multiple of the device's warp.
@@ -95,6 +98,7 @@ impl Default for PackerConfig {
     fn default() -> Self {
         Self {
             chunk_packets: 256,
+            chunk_bytes: None,
             bins: 16,
             bin_packets: 256,
             length_granularity_bytes: 64,
@@ -117,6 +121,7 @@ impl PackerConfig {
             if (least..=most).contains(&value) { Ok(()) } else { Err(Error::OutOfRange { key, value, least, most }) }
         };
         within("chunk_packets", self.chunk_packets, 1, PACKETS_MAX)?;
+        within("chunk_bytes", self.chunk_bytes.unwrap_or(u32::MAX), 1, u32::MAX.into())?;
         within("bins", self.bins, 1, U16_MAX)?;
         within("bin_packets", self.bin_packets, 1, U16_MAX)?;
         within("length_granularity_bytes", self.length_granularity_bytes, GRANULARITY_BYTES_MIN, U16_MAX)?;
@@ -140,9 +145,10 @@ mod tests {
     #[test]
     fn every_key_has_its_range() {
         type Spoil = fn(&mut PackerConfig);
-        let faults: [(&str, Spoil); 9] = [
+        let faults: [(&str, Spoil); 10] = [
             ("chunk_packets", |c| c.chunk_packets = 0),
             ("chunk_packets", |c| c.chunk_packets = (1 << 24) + 1),
+            ("chunk_bytes", |c| c.chunk_bytes = Some(0)),
             ("bins", |c| c.bins = 0),
             ("bins", |c| c.bins = 65_536),
             ("bin_packets", |c| c.bin_packets = 0),

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::mem;
 
-use godwit_abi::{Bin, Descriptor};
+use godwit_abi::{Bin, Descriptor, WINDOW_UNIT_BYTES};
 
 use crate::chunk::Chunk;
 use crate::config::{Error, PackerConfig};
@@ -42,6 +42,8 @@ pub struct Packer {
     room: u32,
     /// `room`, plus the packets in it.
     budget: u32,
+    /// Units of windows until the filling chunk is full. Wide enough to count all of a chunk without a limit.
+    units: u64,
 
     /// Of each open bin, what the cursor need not know.
     labels: Box<[Label]>,
@@ -108,6 +110,7 @@ impl Packer {
             filling: chunk(),
             room: 0,
             budget: 0,
+            units: 0,
             labels: vec![no_label; bins].into(),
             open: 0,
             forfeited: 0,
@@ -153,6 +156,7 @@ impl Packer {
         self.filling.descriptors[slot] = *descriptor;
         self.filling.parameters[slot] = parameter;
         self.room -= 1;
+        self.count_units(descriptor.room.into());
         if self.room == 0 { Insert::ChunkFull } else { Insert::Binned }
     }
 
@@ -175,7 +179,7 @@ impl Packer {
         descriptors: &[Descriptor],
         parameter: impl Fn(usize) -> u64,
     ) -> (usize, Insert) {
-        let (shortest, longest) = length_bounds(descriptors);
+        let Common { shortest, longest, .. } = common(descriptors);
         let one_label = self.places.class(shortest) == self.places.class(longest);
         let mut taken = 0;
         let mut last = Insert::Binned;
@@ -297,15 +301,36 @@ impl Packer {
             return 0;
         }
         let fits = (cursor.end - cursor.next).min(self.room);
-        let run = descriptors.len().min(fits as usize);
+        let mut run = descriptors.len().min(fits as usize);
+        let mut of_run = common(&descriptors[..run]);
+        if of_run.units >= self.units {
+            run = fitting(&descriptors[..run], self.units);
+            of_run = common(&descriptors[..run]);
+        }
         let slots = cursor.next as usize..cursor.next as usize + run;
-        cursor.longest = cursor.longest.max(length_bounds(&descriptors[..run]).1.into());
+        cursor.longest = cursor.longest.max(of_run.longest.into());
         // `run` is at most `fits`, which has 32 bits.
         cursor.next += run as u32;
         self.room -= run as u32;
         self.filling.descriptors[slots.clone()].copy_from_slice(&descriptors[..run]);
         self.filling.parameters[slots].iter_mut().enumerate().for_each(|(packet, slot)| *slot = parameter(packet));
+        self.count_units(of_run.units);
         run
+    }
+
+    /// Packets with so many units of windows came into the filling chunk.
+    #[inline]
+    fn count_units(&mut self, units: u64) {
+        self.units = self.units.saturating_sub(units);
+        if self.units == 0 {
+            self.fill_up();
+        }
+    }
+
+    /// No other packet fits into the filling chunk.
+    #[cold]
+    fn fill_up(&mut self) {
+        (self.budget, self.room) = (self.packets(), 0);
     }
 
     #[cold]
@@ -354,6 +379,7 @@ impl Packer {
         self.filling.descriptors[slot] = packet.descriptor;
         self.filling.parameters[slot] = packet.parameter;
         self.room -= 1;
+        self.count_units(packet.descriptor.room.into());
         true
     }
 
@@ -424,6 +450,8 @@ impl Packer {
     fn reopen(&mut self) {
         self.open = 0;
         self.forfeited = 0;
+        self.units =
+            self.config.chunk_bytes.map_or(u64::MAX, |bytes| u64::from(bytes).div_ceil(WINDOW_UNIT_BYTES as u64));
         self.set_room(0);
     }
 
@@ -453,10 +481,34 @@ fn sort_longest_first(bins: &mut [Bin], estimates: &mut Vec<(f64, Bin)>, costs: 
     }
 }
 
-/// Shortest and longest frame, bytes.
+/// What is known of packets taken together.
+struct Common {
+    /// Shortest frame, bytes.
+    shortest: u16,
+    /// Longest frame, bytes.
+    longest: u16,
+    /// All windows.
+    units: u64,
+}
+
 #[inline]
-fn length_bounds(descriptors: &[Descriptor]) -> (u16, u16) {
-    descriptors.iter().fold((u16::MAX, 0), |(shortest, longest), descriptor| {
-        (shortest.min(descriptor.length), longest.max(descriptor.length))
+fn common(descriptors: &[Descriptor]) -> Common {
+    let none = Common { shortest: u16::MAX, longest: 0, units: 0 };
+    descriptors.iter().fold(none, |Common { shortest, longest, units }, descriptor| Common {
+        shortest: shortest.min(descriptor.length),
+        longest: longest.max(descriptor.length),
+        units: units + u64::from(descriptor.room),
     })
+}
+
+/// How many packets it takes to reach so many units of windows.
+#[cold]
+fn fitting(descriptors: &[Descriptor], units: u64) -> usize {
+    let mut sum = 0;
+    let short = |descriptor: &&Descriptor| {
+        let before = sum;
+        sum += u64::from(descriptor.room);
+        before < units
+    };
+    descriptors.iter().take_while(short).count()
 }

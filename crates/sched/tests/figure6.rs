@@ -30,6 +30,7 @@ impl Receiver {
 fn receiver() -> Receiver {
     let config = PackerConfig {
         chunk_packets: 16,
+        chunk_bytes: None,
         bins: 4,
         bin_packets: 4,
         length_granularity_bytes: 256,

@@ -30,6 +30,7 @@ impl Random {
 fn random_config(random: &mut Random) -> PackerConfig {
     PackerConfig {
         chunk_packets: random.pick(&[1, 2, 7, 31, 32, 33, 100, 100_000]),
+        chunk_bytes: random.pick(&[None, None, Some(1), Some(1000), Some(20_000)]),
         bins: random.pick(&[1, 1, 2, 3, 5, 16, 40]),
         bin_packets: random.pick(&[1, 1, 2, 3, 8, 31, 32, 33, 64]),
         length_granularity_bytes: random.pick(&[16, 64, 255, 256, 1000, 65_535]),
@@ -162,6 +163,13 @@ impl World {
         }
         assert_eq!(chunk.opened_ns, oldest_ns, "seed {seed}");
 
+        // Packets came into the chunk in order of their numbers; without the last it was not full.
+        let packets = || bins.iter().flat_map(|bin| &chunk.descriptors[chunk.range(bin)]);
+        let last = packets().max_by_key(|packet| packet.window);
+        let bytes: usize = packets().map(Descriptor::room_bytes).sum();
+        let before = bytes - last.map_or(0, Descriptor::room_bytes);
+        assert!(self.config.chunk_bytes.is_none_or(|most| before < most as usize), "seed {seed}: {bytes} bytes");
+
         let estimates: Vec<f64> = chunk.bins.iter().map(|bin| self.packer.costs().estimate_ns(bin)).collect();
         if self.config.sort {
             assert!(estimates.is_sorted_by(|a, b| a >= b), "seed {seed}: {estimates:?}");
@@ -180,7 +188,8 @@ impl World {
         let first = self.packets.len();
         for number in first..first + burst {
             let length = random.below(length_bound) as u16;
-            let descriptor = Descriptor { length, window: number as u32, ..Descriptor::default() };
+            let room = random.below(20) as u8;
+            let descriptor = Descriptor { length, window: number as u32, room, ..Descriptor::default() };
             self.packets.push(Packet { arrived_ns: self.now_ns, instance, variant, descriptor, parameter, out: false });
         }
         let descriptors: Vec<Descriptor> = self.packets[first..].iter().map(|packet| packet.descriptor).collect();
@@ -270,7 +279,11 @@ fn bursts_and_single_packets_make_the_same_chunks() {
         for _ in 0..20 {
             let bound = random.pick(&[1, 90, 1500]);
             let packets: Vec<Descriptor> = (0..random.below(80))
-                .map(|_| Descriptor { length: random.below(bound) as u16, ..Descriptor::default() })
+                .map(|_| Descriptor {
+                    length: random.below(bound) as u16,
+                    room: random.below(20) as u8,
+                    ..Descriptor::default()
+                })
                 .collect();
             let (instance, variant, parameter) = (random.below(2) as u16, random.below(3) as u8, random.next());
             let bulk = packers[0].insert_all(7, instance, variant, &packets, |packet| parameter ^ packet as u64);

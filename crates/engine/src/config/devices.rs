@@ -15,9 +15,10 @@ const CHUNKS: usize = 4;
 const CHUNKS_MAX: usize = 64;
 /// Longest watchdog: an hour.
 const WATCHDOG_MS_MAX: usize = 3_600_000;
-/// Most packets of a chunk for a device other than the CPU, unless the operator says otherwise: 2 to 4 MB of common
-/// packets, beyond which copies get no faster.
+/// Most packets of a chunk for a device other than the CPU, unless the operator says otherwise: [`CHUNK_BYTES`] of short ones.
 const CHUNK_PACKETS: u32 = 16_384;
+/// Bytes with which a chunk is full there: beyond so many copies get hardly faster, and what waits gets colder.
+const CHUNK_BYTES: u32 = 2 << 20;
 /// Packets of a bin of such a device: two warps.
 const BIN_PACKETS: u32 = 64;
 /// Fewest bins of a chunk of such a device.
@@ -66,6 +67,7 @@ fn packing_of(id: &str, chunks: usize, engine: &EngineConfig, keys: &[&PackingKe
         // A worker has at most 65536 packets in flight.
         let share = (engine.in_flight_packets / chunks).max(1) as u32;
         packing.chunk_packets = share.min(CHUNK_PACKETS);
+        packing.chunk_bytes = Some(CHUNK_BYTES);
         packing.bin_packets = BIN_PACKETS;
         packing.deadline_ns = DEADLINE_NS;
         packing.grouping = Grouping::VariantLength;
@@ -87,6 +89,7 @@ struct DeviceKeys {
     watchdog_ms: Option<usize>,
     chunks: Option<usize>,
     chunk_packets: Option<u32>,
+    chunk_bytes: Option<u32>,
     bins: Option<u32>,
     bin_packets: Option<u32>,
     length_granularity_bytes: Option<u32>,
@@ -100,6 +103,7 @@ impl DeviceKeys {
     fn packing(&self) -> PackingKeys {
         PackingKeys {
             chunk_packets: self.chunk_packets,
+            chunk_bytes: self.chunk_bytes,
             bins: self.bins,
             bin_packets: self.bin_packets,
             length_granularity_bytes: self.length_granularity_bytes,

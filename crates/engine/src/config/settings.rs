@@ -164,6 +164,7 @@ pub(super) fn packing<'a>(
 #[serde(default, deny_unknown_fields)]
 pub(super) struct PackingKeys {
     pub(super) chunk_packets: Option<u32>,
+    pub(super) chunk_bytes: Option<u32>,
     pub(super) bins: Option<u32>,
     pub(super) bin_packets: Option<u32>,
     pub(super) length_granularity_bytes: Option<u32>,
@@ -180,6 +181,7 @@ impl PackingKeys {
             *value = key.unwrap_or(*value);
         }
         put(self.chunk_packets, &mut config.chunk_packets);
+        config.chunk_bytes = self.chunk_bytes.or(config.chunk_bytes);
         put(self.bins, &mut config.bins);
         put(self.bin_packets, &mut config.bin_packets);
         put(self.length_granularity_bytes, &mut config.length_granularity_bytes);
@@ -196,7 +198,7 @@ pub(super) fn validate_packing(
     stanza: &Stanza<'_>,
     config: &PackerConfig,
 ) -> Result<(), ConfigError> {
-    let keys = ["chunk_packets", "bins", "bin_packets", "length_granularity_bytes", "deadline_ns", "leftover_packets"];
+    let keys = ["chunk_packets", "chunk_bytes", "bins", "bin_packets", "length_granularity_bytes", "leftover_packets"];
     config.validate().map_err(|error| {
         // The sentence begins with the key at fault.
         let message = error.to_string();

@@ -60,7 +60,7 @@ fn ipv6(packet: &[u8], mtu: usize, from: [u8; 16]) -> Option<Vec<u8>> {
     let payload = packet.get(IPV6_BYTES..)?;
     let mut walk = godwit_wire::Extensions::new(packet[6], payload);
     let mut later_fragment = false;
-    while let Some(step) = walk.next() {
+    for step in walk.by_ref() {
         later_fragment |= step.ok()?.fragment().is_some_and(|fragment| fragment.offset_bytes != 0);
         if later_fragment {
             break;

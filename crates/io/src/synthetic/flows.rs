@@ -50,31 +50,28 @@ struct Group {
     count: u32,
 }
 
-/// More flows than this do not stay in a core's own caches, which packets and whatever works on them want too: with 16,384, which
-/// alone fill an L2 of 1 MiB, a packet took 49 ns longer (`godwit bench gateway`).
-const CACHED_FLOWS: usize = 1 << 10;
-
 impl Ready {
-    /// One of a group, each equally likely.
+    /// Index of one of a group, each equally likely.
     #[inline(always)]
-    pub(super) fn flow(&self, group: usize, random: u64) -> &Flow {
+    pub(super) fn index(&self, group: usize, random: u64) -> u32 {
         let Group { first, count } = self.groups[group];
-        &self.flows[(first + below(random as u32, count)) as usize]
+        first + below(random as u32, count)
     }
 
-    /// Whether fetching ahead helps.
-    pub(super) fn is_large(&self) -> bool {
-        self.flows.len() > CACHED_FLOWS
-    }
-
-    /// Brings a flow into the cache.
     #[inline(always)]
-    pub(super) fn prefetch(&self, group: usize, random: u64) {
+    pub(super) fn get(&self, index: u32) -> &Flow {
+        &self.flows[index as usize]
+    }
+
+    /// Brings a flow into the cache: thousands of them do not stay in a core's own caches, which packets and whatever works
+    /// on them want too.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, index: u32) {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let flow: *const Flow = self.flow(group, random);
-            // SAFETY: a prefetch reads nothing that the program could see, and the address is that of a live flow.
+            let flow = self.flows.as_ptr().wrapping_add(index as usize);
+            // SAFETY: a prefetch reads nothing that the program could see, whatever the address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(flow.cast()) };
         }
     }

@@ -117,8 +117,23 @@ enum UnitsPer {
     Bit,
 }
 
-/// How many packets ahead flows are fetched.
-const PREFETCH_PACKETS: usize = 12;
+/// Packets that are drawn before the first of them is written: enough for a flow to come from memory meanwhile, few enough
+/// for all of them to stay in the first cache.
+const BLOCK_PACKETS: usize = 32;
+
+/// A packet that is to be written.
+#[derive(Clone, Copy)]
+struct Drawn {
+    random: u64,
+    /// Index of its flow.
+    flow: u32,
+    /// Packets of the block that were looked at, to this one.
+    looked_at: usize,
+}
+
+impl Drawn {
+    const NONE: Self = Self { random: 0, flow: 0, looked_at: 0 };
+}
 
 impl Generator {
     /// A generator of the packets of `worker` that come in by `port`.
@@ -175,28 +190,118 @@ impl Generator {
         packets: usize,
         pace: &Pace,
     ) -> Stop {
+        match &self.flows {
+            Flows::Ready(_) => self.fill_ready::<V6, TCP, COPY>(region, batch, packets, pace),
+            Flows::Random(_) => self.fill_random::<V6, TCP, COPY>(region, batch, packets, pace),
+        }
+    }
+
+    /// With flows made in advance. A block of packets is drawn first, and written then: the flows have time to come into the
+    /// cache, and either loop is short enough for the processor to work on several packets at once.
+    fn fill_ready<const V6: bool, const TCP: bool, const COPY: usize>(
+        &mut self,
+        region: &mut Region,
+        batch: &mut Batch,
+        packets: usize,
+        pace: &Pace,
+    ) -> Stop {
+        let Flows::Ready(flows) = &self.flows else { unreachable!("the caller looked") };
+        let (seed, sequence_end, port, pace) = (self.seed, self.sequence_end, self.port, *pace);
+        let (frame_bytes_max, steps, fixed_bytes) =
+            (region.frame_bytes_max(), self.schedule.steps(), self.lengths.fixed());
+        let (mut at, mut counters) = (self.at, self.counters);
+        let mut drawn = [Drawn::NONE; BLOCK_PACKETS];
+        let mut lengths = [0; BLOCK_PACKETS];
+        let mut stamps = [Stamp::default(); BLOCK_PACKETS];
+        let mut descriptors = [Descriptor::default(); BLOCK_PACKETS];
+        let mut left = packets;
+        let mut stop = Stop::Enough;
+        while left > 0 && stop == Stop::Enough {
+            if at.sequence >= sequence_end {
+                stop = Stop::Ended;
+                break;
+            }
+            let (from, mut count, mut looked_at) = (at, 0, 0);
+            for slot in steps.from(at).take(left.min(BLOCK_PACKETS)) {
+                let sequence = at.turn_start + u64::from(slot.place);
+                if sequence >= sequence_end {
+                    stop = Stop::Ended;
+                    break;
+                }
+                let units = match self.units_per {
+                    UnitsPer::Packet => sequence,
+                    UnitsPer::Bit => 8 * self.lengths.bytes_before(sequence),
+                };
+                if units > pace.due {
+                    stop = Stop::NotDue;
+                    break;
+                }
+                looked_at += 1;
+                let frame_bytes = fixed_bytes.unwrap_or_else(|| self.lengths.bytes(sequence));
+                if usize::from(frame_bytes) > frame_bytes_max {
+                    counters.oversized += 1;
+                    continue;
+                }
+                let random = draw(seed, sequence);
+                let flow = flows.index(slot.group.into(), random);
+                flows.prefetch(flow);
+                drawn[count] = Drawn { random, flow, looked_at };
+                lengths[count] = frame_bytes;
+                stamps[count] = Stamp { sequence, time_ns: pace.time_ns(units) };
+                count += 1;
+            }
+            left -= looked_at;
+            let mut packets = drawn.iter().zip(&mut descriptors);
+            let made = region.allocate_each(&lengths[..count], |place, out| {
+                // A block has as many packets of each.
+                let Some((drawn, descriptor)) = packets.next() else { return };
+                let flow = flows.get(drawn.flow);
+                descriptor.window = place.window;
+                descriptor.head = place.head;
+                descriptor.length = place.length;
+                descriptor.room = place.room;
+                descriptor.port = port;
+                descriptor.flow_hash = flow.flow_hash;
+                self.emit::<V6, TCP, COPY>(flow, drawn.random, place.length, out);
+            });
+            if made < count {
+                // The next one is the first without a window.
+                stop = Stop::RegionFull;
+                looked_at = drawn[made].looked_at - 1;
+            }
+            batch.descriptors.extend_from_slice(&descriptors[..made]);
+            batch.stamps.extend_from_slice(&stamps[..made]);
+            counters.received_packets += made as u64;
+            counters.received_bytes += lengths[..made].iter().map(|&bytes| u64::from(bytes)).sum::<u64>();
+            at = steps.ahead(from, looked_at);
+        }
+        (self.at, self.counters) = (at, counters);
+        stop
+    }
+
+    /// With flows made for each packet, of which only some are this worker's.
+    fn fill_random<const V6: bool, const TCP: bool, const COPY: usize>(
+        &mut self,
+        region: &mut Region,
+        batch: &mut Batch,
+        packets: usize,
+        pace: &Pace,
+    ) -> Stop {
+        let Flows::Random(maker) = &self.flows else { unreachable!("the caller looked") };
         let full = batch.len() + packets;
-        let frame_bytes_max = region.frame_bytes_max();
-        // Kept in registers: frames are written through a pointer that might, for all the compiler knows, change self.
-        let (seed, sequence_end, worker, port) = (self.seed, self.sequence_end, self.worker, self.port);
-        let (units_per, pace) = (self.units_per, *pace);
-        let (steps, mut at) = (self.schedule.steps(), self.at);
-        let fixed_bytes = self.lengths.fixed();
-        let fetches_ahead =
-            matches!(&self.flows, Flows::Ready(flows) if flows.is_large()) && steps.reach(PREFETCH_PACKETS);
-        let (mut made_packets, mut made_bytes, mut oversized) = (0, 0, 0);
+        let (frame_bytes_max, steps) = (region.frame_bytes_max(), self.schedule.steps());
+        let (mut at, mut counters) = (self.at, self.counters);
         let mut stop = Stop::Enough;
         // Bounds the call where packets are looked at that are other workers'.
         for _ in 0..packets.saturating_mul(16) {
             if batch.len() == full {
                 break;
             }
-            if at.sequence >= sequence_end {
+            if at.sequence >= self.sequence_end {
                 stop = Stop::Ended;
                 break;
             }
-            let frame_bytes = fixed_bytes.unwrap_or_else(|| self.lengths.bytes(at.sequence));
-            let units = match units_per {
+            let units = match self.units_per {
                 UnitsPer::Packet => at.sequence,
                 UnitsPer::Bit => 8 * self.lengths.bytes_before(at.sequence),
             };
@@ -204,50 +309,28 @@ impl Generator {
                 stop = Stop::NotDue;
                 break;
             }
-            let random = draw(seed, at.sequence);
-            let made;
-            let (flow, own) = match &self.flows {
-                Flows::Ready(flows) => {
-                    if fetches_ahead {
-                        let ahead = steps.ahead(at, PREFETCH_PACKETS);
-                        flows.prefetch(steps.group(ahead), draw(seed, ahead.sequence));
-                    }
-                    (flows.flow(steps.group(at), random), true)
+            let random = draw(self.seed, at.sequence);
+            let flow = maker.flow(random);
+            if maker.worker(&flow) == self.worker {
+                let frame_bytes = self.lengths.bytes(at.sequence);
+                if usize::from(frame_bytes) > frame_bytes_max {
+                    counters.oversized += 1;
+                } else {
+                    let Some(place) = region.allocate(frame_bytes.into()) else {
+                        stop = Stop::RegionFull;
+                        break;
+                    };
+                    let out = &mut region.window_mut(&place)[usize::from(place.head)..];
+                    self.emit::<V6, TCP, COPY>(&flow, random, frame_bytes, out);
+                    let stamp = Stamp { sequence: at.sequence, time_ns: pace.time_ns(units) };
+                    batch.push(Descriptor { port: self.port, flow_hash: flow.flow_hash, ..place }, stamp);
+                    counters.received_packets += 1;
+                    counters.received_bytes += u64::from(frame_bytes);
                 }
-                Flows::Random(maker) => {
-                    made = maker.flow(random);
-                    (&made, maker.worker(&made) == worker)
-                }
-            };
-            if own && usize::from(frame_bytes) > frame_bytes_max {
-                oversized += 1;
-            } else if own {
-                let Some(place) = region.allocate(frame_bytes.into()) else {
-                    stop = Stop::RegionFull;
-                    break;
-                };
-                // Written in its place, field by field: a copy of the whole, just written in parts, would wait for
-                // the store buffer, which was a third of the time (`examples/generate_cost`).
-                let index = batch.len();
-                batch.push(Descriptor::default(), Stamp { sequence: at.sequence, time_ns: pace.time_ns(units) });
-                let descriptor = &mut batch.descriptors[index];
-                descriptor.window = place.window;
-                descriptor.head = place.head;
-                descriptor.length = frame_bytes;
-                descriptor.room = place.room;
-                descriptor.port = port;
-                descriptor.flow_hash = flow.flow_hash;
-                let window = &mut region.window_mut(descriptor)[usize::from(place.head)..];
-                self.emit::<V6, TCP, COPY>(flow, random, frame_bytes, window);
-                made_packets += 1;
-                made_bytes += u64::from(frame_bytes);
             }
             at = steps.ahead(at, 1);
         }
-        self.at = at;
-        self.counters.received_packets += made_packets;
-        self.counters.received_bytes += made_bytes;
-        self.counters.oversized += oversized;
+        (self.at, self.counters) = (at, counters);
         stop
     }
 

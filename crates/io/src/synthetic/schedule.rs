@@ -20,7 +20,7 @@ const TURN_PACKETS: u32 = 16 << 10;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     /// Its place in the turn.
-    place: u16,
+    pub(super) place: u16,
     /// Which of this worker's groups of flows it takes one from.
     pub(super) group: u16,
 }
@@ -39,7 +39,8 @@ pub(super) struct Cursor {
     /// Its number in the sequence of all workers; `u64::MAX`: there is none.
     pub(super) sequence: u64,
     slot: usize,
-    turn_start: u64,
+    /// Number of the first packet of the turn that it is in.
+    pub(super) turn_start: u64,
 }
 
 impl Schedule {
@@ -81,13 +82,18 @@ pub(super) struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// The group of flows that a packet takes one from; there is a packet.
-    #[inline(always)]
-    pub(super) fn group(&self, at: Cursor) -> usize {
+    #[cfg(test)]
+    fn group(&self, at: Cursor) -> usize {
         usize::from(self.slots[at.slot].group)
     }
 
-    /// The packet `packets` packets of this worker later; at most as many as it [reaches](Self::reach).
+    /// This worker's packets of the turn, from one on.
+    #[inline(always)]
+    pub(super) fn from(&self, at: Cursor) -> impl Iterator<Item = &Slot> {
+        self.slots[at.slot..].iter()
+    }
+
+    /// The packet `packets` packets of this worker later; at most as many as a turn has.
     #[inline(always)]
     pub(super) fn ahead(&self, at: Cursor, packets: usize) -> Cursor {
         let (mut slot, mut turn_start) = (at.slot + packets, at.turn_start);
@@ -96,11 +102,6 @@ impl Steps<'_> {
             turn_start += self.turn_packets;
         }
         Cursor { sequence: turn_start + u64::from(self.slots[slot].place), slot, turn_start }
-    }
-
-    /// Whether a turn has so many packets of this worker.
-    pub(super) fn reach(&self, packets: usize) -> bool {
-        packets <= self.slots.len()
     }
 }
 

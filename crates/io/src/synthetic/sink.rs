@@ -44,10 +44,8 @@ impl Transmit for Transmitter {
             let frames = packets.iter().map(|departure| hash(windows.frame(&departure.descriptor)));
             digest.0.fetch_add(frames.fold(0, u64::wrapping_add), Ordering::Relaxed);
         }
-        for departure in packets {
-            self.counters.sent_bytes += u64::from(departure.descriptor.length);
-            windows.release(&departure.descriptor);
-        }
+        self.counters.sent_bytes += packets.iter().map(|departure| u64::from(departure.descriptor.length)).sum::<u64>();
+        windows.release_all(packets.iter().map(|departure| &departure.descriptor));
         self.counters.sent_packets += packets.len() as u64;
         Ok(packets.len())
     }
