@@ -46,11 +46,11 @@ impl Program for FunctionProgram {
     }
 
     fn headroom_bytes(&self) -> u16 {
-        self.function.contract().headroom_bytes
+        self.function.headroom_bytes()
     }
 
     fn tailroom_bytes(&self) -> u16 {
-        self.function.contract().tailroom_bytes
+        self.function.tailroom_bytes()
     }
 
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {

@@ -36,6 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         measure(&format!("inbound, {count} SAs"), count, &inbound(count), |sa| {
             let mut frame = frame(50, [198, 51, 100, 1], [192, 0, 2, 1]);
             frame[34..38].copy_from_slice(&spi(sa).to_be_bytes());
+            frame[41] = 1;
             frame
         })?;
     }
@@ -57,7 +58,8 @@ fn sa(index: usize, direction: &str, endpoints: [&str; 2]) -> String {
         "[[sa]]\nname = \"{index}\"\nspi = {spi}\ndirection = \"{direction}\"\nsource = \"{source}\"\n\
          destination = \"{destination}\"\nencryption = \"aes-128-cbc\"\nencryption_key = \"{:032x}\"\n\
          authentication = \"hmac-sha1-96\"\nauthentication_key = \"{:040x}\"\n",
-        0, 0
+        index + 1,
+        index + 1
     )
 }
 

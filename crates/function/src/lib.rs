@@ -74,6 +74,21 @@ pub trait Function: Send + Sync {
     /// a device prepares from it beforehand must not be among them.
     fn image(&self) -> ImageRef<'_>;
 
+    /// Most bytes that it prepends to a frame, as it is configured: at most what its contract says.
+    fn headroom_bytes(&self) -> u16 {
+        self.contract().headroom_bytes
+    }
+
+    /// Most bytes that it appends to a frame, as it is configured: at most what its contract says.
+    fn tailroom_bytes(&self) -> u16 {
+        self.contract().tailroom_bytes
+    }
+
+    /// See [`Contract::tailroom_saved`], of [`Function::tailroom_bytes`].
+    fn tailroom_saved(&self) -> [u8; 16] {
+        self.contract().tailroom_saved
+    }
+
     /// The variant of every packet, where there is no host half.
     fn variant(&self) -> u8 {
         0
@@ -100,6 +115,12 @@ pub trait Function: Send + Sync {
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
         let _ = (request, running);
         Err(Error::Command { message: "this function takes no commands".to_owned() })
+    }
+
+    /// What has happened since the last call that the operator is to hear of, in sentences. Asked by the control thread
+    /// all the time: cheap where nothing has.
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// Does to one packet what the kernel does, straight from the standard. Slow on purpose.

@@ -28,6 +28,8 @@ fn inbound(frame: &[u8], spi: u32, encryption_key: &str, authentication_key: &st
         destination: *frame[30..].first_chunk().unwrap(),
         encryption_key: unhex(encryption_key).try_into().unwrap(),
         authentication_key: unhex(authentication_key).try_into().unwrap(),
+        // Keys of published packets are no keys to use.
+        more: "insecure = true\n".to_owned(),
         ..Sa::new("peer", spi, "in", 0)
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use godwit_chain::Chain;
+use godwit_function::Function;
 use godwit_packet::{ArenaConfig, BUCKETS, Layout, Reuse};
 use godwit_sched::{Grouping, PackerConfig};
 use serde::Deserialize;
@@ -293,14 +294,13 @@ impl<'a> ArenaStanza<'a> {
         warnings: &mut Vec<String>,
     ) -> Result<ArenaConfig, ConfigError> {
         let Self { mut config, stanza } = self;
-        let needs = |bytes: fn(&godwit_function::Contract) -> u16| {
-            let weights: Vec<u32> =
-                functions.iter().map(|function| u32::from(bytes(function.function.contract()))).collect();
+        let needs = |bytes: fn(&dyn Function) -> u16| {
+            let weights: Vec<u32> = functions.iter().map(|function| u32::from(bytes(&*function.function))).collect();
             chain.path_max(&weights) as usize
         };
         let rooms = [
-            ("headroom_bytes", needs(|contract| contract.headroom_bytes), &mut config.headroom_bytes),
-            ("tailroom_bytes", needs(|contract| contract.tailroom_bytes), &mut config.tailroom_bytes),
+            ("headroom_bytes", needs(|function| function.headroom_bytes()), &mut config.headroom_bytes),
+            ("tailroom_bytes", needs(|function| function.tailroom_bytes()), &mut config.tailroom_bytes),
         ];
         for (key, needed, bytes) in rooms {
             if needed > *bytes {
@@ -316,9 +316,9 @@ impl<'a> ArenaStanza<'a> {
         // Behind another function that changes lengths, one that appends sees another length than the frame came with.
         let reached = functions.iter().enumerate().filter(|(index, _)| chain.is_reached(*index));
         let mut resizing =
-            reached.map(|(_, entry)| entry.function.contract()).filter(|contract| contract.changes_length());
-        if let (Some(contract), None) = (resizing.next(), resizing.next()) {
-            config.tailroom_saved = contract.tailroom_saved;
+            reached.map(|(_, entry)| &entry.function).filter(|function| function.contract().changes_length());
+        if let (Some(function), None) = (resizing.next(), resizing.next()) {
+            config.tailroom_saved = function.tailroom_saved();
         }
         if config.window_bytes() > WINDOW_BYTES_MAX {
             let ArenaConfig { frame_bytes_max, headroom_bytes, tailroom_bytes, .. } = config;

@@ -1,17 +1,77 @@
-//! The IPv4 packet of a frame, as the kernel sees it too: behind Ethernet and at most one VLAN tag.
+//! The IP packet of a frame, as the kernel sees it too: behind Ethernet and at most one VLAN tag.
 
-use godwit_wire::ethertype;
+use godwit_wire::{Extensions, ethertype, protocol};
 
 use super::selector::{Shown, has_ports};
 use super::{DROP_MALFORMED, DROP_TRUNCATED};
 
-pub(super) const PROTOCOL_ESP: u8 = 50;
 pub(super) const IPV4_BYTES: usize = 20;
-
+const IPV6_BYTES: usize = 40;
 const ETHERNET_BYTES: usize = 14;
 const VLAN_BYTES: usize = 4;
 
-/// An IPv4 packet whose lengths are right.
+/// What a frame carries.
+pub(super) enum Frame<'a> {
+    Ipv4(Ipv4Frame<'a>),
+    Ipv6(Ipv6Frame<'a>),
+    /// No IP.
+    Other,
+}
+
+impl<'a> Frame<'a> {
+    /// The packet of the frame; the drop reason where it is cut short or contradicts itself.
+    #[inline]
+    pub(super) fn parse(frame: &'a [u8]) -> Result<Self, u8> {
+        let mut offset = ETHERNET_BYTES;
+        let mut ether_type = be16(frame, offset - 2).ok_or(DROP_TRUNCATED)?;
+        if ether_type == ethertype::VLAN {
+            offset += VLAN_BYTES;
+            ether_type = be16(frame, offset - 2).ok_or(DROP_TRUNCATED)?;
+        }
+        let packet = &frame[offset..];
+        match ether_type {
+            ethertype::IPV4 => Ipv4Frame::parse(packet).map(Self::Ipv4),
+            ethertype::IPV6 => Ipv6Frame::parse(packet).map(Self::Ipv6),
+            _ => Ok(Self::Other),
+        }
+    }
+}
+
+/// A packet of either family.
+pub(super) trait Packet {
+    type Address;
+
+    fn source(&self) -> Self::Address;
+
+    fn destination(&self) -> Self::Address;
+
+    /// Behind IPv6's extension headers.
+    fn protocol(&self) -> u8;
+
+    /// What the protocol says; in a fragment that is not the first, any part of it.
+    fn payload(&self) -> &[u8];
+
+    /// Whether more fragments follow or an offset is set.
+    fn is_fragment(&self) -> bool;
+
+    /// Whether an offset is set.
+    fn is_later_fragment(&self) -> bool;
+
+    /// What it shows to selectors.
+    fn shown(&self) -> Shown<Self::Address> {
+        let payload = self.payload();
+        // Only the first fragment has the ports (RFC 4301, section 7).
+        let ports = match (be16(payload, 0), be16(payload, 2)) {
+            (Some(source), Some(destination)) if !self.is_later_fragment() && has_ports(self.protocol()) => {
+                Some((source, destination))
+            }
+            _ => None,
+        };
+        Shown { source: self.source(), destination: self.destination(), protocol: self.protocol(), ports }
+    }
+}
+
+/// An IPv4 packet whose lengths are right (RFC 791, section 3.1).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ipv4Frame<'a> {
     /// The packet without what follows it in the frame; at least a header long.
@@ -20,73 +80,114 @@ pub(super) struct Ipv4Frame<'a> {
 }
 
 impl<'a> Ipv4Frame<'a> {
-    /// The packet of the frame, `None` where it carries none; the drop reason where it is cut short or contradicts itself.
-    pub(super) fn parse(frame: &'a [u8]) -> Result<Option<Self>, u8> {
-        let Some(l2_bytes) = l3_offset(frame)? else { return Ok(None) };
-        let (packet, header_bytes) = parse_packet(&frame[l2_bytes..])?;
-        Ok(Some(Self { packet, header_bytes }))
+    #[inline]
+    fn parse(bytes: &'a [u8]) -> Result<Self, u8> {
+        let header = bytes.first_chunk::<IPV4_BYTES>().ok_or(DROP_TRUNCATED)?;
+        let header_bytes = usize::from(header[0] & 0x0f) * 4;
+        let total_bytes = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        if header[0] >> 4 != 4 || header_bytes < IPV4_BYTES || total_bytes < header_bytes {
+            return Err(DROP_MALFORMED);
+        }
+        let packet = bytes.get(..total_bytes).ok_or(DROP_TRUNCATED)?;
+        Ok(Self { packet, header_bytes })
     }
+}
 
-    pub(super) fn protocol(&self) -> u8 {
-        self.packet[9]
-    }
+impl Packet for Ipv4Frame<'_> {
+    type Address = u32;
 
-    pub(super) fn source(&self) -> u32 {
+    #[inline]
+    fn source(&self) -> u32 {
         be32(self.packet, 12)
     }
 
-    pub(super) fn destination(&self) -> u32 {
+    #[inline]
+    fn destination(&self) -> u32 {
         be32(self.packet, 16)
     }
 
-    /// Whether more fragments follow or an offset is set (RFC 791, section 3.1).
-    pub(super) fn is_fragment(&self) -> bool {
-        be16(self.packet, 6).is_some_and(|word| word & 0x3fff != 0)
+    #[inline]
+    fn protocol(&self) -> u8 {
+        self.packet[9]
     }
 
-    pub(super) fn payload(&self) -> &'a [u8] {
+    #[inline]
+    fn payload(&self) -> &[u8] {
         &self.packet[self.header_bytes..]
     }
 
-    pub(super) fn shown(&self) -> Shown {
-        shown(self.packet, self.header_bytes)
+    #[inline]
+    fn is_fragment(&self) -> bool {
+        be16(self.packet, 6).is_some_and(|word| word & 0x3fff != 0)
+    }
+
+    #[inline]
+    fn is_later_fragment(&self) -> bool {
+        be16(self.packet, 6).is_some_and(|word| word & 0x1fff != 0)
     }
 }
 
-/// Where the frame's IPv4 packet begins, at most at its end; `None` where it carries none; the drop reason where it
-/// is too short to say.
-pub(super) fn l3_offset(frame: &[u8]) -> Result<Option<usize>, u8> {
-    let mut offset = ETHERNET_BYTES;
-    let mut ether_type = be16(frame, offset - 2).ok_or(DROP_TRUNCATED)?;
-    if ether_type == ethertype::VLAN {
-        offset += VLAN_BYTES;
-        ether_type = be16(frame, offset - 2).ok_or(DROP_TRUNCATED)?;
-    }
-    Ok((ether_type == ethertype::IPV4).then_some(offset))
+/// An IPv6 packet whose lengths are right, and its extension headers (RFC 8200, sections 3 and 4).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ipv6Frame<'a> {
+    /// The fixed header.
+    header: &'a [u8; IPV6_BYTES],
+    protocol: u8,
+    payload: &'a [u8],
+    is_fragment: bool,
+    is_later_fragment: bool,
 }
 
-/// The packet at the front of `bytes`, and its header's length; or the drop reason (RFC 791, section 3.1).
-pub(super) fn parse_packet(bytes: &[u8]) -> Result<(&[u8], usize), u8> {
-    let header = bytes.first_chunk::<IPV4_BYTES>().ok_or(DROP_TRUNCATED)?;
-    let header_bytes = usize::from(header[0] & 0x0f) * 4;
-    let total_bytes = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    if header[0] >> 4 != 4 || header_bytes < IPV4_BYTES || total_bytes < header_bytes {
-        return Err(DROP_MALFORMED);
+impl<'a> Ipv6Frame<'a> {
+    fn parse(bytes: &'a [u8]) -> Result<Self, u8> {
+        let (header, rest) = bytes.split_first_chunk::<IPV6_BYTES>().ok_or(DROP_TRUNCATED)?;
+        if header[0] >> 4 != 6 {
+            return Err(DROP_MALFORMED);
+        }
+        let payload = rest.get(..usize::from(u16::from_be_bytes([header[4], header[5]]))).ok_or(DROP_TRUNCATED)?;
+        let mut walk = Extensions::new(header[6], payload);
+        let (mut is_fragment, mut is_later_fragment) = (false, false);
+        // AH is what we are here for, and not only passed by.
+        while walk.protocol() != protocol::AH
+            && let Some(step) = walk.next()
+        {
+            let fragment = step.map_err(|_| DROP_MALFORMED)?.fragment();
+            is_fragment |= fragment.is_some_and(|fragment| fragment.is_fragment());
+            is_later_fragment |= fragment.is_some_and(|fragment| fragment.offset_bytes != 0);
+            if is_later_fragment {
+                break;
+            }
+        }
+        Ok(Self { header, protocol: walk.protocol(), payload: walk.rest(), is_fragment, is_later_fragment })
     }
-    let packet = bytes.get(..total_bytes).ok_or(DROP_TRUNCATED)?;
-    Ok((packet, header_bytes))
 }
 
-/// What a packet that [`parse_packet`] accepted shows to selectors.
-pub(super) fn shown(packet: &[u8], header_bytes: usize) -> Shown {
-    let protocol = packet[9];
-    // Only the first fragment has the ports (RFC 4301, section 7).
-    let first = be16(packet, 6).is_some_and(|word| word & 0x1fff == 0);
-    let ports = match (be16(packet, header_bytes), be16(packet, header_bytes + 2)) {
-        (Some(source), Some(destination)) if first && has_ports(protocol) => Some((source, destination)),
-        _ => None,
-    };
-    Shown { source: be32(packet, 12), destination: be32(packet, 16), protocol, ports }
+impl Packet for Ipv6Frame<'_> {
+    type Address = u128;
+
+    fn source(&self) -> u128 {
+        be128(self.header, 8)
+    }
+
+    fn destination(&self) -> u128 {
+        be128(self.header, 24)
+    }
+
+    fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    fn payload(&self) -> &[u8] {
+        self.payload
+    }
+
+    fn is_fragment(&self) -> bool {
+        self.is_fragment
+    }
+
+    fn is_later_fragment(&self) -> bool {
+        self.is_later_fragment
+    }
 }
 
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
@@ -96,4 +197,8 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
 /// A field of a header whose length was checked.
 fn be32(packet: &[u8], at: usize) -> u32 {
     packet.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u32::from_be_bytes(*word))
+}
+
+fn be128(packet: &[u8], at: usize) -> u128 {
+    packet.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u128::from_be_bytes(*word))
 }

@@ -16,18 +16,25 @@ enum Value {
 }
 
 impl Key {
-    /// The key, if it has `N` bytes; else what is wrong with it, to follow the name of the key.
-    pub(super) fn bytes<const N: usize>(&self) -> Result<Zeroizing<[u8; N]>, String> {
-        let digits = 2 * N;
+    /// The key, if it has as many bytes as one of these says; else what is wrong with it, to follow the name of the key.
+    pub(super) fn one_of(&self, wanted: &[usize]) -> Result<Zeroizing<Vec<u8>>, String> {
+        let join = |numbers: Vec<usize>| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
+        let digits = join(wanted.iter().map(|bytes| 2 * bytes).collect());
         match &self.0 {
-            Value::Bytes(bytes) => match <[u8; N]>::try_from(&bytes[..]) {
-                Ok(bytes) => Ok(Zeroizing::new(bytes)),
-                Err(_) => Err(format!("must have {N} bytes ({digits} hex digits), and has {}", bytes.len())),
-            },
+            Value::Bytes(bytes) if wanted.contains(&bytes.len()) => Ok(bytes.clone()),
+            Value::Bytes(bytes) => {
+                let wanted = join(wanted.to_vec());
+                Err(format!("must have {wanted} bytes ({digits} hex digits), and has {}", bytes.len()))
+            }
             Value::NotText => Err(format!("must be a text of {digits} hex digits in quotes")),
             Value::NotHex => Err(format!("must be {digits} hex digits and nothing else")),
         }
     }
+}
+
+/// Whether a key is one that nobody draws: a few bytes again and again, one byte among them.
+pub(super) fn is_weak(key: &[u8]) -> bool {
+    (1..=key.len() / 2).any(|period| key.iter().zip(&key[period..]).all(|(byte, later)| byte == later))
 }
 
 impl fmt::Debug for Key {
@@ -96,17 +103,28 @@ mod tests {
 
     #[test]
     fn hex_of_the_right_length_is_a_key() {
-        assert_eq!(*key("\"00ff7f\"").bytes::<3>().unwrap(), [0, 255, 127]);
-        assert_eq!(*key("\"0xAb0C\"").bytes::<2>().unwrap(), [0xab, 0x0c]);
+        assert_eq!(**key("\"00ff7f\"").one_of(&[3]).unwrap(), [0, 255, 127]);
+        assert_eq!(**key("\"0xAb0C\"").one_of(&[4, 2]).unwrap(), [0xab, 0x0c]);
     }
 
     #[test]
     fn nothing_shows_a_key() {
         for value in ["\"deadbeef\"", "\"deadbeefx\"", "\"deadbee\"", "3735928559", "0xdeadbeef", "1.5", "true"] {
             let key = key(value);
-            let shown = format!("{key:?} {}", key.bytes::<16>().unwrap_err()).to_lowercase();
+            let shown = format!("{key:?} {}", key.one_of(&[16]).unwrap_err()).to_lowercase();
             assert!(!shown.contains("dead") && !shown.contains("3735928559"), "{shown}");
             assert!(shown.contains("32 hex digits"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_repeats_is_weak() {
+        for weak in [&[0; 16][..], &[7; 20], &[1, 2, 1, 2, 1, 2, 1], &[1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8]]
+        {
+            assert!(is_weak(weak), "{weak:?}");
+        }
+        for strong in [&[0, 1, 2, 3, 4, 5, 6, 7][..], &[1, 1, 1, 1, 1, 1, 1, 2], &[]] {
+            assert!(!is_weak(strong), "{strong:?}");
         }
     }
 }

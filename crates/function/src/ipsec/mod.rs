@@ -1,35 +1,57 @@
-//! `ipsec`: ESP in tunnel mode over IPv4 (RFC 4303, RFC 4301), AES-128-CBC (RFC 3602) with HMAC-SHA1-96 (RFC 2404).
+//! `ipsec`: ESP and AH (RFC 4303, RFC 4302) in tunnel and transport mode, by the policies of RFC 4301.
 //!
-//! The host half matches policies and hands out sequence numbers (`host`); everything that touches keys is in the
-//! kernel. `docs/functions/ipsec.md` says what the operator can write, and what is not there.
+//! The host half matches policies, hands out sequence numbers and keeps replay windows (`host`); everything that touches
+//! keys is in the kernel. `docs/functions/ipsec.md` says what the operator can write, and what is not there.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `config.rs`, `config_sa.rs`, `key.rs` | what the operator writes |
+//! | `sa.rs`, `suite.rs`, `selector.rs` | what an SA is |
+//! | `frame.rs`, `database.rs`, `policies.rs`, `lookup.rs` | which SA a packet belongs to |
+//! | `state.rs`, `replay.rs`, `host.rs` | what changes per packet |
+//! | `tables.rs`, `key_area.rs`, `aes_key.rs`, `room.rs` | what the kernel gets |
+//! | `control.rs`, `places.rs`, `commands.rs` | changes while packets flow |
+//! | `reference.rs` | `ref` |
 
 mod aes_key;
+mod commands;
 mod config;
+mod config_sa;
+mod control;
 mod database;
 mod frame;
 mod host;
 mod key;
 pub mod key_area;
 mod lookup;
+mod places;
 mod policies;
 mod reference;
+mod replay;
+mod room;
+mod sa;
 mod selector;
+mod state;
 pub mod suite;
 mod tables;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_packet::{ImageRef, Memory, SteerKey};
+use godwit_packet::{BUCKETS, Image, ImageRef, SteerKey};
 use toml::Spanned;
 use toml::de::DeTable;
-use zeroize::Zeroize;
 
-use crate::{Contract, Error, Function, HostHalf, Kind, Site, Verdict};
+use crate::{Contract, Error, Function, HostHalf, Kind, Running, Site, Verdict};
+use config::within;
+use control::Control;
 use database::Database;
-use host::{IpsecHost, Sequence};
+use host::IpsecHost;
+use room::Room;
+use sa::Sa;
+use tables::Shape;
 
 pub use config::Config;
 
@@ -68,68 +90,98 @@ pub const DROP_FRAGMENT: u8 = 10;
 pub const DROP_DUMMY: u8 = 11;
 /// A congestion mark that the packet inside cannot carry.
 pub const DROP_CONGESTION: u8 = 12;
+/// A sequence number that came before, or is too old.
+pub const DROP_REPLAYED: u8 = 13;
+/// The SA's hard lifetime is over.
+pub const DROP_LIFETIME: u8 = 14;
+/// It only keeps a NAT's state alive.
+pub const DROP_KEEPALIVE: u8 = 15;
 
-/// Encrypts with AES-128-CBC and HMAC-SHA1-96.
-pub const VARIANT_ENCRYPT: u8 = 0;
-/// Decrypts the same.
-pub const VARIANT_DECRYPT: u8 = 1;
+/// The variant of packets that AES-128-CBC with HMAC-SHA1-96 encrypts.
+pub const VARIANT_ENCRYPT: u8 = suite::variant(0, false);
+/// The same, decrypts.
+pub const VARIANT_DECRYPT: u8 = suite::variant(0, true);
 
-const ESP_HEADER_BYTES: usize = 8;
-
-/// Padding to a cipher block, pad length and next header, ICV.
-const TAILROOM_BYTES: usize = 15 + 2 + 12;
-
-/// See [`Contract::tailroom_saved`]. An IPv4 packet behind 14 or 18 bytes of L2, pad length and next header make whole
-/// cipher blocks; a packet that is shorter than its frame ends earlier.
-const fn tailroom_saved() -> [u8; 16] {
-    let mut saved = [0; 16];
-    let mut length = 0;
-    while length < 16 {
-        let untagged = (2 * 16 - (length + 32 - 14 + 2) % 16) % 16;
-        let tagged = (2 * 16 - (length + 32 - 18 + 2) % 16) % 16;
-        let padding = if untagged > tagged { untagged } else { tagged };
-        saved[length] = (TAILROOM_BYTES - 2 - 12 - padding) as u8;
-        length += 1;
-    }
-    saved
+/// Names of both variants of each suite, in the order of [`suite::SUITES`].
+macro_rules! variants {
+    ($($suite:literal),*) => { &[$(concat!($suite, "_out"), concat!($suite, "_in")),*] };
 }
 
 /// The contract block of `kernels/ipsec/`, as data.
 pub const CONTRACT: Contract = Contract {
     kind: "ipsec",
-    summary: "Encrypts and decrypts IPv4 packets by policy: ESP tunnels with AES-128-CBC and HMAC-SHA1-96.",
+    summary: "Protects and opens IP packets by policy: ESP and AH, in tunnel and transport mode.",
     kernel: godwit_kernels::IPSEC,
     verdicts: &[
-        said("encrypted", "A policy protects the packet: it is now an ESP packet between the tunnel's endpoints."),
-        said("decrypted", "An ESP packet for one of our endpoints was authentic: the packet is now what was inside."),
+        said("encrypted", "A policy protects the packet: it is now an ESP or AH packet."),
+        said("decrypted", "An ESP or AH packet for one of our endpoints was authentic: it is now what was inside."),
         said("bypass", "A policy lets the packet pass as it is."),
         said("not_ip", "The frame carries no IP and passes as it is."),
     ],
     drops: &[
-        dropped("truncated", "The frame ends before the IPv4 packet does."),
-        dropped("malformed", "An IPv4 or ESP header contradicts itself, or the outer checksum is wrong."),
+        dropped("truncated", "The frame ends before the IP packet does."),
+        dropped("malformed", "A header contradicts itself, or the outer checksum is wrong."),
         dropped("policy_discard", "A policy discards the packet, or none matches it (RFC 4301, section 4.4.1)."),
-        dropped("no_sa", "An ESP packet for one of our endpoints names an SPI that is not configured for it."),
-        dropped("no_room", "The window has no room for what ESP adds."),
+        dropped("no_sa", "An ESP or AH packet for one of our endpoints names an SPI that is not configured for it."),
+        dropped("no_room", "The window has no room for what is added."),
         dropped("authentication", "The ICV is wrong: the packet was changed, or the keys differ."),
         dropped("padding", "The padding of an authentic packet is not 1, 2, 3 … (RFC 4303, section 2.4)."),
-        dropped("sequence_exhausted", "The SA has used all 2^32 - 1 sequence numbers (RFC 4303, section 3.3.3)."),
+        dropped("sequence_exhausted", "The SA has used all its sequence numbers (RFC 4303, section 3.3.3)."),
         dropped("wrong_worker", "The packet came to a worker that does not own the SA."),
         dropped("policy_mismatch", "What was inside is not what the SA is for (RFC 4301, section 5.2)."),
-        dropped("fragment", "A fragment of an ESP packet for one of our endpoints; it is not reassembled."),
+        dropped(
+            "fragment",
+            "A fragment of a packet for one of our endpoints, or one that transport mode is to protect.",
+        ),
         dropped("dummy", "A packet that only hides how much traffic there is: next header 59 (RFC 4303, section 2.6)."),
         dropped("congestion", "A congestion mark that the packet inside cannot carry (RFC 6040, section 4.2)."),
+        dropped(
+            "replayed",
+            "The sequence number came before, or is older than the replay window (RFC 4303, section 3.4.3).",
+        ),
+        dropped("lifetime", "The SA's hard lifetime is over (RFC 4301, section 4.4.2.1)."),
+        dropped("keepalive", "It only kept a NAT's state alive (RFC 3948, section 2.3)."),
     ],
-    variants: &["encrypt_aes128cbc_sha1", "decrypt_aes128cbc_sha1"],
+    variants: variants![
+        "cbc128_sha1",
+        "cbc192_sha1",
+        "cbc256_sha1",
+        "cbc128_sha256",
+        "cbc192_sha256",
+        "cbc256_sha256",
+        "cbc128_none",
+        "ctr128_sha1",
+        "ctr192_sha1",
+        "ctr256_sha1",
+        "ctr128_sha256",
+        "ctr192_sha256",
+        "ctr256_sha256",
+        "null_sha1",
+        "null_sha256",
+        "gcm128",
+        "gcm192",
+        "gcm256",
+        "gmac128",
+        "gmac192",
+        "gmac256",
+        "chacha20_poly1305",
+        "ah_sha1",
+        "ah_sha256",
+        "ah_gmac128",
+        "ah_gmac192",
+        "ah_gmac256"
+    ],
     in_order: true,
-    // Outer IPv4 header, ESP header, IV.
     reads_bytes: Contract::ALL,
     writes_bytes: Contract::ALL,
-    headroom_bytes: 20 + 8 + 16,
+    // The most that any SA needs; `Function::headroom_bytes` and its like say what those that are configured need.
+    // Outer IPv6 header, AH, IV and ICV of GMAC, padding to 8 bytes.
+    headroom_bytes: 40 + 40,
     // Padding to the block, pad length and next header, ICV.
-    tailroom_bytes: TAILROOM_BYTES as u16,
-    tailroom_saved: tailroom_saved(),
-    spec: "RFC 4301, RFC 4303, RFC 3602, RFC 2404, RFC 6040",
+    tailroom_bytes: 15 + 2 + 16,
+    tailroom_saved: [0; 16],
+    spec: "RFC 4301, RFC 4302, RFC 4303, RFC 2404, RFC 3602, RFC 3686, RFC 3948, RFC 4106, RFC 4543, RFC 4868, RFC 6040, \
+           RFC 7634",
 };
 
 const fn said(name: &'static str, sentence: &'static str) -> Verdict {
@@ -156,11 +208,17 @@ const fn sa_and_sequence(parameter: u64) -> (u32, u64) {
     ((parameter >> SEQUENCE_BITS) as u32, parameter & ((1 << SEQUENCE_BITS) - 1))
 }
 
+/// SAs that the parameter can name.
+const SAS_MAX: usize = 1 << 20;
+/// Policies: more than anybody writes by hand.
+const POLICIES_MAX: usize = 1 << 20;
+
 /// The configured function.
 pub struct Ipsec {
     database: Arc<Database>,
-    sequences: Arc<[Sequence]>,
-    image: Memory,
+    image: Arc<Image>,
+    room: Room,
+    control: Mutex<Control>,
 }
 
 fn build(stanza: Spanned<DeTable<'_>>, _site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
@@ -169,10 +227,41 @@ fn build(stanza: Spanned<DeTable<'_>>, _site: &Site<'_>) -> Result<Arc<dyn Funct
 
 impl Ipsec {
     fn new(config: Config) -> Result<Self, Error> {
-        let database = config.database()?;
-        let image = tables::image(&database.sas)?;
-        let sequences = database.sas.iter().map(|_| Sequence::default()).collect();
-        Ok(Self { database: Arc::new(database), sequences, image })
+        let Config { sa, policy, sa_capacity, selector_capacity, headroom_bytes, tailroom_bytes } = config;
+        if sa.len() > SAS_MAX || policy.len() > POLICIES_MAX {
+            let message = format!("ipsec takes at most {SAS_MAX} SAs and as many policies");
+            return Err(Error::Value { span: None, message });
+        }
+        let sas = sa.iter().map(config_sa::SaConfig::resolve).collect::<Result<Vec<Sa>, _>>()?;
+        let capacity = match &sa_capacity {
+            Some(given) => within("sa_capacity", given, sas.len().max(1)..SAS_MAX + 1)?,
+            None => (sas.len() + sas.len() / 4 + 2 * BUCKETS).min(SAS_MAX),
+        };
+        let own_selectors: usize = sas.iter().map(|sa| sa.selectors.len()).sum();
+        let selectors = match &selector_capacity {
+            Some(given) => within("selector_capacity", given, own_selectors.max(1)..(1 << 24) + 1)?,
+            None => own_selectors + own_selectors / 4 + 2 * BUCKETS,
+        };
+        // One more that accepts everything, for all SAs.
+        let shape = Shape { sas: capacity.next_multiple_of(BUCKETS), selectors: selectors + 1 };
+        let room = Room::of(&sas, headroom_bytes.unwrap_or(0), tailroom_bytes.unwrap_or(0));
+        let mut control = Control::new(shape, room)?;
+        for (keys, sa) in sa.iter().zip(sas) {
+            let placed = control.place(sa, None).and_then(|index| control.publish(index));
+            placed.map_err(|refusal| {
+                let span = if refusal.is_of_spi { keys.spi.span() } else { keys.name.span() };
+                crate::config::value(span, refusal.message)
+            })?;
+        }
+        let policies = policy.iter().map(|policy| policy.resolve(&|name| control.outbound(name)));
+        let policies = policies.collect::<Result<Vec<_>, _>>()?;
+        control.set_policies(policies);
+        let (database, image) = (Arc::clone(&control.database), Arc::clone(&control.image));
+        Ok(Self { database, image, room, control: Mutex::new(control) })
+    }
+
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -182,26 +271,39 @@ impl Function for Ipsec {
     }
 
     fn image(&self) -> ImageRef<'_> {
-        (&self.image).into()
+        (&*self.image).into()
+    }
+
+    fn headroom_bytes(&self) -> u16 {
+        self.room.headroom_bytes
+    }
+
+    fn tailroom_bytes(&self) -> u16 {
+        self.room.tailroom_bytes
+    }
+
+    fn tailroom_saved(&self) -> [u8; 16] {
+        self.room.tailroom_saved
     }
 
     fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
-        let (database, sequences) = (Arc::clone(&self.database), Arc::clone(&self.sequences));
-        Some(Box::new(IpsecHost::new(database, sequences, worker, workers)))
+        Some(Box::new(IpsecHost::new(Arc::clone(&self.database), worker, workers)))
     }
 
     fn steer_key(&self) -> Option<Arc<dyn SteerKey>> {
         Some(Arc::clone(&self.database) as Arc<dyn SteerKey>)
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
-        reference::run_ref(window, descriptor, &self.database.sas, variant, parameter)
+    fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
+        commands::run(&mut self.control(), request, running)
     }
-}
 
-/// The image holds keys.
-impl Drop for Ipsec {
-    fn drop(&mut self) {
-        self.image[..].zeroize();
+    fn notices(&self) -> Vec<String> {
+        if self.database.states.take_events() { self.control().notices() } else { Vec::new() }
+    }
+
+    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        let sa = self.database.sa(sa_and_sequence(parameter).0);
+        reference::run_ref(window, descriptor, sa.as_deref(), variant, parameter)
     }
 }

@@ -1,7 +1,9 @@
 //! Which packets: the selectors of RFC 4301, section 4.4.1.1.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::ops::{BitAnd, Not};
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
@@ -23,9 +25,9 @@ pub(super) struct Selector {
 
 /// What a packet shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shown {
-    pub(super) source: u32,
-    pub(super) destination: u32,
+pub(super) struct Shown<A> {
+    pub(super) source: A,
+    pub(super) destination: A,
     pub(super) protocol: u8,
     /// Source and destination; `None` where the protocol has none, or the packet does not show them.
     pub(super) ports: Option<(u16, u16)>,
@@ -40,9 +42,59 @@ pub(super) enum Match {
     Unknown,
 }
 
-impl Selector {
+/// An address as a number: `u32` for IPv4, `u128` for IPv6.
+pub(super) trait Address: Copy + Eq + Hash + Ord + Default + BitAnd<Output = Self> + Not<Output = Self> {
+    /// The prefix, where it is one of this family or of any.
+    fn bits(prefix: Prefix) -> Option<Bits<Self>>;
+}
+
+impl Address for u32 {
+    fn bits(prefix: Prefix) -> Option<Bits<Self>> {
+        match prefix {
+            Prefix::Any => Some(Bits::default()),
+            Prefix::Ipv4(bits) => Some(bits),
+            Prefix::Ipv6(_) => None,
+        }
+    }
+}
+
+impl Address for u128 {
+    fn bits(prefix: Prefix) -> Option<Bits<Self>> {
+        match prefix {
+            Prefix::Any => Some(Bits::default()),
+            Prefix::Ipv6(bits) => Some(bits),
+            Prefix::Ipv4(_) => None,
+        }
+    }
+}
+
+/// Addresses that share their first bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bits<A> {
+    pub(super) address: A,
+    pub(super) mask: A,
+}
+
+impl<A: Address> Bits<A> {
+    #[inline]
+    fn contains(&self, address: A) -> bool {
+        address & self.mask == self.address
+    }
+}
+
+/// A selector, of packets of one family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pattern<A> {
+    pub(super) source: Bits<A>,
+    pub(super) destination: Bits<A>,
+    protocol: Option<u8>,
+    source_ports: Option<Ports>,
+    destination_ports: Option<Ports>,
+}
+
+impl<A: Address> Pattern<A> {
     /// Whether the packet is meant.
-    pub(super) fn matches(&self, shown: &Shown) -> Match {
+    pub(super) fn matches(&self, shown: &Shown<A>) -> Match {
         let protocol = self.protocol.is_none_or(|protocol| protocol == shown.protocol);
         if !protocol || !self.source.contains(shown.source) || !self.destination.contains(shown.destination) {
             return Match::No;
@@ -60,6 +112,46 @@ impl Selector {
             Match::No
         }
     }
+
+    /// Whether it asks for nothing but addresses.
+    pub(super) fn is_plain(&self) -> bool {
+        self.protocol.is_none() && self.source_ports.is_none() && self.destination_ports.is_none()
+    }
+}
+
+impl Selector {
+    /// What it asks of packets of one family; `None` where it means none of them.
+    pub(super) fn pattern<A: Address>(&self) -> Option<Pattern<A>> {
+        Some(Pattern {
+            source: A::bits(self.source)?,
+            destination: A::bits(self.destination)?,
+            protocol: self.protocol,
+            source_ports: self.source_ports,
+            destination_ports: self.destination_ports,
+        })
+    }
+
+    /// Whether there are packets that it can mean: those of one family.
+    pub(super) fn is_possible(&self) -> bool {
+        self.pattern::<u32>().is_some() || self.pattern::<u128>().is_some()
+    }
+
+    /// Whether the packet is meant, whatever its family.
+    pub(super) fn matches(&self, shown: &Shown<IpAddr>) -> Match {
+        fn ask<A: Address>(selector: &Selector, shown: Shown<A>) -> Match {
+            selector.pattern().map_or(Match::No, |pattern| pattern.matches(&shown))
+        }
+        let &Shown { source, destination, protocol, ports } = shown;
+        match (source, destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                ask(self, Shown { source: u32::from(source), destination: destination.into(), protocol, ports })
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                ask(self, Shown { source: u128::from(source), destination: destination.into(), protocol, ports })
+            }
+            _ => Match::No,
+        }
+    }
 }
 
 /// Whether headers of the protocol begin with two ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
@@ -67,34 +159,51 @@ pub(super) fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 33 | 132 | 136)
 }
 
-/// The IPv4 addresses that share their first bits; all of them by default.
+/// Addresses of one family that share their first bits; all of both by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Prefix {
-    address: u32,
-    mask: u32,
+pub(super) enum Prefix {
+    #[default]
+    Any,
+    Ipv4(Bits<u32>),
+    Ipv6(Bits<u128>),
 }
 
 impl Prefix {
-    /// The first address and the mask, as numbers.
-    pub(super) fn address_and_mask(&self) -> (u32, u32) {
-        (self.address, self.mask)
-    }
-
-    fn contains(&self, address: u32) -> bool {
-        address & self.mask == self.address
-    }
-
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("\"{text}\" is not an IPv4 prefix such as 10.0.0.0/8");
-        let (address, bits) = text.split_once('/').unwrap_or((text, "32"));
-        let address = u32::from(address.parse::<Ipv4Addr>().map_err(|_| wrong())?);
-        let bits = bits.parse::<u32>().ok().filter(|bits| *bits <= 32).ok_or_else(wrong)?;
-        let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
-        if address & !mask != 0 {
-            let meant = Ipv4Addr::from(address & mask);
-            return Err(format!("\"{text}\" has bits set behind its prefix; {meant}/{bits} would be right"));
+        let wrong = || format!("\"{text}\" is not an IP prefix such as 10.0.0.0/8 or 2001:db8::/32");
+        let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            Some(bits) => bits.parse::<u32>().ok().filter(|bits| *bits <= longest).ok_or_else(wrong)?,
+            None => longest,
+        };
+        let (prefix, first) = match address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+                let first = u32::from(address) & mask;
+                (Self::Ipv4(Bits { address: first, mask }), IpAddr::V4(first.into()))
+            }
+            IpAddr::V6(address) => {
+                let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+                let first = u128::from(address) & mask;
+                (Self::Ipv6(Bits { address: first, mask }), IpAddr::V6(first.into()))
+            }
+        };
+        if address != first {
+            return Err(format!("\"{text}\" has bits set behind its prefix; {first}/{bits} would be right"));
         }
-        Ok(Self { address, mask })
+        Ok(prefix)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("any"),
+            Self::Ipv4(bits) => write!(f, "{}/{}", std::net::Ipv4Addr::from(bits.address), bits.mask.count_ones()),
+            Self::Ipv6(bits) => write!(f, "{}/{}", std::net::Ipv6Addr::from(bits.address), bits.mask.count_ones()),
+        }
     }
 }
 
@@ -148,8 +257,17 @@ impl Visitor<'_> for PortsVisitor {
 pub(super) struct Protocol(pub(super) u8);
 
 /// Names of protocols (IANA, Protocol Numbers) that are worth one here.
-const PROTOCOLS: &[(&str, u8)] =
-    &[("icmp", 1), ("tcp", 6), ("udp", 17), ("gre", 47), ("esp", 50), ("ah", 51), ("ospf", 89), ("sctp", 132)];
+const PROTOCOLS: &[(&str, u8)] = &[
+    ("icmp", 1),
+    ("tcp", 6),
+    ("udp", 17),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("icmpv6", 58),
+    ("ospf", 89),
+    ("sctp", 132),
+];
 
 impl<'de> Deserialize<'de> for Protocol {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -184,11 +302,18 @@ mod tests {
 
     #[test]
     fn prefixes() {
-        assert_eq!(read("\"10.0.0.0/8\""), Ok(Prefix { address: 0x0a00_0000, mask: 0xff00_0000 }));
-        assert_eq!(read("\"192.0.2.1\""), Ok(Prefix { address: 0xc000_0201, mask: u32::MAX }));
-        assert_eq!(read("\"0.0.0.0/0\""), Ok(Prefix::default()));
+        let ipv4 = |address, mask| Ok(Prefix::Ipv4(Bits { address, mask }));
+        assert_eq!(read("\"10.0.0.0/8\""), ipv4(0x0a00_0000, 0xff00_0000));
+        assert_eq!(read("\"192.0.2.1\""), ipv4(0xc000_0201, u32::MAX));
+        assert_eq!(read("\"0.0.0.0/0\""), ipv4(0, 0));
+        let ipv6 = |address, mask| Ok(Prefix::Ipv6(Bits { address, mask }));
+        assert_eq!(read("\"2001:db8::/32\""), ipv6(0x2001_0db8 << 96, 0xffff_ffff << 96));
+        assert_eq!(read("\"::1\""), ipv6(1, u128::MAX));
+        assert_eq!(read("\"::/0\""), ipv6(0, 0));
+        assert!(read::<Prefix>("\"2001:db8::1/32\"").unwrap_err().contains("2001:db8::/32 would be right"));
         assert!(read::<Prefix>("\"10.0.0.1/8\"").unwrap_err().contains("10.0.0.0/8 would be right"));
-        for wrong in ["\"10.0.0.0/33\"", "\"10.0.0/8\"", "\"\"", "\"::/0\"", "\"10.0.0.0/-1\"", "10"] {
+        for wrong in ["\"10.0.0.0/33\"", "\"10.0.0/8\"", "\"\"", "\"::/129\"", "\"10.0.0.0/-1\"", "\"10.0.0.0/\"", "10"]
+        {
             assert!(read::<Prefix>(wrong).is_err(), "{wrong}");
         }
     }
@@ -210,7 +335,9 @@ mod tests {
 
     #[test]
     fn a_selector_of_ports_does_not_know_packets_without_ports() {
-        let shown = |source, protocol, ports| Shown { source, destination: 9, protocol, ports };
+        let address = |address: u32| IpAddr::V4(address.into());
+        let shown =
+            |source, protocol, ports| Shown { source: address(source), destination: address(9), protocol, ports };
         let all = Selector::default();
         assert_eq!(all.matches(&shown(1, 6, None)), Match::Yes);
         let web = Selector { protocol: Some(6), destination_ports: Some(Ports(80, 81)), ..all.clone() };
@@ -219,8 +346,25 @@ mod tests {
         assert_eq!(web.matches(&shown(1, 6, Some((80, 1)))), Match::No);
         assert_eq!(web.matches(&shown(1, 17, Some((1, 80)))), Match::No);
         assert_eq!(web.matches(&shown(1, 6, None)), Match::Unknown);
-        let from = Selector { source: Prefix { address: 0x100, mask: 0xffff_ff00 }, ..web };
+        let from = Selector { source: Prefix::Ipv4(Bits { address: 0x100, mask: 0xffff_ff00 }), ..web };
         assert_eq!(from.matches(&shown(0x1ff, 6, None)), Match::Unknown);
         assert_eq!(from.matches(&shown(0x200, 6, None)), Match::No);
+    }
+    #[test]
+    fn families_do_not_mix() {
+        let shown = |source: &str, destination: &str| Shown {
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+            protocol: 1,
+            ports: None,
+        };
+        let all = Selector::default();
+        assert_eq!(all.matches(&shown("10.0.0.1", "10.0.0.2")), Match::Yes);
+        assert_eq!(all.matches(&shown("::1", "::2")), Match::Yes);
+        let ipv4 = Selector { source: Prefix::parse("0.0.0.0/0").unwrap(), ..all.clone() };
+        assert_eq!(ipv4.matches(&shown("10.0.0.1", "10.0.0.2")), Match::Yes);
+        assert_eq!(ipv4.matches(&shown("::1", "::2")), Match::No);
+        let both = Selector { destination: Prefix::parse("::/0").unwrap(), ..ipv4.clone() };
+        assert!(ipv4.is_possible() && all.is_possible() && !both.is_possible());
     }
 }

@@ -6,13 +6,16 @@
 //!            384 bytes each              64 bytes each
 //! ```
 
-use godwit_packet::Memory;
+use std::net::IpAddr;
+use std::ops::Range;
 
-use super::config::Direction;
-use super::database::Sa;
-use super::key_area::{KEY_AREA_BYTES, emit_keys};
-use super::selector::{Ports, Selector};
-use super::suite::SUITES;
+use godwit_packet::Memory;
+use zeroize::Zeroizing;
+
+use super::config::Mode;
+use super::key_area::emit_keys;
+use super::sa::{Df, Sa};
+use super::selector::{Ports, Prefix, Selector};
 use crate::Error;
 
 /// The first word of the image.
@@ -21,68 +24,114 @@ const HEADER_BYTES: usize = 64;
 const SA_BYTES: usize = 384;
 const SELECTOR_BYTES: usize = 64;
 const PROTOCOL_ANY: u16 = 256;
-const FAMILY_IPV4: u8 = 4;
 
 /// Offsets in an SA, which the kernel's header asserts too.
+const SALT: usize = 8;
 const SOURCE: usize = 16;
 const DESTINATION: usize = 32;
+const UDP_SOURCE: usize = 48;
 const SELECTOR_FIRST: usize = 52;
-const KEYS: usize = 64;
+const AUTHENTICATION: usize = 64;
 
-const FLAG_USED: u32 = 1;
-const FLAG_INBOUND: u32 = 2;
-/// Of the outer header.
-const HOP_LIMIT: u8 = 64;
+const FLAG_USED: u32 = 0x01;
+const FLAG_INBOUND: u32 = 0x02;
+const FLAG_TRANSPORT: u32 = 0x04;
+const FLAG_OUTER_IPV6: u32 = 0x08;
+const FLAG_ESN: u32 = 0x10;
+const FLAG_UDP: u32 = 0x20;
+const FLAG_DF_CLEAR: u32 = 0x40;
+const FLAG_DF_SET: u32 = 0x80;
+const FLAG_DSCP_SET: u32 = 0x100;
+const FLAG_ECN_IGNORED: u32 = 0x200;
 
-/// The image of these SAs. It holds keys: wipe it before it is freed.
-pub(super) fn image(sas: &[Sa]) -> Result<Memory, Error> {
-    let selectors: Vec<&Selector> = sas.iter().flat_map(|sa| &sa.selectors).collect();
-    let selector_offset = HEADER_BYTES + sas.len() * SA_BYTES;
-    let bytes = selector_offset + selectors.len() * SELECTOR_BYTES;
-    let Ok(_) = u32::try_from(bytes) else {
-        return Err(Error::Value { span: None, message: "the selectors of all SAs take more than 4 GiB".to_owned() });
-    };
-    let mut image = Memory::new(bytes, "the SAs of an ipsec function")?;
-    // All of these are below the size, which fits into 32 bits.
-    let header = [sas.len(), HEADER_BYTES, selectors.len(), selector_offset].map(|number| number as u32);
-    put(&mut image, 0, &[MAGIC]);
-    put(&mut image, 4, &header);
-
-    let mut selector_first = 0;
-    for (index, sa) in sas.iter().enumerate() {
-        emit_sa(&mut image[HEADER_BYTES + index * SA_BYTES..][..SA_BYTES], sa, selector_first);
-        selector_first += sa.selectors.len() as u32;
-    }
-    for (index, selector) in selectors.iter().enumerate() {
-        emit_selector(&mut image[selector_offset + index * SELECTOR_BYTES..][..SELECTOR_BYTES], selector);
-    }
-    Ok(image)
+/// How many of each the image has places for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) sas: usize,
+    pub(super) selectors: usize,
 }
 
-fn emit_sa(out: &mut [u8], sa: &Sa, selector_first: u32) {
-    let inbound = sa.direction == Direction::In;
-    let keys = &mut out[KEYS..];
-    emit_keys(&SUITES[0], inbound, &sa.encryption_key[..], &sa.authentication_key[..], keys);
-    let flags = FLAG_USED | if inbound { FLAG_INBOUND } else { 0 };
-    // Suite 0 is AES-128-CBC with HMAC-SHA1-96, whose ICV has 12 bytes.
-    put(out, 0, &[sa.spi, flags, 0, u32::from_le_bytes([0, 12, HOP_LIMIT, 0])]);
-    put(out, SOURCE, &[sa.source]);
-    put(out, DESTINATION, &[sa.destination]);
-    put(out, SELECTOR_FIRST, &[selector_first, sa.selectors.len() as u32]);
+impl Shape {
+    /// The image without an SA.
+    pub(super) fn empty(self) -> Result<Memory, Error> {
+        let Self { sas, selectors } = self;
+        let bytes = self.selectors(0..selectors as u32).end;
+        if u32::try_from(bytes).is_err() {
+            let message = "the SAs and selectors of an ipsec function take more than 4 GiB".to_owned();
+            return Err(Error::Value { span: None, message });
+        }
+        let mut image = Memory::new(bytes, "the SAs of an ipsec function")?;
+        // All of these are below the size, which fits into 32 bits.
+        let header = [sas, HEADER_BYTES, selectors, self.selectors(0..0).start].map(|number| number as u32);
+        put(&mut image, 0, &[MAGIC]);
+        put(&mut image, 4, &header);
+        Ok(image)
+    }
+
+    /// Where an SA lies.
+    pub(super) fn sa(self, index: u32) -> Range<usize> {
+        let first = HEADER_BYTES + index as usize * SA_BYTES;
+        first..first + SA_BYTES
+    }
+
+    /// Where selectors lie.
+    pub(super) fn selectors(self, indexes: Range<u32>) -> Range<usize> {
+        let first = HEADER_BYTES + self.sas * SA_BYTES;
+        first + indexes.start as usize * SELECTOR_BYTES..first + indexes.end as usize * SELECTOR_BYTES
+    }
 }
 
-fn emit_selector(out: &mut [u8], selector: &Selector) {
-    let (source, source_mask) = selector.source.address_and_mask();
-    let (destination, destination_mask) = selector.destination.address_and_mask();
-    put(out, 0, &[source]);
-    put(out, 16, &[destination]);
+/// An SA as it lies in the image. `selectors`: where its selectors are.
+pub(super) fn sa(sa: &Sa, selectors: &Range<u32>) -> Zeroizing<[u8; SA_BYTES]> {
+    let mut out = Zeroizing::new([0; SA_BYTES]);
+    let flag = |is: bool, flag| if is { flag } else { 0 };
+    let flags = FLAG_USED
+        | flag(sa.is_inbound(), FLAG_INBOUND)
+        | flag(sa.mode == Mode::Transport, FLAG_TRANSPORT)
+        | flag(sa.destination.is_ipv6(), FLAG_OUTER_IPV6)
+        | flag(sa.esn, FLAG_ESN)
+        | flag(sa.udp.is_some(), FLAG_UDP)
+        | flag(sa.df == Df::Clear, FLAG_DF_CLEAR)
+        | flag(sa.df == Df::Set, FLAG_DF_SET)
+        | flag(sa.dscp.is_some(), FLAG_DSCP_SET)
+        | flag(!sa.ecn, FLAG_ECN_IGNORED);
+    put(&mut *out, 0, &[sa.spi, flags]);
+    out[SALT..SALT + 4].copy_from_slice(&*sa.salt);
+    out[SALT + 4..SOURCE].copy_from_slice(&[sa.suite, sa.icv_bytes, sa.hop_limit, sa.dscp.unwrap_or(0)]);
+    put(&mut *out, SOURCE, &words(sa.source));
+    put(&mut *out, DESTINATION, &words(sa.destination));
+    if let Some(udp) = sa.udp {
+        put(&mut *out, UDP_SOURCE, &[u32::from(udp.destination_port) << 16 | u32::from(udp.source_port)]);
+    }
+    put(&mut *out, SELECTOR_FIRST, &[selectors.start, selectors.end - selectors.start]);
+    emit_keys(sa.suite(), sa.is_inbound(), &sa.key, &sa.hmac_key, &mut out[AUTHENTICATION..SA_BYTES]);
+    out
+}
+
+/// A selector as it lies in the image.
+pub(super) fn selector(selector: &Selector) -> [u8; SELECTOR_BYTES] {
+    let mut out = [0; SELECTOR_BYTES];
+    let (mut bits, mut family) = ([0; 2], 0);
+    for (end, prefix) in [selector.source, selector.destination].into_iter().enumerate() {
+        let address = match prefix {
+            Prefix::Any => continue,
+            Prefix::Ipv4(prefix) => {
+                (bits[end], family) = (prefix.mask.count_ones() as u8, 4);
+                IpAddr::V4(prefix.address.into())
+            }
+            Prefix::Ipv6(prefix) => {
+                (bits[end], family) = (prefix.mask.count_ones() as u8, 6);
+                IpAddr::V6(prefix.address.into())
+            }
+        };
+        put(&mut out, end * 16, &words(address));
+    }
     let source_ports = selector.source_ports.unwrap_or(Ports::ANY);
     let destination_ports = selector.destination_ports.unwrap_or(Ports::ANY);
     let ports_matter = selector.source_ports.is_some() || selector.destination_ports.is_some();
-    let [source_bits, destination_bits] = [source_mask, destination_mask].map(|mask| mask.count_ones() as u8);
     let halves = [
-        u16::from_le_bytes([source_bits, destination_bits]),
-        u16::from_le_bytes([FAMILY_IPV4, u8::from(ports_matter)]),
+        u16::from_le_bytes(bits),
+        u16::from_le_bytes([family, u8::from(ports_matter)]),
         selector.protocol.map_or(PROTOCOL_ANY, u16::from),
         0,
         source_ports.0,
@@ -92,6 +141,18 @@ fn emit_selector(out: &mut [u8], selector: &Selector) {
     ];
     for (place, half) in out[32..].chunks_exact_mut(2).zip(halves) {
         place.copy_from_slice(&half.to_le_bytes());
+    }
+    out
+}
+
+/// An address as numbers, the first first.
+fn words(address: IpAddr) -> [u32; 4] {
+    match address {
+        IpAddr::V4(address) => [address.into(), 0, 0, 0],
+        IpAddr::V6(address) => {
+            let bits = u128::from(address);
+            [96, 64, 32, 0].map(|shift| (bits >> shift) as u32)
+        }
     }
 }
 
@@ -105,6 +166,10 @@ fn put(out: &mut [u8], at: usize, words: &[u32]) {
 // What `_Static_assert` says in image.h.
 const _: () = {
     assert!(DESTINATION == SOURCE + 16);
-    assert!(SA_BYTES == KEYS + KEY_AREA_BYTES);
+    assert!(UDP_SOURCE == DESTINATION + 16);
+    assert!(SELECTOR_FIRST == UDP_SOURCE + 4);
+    assert!(AUTHENTICATION == SELECTOR_FIRST + 3 * 4);
+    assert!(SA_BYTES == AUTHENTICATION + 4 * 16 + 4 * 60 + 4 * 4);
+    assert!(super::key_area::KEY_AREA_BYTES == SA_BYTES - AUTHENTICATION);
     assert!(SELECTOR_BYTES == 16 * 2 + 4 + 4 + 8 + 4 * 4);
 };

@@ -3,21 +3,20 @@
 use std::net::IpAddr;
 
 use super::super::DROP_POLICY_MISMATCH;
-use super::super::config::Direction;
-use super::super::database::Sa;
+use super::super::config::Mode;
+use super::super::sa::{Df, Sa};
 use super::super::selector::{Match, Selector, Shown, has_ports};
-use super::super::suite::{SUITES, Suite, variant};
+use super::super::suite::{Suite, variant};
 use super::ip::Headers;
 use super::{crypto, ip};
 
 /// The variant of an SA's packets.
 pub(super) fn variant_of(sa: &Sa) -> u8 {
-    variant(0, sa.direction == Direction::In)
+    variant(sa.suite, sa.is_inbound())
 }
 
 /// DF of an outer IPv4 header (RFC 4301, section 8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "configurations cannot say it yet")]
 pub(super) enum DontFragment {
     Copy,
     Clear,
@@ -57,21 +56,25 @@ pub(super) struct Association<'a> {
 impl<'a> Association<'a> {
     pub(super) fn new(sa: &'a Sa) -> Self {
         Self {
-            suite: SUITES[0],
+            suite: *sa.suite(),
             spi: sa.spi,
-            key: &*sa.encryption_key,
-            salt: [0; 4],
-            authentication_key: &*sa.authentication_key,
-            icv_bytes: 12,
-            tunnel: true,
-            source: std::net::Ipv4Addr::from(sa.source).into(),
-            destination: std::net::Ipv4Addr::from(sa.destination).into(),
-            esn: false,
-            udp_ports: None,
-            dont_fragment: DontFragment::Copy,
-            dscp: None,
-            ecn_ignored: false,
-            hop_limit: 64,
+            key: &sa.key,
+            salt: *sa.salt,
+            authentication_key: &sa.hmac_key,
+            icv_bytes: sa.icv_bytes.into(),
+            tunnel: sa.mode == Mode::Tunnel,
+            source: sa.source,
+            destination: sa.destination,
+            esn: sa.esn,
+            udp_ports: sa.udp.map(|udp| (udp.source_port, udp.destination_port)),
+            dont_fragment: match sa.df {
+                Df::Copy => DontFragment::Copy,
+                Df::Clear => DontFragment::Clear,
+                Df::Set => DontFragment::Set,
+            },
+            dscp: sa.dscp,
+            ecn_ignored: !sa.ecn,
+            hop_limit: sa.hop_limit,
             selectors: &sa.selectors,
         }
     }
@@ -86,10 +89,7 @@ impl<'a> Association<'a> {
             }
             _ => None,
         };
-        let (IpAddr::V4(source), IpAddr::V4(destination)) = (ip::source(packet), ip::destination(packet)) else {
-            return Err(DROP_POLICY_MISMATCH);
-        };
-        let shown = Shown { source: source.into(), destination: destination.into(), protocol, ports };
+        let shown = Shown { source: ip::source(packet), destination: ip::destination(packet), protocol, ports };
         if self.selectors.iter().any(|selector| selector.matches(&shown) == Match::Yes) {
             Ok(())
         } else {

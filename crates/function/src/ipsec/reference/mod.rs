@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use godwit_abi::{Descriptor, Outcome};
 
 use super::config::Direction;
-use super::database::Sa;
+use super::sa::Sa;
 use super::suite::Protocol;
 use super::{
     DROP_DUMMY, DROP_FRAGMENT, DROP_MALFORMED, DROP_NO_ROOM, DROP_NO_SA, DROP_POLICY_MISMATCH, DROP_TRUNCATED,
@@ -44,7 +44,7 @@ struct Done {
 pub(super) fn run_ref(
     window: &mut [u8],
     descriptor: &mut Descriptor,
-    sas: &[Sa],
+    sa: Option<&Sa>,
     wanted: u8,
     parameter: u64,
 ) -> Outcome {
@@ -54,8 +54,8 @@ pub(super) fn run_ref(
         Ok(None) => return Outcome::verdict(VERDICT_NOT_IP),
         Err(reason) => return Outcome::drop(reason),
     };
-    let (index, sequence) = sa_and_sequence(parameter);
-    let Some(sa) = sas.get(index as usize).filter(|sa| association::variant_of(sa) == wanted) else {
+    let (_, sequence) = sa_and_sequence(parameter);
+    let Some(sa) = sa.filter(|sa| association::variant_of(sa) == wanted) else {
         return Outcome::drop(DROP_NO_SA);
     };
     let association = Association::new(sa);

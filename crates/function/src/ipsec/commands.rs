@@ -1,0 +1,301 @@
+//! Commands to the running function: SAs added, replaced, deleted and listed, policies set. Keys come in and never go out.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering::Relaxed;
+
+use serde_json::{Value, json};
+use toml::de::DeTable;
+use zeroize::Zeroizing;
+
+use super::config::Config;
+use super::config_sa::Mode;
+use super::control::{Control, Refusal};
+use super::sa::{Lifetime, Sa};
+use super::state::Plan;
+use super::suite::Protocol;
+use crate::{Error, Running};
+
+/// Does one command, whole or not at all.
+pub(super) fn run(control: &mut Control, request: &Value, running: &dyn Running) -> Result<Value, Error> {
+    match request.get("command").and_then(Value::as_str) {
+        Some("add") => add(control, request, running),
+        Some("replace") => replace(control, request, running),
+        Some("delete") => delete(control, request, running),
+        Some("list") => list(control, request),
+        Some("policies") => policies(control, request),
+        _ => refuse("ipsec takes the commands add, replace, delete, list and policies"),
+    }
+}
+
+fn refuse<T>(message: impl Into<String>) -> Result<T, Error> {
+    Err(Error::Command { message: message.into() })
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::Command { message: refusal.message }
+    }
+}
+
+/// What the operator is told of a request that is wrong: the sentence, without the place, which is not his. A text that
+/// stands where none should, which may be a key, is not quoted.
+fn said(error: Error) -> Error {
+    let message = match &error {
+        Error::Toml(error) => match error.message().split_once("invalid type: string \"") {
+            Some((_, quoted)) => format!("invalid type: a text{}", quoted.rsplit('"').next().unwrap_or_default()),
+            None => error.message().to_owned(),
+        },
+        error => error.to_string(),
+    };
+    Error::Command { message }
+}
+
+/// The stanzas of a request, by the reader of the configuration.
+fn stanzas(request: &Value) -> Result<Config, Error> {
+    let mut text = Zeroizing::new(String::new());
+    // What a text that grows leaves behind is not wiped.
+    text.reserve_exact(
+        request.as_object().into_iter().flatten().map(|(key, value)| 8 + key.len() + bytes(value)).sum(),
+    );
+    for (key, value) in request.as_object().into_iter().flatten() {
+        if key == "sa" || key == "policy" {
+            let _ = write!(*text, "{key} = ");
+            emit(&mut text, value)?;
+            text.push('\n');
+        }
+    }
+    let document = DeTable::parse(&text).map_err(|_| Error::Command { message: "no TOML can say this".to_owned() })?;
+    crate::config::read(document).map_err(said)
+}
+
+/// As many as [`emit`] writes, or more.
+fn bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => 6 * text.len() + 2,
+        Value::Array(values) => values.iter().map(|value| 2 + bytes(value)).sum::<usize>() + 2,
+        Value::Object(map) => map.iter().map(|(key, value)| 6 * key.len() + 8 + bytes(value)).sum::<usize>() + 2,
+        _ => 32,
+    }
+}
+
+/// Writes a value as TOML, whose basic strings take what JSON escapes.
+fn emit(out: &mut String, value: &Value) -> Result<(), Error> {
+    match value {
+        Value::Null => return refuse("null says nothing: leave the key out"),
+        Value::String(text) => emit_text(out, text),
+        Value::Array(values) => {
+            out.push('[');
+            for value in values {
+                emit(out, value)?;
+                out.push(',');
+            }
+            out.push(']');
+        }
+        Value::Object(map) => {
+            out.push('{');
+            for (index, (key, value)) in map.iter().enumerate() {
+                out.push_str(if index == 0 { "" } else { "," });
+                emit_text(out, key);
+                out.push('=');
+                emit(out, value)?;
+            }
+            out.push('}');
+        }
+        Value::Bool(_) | Value::Number(_) => {
+            let _ = write!(out, "{value}");
+        }
+    }
+    Ok(())
+}
+
+fn emit_text(out: &mut String, text: &str) {
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(character);
+            }
+            character if character.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(character));
+            }
+            character => out.push(character),
+        }
+    }
+    out.push('"');
+}
+
+/// The SAs of a request; at least one.
+fn sas(request: &Value) -> Result<Vec<Sa>, Error> {
+    let config = stanzas(request)?;
+    if config.sa.is_empty() || !config.policy.is_empty() {
+        return refuse("the command needs \"sa\": [{...}, ...] and nothing else");
+    }
+    config.sa.iter().map(|sa| sa.resolve().map_err(said)).collect()
+}
+
+/// The names of a request.
+fn names(request: &Value) -> Result<Option<Vec<&str>>, Error> {
+    match request.get("sa") {
+        None => Ok(None),
+        Some(Value::Array(names)) if names.iter().all(Value::is_string) => {
+            Ok(Some(names.iter().filter_map(Value::as_str).collect()))
+        }
+        Some(_) => refuse("the command needs \"sa\": [\"NAME\", ...]"),
+    }
+}
+
+fn index(control: &Control, name: &str) -> Result<u32, Error> {
+    let unknown = || Error::Command { message: format!("no SA is called \"{name}\"") };
+    control.index(name).ok_or_else(unknown)
+}
+
+/// Places SAs, and brings them to devices; or nothing of it. With each the SA that it replaces.
+fn place(control: &mut Control, sas: Vec<(Sa, Option<u32>)>, running: &dyn Running) -> Result<Vec<u32>, Error> {
+    let mut placed = Vec::with_capacity(sas.len());
+    let mut done = Ok(());
+    for (sa, replaced) in sas {
+        match control.place(sa, replaced) {
+            Ok(index) => placed.push(index),
+            Err(refusal) => {
+                done = Err(refusal.into());
+                break;
+            }
+        }
+    }
+    let done = done.and_then(|()| control.upload(&placed, running));
+    let done = done.and_then(|()| placed.iter().try_for_each(|index| Ok(control.publish(*index)?)));
+    match done {
+        Ok(()) => Ok(placed),
+        Err(error) => {
+            control.lose(&placed);
+            if running.quiesce().is_ok() {
+                control.forget(&placed, Some(running));
+            }
+            Err(error)
+        }
+    }
+}
+
+fn add(control: &mut Control, request: &Value, running: &dyn Running) -> Result<Value, Error> {
+    let sas = sas(request)?.into_iter().map(|sa| (sa, None)).collect();
+    let added = place(control, sas, running)?;
+    Ok(json!({ "added": added.len() }))
+}
+
+fn replace(control: &mut Control, request: &Value, running: &dyn Running) -> Result<Value, Error> {
+    let with_old = |sa: Sa| {
+        let old = index(control, &sa.name)?;
+        if control.database.sa(old).is_some_and(|old| old.is_inbound() != sa.is_inbound()) {
+            return refuse(format!("SA \"{}\" cannot be replaced by one of the other direction", sa.name));
+        }
+        Ok((sa, old))
+    };
+    let pairs = sas(request)?.into_iter().map(with_old).collect::<Result<Vec<_>, _>>()?;
+    let old: Vec<u32> = pairs.iter().map(|(_, old)| *old).collect();
+    if old.iter().collect::<std::collections::HashSet<_>>().len() < old.len() {
+        return refuse("an SA is replaced once in a request");
+    }
+    let new = place(control, pairs.into_iter().map(|(sa, old)| (sa, Some(old))).collect(), running)?;
+    for (old, new) in old.iter().zip(&new) {
+        control.switch(*old, *new);
+    }
+    control.lose(&old);
+    // The new ones are in use: those replaced keep their places if packets do not come back.
+    running.quiesce()?;
+    control.forget(&old, Some(running));
+    Ok(json!({ "replaced": old.len() }))
+}
+
+fn delete(control: &mut Control, request: &Value, running: &dyn Running) -> Result<Value, Error> {
+    let Some(names) = names(request)? else { return refuse("the command needs \"sa\": [\"NAME\", ...]") };
+    let mut indexes = names.into_iter().map(|name| index(control, name)).collect::<Result<Vec<_>, _>>()?;
+    indexes.sort_unstable();
+    indexes.dedup();
+    if let Some(&used) = indexes.iter().find(|index| control.policies_of(**index) > 0) {
+        let name = control.database.sa(used).map_or(String::new(), |sa| sa.name.clone());
+        let count = control.policies_of(used);
+        return refuse(format!("SA \"{name}\" protects for {count} policies: replace it, or set other policies first"));
+    }
+    control.lose(&indexes);
+    if let Err(error) = running.quiesce() {
+        indexes.iter().try_for_each(|index| control.publish(*index))?;
+        return Err(error);
+    }
+    control.forget(&indexes, Some(running));
+    Ok(json!({ "deleted": indexes.len() }))
+}
+
+fn list(control: &Control, request: &Value) -> Result<Value, Error> {
+    let indexes = match names(request)? {
+        Some(names) => names.into_iter().map(|name| index(control, name)).collect::<Result<_, _>>()?,
+        None => control.indexes(),
+    };
+    let described =
+        indexes.into_iter().filter_map(|index| Some(describe(control, index, &*control.database.sa(index)?)));
+    Ok(json!({ "sa": described.collect::<Vec<_>>() }))
+}
+
+/// What is said of an SA: never a key.
+fn describe(control: &Control, index: u32, sa: &Sa) -> Value {
+    let states = &control.database.states;
+    let (hot, cold) = (states.hot(index), states.cold(index));
+    let plan = hot.plan();
+    let state = match plan {
+        plan if plan.is(Plan::ENDED) => "ended",
+        plan if plan.is(Plan::SOFT | Plan::WARNED) => "to be replaced",
+        _ => "in use",
+    };
+    let mut said = json!({
+        "name": sa.name,
+        "spi": sa.spi,
+        "direction": if sa.is_inbound() { "in" } else { "out" },
+        "protocol": if sa.suite().protocol == Protocol::Ah { "ah" } else { "esp" },
+        "mode": if sa.mode == Mode::Transport { "transport" } else { "tunnel" },
+        "suite": sa.suite().name,
+        "source": sa.source,
+        "destination": sa.destination,
+        "state": state,
+        "sequence": hot.sequence(),
+        "esn": sa.esn,
+        "packets": hot.packets(sa.is_inbound()),
+        "bytes": hot.bytes(),
+        "dropped_ended": cold.ended.load(Relaxed),
+        "dropped_other": cold.other_drops.load(Relaxed),
+    });
+    if sa.is_inbound() {
+        said["replay_window"] = sa.replay_window.into();
+        said["dropped_replayed"] = cold.replayed.load(Relaxed).into();
+        said["dropped_authentication"] = cold.not_authentic.load(Relaxed).into();
+    } else {
+        said["policies"] = control.policies_of(index).into();
+    }
+    if let Some(udp) = sa.udp {
+        said["udp_encapsulation"] = json!({ "source_port": udp.source_port, "destination_port": udp.destination_port });
+    }
+    if sa.lifetime != Lifetime::ENDLESS {
+        let Lifetime { soft_bytes, hard_bytes, soft_packets, hard_packets } = sa.lifetime;
+        let limits = [
+            ("soft_bytes", soft_bytes),
+            ("hard_bytes", hard_bytes),
+            ("soft_packets", soft_packets),
+            ("hard_packets", hard_packets),
+        ];
+        let given = limits.into_iter().filter(|(_, limit)| *limit != u64::MAX);
+        said["lifetime"] = given.map(|(name, limit)| (name.to_owned(), Value::from(limit))).collect();
+    }
+    said
+}
+
+/// All policies anew. Packets that were steered by the old ones may come to a worker that no more owns their SA.
+fn policies(control: &mut Control, request: &Value) -> Result<Value, Error> {
+    let config = stanzas(request)?;
+    if request.get("policy").is_none() || !config.sa.is_empty() {
+        return refuse("the command needs \"policy\": [{...}, ...] and nothing else");
+    }
+    let resolved = config.policy.iter().map(|policy| policy.resolve(&|name| control.outbound(name)).map_err(said));
+    let resolved = resolved.collect::<Result<Vec<_>, _>>()?;
+    let count = resolved.len();
+    control.set_policies(resolved);
+    Ok(json!({ "policies": count }))
+}

@@ -1,0 +1,498 @@
+//! What the operator writes of one SA: `[[function.sa]]`, and the same keys in a command.
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+use toml::Spanned;
+use zeroize::Zeroizing;
+
+use super::config::{SelectorConfig, value};
+use super::key::{Key, is_weak};
+use super::replay::{WINDOW_MAX, WINDOW_MIN};
+use super::sa::{Df, Lifetime, Sa, Udp};
+use super::selector::Selector;
+use super::suite::{self, Authentication, Cipher, SUITES, Suite};
+use crate::Error;
+
+/// SPIs below are reserved (RFC 4303, section 2.1).
+const SPI_MIN: u32 = 256;
+/// RFC 4303, section 3.4.3: the default should be 64.
+const WINDOW_DEFAULT: u32 = 64;
+/// RFC 3948, section 2.1.
+const UDP_PORT: u16 = 4500;
+const HOP_LIMIT_DEFAULT: u8 = 64;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SaConfig {
+    pub(super) name: Spanned<String>,
+    pub(super) spi: Spanned<u32>,
+    direction: Direction,
+    #[serde(default)]
+    protocol: ProtocolName,
+    #[serde(default)]
+    mode: Mode,
+    source: Spanned<IpAddr>,
+    destination: Spanned<IpAddr>,
+    encryption: Option<Encryption>,
+    encryption_key: Option<Key>,
+    authentication: Option<AuthenticationName>,
+    authentication_key: Option<Key>,
+    salt: Option<Key>,
+    icv_bytes: Option<Spanned<u8>>,
+    #[serde(default)]
+    esn: bool,
+    replay_window: Option<Spanned<u32>>,
+    udp_encapsulation: Option<Spanned<UdpConfig>>,
+    dscp: Option<Dscp>,
+    df: Option<Df>,
+    ecn: Option<bool>,
+    hop_limit: Option<Spanned<u8>>,
+    lifetime: Option<Spanned<LifetimeConfig>>,
+    selectors: Option<Spanned<Vec<Spanned<SelectorConfig>>>>,
+    /// The operator knows that this protects nothing.
+    #[serde(default)]
+    insecure: bool,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Direction {
+    /// We encrypt.
+    Out,
+    /// We decrypt.
+    In,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum ProtocolName {
+    #[default]
+    Esp,
+    Ah,
+}
+
+/// What is protected: a whole packet, or what it carries.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Mode {
+    #[default]
+    Tunnel,
+    Transport,
+}
+
+/// An enumeration of names.
+macro_rules! names {
+    ($type:ident: $($name:literal $variant:ident),*) => {
+        #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+        enum $type {
+            $(#[serde(rename = $name)] $variant),*
+        }
+
+        impl $type {
+            fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+        }
+    };
+}
+
+names! {
+    Encryption:
+    "null" Null, "aes-128-cbc" Aes128Cbc, "aes-192-cbc" Aes192Cbc, "aes-256-cbc" Aes256Cbc,
+    "aes-128-ctr" Aes128Ctr, "aes-192-ctr" Aes192Ctr, "aes-256-ctr" Aes256Ctr,
+    "aes-128-gcm" Aes128Gcm, "aes-192-gcm" Aes192Gcm, "aes-256-gcm" Aes256Gcm,
+    "aes-128-gmac" Aes128Gmac, "aes-192-gmac" Aes192Gmac, "aes-256-gmac" Aes256Gmac,
+    "chacha20-poly1305" ChaCha20Poly1305
+}
+
+names! {
+    AuthenticationName:
+    "hmac-sha1-96" HmacSha1, "hmac-sha-256-128" HmacSha256,
+    "aes-128-gmac" Aes128Gmac, "aes-192-gmac" Aes192Gmac, "aes-256-gmac" Aes256Gmac,
+    "none" None
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UdpConfig {
+    #[serde(default = "udp_port")]
+    source_port: u16,
+    #[serde(default = "udp_port")]
+    destination_port: u16,
+}
+
+fn udp_port() -> u16 {
+    UDP_PORT
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LifetimeConfig {
+    soft_bytes: Option<u64>,
+    hard_bytes: Option<u64>,
+    soft_packets: Option<u64>,
+    hard_packets: Option<u64>,
+}
+
+/// `"copy"`, or a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Dscp(Option<u8>);
+
+impl<'de> Deserialize<'de> for Dscp {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "dscp must be \"copy\" or 0 to 63")]
+        enum Written {
+            Number(i64),
+            Name(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Number(number) if (0..64).contains(&number) => Ok(Self(Some(number as u8))),
+            Written::Name(name) if name == "copy" => Ok(Self(None)),
+            _ => Err(serde::de::Error::custom("dscp must be \"copy\" or 0 to 63")),
+        }
+    }
+}
+
+/// Cipher, bytes of its key or GMAC's, and what authenticates it where nothing else may.
+fn encryption(name: Encryption) -> (Cipher, usize, Option<Authentication>) {
+    use Encryption as E;
+    let ghash = Some(Authentication::Ghash);
+    match name {
+        E::Null => (Cipher::Null, 0, None),
+        E::Aes128Cbc => (Cipher::Cbc, 16, None),
+        E::Aes192Cbc => (Cipher::Cbc, 24, None),
+        E::Aes256Cbc => (Cipher::Cbc, 32, None),
+        E::Aes128Ctr => (Cipher::Ctr, 16, None),
+        E::Aes192Ctr => (Cipher::Ctr, 24, None),
+        E::Aes256Ctr => (Cipher::Ctr, 32, None),
+        E::Aes128Gcm => (Cipher::Ctr, 16, ghash),
+        E::Aes192Gcm => (Cipher::Ctr, 24, ghash),
+        E::Aes256Gcm => (Cipher::Ctr, 32, ghash),
+        E::Aes128Gmac => (Cipher::Null, 16, ghash),
+        E::Aes192Gmac => (Cipher::Null, 24, ghash),
+        E::Aes256Gmac => (Cipher::Null, 32, ghash),
+        E::ChaCha20Poly1305 => (Cipher::ChaCha20, 32, Some(Authentication::Poly1305)),
+    }
+}
+
+/// What authenticates, and the bytes of GMAC's key.
+fn authentication(name: AuthenticationName) -> (Authentication, usize) {
+    use AuthenticationName as A;
+    match name {
+        A::HmacSha1 => (Authentication::Sha1, 0),
+        A::HmacSha256 => (Authentication::Sha256, 0),
+        A::Aes128Gmac => (Authentication::Ghash, 16),
+        A::Aes192Gmac => (Authentication::Ghash, 24),
+        A::Aes256Gmac => (Authentication::Ghash, 32),
+        A::None => (Authentication::None, 0),
+    }
+}
+
+/// The bytes of HMAC's key, which are those of its hash (RFC 2404, section 3; RFC 4868, section 2.1.1).
+fn hmac_key_bytes(authentication: Authentication) -> usize {
+    match authentication {
+        Authentication::Sha1 => 20,
+        Authentication::Sha256 => 32,
+        _ => 0,
+    }
+}
+
+impl SaConfig {
+    /// The SA that the keys describe.
+    ///
+    /// # Errors
+    /// [`Error::Value`] with one sentence, and no key in it, for what cannot work.
+    pub(super) fn resolve(&self) -> Result<Sa, Error> {
+        let (name, spi) = (self.name.get_ref(), *self.spi.get_ref());
+        if spi < SPI_MIN {
+            let message = format!("spi = {spi} of SA \"{name}\" is reserved; {SPI_MIN} is the first that is not");
+            return value(&self.spi, message);
+        }
+        self.check_endpoints()?;
+        self.check_tunnel_only()?;
+        let suite = self.suite()?;
+        let number = suite::number(suite.name).unwrap_or(0);
+        let mut sa = Sa {
+            name: name.clone(),
+            spi,
+            direction: self.direction,
+            suite: number,
+            mode: self.mode,
+            source: *self.source.get_ref(),
+            destination: *self.destination.get_ref(),
+            key: Zeroizing::default(),
+            salt: Zeroizing::default(),
+            hmac_key: Zeroizing::default(),
+            icv_bytes: self.icv_bytes(suite)?,
+            esn: self.esn,
+            replay_window: self.replay_window()?,
+            udp: self.udp(suite)?,
+            dscp: self.dscp.and_then(|dscp| dscp.0),
+            df: self.df.unwrap_or_default(),
+            ecn: self.ecn.unwrap_or(true),
+            hop_limit: self.hop_limit()?,
+            lifetime: self.lifetime()?,
+            selectors: self.selectors()?,
+        };
+        self.take_keys(suite, &mut sa)?;
+        if sa.is_insecure() && !self.insecure {
+            let message = "is not authenticated: whoever is on the way changes what it carries as he likes \
+                           (insecure = true takes it all the same)";
+            return self.refuse(message);
+        }
+        Ok(sa)
+    }
+
+    /// The place given is that of the name: who shows the line of an error must not show a key.
+    fn refuse<T>(&self, what: &str) -> Result<T, Error> {
+        value(&self.name, format!("SA \"{}\" {what}", self.name.get_ref()))
+    }
+
+    fn wrong(&self, key: &str, what: &str) -> Error {
+        let message = format!("{key} of SA \"{}\" {what}", self.name.get_ref());
+        Error::Value { span: Some(self.name.span()), message }
+    }
+
+    fn check_endpoints(&self) -> Result<(), Error> {
+        let name = self.name.get_ref();
+        for endpoint in [&self.source, &self.destination] {
+            let address = endpoint.get_ref();
+            let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+            if address.is_unspecified() || address.is_multicast() || is_broadcast {
+                return value(endpoint, format!("{address} of SA \"{name}\" is not the address of a tunnel endpoint"));
+            }
+        }
+        let (source, destination) = (self.source.get_ref(), self.destination.get_ref());
+        if source == destination {
+            return value(&self.destination, format!("SA \"{name}\" has the same source and destination"));
+        }
+        if source.is_ipv4() != destination.is_ipv4() {
+            let message = format!("SA \"{name}\" goes from {source} to {destination}: one is IPv4, the other IPv6");
+            return value(&self.destination, message);
+        }
+        Ok(())
+    }
+
+    /// In transport mode there is no outer header.
+    fn check_tunnel_only(&self) -> Result<(), Error> {
+        let given = [
+            ("dscp", self.dscp.is_some()),
+            ("df", self.df.is_some()),
+            ("ecn", self.ecn.is_some()),
+            ("hop_limit", self.hop_limit.is_some()),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((key, _)) if self.mode == Mode::Transport => {
+                Err(self.wrong(key, "is of the outer header, which transport mode does not have"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn suite(&self) -> Result<&'static Suite, Error> {
+        let esp = self.protocol == ProtocolName::Esp;
+        let (cipher, key_bytes, own) = match (esp, self.encryption) {
+            (true, Some(name)) => encryption(name),
+            (true, None) => return self.refuse("needs encryption = \"...\"; \"null\" encrypts nothing"),
+            (false, None) => (Cipher::Null, 0, None),
+            (false, Some(_)) => return self.refuse("is of AH, which does not encrypt: leave encryption out"),
+        };
+        let named = self.authentication.map(authentication);
+        let encryption = self.encryption.map_or("", Encryption::name);
+        let (authentication, gmac_key_bytes) = match (own, named) {
+            (Some(own), None) => (own, 0),
+            (Some(_), Some(_)) => {
+                return self.refuse(&format!("authenticates by {encryption}: leave authentication out"));
+            }
+            (None, Some(named)) => named,
+            (None, None) => return self.refuse("needs authentication = \"...\""),
+        };
+        let protocol = if esp { suite::Protocol::Esp } else { suite::Protocol::Ah };
+        let key_bytes = if esp { key_bytes } else { gmac_key_bytes };
+        let is_it = |suite: &&Suite| {
+            (suite.protocol, suite.cipher, suite.key_bytes, suite.authentication)
+                == (protocol, cipher, key_bytes, authentication)
+        };
+        let gmac_of_esp = esp && gmac_key_bytes > 0;
+        match SUITES.iter().find(is_it) {
+            Some(suite) if !gmac_of_esp => Ok(suite),
+            _ => {
+                let with = self.authentication.map_or("", AuthenticationName::name);
+                let which =
+                    if esp { format!("ESP has no {encryption} with {with}") } else { format!("AH has no {with}") };
+                let hint = if gmac_of_esp { format!(": GMAC is encryption = \"{with}\" there") } else { String::new() };
+                value(&self.name, format!("{which}, which SA \"{}\" asks for{hint}", self.name.get_ref()))
+            }
+        }
+    }
+
+    /// Keys as long as their standards say, and none that nobody draws.
+    fn take_keys(&self, suite: &Suite, sa: &mut Sa) -> Result<(), Error> {
+        let hmac_bytes = hmac_key_bytes(suite.authentication);
+        let of_ah = suite.protocol == suite::Protocol::Ah;
+        let (name, key) = if of_ah && suite.key_bytes > 0 {
+            ("authentication_key", &self.authentication_key)
+        } else {
+            ("encryption_key", &self.encryption_key)
+        };
+        let needless = |name: &str, key: &Option<Key>| match key {
+            Some(_) => Err(self.wrong(name, "has no use: leave it out")),
+            None => Ok(()),
+        };
+        if of_ah {
+            needless("encryption_key", &self.encryption_key)?;
+        }
+        if suite.key_bytes == 0 {
+            needless("encryption_key", &self.encryption_key)?;
+        } else {
+            let salt_bytes = suite.salt_bytes();
+            let wanted = match (&self.salt, salt_bytes) {
+                (_, 0) => vec![suite.key_bytes],
+                (Some(_), _) => vec![suite.key_bytes],
+                // KEYMAT: the salt comes behind the key (RFC 4106, section 8.1; RFC 3686, section 5.1).
+                (None, _) => vec![suite.key_bytes + salt_bytes],
+            };
+            let key = self.key(name, key, &wanted)?;
+            sa.key = Zeroizing::new(key[..suite.key_bytes].to_vec());
+            sa.salt[..key.len() - suite.key_bytes].copy_from_slice(&key[suite.key_bytes..]);
+            self.check_strength(name, &sa.key)?;
+        }
+        if suite.salt_bytes() == 0 {
+            needless("salt", &self.salt)?;
+        } else if self.salt.is_some() {
+            sa.salt.copy_from_slice(&self.key("salt", &self.salt, &[suite.salt_bytes()])?);
+        }
+        if hmac_bytes > 0 {
+            sa.hmac_key = self.key("authentication_key", &self.authentication_key, &[hmac_bytes])?;
+            self.check_strength("authentication_key", &sa.hmac_key)?;
+        } else if name != "authentication_key" {
+            needless("authentication_key", &self.authentication_key)?;
+        }
+        Ok(())
+    }
+
+    fn key(&self, name: &str, key: &Option<Key>, wanted: &[usize]) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let Some(key) = key else { return Err(self.wrong(name, "is missing")) };
+        key.one_of(wanted).map_err(|what| self.wrong(name, &what))
+    }
+
+    fn check_strength(&self, name: &str, key: &[u8]) -> Result<(), Error> {
+        if is_weak(key) && !self.insecure {
+            let what =
+                "repeats a few bytes, as no key does that was drawn at random (insecure = true takes it all the same)";
+            return Err(self.wrong(name, what));
+        }
+        Ok(())
+    }
+
+    fn icv_bytes(&self, suite: &Suite) -> Result<u8, Error> {
+        let allowed: &[u8] = match (suite.authentication, suite.cipher) {
+            (Authentication::None, _) => &[0],
+            (Authentication::Sha1, _) => &[12],
+            // RFC 4106, section 6.
+            (Authentication::Ghash, Cipher::Ctr) => &[16, 12, 8],
+            (Authentication::Sha256 | Authentication::Ghash | Authentication::Poly1305, _) => &[16],
+        };
+        match &self.icv_bytes {
+            None => Ok(allowed[0]),
+            Some(given) if allowed.contains(given.get_ref()) => Ok(*given.get_ref()),
+            Some(given) => {
+                let allowed = allowed.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+                let name = self.name.get_ref();
+                value(given, format!("icv_bytes = {} of SA \"{name}\": can be {allowed}", given.get_ref()))
+            }
+        }
+    }
+
+    fn replay_window(&self) -> Result<u32, Error> {
+        let is_inbound = self.direction == Direction::In;
+        let name = self.name.get_ref();
+        match &self.replay_window {
+            Some(given) if !is_inbound => {
+                value(given, format!("SA \"{name}\" is outbound: the receiver has the replay window"))
+            }
+            Some(given) if *given.get_ref() == 0 && self.esn => {
+                // RFC 4303, section 3.4.3: the upper half of a number is known from the window alone.
+                value(given, format!("replay_window = 0 of SA \"{name}\" does not go together with esn = true"))
+            }
+            Some(given) if *given.get_ref() == 0 => Ok(0),
+            Some(given) if (WINDOW_MIN..=WINDOW_MAX).contains(given.get_ref()) => Ok(*given.get_ref()),
+            Some(given) => value(
+                given,
+                format!(
+                    "replay_window = {} of SA \"{name}\" must be {WINDOW_MIN} to {WINDOW_MAX}, or 0 for none",
+                    given.get_ref()
+                ),
+            ),
+            None if is_inbound => Ok(WINDOW_DEFAULT),
+            None => Ok(0),
+        }
+    }
+
+    fn udp(&self, suite: &Suite) -> Result<Option<Udp>, Error> {
+        let Some(given) = &self.udp_encapsulation else { return Ok(None) };
+        let UdpConfig { source_port, destination_port } = *given.get_ref();
+        let name = self.name.get_ref();
+        if suite.protocol == suite::Protocol::Ah {
+            return value(given, format!("SA \"{name}\" is of AH, which does not go through UDP (RFC 3948)"));
+        }
+        if source_port == 0 || destination_port == 0 {
+            return value(given, format!("udp_encapsulation of SA \"{name}\" has port 0"));
+        }
+        Ok(Some(Udp { source_port, destination_port }))
+    }
+
+    fn hop_limit(&self) -> Result<u8, Error> {
+        match &self.hop_limit {
+            None => Ok(HOP_LIMIT_DEFAULT),
+            Some(given) if *given.get_ref() == 0 => {
+                value(given, format!("hop_limit = 0 of SA \"{}\" gets nowhere", self.name.get_ref()))
+            }
+            Some(given) => Ok(*given.get_ref()),
+        }
+    }
+
+    fn lifetime(&self) -> Result<Lifetime, Error> {
+        let Some(given) = &self.lifetime else { return Ok(Lifetime::ENDLESS) };
+        let keys = given.get_ref();
+        let name = self.name.get_ref();
+        for (what, soft, hard) in
+            [("bytes", keys.soft_bytes, keys.hard_bytes), ("packets", keys.soft_packets, keys.hard_packets)]
+        {
+            if hard == Some(0) {
+                return value(given, format!("hard_{what} = 0 of SA \"{name}\": it would do nothing"));
+            }
+            if let (Some(soft), Some(hard)) = (soft, hard)
+                && soft > hard
+            {
+                return value(given, format!("soft_{what} = {soft} of SA \"{name}\" comes after hard_{what} = {hard}"));
+            }
+        }
+        let or_endless = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
+        Ok(Lifetime {
+            soft_bytes: or_endless(keys.soft_bytes),
+            hard_bytes: or_endless(keys.hard_bytes),
+            soft_packets: or_endless(keys.soft_packets),
+            hard_packets: or_endless(keys.hard_packets),
+        })
+    }
+
+    fn selectors(&self) -> Result<Vec<Selector>, Error> {
+        let name = self.name.get_ref();
+        match (&self.selectors, self.direction) {
+            (Some(selectors), Direction::Out) => {
+                let message = format!("SA \"{name}\" is outbound: policies choose its packets, not selectors");
+                value(selectors, message)
+            }
+            (Some(selectors), Direction::In) if selectors.get_ref().is_empty() => value(
+                selectors,
+                format!("SA \"{name}\" has no selectors: it would accept nothing; leave the key out to accept all"),
+            ),
+            (Some(selectors), Direction::In) => selectors.get_ref().iter().map(SelectorConfig::resolve).collect(),
+            (None, Direction::Out) => Ok(Vec::new()),
+            (None, Direction::In) => Ok(vec![Selector::default()]),
+        }
+    }
+}

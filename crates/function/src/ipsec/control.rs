@@ -1,0 +1,307 @@
+//! What changes the databases: when the function is built, and by commands while packets flow. One thread at a time.
+//!
+//! A place of the image is written while nobody can find it, and wiped when no packet refers to it any more.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use godwit_packet::{Image, Memory};
+
+use super::database::{Database, Endpoints};
+use super::places::{Places, Runs};
+use super::policies::{Action, Policies, Policy};
+use super::room::Room;
+use super::sa::Sa;
+use super::selector::Selector;
+use super::tables::{self, Shape};
+use crate::{Error, Running};
+
+/// Both databases with all that is needed to change them.
+pub(super) struct Control {
+    pub(super) database: Arc<Database>,
+    pub(super) image: Arc<Image>,
+    shape: Shape,
+    room: Room,
+    places: Places,
+    selectors: Runs,
+    /// By name.
+    names: HashMap<String, u32>,
+    /// Inbound by SPI, outbound by destination besides.
+    spis: HashMap<(u32, Option<IpAddr>), u32>,
+    /// Keys with nonces that outbound SAs use or have used.
+    nonces: HashSet<[u8; 32]>,
+    endpoints: Endpoints,
+    records: HashMap<u32, Record>,
+    policies: Vec<Policy>,
+}
+
+/// What is known of an SA here alone.
+#[derive(Default)]
+struct Record {
+    /// Where its selectors lie.
+    selectors: Range<u32>,
+    /// Policies that it protects for.
+    policies: Vec<u32>,
+    /// Events that the operator has been told of.
+    told: u64,
+}
+
+/// Why an SA cannot be added.
+pub(super) struct Refusal {
+    /// The SPI is at fault, and not the SA as a whole.
+    pub(super) is_of_spi: bool,
+    pub(super) message: String,
+}
+
+fn refusal(message: String) -> Refusal {
+    Refusal { is_of_spi: false, message }
+}
+
+/// The selectors that accept everything lie at the first place, for all SAs.
+const SELECT_ALL: Range<u32> = 0..1;
+
+impl Control {
+    pub(super) fn new(shape: Shape, room: Room) -> Result<Self, Error> {
+        let mut memory: Memory = shape.empty()?;
+        memory[shape.selectors(SELECT_ALL)].copy_from_slice(&tables::selector(&Selector::default()));
+        Ok(Self {
+            database: Arc::new(Database::new(shape.sas)),
+            image: Arc::new(Image::new(memory)),
+            shape,
+            room,
+            places: Places::new(shape.sas),
+            selectors: Runs::new(SELECT_ALL.end..shape.selectors as u32),
+            names: HashMap::new(),
+            spis: HashMap::new(),
+            nonces: HashSet::new(),
+            endpoints: Endpoints::new(),
+            records: HashMap::new(),
+            policies: Vec::new(),
+        })
+    }
+
+    /// The outbound SA of a name.
+    pub(super) fn outbound(&self, name: &str) -> Result<u32, String> {
+        const SHOWN: usize = 8;
+        let Some(&index) = self.names.get(name) else {
+            let mut known: Vec<&str> = self.names.keys().map(String::as_str).collect();
+            known.sort_unstable();
+            let known = match known.len() {
+                0 => "there is none".to_owned(),
+                1..=SHOWN => format!("there are {}", known.join(", ")),
+                count => format!("there are {} and {} more", known[..SHOWN].join(", "), count - SHOWN),
+            };
+            return Err(format!("no SA is called \"{name}\"; {known}"));
+        };
+        if self.database.sa(index).is_some_and(|sa| sa.is_inbound()) {
+            return Err(format!("SA \"{name}\" is inbound and cannot protect; name one with direction = \"out\""));
+        }
+        Ok(index)
+    }
+
+    pub(super) fn index(&self, name: &str) -> Option<u32> {
+        self.names.get(name).copied()
+    }
+
+    pub(super) fn indexes(&self) -> Vec<u32> {
+        let mut indexes: Vec<u32> = self.names.values().copied().collect();
+        indexes.sort_unstable();
+        indexes
+    }
+
+    /// How many policies an SA protects for.
+    pub(super) fn policies_of(&self, index: u32) -> usize {
+        self.records.get(&index).map_or(0, |record| record.policies.len())
+    }
+
+    /// Writes an SA to a place of the image that nobody can find; `replaced`: the SA whose name and bucket it gets.
+    pub(super) fn place(&mut self, sa: Sa, replaced: Option<u32>) -> Result<u32, Refusal> {
+        let name = &sa.name;
+        if self.names.get(name).is_some_and(|index| Some(*index) != replaced) {
+            return Err(refusal(format!("two SAs are called \"{name}\"")));
+        }
+        let spi = spi(&sa);
+        if let Some(other) = self.spis.get(&spi).and_then(|index| self.database.sa(*index)) {
+            let to = spi.1.map_or(String::new(), |destination| format!(" to {destination}"));
+            let message = format!("SA \"{name}\" has the same SPI {:#x}{to} as SA \"{}\"", sa.spi, other.name);
+            return Err(Refusal { is_of_spi: true, message });
+        }
+        self.room.check(&sa).map_err(refusal)?;
+        let nonces = sa.nonce_name();
+        if nonces.is_some_and(|nonces| self.nonces.contains(&nonces)) {
+            return Err(refusal(format!(
+                "SA \"{name}\" has the key and salt of another outbound SA, now or before: its nonces would come twice, \
+                 which gives away what they protect"
+            )));
+        }
+        let is_all = sa.selectors.iter().all(|selector| *selector == Selector::default());
+        let selectors = match sa.selectors.len() as u32 {
+            0 => Some(0..0),
+            _ if is_all => Some(SELECT_ALL),
+            count => self.selectors.take(count),
+        };
+        let Some(selectors) = selectors else {
+            return Err(refusal(format!(
+                "SA \"{name}\" has more selectors than there are places: all SAs have {} (selector_capacity)",
+                self.shape.selectors
+            )));
+        };
+        let place = match replaced {
+            Some(old) => self.places.take_of(Database::bucket(old)),
+            None => self.places.take(),
+        };
+        let Some(index) = place else {
+            self.give_back_selectors(selectors);
+            return Err(refusal(format!(
+                "there is no place for SA \"{name}\": there are {} (sa_capacity)",
+                self.shape.sas
+            )));
+        };
+        if selectors != SELECT_ALL {
+            let bytes: Vec<u8> = sa.selectors.iter().flat_map(tables::selector).collect();
+            self.image.write(self.shape.selectors(selectors.clone()).start, &bytes);
+        }
+        self.image.write(self.shape.sa(index).start, &*tables::sa(&sa, &selectors));
+        self.nonces.extend(nonces);
+        self.spis.insert(spi, index);
+        if replaced.is_none() {
+            self.names.insert(name.clone(), index);
+        }
+        self.records.insert(index, Record { selectors, ..Record::default() });
+        self.database.begin(index, Arc::new(sa));
+        Ok(index)
+    }
+
+    /// Lets packets find an SA that was placed, and that devices have.
+    pub(super) fn publish(&mut self, index: u32) -> Result<(), Refusal> {
+        let Some(sa) = self.database.sa(index) else { return Ok(()) };
+        match self.database.find(index, &sa, &mut self.endpoints) {
+            true => Ok(()),
+            false => Err(refusal(format!("the table of inbound SAs has no room for SA \"{}\"", sa.name))),
+        }
+    }
+
+    /// Where an SA and its selectors lie in the image.
+    fn bytes(&self, index: u32) -> [Range<usize>; 2] {
+        let selectors = self.records.get(&index).map_or(0..0, |record| record.selectors.clone());
+        [self.shape.sa(index), self.shape.selectors(selectors)]
+    }
+
+    /// Brings SAs to devices.
+    pub(super) fn upload(&self, indexes: &[u32], running: &dyn Running) -> Result<(), Error> {
+        let mut ranges: Vec<Range<usize>> = indexes.iter().flat_map(|index| self.bytes(*index)).collect();
+        ranges.retain(|range| !range.is_empty());
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut joined: Vec<Range<usize>> = Vec::new();
+        for range in ranges {
+            match joined.last_mut() {
+                Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+                _ => joined.push(range),
+            }
+        }
+        joined.into_iter().try_for_each(|range| running.image_changed(range))
+    }
+
+    /// Wipes SAs that no packet refers to, and gives their places back. Devices that do not take it are lost, and their
+    /// memory with them.
+    pub(super) fn forget(&mut self, indexes: &[u32], running: Option<&dyn Running>) {
+        for &index in indexes {
+            let [sa, selectors] = self.bytes(index);
+            self.image.wipe(sa);
+            if self.records.get(&index).is_some_and(|record| record.selectors != SELECT_ALL) {
+                self.image.wipe(selectors);
+            }
+        }
+        if let Some(running) = running {
+            let _ = self.upload(indexes, running);
+        }
+        for &index in indexes {
+            if let Some(sa) = self.database.sa(index) {
+                if self.names.get(&sa.name) == Some(&index) {
+                    self.names.remove(&sa.name);
+                }
+                self.spis.remove(&spi(&sa));
+            }
+            if let Some(record) = self.records.remove(&index) {
+                self.give_back_selectors(record.selectors);
+            }
+            self.database.end(index);
+            self.places.give_back(index);
+        }
+    }
+
+    fn give_back_selectors(&mut self, run: Range<u32>) {
+        if run != SELECT_ALL && !run.is_empty() {
+            self.selectors.give_back(run);
+        }
+    }
+
+    /// No new packet finds these SAs.
+    pub(super) fn lose(&mut self, indexes: &[u32]) {
+        for sa in indexes.iter().filter_map(|index| self.database.sa(*index)) {
+            self.database.lose(&sa, &mut self.endpoints);
+        }
+    }
+
+    /// All policies anew, for every packet that is prepared from now on.
+    pub(super) fn set_policies(&mut self, policies: Vec<Policy>) {
+        self.database.policies.store(Arc::new(Policies::new(&policies)));
+        self.records.values_mut().for_each(|record| record.policies.clear());
+        for (order, policy) in (0..).zip(&policies) {
+            if let Action::Protect(sa) = policy.action
+                && let Some(record) = self.records.get_mut(&sa)
+            {
+                record.policies.push(order);
+            }
+        }
+        self.policies = policies;
+    }
+
+    /// From now on policies protect by `new` where they protected by `old`, which has its name no more.
+    pub(super) fn switch(&mut self, old: u32, new: u32) {
+        let orders = self.records.get_mut(&old).map(|record| std::mem::take(&mut record.policies)).unwrap_or_default();
+        let arranged = self.database.policies.load();
+        for &order in &orders {
+            let policy = &mut self.policies[order as usize];
+            arranged.protect_by(order, policy, new);
+            policy.action = Action::Protect(new);
+        }
+        if let Some(record) = self.records.get_mut(&new) {
+            record.policies = orders;
+        }
+        if let Some(sa) = self.database.sa(new) {
+            self.names.insert(sa.name.clone(), new);
+        }
+    }
+
+    /// What has happened to SAs since the last call, in sentences for the operator.
+    pub(super) fn notices(&mut self) -> Vec<String> {
+        use super::state::Plan;
+        let mut notices = Vec::new();
+        for (&index, record) in &mut self.records {
+            let Some(sa) = self.database.sa(index) else { continue };
+            let plan = self.database.states.hot(index).plan();
+            let name = &sa.name;
+            let sentences = [
+                (Plan::WARNED, format!("SA \"{name}\" has used three quarters of its sequence numbers: replace it")),
+                (Plan::SOFT, format!("SA \"{name}\" has come to the end of its soft lifetime: replace it")),
+                (Plan::ENDED, format!("SA \"{name}\" has come to its end: what it is for is dropped from now on")),
+            ];
+            for (event, sentence) in sentences {
+                if plan.is(event) && record.told & event == 0 {
+                    record.told |= event;
+                    notices.push(sentence);
+                }
+            }
+        }
+        notices.sort_unstable();
+        notices
+    }
+}
+
+/// What must be unique: inbound the SPI, which alone finds the SA (RFC 4301, section 4.1); outbound with the destination.
+fn spi(sa: &Sa) -> (u32, Option<IpAddr>) {
+    (sa.spi, (!sa.is_inbound()).then_some(sa.destination))
+}

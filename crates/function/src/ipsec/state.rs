@@ -1,0 +1,364 @@
+//! What changes per packet of an SA: sequence numbers, replay windows, counters. One worker writes an SA's, others read.
+//!
+//! An SA's place is its index in the table image. Its worker follows from the lower bits of the index, so what is packed
+//! into one cache line is of SAs of one worker, however many workers there are:
+//!
+//! ```text
+//!       +---------------+---------------+
+//! line  | SA i          | SA i + 128    |   64 bytes; i modulo 128 is the bucket that steers both
+//!       +---------------+---------------+
+//! ```
+//!
+//! All of it lives with the function and not with the host halves, so that no number, and so no IV, comes twice when
+//! workers are started again.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use godwit_packet::BUCKETS;
+
+use super::replay::{self, Ring};
+use super::sa::{Lifetime, Sa};
+use super::suite::variant;
+use super::{
+    DROP_AUTHENTICATION, DROP_CONGESTION, DROP_DUMMY, DROP_LIFETIME, DROP_PADDING, DROP_POLICY_MISMATCH, DROP_REPLAYED,
+    DROP_SEQUENCE_EXHAUSTED,
+};
+
+/// What every packet of an SA needs.
+#[derive(Default)]
+pub(super) struct Hot {
+    /// [`Plan`].
+    plan: AtomicU64,
+    /// The last number that was handed out; inbound the largest that was authentic.
+    sequence: AtomicU64,
+    /// Outbound: behind this number something is to be done. Inbound: authentic packets.
+    stop_or_packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// SAs that share a cache line.
+const SHARING: usize = 2;
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Line([Hot; SHARING]);
+
+/// What few packets of an SA need.
+#[derive(Default)]
+#[repr(align(64))]
+pub(super) struct Cold {
+    /// Dropped because the SA has come to its end.
+    pub(super) ended: AtomicU64,
+    pub(super) replayed: AtomicU64,
+    pub(super) not_authentic: AtomicU64,
+    /// Dropped for other reasons, by the kernel.
+    pub(super) other_drops: AtomicU64,
+    soft_bytes: AtomicU64,
+    hard_bytes: AtomicU64,
+    soft_packets: AtomicU64,
+    hard_packets: AtomicU64,
+}
+
+/// What is to be done with packets of an SA, and what has happened to it:
+///
+/// ```text
+/// | events | window | flags | variant |
+///  32       16       8       0
+/// ```
+#[derive(Clone, Copy)]
+pub(super) struct Plan(u64);
+
+impl Plan {
+    const ESN: u64 = 1 << 8;
+    /// It has a lifetime that is to be looked at with each packet.
+    const LIMITED: u64 = 1 << 9;
+    const WINDOW: u32 = 16;
+
+    /// Most of its sequence numbers are used.
+    pub(super) const WARNED: u64 = 1 << 32;
+    /// Its soft lifetime is over.
+    pub(super) const SOFT: u64 = 1 << 33;
+    /// Its hard lifetime is over, or its sequence numbers are used up.
+    pub(super) const ENDED: u64 = 1 << 34;
+
+    fn new(sa: &Sa) -> Self {
+        let flag = |is: bool, flag| if is { flag } else { 0 };
+        let window = if sa.is_inbound() { sa.replay_window } else { 0 };
+        let Lifetime { soft_bytes, hard_bytes, soft_packets, hard_packets } = sa.lifetime;
+        // Outbound, numbers of packets are sequence numbers, which are looked at anyway.
+        let packets = if sa.is_inbound() { soft_packets.min(hard_packets) } else { u64::MAX };
+        let is_limited = soft_bytes.min(hard_bytes).min(packets) < u64::MAX;
+        Self(
+            u64::from(variant(sa.suite, sa.is_inbound()))
+                | flag(sa.esn, Self::ESN)
+                | flag(is_limited, Self::LIMITED)
+                | u64::from(window) << Self::WINDOW,
+        )
+    }
+
+    fn variant(self) -> u8 {
+        self.0 as u8
+    }
+
+    pub(super) fn is(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    fn window(self) -> u64 {
+        self.0 >> Self::WINDOW & 0xffff
+    }
+
+    fn sequence_last(self) -> u64 {
+        if self.is(Self::ESN) { (1 << super::SEQUENCE_BITS) - 1 } else { u32::MAX.into() }
+    }
+
+    /// Behind this number the operator is warned.
+    fn sequence_warned(self) -> u64 {
+        self.sequence_last() / 4 * 3
+    }
+}
+
+impl Hot {
+    pub(super) fn plan(&self) -> Plan {
+        Plan(self.plan.load(Relaxed))
+    }
+
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence.load(Relaxed)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Packets that used the SA; of an outbound one its sequence number says it.
+    pub(super) fn packets(&self, is_inbound: bool) -> u64 {
+        if is_inbound { self.stop_or_packets.load(Relaxed) } else { self.sequence() }
+    }
+}
+
+/// Rings of so many SAs are allocated together, when the first of them wants one.
+const RINGS: usize = 128;
+
+/// Of all SAs.
+pub(super) struct States {
+    lines: Box<[Line]>,
+    cold: Box<[Cold]>,
+    rings: Box<[OnceLock<Box<[Ring]>>]>,
+    /// Something has happened to some SA that the operator is to hear of.
+    has_events: AtomicBool,
+}
+
+impl States {
+    /// `capacity`: a multiple of [`BUCKETS`].
+    pub(super) fn new(capacity: usize) -> Self {
+        let lines = capacity.next_multiple_of(SHARING * BUCKETS) / SHARING;
+        Self {
+            lines: (0..lines).map(|_| Line::default()).collect(),
+            cold: (0..capacity).map(|_| Cold::default()).collect(),
+            rings: (0..capacity.div_ceil(RINGS)).map(|_| OnceLock::new()).collect(),
+            has_events: AtomicBool::new(false),
+        }
+    }
+
+    #[inline]
+    pub(super) fn hot(&self, index: u32) -> &Hot {
+        let index = index as usize;
+        let (block, within) = (index / (SHARING * BUCKETS), index % (SHARING * BUCKETS));
+        &self.lines[block * BUCKETS + within % BUCKETS].0[within / BUCKETS]
+    }
+
+    pub(super) fn cold(&self, index: u32) -> &Cold {
+        &self.cold[index as usize]
+    }
+
+    fn ring(&self, index: u32) -> &Ring {
+        let rings = self.rings[index as usize / RINGS].get_or_init(|| (0..RINGS).map(|_| Ring::default()).collect());
+        &rings[index as usize % RINGS]
+    }
+
+    /// Begins an SA at a place that nobody can find yet.
+    pub(super) fn begin(&self, index: u32, sa: &Sa) {
+        let (hot, cold) = (self.hot(index), self.cold(index));
+        hot.sequence.store(0, Relaxed);
+        hot.stop_or_packets.store(0, Relaxed);
+        hot.bytes.store(0, Relaxed);
+        for count in [&cold.ended, &cold.replayed, &cold.not_authentic, &cold.other_drops] {
+            count.store(0, Relaxed);
+        }
+        cold.soft_bytes.store(sa.lifetime.soft_bytes, Relaxed);
+        cold.hard_bytes.store(sa.lifetime.hard_bytes, Relaxed);
+        cold.soft_packets.store(sa.lifetime.soft_packets, Relaxed);
+        cold.hard_packets.store(sa.lifetime.hard_packets, Relaxed);
+        if sa.is_inbound() && sa.replay_window > 0 {
+            self.ring(index).clear();
+        }
+        hot.plan.store(Plan::new(sa).0, Relaxed);
+    }
+
+    /// Outbound: variant and sequence number of the next packet, from 1 on (RFC 4303, section 2.2); or why there is none.
+    #[inline]
+    pub(super) fn next(&self, index: u32, frame_bytes: u64) -> Result<(u8, u64), u8> {
+        // One worker owns the SA, so nobody writes in between, and nothing else is ordered by it.
+        let hot = self.hot(index);
+        let (plan, last, bytes) = (hot.plan(), hot.sequence(), hot.bytes() + frame_bytes);
+        if last >= hot.stop_or_packets.load(Relaxed) || plan.is(Plan::LIMITED) {
+            self.at_stop(index, bytes)?;
+        }
+        hot.sequence.store(last + 1, Relaxed);
+        hot.bytes.store(bytes, Relaxed);
+        Ok((plan.variant(), last + 1))
+    }
+
+    /// Outbound: whether there is another packet, which makes it so many bytes.
+    #[cold]
+    #[inline(never)]
+    fn at_stop(&self, index: u32, bytes: u64) -> Result<(), u8> {
+        let (hot, cold) = (self.hot(index), self.cold(index));
+        let (plan, next) = (hot.plan(), hot.sequence() + 1);
+        let [soft_bytes, hard_bytes, soft_packets, hard_packets] = cold.limits();
+        // The counter must not cycle (RFC 4303, section 3.3.3).
+        let reason = if next > plan.sequence_last() {
+            Some(DROP_SEQUENCE_EXHAUSTED)
+        } else if next > hard_packets || bytes > hard_bytes {
+            Some(DROP_LIFETIME)
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            add(&cold.ended, 1);
+            self.happened(hot, Plan::ENDED);
+            return Err(reason);
+        }
+        if next > plan.sequence_warned() {
+            self.happened(hot, Plan::WARNED);
+        }
+        if next > soft_packets || bytes > soft_bytes {
+            self.happened(hot, Plan::SOFT);
+        }
+        let stops = [plan.sequence_warned(), soft_packets, hard_packets, plan.sequence_last()];
+        let stop = stops.into_iter().filter(|&stop| stop >= next).min().unwrap_or(0);
+        hot.stop_or_packets.store(stop, Relaxed);
+        Ok(())
+    }
+
+    /// Inbound: variant and sequence number of a packet that shows these lower bits of it; or why it is dropped.
+    #[inline]
+    pub(super) fn check(&self, index: u32, sequence_low: u32) -> Result<(u8, u64), u8> {
+        let hot = self.hot(index);
+        let plan = hot.plan();
+        let replayed = || {
+            add(&self.cold(index).replayed, 1);
+            DROP_REPLAYED
+        };
+        if plan.is(Plan::ENDED) {
+            add(&self.cold(index).ended, 1);
+            return Err(DROP_LIFETIME);
+        }
+        let window = plan.window();
+        if window == 0 {
+            return Ok((plan.variant(), sequence_low.into()));
+        }
+        let largest = hot.sequence();
+        let sequence = if plan.is(Plan::ESN) {
+            replay::infer(largest, sequence_low, window).filter(|&sequence| sequence <= plan.sequence_last())
+        } else {
+            Some(sequence_low.into())
+        };
+        // Number 0 is never sent.
+        let sequence = sequence.filter(|&sequence| sequence > 0).ok_or_else(replayed)?;
+        if sequence <= largest && (largest - sequence >= window || self.ring(index).has(sequence)) {
+            return Err(replayed());
+        }
+        Ok((plan.variant(), sequence))
+    }
+
+    /// Inbound: the packet was authentic. Whether it is dropped in spite of that, and why.
+    #[inline]
+    pub(super) fn authentic(&self, index: u32, sequence: u64, frame_bytes: u64) -> Result<(), u8> {
+        let (hot, cold) = (self.hot(index), self.cold(index));
+        let (plan, largest) = (hot.plan(), hot.sequence());
+        if plan.window() > 0 && !self.ring(index).commit(largest, sequence) {
+            add(&cold.replayed, 1);
+            return Err(DROP_REPLAYED);
+        }
+        if sequence > largest {
+            hot.sequence.store(sequence, Relaxed);
+        }
+        let (packets, bytes) = (hot.stop_or_packets.load(Relaxed) + 1, hot.bytes() + frame_bytes);
+        if plan.is(Plan::LIMITED) {
+            self.has_lifetime(hot, cold, packets, bytes)?;
+        }
+        hot.stop_or_packets.store(packets, Relaxed);
+        hot.bytes.store(bytes, Relaxed);
+        Ok(())
+    }
+
+    /// Inbound: whether the SA may have another packet, which makes it so many packets and bytes.
+    fn has_lifetime(&self, hot: &Hot, cold: &Cold, packets: u64, bytes: u64) -> Result<(), u8> {
+        let [soft_bytes, hard_bytes, soft_packets, hard_packets] = cold.limits();
+        if packets > soft_packets || bytes > soft_bytes {
+            self.happened(hot, Plan::SOFT);
+        }
+        if packets >= hard_packets || bytes >= hard_bytes {
+            self.happened(hot, Plan::ENDED);
+        }
+        if packets > hard_packets || bytes > hard_bytes {
+            add(&cold.ended, 1);
+            return Err(DROP_LIFETIME);
+        }
+        Ok(())
+    }
+
+    /// The kernel dropped a packet of an SA.
+    #[cold]
+    pub(super) fn dropped(&self, index: u32, reason: u8) {
+        let cold = self.cold(index);
+        add(if reason == DROP_AUTHENTICATION { &cold.not_authentic } else { &cold.other_drops }, 1);
+    }
+
+    /// Whether a packet that the kernel dropped was authentic: its number is used.
+    pub(super) fn was_authentic(reason: u8) -> bool {
+        matches!(reason, DROP_PADDING | DROP_POLICY_MISMATCH | DROP_DUMMY | DROP_CONGESTION)
+    }
+
+    /// The number of an authentic packet that is dropped all the same.
+    pub(super) fn used(&self, index: u32, sequence: u64) {
+        let hot = self.hot(index);
+        let largest = hot.sequence();
+        if hot.plan().window() > 0 && self.ring(index).commit(largest, sequence) && sequence > largest {
+            hot.sequence.store(sequence, Relaxed);
+        }
+    }
+
+    fn happened(&self, hot: &Hot, event: u64) {
+        let plan = hot.plan();
+        if !plan.is(event) {
+            hot.plan.store(plan.0 | event, Relaxed);
+            self.has_events.store(true, Relaxed);
+        }
+    }
+
+    /// Whether something has happened since the last call.
+    pub(super) fn take_events(&self) -> bool {
+        self.has_events.swap(false, Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_last(&self, index: u32, last: u64) {
+        self.hot(index).sequence.store(last, Relaxed);
+        self.hot(index).stop_or_packets.store(0, Relaxed);
+    }
+}
+
+impl Cold {
+    fn limits(&self) -> [u64; 4] {
+        [&self.soft_bytes, &self.hard_bytes, &self.soft_packets, &self.hard_packets].map(|limit| limit.load(Relaxed))
+    }
+}
+
+/// Adds to what only this worker writes.
+fn add(count: &AtomicU64, more: u64) {
+    count.store(count.load(Relaxed) + more, Relaxed);
+}

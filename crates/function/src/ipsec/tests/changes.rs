@@ -1,0 +1,314 @@
+//! Commands: SAs and policies that change while packets flow.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// An engine that remembers what it was told, and may fail.
+#[derive(Default)]
+struct Engine {
+    changed: RefCell<Vec<Range<usize>>>,
+    quiesced: Cell<usize>,
+    refuses: Cell<bool>,
+    never_quiet: Cell<bool>,
+}
+
+impl Running for Engine {
+    fn image_changed(&self, range: Range<usize>) -> Result<(), Error> {
+        if self.refuses.get() {
+            return Err(Error::Command { message: "the device is lost".to_owned() });
+        }
+        self.changed.borrow_mut().push(range);
+        Ok(())
+    }
+
+    fn quiesce(&self) -> Result<(), Error> {
+        if self.never_quiet.get() {
+            return Err(Error::Command { message: "packets are stuck".to_owned() });
+        }
+        self.quiesced.set(self.quiesced.get() + 1);
+        Ok(())
+    }
+}
+
+const KEY: &str = "8899aabbccddeeff0011223344556677";
+const HMAC_KEY: &str = "8899aabbccddeeff001122334455667700112233";
+
+fn sa_json(name: &str, spi: u32, direction: &str) -> Value {
+    let (source, destination) =
+        if direction == "out" { ("192.0.2.1", "192.0.2.2") } else { ("192.0.2.2", "192.0.2.1") };
+    json!({
+        "name": name, "spi": spi, "direction": direction, "source": source, "destination": destination,
+        "encryption": "aes-128-cbc", "encryption_key": KEY, "authentication": "hmac-sha1-96",
+        "authentication_key": HMAC_KEY,
+    })
+}
+
+fn ask(function: &Ipsec, engine: &Engine, command: &str, sas: Value) -> Result<Value, String> {
+    let request = json!({ "command": command, "sa": sas });
+    function.command(&request, engine).map_err(|error| error.to_string())
+}
+
+fn esp_frame(spi: u32, sequence: u32) -> Vec<u8> {
+    frame([192, 0, 2, 2], [192, 0, 2, 1], 50, 0, &[spi.to_be_bytes(), sequence.to_be_bytes()].concat())
+}
+
+fn plain_frame() -> Vec<u8> {
+    frame([10, 0, 0, 1], [10, 0, 0, 2], 1, 0, &[])
+}
+
+fn has_key(function: &Ipsec) -> bool {
+    function
+        .image()
+        .to_vec()
+        .windows(16)
+        .any(|bytes| *bytes == 0x8899aabb_ccddeeff_00112233_44556677_u128.to_be_bytes())
+}
+
+/// A function with room for what is added.
+fn empty(more: &str) -> Ipsec {
+    ipsec(&("headroom_bytes = 44\ntailroom_bytes = 29\n".to_owned() + more))
+}
+
+#[test]
+fn an_added_sa_is_found_once_devices_have_it() {
+    let (function, engine) = (empty(""), Engine::default());
+    assert_eq!(prepare(&function, 0, 1, &[plain_frame()]), [drop(DROP_POLICY_DISCARD)]);
+    let mut added = sa_json("east", 0x2001, "in");
+    added["selectors"] = json!([{ "source": "10.0.0.0/8" }, { "protocol": "tcp", "destination_ports": "80-90" }]);
+    let said = ask(&function, &engine, "add", json!([added, sa_json("west", 0x1001, "out")])).unwrap();
+    assert_eq!(said, json!({ "added": 2 }));
+    assert_eq!(prepare(&function, 0, 1, &[esp_frame(0x2001, 7)]), [decrypt(0, 7)]);
+    // The engine was told of all bytes that are there now and were not before.
+    let (image, before) = (function.image().to_vec(), empty("").image().to_vec());
+    let changed = engine.changed.borrow();
+    for (at, _) in image.iter().zip(&before).enumerate().filter(|(_, (now, before))| now != before) {
+        assert!(changed.iter().any(|range| range.contains(&at)), "byte {at}");
+    }
+    assert!(has_key(&function));
+}
+
+#[test]
+fn a_request_is_done_whole_or_not_at_all() {
+    let (function, engine) = (empty(""), Engine::default());
+    let before = function.image().to_vec();
+    let two = json!([sa_json("east", 0x2001, "in"), sa_json("other", 0x2001, "in")]);
+    assert!(ask(&function, &engine, "add", two).unwrap_err().contains("same SPI 0x2001 as SA \"east\""));
+    engine.refuses.set(true);
+    let said = ask(&function, &engine, "add", json!([sa_json("east", 0x2001, "in")])).unwrap_err();
+    assert_eq!(said, "the device is lost");
+    engine.refuses.set(false);
+    assert_eq!(function.image().to_vec(), before);
+    assert_eq!(prepare(&function, 0, 1, &[esp_frame(0x2001, 7)]), [drop(DROP_POLICY_DISCARD)]);
+    ask(&function, &engine, "add", json!([sa_json("east", 0x2001, "in")])).unwrap();
+    assert_eq!(ask(&function, &engine, "list", json!(["east"])).unwrap()["sa"][0]["spi"], 0x2001);
+}
+
+#[test]
+fn a_deleted_sa_is_wiped_once_no_packet_refers_to_it() {
+    let (function, engine) = (empty("[[policy]]\naction = \"bypass\"\n"), Engine::default());
+    let before = function.image().to_vec();
+    ask(&function, &engine, "add", json!([sa_json("east", 0x2001, "in")])).unwrap();
+    engine.never_quiet.set(true);
+    assert_eq!(ask(&function, &engine, "delete", json!(["east"])).unwrap_err(), "packets are stuck");
+    assert_eq!(prepare(&function, 0, 1, &[esp_frame(0x2001, 7)]), [decrypt(0, 7)], "nothing was changed then");
+    engine.never_quiet.set(false);
+    let quiesced = engine.quiesced.get();
+    assert_eq!(ask(&function, &engine, "delete", json!(["east"])).unwrap(), json!({ "deleted": 1 }));
+    assert_eq!(engine.quiesced.get(), quiesced + 1);
+    assert_eq!(function.image().to_vec(), before, "no byte of it is left");
+    assert!(!has_key(&function));
+    let bypass = Work::Done(Outcome::verdict(VERDICT_BYPASS));
+    assert_eq!(prepare(&function, 0, 1, &[esp_frame(0x2001, 7)]), [bypass], "it is no endpoint any more");
+    assert_eq!(ask(&function, &engine, "delete", json!(["east"])).unwrap_err(), "no SA is called \"east\"");
+    // Name, SPI and place are free again, and nothing of the old state is left.
+    ask(&function, &engine, "add", json!([sa_json("east", 0x2001, "in")])).unwrap();
+    assert_eq!(ask(&function, &engine, "list", json!(["east"])).unwrap()["sa"][0]["sequence"], 0);
+}
+
+#[test]
+fn a_replaced_sa_loses_nothing() {
+    let policies = "[[policy]]\naction = \"protect\"\nsa = \"west\"\n";
+    let stanza = sa("other", 0x1000, "out", "") + &sa("west", 0x1001, "out", "") + policies;
+    let (function, engine) = (ipsec(&stanza), Engine::default());
+    let steer = function.steer_key().unwrap();
+    let owner = |frame: &[u8]| steer.steer_key(frame, &godwit_wire::parse(frame), 77) as usize % BUCKETS;
+    let bucket = owner(&plain_frame());
+    assert_eq!(prepare(&function, 0, 1, &[plain_frame()]), [encrypt(1, 1)]);
+    assert!(ask(&function, &engine, "delete", json!(["west"])).unwrap_err().contains("protects for 1 policies"));
+    let same_spi = ask(&function, &engine, "replace", json!([sa_json("west", 0x1001, "out")])).unwrap_err();
+    assert!(same_spi.contains("same SPI"), "{same_spi}");
+    let inbound = ask(&function, &engine, "replace", json!([sa_json("west", 0x1002, "in")])).unwrap_err();
+    assert!(inbound.contains("other direction"), "{inbound}");
+    assert_eq!(prepare(&function, 0, 1, &[plain_frame()]), [encrypt(1, 2)], "nothing was changed");
+    assert_eq!(
+        ask(&function, &engine, "replace", json!([sa_json("west", 0x1002, "out")])).unwrap(),
+        json!({ "replaced": 1 })
+    );
+    assert_eq!(owner(&plain_frame()), bucket, "the worker stays");
+    let Work::Run { parameter, .. } = prepare(&function, 0, 1, &[plain_frame()])[0] else { panic!("it is protected") };
+    let (index, sequence) = sa_and_sequence(parameter);
+    assert_eq!((index as usize % BUCKETS, sequence), (1, 1));
+    let list = ask(&function, &engine, "list", json!(["west"])).unwrap();
+    assert_eq!((&list["sa"][0]["spi"], &list["sa"][0]["policies"]), (&json!(0x1002), &json!(1)));
+    // The old one's place is free, and the next comes there.
+    ask(&function, &engine, "replace", json!([sa_json("west", 0x1003, "out")])).unwrap();
+    assert_eq!(prepare(&function, 0, 1, &[plain_frame()]), [encrypt(1, 1)]);
+    assert!(ask(&function, &engine, "replace", json!([sa_json("wset", 0x1004, "out")])).unwrap_err().contains("no SA"));
+}
+
+#[test]
+fn two_inbound_sas_of_a_peer_live_side_by_side() {
+    let (function, engine) = (ipsec(&sa("old", 0x2001, "in", "")), Engine::default());
+    ask(&function, &engine, "add", json!([sa_json("new", 0x2002, "in")])).unwrap();
+    assert_eq!(prepare(&function, 0, 1, &[esp_frame(0x2001, 5), esp_frame(0x2002, 1)]), [decrypt(0, 5), decrypt(1, 1)]);
+    ask(&function, &engine, "delete", json!(["old"])).unwrap();
+    assert_eq!(
+        prepare(&function, 0, 1, &[esp_frame(0x2001, 6), esp_frame(0x2002, 2)]),
+        [drop(DROP_NO_SA), decrypt(1, 2)]
+    );
+}
+
+#[test]
+fn policies_are_set_as_a_whole() {
+    let (function, engine) = (empty(""), Engine::default());
+    ask(&function, &engine, "add", json!([sa_json("west", 0x1001, "out")])).unwrap();
+    let set = |policies: Value| {
+        let request = json!({ "command": "policies", "policy": policies });
+        function.command(&request, &engine).map_err(|error| error.to_string())
+    };
+    let protect = json!({ "action": "protect", "destination": "10.0.0.0/8", "sa": "west" });
+    assert_eq!(set(json!([protect, { "action": "bypass" }])).unwrap(), json!({ "policies": 2 }));
+    assert_eq!(prepare(&function, 0, 1, &[plain_frame()]), [encrypt(0, 1)]);
+    assert!(ask(&function, &engine, "delete", json!(["west"])).unwrap_err().contains("protects"));
+    assert!(set(json!([{ "action": "protect", "sa": "wset" }])).unwrap_err().contains("no SA is called"));
+    assert_eq!(prepare(&function, 0, 1, &[plain_frame()]), [encrypt(0, 2)]);
+    assert_eq!(set(json!([])).unwrap(), json!({ "policies": 0 }));
+    assert_eq!(prepare(&function, 0, 1, &[plain_frame()]), [drop(DROP_POLICY_DISCARD)]);
+    ask(&function, &engine, "delete", json!(["west"])).unwrap();
+}
+
+#[test]
+fn nothing_shows_a_key() {
+    let (function, engine) = (empty(""), Engine::default());
+    let shows = |said: &str| {
+        let said = said.to_lowercase();
+        [KEY, HMAC_KEY, "8899", "ccdd"].iter().any(|key| said.contains(key))
+    };
+    let mut answers =
+        vec![ask(&function, &engine, "add", json!([sa_json("west", 0x1001, "out")])).unwrap().to_string()];
+    answers.push(ask(&function, &engine, "list", json!(["west"])).unwrap().to_string());
+    answers.push(function.command(&json!({ "command": "list" }), &engine).unwrap().to_string());
+    assert!(answers[1].contains("cbc128_sha1"));
+    let changed = |key: &str, value: Value| {
+        let mut sa = sa_json("second", 0x1002, "out");
+        sa[key] = value;
+        json!([sa])
+    };
+    for wrong in [
+        changed("encryption_key", json!(KEY.to_owned() + "00")),
+        changed("encryption_key", json!(0x8899_aabb_u64)),
+        changed("encryption_key", json!([KEY])),
+        changed("encryption_key", json!({ "a": KEY })),
+        changed("encryption_key", json!(KEY.to_owned() + "\n\u{7f}\"\\")),
+        changed("authentication_key", json!(KEY)),
+        changed("salt", json!(KEY)),
+        changed("spi", json!(1)),
+        changed("spi", json!(null)),
+        changed("spi", json!(KEY)),
+        changed("esn", json!(KEY)),
+        changed("lifetime", json!(KEY)),
+        changed("encryption", json!("aes-128-gcm")),
+        changed("key", json!("x")),
+        json!([KEY]),
+        json!(KEY),
+        json!([]),
+    ] {
+        for command in ["add", "replace"] {
+            answers.push(ask(&function, &engine, command, wrong.clone()).unwrap_err());
+        }
+    }
+    for said in answers {
+        assert!(!shows(&said), "{said}");
+    }
+    assert!(!shows(&format!("{:?}", function.database.sa(0))));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let engine = Engine::default();
+    let function = ipsec("headroom_bytes = 44\ntailroom_bytes = 28\n");
+    let said = ask(&function, &engine, "add", json!([sa_json("west", 0x1001, "out")])).unwrap_err();
+    assert!(said.contains("tailroom_bytes = 29"), "{said}");
+    let function = ipsec("headroom_bytes = 43\ntailroom_bytes = 29\n");
+    let said = ask(&function, &engine, "add", json!([sa_json("west", 0x1001, "out")])).unwrap_err();
+    assert!(said.contains("headroom_bytes = 44"), "{said}");
+    let function = empty("sa_capacity = 1\nselector_capacity = 2\n");
+    let mut three = sa_json("east", 0x2001, "in");
+    three["selectors"] = json!([{ "protocol": 1 }, { "protocol": 2 }, { "protocol": 3 }]);
+    let said = ask(&function, &engine, "add", json!([three])).unwrap_err();
+    assert!(said.contains("selector_capacity"), "{said}");
+    let all: Vec<Value> = (0..129).map(|index| sa_json(&format!("{index}"), 0x1000 + index, "out")).collect();
+    assert!(ask(&function, &engine, "add", json!(all)).unwrap_err().contains("sa_capacity"));
+    assert_eq!(ask(&function, &engine, "add", json!(all[..128])).unwrap(), json!({ "added": 128 }));
+    for command in ["add", "delete", "replace"] {
+        let said = function.command(&json!({ "command": command }), &engine).unwrap_err().to_string();
+        assert!(said.contains("the command needs"), "{said}");
+    }
+    assert!(function.command(&json!({ "command": "flush" }), &engine).is_err());
+}
+
+/// Workers ask while control adds and deletes: what is found is right, and what stays is found all the while.
+#[test]
+fn workers_ask_while_sas_come_and_go() {
+    let stanza = sa("stays", 0x2000, "in", "replay_window = 0") + "sa_capacity = 256\n";
+    let stanza = format!("sa_capacity = 256\n{}", stanza.replace("sa_capacity = 256\n", ""));
+    let (function, engine) = (ipsec(&stanza), Engine::default());
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let mut found = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let frames: Vec<_> = (0x2000..0x2020).map(|spi| esp_frame(spi, 1)).collect();
+                for (spi, work) in (0x2000..).zip(prepare(&function, 0, 1, &frames)) {
+                    match work {
+                        Work::Run { parameter, .. } => {
+                            let index = sa_and_sequence(parameter).0;
+                            assert_eq!(index == 0, spi == 0x2000);
+                            found += 1;
+                        }
+                        work => assert!(spi != 0x2000 && work == drop(DROP_NO_SA), "{spi:#x} {work:?}"),
+                    }
+                }
+            }
+            found
+        });
+        for turn in 0..200 {
+            let names: Vec<String> = (1..32).map(|index| format!("{index}")).collect();
+            let sas: Vec<Value> = (1..32)
+                .zip(&names)
+                .map(|(index, name)| sa_json(name, 0x2000 + (index + turn) % 31 + 1, "in"))
+                .collect();
+            ask(&function, &engine, "add", json!(sas)).unwrap();
+            ask(&function, &engine, "delete", json!(names)).unwrap();
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(worker.join().unwrap() > 0);
+    });
+}
+
+/// Adding SAs one by one costs what each costs: nothing is built anew that has to do with all of them.
+#[test]
+fn many_sas_are_added_one_by_one() {
+    let (function, engine) = (empty("sa_capacity = 20000\n"), Engine::default());
+    for index in 0..20_000 {
+        let direction = if index % 2 == 0 { "in" } else { "out" };
+        ask(&function, &engine, "add", json!([sa_json(&format!("sa{index}"), 0x1000 + index, direction)])).unwrap();
+    }
+    let frames: Vec<_> = (0..100).map(|index| esp_frame(0x1000 + index * 198, 3)).collect();
+    assert!(prepare(&function, 0, 1, &frames).iter().all(|work| matches!(work, Work::Run { .. })));
+    assert!(engine.changed.borrow().iter().all(|range| range.len() <= 384));
+}

@@ -1,0 +1,257 @@
+//! Sequence numbers, replay windows, lifetimes and counters.
+
+use std::collections::HashSet;
+
+use super::*;
+
+fn esp_frame(sequence: u32) -> Vec<u8> {
+    frame([192, 0, 2, 2], [192, 0, 2, 1], 50, 0, &[[0, 0, 0x20, 1], sequence.to_be_bytes()].concat())
+}
+
+/// One worker's host half, and packets that it prepared.
+struct Worker {
+    host: Box<dyn HostHalf>,
+}
+
+impl Worker {
+    fn new(function: &Ipsec) -> Self {
+        Self { host: function.host_half(0, 1).unwrap() }
+    }
+
+    /// What is to be done with a packet that shows this number: the number it has, or the reason to drop it.
+    fn prepare(&mut self, sequence: u32) -> Result<u64, u8> {
+        let (region, descriptors) = region(&[esp_frame(sequence)]);
+        let mut work = Vec::new();
+        self.host.prepare(&region, &descriptors, &mut work);
+        match work[0] {
+            Work::Run { parameter, .. } => Ok(sa_and_sequence(parameter).1),
+            Work::Done(outcome) => Err(outcome.reason),
+        }
+    }
+
+    /// The kernel has said this of it.
+    fn complete(&mut self, sequence: u64, outcome: Outcome) -> Result<(), u8> {
+        let descriptor = Descriptor { length: 100, ..Descriptor::default() };
+        let mut outcomes = [outcome];
+        self.host.complete(VARIANT_DECRYPT, &[descriptor], &[parameter(0, sequence)], &mut outcomes);
+        if outcomes[0].verdict == godwit_abi::VERDICT_DROP { Err(outcomes[0].reason) } else { Ok(()) }
+    }
+
+    fn authentic(&mut self, sequence: u64) -> Result<(), u8> {
+        self.complete(sequence, Outcome::verdict(VERDICT_DECRYPTED))
+    }
+
+    fn pass(&mut self, sequence: u32) -> Result<u64, u8> {
+        let sequence = self.prepare(sequence)?;
+        self.authentic(sequence).map(|()| sequence)
+    }
+}
+
+#[test]
+fn what_comes_twice_or_too_late_is_dropped() {
+    let function = ipsec(&sa("east", 0x2001, "in", "replay_window = 32"));
+    let mut worker = Worker::new(&function);
+    assert_eq!(worker.pass(5), Ok(5));
+    assert_eq!(worker.pass(5), Err(DROP_REPLAYED));
+    assert_eq!(worker.pass(0), Err(DROP_REPLAYED));
+    assert_eq!(worker.pass(4), Ok(4));
+    assert_eq!(worker.pass(40), Ok(40));
+    assert_eq!(worker.pass(9), Ok(9), "the window has 32 numbers: 9 to 40");
+    assert_eq!(worker.pass(8), Err(DROP_REPLAYED));
+    // Far ahead, and then nothing of before.
+    assert_eq!(worker.pass(3_000_000_000), Ok(3_000_000_000));
+    assert_eq!(worker.pass(41), Err(DROP_REPLAYED));
+    assert_eq!(worker.pass(2_999_999_999), Ok(2_999_999_999));
+    assert_eq!(worker.pass(u32::MAX), Ok(u32::MAX.into()));
+    assert_eq!(worker.pass(1), Err(DROP_REPLAYED), "without extended numbers, nothing follows the last");
+    let listed = function.control().database.states.cold(0).replayed.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(listed, 5);
+}
+
+#[test]
+fn only_what_is_authentic_moves_the_window() {
+    let function = ipsec(&sa("east", 0x2001, "in", "replay_window = 64"));
+    let mut worker = Worker::new(&function);
+    assert_eq!(worker.pass(1), Ok(1));
+    // A forged packet from the far future.
+    assert_eq!(worker.prepare(1_000_000), Ok(1_000_000));
+    assert_eq!(worker.complete(1_000_000, Outcome::drop(DROP_AUTHENTICATION)), Err(DROP_AUTHENTICATION));
+    assert_eq!(worker.pass(2), Ok(2));
+    // What was authentic, but is dropped for what is inside, cannot come again.
+    assert_eq!(worker.prepare(3), Ok(3));
+    assert_eq!(worker.complete(3, Outcome::drop(DROP_DUMMY)), Err(DROP_DUMMY));
+    assert_eq!(worker.prepare(3), Err(DROP_REPLAYED));
+    let control = function.control();
+    let (hot, cold) = (control.database.states.hot(0), control.database.states.cold(0));
+    assert_eq!((hot.packets(true), hot.bytes(), hot.sequence()), (2, 200, 3));
+    let count = |count: &std::sync::atomic::AtomicU64| count.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!([count(&cold.not_authentic), count(&cold.other_drops), count(&cold.replayed)], [1, 1, 1]);
+}
+
+#[test]
+fn a_second_copy_in_flight_is_dropped_when_it_completes() {
+    let function = ipsec(&sa("east", 0x2001, "in", ""));
+    let mut worker = Worker::new(&function);
+    assert_eq!([worker.prepare(7), worker.prepare(7), worker.prepare(7)], [Ok(7); 3]);
+    // The first copy was forged; of the other two, one is the packet.
+    assert_eq!(worker.complete(7, Outcome::drop(DROP_AUTHENTICATION)), Err(DROP_AUTHENTICATION));
+    assert_eq!([worker.authentic(7), worker.authentic(7)], [Ok(()), Err(DROP_REPLAYED)]);
+}
+
+#[test]
+fn without_a_window_everything_passes() {
+    let function = ipsec(&sa("east", 0x2001, "in", "replay_window = 0"));
+    let mut worker = Worker::new(&function);
+    assert_eq!([worker.pass(9), worker.pass(9), worker.pass(0), worker.pass(1)], [Ok(9), Ok(9), Ok(0), Ok(1)]);
+}
+
+#[test]
+fn extended_numbers_go_on_behind_32_bits() {
+    let function = ipsec(&sa("east", 0x2001, "in", "esn = true\nreplay_window = 64"));
+    let mut worker = Worker::new(&function);
+    assert_eq!(worker.prepare(u32::MAX), Err(DROP_REPLAYED), "it would be -1");
+    function.database.states.set_last(0, u64::from(u32::MAX) - 20);
+    assert_eq!(worker.pass(u32::MAX - 5), Ok(u64::from(u32::MAX) - 5));
+    assert_eq!(worker.pass(2), Ok((1 << 32) + 2));
+    assert_eq!(worker.pass(u32::MAX), Ok(u32::MAX.into()), "still within the window");
+    assert_eq!(worker.pass(u32::MAX), Err(DROP_REPLAYED));
+    assert_eq!(worker.pass(0), Ok(1 << 32), "0 is a number like others once the upper half is not 0");
+    assert_eq!(worker.pass(2), Err(DROP_REPLAYED));
+    // The last number that the parameter can carry.
+    function.database.states.set_last(0, (1 << 44) - 1);
+    assert_eq!(worker.pass(5), Err(DROP_REPLAYED), "it would be 2^44 + 5");
+}
+
+#[test]
+fn outbound_extended_numbers_end_at_44_bits() {
+    let stanza = sa("west", 0x1001, "out", "esn = true") + "[[policy]]\naction = \"protect\"\nsa = \"west\"\n";
+    let function = ipsec(&stanza);
+    let frames = vec![frame([10, 0, 0, 1], [10, 0, 0, 2], 1, 0, &[]); 2];
+    function.database.states.set_last(0, u32::MAX.into());
+    assert_eq!(prepare(&function, 0, 1, &frames), [encrypt(0, 1 << 32), encrypt(0, (1 << 32) + 1)]);
+    assert!(function.notices().is_empty());
+    let most = (1u64 << 44) / 4 * 3;
+    function.database.states.set_last(0, most);
+    assert_eq!(prepare(&function, 0, 1, &frames), [encrypt(0, most + 1), encrypt(0, most + 2)]);
+    assert_eq!(function.notices(), ["SA \"west\" has used three quarters of its sequence numbers: replace it"]);
+    assert!(function.notices().is_empty(), "said once");
+    function.database.states.set_last(0, (1 << 44) - 2);
+    let exhausted = drop(DROP_SEQUENCE_EXHAUSTED);
+    assert_eq!(prepare(&function, 0, 1, &frames), [encrypt(0, (1 << 44) - 1), exhausted]);
+    assert_eq!(function.notices(), ["SA \"west\" has come to its end: what it is for is dropped from now on"]);
+}
+
+#[test]
+fn lifetimes_end_outbound_sas() {
+    let frames = vec![frame([10, 0, 0, 1], [10, 0, 0, 2], 1, 0, &[]); 5];
+    let policy = "[[policy]]\naction = \"protect\"\nsa = \"west\"\n";
+    let over = drop(DROP_LIFETIME);
+    let soft = "SA \"west\" has come to the end of its soft lifetime: replace it";
+    let hard = "SA \"west\" has come to its end: what it is for is dropped from now on";
+    // A frame has 34 bytes.
+    for (lifetime, passes, told) in [
+        ("soft_packets = 2, hard_packets = 4", 4, vec![hard, soft]),
+        ("hard_packets = 3", 3, vec![hard]),
+        ("soft_packets = 4", 5, vec![soft]),
+        ("soft_packets = 5", 5, vec![]),
+        ("soft_bytes = 68, hard_bytes = 103", 3, vec![hard, soft]),
+        ("hard_bytes = 101", 2, vec![hard]),
+        ("soft_bytes = 170", 5, vec![]),
+        ("soft_bytes = 169", 5, vec![soft]),
+    ] {
+        let function = ipsec(&(sa("west", 0x1001, "out", &format!("lifetime = {{ {lifetime} }}")) + policy));
+        let expected: Vec<Work> =
+            (1..=5).map(|number| if number <= passes { encrypt(0, number) } else { over }).collect();
+        assert_eq!(prepare(&function, 0, 1, &frames), expected, "{lifetime}");
+        assert_eq!(function.notices(), told, "{lifetime}");
+        assert_eq!(function.database.states.hot(0).bytes(), 34 * passes, "{lifetime}");
+    }
+}
+
+#[test]
+fn lifetimes_end_inbound_sas() {
+    // A packet that leaves has 100 bytes here.
+    for lifetime in ["soft_packets = 1, hard_packets = 2", "soft_bytes = 199, hard_bytes = 299"] {
+        let function = ipsec(&sa("east", 0x2001, "in", &format!("lifetime = {{ {lifetime} }}")));
+        let mut worker = Worker::new(&function);
+        assert_eq!([worker.pass(1), worker.pass(2)], [Ok(1), Ok(2)]);
+        assert!(function.notices()[..].concat().contains("soft lifetime"));
+        // Prepared before it was over.
+        let _ = worker.prepare(3);
+        assert_eq!(worker.authentic(3), Err(DROP_LIFETIME));
+        assert_eq!(worker.prepare(4), Err(DROP_LIFETIME), "{lifetime}");
+    }
+}
+
+#[test]
+fn another_workers_packets_are_dropped_in_both_directions() {
+    let function = ipsec(&sa("east", 0x2001, "in", ""));
+    let frames = [esp_frame(1)];
+    assert_eq!(prepare(&function, 1, 2, &frames), [drop(DROP_WRONG_WORKER)]);
+    assert_eq!(prepare(&function, 0, 2, &frames), [decrypt(0, 1)]);
+}
+
+/// SAs whose state lies in one cache line belong to one worker, however many there are.
+#[test]
+fn workers_share_no_cache_line() {
+    let states = state::States::new(4 * BUCKETS);
+    let line = |index: u32| std::ptr::from_ref(states.hot(index)).addr() / 64;
+    for one in 0..4 * BUCKETS as u32 {
+        for other in 0..one {
+            assert!(line(one) != line(other) || Database::bucket(one) == Database::bucket(other), "{one} {other}");
+        }
+    }
+    assert_eq!(line(0), line(128), "two of them in each");
+}
+
+proptest! {
+    /// Packets reordered, doubled and forged on the way, and bins that complete in any order: every number that was sent
+    /// passes at most once, and exactly once where it came while it was within the window.
+    #[test]
+    fn completion_in_any_order_is_as_a_set_has_it(
+        window in prop_oneof![Just(32u64), Just(64), Just(1000), Just(4096)],
+        esn: bool,
+        begin in prop_oneof![Just(0u64), Just((1 << 32) - 40)],
+        steps in prop::collection::vec((0..12u8, -80..80i64, any::<prop::sample::Index>()), 1..300),
+    ) {
+        let begin = if esn { begin } else { 0 };
+        let text = format!("esn = {esn}\nreplay_window = {window}");
+        let function = ipsec(&sa("east", 0x2001, "in", &text));
+        function.database.states.set_last(0, begin);
+        let mut worker = Worker::new(&function);
+        let (mut sent, mut largest) = (begin, begin);
+        let (mut passed, mut in_flight) = (HashSet::new(), Vec::new());
+        for (what, step, which) in steps {
+            match what {
+                // Some packet arrives: new, overtaken, or again.
+                0..=6 => {
+                    let number = sent.saturating_add_signed(step).max(begin + 1);
+                    sent = sent.max(number);
+                    let is_behind = number <= largest && largest - number >= window;
+                    let expected = match (is_behind, passed.contains(&number)) {
+                        // Taken for one far ahead, as which it is not authentic (RFC 4304, appendix A2.2).
+                        (true, _) if esn => Ok(number + (1 << 32)),
+                        (true, _) | (false, true) => Err(DROP_REPLAYED),
+                        (false, false) => Ok(number),
+                    };
+                    prop_assert_eq!(worker.prepare(number as u32), expected);
+                    if expected == Ok(number) {
+                        in_flight.push(number);
+                    }
+                }
+                // One of those in flight is done.
+                7..=10 if !in_flight.is_empty() => {
+                    let number = in_flight.swap_remove(which.index(in_flight.len()));
+                    let is_new = passed.insert(number);
+                    prop_assert_eq!(worker.authentic(number), if is_new { Ok(()) } else { Err(DROP_REPLAYED) });
+                    largest = largest.max(number);
+                }
+                11 if !in_flight.is_empty() => {
+                    let number = in_flight.swap_remove(which.index(in_flight.len()));
+                    prop_assert!(worker.complete(number, Outcome::drop(DROP_AUTHENTICATION)).is_err());
+                }
+                _ => {}
+            }
+        }
+    }
+}
