@@ -22,7 +22,7 @@
  *   enter.h         headers in front, outbound      leave.h         the same, inbound
  *   encapsulate.h   ESP, outbound                   decapsulate.h   ESP, inbound
  *   ah.h            AH                              mutable.h       what AH does not cover
- *   selector.h      what an SA may carry
+ *   selector.h      what an SA may carry            nat.h           checksums behind a NAT
  *   transform.h     ciphers and authentication
  *
  * Reads    the frame; the SA's 384 bytes; inbound the SA's selectors
@@ -47,6 +47,7 @@
 #include "outer.h"
 #include "selector.h"
 #include "enter.h"
+#include "nat.h"
 #include "leave.h"
 #include "encapsulate.h"
 #include "decapsulate.h"

@@ -132,6 +132,10 @@ GW_LANE void gw_ipsec_leave_transport(const gw_lane *lane, const GW_GLOBAL gw_ip
     gw_ipsec_move_back(frame + removed, frame, headers);
     gw_ipsec_rewrite(frame + removed + l2_bytes, version, content.kept + content.bytes,
                      content.next_header, content.named_at);
+    if (gw_ipsec_has(sa, GW_IPSEC_SA_UDP) && !chain.fragment) {
+        gw_ipsec_mend_checksum(frame + removed + l2_bytes, version, chain.protocol,
+                               content.data + chain.at, content.bytes - chain.at);
+    }
     descriptor->head = (gw_u16)(descriptor->head + removed);
     descriptor->length = (gw_u16)(headers + content.bytes);
     gw_verdict(outcome, GW_IPSEC_DECRYPTED, 0, sa->spi);

@@ -26,8 +26,9 @@
 #define GW_IPV4_BYTES       20u
 #define GW_IPV6_BYTES       40u
 #define GW_UDP_BYTES        8u
-#define GW_ESP_HEADER_BYTES 8u /* SPI, sequence number (RFC 4303, section 2) */
-#define GW_ESP_TAIL_BYTES   2u /* pad length, next header */
+#define GW_TCP_BYTES        20u /* without options */
+#define GW_ESP_HEADER_BYTES 8u  /* SPI, sequence number (RFC 4303, section 2) */
+#define GW_ESP_TAIL_BYTES   2u  /* pad length, next header */
 
 /* Protocol numbers, and those of IPv6's extension headers (RFC 8200, section 4). */
 #define GW_PROTOCOL_HOP_BY_HOP  0u

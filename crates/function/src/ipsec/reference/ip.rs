@@ -119,6 +119,28 @@ pub(super) fn rewrite(packet: &mut [u8], place: Place, protocol: u8) {
     packet[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
+/// Computes the checksum of TCP or UDP at `at` anew, because a NAT may have changed the addresses that it covers (RFC
+/// 3948, section 3.1.2).
+pub(super) fn mend_checksum(packet: &mut [u8], at: usize, protocol: u8) {
+    const TCP: u8 = 6;
+    let transport = &packet[at..];
+    let place = match protocol {
+        TCP if transport.len() >= 20 => 16,
+        UDP if transport.len() >= 8 && be16(transport, 4) == transport.len() && be16(transport, 6) != 0 => 6,
+        _ => return,
+    };
+    packet[at + place..at + place + 2].fill(0);
+    let mut summed = if is_ipv6(packet) { packet[8..40].to_vec() } else { packet[12..20].to_vec() };
+    summed.extend([0, protocol]);
+    summed.extend(((packet.len() - at) as u16).to_be_bytes());
+    summed.extend(&packet[at..]);
+    let checksum = match godwit_wire::checksum::checksum(&summed) {
+        0 if protocol == UDP => 0xffff,
+        checksum => checksum,
+    };
+    packet[at + place..at + place + 2].copy_from_slice(&checksum.to_be_bytes());
+}
+
 /// A place between two headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {

@@ -236,6 +236,9 @@ fn open(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ipv6: boo
         sa.accepts(packet, headers, &payload)?;
         let mut whole = [&packet[..place.at], &payload].concat();
         ip::rewrite(&mut whole, place, next_header);
+        if sa.udp_ports.is_some() && !headers.is_fragment {
+            ip::mend_checksum(&mut whole, place.at + headers.end.at, headers.end.next);
+        }
         (whole, added)
     };
     Ok(Done { l2, packet: inner, added_in_front: -(removed as isize) })
