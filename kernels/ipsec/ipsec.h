@@ -29,10 +29,10 @@
  * Writes   the frame and, outbound, up to 80 bytes in front of it and up to 33 behind
  * Next     encrypted (0), decrypted (1), bypass (2, host half only), not_ip (3);
  *          value of the first two: the SPI
- * Drops    truncated (0), malformed (1), policy_discard (2, host half only), no_sa (3),
- *          no_room (4), authentication (5), padding (6), sequence_exhausted (7) and
- *          wrong_worker (8, both host half only), policy_mismatch (9), fragment (10),
- *          dummy (11), congestion (12)
+ * Drops    truncated (0), malformed (1), no_sa (3), no_room (4), authentication (5), padding (6),
+ *          policy_mismatch (9), fragment (10), dummy (11), congestion (12); by the host half
+ *          only: policy_discard (2), sequence_exhausted (7), wrong_worker (8), replayed (13),
+ *          lifetime (14), keepalive (15)
  * Tables   gw_ipsec_image: the SAs, the selectors of inbound SAs
  * Cost     reads and writes every byte of the packet; one dependent load (the SA),
  *          two more inbound (selectors)

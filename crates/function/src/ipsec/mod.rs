@@ -123,7 +123,10 @@ pub const CONTRACT: Contract = Contract {
         dropped("malformed", "A header contradicts itself, or the outer checksum is wrong."),
         dropped("policy_discard", "A policy discards the packet, or none matches it (RFC 4301, section 4.4.1)."),
         dropped("no_sa", "An ESP or AH packet for one of our endpoints names an SPI that is not configured for it."),
-        dropped("no_room", "The window has no room for what is added."),
+        dropped(
+            "no_room",
+            "The window has no room for what is added, or more of an IPv6 packet's options may change than AH keeps aside.",
+        ),
         dropped("authentication", "The ICV is wrong: the packet was changed, or the keys differ."),
         dropped("padding", "The padding of an authentic packet is not 1, 2, 3 … (RFC 4303, section 2.4)."),
         dropped("sequence_exhausted", "The SA has used all its sequence numbers (RFC 4303, section 3.3.3)."),
