@@ -1,15 +1,172 @@
-//! scapy and tshark at the other end of the tunnel.
+//! scapy and tshark at the other end, over every suite, mode, pair of families, kind of sequence numbers, with and without
+//! UDP.
 
 mod ipsec_common;
 
-use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Stdio;
 
+use godwit_function::Function;
+use godwit_function::Work;
+use godwit_function::ipsec::suite::{Authentication, Cipher, Protocol};
+use godwit_tests::{Peer, python};
+use ipsec_common::association::{Association, Headers, every};
 use ipsec_common::{
-    Form, Random, Sa, build, ethernet, forms, hex, name, packet, process, protect_all, read_pcap, repository,
-    set_checksum, write_pcap,
+    Batch, Form, Packet, Random, build, forms, hex, name, repository, set_sequences, unhex, write_pcap,
 };
+
+/// Packets per SA: one short, the others of any length.
+const PACKETS: usize = 3;
+/// Upper half of extended sequence numbers, where a test chooses it.
+const UPPER: u32 = 5;
+
+/// An SA, and packets for it.
+struct Case {
+    association: Association,
+    plain: Vec<Vec<u8>>,
+}
+
+fn cases(headers: impl Fn(&Association) -> Headers) -> Vec<Case> {
+    let mut random = Random(99);
+    let case = |association: Association| {
+        let headers = headers(&association);
+        let plain = (0..PACKETS).map(|index| {
+            // scapy pads nothing as if it were something.
+            let bytes = 1 + if index == 0 { random.below(64) } else { random.below(1400) };
+            association.plain(&mut random, bytes, headers)
+        });
+        Case { plain: plain.collect(), association }
+    };
+    every().into_iter().map(case).collect()
+}
+
+/// What scapy can take: it believes that every routing header has segments left, and with UDP it knows no other header
+/// in front.
+fn for_scapy(association: &Association) -> Headers {
+    match (association.tunnel, association.udp, association.suite.protocol) {
+        (true, ..) => Headers::Any,
+        (false, true, _) => Headers::Plain,
+        (false, false, Protocol::Ah) => Headers::Unrouted,
+        (false, false, Protocol::Esp) => Headers::Any,
+    }
+}
+
+fn ethernet(packet: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    frame.extend(if packet[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] });
+    frame.extend(packet);
+    frame
+}
+
+/// Of the packet with this index: numbers of 32 bits are anything, those that are extended have their upper half.
+fn sequence(association: &Association, index: usize) -> u64 {
+    let upper = if association.esn { u64::from(UPPER) << 32 } else { 0 };
+    upper | (7000 + index as u64)
+}
+
+/// Every packet through one form, with the sequence numbers of [`sequence`].
+fn run(function: &dyn Function, form: Form, cases: &[Case], packets: &[Vec<u8>]) -> Vec<Packet> {
+    let frames: Vec<Vec<u8>> = packets.iter().map(|packet| ethernet(packet)).collect();
+    let batch = Batch::new(&frames);
+    let mut work = batch.prepare(function);
+    for (index, work) in work.iter().enumerate() {
+        let association = &cases[index / PACKETS].association;
+        assert!(matches!(work, Work::Run { .. }), "{association}: {work:?}");
+    }
+    set_sequences(&mut work, |index| sequence(&cases[index / PACKETS].association, index));
+    batch.run(function, form, &work, 32)
+}
+
+fn outbound(cases: &[Case]) -> String {
+    cases.iter().map(|case| case.association.outbound()).collect()
+}
+
+fn inbound(cases: &[Case]) -> String {
+    cases.iter().map(|case| case.association.inbound()).collect()
+}
+
+/// Runs tests/peers/ipsec_scapy.py; one answer per job.
+fn scapy(python: &Peer, jobs: &[String]) -> Vec<String> {
+    let script = repository("tests/peers/ipsec_scapy.py");
+    let mut child =
+        python.command().arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python starts");
+    let mut stdin = child.stdin.take().unwrap();
+    let text = jobs.join("\n");
+    let writer = std::thread::spawn(move || stdin.write_all(text.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(output.status.success(), "scapy ended with {}", output.status);
+    let answers: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+    assert_eq!(answers.len(), jobs.len());
+    answers
+}
+
+#[test]
+fn scapy_opens_what_we_seal() {
+    let Some(python) = python("scapy.layers.ipsec") else { return };
+    let cases = cases(for_scapy);
+    let function = build(&outbound(&cases));
+    let plain: Vec<Vec<u8>> = cases.iter().flat_map(|case| case.plain.clone()).collect();
+    let mut sealed: Option<Vec<Packet>> = None;
+    for form in forms() {
+        let packets = run(&*function, form, &cases, &plain);
+        for (index, packet) in packets.iter().enumerate() {
+            let association = &cases[index / PACKETS].association;
+            assert_eq!(name(&*function, packet.outcome), "encrypted", "{form}: {association}");
+            assert_eq!(packet.outcome.value, association.spi, "{form}: {association}");
+            // Every form makes the same packet, so that scapy need open it but once.
+            if let Some(sealed) = &sealed {
+                assert!(packet.frame == sealed[index].frame, "{form}: {association}: not what ref makes");
+            }
+        }
+        sealed.get_or_insert(packets);
+    }
+    let sealed = sealed.unwrap();
+    let mut jobs = Vec::new();
+    for (case, sealed) in cases.iter().zip(sealed.chunks(PACKETS)) {
+        jobs.push(case.association.scapy(UPPER));
+        jobs.extend(sealed.iter().map(|packet| format!("open {}", hex(&packet.frame[14..]))));
+    }
+    let answers = scapy(&python, &jobs);
+    for (case, answers) in cases.iter().zip(answers.chunks(1 + PACKETS)) {
+        assert_eq!(answers[0], "ok", "{}", case.association);
+        for (answer, plain) in answers[1..].iter().zip(&case.plain) {
+            assert_eq!(*answer, hex(plain), "{}", case.association);
+        }
+    }
+}
+
+#[test]
+fn we_open_what_scapy_seals() {
+    let Some(python) = python("scapy.layers.ipsec") else { return };
+    let cases = cases(for_scapy);
+    let mut jobs = Vec::new();
+    for (number, case) in cases.iter().enumerate() {
+        jobs.push(case.association.scapy(UPPER));
+        jobs.extend(case.plain.iter().enumerate().map(|(index, plain)| {
+            let sequence = sequence(&case.association, number * PACKETS + index) as u32;
+            format!("seal {sequence} {}", hex(plain))
+        }));
+    }
+    let answers = scapy(&python, &jobs);
+    let mut sealed = Vec::new();
+    for (case, answers) in cases.iter().zip(answers.chunks(1 + PACKETS)) {
+        for answer in &answers[1..] {
+            assert!(!answer.starts_with("error"), "{}: {answer}", case.association);
+            sealed.push(unhex(answer));
+        }
+    }
+    let function = build(&inbound(&cases));
+    for form in forms() {
+        let opened = run(&*function, form, &cases, &sealed);
+        for (index, opened) in opened.iter().enumerate() {
+            let Case { association, plain } = &cases[index / PACKETS];
+            assert_eq!(name(&*function, opened.outcome), "decrypted", "{form}: {association}");
+            assert_eq!(hex(&opened.frame[14..]), hex(&plain[index % PACKETS]), "{form}: {association}");
+        }
+    }
+}
 
 /// A directory of this test's own, removed at the end.
 struct Directory(PathBuf);
@@ -28,136 +185,91 @@ impl Drop for Directory {
     }
 }
 
-/// A Python that has scapy: the one found first, or the system's.
-fn scapy() -> Option<&'static str> {
-    let found = ["python3", "/usr/bin/python3"].into_iter().find(|python| {
-        let status = Command::new(python).args(["-c", "import scapy.layers.ipsec"]).output();
-        status.is_ok_and(|output| output.status.success())
-    });
-    if found.is_none() {
-        println!("skipped: no python3 here has scapy (Debian: python3-scapy)");
+/// The row of tshark's table `esp_sa`; `None` where it cannot decrypt so.
+fn tshark_row(association: &Association) -> Option<String> {
+    let Association { suite, esn, tunnel, udp, .. } = association;
+    if suite.protocol == Protocol::Ah || *esn || !tunnel || *udp {
+        return None;
     }
-    found
-}
-
-fn tshark() -> bool {
-    let there = Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success());
-    if !there {
-        println!("skipped: tshark is not installed");
-    }
-    there
-}
-
-/// Packets of many lengths, without IP options: scapy takes some of those apart and puts them together differently.
-fn plain() -> Vec<Vec<u8>> {
-    let mut random = Random(99);
-    let plain = |length: usize| {
-        let mut packet = packet(&mut random, length);
-        packet[0] = 0x45;
-        // No fragment, and a protocol that no peer looks into (RFC 3692: for experiments).
-        packet[6..8].fill(0);
-        packet[9] = 253;
-        set_checksum(&mut packet);
-        ethernet(&packet, false)
-    };
-    (20..84).chain([128, 576, 1400, 1479, 1500]).map(plain).collect()
-}
-
-fn seal(sa: &Sa, form: Form, plain: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let function = build(&(sa.stanza() + &protect_all(&sa.name)));
-    let sealed = process(&*function, form, plain);
-    sealed.iter().for_each(|packet| assert_eq!(name(&*function, packet.outcome), "encrypted"));
-    sealed.into_iter().map(|packet| packet.frame).collect()
-}
-
-fn run_scapy(python: &str, command: &str, sa: &Sa, first: &Path, second: &Path) -> String {
-    let keys = (hex(&sa.encryption_key), hex(&sa.authentication_key));
-    let (source, destination) = (Ipv4Addr::from(sa.source), Ipv4Addr::from(sa.destination));
-    let association = format!("{},{source},{destination},{},{}", sa.spi, keys.0, keys.1);
-    let script = repository("tests/peers/ipsec_scapy.py");
-    let output =
-        Command::new(python).arg(script).args([command, &association]).arg(first).arg(second).output().unwrap();
-    let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "scapy: {said}{complained}");
-    said.trim().to_owned()
-}
-
-#[test]
-fn scapy_opens_what_we_seal() {
-    let Some(python) = scapy() else { return };
-    let directory = Directory::new("scapy-opens");
-    let (sealed_path, plain_path) = (directory.0.join("esp.pcap"), directory.0.join("plain.pcap"));
-    let sa = Sa::new("west", 0xdead_1001, "out", 7);
-    let plain = plain();
-    write_pcap(&plain_path, &plain);
-    for form in forms() {
-        write_pcap(&sealed_path, &seal(&sa, form, &plain));
-        assert_eq!(run_scapy(python, "open", &sa, &sealed_path, &plain_path), plain.len().to_string(), "{form}");
-    }
-}
-
-#[test]
-fn we_open_what_scapy_seals() {
-    let Some(python) = scapy() else { return };
-    let directory = Directory::new("scapy-seals");
-    let (sealed_path, plain_path) = (directory.0.join("esp.pcap"), directory.0.join("plain.pcap"));
-    let sa = Sa::new("east", 0x2001, "in", 8);
-    let plain = plain();
-    write_pcap(&plain_path, &plain);
-    assert_eq!(run_scapy(python, "seal", &sa, &plain_path, &sealed_path), plain.len().to_string());
-    let sealed = read_pcap(&sealed_path);
-    let function = build(&sa.stanza());
-    for form in forms() {
-        let opened = process(&*function, form, &sealed);
-        assert_eq!(opened.len(), plain.len());
-        for (opened, plain) in opened.iter().zip(&plain) {
-            assert_eq!(name(&*function, opened.outcome), "decrypted", "{form}");
-            assert_eq!(opened.frame[14..], plain[14..], "{form}");
+    let (encryption, key) = match (suite.cipher, suite.authentication) {
+        (Cipher::Null, Authentication::Ghash) => return None,
+        (Cipher::Null, _) => ("NULL", String::new()),
+        (Cipher::Cbc, _) => ("AES-CBC [RFC3602]", hex(&association.key)),
+        (Cipher::Ctr, Authentication::Ghash) => {
+            let name = match association.icv_bytes {
+                8 => "AES-GCM with 8 octet ICV [RFC4106]",
+                12 => "AES-GCM with 12 octet ICV [RFC4106]",
+                _ => "AES-GCM with 16 octet ICV [RFC4106]",
+            };
+            (name, hex(&association.key) + &hex(&association.salt))
         }
-    }
+        (Cipher::Ctr, _) => ("AES-CTR [RFC3686]", hex(&association.key) + &hex(&association.salt)),
+        // Not in tshark 4.0.
+        (Cipher::ChaCha20, _) => return None,
+    };
+    let (authentication, hmac_key) = match suite.authentication {
+        Authentication::Sha1 => ("HMAC-SHA-1-96 [RFC2404]", hex(&association.hmac_key)),
+        Authentication::Sha256 => ("HMAC-SHA-256-128 [RFC4868]", hex(&association.hmac_key)),
+        _ => ("NULL", String::new()),
+    };
+    let digits = |key: String| if key.is_empty() { key } else { format!("0x{key}") };
+    let family = if association.source.is_ipv6() { "IPv6" } else { "IPv4" };
+    Some(format!(
+        "uat:esp_sa:\"{family}\",\"{}\",\"{}\",\"{:#010x}\",\"{encryption}\",\"{}\",\"{authentication}\",\"{}\"",
+        association.source,
+        association.destination,
+        association.spi,
+        digits(key),
+        digits(hmac_key),
+    ))
 }
 
 #[test]
 fn tshark_opens_what_we_seal() {
-    if !tshark() {
-        return;
-    }
+    let Some(tshark) = Peer::find("tshark") else { return };
     let directory = Directory::new("tshark-opens");
     let path = directory.0.join("esp.pcap");
-    let sa = Sa::new("west", 0x1001, "out", 9);
-    let plain = plain();
-    for form in forms() {
-        write_pcap(&path, &seal(&sa, form, &plain));
-        let association = format!(
-            "uat:esp_sa:\"IPv4\",\"{}\",\"{}\",\"{:#010x}\",\"AES-CBC [RFC3602]\",\"0x{}\",\"HMAC-SHA-1-96 [RFC2404]\",\"0x{}\"",
-            Ipv4Addr::from(sa.source),
-            Ipv4Addr::from(sa.destination),
-            sa.spi,
-            hex(&sa.encryption_key),
-            hex(&sa.authentication_key),
-        );
-        let output = Command::new("tshark")
-            .args(["-n", "-o", "esp.enable_encryption_decode:TRUE", "-o", "esp.enable_authentication_check:TRUE"])
-            .args(["-o", "ip.check_checksum:TRUE", "-o", &association, "-T", "fields", "-E", "separator=;", "-r"])
-            .arg(&path)
-            .args(["-e", "esp.icv_good", "-e", "ip.checksum.status", "-e", "esp.sequence", "-e", "esp.protocol"])
-            .args(["-e", "esp.pad_len", "-e", "esp.decrypted_data"])
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        let rows: Vec<&str> = text.lines().collect();
-        assert_eq!(rows.len(), plain.len(), "{form}: {}", String::from_utf8_lossy(&output.stderr));
-        for ((sequence, row), plain) in (1..).zip(rows).zip(&plain) {
-            let inner = hex(&plain[14..]);
-            let pad_bytes = (30 - (plain.len() - 14) % 16) % 16;
-            let columns: Vec<&str> = row.split(';').collect();
-            assert!(matches!(columns[0], "1" | "True"), "{form}: ICV of {row}");
-            // Good for the outer header and the one inside.
-            assert_eq!(columns[1], "1,1", "{form}: checksums of {row}");
-            assert_eq!(columns[2], format!("{sequence}"), "{form}");
-            assert!(matches!(columns[3], "4" | "0x04"), "{form}: next header of {row}");
-            assert_eq!(columns[4], format!("{pad_bytes}"), "{form}");
-            assert!(columns[5].replace(':', "").starts_with(&inner), "{form}: {row}");
-        }
+    let mut cases = cases(|_| Headers::Any);
+    cases.retain(|case| tshark_row(&case.association).is_some());
+    assert!(cases.len() > 60, "tshark knows but {} SAs", cases.len());
+    let function = build(&outbound(&cases));
+    let plain: Vec<Vec<u8>> = cases.iter().flat_map(|case| case.plain.clone()).collect();
+    let form = *forms().last().unwrap();
+    let sealed: Vec<Vec<u8>> = run(&*function, form, &cases, &plain).into_iter().map(|packet| packet.frame).collect();
+    write_pcap(&path, &sealed);
+    let mut command = tshark.command();
+    command.args(["-n", "-o", "esp.enable_encryption_decode:TRUE", "-o", "esp.enable_authentication_check:TRUE"]);
+    for row in cases.iter().filter_map(|case| tshark_row(&case.association)) {
+        command.args(["-o", &row]);
+    }
+    command.args(["-T", "fields", "-E", "separator=;", "-E", "occurrence=f", "-r"]).arg(&path);
+    command.args([
+        "-e",
+        "esp.icv_good",
+        "-e",
+        "esp.spi",
+        "-e",
+        "esp.sequence",
+        "-e",
+        "esp.protocol",
+        "-e",
+        "esp.pad_len",
+    ]);
+    command.args(["-e", "esp.decrypted_data"]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let rows: Vec<&str> = text.lines().collect();
+    assert_eq!(rows.len(), plain.len(), "{}", String::from_utf8_lossy(&output.stderr));
+    for (index, (row, plain)) in rows.iter().zip(&plain).enumerate() {
+        let association = &cases[index / PACKETS].association;
+        let columns: Vec<&str> = row.split(';').collect();
+        // Of what authenticates, and of nothing else.
+        let is_authenticated = association.suite.authentication != Authentication::None;
+        assert_eq!(matches!(columns[0], "1" | "True"), is_authenticated, "{association}: {row}");
+        assert_eq!(columns[1], format!("{:#010x}", association.spi), "{association}");
+        assert_eq!(columns[2], format!("{}", sequence(association, index)), "{association}");
+        let next_header = if association.inner_ipv6() { ["41", "0x29"] } else { ["4", "0x04"] };
+        assert!(next_header.contains(&columns[3]), "{association}: {row}");
+        assert!(columns[5].replace(':', "").starts_with(&hex(plain)), "{association}: {row}");
     }
 }

@@ -1,8 +1,10 @@
 //! What the tests of `ipsec` share: functions from stanzas, packets through every form of the kernel, pcap files.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+pub(crate) mod association;
 pub(crate) mod esp;
 pub(crate) mod program;
+pub(crate) mod vectors;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_abi::Outcome;
-use godwit_function::{Function, Site, Work};
+use godwit_function::{Function, HostHalf, Site, Work};
 use godwit_kernels::{BinCall, Level};
 use godwit_packet::{Arena, ArenaConfig, Descriptor, Region};
 use toml::de::DeTable;
@@ -224,6 +226,28 @@ impl Batch {
         outcomes.into_iter().zip(descriptors).zip(&before).map(packet).collect()
     }
 
+    /// The only packet through the host half, one form, and the host half again.
+    pub(crate) fn through(
+        mut self,
+        function: &dyn Function,
+        host_half: &mut dyn HostHalf,
+        form: Form,
+    ) -> (Outcome, Vec<u8>) {
+        let mut work = Vec::new();
+        host_half.prepare(&self.region, &self.descriptors, &mut work);
+        let outcome = match work[0] {
+            Work::Done(outcome) => outcome,
+            Work::Run { variant, parameter } => {
+                let mut descriptors = std::mem::take(&mut self.descriptors);
+                let mut outcomes = self.run_bin(function, form, variant, &mut descriptors, &[parameter]);
+                host_half.complete(variant, &descriptors, &[parameter], &mut outcomes);
+                self.descriptors = descriptors;
+                outcomes[0]
+            }
+        };
+        (outcome, self.region.frame(&self.descriptors[0]).to_vec())
+    }
+
     fn run_bin(
         &mut self,
         function: &dyn Function,
@@ -265,6 +289,16 @@ pub(crate) fn process(function: &dyn Function, form: Form, frames: &[Vec<u8>]) -
     let batch = Batch::new(frames);
     let work = batch.prepare(function);
     batch.run(function, form, &work, 32)
+}
+
+/// Gives the packets that a kernel is to see these sequence numbers.
+pub(crate) fn set_sequences(work: &mut [Work], sequence: impl Fn(usize) -> u64) {
+    const MASK: u64 = (1 << 44) - 1;
+    for (index, work) in work.iter_mut().enumerate() {
+        if let Work::Run { parameter, .. } = work {
+            *parameter = *parameter & !MASK | sequence(index) & MASK;
+        }
+    }
 }
 
 /// The name of what was said: a verdict, or a drop reason.

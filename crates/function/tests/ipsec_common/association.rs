@@ -1,0 +1,328 @@
+//! SAs of every kind, as the operator writes them, and packets for them.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+use godwit_function::ipsec::suite::{Authentication, Cipher, Protocol, SUITES, Suite};
+
+/// An SA, whose keys follow from its SPI.
+#[derive(Clone, Debug)]
+pub(crate) struct Association {
+    pub(crate) suite: Suite,
+    pub(crate) spi: u32,
+    /// Of the cipher, or of GMAC.
+    pub(crate) key: Vec<u8>,
+    /// In front of the IV in a nonce.
+    pub(crate) salt: Vec<u8>,
+    pub(crate) hmac_key: Vec<u8>,
+    pub(crate) icv_bytes: usize,
+    pub(crate) tunnel: bool,
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+    /// What policies and selectors know its packets by.
+    pub(crate) inner_source: IpAddr,
+    pub(crate) inner_destination: IpAddr,
+    pub(crate) esn: bool,
+    pub(crate) udp: bool,
+    pub(crate) replay_window: u32,
+    /// Its keys look weak.
+    pub(crate) insecure: bool,
+}
+
+fn encryption(name: &str, key: &str) -> String {
+    format!("encryption = \"{name}\"\nencryption_key = \"{key}\"\n")
+}
+
+/// The first SPI of [`every`].
+const SPI_FIRST: u32 = 0x1000;
+
+/// Every suite and length of ICV, in every mode between every pair of families, with sequence numbers of both kinds, ESP
+/// with and without UDP.
+pub(crate) fn every() -> Vec<Association> {
+    let mut all = Vec::new();
+    // Tunnel or not, IPv6 outside, IPv6 inside.
+    let modes = [
+        (true, false, false),
+        (true, false, true),
+        (true, true, false),
+        (true, true, true),
+        (false, false, false),
+        (false, true, true),
+    ];
+    for suite in SUITES {
+        let udp: &[bool] = if suite.protocol == Protocol::Esp { &[false, true] } else { &[false] };
+        for &icv_bytes in icv_bytes(suite) {
+            for (tunnel, outer_ipv6, inner_ipv6) in modes {
+                for esn in [false, true] {
+                    for &udp in udp {
+                        let mode = (tunnel, outer_ipv6, inner_ipv6);
+                        all.push(Association::new(all.len() as u32, suite, icv_bytes, mode, esn, udp));
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The lengths of ICV that standards name (RFC 2404, RFC 4868, RFC 4106, RFC 4543, RFC 7634).
+pub(crate) fn icv_bytes(suite: &Suite) -> &'static [usize] {
+    match (suite.authentication, suite.cipher) {
+        (Authentication::None, _) => &[0],
+        (Authentication::Sha1, _) => &[12],
+        (Authentication::Ghash, Cipher::Ctr) => &[8, 12, 16],
+        _ => &[16],
+    }
+}
+
+impl Association {
+    fn new(
+        index: u32,
+        suite: &Suite,
+        icv_bytes: usize,
+        (tunnel, outer_ipv6, inner_ipv6): (bool, bool, bool),
+        esn: bool,
+        udp: bool,
+    ) -> Self {
+        let spi = SPI_FIRST + index;
+        let [inner_source, inner_destination] = [1u8, 2].map(|end| match inner_ipv6 {
+            true => IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, end.into(), index as u16, 0, 0, 0, 1)),
+            false => IpAddr::from([10, end, (index >> 8) as u8, index as u8]),
+        });
+        let [source, destination] = match (tunnel, outer_ipv6) {
+            (true, false) => [[192, 0, 2, 1], [192, 0, 2, 2]].map(IpAddr::from),
+            (true, true) => [1, 2].map(|end| IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, end))),
+            (false, _) => [inner_source, inner_destination],
+        };
+        let hmac_bytes = match suite.authentication {
+            Authentication::Sha1 => 20,
+            Authentication::Sha256 => 32,
+            _ => 0,
+        };
+        Self {
+            suite: *suite,
+            spi,
+            key: key(spi, 1, suite.key_bytes),
+            salt: key(spi, 2, suite.salt_bytes()),
+            hmac_key: key(spi, 3, hmac_bytes),
+            icv_bytes,
+            tunnel,
+            source,
+            destination,
+            inner_source,
+            inner_destination,
+            esn,
+            udp,
+            replay_window: 64,
+            insecure: false,
+        }
+    }
+
+    pub(crate) fn inner_ipv6(&self) -> bool {
+        self.inner_source.is_ipv6()
+    }
+
+    /// The outbound SA and a policy that gives it its packets.
+    pub(crate) fn outbound(&self) -> String {
+        let (source, destination) = (self.inner_source, self.inner_destination);
+        format!(
+            "{}[[policy]]\naction = \"protect\"\nsource = \"{source}\"\ndestination = \"{destination}\"\nsa = \"{}\"\n",
+            self.stanza("out"),
+            self.name(),
+        )
+    }
+
+    /// The inbound SA, which takes nothing but its own packets; any where these have no addresses.
+    pub(crate) fn inbound(&self) -> String {
+        let (source, destination) = (self.inner_source, self.inner_destination);
+        let stanza = format!("{}replay_window = {}\n", self.stanza("in"), self.replay_window);
+        if source.is_unspecified() {
+            return stanza;
+        }
+        format!("{stanza}selectors = [{{ source = \"{source}\", destination = \"{destination}\" }}]\n")
+    }
+
+    fn name(&self) -> String {
+        format!("{}-{:x}", self.suite.name, self.spi)
+    }
+
+    pub(crate) fn stanza(&self, direction: &str) -> String {
+        let hex = super::hex;
+        let (suite, bits) = (&self.suite, 8 * self.suite.key_bytes);
+        // The salt comes behind the key.
+        let key = hex(&[&self.key[..], &self.salt[..]].concat());
+        let mut stanza =
+            format!("[[sa]]\nname = \"{}\"\nspi = {}\ndirection = \"{direction}\"\n", self.name(), self.spi);
+        stanza += &format!("source = \"{}\"\ndestination = \"{}\"\n", self.source, self.destination);
+        stanza += if self.tunnel { "mode = \"tunnel\"\n" } else { "mode = \"transport\"\n" };
+        stanza += &match (suite.protocol, suite.cipher, suite.authentication) {
+            (Protocol::Ah, _, Authentication::Ghash) => {
+                format!("protocol = \"ah\"\nauthentication = \"aes-{bits}-gmac\"\nauthentication_key = \"{key}\"\n")
+            }
+            (Protocol::Ah, ..) => "protocol = \"ah\"\n".to_owned(),
+            (_, Cipher::Null, Authentication::Ghash) => encryption(&format!("aes-{bits}-gmac"), &key),
+            (_, Cipher::Null, _) => "encryption = \"null\"\n".to_owned(),
+            (_, Cipher::Cbc, _) => encryption(&format!("aes-{bits}-cbc"), &key),
+            (_, Cipher::Ctr, Authentication::Ghash) => encryption(&format!("aes-{bits}-gcm"), &key),
+            (_, Cipher::Ctr, _) => encryption(&format!("aes-{bits}-ctr"), &key),
+            (_, Cipher::ChaCha20, _) => encryption("chacha20-poly1305", &key),
+        };
+        let authentication =
+            |name: &str| format!("authentication = \"{name}\"\nauthentication_key = \"{}\"\n", hex(&self.hmac_key));
+        stanza += &match suite.authentication {
+            Authentication::Sha1 => authentication("hmac-sha1-96"),
+            Authentication::Sha256 => authentication("hmac-sha-256-128"),
+            Authentication::None => "authentication = \"none\"\n".to_owned(),
+            Authentication::Ghash if suite.cipher == Cipher::Ctr => format!("icv_bytes = {}\n", self.icv_bytes),
+            Authentication::Ghash | Authentication::Poly1305 => String::new(),
+        };
+        if self.insecure || suite.authentication == Authentication::None {
+            stanza += "insecure = true\n";
+        }
+        if self.esn {
+            stanza += "esn = true\n";
+        }
+        if self.udp {
+            stanza += "udp_encapsulation = {}\n";
+        }
+        stanza
+    }
+
+    /// The SA as `tests/peers/ipsec_scapy.py` takes it; `upper`: upper half of extended sequence numbers.
+    pub(crate) fn scapy(&self, upper: u32) -> String {
+        let hex = super::hex;
+        let salted = || hex(&[&self.key[..], &self.salt[..]].concat());
+        let protocol = if self.suite.protocol == Protocol::Ah { "AH" } else { "ESP" };
+        let mut line = format!("sa protocol={protocol} spi={}", self.spi);
+        line += &match (self.suite.cipher, self.suite.authentication) {
+            (Cipher::Null, _) => String::new(),
+            (Cipher::Cbc, _) => format!(" crypt=AES-CBC crypt_key={}", hex(&self.key)),
+            (Cipher::Ctr, Authentication::Ghash) => {
+                format!(" crypt=AES-GCM crypt_key={} icv={}", salted(), self.icv_bytes)
+            }
+            (Cipher::Ctr, _) => format!(" crypt=AES-CTR crypt_key={}", salted()),
+            (Cipher::ChaCha20, _) => format!(" crypt=CHACHA20-POLY1305 crypt_key={}", salted()),
+        };
+        line += &match (self.suite.cipher, self.suite.authentication) {
+            (_, Authentication::Sha1) => format!(" auth=HMAC-SHA1-96 auth_key={}", hex(&self.hmac_key)),
+            (_, Authentication::Sha256) => format!(" auth=SHA2-256-128 auth_key={}", hex(&self.hmac_key)),
+            (Cipher::Null, Authentication::Ghash) => format!(" auth=AES-GMAC auth_key={}", salted()),
+            _ => String::new(),
+        };
+        if self.tunnel {
+            line += &format!(" tunnel={},{}", self.source, self.destination);
+        }
+        if self.udp {
+            line += " udp=4500,4500";
+        }
+        if self.esn {
+            line += &format!(" esn={upper}");
+        }
+        line
+    }
+}
+
+/// What a failure is about.
+impl fmt::Display for Association {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = if self.tunnel { "tunnel" } else { "transport" };
+        let family = |address: IpAddr| if address.is_ipv6() { "IPv6" } else { "IPv4" };
+        write!(f, "{}, ICV of {} bytes, {mode}, ", self.suite.name, self.icv_bytes)?;
+        write!(f, "{} in {}", family(self.inner_source), family(self.source))?;
+        write!(f, "{}{}", if self.esn { ", ESN" } else { "" }, if self.udp { ", UDP" } else { "" })
+    }
+}
+
+/// Bytes that look random and never come twice.
+fn key(spi: u32, part: u32, bytes: usize) -> Vec<u8> {
+    let mut random = super::Random(u64::from(spi) << 8 | u64::from(part));
+    (0..4).for_each(|_| _ = random.next());
+    random.bytes(bytes)
+}
+
+/// Which headers [`Association::plain`] puts in front of what it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Headers {
+    /// IP alone.
+    Plain,
+    /// IPv4 options and IPv6 extension headers, by chance.
+    Any,
+    /// The same without routing headers.
+    Unrouted,
+}
+
+impl Association {
+    /// A packet for the SA with so many bytes behind its headers, of a protocol that no peer looks into (RFC 3692: for
+    /// experiments).
+    pub(crate) fn plain(&self, random: &mut super::Random, bytes: usize, headers: Headers) -> Vec<u8> {
+        let data = random.bytes(bytes);
+        match (self.inner_source, self.inner_destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                ipv4(random, source.octets(), destination.octets(), headers, &data)
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                ipv6(random, source.octets(), destination.octets(), headers, &data)
+            }
+            _ => unreachable!("one family"),
+        }
+    }
+}
+
+const EXPERIMENT: u8 = 253;
+
+fn ipv4(random: &mut super::Random, source: [u8; 4], destination: [u8; 4], headers: Headers, data: &[u8]) -> Vec<u8> {
+    // Router Alert stays as it is on the way; Record Route does not, and No Operation does.
+    let options: &[u8] = match random.below(4) {
+        0 if headers != Headers::Plain => &[0x94, 4, 0, 0],
+        1 if headers != Headers::Plain => &[7, 7, 4, 10, 0, 0, 9, 1],
+        _ => &[],
+    };
+    let flags = [0, 0x40][random.below(2)];
+    let [id_high, id_low, class, hops] = (random.next() as u32).to_be_bytes();
+    // No ECN: it may leave the tunnel changed, and other tests are about that.
+    let mut packet = vec![0x45 + (options.len() / 4) as u8, class & !3, 0, 0, id_high, id_low, flags, 0];
+    packet.extend([hops, EXPERIMENT, 0, 0]);
+    packet.extend(source);
+    packet.extend(destination);
+    packet.extend(options);
+    packet.extend(data);
+    let total = packet.len() as u16;
+    packet[2..4].copy_from_slice(&total.to_be_bytes());
+    super::set_checksum(&mut packet);
+    packet
+}
+
+fn ipv6(random: &mut super::Random, source: [u8; 16], destination: [u8; 16], headers: Headers, data: &[u8]) -> Vec<u8> {
+    const HOP_BY_HOP: u8 = 0;
+    const ROUTING: u8 = 43;
+    const DESTINATION_OPTIONS: u8 = 60;
+    let [class, flow, label, hops] = (random.next() as u32).to_be_bytes();
+    let mut packet = vec![0x60 | class >> 4, (class & 0xc) << 4 | flow & 15, label, 7, 0, 0, EXPERIMENT, hops];
+    packet.extend(source);
+    packet.extend(destination);
+    let mut extensions: Vec<(u8, Vec<u8>)> = Vec::new();
+    if headers != Headers::Plain {
+        if random.below(2) == 0 {
+            // Router Alert, then one that routers may change.
+            extensions.push((HOP_BY_HOP, vec![5, 2, 0, 0, 0x3e, 8, 1, 2, 3, 4, 5, 6, 7, 8]));
+        }
+        if random.below(2) == 0 {
+            extensions.push((DESTINATION_OPTIONS, vec![0x3e, 2, 9, 9, 1, 0]));
+        }
+        if headers == Headers::Any && random.below(2) == 0 {
+            extensions.push((ROUTING, [vec![0; 6], random.bytes(16)].concat()));
+            extensions.push((DESTINATION_OPTIONS, vec![1, 4, 0, 0, 0, 0]));
+        }
+    }
+    let mut named_at = 6;
+    for (kind, body) in extensions {
+        packet[named_at] = kind;
+        named_at = packet.len();
+        packet.extend([EXPERIMENT, ((body.len() + 2) / 8 - 1) as u8]);
+        packet.extend(body);
+    }
+    packet.extend(data);
+    let payload = (packet.len() - 40) as u16;
+    packet[4..6].copy_from_slice(&payload.to_be_bytes());
+    packet
+}
