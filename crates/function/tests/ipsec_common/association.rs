@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use godwit_function::ipsec::suite::{Authentication, Cipher, Protocol, SUITES, Suite};
 
+use super::bytes::{Random, hex, set_checksum};
+
 /// An SA, whose keys follow from its SPI.
 #[derive(Clone, Debug)]
 pub(crate) struct Association {
@@ -147,7 +149,6 @@ impl Association {
     }
 
     pub(crate) fn stanza(&self, direction: &str) -> String {
-        let hex = super::hex;
         let (suite, bits) = (&self.suite, 8 * self.suite.key_bytes);
         // The salt comes behind the key.
         let key = hex(&[&self.key[..], &self.salt[..]].concat());
@@ -190,7 +191,6 @@ impl Association {
 
     /// The SA as `tests/peers/ipsec_scapy.py` takes it; `upper`: upper half of extended sequence numbers.
     pub(crate) fn scapy(&self, upper: u32) -> String {
-        let hex = super::hex;
         let salted = || hex(&[&self.key[..], &self.salt[..]].concat());
         let protocol = if self.suite.protocol == Protocol::Ah { "AH" } else { "ESP" };
         let mut line = format!("sa protocol={protocol} spi={}", self.spi);
@@ -235,7 +235,7 @@ impl fmt::Display for Association {
 
 /// Bytes that look random and never come twice.
 fn key(spi: u32, part: u32, bytes: usize) -> Vec<u8> {
-    let mut random = super::Random(u64::from(spi) << 8 | u64::from(part));
+    let mut random = Random(u64::from(spi) << 8 | u64::from(part));
     (0..4).for_each(|_| _ = random.next());
     random.bytes(bytes)
 }
@@ -254,7 +254,7 @@ pub(crate) enum Headers {
 impl Association {
     /// A packet for the SA with so many bytes behind its headers, of a protocol that no peer looks into (RFC 3692: for
     /// experiments).
-    pub(crate) fn plain(&self, random: &mut super::Random, bytes: usize, headers: Headers) -> Vec<u8> {
+    pub(crate) fn plain(&self, random: &mut Random, bytes: usize, headers: Headers) -> Vec<u8> {
         let data = random.bytes(bytes);
         match (self.inner_source, self.inner_destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -270,7 +270,7 @@ impl Association {
 
 const EXPERIMENT: u8 = 253;
 
-fn ipv4(random: &mut super::Random, source: [u8; 4], destination: [u8; 4], headers: Headers, data: &[u8]) -> Vec<u8> {
+fn ipv4(random: &mut Random, source: [u8; 4], destination: [u8; 4], headers: Headers, data: &[u8]) -> Vec<u8> {
     // Router Alert stays as it is on the way; Record Route does not, and No Operation does.
     let options: &[u8] = match random.below(4) {
         0 if headers != Headers::Plain => &[0x94, 4, 0, 0],
@@ -288,11 +288,11 @@ fn ipv4(random: &mut super::Random, source: [u8; 4], destination: [u8; 4], heade
     packet.extend(data);
     let total = packet.len() as u16;
     packet[2..4].copy_from_slice(&total.to_be_bytes());
-    super::set_checksum(&mut packet);
+    set_checksum(&mut packet);
     packet
 }
 
-fn ipv6(random: &mut super::Random, source: [u8; 16], destination: [u8; 16], headers: Headers, data: &[u8]) -> Vec<u8> {
+fn ipv6(random: &mut Random, source: [u8; 16], destination: [u8; 16], headers: Headers, data: &[u8]) -> Vec<u8> {
     const HOP_BY_HOP: u8 = 0;
     const ROUTING: u8 = 43;
     const DESTINATION_OPTIONS: u8 = 60;

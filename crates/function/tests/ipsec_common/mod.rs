@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 pub(crate) mod association;
+pub(crate) mod bytes;
 pub(crate) mod esp;
 pub(crate) mod program;
 pub(crate) mod vectors;
@@ -9,7 +10,7 @@ pub(crate) mod vectors;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use godwit_abi::Outcome;
@@ -17,6 +18,9 @@ use godwit_function::{Function, HostHalf, Site, Work};
 use godwit_kernels::{BinCall, Level};
 use godwit_packet::{Arena, ArenaConfig, Descriptor, Region};
 use toml::de::DeTable;
+
+#[allow(unused_imports, reason = "each test uses some of it")]
+pub(crate) use bytes::{Random, hex, repository, set_checksum, unhex};
 
 /// One way to run the function.
 #[derive(Clone, Copy)]
@@ -310,27 +314,6 @@ pub(crate) fn name(function: &dyn Function, outcome: Outcome) -> &'static str {
     }
 }
 
-/// xorshift64* (Vigna, An experimental exploration of Marsaglia's xorshift generators, TOMS 2016).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// 0..limit.
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        ((self.next() >> 16) % limit as u64) as usize
-    }
-
-    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next() as u8).collect()
-    }
-}
-
 /// A sound IPv4 packet of `total` bytes, at least 20, with whatever else by chance.
 pub(crate) fn packet(random: &mut Random, total: usize) -> Vec<u8> {
     let header_bytes = (20 + 4 * random.below(11)).min(total & !3);
@@ -339,14 +322,6 @@ pub(crate) fn packet(random: &mut Random, total: usize) -> Vec<u8> {
     packet[2..4].copy_from_slice(&(total as u16).to_be_bytes());
     set_checksum(&mut packet);
     packet
-}
-
-/// Fills in the checksum of the IPv4 header at the front.
-pub(crate) fn set_checksum(packet: &mut [u8]) {
-    let header_bytes = usize::from(packet[0] & 15) * 4;
-    packet[10..12].fill(0);
-    let checksum = godwit_wire::checksum::checksum(&packet[..header_bytes]);
-    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
 /// Ethernet in front, with a VLAN tag if asked for.
@@ -358,20 +333,6 @@ pub(crate) fn ethernet(packet: &[u8], tagged: bool) -> Vec<u8> {
     frame.extend([8, 0]);
     frame.extend(packet);
     frame
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-pub(crate) fn unhex(text: &str) -> Vec<u8> {
-    assert!(text.len().is_multiple_of(2), "{text}");
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
-}
-
-/// A file or folder of the repository.
-pub(crate) fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
 /// Writes Ethernet frames as a pcap file (draft-ietf-opsawg-pcap, section 4).

@@ -14,7 +14,7 @@ use sha1::Sha1;
 use sha2::Sha256;
 
 use super::association::Association;
-use super::{repository, unhex};
+use super::bytes::{repository, set_checksum, unhex};
 
 /// An SA and packets for its inbound end.
 pub(crate) struct Vector {
@@ -102,10 +102,11 @@ fn odp() -> Vec<Vector> {
     let packets: HashMap<String, Vec<u8>> =
         lines("odp/packets.txt").into_iter().map(|line| (line[0].clone(), unhex(&line[1]))).collect();
     let rows = lines("odp/inbound.txt").into_iter().filter(|row| !NOT_OURS.contains(&row[7].as_str()));
-    rows.map(|row| odp_vector(&packets, &row)).collect()
+    (0x1000..).zip(rows).map(|(spi, row)| odp_vector(&packets, &row, spi)).collect()
 }
 
-fn odp_vector(packets: &HashMap<String, Vec<u8>>, row: &[String]) -> Vector {
+/// `other_spi`: instead of one that is reserved.
+fn odp_vector(packets: &HashMap<String, Vec<u8>>, row: &[String], other_spi: u32) -> Vector {
     let bytes = |text: &str| if text == "-" { Vec::new() } else { unhex(text) };
     let protocol = if row[1] == "AH" { Protocol::Ah } else { Protocol::Esp };
     let (mut key, mut salt, mut hmac_key) = (bytes(&row[5]), bytes(&row[6]), Vec::new());
@@ -145,7 +146,7 @@ fn odp_vector(packets: &HashMap<String, Vec<u8>>, row: &[String]) -> Vector {
     // A window that takes number 1235 after 1.
     sa.replay_window = if row[11] == "0" { 0 } else { 64 };
     let is_patched = spi < 256 || row[7] == "NULL" && cipher == Cipher::Ctr;
-    sa.spi = if spi < 256 { spi + 0x1000 } else { spi };
+    sa.spi = if spi < 256 { other_spi } else { spi };
 
     let packet = |&(name, expected): &(&str, &str)| {
         let mut frame = packets[name].clone();
@@ -208,7 +209,7 @@ fn reseal(sa: &Association, frame: &mut Vec<u8>, append: bool) {
         frame.resize(frame.len() + icv_bytes, 0);
         let total = (frame.len() - 14) as u16;
         frame[16..18].copy_from_slice(&total.to_be_bytes());
-        super::set_checksum(&mut frame[14..]);
+        set_checksum(&mut frame[14..]);
     }
     let end = frame.len() - icv_bytes;
     let esp = frame[at..end].to_vec();

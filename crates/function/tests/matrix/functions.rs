@@ -1,10 +1,12 @@
 //! The rows of functions.
 
+#[path = "ipsec.rs"]
+mod ipsec;
+
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
-use godwit_abi::Descriptor;
 use godwit_function::dpi::{Case as LetterCase, Dpi};
 use godwit_function::ipv4::{Ipv4, NextHop, Route};
 use godwit_function::{Function, Site, kind};
@@ -37,12 +39,7 @@ pub(crate) fn cases() -> Vec<Case> {
         let (function, frames) = dpi(case);
         cases.push(Case { name, function, frames });
     }
-    let (west, east) = (build("ipsec", &ipsec("out"), 1), build("ipsec", &ipsec("in"), 1));
-    // The host half settles most of them.
-    let plain = frames::frames(3, 9000, &frames::any_address, &frames::any_payload);
-    let sealed = sealed(&*west, plain.clone());
-    cases.push(Case { name: "ipsec, encrypt", function: west, frames: plain });
-    cases.push(Case { name: "ipsec, decrypt", function: east, frames: sealed });
+    cases.extend(ipsec::cases());
     cases
 }
 
@@ -86,47 +83,6 @@ fn crowded_address(random: &mut Random) -> u32 {
         5 => random.below(0x0200_0000),
         _ => u32::from(Ipv4Addr::new(198, 51, 100, 0)) + random.below(1024),
     }
-}
-
-/// One end of a tunnel that takes every packet.
-fn ipsec(direction: &str) -> String {
-    let policy = if direction == "out" { "[[policy]]\naction = \"protect\"\nsa = \"tunnel\"\n" } else { "" };
-    format!(
-        r#"
-        [[sa]]
-        name = "tunnel"
-        spi = 0x1001
-        direction = "{direction}"
-        source = "192.0.2.1"
-        destination = "192.0.2.2"
-        encryption = "aes-128-cbc"
-        encryption_key = "00112233445566778899aabbccddeeff"
-        authentication = "hmac-sha1-96"
-        authentication_key = "00112233445566778899aabbccddeeff01234567"
-        {policy}
-        "#
-    )
-}
-
-/// What the tunnel's first end makes of frames, some with a bit flipped on the way; the others as they are.
-fn sealed(west: &dyn Function, frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    let mut random = Random::new(6);
-    let seal = |(sequence, frame): (u64, Vec<u8>)| {
-        let head = usize::from(west.contract().headroom_bytes);
-        let mut window = vec![0; (head + frame.len()).next_multiple_of(64) + 64];
-        window[head..head + frame.len()].copy_from_slice(&frame);
-        let room = (window.len() / 64) as u8;
-        let mut descriptor =
-            Descriptor { head: head as u16, length: frame.len() as u16, room, ..Descriptor::default() };
-        west.run_ref(&mut window, &mut descriptor, 0, sequence);
-        let mut frame = window[usize::from(descriptor.head)..][..usize::from(descriptor.length)].to_vec();
-        if random.below(3) == 0 && frame.len() > 14 {
-            let at = 14 + random.below(frame.len() as u32 - 14) as usize;
-            frame[at] ^= 1 << random.below(8);
-        }
-        frame
-    };
-    (1..).zip(frames).map(seal).filter(|frame| frame.len() <= 1518).collect()
 }
 
 /// Patterns that nest and overlap, and frames that hold some.
