@@ -4,6 +4,7 @@
 pub(crate) mod association;
 pub(crate) mod bytes;
 pub(crate) mod esp;
+pub(crate) mod gateway;
 pub(crate) mod program;
 pub(crate) mod vectors;
 
@@ -262,29 +263,44 @@ impl Batch {
     ) -> Vec<Outcome> {
         // What the kernel leaves alone shows.
         let mut outcomes = vec![Outcome { verdict: 77, reason: 77, port: 77, value: 77 }; descriptors.len()];
-        match form {
-            Form::Ref => {
-                for ((descriptor, parameter), outcome) in descriptors.iter_mut().zip(parameters).zip(&mut outcomes) {
-                    let window = self.region.window_mut(descriptor);
-                    *outcome = function.run_ref(window, descriptor, variant, *parameter);
-                }
-            }
-            Form::Cpu(level) => {
-                let call = BinCall {
-                    arena: self.region.arena_base(),
-                    image: function.image().as_ptr(),
-                    descriptors: descriptors.as_mut_ptr(),
-                    parameters: parameters.as_ptr(),
-                    outcomes: outcomes.as_mut_ptr(),
-                    count: descriptors.len() as u32,
-                    variant: u32::from(variant),
-                };
-                // SAFETY: the level is supported; the arrays have `count` elements; the descriptors are of this
-                // region, which nobody else reaches; the image is the function's own.
-                unsafe { level.run_bin(function.contract().kernel, &call) };
+        run_bin(&mut self.region, function, form, variant, descriptors, parameters, &mut outcomes);
+        outcomes
+    }
+}
+
+/// One bin of packets whose windows are of the region.
+pub(crate) fn run_bin(
+    region: &mut Region,
+    function: &dyn Function,
+    form: Form,
+    variant: u8,
+    descriptors: &mut [Descriptor],
+    parameters: &[u64],
+    outcomes: &mut [Outcome],
+) {
+    assert_eq!(descriptors.len(), parameters.len());
+    assert_eq!(descriptors.len(), outcomes.len());
+    assert!(descriptors.iter().all(|descriptor| region.contains(descriptor)));
+    match form {
+        Form::Ref => {
+            for ((descriptor, parameter), outcome) in descriptors.iter_mut().zip(parameters).zip(outcomes) {
+                *outcome = function.run_ref(region.window_mut(descriptor), descriptor, variant, *parameter);
             }
         }
-        outcomes
+        Form::Cpu(level) => {
+            let call = BinCall {
+                arena: region.arena_base(),
+                image: function.image().as_ptr(),
+                descriptors: descriptors.as_mut_ptr(),
+                parameters: parameters.as_ptr(),
+                outcomes: outcomes.as_mut_ptr(),
+                count: descriptors.len() as u32,
+                variant: u32::from(variant),
+            };
+            // SAFETY: the level is supported; the arrays have `count` elements; the descriptors are of this region, which
+            // nobody else reaches; the image is the function's own.
+            unsafe { level.run_bin(function.contract().kernel, &call) };
+        }
     }
 }
 
