@@ -26,6 +26,8 @@ pub mod counters;
 mod egress;
 mod error;
 mod failover;
+#[doc(hidden)]
+pub mod fuzz;
 mod grace;
 mod histogram;
 mod order;

@@ -357,6 +357,10 @@ fn mutated(packets: usize, seed: u64) {
     let mut done = 0;
     let mut batch = 0u64;
     while done < packets {
+        // Windows that have seen everything say "replayed" and no more: now and then all SAs begin again.
+        if batch % 64 == 63 {
+            east = self::east(&links);
+        }
         let count = BATCH.min(packets - done);
         let mut picked = Vec::with_capacity(count);
         let mut frames = Vec::with_capacity(count);

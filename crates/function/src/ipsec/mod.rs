@@ -20,6 +20,8 @@ mod config_sa;
 mod control;
 mod database;
 mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 mod host;
 mod key;
 pub mod key_area;
