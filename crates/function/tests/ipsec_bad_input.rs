@@ -45,7 +45,7 @@ fn east(links: &[Link]) -> Gateway {
     Gateway::new(build(&links.iter().map(|link| link.association.inbound()).collect::<String>()))
 }
 
-fn said<'a>(gateway: &Gateway, passed: &'a Passed) -> &'static str {
+fn said(gateway: &Gateway, passed: &Passed) -> &'static str {
     name(&*gateway.function, passed.outcome)
 }
 
@@ -94,10 +94,10 @@ fn every_field_is_looked_at() {
                 assert!(expected.contains(&said), "{form}: {association}: byte {}: {said}", byte - at);
             }
             // Nothing of that has kept the packet itself from getting through.
-            let passed = east.pass(form, &[sealed.clone()], true).remove(0);
+            let passed = east.pass(form, std::slice::from_ref(sealed), true).remove(0);
             assert_eq!(said(&east, &passed), "decrypted", "{form}: {association}");
             assert_eq!(hex(&passed.frame[14..]), hex(&link.plain[0]), "{form}: {association}");
-            let again = east.pass(form, &[sealed.clone()], true).remove(0);
+            let again = east.pass(form, std::slice::from_ref(sealed), true).remove(0);
             assert_eq!(said(&east, &again), "replayed", "{form}: {association}");
         }
     }
@@ -351,8 +351,7 @@ fn mutated(packets: usize, seed: u64) {
     }
     let links = links(associations, &mut random, &[0, 1, 40, 64, 90, 130, 200, 300]);
     let mut east = east(&links);
-    let levels = forms();
-    let form = *levels.last().unwrap();
+    let forms = forms();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut done = 0;
     let mut batch = 0u64;
@@ -374,8 +373,9 @@ fn mutated(packets: usize, seed: u64) {
             picked.push((link, index));
             frames.push(frame);
         }
-        // The reference is slow: it has a look now and then.
-        let passed = east.pass(form, &frames, batch % 16 == 0);
+        // Levels and native in turn. The reference is slow: it has a look now and then.
+        let form = forms[1 + batch as usize % (forms.len() - 1)];
+        let passed = east.pass(form, &frames, batch.is_multiple_of(16));
         for (&(link, index), passed) in picked.iter().zip(&passed) {
             let said = said(&east, passed);
             *counts.entry(said).or_default() += 1;

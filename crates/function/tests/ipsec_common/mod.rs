@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use godwit_abi::Outcome;
 use godwit_function::{Function, HostHalf, Site, Work};
-use godwit_kernels::{BinCall, Level};
+use godwit_kernels::{BinCall, Level, Native};
 use godwit_packet::{Arena, ArenaConfig, Descriptor, Region};
 use toml::de::DeTable;
 
@@ -28,6 +28,8 @@ pub(crate) use bytes::{Random, hex, repository, set_checksum, unhex};
 pub(crate) enum Form {
     Ref,
     Cpu(&'static Level),
+    /// Whole bins; what it does not cover, as the CPU device runs it: by a level.
+    Native(&'static Native),
 }
 
 impl fmt::Display for Form {
@@ -35,6 +37,7 @@ impl fmt::Display for Form {
         match self {
             Self::Ref => f.write_str("ref"),
             Self::Cpu(level) => f.write_str(level.name),
+            Self::Native(native) => write!(f, "native {}", native.name),
         }
     }
 }
@@ -45,8 +48,13 @@ pub(crate) fn forms() -> Vec<Form> {
     for level in levels.clone().filter(|level| !level.supported()) {
         println!("skipped: this CPU cannot run {}", level.name);
     }
-    let forms: Vec<Form> =
-        std::iter::once(Form::Ref).chain(levels.filter(|level| level.supported()).map(Form::Cpu)).collect();
+    let natives = godwit_kernels::natives().iter();
+    for native in natives.clone().filter(|native| !native.supported()) {
+        println!("skipped: this CPU cannot run native {}", native.name);
+    }
+    let levels = levels.filter(|level| level.supported()).map(Form::Cpu);
+    let natives = natives.filter(|native| native.supported()).map(Form::Native);
+    let forms: Vec<Form> = std::iter::once(Form::Ref).chain(levels).chain(natives).collect();
     assert!(forms.len() > 1, "the CPU runs no level at all");
     forms
 }
@@ -287,7 +295,7 @@ pub(crate) fn run_bin(
                 *outcome = function.run_ref(region.window_mut(descriptor), descriptor, variant, *parameter);
             }
         }
-        Form::Cpu(level) => {
+        Form::Cpu(_) | Form::Native(_) => {
             let call = BinCall {
                 arena: region.arena_base(),
                 image: function.image().as_ptr(),
@@ -297,9 +305,19 @@ pub(crate) fn run_bin(
                 count: descriptors.len() as u32,
                 variant: u32::from(variant),
             };
-            // SAFETY: the level is supported; the arrays have `count` elements; the descriptors are of this region, which
-            // nobody else reaches; the image is the function's own.
-            unsafe { level.run_bin(function.contract().kernel, &call) };
+            let kernel = function.contract().kernel;
+            let level = match form {
+                Form::Cpu(level) => level,
+                _ => godwit_kernels::levels().iter().rfind(|level| level.supported()).unwrap(),
+            };
+            // SAFETY: the level and the native form are supported; the arrays have `count` elements; the descriptors are
+            // of this region, which nobody else reaches; the image is the function's own.
+            unsafe {
+                match form {
+                    Form::Native(native) if native.covers(kernel, variant) => native.run_bin(kernel, &call),
+                    _ => level.run_bin(kernel, &call),
+                }
+            }
         }
     }
 }
