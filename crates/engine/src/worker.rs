@@ -214,7 +214,6 @@ impl Worker {
             let no_more = stopping || self.receivers.iter().all(|receiver| receiver.ended);
             let worked = self.work(now_ns, received == 0, no_more)?;
             let sent = self.depart()?;
-            self.grace.turn(self.order.arrived(), self.order.passed());
             self.counts.add(LOOPS, 1);
             moved = received > 0 || worked || sent > 0;
             if moved {
@@ -233,6 +232,8 @@ impl Worker {
                 }
             }
             self.publish();
+            // Behind the counters: who hears that packets are gone finds them counted.
+            self.grace.turn(self.order.arrived(), self.order.passed());
         }
         let (transmitted, latency) = self.egress.finish()?;
         self.counts.set(HELD, self.held);
