@@ -29,9 +29,10 @@ impl Worker {
         }
         let Some(host_half) = &mut input.host_half else { return };
         let mut steps = std::mem::take(&mut input.steps);
-        let Self { region, .. } = self;
+        let (region, live) = (&mut self.region, !self.packet_clock);
         let arrived = &input.pending;
-        input.wake_ns = host_half.arrange(&mut Arrangement { region, now_ns, ending, arrived, steps: &mut steps });
+        input.wake_ns =
+            host_half.arrange(&mut Arrangement { region, now_ns, live, ending, arrived, steps: &mut steps });
         let settled = |step: &&Step| {
             matches!(step, Step::Keep { .. } | Step::Hold { .. } | Step::Join { .. } | Step::Drop { .. })
         };

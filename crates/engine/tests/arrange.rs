@@ -328,7 +328,7 @@ fn the_default_keeps_everything() {
     let mut steps = Vec::new();
     let mut plain = Plain(Mutex::new(0));
     let mut arrangement =
-        Arrangement { region: &mut region, now_ns: 7, ending: false, arrived: &arrived, steps: &mut steps };
+        Arrangement { region: &mut region, now_ns: 7, live: true, ending: false, arrived: &arrived, steps: &mut steps };
     assert_eq!(plain.arrange(&mut arrangement), u64::MAX);
     let expected: Vec<Step> = arrived
         .iter()

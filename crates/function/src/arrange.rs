@@ -13,6 +13,8 @@ pub struct Arrangement<'a> {
     pub region: &'a mut Region,
     /// Nanoseconds on a clock that never goes back; in a replay the time of the packets.
     pub now_ns: u64,
+    /// Not in a replay, whose outcome no clock decides: nothing is made that only time calls for.
+    pub live: bool,
     /// Nothing will ever arrive: what is held is to be given up ([`Step::Expire`]).
     pub ending: bool,
     /// In the order of arrival, if there are any.

@@ -9,6 +9,7 @@ pub(super) use super::config_sa::{Direction, Mode, SaConfig};
 use super::policies::{Action, Policy};
 use super::selector::{Ports, Prefix, Protocol, Selector, has_ports};
 use crate::Error;
+use crate::fragments::Limits;
 
 /// The keys of the stanza.
 #[derive(Debug, Default, Deserialize)]
@@ -24,10 +25,47 @@ pub struct Config {
     pub(super) sa_capacity: Option<Spanned<usize>>,
     /// Places for selectors of inbound SAs.
     pub(super) selector_capacity: Option<Spanned<usize>>,
+    /// Outbound tunnels without a path MTU of their own have this one.
+    pub(super) path_mtu: Option<Spanned<u16>>,
+    /// Fragments of packets for us are joined.
+    pub(super) reassembly: Option<Spanned<ReassemblyConfig>>,
     /// Room in front of frames for SAs that come later.
     pub(super) headroom_bytes: Option<u16>,
     /// Room behind frames for SAs that come later.
     pub(super) tailroom_bytes: Option<u16>,
+}
+
+/// What may be held of packets that are not whole.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ReassemblyConfig {
+    packets: usize,
+    bytes: usize,
+    timeout_ms: u64,
+}
+
+impl Default for ReassemblyConfig {
+    fn default() -> Self {
+        Self { packets: 256, bytes: 4 << 20, timeout_ms: 2000 }
+    }
+}
+
+impl ReassemblyConfig {
+    pub(super) fn limits(this: &Spanned<Self>) -> Result<Limits, Error> {
+        let Self { packets, bytes, timeout_ms } = *this.get_ref();
+        let ranges = [
+            ("packets", packets, 1..(1 << 20) + 1),
+            ("bytes", bytes, (64 << 10)..(1 << 32) + 1),
+            ("timeout_ms", timeout_ms as usize, 1..120_001),
+        ];
+        for (key, number, range) in ranges {
+            if !range.contains(&number) {
+                let message = format!("reassembly: {key} = {number} must be {} to {}", range.start, range.end - 1);
+                return value(this, message);
+            }
+        }
+        Ok(Limits { packets, bytes, frame_bytes: usize::MAX, timeout_ns: timeout_ms * 1_000_000 })
+    }
 }
 
 /// What packets a selector or policy means.

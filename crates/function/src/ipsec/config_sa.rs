@@ -44,6 +44,7 @@ pub(super) struct SaConfig {
     esn: bool,
     replay_window: Option<Spanned<u32>>,
     udp_encapsulation: Option<Spanned<UdpConfig>>,
+    path_mtu: Option<Spanned<u16>>,
     dscp: Option<Dscp>,
     df: Option<Df>,
     ecn: Option<bool>,
@@ -120,6 +121,18 @@ struct UdpConfig {
     source_port: u16,
     #[serde(default = "udp_port")]
     destination_port: u16,
+    #[serde(default)]
+    keepalive_s: u16,
+}
+
+/// Below, not even 400 bytes would go into a tunnel.
+pub(super) const PATH_MTU_MIN: u16 = 576;
+
+pub(super) fn check_path_mtu(given: &Spanned<u16>) -> Result<u16, Error> {
+    match *given.get_ref() {
+        mtu if mtu < PATH_MTU_MIN => value(given, format!("path_mtu = {mtu} must be at least {PATH_MTU_MIN}")),
+        mtu => Ok(mtu),
+    }
 }
 
 fn udp_port() -> u16 {
@@ -229,6 +242,8 @@ impl SaConfig {
             esn: self.esn,
             replay_window: self.replay_window()?,
             udp: self.udp(suite)?,
+            keepalive_s: self.udp_encapsulation.as_ref().map_or(0, |given| given.get_ref().keepalive_s),
+            path_mtu: self.path_mtu()?,
             dscp: self.dscp.and_then(|dscp| dscp.0),
             df: self.df.unwrap_or_default(),
             ecn: self.ecn.unwrap_or(true),
@@ -433,7 +448,7 @@ impl SaConfig {
 
     fn udp(&self, suite: &Suite) -> Result<Option<Udp>, Error> {
         let Some(given) = &self.udp_encapsulation else { return Ok(None) };
-        let UdpConfig { source_port, destination_port } = *given.get_ref();
+        let UdpConfig { source_port, destination_port, keepalive_s } = *given.get_ref();
         let name = self.name.get_ref();
         if suite.protocol == suite::Protocol::Ah {
             return value(given, format!("SA \"{name}\" is of AH, which does not go through UDP (RFC 3948)"));
@@ -441,7 +456,18 @@ impl SaConfig {
         if source_port == 0 || destination_port == 0 {
             return value(given, format!("udp_encapsulation of SA \"{name}\" has port 0"));
         }
+        if keepalive_s > 0 && self.direction == Direction::In {
+            return value(given, format!("SA \"{name}\" is inbound: the SA that sends has keepalive_s"));
+        }
         Ok(Some(Udp { source_port, destination_port }))
+    }
+
+    fn path_mtu(&self) -> Result<u16, Error> {
+        let Some(given) = &self.path_mtu else { return Ok(0) };
+        if self.direction == Direction::In || self.mode == Mode::Transport {
+            return value(given, format!("path_mtu of SA \"{}\" is for outbound tunnels", self.name.get_ref()));
+        }
+        check_path_mtu(given)
     }
 
     fn hop_limit(&self) -> Result<u8, Error> {

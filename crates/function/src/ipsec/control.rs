@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use godwit_packet::{Image, Memory};
+use godwit_packet::{BUCKETS, Image, Memory};
 
 use super::database::{Database, Endpoints};
 use super::places::{Places, Runs};
@@ -16,12 +16,16 @@ use super::room::Room;
 use super::sa::Sa;
 use super::selector::Selector;
 use super::tables::{self, Shape};
+use crate::fragments::Limits;
 use crate::{Error, Running};
 
 /// Both databases with all that is needed to change them.
 pub(super) struct Control {
     pub(super) database: Arc<Database>,
     pub(super) image: Arc<Image>,
+    arranges: bool,
+    /// Of tunnels that have none of their own.
+    path_mtu: Option<u16>,
     shape: Shape,
     room: Room,
     places: Places,
@@ -63,11 +67,20 @@ fn refusal(message: String) -> Refusal {
 const SELECT_ALL: Range<u32> = 0..1;
 
 impl Control {
-    pub(super) fn new(shape: Shape, room: Room) -> Result<Self, Error> {
+    /// `arranges`: host halves can do what path MTUs and keepalives ask for.
+    pub(super) fn new(
+        shape: Shape,
+        room: Room,
+        reassembly: Option<Limits>,
+        arranges: bool,
+        path_mtu: Option<u16>,
+    ) -> Result<Self, Error> {
         let mut memory: Memory = shape.empty()?;
         memory[shape.selectors(SELECT_ALL)].copy_from_slice(&tables::selector(&Selector::default()));
         Ok(Self {
-            database: Arc::new(Database::new(shape.sas)),
+            database: Arc::new(Database::new(shape.sas, reassembly)),
+            arranges,
+            path_mtu,
             image: Arc::new(Image::new(memory)),
             shape,
             room,
@@ -117,7 +130,8 @@ impl Control {
     }
 
     /// Writes an SA to a place of the image that nobody can find; `replaced`: the SA whose name and bucket it gets.
-    pub(super) fn place(&mut self, sa: Sa, replaced: Option<u32>) -> Result<u32, Refusal> {
+    pub(super) fn place(&mut self, mut sa: Sa, replaced: Option<u32>) -> Result<u32, Refusal> {
+        sa.inherit_path_mtu(self.path_mtu);
         let name = &sa.name;
         if self.names.get(name).is_some_and(|index| Some(*index) != replaced) {
             return Err(refusal(format!("two SAs are called \"{name}\"")));
@@ -129,6 +143,11 @@ impl Control {
             return Err(Refusal { is_of_spi: true, message });
         }
         self.room.check(&sa).map_err(refusal)?;
+        if !self.arranges && (sa.path_mtu > 0 || sa.keepalive_s > 0) {
+            return Err(refusal(format!(
+                "SA \"{name}\" has a path_mtu or keepalive_s, which no SA had at the start: say path_mtu in the function's stanza"
+            )));
+        }
         let nonces = sa.nonce_name();
         if nonces.is_some_and(|nonces| self.nonces.contains(&nonces)) {
             return Err(refusal(format!(
@@ -150,12 +169,20 @@ impl Control {
         };
         let place = match replaced {
             Some(old) => self.places.take_of(Database::bucket(old)),
-            None => self.places.take(),
+            // With reassembly, fragments between two endpoints go to one worker.
+            None => match self.database.lengths.bucket(&sa) {
+                Some(bucket) => self.places.take_of(bucket),
+                None => self.places.take(),
+            },
         };
         let Some(index) = place else {
             self.give_back_selectors(selectors);
+            let shared = match self.database.lengths.bucket(&sa) {
+                Some(_) => format!(", of which SAs between the same endpoints share {}", self.shape.sas / BUCKETS),
+                None => String::new(),
+            };
             return Err(refusal(format!(
-                "there is no place for SA \"{name}\": there are {} (sa_capacity)",
+                "there is no place for SA \"{name}\": there are {}{shared} (sa_capacity)",
                 self.shape.sas
             )));
         };

@@ -9,6 +9,7 @@ use godwit_packet::{BUCKETS, SteerKey};
 use godwit_wire::{Parsed, protocol};
 
 use super::frame::{Frame, Ipv6Frame, Packet};
+use super::lengths::Lengths;
 use super::lookup::{Lookup, mix};
 use super::policies::{Action, Findable, Policies};
 use super::sa::Sa;
@@ -17,6 +18,7 @@ use super::suite::Protocol;
 use super::{
     DROP_FRAGMENT, DROP_KEEPALIVE, DROP_MALFORMED, DROP_NO_SA, DROP_POLICY_DISCARD, VERDICT_BYPASS, VERDICT_NOT_IP,
 };
+use crate::fragments::Limits;
 
 /// What is to be done with a frame, in one word, so that it is handed over in a register: through memory, it is read
 /// wider than it was written, and every packet waits for that.
@@ -102,6 +104,7 @@ pub(super) struct Database {
     /// Bit `port % 64`: some inbound SA ends at such a UDP port.
     udp_ports: AtomicU64,
     pub(super) states: States,
+    pub(super) lengths: Lengths,
     /// By index. Not for the packet path.
     sas: RwLock<Vec<Option<Arc<Sa>>>>,
 }
@@ -111,13 +114,14 @@ pub(super) type Endpoints = HashMap<u64, u32>;
 
 impl Database {
     /// `capacity`: a multiple of [`BUCKETS`].
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(super) fn new(capacity: usize, reassembly: Option<Limits>) -> Self {
         Self {
             policies: ArcSwap::from_pointee(Policies::new(&[])),
             inbound: Lookup::with_capacity(capacity),
             endpoints: Lookup::with_capacity(capacity),
             udp_ports: AtomicU64::new(0),
             states: States::new(capacity),
+            lengths: Lengths::new(capacity, reassembly),
             sas: RwLock::new(vec![None; capacity]),
         }
     }
@@ -138,6 +142,7 @@ impl Database {
     /// Makes what is needed of an SA before packets find it.
     pub(super) fn begin(&self, index: u32, sa: Arc<Sa>) {
         self.states.begin(index, &sa);
+        self.lengths.begin(index, Self::bucket(index), &sa);
         self.put(index, Some(sa));
     }
 
@@ -177,6 +182,9 @@ impl Database {
 
     /// Forgets an SA that no packet refers to any more.
     pub(super) fn end(&self, index: u32) {
+        if let Some(sa) = self.sa(index) {
+            self.lengths.end(&sa);
+        }
         self.put(index, None);
     }
 
@@ -225,7 +233,7 @@ impl Database {
         bytes: &[u8],
         is_fragment: bool,
     ) -> Option<Decision> {
-        // Reassembly comes before IPsec (RFC 4303, section 3.4.1), and is not done here.
+        // Reassembly comes before IPsec (RFC 4303, section 3.4.1), and before this.
         let found = if is_fragment { Err(DROP_FRAGMENT) } else { self.inbound_sa(packet, class, bytes) };
         match found {
             Ok((index, sequence)) => Some(Decision::decrypt(index, sequence)),
@@ -326,6 +334,9 @@ impl SteerKey for Database {
     /// All packets of one SA have the same, and whoever has a worker's share of the buckets has a worker's share of the
     /// SAs.
     fn steer_key(&self, frame: &[u8], _parsed: &Parsed, flow_hash: u32) -> u32 {
+        if let Some(bucket) = self.lengths.bucket_of_fragment(frame) {
+            return bucket as u32;
+        }
         match self.decide(&self.policies.load(), frame).decided() {
             Decided::Encrypt(sa) | Decided::Decrypt(sa, _) => Self::bucket(sa) as u32,
             Decided::Pass(_) | Decided::Drop(_) => flow_hash,

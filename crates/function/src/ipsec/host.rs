@@ -5,32 +5,35 @@ use std::sync::Arc;
 use godwit_abi::{Descriptor, Outcome};
 use godwit_packet::{BUCKETS, Region};
 
+use super::arrange::Arranger;
 use super::database::{Database, Decided, Decision};
 use super::state::States;
 use super::{DROP_WRONG_WORKER, parameter, sa_and_sequence};
-use crate::{HostHalf, Work};
+use crate::{Arrangement, HostHalf, Work};
 
 /// What `godwit_abi` calls a drop.
 const VERDICT_DROP: u8 = godwit_abi::VERDICT_DROP;
 
 /// The host half of one worker.
 pub(super) struct IpsecHost {
-    database: Arc<Database>,
+    pub(super) database: Arc<Database>,
     /// Per bucket: whether its SAs' packets are steered to this worker.
     owned: [bool; BUCKETS],
     /// Of the batch at hand.
     decisions: Vec<Decision>,
+    /// Where packets are taken apart, joined or made.
+    arranger: Option<Box<Arranger>>,
 }
 
 impl IpsecHost {
-    pub(super) fn new(database: Arc<Database>, worker: usize, workers: usize) -> Self {
+    pub(super) fn new(database: Arc<Database>, worker: usize, workers: usize, arranges: bool) -> Self {
         // As `Steering::worker` computes it.
         let owned = std::array::from_fn(|bucket| bucket % workers.max(1) == worker);
-        Self { database, owned, decisions: Vec::new() }
+        Self { database, owned, decisions: Vec::new(), arranger: arranges.then(Box::default) }
     }
 
     #[inline]
-    fn work(&self, decision: Decision, frame_bytes: u16) -> Work {
+    pub(super) fn work(&self, decision: Decision, frame_bytes: u16) -> Work {
         let states = &self.database.states;
         let (sa, numbered) = match decision.decided() {
             Decided::Pass(verdict) => return Work::Done(Outcome::verdict(verdict)),
@@ -48,8 +51,10 @@ impl IpsecHost {
     }
 }
 
-impl HostHalf for IpsecHost {
-    fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
+impl IpsecHost {
+    /// See [`HostHalf::prepare`].
+    #[inline]
+    pub(super) fn prepare_all(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
         // Two passes: each waits for one kind of memory only, and the waits of one pass overlap.
         let mut decisions = std::mem::take(&mut self.decisions);
         decisions.clear();
@@ -59,6 +64,23 @@ impl HostHalf for IpsecHost {
         let both = decisions.iter().zip(descriptors);
         work.extend(both.map(|(decision, descriptor)| self.work(*decision, descriptor.length)));
         self.decisions = decisions;
+    }
+}
+
+impl HostHalf for IpsecHost {
+    fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
+        self.prepare_all(region, descriptors, work);
+    }
+
+    fn arranges(&self) -> bool {
+        self.arranger.is_some()
+    }
+
+    fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
+        let Some(mut arranger) = self.arranger.take() else { return u64::MAX };
+        let wake_ns = arranger.arrange(self, packets);
+        self.arranger = Some(arranger);
+        wake_ns
     }
 
     fn complete(&mut self, variant: u8, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {

@@ -9,11 +9,13 @@
 //! | `sa.rs`, `suite.rs`, `selector.rs` | what an SA is |
 //! | `frame.rs`, `database.rs`, `policies.rs`, `lookup.rs` | which SA a packet belongs to |
 //! | `state.rs`, `replay.rs`, `host.rs` | what changes per packet |
+//! | `arrange.rs`, `lengths.rs`, `keepalive.rs` | fragments, packets that are too long, keepalives |
 //! | `tables.rs`, `key_area.rs`, `aes_key.rs`, `room.rs` | what the kernel gets |
 //! | `control.rs`, `places.rs`, `commands.rs` | changes while packets flow |
 //! | `reference.rs` | `ref` |
 
 mod aes_key;
+mod arrange;
 mod commands;
 mod config;
 mod config_sa;
@@ -23,8 +25,10 @@ mod frame;
 #[doc(hidden)]
 pub mod fuzz;
 mod host;
+mod keepalive;
 mod key;
 pub mod key_area;
+mod lengths;
 mod lookup;
 mod places;
 mod policies;
@@ -66,6 +70,9 @@ pub const VERDICT_BYPASS: u8 = 2;
 /// Not IP; passes.
 pub const VERDICT_NOT_IP: u8 = 3;
 
+/// The frame was too long for its tunnel: it is now the ICMP message to its sender.
+pub const VERDICT_TOO_BIG: u8 = 4;
+
 /// The frame ends early.
 pub const DROP_TRUNCATED: u8 = 0;
 /// A header is wrong.
@@ -99,6 +106,15 @@ pub const DROP_LIFETIME: u8 = 14;
 /// It only keeps a NAT's state alive.
 pub const DROP_KEEPALIVE: u8 = 15;
 
+/// Too long for its tunnel, and nobody to tell.
+pub const DROP_TOO_BIG: u8 = 16;
+/// A fragment that overlaps or contradicts others.
+pub const DROP_FRAGMENT_OVERLAP: u8 = 17;
+/// A fragment for which there is no room.
+pub const DROP_FRAGMENT_LIMIT: u8 = 18;
+/// A fragment whose others did not come.
+pub const DROP_FRAGMENT_TIMEOUT: u8 = 19;
+
 /// The variant of packets that AES-128-CBC with HMAC-SHA1-96 encrypts.
 pub const VARIANT_ENCRYPT: u8 = suite::variant(0, false);
 /// The same, decrypts.
@@ -115,10 +131,14 @@ pub const CONTRACT: Contract = Contract {
     summary: "Protects and opens IP packets by policy: ESP and AH, in tunnel and transport mode.",
     kernel: godwit_kernels::IPSEC,
     verdicts: &[
-        said("encrypted", "A policy protects the packet: it is now an ESP or AH packet."),
+        said(
+            "encrypted",
+            "A policy protects the packet: it is now an ESP or AH packet. Keepalives of SAs count here too.",
+        ),
         said("decrypted", "An ESP or AH packet for one of our endpoints was authentic: it is now what was inside."),
         said("bypass", "A policy lets the packet pass as it is."),
         said("not_ip", "The frame carries no IP and passes as it is."),
+        said("too_big", "The packet is too long for its tunnel: the frame is now the ICMP message to its sender."),
     ],
     drops: &[
         dropped("truncated", "The frame ends before the IP packet does."),
@@ -146,6 +166,16 @@ pub const CONTRACT: Contract = Contract {
         ),
         dropped("lifetime", "The SA's hard lifetime is over (RFC 4301, section 4.4.2.1)."),
         dropped("keepalive", "It only kept a NAT's state alive (RFC 3948, section 2.3)."),
+        dropped(
+            "too_big",
+            "The packet is too long for its tunnel, and its sender must not, or need not, be told again.",
+        ),
+        dropped(
+            "fragment_overlap",
+            "A fragment that overlaps others of its packet, or contradicts them; or one of such a packet.",
+        ),
+        dropped("fragment_limit", "A fragment of a packet that would be too long, or for which there is no room."),
+        dropped("fragment_timeout", "A fragment of a packet of which the others did not come in time."),
     ],
     variants: variants![
         "cbc128_sha1",
@@ -223,6 +253,7 @@ pub struct Ipsec {
     database: Arc<Database>,
     image: Arc<Image>,
     room: Room,
+    arranges: bool,
     control: Mutex<Control>,
 }
 
@@ -230,17 +261,36 @@ fn build(stanza: Spanned<DeTable<'_>>, _site: &Site<'_>) -> Result<Arc<dyn Funct
     Ok(Arc::new(Ipsec::new(crate::config::read(stanza)?)?))
 }
 
+/// Most inbound SAs between the same endpoints.
+fn most_between_two(sas: &[Sa]) -> usize {
+    let mut counts = std::collections::HashMap::new();
+    let inbound = sas.iter().filter(|sa| sa.is_inbound());
+    inbound.for_each(|sa| *counts.entry((sa.source, sa.destination)).or_insert(0) += 1);
+    counts.into_values().max().unwrap_or(0)
+}
+
 impl Ipsec {
     fn new(config: Config) -> Result<Self, Error> {
-        let Config { sa, policy, sa_capacity, selector_capacity, headroom_bytes, tailroom_bytes } = config;
+        let Config { sa, policy, sa_capacity, selector_capacity, path_mtu, reassembly, headroom_bytes, tailroom_bytes } =
+            config;
         if sa.len() > SAS_MAX || policy.len() > POLICIES_MAX {
             let message = format!("ipsec takes at most {SAS_MAX} SAs and as many policies");
             return Err(Error::Value { span: None, message });
         }
-        let sas = sa.iter().map(config_sa::SaConfig::resolve).collect::<Result<Vec<Sa>, _>>()?;
+        let mut sas = sa.iter().map(config_sa::SaConfig::resolve).collect::<Result<Vec<Sa>, _>>()?;
+        let reassembly = reassembly.as_ref().map(config::ReassemblyConfig::limits).transpose()?;
+        let path_mtu = path_mtu.as_ref().map(config_sa::check_path_mtu).transpose()?;
+        sas.iter_mut().for_each(|sa| sa.inherit_path_mtu(path_mtu));
+        let asks = |sa: &Sa| sa.path_mtu > 0 || sa.keepalive_s > 0;
+        let arranges = reassembly.is_some() || path_mtu.is_some() || sas.iter().any(asks);
         let capacity = match &sa_capacity {
             Some(given) => within("sa_capacity", given, sas.len().max(1)..SAS_MAX + 1)?,
-            None => (sas.len() + sas.len() / 4 + 2 * BUCKETS).min(SAS_MAX),
+            None => {
+                let even = |count: usize| count + count / 4 + 2 * BUCKETS;
+                // With reassembly, SAs of the same endpoints share a bucket.
+                let most = reassembly.map_or(0, |_| most_between_two(&sas));
+                even(sas.len()).max(BUCKETS * (most + most / 4 + 2)).min(SAS_MAX)
+            }
         };
         let own_selectors: usize = sas.iter().map(|sa| sa.selectors.len()).sum();
         let selectors = match &selector_capacity {
@@ -250,7 +300,7 @@ impl Ipsec {
         // One more that accepts everything, for all SAs.
         let shape = Shape { sas: capacity.next_multiple_of(BUCKETS), selectors: selectors + 1 };
         let room = Room::of(&sas, headroom_bytes.unwrap_or(0), tailroom_bytes.unwrap_or(0));
-        let mut control = Control::new(shape, room)?;
+        let mut control = Control::new(shape, room, reassembly, arranges, path_mtu)?;
         for (keys, sa) in sa.iter().zip(sas) {
             let placed = control.place(sa, None).and_then(|index| control.publish(index));
             placed.map_err(|refusal| {
@@ -262,7 +312,7 @@ impl Ipsec {
         let policies = policies.collect::<Result<Vec<_>, _>>()?;
         control.set_policies(policies);
         let (database, image) = (Arc::clone(&control.database), Arc::clone(&control.image));
-        Ok(Self { database, image, room, control: Mutex::new(control) })
+        Ok(Self { database, image, room, arranges, control: Mutex::new(control) })
     }
 
     fn control(&self) -> MutexGuard<'_, Control> {
@@ -292,7 +342,7 @@ impl Function for Ipsec {
     }
 
     fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
-        Some(Box::new(IpsecHost::new(Arc::clone(&self.database), worker, workers)))
+        Some(Box::new(IpsecHost::new(Arc::clone(&self.database), worker, workers, self.arranges)))
     }
 
     fn steer_key(&self) -> Option<Arc<dyn SteerKey>> {

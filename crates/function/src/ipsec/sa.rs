@@ -34,6 +34,10 @@ pub(super) struct Sa {
     pub(super) replay_window: u32,
     /// ESP in UDP (RFC 3948), and its ports.
     pub(super) udp: Option<Udp>,
+    /// After so many idle seconds a keepalive is sent; 0: none is.
+    pub(super) keepalive_s: u16,
+    /// Outbound tunnels: longest packet outside; 0: no limit.
+    pub(super) path_mtu: u16,
     /// Of the outer header; copied where not given.
     pub(super) dscp: Option<u8>,
     pub(super) df: Df,
@@ -145,6 +149,26 @@ impl Sa {
         let padding = |front: &usize| (3 * 16 + front - frame_bytes % 16 - ESP_TAIL_BYTES) % block;
         let padding = fronts.iter().map(padding).max().unwrap_or(0);
         padding + ESP_TAIL_BYTES + usize::from(self.icv_bytes)
+    }
+
+    /// Gives an outbound tunnel that says none the path MTU of the function.
+    pub(super) fn inherit_path_mtu(&mut self, path_mtu: Option<u16>) {
+        if self.path_mtu == 0 && !self.is_inbound() && self.mode == Mode::Tunnel {
+            self.path_mtu = path_mtu.unwrap_or(0);
+        }
+    }
+
+    /// The longest packet that goes into its tunnel, if there is a limit (RFC 4301, section 8.1).
+    pub(super) fn inner_mtu(&self) -> Option<u16> {
+        let room = usize::from(self.path_mtu).checked_sub(self.headroom_bytes()).filter(|_| self.path_mtu > 0)?;
+        let inner = match self.suite().protocol {
+            Protocol::Ah => room,
+            Protocol::Esp => {
+                let block = self.suite().block_bytes();
+                (room - usize::from(self.icv_bytes)) / block * block - ESP_TAIL_BYTES
+            }
+        };
+        Some(inner as u16)
     }
 
     /// What names the key and nonces that it uses, where they must never come twice.

@@ -3,6 +3,7 @@
 mod changes;
 mod configuration;
 mod families;
+mod fragments;
 mod numbers;
 
 use godwit_abi::{Descriptor, Outcome};

@@ -70,7 +70,8 @@ pub(crate) fn conserved(json: &str) -> Value {
     let report: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error} in {json}"));
     let count = |name: &str| report["conservation"][name].as_u64().expect("a number");
     assert_eq!(report["conserved"], true, "{report:#}");
-    assert_eq!(count("received"), count("sent") + count("dropped"), "{report:#}");
+    let gone = count("sent") + count("dropped") + count("merged");
+    assert_eq!(count("received") + count("created"), gone, "{report:#}");
     assert_eq!(count("in_flight"), 0, "{report:#}");
     report
 }
