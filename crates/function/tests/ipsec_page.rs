@@ -1,0 +1,53 @@
+//! What `docs/functions/ipsec.md` shows and claims.
+
+use std::path::Path;
+
+use godwit_function::ipsec::suite::{SUITES, variant};
+use godwit_function::{Site, kind};
+use toml::de::DeTable;
+
+fn page() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/functions/ipsec.md");
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every configuration on the page is one that can be run.
+#[test]
+fn its_examples_are_understood() {
+    let page = page();
+    let examples = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    // Some show the chain alone.
+    let examples: Vec<&str> = examples.filter(|example| example.contains("[[function]]")).collect();
+    assert!(examples.len() >= 3, "only {} examples", examples.len());
+    for example in examples {
+        let mut document: toml::Table = example.parse().unwrap_or_else(|error| panic!("{error}: {example}"));
+        let function = document["function"].as_array_mut().unwrap().remove(0);
+        let toml::Value::Table(mut stanza) = function else { panic!("{example}") };
+        assert_eq!(stanza.remove("kind").unwrap().as_str(), Some("ipsec"));
+        let name = stanza.remove("name").unwrap();
+        let site = Site { name: name.as_str().unwrap(), ports: &[], directory: Path::new(".") };
+        let text = toml::to_string(&stanza).unwrap();
+        let built = (kind("ipsec").unwrap().build)(DeTable::parse(&text).unwrap(), &site);
+        built.map(drop).unwrap_or_else(|error| panic!("{error}: {example}"));
+    }
+}
+
+/// A row for every suite, and none for another; the native form runs what the row says.
+#[test]
+fn its_table_of_suites_is_right() {
+    let page = page();
+    let table = page.split("## Suites").nth(1).unwrap().split("\n## ").next().unwrap();
+    let found: Vec<&str> = table.lines().filter(|line| line.starts_with("| `") && line.ends_with("yes |")).collect();
+    let kernel = kind("ipsec").unwrap().contract.kernel;
+    let native = godwit_kernels::natives().first();
+    for (number, suite) in (0u8..).zip(SUITES) {
+        let row = found[usize::from(number)];
+        assert!(row.starts_with(&format!("| `{}` | yes | yes | ", suite.name)), "{row}");
+        if let Some(native) = native {
+            let covers = [false, true].map(|inbound| native.covers(kernel, variant(number, inbound)));
+            let said = row.split(" | ").nth(3).unwrap();
+            assert_eq!(covers, [said == "yes"; 2], "{row}");
+        }
+    }
+    assert_eq!(found.len(), SUITES.len());
+}
