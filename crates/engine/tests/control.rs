@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use faults::{Faults, Loss, opener};
 use godwit_device::opencl::{self, OpenClDevice};
-use godwit_device::{Device, DeviceOptions, Mode, Program};
+use godwit_device::{Device, DeviceOptions, Mode, Program, cuda};
 use godwit_engine::config::Config;
 use godwit_engine::{Engine, Error, Opener, Options, Report};
 use godwit_packet::ArenaHandle;
@@ -217,6 +217,20 @@ fn an_image_changes_on_devices_that_have_a_copy_of_it() {
     check_changes(&text(&id, "launch", ENDLESS), Some(Opener(Arc::new(open))));
     if found.lacks(Mode::Persistent).is_none() {
         check_changes(&text(&id, "persistent", ENDLESS).replace("workers = 2", "workers = 1"), None);
+    }
+}
+
+/// Copied to the device on a stream of its own, beside launches and beside groups that stay.
+#[test]
+fn an_image_changes_on_cuda() {
+    let probe = cuda::probe();
+    let Some(found) = probe.found.iter().find(|found| found.usable.is_ok()) else {
+        std::io::stderr().write_all(b"skipped: no CUDA device can be used\n").unwrap();
+        return;
+    };
+    for mode in ["launch", "persistent"] {
+        let report = check_changes(&text(&found.capabilities.id, mode, ENDLESS), None);
+        assert_eq!(report.functions[1].device, found.capabilities.id);
     }
 }
 
