@@ -27,12 +27,13 @@
  *
  * Reads    the frame; the SA's 384 bytes; inbound the SA's selectors
  * Writes   the frame and, outbound, up to 80 bytes in front of it and up to 33 behind
- * Next     encrypted (0), decrypted (1), bypass (2, host half only), not_ip (3);
- *          value of the first two: the SPI
+ * Next     encrypted (0), decrypted (1), not_ip (3); value of the first two: the SPI; by the host
+ *          half only: bypass (2), too_big (4)
  * Drops    truncated (0), malformed (1), no_sa (3), no_room (4), authentication (5), padding (6),
  *          policy_mismatch (9), fragment (10), dummy (11), congestion (12); by the host half
  *          only: policy_discard (2), sequence_exhausted (7), wrong_worker (8), replayed (13),
- *          lifetime (14), keepalive (15)
+ *          lifetime (14), keepalive (15), too_big (16), fragment_overlap (17),
+ *          fragment_limit (18), fragment_timeout (19)
  * Tables   gw_ipsec_image: the SAs, the selectors of inbound SAs
  * Cost     reads and writes every byte of the packet; one dependent load (the SA),
  *          two more inbound (selectors)
