@@ -137,6 +137,7 @@ fn write_sources(root: &Path, out: &Path) {
             "dialect/ghash_clmul.h",
             "dialect/cuda.h",
             "dialect/aes_team.h",
+            "dialect/aes_lane.h",
             "ipsec/group.h",
         ],
     );

@@ -63,6 +63,12 @@ GW_LANE gw_u32 gw_team_word(gw_u32 word, gw_u32 lane)
     return __shfl_sync(0xffffffffu, word, (int)lane, 4);
 }
 
+/* Waits for the lanes of the caller's warp, and orders their memory accesses. */
+GW_LANE void gw_warp_barrier(void)
+{
+    __syncwarp();
+}
+
 #define GW_EXPENSIVE(address) ((void)(address))
 #define GW_FETCH(address)     ((void)(address))
 
@@ -139,6 +145,11 @@ typedef struct alignas(16) gw_block {
 GW_LANE gw_block gw_load_block(const gw_u8 *bytes)
 {
     return *(const gw_block *)bytes;
+}
+
+GW_LANE void gw_store_block(gw_u8 *bytes, gw_block block)
+{
+    *(gw_block *)bytes = block;
 }
 
 GW_LANE gw_u32 gw_rotate_left32(gw_u32 value, gw_u32 bits)

@@ -12,9 +12,9 @@
  *   gw_ghash_multiply(x, y)               as POLYVAL does, with x^-128
  *   gw_ghash_blocks(sum, keys, data, blocks)   takes whole blocks into the sum; keys: as below
  *
- * keys: H and its second, third and fourth power, of four words each, where H is GHASH's key with its
- * bytes turned round, times x. That times x makes POLYVAL's product GHASH's (RFC 8452,
- * appendix A). No time depends on keys or data, and there are no tables.
+ * keys: H and its second, third and fourth power, of four words each, where H is GHASH's key with
+ * its bytes turned round, times x. That times x makes POLYVAL's product GHASH's (RFC 8452, appendix
+ * A). No time depends on keys or data, and there are no tables.
  */
 #ifndef GODWIT_GHASH_H
 #define GODWIT_GHASH_H

@@ -24,6 +24,10 @@ typedef struct gw_reach {
 /* Says of a reach that it is not bounded. */
 #define GW_REACH_ALL 0xffffu
 
+/* Groups of a launch that a multiprocessor has registers for at once. Left to itself, the compiler
+ * makes room for more of them by moving what lanes hold to memory. */
+#define GW_GROUPS_MIN 2u
+
 /* Bytes that one thread moves at once. */
 #define GW_WORD_BYTES 16u
 
@@ -162,7 +166,7 @@ typedef struct gw_device {
  * by_group: groups fetch and return windows; otherwise copy engines do. cycles (of each bin) may
  * lie in the host's memory: each is written once. next_bin is 0 before and after.
  */
-extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
+extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     gw_chunk(gw_device device, gw_descriptor *descriptors, const gw_u64 *parameters,
              gw_outcome *outcomes, const gw_bin *bins, gw_u32 bin_count, gw_u32 *next_bin,
              gw_u32 *cycles, gw_u32 by_group)

@@ -29,6 +29,18 @@
 
 #include "../dialect/aes_team.h"
 
+GW_LANE gw_lane gw_ipsec_lane(const gw_work *work, const gw_descriptor *descriptor, gw_u32 index)
+{
+    gw_lane lane;
+    lane.window = work->arena + (gw_u64)descriptor->window * GW_WINDOW_UNIT;
+    lane.image = work->image;
+    lane.parameter = work->parameters[index];
+    lane.variant = work->variant;
+    return lane;
+}
+
+#include "group_aead.h"
+
 /* Packets of one round. */
 #define GW_IPSEC_ROUND 32u
 #define GW_IPSEC_TEAM  4u
@@ -47,12 +59,17 @@ GW_STATIC_ASSERT(GW_GROUP_LANES == GW_IPSEC_TEAMS + GW_IPSEC_ROUND, ipsec_group_
 /* What the teams know of their packets, and what they leave for the hash. */
 typedef struct gw_ipsec_scratch {
     gw_aes_team_table table;
-    gw_u32 table_variant;          /* what the table is for */
-    gw_u32 blocks[GW_IPSEC_ROUND]; /* to encrypt or decrypt; 0: none */
-    gw_u32 places[GW_IPSEC_ROUND]; /* gw_ipsec_places of it */
-    gw_u64 data[GW_IPSEC_ROUND];   /* bytes from the arena's start to the first block */
-    gw_u32 iv[4 * GW_IPSEC_STRIDE];
-    gw_u32 stream[2][GW_IPSEC_STEP_WORDS * GW_IPSEC_STRIDE];
+    gw_u32 table_direction; /* what the table is for */
+    union {
+        struct {
+            gw_u64 data[GW_IPSEC_ROUND];   /* bytes from the arena's start to the first block */
+            gw_u32 blocks[GW_IPSEC_ROUND]; /* to encrypt or decrypt; 0: none */
+            gw_u32 places[GW_IPSEC_ROUND]; /* gw_ipsec_places of it */
+            gw_u32 iv[4 * GW_IPSEC_STRIDE];
+            gw_u32 stream[2][GW_IPSEC_STEP_WORDS * GW_IPSEC_STRIDE];
+        };
+        gw_aead_scratch aead;
+    };
 } gw_ipsec_scratch;
 
 #define GW_IPSEC_TABLE_NONE 0xffffffffu
@@ -63,12 +80,12 @@ GW_LANE gw_u32 gw_ipsec_places(gw_ipsec_found found, gw_u32 named_at)
     return named_at << 16 | found.version << 8 | found.l2_bytes;
 }
 
-/* The table depends on the variant, so the first bin fills it. */
+/* The table depends on the direction, so the first bin fills it. */
 GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_scratch *scratch)
 {
     (void)image;
     if (gw_lane_id() == 0) {
-        scratch->table_variant = GW_IPSEC_TABLE_NONE;
+        scratch->table_direction = GW_IPSEC_TABLE_NONE;
     }
 }
 
@@ -278,16 +295,6 @@ typedef struct gw_ipsec_hash {
 GW_LANE gw_u32 gw_ipsec_hash_blocks(gw_u32 blocks)
 {
     return (GW_IPSEC_AHEAD + 4 * blocks + 3 + 15) / 16;
-}
-
-GW_LANE gw_lane gw_ipsec_lane(const gw_work *work, const gw_descriptor *descriptor, gw_u32 index)
-{
-    gw_lane lane;
-    lane.window = work->arena + (gw_u64)descriptor->window * GW_WINDOW_UNIT;
-    lane.image = work->image;
-    lane.parameter = work->parameters[index];
-    lane.variant = work->variant;
-    return lane;
 }
 
 /* Parses and checks packet `index` of the bin, and says what the team has to do. */
@@ -527,16 +534,32 @@ GW_LANE gw_u32 gw_ipsec_has_teams(const gw_work *work)
     return work->variant >> 1 == 0 && image->sa_count != 0;
 }
 
-/* One packet by one lane. Kept out of the loop, so that what transforms need of registers is not
- * taken from the teams. */
-GW_RARE void gw_ipsec_alone(const gw_work *work, gw_u32 index)
+/* One packet by one lane, all of the bin. Kept out of the loop, so that what transforms need of
+ * registers is not taken from the teams. */
+GW_RARE void gw_ipsec_by_lanes(const gw_work *work)
 {
-    gw_descriptor descriptor = work->descriptors[index];
-    const gw_lane lane = gw_ipsec_lane(work, &descriptor, index);
-    gw_outcome outcome = {0, 0, 0, 0};
-    gw_ipsec_packet(&lane, &descriptor, &outcome);
-    work->descriptors[index] = descriptor;
-    work->outcomes[index] = outcome;
+    for (gw_u32 i = gw_lane_id(); i < work->count; i += gw_lane_count()) {
+        gw_descriptor descriptor = work->descriptors[i];
+        const gw_lane lane = gw_ipsec_lane(work, &descriptor, i);
+        gw_outcome outcome = {0, 0, 0, 0};
+        gw_ipsec_packet(&lane, &descriptor, &outcome);
+        work->descriptors[i] = descriptor;
+        work->outcomes[i] = outcome;
+    }
+}
+
+/* Fills the table for a direction of AES, by all lanes, unless it is there. */
+GW_GROUP void gw_ipsec_fill_table(GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 direction)
+{
+    gw_barrier();
+    if (scratch->table_direction == direction) {
+        return;
+    }
+    gw_aes_team_fill(&scratch->table, direction != GW_IPSEC_OUTBOUND);
+    gw_barrier();
+    if (gw_lane_id() == 0) {
+        scratch->table_direction = direction;
+    }
 }
 
 /*
@@ -548,26 +571,22 @@ GW_GROUP void gw_ipsec_bin(const gw_work *work, GW_LOCAL gw_ipsec_scratch *scrat
     if (work->count == 0) {
         return;
     }
-    if (!gw_ipsec_has_teams(work)) {
-        for (gw_u32 i = gw_lane_id(); i < work->count; i += gw_lane_count()) {
-            gw_ipsec_alone(work, i);
-        }
+    if (gw_aead_takes(work)) {
+        gw_ipsec_fill_table(scratch, GW_IPSEC_OUTBOUND);
+        gw_aead_bin(work, &scratch->table, &scratch->aead);
         return;
     }
-    gw_barrier();
-    if (scratch->table_variant != work->variant) {
-        gw_aes_team_fill(&scratch->table, gw_ipsec_direction(work->variant) != GW_IPSEC_OUTBOUND);
-        gw_barrier();
+    if (!gw_ipsec_has_teams(work)) {
+        gw_ipsec_by_lanes(work);
+        return;
     }
+    gw_ipsec_fill_table(scratch, gw_ipsec_direction(work->variant));
     for (gw_u32 first = 0; first < work->count; first += GW_IPSEC_ROUND) {
         if (gw_lane_id() < GW_IPSEC_TEAMS) {
             gw_ipsec_team_round(work, scratch, first);
         } else {
             gw_ipsec_hash_round(work, scratch, first);
         }
-    }
-    if (gw_lane_id() == 0) {
-        scratch->table_variant = work->variant;
     }
 }
 

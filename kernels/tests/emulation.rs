@@ -60,7 +60,7 @@ fn a_chunk_ends_under_cuda_as_on_the_cpu() {
 #[test]
 fn every_suite_ends_under_cuda_as_on_the_cpu() {
     let Some(emulation) = emulation("suites") else { return };
-    let chunk = Chunk::new(suite_parts(70, 7), &[33, 64, 1, 32]);
+    let chunk = Chunk::new(suite_parts(70, 7), &[33, 1, 7, 64, 13, 3, 32]);
     assert_same(&emulation, &chunk, 1, Mode::InPlace);
     assert_same(&emulation, &chunk, 2, Mode::ByGroup);
 }

@@ -1,6 +1,7 @@
 //! Every suite of `ipsec` in both directions: SAs of all modes with random keys, and packets for them.
 //!
-//! Keys, states of hashes and powers are random words, not made of keys: the kernel cannot tell.
+//! Keys and states of hashes are random words, not made of keys: the kernel cannot tell. Powers of GHASH's key are
+//! powers, of a random one: forms differ in which of them they use.
 
 use godwit_kernels::{IPSEC, levels};
 
@@ -35,6 +36,7 @@ struct Suite {
     name: &'static str,
     is_ah: bool,
     is_cbc: bool,
+    is_ghash: bool,
     key_bytes: usize,
     /// Lengths that an ICV may have.
     icv_bytes: &'static [u8],
@@ -52,6 +54,7 @@ fn suites() -> Vec<Suite> {
                 number: number.parse().ok()?,
                 name,
                 is_ah: protocol == "GW_IPSEC_AH",
+                is_ghash: authentication == "GHASH",
                 is_cbc: cipher == "GW_IPSEC_CIPHER_CBC",
                 key_bytes: key_bytes.parse().ok()?,
                 icv_bytes: match (authentication, cipher) {
@@ -104,7 +107,10 @@ fn image(suite: Suite, random: &mut Random) -> (Lines, Vec<Pair>) {
         }
         let pair = Pair { flags };
         let icv_bytes = random.pick(suite.icv_bytes);
-        let authentication: Vec<u32> = (0..16).map(|_| random.next() as u32).collect();
+        let mut authentication: Vec<u32> = (0..16).map(|_| random.next() as u32).collect();
+        if suite.is_ghash {
+            authentication = powers(&authentication[..4]);
+        }
         let rounds = suite.key_bytes / 4 + 6;
         let mut keys: Vec<u32> = (0..60).map(|_| random.next() as u32).collect();
         if suite.is_cbc {
@@ -128,6 +134,19 @@ fn image(suite: Suite, random: &mut Random) -> (Lines, Vec<Pair>) {
     }
     let sas: Vec<u8> = sas.iter().flat_map(|word| word.to_le_bytes()).collect();
     (write_image(&sas, &selectors), pairs)
+}
+
+/// The first four powers of a polynomial of 128 bits, as POLYVAL multiplies (RFC 8452, section 3): a * b * x^-128.
+fn powers(key: &[u32]) -> Vec<u32> {
+    let key = key.iter().rev().fold(0, |number, word| number << 32 | u128::from(*word));
+    let dot = |a: u128, b: u128| {
+        (0..128).fold(0, |product, bit| {
+            let sum: u128 = product ^ if b >> bit & 1 == 1 { a } else { 0 };
+            (sum >> 1) ^ if sum & 1 == 1 { 0xe1 << 120 } else { 0 }
+        })
+    };
+    let powers = std::iter::successors(Some(key), |power| Some(dot(key, *power))).take(4);
+    powers.flat_map(|power| (0..4).map(move |word| (power >> (32 * word)) as u32)).collect()
 }
 
 /// Most take everything.

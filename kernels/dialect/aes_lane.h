@@ -1,0 +1,92 @@
+/*
+ * AES by one lane a block, from the group's table of aes_team.h: for modes whose blocks do not wait
+ * for each other. Words are columns, as they lie in memory.
+ */
+#ifndef GODWIT_AES_LANE_H
+#define GODWIT_AES_LANE_H
+
+#include "aes_team.h"
+
+/* Blocks that a lane encrypts at once: while it waits for the entries of one, it works on the
+ * other.
+ */
+#define GW_AES_LANE_BLOCKS 2u
+
+/* This lane's copy of entry 0. */
+GW_LANE const GW_LOCAL gw_u8 *gw_aes_lane_table(const GW_LOCAL gw_aes_team_table *table)
+{
+    return gw_held((const GW_LOCAL gw_u8 *)(table->words +
+                                            (gw_lane_id() & ((1u << GW_TABLE_COPIES_LOG2) - 1))));
+}
+
+GW_LANE gw_u32 gw_aes_lane_entry(const GW_LOCAL gw_u8 *table, gw_u32 column, gw_u32 row)
+{
+    return *(const GW_LOCAL gw_u32 *)(table +
+                                      (gw_byte_of(column, row) << (2 + GW_TABLE_COPIES_LOG2)));
+}
+
+/* SubBytes, MixColumns and the round key of one column, of those that ShiftRows brings into it. */
+GW_LANE gw_u32 gw_aes_lane_column(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1,
+                                  gw_u32 row2, gw_u32 row3, gw_u32 key)
+{
+    const gw_u32 low =
+        gw_aes_lane_entry(table, row0, 0) ^ gw_rotate_left32(gw_aes_lane_entry(table, row1, 1), 8);
+    const gw_u32 high =
+        gw_aes_lane_entry(table, row2, 2) ^ gw_rotate_left32(gw_aes_lane_entry(table, row3, 3), 8);
+    return low ^ gw_rotate_left32(high, 16) ^ key;
+}
+
+/* The last round's: bytes 1 and 2 of an entry are the substituted byte itself. */
+GW_LANE gw_u32 gw_aes_lane_last(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1, gw_u32 row2,
+                                gw_u32 row3, gw_u32 key)
+{
+    return (((gw_aes_lane_entry(table, row0, 0) >> 8) & 0x000000ffu) |
+            (gw_aes_lane_entry(table, row1, 1) & 0x0000ff00u) |
+            (gw_aes_lane_entry(table, row2, 2) & 0x00ff0000u) |
+            ((gw_aes_lane_entry(table, row3, 3) << 8) & 0xff000000u)) ^
+           key;
+}
+
+/* Encrypts GW_AES_LANE_BLOCKS blocks of four words each in place; keys: as for aes.h. */
+GW_LANE void gw_aes_lane_encrypt(const GW_LOCAL gw_u8 *table, const GW_GLOBAL gw_u8 *keys,
+                                 gw_u32 rounds, gw_u32 *blocks)
+{
+    gw_block key = gw_load_block(keys);
+    GW_UNROLL
+    for (gw_u32 i = 0; i < 4 * GW_AES_LANE_BLOCKS; i += 4) {
+        blocks[i] ^= key.word0;
+        blocks[i + 1] ^= key.word1;
+        blocks[i + 2] ^= key.word2;
+        blocks[i + 3] ^= key.word3;
+    }
+    key = gw_load_block(keys + 16);
+    GW_NO_COPY
+    for (gw_u32 round = 1; round < rounds; round++) {
+        const gw_block next = gw_load_block(keys + 16 * (round + 1));
+        GW_UNROLL
+        for (gw_u32 i = 0; i < 4 * GW_AES_LANE_BLOCKS; i += 4) {
+            const gw_u32 a = blocks[i];
+            const gw_u32 b = blocks[i + 1];
+            const gw_u32 c = blocks[i + 2];
+            const gw_u32 d = blocks[i + 3];
+            blocks[i] = gw_aes_lane_column(table, a, b, c, d, key.word0);
+            blocks[i + 1] = gw_aes_lane_column(table, b, c, d, a, key.word1);
+            blocks[i + 2] = gw_aes_lane_column(table, c, d, a, b, key.word2);
+            blocks[i + 3] = gw_aes_lane_column(table, d, a, b, c, key.word3);
+        }
+        key = next;
+    }
+    GW_UNROLL
+    for (gw_u32 i = 0; i < 4 * GW_AES_LANE_BLOCKS; i += 4) {
+        const gw_u32 a = blocks[i];
+        const gw_u32 b = blocks[i + 1];
+        const gw_u32 c = blocks[i + 2];
+        const gw_u32 d = blocks[i + 3];
+        blocks[i] = gw_aes_lane_last(table, a, b, c, d, key.word0);
+        blocks[i + 1] = gw_aes_lane_last(table, b, c, d, a, key.word1);
+        blocks[i + 2] = gw_aes_lane_last(table, c, d, a, b, key.word2);
+        blocks[i + 3] = gw_aes_lane_last(table, d, a, b, c, key.word3);
+    }
+}
+
+#endif
