@@ -1,4 +1,5 @@
-//! What the kernel does, straight from its description: every pattern is compared at every place of the payload.
+//! What the kernel does, straight from its description: every pattern is compared at every place of the payload where its
+//! last byte is.
 
 use godwit_wire::{Error, Ethernet, Ipv4, Ipv6, Tcp, Vlan, ethertype, protocol, udp};
 
@@ -16,9 +17,16 @@ pub(super) struct Found {
 /// Looks for all patterns.
 pub(super) fn search(payload: &[u8], patterns: &[Vec<u8>], case: Case) -> Found {
     let equal = |(a, b): (&u8, &u8)| case.fold(*a) == case.fold(*b);
+    // By last byte, those of each in order; ten thousand patterns at every place would take 20 ms a packet.
+    let mut ending: [Vec<(u32, &[u8])>; 256] = std::array::from_fn(|_| Vec::new());
+    for (pattern, number) in patterns.iter().zip(0..) {
+        if let Some(last) = pattern.last() {
+            ending[usize::from(case.fold(*last))].push((number, pattern));
+        }
+    }
     let mut found = Found::default();
     for end in 1..=payload.len() {
-        for (pattern, number) in patterns.iter().zip(0..) {
+        for &(number, pattern) in &ending[usize::from(case.fold(payload[end - 1]))] {
             let Some(start) = end.checked_sub(pattern.len()) else {
                 continue;
             };
