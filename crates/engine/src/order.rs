@@ -22,6 +22,8 @@ use godwit_packet::{Descriptor, Stamp};
 
 /// `progress` of a packet that left or was dropped.
 const GONE: u8 = u8::MAX;
+/// `progress` of a place whose packets, several, have all come to the exit. Beyond all gates.
+const TRAIN: u8 = u8::MAX - 1;
 
 /// The packets of one worker in flight. Every packet has a place, `descriptor.order`, from arrival until the
 /// exit has passed it.
@@ -276,7 +278,10 @@ impl Order {
     /// A place has come as far as the last of its packets.
     fn settle_train(&mut self, place: usize) {
         let slowest = self.trains.get(&place).and_then(|members| members.iter().map(|member| member.progress).min());
-        self.progress[place] = slowest.unwrap_or(GONE);
+        self.progress[place] = match slowest {
+            Some(progress) if progress == Self::at(self.exit()) => TRAIN,
+            slowest => slowest.unwrap_or(GONE),
+        };
         if slowest.is_none() {
             self.trains.remove(&place);
         }
@@ -332,21 +337,6 @@ impl Order {
             // Those that leave by one port, as most do that stand together.
             let (progress, egress) = (&mut self.progress[start..end], &self.egress[start..end]);
             let Some(&port) = egress.first() else { return };
-            if progress[0] == at_exit
-                && !self.trains.is_empty()
-                && let Some(members) = self.trains.remove(&start)
-            {
-                progress[0] = GONE;
-                let stamp = self.stamps[start];
-                for Member { descriptor, egress, .. } in &members {
-                    outs[usize::from(*egress)].push(Departure { descriptor: *descriptor, stamp });
-                }
-                arrived(self.arrivals_ns[start], members.len() as u64);
-                self.passed[exit] = passed + 1;
-                continue;
-            }
-            let end = if self.trains.is_empty() { end } else { start + 1 };
-            let (progress, egress) = (&mut progress[..end - start], &egress[..end - start]);
             let leaves = |(progress, egress): (&u8, &u8)| *progress == at_exit && *egress == port;
             let count = progress.iter().zip(egress).take_while(|place| leaves(*place)).count();
             if count > 0 {
@@ -359,6 +349,16 @@ impl Order {
                     arrived(run[0], run.len() as u64);
                 }
                 self.passed[exit] = passed + count;
+                continue;
+            }
+            if progress[0] == TRAIN {
+                progress[0] = GONE;
+                let (stamp, members) = (self.stamps[start], self.trains.remove(&start).unwrap_or_default());
+                for Member { descriptor, egress, .. } in &members {
+                    outs[usize::from(*egress)].push(Departure { descriptor: *descriptor, stamp });
+                }
+                arrived(self.arrivals_ns[start], members.len() as u64);
+                self.passed[exit] = passed + 1;
                 continue;
             }
             let gone = progress.iter().take_while(|progress| **progress == GONE).count();
