@@ -129,7 +129,7 @@ fn hand_overs(
             bin_packets: 1,
             in_flight: 1,
         };
-        let job = Job { instance: 0, variant: 0, parameter: 0 };
+        let job = Job { instance: 0, variant: 0, parameter: 0, before: None };
         let mut flow = Flow::new(&site, Size::Bytes(60), &|_, _| {}, &mut |_| job)?;
         if flow.device.mode() != mode {
             let why = flow.device.fallback().unwrap_or("it has no other mode");

@@ -109,6 +109,7 @@ fn round_of_ours(size: Size, implementation: Option<&str>, time: Duration) -> Re
     let size = match size {
         Size::Bytes(bytes) => bytes.to_string(),
         Size::Imix => "\"imix\"".to_owned(),
+        Size::Random => "{ min = 60, max = 1514 }".to_owned(),
     };
     let implementation = implementation.unwrap_or("scalar");
     let text = format!(

@@ -37,6 +37,8 @@ pub(crate) struct Job {
     pub(crate) instance: u16,
     pub(crate) variant: u8,
     pub(crate) parameter: u64,
+    /// Variant and parameter of what `ref` does to the packet first, untimed: what is to be opened has to be closed.
+    pub(crate) before: Option<(u8, u64)>,
 }
 
 /// Where packets go and in which form they lie there.
@@ -75,6 +77,8 @@ pub(crate) struct Flow {
 struct Packet {
     descriptor: Descriptor,
     headers: [u8; HEADER_BYTES],
+    /// The whole frame, where a pass leaves nothing that the next can begin with.
+    frame: Option<Box<[u8]>>,
     job: Job,
 }
 
@@ -108,8 +112,8 @@ impl Passes {
 
 /// What frames do without of the tailroom, each of which goes through one of the functions.
 fn saved(functions: &[Arc<dyn Function>]) -> [u8; 16] {
-    let appending = functions.iter().map(|function| function.contract()).filter(|contract| contract.tailroom_bytes > 0);
-    let mut kinds: Vec<_> = appending.map(|contract| (contract.tailroom_bytes, contract.tailroom_saved)).collect();
+    let appending = functions.iter().filter(|function| function.tailroom_bytes() > 0);
+    let mut kinds: Vec<_> = appending.map(|function| (function.tailroom_bytes(), function.tailroom_saved())).collect();
     kinds.dedup();
     if let [(_, saved)] = kinds[..] { saved } else { [0; 16] }
 }
@@ -122,19 +126,19 @@ impl Flow {
         payload: &dyn Fn(&mut Random, &mut [u8]),
         job: &mut dyn FnMut(&mut Random) -> Job,
     ) -> Result<Self, Error> {
-        let most = |bytes: fn(&godwit_function::Contract) -> u16| {
-            site.functions.iter().map(|function| usize::from(bytes(function.contract()))).max().unwrap_or(0)
+        let most = |bytes: fn(&dyn Function) -> u16| {
+            site.functions.iter().map(|function| usize::from(bytes(&**function))).max().unwrap_or(0)
         };
         // Nothing to spare: what lies in a window may have to be copied. What is behind the Ethernet header is aligned, as
         // ports that write packets themselves can have it.
-        let headroom_bytes = (most(|contract| contract.headroom_bytes) + ETHERNET_BYTES).next_multiple_of(16);
+        let headroom_bytes = (most(|function| function.headroom_bytes()) + ETHERNET_BYTES).next_multiple_of(16);
         let config = ArenaConfig {
             layout: site.layout,
             reuse: Reuse::Oldest,
             packets: site.packets,
             frame_bytes_max: size.frame_bytes_max().max(60),
             headroom_bytes: headroom_bytes - ETHERNET_BYTES,
-            tailroom_bytes: most(|contract| contract.tailroom_bytes),
+            tailroom_bytes: most(|function| function.tailroom_bytes()),
             tailroom_saved: saved(site.functions),
             align_bytes: if site.layout == Layout::Dense { 64 } else { 128 },
         };
@@ -169,7 +173,17 @@ impl Flow {
             region.frame_mut(&descriptor).copy_from_slice(&frame);
             let mut headers = [0; HEADER_BYTES];
             headers.copy_from_slice(&frame[..HEADER_BYTES]);
-            packets.push(Packet { descriptor, headers, job: job(&mut random) });
+            let mut packet = Packet { descriptor, headers, frame: None, job: job(&mut random) };
+            if let Some((variant, parameter)) = packet.job.before {
+                let function = &site.functions[usize::from(packet.job.instance)];
+                let window = region.window_mut(&descriptor);
+                let outcome = function.run_ref(window, &mut packet.descriptor, variant, parameter);
+                if outcome.verdict == VERDICT_DROP {
+                    return Err(Error::Setup(format!("a packet cannot be made what it is to be: {outcome:?}")));
+                }
+                packet.frame = Some(region.frame(&packet.descriptor).into());
+            }
+            packets.push(packet);
         }
         Ok(Self {
             device,
@@ -249,7 +263,7 @@ impl Flow {
         let started = Instant::now();
         let mut packed = 0;
         for Packet { descriptor, job, .. } in &self.packets {
-            let Job { instance, variant, parameter } = *job;
+            let Job { instance, variant, parameter, .. } = *job;
             let mut said = packer.insert(0, instance, variant, descriptor, parameter);
             if said == Insert::Refused {
                 prepared.extend(packer.take(0));
@@ -278,8 +292,11 @@ impl Flow {
 
     /// Makes headers and descriptors what they were.
     fn refresh(&mut self) -> Result<(), Error> {
-        for Packet { descriptor, headers, .. } in &self.packets {
-            self.region.frame_mut(descriptor)[..HEADER_BYTES].copy_from_slice(headers);
+        for Packet { descriptor, headers, frame, .. } in &self.packets {
+            match frame {
+                Some(frame) => self.region.frame_mut(descriptor).copy_from_slice(frame),
+                None => self.region.frame_mut(descriptor)[..HEADER_BYTES].copy_from_slice(headers),
+            }
         }
         for (chunk, fresh) in self.chunks.iter_mut().flatten().zip(&self.fresh) {
             chunk.descriptors.copy_from_slice(fresh);

@@ -45,6 +45,7 @@ pub(crate) fn frame(size: Size, random: &mut Random, payload: &dyn Fn(&mut Rando
     let length = match size {
         Size::Bytes(bytes) => usize::from(bytes),
         // 7:4:1 of 64, 570, 1518 bytes with FCS.
+        Size::Random => 60 + random.below(1455) as usize,
         Size::Imix => [60, 60, 60, 60, 60, 60, 60, 566, 566, 566, 566, 1514][random.below(12) as usize],
     };
     let mut frame = vec![0; length];

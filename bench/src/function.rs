@@ -9,12 +9,13 @@ use godwit_abi::{Bin, Outcome};
 use godwit_device::cpu::CpuDevice;
 use godwit_device::{Device, Implementation, Lane, Program};
 use godwit_engine::FunctionProgram;
-use godwit_function::{Function, HostHalf, Site, Work, ipsec};
+use godwit_function::{Function, HostHalf, Site, Work};
 use godwit_sched::Chunk;
 use toml::de::DeTable;
 
 use crate::flow::Job;
 use crate::frames::{Packets, Random};
+use crate::suites::Associations;
 use crate::{BenchOptions, Error, Progress, Row, Size, median_p99, routes, throughput};
 
 /// Packets of a bin.
@@ -99,53 +100,29 @@ pub(crate) fn echo(options: &BenchOptions, progress: &mut Progress<'_>) -> Resul
 }
 
 /// The bench `ipsec`.
-pub(crate) fn ipsec_encryption(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+pub(crate) fn ipsec(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+    let associations = Associations::asked(options)?;
+    let opened = if options.decrypt { ", opened" } else { "" };
+    progress(&format!("ipsec: {}, {} SAs{opened}", associations.name(), associations.sas));
     if options.through_lane() {
-        let function = many_sas(1)?;
-        let workload = Workload { sizes: &throughput::SIZES, job: Some(&any_sa), ..Workload::new("ipsec", function) };
+        let function = many_sas(&associations, 1)?;
+        let any = |random: &mut Random| associations.any(random);
+        let workload = Workload { sizes: &throughput::SIZES, job: Some(&any), ..Workload::new("ipsec", function) };
         return measure(workload, options, progress);
     }
-    let function = build("ipsec", &stanza(1, 1))?;
+    if options.decrypt || options.sas.is_some() {
+        let message =
+            "packets of many SAs, and packets to be opened, go through a device's lane: say --mode launch too";
+        return Err(Error::Setup(message.to_owned()));
+    }
+    let function = many_sas(&associations.with(1), 1)?;
     let sizes = [Size::Bytes(60), Size::Bytes(252), Size::Bytes(508), Size::Bytes(1020), Size::Bytes(1404), Size::Imix];
     measure(Workload { sizes: &sizes, ..Workload::new("ipsec", function) }, options, progress)
 }
 
-/// SAs that packets are spread over, where no host half chooses.
-pub(crate) const SAS: u32 = 4096;
-
-/// `ipsec` with [`SAS`] outbound SAs, keys by seed.
-pub(crate) fn many_sas(seed: u64) -> Result<Arc<dyn Function>, Error> {
-    build("ipsec", &stanza(SAS, seed))
-}
-
-/// ESP encryption by any SA, with any sequence number: what the IV is made from.
-pub(crate) fn any_sa(random: &mut Random) -> Job {
-    let parameter = ipsec::parameter(random.below(SAS), random.next_u32().max(1).into());
-    Job { instance: 0, variant: ipsec::VARIANT_ENCRYPT, parameter }
-}
-
-fn stanza(sas: u32, seed: u64) -> String {
-    associations("sa", sas, seed) + "[[policy]]\naction = \"protect\"\nsa = \"sa-0\"\n"
-}
-
-/// `sas` outbound SAs called `sa-0` and so on, keys by seed, each a table of the array called `table`.
-pub(crate) fn associations(table: &str, sas: u32, seed: u64) -> String {
-    let mut random = Random::new(seed);
-    let mut key = |words: usize| (0..words).map(|_| format!("{:08x}", random.next_u32())).collect::<String>();
-    let mut text = String::new();
-    for sa in 0..sas {
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "[[{table}]]\nname = \"sa-{sa}\"\nspi = {}\ndirection = \"out\"\nsource = \"192.0.2.1\"\n\
-             destination = \"192.0.2.2\"\nencryption = \"aes-128-cbc\"\nencryption_key = \"{}\"\n\
-             authentication = \"hmac-sha1-96\"\nauthentication_key = \"{}\"",
-            4096 + sa,
-            key(4),
-            key(5)
-        );
-    }
-    text
+/// `ipsec` with these SAs, keys by seed; all packets for the host half are protected by the first.
+pub(crate) fn many_sas(associations: &Associations, seed: u64) -> Result<Arc<dyn Function>, Error> {
+    build("ipsec", &(associations.text("sa", seed) + "[[policy]]\naction = \"protect\"\nsa = \"sa-0\"\n"))
 }
 
 /// The bench `dpi`: 10,000 patterns of 8 to 24 letters, in 30 % of the packets.

@@ -6,6 +6,8 @@
 //! Every SA protects a /24 of its own, and flows are random over all of them. Before anything is timed, what leaves for
 //! a known number of packets is compared with what the CPU makes of them by `ref`, by a digest of all frames.
 
+mod together;
+
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,14 +19,14 @@ use godwit_engine::config::{Config, EngineConfig};
 use godwit_engine::{Engine, Options, Report};
 use godwit_packet::Layout;
 
-use crate::function::{SAS, associations};
+use crate::suites::Associations;
 use crate::throughput::{self, layout_name, link, moved_note};
 use crate::{BenchOptions, Error, Progress, Row, Size};
 
 /// Frame sizes, where the user names none.
 const SIZES: [Size; 5] = [Size::Bytes(60), Size::Bytes(512), Size::Bytes(1024), Size::Bytes(1408), Size::Imix];
-/// Flows: four a SA on average.
-const FLOWS: u32 = 16_384;
+/// Flows, on average.
+const FLOWS_PER_SA: u32 = 4;
 /// Most packets of a worker in flight.
 const IN_FLIGHT_PACKETS_MAX: usize = 65_536;
 /// Bytes of windows with which a chunk of a device with memory of its own is full (`[packing] chunk_bytes`).
@@ -47,30 +49,30 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The bench `gateway`.
 pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let implementation = throughput::implementation(options)?;
+    let associations = Associations::asked(options)?;
+    if options.decrypt {
+        return Err(Error::Setup("the gateway encrypts: --decrypt is for the bench ipsec".to_owned()));
+    }
+    if !associations.sas.is_power_of_two() {
+        let message = format!("{} SAs: the gateway's are a power of two, a /24 for each", associations.sas);
+        return Err(Error::Setup(message));
+    }
     let device = options.device();
     let sizes = if options.sizes.is_empty() { &SIZES[..] } else { &options.sizes };
     let cores = [std::thread::available_parallelism().map_or(1, usize::from)];
     let workers = if options.workers.is_empty() { &cores[..] } else { &options.workers };
     let own_memory = has_own_memory(device);
+    if options.together {
+        return together::run(options, &associations, sizes, progress);
+    }
     let copies = options.time.min(Duration::from_millis(200)) / 4;
     let link = own_memory.then(|| link(device, copies, progress)).flatten();
     let mut rows = Vec::new();
     for &size in sizes {
-        // By one worker: which of them does a packet changes nothing of it.
-        let (_, expected) =
-            Gateway { device: cpu::ID, implementation: Implementation::Ref, ..Gateway::new(options, size) }
-                .run(Some(VERIFIED_PACKETS), None)?;
+        let expected = Gateway::new(options, &associations, size).expected()?;
         for &workers in workers {
-            let gateway = Gateway { workers, implementation, ..Gateway::new(options, size) };
-            let (_, found) = gateway.run(Some(VERIFIED_PACKETS), None)?;
-            let digest = |report: &Report| report.ports[0].digest;
-            let sent = [&expected, &found].map(|report| report.conservation.sent);
-            if digest(&found) != digest(&expected) || sent != [u64::from(VERIFIED_PACKETS); 2] {
-                let what =
-                    format!("{sent:?} packets of {VERIFIED_PACKETS} at {size} left by ref and by it, not the same");
-                return Err(Error::Wrong { who: format!("the gateway on {device}"), what });
-            }
-            progress(&format!("gateway at {size} on {device}: {VERIFIED_PACKETS} packets compared with ref"));
+            let gateway = Gateway { workers, implementation, ..Gateway::new(options, &associations, size) };
+            gateway.verify(&expected, progress)?;
             let (chunk_packets, report) = gateway.time(options.time)?;
             rows.push(row(options, size, chunk_packets, &report, link));
         }
@@ -85,11 +87,33 @@ struct Gateway<'a> {
     device: &'a str,
     implementation: Implementation,
     workers: usize,
+    associations: &'a Associations,
 }
 
 impl<'a> Gateway<'a> {
-    fn new(options: &'a BenchOptions, size: Size) -> Self {
-        Self { options, size, device: options.device(), implementation: Implementation::Scalar, workers: 1 }
+    fn new(options: &'a BenchOptions, associations: &'a Associations, size: Size) -> Self {
+        let (device, implementation) = (options.device(), Implementation::Scalar);
+        Self { options, size, device, implementation, workers: 1, associations }
+    }
+
+    /// What `ref` makes of packets on the CPU, by one worker: which of them does a packet changes nothing of it.
+    fn expected(self) -> Result<Report, Error> {
+        let by_ref = Self { device: cpu::ID, implementation: Implementation::Ref, ..self };
+        Ok(by_ref.run(Some(VERIFIED_PACKETS), None)?.1)
+    }
+
+    /// Compares what it makes of packets with that.
+    fn verify(&self, expected: &Report, progress: &mut Progress<'_>) -> Result<(), Error> {
+        let (_, found) = self.run(Some(VERIFIED_PACKETS), None)?;
+        let (size, device) = (self.size, self.device);
+        let digest = |report: &Report| report.ports[0].digest;
+        let sent = [expected, &found].map(|report| report.conservation.sent);
+        if digest(&found) != digest(expected) || sent != [u64::from(VERIFIED_PACKETS); 2] {
+            let what = format!("{sent:?} packets of {VERIFIED_PACKETS} at {size} left by ref and by it, not the same");
+            return Err(Error::Wrong { who: format!("the gateway on {device}"), what });
+        }
+        progress(&format!("gateway at {size} on {device}: {VERIFIED_PACKETS} packets compared with ref"));
+        Ok(())
     }
 
     /// Runs it for `time`, or for as much longer as it takes until a packet has left.
@@ -109,15 +133,31 @@ impl<'a> Gateway<'a> {
 
     /// Runs it for so many packets, or for so long: packets of a chunk, and the engine's report.
     fn run(&self, packets: Option<u32>, time: Option<Duration>) -> Result<(usize, Report), Error> {
-        let text = self.configuration(packets);
-        let config = Config::parse(&text, "bench gateway", Path::new(".")).map_err(Error::setup)?;
-        let device = config.devices.iter().find(|device| device.id == self.device);
-        let chunk_packets = device.map_or(0, |device| device.packing.chunk_packets as usize);
-        let engine = Engine::new(config, &Options::default()).map_err(Error::setup)?;
+        self.run_after(packets, time, || {})
+    }
+
+    /// The same; when it is built, `begin` says when it begins, also where it could not be built.
+    fn run_after(
+        &self,
+        packets: Option<u32>,
+        time: Option<Duration>,
+        begin: impl FnOnce(),
+    ) -> Result<(usize, Report), Error> {
+        let built = self.build(packets);
+        begin();
+        let (chunk_packets, engine) = built?;
         let stop = Arc::new(AtomicBool::new(false));
         let report = engine.run(&stop, time, &mut |_| {}).map_err(Error::setup)?;
         self.check(&report)?;
         Ok((chunk_packets, report))
+    }
+
+    fn build(&self, packets: Option<u32>) -> Result<(usize, Engine), Error> {
+        let text = self.configuration(packets);
+        let config = Config::parse(&text, "bench gateway", Path::new(".")).map_err(Error::setup)?;
+        let device = config.devices.iter().find(|device| device.id == self.device);
+        let chunk_packets = device.map_or(0, |device| device.packing.chunk_packets as usize);
+        Ok((chunk_packets, Engine::new(config, &Options::default()).map_err(Error::setup)?))
     }
 
     /// Every packet is accounted for, and every one that left was encrypted by the device asked for.
@@ -145,6 +185,7 @@ impl<'a> Gateway<'a> {
     fn mean_window_bytes(&self) -> usize {
         match self.size {
             Size::Bytes(bytes) => Self::window_bytes(bytes.into()),
+            Size::Random => Self::window_bytes((60 + 1514) / 2),
             Size::Imix => (7 * Self::window_bytes(60) + 4 * Self::window_bytes(566) + Self::window_bytes(1514)) / 12,
         }
     }
@@ -181,9 +222,12 @@ impl<'a> Gateway<'a> {
             (None, _) => EngineConfig::default().in_flight_packets,
         };
         let ring = self.ring(in_flight_packets);
+        let flows = FLOWS_PER_SA * self.associations.sas;
+        let prefix_bits = 24 - self.associations.sas.ilog2();
         let size_text = match size {
             Size::Bytes(bytes) => bytes.to_string(),
             Size::Imix => "\"imix\"".to_owned(),
+            Size::Random => "{ min = 60, max = 1514 }".to_owned(),
         };
         let (count, digest) = (packets.unwrap_or(0), packets.is_some());
         let mut text = format!(
@@ -202,8 +246,8 @@ impl<'a> Gateway<'a> {
             name = "memory"
             kind = "synthetic"
             size = {size_text}
-            flows = {FLOWS}
-            destination = "10.0.0.0/12"
+            flows = {flows}
+            destination = "10.0.0.0/{prefix_bits}"
             payload = "zero"
             packets = {count}
             digest = {digest}
@@ -243,9 +287,9 @@ impl<'a> Gateway<'a> {
             text,
             "[[function]]\nname = \"gateway\"\nkind = \"ipsec\"\nimpl = \"{implementation}\"\ndevice = \"{device}\""
         );
-        text += &associations("function.sa", SAS, 1);
-        for sa in 0..SAS {
-            let prefix = format!("10.{}.{}.0/24", sa >> 8, sa & 255);
+        text += &self.associations.text("function.sa", 1);
+        for sa in 0..self.associations.sas {
+            let prefix = format!("{}.{}.{}.0/24", 10 + (sa >> 16), (sa >> 8) & 255, sa & 255);
             let _ = writeln!(
                 text,
                 "[[function.policy]]\naction = \"protect\"\ndestination = \"{prefix}\"\nsa = \"sa-{sa}\""

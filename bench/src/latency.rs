@@ -9,6 +9,7 @@ use std::time::Instant;
 use godwit_device::{Mode, cpu, has_own_memory};
 
 use crate::flow::{Flow, Site};
+use crate::suites::Associations;
 use crate::throughput::implementation;
 use crate::{BenchOptions, Error, Progress, Row, Size, function, median_p99};
 
@@ -25,7 +26,8 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
     let both = if device == cpu::ID { vec![Mode::Launch] } else { vec![Mode::Launch, Mode::Persistent] };
     let modes = options.mode.map_or(both, |mode| vec![mode]);
     let implementation = implementation(options)?;
-    let esp = function::many_sas(1)?;
+    let associations = Associations::asked(options)?;
+    let esp = function::many_sas(&associations, 1)?;
     let copy = if has_own_memory(device) { "copies to the device and back" } else { "zero-copy" };
     let mut rows = Vec::new();
     for &size in sizes {
@@ -45,7 +47,7 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
             let random = |random: &mut crate::frames::Random, payload: &mut [u8]| {
                 payload.fill_with(|| random.next_u32() as u8);
             };
-            let mut flow = Flow::new(&site, size, &random, &mut function::any_sa)?;
+            let mut flow = Flow::new(&site, size, &random, &mut |random| associations.any(random))?;
             if flow.device.mode() != mode {
                 let why = flow.device.fallback().unwrap_or("it has no other mode");
                 progress(&format!("{device} does not run in mode {}: {why}", mode.name()));

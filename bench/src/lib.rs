@@ -30,6 +30,7 @@ mod peer;
 mod power;
 mod routes;
 mod scheduling;
+mod suites;
 mod throughput;
 
 use std::time::Duration;
@@ -81,6 +82,8 @@ pub enum Size {
     Bytes(u16),
     /// RFC 6985: 7 of 64, 4 of 570, 1 of 1518 bytes with FCS.
     Imix,
+    /// Uniformly random: 60 to 1514.
+    Random,
 }
 
 impl Size {
@@ -88,7 +91,7 @@ impl Size {
     fn frame_bytes_max(self) -> usize {
         match self {
             Self::Bytes(bytes) => usize::from(bytes),
-            Self::Imix => 1514,
+            Self::Imix | Self::Random => 1514,
         }
     }
 }
@@ -98,6 +101,7 @@ impl std::fmt::Display for Size {
         match self {
             Self::Bytes(bytes) => write!(f, "{bytes}"),
             Self::Imix => f.write_str("imix"),
+            Self::Random => f.write_str("random"),
         }
     }
 }
@@ -108,6 +112,7 @@ impl Serialize for Size {
         match self {
             Self::Bytes(bytes) => serializer.serialize_u16(*bytes),
             Self::Imix => serializer.serialize_str("imix"),
+            Self::Random => serializer.serialize_str("random"),
         }
     }
 }
@@ -116,12 +121,14 @@ impl std::str::FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "imix" {
-            return Ok(Self::Imix);
+        match text {
+            "imix" => return Ok(Self::Imix),
+            "random" => return Ok(Self::Random),
+            _ => {}
         }
         match text.parse::<u16>() {
             Ok(bytes @ 46..=9000) => Ok(Self::Bytes(bytes)),
-            _ => Err(format!("expected 46 to 9000 (bytes of frame without FCS) or `imix`, not {text}")),
+            _ => Err(format!("expected 46 to 9000 (bytes of frame without FCS), `imix` or `random`, not {text}")),
         }
     }
 }
@@ -153,6 +160,14 @@ pub struct BenchOptions {
     pub packets: Option<usize>,
     /// Workers, where the bench runs the engine; empty: as many as there are cores.
     pub workers: Vec<usize>,
+    /// The suite of `ipsec`, or `mix`; `None`: AES-128-CBC with HMAC-SHA1-96.
+    pub suite: Option<String>,
+    /// SAs that packets are spread over; `None`: 4096.
+    pub sas: Option<u32>,
+    /// Whether packets are opened, where a function is measured through a device's lane.
+    pub decrypt: bool,
+    /// Whether the bench `gateway` measures the CPU beside the device.
+    pub together: bool,
 }
 
 impl BenchOptions {
@@ -182,6 +197,10 @@ impl Default for BenchOptions {
             in_flight: None,
             packets: None,
             workers: Vec::new(),
+            suite: None,
+            sas: None,
+            decrypt: false,
+            together: false,
         }
     }
 }
@@ -241,9 +260,9 @@ pub const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "ipsec",
-        what: "ESP tunnel encryption, AES-128-CBC + HMAC-SHA1-96, on packets in memory",
+        what: "ipsec in tunnel mode on packets in memory: any suite (--suite), any number of SAs (--sas), both directions (--decrypt)",
         any_device: true,
-        run: function::ipsec_encryption,
+        run: function::ipsec,
     },
     Bench {
         name: "dpi",

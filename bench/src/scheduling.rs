@@ -1,9 +1,9 @@
 //! What PIPSEA's bins are worth on a device (figures 9, 10, 11 and 17 of the paper).
 //!
-//! Each packet is for one of six functions at random: three times ESP encryption with SAs of its own, pattern matching,
-//! IPv4 forwarding, echo. A packer makes chunks of them ahead of the timing, as the engine's does while packets come; its own
-//! cost is in the notes. A bin is always of one function, since a kernel is told its function once a bin: there is no
-//! row without any grouping, so that gains here are smaller than against the paper's baseline.
+//! Each packet is for one of six variants at random: AES-CBC with HMAC-SHA1, AES-CBC alone, HMAC-SHA1 alone, each encryption
+//! and decryption, with SAs of their own. A packer makes chunks of them ahead of the timing, as the engine's does while
+//! packets come; its own cost is in the notes. A bin is always of one variant, since a kernel is told it once a bin: there is
+//! no row with variants mixed in a work-group, so that gains here are smaller than against the paper's baseline.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use godwit_sched::{Grouping, PackerConfig};
 
 use crate::flow::{Flow, Job, Site};
 use crate::frames::Random;
-use crate::routes::{self, Route};
+use crate::suites::Associations;
 use crate::throughput::{Feed, implementation};
 use crate::{BenchOptions, Error, Progress, Row, Size, function, median_p99};
 
@@ -26,8 +26,10 @@ const CHUNKS: [u32; 4] = [1024, 2048, 4096, 8192];
 const BIN_COUNTS: [u32; 4] = [16, 32, 64, 128];
 /// Figure 11: length classes; the last has all lengths in one.
 const GRANULARITIES: [u32; 4] = [64, 256, 512, 1536];
-/// Patterns of the pattern matching.
-const PATTERNS: usize = 1000;
+/// AES-CBC with HMAC-SHA1, and either alone; each is encryption and decryption.
+const SUITES: [&str; 3] = ["cbc128_sha1", "cbc128_none", "null_sha1"];
+/// SAs of each variant.
+const SAS: u32 = 1024;
 
 /// One setting of the knobs.
 struct Setting {
@@ -42,7 +44,7 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
     let feed = Feed::new(options);
     let chunk_packets = options.batch.map_or(CHUNK_PACKETS, |batch| batch as u32).min(feed.packets as u32 / 2).max(1);
     let settings = settings(chunk_packets, feed.packets as u32 / 2);
-    let sizes = if options.sizes.is_empty() { vec![Size::Imix] } else { options.sizes.clone() };
+    let sizes = if options.sizes.is_empty() { vec![Size::Imix, Size::Random] } else { options.sizes.clone() };
     let mut rows = Vec::new();
     for resident in [false, true] {
         for &size in &sizes {
@@ -58,7 +60,7 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
                 bin_packets: settings.iter().map(|setting| setting.config.bin_packets as usize).max().unwrap_or(1),
                 in_flight: feed.in_flight,
             };
-            let variants: Vec<u8> = functions.iter().map(|function| function.variant()).collect();
+            let variants = variants()?;
             let mut flow = Flow::new(&site, size, &payload, &mut |random| any_of_six(random, &variants))?;
             if resident && !flow.device.is_resident() {
                 progress(&format!("{} has no packets in memory of its own: host to host only", site.device));
@@ -158,33 +160,22 @@ fn settings(chunk_packets: u32, most: u32) -> Vec<Setting> {
     settings
 }
 
+/// PIPSEA's six variants (section 4): a function for each, so that a bin in order of arrival is not cut at every packet.
 fn six() -> Result<Vec<Arc<dyn Function>>, Error> {
-    let mut random = Random::new(1000);
-    let mut word = || (0..8 + random.below(17)).map(|_| (b'a' + random.below(26) as u8) as char).collect::<String>();
-    let patterns = (0..PATTERNS).map(|_| word()).collect::<Vec<_>>().join("\n");
-    let patterns = routes::temporary(patterns.as_bytes())?;
-    let mut table = routes::random_routes(10_000);
-    // No packet is dropped for want of a route.
-    table.push(Route { prefix: 0, length: 0, next_hop: 0 });
-    let table = routes::write_file(&table)?;
-    Ok(vec![
-        function::many_sas(1)?,
-        function::many_sas(2)?,
-        function::many_sas(3)?,
-        function::build("dpi", &format!("patterns = {:?}", patterns.path().display().to_string()))?,
-        function::build("ipv4", &routes::stanza(table.path()))?,
-        function::build("echo", "")?,
-    ])
+    let variants = variants()?;
+    variants.iter().zip(1..).map(|(associations, seed)| function::many_sas(associations, seed)).collect()
+}
+
+fn variants() -> Result<Vec<Associations>, Error> {
+    let both = |suite| [false, true].map(|inbound| Associations::new(&[suite], SAS, inbound));
+    SUITES.into_iter().flat_map(both).collect()
 }
 
 fn payload(random: &mut Random, payload: &mut [u8]) {
     payload.fill_with(|| random.next_u32() as u8);
 }
 
-/// `variants` are those of functions that have no host half to choose them.
-fn any_of_six(random: &mut Random, variants: &[u8]) -> Job {
-    match random.below(6) as u16 {
-        esp @ 0..=2 => Job { instance: esp, ..function::any_sa(random) },
-        instance => Job { instance, variant: variants[usize::from(instance)], parameter: 0 },
-    }
+fn any_of_six(random: &mut Random, variants: &[Associations]) -> Job {
+    let instance = random.below(variants.len() as u32) as u16;
+    Job { instance, ..variants[usize::from(instance)].any(random) }
 }

@@ -106,7 +106,7 @@ pub(crate) fn measure(
     let function = &workload.function;
     let mut job = |random: &mut Random| match workload.job {
         Some(job) => job(random),
-        None => Job { instance: 0, variant: function.variant(), parameter: 0 },
+        None => Job { instance: 0, variant: function.variant(), parameter: 0, before: None },
     };
     let mut rows = Vec::new();
     for &size in sizes {

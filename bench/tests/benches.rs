@@ -59,6 +59,55 @@ fn functions_run_through_lanes_and_are_compared() {
     }
 }
 
+/// Both directions of several suites, compared with `ref`.
+#[test]
+fn ipsec_is_measured_with_any_suite_both_ways() {
+    for (suite, decrypt) in [("mix", false), ("mix", true), ("cbc256_sha256", true), ("ah_gmac128", false)] {
+        let options = BenchOptions {
+            mode: Some(Mode::Launch),
+            suite: Some(suite.to_owned()),
+            sas: Some(10),
+            decrypt,
+            packets: Some(300),
+            sizes: vec![Size::Imix],
+            time: Duration::from_millis(1),
+            ..BenchOptions::default()
+        };
+        let rows = run("ipsec", &options, &mut |_| {}).unwrap_or_else(|error| panic!("{suite}, {decrypt}: {error}"));
+        assert!(rows.len() == 1 && rows[0].mpps > 0.0, "{rows:#?}");
+        assert!(rows[0].note.contains(" 300 compared with ref"), "{rows:#?}");
+    }
+    let wrong = BenchOptions { suite: Some("des".to_owned()), ..BenchOptions::default() };
+    assert!(run("ipsec", &wrong, &mut |_| {}).unwrap_err().is_users());
+}
+
+/// The CPU beside a device: each alone, and both at once.
+#[test]
+fn a_gateway_is_measured_with_cpu_and_device_together() {
+    let on = |device: &str| {
+        let options = BenchOptions {
+            device: Some(device.to_owned()),
+            together: true,
+            workers: vec![1],
+            sas: Some(64),
+            sizes: vec![Size::Bytes(60)],
+            time: Duration::from_millis(50),
+            ..BenchOptions::default()
+        };
+        run("gateway", &options, &mut |_| {})
+    };
+    assert!(on("cpu").unwrap_err().is_users());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    for (device, _) in
+        lanes().into_iter().filter(|(device, mode)| device != "cpu" && *mode == Mode::Launch && cores > 1)
+    {
+        let rows = on(&device).unwrap_or_else(|error| panic!("{device}: {error}"));
+        let devices: Vec<_> = rows.iter().map(|row| row.device.clone()).collect();
+        assert_eq!(devices, ["cpu".to_owned(), device.clone(), format!("{device}+cpu")]);
+        assert!(rows.iter().all(|row| row.mpps > 0.0 && row.gbps > 0.0), "{rows:#?}");
+    }
+}
+
 /// Port to port through the engine: conserved, all encrypted, and compared with `ref`, or there would be no row.
 #[test]
 fn a_gateway_runs_on_every_device() {
@@ -97,6 +146,7 @@ fn knobs_and_batches_are_measured_on_every_device() {
             let options = BenchOptions {
                 device: Some(device.clone()),
                 mode: Some(mode),
+                sizes: vec![Size::Random],
                 time: Duration::from_millis(1),
                 ..BenchOptions::default()
             };

@@ -48,7 +48,19 @@ pub(crate) struct Arguments {
     /// the other is measured.
     #[arg(long, value_name = "N")]
     workers: Vec<NonZeroU32>,
-    /// Frame size: bytes without FCS, or imix. Given more than once, one after the other is measured.
+    /// Suite of ipsec: cbc128_sha1, gcm128, chacha20_poly1305 and so on, or mix: these three in turn.
+    #[arg(long, value_name = "SUITE")]
+    suite: Option<String>,
+    /// SAs that packets are spread over; without it 4096.
+    #[arg(long, value_name = "N")]
+    sas: Option<NonZeroU32>,
+    /// Open packets, where ipsec is measured through a device's lane.
+    #[arg(long)]
+    decrypt: bool,
+    /// In the bench gateway: the CPU's cores alone, the device alone, and both at once, in the same run.
+    #[arg(long)]
+    together: bool,
+    /// Frame size: bytes without FCS, imix, or random. Given more than once, one after the other is measured.
     #[arg(long = "size", value_name = "SIZE")]
     sizes: Vec<Size>,
     /// Time for each figure.
@@ -81,6 +93,10 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         in_flight: number(arguments.in_flight),
         packets: number(arguments.packets),
         workers: arguments.workers.iter().map(|workers| workers.get() as usize).collect(),
+        suite: arguments.suite.clone(),
+        sas: arguments.sas.map(NonZeroU32::get),
+        decrypt: arguments.decrypt,
+        together: arguments.together,
     };
     let mut progress = Progress::new();
     let rows = godwit_bench::run(&arguments.name, &options, &mut |line| progress.say(line));
