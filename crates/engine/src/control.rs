@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use godwit_device::Choice;
+use godwit_function::Function;
 use godwit_io::PortCounters;
 
 use crate::config::Config;
@@ -79,6 +80,7 @@ impl Engine {
             }
         }
         let told_to_stop = Arc::new(AtomicBool::new(false));
+        let watched = functions.clone();
         let (reports, asked) = channel();
         let commands = Commands {
             functions,
@@ -103,6 +105,7 @@ impl Engine {
                 progress(&view.report(elapsed, &shared, None, &ports, &power));
             }
             power.sample();
+            tell(&watched);
             let rest = limit.map_or(WATCH_INTERVAL, |limit| limit.saturating_sub(elapsed).min(WATCH_INTERVAL));
             let rest = rest.max(Duration::from_micros(200));
             match asked.recv_timeout(rest) {
@@ -112,6 +115,7 @@ impl Engine {
                 Err(RecvTimeoutError::Disconnected) => thread::sleep(rest),
             }
         }
+        tell(&watched);
         let elapsed = started.elapsed();
         // Who still waits for a report is told that there is none.
         drop(asked);
@@ -132,6 +136,13 @@ impl Engine {
         let report = view.report(elapsed, &shared, Some(&finished), &ports, &power);
         ports.finish()?;
         Ok(report)
+    }
+}
+
+/// Says what functions have noticed.
+fn tell(functions: &[(String, Arc<dyn Function>)]) {
+    for (name, function) in functions {
+        function.notices().iter().for_each(|sentence| tracing::warn!("function `{name}`: {sentence}"));
     }
 }
 

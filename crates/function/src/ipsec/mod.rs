@@ -354,7 +354,11 @@ impl Function for Ipsec {
     }
 
     fn notices(&self) -> Vec<String> {
-        if self.database.states.take_events() { self.control().notices() } else { Vec::new() }
+        // A command that waits for packets does not make who asks wait: he comes again.
+        match self.control.try_lock() {
+            Ok(mut control) if self.database.states.take_events() => control.notices(),
+            _ => Vec::new(),
+        }
     }
 
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
