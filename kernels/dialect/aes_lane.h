@@ -15,35 +15,33 @@
 /* This lane's copy of entry 0. */
 GW_LANE const GW_LOCAL gw_u8 *gw_aes_lane_table(const GW_LOCAL gw_aes_team_table *table)
 {
-    return gw_held((const GW_LOCAL gw_u8 *)(table->words +
-                                            (gw_lane_id() & ((1u << GW_TABLE_COPIES_LOG2) - 1))));
+    return (const GW_LOCAL gw_u8 *)&table->words[0][0][gw_lane_id() % GW_AES_TABLE_LANES];
 }
 
+/* The entry of the byte in one row of a column, for rows 2 and 3 turned by two bytes. */
 GW_LANE gw_u32 gw_aes_lane_entry(const GW_LOCAL gw_u8 *table, gw_u32 column, gw_u32 row)
 {
-    return *(const GW_LOCAL gw_u32 *)(table +
-                                      (gw_byte_of(column, row) << (2 + GW_TABLE_COPIES_LOG2)));
+    return *(const GW_LOCAL gw_u32 *)(table + (row < 2 ? 0 : 4 * GW_AES_TABLE_LANES) +
+                                      gw_byte_above(column, row, 0));
 }
 
 /* SubBytes, MixColumns and the round key of one column, of those that ShiftRows brings into it. */
 GW_LANE gw_u32 gw_aes_lane_column(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1,
                                   gw_u32 row2, gw_u32 row3, gw_u32 key)
 {
-    const gw_u32 low =
-        gw_aes_lane_entry(table, row0, 0) ^ gw_rotate_left32(gw_aes_lane_entry(table, row1, 1), 8);
-    const gw_u32 high =
-        gw_aes_lane_entry(table, row2, 2) ^ gw_rotate_left32(gw_aes_lane_entry(table, row3, 3), 8);
-    return low ^ gw_rotate_left32(high, 16) ^ key;
+    const gw_u32 even = gw_aes_lane_entry(table, row0, 0) ^ gw_aes_lane_entry(table, row2, 2);
+    const gw_u32 odd = gw_aes_lane_entry(table, row1, 1) ^ gw_aes_lane_entry(table, row3, 3);
+    return even ^ gw_rotate_left32(odd, 8) ^ key;
 }
 
-/* The last round's: bytes 1 and 2 of an entry are the substituted byte itself. */
+/* The last round's: bytes 1 and 2 of an entry are the substituted byte itself; turned, 0 and 3. */
 GW_LANE gw_u32 gw_aes_lane_last(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1, gw_u32 row2,
                                 gw_u32 row3, gw_u32 key)
 {
     return (((gw_aes_lane_entry(table, row0, 0) >> 8) & 0x000000ffu) |
             (gw_aes_lane_entry(table, row1, 1) & 0x0000ff00u) |
-            (gw_aes_lane_entry(table, row2, 2) & 0x00ff0000u) |
-            ((gw_aes_lane_entry(table, row3, 3) << 8) & 0xff000000u)) ^
+            ((gw_aes_lane_entry(table, row2, 2) >> 8) & 0x00ff0000u) |
+            (gw_aes_lane_entry(table, row3, 3) & 0xff000000u)) ^
            key;
 }
 

@@ -164,8 +164,8 @@ GW_LANE gw_u32 gw_aes_inverse_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u
 }
 
 /* Cipher (FIPS 197, section 5.1). */
-GW_LANE gw_aes_block gw_aes_encrypt(const GW_GLOBAL gw_u8 *round_keys, gw_u32 rounds,
-                                    gw_aes_block in)
+GW_APART gw_aes_block gw_aes_encrypt(const GW_GLOBAL gw_u8 *round_keys, gw_u32 rounds,
+                                     gw_aes_block in)
 {
     const GW_GLOBAL gw_u32 *keys = (const GW_GLOBAL gw_u32 *)round_keys;
     gw_aes_block s;
@@ -192,8 +192,8 @@ GW_LANE gw_aes_block gw_aes_encrypt(const GW_GLOBAL gw_u8 *round_keys, gw_u32 ro
 }
 
 /* EqInvCipher (FIPS 197, section 5.3.5). */
-GW_LANE gw_aes_block gw_aes_decrypt(const GW_GLOBAL gw_u8 *round_keys, gw_u32 rounds,
-                                    gw_aes_block in)
+GW_APART gw_aes_block gw_aes_decrypt(const GW_GLOBAL gw_u8 *round_keys, gw_u32 rounds,
+                                     gw_aes_block in)
 {
     const GW_GLOBAL gw_u32 *keys = (const GW_GLOBAL gw_u32 *)round_keys;
     gw_aes_block s;

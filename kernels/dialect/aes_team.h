@@ -1,101 +1,184 @@
 /*
- * AES-128 (FIPS 197) by teams of four neighbouring lanes, for devices: lane j of a
- * team holds column j of a block, a word whose lowest byte is row 0, as it lies in
- * memory. All lanes of a group's cipher half call these together.
+ * AES (FIPS 197) by teams of two neighbouring lanes, for devices: lane h of a team holds
+ * columns 2h and 2h + 1 of a block, words whose lowest byte is row 0, as they lie in
+ * memory. All lanes of a group's cipher part call these together.
  *
  * SubBytes and MixColumns are one look-up in a table of 256 words for row 0, turned
- * by a byte for each row below. The table lies in the group's memory
- * GW_TABLE_COPIES times, so that each lane reads from banks of its own:
+ * by a byte for each row below. The table lies in the group's memory once for each lane of
+ * a warp, so that each reads from a bank of its own, and the same turned by two bytes:
  *
- *   | entry 0, copy 0 | entry 0, copy 1 | ... | entry 1, copy 0 | ...
+ *   | entry 0: lane 0, lane 1 ... lane 31 | turned: lane 0 ... lane 31 | entry 1: ...
  *
- * Its time does not depend on keys or data where every lane has a copy.
+ * An entry takes 256 bytes, so the byte to look up and the lane make a place without any
+ * arithmetic. The time of a look-up does not depend on keys or data.
+ *
+ * Two lanes and not four: a round is then two exchanges and eight look-ups of a lane, one
+ * behind the other, which takes less time than three exchanges and four look-ups; and fewer
+ * exchanges leave room for more packets.
  */
 #ifndef GODWIT_AES_TEAM_H
 #define GODWIT_AES_TEAM_H
 
 #include "aes.h"
 
+#define GW_AES_TEAM_LANES 2u
+/* Columns of a lane. */
+#define GW_AES_TEAM_WORDS 2u
+/* AES-256's. */
+#define GW_AES_ROUNDS_MAX 14u
+
+/* Lanes of a warp, and with them banks of the group's memory. */
+#define GW_AES_TABLE_LANES 32u
+
 typedef struct gw_aes_team_table {
-    gw_u32 words[256u << GW_TABLE_COPIES_LOG2];
+    gw_u32 words[256][2][GW_AES_TABLE_LANES];
 } gw_aes_team_table;
+
+/* Half of a block, or of a round key. */
+typedef struct gw_aes_half {
+    gw_u32 word[GW_AES_TEAM_WORDS];
+} gw_aes_half;
 
 /* What one lane holds for a packet. */
 typedef struct gw_aes_team {
-    const GW_LOCAL gw_u8 *table; /* this lane's copy of entry 0 */
-    gw_u32 keys[11];             /* its column of each round key */
+    const GW_LOCAL gw_u8 *table;
+    gw_u32 place;                        /* of this lane in an entry, bytes */
+    gw_u32 rounds;                       /* the same for all lanes of a group */
+    gw_aes_half keys[GW_AES_ROUNDS_MAX]; /* its half of each round key but the last */
+    gw_aes_half last;
 } gw_aes_team;
 
 /* Fills the table, by all lanes of the group; a barrier must follow. */
 GW_GROUP void gw_aes_team_fill(GW_LOCAL gw_aes_team_table *table, gw_u32 inverse)
 {
-    const gw_u32 copies = 1u << GW_TABLE_COPIES_LOG2;
     for (gw_u32 i = gw_lane_id(); i < 256; i += gw_lane_count()) {
         const gw_u32 entry = inverse ? gw_aes_inverse_columns[i] : gw_aes_columns[i];
-        for (gw_u32 j = 0; j < copies; j++) {
+        for (gw_u32 j = 0; j < GW_AES_TABLE_LANES; j++) {
             /* Neighbouring lanes begin in different banks. */
-            table->words[(i << GW_TABLE_COPIES_LOG2) + ((i + j) & (copies - 1))] = entry;
+            const gw_u32 lane = (i + j) % GW_AES_TABLE_LANES;
+            table->words[i][0][lane] = entry;
+            table->words[i][1][lane] = gw_rotate_left32(entry, 16);
         }
     }
 }
 
-/* keys: as for aes.h. */
-GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_table *table,
-                               const GW_GLOBAL gw_u32 *keys, gw_u32 column)
+GW_LANE gw_aes_half gw_aes_team_key(const GW_GLOBAL gw_u32 *keys, gw_u32 round)
 {
-    team->table =
-        gw_held((const GW_LOCAL gw_u8 *)(table->words +
-                                         (gw_lane_id() & ((1u << GW_TABLE_COPIES_LOG2) - 1))));
-    GW_UNROLL
-    for (gw_u32 i = 0; i < 11; i++) {
-        team->keys[i] = keys[4 * i + column];
-    }
+    gw_aes_half key;
+    key.word[0] = keys[4 * round];
+    key.word[1] = keys[4 * round + 1];
+    return key;
 }
 
-/* The entry of the byte in one row of a column. */
+/* keys: as for aes.h; half: which of the team this lane is. */
+GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_table *table,
+                               const GW_GLOBAL gw_u32 *keys, gw_u32 rounds, gw_u32 half)
+{
+    team->table = (const GW_LOCAL gw_u8 *)table;
+    team->place = 4 * (gw_lane_id() % GW_AES_TABLE_LANES);
+    team->rounds = rounds;
+    const GW_GLOBAL gw_u32 *own = keys + GW_AES_TEAM_WORDS * half;
+    GW_UNROLL
+    for (gw_u32 i = 0; i < GW_AES_ROUNDS_MAX; i++) {
+        if (i < 10 || i < rounds) {
+            team->keys[i] = gw_aes_team_key(own, i);
+        }
+    }
+    team->last = gw_aes_team_key(own, rounds);
+}
+
+/* The entry of the byte in one row of a column, for rows 2 and 3 turned by two bytes. */
 GW_LANE gw_u32 gw_aes_team_lookup(const gw_aes_team *team, gw_u32 column, gw_u32 row)
 {
-    return *(const GW_LOCAL gw_u32 *)(team->table +
-                                      (gw_byte_of(column, row) << (2 + GW_TABLE_COPIES_LOG2)));
+    return *(const GW_LOCAL gw_u32 *)(team->table + (row < 2 ? 0 : 4 * GW_AES_TABLE_LANES) +
+                                      gw_byte_above(column, row, team->place));
 }
 
-/* The entries that make a column of the next state. ShiftRows: row r comes from the column r * turn
- * to the right. */
-GW_LANE void gw_aes_team_rows(const gw_aes_team *team, gw_u32 column, gw_u32 turn, gw_u32 state,
-                              gw_u32 *rows)
+/* The entries that make a half of the next state, four for each of its columns. ShiftRows takes
+ * row r of a column from the column r to the right, or to undo it, r to the left. */
+GW_LANE void gw_aes_team_rows(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
+                              gw_u32 rows[GW_AES_TEAM_WORDS][4])
 {
-    const gw_u32 row1 = gw_team_word(state, (column + turn) & 3u);
-    const gw_u32 row2 = gw_team_word(state, (column + 2 * turn) & 3u);
-    const gw_u32 row3 = gw_team_word(state, (column + 3 * turn) & 3u);
-    rows[0] = gw_aes_team_lookup(team, state, 0);
-    rows[1] = gw_aes_team_lookup(team, row1, 1);
-    rows[2] = gw_aes_team_lookup(team, row2, 2);
-    rows[3] = gw_aes_team_lookup(team, row3, 3);
+    const gw_u32 other0 = gw_pair_word(state.word[0]);
+    const gw_u32 other1 = gw_pair_word(state.word[1]);
+    rows[0][0] = gw_aes_team_lookup(team, state.word[0], 0);
+    rows[1][0] = gw_aes_team_lookup(team, state.word[1], 0);
+    rows[0][inverse ? 3 : 1] = gw_aes_team_lookup(team, state.word[1], inverse ? 3 : 1);
+    rows[1][inverse ? 1 : 3] = gw_aes_team_lookup(team, state.word[0], inverse ? 1 : 3);
+    rows[0][2] = gw_aes_team_lookup(team, other0, 2);
+    rows[1][2] = gw_aes_team_lookup(team, other1, 2);
+    rows[0][inverse ? 1 : 3] = gw_aes_team_lookup(team, other1, inverse ? 1 : 3);
+    rows[1][inverse ? 3 : 1] = gw_aes_team_lookup(team, other0, inverse ? 3 : 1);
 }
 
-/* All rounds; the last leaves its entries. turn: 1 to encrypt, 3 to decrypt. */
-GW_LANE void gw_aes_team_rounds(const gw_aes_team *team, gw_u32 column, gw_u32 turn, gw_u32 word,
-                                gw_u32 *rows)
+/* A round but the last: SubBytes, ShiftRows, MixColumns, AddRoundKey. */
+GW_LANE gw_aes_half gw_aes_team_round(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
+                                      gw_aes_half key)
 {
-    gw_u32 state = word ^ team->keys[0];
+    gw_u32 rows[GW_AES_TEAM_WORDS][4];
+    gw_aes_team_rows(team, inverse, state, rows);
     GW_UNROLL
-    for (gw_u32 round = 1; round < 10; round++) {
-        gw_aes_team_rows(team, column, turn, state, rows);
-        state = rows[0] ^ gw_rotate_left32(rows[1], 8) ^ gw_rotate_left32(rows[2], 16) ^
-                gw_rotate_left32(rows[3], 24) ^ team->keys[round];
+    for (gw_u32 i = 0; i < GW_AES_TEAM_WORDS; i++) {
+        state.word[i] =
+            rows[i][0] ^ rows[i][2] ^ gw_rotate_left32(rows[i][1] ^ rows[i][3], 8) ^ key.word[i];
     }
-    gw_aes_team_rows(team, column, turn, state, rows);
+    return state;
 }
 
-/* Cipher (FIPS 197, section 5.1): this lane's column. */
-GW_LANE gw_u32 gw_aes_team_encrypt(const gw_aes_team *team, gw_u32 column, gw_u32 word)
+/*
+ * A block goes through gw_aes_team_enter, gw_aes_team_rounds and gw_aes_team_seal or
+ * gw_aes_team_open. The rounds up to the tenth can be split: what a caller does in between fills
+ * the waits of a round, where a compiler would leave it in front of all of them.
+ */
+#define GW_AES_TEAM_SPLIT 10u
+
+/* The first AddRoundKey. */
+GW_LANE gw_aes_half gw_aes_team_enter(const gw_aes_team *team, gw_aes_half block)
 {
-    gw_u32 rows[4];
-    gw_aes_team_rounds(team, column, 1, word, rows);
-    /* Bytes 1 and 2 of an entry are the substituted byte itself. */
-    return (((rows[0] >> 8) & 0x000000ffu) | (rows[1] & 0x0000ff00u) | (rows[2] & 0x00ff0000u) |
-            ((rows[3] << 8) & 0xff000000u)) ^
-           team->keys[10];
+    block.word[0] ^= team->keys[0].word[0];
+    block.word[1] ^= team->keys[0].word[1];
+    return block;
+}
+
+/* Rounds from..to, at most up to GW_AES_TEAM_SPLIT, that excluded. */
+GW_LANE gw_aes_half gw_aes_team_rounds(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
+                                       gw_u32 from, gw_u32 to)
+{
+    GW_UNROLL
+    for (gw_u32 round = from; round < to; round++) {
+        state = gw_aes_team_round(team, inverse, state, team->keys[round]);
+    }
+    return state;
+}
+
+/* The rounds from the tenth on; the last leaves its entries. */
+GW_LANE void gw_aes_team_end(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
+                             gw_u32 rows[GW_AES_TEAM_WORDS][4])
+{
+    if (team->rounds > 10) {
+        state = gw_aes_team_round(team, inverse, state, team->keys[10]);
+        state = gw_aes_team_round(team, inverse, state, team->keys[11]);
+    }
+    if (team->rounds > 12) {
+        state = gw_aes_team_round(team, inverse, state, team->keys[12]);
+        state = gw_aes_team_round(team, inverse, state, team->keys[13]);
+    }
+    gw_aes_team_rows(team, inverse, state, rows);
+}
+
+/* What comes behind the split rounds of the cipher (FIPS 197, section 5.1): this lane's half. */
+GW_LANE gw_aes_half gw_aes_team_seal(const gw_aes_team *team, gw_aes_half state)
+{
+    gw_u32 rows[GW_AES_TEAM_WORDS][4];
+    gw_aes_team_end(team, 0, state, rows);
+    GW_UNROLL
+    for (gw_u32 i = 0; i < GW_AES_TEAM_WORDS; i++) {
+        /* Bytes 1 and 2 of an entry are the substituted byte itself; turned, 0 and 3. */
+        state.word[i] = (((rows[i][0] >> 8) & 0x000000ffu) | (rows[i][1] & 0x0000ff00u) |
+                         ((rows[i][2] >> 8) & 0x00ff0000u) | (rows[i][3] & 0xff000000u)) ^
+                        team->last.word[i];
+    }
+    return state;
 }
 
 /* 14 + 9 + 13 + 11 is 1 in GF(2^8), so an entry's four bytes add up to the byte itself. */
@@ -105,14 +188,19 @@ GW_LANE gw_u32 gw_aes_team_plain(gw_u32 entry)
     return (entry ^ entry >> 8) & 0xffu;
 }
 
-/* EqInvCipher (FIPS 197, section 5.3.5): this lane's column. */
-GW_LANE gw_u32 gw_aes_team_decrypt(const gw_aes_team *team, gw_u32 column, gw_u32 word)
+/* The same of EqInvCipher (FIPS 197, section 5.3.5). */
+GW_LANE gw_aes_half gw_aes_team_open(const gw_aes_team *team, gw_aes_half state)
 {
-    gw_u32 rows[4];
-    gw_aes_team_rounds(team, column, 3, word, rows);
-    return (gw_aes_team_plain(rows[0]) | gw_aes_team_plain(rows[1]) << 8 |
-            gw_aes_team_plain(rows[2]) << 16 | gw_aes_team_plain(rows[3]) << 24) ^
-           team->keys[10];
+    gw_u32 rows[GW_AES_TEAM_WORDS][4];
+    gw_aes_team_end(team, 1, state, rows);
+    GW_UNROLL
+    for (gw_u32 i = 0; i < GW_AES_TEAM_WORDS; i++) {
+        state.word[i] =
+            (gw_aes_team_plain(rows[i][0]) | gw_aes_team_plain(rows[i][1]) << 8 |
+             gw_aes_team_plain(rows[i][2]) << 16 | gw_aes_team_plain(rows[i][3]) << 24) ^
+            team->last.word[i];
+    }
+    return state;
 }
 
 #endif

@@ -22,11 +22,11 @@ typedef unsigned long long gw_u64;
 #define GW_PRIVATE
 #define GW_TABLE static __constant__ const
 
-/* Threads of a block: four lanes for each of 32 packets, and one lane more for each. */
-#define GW_GROUP_LANES 160u
+/* Threads of a block: nine lanes for each of 32 packets, or three for each of 64. */
+#define GW_GROUP_LANES 288u
 
-/* Shared memory has 32 banks of words; a lane's warp mates are in the others. */
-#define GW_TABLE_COPIES_LOG2 5u
+/* Blocks that a multiprocessor is to have room for: what they leave each lane are 112 registers. */
+#define GW_GROUPS_MIN 2
 
 /* Picks group forms whose lanes exchange words. */
 #define GW_TEAM_FORM        GW_BY_GROUP
@@ -38,6 +38,7 @@ typedef unsigned long long gw_u64;
 #define GW_LANE  static __device__ inline
 #define GW_GROUP static __device__ inline
 #define GW_RARE  static __device__ __noinline__
+#define GW_APART static __device__ __noinline__
 
 GW_LANE gw_u32 gw_lane_id(void)
 {
@@ -56,11 +57,30 @@ GW_LANE void gw_barrier(void)
     __syncthreads();
 }
 
-/* What lane `lane` of the caller's team, four neighbours, brought. All lanes of the warp call it.
+/* What the other lane of the caller's pair, two neighbours, brought. All lanes of the warp call it.
  */
-GW_LANE gw_u32 gw_team_word(gw_u32 word, gw_u32 lane)
+GW_LANE gw_u32 gw_pair_word(gw_u32 word)
 {
-    return __shfl_sync(0xffffffffu, word, (int)lane, 4);
+    return __shfl_xor_sync(0xffffffffu, word, 1);
+}
+
+/*
+ * A value that is the same in all lanes of the warp, in a form that shows the compiler so: what
+ * depends on it keeps the warp together, and needs no precautions at every exchange between lanes.
+ */
+GW_LANE gw_u32 gw_uniform(gw_u32 value)
+{
+    return __shfl_sync(0xffffffffu, value, 0);
+}
+
+/* The greatest of what all lanes of the warp brought. */
+GW_LANE gw_u32 gw_warp_max(gw_u32 value)
+{
+    for (gw_u32 distance = warpSize / 2; distance != 0; distance /= 2) {
+        const gw_u32 other = __shfl_xor_sync(0xffffffffu, value, (int)distance);
+        value = other > value ? other : value;
+    }
+    return value;
 }
 
 /* Waits for the lanes of the caller's warp, and orders their memory accesses. */
@@ -167,18 +187,10 @@ GW_LANE gw_u32 gw_swap32(gw_u32 value)
     return __byte_perm(value, 0, 0x0123);
 }
 
-/* Hides from the compiler what a pointer consists of, but not that it is into shared memory: else
- * it adds the parts up again for each use. */
-GW_LANE const gw_u8 *gw_held(const gw_u8 *shared)
+/* A byte of a word, times 256, and `low`, which is below 256. */
+GW_LANE gw_u32 gw_byte_above(gw_u32 word, gw_u32 index, gw_u32 low)
 {
-    asm("" : "+l"(shared));
-    __builtin_assume(__isShared(shared));
-    return shared;
-}
-
-GW_LANE gw_u32 gw_byte_of(gw_u32 word, gw_u32 index)
-{
-    return __byte_perm(word, 0, 0x4440 + index);
+    return __byte_perm(word, low, 0x7704u + (index << 4));
 }
 
 GW_LANE gw_u32 gw_funnel_left32(gw_u32 low, gw_u32 high, gw_u32 bits)

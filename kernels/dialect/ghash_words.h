@@ -124,8 +124,8 @@ GW_LANE gw_ghash_element gw_ghash_load(const GW_GLOBAL gw_u8 *block)
                           gw_load_be32(block + 12));
 }
 
-GW_LANE gw_ghash_element gw_ghash_blocks(gw_ghash_element sum, const GW_GLOBAL gw_u32 *keys,
-                                         const GW_GLOBAL gw_u8 *data, gw_u32 blocks)
+GW_APART gw_ghash_element gw_ghash_blocks(gw_ghash_element sum, const GW_GLOBAL gw_u32 *keys,
+                                          const GW_GLOBAL gw_u8 *data, gw_u32 blocks)
 {
     const gw_ghash_element key = gw_ghash_key(keys);
     for (gw_u32 i = 0; i < blocks; i++) {

@@ -24,10 +24,6 @@ typedef struct gw_reach {
 /* Says of a reach that it is not bounded. */
 #define GW_REACH_ALL 0xffffu
 
-/* Groups of a launch that a multiprocessor has registers for at once. Left to itself, the compiler
- * makes room for more of them by moving what lanes hold to memory. */
-#define GW_GROUPS_MIN 2u
-
 /* Bytes that one thread moves at once. */
 #define GW_WORD_BYTES 16u
 
@@ -35,7 +31,7 @@ typedef struct gw_reach {
  * Words that one thread has under way at once. A trip over the bus takes as long for one of them
  * as for all.
  */
-#define GW_WORDS_UNDER_WAY 8u
+#define GW_WORDS_UNDER_WAY 12u
 
 /* The words of a window that a packet's bytes lie in: they stay within the window, which begins
  * and ends at multiples of 64. */
@@ -78,11 +74,7 @@ GW_LANE gw_u32 gw_span_words_max(const gw_descriptor *descriptors, const gw_outc
         const gw_span span = gw_span_at(descriptors, outcomes, i, reach_bytes);
         most = span.words > most ? span.words : most;
     }
-    for (gw_u32 distance = warpSize / 2; distance != 0; distance /= 2) {
-        const gw_u32 other = __shfl_xor_sync(0xffffffffu, most, (int)distance);
-        most = other > most ? other : most;
-    }
-    return most;
+    return gw_warp_max(most);
 }
 
 /*
@@ -102,28 +94,35 @@ GW_GROUP void gw_carry(gw_u8 *to, const gw_u8 *from, const gw_descriptor *descri
     const gw_u32 words_on = blockDim.x % words;
     gw_u32 packet = threadIdx.x / words;
     gw_u32 word = threadIdx.x % words;
+    if (words * count <= blockDim.x) {
+        if (packet < count) {
+            const gw_span span = gw_span_at(descriptors, outcomes, packet, reach_bytes);
+            if (word < span.words) {
+                target[span.first + word] = source[span.first + word];
+            }
+        }
+        return;
+    }
     while (packet < count) {
-        uint4 values[GW_WORDS_UNDER_WAY];
+        /* No branches, or the loads would wait for each other. */
         gw_u64 places[GW_WORDS_UNDER_WAY];
         gw_u32 there = 0;
         GW_UNROLL
         for (gw_u32 i = 0; i < GW_WORDS_UNDER_WAY; i++) {
-            values[i] = make_uint4(0, 0, 0, 0);
-            places[i] = 0;
-            if (packet < count) {
-                const gw_span span = gw_span_at(descriptors, outcomes, packet, reach_bytes);
-                if (word < span.words) {
-                    places[i] = span.first + word;
-                    values[i] = source[places[i]];
-                    there |= 1u << i;
-                }
-            }
+            const gw_u32 sure = packet < count ? packet : 0;
+            const gw_span span = gw_span_at(descriptors, outcomes, sure, reach_bytes);
+            places[i] = span.first + word;
+            there |= (gw_u32)(packet < count && word < span.words) << i;
             packet += packets_on;
             word += words_on;
-            if (word >= words) {
-                word -= words;
-                packet++;
-            }
+            const gw_u32 over = word >= words;
+            word -= over ? words : 0;
+            packet += over;
+        }
+        uint4 values[GW_WORDS_UNDER_WAY];
+        GW_UNROLL
+        for (gw_u32 i = 0; i < GW_WORDS_UNDER_WAY; i++) {
+            values[i] = there >> i & 1u ? source[places[i]] : make_uint4(0, 0, 0, 0);
         }
         GW_UNROLL
         for (gw_u32 i = 0; i < GW_WORDS_UNDER_WAY; i++) {
@@ -163,6 +162,16 @@ typedef struct gw_device {
 } gw_device;
 
 /*
+ * A group's scratch memory. It is more than a kernel may have without being asked, so the host
+ * asks for gw_scratch_bytes at each launch.
+ */
+#ifndef GW_SHARED_SCRATCH
+#define GW_SHARED_SCRATCH(name) extern __shared__ uint4 name[]
+#endif
+GW_STATIC_ASSERT(sizeof(gw_scratch) <= 96 << 10, scratch_bytes);
+extern "C" __device__ const gw_u32 gw_scratch_bytes = sizeof(gw_scratch);
+
+/*
  * by_group: groups fetch and return windows; otherwise copy engines do. cycles (of each bin) may
  * lie in the host's memory: each is written once. next_bin is 0 before and after.
  */
@@ -171,7 +180,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
              gw_outcome *outcomes, const gw_bin *bins, gw_u32 bin_count, gw_u32 *next_bin,
              gw_u32 *cycles, gw_u32 by_group)
 {
-    __shared__ gw_scratch scratch;
+    GW_SHARED_SCRATCH(shared);
+    gw_scratch *scratch = (gw_scratch *)shared;
     __shared__ gw_u32 taken;
     __shared__ long long started;
     /* Each lane's own; no register is spent on what is looked at once a bin. */
@@ -192,7 +202,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
         started = clock64();
     }
     gw_barrier();
-    while (taken < bin_count) {
+    while (gw_uniform(taken) < bin_count) {
         /* Read again afterwards, so that no lane holds it in the meantime. */
         const gw_bin *bin = &bins[taken];
         if (by_group) {
@@ -200,7 +210,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
                      device.reaches[bin->instance]);
             gw_barrier();
         }
-        gw_run_bin(&chunk, bin, &scratch, &prepared[gw_lane_id()]);
+        gw_run_bin(&chunk, bin, scratch, &prepared[gw_lane_id()]);
         if (by_group) {
             gw_barrier();
             gw_return(device.shadow, device.host, descriptors + bin->first, outcomes + bin->first,
@@ -289,11 +299,12 @@ GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *s
  * desks: for each group a place (abi.h) in the device's memory, for bins of more than
  * GW_NEAR_PACKETS.
  */
-extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
+extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     gw_persistent(gw_device device, gw_u8 *mailboxes, gw_u64 mailbox_bytes, gw_u32 places,
                   gw_u32 bin_packets, gw_u8 *desks)
 {
-    __shared__ gw_scratch scratch;
+    GW_SHARED_SCRATCH(shared);
+    gw_scratch *scratch = (gw_scratch *)shared;
     __shared__ uint4 near_descriptors[GW_NEAR_PACKETS];
     __shared__ gw_u64 near_parameters[GW_NEAR_PACKETS];
     __shared__ uint2 near_outcomes[GW_NEAR_PACKETS];
@@ -340,7 +351,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
             go = posted != taken;
         }
         gw_barrier();
-        if (!go) {
+        if (!gw_uniform(go)) {
             break;
         }
         gw_u8 *place = (gw_u8 *)(box + 1) + (gw_u64)(taken % places) * GW_PLACE_BYTES(bin_packets);
@@ -364,7 +375,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
         if (gw_lane_id() == 0) {
             *slot = instance;
         }
-        gw_run_bin_with(&chunk, bin, device.images + instance.image_offset, &scratch,
+        gw_run_bin_with(&chunk, bin, device.images + instance.image_offset, scratch,
                         &prepared[gw_lane_id()]);
         gw_barrier();
         for (gw_u32 i = gw_lane_id(); i < bin->count; i += gw_lane_count()) {

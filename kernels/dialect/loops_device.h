@@ -86,12 +86,12 @@ GW_GROUP void gw_run_bin_with(const gw_chunk_arrays *chunk, const gw_bin *bin,
     work.descriptors = chunk->descriptors + bin->first;
     work.parameters = chunk->parameters + bin->first;
     work.outcomes = chunk->outcomes + bin->first;
-    work.count = bin->count;
-    work.variant = bin->variant;
+    work.count = gw_uniform(bin->count);
+    work.variant = gw_uniform(bin->variant);
     work.length_bytes = bin->length_bytes;
     (void)scratch;
     (void)prepared;
-    switch (bin->kernel) {
+    switch (gw_uniform(bin->kernel)) {
         GW_FUNCTIONS(GW_DEVICE_CASE)
     default:
         break;

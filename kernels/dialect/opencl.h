@@ -27,10 +27,17 @@ typedef ulong gw_u64;
 #define GW_LANE  static inline
 #define GW_GROUP static inline
 #define GW_RARE  static
+#define GW_APART static
 
 GW_LANE gw_u32 gw_lane_id(void)
 {
     return (gw_u32)get_local_id(0);
+}
+
+/* A value that is the same in all lanes. */
+GW_LANE gw_u32 gw_uniform(gw_u32 value)
+{
+    return value;
 }
 
 GW_LANE gw_u32 gw_lane_count(void)

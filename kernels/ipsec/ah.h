@@ -32,9 +32,9 @@ typedef struct gw_ipsec_signing {
 } gw_ipsec_signing;
 
 /* Writes headers; what is left to do is gw_ipsec_authenticate and gw_ipsec_sign_end. */
-GW_LANE void gw_ipsec_sign_begin(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
-                                 gw_ipsec_signing *signing, gw_descriptor *descriptor,
-                                 gw_outcome *outcome)
+GW_APART void gw_ipsec_sign_begin(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
+                                  gw_ipsec_signing *signing, gw_descriptor *descriptor,
+                                  gw_outcome *outcome)
 {
     const GW_GLOBAL gw_ipsec_sa *sa = found.sa;
     GW_GLOBAL gw_u8 *frame = gw_frame(lane, descriptor);
@@ -78,8 +78,8 @@ GW_LANE void gw_ipsec_sign_begin(const gw_lane *lane, gw_ipsec_found found, gw_i
     gw_ipsec_entered(sa, added, found.l2_bytes + signing->bytes, descriptor, outcome);
 }
 
-GW_LANE void gw_ipsec_sign_end(gw_ipsec_found found, gw_ipsec_suite suite,
-                               gw_ipsec_signing *signing, gw_ipsec_tag tag)
+GW_APART void gw_ipsec_sign_end(gw_ipsec_found found, gw_ipsec_suite suite,
+                                gw_ipsec_signing *signing, gw_ipsec_tag tag)
 {
     const gw_u32 iv_bytes = gw_ipsec_iv_bytes(suite);
     gw_ipsec_fields(signing->header, gw_ipsec_outer_version(found.sa),
@@ -101,9 +101,9 @@ GW_LANE void gw_ipsec_lift_icv(gw_ipsec_signing *signing, gw_u32 iv_bytes, gw_u3
 }
 
 /* Checks headers; what is left to do is gw_ipsec_authenticate and gw_ipsec_verify_end. */
-GW_LANE void gw_ipsec_verify_begin(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
-                                   gw_ipsec_signing *signing, const gw_descriptor *descriptor,
-                                   gw_outcome *outcome)
+GW_APART void gw_ipsec_verify_begin(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
+                                    gw_ipsec_signing *signing, const gw_descriptor *descriptor,
+                                    gw_outcome *outcome)
 {
     const GW_GLOBAL gw_ipsec_sa *sa = found.sa;
     const gw_u32 ah_bytes = gw_ipsec_ah_bytes(sa, suite);
@@ -142,9 +142,9 @@ GW_LANE void gw_ipsec_verify_begin(const gw_lane *lane, gw_ipsec_found found, gw
 }
 
 /* Settles the packet, whose tag should be this one. */
-GW_LANE void gw_ipsec_verify_end(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
-                                 gw_ipsec_signing *signing, gw_ipsec_tag tag,
-                                 gw_descriptor *descriptor, gw_outcome *outcome)
+GW_APART void gw_ipsec_verify_end(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
+                                  gw_ipsec_signing *signing, gw_ipsec_tag tag,
+                                  gw_descriptor *descriptor, gw_outcome *outcome)
 {
     const GW_GLOBAL gw_ipsec_sa *sa = found.sa;
     const gw_u32 iv_bytes = gw_ipsec_iv_bytes(suite);

@@ -25,9 +25,9 @@ GW_LANE gw_u32 gw_ipsec_check_udp(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOB
 }
 
 /* Finds what is to be authenticated and decrypted; writes nothing. */
-GW_LANE gw_ipsec_opening gw_ipsec_open_begin(const gw_lane *lane, gw_ipsec_found found,
-                                             gw_ipsec_suite suite, const gw_descriptor *descriptor,
-                                             gw_outcome *outcome)
+GW_APART gw_ipsec_opening gw_ipsec_open_begin(const gw_lane *lane, gw_ipsec_found found,
+                                              gw_ipsec_suite suite, const gw_descriptor *descriptor,
+                                              gw_outcome *outcome)
 {
     const GW_GLOBAL gw_ipsec_sa *sa = found.sa;
     GW_GLOBAL gw_u8 *outer = gw_frame(lane, descriptor) + found.l2_bytes;
@@ -75,9 +75,9 @@ GW_LANE gw_u32 gw_ipsec_padding_right(const GW_GLOBAL gw_u8 *padding, gw_u32 byt
 }
 
 /* Settles a packet that is authentic and decrypted. */
-GW_LANE void gw_ipsec_open_end(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
-                               gw_ipsec_opening opening, gw_descriptor *descriptor,
-                               gw_outcome *outcome)
+GW_APART void gw_ipsec_open_end(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
+                                gw_ipsec_opening opening, gw_descriptor *descriptor,
+                                gw_outcome *outcome)
 {
     const GW_GLOBAL gw_u8 *l3 = gw_frame(lane, descriptor) + found.l2_bytes;
     gw_ipsec_content content;

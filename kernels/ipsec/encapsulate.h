@@ -23,9 +23,9 @@ typedef struct gw_ipsec_sealing {
 } gw_ipsec_sealing;
 
 /* Settles the packet, but for IV, encryption and ICV. */
-GW_LANE gw_ipsec_sealing gw_ipsec_seal_begin(const gw_lane *lane, gw_ipsec_found found,
-                                             gw_ipsec_suite suite, gw_descriptor *descriptor,
-                                             gw_outcome *outcome)
+GW_APART gw_ipsec_sealing gw_ipsec_seal_begin(const gw_lane *lane, gw_ipsec_found found,
+                                              gw_ipsec_suite suite, gw_descriptor *descriptor,
+                                              gw_outcome *outcome)
 {
     const GW_GLOBAL gw_ipsec_sa *sa = found.sa;
     GW_GLOBAL gw_u8 *frame = gw_frame(lane, descriptor);
@@ -75,7 +75,8 @@ GW_LANE gw_ipsec_sealing gw_ipsec_seal_begin(const gw_lane *lane, gw_ipsec_found
 }
 
 /* What can be written only when everything behind it is. */
-GW_LANE void gw_ipsec_seal_end(gw_ipsec_found found, gw_ipsec_suite suite, gw_ipsec_sealing sealing)
+GW_APART void gw_ipsec_seal_end(gw_ipsec_found found, gw_ipsec_suite suite,
+                                gw_ipsec_sealing sealing)
 {
     const GW_GLOBAL gw_ipsec_sa *sa = found.sa;
     if (gw_ipsec_has(sa, GW_IPSEC_SA_UDP) && gw_ipsec_has(sa, GW_IPSEC_SA_OUTER_IPV6)) {

@@ -2,8 +2,8 @@
  * AES-GCM, AES-GMAC and ChaCha20-Poly1305 of ESP by a group: all lanes of a team share a packet,
  * and a head lane for each packet does what comes once.
  *
- *   lanes 0..127     team of packet 0 | team of packet 1 | ...     4, 8, 16 or 32 lanes each: the
- *   lanes 128..159   head of packet 0, of packet 1, ...            fewer packets, the more
+ *   lanes 0..255     team of packet 0 | team of packet 1 | ...     8, 16 or 32 lanes each: the
+ *   lanes 256..287   head of packet 0, of packet 1, ...            fewer packets, the more
  *
  *              teams                    heads                       barrier behind it
  *   outbound                            headers, IV                 1
@@ -29,10 +29,11 @@
 
 #include "../dialect/aes_lane.h"
 
-#define GW_AEAD_TEAM_LANES  128u
+#define GW_AEAD_TEAM_LANES  256u
 #define GW_AEAD_PACKETS_MAX 32u
-#define GW_AEAD_UNIT_BYTES  64u
-#define GW_AEAD_UNIT_WORDS  16u
+GW_STATIC_ASSERT(GW_GROUP_LANES == GW_AEAD_TEAM_LANES + GW_AEAD_PACKETS_MAX, aead_lanes);
+#define GW_AEAD_UNIT_BYTES 64u
+#define GW_AEAD_UNIT_WORDS 16u
 /* Of a team's part of the stream: its lanes' units, 16 bytes of the step before, and room for
  * padding. */
 #define GW_AEAD_STREAM_WORDS(lanes) (17u * (lanes) + 8u)
@@ -605,19 +606,17 @@ GW_GROUP void gw_aead_head_round(const gw_aead_round *round,
 /* Lanes of a team: as many as leave one for each packet of the bin, if they can. */
 GW_LANE gw_u32 gw_aead_lanes(gw_u32 packets)
 {
-    gw_u32 lanes = 4;
+    gw_u32 lanes = GW_AEAD_TEAM_LANES / GW_AEAD_PACKETS_MAX;
     while (lanes < 32 && packets * lanes * 2 <= GW_AEAD_TEAM_LANES) {
         lanes *= 2;
     }
     return lanes;
 }
 
-/* Whether this form is for the bin. */
-GW_LANE gw_u32 gw_aead_takes(const gw_work *work)
+/* Whether this form is for the suite. */
+GW_LANE gw_u32 gw_aead_takes(gw_ipsec_suite suite)
 {
-    const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)work->image;
-    const gw_ipsec_suite suite = gw_ipsec_suite_of(work->variant);
-    return suite.protocol == GW_IPSEC_ESP && image->sa_count != 0 &&
+    return suite.protocol == GW_IPSEC_ESP &&
            (suite.auth == GW_IPSEC_AUTH_GHASH || suite.auth == GW_IPSEC_AUTH_POLY1305);
 }
 
@@ -626,12 +625,13 @@ GW_LANE gw_u32 gw_aead_takes(const gw_work *work)
  * not looked at for ChaCha20. Kept out of the loop, so that what it needs of registers is not taken
  * from others.
  */
-GW_RARE void gw_aead_bin(const gw_work *work, const GW_LOCAL gw_aes_team_table *table,
-                         GW_LOCAL gw_aead_scratch *scratch)
+GW_APART void gw_aead_bin(const gw_work *work, gw_ipsec_suite suite,
+                          const GW_LOCAL gw_aes_team_table *table,
+                          GW_LOCAL gw_aead_scratch *scratch)
 {
     gw_aead_round round;
     round.work = work;
-    round.suite = gw_ipsec_suite_of(work->variant);
+    round.suite = suite;
     round.lanes = gw_aead_lanes(work->count);
     for (round.first = 0; round.first < work->count;
          round.first += GW_AEAD_TEAM_LANES / round.lanes) {

@@ -115,8 +115,8 @@ GW_LANE gw_sha1 gw_sha1_load(const GW_GLOBAL gw_u32 *words)
  * HMAC-SHA1 (RFC 2104, section 2). inner and outer: the states after the block of the key xor
  * ipad, and after that of the key xor opad (section 4 there).
  */
-GW_LANE gw_sha1 gw_hmac_sha1(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
-                             gw_text text)
+GW_APART gw_sha1 gw_hmac_sha1(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
+                              gw_text text)
 {
     gw_sha1 digest = gw_sha1_load(inner);
     gw_sha1_finish(&digest, text);

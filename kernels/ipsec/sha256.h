@@ -136,8 +136,8 @@ GW_LANE gw_sha256 gw_sha256_load(const GW_GLOBAL gw_u32 *words)
 }
 
 /* HMAC-SHA-256, with states as for gw_hmac_sha1. */
-GW_LANE gw_sha256 gw_hmac_sha256(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
-                                 gw_text text)
+GW_APART gw_sha256 gw_hmac_sha256(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
+                                  gw_text text)
 {
     gw_sha256 digest = gw_sha256_load(inner);
     gw_sha256_finish(&digest, text);

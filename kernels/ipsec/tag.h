@@ -122,8 +122,8 @@ GW_LANE gw_ipsec_aad gw_ipsec_aad_of(const GW_GLOBAL gw_ipsec_sa *sa, gw_u64 seq
 }
 
 /* AES-GCM over what is encrypted. */
-GW_LANE gw_ipsec_tag gw_ipsec_gcm(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds, gw_u64 iv,
-                                  gw_u64 sequence, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
+GW_APART gw_ipsec_tag gw_ipsec_gcm(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds, gw_u64 iv,
+                                   gw_u64 sequence, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {
     const gw_ipsec_aad aad = gw_ipsec_aad_of(sa, sequence);
     gw_ghash_element sum = gw_ghash_words(aad.words[0], aad.words[1], aad.words[2], aad.words[3]);
@@ -133,8 +133,8 @@ GW_LANE gw_ipsec_tag gw_ipsec_gcm(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds
 }
 
 /* AES-GMAC for ESP: all is additional data, IV and payload too (RFC 4543, section 3.3). */
-GW_LANE gw_ipsec_tag gw_ipsec_gmac_esp(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds, gw_u64 iv,
-                                       gw_u64 sequence, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
+GW_APART gw_ipsec_tag gw_ipsec_gmac_esp(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds, gw_u64 iv,
+                                        gw_u64 sequence, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {
     const gw_ipsec_aad aad = gw_ipsec_aad_of(sa, sequence);
     const gw_u32 iv_high = (gw_u32)(iv >> 32);
@@ -162,9 +162,9 @@ GW_LANE gw_chacha20_nonce gw_ipsec_chacha20_nonce(const GW_GLOBAL gw_ipsec_sa *s
 }
 
 /* ChaCha20-Poly1305 (RFC 8439, section 2.8) over what is encrypted. */
-GW_LANE gw_ipsec_tag gw_ipsec_chacha20_poly1305(const GW_GLOBAL gw_ipsec_sa *sa,
-                                                gw_chacha20_nonce nonce, gw_u64 sequence,
-                                                const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
+GW_APART gw_ipsec_tag gw_ipsec_chacha20_poly1305(const GW_GLOBAL gw_ipsec_sa *sa,
+                                                 gw_chacha20_nonce nonce, gw_u64 sequence,
+                                                 const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {
     gw_u32 once[GW_CHACHA20_WORDS];
     gw_chacha20_block(sa->keys, nonce, 0, once);

@@ -47,9 +47,9 @@ GW_LANE gw_text gw_ipsec_text(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL g
 }
 
 /* The tag of an ESP packet whose payload is encrypted. */
-GW_LANE gw_ipsec_tag gw_ipsec_esp_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
-                                      const GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes,
-                                      gw_u64 sequence)
+GW_APART gw_ipsec_tag gw_ipsec_esp_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
+                                       const GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes,
+                                       gw_u64 sequence)
 {
     const gw_u32 before = GW_IPSEC_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(suite);
     const GW_GLOBAL gw_u8 *iv = esp + GW_IPSEC_ESP_HEADER_BYTES;
@@ -86,8 +86,8 @@ GW_LANE void gw_ipsec_stream(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite sui
  * Writes the IV, encrypts in place, writes the ICV. The ESP header is there; sequence: all of its
  * 64 bits. CBC: cipher_bytes is a multiple of 16.
  */
-GW_LANE void gw_ipsec_seal(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
-                           GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes, gw_u64 sequence)
+GW_APART void gw_ipsec_seal(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
+                            GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes, gw_u64 sequence)
 {
     GW_GLOBAL gw_u8 *iv = esp + GW_IPSEC_ESP_HEADER_BYTES;
     GW_GLOBAL gw_u8 *data = iv + gw_ipsec_iv_bytes(suite);
@@ -111,8 +111,8 @@ GW_LANE void gw_ipsec_seal(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite
  * Whether the ICV is right; if so, decrypts in place. What is not authentic is left as it is
  * (RFC 4303, section 3.4.4.1). sequence: all of its 64 bits.
  */
-GW_LANE gw_u32 gw_ipsec_open(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
-                             GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes, gw_u64 sequence)
+GW_APART gw_u32 gw_ipsec_open(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
+                              GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes, gw_u64 sequence)
 {
     GW_GLOBAL gw_u8 *iv = esp + GW_IPSEC_ESP_HEADER_BYTES;
     GW_GLOBAL gw_u8 *data = iv + gw_ipsec_iv_bytes(suite);
@@ -136,9 +136,9 @@ GW_LANE gw_u32 gw_ipsec_open(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite sui
  * 0 (RFC 4302, section 3.3.3). iv: GMAC's, which lies in front of the ICV on the wire (RFC 4543,
  * section 4); outbound it is the sequence number.
  */
-GW_LANE gw_ipsec_tag gw_ipsec_authenticate(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
-                                           const GW_GLOBAL gw_u8 *data, gw_u32 bytes, gw_u64 iv,
-                                           gw_u64 sequence)
+GW_APART gw_ipsec_tag gw_ipsec_authenticate(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
+                                            const GW_GLOBAL gw_u8 *data, gw_u32 bytes, gw_u64 iv,
+                                            gw_u64 sequence)
 {
     const gw_text text = gw_ipsec_text(sa, data, bytes, sequence);
     if (suite.auth != GW_IPSEC_AUTH_GHASH) {

@@ -201,9 +201,10 @@ inline void launch(unsigned blocks, unsigned threads, uint64_t seed, std::functi
 #define __device__
 #define __global__
 #define __constant__
-#define __shared__      static
-#define __noinline__    __attribute__((noinline))
-#define __forceinline__ inline __attribute__((always_inline))
+#define __shared__              static
+#define GW_SHARED_SCRATCH(name) static uint4 name[(sizeof(gw_scratch) + 15) / 16]
+#define __noinline__            __attribute__((noinline))
+#define __forceinline__         inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
 

@@ -352,7 +352,20 @@ impl Module {
         // SAFETY: the module is loaded.
         let function = unsafe { result::module::get_function(self.module, name) };
         let function = function.map_err(failed(&self.context.id, "find a kernel"))?;
-        Ok(Function { function, _module: Arc::clone(self) })
+        Ok(Function { function, scratch_bytes: 0, _module: Arc::clone(self) })
+    }
+
+    /// The number that the kernels' text keeps under this name.
+    pub(super) fn number(&self, name: &str) -> Result<u32, Error> {
+        let Ok(name) = CString::new(name) else { unreachable!("a name of a variable has no zero") };
+        let wrong = || failed(&self.context.id, "read what the kernels say of themselves");
+        let mut number = [0; size_of::<u32>()];
+        // SAFETY: the module is loaded.
+        let (pointer, bytes) = unsafe { result::module::get_global(self.module, name) }.map_err(wrong())?;
+        assert_eq!(bytes, number.len(), "a gw_u32");
+        // SAFETY: the variable has so many bytes, and the copy has ended when the call returns.
+        unsafe { result::memcpy_dtoh_sync(&mut number, pointer) }.map_err(wrong())?;
+        Ok(u32::from_le_bytes(number))
     }
 }
 
@@ -367,6 +380,8 @@ impl Drop for Module {
 /// An entry of a module.
 pub(super) struct Function {
     function: sys::CUfunction,
+    /// Shared memory that a launch asks for.
+    scratch_bytes: u32,
     _module: Arc<Module>,
 }
 
@@ -376,10 +391,25 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 impl Function {
+    /// Lets every launch have so many bytes of shared memory, besides what the kernel declares.
+    ///
+    /// # Errors
+    /// The device has less.
+    pub(super) fn with_scratch(mut self, bytes: u32) -> Result<Self, DriverError> {
+        let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function exists.
+        unsafe { result::function::set_function_attribute(self.function, attribute, bytes as i32) }?;
+        self.scratch_bytes = bytes;
+        Ok(self)
+    }
+
     /// Groups of so many lanes that one multiprocessor holds at once.
     pub(super) fn groups_per_unit(&self, lanes: u32) -> usize {
         // SAFETY: the function exists. A driver that does not answer gets one group.
-        let groups = unsafe { result::occupancy::max_active_block_per_multiprocessor(self.function, lanes as i32, 0) };
+        let groups = unsafe {
+            let scratch_bytes = self.scratch_bytes as usize;
+            result::occupancy::max_active_block_per_multiprocessor(self.function, lanes as i32, scratch_bytes)
+        };
         groups.map_or(1, |groups| groups.max(1) as usize)
     }
 
@@ -394,6 +424,9 @@ impl Function {
         arguments: &mut [*mut c_void],
     ) -> Result<(), DriverError> {
         // SAFETY: the caller's promise.
-        unsafe { result::launch_kernel(self.function, (groups, 1, 1), (lanes, 1, 1), 0, stream.stream, arguments) }
+        unsafe {
+            let (groups, lanes) = ((groups, 1, 1), (lanes, 1, 1));
+            result::launch_kernel(self.function, groups, lanes, self.scratch_bytes, stream.stream, arguments)
+        }
     }
 }

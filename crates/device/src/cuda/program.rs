@@ -43,7 +43,12 @@ impl Kernels {
         let architecture = probe::architecture(probe::capability(context.device));
         let cubin = compiler::cubin(id, godwit_kernels::cuda_source(), &architecture)?;
         let module = Arc::new(Module::new(context, &cubin).map_err(failed(id, "load the kernels"))?);
-        let (chunk, persistent) = (module.function("gw_chunk")?, module.function("gw_persistent")?);
+        let scratch_bytes = module.number("gw_scratch_bytes")?;
+        let function = |name| {
+            let small = failed(id, "give a group of lanes the shared memory that the kernels need");
+            module.function(name)?.with_scratch(scratch_bytes).map_err(small)
+        };
+        let (chunk, persistent) = (function("gw_chunk")?, function("gw_persistent")?);
         let units = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).max(1) as usize;
         let khz = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).max(1);
         Ok(Self {

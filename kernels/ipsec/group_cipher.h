@@ -1,0 +1,305 @@
+/*
+ * The teams' part of a round (group.h): encrypt or decrypt, and bring words to the hash.
+ *
+ * Windows are read and written in aligned words, each composed of two neighbouring
+ * columns where the packet begins elsewhere. A word that reaches into the next
+ * column is written with that, so nothing is written before it was read.
+ */
+#ifndef GODWIT_IPSEC_GROUP_CIPHER_H
+#define GODWIT_IPSEC_GROUP_CIPHER_H
+
+/* Blocks that are decrypted at once, so that one's exchanges and look-ups fill the other's waits.
+ */
+#define GW_IPSEC_DECRYPT_BLOCKS 2u
+
+/* Blocks that so many words reach into. */
+GW_LANE gw_u32 gw_ipsec_blocks(gw_u32 words)
+{
+    return (words + GW_IPSEC_BLOCK_WORDS - 1) / GW_IPSEC_BLOCK_WORDS;
+}
+
+/* Waits for so many steps of the others. */
+GW_GROUP void gw_ipsec_wait(gw_u32 steps)
+{
+    for (gw_u32 step = 0; step < steps; step++) {
+        gw_barrier();
+    }
+}
+
+/* The aligned words around a lane's half of a block. */
+typedef struct gw_ipsec_raw {
+    gw_u32 word[3];
+} gw_ipsec_raw;
+
+/* One lane of a team. */
+typedef struct gw_ipsec_cipher {
+    gw_aes_team aes;
+    GW_GLOBAL gw_u32 *words; /* the aligned word in which this lane's half of block 0 begins */
+    gw_u32 shift;            /* bits from there to the half */
+    gw_u32 packet;           /* place in the round */
+    gw_u32 half;             /* which of the team it is */
+    gw_u32 blocks;           /* 0: none */
+    gw_u32 ring;             /* word of the ring where the half of the next block goes */
+    gw_aes_half previous;    /* encrypted half of the block before */
+    gw_u32 written;          /* the second of its columns, as written */
+    gw_ipsec_raw raw[GW_IPSEC_STEP_BLOCKS]; /* of blocks to come */
+} gw_ipsec_cipher;
+
+GW_LANE void gw_ipsec_fetch(gw_ipsec_cipher *lane, gw_ipsec_raw *raw, gw_u32 block)
+{
+    if (block < lane->blocks) {
+        const GW_GLOBAL gw_u32 *words = lane->words + GW_IPSEC_BLOCK_WORDS * block;
+        raw->word[0] = words[0];
+        raw->word[1] = words[1];
+        /* What lies behind the last block may be behind the window. */
+        if (lane->shift != 0) {
+            raw->word[2] = words[2];
+        }
+    }
+}
+
+GW_LANE gw_aes_half gw_ipsec_fetched(const gw_ipsec_cipher *lane, gw_ipsec_raw raw)
+{
+    gw_aes_half half;
+    half.word[0] = gw_funnel_right32(raw.word[0], raw.word[1], lane->shift);
+    half.word[1] = gw_funnel_right32(raw.word[1], raw.word[2], lane->shift);
+    return half;
+}
+
+/*
+ * Writes this lane's half of a block, by all lanes of a team. What sticks out of the aligned words
+ * goes with the block to come; behind the last it goes with what lies there, the third of the words
+ * that were read.
+ */
+GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half half, gw_u32 third)
+{
+    const gw_u32 before = gw_pair_word(lane->half == 0 ? half.word[1] : lane->written);
+    lane->written = half.word[1];
+    GW_GLOBAL gw_u32 *words =
+        lane->words + GW_IPSEC_BLOCK_WORDS * (block + 1) - GW_IPSEC_BLOCK_WORDS;
+    const gw_u32 last = lane->half != 0 && lane->shift != 0 && block + 1 == lane->blocks;
+    /* Block -1, the IV, is there where there is another. */
+    if (block + 1 <= lane->blocks && lane->blocks != 0) {
+        words[0] = gw_funnel_left32(before, half.word[0], lane->shift);
+        words[1] = gw_funnel_left32(half.word[0], half.word[1], lane->shift);
+        if (last) {
+            words[2] = gw_funnel_left32(half.word[1], third >> lane->shift, lane->shift);
+        }
+    }
+}
+
+/* Hands the half of a block over to the hash. */
+GW_LANE void gw_ipsec_hand_over(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
+                                gw_aes_half half)
+{
+    GW_LOCAL gw_u32 *place = scratch->ring + lane->ring;
+    place[0] = gw_swap32(half.word[0]);
+    place[GW_IPSEC_STRIDE] = gw_swap32(half.word[1]);
+    lane->ring += GW_IPSEC_BLOCK_WORDS * GW_IPSEC_STRIDE;
+    if (lane->ring >= GW_IPSEC_RING_WORDS * GW_IPSEC_STRIDE) {
+        lane->ring -= GW_IPSEC_RING_WORDS * GW_IPSEC_STRIDE;
+    }
+}
+
+/* The SA of packet `index` of the bin; without one the packet is dropped, and the team works with
+ * the first. */
+GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_team_sa(const gw_work *work, gw_u64 parameter)
+{
+    const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)work->image;
+    const gw_u32 number = gw_ipsec_sa_index(parameter);
+    return (const GW_GLOBAL gw_ipsec_sa *)(work->image + image->sa_offset) +
+           (number < image->sa_count ? number : 0);
+}
+
+/*
+ * Makes the IV, which is gw_ipsec_cbc_iv's, while the hash lane looks at the packet itself: the
+ * parameter alone says which SA and which sequence number.
+ */
+GW_LANE void gw_ipsec_team_iv(gw_ipsec_cipher *lane, const GW_GLOBAL gw_ipsec_sa *sa,
+                              gw_u64 parameter)
+{
+    const gw_u64 sequence = gw_ipsec_sequence(parameter);
+    const gw_u32 lower = gw_swap32((gw_u32)sequence);
+    const gw_u32 upper = gw_swap32((gw_u32)(sequence >> 32));
+    gw_aes_half nonce;
+    nonce.word[0] = lane->half == 0 ? gw_swap32(sa->spi) : lower;
+    nonce.word[1] = lane->half == 0 ? upper : gw_swap32(sa->destination[0]);
+    nonce = gw_aes_team_rounds(&lane->aes, 0, gw_aes_team_enter(&lane->aes, nonce), 1,
+                               GW_AES_TEAM_SPLIT);
+    lane->previous = gw_aes_team_seal(&lane->aes, nonce);
+    /* What lies in front of the IV. */
+    lane->written = lower;
+}
+
+/* Takes up the packet, once its hash lane has said what to do. */
+GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
+                                 const GW_LOCAL gw_ipsec_scratch *scratch)
+{
+    const gw_u32 words = scratch->words[lane->packet];
+    lane->blocks = gw_ipsec_blocks(words);
+    GW_UNROLL
+    for (gw_u32 i = 0; i < GW_IPSEC_STEP_BLOCKS; i++) {
+        lane->raw[i].word[0] = 0;
+        lane->raw[i].word[1] = 0;
+        lane->raw[i].word[2] = 0;
+    }
+    /* An idle team points to the arena's second block, and writes nothing. */
+    const gw_u64 data = words == 0 ? GW_IPSEC_BLOCK_BYTES : scratch->data[lane->packet];
+    lane->words =
+        (GW_GLOBAL gw_u32 *)(work->arena + (data & ~(gw_u64)3)) + GW_AES_TEAM_WORDS * lane->half;
+    lane->shift = 8 * ((gw_u32)data & 3u);
+    lane->ring = GW_AES_TEAM_WORDS * lane->half * GW_IPSEC_STRIDE + lane->packet;
+}
+
+/*
+ * Encrypts all packets of a round; the IV is lane->previous. A block is written and handed over
+ * while the next is on its way through its rounds, which leave room for it.
+ */
+GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
+                                     gw_u32 blocks_max, gw_u32 steps)
+{
+    /* The IV, as block -1, lies in front of the ring's first word. */
+    lane->ring += (GW_IPSEC_RING_WORDS - GW_IPSEC_BLOCK_WORDS) * GW_IPSEC_STRIDE;
+    gw_ipsec_fetch(lane, &lane->raw[0], 0);
+    gw_ipsec_fetch(lane, &lane->raw[1], 1);
+    gw_u32 third = 0;
+    GW_NO_COPY
+    for (gw_u32 block = 0; block < blocks_max; block++) {
+        gw_aes_half state = gw_ipsec_fetched(lane, lane->raw[0]);
+        const gw_aes_half before = lane->previous;
+        state.word[0] ^= before.word[0];
+        state.word[1] ^= before.word[1];
+        state = gw_aes_team_enter(&lane->aes, state);
+        state = gw_aes_team_rounds(&lane->aes, 0, state, 1, 3);
+        gw_ipsec_hand_over(lane, scratch, before);
+        state = gw_aes_team_rounds(&lane->aes, 0, state, 3, 5);
+        gw_ipsec_write(lane, block - 1, before, third);
+        state = gw_aes_team_rounds(&lane->aes, 0, state, 5, 7);
+        third = lane->raw[0].word[2];
+        lane->raw[0] = lane->raw[1];
+        gw_ipsec_fetch(lane, &lane->raw[1], block + 2);
+        state = gw_aes_team_rounds(&lane->aes, 0, state, 7, GW_AES_TEAM_SPLIT);
+        lane->previous = gw_aes_team_seal(&lane->aes, state);
+        /* All blocks of the step before are handed over. */
+        if (block != 0 && block % GW_IPSEC_STEP_BLOCKS == 0) {
+            gw_barrier();
+            steps--;
+        }
+    }
+    if (blocks_max != 0) {
+        gw_ipsec_hand_over(lane, scratch, lane->previous);
+        gw_ipsec_write(lane, blocks_max - 1, lane->previous, third);
+    }
+    gw_ipsec_wait(steps);
+}
+
+/* Brings all packets of a round to the hash as they are. */
+GW_GROUP void gw_ipsec_stage_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
+                                   gw_u32 steps)
+{
+    GW_UNROLL
+    for (gw_u32 i = 0; i < GW_IPSEC_STEP_BLOCKS; i++) {
+        gw_ipsec_fetch(lane, &lane->raw[i], i);
+    }
+    for (gw_u32 step = 0; step < steps; step++) {
+        GW_UNROLL
+        for (gw_u32 i = 0; i < GW_IPSEC_STEP_BLOCKS; i++) {
+            gw_ipsec_hand_over(lane, scratch, gw_ipsec_fetched(lane, lane->raw[i]));
+            gw_ipsec_fetch(lane, &lane->raw[i], (step + 1) * GW_IPSEC_STEP_BLOCKS + i);
+        }
+        gw_barrier();
+    }
+}
+
+/* Decrypts all packets of a round; their blocks do not wait for each other. */
+GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
+{
+    if (lane->blocks != 0) {
+        /* The IV. */
+        const GW_GLOBAL gw_u32 *words = lane->words - GW_IPSEC_BLOCK_WORDS;
+        lane->raw[0].word[0] = words[0];
+        lane->raw[0].word[1] = words[1];
+        lane->raw[0].word[2] = words[2];
+        lane->previous = gw_ipsec_fetched(lane, lane->raw[0]);
+        lane->written = lane->previous.word[1];
+    }
+    GW_UNROLL
+    for (gw_u32 i = 0; i < GW_IPSEC_DECRYPT_BLOCKS; i++) {
+        gw_ipsec_fetch(lane, &lane->raw[i], i);
+    }
+    GW_NO_COPY
+    for (gw_u32 first = 0; first < blocks_max; first += GW_IPSEC_DECRYPT_BLOCKS) {
+        gw_aes_half plain[GW_IPSEC_DECRYPT_BLOCKS];
+        gw_aes_half cipher[GW_IPSEC_DECRYPT_BLOCKS];
+        gw_u32 third[GW_IPSEC_DECRYPT_BLOCKS];
+        GW_UNROLL
+        for (gw_u32 i = 0; i < GW_IPSEC_DECRYPT_BLOCKS; i++) {
+            cipher[i] = gw_ipsec_fetched(lane, lane->raw[i]);
+            third[i] = lane->raw[i].word[2];
+            gw_ipsec_fetch(lane, &lane->raw[i], first + GW_IPSEC_DECRYPT_BLOCKS + i);
+        }
+        GW_UNROLL
+        for (gw_u32 i = 0; i < GW_IPSEC_DECRYPT_BLOCKS; i++) {
+            plain[i] = gw_aes_team_enter(&lane->aes, cipher[i]);
+            plain[i] = gw_aes_team_rounds(&lane->aes, 1, plain[i], 1, GW_AES_TEAM_SPLIT);
+            plain[i] = gw_aes_team_open(&lane->aes, plain[i]);
+        }
+        GW_UNROLL
+        for (gw_u32 i = 0; i < GW_IPSEC_DECRYPT_BLOCKS; i++) {
+            plain[i].word[0] ^= lane->previous.word[0];
+            plain[i].word[1] ^= lane->previous.word[1];
+            gw_ipsec_write(lane, first + i, plain[i], third[i]);
+            lane->previous = cipher[i];
+        }
+    }
+}
+
+/* A round by the teams: the barriers are those of gw_ipsec_hash_round. */
+GW_GROUP void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
+                                  GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
+{
+    gw_ipsec_cipher lane;
+    lane.packet = gw_lane_id() / GW_AES_TEAM_LANES;
+    lane.half = gw_lane_id() % GW_AES_TEAM_LANES;
+    const gw_u32 index = first + lane.packet;
+    const gw_u64 parameter = index < work->count ? work->parameters[index] : 0;
+    const GW_GLOBAL gw_ipsec_sa *sa = gw_ipsec_team_sa(work, parameter);
+    const gw_u32 rounds = gw_ipsec_aes_rounds(suite);
+    const gw_u32 encrypts = suite.cipher == GW_IPSEC_CIPHER_CBC &&
+                            gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND;
+    if (encrypts) {
+        gw_aes_team_begin(&lane.aes, &scratch->table, sa->keys, rounds, lane.half);
+        gw_ipsec_team_iv(&lane, sa, parameter);
+    }
+    gw_barrier();
+    const gw_u32 words_max = gw_ipsec_words_max(scratch);
+    const gw_u32 steps = gw_ipsec_steps(suite, words_max);
+    gw_ipsec_team_begin(&lane, work, scratch);
+    if (encrypts) {
+        gw_ipsec_encrypt_round(&lane, scratch, gw_ipsec_blocks(words_max), steps);
+    } else if (suite.auth != GW_IPSEC_AUTH_NONE) {
+        gw_ipsec_stage_round(&lane, scratch, steps);
+    } else {
+        gw_ipsec_wait(steps);
+    }
+    if (gw_ipsec_direction(work->variant) == GW_IPSEC_INBOUND) {
+        gw_barrier();
+        if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
+            gw_aes_team_begin(&lane.aes, &scratch->table, sa->keys, rounds, lane.half);
+            lane.blocks = gw_ipsec_blocks(scratch->words[lane.packet]);
+            gw_ipsec_decrypt_round(&lane, gw_ipsec_blocks(words_max));
+        }
+    }
+    gw_barrier();
+}
+
+/* The same round by lanes that have no part in it. */
+GW_GROUP void gw_ipsec_idle_round(const gw_work *work, gw_ipsec_suite suite,
+                                  const GW_LOCAL gw_ipsec_scratch *scratch)
+{
+    gw_barrier();
+    const gw_u32 steps = gw_ipsec_steps(suite, gw_ipsec_words_max(scratch));
+    gw_ipsec_wait(steps + gw_ipsec_direction(work->variant) + 1);
+}
+
+#endif
