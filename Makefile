@@ -6,7 +6,7 @@ help:
 	@echo 'make demo    build Godwit and run generated traffic through a chain of functions (5 seconds)'
 	@echo 'make test    everything that must hold: format, lints, documentation, all tests'
 	@echo 'make check   format, lints and documentation alone'
-	@echo 'make peers   what benches are measured against (DPDK)'
+	@echo 'make peers   what benches are measured against (DPDK, ipsec-mb)'
 
 demo: install-build
 	cargo run --release --locked --package godwit -- demo $(DEMO)
@@ -32,8 +32,12 @@ install-test:
 nvrtc: install-test
 	@scripts/nvrtc.sh
 
-# Programs that benches are measured against; `godwit bench` finds them in target/peers. Needs libdpdk (scripts/install.sh test).
+# Programs that benches are measured against; `godwit bench` finds them in target/peers. Needs libdpdk and libipsec-mb (scripts/install.sh test).
 peers: $(patsubst bench/peers/%.c,target/peers/%,$(wildcard bench/peers/*.c))
+
+target/peers/ipsec_mb: bench/peers/ipsec_mb.c
+	@mkdir -p target/peers
+	$(CC) -O3 -march=native -Wall -Wextra $< -o $@ -lIPSec_MB
 
 target/peers/%: bench/peers/%.c
 	@mkdir -p target/peers

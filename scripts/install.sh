@@ -9,6 +9,8 @@ need=(gcc libc6-dev)
 if [ "${1:-build}" = test ]; then
     # PoCL is the OpenCL device of machines without a GPU; oclgrind is one that finds faults in kernels. DPDK is measured against by benches, never linked into Godwit.
     need+=(pocl-opencl-icd oclgrind ocl-icd-libopencl1 tshark python3-scapy python3-cryptography python3-venv clang-format g++ pkg-config dpdk-dev libdpdk-dev)
+    # Measured against too; on PCs only.
+    [ "$(uname -m)" != x86_64 ] || need+=(libipsec-mb-dev)
 fi
 
 if ! command -v cargo >/dev/null; then

@@ -15,13 +15,14 @@ use toml::de::DeTable;
 
 use crate::flow::Job;
 use crate::frames::{Packets, Random};
+use crate::ipsec::{Transforms, whole};
 use crate::suites::Associations;
 use crate::{BenchOptions, Error, Progress, Row, Size, median_p99, routes, throughput};
 
 /// Packets of a bin.
 const BIN_PACKETS: usize = 256;
 /// Packets that a pass goes over: they stay in the L2 cache, as fresh packets do on a machine whose NIC writes to the cache.
-const PACKETS: usize = 1024;
+pub(crate) const PACKETS: usize = 1024;
 
 /// How long each implementation passes over them before it is another's turn: long enough to have the caches to itself.
 const ROUND: Duration = Duration::from_millis(20);
@@ -114,6 +115,12 @@ pub(crate) fn ipsec(options: &BenchOptions, progress: &mut Progress<'_>) -> Resu
         let message =
             "packets of many SAs, and packets to be opened, go through a device's lane: say --mode launch too";
         return Err(Error::Setup(message.to_owned()));
+    }
+    // With a peer, where it is asked for one of the suites that it is told about.
+    match options.suite.as_deref() {
+        None | Some("cbc128_sha1") => return whole(Transforms::CbcSha1, options, progress),
+        Some("gcm128") => return whole(Transforms::Gcm, options, progress),
+        Some(_) => (),
     }
     let function = many_sas(&associations.with(1), 1)?;
     let sizes = [Size::Bytes(60), Size::Bytes(252), Size::Bytes(508), Size::Bytes(1020), Size::Bytes(1404), Size::Imix];
@@ -233,8 +240,14 @@ pub(crate) fn measure(
                 note,
             }
         };
-        for (runner, times) in runners.iter().zip(&mut times) {
-            rows.push(row("cpu", &runner.form, "call", times, PACKETS, String::new()));
+        for (runner, times) in runners.iter_mut().zip(&mut times) {
+            let (kernel, _) = median_p99(&mut runner.kernel_ns);
+            runner.kernel_ns.clear();
+            let note = match runner.host_half {
+                Some(_) => format!("{:.1} ns a packet in the kernel", kernel / PACKETS as f64),
+                None => String::new(),
+            };
+            rows.push(row("cpu", &runner.form, "call", times, PACKETS, note));
         }
         if let Some(competitor) = &competitor {
             let Competitor { device, implementation, mode, ref note, packets, .. } = *competitor;
@@ -266,6 +279,8 @@ struct Runner {
     kernel: u8,
     work: Vec<Work>,
     outcomes: Vec<Outcome>,
+    /// Of each pass, what the kernel took.
+    kernel_ns: Vec<f64>,
 }
 
 /// The implementations asked for; without a wish, the fast one.
@@ -292,6 +307,7 @@ fn runners(function: &Arc<dyn Function>, options: &BenchOptions) -> Result<Vec<R
             kernel: function.contract().kernel,
             work: Vec::new(),
             outcomes: vec![Outcome::default(); BIN_PACKETS],
+            kernel_ns: Vec::new(),
         })
     };
     implementations.into_iter().map(runner).collect()
@@ -300,7 +316,7 @@ fn runners(function: &Arc<dyn Function>, options: &BenchOptions) -> Result<Vec<R
 impl Runner {
     /// One pass over all packets: nanoseconds in host half and kernel, with what the host half learns afterwards.
     fn pass(&mut self, packets: &mut Packets) -> Result<f64, Error> {
-        let mut total_ns = 0.0;
+        let (mut total_ns, mut kernel_ns) = (0.0, 0.0);
         let mut chunk = Chunk::new(1, BIN_PACKETS);
         for start in (0..PACKETS).step_by(BIN_PACKETS) {
             let range = start..start + BIN_PACKETS;
@@ -324,8 +340,10 @@ impl Runner {
             }
             chunk.bins.clear();
             chunk.bins.push(bin);
+            let begun = started.elapsed();
             self.lane.submit(&mut packets.region, chunk).map_err(|rejected| Error::setup(rejected.error))?;
             let done = self.lane.poll(&mut packets.region).map_err(Error::setup)?;
+            kernel_ns += (started.elapsed() - begun).as_nanos() as f64;
             if let (Some(host_half), Some(chunk)) = (&mut self.host_half, &done) {
                 // A worker reads the outcomes from the chunk, and so does this.
                 self.outcomes.copy_from_slice(&chunk.outcomes);
@@ -334,6 +352,7 @@ impl Runner {
             total_ns += started.elapsed().as_nanos() as f64;
             chunk = done.ok_or_else(|| Error::Setup("the CPU gave no chunk back".to_owned()))?;
         }
+        self.kernel_ns.push(kernel_ns);
         Ok(total_ns)
     }
 }

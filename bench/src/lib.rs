@@ -8,6 +8,7 @@
 //! | `engine.rs` | the whole engine around `echo`, memory to memory; peer: dpdk-testpmd |
 //! | `gateway.rs` | the whole engine around ESP encryption on a device, port to port |
 //! | `function.rs` | each function alone on packets in memory |
+//! | `ipsec.rs` | ESP tunnels alone; peer: Intel ipsec-mb |
 //! | `throughput.rs` | the same through a device's lane, prepared chunks in flight |
 //! | `devices.rs` | what a device can do with no packets: copies, launches, mailboxes, random reads |
 //! | `latency.rs` | one batch of 32 packets, submit to completion |
@@ -24,6 +25,7 @@ mod flow;
 mod frames;
 mod function;
 mod gateway;
+mod ipsec;
 mod latency;
 mod lookup;
 mod peer;
