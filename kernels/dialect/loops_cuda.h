@@ -291,7 +291,8 @@ GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *s
 }
 
 /*
- * A group that stays: takes bins out of its mailbox until it is told to stop.
+ * A group that stays: takes bins out of its mailbox until it is told to stop. It may have a
+ * multiprocessor's registers for itself, for it is there for short waits and not for many packets.
  *
  * Works on copies of what lies in the mailbox, which is read once and written once, for each
  * access to it crosses the bus. Copies of small bins lie in shared memory.
@@ -299,7 +300,7 @@ GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *s
  * desks: for each group a place (abi.h) in the device's memory, for bins of more than
  * GW_NEAR_PACKETS.
  */
-extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
+extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     gw_persistent(gw_device device, gw_u8 *mailboxes, gw_u64 mailbox_bytes, gw_u32 places,
                   gw_u32 bin_packets, gw_u8 *desks)
 {

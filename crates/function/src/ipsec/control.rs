@@ -151,8 +151,8 @@ impl Control {
         let nonces = sa.nonce_name();
         if nonces.is_some_and(|nonces| self.nonces.contains(&nonces)) {
             return Err(refusal(format!(
-                "SA \"{name}\" has the key and salt of another outbound SA, now or before: its nonces would come twice, \
-                 which gives away what they protect"
+                "SA \"{name}\" has the key of another outbound SA, now or before, with its salt, or with its SPI and \
+                 destination: its nonces or IVs would come twice, which gives away what they protect"
             )));
         }
         let is_all = sa.selectors.iter().all(|selector| *selector == Selector::default());
@@ -250,6 +250,10 @@ impl Control {
                     self.names.remove(&sa.name);
                 }
                 self.spis.remove(&spi(&sa));
+                // Nothing went out under what no packet used.
+                if self.database.states.hot(index).sequence() == 0 && !sa.is_inbound() {
+                    sa.nonce_name().map(|nonces| self.nonces.remove(&nonces));
+                }
             }
             if let Some(record) = self.records.remove(&index) {
                 self.give_back_selectors(record.selectors);

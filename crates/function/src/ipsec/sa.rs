@@ -171,11 +171,23 @@ impl Sa {
         Some(inner as u16)
     }
 
-    /// What names the key and nonces that it uses, where they must never come twice.
+    /// What names the key and the nonces or IVs that it uses, where they must never come twice.
     pub(super) fn nonce_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
-        let counts = !self.is_inbound() && self.suite().is_counter_mode();
-        counts.then(|| Sha256::new().chain_update(&*self.key).chain_update(*self.salt).finalize().into())
+        let named = Sha256::new().chain_update(&*self.key);
+        if self.is_inbound() {
+            return None;
+        }
+        if self.suite().is_counter_mode() {
+            return Some(named.chain_update(*self.salt).finalize().into());
+        }
+        // What the IV is made of besides the sequence number: `gw_ipsec_cbc_iv`.
+        let destination = match self.destination {
+            IpAddr::V4(address) => address.octets(),
+            IpAddr::V6(address) => *address.octets().first_chunk().expect("an IPv6 address has 16 bytes"),
+        };
+        let ivs = named.chain_update(self.spi.to_be_bytes()).chain_update(destination);
+        (self.suite().cipher == Cipher::Cbc).then(|| ivs.finalize().into())
     }
 
     /// RFC 8221, sections 5 and 6, names it MUST NOT, or it does not protect what it carries.

@@ -215,14 +215,21 @@ fn nonces_of_two_outbound_sas_are_never_the_same() {
     let one = stanza("out", &keys("aes-128-gcm", 20, "", 0));
     let other = |text: String| text.replace("\"a\"", "\"b\"").replace("4096", "4097");
     let error = build_error(&KIND, &(one.clone() + &other(one.clone())), &[]).to_string();
-    assert!(error.contains("its nonces would come twice"), "{error}");
+    assert!(error.contains("its nonces or IVs would come twice"), "{error}");
     let ctr = stanza("out", &keys("aes-128-ctr", 20, "hmac-sha1-96", 20));
     assert!(build_error(&KIND, &(one.clone() + &other(ctr)), &[]).to_string().contains("nonces"));
-    // Another salt is another nonce, CBC has none, and an inbound SA uses none.
+    // Another salt is another nonce, another SPI another IV of CBC, and an inbound SA uses none.
     ipsec(&(one.clone() + &other(one.replace("43\"", "44\""))));
     ipsec(&(one.clone() + &other(stanza("in", &keys("aes-128-gcm", 20, "", 0)))));
     let cbc = stanza("out", &keys("aes-128-cbc", 16, "hmac-sha1-96", 20));
-    ipsec(&(cbc.clone() + &other(cbc)));
+    ipsec(&(cbc.clone() + &other(cbc.clone())));
+    // The IV is made of the first 32 bits of the destination.
+    let to = |host: &str| {
+        let endpoints = format!("source = \"2001:db8::{host}:1\"\ndestination = \"2001:db8::{host}:2\"");
+        cbc.replace("source = \"192.0.2.1\"\ndestination = \"192.0.2.2\"", &endpoints)
+    };
+    let two = to("a") + &to("b").replace("\"a\"", "\"b\"");
+    assert!(build_error(&KIND, &two, &[]).to_string().contains("IVs would come twice"), "{two}");
 }
 
 #[test]
