@@ -104,8 +104,8 @@ pub(crate) fn echo(options: &BenchOptions, progress: &mut Progress<'_>) -> Resul
 pub(crate) fn ipsec(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let associations = Associations::asked(options)?;
     let opened = if options.decrypt { ", opened" } else { "" };
-    progress(&format!("ipsec: {}, {} SAs{opened}", associations.name(), associations.sas));
     if options.through_lane() {
+        progress(&format!("ipsec: {}, {} SAs{opened}", associations.name(), associations.sas));
         let function = many_sas(&associations, 1)?;
         let any = |random: &mut Random| associations.any(random);
         let workload = Workload { sizes: &throughput::SIZES, job: Some(&any), ..Workload::new("ipsec", function) };
