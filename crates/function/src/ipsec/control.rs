@@ -50,6 +50,8 @@ struct Record {
     policies: Vec<u32>,
     /// Events that the operator has been told of.
     told: u64,
+    /// Packets find it.
+    is_published: bool,
 }
 
 /// Why an SA cannot be added.
@@ -129,7 +131,8 @@ impl Control {
         self.records.get(&index).map_or(0, |record| record.policies.len())
     }
 
-    /// Writes an SA to a place of the image that nobody can find; `replaced`: the SA whose name and bucket it gets.
+    /// Writes an SA to a place of the image that nobody can find; `replaced`: the SA whose name it gets,
+    /// and whose bucket if fragments do not ask for another.
     pub(super) fn place(&mut self, mut sa: Sa, replaced: Option<u32>) -> Result<u32, Refusal> {
         sa.inherit_path_mtu(self.path_mtu);
         let name = &sa.name;
@@ -167,13 +170,11 @@ impl Control {
                 self.shape.selectors
             )));
         };
-        let place = match replaced {
-            Some(old) => self.places.take_of(Database::bucket(old)),
-            // With reassembly, fragments between two endpoints go to one worker.
-            None => match self.database.lengths.bucket(&sa) {
-                Some(bucket) => self.places.take_of(bucket),
-                None => self.places.take(),
-            },
+        // With reassembly, fragments between two endpoints go to one worker.
+        let bucket = self.database.lengths.bucket(&sa).or(replaced.map(Database::bucket));
+        let place = match bucket {
+            Some(bucket) => self.places.take_of(bucket),
+            None => self.places.take(),
         };
         let Some(index) = place else {
             self.give_back_selectors(selectors);
@@ -204,7 +205,9 @@ impl Control {
     /// Lets packets find an SA that was placed, and that devices have.
     pub(super) fn publish(&mut self, index: u32) -> Result<(), Refusal> {
         let Some(sa) = self.database.sa(index) else { return Ok(()) };
-        match self.database.find(index, &sa, &mut self.endpoints) {
+        let Some(record) = self.records.get_mut(&index).filter(|record| !record.is_published) else { return Ok(()) };
+        record.is_published = self.database.find(index, &sa, &mut self.endpoints);
+        match record.is_published {
             true => Ok(()),
             false => Err(refusal(format!("the table of inbound SAs has no room for SA \"{}\"", sa.name))),
         }
@@ -269,9 +272,12 @@ impl Control {
         }
     }
 
-    /// No new packet finds these SAs.
+    /// No new packet finds these SAs. Those that none finds yet have no part in what others are found by.
     pub(super) fn lose(&mut self, indexes: &[u32]) {
-        for sa in indexes.iter().filter_map(|index| self.database.sa(*index)) {
+        for index in indexes {
+            let Some(sa) = self.database.sa(*index) else { continue };
+            let Some(record) = self.records.get_mut(index).filter(|record| record.is_published) else { continue };
+            record.is_published = false;
             self.database.lose(&sa, &mut self.endpoints);
         }
     }

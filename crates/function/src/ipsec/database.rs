@@ -155,6 +155,10 @@ impl Database {
         let count = endpoints.entry(endpoint).or_default();
         let known = *count > 0 || self.endpoints.insert(endpoint, 0);
         if !known || !self.inbound.insert(name, u64::from(index) | (Class::of(sa) as u64) << 32) {
+            if *count == 0 {
+                endpoints.remove(&endpoint);
+                self.endpoints.remove(endpoint);
+            }
             return false;
         }
         *count += 1;

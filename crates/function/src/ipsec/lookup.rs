@@ -10,9 +10,10 @@
 //! line and none reads more than two. Those who send packets choose only what is asked, never what is in the table, so
 //! this bound is theirs too, and the hash needs no secret.
 //!
-//! Nobody locks. A value is written after its key (release) and read before the key is compared again (acquire), so what
-//! is found is never another key's. A key that makes room is in its second bucket before it leaves the first, so it is
-//! found all the while.
+//! Nobody locks. A value is written after its key (release) and read between two looks at the key (acquire), so what is
+//! found is never another key's; a key that is taken out must not come back before all who asked meanwhile are done, which
+//! grace periods see to. A key that makes room is in its second bucket before it leaves the first, so it is found all the
+//! while.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,9 +52,11 @@ impl Bucket {
         // All are compared, without a branch: where the key lies cannot be predicted. A place that is not used may look
         // as if it had the key; a used one comes first, because a key goes to the first free place.
         let same = |way: usize| u32::from(self.key(way) == key) << way;
-        let way = (same(0) | same(1) | same(2) | same(3)).trailing_zeros() as usize % WAYS;
+        let ways = same(0) | same(1) | same(2) | same(3);
+        let way = ways.trailing_zeros() as usize % WAYS;
         let value = self.value(way);
-        if self.key(way) == key { value } else { Lookup::ABSENT }
+        // Before and after: a key that came in between does not have this value.
+        if ways != 0 && self.key(way) == key { value } else { Lookup::ABSENT }
     }
 
     /// Where the key lies.

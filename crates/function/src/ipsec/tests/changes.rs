@@ -108,6 +108,33 @@ fn a_request_is_done_whole_or_not_at_all() {
 }
 
 #[test]
+fn what_is_refused_leaves_no_trace() {
+    let (function, engine) = (empty("[[policy]]\naction = \"bypass\"\n"), Engine::default());
+    ask(&function, &engine, "add", json!([sa_json("east", 0x2001, "in")])).unwrap();
+    // Has the endpoint of "east".
+    let two = json!([sa_json("second", 0x2002, "in"), sa_json("third", 0x2001, "in")]);
+    assert!(ask(&function, &engine, "add", two).unwrap_err().contains("same SPI"));
+    assert_eq!(prepare(&function, 0, 1, &[esp_frame(0x2001, 7)]), [decrypt(0, 7)]);
+    assert_eq!(prepare(&function, 0, 1, &[esp_frame(0x2007, 7)]), [drop(DROP_NO_SA)], "it is an endpoint still");
+    // Nonces that no packet had may be used, once.
+    let mut gcm = sa_json("west", 0x1001, "out");
+    gcm["encryption"] = "aes-128-gcm".into();
+    gcm["encryption_key"] = format!("{KEY}01020304").into();
+    for key in ["authentication", "authentication_key"] {
+        gcm.as_object_mut().unwrap().remove(key);
+    }
+    let wrong = json!([gcm, sa_json("third", 0x2001, "in")]);
+    assert!(ask(&function, &engine, "add", wrong).unwrap_err().contains("same SPI"));
+    ask(&function, &engine, "add", json!([gcm])).unwrap();
+    for policy in [json!({ "action": "protect", "sa": "west" }), json!({ "action": "bypass" })] {
+        function.command(&json!({ "command": "policies", "policy": [policy] }), &engine).unwrap();
+        prepare(&function, 0, 1, &[plain_frame()]);
+    }
+    ask(&function, &engine, "delete", json!(["west"])).unwrap();
+    assert!(ask(&function, &engine, "add", json!([gcm])).unwrap_err().contains("now or before"));
+}
+
+#[test]
 fn a_deleted_sa_is_wiped_once_no_packet_refers_to_it() {
     let (function, engine) = (empty("[[policy]]\naction = \"bypass\"\n"), Engine::default());
     let before = function.image().to_vec();

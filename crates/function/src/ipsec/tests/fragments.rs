@@ -244,6 +244,35 @@ fn fragments_go_where_their_sa_is() {
 }
 
 #[test]
+fn an_sa_that_is_replaced_goes_where_fragments_between_its_new_endpoints_go() {
+    struct Engine;
+    impl Running for Engine {
+        fn image_changed(&self, _: std::ops::Range<usize>) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn quiesce(&self) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+    let moved = sa("moved", 0x2001, "in", "").replace("192.0.2.2", "192.0.3.3");
+    let function = ipsec(&("[reassembly]\n".to_owned() + &sa("east", 0x2000, "in", "") + &moved));
+    // The peer of "moved" has gone to the address of the peer of "east".
+    let new = json!({
+        "name": "moved", "spi": 0x2002, "direction": "in", "source": "192.0.2.2", "destination": "192.0.2.1",
+        "encryption": "aes-128-cbc", "encryption_key": "000102030405060708090a0b0c0d0e0f",
+        "authentication": "hmac-sha1-96", "authentication_key": "000102030405060708090a0b0c0d0e0f10111213",
+    });
+    function.command(&json!({ "command": "replace", "sa": [new] }), &Engine).unwrap();
+    let steering = Steering::new(5, function.steer_key());
+    let whole = frame(PEER, US, 50, 0, &[0x2002_u32.to_be_bytes(), [0, 0, 0, 9]].concat().repeat(100));
+    let worker = |frame: &[u8]| steering.worker(frame, &godwit_wire::parse(frame), 0x1234_5678);
+    for fragment in parts(&whole, 300) {
+        assert_eq!(worker(&fragment), worker(&whole));
+    }
+}
+
+#[test]
 fn idle_sas_are_kept_alive() {
     for (six, live) in [(false, true), (true, true), (false, false)] {
         let mut stanza =
