@@ -13,7 +13,7 @@
 //! workers are started again.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
 
 use godwit_packet::BUCKETS;
 
@@ -221,7 +221,8 @@ impl States {
         // The counter must not cycle (RFC 4303, section 3.3.3).
         let reason = if next > plan.sequence_last() {
             Some(DROP_SEQUENCE_EXHAUSTED)
-        } else if next > hard_packets || bytes > hard_bytes {
+        } else if next > hard_packets || bytes > hard_bytes || plan.is(Plan::ENDED) {
+            // Also where a shorter packet would still go: the operator has heard that it is over.
             Some(DROP_LIFETIME)
         } else {
             None
@@ -336,13 +337,14 @@ impl States {
         let plan = hot.plan();
         if !plan.is(event) {
             hot.plan.store(plan.0 | event, Relaxed);
-            self.has_events.store(true, Relaxed);
+            // Who sees it sees what has happened.
+            self.has_events.store(true, Release);
         }
     }
 
     /// Whether something has happened since the last call.
     pub(super) fn take_events(&self) -> bool {
-        self.has_events.swap(false, Relaxed)
+        self.has_events.swap(false, AcqRel)
     }
 
     #[cfg(test)]

@@ -169,6 +169,16 @@ fn lifetimes_end_outbound_sas() {
 }
 
 #[test]
+fn an_outbound_sa_at_its_end_sends_no_shorter_packet_either() {
+    let short = frame([10, 0, 0, 1], [10, 0, 0, 2], 1, 0, &[]);
+    let long = frame([10, 0, 0, 1], [10, 0, 0, 2], 1, 0, &[0; 40]);
+    let policy = "[[policy]]\naction = \"protect\"\nsa = \"west\"\n";
+    let function = ipsec(&(sa("west", 0x1001, "out", "lifetime = { hard_bytes = 80 }") + policy));
+    let over = drop(DROP_LIFETIME);
+    assert_eq!(prepare(&function, 0, 1, &[short.clone(), long, short]), [encrypt(0, 1), over, over]);
+}
+
+#[test]
 fn lifetimes_end_inbound_sas() {
     // A packet that leaves has 100 bytes here.
     for lifetime in ["soft_packets = 1, hard_packets = 2", "soft_bytes = 199, hard_bytes = 299"] {
