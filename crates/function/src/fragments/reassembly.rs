@@ -144,6 +144,7 @@ impl Reassembler {
         };
         if fragment.offset == 0 {
             packet.front = fragment.front.to_vec();
+            self.bytes += packet.front.len();
             (packet.next_header, packet.ip_at) = (fragment.next_header, fragment.ip_at);
         }
         if !fragment.more {
@@ -259,7 +260,7 @@ impl Reassembler {
 
     fn remove(&mut self, key: &Key) -> Option<Packet> {
         let packet = self.packets.remove(key)?;
-        self.bytes -= packet.parts.iter().map(|(_, part)| cost(part)).sum::<usize>();
+        self.bytes -= packet.cost();
         Some(packet)
     }
 
@@ -267,9 +268,9 @@ impl Reassembler {
     fn annul(&mut self, key: Key, refusal: Refusal) {
         let Some(packet) = self.packets.get_mut(&key) else { return };
         packet.void = true;
+        self.bytes -= packet.cost();
         let parts = std::mem::take(&mut packet.parts);
         packet.front = Vec::new();
-        self.bytes -= parts.iter().map(|(_, part)| cost(part)).sum::<usize>();
         self.expired.push((parts.len() as u32, refusal));
     }
 }
@@ -279,6 +280,11 @@ fn cost(part: &[u8]) -> usize {
 }
 
 impl Packet {
+    /// What keeping it costs: IPv6's headers in front may be as long as a frame.
+    fn cost(&self) -> usize {
+        self.front.len() + self.parts.iter().map(|(_, part)| cost(part)).sum::<usize>()
+    }
+
     /// Where among the parts a fragment goes; `None` where it overlaps one, or contradicts what is known.
     fn place(&self, fragment: &Fragment<'_>) -> Option<usize> {
         let (begin, end) = (fragment.offset, fragment.offset + fragment.payload.len());

@@ -248,3 +248,26 @@ fn congestion_marks_are_joined() {
         }
     }
 }
+
+/// Not only what is fragmented takes memory.
+#[test]
+fn headers_in_front_count() {
+    let limits = Limits { bytes: 4096, ..LIMITS };
+    let mut reassembler = Reassembler::new(limits);
+    for identification in 0..8_u32 {
+        let mut packet = vec![0x60, 0, 0, 0, 0, 0, protocol::DESTINATION_OPTIONS, 64];
+        packet.extend([0x20; 32]);
+        // Options of 1304 bytes, a fragment header, and 16 bytes.
+        packet.extend([protocol::FRAGMENT, 162]);
+        packet.extend([0; 1302]);
+        packet.extend([protocol::ESP, 0, 0, 1]);
+        packet.extend(identification.to_be_bytes());
+        packet.extend([7; 16]);
+        packet[4..6].copy_from_slice(&1328_u16.to_be_bytes());
+        assert_eq!(add(&mut reassembler, &framed(&packet, false), 0), Ok(Added::Held));
+        assert!(reassembler.held_bytes() <= limits.bytes);
+    }
+    assert!(reassembler.packets.len() <= 3, "{}", reassembler.packets.len());
+    reassembler.expire_all();
+    assert_eq!(reassembler.held_bytes(), 0);
+}
