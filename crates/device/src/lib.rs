@@ -78,15 +78,15 @@ pub enum Implementation {
     /// Slow, straight from the standard.
     Ref,
     /// The kernel, compiled by the system's compiler.
-    #[default]
     Scalar,
     /// A form for whole bins and one kind of CPU, where there is one that is faster here; otherwise the kernel.
+    #[default]
     Native,
 }
 
 impl Implementation {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Scalar, Self::Native, Self::Ref];
+    pub const ALL: [Self; 3] = [Self::Native, Self::Scalar, Self::Ref];
 
     /// Its name in configurations and reports.
     pub const fn name(self) -> &'static str {

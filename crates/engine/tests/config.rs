@@ -141,7 +141,7 @@ fn a_good_configuration_means_what_it_says() {
         .iter()
         .map(|f| (f.name.as_str(), f.function.contract().kind, f.implementation.name()))
         .collect();
-    assert_eq!(functions, [("route", "ipv4", "ref"), ("tunnel", "ipsec", "scalar")]);
+    assert_eq!(functions, [("route", "ipv4", "ref"), ("tunnel", "ipsec", "native")]);
 
     let class = |port| config.classifier.classify(&godwit_wire::parse(&frame(port)));
     assert_eq!([80, 443, 8000, 8099, 8100, 53, 81].map(class), [1, 1, 1, 1, 0, 2, 0]);

@@ -77,12 +77,12 @@ fn read_one<'a>(
         let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.contract.kind).collect();
         return Err(document.refuse(kind_text.span(), names::unknown("kind of function", kind_name, &kinds)));
     };
-    let implementation = match stanza.take_text(document, "impl")? {
-        None => Implementation::default(),
+    let asked = match stanza.take_text(document, "impl")? {
+        None => None,
         Some(text) => {
             let all = Implementation::ALL;
             match all.into_iter().find(|known| known.name() == text.get_ref()) {
-                Some(known) => known,
+                Some(known) => Some(known),
                 None => {
                     let message = names::unknown("value", text.get_ref(), &all.map(Implementation::name));
                     return Err(document.refuse(text.span(), format!("`impl`: {message}")));
@@ -94,7 +94,7 @@ fn read_one<'a>(
         None => cpu::ID.to_owned(),
         Some(text) if text.get_ref() == cpu::ID => text.into_inner(),
         Some(text) if godwit_device::is_id(text.get_ref()) => {
-            if implementation != Implementation::Scalar {
+            if let Some(implementation) = asked.filter(|implementation| *implementation != Implementation::Scalar) {
                 let message = format!(
                     "function `{name}`: `impl = \"{}\"` is for the CPU, not for `{}`",
                     implementation.name(),
@@ -114,7 +114,7 @@ fn read_one<'a>(
         Ok(function) => function,
         Err(error) => return Err(refuse(document, &stanza, &name, directory, &error)),
     };
-    Ok(FunctionConfig { name, implementation, device, function, line })
+    Ok(FunctionConfig { name, implementation: asked.unwrap_or_default(), device, function, line })
 }
 
 /// What a name that no device can have is, and what names are.
