@@ -1,0 +1,309 @@
+/* The teams' part of a round of AEADs (group_aead.h): the stream, and sums over what is
+ * authenticated. */
+#ifndef GODWIT_IPSEC_GROUP_AEAD_TEAM_H
+#define GODWIT_IPSEC_GROUP_AEAD_TEAM_H
+
+/* The stream of bytes 64 * unit and so on, as words that lie in memory. */
+GW_LANE void gw_aead_unit(const gw_aead_round *round, const gw_aead_lane *lane,
+                          const GW_LOCAL gw_u8 *table, gw_u32 unit, gw_u32 *words)
+{
+    const GW_GLOBAL gw_u8 *iv = lane->data - 8;
+    if (round->suite.cipher == GW_IPSEC_CIPHER_CHACHA20) {
+        gw_chacha20_block(lane->sa->keys, gw_ipsec_chacha20_nonce(lane->sa, iv), unit + 1, words);
+        return;
+    }
+    const gw_u32 salt = lane->sa->salt;
+    const gw_u32 iv_first = gw_load_le32(iv);
+    const gw_u32 iv_second = gw_load_le32(iv + 4);
+    GW_UNROLL
+    for (gw_u32 i = 0; i < GW_AEAD_UNIT_WORDS; i += 4) {
+        words[i] = salt;
+        words[i + 1] = iv_first;
+        words[i + 2] = iv_second;
+        words[i + 3] = gw_swap32(unit * (GW_AEAD_UNIT_BYTES / 16) + i / 4 + 2);
+    }
+    GW_UNROLL
+    for (gw_u32 i = 0; i < GW_AEAD_UNIT_WORDS; i += 4 * GW_AES_LANE_BLOCKS) {
+        gw_aes_lane_encrypt(table, (const GW_GLOBAL gw_u8 *)lane->sa->keys,
+                            gw_ipsec_aes_rounds(round->suite), words + i);
+    }
+}
+
+/* Where a word of the stream lies in its team's part: `word` counts from 16 in front of the step's
+ * first, of which the last four are there. Lanes that write or read side by side meet in no bank.
+ */
+GW_LANE gw_u32 gw_aead_stream_at(gw_u32 word)
+{
+    return word + (word >> 4) - 12;
+}
+
+/* One step: lanes leave the stream for their units. What is behind the packet's end is 0, and what
+ * lies around the packet stays as it is. */
+GW_LANE void gw_aead_leave_unit(const gw_aead_round *round, const gw_aead_lane *lane,
+                                const GW_LOCAL gw_u8 *table, GW_LOCAL gw_u32 *stream, gw_u32 step)
+{
+    const gw_u32 unit = step * round->lanes + lane->place;
+    const gw_u32 from = unit * GW_AEAD_UNIT_BYTES;
+    gw_u32 words[GW_AEAD_UNIT_WORDS] = {0};
+    if (from < lane->bytes) {
+        gw_aead_unit(round, lane, table, unit, words);
+    }
+    GW_UNROLL
+    for (gw_u32 i = 0; i < GW_AEAD_UNIT_WORDS; i++) {
+        stream[gw_aead_stream_at(16 + GW_AEAD_UNIT_WORDS * lane->place + i)] =
+            from + 4 * i < lane->bytes ? words[i] : 0;
+    }
+}
+
+/* The same step: the team takes the stream to the packet. skew: bytes from the aligned word in
+ * which the packet begins to its first. */
+GW_LANE void gw_aead_apply(const gw_aead_round *round, const gw_aead_lane *lane,
+                           const GW_LOCAL gw_u32 *stream, gw_u32 step, gw_u32 skew)
+{
+    const gw_u32 shift = 8 * (-skew & 3u);
+    GW_UNROLL
+    for (gw_u32 i = 0; i < GW_AEAD_UNIT_BYTES / 16; i++) {
+        const gw_u32 chunk = i * round->lanes + lane->place;
+        const gw_u32 at = step * round->lanes * GW_AEAD_UNIT_BYTES + 16 * chunk;
+        if (lane->bytes != 0 && at < skew + lane->bytes) {
+            const gw_u32 word = (16 * chunk + 64 - skew) >> 2;
+            gw_u32 words[5];
+            GW_UNROLL
+            for (gw_u32 j = 0; j < 5; j++) {
+                words[j] = stream[gw_aead_stream_at(word + j)];
+            }
+            GW_GLOBAL gw_u8 *bytes = lane->data - skew + at;
+            gw_block block = gw_load_block(bytes);
+            block.word0 ^= gw_funnel_right32(words[0], words[1], shift);
+            block.word1 ^= gw_funnel_right32(words[1], words[2], shift);
+            block.word2 ^= gw_funnel_right32(words[2], words[3], shift);
+            block.word3 ^= gw_funnel_right32(words[3], words[4], shift);
+            gw_store_block(bytes, block);
+        }
+    }
+}
+
+/* Encrypts or decrypts the round's packets, by all teams. */
+GW_GROUP void gw_aead_cipher(const gw_aead_round *round, const gw_aead_lane *lane,
+                             const GW_LOCAL gw_aes_team_table *table,
+                             GW_LOCAL gw_aead_scratch *scratch, gw_u32 bytes_max)
+{
+    const GW_LOCAL gw_u8 *entries = gw_aes_lane_table(table);
+    GW_LOCAL gw_u32 *stream =
+        scratch->of.stream + lane->packet * GW_AEAD_STREAM_WORDS(round->lanes);
+    const gw_u32 skew = (gw_u32)(lane->data - round->work->arena) & 15u;
+    const gw_u32 step_bytes = round->lanes * GW_AEAD_UNIT_BYTES;
+    gw_u32 carried = 0;
+    for (gw_u32 step = 0; step * step_bytes < bytes_max + 15; step++) {
+        if (lane->place < 4) {
+            stream[lane->place] = carried;
+        }
+        gw_aead_leave_unit(round, lane, entries, stream, step);
+        gw_warp_barrier();
+        gw_aead_apply(round, lane, stream, step, skew);
+        if (lane->place < 4) {
+            carried =
+                stream[gw_aead_stream_at(GW_AEAD_UNIT_WORDS * round->lanes + 12 + lane->place)];
+        }
+        gw_warp_barrier();
+    }
+}
+
+/*
+ * The blocks of a sum:
+ *
+ *   | first, of four words | data, zeros up to the next block | lengths |
+ */
+typedef struct gw_aead_blocks {
+    gw_u32 first[4];
+    const GW_GLOBAL gw_u8 *data;
+    gw_u32 bytes;      /* a multiple of 4 */
+    gw_u32 lengths[2]; /* of the additional data and of what is encrypted, in bytes */
+    gw_u32 count;
+} gw_aead_blocks;
+
+GW_LANE gw_aead_blocks gw_aead_blocks_of(const gw_aead_round *round, const gw_aead_lane *lane,
+                                         gw_u64 sequence)
+{
+    const gw_ipsec_aad aad = gw_ipsec_aad_of(lane->sa, sequence);
+    gw_aead_blocks blocks;
+    GW_UNROLL
+    for (gw_u32 i = 0; i < 4; i++) {
+        blocks.first[i] = aad.words[i];
+    }
+    blocks.data = lane->data;
+    blocks.bytes = lane->bytes;
+    blocks.lengths[0] = aad.bytes;
+    blocks.lengths[1] = lane->bytes;
+    if (round->suite.cipher == GW_IPSEC_CIPHER_NULL) {
+        /* GMAC: all is additional data, IV and payload too (gw_ipsec_gmac_esp). */
+        const gw_u32 extended = aad.bytes == 12;
+        const gw_u32 high = gw_load_be32(lane->data - 8);
+        blocks.first[2] = extended ? aad.words[2] : high;
+        blocks.first[3] = extended ? high : gw_load_be32(lane->data - 4);
+        blocks.data -= extended ? 4 : 0;
+        blocks.bytes += extended ? 4 : 0;
+        blocks.lengths[0] = aad.bytes + 8 + lane->bytes;
+        blocks.lengths[1] = 0;
+    }
+    blocks.count = 2 + (blocks.bytes + 15) / 16;
+    return blocks;
+}
+
+/* Block `index` but the last, as big-endian words. */
+GW_LANE void gw_aead_block(const gw_aead_blocks *blocks, gw_u32 index, gw_u32 *words)
+{
+    const gw_u32 at = index == 0 ? 0 : 16 * (index - 1);
+    const GW_GLOBAL gw_u8 *data = blocks->data + at;
+    const gw_u32 shift = 8 * ((gw_u32)(gw_u64)data & 3u);
+    const GW_GLOBAL gw_u32 *aligned = (const GW_GLOBAL gw_u32 *)(data - shift / 8);
+    /* Words that do not reach into the data are not read. */
+    const gw_u32 there = index == 0 ? 0 : blocks->bytes - at;
+    gw_u32 low = there != 0 ? aligned[0] : 0;
+    GW_UNROLL
+    for (gw_u32 i = 0; i < 4; i++) {
+        const gw_u32 reaches = 4 * i + 4 < there || (4 * i < there && shift != 0);
+        const gw_u32 high = reaches ? aligned[i + 1] : 0;
+        const gw_u32 word = 4 * i < there ? gw_funnel_right32(low, high, shift) : 0;
+        words[i] = index == 0 ? blocks->first[i] : gw_swap32(word);
+        low = high;
+    }
+}
+
+GW_LANE gw_ghash_element gw_aead_ghash_block(const gw_aead_blocks *blocks, gw_u32 index)
+{
+    if (index + 1 == blocks->count) {
+        return gw_ghash_words(0, 8 * blocks->lengths[0], 0, 8 * blocks->lengths[1]);
+    }
+    gw_u32 words[4];
+    gw_aead_block(blocks, index, words);
+    return gw_ghash_words(words[0], words[1], words[2], words[3]);
+}
+
+GW_LANE gw_poly1305 gw_aead_poly1305_block(const gw_aead_blocks *blocks, gw_u32 index)
+{
+    if (index + 1 == blocks->count) {
+        return gw_poly1305_words(blocks->lengths[0], 0, blocks->lengths[1], 0, 1);
+    }
+    gw_u32 words[4];
+    gw_aead_block(blocks, index, words);
+    return gw_poly1305_words(gw_swap32(words[0]), gw_swap32(words[1]), gw_swap32(words[2]),
+                             gw_swap32(words[3]), 1);
+}
+
+/* This lane's part of GHASH. */
+GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead_lane *lane,
+                                       const gw_aead_blocks *blocks)
+{
+    const GW_GLOBAL gw_u32 *powers = lane->sa->authentication;
+    const gw_ghash_element fourth = gw_ghash_key(powers + 3 * GW_GHASH_KEY_WORDS);
+    gw_ghash_element step = fourth;
+    for (gw_u32 lanes = 4; lanes < round->lanes; lanes *= 2) {
+        step = gw_ghash_multiply(step, step);
+    }
+    const gw_u32 rows = (blocks->count + round->lanes - 1) / round->lanes;
+    /* Rows end with the last block. */
+    const gw_u32 missing = rows * round->lanes - blocks->count;
+    gw_ghash_element sum = gw_ghash_zero();
+    GW_NO_COPY
+    for (gw_u32 row = lane->place < missing ? 1 : 0; row < rows; row++) {
+        const gw_u32 index = row * round->lanes + lane->place - missing;
+        sum = gw_ghash_add(gw_ghash_multiply(sum, step), gw_aead_ghash_block(blocks, index));
+    }
+    /* To the power of what is behind: 1 to `lanes`. */
+    const gw_u32 behind = round->lanes - 1 - lane->place;
+    sum = gw_ghash_multiply(sum, gw_ghash_key(powers + (behind & 3u) * GW_GHASH_KEY_WORDS));
+    step = fourth;
+    for (gw_u32 lanes = 4; lanes < round->lanes; lanes *= 2) {
+        if (behind & lanes) {
+            sum = gw_ghash_multiply(sum, step);
+        }
+        step = gw_ghash_multiply(step, step);
+    }
+    return sum;
+}
+
+/* This lane's part of Poly1305. */
+GW_LANE gw_poly1305 gw_aead_poly1305(const gw_aead_round *round, const gw_aead_lane *lane,
+                                     const gw_aead_blocks *blocks, gw_poly1305 r)
+{
+    gw_poly1305 step = r;
+    for (gw_u32 lanes = 1; lanes < round->lanes; lanes *= 2) {
+        step = gw_poly1305_multiply(step, step);
+    }
+    const gw_u32 rows = (blocks->count + round->lanes - 1) / round->lanes;
+    const gw_u32 missing = rows * round->lanes - blocks->count;
+    gw_poly1305 sum = gw_poly1305_zero();
+    GW_NO_COPY
+    for (gw_u32 row = lane->place < missing ? 1 : 0; row < rows; row++) {
+        const gw_u32 index = row * round->lanes + lane->place - missing;
+        sum =
+            gw_poly1305_add(gw_poly1305_multiply(sum, step), gw_aead_poly1305_block(blocks, index));
+    }
+    const gw_u32 behind = round->lanes - 1 - lane->place;
+    sum = gw_poly1305_multiply(sum, r);
+    step = r;
+    for (gw_u32 lanes = 1; lanes < round->lanes; lanes *= 2) {
+        if (behind & lanes) {
+            sum = gw_poly1305_multiply(sum, step);
+        }
+        step = gw_poly1305_multiply(step, step);
+    }
+    return sum;
+}
+
+/* Leaves each lane's part of the packet's sum. */
+GW_LANE void gw_aead_sum(const gw_aead_round *round, const gw_aead_lane *lane,
+                         GW_LOCAL gw_aead_scratch *scratch)
+{
+    if (lane->bytes == 0) {
+        return;
+    }
+    const gw_aead_blocks blocks = gw_aead_blocks_of(round, lane, scratch->sequence[lane->packet]);
+    const gw_u32 id = gw_lane_id();
+    if (round->suite.auth == GW_IPSEC_AUTH_POLY1305) {
+        const gw_poly1305 r =
+            gw_poly1305_clamp(scratch->r[0][lane->packet], scratch->r[1][lane->packet],
+                              scratch->r[2][lane->packet], scratch->r[3][lane->packet]);
+        const gw_poly1305 sum = gw_aead_poly1305(round, lane, &blocks, r);
+        scratch->of.sums[0][id] = sum.limb0;
+        scratch->of.sums[1][id] = sum.limb1;
+        scratch->of.sums[2][id] = sum.limb2;
+        scratch->of.sums[3][id] = sum.limb3;
+        scratch->of.sums[4][id] = sum.limb4;
+    } else {
+        const gw_ghash_element sum = gw_aead_ghash(round, lane, &blocks);
+        scratch->of.sums[0][id] = gw_ghash_word(sum, 0);
+        scratch->of.sums[1][id] = gw_ghash_word(sum, 1);
+        scratch->of.sums[2][id] = gw_ghash_word(sum, 2);
+        scratch->of.sums[3][id] = gw_ghash_word(sum, 3);
+    }
+}
+
+/* A round by the teams: the barriers are those of gw_aead_head_round. */
+GW_GROUP void gw_aead_team_round(const gw_aead_round *round,
+                                 const GW_LOCAL gw_aes_team_table *table,
+                                 GW_LOCAL gw_aead_scratch *scratch)
+{
+    const gw_u32 outbound = gw_ipsec_direction(round->work->variant) == GW_IPSEC_OUTBOUND;
+    const gw_u32 encrypted = round->suite.cipher != GW_IPSEC_CIPHER_NULL;
+    gw_barrier();
+    const gw_u32 bytes_max = gw_aead_bytes_max(scratch);
+    gw_aead_lane lane = gw_aead_lane_of(round, scratch);
+    if (outbound && encrypted) {
+        gw_aead_cipher(round, &lane, table, scratch, bytes_max);
+    }
+    gw_barrier();
+    gw_aead_sum(round, &lane, scratch);
+    gw_barrier();
+    gw_barrier();
+    if (!outbound) {
+        if (encrypted) {
+            lane.bytes = scratch->bytes[lane.packet];
+            gw_aead_cipher(round, &lane, table, scratch, bytes_max);
+        }
+        gw_barrier();
+    }
+}
+
+#endif
