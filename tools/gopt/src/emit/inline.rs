@@ -1,0 +1,135 @@
+//! Calls of functions with expensive accesses: a copy of the body stands in the place of the call.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use tree_sitter::Node;
+
+use crate::refusal::{Pass, refuse};
+use crate::unit::{Function, Variable, children, declared_name};
+
+use super::{Binding, Emitter, Entry, Place, Return, type_key};
+
+impl<'t> Emitter<'_, 't> {
+    /// The value of a call; the copy that computes it goes to `before`.
+    pub(super) fn inlined(
+        &mut self,
+        call: Node<'t>,
+        name: &str,
+        place: &mut Place<'_, 't>,
+        single: bool,
+        before: &mut String,
+    ) -> Pass<String> {
+        let unit = self.unit;
+        let at = call.start_byte();
+        let Some(function) = unit.functions.get(name) else {
+            return refuse(at, format!("{name} is not defined in this file"));
+        };
+        let list = call.child_by_field_name("arguments");
+        let arguments: Vec<_> = list.map(|list| children(list).filter(Node::is_named).collect()).unwrap_or_default();
+        if function.variadic || arguments.len() != function.parameters.len() {
+            return refuse(at, format!("{name} is called with another number of arguments than it has parameters"));
+        }
+        self.captures(function, call)?;
+        self.copies += 1;
+        let copy = self.copies;
+        let mut scope = BTreeMap::new();
+        let mut inner =
+            Place { function, region: function.body, scopes: Vec::new(), copy, returns: None, around: Vec::new() };
+        let mut sets = String::new();
+        for (parameter, argument) in function.parameters.iter().zip(arguments) {
+            let text = self.lower(argument, place, single, before)?;
+            let declarator = parameter.child_by_field_name("declarator");
+            let Some((declarator, parameter_name)) = declarator.and_then(|one| Some((one, declared_name(one)?))) else {
+                write!(sets, "(void)({text}); ").expect("writing to a String");
+                continue;
+            };
+            let parameter_name = unit.text(parameter_name);
+            let variable = Variable { declaration: *parameter, declarator };
+            let steady = !self.changed(function.body, parameter_name);
+            let key = type_key(unit, variable);
+            let alias = steady.then(|| self.alias(argument, &key, &text, place)).flatten();
+            let binding = match alias {
+                Some(alias) => Binding::Alias(alias),
+                None => {
+                    let member = self.member(parameter_name, &inner);
+                    let slot = self.retyped(*parameter, declarator, &member)?;
+                    self.slots.push(format!("{slot};"));
+                    writeln!(sets, "gopt_s->{member} = {text};").expect("writing to a String");
+                    Binding::Slot(member)
+                }
+            };
+            scope.insert(parameter_name, Entry { binding, type_key: key, steady });
+        }
+        let result = (!function.returns.is_empty()).then(|| self.temporary(&function.returns, single, before));
+        let last = children(function.body).filter(Node::is_named).last();
+        inner.scopes.push(scope);
+        inner.returns = Some(Return {
+            result: result.clone(),
+            label: format!("gopt_end_{copy}"),
+            used: false,
+            last: last.map(|last| last.id()),
+        });
+        let body = self.block(function.body, &mut inner)?;
+        let label = inner
+            .returns
+            .filter(|returns| returns.used)
+            .map_or_else(String::new, |returns| format!("{}:;\n", returns.label));
+        write!(before, "{{ /* {name} */\n{sets}{body}\n{label}}} ").expect("writing to a String");
+        Ok(result.unwrap_or_else(|| "(void)0".to_owned()))
+    }
+
+    /// The text that a parameter which never changes can be replaced by, where that is of the very same type.
+    fn alias(&self, argument: Node<'t>, key: &str, text: &str, place: &Place<'_, 't>) -> Option<String> {
+        let unit = self.unit;
+        match argument.kind() {
+            "identifier" => {
+                let entry = place.entry(unit.text(argument))?;
+                let fits = entry.steady && entry.type_key == key && !entry.type_key.contains('[');
+                // A local within one turn would not be there after the next.
+                let lasts = !matches!(entry.binding, Binding::Renamed(_))
+                    && (self.outer(unit.text(argument), place) || !matches!(entry.binding, Binding::Kept));
+                (fits && lasts).then(|| text.to_owned())
+            }
+            "pointer_expression" => {
+                let inner = argument.child_by_field_name("argument").filter(|inner| inner.kind() == "identifier")?;
+                let operator = argument.child_by_field_name("operator").map(|operator| unit.text(operator));
+                let entry = place.entry(unit.text(inner)).filter(|_| operator == Some("&"))?;
+                let fits = matches!(entry.binding, Binding::Slot(_)) && format!("{}*", entry.type_key) == key;
+                fits.then(|| format!("({text})"))
+            }
+            "number_literal" => {
+                let specifiers = key.strip_suffix('|')?;
+                Some(format!("(({specifiers}){text})"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Declared before the batch loop.
+    fn outer(&self, name: &str, place: &Place<'_, 't>) -> bool {
+        place.copy == 0
+            && place.scopes.first().is_some_and(|scope| scope.contains_key(name))
+            && !place.scopes.iter().skip(1).any(|scope| scope.contains_key(name))
+    }
+
+    /// Refuses a copy in which a name of the file would mean a variable at the call.
+    fn captures(&self, function: &Function<'t>, call: Node<'t>) -> Pass<()> {
+        let unit = self.unit;
+        for (name, _) in crate::scope::free_in(unit, function) {
+            let expands = unit.source.macros.mentions(name);
+            let word = Some(name).filter(|name| self.kept.contains(name));
+            let word = word.or_else(|| expands.iter().map(String::as_str).find(|word| self.kept.contains(word)));
+            if let Some(word) = word {
+                return refuse(
+                    call.start_byte(),
+                    format!(
+                        "{} uses {word} of the file, and where it is called {word} is a local variable: rename one",
+                        function.name
+                    ),
+                );
+            }
+        }
+        Ok(())
+    }
+}

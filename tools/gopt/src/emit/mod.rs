@@ -1,0 +1,293 @@
+//! Sixth pass: the text of a batch loop whose look-ups take turns.
+//!
+//! The body keeps its form. A variable that exists where look-ups switch lives in the look-up's state, a struct; labels
+//! stand where look-ups go on. What stays within one turn stays a local variable, for the compiler to keep in registers.
+
+mod declare;
+mod inline;
+mod lower;
+mod ring;
+mod statement;
+
+pub(crate) use ring::PROLOGUE;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tree_sitter::Node;
+
+use crate::batch::Batch;
+use crate::lexer::{Kind, tokens};
+use crate::reach::Reach;
+use crate::refusal::{Pass, refuse};
+use crate::unit::{Function, Unit, Variable, children};
+
+/// What a name stands for in the text that is made.
+#[derive(Clone, Debug)]
+struct Entry {
+    binding: Binding,
+    /// Its type, `const` and the name left out.
+    type_key: String,
+    /// Never changed once it is set, its address never taken.
+    steady: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Binding {
+    /// Declared outside the look-up, or a local within one turn that keeps its name.
+    Kept,
+    /// A local within one turn under another name.
+    Renamed(String),
+    /// A member of the look-up's state.
+    Slot(String),
+    /// A parameter that is what it was called with.
+    Alias(String),
+}
+
+impl Entry {
+    fn text(&self, name: &str) -> String {
+        match &self.binding {
+            Binding::Kept => name.to_owned(),
+            Binding::Renamed(text) | Binding::Alias(text) => text.clone(),
+            Binding::Slot(member) => format!("gopt_s->{member}"),
+        }
+    }
+}
+
+/// A loop or switch around a statement.
+enum Around {
+    Batch,
+    /// Where `continue` has to jump, where the loop's own text would not do; and whether one does.
+    Loop(Option<(String, bool)>),
+    Switch,
+}
+
+/// How a copy of a function's body returns.
+struct Return {
+    /// What takes the value; none in a `void` function.
+    result: Option<String>,
+    label: String,
+    /// A `goto` to the label was written.
+    used: bool,
+    /// The statement behind which the label stands anyway.
+    last: Option<usize>,
+}
+
+/// A body that is being written: the batch loop's, or a copy of a function's.
+struct Place<'u, 't> {
+    function: &'u Function<'t>,
+    region: Node<'t>,
+    scopes: Vec<BTreeMap<&'t str, Entry>>,
+    /// The number of the copy; 0 is the loop itself.
+    copy: usize,
+    returns: Option<Return>,
+    around: Vec<Around>,
+}
+
+impl Place<'_, '_> {
+    fn entry(&self, name: &str) -> Option<&Entry> {
+        self.scopes.iter().rev().find_map(|scope| scope.get(name))
+    }
+}
+
+/// Writes one batch loop.
+struct Emitter<'u, 't> {
+    unit: &'u Unit<'t>,
+    reach: &'u Reach,
+    /// The members of the state, as C.
+    slots: Vec<String>,
+    /// Names that mean the same in the text that is made as in the loop: of variables outside it, and of some locals.
+    kept: BTreeSet<&'t str>,
+    /// Names that are taken.
+    names: BTreeSet<String>,
+    copies: usize,
+    labels: usize,
+    temporaries: usize,
+    /// Calls that switch in the whole expression that is being written.
+    calls_of_expression: usize,
+}
+
+/// The text that takes the place of a batch loop.
+pub(crate) fn transformed(unit: &Unit<'_>, reach: &Reach, batch: &Batch<'_>) -> Pass<String> {
+    let Some(function) = unit.functions.get(&batch.function) else {
+        return refuse(batch.node.start_byte(), "a loop outside any function");
+    };
+    let words = tokens(&unit.source.text);
+    let words = words.iter().filter(|token| token.kind == Kind::Identifier);
+    let mut emitter = Emitter {
+        unit,
+        reach,
+        slots: Vec::new(),
+        kept: BTreeSet::new(),
+        names: words.map(|token| token.text.to_owned()).collect(),
+        copies: 0,
+        labels: 0,
+        temporaries: 0,
+        calls_of_expression: 0,
+    };
+    let mut scope = BTreeMap::new();
+    for (name, variable) in crate::scope::at_loop(unit, function, batch.node) {
+        // Look-ups were seen not to change it, but for sums that none of them reads.
+        let steady = !emitter.changed(batch.body, name);
+        emitter.kept.insert(name);
+        scope.insert(name, Entry { binding: Binding::Kept, type_key: type_key(unit, variable), steady });
+    }
+    // Its own name as a member cannot be taken for another: members are reached through gopt_s alone.
+    let index = batch.index.clone();
+    emitter.slots.push(format!("{} {index};", batch.header.index_type));
+    let type_key = format!("{}|", batch.header.index_type);
+    let index_name = index_name(unit, batch);
+    emitter.kept.insert(index_name);
+    scope.insert(index_name, Entry { binding: Binding::Slot(index.clone()), type_key, steady: true });
+    let mut place = Place {
+        function,
+        region: batch.body,
+        scopes: vec![scope],
+        copy: 0,
+        returns: None,
+        around: vec![Around::Batch],
+    };
+    let body = emitter.statement(batch.body, &mut place)?;
+    Ok(ring::ring(unit, batch, &emitter.slots, &index, &body))
+}
+
+/// The index's name as it lies in the text.
+fn index_name<'t>(unit: &Unit<'t>, batch: &Batch<'t>) -> &'t str {
+    let mut found = "";
+    crate::unit::walk(batch.node, &mut |node| {
+        if found.is_empty() && node.kind() == "identifier" && unit.text(node) == batch.index {
+            found = unit.text(node);
+        }
+        found.is_empty()
+    });
+    found
+}
+
+/// A type as text, to tell whether two are the same: `const` matters to neither.
+fn type_key(unit: &Unit<'_>, variable: Variable<'_>) -> String {
+    let name = crate::unit::declared_name(variable.declarator);
+    let declarator = variable.declarator.byte_range();
+    let name = name.map_or(declarator.end..declarator.end, |name| name.byte_range());
+    let text = &unit.source.plain;
+    let around = format!("{} {}", &text[declarator.start..name.start], &text[name.end..declarator.end]);
+    let words: Vec<_> = tokens(&around).into_iter().map(|token| token.text.to_owned()).collect();
+    let plain = |word: &&String| !matches!(word.as_str(), "const" | "restrict" | "__restrict" | "__restrict__");
+    format!("{}|{}", unit.specifiers(variable.declaration), words.iter().filter(plain).cloned().collect::<String>())
+}
+
+impl<'t> Emitter<'_, 't> {
+    /// A name that the file does not have and that was not given away.
+    fn fresh(&mut self, base: &str) -> String {
+        let mut name = base.to_owned();
+        let mut number = 1;
+        while !self.names.insert(name.clone()) {
+            number += 1;
+            name = format!("{base}_{number}");
+        }
+        name
+    }
+
+    /// A variable's name may be assigned, counted, or its address taken in a text.
+    fn changed(&self, region: Node<'t>, name: &str) -> bool {
+        let unit = self.unit;
+        let mut changed = false;
+        crate::unit::walk(region, &mut |node| {
+            if node.kind() == "identifier" && unit.text(node) == name && !changed {
+                changed = self.changes(node);
+            }
+            if node.kind() == "call_expression"
+                && unit.callee(node).is_some_and(|callee| unit.source.macros.assigns(callee))
+            {
+                let mentions = tokens(unit.text(node)).iter().any(|token| token.text == name);
+                changed |= mentions;
+            }
+            if matches!(node.kind(), "identifier") && unit.source.macros.has(unit.text(node)) {
+                changed |= unit.source.macros.mentions(unit.text(node)).contains(name);
+            }
+            !changed
+        });
+        changed
+    }
+
+    fn changes(&self, identifier: Node<'t>) -> bool {
+        let mut node = identifier;
+        while let Some(parent) = node.parent() {
+            let is = |field: &str| parent.child_by_field_name(field) == Some(node);
+            match parent.kind() {
+                "parenthesized_expression" | "cast_expression" => {}
+                "field_expression" if is("argument") => {
+                    let operator = parent.child_by_field_name("operator");
+                    if operator.is_some_and(|operator| self.unit.text(operator) == "->") {
+                        return false;
+                    }
+                }
+                // Of an array: an element of the variable itself. Of a pointer: something else; the answer errs safely.
+                "subscript_expression" if is("argument") => {}
+                "assignment_expression" => return is("left"),
+                "update_expression" => return true,
+                "pointer_expression" => {
+                    let operator = parent.child_by_field_name("operator");
+                    return operator.is_some_and(|operator| self.unit.text(operator) == "&");
+                }
+                _ => return false,
+            }
+            node = parent;
+        }
+        false
+    }
+
+    /// A node's text with what lies between its children as it is, and each child as `child` writes it.
+    fn assemble(&mut self, node: Node<'t>, mut child: impl FnMut(&mut Self, Node<'t>) -> Pass<String>) -> Pass<String> {
+        let unit = self.unit;
+        let mut text = String::new();
+        let mut at = node.start_byte();
+        for inner in children(node) {
+            text.push_str(&unit.source.plain[at..inner.start_byte()]);
+            text.push_str(&child(self, inner)?);
+            at = inner.end_byte();
+        }
+        text.push_str(&unit.source.plain[at..node.end_byte()]);
+        Ok(text)
+    }
+
+    /// An expression without expensive calls: names in the place of names.
+    fn expression(&mut self, node: Node<'t>, place: &Place<'_, 't>) -> Pass<String> {
+        let unit = self.unit;
+        match node.kind() {
+            "identifier" | "type_identifier" => {
+                let name = unit.text(node);
+                if unit.source.macros.has(name) {
+                    self.macro_use(node, name, place)?;
+                }
+                Ok(place.entry(name).map_or_else(|| name.to_owned(), |entry| entry.text(name)))
+            }
+            _ if node.child_count() == 0 => Ok(unit.text(node).to_owned()),
+            "string_literal" | "char_literal" | "system_lib_string" | "concatenated_string" => {
+                Ok(unit.text(node).to_owned())
+            }
+            _ => self.assemble(node, |emitter, child| emitter.expression(child, place)),
+        }
+    }
+
+    /// A macro's expansion is not rewritten, so it must not name what is renamed.
+    fn macro_use(&self, node: Node<'t>, name: &str, place: &Place<'_, 't>) -> Pass<()> {
+        let macros = &self.unit.source.macros;
+        let renamed = |word: &str| place.entry(word).is_some_and(|entry| !matches!(entry.binding, Binding::Kept));
+        if let Some(word) = macros.mentions(name).iter().find(|word| renamed(word)) {
+            return refuse(
+                node.start_byte(),
+                format!("the macro {name} names the local variable {word}, which becomes the look-up's own"),
+            );
+        }
+        let list = node.parent().and_then(|call| call.child_by_field_name("arguments"));
+        if let Some(list) = list.filter(|_| macros.pastes(name)) {
+            let words = tokens(self.unit.text(list));
+            if let Some(word) = words.iter().find(|word| word.kind == Kind::Identifier && renamed(word.text)) {
+                return refuse(
+                    node.start_byte(),
+                    format!("the macro {name} makes text of the local variable {}, which gets another name", word.text),
+                );
+            }
+        }
+        Ok(())
+    }
+}
