@@ -102,27 +102,34 @@ fn main() {
 
     write_registry(&root.join("functions.h"), &out);
     write_sources(&root, &out);
-    compile(&root, &out);
+    let cpu = gopt_cpu(&root, &out);
+    compile(&root, &out, &cpu);
 }
 
 /// The list of functions.h as Rust.
 fn write_registry(functions: &Path, out: &Path) {
-    let text = read(functions);
     let mut rust = String::from("/// Every function that has a kernel, from `functions.h`.\n");
     rust += "pub const KERNELS: &[KernelInfo] = &[\n";
-    for line in text.lines() {
-        let Some(row) = line.trim().strip_prefix("X(") else {
-            continue;
-        };
+    for (number, name) in rows(functions) {
+        writeln!(rust, "    KernelInfo {{ number: {number}, name: \"{name}\" }},").expect("writing to a String");
+    }
+    rust += "];\n";
+    write(&out.join("registry.rs"), &rust);
+}
+
+/// Number and name of every function of functions.h.
+fn rows(functions: &Path) -> Vec<(String, String)> {
+    let text = read(functions);
+    let rows = text.lines().filter_map(|line| line.trim().strip_prefix("X("));
+    rows.map(|row| {
         let row = row.split(')').next().expect("split yields at least one part");
         let columns: Vec<&str> = row.split(',').map(str::trim).collect();
         let [number, name] = columns[..] else {
             panic!("functions.h: X({row}) must have a number and a name");
         };
-        writeln!(rust, "    KernelInfo {{ number: {number}, name: \"{name}\" }},").expect("writing to a String");
-    }
-    rust += "];\n";
-    write(&out.join("registry.rs"), &rust);
+        (number.to_owned(), name.to_owned())
+    })
+    .collect()
 }
 
 /// One source text per device language, and a digest of all of them.
@@ -154,6 +161,56 @@ fn write_sources(root: &Path, out: &Path) {
     write(&out.join("kernels.cl"), &opencl);
     write(&out.join("kernels.cu"), &cuda);
     write(&out.join("digest.rs"), &format!("{digest:#018x}\n"));
+}
+
+/// `cpu.c` with its includes resolved and the loops of `dialect/loop_gopt.c`, transformed: one for each function that
+/// has expensive accesses, and the list of them as Rust.
+fn gopt_cpu(root: &Path, out: &Path) -> PathBuf {
+    let text = flatten(root, "cpu.c", &["dialect/cuda.h", "dialect/opencl.h"]);
+    let (begin, end) = ("/* begin NAME */\n", "/* end NAME */\n");
+    let before = text.split(begin).next().expect("split yields at least one part");
+    let template =
+        text.split(begin).nth(1).and_then(|rest| rest.split(end).next()).expect("loop_gopt.c has a template");
+    let after = text.split(end).nth(1).expect("the template of loop_gopt.c ends");
+    let expensive = gopt::expensive(&text, &gopt::Options::default());
+    let mut loops = String::new();
+    let mut cases = String::new();
+    let mut rust = String::from(
+        "/// Numbers of the kernels that have expensive accesses: for these there is gopt's form.\npub const GOPT_KERNELS: &[u8] = &[",
+    );
+    let mut by_hand = String::from(
+        "/// Those of them that have a form written by hand besides: halves, or a touch function that fetches.\n\
+         pub const HAND_KERNELS: &[u8] = &[",
+    );
+    let mut named = vec!["gw_probe_table".to_owned()];
+    for (number, name) in rows(&root.join("functions.h")) {
+        if expensive.contains(&format!("gw_{name}_packet")) {
+            loops += &template.replace("NAME", &name);
+            writeln!(cases, "    case {number}:\n        gw_gopt_bin_{name}(call);\n        return 1;")
+                .expect("writing to a String");
+            write!(rust, "{number}, ").expect("writing to a String");
+            let touch = text.split(&format!("gw_{name}_touch(")).nth(1).and_then(|rest| rest.split("\n}").next());
+            if text.contains(&format!("#define GW_HALVES_{name} "))
+                || touch.is_some_and(|body| body.contains("GW_FETCH"))
+            {
+                write!(by_hand, "{number}, ").expect("writing to a String");
+            }
+            named.push(format!("gw_gopt_bin_{name}"));
+        }
+    }
+    rust += "];\n";
+    write(&out.join("gopt.rs"), &format!("{rust}{by_hand}];\n"));
+    let dispatch = format!(
+        "\n/* Whether there is gopt's form of this kernel; then it has run. */\n\
+         static inline int gw_gopt_bin(gw_u32 kernel, const gw_bin_call *call)\n{{\n    switch (kernel) {{\n\
+         {cases}    default:\n        return 0;\n    }}\n}}\n"
+    );
+    let text = format!("{before}{loops}{after}").replace("/* gopt: dispatch */\n", &dispatch);
+    let options = gopt::Options { name: "cpu.c", functions: &named, ..gopt::Options::default() };
+    let made = gopt::transform(&text, &options).unwrap_or_else(|refusal| panic!("gopt: {refusal}"));
+    let path = out.join("cpu.c");
+    write(&path, &made);
+    path
 }
 
 /// The number that a source text defines under a name, once.
@@ -207,7 +264,7 @@ fn resolve(folder: &str, included: &str) -> String {
     parts.join("/")
 }
 
-fn compile(root: &Path, out: &Path) {
+fn compile(root: &Path, out: &Path, cpu: &Path) {
     let x86_64 = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64");
     let levels = if x86_64 { X86_64_LEVELS } else { GENERIC_LEVELS };
 
@@ -232,7 +289,7 @@ fn compile(root: &Path, out: &Path) {
         let suffix = level.name.replace('-', "_");
         // Objects are named by their source file, so each level has a folder of its own.
         build.out_dir(out.join(&suffix)).define("GW_LEVEL", suffix.as_str());
-        build.file(root.join("cpu.c")).compile(&format!("godwit_{suffix}"));
+        build.file(cpu).compile(&format!("godwit_{suffix}"));
         describe(level.name, &suffix, &features, &mut externs, &mut table);
     }
     write(
@@ -257,12 +314,18 @@ fn compile_native(root: &Path, out: &Path, x86_64: bool) {
         let v4 = X86_64_LEVELS.iter().find(|level| level.name == "x86-64-v4").expect("a level of the list");
         let features = [v4.features, NATIVE_FEATURES].concat();
         externs += "    safe fn gw_native_wide_covers(kernel: u32, variant: u32) -> u32;\n    \
-                    fn gw_native_wide(kernel: u32, call: *const BinCall);\n";
+                    fn gw_native_wide(kernel: u32, call: *const BinCall);\n    \
+                    fn gw_native_ipv4_bulk(image: *const u8, variant: u32, addresses: *const u32, \
+                    next_hops: *mut u32, count: u64);\n    \
+                    fn gw_native_ipv6_bulk(image: *const u8, variant: u32, addresses: *const [u8; 16], \
+                    next_hops: *mut u32, count: u64);\n";
         writeln!(
             table,
             "    Native {{\n        name: \"avx512\",\n        features: &{features:?},\n        \
              supported: || {{\n            {}\n        }},\n        covers: gw_native_wide_covers,\n        \
-             run_bin: gw_native_wide,\n    }},",
+             run_bin: gw_native_wide,\n        \
+             ipv4_bulk: gw_native_ipv4_bulk,\n        \
+             ipv6_bulk: gw_native_ipv6_bulk,\n    }},",
             detected(&features)
         )
         .expect("writing to a String");
@@ -307,14 +370,21 @@ fn describe(name: &str, suffix: &str, features: &[&str], externs: &mut String, t
         externs,
         "    fn gw_run_bin_{suffix}(kernel: u32, call: *const BinCall);\n    \
          fn gw_ipv4_bulk_{suffix}(image: *const u8, variant: u32, addresses: *const u32, \
-         next_hops: *mut u32, count: u64);"
+         next_hops: *mut u32, count: u64);\n    \
+         fn gw_ipv6_bulk_{suffix}(image: *const u8, variant: u32, addresses: *const [u8; 16], \
+         next_hops: *mut u32, count: u64);\n    \
+         fn gw_probe_{suffix}(image: *const u8, lines: u64, seed: u64, rounds: u32, group: u32) -> u64;\n    \
+         fn gw_l2_bulk_{suffix}(image: *const u8, keys: *const u64, ports: *mut u32, count: u64);"
     )
     .expect("writing to a String");
     writeln!(
         table,
         "    Level {{\n        name: \"{name}\",\n        features: &{features:?},\n        \
          supported: || {{\n            {supported}\n        }},\n        run_bin: gw_run_bin_{suffix},\n        \
-         ipv4_bulk: gw_ipv4_bulk_{suffix},\n    }},"
+         ipv4_bulk: gw_ipv4_bulk_{suffix},\n        \
+         ipv6_bulk: gw_ipv6_bulk_{suffix},\n        \
+         probe: gw_probe_{suffix},\n        \
+         l2_bulk: gw_l2_bulk_{suffix},\n    }},"
     )
     .expect("writing to a String");
 }

@@ -2,7 +2,10 @@
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cpu.h"
+#include "ndn/bin.h"
 #include "ipv4/bulk.h"
+#include "ipv6/bulk.h"
+#include "l2/bulk.h"
 
 #define GW_PASTE(name, level)  name##_##level
 #define GW_EXPAND(name, level) GW_PASTE(name, level)
@@ -10,11 +13,16 @@
 
 GW_FUNCTIONS(GW_BIN_LOOP)
 
+#include "dialect/loop_gopt.c"
+
 void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call);
 
 /* Runs one bin; a kernel number that functions.h does not have changes nothing. */
 void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call)
 {
+    if (call->group != 0 && gw_gopt_bin(kernel, call)) {
+        return;
+    }
     switch (kernel) {
         GW_FUNCTIONS(GW_BIN_CASE)
     default:
@@ -29,4 +37,33 @@ void GW_SYMBOL(gw_ipv4_bulk)(const gw_u8 *image, gw_u32 variant, const gw_u32 *a
                              gw_u32 *next_hops, gw_u64 count)
 {
     gw_ipv4_bulk(image, variant, addresses, next_hops, count);
+}
+
+void GW_SYMBOL(gw_ipv6_bulk)(const gw_u8 *image, gw_u32 variant, const gw_u8 *addresses,
+                             gw_u32 *next_hops, gw_u64 count);
+
+void GW_SYMBOL(gw_ipv6_bulk)(const gw_u8 *image, gw_u32 variant, const gw_u8 *addresses,
+                             gw_u32 *next_hops, gw_u64 count)
+{
+    gw_ipv6_bulk(image, variant, addresses, next_hops, count);
+}
+
+gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
+                           gw_u32 group);
+
+/* Reads rounds * GW_PROBE_READS lines of a table; group 0: one after the other. */
+gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
+                           gw_u32 group)
+{
+    if (group == 0) {
+        return gw_probe_chain(image, lines, seed, rounds * GW_PROBE_READS);
+    }
+    return gw_probe_table(image, lines, seed, rounds, group);
+}
+
+void GW_SYMBOL(gw_l2_bulk)(const gw_u8 *image, const gw_u64 *keys, gw_u32 *ports, gw_u64 count);
+
+void GW_SYMBOL(gw_l2_bulk)(const gw_u8 *image, const gw_u64 *keys, gw_u32 *ports, gw_u64 count)
+{
+    gw_l2_bulk(image, keys, ports, count);
 }

@@ -12,6 +12,9 @@
 #include "ipv4/ipv4.h"
 #include "ipsec/ipsec.h"
 #include "dpi/dpi.h"
+#include "ipv6/ipv6.h"
+#include "l2/l2.h"
+#include "ndn/ndn.h"
 
 /* clang-format off */
 #define GW_FUNCTIONS(X) \
@@ -19,7 +22,10 @@
     X(1, echo)          \
     X(2, ipv4)          \
     X(3, ipsec)         \
-    X(4, dpi)
+    X(4, dpi)           \
+    X(5, ipv6)          \
+    X(6, l2)            \
+    X(7, ndn)
 /* clang-format on */
 
 #endif

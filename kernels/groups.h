@@ -24,6 +24,9 @@
 #define GW_FORM_ipv4     GW_BY_LANE
 #define GW_FORM_ipsec    GW_TEAM_FORM
 #define GW_FORM_dpi      GW_GROUP_FORM
+#define GW_FORM_ipv6     GW_BY_LANE
+#define GW_FORM_l2       GW_BY_LANE
+#define GW_FORM_ndn      GW_BY_LANE
 
 #define GW_GROUP_FORMS(X) X(dpi) GW_TEAM_FORMS(X(ipsec))
 

@@ -38,6 +38,10 @@ GW_ASSERT_OFFSET(gw_descriptor, flow_hash, 12);
 /* Verdicts are numbers of the function's contract, counted from 0, except this one. */
 #define GW_VERDICT_DROP 255u
 
+/* gw_outcome.port of a packet that goes to all ports of a set of the function's, but the one that
+ * it came by; value is the number of the set. */
+#define GW_PORT_FLOOD 0xffffu
+
 /* What a function says of one packet. */
 typedef struct gw_outcome {
     gw_u8 verdict; /* index into the contract's verdicts, or GW_VERDICT_DROP */
@@ -50,7 +54,7 @@ GW_ASSERT_OFFSET(gw_outcome, reason, 1);
 GW_ASSERT_OFFSET(gw_outcome, port, 2);
 GW_ASSERT_OFFSET(gw_outcome, value, 4);
 
-/* Up to one work-group of packets of the same (function, variant, length class). */
+/* Up to one work-group of packets of the same (function, variant, length class, row). */
 typedef struct gw_bin {
     gw_u32 first;        /* index of its first packet in the chunk's arrays */
     gw_u16 count;        /* packets in it */
@@ -58,7 +62,9 @@ typedef struct gw_bin {
     gw_u8 variant;       /* which variant of it */
     gw_u16 instance;     /* which configured function: index into the table images */
     gw_u16 length_bytes; /* longest frame in it */
-    gw_u32 length_class; /* its length class */
+    gw_u16 length_class; /* its length class */
+    gw_u8 row;           /* of its instance in the chain that a device follows */
+    gw_u8 pad;           /* 0 */
 } gw_bin;
 GW_STATIC_ASSERT(sizeof(gw_bin) == 16, bin_size);
 GW_ASSERT_OFFSET(gw_bin, count, 4);
@@ -67,6 +73,49 @@ GW_ASSERT_OFFSET(gw_bin, variant, 7);
 GW_ASSERT_OFFSET(gw_bin, instance, 8);
 GW_ASSERT_OFFSET(gw_bin, length_bytes, 10);
 GW_ASSERT_OFFSET(gw_bin, length_class, 12);
+GW_ASSERT_OFFSET(gw_bin, row, 14);
+
+/*
+ * The part of the chain that a device follows by itself, at the beginning of its table images:
+ *
+ *   | gw_chain, 64 bytes | gw_stop of each instance | hops: gw_u32 [instance][row][verdict] |
+ *
+ * Packets whose hop leads on go to the next function on the device; the others are done, and the
+ * host decides on.
+ */
+typedef struct gw_chain {
+    gw_u32 rows;      /* of each instance, one a class of packets; 0: there is no chain */
+    gw_u32 verdicts;  /* columns of each row; a verdict beyond them leads nowhere */
+    gw_u32 instances; /* configured functions */
+    gw_u32 reserved[13];
+} gw_chain;
+GW_STATIC_ASSERT(sizeof(gw_chain) == 64, chain_size);
+GW_ASSERT_OFFSET(gw_chain, verdicts, 4);
+GW_ASSERT_OFFSET(gw_chain, instances, 8);
+
+/* A configured function, as packets that come to it on a device are run: with parameter 0. */
+typedef struct gw_stop {
+    gw_u32 kernel;  /* which kernel it has */
+    gw_u32 variant; /* of all packets */
+} gw_stop;
+GW_STATIC_ASSERT(sizeof(gw_stop) == 8, stop_size);
+GW_ASSERT_OFFSET(gw_stop, variant, 4);
+
+/*
+ * A hop: a rank, smaller than that of every function behind it, in the upper 16 bits; the
+ * instance in the lower.
+ */
+#define GW_HOP_NONE 0xffffffffu /* not on */
+
+/*
+ * What the host learns of a packet's way: a byte for each function that led it on, the first in the
+ * lowest bits: its verdict. Bytes of ones follow. The outcome is that of the last function.
+ */
+#define GW_TRAIL_NONE 0xffffffffu
+#define GW_HOPS_MAX   4u
+
+/* Where a device packs packets anew (dialect/loops_chain.h); packets is a multiple of 16. */
+#define GW_DESK_BYTES(packets) (40u * (packets))
 
 /*
  * How host and one persistent group talk (Hummingbird, algorithms 1 and 2): a ring of
@@ -74,7 +123,8 @@ GW_ASSERT_OFFSET(gw_bin, length_class, 12);
  * the group works it off and then counts finished up.
  *
  *   | gw_mailbox | place 0 | place 1 | ...                    all at 64-byte boundaries
- *   place: | gw_bin, 64 bytes | descriptors | parameters | outcomes |     bin_packets of each
+ *   place: | gw_bin, 64 bytes | descriptors | parameters | outcomes | trails |   bin_packets of
+ * each
  */
 typedef struct gw_mailbox {
     gw_u32 posted; /* written by the host: places filled so far, modulo 2^32 */
@@ -90,10 +140,11 @@ GW_ASSERT_OFFSET(gw_mailbox, finished, 64);
 #define GW_MAILBOX_POLLING 1u
 #define GW_MAILBOX_ENDED   2u
 
-/* Bytes of a place; bin_packets is even. */
-#define GW_PLACE_BYTES(bin_packets)      (64u + 32u * (bin_packets))
+/* Bytes of a place; bin_packets is a multiple of 16, so that places begin at multiples of 64. */
+#define GW_PLACE_BYTES(bin_packets)      (64u + 36u * (bin_packets))
 #define GW_PLACE_DESCRIPTORS             64u
 #define GW_PLACE_PARAMETERS(bin_packets) (64u + 16u * (bin_packets))
 #define GW_PLACE_OUTCOMES(bin_packets)   (64u + 24u * (bin_packets))
+#define GW_PLACE_TRAILS(bin_packets)     (64u + 32u * (bin_packets))
 
 #endif

@@ -15,6 +15,7 @@ typedef struct gw_half {
     GW_GLOBAL gw_u8 *frame; /* its first byte */
     gw_u32 offset;          /* where the second half goes on; 0: the packet is settled */
     gw_u32 value;           /* what the first half found */
+    gw_u64 keys[2];         /* what it looks for */
 } gw_half;
 
 /* The layer above Ethernet II, behind at most one 802.1Q tag. */

@@ -4,6 +4,9 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
 typedef uint8_t gw_u8;
 typedef uint16_t gw_u16;
@@ -20,10 +23,11 @@ typedef uint64_t gw_u64;
 #define GW_PRIVATE
 #define GW_TABLE static const
 
-#define GW_LANE  static inline
-#define GW_GROUP static inline
-#define GW_APART static inline
-#define GW_RARE  static __attribute__((noinline, cold, unused))
+#define GW_LANE   static inline
+#define GW_GROUP  static inline
+#define GW_APART  static inline
+#define GW_CALLED static inline
+#define GW_RARE   static __attribute__((noinline, cold, unused))
 
 GW_LANE gw_u32 gw_lane_id(void)
 {
@@ -129,6 +133,24 @@ GW_LANE gw_u32 gw_popcount64(gw_u64 value)
 {
     return (gw_u32)__builtin_popcountll(value);
 }
+
+#ifdef __AVX512F__
+GW_LANE gw_u32 gw_rank_line(const gw_u64 *keys, gw_u32 count, gw_u64 key)
+{
+    const __m512i line = _mm512_load_si512(keys);
+    const gw_u32 below = _mm512_cmple_epu64_mask(line, _mm512_set1_epi64((long long)key));
+    return gw_popcount32(below & ((1u << count) - 1));
+}
+#else
+GW_LANE gw_u32 gw_rank_line(const gw_u64 *keys, gw_u32 count, gw_u64 key)
+{
+    gw_u32 rank = 0;
+    for (gw_u32 i = 0; i < count; i++) {
+        rank += (gw_u32)(keys[i] <= key);
+    }
+    return rank;
+}
+#endif
 
 /*
  * Words of 64 bits are added as they lie in memory, carries going round: a ones'

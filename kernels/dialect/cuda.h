@@ -35,10 +35,11 @@ typedef unsigned long long gw_u64;
 #define GW_UNROLL  _Pragma("unroll")
 #define GW_NO_COPY _Pragma("unroll 1")
 
-#define GW_LANE  static __device__ inline
-#define GW_GROUP static __device__ inline
-#define GW_RARE  static __device__ __noinline__
-#define GW_APART static __device__ __noinline__
+#define GW_LANE   static __device__ inline
+#define GW_CALLED static __device__ __noinline__
+#define GW_GROUP  static __device__ inline
+#define GW_RARE   static __device__ __noinline__
+#define GW_APART  static __device__ __noinline__
 
 GW_LANE gw_u32 gw_lane_id(void)
 {
@@ -87,6 +88,22 @@ GW_LANE gw_u32 gw_warp_max(gw_u32 value)
 GW_LANE void gw_warp_barrier(void)
 {
     __syncwarp();
+}
+
+/* Atomics on the group's memory; the first returns what was there. */
+GW_LANE gw_u32 gw_local_add(gw_u32 *word, gw_u32 value)
+{
+    return atomicAdd(word, value);
+}
+
+GW_LANE void gw_local_min(gw_u32 *word, gw_u32 value)
+{
+    atomicMin(word, value);
+}
+
+GW_LANE void gw_local_max(gw_u32 *word, gw_u32 value)
+{
+    atomicMax(word, value);
 }
 
 #define GW_EXPENSIVE(address) ((void)(address))
@@ -211,6 +228,15 @@ GW_LANE gw_u32 gw_popcount32(gw_u32 value)
 GW_LANE gw_u32 gw_popcount64(gw_u64 value)
 {
     return (gw_u32)__popcll(value);
+}
+
+GW_LANE gw_u32 gw_rank_line(const GW_GLOBAL gw_u64 *keys, gw_u32 count, gw_u64 key)
+{
+    gw_u32 rank = 0;
+    for (gw_u32 i = 0; i < count; i++) {
+        rank += (gw_u32)(keys[i] <= key);
+    }
+    return rank;
 }
 
 GW_LANE gw_u32 gw_ones_sum(const gw_u8 *bytes, gw_u32 length)

@@ -16,5 +16,9 @@
 
 #include "../abi/abi.h"
 #include "lane.h"
+#include "find.h"
+
+/* A word of a table image that may change meanwhile, read by one load. */
+#define GW_ONCE(type, address) (*(const volatile GW_GLOBAL type *)(address))
 
 #endif

@@ -17,6 +17,7 @@ typedef struct gw_bin_call {
     gw_outcome *outcomes;       /* one per packet, written */
     gw_u32 count;               /* packets in the bin */
     gw_u32 variant;
+    gw_u32 group; /* packets that take turns in gopt's form, 1: none; 0: the form written by hand */
 } gw_bin_call;
 
 /* ipv4 over 900,000 prefixes, random addresses: 21, 15.3, 13.2, 13.2 ns at 8, 16, 32, 64. */

@@ -178,15 +178,16 @@ extern "C" __device__ const gw_u32 gw_scratch_bytes = sizeof(gw_scratch);
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     gw_chunk(gw_device device, gw_descriptor *descriptors, const gw_u64 *parameters,
              gw_outcome *outcomes, const gw_bin *bins, gw_u32 bin_count, gw_u32 *next_bin,
-             gw_u32 *cycles, gw_u32 by_group)
+             gw_u32 *cycles, gw_u32 by_group, gw_u32 *trails, gw_u8 *desk, gw_u32 desk_packets)
 {
     GW_SHARED_SCRATCH(shared);
     gw_scratch *scratch = (gw_scratch *)shared;
+    __shared__ gw_steps steps;
     __shared__ gw_u32 taken;
     __shared__ long long started;
     /* Each lane's own; no register is spent on what is looked at once a bin. */
-    __shared__ gw_u32 prepared[GW_GROUP_LANES];
-    prepared[gw_lane_id()] = GW_PREPARED_NONE;
+    __shared__ gw_prepared prepared[GW_GROUP_LANES];
+    gw_unprepare(&prepared[gw_lane_id()]);
     gw_chunk_arrays chunk;
     chunk.arena = device.shadow;
     chunk.images = device.images;
@@ -194,25 +195,31 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     chunk.descriptors = descriptors;
     chunk.parameters = parameters;
     chunk.outcomes = outcomes;
+    chunk.trails = trails;
+    chunk.desk = desk;
+    chunk.desk_packets = desk_packets;
     chunk.bins = bins;
     chunk.bin_count = bin_count;
     if (gw_lane_id() == 0) {
         /* The first bin of each group is known; the counter is for those behind. */
         taken = blockIdx.x;
         started = clock64();
+        if (taken < bin_count) {
+            gw_begin_steps(&steps, bins[taken], device.image_offsets[bins[taken].instance]);
+        }
     }
     gw_barrier();
     while (gw_uniform(taken) < bin_count) {
-        /* Read again afterwards, so that no lane holds it in the meantime. */
-        const gw_bin *bin = &bins[taken];
         if (by_group) {
+            const gw_bin *bin = &steps.bin;
             gw_fetch(device.shadow, device.host, descriptors + bin->first, bin->count,
                      device.reaches[bin->instance]);
             gw_barrier();
         }
-        gw_run_bin(&chunk, bin, scratch, &prepared[gw_lane_id()]);
+        gw_run_bin(&chunk, &steps, scratch, &prepared[gw_lane_id()]);
         if (by_group) {
             gw_barrier();
+            const gw_bin *bin = &bins[taken];
             gw_return(device.shadow, device.host, descriptors + bin->first, outcomes + bin->first,
                       bin->count, device.reaches[bin->instance]);
         }
@@ -224,6 +231,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
             /* Each group asks once in vain, so all ask bin_count times, and the last finds 0 again.
              */
             taken = gridDim.x + atomicInc(next_bin, bin_count - 1);
+            if (taken < bin_count) {
+                gw_begin_steps(&steps, bins[taken], device.image_offsets[bins[taken].instance]);
+            }
         }
         gw_barrier();
     }
@@ -297,8 +307,8 @@ GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *s
  * Works on copies of what lies in the mailbox, which is read once and written once, for each
  * access to it crosses the bus. Copies of small bins lie in shared memory.
  *
- * desks: for each group a place (abi.h) in the device's memory, for bins of more than
- * GW_NEAR_PACKETS.
+ * desks: for each group, in the device's memory, a place (abi.h) for bins of more than
+ * GW_NEAR_PACKETS, and behind it the desk of its chain.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     gw_persistent(gw_device device, gw_u8 *mailboxes, gw_u64 mailbox_bytes, gw_u32 places,
@@ -309,22 +319,27 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     __shared__ uint4 near_descriptors[GW_NEAR_PACKETS];
     __shared__ gw_u64 near_parameters[GW_NEAR_PACKETS];
     __shared__ uint2 near_outcomes[GW_NEAR_PACKETS];
+    __shared__ gw_u32 near_trails[GW_NEAR_PACKETS];
+    __shared__ gw_steps steps;
     __shared__ gw_instance instances[GW_INSTANCES];
     __shared__ gw_u32 go;
     __shared__ uint4 bin_words;
     /* Each lane's own; no register is spent on what is looked at once a bin. */
-    __shared__ gw_u32 prepared[GW_GROUP_LANES];
-    prepared[gw_lane_id()] = GW_PREPARED_NONE;
+    __shared__ gw_prepared prepared[GW_GROUP_LANES];
+    gw_unprepare(&prepared[gw_lane_id()]);
     gw_mailbox *box = (gw_mailbox *)(mailboxes + blockIdx.x * mailbox_bytes);
-    gw_u8 *desk = desks + (gw_u64)blockIdx.x * GW_PLACE_BYTES(bin_packets);
+    gw_u8 *desk =
+        desks + (gw_u64)blockIdx.x * (GW_PLACE_BYTES(bin_packets) + GW_DESK_BYTES(bin_packets));
     /* Moved in as few words as there can be: each is a request of its own on the bus. */
     uint4 *descriptors = near_descriptors;
     gw_u64 *parameters = near_parameters;
     uint2 *outcomes = near_outcomes;
+    gw_u32 *trails = near_trails;
     if (bin_packets > GW_NEAR_PACKETS) {
         descriptors = (uint4 *)(desk + GW_PLACE_DESCRIPTORS);
         parameters = (gw_u64 *)(desk + GW_PLACE_PARAMETERS(bin_packets));
         outcomes = (uint2 *)(desk + GW_PLACE_OUTCOMES(bin_packets));
+        trails = (gw_u32 *)(desk + GW_PLACE_TRAILS(bin_packets));
     }
     const gw_bin *bin = (const gw_bin *)&bin_words;
     gw_chunk_arrays chunk;
@@ -334,6 +349,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     chunk.descriptors = (gw_descriptor *)descriptors;
     chunk.parameters = parameters;
     chunk.outcomes = (gw_outcome *)outcomes;
+    chunk.trails = trails;
+    chunk.desk = desk + GW_PLACE_BYTES(bin_packets);
+    chunk.desk_packets = bin_packets;
     chunk.bins = 0;
     chunk.bin_count = 1;
     for (gw_u32 i = gw_lane_id(); i < GW_INSTANCES; i += gw_lane_count()) {
@@ -372,16 +390,21 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
         gw_instance *slot = &instances[bin->instance % GW_INSTANCES];
         const gw_instance instance = gw_instance_of(&device, slot, bin->instance);
         gw_fetch(device.shadow, device.host, chunk.descriptors, bin->count, instance.reach);
+        if (gw_lane_id() == 0) {
+            gw_begin_steps(&steps, *bin, instance.image_offset);
+        }
         gw_barrier();
         if (gw_lane_id() == 0) {
             *slot = instance;
         }
-        gw_run_bin_with(&chunk, bin, device.images + instance.image_offset, scratch,
-                        &prepared[gw_lane_id()]);
+        gw_run_bin(&chunk, &steps, scratch, &prepared[gw_lane_id()]);
         gw_barrier();
         for (gw_u32 i = gw_lane_id(); i < bin->count; i += gw_lane_count()) {
             host_descriptors[i] = descriptors[i];
             ((uint2 *)(place + GW_PLACE_OUTCOMES(bin_packets)))[i] = outcomes[i];
+            if (gw_has_chain(&chunk)) {
+                ((gw_u32 *)(place + GW_PLACE_TRAILS(bin_packets)))[i] = trails[i];
+            }
         }
         gw_return(device.shadow, device.host, chunk.descriptors, chunk.outcomes, bin->count,
                   slot->reach);

@@ -14,11 +14,14 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
                        const __global gw_u64 *image_offsets, __global gw_descriptor *descriptors,
                        const __global gw_u64 *parameters, __global gw_outcome *outcomes,
                        const __global gw_bin *bins, gw_u32 bin_count,
-                       volatile __global gw_u32 *next_bin)
+                       volatile __global gw_u32 *next_bin, __global gw_u32 *trails,
+                       __global gw_u8 *desk, gw_u32 desk_packets)
 {
     __local gw_scratch scratch;
+    __local gw_steps steps;
     __local gw_u32 taken;
-    gw_u32 prepared = GW_PREPARED_NONE;
+    gw_prepared prepared;
+    gw_unprepare(&prepared);
     gw_chunk_arrays chunk;
     chunk.arena = arena;
     chunk.images = images;
@@ -26,20 +29,26 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
     chunk.descriptors = descriptors;
     chunk.parameters = parameters;
     chunk.outcomes = outcomes;
+    chunk.trails = trails;
+    chunk.desk = desk;
+    chunk.desk_packets = desk_packets;
     chunk.bins = bins;
     chunk.bin_count = bin_count;
     for (gw_u32 turn = 0; turn < bin_count; turn++) {
         gw_barrier();
         if (gw_lane_id() == 0) {
-            taken = atomic_inc(next_bin);
+            const gw_u32 index = atomic_inc(next_bin);
+            taken = index;
+            if (index < bin_count) {
+                const gw_bin bin = chunk.bins[index];
+                gw_begin_steps(&steps, bin, image_offsets[bin.instance]);
+            }
         }
         gw_barrier();
-        const gw_u32 index = taken;
-        if (index >= bin_count) {
+        if (taken >= bin_count) {
             break;
         }
-        const gw_bin bin = chunk.bins[index];
-        gw_run_bin(&chunk, &bin, &scratch, &prepared);
+        gw_run_bin(&chunk, &steps, &scratch, &prepared);
     }
 }
 
@@ -90,11 +99,14 @@ GW_LANE gw_u32 gw_await(volatile __global gw_mailbox *box, gw_u32 taken)
  */
 __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
                             const __global gw_u64 *image_offsets, __global gw_u8 *mailboxes,
-                            gw_u64 mailbox_bytes, gw_u32 places, gw_u32 bin_packets)
+                            gw_u64 mailbox_bytes, gw_u32 places, gw_u32 bin_packets,
+                            __global gw_u8 *desks)
 {
     __local gw_scratch scratch;
+    __local gw_steps steps;
     __local gw_u32 go;
-    gw_u32 prepared = GW_PREPARED_NONE;
+    gw_prepared prepared;
+    gw_unprepare(&prepared);
     __global gw_u8 *base = mailboxes + get_group_id(0) * mailbox_bytes;
     volatile __global gw_mailbox *box = (volatile __global gw_mailbox *)base;
     gw_u32 taken = box->finished;
@@ -102,6 +114,8 @@ __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
     chunk.arena = arena;
     chunk.images = images;
     chunk.image_offsets = image_offsets;
+    chunk.desk = desks + get_group_id(0) * (gw_u64)GW_DESK_BYTES(bin_packets);
+    chunk.desk_packets = bin_packets;
     chunk.bins = 0;
     chunk.bin_count = 1;
     /* All lanes have read finished before anybody writes it. */
@@ -110,20 +124,24 @@ __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
         gw_store_release(&box->running, GW_MAILBOX_POLLING);
     }
     for (;;) {
+        __global gw_u8 *place = base + sizeof(gw_mailbox) +
+                                (gw_u64)(taken & (places - 1)) * GW_PLACE_BYTES(bin_packets);
         if (gw_lane_id() == 0) {
             go = gw_await(box, taken);
+            if (go != 0) {
+                const gw_bin bin = *(const __global gw_bin *)place;
+                gw_begin_steps(&steps, bin, image_offsets[bin.instance]);
+            }
         }
         gw_barrier();
         if (go == 0) {
             break;
         }
-        __global gw_u8 *place = base + sizeof(gw_mailbox) +
-                                (gw_u64)(taken & (places - 1)) * GW_PLACE_BYTES(bin_packets);
-        const gw_bin bin = *(const __global gw_bin *)place;
         chunk.descriptors = (__global gw_descriptor *)(place + GW_PLACE_DESCRIPTORS);
         chunk.parameters = (const __global gw_u64 *)(place + GW_PLACE_PARAMETERS(bin_packets));
         chunk.outcomes = (__global gw_outcome *)(place + GW_PLACE_OUTCOMES(bin_packets));
-        gw_run_bin(&chunk, &bin, &scratch, &prepared);
+        chunk.trails = (__global gw_u32 *)(place + GW_PLACE_TRAILS(bin_packets));
+        gw_run_bin(&chunk, &steps, &scratch, &prepared);
         taken++;
         /* All lanes are done with the bin, and what they wrote is ordered before the store. */
         gw_barrier();

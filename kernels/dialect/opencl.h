@@ -24,10 +24,15 @@ typedef ulong gw_u64;
 #define GW_PRIVATE  __private
 #define GW_TABLE    __constant
 
+/* All kernels in one piece are more than the compiler of PoCL 3 survives, so what can stay apart
+ * does. */
 #define GW_LANE  static inline
 #define GW_GROUP static inline
-#define GW_RARE  static
-#define GW_APART static
+#define GW_RARE  static __attribute__((noinline))
+#define GW_APART static __attribute__((noinline))
+/* LLVM 15 (PoCL 3.1) ends the process where its inliner joins all of one function's text with that
+ * of others: who met it is called. */
+#define GW_CALLED static __attribute__((noinline))
 
 GW_LANE gw_u32 gw_lane_id(void)
 {
@@ -58,6 +63,11 @@ GW_LANE gw_u32 gw_lane_count(void)
  */
 #define GW_TEAM_FORM GW_BY_LANE
 #define GW_TEAM_FORMS(list)
+
+/* Atomics on the group's memory; the first returns what was there. */
+#define gw_local_add(word, value) atomic_add((volatile __local gw_u32 *)(word), (value))
+#define gw_local_min(word, value) ((void)atomic_min((volatile __local gw_u32 *)(word), (value)))
+#define gw_local_max(word, value) ((void)atomic_max((volatile __local gw_u32 *)(word), (value)))
 
 #define GW_EXPENSIVE(address) ((void)(address))
 #define GW_FETCH(address)     ((void)(address))
@@ -161,6 +171,15 @@ GW_LANE gw_u32 gw_popcount32(gw_u32 value)
 GW_LANE gw_u32 gw_popcount64(gw_u64 value)
 {
     return (gw_u32)popcount(value);
+}
+
+GW_LANE gw_u32 gw_rank_line(const GW_GLOBAL gw_u64 *keys, gw_u32 count, gw_u64 key)
+{
+    gw_u32 rank = 0;
+    for (gw_u32 i = 0; i < count; i++) {
+        rank += (gw_u32)(keys[i] <= key);
+    }
+    return rank;
 }
 
 GW_LANE gw_u32 gw_ones_sum(const __global gw_u8 *bytes, gw_u32 length)

@@ -15,6 +15,12 @@
  *
  * All bits but the top one set, 0x7fff or 0x7fffffff, is no next hop: no route.
  * So 2-byte entries reach 32767 next hops and 32768 groups.
+ *
+ * Entries of tbl24 and the words of a next hop change while look-ups run, each by
+ * one store, and are read by one load each (GW_ONCE): a look-up meets what was
+ * there or what is. A group never changes while an entry of tbl24 names it, or
+ * packets are in flight that may have read such an entry; no more does the index
+ * of a next hop get another meaning.
  */
 #ifndef GODWIT_IPV4_IMAGE_H
 #define GODWIT_IPV4_IMAGE_H
@@ -33,18 +39,24 @@ typedef struct gw_ipv4_image {
 } gw_ipv4_image;
 GW_STATIC_ASSERT(sizeof(gw_ipv4_image) == 48, ipv4_image_size);
 
-#define GW_IPV4_LOCAL     1u /* an address of this machine */
-#define GW_IPV4_BLACKHOLE 2u /* dropped on purpose */
+#define GW_IPV4_LOCAL       1u /* an address of this machine */
+#define GW_IPV4_BLACKHOLE   2u /* dropped on purpose */
+#define GW_IPV4_UNREACHABLE 4u /* as if there were no route */
+#define GW_IPV4_UNRESOLVED  8u /* the station's address is not known */
 
-/* Addresses as the frame that leaves has them: its first 12 bytes. */
+/*
+ * A number in each word, from its top bits on; addresses as on the wire, the first
+ * byte uppermost. What changes often, the station, lies in one word with the flags
+ * and the port that it is reached by.
+ *
+ *   to     48 bits destination address   8 bits port   8 bits flags, 0: forward
+ *   from   48 bits source address       16 bits MTU: longest IP packet, bytes
+ */
 typedef struct gw_ipv4_next_hop {
-    gw_u8 destination_mac[6];
-    gw_u8 source_mac[6];
-    gw_u16 port;
-    gw_u8 flags; /* GW_IPV4_LOCAL, GW_IPV4_BLACKHOLE */
-    gw_u8 pad;   /* 0 */
+    gw_u64 to;
+    gw_u64 from;
 } gw_ipv4_next_hop;
 GW_STATIC_ASSERT(sizeof(gw_ipv4_next_hop) == 16, ipv4_next_hop_size);
-GW_ASSERT_OFFSET(gw_ipv4_next_hop, port, 12);
+GW_ASSERT_OFFSET(gw_ipv4_next_hop, from, 8);
 
 #endif

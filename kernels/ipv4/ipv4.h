@@ -11,20 +11,25 @@
  *    5  total length exceeds the frame                          drop truncated
  *    6  header checksum                                         drop checksum
  *    7  source or destination in 0/8, 127/8 or from 224.0.0.0    drop martian
- *    8  no route                                                drop no_route
+ *    8  no route, or an unreachable next hop                    no_route
  *    9  next hop is local                                       local
  *   10  next hop is a blackhole                                 drop blackhole
  *   11  TTL <= 1                                                ttl_exceeded
- *   12  otherwise                                               forward
+ *   12  the next hop's address is not known                     unresolved
+ *   13  total length exceeds the MTU, and DF is set             too_big
+ *   14  total length exceeds the MTU                            fragment
+ *   15  otherwise                                               forward
  *
- * Only forward changes the frame. TTL comes after local: a packet for the router
- * itself is not being forwarded (RFC 1812 section 5.3.1).
+ * Only forward and fragment change the frame, both alike. TTL comes after local: a packet
+ * for the router itself is not being forwarded (RFC 1812 section 5.3.1).
  *
  * Reads    Ethernet header, tag, IPv4 header with options
- * Writes   forward: Ethernet addresses, TTL, header checksum
+ * Writes   forward, fragment: Ethernet addresses, TTL, header checksum
  * Next     forward (0), port and value = the next hop's port and index;
- *          local (1), value = the next hop's index; ttl_exceeded (2); not_ipv4 (3)
- * Drops    truncated (0), malformed (1), checksum (2), no_route (3), blackhole (4), martian (5)
+ *          local (1), value = the next hop's index; ttl_exceeded (2); not_ipv4 (3); no_route (4);
+ *          unresolved (5), as forward; too_big (6) and fragment (7), port = the next hop's port,
+ *          value = its MTU
+ * Drops    truncated (0), malformed (1), checksum (2), blackhole (3), martian (4)
  * Tables   image.h; variant 0: 2-byte entries, variant 1: 4-byte entries
  * Cost     34 bytes read, 16 written; 2 dependent loads (tbl24, next hop), 3 under a
  *          prefix longer than /24; one of them misses every cache: tbl24
@@ -39,13 +44,16 @@
 #define GW_IPV4_TO_LOCAL     1u
 #define GW_IPV4_TTL_EXCEEDED 2u
 #define GW_IPV4_NOT_IPV4     3u
+#define GW_IPV4_NO_ROUTE     4u
+#define GW_IPV4_NO_STATION   5u
+#define GW_IPV4_TOO_BIG      6u
+#define GW_IPV4_FRAGMENT     7u
 
 #define GW_IPV4_TRUNCATED  0u
 #define GW_IPV4_MALFORMED  1u
 #define GW_IPV4_CHECKSUM   2u
-#define GW_IPV4_NO_ROUTE   3u
-#define GW_IPV4_BLACKHOLED 4u
-#define GW_IPV4_MARTIAN    5u
+#define GW_IPV4_BLACKHOLED 3u
+#define GW_IPV4_MARTIAN    4u
 
 #define GW_IPV4_VARIANT_NARROW 0u
 #define GW_IPV4_VARIANT_WIDE   1u
@@ -61,7 +69,7 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
     if (variant == GW_IPV4_VARIANT_NARROW) {
         const GW_GLOBAL gw_u16 *tbl24 = (const GW_GLOBAL gw_u16 *)(image + header->tbl24_offset);
         GW_EXPENSIVE(&tbl24[address >> 8]);
-        gw_u32 entry = tbl24[address >> 8];
+        gw_u32 entry = GW_ONCE(gw_u16, &tbl24[address >> 8]);
         if (entry & 0x8000u) {
             const GW_GLOBAL gw_u16 *tbl8 = (const GW_GLOBAL gw_u16 *)(image + header->tbl8_offset);
             const gw_u32 index = (entry & 0x7fffu) << 8 | (address & 0xff);
@@ -73,7 +81,7 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
     }
     const GW_GLOBAL gw_u32 *tbl24 = (const GW_GLOBAL gw_u32 *)(image + header->tbl24_offset);
     GW_EXPENSIVE(&tbl24[address >> 8]);
-    gw_u32 entry = tbl24[address >> 8];
+    gw_u32 entry = GW_ONCE(gw_u32, &tbl24[address >> 8]);
     if (entry & 0x80000000u) {
         const GW_GLOBAL gw_u32 *tbl8 = (const GW_GLOBAL gw_u32 *)(image + header->tbl8_offset);
         const gw_u64 index = (gw_u64)(entry & 0x7fffffffu) << 8 | (address & 0xff);
@@ -179,8 +187,25 @@ GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
     }
 }
 
+/* Lines 8 to 10 and 12 for a next hop with flags. */
+GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl,
+                             gw_outcome *outcome)
+{
+    if (flags & GW_IPV4_UNREACHABLE) {
+        gw_verdict(outcome, GW_IPV4_NO_ROUTE, 0, 0);
+    } else if (flags & GW_IPV4_LOCAL) {
+        gw_verdict(outcome, GW_IPV4_TO_LOCAL, 0, index);
+    } else if (flags & GW_IPV4_BLACKHOLE) {
+        gw_drop(outcome, GW_IPV4_BLACKHOLED);
+    } else if (ttl <= 1) {
+        gw_verdict(outcome, GW_IPV4_TTL_EXCEEDED, 0, 0);
+    } else {
+        gw_verdict(outcome, GW_IPV4_NO_STATION, port, index);
+    }
+}
+
 /*
- * The second half: lines 8 to 12. Random addresses would mispredict a branch on line 8,
+ * The second half: lines 8 to 15. Random addresses would mispredict a branch on line 8,
  * so a packet without a route is given next hop 0, masked out: its frame is written
  * with what it holds. Some next hop, or the table behind, can always be read there.
  */
@@ -194,26 +219,32 @@ GW_LANE void gw_ipv4_end(const gw_lane *lane, const gw_half *first_half, gw_outc
     GW_GLOBAL gw_u8 *ip = frame + first_half->offset;
     const gw_u32 index = gw_ipv4_lookup(lane->image, lane->variant, first_half->value);
     const gw_u32 routed = (gw_u32)(index == GW_IPV4_NONE) - 1; /* all ones, or 0 */
-    const GW_GLOBAL gw_u8 *macs = lane->image + header->next_hops_offset +
-                                  (gw_u64)(index & routed) * sizeof(gw_ipv4_next_hop);
-    const GW_GLOBAL gw_ipv4_next_hop *next_hop = (const GW_GLOBAL gw_ipv4_next_hop *)macs;
-    const gw_u32 flags = next_hop->flags & routed;
+    const GW_GLOBAL gw_ipv4_next_hop *next_hop =
+        (const GW_GLOBAL gw_ipv4_next_hop *)(lane->image + header->next_hops_offset) +
+        (index & routed);
+    const gw_u64 to = GW_ONCE(gw_u64, &next_hop->to);
+    const gw_u64 from = GW_ONCE(gw_u64, &next_hop->from);
+    const gw_u32 flags = (gw_u32)to & 0xff & routed;
+    const gw_u32 port = (gw_u32)to >> 8 & 0xff & routed;
     const gw_u32 word = gw_load_be32(ip + 8); /* TTL, protocol, header checksum */
     if (flags != 0) {
-        if (flags & GW_IPV4_LOCAL) {
-            gw_verdict(outcome, GW_IPV4_TO_LOCAL, 0, index);
-        } else {
-            gw_drop(outcome, GW_IPV4_BLACKHOLED);
-        }
+        gw_ipv4_special(flags, port, index, word >> 24, outcome);
         return;
     }
     if (word >> 25 == 0) {
-        if (routed) {
-            gw_verdict(outcome, GW_IPV4_TTL_EXCEEDED, 0, 0);
-        } else {
-            gw_drop(outcome, GW_IPV4_NO_ROUTE);
-        }
+        gw_verdict(outcome, routed ? GW_IPV4_TTL_EXCEEDED : GW_IPV4_NO_ROUTE, 0, 0);
         return;
+    }
+    const gw_u32 mtu = (gw_u32)from & 0xffff;
+    gw_u32 verdict = ~routed & GW_IPV4_NO_ROUTE;
+    gw_u32 value = index & routed;
+    if (gw_load_be16(ip + 2) > (mtu | (~routed & 0xffff))) {
+        if (gw_load_be16(ip + 6) & 0x4000u) {
+            gw_verdict(outcome, GW_IPV4_TOO_BIG, port, mtu);
+            return;
+        }
+        verdict = GW_IPV4_FRAGMENT;
+        value = mtu;
     }
     /*
      * RFC 1624 section 3, equation 3, for one hop less: the checksum grows by 0x0100 and
@@ -224,15 +255,12 @@ GW_LANE void gw_ipv4_end(const gw_lane *lane, const gw_half *first_half, gw_outc
     const gw_u32 back = gw_load_be32(frame + 8);
     const gw_u64 wide = (gw_u64)routed << 32 | routed;
     gw_store_be32(ip + 8, word - ((0x00ffff00u + carry * 0xffffu) & routed));
-    gw_store_be64(frame, front ^ ((front ^ gw_load_be64(macs)) & wide));
-    gw_store_be32(frame + 8, back ^ ((back ^ gw_load_be32(macs + 8)) & routed));
-    outcome->verdict = (gw_u8)(~routed & GW_VERDICT_DROP);
-    outcome->reason = (gw_u8)(~routed & GW_IPV4_NO_ROUTE);
-    outcome->port = (gw_u16)(next_hop->port & routed);
-    outcome->value = index & routed;
+    gw_store_be64(frame, front ^ ((front ^ ((to & ~(gw_u64)0xffff) | from >> 48)) & wide));
+    gw_store_be32(frame + 8, back ^ ((back ^ (gw_u32)(from >> 16)) & routed));
+    gw_verdict(outcome, verdict, port, value);
 }
 
-GW_LANE void gw_ipv4_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_outcome *outcome)
+GW_CALLED void gw_ipv4_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_outcome *outcome)
 {
     gw_half first_half;
     gw_ipv4_begin(lane, descriptor, &first_half, outcome);

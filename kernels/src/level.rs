@@ -22,7 +22,18 @@ pub struct BinCall {
     pub count: u32,
     /// The function's variant, the same for all of them.
     pub variant: u32,
+    /// For a kernel of [`GOPT_KERNELS`]: packets that take turns while memory answers, 1: the plain loop, 0: the form
+    /// written by hand. Other kernels have one form.
+    pub group: u32,
 }
+
+/// `GW_PROBE_READS` in `dialect/loop_gopt.c`.
+pub const PROBE_READS: u32 = 4;
+
+/// Most packets that take turns: more than a core has line fill buffers for gains nothing.
+pub const GROUP_MAX: u32 = 64;
+
+include!(concat!(env!("OUT_DIR"), "/gopt.rs"));
 
 /// The kernels as compiled for one set of CPU features.
 pub struct Level {
@@ -33,6 +44,9 @@ pub struct Level {
     supported: fn() -> bool,
     run_bin: unsafe extern "C" fn(u32, *const BinCall),
     ipv4_bulk: unsafe extern "C" fn(*const u8, u32, *const u32, *mut u32, u64),
+    ipv6_bulk: unsafe extern "C" fn(*const u8, u32, *const [u8; 16], *mut u32, u64),
+    probe: unsafe extern "C" fn(*const u8, u64, u64, u32, u32) -> u64,
+    l2_bulk: unsafe extern "C" fn(*const u8, *const u64, *mut u32, u64),
 }
 
 include!(concat!(env!("OUT_DIR"), "/levels.rs"));
@@ -64,6 +78,18 @@ impl Level {
         unsafe { (self.run_bin)(u32::from(kernel), call) }
     }
 
+    /// Reads `rounds` times [`PROBE_READS`] cache lines of a table at random places, as look-ups that take turns do
+    /// (`group`, as in [`BinCall`]); 0: each read waits for the one before. For measuring how long a table's memory takes.
+    ///
+    /// # Safety
+    ///
+    /// [`Level::supported`] is true, and `image` can be read for `lines` times 64 bytes, which must not be written meanwhile
+    /// but by atomic operations of single bytes or more.
+    pub unsafe fn probe(&self, image: *const u8, lines: u64, seed: u64, rounds: u32, group: u32) -> u64 {
+        // SAFETY: the caller keeps this function's contract, which is that of the C function.
+        unsafe { (self.probe)(image, lines, seed, rounds, group) }
+    }
+
     /// The bare lookup of `ipv4`, without packets: for each address (host order) the next hop's
     /// index, or [`image::IPV4_NO_ROUTE`](crate::image::IPV4_NO_ROUTE). For measuring the table alone.
     ///
@@ -82,6 +108,50 @@ impl Level {
         unsafe {
             (self.ipv4_bulk)(image, variant, addresses.as_ptr(), next_hops.as_mut_ptr(), addresses.len() as u64);
         }
+    }
+
+    /// The bare look-up of `ipv6`, without packets: for each address (as on the wire) the next hop's
+    /// index, or [`image::IPV6_NO_ROUTE`](crate::image::IPV6_NO_ROUTE). For measuring the table alone.
+    ///
+    /// # Panics
+    ///
+    /// If `next_hops` is shorter than `addresses`.
+    ///
+    /// # Safety
+    ///
+    /// [`Level::supported`] is true, and `image` is a whole `ipv6` image for `variant` (0: trie, 1: hash), 64-byte aligned.
+    pub unsafe fn ipv6_lookup_bulk(
+        &self,
+        image: *const u8,
+        variant: u32,
+        addresses: &[[u8; 16]],
+        next_hops: &mut [u32],
+    ) {
+        assert!(next_hops.len() >= addresses.len());
+        debug_assert!(image.addr().is_multiple_of(64));
+        // SAFETY: the slices are long enough, as asserted; the caller vouches for the rest.
+        unsafe {
+            (self.ipv6_bulk)(image, variant, addresses.as_ptr(), next_hops.as_mut_ptr(), addresses.len() as u64);
+        }
+    }
+}
+
+impl Level {
+    /// The bare look-up of `l2`, without packets: for each key (VID << 48 | MAC) the port, or `u32::MAX` where it is not in the
+    /// table. For measuring the table alone.
+    ///
+    /// # Panics
+    ///
+    /// If `ports` is shorter than `keys`.
+    ///
+    /// # Safety
+    ///
+    /// [`Level::supported`] is true, and `image` is a whole `l2` image, 64-byte aligned.
+    pub unsafe fn l2_lookup_bulk(&self, image: *const u8, keys: &[u64], ports: &mut [u32]) {
+        assert!(ports.len() >= keys.len());
+        debug_assert!(image.addr().is_multiple_of(64));
+        // SAFETY: the slices are long enough, as asserted; the caller vouches for the rest.
+        unsafe { (self.l2_bulk)(image, keys.as_ptr(), ports.as_mut_ptr(), keys.len() as u64) }
     }
 }
 

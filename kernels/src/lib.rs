@@ -10,7 +10,7 @@ pub mod image;
 mod level;
 mod native;
 
-pub use level::{BinCall, Level, levels};
+pub use level::{BinCall, GOPT_KERNELS, GROUP_MAX, HAND_KERNELS, Level, PROBE_READS, levels};
 pub use native::{Native, natives};
 
 /// What `functions.h` says of a function that has a kernel.
@@ -34,6 +34,12 @@ pub const IPV4: u8 = 2;
 pub const IPSEC: u8 = 3;
 /// Number of the kernel `dpi`.
 pub const DPI: u8 = 4;
+/// Number of the kernel `ipv6`.
+pub const IPV6: u8 = 5;
+/// Number of the kernel `l2`.
+pub const L2: u8 = 6;
+/// Number of the kernel `ndn`.
+pub const NDN: u8 = 7;
 
 /// All kernels as one OpenCL C 1.2 source text; the entry is `gw_chunk` in `dialect/loops_opencl.h`, and from 2.0 on
 /// `gw_persistent` besides.

@@ -13,6 +13,8 @@ pub struct Native {
     supported: fn() -> bool,
     covers: extern "C" fn(u32, u32) -> u32,
     run_bin: unsafe extern "C" fn(u32, *const BinCall),
+    ipv4_bulk: unsafe extern "C" fn(*const u8, u32, *const u32, *mut u32, u64),
+    ipv6_bulk: unsafe extern "C" fn(*const u8, u32, *const [u8; 16], *mut u32, u64),
 }
 
 include!(concat!(env!("OUT_DIR"), "/natives.rs"));
@@ -43,6 +45,48 @@ impl Native {
         debug_assert!(call.arena.addr().is_multiple_of(64) && call.image.addr().is_multiple_of(64));
         // SAFETY: the caller keeps this function's contract, which is that of the C function.
         unsafe { (self.run_bin)(u32::from(kernel), call) }
+    }
+
+    /// As [`Level::ipv4_lookup_bulk`](crate::Level::ipv4_lookup_bulk).
+    ///
+    /// # Panics
+    ///
+    /// If `next_hops` is shorter than `addresses`.
+    ///
+    /// # Safety
+    ///
+    /// As [`Level::ipv4_lookup_bulk`](crate::Level::ipv4_lookup_bulk).
+    pub unsafe fn ipv4_lookup_bulk(&self, image: *const u8, variant: u32, addresses: &[u32], next_hops: &mut [u32]) {
+        assert!(next_hops.len() >= addresses.len());
+        debug_assert!(self.supported() && image.addr().is_multiple_of(64));
+        // SAFETY: the slices are long enough, as asserted; the caller vouches for the rest.
+        unsafe {
+            (self.ipv4_bulk)(image, variant, addresses.as_ptr(), next_hops.as_mut_ptr(), addresses.len() as u64);
+        }
+    }
+
+    /// As [`Level::ipv6_lookup_bulk`](crate::Level::ipv6_lookup_bulk).
+    ///
+    /// # Panics
+    ///
+    /// If `next_hops` is shorter than `addresses`.
+    ///
+    /// # Safety
+    ///
+    /// As [`Level::ipv6_lookup_bulk`](crate::Level::ipv6_lookup_bulk).
+    pub unsafe fn ipv6_lookup_bulk(
+        &self,
+        image: *const u8,
+        variant: u32,
+        addresses: &[[u8; 16]],
+        next_hops: &mut [u32],
+    ) {
+        assert!(next_hops.len() >= addresses.len());
+        debug_assert!(self.supported() && image.addr().is_multiple_of(64));
+        // SAFETY: the slices are long enough, as asserted; the caller vouches for the rest.
+        unsafe {
+            (self.ipv6_bulk)(image, variant, addresses.as_ptr(), next_hops.as_mut_ptr(), addresses.len() as u64);
+        }
     }
 }
 

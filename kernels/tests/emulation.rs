@@ -5,10 +5,12 @@ mod common;
 
 use std::io::Write as _;
 
-use common::chunk::{Chunk, parts};
+use common::chunk::{Chunk, chained, parts};
 use common::emulation::{Emulation, Launch, Mode};
 use common::ipsec::ipsec_parts;
 use common::ipsec_suites::suite_parts;
+use common::ipv6::ipv6_parts;
+use common::ndn::ndn_part;
 use godwit_abi::VERDICT_DROP;
 
 const THREADS: u64 = godwit_kernels::CUDA_GROUP_LANES as u64;
@@ -31,6 +33,9 @@ fn assert_same(emulation: &Emulation, chunk: &Chunk, seed: u64, mode: Mode) {
         let context = format!("packet {index} of {}, seed {seed}, {mode:?}", chunk.name_of(index));
         assert_eq!(batch.outcomes[index], *outcome, "{context}");
         assert_eq!(batch.descriptors[index], expected.descriptors[index], "{context}");
+        if chunk.has_chain() {
+            assert_eq!(batch.trails[index], expected.trails[index], "{context}");
+        }
         if mode == Mode::InPlace {
             assert!(batch.window(index) == expected.window(index), "{context}: windows differ");
         } else if outcome.verdict != VERDICT_DROP {
@@ -46,7 +51,10 @@ fn assert_same(emulation: &Emulation, chunk: &Chunk, seed: u64, mode: Mode) {
 #[test]
 fn a_chunk_ends_under_cuda_as_on_the_cpu() {
     let Some(emulation) = emulation("chunk") else { return };
-    let all = || parts(500).into_iter().chain(ipsec_parts(700, 5)).chain(ipsec_parts(300, 6)).collect();
+    let all = || {
+        let ipsec = ipsec_parts(700, 5).into_iter().chain(ipsec_parts(300, 6));
+        parts(500).into_iter().chain(ipsec).chain(ipv6_parts(300, 7)).chain([ndn_part(900, 7)]).collect()
+    };
     let chunk = Chunk::new(all(), &[33, 1, 256, 2, 32, 31]);
     assert_same(&emulation, &chunk, 1, Mode::InPlace);
     assert_same(&emulation, &chunk, 2, Mode::ByGroup);
@@ -54,6 +62,17 @@ fn a_chunk_ends_under_cuda_as_on_the_cpu() {
     // A group has room for these in its shared memory.
     let small = Chunk::new(all(), &[32, 1, 64, 7]);
     assert_same(&emulation, &small, 4, Mode::Persistent { bin_packets: 64 });
+}
+
+/// Chains over all functions: packets part and meet, and go on to others that have group forms.
+#[test]
+fn a_chain_is_followed_under_cuda_as_on_the_cpu() {
+    let Some(emulation) = emulation("chain") else { return };
+    for seed in 0..6 {
+        let chunk = chained(seed, &[33, 1, 64, 2, 32, 31]);
+        let mode = [Mode::InPlace, Mode::ByGroup, Mode::Persistent { bin_packets: 64 }][seed as usize % 3];
+        assert_same(&emulation, &chunk, seed, mode);
+    }
 }
 
 /// Every suite of `ipsec`, with the forms that groups have for some.
@@ -103,5 +122,21 @@ fn packets_for_ipsec_reach_every_outcome() {
         }
         let settled = outcomes.iter().filter(|outcome| outcome.verdict == variant as u8).count();
         assert!(settled > 200, "variant {variant}: only {settled} packets go through");
+    }
+}
+
+/// The packets for `ipv6` come to every end, in both forms of its table.
+#[test]
+fn packets_for_ipv6_reach_every_outcome() {
+    let chunk = Chunk::new(ipv6_parts(2000, 7), &[256]);
+    let outcomes = chunk.run_on_cpu().outcomes;
+    for (part, outcomes) in chunk.parts.iter().zip(outcomes.chunks(2000)) {
+        for verdict in 0..10 {
+            assert!(outcomes.iter().any(|outcome| outcome.verdict == verdict), "{}: verdict {verdict}", part.case.name);
+        }
+        for reason in 0..5 {
+            let drop = godwit_abi::Outcome::drop(reason);
+            assert!(outcomes.contains(&drop), "{}: reason {reason}", part.case.name);
+        }
     }
 }

@@ -8,7 +8,7 @@ use common::tables::dpi_image;
 use common::{CASES, Case, ECHO_PORTS, PATTERNS, ROUTES, next_hops, random_frames};
 use godwit_abi::Outcome;
 use godwit_kernels::image::{IPV4_BLACKHOLE, IPV4_LOCAL};
-use godwit_kernels::{DPI, ECHO, IPV4, Level, TEMPLATE, levels};
+use godwit_kernels::{DPI, ECHO, IPV4, Level, TEMPLATE, levels, natives};
 
 fn supported_levels() -> Vec<&'static Level> {
     let supported: Vec<_> = levels().iter().filter(|level| level.supported()).collect();
@@ -83,16 +83,17 @@ fn route_ipv4(frame: &mut [u8]) -> Outcome {
     }
     let destination = u32::from_be_bytes(ip[16..20].try_into().unwrap());
     if matches!(ip[12], 0 | 127 | 224..) || matches!(ip[16], 0 | 127 | 224..) {
-        return Outcome::drop(5);
+        return Outcome::drop(4);
     }
     let route = ROUTES.iter().filter(|route| route.covers(destination)).max_by_key(|route| route.length);
-    let Some(route) = route else { return Outcome::drop(3) };
+    let Some(route) = route else { return Outcome::verdict(4) };
     let next_hop = next_hops()[route.next_hop as usize];
-    if next_hop.flags & IPV4_LOCAL != 0 {
+    let [flags, port, destination @ ..] = next_hop.to.to_le_bytes();
+    if flags & IPV4_LOCAL != 0 {
         return Outcome { value: route.next_hop, ..Outcome::verdict(1) };
     }
-    if next_hop.flags & IPV4_BLACKHOLE != 0 {
-        return Outcome::drop(4);
+    if flags & IPV4_BLACKHOLE != 0 {
+        return Outcome::drop(3);
     }
     if ip[8] <= 1 {
         return Outcome::verdict(2);
@@ -101,9 +102,10 @@ fn route_ipv4(frame: &mut [u8]) -> Outcome {
     ip[10..12].fill(0);
     let checksum = !ones_sum(&ip[..header_bytes]);
     ip[10..12].copy_from_slice(&checksum.to_be_bytes());
-    ethernet[..6].copy_from_slice(&next_hop.destination_mac);
-    ethernet[6..12].copy_from_slice(&next_hop.source_mac);
-    Outcome { verdict: 0, reason: 0, port: next_hop.port, value: route.next_hop }
+    ethernet[..6].copy_from_slice(&destination);
+    ethernet[..6].reverse();
+    ethernet[6..12].copy_from_slice(&next_hop.from.to_be_bytes()[..6]);
+    Outcome { verdict: 0, reason: 0, port: port.into(), value: route.next_hop }
 }
 
 fn expected_dpi(frame: &[u8]) -> Outcome {
@@ -191,7 +193,7 @@ fn every_kernel_at_every_level_keeps_its_contract() {
 #[test]
 fn random_frames_reach_every_outcome() {
     let frames = random_frames(4096, 7);
-    for (kernel, verdicts, reasons) in [(TEMPLATE, 1, 1), (ECHO, 1, 1), (IPV4, 4, 6), (DPI, 2, 1)] {
+    for (kernel, verdicts, reasons) in [(TEMPLATE, 1, 1), (ECHO, 1, 1), (IPV4, 5, 5), (DPI, 2, 1)] {
         let case = CASES.iter().find(|case| case.kernel == kernel).unwrap();
         let outcomes: Vec<Outcome> = frames.iter().map(|frame| expected(case, frame).0).collect();
         for verdict in 0..verdicts {
@@ -225,18 +227,67 @@ fn bulk_lookup_finds_the_longest_prefix() {
             let last = route.address + ((1_u64 << (32 - route.length)) - 1) as u32;
             [route.address.wrapping_sub(1), route.address, last, last.wrapping_add(1)]
         })
+        .cycle()
+        // More than are fetched ahead.
+        .take(700)
         .collect();
+    type Bulk = Box<dyn Fn(*const u8, u32, &[u32], &mut [u32])>;
+    let mut forms: Vec<(&str, Bulk)> = Vec::new();
     for level in supported_levels() {
+        // SAFETY: the level is supported; images are handed over with the variant that they were built for.
+        forms.push((
+            level.name,
+            Box::new(|image, variant, asked, found| unsafe { level.ipv4_lookup_bulk(image, variant, asked, found) }),
+        ));
+    }
+    for native in godwit_kernels::natives().iter().filter(|native| native.supported()) {
+        // SAFETY: as above.
+        forms.push((
+            native.name,
+            Box::new(|image, variant, asked, found| unsafe { native.ipv4_lookup_bulk(image, variant, asked, found) }),
+        ));
+    }
+    for (name, bulk) in &forms {
         for case in CASES.iter().filter(|case| case.kernel == IPV4) {
-            let mut found = vec![0; addresses.len()];
-            // SAFETY: the level is supported and the image was built for the variant.
-            unsafe { level.ipv4_lookup_bulk(case.image.bytes().as_ptr(), case.variant, &addresses, &mut found) };
-            for (address, found) in addresses.iter().zip(found) {
-                let route = ROUTES.iter().filter(|route| route.covers(*address)).max_by_key(|route| route.length);
-                let expected = route.map_or(godwit_kernels::image::IPV4_NO_ROUTE, |route| route.next_hop);
-                assert_eq!(found, expected, "{} at {}: {address:#010x}", case.name, level.name);
+            // Whole blocks, and what is left of them.
+            for count in [addresses.len(), 161, 128, 127, 17, 1, 0] {
+                let mut found = vec![0; count];
+                bulk(case.image.bytes().as_ptr(), case.variant, &addresses[..count], &mut found);
+                for (address, found) in addresses.iter().zip(found) {
+                    let route = ROUTES.iter().filter(|route| route.covers(*address)).max_by_key(|route| route.length);
+                    let expected = route.map_or(godwit_kernels::image::IPV4_NO_ROUTE, |route| route.next_hop);
+                    assert_eq!(found, expected, "{} by {name}: {address:#010x}", case.name);
+                }
             }
         }
+    }
+}
+
+#[test]
+fn bulk_lookup_finds_the_longest_prefix_of_ipv6() {
+    // Whole blocks, and a part of one.
+    let edges: Vec<_> = common::ipv6::edges().into_iter().cycle().take(700).collect();
+    let addresses: Vec<[u8; 16]> = edges.iter().map(|edge| edge.0).collect();
+    let check = |name: &str, lookup: &dyn Fn(*const u8, u32, &mut [u32])| {
+        for case in common::ipv6::ipv6_cases() {
+            let mut found = vec![0; addresses.len()];
+            lookup(case.image.bytes().as_ptr(), case.variant, &mut found);
+            for ((address, expected), found) in edges.iter().zip(found) {
+                assert_eq!(found, *expected, "{} at {name}: {address:02x?}", case.name);
+            }
+        }
+    };
+    for level in supported_levels() {
+        // SAFETY: the level is supported and the image was built for the variant.
+        check(level.name, &|image, variant, found| unsafe {
+            level.ipv6_lookup_bulk(image, variant, &addresses, found)
+        });
+    }
+    for native in natives().iter().filter(|native| native.supported()) {
+        // SAFETY: as above.
+        check(native.name, &|image, variant, found| unsafe {
+            native.ipv6_lookup_bulk(image, variant, &addresses, found);
+        });
     }
 }
 

@@ -111,7 +111,8 @@ fn plain(random: &mut Random, count: usize, spread: bool) -> Batch {
             _ => sound(random, most as usize),
         })
         .collect();
-    let mut batch = Batch { arena: Lines::zeroed(64), descriptors: vec![], parameters: vec![], outcomes: vec![] };
+    let mut batch =
+        Batch { arena: Lines::zeroed(64), descriptors: vec![], parameters: vec![], outcomes: vec![], trails: vec![] };
     for frame in &frames {
         // Now and then there is no room to grow.
         let head = if random.below(30) == 0 { 40 } else { 110 + random.below(40) as usize };
@@ -133,6 +134,7 @@ fn run(batch: &mut Batch, variant: u8, image: &Lines, call: &dyn Fn(&BinCall)) {
         outcomes: batch.outcomes.as_mut_ptr(),
         count: batch.descriptors.len() as u32,
         variant: u32::from(variant),
+        group: 0,
     });
 }
 

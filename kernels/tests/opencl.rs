@@ -4,9 +4,11 @@ mod common;
 #[path = "common/opencl.rs"]
 mod opencl;
 
-use common::chunk::{Chunk, parts};
+use common::chunk::{Chunk, chained, parts};
 use common::ipsec::ipsec_parts;
 use common::ipsec_suites::suite_parts;
+use common::ipv6::ipv6_parts;
+use common::ndn::ndn_part;
 use opencl::{Bench, devices};
 
 const GROUP_LANES: usize = 32;
@@ -14,7 +16,8 @@ const GROUPS: usize = 2;
 
 #[test]
 fn a_chunk_ends_on_every_opencl_device_as_on_the_cpu() {
-    let all = parts(500).into_iter().chain(ipsec_parts(600, 5)).chain(suite_parts(40, 9)).collect();
+    let ipsec = ipsec_parts(600, 5).into_iter().chain(suite_parts(40, 9));
+    let all = parts(500).into_iter().chain(ipsec).chain(ipv6_parts(400, 7)).chain([ndn_part(600, 8)]).collect();
     let chunk = Chunk::new(all, &[GROUP_LANES + 1, 1, 256, 2]);
     let expected = chunk.run_on_cpu();
     for device in devices() {
@@ -23,6 +26,22 @@ fn a_chunk_ends_on_every_opencl_device_as_on_the_cpu() {
         assert_eq!(batch.outcomes, expected.outcomes, "{}", bench.name);
         assert_eq!(batch.descriptors, expected.descriptors, "{}", bench.name);
         assert!(batch.arena.bytes() == expected.arena.bytes(), "{}: frames differ", bench.name);
+    }
+}
+
+#[test]
+fn a_chain_is_followed_on_every_opencl_device_as_on_the_cpu() {
+    for device in devices() {
+        let bench = Bench::new(&device, "-cl-std=CL1.2 -Werror");
+        for seed in 0..4 {
+            let chunk = chained(seed, &[GROUP_LANES + 1, 1, 256, 2]);
+            let expected = chunk.run_on_cpu();
+            let batch = bench.run(&chunk, GROUPS, GROUP_LANES);
+            assert_eq!(batch.trails, expected.trails, "{}, seed {seed}", bench.name);
+            assert_eq!(batch.outcomes, expected.outcomes, "{}, seed {seed}", bench.name);
+            assert_eq!(batch.descriptors, expected.descriptors, "{}, seed {seed}", bench.name);
+            assert!(batch.arena.bytes() == expected.arena.bytes(), "{}, seed {seed}: frames differ", bench.name);
+        }
     }
 }
 

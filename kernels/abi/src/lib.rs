@@ -12,6 +12,10 @@ pub const WINDOW_UNIT_BYTES: usize = 64;
 /// The verdict that drops a packet; [`Outcome::reason`] says why.
 pub const VERDICT_DROP: u8 = 255;
 
+/// [`Outcome::port`] of a packet that goes to all ports of a set of the function's, but the one that it came by;
+/// [`Outcome::value`] is the number of the set.
+pub const PORT_FLOOD: u16 = u16::MAX;
+
 /// The place of one packet in the arena (`gw_descriptor`).
 ///
 /// ```text
@@ -67,7 +71,7 @@ pub struct Outcome {
     pub verdict: u8,
     /// With [`VERDICT_DROP`]: index into the contract's drop reasons.
     pub reason: u8,
-    /// Egress port, where the verdict says that the function chose one.
+    /// Egress port, where the verdict says that the function chose one, or [`PORT_FLOOD`].
     pub port: u16,
     /// What else the function found; the contract says what it means.
     pub value: u32,
@@ -85,7 +89,7 @@ impl Outcome {
     }
 }
 
-/// Up to one work-group of packets of the same (function, variant, length class) (`gw_bin`).
+/// Up to one work-group of packets of the same (function, variant, length class, row) (`gw_bin`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
@@ -102,8 +106,47 @@ pub struct Bin {
     /// Longest frame in it, bytes.
     pub length_bytes: u16,
     /// Its length class.
-    pub length_class: u32,
+    pub length_class: u16,
+    /// Row of its instance in the chain that a device follows.
+    pub row: u8,
+    /// 0.
+    pub pad: u8,
 }
+
+/// The part of the chain that a device follows by itself (`gw_chain`); behind it lie a [`Stop`] for each configured
+/// function, and the hops: a `u32` for each instance, row and verdict.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chain {
+    /// Rows of each instance, one a class of packets; 0: there is no chain.
+    pub rows: u32,
+    /// Columns of each row.
+    pub verdicts: u32,
+    /// Configured functions.
+    pub instances: u32,
+    /// 0.
+    pub reserved: [u32; 13],
+}
+
+/// A configured function, as packets that come to it on a device are run (`gw_stop`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stop {
+    /// Which kernel it has.
+    pub kernel: u32,
+    /// Which variant of it all packets have.
+    pub variant: u32,
+}
+
+/// A hop that does not lead on (`GW_HOP_NONE`). Others: a rank in the upper 16 bits, the instance in the lower.
+pub const HOP_NONE: u32 = u32::MAX;
+/// A trail of a packet that no function led on (`GW_TRAIL_NONE`).
+pub const TRAIL_NONE: u32 = u32::MAX;
+/// Most functions that lead a packet on before it comes back to the host (`GW_HOPS_MAX`).
+pub const HOPS_MAX: usize = 4;
+/// Bytes of the desk on which a device packs a packet anew (`GW_DESK_BYTES`). A desk is for multiples of
+/// [`PLACE_PACKETS`], and all zeros at first.
+pub const DESK_PACKET_BYTES: usize = 40;
 
 /// How host and one persistent group talk (`gw_mailbox`); behind it lie its places, see [`Place`].
 #[repr(C)]
@@ -128,7 +171,10 @@ pub const MAILBOX_POLLING: u32 = 1;
 /// [`Mailbox::running`] of a group that has ended.
 pub const MAILBOX_ENDED: u32 = 2;
 
-/// Where things lie in a mailbox's place for a bin of up to `bin_packets` packets, an even number. Bytes.
+/// Places are for multiples of so many packets, so that they begin at multiples of 64 bytes.
+pub const PLACE_PACKETS: usize = 16;
+
+/// Where things lie in a mailbox's place for a bin of up to `bin_packets` packets, a multiple of [`PLACE_PACKETS`]. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The whole place.
@@ -139,17 +185,20 @@ pub struct Place {
     pub parameters: usize,
     /// From its start to the outcomes.
     pub outcomes: usize,
+    /// From its start to the trails.
+    pub trails: usize,
 }
 
 impl Place {
     /// The layout for bins of up to `bin_packets` packets.
     pub const fn new(bin_packets: usize) -> Self {
-        assert!(bin_packets.is_multiple_of(2));
+        assert!(bin_packets.is_multiple_of(PLACE_PACKETS));
         Self {
-            bytes: 64 + 32 * bin_packets,
+            bytes: 64 + 36 * bin_packets,
             descriptors: 64,
             parameters: 64 + 16 * bin_packets,
             outcomes: 64 + 24 * bin_packets,
+            trails: 64 + 32 * bin_packets,
         }
     }
 }
@@ -178,4 +227,10 @@ const _: () = {
     assert!(offset_of!(Bin, instance) == 8);
     assert!(offset_of!(Bin, length_bytes) == 10);
     assert!(offset_of!(Bin, length_class) == 12);
+    assert!(offset_of!(Bin, row) == 14);
+    assert!(size_of::<Chain>() == 64);
+    assert!(offset_of!(Chain, verdicts) == 4);
+    assert!(offset_of!(Chain, instances) == 8);
+    assert!(size_of::<Stop>() == 8);
+    assert!(offset_of!(Stop, variant) == 4);
 };

@@ -44,12 +44,20 @@ pub(crate) struct Batch {
     pub(crate) descriptors: Vec<Descriptor>,
     pub(crate) parameters: Vec<u64>,
     pub(crate) outcomes: Vec<Outcome>,
+    /// Of a device that follows a chain.
+    pub(crate) trails: Vec<u32>,
 }
 
 impl Batch {
     /// Each frame in a window of its own, with headroom that varies, and so its alignment, and 64 bytes of tailroom.
     pub(crate) fn of(frames: &[Vec<u8>]) -> Self {
-        let mut batch = Self { arena: Lines::zeroed(64), descriptors: vec![], parameters: vec![], outcomes: vec![] };
+        let mut batch = Self {
+            arena: Lines::zeroed(64),
+            descriptors: vec![],
+            parameters: vec![],
+            outcomes: vec![],
+            trails: vec![],
+        };
         for (index, frame) in frames.iter().enumerate() {
             batch.push(frame, 64 + index % 17, 64);
         }
@@ -73,6 +81,7 @@ impl Batch {
         });
         self.parameters.push(0);
         self.outcomes.push(Outcome { verdict: 77, reason: 77, port: 77, value: 77 });
+        self.trails.push(77);
     }
 
     pub(crate) fn frame(&self, index: usize) -> &[u8] {
@@ -102,6 +111,7 @@ impl Batch {
             outcomes: self.outcomes[range.clone()].as_mut_ptr(),
             count: range.len() as u32,
             variant,
+            group: 0,
         };
         // SAFETY: the arrays are as long as `count` says, and `of` made the descriptors consistent.
         unsafe { level.run_bin(kernel, &call) }

@@ -114,10 +114,12 @@ impl Emulation {
         assert!(ended.status.success(), "{launch:?}: {}", String::from_utf8_lossy(&ended.stderr));
         let bytes = fs::read(&output).unwrap();
         let (arena, rest) = bytes.split_at(batch.arena.bytes().len());
-        let (descriptors, outcomes) = rest.split_at(size_of_val(batch.descriptors.as_slice()));
+        let (descriptors, rest) = rest.split_at(size_of_val(batch.descriptors.as_slice()));
+        let (outcomes, trails) = rest.split_at(size_of_val(batch.outcomes.as_slice()));
         batch.arena.bytes_mut().copy_from_slice(arena);
         fill(&mut batch.descriptors, descriptors);
         fill(&mut batch.outcomes, outcomes);
+        fill(&mut batch.trails, trails);
         batch
     }
 }

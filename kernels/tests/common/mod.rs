@@ -7,6 +7,8 @@ pub(crate) mod emulation;
 pub(crate) mod frames;
 pub(crate) mod ipsec;
 pub(crate) mod ipsec_suites;
+pub(crate) mod ipv6;
+pub(crate) mod ndn;
 pub(crate) mod tables;
 
 use std::sync::LazyLock;
@@ -57,16 +59,13 @@ pub(crate) const DESTINATIONS: &[u32] = &[
 
 pub(crate) fn next_hops() -> Vec<Ipv4NextHop> {
     (0..7)
-        .map(|index| Ipv4NextHop {
-            destination_mac: [2, 0, 0, 0, 1, index],
-            source_mac: [2, 0, 0, 0, 2, index],
-            port: u16::from(index) * 257,
-            flags: match index {
+        .map(|index| {
+            let flags = match index {
                 4 => IPV4_LOCAL,
                 5 => IPV4_BLACKHOLE,
                 _ => 0,
-            },
-            pad: 0,
+            };
+            Ipv4NextHop::new([2, 0, 0, 0, 1, index], [2, 0, 0, 0, 2, index], index * 31, flags, u16::MAX)
         })
         .collect()
 }

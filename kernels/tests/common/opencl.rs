@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::ptr;
 
+use godwit_abi::{DESK_PACKET_BYTES, PLACE_PACKETS};
 use godwit_kernels::opencl_source;
 use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
@@ -76,6 +77,9 @@ impl Bench {
         let outcomes = self.upload(&batch.outcomes);
         let bins = self.upload(&chunk.bins);
         let next_bin = self.upload(&[0_u32]);
+        let trails = self.upload(&batch.trails);
+        let places = batch.descriptors.len().next_multiple_of(PLACE_PACKETS);
+        let desk = self.upload(&vec![0_u8; places * DESK_PACKET_BYTES]);
         // SAFETY: the arguments are those of gw_chunk in loops_opencl.h, in its order.
         unsafe {
             ExecuteKernel::new(&self.kernel)
@@ -88,6 +92,9 @@ impl Bench {
                 .set_arg(&bins)
                 .set_arg(&(chunk.bins.len() as u32))
                 .set_arg(&next_bin)
+                .set_arg(&trails)
+                .set_arg(&desk)
+                .set_arg(&(places as u32))
                 .set_global_work_size(groups * group_lanes)
                 .set_local_work_size(group_lanes)
                 .enqueue_nd_range(&self.queue)
@@ -97,6 +104,7 @@ impl Bench {
         self.download(&arena, batch.arena.bytes_mut());
         self.download(&descriptors, &mut batch.descriptors);
         self.download(&outcomes, &mut batch.outcomes);
+        self.download(&trails, &mut batch.trails);
         batch
     }
 }

@@ -5,7 +5,7 @@
  *
  * Both files are arrays of the machine's own byte order, one after another.
  *   input    Header | arena | images | image_offsets | descriptors | parameters | outcomes | bins
- *   output   arena | descriptors | outcomes
+ *   output   arena | descriptors | outcomes | trails
  *
  * Under the address sanitizer only the packets' windows of the arena may be touched.
  */
@@ -70,15 +70,16 @@ struct Host {
     Array<gw_descriptor> &descriptors;
     Array<gw_u64> &parameters;
     Array<gw_outcome> &outcomes;
+    Array<gw_u32> &trails;
     uint64_t blocks, bin_packets, box_bytes;
     Array<gw_u8> boxes;
     uint64_t block = 0, next = 0, oldest = 0, random;
     gw_u32 posted = 0, seen = 0;
 
     Host(const Header &header, Array<gw_bin> &bins, Array<gw_descriptor> &descriptors,
-         Array<gw_u64> &parameters, Array<gw_outcome> &outcomes)
+         Array<gw_u64> &parameters, Array<gw_outcome> &outcomes, Array<gw_u32> &trails)
         : bins(bins), descriptors(descriptors), parameters(parameters), outcomes(outcomes),
-          blocks(header.blocks), bin_packets(header.bin_packets),
+          trails(trails), blocks(header.blocks), bin_packets(header.bin_packets),
           box_bytes(sizeof(gw_mailbox) + PLACES * GW_PLACE_BYTES(bin_packets)),
           boxes(header.blocks * box_bytes), random(header.seed)
     {
@@ -132,6 +133,7 @@ struct Host {
         memcpy((void *)(descriptors.values + bin.first), at + GW_PLACE_DESCRIPTORS, bin.count * 16);
         memcpy((void *)(outcomes.values + bin.first), at + GW_PLACE_OUTCOMES(bin_packets),
                bin.count * 8);
+        memcpy(trails.values + bin.first, at + GW_PLACE_TRAILS(bin_packets), bin.count * 4);
         oldest += blocks;
     }
 
@@ -181,6 +183,7 @@ int main(int argc, char **argv)
     Array<gw_u64> parameters(header.packets);
     Array<gw_outcome> outcomes(header.packets);
     Array<gw_bin> bins(header.bins);
+    Array<gw_u32> trails(header.packets);
     arena.read(input);
     images.read(input);
     image_offsets.read(input);
@@ -210,8 +213,10 @@ int main(int argc, char **argv)
                                     (size_t)descriptors.values[i].room * GW_WINDOW_UNIT);
     }
     if (header.mode == PERSISTENT) {
-        Host host(header, bins, descriptors, parameters, outcomes);
-        Array<gw_u8> desks(header.blocks * GW_PLACE_BYTES(header.bin_packets));
+        Host host(header, bins, descriptors, parameters, outcomes, trails);
+        Array<gw_u8> desks(header.blocks * (GW_PLACE_BYTES(header.bin_packets) +
+                                            GW_DESK_BYTES(header.bin_packets)));
+        memset(desks.values, 0, desks.count);
         emulation::host = [&] { host.turn(); };
         emulation::launch(header.blocks, header.threads, header.seed, [&] {
             gw_persistent(device, host.boxes.values, host.box_bytes, PLACES,
@@ -219,9 +224,13 @@ int main(int argc, char **argv)
         });
         host.finish(header.blocks - 1);
     } else {
+        const gw_u32 places = ((gw_u32)header.packets + 15) / 16 * 16;
+        Array<gw_u8> desk(GW_DESK_BYTES((uint64_t)places));
+        memset(desk.values, 0, desk.count);
         emulation::launch(header.blocks, header.threads, header.seed, [&] {
             gw_chunk(device, descriptors.values, parameters.values, outcomes.values, bins.values,
-                     (gw_u32)header.bins, &next_bin, cycles.values, header.mode == BY_GROUP);
+                     (gw_u32)header.bins, &next_bin, cycles.values, header.mode == BY_GROUP,
+                     trails.values, desk.values, places);
         });
     }
     ASAN_UNPOISON_MEMORY_REGION(device.shadow, header.arena_bytes);
@@ -233,6 +242,7 @@ int main(int argc, char **argv)
     arena.write(output);
     descriptors.write(output);
     outcomes.write(output);
+    trails.write(output);
     fclose(output);
     return 0;
 }

@@ -1,0 +1,48 @@
+/*
+ * gw_find_word: of two rows of four words each, the first word that is like what is wanted in
+ * its row, or 0. Alike are words that agree in the bits of mask; none that is wanted is 0.
+ * Each word is read once, whole.
+ */
+#ifndef GODWIT_DIALECT_FIND_H
+#define GODWIT_DIALECT_FIND_H
+
+#if !defined(__OPENCL_VERSION__) && !defined(__CUDACC__) && defined(__AVX512F__)
+
+#include <immintrin.h>
+
+/* Both rows in one register, compared at once. */
+GW_LANE gw_u64 gw_find_word(const gw_u64 *first, gw_u64 wanted_first, const gw_u64 *second,
+                            gw_u64 wanted_second, gw_u64 mask)
+{
+    const __m512i low = _mm512_castsi256_si512(_mm256_load_si256((const __m256i *)first));
+    const __m512i words = _mm512_inserti64x4(low, _mm256_load_si256((const __m256i *)second), 1);
+    const __m512i wanted = _mm512_mask_set1_epi64(_mm512_set1_epi64((long long)wanted_first), 0xf0,
+                                                  (long long)wanted_second);
+    const __mmask8 alike = _mm512_testn_epi64_mask(_mm512_xor_si512(words, wanted),
+                                                   _mm512_set1_epi64((long long)mask));
+    const __m512i found = _mm512_maskz_compress_epi64(alike, words);
+    return (gw_u64)_mm_cvtsi128_si64(_mm512_castsi512_si128(found));
+}
+
+#else
+
+/* Without a branch that random words would mispredict; from the back, so that the first one counts.
+ */
+GW_LANE gw_u64 gw_find_word(const GW_GLOBAL gw_u64 *first, gw_u64 wanted_first,
+                            const GW_GLOBAL gw_u64 *second, gw_u64 wanted_second, gw_u64 mask)
+{
+    gw_u64 found = 0;
+    for (int at = 3; at >= 0; at--) {
+        const gw_u64 word = second[at];
+        found = ((word ^ wanted_second) & mask) == 0 ? word : found;
+    }
+    for (int at = 3; at >= 0; at--) {
+        const gw_u64 word = first[at];
+        found = ((word ^ wanted_first) & mask) == 0 ? word : found;
+    }
+    return found;
+}
+
+#endif
+
+#endif

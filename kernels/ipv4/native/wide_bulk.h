@@ -1,0 +1,94 @@
+/* The bare lookup of ipv4 for sixteen addresses at once, with gathers (AVX-512). */
+#ifndef GODWIT_IPV4_WIDE_BULK_H
+#define GODWIT_IPV4_WIDE_BULK_H
+
+#include <immintrin.h>
+
+#define GW_IPV4_WIDE_LANES 16u
+
+/*
+ * Entries of 2 bytes are gathered as the aligned 4 bytes that hold them: no byte outside the table
+ * is read. `lanes` are those that are gathered, `otherwise` is what the others get.
+ */
+static inline __m512i gw_ipv4_wide_entries(const gw_u8 *table, gw_u32 narrow, __mmask16 lanes,
+                                           __m512i index, __m512i otherwise)
+{
+    if (!narrow) {
+        return _mm512_mask_i32gather_epi32(otherwise, lanes, index, table, 4);
+    }
+    const __m512i pairs =
+        _mm512_mask_i32gather_epi32(otherwise, lanes, _mm512_srli_epi32(index, 1), table, 4);
+    const __m512i shift = _mm512_slli_epi32(_mm512_and_si512(index, _mm512_set1_epi32(1)), 4);
+    const __m512i entry =
+        _mm512_and_si512(_mm512_srlv_epi32(pairs, shift), _mm512_set1_epi32(0xffff));
+    return _mm512_mask_mov_epi32(otherwise, lanes, entry);
+}
+
+/* A constant `narrow` says which variant. */
+static inline __attribute__((always_inline)) void
+gw_ipv4_wide_sixteen(const gw_u8 *tbl24, const gw_u8 *tbl8, gw_u32 narrow, __m512i address,
+                     gw_u32 *next_hops)
+{
+    const __m512i top = _mm512_set1_epi32(narrow ? 0x8000 : (int)0x80000000u);
+    __m512i entry = gw_ipv4_wide_entries(tbl24, narrow, (__mmask16)0xffff,
+                                         _mm512_srli_epi32(address, 8), _mm512_setzero_si512());
+    const __mmask16 longer = _mm512_test_epi32_mask(entry, top);
+    if (longer != 0) {
+        const __m512i group = _mm512_andnot_si512(top, entry);
+        const __m512i index = _mm512_or_si512(_mm512_slli_epi32(group, 8),
+                                              _mm512_and_si512(address, _mm512_set1_epi32(0xff)));
+        entry = gw_ipv4_wide_entries(tbl8, narrow, longer, index, entry);
+    }
+    if (narrow) {
+        const __mmask16 none = _mm512_cmpeq_epi32_mask(entry, _mm512_set1_epi32(0x7fff));
+        entry = _mm512_mask_mov_epi32(entry, none, _mm512_set1_epi32(GW_IPV4_NONE));
+    }
+    _mm512_storeu_si512(next_hops, entry);
+}
+
+static inline __attribute__((always_inline)) void
+gw_ipv4_wide_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *restrict addresses,
+                     gw_u32 *restrict next_hops, gw_u64 count)
+{
+    const gw_ipv4_image *header = (const gw_ipv4_image *)image;
+    const gw_u8 *tbl24 = image + header->tbl24_offset;
+    const gw_u8 *tbl8 = image + header->tbl8_offset;
+    const gw_u32 variant = narrow ? GW_IPV4_VARIANT_NARROW : GW_IPV4_VARIANT_WIDE;
+    const gw_u64 whole = count - count % GW_IPV4_WIDE_LANES;
+    const gw_u64 ahead = whole < GW_IPV4_AHEAD ? whole : GW_IPV4_AHEAD;
+    for (gw_u64 i = 0; i < ahead; i++) {
+        gw_ipv4_fetch(image, variant, addresses[i]);
+    }
+    for (gw_u64 first = 0; first < whole; first += GW_IPV4_WIDE_LANES) {
+        if (first + ahead < whole) {
+            for (gw_u64 i = first + ahead; i < first + ahead + GW_IPV4_WIDE_LANES; i++) {
+                gw_ipv4_fetch(image, variant, addresses[i]);
+            }
+        }
+        gw_ipv4_wide_sixteen(tbl24, tbl8, narrow, _mm512_loadu_si512(addresses + first),
+                             next_hops + first);
+    }
+    for (gw_u64 i = whole; i < count; i++) {
+        next_hops[i] = gw_ipv4_lookup(image, variant, addresses[i]);
+    }
+}
+
+/*
+ * As gw_ipv4_bulk. A group beyond 2^23 makes an index of tbl8 that a gather takes for negative: an
+ * image with so many is left to gw_ipv4_bulk.
+ */
+static inline void gw_ipv4_wide_bulk(const gw_u8 *image, gw_u32 variant,
+                                     const gw_u32 *restrict addresses, gw_u32 *restrict next_hops,
+                                     gw_u64 count)
+{
+    const gw_ipv4_image *header = (const gw_ipv4_image *)image;
+    if (variant == GW_IPV4_VARIANT_NARROW) {
+        gw_ipv4_wide_variant(image, 1, addresses, next_hops, count);
+    } else if (header->groups <= 1u << 23) {
+        gw_ipv4_wide_variant(image, 0, addresses, next_hops, count);
+    } else {
+        gw_ipv4_bulk(image, variant, addresses, next_hops, count);
+    }
+}
+
+#endif

@@ -1,0 +1,236 @@
+/*
+ * l2: an Ethernet switch: forwards by VLAN and destination address.
+ *
+ * Each line below is decided before the next one; the first that applies settles the frame:
+ *
+ *    1  no whole Ethernet header, or tag                            drop truncated
+ *    2  came by a port that is none of the switch's                 drop port
+ *    3  no tag, or VID 0, where the port takes only tagged frames;
+ *       a tag where it takes only untagged ones; VID 4095; a VLAN
+ *       that the port does not belong to                            drop vlan
+ *    4  source is a group address, or all zeros                     drop source
+ *    5  destination is 01-80-C2-00-00-00 to -0F                     reserved
+ *    6  destination is a group, or not in the table                 flood
+ *    7  destination is where the frame came from                    drop same_port
+ *    8  otherwise                                                   forward
+ *
+ * An untagged frame belongs to its port's VLAN. The frame stays as it is: the host half gives
+ * it the tag, or takes it off, that the port it leaves by asks for. For forward and
+ * flood it is told, besides, whether somebody has to hear of the source: it is not in the table,
+ * or at another port and not static, or not fresh.
+ *
+ * Reads    Ethernet header, tag
+ * Writes   nothing
+ * Next     forward (0), port = where the destination is; flood (1), port = GW_PORT_FLOOD;
+ *          both value = VID, GW_L2_NOTICE, GW_L2_POP..; reserved (2), value = VID
+ * Drops    truncated (0), port (1), vlan (2), source (3), same_port (4)
+ * Tables   image.h
+ * Cost     18 bytes read; 2 buckets each for source and destination, none dependent on another, all
+ *          of which miss every cache where there are many addresses
+ * Spec     IEEE 802.1Q-2018 clauses 6.9, 8.6.1 to 8.6.3, 8.7, 8.8
+ */
+#ifndef GODWIT_L2_H
+#define GODWIT_L2_H
+
+#include "image.h"
+
+#define GW_L2_FORWARD  0u
+#define GW_L2_FLOOD    1u
+#define GW_L2_RESERVED 2u
+
+#define GW_L2_TRUNCATED 0u
+#define GW_L2_NO_PORT   1u
+#define GW_L2_BAD_VLAN  2u
+#define GW_L2_SOURCE    3u
+#define GW_L2_SAME_PORT 4u
+
+#define GW_L2_NOTICE 0x80000000u /* the source is to be heard of */
+#define GW_L2_POP    0x00010000u /* the tag comes off */
+#define GW_L2_PUSH   0x00020000u /* a tag of the VLAN is put on */
+#define GW_L2_SET    0x00030000u /* the tag has VID 0 and gets that of the VLAN */
+
+#define GW_L2_VIDS 4096u
+#define GW_L2_MACS 0x0000ffffffffffffu
+
+/* What the first half leaves in gw_half.value, beside the VID. */
+#define GW_L2_HAS_TAG  0x1000u
+#define GW_L2_HAS_ZERO 0x2000u /* a tag of VID 0 */
+#define GW_L2_GROUP    0x4000u /* the destination is a group */
+#define GW_L2_HEARS    0x8000u /* the port learns */
+
+/*
+ * The permutation of 60 bits: a Feistel network whose rounds are strongly universal hashes
+ * with secret multipliers (Dietzfelbinger, Universal hashing and k-wise independent random
+ * variables via integer arithmetic without primes, STACS 1996, theorem 1). Who does not know the
+ * secret cannot choose addresses that share buckets.
+ */
+GW_LANE gw_u64 gw_l2_mix(const GW_GLOBAL gw_l2_image *header, gw_u64 key)
+{
+    gw_u64 left = key >> 30;
+    gw_u64 right = key & 0x3fffffffu;
+    for (int round = 0; round < GW_L2_ROUNDS; round += 2) {
+        left ^= (right * header->multipliers[round] + header->addends[round]) >> 34;
+        right ^= (left * header->multipliers[round + 1] + header->addends[round + 1]) >> 34;
+    }
+    return left << 30 | right;
+}
+
+/* The first bucket of a mixed key. */
+GW_LANE gw_u64 gw_l2_first(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
+{
+    return mixed & (((gw_u64)1 << header->bucket_bits) - 1);
+}
+
+/* What of the number of the first bucket is flipped in that of the second: never the same line of
+ * two. */
+GW_LANE gw_u64 gw_l2_flip(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
+{
+    return (((mixed >> header->bucket_bits) * header->second) >> (64 - header->bucket_bits)) | 2;
+}
+
+GW_LANE const GW_GLOBAL gw_u64 *gw_l2_bucket(const GW_GLOBAL gw_l2_image *header, gw_u64 bucket)
+{
+    return (const GW_GLOBAL gw_u64 *)((const GW_GLOBAL gw_u8 *)header + header->buckets_offset) +
+           bucket * 4;
+}
+
+/* Fetches both buckets of a mixed key. */
+GW_LANE void gw_l2_fetch(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
+{
+    const gw_u64 first = gw_l2_first(header, mixed);
+    GW_FETCH(gw_l2_bucket(header, first));
+    GW_FETCH(gw_l2_bucket(header, first ^ gw_l2_flip(header, mixed)));
+}
+
+/* The entry of a mixed key, or 0. */
+GW_LANE gw_u64 gw_l2_find(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
+{
+    const gw_u64 bucket = gw_l2_first(header, mixed);
+    const GW_GLOBAL gw_u64 *first = gw_l2_bucket(header, bucket);
+    const GW_GLOBAL gw_u64 *second = gw_l2_bucket(header, bucket ^ gw_l2_flip(header, mixed));
+    const gw_u64 wanted = (mixed >> header->bucket_bits) << GW_L2_REST_SHIFT | GW_L2_VALID;
+    GW_EXPENSIVE(first);
+    GW_EXPENSIVE(second);
+    return gw_find_word(first, wanted, second, wanted | GW_L2_SECOND,
+                        ~(gw_u64)0xfff | GW_L2_VALID | GW_L2_SECOND);
+}
+
+GW_LANE gw_u32 gw_l2_has_port(const GW_GLOBAL gw_u32 *set, gw_u32 port)
+{
+    return set[(port & 255) >> 5] >> (port & 31) & 1;
+}
+
+/* Lines 1 to 5. */
+GW_LANE void gw_l2_begin(const gw_lane *lane, const gw_descriptor *descriptor, gw_half *first_half,
+                         gw_outcome *outcome)
+{
+    const GW_GLOBAL gw_l2_image *header = (const GW_GLOBAL gw_l2_image *)lane->image;
+    GW_GLOBAL gw_u8 *frame = gw_frame(lane, descriptor);
+    const gw_u32 length = descriptor->length;
+    first_half->frame = frame;
+    first_half->offset = 0;
+    if (length < GW_ETHERNET_BYTES) {
+        gw_drop(outcome, GW_L2_TRUNCATED);
+        return;
+    }
+    const gw_u64 front = gw_load_be64(frame);
+    const gw_u64 middle = gw_load_be64(frame + 6);
+    gw_u32 state = 0;
+    gw_u32 vid = 0;
+    if ((middle & 0xffff) == GW_ETHER_TYPE_VLAN) {
+        if (length < GW_ETHERNET_BYTES + GW_VLAN_BYTES) {
+            gw_drop(outcome, GW_L2_TRUNCATED);
+            return;
+        }
+        vid = gw_load_be16(frame + 14) & 0xfff;
+        state = vid != 0 ? GW_L2_HAS_TAG : GW_L2_HAS_TAG | GW_L2_HAS_ZERO;
+    }
+    const GW_GLOBAL gw_l2_port *port =
+        (const GW_GLOBAL gw_l2_port *)(lane->image + header->ports_offset) + descriptor->port;
+    const gw_u32 flags = port->flags;
+    if ((flags & (GW_L2_UNTAGGED | GW_L2_TAGGED)) == 0) {
+        gw_drop(outcome, GW_L2_NO_PORT);
+        return;
+    }
+    const gw_u32 needed = vid != 0 ? GW_L2_TAGGED : GW_L2_UNTAGGED;
+    vid = vid != 0 ? vid : port->vid;
+    const GW_GLOBAL gw_l2_vlan *vlan =
+        (const GW_GLOBAL gw_l2_vlan *)(lane->image + header->vlans_offset) + vid;
+    /* VID 4095 has no members. */
+    if ((flags & needed) == 0 || !gw_l2_has_port(vlan->members, descriptor->port)) {
+        gw_drop(outcome, GW_L2_BAD_VLAN);
+        return;
+    }
+    const gw_u64 source = middle >> 16;
+    const gw_u64 destination = front >> 16;
+    if ((source >> 40 & 1) != 0 || source == 0) {
+        gw_drop(outcome, GW_L2_SOURCE);
+        return;
+    }
+    if (destination >> 4 == 0x0180c200000u) {
+        gw_verdict(outcome, GW_L2_RESERVED, 0, vid);
+        return;
+    }
+    state |= vid;
+    state |= (flags & GW_L2_LEARNS) != 0 ? GW_L2_HEARS : 0;
+    state |= (destination >> 40 & 1) != 0 ? GW_L2_GROUP : 0;
+    first_half->offset = 1u + descriptor->port;
+    first_half->value = state;
+    first_half->keys[0] = gw_l2_mix(header, (gw_u64)vid << 48 | source);
+    first_half->keys[1] = gw_l2_mix(header, (gw_u64)vid << 48 | destination);
+    gw_l2_fetch(header, first_half->keys[0]);
+    if ((state & GW_L2_GROUP) == 0) {
+        gw_l2_fetch(header, first_half->keys[1]);
+    }
+}
+
+/* Lines 6 to 8. */
+GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
+{
+    if (first_half->offset == 0) {
+        return;
+    }
+    const GW_GLOBAL gw_l2_image *header = (const GW_GLOBAL gw_l2_image *)lane->image;
+    const gw_u32 ingress = first_half->offset - 1;
+    const gw_u32 state = first_half->value;
+    const gw_u32 vid = state & 0xfff;
+    const gw_u64 from = gw_l2_find(header, first_half->keys[0]);
+    /* Known here and fresh; or static, wherever that is. */
+    const gw_u32 here = (gw_u32)((from >> GW_L2_PORT_SHIFT & 0xff) == ingress);
+    const gw_u32 known =
+        (gw_u32)((from & GW_L2_STATIC) != 0) | (here & (gw_u32)((from & GW_L2_FRESH) != 0));
+    const gw_u32 value = vid | (known == 0 && (state & GW_L2_HEARS) != 0 ? GW_L2_NOTICE : 0);
+    const gw_u64 to =
+        (state & GW_L2_GROUP) != 0 ? (gw_u64)0 : gw_l2_find(header, first_half->keys[1]);
+    if (to == 0) {
+        gw_verdict(outcome, GW_L2_FLOOD, GW_PORT_FLOOD, value);
+        return;
+    }
+    const gw_u32 egress = (gw_u32)(to >> GW_L2_PORT_SHIFT) & 0xff;
+    if (egress == ingress) {
+        gw_drop(outcome, GW_L2_SAME_PORT);
+        /* A host whose peers are all behind the same port is heard of too. */
+        outcome->value = value;
+        return;
+    }
+    const GW_GLOBAL gw_l2_vlan *vlan =
+        (const GW_GLOBAL gw_l2_vlan *)(lane->image + header->vlans_offset) + vid;
+    const gw_u32 tagged = gw_l2_has_port(vlan->tagged, egress);
+    const gw_u32 bare = tagged != 0 ? GW_L2_PUSH : 0;
+    const gw_u32 zero = tagged != 0 ? GW_L2_SET : GW_L2_POP;
+    const gw_u32 other = tagged != 0 ? 0 : GW_L2_POP;
+    const gw_u32 had = (state & GW_L2_HAS_ZERO) != 0 ? zero : other;
+    gw_verdict(outcome, GW_L2_FORWARD, egress, value | ((state & GW_L2_HAS_TAG) != 0 ? had : bare));
+}
+
+GW_CALLED void gw_l2_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_outcome *outcome)
+{
+    gw_half first_half;
+    gw_l2_begin(lane, descriptor, &first_half, outcome);
+    gw_l2_end(lane, &first_half, outcome);
+}
+
+/* The CPU's loop runs the halves apart; begin fetches, so there is no touch. */
+#define GW_HALVES_l2 , GW_BIN_HALVES
+
+#endif

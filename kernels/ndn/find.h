@@ -1,0 +1,208 @@
+/* The longest prefix of a name in the table: image.h draws it. */
+#ifndef GODWIT_NDN_FIND_H
+#define GODWIT_NDN_FIND_H
+
+#include "image.h"
+
+/* SipHash-1-3 (Aumasson, Bernstein, SipHash: a fast short-input PRF, INDOCRYPT 2012). */
+typedef struct gw_ndn_hash {
+    gw_u64 v0;
+    gw_u64 v1;
+    gw_u64 v2;
+    gw_u64 v3;
+} gw_ndn_hash;
+
+GW_LANE void gw_ndn_round(gw_ndn_hash *hash)
+{
+    hash->v0 += hash->v1;
+    hash->v2 += hash->v3;
+    hash->v1 = gw_rotate_left64(hash->v1, 13) ^ hash->v0;
+    hash->v3 = gw_rotate_left64(hash->v3, 16) ^ hash->v2;
+    hash->v0 = gw_rotate_left64(hash->v0, 32);
+    hash->v2 += hash->v1;
+    hash->v0 += hash->v3;
+    hash->v1 = gw_rotate_left64(hash->v1, 17) ^ hash->v2;
+    hash->v3 = gw_rotate_left64(hash->v3, 21) ^ hash->v0;
+    hash->v2 = gw_rotate_left64(hash->v2, 32);
+}
+
+GW_LANE gw_u64 gw_ndn_word(const GW_GLOBAL gw_u8 *bytes)
+{
+    return (gw_u64)gw_load_le32(bytes + 4) << 32 | gw_load_le32(bytes);
+}
+
+/* The last 1 to 7 bytes before end, in the low bits; 8 bytes before end can be read. */
+GW_LANE gw_u64 gw_ndn_rest(const GW_GLOBAL gw_u8 *end, gw_u32 bytes)
+{
+    return gw_ndn_word(end - 8) >> (64 - 8 * bytes);
+}
+
+GW_LANE gw_ndn_hash gw_ndn_hash_begin(gw_u64 key0, gw_u64 key1)
+{
+    gw_ndn_hash hash;
+    hash.v0 = key0 ^ 0x736f6d6570736575;
+    hash.v1 = key1 ^ 0x646f72616e646f6d;
+    hash.v2 = key0 ^ 0x6c7967656e657261;
+    hash.v3 = key1 ^ 0x7465646279746573;
+    return hash;
+}
+
+GW_LANE void gw_ndn_hash_word(gw_ndn_hash *hash, gw_u64 word)
+{
+    hash->v3 ^= word;
+    gw_ndn_round(hash);
+    hash->v0 ^= word;
+}
+
+/* Of so many bytes in all, of which those before the last whole word are in the hash. */
+GW_LANE gw_u64 gw_ndn_hash_end(gw_ndn_hash hash, const GW_GLOBAL gw_u8 *end, gw_u32 bytes)
+{
+    const gw_u64 rest = bytes & 7 ? gw_ndn_rest(end, bytes & 7) : 0;
+    gw_ndn_hash_word(&hash, (gw_u64)(bytes & 0xff) << 56 | rest);
+    hash.v2 ^= 0xff;
+    gw_ndn_round(&hash);
+    gw_ndn_round(&hash);
+    gw_ndn_round(&hash);
+    return hash.v0 ^ hash.v1 ^ hash.v2 ^ hash.v3;
+}
+
+/* Whether two names of so many bytes are the same; 8 bytes in front of both can be read. */
+GW_LANE gw_u32 gw_ndn_same(const GW_GLOBAL gw_u8 *a, const GW_GLOBAL gw_u8 *b, gw_u32 bytes)
+{
+    const gw_u32 whole = bytes & ~7u;
+    gw_u64 differs =
+        bytes & 7 ? gw_ndn_rest(a + bytes, bytes & 7) ^ gw_ndn_rest(b + bytes, bytes & 7) : 0;
+    for (gw_u32 i = 0; i < whole; i += 8) {
+        differs |= gw_ndn_word(a + i) ^ gw_ndn_word(b + i);
+    }
+    return (gw_u32)(differs == 0);
+}
+
+/* Where the component at `at` of a sound name ends. */
+GW_LANE gw_u32 gw_ndn_component_end(const GW_GLOBAL gw_u8 *name, gw_u32 at)
+{
+    at += name[at] < 253 ? 1 : 3;
+    const gw_u32 first = name[at];
+    if (first < 253) {
+        return at + 1 + first;
+    }
+    /* A frame has less than 2^16 bytes. */
+    return at + 3 + gw_load_be16(name + at + 1);
+}
+
+GW_LANE gw_u32 gw_ndn_first_bucket(const GW_GLOBAL gw_ndn_image *header, gw_u64 hash)
+{
+    return (gw_u32)((hash & 0xffffffffu) * header->buckets >> 32);
+}
+
+/* Unit of the record of the bytes with this hash; 0: there is none. */
+GW_LANE gw_u32 gw_ndn_probe(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name, gw_u32 bytes,
+                            gw_u64 hash)
+{
+    const GW_GLOBAL gw_ndn_image *header = (const GW_GLOBAL gw_ndn_image *)image;
+    const GW_GLOBAL gw_ndn_bucket *buckets =
+        (const GW_GLOBAL gw_ndn_bucket *)(image + header->buckets_offset);
+    const gw_u32 fingerprint = (gw_u32)(hash >> 32);
+    gw_u32 index = gw_ndn_first_bucket(header, hash);
+    for (gw_u32 chain = 0; chain < GW_NDN_CHAIN; chain++) {
+        const GW_GLOBAL gw_ndn_bucket *bucket = &buckets[index];
+        GW_EXPENSIVE(bucket);
+        for (gw_u32 i = 0; i < GW_NDN_SLOTS; i++) {
+            const gw_ndn_slot slot = bucket->slots[i];
+            if (slot.fingerprint == fingerprint && slot.record != 0) {
+                const GW_GLOBAL gw_u8 *record =
+                    image + header->records_offset + (gw_u64)slot.record * 64;
+                GW_EXPENSIVE(record);
+                const GW_GLOBAL gw_ndn_record *found = (const GW_GLOBAL gw_ndn_record *)record;
+                if (found->name_bytes == bytes &&
+                    gw_ndn_same(record + sizeof(gw_ndn_record), name, bytes)) {
+                    return slot.record;
+                }
+            }
+        }
+        index = bucket->next;
+        if (index == 0) {
+            break;
+        }
+    }
+    return 0;
+}
+
+/* A look-up on its way through the prefixes of a name. */
+typedef struct gw_ndn_walk {
+    gw_ndn_hash hash; /* of the whole words before `hashed` */
+    gw_u64 whole;     /* of the prefix that is to be tried */
+    gw_u32 hashed;
+    gw_u32 at;          /* where that prefix ends */
+    gw_u32 best;        /* the next hop of the longest prefix so far */
+    gw_u32 wanted;      /* bit 0: the prefix with the next component */
+    gw_u32 until_guide; /* components */
+} gw_ndn_walk;
+
+GW_LANE void gw_ndn_walk_begin(const GW_GLOBAL gw_u8 *image, gw_ndn_walk *walk)
+{
+    const GW_GLOBAL gw_ndn_image *header = (const GW_GLOBAL gw_ndn_image *)image;
+    walk->hash = gw_ndn_hash_begin(header->key0, header->key1);
+    walk->hashed = 0;
+    walk->at = 0;
+    walk->best = header->default_next_hop;
+    walk->wanted = header->depths;
+    walk->until_guide = header->guide;
+}
+
+/* Goes on to the next prefix that is to be tried; 0: there is none. */
+GW_LANE gw_u32 gw_ndn_walk_next(const GW_GLOBAL gw_u8 *name, gw_u32 name_bytes, gw_ndn_walk *walk)
+{
+    while (walk->wanted != 0 && walk->at < name_bytes) {
+        const gw_u32 tries = walk->wanted & 1;
+        walk->at = gw_ndn_component_end(name, walk->at);
+        walk->wanted >>= 1;
+        walk->until_guide--;
+        if (tries) {
+            for (; walk->hashed + 8 <= walk->at; walk->hashed += 8) {
+                gw_ndn_hash_word(&walk->hash, gw_ndn_word(name + walk->hashed));
+            }
+            walk->whole = gw_ndn_hash_end(walk->hash, name + walk->at, walk->at);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* What the record of the prefix, or that there is none, says of it and of longer ones. */
+GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn_walk *walk)
+{
+    if (unit != 0) {
+        const GW_GLOBAL gw_ndn_record *record =
+            (const GW_GLOBAL gw_ndn_record
+                 *)(image + ((const GW_GLOBAL gw_ndn_image *)image)->records_offset +
+                    (gw_u64)unit * 64);
+        const gw_u32 next_hop = record->next_hop;
+        walk->best = next_hop == GW_NDN_NONE ? walk->best : next_hop;
+        walk->wanted = walk->until_guide == 0 ? record->deeper : walk->wanted;
+    }
+}
+
+/* The next hop of the longest prefix, or GW_NDN_NONE, for a walk that has come to any prefix. */
+GW_LANE gw_u32 gw_ndn_walk_end(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name,
+                               gw_u32 name_bytes, gw_ndn_walk *walk)
+{
+    while (gw_ndn_walk_next(name, name_bytes, walk)) {
+        gw_ndn_walk_found(image, gw_ndn_probe(image, name, walk->at, walk->whole), walk);
+    }
+    return walk->best;
+}
+
+/*
+ * The next hop of the longest prefix of a sound name, or GW_NDN_NONE. 8 bytes in front of the
+ * name can be read.
+ */
+GW_LANE gw_u32 gw_ndn_lookup(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name,
+                             gw_u32 name_bytes)
+{
+    gw_ndn_walk walk;
+    gw_ndn_walk_begin(image, &walk);
+    return gw_ndn_walk_end(image, name, name_bytes, &walk);
+}
+
+#endif

@@ -1,0 +1,308 @@
+/*
+ * NDN packets: TLV elements, names, Interests, and what NDNLPv2 wraps around them.
+ *
+ * Spec: NDN Packet Format Specification 0.3 ("NDN"), sections TLV, Name, Interest; NDNLPv2.
+ */
+#ifndef GODWIT_NDN_TLV_H
+#define GODWIT_NDN_TLV_H
+
+/* What goes wrong with a TLV. */
+#define GW_NDN_SOUND 0u
+#define GW_NDN_SHORT 1u /* it ends behind what it lies in */
+#define GW_NDN_WRONG 2u /* a number that is not in its shortest form, or no number of a type */
+
+/* NDN, section "Types". */
+#define GW_NDN_IMPLICIT_DIGEST   1u
+#define GW_NDN_PARAMETERS_DIGEST 2u
+#define GW_NDN_INTEREST          5u
+#define GW_NDN_DATA              6u
+#define GW_NDN_NAME              7u
+#define GW_NDN_NONCE             10u
+#define GW_NDN_LIFETIME          12u
+#define GW_NDN_MUST_BE_FRESH     18u
+#define GW_NDN_FORWARDING_HINT   30u
+#define GW_NDN_CAN_BE_PREFIX     33u
+#define GW_NDN_HOP_LIMIT         34u
+#define GW_NDN_PARAMETERS        36u
+#define GW_NDN_SIGNATURE_INFO    44u
+#define GW_NDN_SIGNATURE_VALUE   46u
+/* NDNLPv2, section "TLV-TYPE code assignments". */
+#define GW_NDN_LP          100u
+#define GW_NDN_LP_FRAGMENT 80u
+#define GW_NDN_LP_SEQUENCE 81u
+#define GW_NDN_LP_INDEX    82u
+#define GW_NDN_LP_COUNT    83u
+#define GW_NDN_LP_TOKEN    98u
+#define GW_NDN_LP_NACK     800u
+
+/* One element; offsets count from the frame's first byte. */
+typedef struct gw_ndn_tlv {
+    gw_u32 type;
+    gw_u32 value; /* where the value begins */
+    gw_u32 end;   /* where it ends, and the next element begins */
+} gw_ndn_tlv;
+
+/*
+ * A number of 1, 3, 5 or 9 bytes at *at, which goes behind it. NDN, section "TLV Encoding": it
+ * must be in its shortest form. What does not fit 32 bits is 2^32 - 1, which no length can be.
+ */
+GW_LANE gw_u32 gw_ndn_number(const GW_GLOBAL gw_u8 *frame, gw_u32 *at, gw_u32 limit, gw_u32 *number)
+{
+    const gw_u32 from = *at;
+    if (from >= limit) {
+        return GW_NDN_SHORT;
+    }
+    const gw_u32 first = frame[from];
+    *number = first;
+    *at = from + 1;
+    if (first < 253) {
+        return GW_NDN_SOUND;
+    }
+    const gw_u32 bytes = 2u << (first - 253);
+    if (limit - from - 1 < bytes) {
+        return GW_NDN_SHORT;
+    }
+    *at = from + 1 + bytes;
+    if (first == 253) {
+        *number = gw_load_be16(frame + from + 1);
+        return *number < 253 ? GW_NDN_WRONG : GW_NDN_SOUND;
+    }
+    const gw_u32 word = gw_load_be32(frame + from + 1);
+    if (first == 254) {
+        *number = word;
+        return word < 0x10000u ? GW_NDN_WRONG : GW_NDN_SOUND;
+    }
+    *number = 0xffffffffu;
+    return word == 0 ? GW_NDN_WRONG : GW_NDN_SOUND;
+}
+
+/* The element at `at`, any of its numbers longer than a byte. */
+GW_RARE gw_u32 gw_ndn_read_any(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 limit,
+                               gw_ndn_tlv *element)
+{
+    gw_u32 here = at;
+    gw_u32 type = 0;
+    gw_u32 length = 0;
+    gw_u32 fault = gw_ndn_number(frame, &here, limit, &type);
+    if (fault != GW_NDN_SOUND) {
+        return fault;
+    }
+    /* NDN, section "TLV Encoding": types are 1 to 2^32 - 1, in 1, 3 or 5 bytes. */
+    if (type == 0 || frame[at] == 255) {
+        return GW_NDN_WRONG;
+    }
+    fault = gw_ndn_number(frame, &here, limit, &length);
+    if (fault != GW_NDN_SOUND) {
+        return fault;
+    }
+    if (length > limit - here) {
+        return GW_NDN_SHORT;
+    }
+    element->type = type;
+    element->value = here;
+    element->end = here + length;
+    return GW_NDN_SOUND;
+}
+
+/* Reads the element at `at`, all of which must lie before `limit`; says what is wrong with it. */
+GW_LANE gw_u32 gw_ndn_read(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 limit,
+                           gw_ndn_tlv *element)
+{
+    if (at + 2 <= limit) {
+        const gw_u32 type = frame[at];
+        const gw_u32 length = frame[at + 1];
+        /* Type 0 wraps round. */
+        if (type - 1 < 252 && length < 253) {
+            element->type = type;
+            element->value = at + 2;
+            element->end = at + 2 + length;
+            return element->end > limit ? GW_NDN_SHORT : GW_NDN_SOUND;
+        }
+    }
+    return gw_ndn_read_any(frame, at, limit, element);
+}
+
+/* What forwarding needs of an Interest. Offsets from the frame's first byte. */
+typedef struct gw_ndn_interest {
+    gw_u32 name; /* its first component */
+    gw_u32 name_bytes;
+    gw_u32 hop_limit; /* where its value lies; 0: it has none */
+    gw_u32 has_nonce;
+} gw_ndn_interest;
+
+/* NDN, section "Name": components have types 1 to 65535, digests 32 bytes; an Interest has one. */
+GW_LANE gw_u32 gw_ndn_name_is_sound(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end)
+{
+    if (at == end) {
+        return 0;
+    }
+    while (at < end) {
+        gw_ndn_tlv component;
+        if (gw_ndn_read(frame, at, end, &component) != GW_NDN_SOUND || component.type > 0xffff) {
+            return 0;
+        }
+        if (component.type <= GW_NDN_PARAMETERS_DIGEST && component.end - component.value != 32) {
+            return 0;
+        }
+        at = component.end;
+    }
+    return 1;
+}
+
+/* Places of elements in an Interest; one that is not known has none. */
+GW_LANE gw_u32 gw_ndn_rank(gw_u32 type)
+{
+    switch (type) {
+    case GW_NDN_NAME:
+        return 1;
+    case GW_NDN_CAN_BE_PREFIX:
+        return 2;
+    case GW_NDN_MUST_BE_FRESH:
+        return 3;
+    case GW_NDN_FORWARDING_HINT:
+        return 4;
+    case GW_NDN_NONCE:
+        return 5;
+    case GW_NDN_LIFETIME:
+        return 6;
+    case GW_NDN_HOP_LIMIT:
+        return 7;
+    case GW_NDN_PARAMETERS:
+        return 8;
+    case GW_NDN_SIGNATURE_INFO:
+        return 9;
+    case GW_NDN_SIGNATURE_VALUE:
+        return 10;
+    default:
+        return 0;
+    }
+}
+
+/* NDN, section "Interest Packet": whether an element has a length that it may have. */
+GW_LANE gw_u32 gw_ndn_length_is_sound(gw_u32 type, gw_u32 length)
+{
+    switch (type) {
+    case GW_NDN_CAN_BE_PREFIX:
+    case GW_NDN_MUST_BE_FRESH:
+        return (gw_u32)(length == 0);
+    case GW_NDN_NONCE:
+        return (gw_u32)(length == 4);
+    case GW_NDN_LIFETIME:
+        return (gw_u32)(length == 1 || length == 2 || length == 4 || length == 8);
+    case GW_NDN_HOP_LIMIT:
+        return (gw_u32)(length == 1);
+    default:
+        return 1;
+    }
+}
+
+/*
+ * The Interest whose value lies at at..end; 0: it is malformed. An element that is unknown, comes
+ * twice or too late is ignored where its type is even and above 31, and makes the packet
+ * malformed otherwise (NDN, section "Considerations for Evolvability of TLV-Based Encoding").
+ */
+GW_LANE gw_u32 gw_ndn_interest_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end,
+                                     gw_ndn_interest *interest)
+{
+    gw_ndn_tlv element;
+    if (gw_ndn_read(frame, at, end, &element) != GW_NDN_SOUND || element.type != GW_NDN_NAME ||
+        !gw_ndn_name_is_sound(frame, element.value, element.end)) {
+        return 0;
+    }
+    interest->name = element.value;
+    interest->name_bytes = element.end - element.value;
+    interest->hop_limit = 0;
+    interest->has_nonce = 0;
+    gw_u32 last = 1;
+    at = element.end;
+    while (at < end) {
+        if (gw_ndn_read(frame, at, end, &element) != GW_NDN_SOUND) {
+            return 0;
+        }
+        const gw_u32 rank = gw_ndn_rank(element.type);
+        if (rank > last) {
+            if (!gw_ndn_length_is_sound(element.type, element.end - element.value)) {
+                return 0;
+            }
+            last = rank;
+            if (element.type == GW_NDN_NONCE) {
+                interest->has_nonce = 1;
+            } else if (element.type == GW_NDN_HOP_LIMIT) {
+                interest->hop_limit = element.value;
+            }
+        } else if (element.type <= 31 || (element.type & 1)) {
+            return 0;
+        }
+        at = element.end;
+    }
+    return 1;
+}
+
+/* A number of 1, 2, 4 or 8 bytes at at..end: whether it is this one, which is below 256. */
+GW_LANE gw_u32 gw_ndn_integer_is(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end, gw_u32 value)
+{
+    gw_u32 above = 0;
+    for (; at + 1 < end; at++) {
+        above |= frame[at];
+    }
+    return (gw_u32)(above == 0 && frame[at] == value);
+}
+
+/*
+ * What the LpPacket whose value lies at at..end carries, in inside; its type is 0 where that is no
+ * whole packet: a fragment, a Nack, nothing. Says what is wrong with it.
+ */
+GW_RARE gw_u32 gw_ndn_lp_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end,
+                               gw_ndn_tlv *inside)
+{
+    gw_u32 last = 0;
+    gw_u32 whole = 1;
+    inside->type = 0;
+    while (at < end) {
+        gw_ndn_tlv field;
+        if (gw_ndn_read(frame, at, end, &field) != GW_NDN_SOUND) {
+            return GW_NDN_WRONG;
+        }
+        const gw_u32 bytes = field.end - field.value;
+        if (field.type == GW_NDN_LP_FRAGMENT) {
+            /* The Fragment comes last. */
+            if (field.end != end) {
+                return GW_NDN_WRONG;
+            }
+            if (!whole || bytes == 0) {
+                return GW_NDN_SOUND;
+            }
+            const gw_u32 fault = gw_ndn_read(frame, field.value, end, inside);
+            return fault == GW_NDN_SOUND && inside->end == end ? GW_NDN_SOUND : GW_NDN_WRONG;
+        }
+        /* Fields come by ascending type, once; those that may be ignored may come again. */
+        const gw_u32 ignored =
+            (gw_u32)(field.type >= 800 && field.type <= 959 && (field.type & 3) == 0);
+        if (field.type < last || (field.type == last && !ignored)) {
+            return GW_NDN_WRONG;
+        }
+        last = field.type;
+        gw_u32 is_sound = ignored;
+        if (field.type == GW_NDN_LP_INDEX || field.type == GW_NDN_LP_COUNT) {
+            is_sound = (gw_u32)(bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
+            /* Whole: index 0 of 1. */
+            if (is_sound &&
+                !gw_ndn_integer_is(frame, field.value, field.end, field.type - GW_NDN_LP_INDEX)) {
+                whole = 0;
+            }
+        } else if (field.type == GW_NDN_LP_NACK) {
+            whole = 0;
+        } else if (field.type == GW_NDN_LP_SEQUENCE) {
+            is_sound = (gw_u32)(bytes == 8);
+        } else if (field.type == GW_NDN_LP_TOKEN) {
+            is_sound = (gw_u32)(bytes >= 1 && bytes <= 32);
+        }
+        if (!is_sound) {
+            return GW_NDN_WRONG;
+        }
+        at = field.end;
+    }
+    return GW_NDN_SOUND;
+}
+
+#endif
