@@ -14,6 +14,7 @@
 //!
 //! A lane belongs to one worker. It takes chunks and gives every one of them back, finished, in any order.
 
+mod chain;
 mod check;
 pub mod cpu;
 pub mod cuda;
@@ -34,6 +35,7 @@ use godwit_packet::{ArenaHandle, ImageRef, Memory, Region};
 use godwit_sched::Chunk;
 use serde::{Deserialize, Serialize};
 
+pub use chain::DeviceChain;
 use cpu::CpuDevice;
 use cuda::CudaDevice;
 pub use error::Error;
@@ -77,22 +79,26 @@ pub trait Program: Send + Sync {
 pub enum Implementation {
     /// Slow, straight from the standard.
     Ref,
-    /// The kernel, compiled by the system's compiler.
+    /// The kernel, compiled by the system's compiler: one packet after the other.
     Scalar,
-    /// A form for whole bins and one kind of CPU, where there is one that is faster here; otherwise the kernel.
+    /// The kernel with packets that take turns while memory answers, where the table is larger than the cache.
+    Gopt,
+    /// A form for whole bins and one kind of CPU, where there is one that is faster here; otherwise a form of the kernel
+    /// written by hand, where there is one, else as `gopt`.
     #[default]
     Native,
 }
 
 impl Implementation {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Native, Self::Scalar, Self::Ref];
+    pub const ALL: [Self; 4] = [Self::Native, Self::Gopt, Self::Scalar, Self::Ref];
 
     /// Its name in configurations and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ref => "ref",
             Self::Scalar => "scalar",
+            Self::Gopt => "gopt",
             Self::Native => "native",
         }
     }
@@ -136,6 +142,8 @@ pub struct DeviceOptions {
     /// For benches: packets stay in the device's own memory, so that its link is no limit: only
     /// [`Lane::copy_region`] brings and fetches windows. See [`Device::is_resident`].
     pub resident: bool,
+    /// What the device is to follow by itself, where [`Device::follows`] says that it can.
+    pub chain: Option<Arc<DeviceChain>>,
 }
 
 impl Default for DeviceOptions {
@@ -147,6 +155,7 @@ impl Default for DeviceOptions {
             bin_packets: 256,
             watchdog: Duration::from_secs(2),
             resident: false,
+            chain: None,
         }
     }
 }
@@ -247,6 +256,12 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// Whether it follows the chain of [`DeviceOptions::chain`]: packets of chunks that come back with
+    /// [`Chunk::followed`] have gone on by their `trails`, and outcomes are those of the last function of each.
+    fn follows(&self) -> bool {
+        false
+    }
+
     /// What was chosen for each program, by name: for people.
     fn choices(&self) -> Vec<Choice>;
 
@@ -341,4 +356,7 @@ pub struct Choice {
     pub form: String,
     /// All forms that were measured: name and nanoseconds per packet.
     pub measured: Vec<(String, f64)>,
+    /// How many packets take turns while memory answers, and why so many; `None` where that is no question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<String>,
 }

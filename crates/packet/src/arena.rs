@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use crate::{Error, Memory, Region, WINDOW_UNIT_BYTES};
 
+/// What regions are rounded to where a port prescribes their slots.
+const PAGE_BYTES: usize = 4096;
+
 /// How windows lie in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
@@ -45,6 +48,12 @@ pub struct ArenaConfig {
     pub tailroom_saved: [u8; 16],
     /// Windows start at multiples of this: 64 or 128 (128 is what a copy engine wants).
     pub align_bytes: usize,
+    /// Bytes in front of each window that belong to a port's driver, and that nothing else touches: a multiple of `align_bytes`.
+    /// Regions are whole pages where there are any.
+    pub prefix_bytes: usize,
+    /// Distance from one slot to the next where a port outside the program prescribes it: a power of two, no less than a window and its prefix.
+    /// Regions are whole pages then.
+    pub slot_bytes: Option<usize>,
 }
 
 impl Default for ArenaConfig {
@@ -58,6 +67,8 @@ impl Default for ArenaConfig {
             tailroom_bytes: 64,
             tailroom_saved: [0; 16],
             align_bytes: 128,
+            prefix_bytes: 0,
+            slot_bytes: None,
         }
     }
 }
@@ -69,15 +80,19 @@ impl ArenaConfig {
         needed.next_multiple_of(self.align_bytes)
     }
 
-    /// Distance from one slot to the next. An odd multiple of the alignment, so that the frames of
+    /// Distance from one slot to the next. Where nobody prescribes it, an odd multiple of the alignment, so that the frames of
     /// a batch spread over all sets of the caches instead of a few.
     pub(crate) fn slot_stride_bytes(&self) -> usize {
-        let units = self.window_bytes() / self.align_bytes;
+        if let Some(bytes) = self.slot_bytes {
+            return bytes;
+        }
+        let units = (self.prefix_bytes + self.window_bytes()) / self.align_bytes;
         (units | 1) * self.align_bytes
     }
 
     fn region_bytes(&self) -> usize {
-        self.packets * self.slot_stride_bytes()
+        let bytes = self.packets * self.slot_stride_bytes();
+        if self.slot_bytes.is_some() || self.prefix_bytes > 0 { bytes.next_multiple_of(PAGE_BYTES) } else { bytes }
     }
 
     fn validate(&self) -> Result<(), Error> {
@@ -99,6 +114,19 @@ impl ArenaConfig {
         }
         if let Some(&most) = self.tailroom_saved.iter().max().filter(|&&most| usize::from(most) > self.tailroom_bytes) {
             return refuse("tailroom_saved", most.into(), "more than tailroom_bytes");
+        }
+        if let Some(bytes) = self.slot_bytes {
+            if self.layout != Layout::Slots {
+                return refuse("slot_bytes", bytes, "a dense ring has no slots");
+            }
+            if !bytes.is_power_of_two() || bytes < self.prefix_bytes + self.window_bytes() {
+                return refuse("slot_bytes", bytes, "must be a power of two, and no less than a window and its prefix");
+            }
+        }
+        if self.prefix_bytes > 0
+            && (self.layout != Layout::Slots || !self.prefix_bytes.is_multiple_of(self.align_bytes))
+        {
+            return refuse("prefix_bytes", self.prefix_bytes, "needs slots, and must be a multiple of align_bytes");
         }
         if self.window_bytes() > window_bytes_max {
             return refuse(
@@ -156,7 +184,10 @@ impl Arena {
         let (padding_bytes, slot_pitch_bytes) = match self.config.layout {
             Layout::Slots => {
                 let pitch_bytes = self.config.slot_stride_bytes();
-                (pitch_bytes - self.config.window_bytes(), Some(pitch_bytes))
+                // What lies between two windows with prefixes is a driver's, and must not be copied.
+                let free_bytes =
+                    if self.config.prefix_bytes > 0 { 0 } else { pitch_bytes - self.config.window_bytes() };
+                (free_bytes, Some(pitch_bytes))
             }
             Layout::Dense => (0, None),
         };

@@ -14,12 +14,12 @@ const PAGE_BYTES: usize = 4096;
 /// Arrays that share pages begin at multiples of this.
 const ALIGN_BYTES: usize = 64;
 
-/// Three arrays of as many values each, one behind the other on the same pages, so that a device can be given neighbours
+/// Four arrays of as many values each, one behind the other on the same pages, so that a device can be given neighbours
 /// in one go.
 ///
 /// # Panics
 /// Where the machine cannot address so many.
-pub fn arrays<A: Plain, B: Plain, C: Plain>(len: usize) -> (Array<A>, Array<B>, Array<C>) {
+pub fn arrays<A: Plain, B: Plain, C: Plain, D: Plain>(len: usize) -> (Array<A>, Array<B>, Array<C>, Array<D>) {
     let behind = |offset: usize, size: usize| {
         let bytes = len.checked_mul(size).and_then(|bytes| bytes.checked_next_multiple_of(ALIGN_BYTES));
         let end = bytes.and_then(|bytes| bytes.checked_add(offset));
@@ -27,8 +27,14 @@ pub fn arrays<A: Plain, B: Plain, C: Plain>(len: usize) -> (Array<A>, Array<B>, 
     };
     let second = behind(0, size_of::<A>());
     let third = behind(second, size_of::<B>());
-    let pages = Pages(Arc::new(Block::new(behind(third, size_of::<C>()))));
-    (Array::at(&pages, 0, len), Array::at(&pages, second, len), Array::at(&pages, third, len))
+    let fourth = behind(third, size_of::<C>());
+    let pages = Pages(Arc::new(Block::new(behind(fourth, size_of::<D>()))));
+    (
+        Array::at(&pages, 0, len),
+        Array::at(&pages, second, len),
+        Array::at(&pages, third, len),
+        Array::at(&pages, fourth, len),
+    )
 }
 
 /// Data that is the same bytes here and on a device.
@@ -190,15 +196,16 @@ mod tests {
         let wrapping = usize::MAX / size_of::<Descriptor>() + 2;
         for len in [wrapping, usize::MAX, usize::MAX / size_of::<Descriptor>()] {
             assert!(std::panic::catch_unwind(|| Array::<Descriptor>::new(len)).is_err());
-            assert!(std::panic::catch_unwind(|| arrays::<u64, Descriptor, Outcome>(len)).is_err());
+            assert!(std::panic::catch_unwind(|| arrays::<u64, Descriptor, Outcome, u32>(len)).is_err());
         }
     }
 
     #[test]
     fn neighbours_share_pages_and_nothing_else() {
         for len in [0, 1, 7, 1000] {
-            let (mut a, mut b, mut c) = arrays::<u64, Descriptor, Outcome>(len);
+            let (mut a, mut b, mut c, mut d) = arrays::<u64, Descriptor, Outcome, u32>(len);
             a.fill(u64::MAX);
+            d.fill(5);
             c.fill(Outcome::drop(3));
             assert!(b.iter().all(|value| *value == Descriptor::default()));
             b.fill(Descriptor { window: 1, ..Descriptor::default() });
@@ -206,7 +213,8 @@ mod tests {
             assert_eq!((a.len(), b.len(), c.len()), (len, len, len));
             assert_eq!(a.pages().base(), c.pages().base());
             assert!(a.offset() + 8 * len <= b.offset() && b.offset() + 16 * len <= c.offset());
-            assert!(c.offset() + 8 * len <= a.pages().bytes());
+            assert!(d.iter().all(|value| *value == 5) && c.offset() + 8 * len <= d.offset());
+            assert!(d.offset() + 4 * len <= a.pages().bytes());
         }
     }
 

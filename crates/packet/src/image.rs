@@ -2,32 +2,41 @@
 
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use zeroize::Zeroize;
 
 use crate::Memory;
 
-/// A table image that changes while kernels read it: parts that no packet refers to are written in place.
+/// A table image that changes while kernels read it: parts that no packet refers to are written in place, and words that
+/// packets do refer to are stored whole.
 ///
 /// Kernels read it through raw pointers and know nothing of writers, so who writes answers for this, as for all else in
 /// an image:
 ///
-/// * No packet that a device has, or gets, refers to bytes that are written before the write is over: they were never
-///   findable, or have been made unfindable and every packet prepared before is back.
-/// * What refers to new bytes (an index in a parameter, say) is handed to workers by a release that they acquire, and only
-///   after devices with copies of their own have the bytes.
+/// * No packet that a device has, or gets, refers to bytes that are written ([`Image::write`]) before the write is over:
+///   they were never findable, or have been made unfindable and every packet prepared before is back.
+/// * What refers to new bytes (an index in a parameter, or in a word of the image) is handed to workers by a release that
+///   they acquire or depend on, and only after devices with copies of their own have the bytes.
+/// * A word that packets refer to is changed by one of the stores of its size ([`Image::store_u64`]), and kernels read it
+///   by one load: they see what was there or what is.
 ///
 /// Within the process bytes are written and read as atomics, so that a mistake here gives wrong bytes and no more.
-/// Wiped when dropped: images hold keys.
+/// Wiped when dropped, for images hold keys, unless it was said that this one does not.
 pub struct Image {
     memory: Memory,
+    holds_secrets: bool,
 }
 
 impl Image {
     /// An image of these bytes, which are copied nowhere.
     pub fn new(memory: Memory) -> Self {
-        Self { memory }
+        Self { memory, holds_secrets: true }
+    }
+
+    /// As [`Image::new`], of bytes that need not be wiped.
+    pub fn without_secrets(memory: Memory) -> Self {
+        Self { memory, holds_secrets: false }
     }
 
     /// Its first byte, for devices. Valid for `len()` bytes while the image lives, and aligned to 64.
@@ -55,6 +64,68 @@ impl Image {
         }
     }
 
+    /// Stores 16 bits, little-endian, in each of `count` places from `offset` on: whole, behind everything written before.
+    ///
+    /// # Panics
+    /// When they do not lie within the image, or not at a multiple of their size.
+    pub fn fill_u16(&self, offset: usize, count: usize, value: u16) {
+        for at in 0..count {
+            self.word::<AtomicU16>(offset + 2 * at).store(value.to_le(), Ordering::Release);
+        }
+    }
+
+    /// Stores 32 bits, as [`Image::fill_u16`].
+    ///
+    /// # Panics
+    /// As there.
+    pub fn fill_u32(&self, offset: usize, count: usize, value: u32) {
+        for at in 0..count {
+            self.word::<AtomicU32>(offset + 4 * at).store(value.to_le(), Ordering::Release);
+        }
+    }
+
+    /// Stores 64 bits, as [`Image::fill_u16`], in one place.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn store_u64(&self, offset: usize, value: u64) {
+        self.word::<AtomicU64>(offset).store(value.to_le(), Ordering::Release);
+    }
+
+    /// 16 bits at a multiple of 2.
+    ///
+    /// # Panics
+    /// As [`Image::fill_u16`].
+    pub fn load_u16(&self, offset: usize) -> u16 {
+        u16::from_le(self.word::<AtomicU16>(offset).load(Ordering::Relaxed))
+    }
+
+    /// 32 bits at a multiple of 4.
+    ///
+    /// # Panics
+    /// As [`Image::fill_u16`].
+    pub fn load_u32(&self, offset: usize) -> u32 {
+        u32::from_le(self.word::<AtomicU32>(offset).load(Ordering::Relaxed))
+    }
+
+    /// 64 bits at a multiple of 8.
+    ///
+    /// # Panics
+    /// As [`Image::fill_u16`].
+    pub fn load_u64(&self, offset: usize) -> u64 {
+        u64::from_le(self.word::<AtomicU64>(offset).load(Ordering::Relaxed))
+    }
+
+    /// The word of this type, which is one of the atomic integers, at `offset`.
+    fn word<T: Word>(&self, offset: usize) -> &T {
+        let bytes = size_of::<T>();
+        let fits = offset.is_multiple_of(bytes) && offset.checked_add(bytes).is_some_and(|end| end <= self.len());
+        assert!(fits, "{bytes} bytes at {offset} of an image of {}", self.len());
+        // SAFETY: within the memory, which lives as long as `self`, and aligned, for the memory is to 64. `T` is an atomic
+        // integer, for which all bytes are values; nothing makes a plain reference to them but `drop`.
+        unsafe { &*self.memory.base().as_ptr().add(offset).cast::<T>() }
+    }
+
     /// Overwrites bytes with zeros, as [`Image::write`].
     ///
     /// # Panics
@@ -74,9 +145,17 @@ impl Image {
     }
 }
 
+/// The atomic integers.
+trait Word {}
+impl Word for AtomicU16 {}
+impl Word for AtomicU32 {}
+impl Word for AtomicU64 {}
+
 impl Drop for Image {
     fn drop(&mut self) {
-        self.memory.zeroize();
+        if self.holds_secrets {
+            self.memory.zeroize();
+        }
     }
 }
 
@@ -177,6 +256,14 @@ mod tests {
         let mut part = [0; 2];
         seen.copy_to(4, &mut part);
         assert_eq!(part, [2, 7]);
+        image.fill_u16(6, 2, 0x0102);
+        image.store_u64(16, 0x0102_0304_0506_0708);
+        image.fill_u32(12, 1, 9);
+        assert_eq!(seen.to_vec()[5..18], [7, 2, 1, 2, 1, 7, 7, 9, 0, 0, 0, 8, 7]);
+        assert_eq!((image.load_u16(6), image.load_u32(12), image.load_u64(16)), (0x0102, 9, 0x0102_0304_0506_0708));
+        for wrong in [1, 200, usize::MAX - 1] {
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| image.fill_u16(wrong, 1, 0))).is_err());
+        }
         for wrong in [199..201, 200..usize::MAX] {
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| image.wipe(wrong))).is_err());
         }

@@ -25,6 +25,7 @@ mod steering;
 pub use arena::{Arena, ArenaConfig, ArenaHandle, Layout, Reuse};
 pub use array::{Array, Pages, Plain, arrays};
 pub use batch::{Batch, Stamp};
+pub use flow::SYMMETRIC_KEY;
 pub use godwit_abi::{Descriptor, Outcome, WINDOW_UNIT_BYTES};
 pub use image::{Image, ImageRef};
 pub use loan::{Borrower, Loan, Outgoing};

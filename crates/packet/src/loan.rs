@@ -17,10 +17,14 @@ pub struct Loan {
     /// The region, among all of the process.
     pub(crate) region: u64,
     pub(crate) windows: Vec<Descriptor>,
+    /// Packets that a port has taken over: no longer in flight, but their windows are not free yet.
+    pub(crate) handed_over: usize,
+    /// Windows, in units of 64 bytes, that a port has given back.
+    pub(crate) reclaimed: Vec<u32>,
 }
 
 impl Loan {
-    /// Windows in it.
+    /// Packets in it.
     pub fn len(&self) -> usize {
         self.windows.len()
     }
@@ -98,15 +102,31 @@ pub struct Borrower {
     /// Units of all windows in its hands.
     held: Units,
     released: Vec<Descriptor>,
-    /// A vector to be used again.
+    /// Packets handed over to ports since the last return.
+    handed_over: usize,
+    /// Windows that ports gave back since then.
+    reclaimed: Vec<u32>,
+    /// Vectors to be used again.
     spare: Vec<Descriptor>,
+    spare_reclaimed: Vec<u32>,
 }
 
 impl Borrower {
     pub(crate) fn new(memory: Arc<Memory>, region: u64, start: usize, bytes: usize) -> Self {
         let mut held = Units::default();
         held.reserve(bytes.div_ceil(WINDOW_UNIT_BYTES));
-        Self { memory, region, start, bytes, held, released: Vec::new(), spare: Vec::new() }
+        Self {
+            memory,
+            region,
+            start,
+            bytes,
+            held,
+            released: Vec::new(),
+            handed_over: 0,
+            reclaimed: Vec::new(),
+            spare: Vec::new(),
+            spare_reclaimed: Vec::new(),
+        }
     }
 
     /// Takes windows into its hands.
@@ -119,6 +139,7 @@ impl Borrower {
             self.held.insert(self.first_unit(&descriptor), usize::from(descriptor.room));
         }
         self.spare = loan.windows;
+        self.spare_reclaimed = loan.reclaimed;
     }
 
     /// The frame of a packet in its hands.
@@ -153,10 +174,35 @@ impl Borrower {
         self.released.push(*descriptor);
     }
 
+    /// As [`Region::hand_over`].
+    ///
+    /// # Panics
+    /// When the packet is not in its hands.
+    #[inline]
+    pub fn hand_over(&mut self, descriptor: &Descriptor) {
+        if !self.holds(descriptor) {
+            outside(*descriptor);
+        }
+        self.held.remove(self.first_unit(descriptor), usize::from(descriptor.room));
+        self.handed_over += 1;
+    }
+
+    /// As [`Region::reclaim`]; it is the region that looks whether a port had the window.
+    #[inline]
+    pub fn reclaim(&mut self, window: u32) {
+        self.reclaimed.push(window);
+    }
+
     /// What was let go of since the last call, to be brought back to the region.
     pub fn returned(&mut self) -> Loan {
         let spare = std::mem::take(&mut self.spare);
-        Loan { region: self.region, windows: std::mem::replace(&mut self.released, spare) }
+        let spare_reclaimed = std::mem::take(&mut self.spare_reclaimed);
+        Loan {
+            region: self.region,
+            windows: std::mem::replace(&mut self.released, spare),
+            handed_over: std::mem::take(&mut self.handed_over),
+            reclaimed: std::mem::replace(&mut self.reclaimed, spare_reclaimed),
+        }
     }
 
     fn holds(&self, descriptor: &Descriptor) -> bool {
@@ -200,6 +246,27 @@ impl Outgoing<'_> {
         match self {
             Self::Own(region) => region.release(descriptor),
             Self::Lent(borrower) => borrower.release(descriptor),
+        }
+    }
+
+    /// Gives a packet to a port that reads it later: it is no longer in flight, its window not free before it is reclaimed.
+    ///
+    /// # Panics
+    /// When the packet is not in these hands.
+    #[inline]
+    pub fn hand_over(&mut self, descriptor: &Descriptor) {
+        match self {
+            Self::Own(region) => region.hand_over(descriptor),
+            Self::Lent(borrower) => borrower.hand_over(descriptor),
+        }
+    }
+
+    /// A window that was handed over is back.
+    #[inline]
+    pub fn reclaim(&mut self, window: u32) {
+        match self {
+            Self::Own(region) => region.reclaim(window),
+            Self::Lent(borrower) => borrower.reclaim(window),
         }
     }
 

@@ -26,10 +26,18 @@ pub struct Region {
     quarantined: usize,
     /// Names this region among all of the process.
     id: u64,
-    /// What lent windows take up.
+    /// What windows in others' hands take up.
     lent: Units,
-    /// A vector to be used again.
+    /// Windows that ports have: posted to be written, or handed over to be sent.
+    /// Below zero while a borrower has handed some over, is about to tell, and they have arrived again.
+    in_ports: isize,
+    /// Distance from one slot to the next; 0 where there are none.
+    slot_bytes: usize,
+    /// Bytes in front of each slot's window that are none of its.
+    prefix_bytes: usize,
+    /// Vectors to be used again.
     spare: Vec<Descriptor>,
+    spare_reclaimed: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -77,8 +85,8 @@ struct Dense {
 impl Region {
     pub(crate) fn new(memory: Arc<Memory>, start: usize, bytes: usize, config: &ArenaConfig) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let slots =
-            (0..config.packets).map(|slot| ((start + slot * config.slot_stride_bytes()) / WINDOW_UNIT_BYTES) as u32);
+        let slots = (0..config.packets)
+            .map(|slot| ((start + slot * config.slot_stride_bytes() + config.prefix_bytes) / WINDOW_UNIT_BYTES) as u32);
         let room = (config.window_bytes() / WINDOW_UNIT_BYTES) as u8;
         let windows = match (config.layout, config.reuse) {
             (Layout::Slots, Reuse::Last) => Windows::Slots(Slots { free: slots.rev().collect(), room }),
@@ -104,7 +112,11 @@ impl Region {
             quarantined: 0,
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             lent: Units::default(),
+            in_ports: 0,
+            prefix_bytes: config.prefix_bytes,
+            slot_bytes: if config.layout == Layout::Slots { config.slot_stride_bytes() } else { 0 },
             spare: Vec::new(),
+            spare_reclaimed: Vec::new(),
         }
     }
 
@@ -172,6 +184,35 @@ impl Region {
         lengths.len()
     }
 
+    /// A packet with the same frame, in a window of its own: the head behind the headroom, or where the original has it. `None`
+    /// when the region is full.
+    ///
+    /// # Panics
+    /// When the descriptor is not of this region, or lent.
+    pub fn duplicate(&mut self, packet: &Descriptor) -> Option<Descriptor> {
+        if !self.contains(packet) {
+            outside(*packet);
+        }
+        let length = usize::from(packet.length);
+        // A function may have made it longer than frames arrive.
+        let copy = self.allocate(length.min(self.frame_bytes_max))?;
+        let fits = |head: u16| usize::from(head) + length <= copy.room_bytes();
+        let head = [copy.head, packet.head].into_iter().find(|head| fits(*head));
+        let Some(head) = head else {
+            self.release(&copy);
+            return None;
+        };
+        let copy = Descriptor { window: copy.window, room: copy.room, head, ..*packet };
+        debug_assert!(self.contains(&copy));
+        let base = self.memory.base().as_ptr();
+        // SAFETY: both frames lie within windows of this region, the original's checked above and not lent, the copy's just
+        // allocated, so that they do not overlap; `&mut self` makes sure that nobody else reaches either.
+        unsafe {
+            std::ptr::copy_nonoverlapping(base.add(packet.frame_offset()), base.add(copy.frame_offset()), length);
+        }
+        Some(copy)
+    }
+
     /// Returns a window. Each allocated window is returned exactly once.
     #[inline]
     pub fn release(&mut self, descriptor: &Descriptor) {
@@ -230,8 +271,8 @@ impl Region {
     /// Whether a frame of full size can ever get a window again: not when nearly all are quarantined.
     pub fn is_usable(&self) -> bool {
         match &self.windows {
-            Windows::Slots(slots) => slots.free.len() + self.allocated > 0,
-            Windows::SlotQueue(slots) => slots.free.len() + self.allocated > 0,
+            Windows::Slots(slots) => slots.free.len() + self.allocated + self.in_ports() > 0,
+            Windows::SlotQueue(slots) => slots.free.len() + self.allocated + self.in_ports() > 0,
             Windows::Dense(dense) => {
                 let tailroom_bytes = self.tailroom_bytes.iter().max().copied().unwrap_or(0);
                 let bytes = self.headroom_bytes + self.frame_bytes_max + tailroom_bytes;
@@ -271,10 +312,10 @@ impl Region {
             self.lent.insert(unit, usize::from(descriptor.room));
             windows.push(*descriptor);
         }
-        Loan { region: self.id, windows }
+        Loan { region: self.id, windows, handed_over: 0, reclaimed: std::mem::take(&mut self.spare_reclaimed) }
     }
 
-    /// Whether windows are ever lent: only then is it not enough for a packet to lie in the region.
+    /// Whether windows are ever out of hand: only then is it not enough for a packet to lie in the region.
     pub fn is_lending(&self) -> bool {
         !self.lent.is_unused()
     }
@@ -291,6 +332,122 @@ impl Region {
             self.release(&descriptor);
         }
         self.spare = loan.windows;
+        debug_assert!(self.allocated >= loan.handed_over, "a window was returned twice");
+        self.allocated -= loan.handed_over;
+        self.in_ports += loan.handed_over as isize;
+        loan.reclaimed.drain(..).for_each(|window| self.reclaim(window));
+        self.spare_reclaimed = loan.reclaimed;
+    }
+
+    /// Gives a free window out of hand, for a port to write a frame into. It is no packet, and not in flight, until it
+    /// [arrived](Region::arrived). Returns its first unit of 64 bytes from the arena's base; `None` where no window is free, or the
+    /// layout is [`Layout::Dense`], whose windows are as long as their frames.
+    #[inline]
+    pub fn post(&mut self) -> Option<u32> {
+        let (window, room) = match &mut self.windows {
+            Windows::Slots(slots) => (slots.free.pop()?, slots.room),
+            Windows::SlotQueue(slots) => (slots.free.pop_front()?, slots.room),
+            Windows::Dense(_) => return None,
+        };
+        self.put_in_port(window, room);
+        Some(window)
+    }
+
+    /// A frame of `length` bytes, `offset` bytes from the arena's base, has been written into a window that was posted: it is a packet now.
+    /// `None` where that is no window in a port's hands, or the frame does not lie in it: such a port is not to be trusted.
+    #[inline]
+    pub fn arrived(&mut self, offset: usize, length: usize) -> Option<Descriptor> {
+        let window = self.window_at(offset)?;
+        let room = self.slot_room();
+        let head = offset - window as usize * WINDOW_UNIT_BYTES;
+        if head + length > usize::from(room) * WINDOW_UNIT_BYTES || !self.take_from_port(window, room) {
+            return None;
+        }
+        self.allocated += 1;
+        Some(Descriptor { window, head: head as u16, length: length as u16, room, ..Descriptor::default() })
+    }
+
+    /// Gives a packet that is to be sent out of hand, to a port that reads it later: it is no longer in flight, but its window is not free
+    /// before it is [reclaimed](Region::reclaim).
+    ///
+    /// # Panics
+    /// When the packet is not of this region, or lent, or the layout has no slots.
+    #[inline]
+    pub fn hand_over(&mut self, descriptor: &Descriptor) {
+        assert!(self.slot_bytes > 0, "a dense ring hands over no windows");
+        if !self.contains(descriptor) {
+            outside(*descriptor);
+        }
+        debug_assert!(self.allocated > 0, "a window was returned twice");
+        self.allocated -= 1;
+        self.put_in_port(descriptor.window, descriptor.room);
+    }
+
+    /// A window that a port had is back, and free.
+    ///
+    /// # Panics
+    /// When no port had it.
+    #[inline]
+    pub fn reclaim(&mut self, window: u32) {
+        let room = self.slot_room();
+        assert!(self.take_from_port(window, room), "window {window} is in no port's hands");
+        match &mut self.windows {
+            Windows::Slots(slots) => slots.free.push(window),
+            Windows::SlotQueue(slots) => slots.free.push_back(window),
+            Windows::Dense(_) => unreachable!("a dense ring hands over no windows"),
+        }
+    }
+
+    /// The window that a byte lies in, `offset` bytes from the arena's base.
+    #[inline]
+    pub fn window_at(&self, offset: usize) -> Option<u32> {
+        let inside = offset.wrapping_sub(self.start);
+        if inside >= self.bytes || self.slot_bytes == 0 {
+            return None;
+        }
+        let head = (inside % self.slot_bytes).checked_sub(self.prefix_bytes)?;
+        Some(((offset - head) / WINDOW_UNIT_BYTES) as u32)
+    }
+
+    /// Windows that ports have, to be written or to be read.
+    pub fn in_ports(&self) -> usize {
+        self.in_ports.max(0) as usize
+    }
+
+    /// Bytes in front of an arriving frame.
+    pub fn headroom_bytes(&self) -> usize {
+        self.headroom_bytes
+    }
+
+    fn slot_room(&self) -> u8 {
+        match &self.windows {
+            Windows::Slots(slots) => slots.room,
+            Windows::SlotQueue(slots) => slots.room,
+            Windows::Dense(_) => 0,
+        }
+    }
+
+    #[inline]
+    fn put_in_port(&mut self, window: u32, room: u8) {
+        self.lent.reserve(self.bytes.div_ceil(WINDOW_UNIT_BYTES));
+        self.lent.insert(window as usize - self.start / WINDOW_UNIT_BYTES, usize::from(room));
+        self.in_ports += 1;
+    }
+
+    /// False where no port had it.
+    #[inline]
+    fn take_from_port(&mut self, window: u32, room: u8) -> bool {
+        let unit = (window as usize).wrapping_sub(self.start / WINDOW_UNIT_BYTES);
+        let [slot_units, prefix_units] = [self.slot_bytes, self.prefix_bytes].map(|bytes| bytes / WINDOW_UNIT_BYTES);
+        let is_slot = slot_units > 0
+            && unit < self.bytes / WINDOW_UNIT_BYTES
+            && unit.checked_sub(prefix_units).is_some_and(|unit| unit.is_multiple_of(slot_units));
+        if !is_slot || !self.lent.all(unit, usize::from(room)) {
+            return false;
+        }
+        self.lent.remove(unit, usize::from(room));
+        self.in_ports -= 1;
+        true
     }
 
     /// Whether the descriptor names a window of this region that is not lent, and its frame lies within the window.
@@ -567,6 +724,63 @@ mod tests {
     }
 
     #[test]
+    fn ports_have_windows_that_the_region_does_not_reach() {
+        for reuse in [Reuse::Last, Reuse::Oldest] {
+            let config = ArenaConfig { reuse, packets: 5, slot_bytes: Some(2048), ..ArenaConfig::default() };
+            let mut region = Arena::new(config, 2).unwrap().split().remove(1);
+            assert_eq!(region.extent(), (12288, 12288), "whole pages");
+            let posted = [(); 5].map(|()| region.post().unwrap());
+            assert!(region.post().is_none() && region.allocate(60).is_none());
+            assert_eq!((region.in_ports(), region.allocated()), (5, 0));
+            let offset = |window: u32| window as usize * 64 + 128;
+            // Not of this region; behind its last slot; longer than a window.
+            assert!(region.arrived(128, 60).is_none());
+            assert!(region.arrived(12288 + 5 * 2048, 60).is_none());
+            assert!(region.arrived(offset(posted[0]), 1665).is_none());
+            let packet = region.arrived(offset(posted[0]), 1600).unwrap();
+            assert_eq!((packet.head, packet.length, packet.window), (128, 1600, posted[0]));
+            assert!(region.arrived(offset(posted[0]), 60).is_none(), "it is a packet already");
+            assert_eq!((region.in_ports(), region.allocated()), (4, 1));
+            region.frame_mut(&packet).fill(1);
+            region.hand_over(&packet);
+            assert!(!region.contains(&packet));
+            assert_eq!((region.in_ports(), region.allocated()), (5, 0));
+            region.reclaim(packet.window);
+            let next = region.allocate(60).unwrap();
+            assert_eq!(next.window, packet.window);
+            // The same through a borrower, given back before and after the region hears of it.
+            let mut borrower = region.borrower();
+            for early in [true, false] {
+                let packet = if early { next } else { region.allocate(60).unwrap() };
+                borrower.accept(region.lend([&packet]));
+                borrower.hand_over(&packet);
+                if early {
+                    borrower.reclaim(packet.window);
+                }
+                let loan = borrower.returned();
+                assert!(loan.is_empty());
+                region.take_back(loan);
+                assert_eq!((region.in_ports(), region.allocated()), (if early { 4 } else { 5 }, 0));
+                if !early {
+                    borrower.reclaim(packet.window);
+                    region.take_back(borrower.returned());
+                }
+                assert_eq!(region.in_ports(), 4);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "in no port's hands")]
+    fn a_window_that_no_port_had_is_not_reclaimed() {
+        let config = ArenaConfig { slot_bytes: Some(2048), ..ArenaConfig::default() };
+        let mut region = Arena::new(config, 1).unwrap().split().remove(0);
+        region.post().unwrap();
+        let packet = region.allocate(60).unwrap();
+        region.reclaim(packet.window);
+    }
+
+    #[test]
     fn the_oldest_slot_comes_first_where_neighbours_are_wanted() {
         let windows = |reuse| {
             let mut region = region(3, (Layout::Slots, reuse));
@@ -652,6 +866,31 @@ mod tests {
         taken.iter().for_each(|descriptor| region.release(descriptor));
         assert_eq!(region.allocated(), 0);
         assert!(region.allocate(1518).is_some());
+    }
+
+    #[test]
+    fn a_copy_has_the_frame_in_a_window_of_its_own() {
+        for kind in [(Layout::Slots, Reuse::Last), (Layout::Slots, Reuse::Oldest), (Layout::Dense, Reuse::Last)] {
+            let mut region = region(3, kind);
+            // As it arrived; longer than frames arrive, in front and behind; cut short in front.
+            for (length, before, behind) in [(60i32, 0, 0), (1518, 32, 16), (1518, -100, 0), (0, 0, 0), (64, 20, 40)] {
+                let mut packet = region.allocate(length as usize).unwrap();
+                packet.head = (i32::from(packet.head) - before) as u16;
+                packet.length = (length + before + behind) as u16;
+                (packet.port, packet.order, packet.flow_hash) = (3, 500, 77);
+                region.frame_mut(&packet).iter_mut().zip(1..).for_each(|(byte, value)| *byte = value as u8);
+                let copy = region.duplicate(&packet).unwrap();
+                assert_ne!(copy.window, packet.window);
+                let same = Descriptor { window: packet.window, room: packet.room, head: packet.head, ..copy };
+                assert_eq!(same, packet);
+                assert_eq!(region.frame(&copy), region.frame(&packet));
+                region.frame_mut(&copy).fill(0);
+                assert!(length == 0 || region.frame(&packet)[0] == 1);
+                [packet, copy].iter().for_each(|one| region.release(one));
+            }
+            let all: Vec<_> = std::iter::from_fn(|| region.allocate(1518)).collect();
+            assert!(region.duplicate(&all[0]).is_none());
+        }
     }
 
     #[test]

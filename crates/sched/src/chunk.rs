@@ -13,9 +13,10 @@ use godwit_packet::{Array, arrays};
 /// descriptors:  ├── 0..256 ──┤├256..512┤├512..515┤ not used ...|
 /// parameters:   ├── same indices ...
 /// outcomes:     ├── same indices, written by the device
+/// trails:       ├── same indices, written by a device that follows the chain
 /// ```
 ///
-/// The three arrays always have room for all bins filled to the brim. What no bin names is left from
+/// The arrays always have room for all bins filled to the brim. What no bin names is left from
 /// earlier chunks and means nothing, and so do outcomes until the device has written them. They lie on pages of their own,
 /// so that a device can be given them as they are.
 #[derive(Debug)]
@@ -31,6 +32,10 @@ pub struct Chunk {
     pub parameters: Array<u64>,
     /// What the function says of each packet.
     pub outcomes: Array<Outcome>,
+    /// Which verdicts led each packet on from function to function on the device (`GW_TRAIL_NONE` in `kernels/abi/abi.h`).
+    pub trails: Array<u32>,
+    /// Whether the device has followed the chain, so that `trails` are of this chunk.
+    pub followed: bool,
     /// Packets in all bins together.
     pub packets: u32,
     /// Arrival of its oldest packet, on the caller's clock.
@@ -43,13 +48,15 @@ impl Chunk {
     /// An empty chunk with room for `bins` bins and `packets` packets.
     pub fn new(bins: usize, packets: usize) -> Self {
         // In the order in which a device reads and writes them.
-        let (parameters, descriptors, outcomes) = arrays(packets);
+        let (parameters, descriptors, outcomes, trails) = arrays(packets);
         Self {
             bins: Vec::with_capacity(bins),
             bin_bytes: Vec::with_capacity(bins),
             descriptors,
             parameters,
             outcomes,
+            trails,
+            followed: false,
             packets: 0,
             opened_ns: 0,
             closed_ns: 0,

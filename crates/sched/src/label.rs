@@ -10,7 +10,7 @@ const LABELS_MAX: usize = 1 << 26;
 /// What the packets of a bin have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
-    /// Which configured function.
+    /// Which stream: mostly, which configured function.
     pub instance: u16,
     /// Which variant of it.
     pub variant: u8,

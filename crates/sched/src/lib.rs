@@ -30,4 +30,4 @@ pub use config::{Error, Grouping, PackerConfig};
 pub use cost::CostModel;
 pub use godwit_abi::{Bin, Descriptor, Outcome};
 pub use label::{Label, length_class};
-pub use packer::{Insert, Packer};
+pub use packer::{Insert, Packer, Stream};

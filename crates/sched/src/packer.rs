@@ -57,8 +57,20 @@ pub struct Packer {
     /// For sorting.
     estimates: Vec<(f64, Bin)>,
     costs: CostModel,
-    kernels: Box<[u8]>,
+    streams: Box<[Stream]>,
     config: PackerConfig,
+}
+
+/// Packets that are never mixed with others in a bin: those of a configured function, or, where a device follows the chain,
+/// those of them with one class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stream {
+    /// Which configured function.
+    pub instance: u16,
+    /// Its number in `kernels/functions.h`.
+    pub kernel: u8,
+    /// The row of the function in the chain on the device ([`Bin::row`]).
+    pub row: u8,
 }
 
 /// Where the next packet of an open bin goes.
@@ -92,14 +104,23 @@ impl Packer {
     /// A key of the configuration out of range, no function, fewer than two sets of bins, or length classes
     /// too fine for that many functions.
     pub fn new(config: PackerConfig, kernels: &[u8], chunks: usize) -> Result<Self, Error> {
+        let stream = |(instance, &kernel): (u16, &u8)| Stream { instance, kernel, row: 0 };
+        Self::with_streams(config, &(0..).zip(kernels).map(stream).collect::<Vec<_>>(), chunks)
+    }
+
+    /// The same for given streams: what is said of an `instance` when packets are inserted is the number of a stream.
+    ///
+    /// # Errors
+    /// As [`Packer::new`].
+    pub fn with_streams(config: PackerConfig, streams: &[Stream], chunks: usize) -> Result<Self, Error> {
         config.validate()?;
-        if kernels.is_empty() {
+        let Some(last) = streams.iter().map(|stream| usize::from(stream.instance)).max() else {
             return Err(Error::NoFunctions);
-        }
+        };
         if chunks < 2 {
             return Err(Error::TooFewChunks { chunks });
         }
-        let places = Places::new(&config, kernels.len())?;
+        let places = Places::new(&config, streams.len())?;
         let bins = config.bins as usize;
         let chunk = || Chunk::new(bins, bins * config.bin_packets as usize);
         let no_label = Label { instance: 0, variant: 0, length_class: 0 };
@@ -118,8 +139,8 @@ impl Packer {
             free: (1..chunks).map(|_| chunk()).collect(),
             chunks,
             estimates: Vec::with_capacity(bins),
-            costs: CostModel::new(kernels.len(), config.bin_packets),
-            kernels: kernels.into(),
+            costs: CostModel::new(last + 1, config.bin_packets),
+            streams: streams.into(),
             config,
         };
         packer.reopen();
@@ -226,6 +247,12 @@ impl Packer {
     #[inline]
     pub fn waiting(&self) -> usize {
         self.packets() as usize + self.leftovers.len()
+    }
+
+    /// Whether no other packet fits into the filling chunk.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.room == 0 && self.packets() > 0
     }
 
     /// Whether [`Packer::take`] would find a set of bins to fill next.
@@ -421,14 +448,17 @@ impl Packer {
         for (number, (label, cursor)) in self.labels[..open].iter().zip(&self.cursors[1..]).enumerate() {
             // All fit: `validate` bounds bins times bin_packets by 2^24 and bin_packets by 2^16; lengths have 16 bits.
             let first = number as u32 * self.config.bin_packets;
+            let stream = self.streams[usize::from(label.instance)];
             chunk.bins.push(Bin {
                 first,
                 count: (cursor.next - first) as u16,
-                kernel: self.kernels[usize::from(label.instance)],
+                kernel: stream.kernel,
                 variant: label.variant,
-                instance: label.instance,
+                instance: stream.instance,
                 length_bytes: cursor.longest as u16,
-                length_class: label.length_class.into(),
+                length_class: label.length_class,
+                row: stream.row,
+                pad: 0,
             });
             self.table[self.places.of_class(label.instance, label.variant, label.length_class)] = 0;
         }

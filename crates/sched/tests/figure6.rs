@@ -7,7 +7,7 @@ const SHA1: u8 = 1;
 const BOTH: u8 = 2;
 
 /// Lengths in the order of a bin, found through the parameters, which count packets.
-fn contents(chunk: &Chunk) -> Vec<(u8, u32, Vec<u64>)> {
+fn contents(chunk: &Chunk) -> Vec<(u8, u16, Vec<u64>)> {
     chunk.bins.iter().map(|bin| (bin.variant, bin.length_class, chunk.parameters[chunk.range(bin)].to_vec())).collect()
 }
 
@@ -99,7 +99,17 @@ fn leftovers_then_new_packets_then_longest_first() {
     );
     assert_eq!(
         second.bins[0],
-        Bin { first: 0, count: 4, kernel: 9, variant: BOTH, instance: 0, length_bytes: 767, length_class: 2 }
+        Bin {
+            first: 0,
+            count: 4,
+            kernel: 9,
+            variant: BOTH,
+            instance: 0,
+            length_bytes: 767,
+            length_class: 2,
+            row: 0,
+            pad: 0
+        }
     );
     assert_eq!(second.opened_ns, 4, "the oldest was left over by the turn before");
 

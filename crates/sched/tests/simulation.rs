@@ -154,7 +154,7 @@ impl World {
                 longest = longest.max(packet.descriptor.length);
                 oldest_ns = oldest_ns.min(packet.arrived_ns);
                 let label = self.label(&packet);
-                assert_eq!((bin.instance, bin.variant, bin.length_class), (label.0, label.1, label.2.into()));
+                assert_eq!((bin.instance, bin.variant, bin.length_class), (label.0, label.1, label.2));
                 let newest = self.newest_out.insert(label, number);
                 assert!(newest.is_none_or(|newest| newest < number), "seed {seed}: {number} was overtaken");
                 self.out += 1;

@@ -1,5 +1,6 @@
 //! The CPU: a chunk runs at once, on the thread of the worker that submits it.
 
+mod group;
 mod lane;
 mod measure;
 mod program;

@@ -7,6 +7,7 @@ use godwit_abi::{Descriptor, Outcome};
 use godwit_kernels::{BinCall, Level, Native};
 use godwit_packet::{Arena, ArenaConfig, ImageRef, Memory, Region};
 
+use super::group;
 use crate::{Choice, Error, Implementation, Program};
 
 /// Packets in the bin that levels are measured with.
@@ -21,6 +22,8 @@ pub(super) struct Loaded {
     aligned: Option<Memory>,
     form: Form,
     measured: Vec<(String, f64)>,
+    /// How many packets take turns, and why.
+    turns: Option<String>,
 }
 
 enum Form {
@@ -33,6 +36,8 @@ enum Form {
 struct Kernels {
     native: Option<&'static Native>,
     level: &'static Level,
+    /// [`BinCall::group`].
+    group: u32,
 }
 
 impl Kernels {
@@ -49,13 +54,15 @@ impl Kernels {
 
 impl Loaded {
     pub(super) fn new(program: Arc<dyn Program>, implementation: Implementation) -> Result<Self, Error> {
-        let mut loaded = Self { aligned: aligned(program.image())?, program, form: Form::Ref, measured: Vec::new() };
+        let mut loaded =
+            Self { aligned: aligned(program.image())?, program, form: Form::Ref, measured: Vec::new(), turns: None };
         if implementation == Implementation::Ref {
             return Ok(loaded);
         }
+        let group = loaded.group(implementation);
         let mut fastest: Option<(&'static Level, f64)> = None;
         for level in godwit_kernels::levels().iter().filter(|level| level.supported()) {
-            let ns = loaded.measure_ns(Kernels { native: None, level })?;
+            let ns = loaded.measure_ns(Kernels { native: None, level, group })?;
             loaded.measured.push((level.name.to_owned(), ns));
             if fastest.is_none_or(|(_, best)| ns < best) {
                 fastest = Some((level, ns));
@@ -65,11 +72,11 @@ impl Loaded {
         let Some((level, mut best)) = fastest else {
             return Ok(loaded);
         };
-        let mut kernels = Kernels { native: None, level };
+        let mut kernels = Kernels { native: None, level, group };
         if implementation == Implementation::Native {
             let covers = |native: &Native| native.covers(loaded.program.kernel(), loaded.program.variant());
             for native in godwit_kernels::natives().iter().filter(|native| native.supported() && covers(native)) {
-                let ns = loaded.measure_ns(Kernels { native: Some(native), level })?;
+                let ns = loaded.measure_ns(Kernels { native: Some(native), level, group })?;
                 loaded.measured.push((native.name.to_owned(), ns));
                 if ns < best {
                     (kernels.native, best) = (Some(native), ns);
@@ -80,6 +87,32 @@ impl Loaded {
         Ok(loaded)
     }
 
+    /// How many packets take turns, where the kernel has accesses that miss every cache.
+    fn group(&mut self, implementation: Implementation) -> u32 {
+        if !godwit_kernels::GOPT_KERNELS.contains(&self.program.kernel()) {
+            if implementation == Implementation::Gopt {
+                self.turns = Some("off: no access of this function misses every cache".to_owned());
+            }
+            return 0;
+        }
+        let level = godwit_kernels::levels().iter().rfind(|level| level.supported());
+        let by_hand = godwit_kernels::HAND_KERNELS.contains(&self.program.kernel());
+        match (implementation, level) {
+            (Implementation::Native, _) if by_hand => 0,
+            (Implementation::Gopt | Implementation::Native, Some(level)) => {
+                let turns = group::choose(level, self.image());
+                self.turns = Some(turns.reason);
+                turns.group
+            }
+            _ => 1,
+        }
+    }
+
+    /// The image as kernels read it.
+    fn image(&self) -> ImageRef<'_> {
+        self.aligned.as_ref().map_or(self.program.image(), ImageRef::from)
+    }
+
     pub(super) fn kernel(&self) -> u8 {
         self.program.kernel()
     }
@@ -87,10 +120,16 @@ impl Loaded {
     pub(super) fn choice(&self) -> Choice {
         let form = match &self.form {
             Form::Ref => Implementation::Ref.name().to_owned(),
-            Form::Kernel(Kernels { native: None, level }) => level.name.to_owned(),
-            Form::Kernel(Kernels { native: Some(native), level }) => format!("{}, {}", native.name, level.name),
+            Form::Kernel(Kernels { native: None, level, group: 0 | 1 }) => level.name.to_owned(),
+            Form::Kernel(Kernels { native: None, level, group }) => format!("gopt {group}, {}", level.name),
+            Form::Kernel(Kernels { native: Some(native), level, .. }) => format!("{}, {}", native.name, level.name),
         };
-        Choice { function: self.program.name().to_owned(), form, measured: self.measured.clone() }
+        Choice {
+            function: self.program.name().to_owned(),
+            form,
+            measured: self.measured.clone(),
+            turns: self.turns.clone(),
+        }
     }
 
     /// Runs packets that all lie in `region`; the caller checked that. All slices have the same length.
@@ -126,7 +165,7 @@ impl Loaded {
     ) {
         assert!(descriptors.len() == parameters.len() && descriptors.len() == outcomes.len());
         debug_assert!(descriptors.iter().all(|descriptor| region.contains(descriptor)));
-        let image = self.aligned.as_ref().map_or(self.program.image(), ImageRef::from);
+        let image = self.image();
         let call = BinCall {
             arena: region.arena_base(),
             image: image.as_ptr(),
@@ -135,6 +174,7 @@ impl Loaded {
             outcomes: outcomes.as_mut_ptr(),
             count: descriptors.len() as u32,
             variant: u32::from(variant),
+            group: kernels.group,
         };
         // SAFETY: the arrays have `count` entries each; every descriptor names a window of `region`, which
         // `&mut` makes ours alone; the image is the one this kernel's host half built; both forms are supported here.

@@ -5,15 +5,14 @@
 //! began anew between them. Copy engines are told of runs (dense layout) or of rows (slots); everything else the groups of
 //! the device fetch and return by themselves, over the bus.
 
-use std::sync::Arc;
-
 use godwit_abi::WINDOW_UNIT_BYTES;
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
 use super::scan::{Scan, scan};
+use crate::Error;
+use crate::chain::Needs;
 use crate::check::outside;
-use crate::{Error, Program};
 
 /// Copies of a chunk's windows, at the same offsets in arena and shadow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,22 +146,17 @@ impl Columns {
 
 /// Decides, and checks on the way that all packets are of the worker's region. `pitch` is the distance of slots where the
 /// arena has such.
-pub(super) fn plan(
-    chunk: &Chunk,
-    programs: &[Arc<dyn Program>],
-    region: &Region,
-    pitch: Option<usize>,
-) -> Result<Plan, Error> {
+pub(super) fn plan(chunk: &Chunk, needs: &[Needs], region: &Region, pitch: Option<usize>) -> Result<Plan, Error> {
     let (start, bytes) = region.extent();
     let (mut all, mut frames, mut written) = (Windows::NONE, Columns::NONE, Columns::NONE);
     let (mut writes, mut group_bytes) = (false, [0, 0]);
     for bin in &chunk.bins {
-        let program = &programs[usize::from(bin.instance)];
+        let needs = &needs[usize::from(bin.instance)];
         let packets = chunk.range(bin).len();
         if packets == 0 {
             continue;
         }
-        let scan = scan(&chunk.descriptors[chunk.range(bin)], program.reads_bytes());
+        let scan = scan(&chunk.descriptors[chunk.range(bin)], needs.reads_bytes);
         let unit = WINDOW_UNIT_BYTES as u64;
         let lent = || region.is_lending() && !chunk.descriptors[chunk.range(bin)].iter().all(|it| region.contains(it));
         if lent()
@@ -176,10 +170,10 @@ pub(super) fn plan(
         let (head, end, read_bytes) = (scan.head as usize, scan.frame_end as usize, scan.read_bytes as usize);
         frames.include(head, end);
         group_bytes[0] += read_bytes;
-        match program.writes_bytes() {
+        match needs.writes_bytes {
             0 => {}
             u16::MAX => {
-                let (before, behind) = (program.headroom_bytes(), program.tailroom_bytes());
+                let (before, behind) = (needs.headroom_bytes, needs.tailroom_bytes);
                 written.include(head.saturating_sub(before.into()), end + usize::from(behind));
                 group_bytes[1] += read_bytes;
                 writes = true;

@@ -74,13 +74,14 @@ impl LaunchLane {
                 self.device.check_packets(region, chunk)?;
                 Plan::RESIDENT
             }
-            false => plan(chunk, &self.device.programs, region, self.device.parts.arena.slot_pitch_bytes())?,
+            false => plan(chunk, &self.device.needs, region, self.device.parts.arena.slot_pitch_bytes())?,
         };
         self.device.bind()?;
         Ok((self.slot(chunk)?, plan))
     }
 
-    fn launch(&mut self, region: &mut Region, chunk: Chunk, mut slot: Slot, plan: &Plan) {
+    fn launch(&mut self, region: &mut Region, mut chunk: Chunk, mut slot: Slot, plan: &Plan) {
+        chunk.followed = self.device.follows;
         let direct = Slot::wants_direct(&chunk) && self.lock(&chunk);
         slot.write(&chunk, direct);
         for ((moved, window_bytes), array_bytes) in self.moved_bytes.iter_mut().zip(plan.bytes).zip(slot.array_bytes())
@@ -122,7 +123,8 @@ impl LaunchLane {
             let mut safe = Chunk::new(chunk.bins.capacity(), chunk.descriptors.len());
             safe.descriptors.copy_from_slice(&chunk.descriptors.volatile_copy());
             safe.parameters.copy_from_slice(&chunk.parameters);
-            (chunk.descriptors, chunk.parameters, chunk.outcomes) = (safe.descriptors, safe.parameters, safe.outcomes);
+            (chunk.descriptors, chunk.parameters) = (safe.descriptors, safe.parameters);
+            (chunk.outcomes, chunk.trails, chunk.followed) = (safe.outcomes, safe.trails, false);
             chunk
         });
         self.device.watch.lost_with(chunks.collect())

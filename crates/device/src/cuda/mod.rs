@@ -4,8 +4,8 @@
 //! ```text
 //! arena     | region of worker 0 | region of worker 1 |      page-locked where it is
 //! shadow    | the same ...                            |      of the device; kernels see only this
-//! tables    | image 0 | image 1 | ... | offsets | reaches    of the device; parts of images change
-//! slot      | bins | parameters | descriptors | outcomes |   one per chunk in flight: page-locked, and on the device
+//! tables    | chain | image 0 | image 1 | ... | offsets | reaches    of the device; parts of images change
+//! slot      | bins | parameters | descriptors | outcomes | trails |   one per chunk in flight: page-locked, and on the device
 //! mailboxes | mailbox 0 | mailbox 1 | ...                    page-locked; one per persistent group
 //! ```
 //!
@@ -42,8 +42,9 @@ use std::time::Duration;
 use cudarc::driver::result::{self, DriverError};
 use godwit_packet::ArenaHandle;
 
+use crate::chain::Needs;
 use crate::watch::Watch;
-use crate::{Capabilities, Choice, Device, DeviceOptions, Error, Found, Lane, Mode, Program};
+use crate::{Capabilities, Choice, Device, DeviceChain, DeviceOptions, Error, Found, Lane, Mode, Program};
 
 pub(crate) use measure::CudaMeasure;
 pub use probe::probe;
@@ -72,6 +73,10 @@ pub struct CudaDevice {
     fallback: Option<String>,
     /// Whether packets stay on the device.
     resident: bool,
+    /// Of each program, with those that it leads to here.
+    needs: Vec<Needs>,
+    /// Whether it leads packets from one program to another.
+    follows: bool,
     /// How long a copy beside packets may take.
     patience: Duration,
     parts: ManuallyDrop<Parts>,
@@ -117,7 +122,9 @@ impl CudaDevice {
         }
         let context = Context::new(&id, result::device::get(number as i32).map_err(failed(&id, "open it"))?)?;
         let kernels = Kernels::load(&context)?;
-        let tables = Tables::new(&context, &programs)?;
+        let chain = options.chain.as_deref();
+        let needs = DeviceChain::needs(chain, &programs);
+        let tables = Tables::new(&context, &programs, &DeviceChain::image(chain, &programs), &needs)?;
         // SAFETY: the handle, which this device keeps for longer than the registration, keeps the memory mapped.
         let registration = unsafe { Registration::new(&context, arena.base(), arena.bytes())? };
         let shadow = DeviceMemory::new(&context, arena.bytes(), "the packet arena")?;
@@ -136,6 +143,8 @@ impl CudaDevice {
             lanes: Mutex::new((0..options.lanes.max(1)).rev().collect()),
             fallback,
             resident: options.resident && options.mode == Mode::Launch,
+            needs,
+            follows: chain.is_some_and(DeviceChain::leads_any),
             patience: options.watchdog,
             parts: ManuallyDrop::new(parts),
         })
@@ -184,11 +193,16 @@ impl Device for CudaDevice {
         self.resident
     }
 
+    fn follows(&self) -> bool {
+        self.follows
+    }
+
     fn choices(&self) -> Vec<Choice> {
         let choice = |program: &Arc<dyn Program>| Choice {
             function: program.name().to_owned(),
             form: ID.to_owned(),
             measured: Vec::new(),
+            turns: None,
         };
         self.programs.iter().map(choice).collect()
     }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use godwit_abi::{Bin, MAILBOX_ENDED, MAILBOX_POLLING, Mailbox, Place};
+use godwit_abi::{Bin, DESK_PACKET_BYTES, MAILBOX_ENDED, MAILBOX_POLLING, Mailbox, PLACE_PACKETS, Place};
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
@@ -74,11 +74,13 @@ impl Groups {
             let reason = format!("{lanes} lanes need a group each, and it runs {} at once", kernels.groups_resident);
             return Err(Error::Unusable { id: context.id.clone(), reason });
         }
-        let bin_packets = options.bin_packets.next_multiple_of(2);
+        let bin_packets = options.bin_packets.next_multiple_of(PLACE_PACKETS);
         let place = Place::new(bin_packets);
         let box_bytes = (size_of::<Mailbox>() + PLACES * place.bytes).next_multiple_of(128);
         let boxes = PinnedMemory::new(context, groups * box_bytes)?;
-        let desks = DeviceMemory::new(context, groups * place.bytes, "the desks of persistent groups")?;
+        let desk_bytes = place.bytes + bin_packets * DESK_PACKET_BYTES;
+        let desks = DeviceMemory::new(context, groups * desk_bytes, "the desks of persistent groups")?;
+        desks.fill(&vec![0; groups * desk_bytes])?;
         let stream = Stream::new(context)?;
         let mut by_device = *arguments;
         let mut boxes_at = boxes.pointer;
@@ -305,7 +307,10 @@ impl PersistentLane {
                 // SAFETY: finished, and this lane's.
                 let place = unsafe { groups.place(group, number) };
                 get(place, groups.place.descriptors, 0, &mut chunk.descriptors[packets.clone()]);
-                get(place, groups.place.outcomes, 0, &mut chunk.outcomes[packets]);
+                get(place, groups.place.outcomes, 0, &mut chunk.outcomes[packets.clone()]);
+                if chunk.followed {
+                    get(place, groups.place.trails, 0, &mut chunk.trails[packets]);
+                }
                 *left -= 1;
                 self.last_heard = Instant::now();
                 self.device.watch.heard();
@@ -326,7 +331,7 @@ impl PersistentLane {
 }
 
 impl Lane for PersistentLane {
-    fn submit(&mut self, region: &mut Region, chunk: Chunk) -> Result<(), Box<Rejected>> {
+    fn submit(&mut self, region: &mut Region, mut chunk: Chunk) -> Result<(), Box<Rejected>> {
         let device = Arc::clone(&self.device);
         let Some(groups) = &device.parts.groups else { unreachable!("a persistent lane's device has groups") };
         let fits = chunk.bins.iter().all(|bin| usize::from(bin.count) <= groups.bin_packets);
@@ -340,6 +345,7 @@ impl Lane for PersistentLane {
         if self.in_flight.is_empty() {
             self.last_heard = Instant::now();
         }
+        chunk.followed = device.follows;
         let number = self.oldest + self.in_flight.len();
         self.waiting.extend((0..chunk.bins.len()).map(|index| (number, index)));
         self.in_flight.push_back(Flight { left: chunk.bins.len(), chunk, times: Vec::new() });

@@ -12,6 +12,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::driver::{Context, DeviceMemory, DevicePointer, Function, Module, PinnedMemory, Stream, failed};
 use super::{compiler, probe};
+use crate::chain::Needs;
 use crate::{Error, Program};
 
 /// `gw_device` (kernels/dialect/loops_cuda.h): what every launch is told.
@@ -64,9 +65,9 @@ impl Kernels {
 /// Threads of a block.
 pub(super) const GROUP_LANES: u32 = godwit_kernels::CUDA_GROUP_LANES;
 
-/// Room for all that [`Tables`] holds, so that nothing is left behind where a vector grew.
+/// Room for all that [`Tables`] holds but the chain, so that nothing is left behind where a vector grew.
 fn images_bytes(programs: &[Arc<dyn Program>]) -> usize {
-    programs.iter().map(|program| program.image().len() + 5 * ALIGNMENT_BYTES).sum::<usize>() + 4 * ALIGNMENT_BYTES
+    programs.iter().map(|program| program.image().len() + 5 * ALIGNMENT_BYTES).sum::<usize>() + 5 * ALIGNMENT_BYTES
 }
 
 /// The table images of all programs, and how far each reads and writes, in the device's memory.
@@ -92,21 +93,28 @@ const STAGING_BYTES: usize = 64 << 10;
 
 impl Tables {
     /// ```text
-    /// 0            offsets[1]          offsets_at            reaches_at
-    /// | image 0 ...  | image 1 ... | ... | offsets, u64 each | (reads, writes), u32 each |      at 64-byte boundaries
+    /// 0       offsets[0]      offsets[1]          offsets_at            reaches_at
+    /// | chain | image 0 ...  | image 1 ... | ... | offsets, u64 each | (reads, writes), u32 each |      at 64-byte boundaries
     /// ```
-    pub(super) fn new(context: &Arc<Context>, programs: &[Arc<dyn Program>]) -> Result<Self, Error> {
+    pub(super) fn new(
+        context: &Arc<Context>,
+        programs: &[Arc<dyn Program>],
+        chain: &[u8],
+        needs: &[Needs],
+    ) -> Result<Self, Error> {
         // Wiped when dropped: images hold keys.
-        let mut bytes: Zeroizing<Vec<u8>> = Zeroizing::new(Vec::with_capacity(images_bytes(programs)));
+        let mut bytes: Zeroizing<Vec<u8>> = Zeroizing::new(Vec::with_capacity(images_bytes(programs) + chain.len()));
         let mut offsets: Vec<u8> = Vec::new();
         let mut reaches: Vec<u8> = Vec::new();
         let mut image_offsets = Vec::new();
         let align = |bytes: &mut Vec<u8>| bytes.resize(bytes.len().next_multiple_of(ALIGNMENT_BYTES), 0);
-        for program in programs {
+        bytes.extend(chain);
+        align(&mut bytes);
+        for (program, needs) in programs.iter().zip(needs) {
             image_offsets.push(bytes.len() as u64);
             offsets.extend((bytes.len() as u64).to_le_bytes());
-            reaches.extend(u32::from(program.reads_bytes()).to_le_bytes());
-            reaches.extend(u32::from(program.writes_bytes()).to_le_bytes());
+            reaches.extend(u32::from(needs.reads_bytes).to_le_bytes());
+            reaches.extend(u32::from(needs.writes_bytes).to_le_bytes());
             let image = program.image();
             let at = bytes.len();
             bytes.resize(at + image.len(), 0);

@@ -5,7 +5,7 @@ use std::mem::size_of;
 
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys;
-use godwit_abi::{Bin, Descriptor, Outcome};
+use godwit_abi::{Bin, DESK_PACKET_BYTES, Descriptor, Outcome, PLACE_PACKETS};
 use godwit_packet::Plain;
 use godwit_sched::Chunk;
 
@@ -23,12 +23,13 @@ const ALIGN_BYTES: usize = 64;
 /// few copy calls more cost as much as copying so many packets' numbers twice.
 const DIRECT_PACKETS_MIN: usize = 2048;
 
-/// Arrays for one chunk, the same in both memories, but for two: `next_bin` is only the device's, and cycles only the host's,
-/// where the device writes them over the bus, four bytes a bin.
+/// Arrays for one chunk, the same in both memories, but for three: `next_bin` and the desk are only the device's, and cycles
+/// only the host's, where the device writes them over the bus, four bytes a bin. Trails and desk are there where the
+/// device follows a chain.
 ///
 /// ```text
-/// 0                                                |--------- back -------|
-/// | next_bin or nothing | cycles | bins | parameters | descriptors | outcomes |
+/// 0                                                |------------- back -----------|
+/// | next_bin or nothing | cycles | bins | parameters | descriptors | outcomes | trails | desk
 ///                                |----------- to the device -------|
 /// ```
 ///
@@ -41,6 +42,10 @@ pub(super) struct Slot {
     device: DeviceMemory,
     bins_max: usize,
     packets_max: usize,
+    /// Whether the device follows a chain.
+    follows: bool,
+    /// Where the desk begins, behind the arrays of the largest chunk, and for how many packets it is.
+    desk: (usize, usize),
     at: Places,
     /// Whether the chunk's own arrays are used.
     direct: bool,
@@ -54,6 +59,8 @@ struct Places {
     parameters: usize,
     descriptors: usize,
     outcomes: usize,
+    /// Where there are none: as `end`.
+    trails: usize,
     end: usize,
     /// Places for packets that the copies carry.
     packets: usize,
@@ -61,7 +68,7 @@ struct Places {
 
 impl Places {
     /// For arrays of so many places, of which the first `packets` are used.
-    fn new(bins: usize, places: usize, packets: usize) -> Self {
+    fn new(bins: usize, places: usize, packets: usize, follows: bool) -> Self {
         let mut end = ALIGN_BYTES;
         let mut place = |bytes: usize| {
             let start = end;
@@ -73,7 +80,8 @@ impl Places {
         let parameters = place(places * size_of::<u64>());
         let descriptors = place(places * size_of::<Descriptor>());
         let outcomes = place(places * size_of::<Outcome>());
-        Self { bins: bins_at, cycles, parameters, descriptors, outcomes, end, packets }
+        let trails = place(if follows { places * size_of::<u32>() } else { 0 });
+        Self { bins: bins_at, cycles, parameters, descriptors, outcomes, trails, end, packets }
     }
 
     /// What goes to the device of the packets' arrays: from where on, and how many bytes.
@@ -86,14 +94,23 @@ impl Places {
         (self.bins, self.parameters - self.bins)
     }
 
-    /// What comes back. Descriptors and outcomes in one go, unless there is much between them.
+    /// What comes back. Arrays in one go, unless there is much between them.
     fn outward(&self) -> Vec<(usize, usize)> {
-        let descriptors = (self.descriptors, self.packets * size_of::<Descriptor>());
-        let outcomes = (self.outcomes, self.packets * size_of::<Outcome>());
-        if outcomes.0 - (descriptors.0 + descriptors.1) > GAP_BYTES_MAX {
-            return vec![descriptors, outcomes];
+        let mut parts = vec![(self.descriptors, self.packets * size_of::<Descriptor>())];
+        let mut behind = |start: usize, bytes: usize| {
+            let count = parts.len();
+            let last = &mut parts[count - 1];
+            if start - (last.0 + last.1) > GAP_BYTES_MAX {
+                parts.push((start, bytes));
+            } else {
+                last.1 = start + bytes - last.0;
+            }
+        };
+        behind(self.outcomes, self.packets * size_of::<Outcome>());
+        if self.trails < self.end {
+            behind(self.trails, self.packets * size_of::<u32>());
         }
-        vec![(descriptors.0, outcomes.0 + outcomes.1 - descriptors.0)]
+        parts
     }
 }
 
@@ -104,10 +121,12 @@ impl Slot {
     /// For chunks of up to so many bins and packets.
     pub(super) fn new(device: &CudaDevice, bins_max: usize, packets_max: usize) -> Result<Self, Error> {
         let context = &device.parts.context;
-        let bytes = Places::new(bins_max, packets_max, packets_max).end;
-        let device_memory = DeviceMemory::new(context, bytes, "a chunk")?;
-        // `next_bin`; launches leave it at 0.
-        device_memory.fill(&[0; size_of::<u32>()])?;
+        let bytes = Places::new(bins_max, packets_max, packets_max, device.follows).end;
+        let desk_packets = if device.follows { packets_max.next_multiple_of(PLACE_PACKETS) } else { 0 };
+        let device_bytes = bytes + desk_packets * DESK_PACKET_BYTES;
+        let device_memory = DeviceMemory::new(context, device_bytes, "a chunk")?;
+        // `next_bin`, which launches leave at 0, and the desk.
+        device_memory.fill(&vec![0; if device.follows { device_bytes } else { size_of::<u32>() }])?;
         Ok(Self {
             stream: Stream::new(context)?,
             done: Event::new(context)?,
@@ -115,6 +134,8 @@ impl Slot {
             device: device_memory,
             bins_max,
             packets_max,
+            follows: device.follows,
+            desk: (bytes, desk_packets),
             at: Places::default(),
             direct: false,
         })
@@ -129,7 +150,7 @@ impl Slot {
     /// the same pages as [`Chunk::new`] puts them.
     pub(super) fn wants_direct(chunk: &Chunk) -> bool {
         let packets = chunk.packets as usize;
-        let pages = [chunk.parameters.pages(), chunk.descriptors.pages(), chunk.outcomes.pages()];
+        let pages = [chunk.parameters.pages(), chunk.descriptors.pages(), chunk.outcomes.pages(), chunk.trails.pages()];
         packets >= DIRECT_PACKETS_MIN
             && extent(chunk) * 3 <= packets * 4
             && pages.iter().all(|other| other.base() == pages[0].base())
@@ -143,7 +164,7 @@ impl Slot {
             true => (chunk.descriptors.len(), extent(chunk)),
             false => (chunk.packets as usize, chunk.packets as usize),
         };
-        let at = Places::new(chunk.bins.len(), places, packets);
+        let at = Places::new(chunk.bins.len(), places, packets, self.follows);
         self.at = at;
         let bytes = self.host.bytes_mut();
         if direct {
@@ -202,7 +223,9 @@ impl Slot {
             [at.descriptors, at.parameters, at.outcomes, at.bins, 0].map(|place| device + place as u64);
         let mut cycles = host + at.cycles as u64;
         let (mut bin_count, mut by_group) = (bins as u32, u32::from(plan.carriage == Carriage::Groups));
-        let mut values: [*mut c_void; 9] = [
+        let (mut trails, mut desk) = (device + at.trails as u64, device + self.desk.0 as u64);
+        let mut desk_packets = self.desk.1 as u32;
+        let mut values: [*mut c_void; 12] = [
             (&raw mut by_device).cast(),
             (&raw mut descriptors).cast(),
             (&raw mut parameters).cast(),
@@ -212,6 +235,9 @@ impl Slot {
             (&raw mut next_bin).cast(),
             (&raw mut cycles).cast(),
             (&raw mut by_group).cast(),
+            (&raw mut trails).cast(),
+            (&raw mut desk).cast(),
+            (&raw mut desk_packets).cast(),
         ];
         let groups = bins.clamp(1, kernels.groups_max) as u32;
         // SAFETY: these are the parameters of `gw_chunk`. The arrays hold a chunk that was checked, so the kernel stays
@@ -281,7 +307,10 @@ impl Slot {
             if !direct {
                 let packets = packets_of(bin);
                 get(bytes, at.descriptors, first, &mut chunk.descriptors[packets.clone()]);
-                get(bytes, at.outcomes, first, &mut chunk.outcomes[packets]);
+                get(bytes, at.outcomes, first, &mut chunk.outcomes[packets.clone()]);
+                if self.follows {
+                    get(bytes, at.trails, first, &mut chunk.trails[packets]);
+                }
                 first += usize::from(bin.count);
             }
             let mut cycles = [0_u32];

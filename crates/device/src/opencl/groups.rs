@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use godwit_abi::{MAILBOX_ENDED, MAILBOX_POLLING, Mailbox, Place};
+use godwit_abi::{DESK_PACKET_BYTES, MAILBOX_ENDED, MAILBOX_POLLING, Mailbox, PLACE_PACKETS, Place};
 use godwit_packet::{ArenaHandle, Memory};
 use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
@@ -50,6 +50,7 @@ struct Held {
     queue: CommandQueue,
     _kernel: Kernel,
     mailboxes: Memory,
+    _desks: Memory,
     _tables: Arc<Tables>,
     _arena: ArenaHandle,
     _context: Arc<Context>,
@@ -99,9 +100,11 @@ impl Groups {
         let kernels = Kernels::build_persistent(found, context, device, source)?;
         let kernel = kernels.entry(id)?;
         let count = groups_per_lane * lanes;
-        let bin_packets = options.bin_packets.max(2).next_multiple_of(2);
+        let bin_packets = options.bin_packets.max(1).next_multiple_of(PLACE_PACKETS);
         let mailbox_bytes = size_of::<Mailbox>() + PLACES as usize * Place::new(bin_packets).bytes;
         let mut mailboxes = svm::allocate(found, context, count * mailbox_bytes, "the mailboxes of a device")?;
+        // Zeros, all of them.
+        let desks = svm::allocate(found, context, count * bin_packets * DESK_PACKET_BYTES, "the desks of a device")?;
         for group in 0..count {
             for counter in [0, std::mem::offset_of!(Mailbox, finished)] {
                 let at = group * mailbox_bytes + counter;
@@ -121,12 +124,14 @@ impl Groups {
             kernel.set_arg(4, &(mailbox_bytes as u64)).map_err(&set)?;
             kernel.set_arg(5, &PLACES).map_err(&set)?;
             kernel.set_arg(6, &(bin_packets as u32)).map_err(&set)?;
+            kernel.set_arg_svm_pointer(7, desks.base().as_ptr().cast()).map_err(&set)?;
         }
         let groups = Self {
             held: ManuallyDrop::new(Held {
                 queue,
                 _kernel: kernel,
                 mailboxes,
+                _desks: desks,
                 _tables: Arc::clone(tables),
                 _arena: arena.clone(),
                 _context: Arc::clone(context),

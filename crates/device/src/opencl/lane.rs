@@ -148,7 +148,8 @@ impl OpenClLane {
 }
 
 impl Lane for OpenClLane {
-    fn submit(&mut self, region: &mut Region, chunk: Chunk) -> Result<(), Box<Rejected>> {
+    fn submit(&mut self, region: &mut Region, mut chunk: Chunk) -> Result<(), Box<Rejected>> {
+        chunk.followed = self.held.device.follows;
         let alive = self.held.device.watch.demand_alive();
         let launched =
             alive.and_then(|()| self.held.device.check(region, &chunk)).and_then(|()| self.launch(region, &chunk));

@@ -68,10 +68,11 @@ use opencl3::context::Context;
 use opencl3::device::Device as ClDevice;
 use opencl3::error_codes::ClError;
 
+use crate::chain::Needs;
 use crate::check::check;
 use crate::transfer::Reach;
 use crate::watch::Watch;
-use crate::{Capabilities, Choice, Device, DeviceOptions, Error, Found, Lane, Mode, Program};
+use crate::{Capabilities, Choice, Device, DeviceChain, DeviceOptions, Error, Found, Lane, Mode, Program};
 
 pub use probe::probe;
 pub use svm::arena_memory;
@@ -108,6 +109,8 @@ pub struct OpenClDevice {
     arena: ArenaHandle,
     context: Arc<Context>,
     watch: Watch,
+    /// Whether it leads packets from one program to another.
+    follows: bool,
     /// How long a copy beside packets may take.
     patience: Duration,
 }
@@ -168,11 +171,14 @@ impl OpenClDevice {
         let context = svm::context(number, &id, device)?;
         let kernels = Kernels::build(&found, &context, device, source)?;
         let is_own = force_own || !found.host_memory;
-        let tables = Arc::new(Tables::new(&found, &context, device, &programs, is_own)?);
+        let chain = options.chain.as_deref().filter(|chain| chain.leads_any() && kernels.follow);
+        let image = DeviceChain::image(chain, &programs);
+        let tables = Arc::new(Tables::new(&found, &context, device, &programs, &image, is_own)?);
         let packets = if is_own {
             demand_fits(&found, arena.bytes(), "the packet arena")?;
             let shadow = own::buffer(&context, arena.bytes()).map_err(failed(&id, "make a buffer for the arena"))?;
-            let reaches = programs.iter().map(|program| Reach::of(&**program)).collect();
+            let reach = |needs: Needs| Reach { reads_bytes: needs.reads_bytes, writes_bytes: needs.writes_bytes };
+            let reaches = DeviceChain::needs(chain, &programs).into_iter().map(reach).collect();
             Packets::Own(OwnMemory { shadow, reaches, arena: arena.clone() })
         } else {
             demand_host_memory(&found, &context, device, &kernels)?;
@@ -203,6 +209,7 @@ impl OpenClDevice {
             arena,
             context,
             watch,
+            follows: chain.is_some(),
             patience,
             found,
         })
@@ -210,8 +217,8 @@ impl OpenClDevice {
 
     /// What its slots are made with.
     fn parts(&self) -> SlotParts<'_> {
-        let Self { found, context, device, kernels, tables, packets, .. } = self;
-        SlotParts { found, context, device, kernels, tables, packets }
+        let Self { found, context, device, kernels, tables, packets, follows, .. } = self;
+        SlotParts { found, context, device, kernels, tables, packets, follows: *follows }
     }
 
     /// What is wrong with a chunk, if anything is.
@@ -241,11 +248,16 @@ impl Device for OpenClDevice {
         self.fallback.as_deref()
     }
 
+    fn follows(&self) -> bool {
+        self.follows
+    }
+
     fn choices(&self) -> Vec<Choice> {
         let choice = |program: &Arc<dyn Program>| Choice {
             function: program.name().to_owned(),
             form: ID.to_owned(),
             measured: Vec::new(),
+            turns: None,
         };
         self.programs.iter().map(choice).collect()
     }

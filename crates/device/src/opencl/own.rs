@@ -15,6 +15,7 @@
 //! copy is waited for before the host reads anything, which is the order that OpenCL promises.
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -85,6 +86,13 @@ impl OwnSlot {
         let queue = queue(found, context, device)?;
         let arrays = buffer(context, bytes).map_err(failed(id, "make a buffer"))?;
         Ok(Self { queue, arrays, plan: Plan::default(), packed: None, is_packed: false })
+    }
+
+    /// Makes a part of its arrays zeros, those of new memory that is as long as they are.
+    pub(super) fn clear(&self, zeros: &Memory, part: Range<usize>) -> Result<(), ClError> {
+        let run = Run { offset: part.start, bytes: part.len() };
+        // SAFETY: within the memory, which nobody writes before this has returned: the copy has ended then.
+        unsafe { copy_in(&self.queue, &self.arrays, run, zeros.base().add(part.start)) }?.wait()
     }
 
     /// Decides how the chunk's packets are to travel, and packs them if they are to be packed. Returns what the kernel

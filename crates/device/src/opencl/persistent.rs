@@ -30,7 +30,8 @@
 //! instruction that writes the cache back, or nothing where caches are coherent. Where a device does not offer them
 //! ([`Found::lacks`](crate::Found::lacks)) there are no groups.
 //!
-//! The tables were written before the kernel was launched and do not change.
+//! The chain was written before the kernel was launched and does not change; parts of tables do, and who changes them writes before
+//! anything that refers to them is posted ([`crate::Device::update_image`]).
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -196,8 +197,12 @@ impl PersistentLane {
                 let packets = packets_of(&bin);
                 let descriptors = bytes_of_mut(&mut flight.chunk.descriptors[packets.clone()]);
                 descriptors.copy_from_slice(&bytes[place.descriptors..][..descriptors.len()]);
-                let outcomes = bytes_of_mut(&mut flight.chunk.outcomes[packets]);
+                let outcomes = bytes_of_mut(&mut flight.chunk.outcomes[packets.clone()]);
                 outcomes.copy_from_slice(&bytes[place.outcomes..][..outcomes.len()]);
+                if flight.chunk.followed {
+                    let trails = bytes_of_mut(&mut flight.chunk.trails[packets]);
+                    trails.copy_from_slice(&bytes[place.trails..][..trails.len()]);
+                }
                 flight.finished += 1;
                 // A share is at most the whole time.
                 let elapsed_ns = (elapsed_ns * u128::from(posted.weight) / whole) as u64;
@@ -259,7 +264,8 @@ impl Mine {
 }
 
 impl Lane for PersistentLane {
-    fn submit(&mut self, region: &mut Region, chunk: Chunk) -> Result<(), Box<Rejected>> {
+    fn submit(&mut self, region: &mut Region, mut chunk: Chunk) -> Result<(), Box<Rejected>> {
+        chunk.followed = self.device.follows;
         if let Err(error) = self.check(region, &chunk) {
             return Err(Box::new(Rejected { chunk, error }));
         }

@@ -24,7 +24,7 @@ use super::probe;
 use super::slot::{Launched, Packets, Slot, SlotParts, bytes_of};
 use crate::Found;
 use crate::transfer::Run;
-use crate::{Error, Program};
+use crate::{DeviceChain, Error, Program};
 
 // The entries of the kernels (`kernels/dialect/loops_opencl.h`).
 const ENTRY: &str = "gw_chunk";
@@ -45,6 +45,8 @@ pub(super) struct Kernels {
     pub(super) group_lanes: usize,
     /// Most work-groups of a launch; each takes bins until none is left.
     pub(super) groups_max: usize,
+    /// Whether they can follow a chain.
+    pub(super) follow: bool,
 }
 
 impl Kernels {
@@ -77,7 +79,8 @@ impl Kernels {
         let lane_forms = if probe::aborts_on_barriers(&found.platform, &found.driver) { LANE_FORMS } else { "" };
         let options = format!("{standard}{lane_forms}");
         let program = ClProgram::create_and_build_from_source(context, source, &options).map_err(build)?;
-        let mut kernels = Self { program, entry, group_lanes: GROUP_LANES_MIN, groups_max: 1 };
+        let follow = lane_forms.is_empty();
+        let mut kernels = Self { program, entry, group_lanes: GROUP_LANES_MIN, groups_max: 1, follow };
         let kernel = kernels.entry(id)?;
         let lanes_max = kernel.get_work_group_size(device.id()).map_err(failed(id, "tell a work-group's size"))?;
         let warp = kernel.get_work_group_size_multiple(device.id()).unwrap_or(1);
@@ -114,20 +117,21 @@ enum Copies {
 impl Tables {
     /// ```text
     /// 0                                  offsets[0]       offsets[1]
-    /// | offsets, one u64 a program ... | | image 0 ...  | | image 1 ... |      all at 64-byte boundaries
+    /// | offsets, one u64 a program ... | | chain | image 0 ...  | | image 1 ... |      all at 64-byte boundaries
     /// ```
     pub(super) fn new(
         found: &Found,
         context: &Context,
         device: &Device,
         programs: &[Arc<dyn Program>],
+        chain: &[u8],
         is_own: bool,
     ) -> Result<Self, Error> {
         // OpenCL has no empty buffers, and drivers share memory by pages.
         let offsets_bytes = (programs.len().max(1) * size_of::<u64>()).next_multiple_of(PAGE_BYTES);
         let mut offsets: Vec<u64> = Vec::with_capacity(programs.len());
         let mut image_offsets = Vec::with_capacity(programs.len());
-        let mut images_bytes = 0;
+        let mut images_bytes = chain.len().next_multiple_of(ALIGNMENT_BYTES);
         for program in programs {
             offsets.push(images_bytes as u64);
             image_offsets.push(images_bytes);
@@ -136,6 +140,7 @@ impl Tables {
         let images_bytes = images_bytes.max(1).next_multiple_of(PAGE_BYTES);
         let mut memory = Memory::new(offsets_bytes + images_bytes, "the table images of a device")?;
         memory[..size_of_val(offsets.as_slice())].copy_from_slice(bytes_of(&offsets));
+        memory[offsets_bytes..][..chain.len()].copy_from_slice(chain);
         for (program, &offset) in programs.iter().zip(&offsets) {
             let image = program.image();
             image.copy_to(0, &mut memory[offsets_bytes + offset as usize..][..image.len()]);
@@ -268,14 +273,14 @@ pub(super) fn demand_host_memory(
     kernels: &Kernels,
 ) -> Result<(), Error> {
     let id = &found.capabilities.id;
-    let tables = Tables::new(found, context, device, &[], false)?;
+    let tables = Tables::new(found, context, device, &[], &DeviceChain::image(None, &[]), false)?;
     let arena = Arena::new(ArenaConfig { packets: 1, ..ArenaConfig::default() }, 1)?;
     let handle = arena.handle();
     let mut region = arena.split().remove(0);
     // SAFETY: `handle` outlives the buffer (it was made before), and `region` is reached only between launches.
     let arena_buffer = unsafe { over(found, context, handle.base(), handle.bytes(), "an arena of one packet")? };
     let packets = Packets::Shared(arena_buffer);
-    let parts = SlotParts { found, context, device, kernels, tables: &tables, packets: &packets };
+    let parts = SlotParts { found, context, device, kernels, tables: &tables, packets: &packets, follows: false };
     let mut slot = Slot::new(&parts, 1, 1)?;
     // SAFETY: the device is the context's.
     let queue = unsafe { CommandQueue::create(context, device.id(), 0) }.map_err(failed(id, "make a command queue"))?;

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Arc;
 
-use godwit_abi::{Bin, Descriptor, Outcome};
+use godwit_abi::{Bin, DESK_PACKET_BYTES, Descriptor, Outcome, PLACE_PACKETS};
 use godwit_packet::{Memory, Region};
 use godwit_sched::Chunk;
 use opencl3::command_queue::CommandQueue;
@@ -32,6 +32,8 @@ pub(super) struct SlotParts<'a> {
     pub(super) kernels: &'a Kernels,
     pub(super) tables: &'a Tables,
     pub(super) packets: &'a Packets,
+    /// Whether the device follows a chain.
+    pub(super) follows: bool,
 }
 
 /// What became of a chunk that the driver was given.
@@ -60,10 +62,11 @@ pub(super) enum Packets {
 ///
 /// ```text
 /// 0           NEXT_BIN ends
-/// | next_bin  | bins ... | parameters ... | descriptors ... | outcomes ... |
+/// | next_bin  | bins ... | parameters ... | descriptors ... | outcomes ... | trails ... | desk |
 /// |<------------- to a device with memory of its own ------>|
-///                                         |<----- and back from there ----->|
+///                                         |<----------- and back from there ----------->|
 /// ```
+/// The last two are a page each where the device follows no chain.
 // Fields are dropped in this order: the buffers before the memory that they lie on.
 pub(super) struct Slot {
     kernel: Kernel,
@@ -78,30 +81,36 @@ pub(super) struct Slot {
     packets_max: usize,
 }
 
-const ARRAYS: usize = 5;
+const ARRAYS: usize = 7;
 // Numbers of the arrays in a slot.
 const NEXT_BIN: usize = 0;
 const BINS: usize = 1;
 const PARAMETERS: usize = 2;
 const DESCRIPTORS: usize = 3;
 const OUTCOMES: usize = 4;
+const TRAILS: usize = 5;
+const DESK: usize = 6;
 
 // Numbers of the arguments of `gw_chunk` (kernels/dialect/loops_opencl.h).
 const ARGUMENT_ARENA: u32 = 0;
 const ARGUMENT_IMAGES: u32 = 1;
 const ARGUMENT_IMAGE_OFFSETS: u32 = 2;
 const ARGUMENT_BIN_COUNT: u32 = 7;
+const ARGUMENT_DESK_PACKETS: u32 = 11;
 /// Of the arrays, in their order here.
-const ARGUMENTS: [u32; ARRAYS] = [8, 6, 4, 3, 5];
+const ARGUMENTS: [u32; ARRAYS] = [8, 6, 4, 3, 5, 9, 10];
 
 impl Slot {
     /// For chunks of up to so many bins and places for packets.
     pub(super) fn new(parts: &SlotParts<'_>, bins_max: usize, packets_max: usize) -> Result<Self, Error> {
         let id = &parts.found.capabilities.id;
+        let follower_packets = if parts.follows { packets_max } else { 0 };
+        let desk_packets = follower_packets.next_multiple_of(PLACE_PACKETS);
         let packet_bytes = [size_of::<u64>(), size_of::<Descriptor>(), size_of::<Outcome>()];
         let sizes = [size_of::<u32>(), bins_max * size_of::<Bin>()]
             .into_iter()
-            .chain(packet_bytes.map(|bytes| packets_max * bytes));
+            .chain(packet_bytes.map(|bytes| packets_max * bytes))
+            .chain([follower_packets * size_of::<u32>(), desk_packets * DESK_PACKET_BYTES]);
         let mut end = 0;
         let mut places: [Range<usize>; ARRAYS] = Default::default();
         for (place, bytes) in places.iter_mut().zip(sizes) {
@@ -113,7 +122,9 @@ impl Slot {
             Packets::Shared(_) => (Memory::new(end, what)?, None),
             Packets::Own(_) => {
                 let own = OwnSlot::new(parts.found, parts.context, parts.device, end)?;
-                (own::pinned(parts.found, parts.context, parts.device, end, what)?, Some(own))
+                let memory = own::pinned(parts.found, parts.context, parts.device, end, what)?;
+                own.clear(&memory, places[DESK].clone()).map_err(failed(id, "clear a buffer"))?;
+                (memory, Some(own))
             }
         };
         let kernel = parts.kernels.entry(id)?;
@@ -133,6 +144,9 @@ impl Slot {
             unsafe { kernel.set_arg(argument, &buffer.get()) }.map_err(failed(id, "set a kernel's argument"))?;
             buffers.push(buffer);
         }
+        // SAFETY: the argument is a `gw_u32`.
+        unsafe { kernel.set_arg(ARGUMENT_DESK_PACKETS, &(desk_packets as u32)) }
+            .map_err(failed(id, "set a kernel's argument"))?;
         let packets = match parts.packets {
             Packets::Shared(arena) => arena,
             Packets::Own(own) => &own.shadow,
@@ -219,7 +233,8 @@ impl Slot {
         chunk: &Chunk,
     ) -> Result<Events, ClError> {
         let offset = self.places[DESCRIPTORS].start;
-        let outward = Run { offset, bytes: self.places[OUTCOMES].end - offset };
+        let last = if chunk.followed { TRAILS } else { OUTCOMES };
+        let outward = Run { offset, bytes: self.places[last].end - offset };
         // SAFETY: the lane has the slot's memory and the chunk's windows, and reaches neither until all of this has
         // ended.
         unsafe {
@@ -256,6 +271,11 @@ impl Slot {
             let outcomes = bytes_of_mut(&mut chunk.outcomes[packets.clone()]);
             let at = packets.start * size_of::<Outcome>();
             outcomes.copy_from_slice(&self.array(OUTCOMES)[at..at + outcomes.len()]);
+            if chunk.followed {
+                let trails = bytes_of_mut(&mut chunk.trails[packets.clone()]);
+                let at = packets.start * size_of::<u32>();
+                trails.copy_from_slice(&self.array(TRAILS)[at..at + trails.len()]);
+            }
         }
         if let (Packets::Own(memory), Some(own)) = (packets, &self.own) {
             own.unpack(memory, region, chunk, &self.windows);
@@ -275,6 +295,8 @@ pub(super) unsafe trait Plain: Copy {}
 
 // SAFETY: integers.
 unsafe impl Plain for u64 {}
+// SAFETY: integers.
+unsafe impl Plain for u32 {}
 // SAFETY: integers in C's layout, whose sizes add up to that of the struct, as `godwit_abi` asserts.
 unsafe impl Plain for Bin {}
 // SAFETY: as above.

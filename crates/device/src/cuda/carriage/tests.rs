@@ -1,8 +1,11 @@
+use std::sync::Arc;
+
 use godwit_abi::{Bin, Descriptor, Outcome};
 use godwit_packet::{Arena, ArenaConfig, Layout, Region};
 use proptest::prelude::*;
 
 use super::*;
+use crate::{DeviceChain, Program};
 
 /// A function that reads and writes so far.
 struct Reach {
@@ -79,7 +82,7 @@ fn region(layout: Layout, packets: usize) -> (Region, Option<usize>) {
 }
 
 fn planned(region: &Region, pitch: Option<usize>, chunk: &Chunk, programs: &[Arc<dyn Program>]) -> Plan {
-    plan(chunk, programs, region, pitch).unwrap()
+    plan(chunk, &DeviceChain::needs(None, programs), region, pitch).unwrap()
 }
 
 proptest! {

@@ -1,0 +1,161 @@
+//! The part of a chain that a device follows by itself: packets go from function to function there and come back once.
+//!
+//! The engine says which verdicts lead from a function of the device to another; kernels look them up (`gw_chain` in
+//! `kernels/abi/abi.h`), and write down which way each packet has gone.
+
+use std::sync::Arc;
+
+use godwit_abi::{Chain, HOP_NONE, Stop};
+
+use crate::Program;
+
+/// Where verdicts lead on a device, and what becomes of packets that come back from it.
+///
+/// Functions that are led to run with parameter 0 and leave frames where they are: they have no host half, and
+/// [`Program::writes_bytes`] of them is bounded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceChain {
+    rows: usize,
+    verdicts: usize,
+    /// By instance, row and verdict.
+    hops: Vec<u32>,
+    /// By instance: nobody looks at packets any more that come back from it, or from functions that it leads to.
+    unneeded: Vec<bool>,
+}
+
+/// What the functions of a bin need of its packets, all that the device leads on to taken together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// See [`Program::reads_bytes`].
+    pub(crate) reads_bytes: u16,
+    /// See [`Program::writes_bytes`]; 0 also where nobody looks at what is written.
+    pub(crate) writes_bytes: u16,
+    /// See [`Program::headroom_bytes`].
+    pub(crate) headroom_bytes: u16,
+    /// See [`Program::tailroom_bytes`].
+    pub(crate) tailroom_bytes: u16,
+}
+
+impl DeviceChain {
+    /// For so many configured functions, classes of packets and verdicts: nothing leads on, and everything is needed.
+    pub fn new(instances: usize, rows: usize, verdicts: usize) -> Self {
+        assert!(rows <= 256 && verdicts < 255 && instances <= 1 << 14, "{instances} functions, {rows} rows");
+        Self { rows, verdicts, hops: vec![HOP_NONE; instances * rows * verdicts], unneeded: vec![false; instances] }
+    }
+
+    /// Packets of a row of which `from` says `verdict` go on to `to` on the device. `rank` of `to` is smaller than that of
+    /// every function behind it.
+    ///
+    /// # Panics
+    /// When there is no such function, row or verdict, or the rank is 0 or more than 65534.
+    pub fn lead(&mut self, from: usize, row: usize, verdict: usize, to: usize, rank: u16) {
+        assert!(rank > 0 && rank < u16::MAX && row < self.rows && verdict < self.verdicts && to < self.unneeded.len());
+        self.hops[(from * self.rows + row) * self.verdicts + verdict] = u32::from(rank) << 16 | to as u32;
+    }
+
+    /// Nobody looks at packets any more that come back from `instance`, or from functions that it leads to: their frames
+    /// may stay on the device.
+    pub fn nobody_needs(&mut self, instance: usize) {
+        self.unneeded[instance] = true;
+    }
+
+    /// Where the device leads packets of a row of which `from` says `verdict`.
+    #[inline]
+    pub fn next(&self, from: usize, row: u8, verdict: u8) -> Option<usize> {
+        let (row, verdict) = (usize::from(row), usize::from(verdict));
+        if row >= self.rows || verdict >= self.verdicts {
+            return None;
+        }
+        match self.hops[(from * self.rows + row) * self.verdicts + verdict] {
+            HOP_NONE => None,
+            hop => Some(hop as usize & 0xffff),
+        }
+    }
+
+    /// Whether the device leads any packet from this function to another.
+    pub fn leads(&self, from: usize) -> bool {
+        self.row_hops(from).any(|hop| hop != HOP_NONE)
+    }
+
+    /// Whether the device leads any packet on.
+    pub fn leads_any(&self) -> bool {
+        self.hops.iter().any(|&hop| hop != HOP_NONE)
+    }
+
+    /// Whether packets of this function go different ways by their row.
+    pub fn tells_rows_apart(&self, from: usize) -> bool {
+        let rows = self.reached(from).into_iter().flat_map(|function| {
+            let start = function * self.rows * self.verdicts;
+            let row = move |row: usize| &self.hops[start + row * self.verdicts..][..self.verdicts];
+            (1..self.rows).map(move |other| row(other) != row(0))
+        });
+        rows.into_iter().any(|differs| differs)
+    }
+
+    fn row_hops(&self, from: usize) -> impl Iterator<Item = u32> + '_ {
+        let of_instance = self.rows * self.verdicts;
+        self.hops[from * of_instance..][..of_instance].iter().copied()
+    }
+
+    /// The function itself, and those that it leads to.
+    fn reached(&self, from: usize) -> Vec<usize> {
+        let mut reached = vec![from];
+        let mut at = 0;
+        while let Some(&function) = reached.get(at) {
+            for hop in self.row_hops(function).filter(|&hop| hop != HOP_NONE) {
+                let to = hop as usize & 0xffff;
+                if !reached.contains(&to) {
+                    reached.push(to);
+                }
+            }
+            at += 1;
+        }
+        reached
+    }
+
+    /// What table images begin with on a device that follows this chain; see `gw_chain`.
+    pub(crate) fn image(chain: Option<&Self>, programs: &[Arc<dyn Program>]) -> Vec<u8> {
+        let chain = chain.filter(|chain| chain.leads_any());
+        let header = Chain {
+            rows: chain.map_or(0, |chain| chain.rows) as u32,
+            verdicts: chain.map_or(0, |chain| chain.verdicts) as u32,
+            instances: programs.len() as u32,
+            reserved: [0; 13],
+        };
+        let stop =
+            |program: &Arc<dyn Program>| Stop { kernel: program.kernel().into(), variant: program.variant().into() };
+        let stops = programs.iter().map(stop).flat_map(|Stop { kernel, variant }| [kernel, variant]);
+        let words = [header.rows, header.verdicts, header.instances].into_iter().chain(header.reserved).chain(stops);
+        let hops = chain.into_iter().flat_map(|chain| chain.hops.iter().copied());
+        words.chain(hops).flat_map(u32::to_le_bytes).collect()
+    }
+
+    /// For each program.
+    pub(crate) fn needs(chain: Option<&Self>, programs: &[Arc<dyn Program>]) -> Vec<Needs> {
+        let of = |program: &dyn Program| Needs {
+            reads_bytes: program.reads_bytes(),
+            writes_bytes: program.writes_bytes(),
+            headroom_bytes: program.headroom_bytes(),
+            tailroom_bytes: program.tailroom_bytes(),
+        };
+        let all = |head: usize| {
+            let mut needs = of(&*programs[head]);
+            let Some(chain) = chain else { return needs };
+            for function in chain.reached(head).into_iter().skip(1) {
+                let other = of(&*programs[function]);
+                assert!(other.writes_bytes != u16::MAX, "a function that moves frames is led to on a device");
+                needs.reads_bytes = needs.reads_bytes.max(other.reads_bytes);
+                needs.writes_bytes = needs.writes_bytes.max(other.writes_bytes);
+                // Where the frame begins for it is not known before the first function has moved it.
+                if needs.writes_bytes == u16::MAX {
+                    needs.reads_bytes = u16::MAX;
+                }
+            }
+            if chain.unneeded[head] {
+                needs.writes_bytes = 0;
+            }
+            needs
+        };
+        (0..programs.len()).map(all).collect()
+    }
+}
