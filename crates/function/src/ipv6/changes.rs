@@ -1,0 +1,305 @@
+//! Changes of the table while look-ups run (`docs/decisions/0009-route-changes.md`).
+//!
+//! Only entries of the root change; what lies below one is built anew, in lines where nothing leads to, and then the entry is
+//! stored. A batch of changes goes through four steps:
+//!
+//! 1. *Enter* the routes into the [`Rib`], and find which entries of the root they concern.
+//! 2. *Build* what lies below these entries, in free lines, and bring them to devices. Where lines are too few, the batch is taken
+//!    back.
+//! 3. *Publish*: store each entry, whole, and bring them to devices. A look-up reads one entry of the root, once: it finds the old
+//!    lines or the new ones, and neither change.
+//! 4. *Retire* the lines below the old entries. They are free again when all packets that may have read such an entry are gone.
+//!
+//! Lines that were in use before may lie in a cache of a device that keeps none of its caches coherent, fetched by a packet that
+//! is gone. So if some of the new lines were, packets in flight are waited for between steps 2 and 3.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use godwit_packet::Image;
+
+use super::lines::{Lines, Run};
+use super::rib::Rib;
+use super::tables::{self, Full, Layout, Writer};
+use super::{Route, walk};
+use crate::routing::{NextHops, Unchanged};
+use crate::{Error, Running};
+
+/// Changes that are published together: large enough to share building, small enough that what comes first is soon in force.
+const TRANSACTION_CHANGES: usize = 8192;
+/// Parts of the image that lie so near are copied to devices in one go.
+const GAP_BYTES: usize = 4096;
+
+/// Prefix, length, next hop: a change in numbers.
+pub(super) type Change = (u128, u8, Option<u32>);
+
+/// All that is needed to change the table.
+#[derive(Debug)]
+pub(super) struct Changer {
+    image: Arc<Image>,
+    layout: Layout,
+    rib: Rib,
+    /// What covers each entry of the root as a whole.
+    covering: Vec<u32>,
+    lines: Lines,
+    /// Lines that no entry leads to any more, but packets in flight may know of.
+    retired: Vec<Run>,
+    pub(super) next_hops: NextHops,
+    /// How many routes lead to each next hop.
+    uses: Vec<u32>,
+    /// Parts of the image that a device did not take.
+    unsent: Vec<Range<usize>>,
+}
+
+/// Writes lines that nothing leads to into an image that is in use.
+struct Beside<'a> {
+    image: &'a Image,
+    layout: &'a Layout,
+    lines: &'a mut Lines,
+    taken: Vec<Run>,
+}
+
+impl Writer for Beside<'_> {
+    fn take(&mut self, count: u32) -> Result<u32, Full> {
+        let first = self.lines.take(count).ok_or(Full)?;
+        self.taken.push(Run { first, count });
+        Ok(first)
+    }
+
+    fn write(&mut self, line: u32, bytes: &[u8]) {
+        self.image.write(self.layout.line(line), bytes);
+    }
+}
+
+impl Changer {
+    pub(super) fn new(image: Arc<Image>, layout: Layout, lines: Lines, rib: Rib, next_hops: NextHops) -> Self {
+        let covering = tables::covering(&rib, layout.root_bits, 0, 1 << layout.root_bits);
+        let mut uses = Vec::new();
+        rib.routes().for_each(|route| *use_of(&mut uses, route.next_hop) += 1);
+        let (retired, unsent) = (Vec::new(), Vec::new());
+        Self { image, layout, rib, covering, lines, retired, next_hops, uses, unsent }
+    }
+
+    pub(super) fn rib(&self) -> &Rib {
+        &self.rib
+    }
+
+    pub(super) fn lines_used(&self) -> usize {
+        self.lines.used()
+    }
+
+    pub(super) fn remove_next_hops(&mut self, indexes: &[u32]) -> Result<(), Error> {
+        let uses = &self.uses;
+        self.next_hops.remove(indexes, &|index| uses.get(index as usize).copied().unwrap_or(0))
+    }
+
+    /// Makes changes in their order; `made` hears of those that are in force.
+    pub(super) fn change(
+        &mut self,
+        changes: &[Change],
+        running: &dyn Running,
+        made: &mut dyn FnMut(&[Change]),
+    ) -> Result<(), Unchanged> {
+        let mut done = 0;
+        let mut size = TRANSACTION_CHANGES;
+        while done < changes.len() {
+            let part = &changes[done..][..size.min(changes.len() - done)];
+            let known = |change: &&Change| change.2.is_none_or(|next_hop| self.next_hops.at(next_hop).is_some());
+            let sound = part.iter().take_while(known).count();
+            let result = match sound {
+                0 => Err(refusal("there is no such next hop".to_owned())),
+                _ => self.transaction(&part[..sound], running, made),
+            };
+            match result {
+                Ok(true) => {
+                    done += sound;
+                    size = TRANSACTION_CHANGES.min(2 * size);
+                }
+                // It may be that half of it fits.
+                Ok(false) if sound > 1 => size = sound / 2,
+                Ok(false) => {
+                    let message = format!(
+                        "the table has no room beside its {} lines for what this changes: give the function more by spare_lines",
+                        self.layout.lines
+                    );
+                    return Err(Unchanged { made: done, error: refusal(message) });
+                }
+                Err(error) => return Err(Unchanged { made: done, error }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes changes together, or none. False: there is no room for all of them.
+    fn transaction(
+        &mut self,
+        changes: &[Change],
+        running: &dyn Running,
+        made: &mut dyn FnMut(&[Change]),
+    ) -> Result<bool, Error> {
+        self.send_again(running)?;
+        let before: Vec<Option<u32>> = changes.iter().map(|&change| self.enter(change)).collect();
+        let never_used = self.lines.touched() as u32;
+        let mut built = self.build(changes);
+        if matches!(built, Err(Full)) && !self.retired.is_empty() {
+            built = match self.quiesce(running) {
+                Ok(()) => self.build(changes),
+                Err(error) => {
+                    self.take_back(changes, &before);
+                    return Err(error);
+                }
+            };
+        }
+        let Ok((entries, taken)) = built else {
+            self.take_back(changes, &before);
+            return Ok(false);
+        };
+        let was_used = taken.iter().any(|run| run.first < never_used);
+        let bytes = |run: &Run| self.layout.line(run.first)..self.layout.line(run.first + run.count);
+        let sent =
+            together(taken.iter().map(bytes).collect()).into_iter().try_for_each(|range| running.image_changed(range));
+        let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
+        if let Err(error) = sent {
+            // Nobody has found them.
+            taken.into_iter().for_each(|run| self.lines.give(run));
+            self.take_back(changes, &before);
+            return Err(error);
+        }
+        self.publish(&entries);
+        made(changes);
+        // They are in force, also where a device does not take them: it gets them with the next ones.
+        self.send_again(running).map(|()| true)
+    }
+
+    /// Step 1, and what was there.
+    fn enter(&mut self, (prefix, length, next_hop): Change) -> Option<u32> {
+        let before = self.rib.set(prefix, length, next_hop);
+        if let Some(next_hop) = next_hop {
+            *use_of(&mut self.uses, next_hop) += 1;
+        }
+        if let Some(before) = before {
+            self.uses[before as usize] -= 1;
+        }
+        before
+    }
+
+    fn take_back(&mut self, changes: &[Change], before: &[Option<u32>]) {
+        for (&(prefix, length, _), &before) in changes.iter().zip(before).rev() {
+            self.enter((prefix, length, before));
+        }
+    }
+
+    /// Step 2: entries of the root and what covers them, as they are to be; and the lines that they lead to.
+    #[allow(clippy::type_complexity, reason = "used once")]
+    fn build(&mut self, changes: &[Change]) -> Result<(Vec<(u32, u32, u32)>, Vec<Run>), Full> {
+        let root_bits = self.layout.root_bits;
+        let slot_of = |prefix: u128| (prefix >> (128 - root_bits)) as u32;
+        let mut slots: BTreeSet<u32> = BTreeSet::new();
+        let mut covered: Vec<Range<u32>> = Vec::new();
+        for &(prefix, length, _) in changes {
+            let slot = slot_of(prefix);
+            if u32::from(length) > root_bits {
+                slots.insert(slot);
+            } else {
+                covered.push(slot..slot + (1 << (root_bits - u32::from(length))));
+            }
+        }
+        covered.sort_unstable_by_key(|range| (range.start, range.end));
+        let mut next = 0;
+        let mut outsides: Vec<(u32, u32)> = Vec::new();
+        for range in covered {
+            let first = range.start.max(next);
+            if first < range.end {
+                let now = tables::covering(&self.rib, root_bits, first, (range.end - first) as usize);
+                let changed = (first..).zip(now).filter(|&(slot, outside)| outside != self.covering[slot as usize]);
+                outsides.extend(changed);
+                next = range.end;
+            }
+        }
+        // Both in order; a slot may be in both.
+        let outside_of = |slot: u32| match outsides.binary_search_by_key(&slot, |&(slot, _)| slot) {
+            Ok(at) => outsides[at].1,
+            Err(_) => self.covering[slot as usize],
+        };
+        slots.extend(outsides.iter().map(|&(slot, _)| slot));
+        let (image, layout) = (&*self.image, &self.layout);
+        let mut beside = Beside { image, layout, lines: &mut self.lines, taken: Vec::new() };
+        let mut entries = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let start = u128::from(slot) << (128 - root_bits);
+            let longer: Vec<Route> = self.rib.inside(start, root_bits as u8).collect();
+            let outside = outside_of(slot);
+            match tables::below(layout.form, root_bits, slot, outside, &longer, &mut beside) {
+                Ok(entry) => entries.push((slot, entry, outside)),
+                Err(Full) => {
+                    let Beside { lines, taken, .. } = beside;
+                    taken.into_iter().for_each(|run| lines.give(run));
+                    return Err(Full);
+                }
+            }
+        }
+        Ok((entries, beside.taken))
+    }
+
+    /// Steps 3 and 4.
+    fn publish(&mut self, entries: &[(u32, u32, u32)]) {
+        let mut changed = Vec::with_capacity(entries.len());
+        let read = |line: u32, word: usize| self.image.load_u32(self.layout.line(line) + 4 * word);
+        for &(slot, entry, outside) in entries {
+            let at = self.layout.root(slot);
+            let before = self.image.load_u32(at);
+            if before != entry {
+                walk::runs(self.layout.form, before, &read, &mut self.retired);
+                self.image.fill_u32(at, 1, entry);
+                changed.push(at..at + 4);
+            }
+            self.covering[slot as usize] = outside;
+        }
+        self.unsent.extend(together(changed));
+    }
+
+    /// Brings what has changed to devices.
+    pub(super) fn send_again(&mut self, running: &dyn Running) -> Result<(), Error> {
+        self.next_hops.send_again(running)?;
+        while let Some(range) = self.unsent.last() {
+            running.image_changed(range.clone())?;
+            self.unsent.pop();
+        }
+        Ok(())
+    }
+
+    /// Waits for packets in flight; what was retired before is free then.
+    fn quiesce(&mut self, running: &dyn Running) -> Result<(), Error> {
+        let (retired, next_hops) = (self.retired.len(), self.next_hops.retired());
+        running.quiesce()?;
+        self.retired.drain(..retired).for_each(|run| self.lines.give(run));
+        self.next_hops.reuse(next_hops);
+        Ok(())
+    }
+}
+
+/// As few ranges as there can be where those that are near are joined.
+fn together(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut joined: Vec<Range<usize>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end + GAP_BYTES => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+fn use_of(uses: &mut Vec<u32>, next_hop: u32) -> &mut u32 {
+    let index = next_hop as usize;
+    if uses.len() <= index {
+        uses.resize(index + 1, 0);
+    }
+    &mut uses[index]
+}
+
+fn refusal(message: String) -> Error {
+    Error::Command { message }
+}

@@ -1,0 +1,128 @@
+//! Which lines of the image are in use.
+
+use std::collections::BTreeMap;
+
+use godwit_kernels::image::IPV6_LINES_MAX;
+
+/// Lines one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Run {
+    pub(super) first: u32,
+    pub(super) count: u32,
+}
+
+/// The lines of an image: those from `next` on were never in use, and some before are free again.
+#[derive(Debug)]
+pub(super) struct Lines {
+    next: u32,
+    end: u32,
+    /// Free runs by length.
+    free: BTreeMap<u32, Vec<u32>>,
+    free_count: usize,
+}
+
+impl Lines {
+    /// So many lines, all free.
+    pub(super) fn new(count: usize) -> Self {
+        Self { next: 0, end: count.min(IPV6_LINES_MAX) as u32, free: BTreeMap::new(), free_count: 0 }
+    }
+
+    /// Lines that were in use at some time: the others are still zero.
+    pub(super) fn touched(&self) -> usize {
+        self.next as usize
+    }
+
+    /// Lines in use.
+    pub(super) fn used(&self) -> usize {
+        self.next as usize - self.free_count
+    }
+
+    /// There are so many after all, at least those that were in use.
+    pub(super) fn limit(&mut self, count: usize) {
+        self.end = count.clamp(self.next as usize, IPV6_LINES_MAX) as u32;
+    }
+
+    /// A run of `count` lines; `None`: there is none so long.
+    pub(super) fn take(&mut self, count: u32) -> Option<u32> {
+        if let Some(first) = self.take_free(count) {
+            return Some(first);
+        }
+        if self.end - self.next >= count {
+            let first = self.next;
+            self.next += count;
+            return Some(first);
+        }
+        self.join();
+        self.take_free(count)
+    }
+
+    /// The shortest free run that is long enough, its rest left free.
+    fn take_free(&mut self, count: u32) -> Option<u32> {
+        let (&length, firsts) = self.free.range_mut(count..).next()?;
+        let first = firsts.pop()?;
+        if firsts.is_empty() {
+            self.free.remove(&length);
+        }
+        self.free_count -= length as usize;
+        if length > count {
+            self.give(Run { first: first + count, count: length - count });
+        }
+        Some(first)
+    }
+
+    /// Frees a run.
+    pub(super) fn give(&mut self, run: Run) {
+        self.free.entry(run.count).or_default().push(run.first);
+        self.free_count += run.count as usize;
+    }
+
+    /// Makes one run of free ones that touch.
+    fn join(&mut self) {
+        let mut runs: Vec<Run> = std::mem::take(&mut self.free)
+            .into_iter()
+            .flat_map(|(count, firsts)| firsts.into_iter().map(move |first| Run { first, count }))
+            .collect();
+        runs.sort_unstable();
+        self.free_count = 0;
+        let mut joined: Option<Run> = None;
+        for run in runs {
+            joined = match joined {
+                Some(before) if before.first + before.count == run.first => {
+                    Some(Run { count: before.count + run.count, ..before })
+                }
+                before => {
+                    before.into_iter().for_each(|before| self.give(before));
+                    Some(run)
+                }
+            };
+        }
+        match joined {
+            // What lies at the end was never in use, as far as that matters.
+            Some(last) if last.first + last.count == self.next => self.next = last.first,
+            last => last.into_iter().for_each(|last| self.give(last)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_back() {
+        let mut lines = Lines::new(100);
+        let first: Vec<u32> = (0..10).map(|_| lines.take(10).unwrap()).collect();
+        assert_eq!(first, [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]);
+        assert_eq!((lines.take(1), lines.used()), (None, 100));
+        for at in [30, 10, 20] {
+            lines.give(Run { first: at, count: 10 });
+        }
+        assert_eq!((lines.take(30), lines.used()), (Some(10), 100));
+        lines.give(Run { first: 10, count: 30 });
+        assert_eq!((lines.take(4), lines.take(26), lines.take(1)), (Some(10), Some(14), None));
+        lines.give(Run { first: 90, count: 10 });
+        assert_eq!(lines.take(11), None);
+        lines.limit(101);
+        assert_eq!((lines.take(11), lines.used()), (Some(90), 101));
+    }
+}

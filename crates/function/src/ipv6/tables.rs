@@ -1,0 +1,244 @@
+//! The table image: `kernels/ipv6/image.h` draws it, `trie.rs` and `hash.rs` build what lies below an entry of the root.
+//!
+//! Each entry of the root is built by itself from the routes that begin in its part of the address space, and from what
+//! covers it as a whole. So a change of routes is new lines for each entry that it concerns, written where nothing leads
+//! to, and then one store.
+
+use godwit_kernels::image::{
+    ALIGNMENT_BYTES, IPV6_BLACKHOLE, IPV6_HASH, IPV6_LINE_BYTES, IPV6_LINES_MAX, IPV6_LOCAL, IPV6_MAGIC, IPV6_NO_ROUTE,
+    IPV6_TRIE, IPV6_UNREACHABLE, IPV6_UNRESOLVED, Ipv6Image, Ipv6NextHop,
+};
+use godwit_packet::Memory;
+
+use super::lines::Lines;
+use super::rib::{self, Rib};
+use super::{Form, Route, Spare, hash, trie, walk};
+use crate::Error;
+use crate::routes::Address;
+use crate::routing::{Adjacency, Format, NextHop, Record};
+
+const NEXT_HOPS_OFFSET: usize = size_of::<Ipv6Image>().next_multiple_of(ALIGNMENT_BYTES);
+const NEXT_HOP_BYTES: usize = size_of::<Ipv6NextHop>();
+
+/// Most next hops that one table takes.
+pub(super) const NEXT_HOPS_MAX: usize = IPV6_NO_ROUTE as usize;
+
+/// There are too few lines.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Full;
+
+/// Where lines are written.
+pub(super) trait Writer {
+    /// A run of lines that nothing leads to.
+    fn take(&mut self, count: u32) -> Result<u32, Full>;
+
+    /// Fills lines from `line` on.
+    fn write(&mut self, line: u32, bytes: &[u8]);
+}
+
+/// The entry of a next hop, or of none.
+pub(super) fn leaf(next_hop: u32) -> u32 {
+    next_hop
+}
+
+/// Where everything lies in the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) form: Form,
+    /// Bits of the address that name an entry of the root, even.
+    pub(super) root_bits: u32,
+    /// For how many there is room.
+    pub(super) next_hops: usize,
+    /// For how many there is room.
+    pub(super) lines: usize,
+    pub(super) root_offset: usize,
+    pub(super) lines_offset: usize,
+    pub(super) bytes: usize,
+}
+
+impl Layout {
+    fn new(form: Form, root_bits: u32, next_hops: usize, lines: usize) -> Self {
+        let root_offset = (NEXT_HOPS_OFFSET + next_hops * NEXT_HOP_BYTES).next_multiple_of(ALIGNMENT_BYTES);
+        let lines_offset = root_offset + (4 << root_bits);
+        let bytes = lines_offset + lines * IPV6_LINE_BYTES;
+        Self { form, root_bits, next_hops, lines, root_offset, lines_offset, bytes }
+    }
+
+    fn header(&self) -> Ipv6Image {
+        Ipv6Image {
+            magic: IPV6_MAGIC,
+            form: match self.form {
+                Form::Trie => IPV6_TRIE,
+                Form::Hash => IPV6_HASH,
+            },
+            next_hops: self.next_hops as u32,
+            root_shift: 64 - self.root_bits,
+            next_hops_offset: NEXT_HOPS_OFFSET as u64,
+            root_offset: self.root_offset as u64,
+            lines_offset: self.lines_offset as u64,
+            bytes: self.bytes as u64,
+        }
+    }
+
+    /// Where a next hop lies.
+    pub(super) fn next_hop(&self, index: u32) -> usize {
+        NEXT_HOPS_OFFSET + index as usize * NEXT_HOP_BYTES
+    }
+
+    /// Where an entry of the root lies.
+    pub(super) fn root(&self, slot: u32) -> usize {
+        self.root_offset + 4 * slot as usize
+    }
+
+    /// Where a line lies.
+    pub(super) fn line(&self, line: u32) -> usize {
+        self.lines_offset + line as usize * IPV6_LINE_BYTES
+    }
+}
+
+/// Root and lines in one form, before they become an image.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) form: Form,
+    pub(super) root_bits: u32,
+    root: Vec<u8>,
+    bytes: Vec<u8>,
+    lines: Lines,
+}
+
+impl Writer for Built {
+    fn take(&mut self, count: u32) -> Result<u32, Full> {
+        let first = self.lines.take(count).ok_or(Full)?;
+        self.bytes.resize(self.lines.touched() * IPV6_LINE_BYTES, 0);
+        Ok(first)
+    }
+
+    fn write(&mut self, line: u32, bytes: &[u8]) {
+        self.bytes[line as usize * IPV6_LINE_BYTES..][..bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+impl Built {
+    /// All routes, in this form.
+    pub(super) fn new(form: Form, rib: &Rib) -> Result<Self, Full> {
+        let root_bits = root_bits(rib);
+        let root = vec![0; 4 << root_bits];
+        let mut built = Self { form, root_bits, root, bytes: Vec::new(), lines: Lines::new(IPV6_LINES_MAX) };
+        let covering = covering(rib, root_bits, 0, 1 << root_bits);
+        for (slot, next_hop) in covering.iter().enumerate() {
+            built.root[4 * slot..][..4].copy_from_slice(&leaf(*next_hop).to_le_bytes());
+        }
+        let longer: Vec<Route> = rib.routes().filter(|route| u32::from(route.length) > root_bits).collect();
+        let slot_of = |route: &Route| (route.prefix >> (128 - root_bits)) as usize;
+        for routes in longer.chunk_by(|a, b| slot_of(a) == slot_of(b)) {
+            let slot = slot_of(&routes[0]);
+            let entry = below(form, root_bits, slot as u32, covering[slot], routes, &mut built)?;
+            built.root[4 * slot..][..4].copy_from_slice(&entry.to_le_bytes());
+        }
+        Ok(built)
+    }
+
+    /// For look-ups by the host.
+    pub(super) fn table(&self) -> walk::Table<'_> {
+        walk::Table { form: self.form, root_bits: self.root_bits, root: &self.root, lines: &self.bytes }
+    }
+
+    /// The image, with room for more next hops and lines than there are, and which lines are in use.
+    pub(super) fn image(mut self, next_hops: &[Ipv6NextHop], spare: Spare) -> Result<(Memory, Layout, Lines), Error> {
+        let used = self.lines.touched();
+        // As much again, since changed routes are written beside those that they replace.
+        let spare_lines = spare.lines.unwrap_or(used + 0x4000);
+        let lines = used.saturating_add(spare_lines).min(IPV6_LINES_MAX);
+        let room = next_hops.len().saturating_add(spare.next_hops).min(NEXT_HOPS_MAX);
+        let layout = Layout::new(self.form, self.root_bits, room, lines);
+        let mut memory = Memory::new(layout.bytes, "the routes of an ipv6 function")?;
+        memory[..size_of::<Ipv6Image>()].copy_from_slice(&layout.header().emit());
+        for (record, next_hop) in memory[NEXT_HOPS_OFFSET..].chunks_exact_mut(NEXT_HOP_BYTES).zip(next_hops) {
+            record.copy_from_slice(&next_hop.emit());
+        }
+        memory[layout.root_offset..][..self.root.len()].copy_from_slice(&self.root);
+        memory[layout.lines_offset..][..self.bytes.len()].copy_from_slice(&self.bytes);
+        let mut lines = Lines::new(layout.lines);
+        std::mem::swap(&mut lines, &mut self.lines);
+        lines.limit(layout.lines);
+        Ok((memory, layout, lines))
+    }
+}
+
+/// How next hops lie in the image.
+pub(super) const FORMAT: Format = Format {
+    record: |next_hop| {
+        let Ipv6NextHop { to, from } = record_of(next_hop);
+        Record { to, from }
+    },
+    unresolved: IPV6_UNRESOLVED,
+};
+
+/// A next hop as it lies in the image.
+pub(super) fn record_of(next_hop: &NextHop) -> Ipv6NextHop {
+    let station = |adjacency: &Adjacency, flags| {
+        let Adjacency { port, destination, source, mtu } = *adjacency;
+        Ipv6NextHop::new(destination.0, source.0, port as u8, flags, mtu)
+    };
+    let flagged = |flags| Ipv6NextHop::new([0; 6], [0; 6], 0, flags, Adjacency::MTU_MAX);
+    match next_hop {
+        NextHop::Forward(adjacency) => station(adjacency, 0),
+        NextHop::Unresolved(adjacency) => station(adjacency, IPV6_UNRESOLVED),
+        NextHop::Local => flagged(IPV6_LOCAL),
+        NextHop::Blackhole => flagged(IPV6_BLACKHOLE),
+        NextHop::Unreachable => flagged(IPV6_UNREACHABLE),
+    }
+}
+
+/// As many bits as leave few routes to most entries, as long as the root itself is no burden to a cache.
+fn root_bits(rib: &Rib) -> u32 {
+    match rib.len() {
+        0..=20_000 => 16,
+        20_001..=1_000_000 => 18,
+        _ => 20,
+    }
+}
+
+/// The longest route, of at most as many bits as name an entry of the root, for each of `count` entries.
+pub(super) fn covering(rib: &Rib, root_bits: u32, first: u32, count: usize) -> Vec<u32> {
+    let start = u128::from(first) << (128 - root_bits);
+    let (first, end) = (u64::from(first), u64::from(first) + count as u64);
+    let slot_of = |route: &Route| (route.prefix >> (128 - root_bits)) as u64;
+    let mut slots = vec![IPV6_NO_ROUTE; count];
+    let mut cover = |route: Route| {
+        if u32::from(route.length) <= root_bits {
+            let slot = slot_of(&route);
+            let until = end.min(slot + (1 << (root_bits - u32::from(route.length))));
+            slots[(slot.max(first) - first) as usize..(until - first) as usize].fill(route.next_hop);
+        }
+    };
+    // Those that begin before, and then each before those inside it.
+    rib.around(start, root_bits as u8).for_each(&mut cover);
+    rib.from(start).take_while(|route| slot_of(route) < end).for_each(cover);
+    slots
+}
+
+/// What lies below an entry of the root: `routes` are those of its part that are longer, in order, `outside` is what covers
+/// it as a whole.
+pub(super) fn below(
+    form: Form,
+    root_bits: u32,
+    slot: u32,
+    outside: u32,
+    routes: &[Route],
+    writer: &mut dyn Writer,
+) -> Result<u32, Full> {
+    if routes.is_empty() {
+        return Ok(leaf(outside));
+    }
+    match form {
+        Form::Trie => {
+            let start = u128::from(slot) << (128 - root_bits);
+            let end = start | !u128::MAX.masked(root_bits as u8);
+            let mut intervals = rib::intervals(start, outside, routes.iter().copied());
+            intervals.retain(|interval| interval.start <= end);
+            trie::build(&intervals, 64 - root_bits, writer)
+        }
+        Form::Hash => hash::build(routes, outside, writer),
+    }
+}

@@ -1,0 +1,148 @@
+//! Look-ups by the host, in the bytes of an image: what a kernel does there, for choosing a form and for tests.
+
+use godwit_kernels::image::{
+    IPV6_KEYS, IPV6_LEAF, IPV6_LINE_BYTES, IPV6_LOW, IPV6_NO_ROUTE, IPV6_NODE, IPV6_PROBES, IPV6_TABLE, IPV6_WAYS,
+    Ipv6Hash,
+};
+
+use super::Form;
+use super::lines::Run;
+
+/// The tag of an entry.
+const TAG: u32 = 3 << 30;
+
+/// Root and lines of an image.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Table<'a> {
+    pub(super) form: Form,
+    pub(super) root_bits: u32,
+    pub(super) root: &'a [u8],
+    pub(super) lines: &'a [u8],
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("a word lies there"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("a word lies there"))
+}
+
+/// The line that an entry names.
+pub(super) fn line_of(entry: u32) -> u32 {
+    entry & 0x7f_ffff
+}
+
+/// Shift and stride of a node.
+fn node(entry: u32) -> (u32, u32) {
+    (entry >> 24 & 62, 6 + (entry >> 22 & 6))
+}
+
+impl<'a> Table<'a> {
+    /// The next hop of an address.
+    pub(super) fn lookup(&self, address: u128) -> Option<u32> {
+        let (high, low) = ((address >> 64) as u64, address as u64);
+        let mut entry = self.half(u32_at(self.root, 4 * (high >> (64 - self.root_bits)) as usize), high);
+        if entry & TAG == IPV6_LOW {
+            entry = self.half(u32_at(self.line(entry), 0), low);
+        }
+        assert_eq!(entry & TAG, IPV6_LEAF, "the address {address:#x} leads nowhere");
+        (entry != IPV6_NO_ROUTE).then_some(entry)
+    }
+
+    fn line(&self, entry: u32) -> &'a [u8] {
+        &self.lines[line_of(entry) as usize * IPV6_LINE_BYTES..]
+    }
+
+    fn half(&self, mut entry: u32, key: u64) -> u32 {
+        if self.form == Form::Hash {
+            return if entry & TAG == IPV6_TABLE { self.hashed(entry, key) } else { entry };
+        }
+        loop {
+            entry = match entry & TAG {
+                IPV6_NODE => {
+                    let (shift, stride) = node(entry);
+                    u32_at(self.line(entry), 4 * (key >> shift & ((1 << stride) - 1)) as usize)
+                }
+                IPV6_TABLE => {
+                    let line = self.line(entry);
+                    let rank = (0..IPV6_KEYS).filter(|&at| u64_at(line, 8 * at) <= key).count();
+                    u32_at(line, 8 * IPV6_KEYS + 4 * rank)
+                }
+                _ => return entry,
+            };
+        }
+    }
+
+    fn hashed(&self, entry: u32, key: u64) -> u32 {
+        let table = self.line(entry);
+        let hash = Ipv6Hash { seed: u64_at(table, 8), shift: u32_at(table, 20), ..Ipv6Hash::default() };
+        let (mut rope, mut best) = (u64_at(table, 0), u32_at(table, 16));
+        while rope != 0 {
+            let length = rope as u8;
+            rope >>= 8;
+            let prefix = key & u64::MAX << (64 - length);
+            let mut at = hash.hash(prefix, length) >> hash.shift;
+            for _ in 0..IPV6_PROBES {
+                let line = &table[(1 + at as usize) * IPV6_LINE_BYTES..][..IPV6_LINE_BYTES];
+                let found = (0..IPV6_WAYS).find(|&way| u64_at(line, 8 * way) == prefix && line[60 + way] == length);
+                if let Some(way) = found {
+                    rope = u64_at(line, 24 + 8 * way);
+                    best = u32_at(line, 48 + 4 * way);
+                    break;
+                }
+                if line[63] == 0 {
+                    break;
+                }
+                at = (at + 1) & u64::MAX >> hash.shift;
+            }
+        }
+        best
+    }
+}
+
+/// The runs of lines that an entry leads to; `read` gives the words of a line.
+pub(super) fn runs(form: Form, entry: u32, read: &dyn Fn(u32, usize) -> u32, runs: &mut Vec<Run>) {
+    let first = line_of(entry);
+    match (entry & TAG, form) {
+        (IPV6_LEAF, _) => {}
+        (IPV6_LOW, _) => {
+            runs.push(Run { first, count: 1 });
+            self::runs(form, read(first, 0), read, runs);
+        }
+        (IPV6_NODE, _) => {
+            let (_, stride) = node(entry);
+            runs.push(Run { first, count: 4 << stride >> 6 });
+            for at in 0..1 << stride {
+                self::runs(form, read(first, at), read, runs);
+            }
+        }
+        (_, Form::Trie) => {
+            runs.push(Run { first, count: 1 });
+            let mut before = None;
+            for at in 0..=IPV6_KEYS {
+                let value = read(first, 2 * IPV6_KEYS + at);
+                // What a bucket does not need repeats the value before.
+                if before.replace(value) != Some(value) {
+                    self::runs(form, value, read, runs);
+                }
+            }
+        }
+        (_, Form::Hash) => {
+            let shift = read(first, 5);
+            runs.push(Run { first, count: 1 + (1 << (64 - shift)) });
+            let mut below = |value| {
+                if value & TAG == IPV6_LOW {
+                    self::runs(form, value, read, runs);
+                }
+            };
+            below(read(first, 4));
+            for line in first + 1..=first + (1 << (64 - shift)) {
+                let lengths = read(line, 15).to_le_bytes();
+                for (way, _) in lengths[..IPV6_WAYS].iter().enumerate().filter(|(_, length)| **length == 64) {
+                    below(read(line, 12 + way));
+                }
+            }
+        }
+    }
+}
