@@ -1,0 +1,139 @@
+//! Commands to the running switch: addresses added, deleted, flushed and listed.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::config::member;
+use super::control::{Control, Entry};
+use super::{key, macs, vid_and_mac};
+use crate::{Error, Running};
+
+/// Most addresses in one reply.
+const LISTED_MAX: usize = 10_000;
+
+/// Does one command, whole or not at all.
+pub(super) fn run(
+    control: &mut Control,
+    request: &Value,
+    now: Duration,
+    running: &dyn Running,
+) -> Result<Value, Error> {
+    let done = match request.get("command").and_then(Value::as_str) {
+        Some("list") => return list(control, request, now),
+        Some("add") => add(control, request, now)?,
+        Some("delete") => delete(control, request)?,
+        Some("flush") => flush(control, request)?,
+        _ => return refuse("l2 takes the commands list, add, delete and flush"),
+    };
+    control.publish(Some(running))?;
+    Ok(done)
+}
+
+fn refuse<T>(message: impl Into<String>) -> Result<T, Error> {
+    Err(Error::Command { message: message.into() })
+}
+
+fn said<T>(result: Result<T, String>) -> Result<T, Error> {
+    result.map_err(|message| Error::Command { message })
+}
+
+/// The objects of a request.
+fn objects(request: &Value) -> Result<&[Value], Error> {
+    match request.get("mac").and_then(Value::as_array) {
+        Some(objects) if !objects.is_empty() => Ok(objects),
+        _ => refuse("the command needs \"mac\": [{\"vlan\": VLAN, \"mac\": \"ADDRESS\", ...}, ...]"),
+    }
+}
+
+fn text<'a>(object: &'a Value, name: &str) -> Result<&'a str, Error> {
+    let missing = || Error::Command { message: format!("an address needs a text \"{name}\"") };
+    object.get(name).and_then(Value::as_str).ok_or_else(missing)
+}
+
+/// A VLAN, where there is one.
+fn vlan(object: &Value) -> Result<Option<u16>, Error> {
+    let Some(vlan) = object.get("vlan") else { return Ok(None) };
+    let vid = vlan.as_u64().and_then(|vid| u16::try_from(vid).ok()).filter(|vid| macs::is_vid(*vid));
+    vid.map_or_else(|| refuse("\"vlan\" is a number from 1 to 4094"), |vid| Ok(Some(vid)))
+}
+
+/// VLAN (1 where none is said) and address.
+fn address(object: &Value) -> Result<(u16, u64), Error> {
+    let vid = vlan(object)?.unwrap_or(1);
+    Ok((vid, key(vid, said(macs::station(text(object, "mac")?))?)))
+}
+
+fn add(control: &mut Control, request: &Value, now: Duration) -> Result<Value, Error> {
+    let resolve = |object: &Value| {
+        let (vid, key) = address(object)?;
+        Ok((key, said(member(&control.switch, vid, text(object, "port")?))?))
+    };
+    let addresses = objects(request)?.iter().map(resolve).collect::<Result<Vec<_>, Error>>()?;
+    control.add(&addresses, now).or_else(|(index, message)| {
+        let (vid, mac) = vid_and_mac(addresses[index].0);
+        refuse(format!("VLAN {vid}, {mac}: {message}"))
+    })?;
+    Ok(json!({ "added": addresses.len() }))
+}
+
+fn delete(control: &mut Control, request: &Value) -> Result<Value, Error> {
+    let keys = objects(request)?.iter().map(|object| Ok(address(object)?.1)).collect::<Result<Vec<_>, Error>>()?;
+    control.delete(&keys).or_else(|index| {
+        let (vid, mac) = vid_and_mac(keys[index]);
+        refuse(format!("VLAN {vid}, {mac} is not in the table"))
+    })?;
+    Ok(json!({ "deleted": keys.len() }))
+}
+
+/// Which addresses a request means.
+struct Filter {
+    vid: Option<u16>,
+    port: Option<u8>,
+}
+
+impl Filter {
+    fn read(control: &Control, request: &Value) -> Result<Self, Error> {
+        let port = match request.get("port") {
+            Some(_) => Some(said(control.switch.number(text(request, "port")?))?),
+            None => None,
+        };
+        Ok(Self { vid: vlan(request)?, port })
+    }
+
+    fn means(&self, key: u64, entry: &Entry) -> bool {
+        self.vid.is_none_or(|vid| key >> 48 == u64::from(vid)) && self.port.is_none_or(|port| entry.port == port)
+    }
+}
+
+/// Static addresses stay, unless they are asked for.
+fn flush(control: &mut Control, request: &Value) -> Result<Value, Error> {
+    let filter = Filter::read(control, request)?;
+    let with_static = request.get("static").and_then(Value::as_bool).unwrap_or(false);
+    let flushed = control.flush(|key, entry| (with_static || !entry.is_static) && filter.means(key, entry));
+    Ok(json!({ "flushed": flushed }))
+}
+
+/// Addresses in order, those behind `after` only, as many as go into a reply.
+fn list(control: &Control, request: &Value, now: Duration) -> Result<Value, Error> {
+    let filter = Filter::read(control, request)?;
+    let after = request.get("after").map(address).transpose()?.map(|(_, key)| key);
+    let entries = control.entries.read().unwrap_or_else(PoisonError::into_inner);
+    let meant =
+        entries.iter().filter(|(key, entry)| after.is_none_or(|after| **key > after) && filter.means(**key, entry));
+    let mut meant: Vec<(u64, Entry)> = meant.map(|(key, entry)| (*key, *entry)).collect();
+    drop(entries);
+    meant.sort_unstable_by_key(|(key, _)| *key);
+    let left = meant.len().saturating_sub(LISTED_MAX);
+    let shown = meant.iter().take(LISTED_MAX).map(|(key, entry)| {
+        let (vid, mac) = vid_and_mac(*key);
+        let port = control.switch.port(entry.port).map_or("", |port| &port.name);
+        let mut shown = json!({ "vlan": vid, "mac": mac.to_string(), "port": port, "static": entry.is_static });
+        if !entry.is_static {
+            shown["silent_s"] = if entry.is_fresh { 0 } else { now.saturating_sub(entry.since).as_secs() }.into();
+        }
+        shown
+    });
+    Ok(json!({ "mac": shown.collect::<Vec<_>>(), "left": left, "addresses": control.len() }))
+}

@@ -1,0 +1,42 @@
+//! What fuzz targets need.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use toml::de::DeTable;
+
+use crate::{Function, Site};
+
+/// Access ports and trunks, one port that is none of the switch's, and some addresses.
+const STANZA: &str = r#"
+[[port]]
+port = "p0"
+access = 10
+[[port]]
+port = "p1"
+trunk = [10, 20]
+[[port]]
+port = "p2"
+trunk = ["1-4094"]
+native = 10
+[[mac]]
+vlan = 10
+mac = "02:00:00:00:00:01"
+port = "p0"
+[[mac]]
+vlan = 10
+mac = "02:00:00:00:00:02"
+port = "p1"
+[[mac]]
+vlan = 20
+mac = "02:00:00:00:00:03"
+port = "p2"
+"#;
+
+/// A switch.
+pub fn function() -> Arc<dyn Function> {
+    let ports: Vec<String> = (0..4).map(|port| format!("p{port}")).collect();
+    let site = Site { name: "fuzzed", ports: &ports, directory: Path::new(".") };
+    let stanza = DeTable::parse(STANZA).expect("it is TOML");
+    Arc::new(super::build_switch(stanza, &site).expect("it is a switch"))
+}

@@ -1,0 +1,67 @@
+//! The file of static addresses: one a line, `VLAN ADDRESS PORT`; `#` and `;` begin a comment.
+
+use std::collections::HashMap;
+
+use super::key;
+use super::switch::VIDS;
+use godwit_wire::MacAddress;
+
+/// The addresses of `text` in their order, with ports as `port` knows them.
+///
+/// # Errors
+/// The line, counted from 1, and what is wrong with it.
+pub fn parse(
+    text: &[u8],
+    mut port: impl FnMut(u16, &str) -> Result<u8, String>,
+) -> Result<Vec<(u64, u8)>, (usize, String)> {
+    let mut addresses = Vec::new();
+    let mut lines: HashMap<u64, usize> = HashMap::new();
+    for (line, text) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+        let parsed = parse_line(text, &mut port).map_err(|message| (line, message))?;
+        let Some((key, port)) = parsed else { continue };
+        if let Some(before) = lines.insert(key, line) {
+            return Err((line, format!("this VLAN and address stand in line {before} already")));
+        }
+        addresses.push((key, port));
+    }
+    Ok(addresses)
+}
+
+fn parse_line(
+    line: &[u8],
+    port: &mut impl FnMut(u16, &str) -> Result<u8, String>,
+) -> Result<Option<(u64, u8)>, String> {
+    let end = line.iter().position(|byte| matches!(byte, b'#' | b';')).unwrap_or(line.len());
+    let text = std::str::from_utf8(&line[..end]).map_err(|_| "this is not text".to_owned())?;
+    let mut words = text.split_ascii_whitespace();
+    let Some(vlan) = words.next() else { return Ok(None) };
+    let (Some(mac), Some(name), None) = (words.next(), words.next(), words.next()) else {
+        return Err("a line is VLAN ADDRESS PORT".to_owned());
+    };
+    let vid = vid(vlan)?;
+    let mac = station(mac)?;
+    Ok(Some((key(vid, mac), port(vid, name)?)))
+}
+
+/// The number of a VLAN.
+pub(super) fn vid(text: &str) -> Result<u16, String> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let vid = text.parse().ok().filter(|vid| digits && is_vid(*vid));
+    vid.ok_or_else(|| format!("\"{}\" is not a VLAN, 1 to {}", text.escape_debug(), VIDS - 2))
+}
+
+/// Whether it names a VLAN: 0 and 4095 do not (IEEE 802.1Q-2018, table 9-2).
+pub(super) fn is_vid(vid: u16) -> bool {
+    (1..VIDS - 1).contains(&vid)
+}
+
+/// The address of one station.
+pub(super) fn station(text: &str) -> Result<MacAddress, String> {
+    let mac: MacAddress = text
+        .parse()
+        .map_err(|_| format!("\"{}\" is not an Ethernet address such as 02:00:00:00:00:01", text.escape_debug()))?;
+    if mac.is_multicast() || mac == MacAddress([0; 6]) {
+        return Err(format!("{mac} is no address of a station"));
+    }
+    Ok(mac)
+}

@@ -1,0 +1,73 @@
+//! The table image; `kernels/l2/image.h` draws it.
+
+use std::ops::Range;
+
+use godwit_kernels::image::{ALIGNMENT_BYTES, L2_LEARNS, L2_MAGIC, L2_TAGGED, L2_UNTAGGED, L2Image, L2Port, L2Vlan};
+use godwit_packet::Memory;
+
+use super::hash::Hash;
+use super::switch::{Switch, VIDS};
+use crate::Error;
+
+const PORTS_OFFSET: usize = size_of::<L2Image>().next_multiple_of(ALIGNMENT_BYTES);
+const VLANS_OFFSET: usize = PORTS_OFFSET + 256 * size_of::<L2Port>();
+const BUCKETS_OFFSET: usize = VLANS_OFFSET + VIDS as usize * size_of::<L2Vlan>();
+
+/// Buckets of the smallest and of the largest table, as powers of two: below, an entry has no room for the key.
+pub(super) const BUCKET_BITS: Range<u32> = 8..29;
+/// How much of a table is used at most: of each thousand places. Two choices of four places can be filled to 0.976 (Fountoulakis,
+/// Khosla, Panagiotou, SODA 2011); up to here a new entry moves few others.
+const FILLED_PER_MILLE: u64 = 955;
+
+/// The smallest table that holds so many addresses; `None`: there is none.
+pub(super) fn bucket_bits(capacity: u64) -> Option<u32> {
+    BUCKET_BITS.into_iter().find(|bits| capacity <= capacity_of(*bits))
+}
+
+/// How many addresses a table holds.
+pub(super) fn capacity_of(bucket_bits: u32) -> u64 {
+    (4 << bucket_bits) * FILLED_PER_MILLE / 1000
+}
+
+/// An image without addresses.
+pub(super) fn image(hash: &Hash, switch: &Switch) -> Result<Memory, Error> {
+    let bytes = BUCKETS_OFFSET + ((4 * 8) << hash.bucket_bits());
+    let mut header = L2Image {
+        magic: L2_MAGIC,
+        bucket_bits: 0,
+        multipliers: [0; 4],
+        addends: [0; 4],
+        second: 0,
+        ports_offset: PORTS_OFFSET as u64,
+        vlans_offset: VLANS_OFFSET as u64,
+        buckets_offset: BUCKETS_OFFSET as u64,
+        bytes: bytes as u64,
+    };
+    hash.write(&mut header);
+    let mut image = Memory::new(bytes, "the table of addresses")?;
+    image[..size_of::<L2Image>()].copy_from_slice(&header.emit());
+    for (number, port) in switch.ports() {
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        let flags =
+            flag(port.untagged.is_some(), L2_UNTAGGED) | flag(port.is_trunk, L2_TAGGED) | flag(port.learns, L2_LEARNS);
+        let entry = L2Port { vid: port.untagged.unwrap_or(0), flags, pad: 0 };
+        image[PORTS_OFFSET + usize::from(number) * size_of::<L2Port>()..][..size_of::<L2Port>()]
+            .copy_from_slice(&entry.emit());
+    }
+    for vid in 0..VIDS {
+        let mut vlan = L2Vlan::default();
+        for &port in switch.members(vid) {
+            let (word, bit) = (usize::from(port / 32), 1 << (port % 32));
+            vlan.members[word] |= bit;
+            vlan.tagged[word] |= if switch.is_tagged(vid, port) { bit } else { 0 };
+        }
+        image[VLANS_OFFSET + usize::from(vid) * size_of::<L2Vlan>()..][..size_of::<L2Vlan>()]
+            .copy_from_slice(&vlan.emit());
+    }
+    Ok(image)
+}
+
+/// Where the entry at a place lies in the image.
+pub(super) fn offset(place: u32) -> usize {
+    BUCKETS_OFFSET + place as usize * 8
+}

@@ -1,0 +1,62 @@
+//! 802.1Q tags, put on and taken off where a frame leaves.
+//!
+//! The frame keeps its priority where it has a tag and leaves with one; a tag that is put on has priority 0. A frame that
+//! loses its tag may be shorter than 60 bytes: the port pads.
+
+use godwit_abi::Descriptor;
+use godwit_wire::ethertype;
+
+use super::{POP, PUSH, SET};
+
+/// Bytes of a tag.
+pub(super) const TAG_BYTES: usize = 4;
+/// Where the tag begins: behind both addresses.
+const TAG_OFFSET: usize = 12;
+
+/// What has to be done to a frame, as the kernel says it: [`POP`], [`PUSH`], [`SET`] or 0. `tag`: the VID that its tag has.
+pub(super) fn edit(tag: Option<u16>, leaves_tagged: bool) -> u32 {
+    match (tag, leaves_tagged) {
+        (None, true) => PUSH,
+        (Some(0), true) => SET,
+        (Some(_), false) => POP,
+        (None, false) | (Some(_), true) => 0,
+    }
+}
+
+/// Does it.
+pub(super) fn apply(window: &mut [u8], descriptor: &mut Descriptor, edit: u32, vid: u16) {
+    let head = usize::from(descriptor.head);
+    match edit {
+        POP => {
+            window.copy_within(head..head + TAG_OFFSET, head + TAG_BYTES);
+            descriptor.head += TAG_BYTES as u16;
+            descriptor.length -= TAG_BYTES as u16;
+        }
+        PUSH => {
+            let new = head - TAG_BYTES;
+            window.copy_within(head..head + TAG_OFFSET, new);
+            let tag = &mut window[new + TAG_OFFSET..][..TAG_BYTES];
+            tag[..2].copy_from_slice(&ethertype::VLAN.to_be_bytes());
+            tag[2..].copy_from_slice(&vid.to_be_bytes());
+            descriptor.head -= TAG_BYTES as u16;
+            descriptor.length += TAG_BYTES as u16;
+        }
+        SET => {
+            let [high, low] = vid.to_be_bytes();
+            let tci = &mut window[head + TAG_OFFSET + 2..][..2];
+            tci[0] = tci[0] & 0xf0 | high;
+            tci[1] = low;
+        }
+        _ => {}
+    }
+}
+
+/// Gives a frame of a VLAN the tag that the port has which it leaves by, or none.
+pub(super) fn dress(window: &mut [u8], descriptor: &mut Descriptor, vid: u16, leaves_tagged: bool) {
+    let head = usize::from(descriptor.head);
+    let frame = &window[head..head + usize::from(descriptor.length)];
+    let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let is_tagged = word(TAG_OFFSET) == ethertype::VLAN;
+    let tag = is_tagged.then(|| word(TAG_OFFSET + 2) & 0xfff);
+    apply(window, descriptor, edit(tag, leaves_tagged), vid);
+}
