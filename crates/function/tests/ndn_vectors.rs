@@ -1,0 +1,127 @@
+//! `ref` and every CPU level do with packets what a forwarder in Python does with them (`tests/vectors/ndn`).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_abi::{Descriptor, Outcome, VERDICT_DROP};
+use godwit_function::{Function, Site, kind};
+use godwit_kernels::{BinCall, NDN, levels};
+use godwit_packet::{Arena, ArenaConfig};
+use toml::de::DeTable;
+
+const STANZA: &str = r#"
+    next_hop = [
+        { name = "east", port = "p1", destination_mac = "02:00:00:00:01:01", source_mac = "02:00:00:00:01:02" },
+        { name = "four", port = "p2", destination_mac = "02:00:00:00:02:01", source_mac = "02:00:00:00:02:02",
+          source_address = "192.0.2.1", destination_address = "198.51.100.7", destination_port = 7000 },
+        { name = "six", port = "p3", destination_mac = "02:00:00:00:03:01", source_mac = "02:00:00:00:03:02",
+          source_address = "2001:db8::1", destination_address = "2001:db8::2" },
+        { name = "here", local = true },
+        { name = "nowhere", blackhole = true },
+    ]
+    default_next_hop = "east"
+    route = [
+        { prefix = "/a" },
+        { prefix = "/a/b", next_hop = "four" },
+        { prefix = "/a/b/c", next_hop = "six" },
+        { prefix = "/a/b/c/d/e", next_hop = "here" },
+        { prefix = "/B", next_hop = "six" },
+        { prefix = "/A" },
+        { prefix = "/example/site", next_hop = "four" },
+        { prefix = "/example/site/private", next_hop = "nowhere" },
+        { prefix = "LONG" },
+        { prefix = "/32=key/z", next_hop = "six" },
+        { prefix = "/v=7", next_hop = "four" },
+    ]
+"#;
+const HOPS: [&str; 5] = ["east", "four", "six", "here", "nowhere"];
+
+struct Vector {
+    line: usize,
+    frame: Vec<u8>,
+    outcome: Outcome,
+    leaves: Option<Vec<u8>>,
+}
+
+fn bytes(text: &str) -> Vec<u8> {
+    (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap()).collect()
+}
+
+fn vectors(function: &dyn Function) -> Vec<Vector> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/ndn/packets.txt");
+    let text = std::fs::read_to_string(file).unwrap();
+    let contract = function.contract();
+    let lines = (1..).zip(text.lines()).filter(|(_, text)| !text.starts_with('#'));
+    let vector = |(line, text): (usize, &str)| {
+        let [said, hop, frame, leaves] = text.split(' ').collect::<Vec<_>>().try_into().unwrap();
+        let outcome = match said.strip_prefix("drop:") {
+            Some(reason) => Outcome::drop(contract.drops.iter().position(|drop| drop.name == reason).unwrap() as u8),
+            None => Outcome::verdict(contract.verdict(said).unwrap()),
+        };
+        let outcome = match HOPS.iter().position(|name| *name == hop) {
+            Some(hop) => {
+                let port = if said == "forward" { hop as u16 + 1 } else { 0 };
+                Outcome { port, value: hop as u32, ..outcome }
+            }
+            None => outcome,
+        };
+        let frame = if frame == "-" { Vec::new() } else { bytes(frame) };
+        Vector { line, frame, outcome, leaves: (leaves != "-").then(|| bytes(leaves)) }
+    };
+    lines.map(vector).collect()
+}
+
+fn function() -> Arc<dyn Function> {
+    let stanza = STANZA.replace("LONG", &format!("/{}", "x".repeat(300))).replace("\n          ", " ");
+    let ports: Vec<String> = (0..4).map(|port| format!("p{port}")).collect();
+    let site = Site { name: "names", ports: &ports, directory: Path::new(".") };
+    (kind("ndn").unwrap().build)(DeTable::parse(&stanza).unwrap(), &site).unwrap()
+}
+
+#[test]
+fn packets_leave_as_another_forwarder_sends_them() {
+    let function = function();
+    let vectors = vectors(&*function);
+    assert!(vectors.len() > 400);
+    let config = ArenaConfig { packets: vectors.len(), frame_bytes_max: 12_000, ..ArenaConfig::default() };
+    let mut region = Arena::new(config, 1).unwrap().split().remove(0);
+    let descriptors: Vec<Descriptor> =
+        vectors.iter().map(|vector| region.allocate(vector.frame.len()).unwrap()).collect();
+    let check = |vector: &Vector, by: &str, outcome: Outcome, frame: &[u8]| {
+        assert_eq!(outcome, vector.outcome, "line {} by {by}", vector.line);
+        if outcome.verdict != VERDICT_DROP {
+            let leaves = vector.leaves.as_ref().unwrap_or(&vector.frame);
+            assert!(frame == leaves, "line {} by {by}: {frame:02x?} and not {leaves:02x?}", vector.line);
+        }
+    };
+    for (vector, descriptor) in vectors.iter().zip(&descriptors) {
+        let mut descriptor = *descriptor;
+        region.frame_mut(&descriptor).copy_from_slice(&vector.frame);
+        let outcome = function.run_ref(region.window_mut(&descriptor), &mut descriptor, 0, 0);
+        check(vector, "ref", outcome, region.frame(&descriptor));
+    }
+    for level in levels().iter().filter(|level| level.supported()) {
+        let mut after = descriptors.clone();
+        for (vector, descriptor) in vectors.iter().zip(&descriptors) {
+            region.frame_mut(descriptor).copy_from_slice(&vector.frame);
+        }
+        let parameters = vec![0; after.len()];
+        let mut outcomes = vec![Outcome::default(); after.len()];
+        let call = BinCall {
+            arena: region.arena_base(),
+            image: function.image().as_ptr(),
+            descriptors: after.as_mut_ptr(),
+            parameters: parameters.as_ptr(),
+            outcomes: outcomes.as_mut_ptr(),
+            count: after.len() as u32,
+            variant: 0,
+            group: 0,
+        };
+        // SAFETY: the level is supported; the descriptors are of a region that is borrowed mutably, the arrays have `count`
+        // elements, and the image is the function's own.
+        unsafe { level.run_bin(NDN, &call) };
+        for ((vector, descriptor), outcome) in vectors.iter().zip(&after).zip(outcomes) {
+            check(vector, level.name, outcome, region.frame(descriptor));
+        }
+    }
+}
