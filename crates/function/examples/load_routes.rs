@@ -10,7 +10,9 @@ use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use godwit_function::Function;
-use godwit_function::ipv4::{Ipv4, Names, NextHop, parse_routes};
+use godwit_function::ipv4::Ipv4;
+use godwit_function::routes::{self, Names};
+use godwit_function::routing::NextHop;
 
 const NEXT_HOPS: usize = 64;
 
@@ -74,7 +76,7 @@ fn measure(what: &str, prefixes: &[String]) -> Result<(), Box<dyn std::error::Er
     let text = std::fs::read(&path)?;
     let index = names.iter().zip(0..).map(|(name, index)| (name.as_bytes(), index)).collect::<HashMap<_, _>>();
     let mut routes = Vec::new();
-    parse_routes(&text, &Names { index, default: None }, &mut routes)
+    routes::parse(&text, &Names { index, default: None }, &mut routes)
         .map_err(|(line, message)| format!("line {line}: {message}"))?;
     let parsed = begin.elapsed();
     let count = routes.len();

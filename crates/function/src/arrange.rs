@@ -1,10 +1,10 @@
 //! What a host half can do with packets besides preparing them one by one: take them apart, keep them until others come,
 //! join them, make new ones.
 
-use godwit_abi::Descriptor;
+use godwit_abi::{Descriptor, Outcome};
 use godwit_packet::Region;
 
-use crate::Work;
+use crate::{Contract, Work};
 
 /// Packets that have arrived at a host half, and what is to become of them.
 pub struct Arrangement<'a> {
@@ -19,9 +19,28 @@ pub struct Arrangement<'a> {
     pub ending: bool,
     /// In the order of arrival, if there are any.
     pub arrived: &'a [Descriptor],
+    /// For each of these what the function before said of it, where the host half [hears](crate::HostHalf::hears) it; else
+    /// empty.
+    pub said: &'a [Said],
     /// To be appended to: for each packet that arrived [`Step::Keep`], [`Step::Hold`], [`Step::Join`] or [`Step::Drop`],
     /// in the same order, and others between them.
     pub steps: &'a mut Vec<Step>,
+}
+
+/// What a function said of a packet before it came here.
+#[derive(Clone, Copy, Debug)]
+pub struct Said {
+    /// The function's contract; `None`: the packet comes from a port.
+    pub by: Option<&'static Contract>,
+    /// What it said.
+    pub outcome: Outcome,
+}
+
+impl Said {
+    /// The name of the verdict.
+    pub fn verdict(&self) -> Option<&'static str> {
+        Some(self.by?.verdicts.get(usize::from(self.outcome.verdict))?.name)
+    }
 }
 
 /// What is done with a packet.

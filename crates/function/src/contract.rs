@@ -34,6 +34,8 @@ pub struct Contract {
     /// How many of these it does without in a frame whose length is the index modulo 16, whatever its L2 header: a
     /// function that pads to blocks needs all of them for some lengths only.
     pub tailroom_saved: [u8; 16],
+    /// What it counts besides verdicts and drops; [`Function::counts`](crate::Function::counts) gives the values, in this order.
+    pub counters: &'static [Counter],
     /// The standard or paper it implements.
     pub spec: &'static str,
 }
@@ -55,6 +57,17 @@ pub struct Drop {
     /// Its name in counters: `<kind>_dropped_<name>`.
     pub name: &'static str,
     /// When it happens.
+    pub sentence: &'static str,
+}
+
+/// One thing that a function counts, over all workers.
+#[derive(Debug)]
+pub struct Counter {
+    /// Its name in counters: `<kind>_<name>`.
+    pub name: &'static str,
+    /// What is counted.
+    pub unit: &'static str,
+    /// What it means, for the operator.
     pub sentence: &'static str,
 }
 

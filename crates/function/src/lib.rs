@@ -20,6 +20,12 @@ mod error;
 pub mod fragments;
 pub mod ipsec;
 pub mod ipv4;
+pub mod ipv6;
+pub mod l2;
+pub mod ndn;
+pub mod responder;
+pub mod routes;
+pub mod routing;
 pub mod template;
 #[cfg(test)]
 mod testing;
@@ -27,18 +33,20 @@ mod testing;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_packet::{ImageRef, Region, SteerKey};
 use toml::Spanned;
 use toml::de::DeTable;
 
-pub use arrange::{Arrangement, Step};
-pub use contract::{Contract, Drop, Verdict};
+pub use arrange::{Arrangement, Said, Step};
+pub use contract::{Contract, Counter, Drop, Verdict};
 pub use error::Error;
 
 /// All functions there are, in the order of `kernels/functions.h`.
-pub const KINDS: &[Kind] = &[template::KIND, echo::KIND, ipv4::KIND, ipsec::KIND, dpi::KIND];
+pub const KINDS: &[Kind] =
+    &[template::KIND, echo::KIND, ipv4::KIND, ipsec::KIND, dpi::KIND, ipv6::KIND, l2::KIND, ndn::KIND, responder::KIND];
 
 /// The registration of a function.
 pub struct Kind {
@@ -117,9 +125,49 @@ pub trait Function: Send + Sync {
         Err(Error::Command { message: "this function takes no commands".to_owned() })
     }
 
+    /// The routes that it forwards by, where others may change them.
+    fn routing(&self) -> Option<&dyn routing::Routing> {
+        None
+    }
+
     /// What has happened since the last call that the operator is to hear of, in sentences. Asked by the control thread
     /// all the time: cheap where nothing has.
     fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The ports of a set that packets are flooded to (see [`PORT_FLOOD`](godwit_abi::PORT_FLOOD)).
+    fn flood_ports(&self, set: u32) -> &[u8] {
+        let _ = set;
+        &[]
+    }
+
+    /// Makes a packet that is flooded, or the copy of it that leaves by `port`, what it is to be there; called on the worker for
+    /// each, with the frame as the kernel left it. `window` is the whole window; `descriptor.head` and `length` may change within
+    /// it, as far as [`Function::headroom_bytes`] and [`Function::tailroom_bytes`] go.
+    fn dress(&self, window: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
+        let _ = (window, descriptor, port, set);
+    }
+
+    /// How often [`Function::housekeeping`] is called; `None`: never. Asked once.
+    fn housekeeping_interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Does what is to be done from time to time while packets flow: entries that age, what workers have noticed, what
+    /// others on this machine have changed. First called before packets are waited for, then this long after the last call
+    /// returned; never at the same time as a command, nor as the housekeeping of another function; may wait. Never called in a
+    /// replay, whose outcome no clock decides.
+    ///
+    /// # Errors
+    /// One sentence for the operator, which is told when it is another one than that of the last call. Housekeeping goes on.
+    fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
+        let _ = running;
+        Ok(())
+    }
+
+    /// The values of [`Contract::counters`], in that order. Asked by the control thread.
+    fn counts(&self) -> Vec<u64> {
         Vec::new()
     }
 
@@ -129,7 +177,7 @@ pub trait Function: Send + Sync {
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
 }
 
-/// The engine, as a function's commands see it: how a function whose packets are in flight changes its tables.
+/// The engine, as a function's commands and housekeeping see it: how a function whose packets are in flight changes its tables.
 ///
 /// What is added: written to places of the image that nothing refers to, [`Running::image_changed`], and then made
 /// findable for host halves. What is removed: made unfindable, [`Running::quiesce`], and then wiped and free again.
@@ -152,8 +200,20 @@ pub trait HostHalf: Send {
     /// Appends one [`Work`] per descriptor, in the same order.
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>);
 
+    /// Whether it wants to see packets before the kernel does; if not, all go there as [`Function::variant`] with parameter 0, and
+    /// `prepare` is never called. Always the same.
+    fn prepares(&self) -> bool {
+        true
+    }
+
     /// Whether packets come by [`HostHalf::arrange`] and not by [`HostHalf::prepare`]. Always the same.
     fn arranges(&self) -> bool {
+        false
+    }
+
+    /// Whether it is told what the function before said of each packet ([`Arrangement::said`]); only where it arranges them, and
+    /// not for a function whose packets come in order. Always the same.
+    fn hears(&self) -> bool {
         false
     }
 
@@ -168,7 +228,7 @@ pub trait HostHalf: Send {
         u64::MAX
     }
 
-    /// Learns what the kernel said of packets of one bin that it prepared, and may change it: drop some, for one.
+    /// Learns what the kernel said of packets of one bin, and may change it: drop some, for one.
     /// Bins come in any order. `descriptors` are as the kernel left them; `parameters` are those of [`Work::Run`].
     ///
     /// A packet is completed once, or never: one that a device fails to finish is dropped by the engine, which counts it,
@@ -176,6 +236,17 @@ pub trait HostHalf: Send {
     /// the same variant and parameter, and is completed then.
     fn complete(&mut self, variant: u8, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
         let _ = (variant, descriptors, parameters, outcomes);
+    }
+
+    /// Whether a device may lead packets on to other functions before they are completed: `complete` then sees
+    /// descriptors as the last function left them, of outcomes the verdict alone, and `finish` is not called. Always the same.
+    fn lets_lead_on(&self) -> bool {
+        false
+    }
+
+    /// Behind [`HostHalf::complete`], with the packets themselves: frames may be read, and rewritten within their windows.
+    fn finish(&mut self, region: &mut Region, descriptors: &mut [Descriptor], outcomes: &mut [Outcome]) {
+        let _ = (region, descriptors, outcomes);
     }
 }
 

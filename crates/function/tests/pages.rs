@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-const PAGES: [&str; 5] = ["template", "echo", "ipv4", "ipsec", "dpi"];
+const PAGES: [&str; 9] = ["template", "echo", "ipv4", "ipsec", "dpi", "ipv6", "l2", "ndn", "responder"];
 
 fn read(page: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/functions").join(page).with_extension("md");
@@ -21,7 +21,10 @@ fn every_verdict_and_drop_stands_on_its_page() {
         for (number, drop) in contract.drops.iter().enumerate() {
             rows.push(format!("| `{0}` ({number}) | `{name}_dropped_{0}` | {1} |", drop.name, drop.sentence));
         }
-        for row in &rows {
+        let counted = contract.counters.iter();
+        let counters: Vec<String> =
+            counted.map(|c| format!("| `{name}_{}` | {} | {} |", c.name, c.unit, c.sentence)).collect();
+        for row in rows.iter().chain(&counters) {
             assert!(page.lines().any(|line| line == row), "{name}.md has no row {row}");
         }
         let written = page.lines().filter(|line| is_row(line)).count();

@@ -46,6 +46,7 @@ pub const CONTRACT: Contract = Contract {
     headroom_bytes: 0,
     tailroom_bytes: 0,
     tailroom_saved: [0; 16],
+    counters: &[],
     spec: "Aho, Corasick, Efficient String Matching, CACM 18(6), 1975",
 };
 

@@ -42,6 +42,7 @@ pub const CONTRACT: Contract = Contract {
     headroom_bytes: 0,
     tailroom_bytes: 0,
     tailroom_saved: [0; 16],
+    counters: &[],
     spec: "Kalia et al., Raising the Bar for Using GPUs in Software Packet Processing, NSDI 2015, section 4",
 };
 

@@ -1,4 +1,5 @@
-//! The ICMP message that a packet is too big: RFC 1191 for IPv4, RFC 4443 (section 3.2) and RFC 8201 for IPv6.
+//! ICMP messages about packets that cannot be forwarded, too big ones above all: RFC 792, RFC 1191 and RFC 1812 for IPv4,
+//! RFC 4443 and RFC 8201 for IPv6.
 
 use std::net::IpAddr;
 
@@ -13,18 +14,36 @@ const ICMP_BYTES: usize = 8;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 
+/// Why a packet cannot be forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// So many bytes would have been the most.
+    TooBig(usize),
+    /// It has made as many hops as it may.
+    HopLimit,
+    /// There is no route.
+    NoRoute,
+    /// Nobody answers to its destination's address.
+    NoHost,
+}
+
 /// The message to the sender of `packet`, an IP packet without what is in front of it, that `mtu` bytes would have been the
-/// most; `from` is an address of this machine. `None` where none must be sent (RFC 1122, section 3.2.2; RFC 4443, section
-/// 2.4), or where `from` is of the other family.
+/// most; see [`message`].
 pub fn too_big(packet: &[u8], mtu: usize, from: IpAddr) -> Option<Vec<u8>> {
+    message(packet, Fault::TooBig(mtu), from)
+}
+
+/// The message to the sender of `packet`, an IP packet without what is in front of it; `from` is an address of this machine.
+/// `None` where none must be sent (RFC 1122, section 3.2.2; RFC 4443, section 2.4), or where `from` is of the other family.
+pub fn message(packet: &[u8], fault: Fault, from: IpAddr) -> Option<Vec<u8>> {
     match (packet.first()? >> 4, from) {
-        (4, IpAddr::V4(from)) => ipv4(packet, mtu, from.octets()),
-        (6, IpAddr::V6(from)) => ipv6(packet, mtu, from.octets()),
+        (4, IpAddr::V4(from)) => ipv4(packet, fault, from.octets()),
+        (6, IpAddr::V6(from)) => ipv6(packet, fault, from.octets()),
         _ => None,
     }
 }
 
-fn ipv4(packet: &[u8], mtu: usize, from: [u8; 4]) -> Option<Vec<u8>> {
+fn ipv4(packet: &[u8], fault: Fault, from: [u8; 4]) -> Option<Vec<u8>> {
     let header_bytes = usize::from(packet[0] & 0x0f) * 4;
     if header_bytes < IPV4_BYTES || packet.len() < header_bytes {
         return None;
@@ -48,15 +67,22 @@ fn ipv4(packet: &[u8], mtu: usize, from: [u8; 4]) -> Option<Vec<u8>> {
     header[16..20].copy_from_slice(&packet[12..16]);
     let sum = checksum(header);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
-    // Destination unreachable, fragmentation needed; the MTU in the last two bytes (RFC 1191, section 4).
-    icmp[..2].copy_from_slice(&[3, 4]);
-    icmp[6..8].copy_from_slice(&u16::try_from(mtu).unwrap_or(u16::MAX).to_be_bytes());
+    // Type and code (RFC 792); the MTU in the last two bytes (RFC 1191, section 4).
+    icmp[..2].copy_from_slice(&match fault {
+        Fault::TooBig(_) => [3, 4],
+        Fault::HopLimit => [11, 0],
+        Fault::NoRoute => [3, 0],
+        Fault::NoHost => [3, 1],
+    });
+    if let Fault::TooBig(mtu) = fault {
+        icmp[6..8].copy_from_slice(&u16::try_from(mtu).unwrap_or(u16::MAX).to_be_bytes());
+    }
     let sum = checksum(icmp);
     icmp[2..4].copy_from_slice(&sum.to_be_bytes());
     Some(message)
 }
 
-fn ipv6(packet: &[u8], mtu: usize, from: [u8; 16]) -> Option<Vec<u8>> {
+fn ipv6(packet: &[u8], fault: Fault, from: [u8; 16]) -> Option<Vec<u8>> {
     let payload = packet.get(IPV6_BYTES..)?;
     let mut walk = godwit_wire::Extensions::new(packet[6], payload);
     let mut later_fragment = false;
@@ -70,7 +96,9 @@ fn ipv6(packet: &[u8], mtu: usize, from: [u8; 16]) -> Option<Vec<u8>> {
     let icmp_error = walk.protocol() == protocol::ICMPV6 && !matches!(walk.rest().first(), Some(128..=136 | 138..=255));
     let source: [u8; 16] = *packet[8..].first_chunk()?;
     // Packet too big is sent to multicast's senders too (section 2.4, e.3).
-    if (later_fragment && walk.protocol() == protocol::ICMPV6)
+    let to_group = packet[24] == 0xff && !matches!(fault, Fault::TooBig(_));
+    if to_group
+        || (later_fragment && walk.protocol() == protocol::ICMPV6)
         || icmp_error
         || source[0] == 0xff
         || source[..15] == [0; 15]
@@ -86,8 +114,15 @@ fn ipv6(packet: &[u8], mtu: usize, from: [u8; 16]) -> Option<Vec<u8>> {
     header[6..8].copy_from_slice(&[protocol::ICMPV6, HOP_LIMIT]);
     header[8..24].copy_from_slice(&from);
     header[24..40].copy_from_slice(&source);
-    icmp[0] = 2;
-    icmp[4..8].copy_from_slice(&(mtu as u32).to_be_bytes());
+    icmp[..2].copy_from_slice(&match fault {
+        Fault::TooBig(_) => [2, 0],
+        Fault::HopLimit => [3, 0],
+        Fault::NoRoute => [1, 0],
+        Fault::NoHost => [1, 3],
+    });
+    if let Fault::TooBig(mtu) = fault {
+        icmp[4..8].copy_from_slice(&(mtu as u32).to_be_bytes());
+    }
     let (source, destination) = (IpAddress::V6(from), IpAddress::V6(source));
     let mut sum = Checksum::pseudo_header(source, destination, protocol::ICMPV6, icmp.len() as u32);
     sum.add(icmp);
@@ -169,6 +204,23 @@ mod tests {
         assert_eq!(too_big(&udp6([0; 16]), 1300, FROM6), None);
         assert_eq!(too_big(&udp6([0xff; 16]), 1300, FROM6), None);
         assert_eq!(too_big(&udp6([0x20; 16]), 1300, FROM4), None, "no address of that family");
+    }
+
+    #[test]
+    fn each_fault_has_its_type() {
+        let (packet4, packet6) = (udp4([10, 0, 0, 5], 0x4000), udp6([0x20; 16]));
+        for (fault, four, six) in
+            [(Fault::HopLimit, [11, 0], [3, 0]), (Fault::NoRoute, [3, 0], [1, 0]), (Fault::NoHost, [3, 1], [1, 3])]
+        {
+            let said = message(&packet4, fault, FROM4).unwrap();
+            assert_eq!((&said[20..22], &said[24..28]), (&four[..], &[0; 4][..]));
+            godwit_wire::Icmpv4::new_checked(&said[20..]).unwrap().verify_checksum().unwrap();
+            let said = message(&packet6, fault, FROM6).unwrap();
+            assert_eq!((&said[40..42], &said[44..48]), (&six[..], &[0; 4][..]));
+            let mut to_group = packet6.clone();
+            to_group[24] = 0xff;
+            assert_eq!(message(&to_group, fault, FROM6), None);
+        }
     }
 
     proptest! {

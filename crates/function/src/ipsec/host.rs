@@ -83,6 +83,10 @@ impl HostHalf for IpsecHost {
         wake_ns
     }
 
+    fn lets_lead_on(&self) -> bool {
+        true
+    }
+
     fn complete(&mut self, variant: u8, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
         let states = &self.database.states;
         let is_inbound = variant & 1 == 1;

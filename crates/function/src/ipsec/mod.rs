@@ -215,6 +215,7 @@ pub const CONTRACT: Contract = Contract {
     // Padding to the block, pad length and next header, ICV.
     tailroom_bytes: 15 + 2 + 16,
     tailroom_saved: [0; 16],
+    counters: &[],
     spec: "RFC 4301, RFC 4302, RFC 4303, RFC 2404, RFC 3602, RFC 3686, RFC 3948, RFC 4106, RFC 4543, RFC 4868, RFC 6040, \
            RFC 7634",
 };

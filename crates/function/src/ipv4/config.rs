@@ -1,22 +1,21 @@
 //! What the operator writes.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 
-use godwit_wire::MacAddress;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::routes::{self, Names};
-use super::{NextHop, Route};
+use super::{Route, Spare};
 use crate::config::value;
+use crate::routes::{NextHopConfig, RouteConfig, Stanza};
+use crate::routing::{FollowConfig, Follower, NextHop};
 use crate::{Error, Site};
 
 /// The keys of the stanza.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// A text file of routes, see `routes.rs`.
+    /// A text file of routes.
     routes: Option<PathBuf>,
     /// Next hop of the routes that name none.
     default_next_hop: Option<Spanned<String>>,
@@ -26,125 +25,50 @@ pub struct Config {
     /// Where packets go.
     #[serde(default)]
     next_hop: Vec<NextHopConfig>,
+    /// What of this machine's routes the table follows.
+    follow: Option<FollowConfig>,
+    /// See [`Spare::next_hops`].
+    spare_next_hops: Option<Spanned<usize>>,
+    /// See [`Spare::groups`].
+    spare_groups: Option<Spanned<usize>>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RouteConfig {
-    prefix: Spanned<String>,
-    next_hop: Option<Spanned<String>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NextHopConfig {
-    name: Spanned<String>,
-    port: Option<Spanned<String>>,
-    destination_mac: Option<Spanned<String>>,
-    source_mac: Option<Spanned<String>>,
-    #[serde(default)]
-    local: bool,
-    #[serde(default)]
-    blackhole: bool,
-}
+/// As many as an entry of the widest kind can name.
+const SPARE_MAX: usize = 1 << 24;
 
 impl Config {
+    /// Names of the next hops, in order.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.next_hop.iter().map(|next_hop| next_hop.name.get_ref().clone()).collect()
+    }
+
+    /// The room that there is to be.
+    pub(super) fn spare(&self) -> Result<Spare, Error> {
+        let Spare { next_hops, groups } = Spare::default();
+        let chosen = |key: &str, chosen: &Option<Spanned<usize>>, usual| match chosen {
+            Some(count) if *count.get_ref() > SPARE_MAX => {
+                Err(value(count.span(), format!("{key} is at most {SPARE_MAX}")))
+            }
+            Some(count) => Ok(*count.get_ref()),
+            None => Ok(usual),
+        };
+        Ok(Spare {
+            next_hops: chosen("spare_next_hops", &self.spare_next_hops, next_hops)?,
+            groups: chosen("spare_groups", &self.spare_groups, groups)?,
+        })
+    }
+
+    /// What follows this machine's routes, if asked for.
+    pub(super) fn follower(&self, site: &Site<'_>) -> Result<Option<Follower>, Error> {
+        self.follow.as_ref().map(|follow| follow.resolve(site)).transpose()
+    }
+
     /// Reads the routes and resolves all names: routes in order, next hops by index.
     pub(super) fn resolve(&self, site: &Site<'_>) -> Result<(Vec<Route>, Vec<NextHop>), Error> {
-        if self.routes.is_none() && self.route.is_empty() {
-            let message = format!(
-                "function \"{}\" has no routes: name a file with routes = \"FILE\", or add [[function.route]]",
-                site.name
-            );
-            return Err(Error::Value { span: None, message });
+        if self.follow.is_some() && self.routes.is_none() && self.route.is_empty() && self.next_hop.is_empty() {
+            return Ok((Vec::new(), Vec::new()));
         }
-        let mut names = Names { index: HashMap::new(), default: None };
-        let mut next_hops = Vec::with_capacity(self.next_hop.len());
-        for config in &self.next_hop {
-            let name = config.name.get_ref();
-            if names.index.insert(name.as_bytes(), next_hops.len() as u32).is_some() {
-                return Err(value(config.name.span(), format!("there are two next hops called \"{name}\"")));
-            }
-            next_hops.push(config.resolve(site)?);
-        }
-        if let Some(name) = &self.default_next_hop {
-            names.default = Some(lookup(&names, name)?);
-        }
-
-        let mut routes = Vec::new();
-        if let Some(file) = &self.routes {
-            let (path, text) = crate::config::read_file(site.directory, file)?;
-            routes::parse(&text, &names, &mut routes).map_err(|(line, message)| Error::Line { path, line, message })?;
-        }
-        for config in &self.route {
-            let (prefix, length) = routes::parse_prefix(config.prefix.get_ref().as_bytes())
-                .map_err(|message| value(config.prefix.span(), message))?;
-            let next_hop = match &config.next_hop {
-                Some(name) => lookup(&names, name)?,
-                None => names.default.ok_or_else(|| value(config.prefix.span(), routes::NO_NEXT_HOP.to_owned()))?,
-            };
-            routes.push(Route { prefix, length, next_hop });
-        }
-        Ok((routes, next_hops))
+        let (routes, default_next_hop) = (self.routes.as_ref(), self.default_next_hop.as_ref());
+        Stanza { routes, default_next_hop, route: &self.route, next_hop: &self.next_hop }.resolve(site)
     }
-}
-
-impl NextHopConfig {
-    fn resolve(&self, site: &Site<'_>) -> Result<NextHop, Error> {
-        let name = self.name.get_ref();
-        let refuse = |message| Err(value(self.name.span(), message));
-        let forwards = self.port.is_some() || self.destination_mac.is_some() || self.source_mac.is_some();
-        match (self.local, self.blackhole, forwards) {
-            (true, false, false) => return Ok(NextHop::Local),
-            (false, true, false) => return Ok(NextHop::Blackhole),
-            (false, false, _) => {}
-            _ => {
-                return refuse(format!(
-                    "next hop \"{name}\" must have either local = true, or blackhole = true, \
-                     or port, destination_mac and source_mac"
-                ));
-            }
-        }
-        let (Some(port), Some(destination), Some(source)) = (&self.port, &self.destination_mac, &self.source_mac)
-        else {
-            return refuse(format!(
-                "next hop \"{name}\" needs port, destination_mac and source_mac (or local = true, or blackhole = true)"
-            ));
-        };
-        let index = site.ports.iter().position(|candidate| candidate == port.get_ref());
-        let Some(index) = index.and_then(|index| u16::try_from(index).ok()) else {
-            let known = site.ports.join(", ");
-            let message = format!("there is no port called \"{}\"; the ports are: {known}", port.get_ref());
-            return Err(value(port.span(), message));
-        };
-        let (destination, source) = (parse_mac(destination)?, parse_mac(source)?);
-        if source.is_multicast() {
-            return refuse(format!("source_mac of next hop \"{name}\" is a group address; only one station can send"));
-        }
-        Ok(NextHop::Forward { port: index, destination, source })
-    }
-}
-
-fn lookup(names: &Names<'_>, name: &Spanned<String>) -> Result<u32, Error> {
-    match names.index.get(name.get_ref().as_bytes()) {
-        Some(&index) => Ok(index),
-        None => Err(value(name.span(), routes::unknown_next_hop(name.get_ref().as_bytes()))),
-    }
-}
-
-/// An Ethernet address as people write it: six pairs of hexadecimal digits with `:` or `-` between them.
-fn parse_mac(text: &Spanned<String>) -> Result<MacAddress, Error> {
-    let mut address = [0; 6];
-    let mut pairs = text.get_ref().split([':', '-']);
-    let parsed = address.iter_mut().all(|byte| match pairs.next() {
-        Some(pair) if pair.len() == 2 && pair.bytes().all(|digit| digit.is_ascii_hexdigit()) => {
-            u8::from_str_radix(pair, 16).map(|value| *byte = value).is_ok()
-        }
-        _ => false,
-    });
-    if parsed && pairs.next().is_none() {
-        return Ok(MacAddress(address));
-    }
-    let message = format!("\"{}\" is not an Ethernet address such as 02:00:00:00:00:01", text.get_ref());
-    Err(value(text.span(), message))
 }

@@ -1,22 +1,25 @@
 //! `ipv4`: forwards IPv4 packets by their longest matching prefix.
 
+mod changes;
 mod config;
+mod host;
 mod reference;
-mod routes;
+mod rib;
+mod routing;
 mod tables;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_packet::{ImageRef, Memory};
-use godwit_wire::MacAddress;
+use godwit_packet::{Image, ImageRef};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{Contract, Drop, Error, Function, Kind, Site, Verdict};
+use crate::routes::Address;
+use crate::routing::{FOLLOW_INTERVAL, Follower, NextHop, Routing};
+use crate::{Contract, Drop, Error, Function, HostHalf, Kind, Running, Site, Verdict};
 
 pub use config::Config;
-pub use routes::{Names, parse as parse_routes, parse_prefix};
 pub use tables::ROUTES_MAX;
 
 /// The packet has its new addresses, TTL and checksum, and goes out by the chosen port; `Outcome::value` is the index
@@ -28,6 +31,15 @@ pub const VERDICT_LOCAL: u8 = 1;
 pub const VERDICT_TTL_EXCEEDED: u8 = 2;
 /// The frame carries no IPv4.
 pub const VERDICT_NOT_IPV4: u8 = 3;
+/// No route covers the destination, or the route says that there is none.
+pub const VERDICT_NO_ROUTE: u8 = 4;
+/// The address of the next station is not known; `Outcome::port` is its port, `Outcome::value` the index of the next hop.
+pub const VERDICT_UNRESOLVED: u8 = 5;
+/// The packet is longer than the next hop takes, and must not be fragmented; `Outcome::port` is the next hop's port,
+/// `Outcome::value` its MTU.
+pub const VERDICT_TOO_BIG: u8 = 6;
+/// As [`VERDICT_FORWARD`], but the packet is longer than the next hop takes: `Outcome::value` is its MTU.
+pub const VERDICT_FRAGMENT: u8 = 7;
 
 /// The frame ends too early.
 pub const DROP_TRUNCATED: u8 = 0;
@@ -35,12 +47,10 @@ pub const DROP_TRUNCATED: u8 = 0;
 pub const DROP_MALFORMED: u8 = 1;
 /// The header checksum is wrong.
 pub const DROP_CHECKSUM: u8 = 2;
-/// No route covers the destination.
-pub const DROP_NO_ROUTE: u8 = 3;
 /// The route says so.
-pub const DROP_BLACKHOLE: u8 = 4;
+pub const DROP_BLACKHOLE: u8 = 3;
 /// An address that no router forwards.
-pub const DROP_MARTIAN: u8 = 5;
+pub const DROP_MARTIAN: u8 = 4;
 
 /// Variant of a table with 2-byte entries.
 pub const VARIANT_ENTRIES_16: u8 = 0;
@@ -69,12 +79,31 @@ pub const CONTRACT: Contract = Contract {
             sentence: "The frame carries no IPv4, or carries it behind two VLAN tags.",
             chooses_port: false,
         },
+        Verdict {
+            name: "no_route",
+            sentence: "No route covers the destination, or its route says that it is unreachable; the packet is unchanged.",
+            chooses_port: false,
+        },
+        Verdict {
+            name: "unresolved",
+            sentence: "The Ethernet address of the next station is not known; the packet is unchanged.",
+            chooses_port: true,
+        },
+        Verdict {
+            name: "too_big",
+            sentence: "The packet is longer than the next hop's MTU and has DF set; it is unchanged.",
+            chooses_port: true,
+        },
+        Verdict {
+            name: "fragment",
+            sentence: "As `forward`, but the packet is longer than the next hop's MTU, and may be fragmented.",
+            chooses_port: true,
+        },
     ],
     drops: &[
         Drop { name: "truncated", sentence: "The frame ends before the header, or before the length it states." },
         Drop { name: "malformed", sentence: "Version, header length or total length contradict each other." },
         Drop { name: "checksum", sentence: "The header checksum is wrong." },
-        Drop { name: "no_route", sentence: "No route covers the destination." },
         Drop { name: "blackhole", sentence: "The route says that the packet is to be dropped." },
         Drop { name: "martian", sentence: "Source or destination is in 0/8, in 127/8, or at or above 224.0.0.0." },
     ],
@@ -85,50 +114,56 @@ pub const CONTRACT: Contract = Contract {
     headroom_bytes: 0,
     tailroom_bytes: 0,
     tailroom_saved: [0; 16],
+    counters: &[],
     spec: "RFC 791, RFC 1624, RFC 1812 section 5; Gupta et al., INFOCOM 1998",
 };
 
 /// The registration.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// One route.
+/// One route; a length of 0 to 32.
+pub type Route = crate::routes::Route<u32>;
+
+/// For how many next hops and groups of longer prefixes there is room besides those of the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// The address, host byte order; bits beyond `length` are 0.
-    pub prefix: u32,
-    /// Bits of the address that count, 0 to 32.
-    pub length: u8,
-    /// Index of the next hop.
-    pub next_hop: u32,
+pub struct Spare {
+    /// Next hops.
+    pub next_hops: usize,
+    /// Blocks of 256 addresses that routes longer than /24 split, each in a way of its own.
+    pub groups: usize,
 }
 
-/// What is done with packets of a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NextHop {
-    /// They go to another station.
-    Forward {
-        /// By this port.
-        port: u16,
-        /// The station's address.
-        destination: MacAddress,
-        /// The port's own address.
-        source: MacAddress,
-    },
-    /// They are for this machine.
-    Local,
-    /// They are dropped.
-    Blackhole,
+impl Default for Spare {
+    fn default() -> Self {
+        Self { next_hops: 4096, groups: 8192 }
+    }
 }
 
 /// The configured function.
 #[derive(Debug)]
 pub struct Ipv4 {
-    routes: Vec<Route>,
+    image: Arc<Image>,
+    layout: tables::Layout,
+    /// Names of next hops, from the first one on.
+    names: Vec<String>,
+    table: Mutex<Table>,
+    /// What `ref` goes by, once it has run: nothing else needs it, and it is larger than the routes. Locked behind `table`.
+    reference: RwLock<Option<Reference>>,
+    /// Makes the table follow this machine's, where asked to.
+    follower: Option<Follower>,
+}
+
+/// Routes and next hops: as at the start, until somebody asks for them or changes them.
+#[derive(Debug)]
+enum Table {
+    Start { routes: Vec<Route>, next_hops: Vec<NextHop>, groups: Vec<tables::Group> },
+    Changing(Box<changes::Changer>),
+}
+
+#[derive(Debug)]
+struct Reference {
+    prefixes: reference::Prefixes,
     next_hops: Vec<NextHop>,
-    image: Memory,
-    entry_bytes: usize,
-    /// Made when `ref` first runs: nothing else needs it, and it is larger than the routes.
-    prefixes: OnceLock<reference::Prefixes>,
 }
 
 impl Ipv4 {
@@ -140,33 +175,44 @@ impl Ipv4 {
     /// # Panics
     /// When a route names a next hop that is not there, or has bits set beyond its length.
     pub fn new(routes: Vec<Route>, next_hops: Vec<NextHop>) -> Result<Self, Error> {
-        for route in &routes {
-            assert!((route.next_hop as usize) < next_hops.len(), "no such next hop: {route:?}");
-            assert!(route.length <= 32 && route.prefix & !routes::mask(route.length) == 0, "no prefix: {route:?}");
-        }
-        let (image, entry_bytes) = tables::image(&routes, &next_hops)?;
-        Ok(Self { routes, next_hops, image, entry_bytes, prefixes: OnceLock::new() })
+        Self::with_room(routes, next_hops, Vec::new(), Spare::default())
     }
 
-    /// The routes as given.
-    pub fn routes(&self) -> &[Route] {
-        &self.routes
+    /// As [`Ipv4::new`], with names of the next hops, and as much room as asked for.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn with_room(
+        routes: Vec<Route>,
+        next_hops: Vec<NextHop>,
+        names: Vec<String>,
+        spare: Spare,
+    ) -> Result<Self, Error> {
+        for route in &routes {
+            assert!((route.next_hop as usize) < next_hops.len(), "no such next hop: {route:?}");
+            assert!(route.length <= 32 && route.prefix.masked(route.length) == route.prefix, "no prefix: {route:?}");
+        }
+        let (memory, layout, groups) = tables::image(&routes, &next_hops, spare)?;
+        let image = Arc::new(Image::without_secrets(memory));
+        let table = Mutex::new(Table::Start { routes, next_hops, groups });
+        Ok(Self { image, layout, names, table, reference: RwLock::new(None), follower: None })
     }
 
     /// The next hop of the longest prefix that covers `address` (host byte order), found without the table image.
     pub fn lookup_ref(&self, address: u32) -> Option<u32> {
-        self.prefixes().lookup(address)
-    }
-
-    fn prefixes(&self) -> &reference::Prefixes {
-        self.prefixes.get_or_init(|| reference::Prefixes::new(&self.routes))
+        self.with_reference(|reference| reference.prefixes.lookup(address))
     }
 }
 
 fn build(stanza: Spanned<DeTable<'_>>, site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
     let (routes, next_hops) = config.resolve(site)?;
-    Ok(Arc::new(Ipv4::new(routes, next_hops)?))
+    let mut function = Ipv4::with_room(routes, next_hops, config.names(), config.spare()?)?;
+    function.follower = config.follower(site)?;
+    Ok(Arc::new(function))
 }
 
 impl Function for Ipv4 {
@@ -175,15 +221,42 @@ impl Function for Ipv4 {
     }
 
     fn image(&self) -> ImageRef<'_> {
-        (&self.image).into()
+        (&*self.image).into()
     }
 
     fn variant(&self) -> u8 {
-        if self.entry_bytes == 2 { VARIANT_ENTRIES_16 } else { VARIANT_ENTRIES_32 }
+        if self.layout.entry_bytes == 2 { VARIANT_ENTRIES_16 } else { VARIANT_ENTRIES_32 }
+    }
+
+    fn routing(&self) -> Option<&dyn Routing> {
+        Some(self)
+    }
+
+    fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
+        let done = crate::routing::command(self, request, running)?;
+        if let Some(follower) = &self.follower {
+            follower.changed_by_operator(request);
+        }
+        Ok(done)
+    }
+
+    fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
+        let wanted = self.follower.as_ref()?.wanted();
+        Some(Box::new(host::Ipv4Host { wanted }))
+    }
+
+    fn housekeeping_interval(&self) -> Option<std::time::Duration> {
+        self.follower.as_ref().map(|_| FOLLOW_INTERVAL)
+    }
+
+    fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
+        self.follower.as_ref().map_or(Ok(()), |follower| follower.keep(self, running))
     }
 
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
-        reference::run_ref(window, descriptor, self.prefixes(), &self.next_hops)
+        self.with_reference(|reference| {
+            reference::run_ref(window, descriptor, &reference.prefixes, &reference.next_hops)
+        })
     }
 }
 

@@ -6,29 +6,34 @@ use std::collections::BTreeMap;
 use godwit_abi::{Descriptor, Outcome};
 use godwit_wire::{Error, Ethernet, Ipv4, Vlan, ethernet, ethertype, vlan};
 
-use super::routes::mask;
 use super::{
-    DROP_BLACKHOLE, DROP_CHECKSUM, DROP_MALFORMED, DROP_MARTIAN, DROP_NO_ROUTE, DROP_TRUNCATED, NextHop, Route,
-    VERDICT_FORWARD, VERDICT_LOCAL, VERDICT_NOT_IPV4, VERDICT_TTL_EXCEEDED,
+    DROP_BLACKHOLE, DROP_CHECKSUM, DROP_MALFORMED, DROP_MARTIAN, DROP_TRUNCATED, VERDICT_FORWARD, VERDICT_FRAGMENT,
+    VERDICT_LOCAL, VERDICT_NO_ROUTE, VERDICT_NOT_IPV4, VERDICT_TOO_BIG, VERDICT_TTL_EXCEEDED, VERDICT_UNRESOLVED,
 };
+use crate::routes::Address;
+use crate::routing::NextHop;
 
 /// The routes by length, then by prefix.
 #[derive(Debug)]
 pub(super) struct Prefixes([BTreeMap<u32, u32>; 33]);
 
 impl Prefixes {
-    /// Of equal prefixes the last one counts.
-    pub(super) fn new(routes: &[Route]) -> Self {
-        let mut by_length = std::array::from_fn(|_| BTreeMap::new());
-        for route in routes {
-            by_length[usize::from(route.length)].insert(route.prefix, route.next_hop);
-        }
-        Self(by_length)
+    pub(super) fn new() -> Self {
+        Self(std::array::from_fn(|_| BTreeMap::new()))
+    }
+
+    /// A route, or `None`: no route any more.
+    pub(super) fn set(&mut self, prefix: u32, length: u8, next_hop: Option<u32>) {
+        let routes = &mut self.0[usize::from(length)];
+        match next_hop {
+            Some(next_hop) => routes.insert(prefix, next_hop),
+            None => routes.remove(&prefix),
+        };
     }
 
     /// The next hop of the longest prefix that covers the address (RFC 1812, section 5.2.4.3, rule 2).
     pub(super) fn lookup(&self, address: u32) -> Option<u32> {
-        (0u8..=32).rev().find_map(|length| self.0[usize::from(length)].get(&(address & mask(length))).copied())
+        (0u8..=32).rev().find_map(|length| self.0[usize::from(length)].get(&address.masked(length)).copied())
     }
 }
 
@@ -57,23 +62,37 @@ pub(super) fn run_ref(
         return Outcome::drop(DROP_MARTIAN);
     }
     let Some(next_hop) = prefixes.lookup(u32::from_be_bytes(packet.destination())) else {
-        return Outcome::drop(DROP_NO_ROUTE);
+        return Outcome::verdict(VERDICT_NO_ROUTE);
     };
-    match next_hops[next_hop as usize] {
-        NextHop::Blackhole => Outcome::drop(DROP_BLACKHOLE),
+    let (adjacency, is_resolved) = match next_hops[next_hop as usize] {
+        NextHop::Unreachable => return Outcome::verdict(VERDICT_NO_ROUTE),
+        NextHop::Blackhole => return Outcome::drop(DROP_BLACKHOLE),
         // A packet for the router itself may arrive with its last hop (RFC 1812, section 5.3.1).
-        NextHop::Local => Outcome { value: next_hop, ..Outcome::verdict(VERDICT_LOCAL) },
-        NextHop::Forward { port, destination, source } => {
-            if !{ packet }.decrement_ttl() {
-                return Outcome::verdict(VERDICT_TTL_EXCEEDED);
-            }
-            if let Ok(mut ethernet) = Ethernet::new_checked(frame) {
-                ethernet.set_destination(destination);
-                ethernet.set_source(source);
-            }
-            Outcome { port, value: next_hop, ..Outcome::verdict(VERDICT_FORWARD) }
-        }
+        NextHop::Local => return Outcome { value: next_hop, ..Outcome::verdict(VERDICT_LOCAL) },
+        NextHop::Forward(adjacency) => (adjacency, true),
+        NextHop::Unresolved(adjacency) => (adjacency, false),
+    };
+    let port = adjacency.port;
+    if packet.ttl() <= 1 {
+        return Outcome::verdict(VERDICT_TTL_EXCEEDED);
     }
+    if !is_resolved {
+        return Outcome { port, value: next_hop, ..Outcome::verdict(VERDICT_UNRESOLVED) };
+    }
+    let is_too_long = packet.total_bytes() > adjacency.mtu;
+    let mtu = u32::from(adjacency.mtu);
+    if is_too_long && packet.dont_fragment() {
+        return Outcome { port, value: mtu, ..Outcome::verdict(VERDICT_TOO_BIG) };
+    }
+    { packet }.decrement_ttl();
+    if let Ok(mut ethernet) = Ethernet::new_checked(frame) {
+        ethernet.set_destination(adjacency.destination);
+        ethernet.set_source(adjacency.source);
+    }
+    if is_too_long {
+        return Outcome { port, value: mtu, ..Outcome::verdict(VERDICT_FRAGMENT) };
+    }
+    Outcome { port, value: next_hop, ..Outcome::verdict(VERDICT_FORWARD) }
 }
 
 /// Where the IPv4 header begins, behind no or one 802.1Q tag; `None` when something else is inside.

@@ -17,26 +17,31 @@
 //!
 //! Blocks whose 256 addresses split in the same way share a group. Real tables have few routes longer than /24, but
 //! a million hosts would need a gigabyte of groups without this, and need 16,384 groups at 64 next hops with it.
+//!
+//! There is room for more next hops and groups than there are: `changes.rs` fills it while packets flow.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
-use godwit_kernels::image::{ALIGNMENT_BYTES, IPV4_BLACKHOLE, IPV4_LOCAL, IPV4_MAGIC, Ipv4Image, Ipv4NextHop};
+use godwit_kernels::image::{
+    ALIGNMENT_BYTES, IPV4_BLACKHOLE, IPV4_LOCAL, IPV4_MAGIC, IPV4_UNREACHABLE, IPV4_UNRESOLVED, Ipv4Image, Ipv4NextHop,
+};
 use godwit_packet::Memory;
 
-use super::{NextHop, Route};
+use super::{Route, Spare};
 use crate::Error;
+use crate::routing::{Adjacency, NextHop};
 
 const NEXT_HOPS_OFFSET: usize = size_of::<Ipv4Image>().next_multiple_of(ALIGNMENT_BYTES);
 const NEXT_HOP_BYTES: usize = size_of::<Ipv4NextHop>();
 const TBL24_ENTRIES: usize = 1 << 24;
-const GROUP_ENTRIES: usize = 256;
+pub(super) const GROUP_ENTRIES: usize = 256;
 
 /// Most routes that one table takes: what the sort key has room for.
 pub const ROUTES_MAX: usize = 1 << SEQUENCE_BITS;
 const SEQUENCE_BITS: u32 = 26;
 
 /// An interval without route.
-const NO_ROUTE: u32 = u32::MAX;
+pub(super) const NO_ROUTE: u32 = u32::MAX;
 
 /// From `start` up to the next interval, all addresses have one next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,24 +52,46 @@ struct Interval {
 
 /// Where everything lies in the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Layout {
-    entry_bytes: usize,
-    next_hops: usize,
-    groups: usize,
-    tbl24_offset: usize,
-    tbl8_offset: usize,
+pub(super) struct Layout {
+    pub(super) entry_bytes: usize,
+    /// For how many there is room.
+    pub(super) next_hops: usize,
+    /// For how many there is room.
+    pub(super) groups: usize,
+    pub(super) tbl24_offset: usize,
+    pub(super) tbl8_offset: usize,
     bytes: usize,
 }
 
 impl Layout {
-    fn new(next_hops: usize, groups: usize) -> Self {
+    /// What there is and is to be added decides how wide entries are; room that would make them wider is left out.
+    fn new(next_hops: usize, groups: usize, spare: Spare) -> Self {
         // An index of all ones means "no route" for a next hop, and is an index like any other for a group.
-        let narrow = next_hops <= 0x7fff && groups <= 0x8000;
+        const NARROW: (usize, usize) = (0x7fff, 0x8000);
+        let narrow = next_hops <= NARROW.0 && groups <= NARROW.1;
+        let (most_hops, most_groups) = if narrow { NARROW } else { (0x7fff_ffff, 0x8000_0000) };
+        let next_hops = next_hops.saturating_add(spare.next_hops).min(most_hops);
+        let groups = groups.saturating_add(spare.groups).min(most_groups).min(TBL24_ENTRIES);
         let entry_bytes = if narrow { 2 } else { 4 };
         let tbl24_offset = (NEXT_HOPS_OFFSET + next_hops * NEXT_HOP_BYTES).next_multiple_of(ALIGNMENT_BYTES);
         let tbl8_offset = tbl24_offset + TBL24_ENTRIES * entry_bytes;
         let bytes = tbl8_offset + groups * GROUP_ENTRIES * entry_bytes;
         Self { entry_bytes, next_hops, groups, tbl24_offset, tbl8_offset, bytes }
+    }
+
+    /// Where a next hop lies.
+    pub(super) fn next_hop(&self, index: u32) -> usize {
+        NEXT_HOPS_OFFSET + index as usize * NEXT_HOP_BYTES
+    }
+
+    /// The bit that tells an entry of a group from one of a next hop.
+    pub(super) fn top(&self) -> u32 {
+        1 << (8 * self.entry_bytes - 1)
+    }
+
+    /// What an entry says of a next hop, or of [`NO_ROUTE`].
+    pub(super) fn entry(&self, next_hop: u32) -> u32 {
+        if next_hop == NO_ROUTE { self.top() - 1 } else { next_hop }
     }
 
     fn header(&self) -> Ipv4Image {
@@ -84,28 +111,35 @@ impl Layout {
 /// Sort keys, intervals and groups of one route while the image is built.
 const BUILD_BYTES_PER_ROUTE: usize = 48;
 
-/// The image, and the bytes of its entries: 2 or 4.
+/// The image, where what lies in it, and which groups there are.
 ///
 /// # Errors
 /// [`Error::Memory`] where the machine has too little, [`Error::Value`] for more than [`ROUTES_MAX`] routes.
-pub(super) fn image(routes: &[Route], next_hops: &[NextHop]) -> Result<(Memory, usize), Error> {
+pub(super) fn image(
+    routes: &[Route],
+    next_hops: &[NextHop],
+    spare: Spare,
+) -> Result<(Memory, Layout, Vec<Group>), Error> {
     check_count(routes.len())?;
     // What building takes besides, asked for first: afterwards it is too late for an error.
     drop(Memory::new(routes.len() * BUILD_BYTES_PER_ROUTE, "building the routes of an ipv4 function")?);
     let intervals = intervals(routes);
     let groups = Groups::new(&intervals);
-    let layout = Layout::new(next_hops.len(), groups.contents.len());
+    let layout = Layout::new(next_hops.len(), groups.contents.len(), spare);
     let mut image = Memory::new(layout.bytes, "the routes of an ipv4 function")?;
     image[..size_of::<Ipv4Image>()].copy_from_slice(&layout.header().emit());
     for (record, next_hop) in image[NEXT_HOPS_OFFSET..].chunks_exact_mut(NEXT_HOP_BYTES).zip(next_hops) {
-        record.copy_from_slice(&next_hop_record(next_hop).emit());
+        record.copy_from_slice(&record_of(next_hop).emit());
     }
     let (tbl24, tbl8) = image[layout.tbl24_offset..].split_at_mut(layout.tbl8_offset - layout.tbl24_offset);
     match layout.entry_bytes {
         2 => fill::<2>(&intervals, &groups, tbl24, tbl8),
         _ => fill::<4>(&intervals, &groups, tbl24, tbl8),
     }
-    Ok((image, layout.entry_bytes))
+    let mut made = vec![Group::default(); groups.contents.len()];
+    groups.of_block.iter().for_each(|(_, group)| made[*group as usize].uses += 1);
+    groups.contents.into_iter().for_each(|(pieces, group)| made[group as usize].pieces = pieces);
+    Ok((image, layout, made))
 }
 
 /// Whether the sort key has room for so many routes.
@@ -116,13 +150,19 @@ pub(super) fn check_count(routes: usize) -> Result<(), Error> {
     Err(Error::Value { span: None, message: format!("there are {routes} routes; a table takes at most {ROUTES_MAX}") })
 }
 
-fn next_hop_record(next_hop: &NextHop) -> Ipv4NextHop {
-    match *next_hop {
-        NextHop::Forward { port, destination, source } => {
-            Ipv4NextHop { destination_mac: destination.0, source_mac: source.0, port, ..Ipv4NextHop::default() }
-        }
-        NextHop::Local => Ipv4NextHop { flags: IPV4_LOCAL, ..Ipv4NextHop::default() },
-        NextHop::Blackhole => Ipv4NextHop { flags: IPV4_BLACKHOLE, ..Ipv4NextHop::default() },
+/// A next hop as it lies in the image.
+pub(super) fn record_of(next_hop: &NextHop) -> Ipv4NextHop {
+    let station = |adjacency: &Adjacency, flags| {
+        let Adjacency { port, destination, source, mtu } = *adjacency;
+        Ipv4NextHop::new(destination.0, source.0, port as u8, flags, mtu)
+    };
+    let flagged = |flags| Ipv4NextHop::new([0; 6], [0; 6], 0, flags, Adjacency::MTU_MAX);
+    match next_hop {
+        NextHop::Forward(adjacency) => station(adjacency, 0),
+        NextHop::Unresolved(adjacency) => station(adjacency, IPV4_UNRESOLVED),
+        NextHop::Local => flagged(IPV4_LOCAL),
+        NextHop::Blackhole => flagged(IPV4_BLACKHOLE),
+        NextHop::Unreachable => flagged(IPV4_UNREACHABLE),
     }
 }
 
@@ -178,6 +218,13 @@ fn begin(intervals: &mut Vec<Interval>, start: u64, next_hop: u32) {
     }
 }
 
+/// A group of the image: how its blocks split, and how many they are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    pub(super) pieces: Vec<Piece>,
+    pub(super) uses: u32,
+}
+
 /// The blocks of 256 addresses in which not all have the same next hop.
 struct Groups {
     /// How a group's block splits, in pieces by ascending octet; and the group's index.
@@ -187,7 +234,7 @@ struct Groups {
 }
 
 /// From which last octet on it is which next hop: `octet << 32 | next_hop`. As one number it is hashed in one go.
-type Piece = u64;
+pub(super) type Piece = u64;
 
 impl Groups {
     fn new(intervals: &[Interval]) -> Self {

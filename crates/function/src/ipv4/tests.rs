@@ -1,9 +1,11 @@
 use std::path::Path;
 
 use godwit_wire::Ipv4Header;
+use godwit_wire::MacAddress;
 use proptest::prelude::*;
 
 use super::*;
+use crate::routing::{Adjacency, Prefix, RouteChange, Unchanged};
 use crate::testing::{self, Directory, build_error, build_ok, run};
 
 const NEXT_HOPS: &str = r#"
@@ -74,8 +76,8 @@ fn a_packet_goes_by_its_longest_prefix() {
         ([10, 1, 2, 200], forward),
         ([10, 1, 2, 201], Outcome::drop(DROP_BLACKHOLE)),
         ([10, 2, 0, 0], forward),
-        ([11, 0, 0, 0], Outcome::drop(DROP_NO_ROUTE)),
-        ([9, 255, 255, 255], Outcome::drop(DROP_NO_ROUTE)),
+        ([11, 0, 0, 0], Outcome::verdict(VERDICT_NO_ROUTE)),
+        ([9, 255, 255, 255], Outcome::verdict(VERDICT_NO_ROUTE)),
     ] {
         let before = frame(source, destination, 9);
         let mut after = before.clone();
@@ -198,15 +200,49 @@ fn wrong_stanzas_are_refused_with_the_reason() {
     }
 }
 
+fn station(port: u16, last: u8, mtu: u16) -> Adjacency {
+    Adjacency { port, destination: MacAddress([2, 0, 0, 0, 1, last]), source: MacAddress([2, 0, 0, 0, 2, last]), mtu }
+}
+
+#[test]
+fn what_a_next_hop_cannot_take_is_said() {
+    let hops = vec![
+        NextHop::Forward(station(3, 1, 33)),
+        NextHop::Forward(station(3, 1, 31)),
+        NextHop::Unresolved(station(4, 2, 1500)),
+        NextHop::Unreachable,
+    ];
+    let routes = (0..4).map(|hop| route(0x0a00_0000 | hop << 16, 16, hop)).collect();
+    let function = Ipv4::new(routes, hops).unwrap();
+    let outcome = |third, ttl, df: bool| {
+        let mut frame = frame([192, 0, 2, 1], [10, third, 0, 1], ttl);
+        if !df {
+            let mut packet = godwit_wire::Ipv4::new_checked(&mut frame[14..]).unwrap();
+            packet.set_flags_offset(0);
+            packet.fill_checksum();
+        }
+        let before = frame.clone();
+        let outcome = run(&function, &mut frame);
+        assert_eq!(before == frame, !matches!(outcome.verdict, VERDICT_FORWARD | VERDICT_FRAGMENT));
+        (outcome.verdict, outcome.port, outcome.value)
+    };
+    // Packets have 32 bytes.
+    assert_eq!(outcome(0, 9, true), (VERDICT_FORWARD, 3, 0));
+    assert_eq!(outcome(1, 9, true), (VERDICT_TOO_BIG, 3, 31));
+    assert_eq!(outcome(1, 9, false), (VERDICT_FRAGMENT, 3, 31));
+    assert_eq!(outcome(1, 1, true), (VERDICT_TTL_EXCEEDED, 0, 0));
+    assert_eq!(outcome(2, 9, true), (VERDICT_UNRESOLVED, 4, 2));
+    assert_eq!(outcome(2, 1, true), (VERDICT_TTL_EXCEEDED, 0, 0));
+    assert_eq!(outcome(3, 1, true), (VERDICT_NO_ROUTE, 0, 0));
+}
+
 /// What a kernel would find in the image, entry by entry.
 fn lookup_image(function: &Ipv4, address: u32) -> Option<u32> {
-    let image: &[u8] = &function.image;
-    let u64_at = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap()) as usize;
-    let width = function.entry_bytes;
+    let image = &function.image;
+    let u64_at = |at: usize| image.load_u64(at) as usize;
+    let width = function.layout.entry_bytes;
     let entry = |table: usize, index: usize| {
-        let mut bytes = [0; 4];
-        bytes[..width].copy_from_slice(&image[table + index * width..][..width]);
-        u32::from_le_bytes(bytes)
+        if width == 2 { image.load_u16(table + index * 2).into() } else { image.load_u32(table + index * 4) }
     };
     assert_eq!(u64_at(40), image.len());
     let top = 1u32 << (8 * width - 1);
@@ -222,7 +258,7 @@ fn next_hops(count: usize) -> Vec<NextHop> {
 }
 
 fn route(address: u32, length: u8, next_hop: u32) -> Route {
-    Route { prefix: address & routes::mask(length), length, next_hop }
+    Route { prefix: address.masked(length), length, next_hop }
 }
 
 #[test]
@@ -253,7 +289,7 @@ fn entries_grow_with_the_number_of_next_hops() {
         let last = count as u32 - 1;
         let routes = vec![route(0x0a00_0000, 8, 0), route(0x0a00_0080, 25, last)];
         let function = Ipv4::new(routes, next_hops(count)).unwrap();
-        assert_eq!((function.entry_bytes, function.variant()), (width, variant));
+        assert_eq!((function.layout.entry_bytes, function.variant()), (width, variant));
         for (address, next_hop) in [(0x0a00_0080, Some(last)), (0x0a00_007f, Some(0)), (0x0b00_0000, None)] {
             assert_eq!(lookup_image(&function, address), next_hop);
         }
@@ -267,7 +303,7 @@ fn entries_grow_with_the_number_of_groups() {
         let host = |block: u32, octet, next_hop| route(block << 8 | octet, 32, next_hop);
         let routes = (0..count).flat_map(|block| [host(block, 0, block / 200), host(block, 1, 200 + block % 200)]);
         let function = Ipv4::new(routes.collect(), next_hops(400)).unwrap();
-        assert_eq!(function.entry_bytes, width);
+        assert_eq!(function.layout.entry_bytes, width);
         for block in 0..count {
             assert_eq!(lookup_image(&function, block << 8), Some(block / 200));
             assert_eq!(lookup_image(&function, block << 8 | 1), Some(200 + block % 200));
@@ -279,8 +315,8 @@ fn entries_grow_with_the_number_of_groups() {
 
 #[test]
 fn blocks_that_split_alike_share_a_group() {
-    let groups =
-        |routes| u32::from_le_bytes(Ipv4::new(routes, next_hops(2)).unwrap().image[12..16].try_into().unwrap());
+    let room = Spare { next_hops: 0, groups: 0 };
+    let groups = |routes| Ipv4::with_room(routes, next_hops(2), Vec::new(), room).unwrap().image.load_u32(12);
     assert_eq!(groups((0..1000).map(|block| route(block << 8 | 7, 32, 0)).collect()), 1);
     assert_eq!(groups((0..1000).map(|block| route(block << 8 | 7, 32, block % 2)).collect()), 2);
     // A longer prefix that changes nothing needs none.
@@ -312,7 +348,7 @@ proptest! {
     fn the_image_agrees_with_the_prefixes(routes in crowded_routes(), addresses: Vec<u32>) {
         let function = Ipv4::new(routes.clone(), next_hops(6)).unwrap();
         let edges = routes.iter().flat_map(|route| {
-            let last = route.prefix | !routes::mask(route.length);
+            let last = route.prefix | !u32::MAX.masked(route.length);
             [route.prefix, route.prefix.wrapping_sub(1), last, last.wrapping_add(1)]
         });
         for address in edges.chain(addresses).chain([0, u32::MAX]) {
@@ -325,4 +361,172 @@ proptest! {
 fn files_are_named_relative_to_the_configuration() {
     let error = testing::build(&KIND, "routes = \"r.txt\"", &[], Path::new("/nonexistent")).err().unwrap();
     assert!(error.to_string().starts_with("/nonexistent/r.txt: "), "{error}");
+}
+
+/// An engine without packets that counts what it is asked.
+#[derive(Default)]
+struct Idle {
+    waits: std::cell::Cell<usize>,
+    refuses: std::cell::Cell<bool>,
+}
+
+impl Running for Idle {
+    fn image_changed(&self, _range: std::ops::Range<usize>) -> Result<(), Error> {
+        match self.refuses.get() {
+            true => Err(Error::Command { message: "not taken".to_owned() }),
+            false => Ok(()),
+        }
+    }
+
+    fn quiesce(&self) -> Result<(), Error> {
+        self.waits.set(self.waits.get() + 1);
+        Ok(())
+    }
+}
+
+fn to(route: Route, is_there: bool) -> RouteChange {
+    let prefix = Prefix::of(std::net::Ipv4Addr::from_bits(route.prefix).into(), route.length).unwrap();
+    RouteChange { prefix, next_hop: is_there.then_some(route.next_hop) }
+}
+
+/// Changes that come together, over and over the same few prefixes.
+fn batches() -> impl Strategy<Value = Vec<(Vec<Route>, bool)>> {
+    prop::collection::vec((crowded_routes(), any::<bool>()), 1..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// However a table came to be, it says of every address what its routes say.
+    #[test]
+    fn changes_leave_what_the_routes_say(start in crowded_routes(), batches in batches(), wide: bool) {
+        let hops = next_hops(if wide { 0x8000 } else { 6 });
+        let room = Spare { next_hops: 4, groups: 300 };
+        let function = Ipv4::with_room(start.clone(), hops, Vec::new(), room).unwrap();
+        prop_assert_eq!(function.layout.entry_bytes, if wide { 4 } else { 2 });
+        let running = Idle::default();
+        // `ref` is told of changes; a table of all that was said is made anew.
+        function.lookup_ref(0);
+        let mut oracle = std::collections::BTreeMap::new();
+        for route in start {
+            oracle.insert((route.prefix, route.length), route.next_hop);
+        }
+        for (routes, is_there) in batches {
+            let changes: Vec<_> = routes.iter().map(|route| to(*route, is_there)).collect();
+            function.change(&changes, &running).unwrap();
+            for route in routes {
+                match is_there {
+                    true => oracle.insert((route.prefix, route.length), route.next_hop),
+                    false => oracle.remove(&(route.prefix, route.length)),
+                };
+            }
+            let expected: Vec<(Prefix, u32)> =
+                oracle.iter().map(|(&(prefix, length), &hop)| (to(route(prefix, length, 0), true).prefix, hop)).collect();
+            prop_assert_eq!(function.routes(), expected);
+            let edges = oracle.keys().flat_map(|&(prefix, length)| {
+                let last = prefix | !u32::MAX.masked(length);
+                [prefix, prefix.wrapping_sub(1), last, last.wrapping_add(1)]
+            });
+            for address in edges.chain([0, u32::MAX]) {
+                let said = (0..=32).rev().find_map(|length| oracle.get(&(address.masked(length), length)).copied());
+                prop_assert_eq!(lookup_image(&function, address), said, "{:#x}", address);
+                prop_assert_eq!(function.lookup_ref(address), said);
+                let found = function.find(std::net::Ipv4Addr::from_bits(address).into()).map(|(_, hop)| hop);
+                prop_assert_eq!(found, said);
+            }
+        }
+    }
+}
+
+#[test]
+fn groups_are_used_again_once_nobody_knows_them() {
+    let function = Ipv4::with_room(vec![], next_hops(3), Vec::new(), Spare { next_hops: 0, groups: 2 }).unwrap();
+    let running = Idle::default();
+    let host = |octet, hop, is_there| to(route(0x0a00_0000 | octet, 32, hop), is_there);
+    function.change(&[host(1, 0, true)], &running).unwrap();
+    function.change(&[host(2, 1, true)], &running).unwrap();
+    assert_eq!(running.waits.get(), 0, "groups that were never used are taken first");
+    for octet in 3..100 {
+        function.change(&[host(octet, octet % 3, true)], &running).unwrap();
+        assert_eq!(lookup_image(&function, 0x0a00_0000 | octet), Some(octet % 3));
+    }
+    assert!(running.waits.get() >= 97, "{}", running.waits.get());
+    // Three ways to split, and two groups.
+    let other = |block: u32, hop| to(route(0x0b00_0000 | block << 8, 32, hop), true);
+    let Unchanged { made, error } = function.change(&[other(0, 0), other(1, 1), other(2, 0)], &running).unwrap_err();
+    assert!(made == 1 && error.to_string().contains("spare_groups"), "{made}: {error}");
+    assert_eq!(lookup_image(&function, 0x0b00_0000), Some(0));
+    assert_eq!((lookup_image(&function, 0x0b00_0100), function.routes().len()), (None, 100));
+    // What nobody took is not lost: the next change brings it.
+    running.refuses.set(true);
+    let narrow = to(route(0x0c00_0000, 24, 1), true);
+    function.change(&[narrow], &running).unwrap_err();
+    running.refuses.set(false);
+    function.change(&[narrow], &running).unwrap();
+    assert_eq!(lookup_image(&function, 0x0c00_0000), Some(1));
+}
+
+#[test]
+fn next_hops_come_and_go() {
+    let function = Ipv4::with_room(vec![], vec![], Vec::new(), Spare { next_hops: 2, groups: 2 }).unwrap();
+    let running = Idle::default();
+    let one = NextHop::Forward(station(1, 1, 1500));
+    assert_eq!(function.add_next_hops(&[one, NextHop::Local], &running).unwrap(), [0, 1]);
+    assert!(function.add_next_hops(&[one], &running).unwrap_err().to_string().contains("spare_next_hops"));
+    let lead = to(route(0x0a00_0000, 8, 0), true);
+    function.change(&[lead], &running).unwrap();
+    let there = |function: &Ipv4| {
+        let mut frame = frame([192, 0, 2, 1], [10, 0, 0, 1], 9);
+        (run(function, &mut frame), frame[..12].to_vec())
+    };
+    assert_eq!(there(&function).0.port, 1);
+    assert!(function.remove_next_hops(&[0], &running).unwrap_err().to_string().contains("1 routes lead"));
+    // Another address: one store, no wait.
+    let moved = NextHop::Forward(Adjacency { destination: MacAddress([2; 6]), ..station(1, 1, 1500) });
+    function.set_next_hops(&[(0, moved)], &running).unwrap();
+    assert_eq!((there(&function).1[..6].to_vec(), running.waits.get()), (vec![2; 6], 0));
+    function.set_next_hops(&[(0, NextHop::Unresolved(station(1, 1, 1500)))], &running).unwrap();
+    assert_eq!((there(&function).0.verdict, running.waits.get()), (VERDICT_UNRESOLVED, 0));
+    // Another port has another address too.
+    function.set_next_hops(&[(0, NextHop::Forward(station(2, 7, 1500)))], &running).unwrap();
+    assert_eq!((there(&function).0.port, running.waits.get()), (2, 2));
+    function.change(&[RouteChange { next_hop: None, ..lead }], &running).unwrap();
+    function.remove_next_hops(&[0], &running).unwrap();
+    for wrong in [0, 7] {
+        let change = RouteChange { next_hop: Some(wrong), ..lead };
+        assert!(function.change(&[change], &running).unwrap_err().error.to_string().contains("no such next hop"));
+        assert!(function.set_next_hops(&[(wrong, one)], &running).is_err());
+        assert!(function.remove_next_hops(&[wrong], &running).is_err());
+    }
+    assert_eq!(function.add_next_hops(&[one], &running).unwrap(), [0]);
+    assert_eq!(running.waits.get(), 4, "before the index is used again, and before it is found");
+}
+
+#[test]
+fn operators_add_delete_and_list_routes() {
+    let function = build_ok(&KIND, &format!("{ROUTES}\n{NEXT_HOPS}"), &["a", "b"]);
+    let running = Idle::default();
+    let ask = |request: &str| function.command(&serde_json::from_str(request).unwrap(), &running);
+    let said = ask(r#"{"command":"add","route":[{"prefix":"10.9.0.0/16","next_hop":"nowhere"}]}"#).unwrap();
+    assert_eq!(said["added"], 1);
+    let said = ask(r#"{"command":"list","address":"10.9.1.1"}"#).unwrap();
+    assert_eq!((said["routes"].clone(), said["route"][0]["next_hop"].clone()), (1.into(), "nowhere".into()));
+    assert_eq!(ask(r#"{"command":"delete","route":["10.9.0.0/16"]}"#).unwrap()["deleted"], 1);
+    let said = ask(r#"{"command":"list"}"#).unwrap();
+    assert_eq!(
+        (said["routes"].clone(), said["route"][0]["destination_mac"].clone()),
+        (4.into(), "02:00:00:00:00:0a".into())
+    );
+    for (request, part) in [
+        (r#"{"command":"delete","route":["10.9.0.0/16"]}"#, "no route for 10.9.0.0/16"),
+        (r#"{"command":"add","route":[{"prefix":"10.9.0.0/16","next_hop":"their"}]}"#, "east, here, nowhere"),
+        (r#"{"command":"add","route":[{"prefix":"::/0","next_hop":"east"}]}"#, "other family"),
+        (r#"{"command":"add","route":[{"prefix":"10.9.0.1/16","next_hop":"east"}]}"#, "perhaps 10.9.0.0/16"),
+        (r#"{"command":"add","route":[]}"#, "needs"),
+        (r#"{"command":"list","address":"x"}"#, "no address"),
+        (r#"{"command":"flush"}"#, "add, delete and list"),
+    ] {
+        let error = ask(request).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
 }

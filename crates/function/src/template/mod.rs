@@ -34,6 +34,7 @@ pub const CONTRACT: Contract = Contract {
     headroom_bytes: 0,
     tailroom_bytes: 0,
     tailroom_saved: [0; 16],
+    counters: &[],
     spec: "IEEE 802.3, clause 3.2",
 };
 

@@ -304,6 +304,7 @@ pub(crate) fn run_bin(
                 outcomes: outcomes.as_mut_ptr(),
                 count: descriptors.len() as u32,
                 variant: u32::from(variant),
+                group: 0,
             };
             let kernel = function.contract().kernel;
             let level = match form {

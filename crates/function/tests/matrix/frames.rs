@@ -214,7 +214,7 @@ fn tcp(random: &mut Random, data: &[u8]) -> Vec<u8> {
 }
 
 /// A frame around `packet`, with a tag for each of `tags`.
-fn ethernet(tags: &[u16], inner: u16, packet: &[u8]) -> Vec<u8> {
+pub(crate) fn ethernet(tags: &[u16], inner: u16, packet: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 14 + 4 * tags.len()];
     let types: Vec<u16> = tags.iter().copied().chain([inner]).collect();
     let (destination, source) = (MacAddress([2, 9, 8, 7, 6, 5]), MacAddress([2, 1, 2, 3, 4, 5]));
@@ -228,7 +228,7 @@ fn ethernet(tags: &[u16], inner: u16, packet: &[u8]) -> Vec<u8> {
 }
 
 /// Changes some bytes, mostly of the headers, or the length.
-fn damage(random: &mut Random, frame: &mut Vec<u8>) {
+pub(crate) fn damage(random: &mut Random, frame: &mut Vec<u8>) {
     for _ in 0..1 + random.below(3) {
         if frame.is_empty() {
             return;
@@ -268,7 +268,7 @@ fn change_ipv4(random: &mut Random, frame: &mut [u8], address: Address<'_>) {
 }
 
 /// Bytes behind the packet, as Ethernet has them up to 60 bytes.
-fn pad(random: &mut Random, frame: &mut Vec<u8>) {
+pub(crate) fn pad(random: &mut Random, frame: &mut Vec<u8>) {
     let bytes = 1 + random.below(46);
     frame.extend((0..bytes).map(|_| b"abcd"[random.below(4) as usize]));
 }

@@ -2,14 +2,19 @@
 
 #[path = "ipsec.rs"]
 mod ipsec;
+#[path = "ipv6.rs"]
+mod ipv6;
+#[path = "ndn.rs"]
+mod ndn;
 
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
 use godwit_function::dpi::{Case as LetterCase, Dpi};
-use godwit_function::ipv4::{Ipv4, NextHop, Route};
-use godwit_function::{Function, Site, kind};
+use godwit_function::ipv4::{Ipv4, Route};
+use godwit_function::routing::{Adjacency, NextHop};
+use godwit_function::{Function, Site, kind, l2};
 use godwit_wire::MacAddress;
 use toml::de::DeTable;
 
@@ -39,7 +44,13 @@ pub(crate) fn cases() -> Vec<Case> {
         let (function, frames) = dpi(case);
         cases.push(Case { name, function, frames });
     }
+    for (name, addresses) in [("l2, few addresses", 300), ("l2, a full table", 62_000)] {
+        let (function, frames) = l2(addresses);
+        cases.push(Case { name, function, frames });
+    }
     cases.extend(ipsec::cases());
+    cases.extend(ipv6::cases());
+    cases.extend(ndn::cases());
     cases
 }
 
@@ -57,11 +68,16 @@ fn ipv4(next_hops: u32) -> (Arc<dyn Function>, Vec<Vec<u8>>) {
     let hops = (0..next_hops).map(|index| match index % 11 {
         3 => NextHop::Local,
         7 => NextHop::Blackhole,
-        _ => NextHop::Forward {
-            port: (index % 256) as u16,
-            destination: MacAddress([2, 0, 1, (index >> 16) as u8, (index >> 8) as u8, index as u8]),
-            source: MacAddress([2, 0, 2, 0, 0, index as u8]),
-        },
+        5 if index % 2 == 0 => NextHop::Unreachable,
+        kind => {
+            let station = Adjacency {
+                port: (index % 256) as u16,
+                destination: MacAddress([2, 0, 1, (index >> 16) as u8, (index >> 8) as u8, index as u8]),
+                source: MacAddress([2, 0, 2, 0, 0, index as u8]),
+                mtu: if kind < 3 { 100 } else { Adjacency::MTU_MAX },
+            };
+            if kind == 9 { NextHop::Unresolved(station) } else { NextHop::Forward(station) }
+        }
     });
     let routes = (0..3000).map(|_| {
         let length = 8 + random.below(25) as u8;
@@ -83,6 +99,81 @@ fn crowded_address(random: &mut Random) -> u32 {
         5 => random.below(0x0200_0000),
         _ => u32::from(Ipv4Addr::new(198, 51, 100, 0)) + random.below(1024),
     }
+}
+
+/// Six of seven ports, access ports and trunks, and frames of so many addresses of three VLANs, some of them in the table.
+fn l2(addresses: u32) -> (Arc<dyn Function>, Vec<Vec<u8>>) {
+    let ports: Vec<String> = (0..7).map(|port| format!("p{port}")).collect();
+    let site = Site { name: "under test", ports: &ports, directory: Path::new(".") };
+    let stanza = r#"
+        [[port]]
+        port = "p0"
+        access = 1
+        [[port]]
+        port = "p1"
+        access = 1
+        learn = false
+        [[port]]
+        port = "p2"
+        trunk = [1, "10-11"]
+        [[port]]
+        port = "p3"
+        trunk = [10, 11]
+        native = 1
+        [[port]]
+        port = "p4"
+        trunk = ["1-4094"]
+        [[port]]
+        port = "p5"
+        trunk = [1, 11]
+        native = 10
+        [[mac]]
+        mac = "02:00:00:00:00:01"
+        port = "p0"
+        [[mac]]
+        mac = "02:00:00:00:00:02"
+        port = "p2"
+    "#;
+    let members: [(u16, &[u8]); 3] = [(1, &[0, 1, 2, 3, 4, 5]), (10, &[2, 3, 4, 5]), (11, &[2, 3, 4, 5])];
+    let function = l2::build_switch(DeTable::parse(stanza).unwrap(), &site).unwrap();
+    let mut random = Random::new(12);
+    let known: Vec<(u64, u8)> = (3..addresses)
+        .map(|number| {
+            let (vid, ports) = members[random.below(3) as usize];
+            (l2::key(vid, station(number)), ports[random.below(ports.len() as u32) as usize])
+        })
+        .collect();
+    function.learn_all(&known).unwrap();
+    let frames = (0..4000).map(|_| {
+        let mac = |random: &mut Random| match random.below(12) {
+            0 => [0xff; 6],
+            1 => [0x01, 0x80, 0xc2, 0, 0, random.below(20) as u8],
+            2 => [0x01, 0, 0x5e, random.next() as u8, 1, 2],
+            3 => [0; 6],
+            4 => station(random.below(4)).0,
+            _ => station(random.below(addresses * 5 / 4)).0,
+        };
+        let mut frame = mac(&mut random).to_vec();
+        frame.extend(if random.below(10) == 0 { mac(&mut random) } else { station(random.below(addresses * 5 / 4)).0 });
+        if random.below(2) == 0 {
+            let vid = [0, 1, 10, 11, 12, 4095][random.below(6) as usize];
+            frame.extend([0x81, 0x00]);
+            frame.extend(((random.below(16) << 12) as u16 | vid).to_be_bytes());
+        }
+        frame.extend([0x08, 0x00]);
+        let behind = random.below(60);
+        frame.extend((0..behind).map(|_| random.next() as u8));
+        let length = if random.below(8) == 0 { random.below(20) as usize } else { frame.len() };
+        frame.truncate(length);
+        frame
+    });
+    let frames = frames.collect();
+    (Arc::new(function), frames)
+}
+
+fn station(number: u32) -> MacAddress {
+    let [a, b, c, d] = number.to_be_bytes();
+    MacAddress([2, 0, a, b, c, d])
 }
 
 /// Patterns that nest and overlap, and frames that hold some.

@@ -22,9 +22,11 @@ pub(crate) struct Job<'a> {
     pub(crate) outcomes: &'a mut [Outcome],
 }
 
-/// The rows: every level that the kernels were compiled for, and the forms for whole bins.
+/// The rows: every level that the kernels were compiled for, packets that take turns in groups of several sizes, and the forms for whole bins.
 pub(crate) fn implementations() -> Vec<Implementation> {
-    levels().iter().map(cpu).chain(natives().iter().map(native)).collect()
+    let best = levels().iter().rfind(|level| level.supported());
+    let turns = best.into_iter().flat_map(|level| [1, 3, 64].map(|group| cpu(level, group)));
+    levels().iter().map(|level| cpu(level, 0)).chain(turns).chain(natives().iter().map(native)).collect()
 }
 
 /// What it does not cover is run as the CPU device runs it: by a level.
@@ -46,14 +48,16 @@ fn native(native: &'static Native) -> Implementation {
     Implementation { name: format!("native {}", native.name), available, run: Box::new(move |job| run_cpu(&run, job)) }
 }
 
-fn cpu(level: &'static Level) -> Implementation {
+/// A level; with a group, gopt's form of the kernels that have one.
+fn cpu(level: &'static Level, group: u32) -> Implementation {
     let available = match level.supported() {
         true => Ok(()),
         false => Err(format!("this CPU lacks some of {:?}", level.features)),
     };
     // SAFETY: as `Run` demands; the level is supported.
-    let run = |kernel: u8, call: &BinCall| unsafe { level.run_bin(kernel, call) };
-    Implementation { name: format!("cpu {}", level.name), available, run: Box::new(move |job| run_cpu(&run, job)) }
+    let run = move |kernel: u8, call: &BinCall| unsafe { level.run_bin(kernel, &BinCall { group, ..*call }) };
+    let name = if group == 0 { format!("cpu {}", level.name) } else { format!("gopt {group}, {}", level.name) };
+    Implementation { name, available, run: Box::new(move |job| run_cpu(&run, job)) }
 }
 
 /// Runs one bin of a kernel. Every descriptor is of a region that is borrowed mutably, all arrays have `count`
@@ -74,6 +78,7 @@ fn run_cpu(run: Run<'_>, job: Job<'_>) {
             outcomes: job.outcomes[packets].as_mut_ptr(),
             count: u32::from(bin.count),
             variant: u32::from(bin.variant),
+            group: 0,
         };
         run(bin.kernel, &call);
     }

@@ -7,12 +7,14 @@
 //! 203.0.113.0/24               # the default next hop
 //! ```
 //!
+//! With IPv6 prefixes it is the same.
+//!
 //! Any mix of spaces and tabs separates; lines end in LF or CRLF. Hand-written, because two million lines are read
 //! before the first packet can be forwarded.
 
 use std::collections::HashMap;
 
-use super::Route;
+use super::{Address, Route};
 
 /// The next hops that a route may name.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ pub(super) const NO_NEXT_HOP: &str = "the route names no next hop, and there is 
 ///
 /// # Errors
 /// The line, counted from 1, and what is wrong with it.
-pub fn parse(text: &[u8], names: &Names<'_>, routes: &mut Vec<Route>) -> Result<(), (usize, String)> {
+pub fn parse<A: Address>(text: &[u8], names: &Names<'_>, routes: &mut Vec<Route<A>>) -> Result<(), (usize, String)> {
     // Real files have 15 to 20 bytes a line; too small a guess costs a copy, too large a one nothing.
     let no_memory = |_| (1, format!("this machine has no memory for the routes of {} bytes of text", text.len()));
     routes.try_reserve(text.len() / 14 + 1).map_err(no_memory)?;
@@ -64,18 +66,18 @@ pub fn parse(text: &[u8], names: &Names<'_>, routes: &mut Vec<Route>) -> Result<
     Ok(())
 }
 
-/// An IPv4 prefix, `a.b.c.d/length`, or `a.b.c.d` for one host.
+/// A prefix, `address/length`, or an address for one host.
 ///
 /// # Errors
 /// What is wrong: not a prefix, or bits set beyond its length.
-pub fn parse_prefix(text: &[u8]) -> Result<(u32, u8), String> {
-    let Some((prefix, length)) = scan_prefix(text) else {
-        let hint = if text.contains(&b':') { "; IPv6 routes belong to another function" } else { "" };
-        return Err(format!("\"{}\" is not an IPv4 prefix such as 192.0.2.0/24{hint}", quote(text)));
+pub fn parse_prefix<A: Address>(text: &[u8]) -> Result<(A, u8), String> {
+    let Some((prefix, length)) = A::scan(text) else {
+        let hint = if A::is_other(text) { A::OTHER } else { "" };
+        return Err(format!("\"{}\" is not {}{hint}", quote(text), A::EXAMPLE));
     };
-    let kept = prefix & mask(length);
+    let kept = prefix.masked(length);
     if kept != prefix {
-        let right = std::net::Ipv4Addr::from(kept);
+        let right = kept.show();
         return Err(format!("{} has bits set beyond its length; meant is perhaps {right}/{length}", quote(text)));
     }
     Ok((prefix, length))
@@ -83,47 +85,6 @@ pub fn parse_prefix(text: &[u8]) -> Result<(u32, u8), String> {
 
 pub(super) fn unknown_next_hop(name: &[u8]) -> String {
     format!("there is no next hop called \"{}\"", quote(name))
-}
-
-/// The bits that a prefix of so many bits fixes.
-pub(super) fn mask(length: u8) -> u32 {
-    u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0)
-}
-
-fn scan_prefix(text: &[u8]) -> Option<(u32, u8)> {
-    let mut rest = text;
-    let mut prefix = 0;
-    for octet in 0..4 {
-        if octet > 0 {
-            rest = rest.strip_prefix(b".")?;
-        }
-        prefix = prefix << 8 | scan_number(&mut rest, 255)?;
-    }
-    if rest.is_empty() {
-        return Some((prefix, 32));
-    }
-    rest = rest.strip_prefix(b"/")?;
-    let length = scan_number(&mut rest, 32)?;
-    // At most 32.
-    rest.is_empty().then_some((prefix, length as u8))
-}
-
-/// A decimal number up to `max`, which has at most three digits. No leading zeros: some read them as octal.
-#[inline]
-fn scan_number(rest: &mut &[u8], max: u32) -> Option<u32> {
-    let mut value = 0;
-    let mut digits = 0;
-    while let Some((digit, tail)) = rest.split_first()
-        && digit.is_ascii_digit()
-    {
-        value = value * 10 + u32::from(digit - b'0');
-        digits += 1;
-        *rest = tail;
-        if value > max || digits > 1 && value < 10 {
-            return None;
-        }
-    }
-    (digits > 0).then_some(value)
 }
 
 /// The next word of the line; empty at its end and before a comment.
@@ -157,7 +118,7 @@ fn quote(token: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     use proptest::prelude::*;
 
@@ -167,7 +128,7 @@ mod tests {
         let names = Names { index: HashMap::from([(&b"a"[..], 0), (b"lan-2", 1)]), default };
         let mut routes = Vec::new();
         parse(text, &names, &mut routes)?;
-        let show = |route: &Route| format!("{}/{}", Ipv4Addr::from(route.prefix), route.length);
+        let show = |route: &Route<u32>| format!("{}/{}", Ipv4Addr::from(route.prefix), route.length);
         Ok(routes.iter().map(|route| (show(route), route.next_hop)).collect())
     }
 
@@ -209,21 +170,61 @@ mod tests {
         }
     }
 
+    #[test]
+    fn wrong_lines_of_ipv6_are_named() {
+        let names = Names { index: HashMap::from([(&b"a"[..], 0)]), default: None };
+        for (text, line, part) in [
+            (&b"2001:db8::/32"[..], 1, "no default_next_hop"),
+            (b"\n2001:db8::1/32 a", 2, "2001:db8::/32"),
+            (b"2001:db8::/129 a", 1, "not an IPv6 prefix"),
+            (b"2001:db8::/ a", 1, "not an IPv6 prefix"),
+            (b"2001:db8::/032 a", 1, "not an IPv6 prefix"),
+            (b"2001:db8::/+32 a", 1, "not an IPv6 prefix"),
+            (b"2001:db8 a", 1, "not an IPv6 prefix"),
+            (b"2001::db8::/32 a", 1, "not an IPv6 prefix"),
+            (b"fe80::1%eth0 a", 1, "not an IPv6 prefix"),
+            (b"[2001:db8::]/32 a", 1, "not an IPv6 prefix"),
+            (b"10.0.0.0/8 a", 1, "IPv4 routes belong"),
+            (b"::/0 a\n::/0 b", 2, "no next hop called \"b\""),
+            (b"::1 a a", 1, "too many"),
+        ] {
+            let (at, message) = parse::<u128>(text, &names, &mut Vec::new()).unwrap_err();
+            assert!(at == line && message.contains(part), "{at}: {message}");
+        }
+        let mut routes = Vec::new();
+        parse::<u128>(b"::/0 a\n::ffff:192.0.2.0/120\ta # x\r\n2001:DB8::1 a", &names, &mut routes).unwrap();
+        let shown: Vec<_> = routes.iter().map(|r| format!("{}/{}", r.prefix.show(), r.length)).collect();
+        assert_eq!(shown, ["::/0", "::ffff:192.0.2.0/120", "2001:db8::1/128"]);
+    }
+
     proptest! {
         #[test]
         fn what_is_printed_is_read(address: u32, length in 0u8..=32) {
-            let prefix = address & mask(length);
+            let prefix = address.masked(length);
             let text = format!("{}/{length}", Ipv4Addr::from(prefix));
             prop_assert_eq!(parse_prefix(text.as_bytes()), Ok((prefix, length)));
             let host = Ipv4Addr::from(address).to_string();
             prop_assert_eq!(parse_prefix(host.as_bytes()), Ok((address, 32)));
             let rough = format!("{host}/{length}");
-            prop_assert_eq!(parse_prefix(rough.as_bytes()).is_ok(), prefix == address);
+            prop_assert_eq!(parse_prefix::<u32>(rough.as_bytes()).is_ok(), prefix == address);
+        }
+
+        #[test]
+        fn what_is_printed_of_ipv6_is_read(address: u128, length in 0u8..=128) {
+            let prefix = address.masked(length);
+            let text = format!("{}/{length}", Ipv6Addr::from(prefix));
+            prop_assert_eq!(parse_prefix(text.as_bytes()), Ok((prefix, length)));
+            let host = Ipv6Addr::from(address).to_string();
+            prop_assert_eq!(parse_prefix(host.as_bytes()), Ok((address, 128)));
+            let rough = format!("{host}/{length}");
+            prop_assert_eq!(parse_prefix::<u128>(rough.as_bytes()).is_ok(), prefix == address);
         }
 
         #[test]
         fn no_bytes_panic(text: Vec<u8>) {
             let _ = parse_text(&text, Some(0));
+            let names = Names { index: HashMap::new(), default: Some(0) };
+            let _ = parse::<u128>(&text, &names, &mut Vec::new());
         }
     }
 }

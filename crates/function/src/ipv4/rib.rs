@@ -1,0 +1,188 @@
+//! What the routes are, apart from the image: which prefix decides about each block of 256 addresses, and what falls to whom
+//! when a route goes.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+
+use super::Route;
+use super::tables::{GROUP_ENTRIES, NO_ROUTE, Piece};
+use crate::routes::Address;
+
+const BLOCKS: usize = 1 << 24;
+/// In [`Rib::owners`]: routes longer than /24 lie in the block.
+const HAS_LONGER: u8 = 0x80;
+
+/// See the module.
+pub(super) struct Rib {
+    /// By length, then by prefix.
+    by_length: [HashMap<u32, u32>; 33],
+    /// Of each block the length, plus 1, of the longest prefix up to /24 that covers it; 0: none does.
+    owners: Vec<u8>,
+    /// Of blocks that have some, the routes longer than /24 by length and last octet.
+    longer: HashMap<u32, BTreeMap<(u8, u8), u32>>,
+    /// How many routes lead to each next hop.
+    uses: Vec<u32>,
+}
+
+/// Remembers the block that was asked for last: neighbours mostly have the same answer.
+#[derive(Default)]
+pub(super) struct Near(Option<(u8, u32, u32)>);
+
+impl Rib {
+    /// Of equal prefixes the last one counts.
+    pub(super) fn new(routes: &[Route]) -> Self {
+        let mut rib = Self {
+            by_length: std::array::from_fn(|_| HashMap::new()),
+            owners: vec![0; BLOCKS],
+            longer: HashMap::new(),
+            uses: Vec::new(),
+        };
+        for route in routes {
+            rib.put(route.prefix, route.length, Some(route.next_hop));
+        }
+        for length in 0..=24 {
+            for &prefix in rib.by_length[usize::from(length)].keys() {
+                rib.owners[blocks(prefix, length)].fill(length + 1);
+            }
+        }
+        for length in 25..=32 {
+            for (&prefix, &next_hop) in &rib.by_length[usize::from(length)] {
+                rib.longer.entry(prefix >> 8).or_default().insert((length, prefix as u8), next_hop);
+                rib.owners[(prefix >> 8) as usize] |= HAS_LONGER;
+            }
+        }
+        rib
+    }
+
+    /// Enters a route, or takes it out, and says what was there.
+    fn put(&mut self, prefix: u32, length: u8, next_hop: Option<u32>) -> Option<u32> {
+        let routes = &mut self.by_length[usize::from(length)];
+        let before = match next_hop {
+            Some(next_hop) => routes.insert(prefix, next_hop),
+            None => routes.remove(&prefix),
+        };
+        if let Some(next_hop) = next_hop {
+            let most = self.uses.len().max(next_hop as usize + 1);
+            self.uses.resize(most, 0);
+            self.uses[next_hop as usize] += 1;
+        }
+        if let Some(before) = before {
+            self.uses[before as usize] -= 1;
+        }
+        before
+    }
+
+    /// Makes a change; what was there comes back, and `dirty` gets the blocks that may have other answers now.
+    pub(super) fn change(
+        &mut self,
+        prefix: u32,
+        length: u8,
+        next_hop: Option<u32>,
+        dirty: &mut Vec<(u32, u32)>,
+    ) -> Option<u32> {
+        let before = self.put(prefix, length, next_hop);
+        if before == next_hop {
+            return before;
+        }
+        let first = prefix >> 8;
+        if length > 24 {
+            dirty.push((first, first + 1));
+            let routes = self.longer.entry(first).or_default();
+            match next_hop {
+                Some(next_hop) => routes.insert((length, prefix as u8), next_hop),
+                None => routes.remove(&(length, prefix as u8)),
+            };
+            let is_empty = routes.is_empty();
+            let owner = &mut self.owners[first as usize];
+            *owner &= !HAS_LONGER;
+            if is_empty {
+                self.longer.remove(&first);
+            } else {
+                *owner |= HAS_LONGER;
+            }
+            return before;
+        }
+        let range = blocks(prefix, length);
+        dirty.push((range.start as u32, range.end as u32));
+        let heir =
+            if next_hop.is_some() { length + 1 } else { self.shorter(prefix, length).map_or(0, |cover| cover + 1) };
+        for owner in &mut self.owners[range] {
+            // A route that comes takes from shorter ones; what one leaves behind is its own blocks'.
+            let is_ours =
+                if next_hop.is_some() { *owner & !HAS_LONGER <= length } else { *owner & !HAS_LONGER == length + 1 };
+            if is_ours {
+                *owner = *owner & HAS_LONGER | heir;
+            }
+        }
+        before
+    }
+
+    /// Length of the longest prefix that is shorter than this and covers it.
+    fn shorter(&self, prefix: u32, length: u8) -> Option<u8> {
+        (0..length).rev().find(|&shorter| self.at(prefix.masked(shorter), shorter).is_some())
+    }
+
+    /// Next hop of exactly this prefix.
+    pub(super) fn at(&self, prefix: u32, length: u8) -> Option<u32> {
+        let routes = &self.by_length[usize::from(length)];
+        if routes.is_empty() { None } else { routes.get(&prefix).copied() }
+    }
+
+    /// Length and next hop of the longest prefix that covers an address.
+    pub(super) fn find(&self, address: u32) -> Option<(u8, u32)> {
+        (0..=32).rev().find_map(|length| Some((length, self.at(address.masked(length), length)?)))
+    }
+
+    /// Next hop that routes up to /24 say for a block, or [`NO_ROUTE`].
+    pub(super) fn block(&self, block: u32, near: &mut Near) -> u32 {
+        let owner = self.owners[block as usize] & !HAS_LONGER;
+        let Some(length) = owner.checked_sub(1) else { return NO_ROUTE };
+        let prefix = (block << 8).masked(length);
+        match near.0 {
+            Some((near_length, near_prefix, next_hop)) if (near_length, near_prefix) == (length, prefix) => next_hop,
+            _ => {
+                let next_hop = self.at(prefix, length).unwrap_or(NO_ROUTE);
+                near.0 = Some((length, prefix, next_hop));
+                next_hop
+            }
+        }
+    }
+
+    /// How a block with routes longer than /24 splits; `None` where there are none. `base` is what the others say.
+    pub(super) fn pieces(&self, block: u32, base: u32, pieces: &mut Vec<Piece>) -> bool {
+        if self.owners[block as usize] & HAS_LONGER == 0 {
+            return false;
+        }
+        let mut hops = [base; GROUP_ENTRIES];
+        // Shorter ones first: longer ones overwrite them.
+        for (&(length, octet), &next_hop) in self.longer.get(&block).into_iter().flatten() {
+            hops[usize::from(octet)..][..1 << (32 - length)].fill(next_hop);
+        }
+        pieces.clear();
+        for (octet, &next_hop) in (0u64..).zip(&hops) {
+            if pieces.last().is_none_or(|last| *last as u32 != next_hop) {
+                pieces.push(octet << 32 | u64::from(next_hop));
+            }
+        }
+        true
+    }
+
+    /// How many routes lead to a next hop.
+    pub(super) fn uses(&self, next_hop: u32) -> u32 {
+        self.uses.get(next_hop as usize).copied().unwrap_or(0)
+    }
+
+    /// All routes, in no order.
+    pub(super) fn routes(&self) -> impl Iterator<Item = Route> {
+        (0u8..).zip(&self.by_length).flat_map(|(length, routes)| {
+            routes.iter().map(move |(&prefix, &next_hop)| Route { prefix, length, next_hop })
+        })
+    }
+}
+
+/// The blocks of a prefix up to /24.
+fn blocks(prefix: u32, length: u8) -> std::ops::Range<usize> {
+    let first = (prefix >> 8) as usize;
+    first..first + (1 << (24 - length))
+}

@@ -1,0 +1,183 @@
+//! Frames that ask this machine something, and what it answers. Bytes in, bytes out; an answer is as long as the question.
+
+use std::net::IpAddr;
+
+use godwit_wire::checksum::checksum;
+use godwit_wire::{Checksum, IpAddress, MacAddress, ethertype, protocol};
+
+use super::config::Settings;
+
+const ETHERNET_BYTES: usize = 14;
+const ARP_BYTES: usize = 28;
+const IPV4_BYTES: usize = 20;
+const IPV6_BYTES: usize = 40;
+const HOP_LIMIT: u8 = 64;
+/// Of neighbour discovery: nobody has forwarded it (RFC 4861, section 7.1.1).
+const NEVER_FORWARDED: u8 = 255;
+/// Target, and the option with our address behind it (RFC 4861, sections 4.3, 4.4 and 4.6.1).
+const SOLICITATION_BYTES: usize = 24;
+const ADVERTISEMENT_BYTES: usize = SOLICITATION_BYTES + 8;
+
+/// The answer to a frame that came by a port, if it is one that this machine answers.
+pub(super) fn answer(settings: &Settings, port: u16, frame: &[u8]) -> Option<Vec<u8>> {
+    let ether_type = |at: usize| frame.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));
+    let at = if ether_type(12)? == ethertype::VLAN { ETHERNET_BYTES + 4 } else { ETHERNET_BYTES };
+    match ether_type(at - 2)? {
+        ethertype::ARP => arp(settings, port, frame, at),
+        ethertype::IPV4 => echo4(settings, frame, at),
+        ethertype::IPV6 => icmp6(settings, port, frame, at),
+        _ => None,
+    }
+}
+
+fn mac(bytes: &[u8]) -> Option<MacAddress> {
+    bytes.first_chunk().map(|bytes| MacAddress(*bytes))
+}
+
+/// An answer to the station that sent the frame, from `ours`.
+fn turned(frame: &[u8], ours: MacAddress) -> Vec<u8> {
+    let mut answer = frame.to_vec();
+    answer.copy_within(6..12, 0);
+    answer[6..12].copy_from_slice(&ours.0);
+    answer
+}
+
+/// RFC 826: an Ethernet address is asked for that belongs to an address of this machine at that port.
+fn arp(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<u8>> {
+    let packet = frame.get(at..at + ARP_BYTES)?;
+    let interface = settings.interface(port)?;
+    // Ethernet, IPv4, request.
+    if packet[..8] != [0, 1, 8, 0, 6, 4, 0, 1] {
+        return None;
+    }
+    let target: [u8; 4] = *packet[24..].first_chunk()?;
+    if !interface.addresses.contains(&IpAddr::from(target)) || mac(&packet[8..])?.is_multicast() {
+        return None;
+    }
+    let mut answer = turned(frame, interface.mac);
+    let reply = &mut answer[at..at + ARP_BYTES];
+    reply[7] = 2;
+    reply.copy_within(8..18, 18);
+    reply[8..14].copy_from_slice(&interface.mac.0);
+    reply[14..18].copy_from_slice(&target);
+    Some(answer)
+}
+
+/// RFC 792, RFC 1122 section 3.2.2.6.
+fn echo4(settings: &Settings, frame: &[u8], at: usize) -> Option<Vec<u8>> {
+    let packet = godwit_wire::Ipv4::new_checked(&frame[at..]).ok()?;
+    let header_bytes = packet.header_bytes();
+    let total = usize::from(packet.total_bytes());
+    let icmp = packet.payload();
+    let is_ours = settings.has(packet.destination().into());
+    // No options: a route that was recorded or prescribed would have to be turned round too.
+    let is_plain = header_bytes == IPV4_BYTES && !packet.is_fragment() && packet.protocol() == protocol::ICMP;
+    if !is_ours || !is_plain || icmp.len() < 8 || icmp[..2] != [8, 0] || packet.verify_checksum().is_err() {
+        return None;
+    }
+    if !is_host(packet.source()) || checksum(icmp) != 0 {
+        return None;
+    }
+    let mut answer = turned(frame, mac(frame)?);
+    let (header, icmp) = answer[at..at + total].split_at_mut(IPV4_BYTES);
+    header[8] = HOP_LIMIT;
+    let source: [u8; 4] = *header[12..].first_chunk()?;
+    header.copy_within(16..20, 12);
+    header[16..20].copy_from_slice(&source);
+    header[10..12].fill(0);
+    let sum = checksum(header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    icmp[..4].fill(0);
+    let sum = checksum(icmp);
+    icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+    Some(answer)
+}
+
+/// An address that one machine has.
+fn is_host(address: [u8; 4]) -> bool {
+    !matches!(address[0], 0 | 127 | 224..)
+}
+
+fn icmp6(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<u8>> {
+    let packet = godwit_wire::Ipv6::new_checked(&frame[at..]).ok()?;
+    let icmp = packet.payload();
+    if packet.next_header() != protocol::ICMPV6 || icmp.len() < 8 {
+        return None;
+    }
+    let mut sum = packet.pseudo_header(protocol::ICMPV6, icmp.len() as u32);
+    sum.add(icmp);
+    if sum.finish() != 0 || packet.source()[0] == 0xff {
+        return None;
+    }
+    let (source, destination) = (packet.source(), packet.destination());
+    match icmp[..2] {
+        [128, 0] => {
+            if !settings.has(destination.into()) || source == [0; 16] {
+                return None;
+            }
+            let mut answer = turned(frame, mac(frame)?);
+            let bytes = icmp.len();
+            finish6(&mut answer[at..], destination, source, HOP_LIMIT, bytes, |icmp| icmp[0] = 129);
+            Some(answer)
+        }
+        [135, 0] if packet.hop_limit() == NEVER_FORWARDED => solicited(settings, port, frame, at, icmp, source),
+        _ => None,
+    }
+}
+
+/// RFC 4861, section 7.2.4: an advertisement of the address that somebody looks for.
+fn solicited(
+    settings: &Settings,
+    port: u16,
+    frame: &[u8],
+    at: usize,
+    icmp: &[u8],
+    source: [u8; 16],
+) -> Option<Vec<u8>> {
+    let interface = settings.interface(port)?;
+    let target: [u8; 16] = *icmp.get(8..)?.first_chunk()?;
+    if !interface.addresses.contains(&IpAddr::from(target)) {
+        return None;
+    }
+    // Who asks whether it may have the address itself (RFC 4862) has none: all are told.
+    let is_asked_for_itself = source == [0; 16];
+    let to = if is_asked_for_itself { [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1] } else { source };
+    let mut answer = turned(frame, interface.mac);
+    if is_asked_for_itself {
+        answer[..6].copy_from_slice(&[0x33, 0x33, 0, 0, 0, 1]);
+    }
+    answer.resize(at + IPV6_BYTES + ADVERTISEMENT_BYTES, 0);
+    // Router, solicited, override.
+    let flags = if is_asked_for_itself { 0xa0 } else { 0xe0 };
+    finish6(&mut answer[at..], target, to, NEVER_FORWARDED, ADVERTISEMENT_BYTES, |icmp| {
+        icmp[..2].copy_from_slice(&[136, 0]);
+        icmp[4..8].copy_from_slice(&[flags, 0, 0, 0]);
+        icmp[8..24].copy_from_slice(&target);
+        icmp[24..26].copy_from_slice(&[2, 1]);
+        icmp[26..32].copy_from_slice(&interface.mac.0);
+    });
+    Some(answer)
+}
+
+/// Makes an ICMPv6 packet of what lies in `packet`: addresses, lengths, the message by `write`, its checksum.
+fn finish6(
+    packet: &mut [u8],
+    source: [u8; 16],
+    destination: [u8; 16],
+    hop_limit: u8,
+    bytes: usize,
+    write: impl FnOnce(&mut [u8]),
+) {
+    packet[4..6].copy_from_slice(&(bytes as u16).to_be_bytes());
+    packet[7] = hop_limit;
+    packet[8..24].copy_from_slice(&source);
+    packet[24..40].copy_from_slice(&destination);
+    let icmp = &mut packet[IPV6_BYTES..IPV6_BYTES + bytes];
+    write(icmp);
+    icmp[2..4].fill(0);
+    let (source, destination) = (IpAddress::V6(source), IpAddress::V6(destination));
+    let mut sum = Checksum::pseudo_header(source, destination, protocol::ICMPV6, bytes as u32);
+    sum.add(icmp);
+    let sum = sum.finish();
+    icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+}

@@ -1,0 +1,102 @@
+//! What the operator writes.
+
+use std::net::IpAddr;
+
+use godwit_wire::MacAddress;
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::config::value;
+use crate::routing::Prefix;
+use crate::{Error, Site};
+
+/// Messages that a worker sends in one second at most (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 (f)).
+const MESSAGES_A_SECOND: u32 = 1000;
+
+/// The keys of the stanza.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where this machine has which addresses.
+    interface: Vec<InterfaceConfig>,
+    messages_a_second: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InterfaceConfig {
+    port: Spanned<String>,
+    mac: Spanned<String>,
+    addresses: Vec<Spanned<String>>,
+}
+
+/// What it goes by.
+#[derive(Debug)]
+pub(super) struct Settings {
+    /// By port.
+    pub(super) interfaces: Vec<Option<Interface>>,
+    pub(super) messages_a_second: u32,
+}
+
+/// What this machine is at a port.
+#[derive(Debug)]
+pub(super) struct Interface {
+    pub(super) mac: MacAddress,
+    pub(super) addresses: Vec<IpAddr>,
+}
+
+impl Settings {
+    pub(super) fn interface(&self, port: u16) -> Option<&Interface> {
+        self.interfaces.get(usize::from(port))?.as_ref()
+    }
+
+    /// Whether this machine has the address, at whatever port.
+    pub(super) fn has(&self, address: IpAddr) -> bool {
+        self.interfaces.iter().flatten().any(|interface| interface.addresses.contains(&address))
+    }
+}
+
+impl Interface {
+    /// Its first address of a family.
+    pub(super) fn of_family(&self, is_v4: bool) -> Option<IpAddr> {
+        self.addresses.iter().copied().find(|address| address.is_ipv4() == is_v4)
+    }
+}
+
+impl Config {
+    pub(super) fn resolve(&self, site: &Site<'_>) -> Result<Settings, Error> {
+        let mut interfaces: Vec<Option<Interface>> = site.ports.iter().map(|_| None).collect();
+        for config in &self.interface {
+            let name = config.port.get_ref();
+            let Some(port) = site.ports.iter().position(|known| known == name) else {
+                let known = site.ports.join(", ");
+                let message = format!("there is no port called \"{name}\"; the ports are: {known}");
+                return Err(value(config.port.span(), message));
+            };
+            if interfaces[port].is_some() {
+                return Err(value(config.port.span(), format!("there are two interfaces of port \"{name}\"")));
+            }
+            let mac = crate::routes::parse_mac(&config.mac)?;
+            if mac.is_multicast() {
+                return Err(value(config.mac.span(), "an interface has no group address as its own".to_owned()));
+            }
+            let mut addresses = Vec::new();
+            for text in &config.addresses {
+                // The length of the net may stand behind it, as in `ip address`.
+                let address = text.get_ref().split('/').next().unwrap_or_default().parse::<IpAddr>();
+                let sound = address.ok().filter(|address| !address.is_multicast() && !address.is_unspecified());
+                let Some(address) = sound.filter(|address| {
+                    text.get_ref().split_once('/').is_none_or(|(_, length)| {
+                        length.parse().is_ok_and(|length| Prefix::of(*address, length).is_some())
+                    })
+                }) else {
+                    let message = format!("\"{}\" is not an address of a host such as 192.0.2.1/24", text.get_ref());
+                    return Err(value(text.span(), message));
+                };
+                addresses.push(address);
+            }
+            interfaces[port] = Some(Interface { mac, addresses });
+        }
+        Ok(Settings { interfaces, messages_a_second: self.messages_a_second.unwrap_or(MESSAGES_A_SECOND) })
+    }
+}

@@ -1,0 +1,152 @@
+//! Routes and next hops as the operator writes them.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use godwit_wire::MacAddress;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::file::{self, Names};
+use super::{Address, Route};
+use crate::config::value;
+use crate::routing::NextHop;
+use crate::{Error, Site};
+
+/// The keys of a stanza that say where packets go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stanza<'a> {
+    /// A text file of routes, see `file.rs`.
+    pub(crate) routes: Option<&'a PathBuf>,
+    /// Next hop of the routes that name none.
+    pub(crate) default_next_hop: Option<&'a Spanned<String>>,
+    /// Routes in place, which come after those of the file.
+    pub(crate) route: &'a [RouteConfig],
+    /// Where packets go.
+    pub(crate) next_hop: &'a [NextHopConfig],
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RouteConfig {
+    prefix: Spanned<String>,
+    next_hop: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NextHopConfig {
+    pub(crate) name: Spanned<String>,
+    port: Option<Spanned<String>>,
+    destination_mac: Option<Spanned<String>>,
+    source_mac: Option<Spanned<String>>,
+    #[serde(default)]
+    local: bool,
+    #[serde(default)]
+    blackhole: bool,
+}
+
+impl Stanza<'_> {
+    /// Reads the routes and resolves all names: routes in order, next hops by index.
+    pub(crate) fn resolve<A: Address>(&self, site: &Site<'_>) -> Result<(Vec<Route<A>>, Vec<NextHop>), Error> {
+        if self.routes.is_none() && self.route.is_empty() {
+            let message = format!(
+                "function \"{}\" has no routes: name a file with routes = \"FILE\", or add [[function.route]]",
+                site.name
+            );
+            return Err(Error::Value { span: None, message });
+        }
+        let mut names = Names { index: HashMap::new(), default: None };
+        let mut next_hops = Vec::with_capacity(self.next_hop.len());
+        for config in self.next_hop {
+            let name = config.name.get_ref();
+            if names.index.insert(name.as_bytes(), next_hops.len() as u32).is_some() {
+                return Err(value(config.name.span(), format!("there are two next hops called \"{name}\"")));
+            }
+            next_hops.push(config.resolve(site)?);
+        }
+        if let Some(name) = self.default_next_hop {
+            names.default = Some(lookup(&names, name)?);
+        }
+
+        let mut routes = Vec::new();
+        if let Some(path) = self.routes {
+            let (path, text) = crate::config::read_file(site.directory, path)?;
+            file::parse(&text, &names, &mut routes).map_err(|(line, message)| Error::Line { path, line, message })?;
+        }
+        for config in self.route {
+            let (prefix, length) = file::parse_prefix(config.prefix.get_ref().as_bytes())
+                .map_err(|message| value(config.prefix.span(), message))?;
+            let next_hop = match &config.next_hop {
+                Some(name) => lookup(&names, name)?,
+                None => names.default.ok_or_else(|| value(config.prefix.span(), file::NO_NEXT_HOP.to_owned()))?,
+            };
+            routes.push(Route { prefix, length, next_hop });
+        }
+        Ok((routes, next_hops))
+    }
+}
+
+impl NextHopConfig {
+    fn resolve(&self, site: &Site<'_>) -> Result<NextHop, Error> {
+        let name = self.name.get_ref();
+        let refuse = |message| Err(value(self.name.span(), message));
+        let forwards = self.port.is_some() || self.destination_mac.is_some() || self.source_mac.is_some();
+        match (self.local, self.blackhole, forwards) {
+            (true, false, false) => return Ok(NextHop::Local),
+            (false, true, false) => return Ok(NextHop::Blackhole),
+            (false, false, _) => {}
+            _ => {
+                return refuse(format!(
+                    "next hop \"{name}\" must have either local = true, or blackhole = true, \
+                     or port, destination_mac and source_mac"
+                ));
+            }
+        }
+        let (Some(port), Some(destination), Some(source)) = (&self.port, &self.destination_mac, &self.source_mac)
+        else {
+            return refuse(format!(
+                "next hop \"{name}\" needs port, destination_mac and source_mac (or local = true, or blackhole = true)"
+            ));
+        };
+        let index = port_index(port, site.ports)?;
+        let (destination, source) = (parse_mac(destination)?, parse_mac(source)?);
+        if source.is_multicast() {
+            return refuse(format!("source_mac of next hop \"{name}\" is a group address; only one station can send"));
+        }
+        Ok(NextHop::forward(index, destination, source))
+    }
+}
+
+fn lookup(names: &Names<'_>, name: &Spanned<String>) -> Result<u32, Error> {
+    match names.index.get(name.get_ref().as_bytes()) {
+        Some(&index) => Ok(index),
+        None => Err(value(name.span(), file::unknown_next_hop(name.get_ref().as_bytes()))),
+    }
+}
+
+/// The number of a port.
+pub(crate) fn port_index(port: &Spanned<String>, ports: &[String]) -> Result<u16, Error> {
+    let index = ports.iter().position(|candidate| candidate == port.get_ref());
+    index.and_then(|index| u16::try_from(index).ok()).ok_or_else(|| {
+        let known = ports.join(", ");
+        value(port.span(), format!("there is no port called \"{}\"; the ports are: {known}", port.get_ref()))
+    })
+}
+
+/// An Ethernet address as people write it: six pairs of hexadecimal digits with `:` or `-` between them.
+pub(crate) fn parse_mac(text: &Spanned<String>) -> Result<MacAddress, Error> {
+    let mut address = [0; 6];
+    let mut pairs = text.get_ref().split([':', '-']);
+    let parsed = address.iter_mut().all(|byte| match pairs.next() {
+        Some(pair) if pair.len() == 2 && pair.bytes().all(|digit| digit.is_ascii_hexdigit()) => {
+            u8::from_str_radix(pair, 16).map(|value| *byte = value).is_ok()
+        }
+        _ => false,
+    });
+    if parsed && pairs.next().is_none() {
+        return Ok(MacAddress(address));
+    }
+    let message = format!("\"{}\" is not an Ethernet address such as 02:00:00:00:00:01", text.get_ref());
+    Err(value(text.span(), message))
+}

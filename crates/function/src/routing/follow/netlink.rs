@@ -1,0 +1,403 @@
+//! The kernel's side: what it says of links, neighbours and routes, and asking it.
+
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use godwit_wire::MacAddress;
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags, RouteProtocol, RouteType, RouteVia,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+use super::super::{Family, Prefix};
+
+/// Multicast groups of rtnetlink(7), as bits.
+const GROUPS: [(Option<Family>, u32); 6] = [
+    (None, 1),
+    (None, 4),
+    (Some(Family::V4), 0x10),
+    (Some(Family::V4), 0x40),
+    (Some(Family::V6), 0x100),
+    (Some(Family::V6), 0x400),
+];
+/// What the kernel may have said and we have not read: some ten thousand routes.
+const RECEIVE_BYTES: usize = 8 << 20;
+/// A kernel that does not go on with an answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+const HEADER_BYTES: usize = 16;
+/// ENOBUFS.
+const NO_BUFFERS: i32 = 105;
+/// Nexthop objects, which the crate does not know (linux/rtnetlink.h, linux/nexthop.h).
+const NEW_NEXT_HOP: u16 = 104;
+const DEL_NEXT_HOP: u16 = 105;
+
+/// Something that the kernel, or zebra, says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    Link {
+        index: u32,
+        link: Option<Link>,
+    },
+    Neighbour {
+        interface: u32,
+        address: IpAddr,
+        station: Option<MacAddress>,
+    },
+    Route {
+        route: Route,
+        is_there: bool,
+    },
+    NextHop {
+        id: u32,
+        target: Option<Target>,
+    },
+    /// An address has gone, and with it maybe routes that nobody tells of.
+    AddressGone,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) name: String,
+    pub(super) address: MacAddress,
+    pub(super) mtu: u32,
+    pub(super) is_up: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    pub(super) prefix: Prefix,
+    pub(super) table: u32,
+    pub(super) metric: u32,
+    /// The kernel has made it itself, of an address.
+    pub(super) is_of_address: bool,
+    pub(super) target: Target,
+}
+
+/// Where a route leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Target {
+    Link {
+        interface: u32,
+        gateway: Option<IpAddr>,
+    },
+    /// An object that zebra has told of.
+    Object(u32),
+    Local,
+    Blackhole,
+    Unreachable,
+}
+
+/// All messages of a buffer. What cannot be read is passed over: the kernel says more from version to version.
+pub(super) fn read(mut bytes: &[u8], mut event: impl FnMut(Said)) {
+    while bytes.len() >= HEADER_BYTES {
+        let length = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
+        if length < HEADER_BYTES || length > bytes.len() {
+            return;
+        }
+        let (message, rest) = (&bytes[..length], &bytes[length.next_multiple_of(4).min(bytes.len())..]);
+        bytes = rest;
+        let kind = u16::from_ne_bytes([message[4], message[5]]);
+        if let NEW_NEXT_HOP | DEL_NEXT_HOP = kind {
+            if let Some((id, target)) = next_hop_object(&message[HEADER_BYTES..]) {
+                event(Said::Event(Event::NextHop { id, target: target.filter(|_| kind == NEW_NEXT_HOP) }));
+            }
+            continue;
+        }
+        let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(message) else { continue };
+        match message.payload {
+            NetlinkPayload::Done(_) => event(Said::Done),
+            NetlinkPayload::Error(error) => match error.code {
+                Some(code) => event(Said::Refused(code.get())),
+                None => event(Said::Done),
+            },
+            NetlinkPayload::InnerMessage(message) => {
+                if let Some(said) = event_of(message) {
+                    event(Said::Event(said));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a message says.
+pub(super) enum Said {
+    Event(Event),
+    Done,
+    Refused(i32),
+}
+
+fn event_of(message: RouteNetlinkMessage) -> Option<Event> {
+    match message {
+        RouteNetlinkMessage::NewLink(message) => link(&message),
+        RouteNetlinkMessage::DelLink(message) => Some(Event::Link { index: message.header.index, link: None }),
+        RouteNetlinkMessage::NewNeighbour(message) => neighbour(&message, true),
+        RouteNetlinkMessage::DelNeighbour(message) => neighbour(&message, false),
+        RouteNetlinkMessage::NewRoute(message) => {
+            route(&message, true).map(|route| Event::Route { route, is_there: true })
+        }
+        RouteNetlinkMessage::DelRoute(message) => {
+            route(&message, false).map(|route| Event::Route { route, is_there: false })
+        }
+        RouteNetlinkMessage::DelAddress(_) => Some(Event::AddressGone),
+        _ => None,
+    }
+}
+
+fn mac(bytes: &[u8]) -> Option<MacAddress> {
+    <[u8; 6]>::try_from(bytes).ok().map(MacAddress)
+}
+
+fn link(message: &LinkMessage) -> Option<Event> {
+    let mut link = Link { name: String::new(), address: MacAddress::default(), mtu: 0, is_up: false };
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => link.name.clone_from(name),
+            LinkAttribute::Address(bytes) => link.address = mac(bytes).unwrap_or_default(),
+            LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
+            _ => {}
+        }
+    }
+    // Messages of bridges about their ports have other attributes.
+    if link.name.is_empty() || message.header.interface_family != AddressFamily::Unspec {
+        return None;
+    }
+    link.is_up = message.header.flags.contains(LinkFlags::Up);
+    Some(Event::Link { index: message.header.index, link: Some(link) })
+}
+
+fn neighbour(message: &NeighbourMessage, is_there: bool) -> Option<Event> {
+    let mut address = None;
+    let mut station = None;
+    for attribute in &message.attributes {
+        match attribute {
+            NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => address = Some(IpAddr::V4(*v4)),
+            NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => address = Some(IpAddr::V6(*v6)),
+            NeighbourAttribute::LinkLayerAddress(bytes) => station = mac(bytes),
+            _ => {}
+        }
+    }
+    use NeighbourState::{Delay, Permanent, Probe, Reachable, Stale};
+    let is_known = is_there && matches!(message.header.state, Reachable | Stale | Delay | Probe | Permanent);
+    let station = station.filter(|station| is_known && !station.is_multicast());
+    Some(Event::Neighbour { interface: message.header.ifindex, address: address?, station })
+}
+
+fn address(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(v4) => Some((*v4).into()),
+        RouteAddress::Inet6(v6) => Some((*v6).into()),
+        _ => None,
+    }
+}
+
+fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
+    match attribute {
+        RouteAttribute::Gateway(of) => address(of),
+        RouteAttribute::Via(RouteVia::Inet(v4)) => Some((*v4).into()),
+        RouteAttribute::Via(RouteVia::Inet6(v6)) => Some((*v6).into()),
+        _ => None,
+    }
+}
+
+/// `None`: a route of a kind that says nothing of where packets go.
+fn route(message: &RouteMessage, is_there: bool) -> Option<Route> {
+    let header = &message.header;
+    let any: IpAddr = match header.address_family {
+        AddressFamily::Inet => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        AddressFamily::Inet6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
+        _ => return None,
+    };
+    if header.flags.contains(RouteFlags::Cloned) || header.source_prefix_length > 0 || header.tos > 0 {
+        return None;
+    }
+    let (mut to, mut via, mut interface, mut object) = (any, None, None, None);
+    let (mut table, mut metric) = (u32::from(header.table), 0);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Destination(of) => to = address(of)?,
+            RouteAttribute::Oif(index) => interface = Some(*index),
+            RouteAttribute::Priority(priority) => metric = *priority,
+            RouteAttribute::Table(number) => table = *number,
+            RouteAttribute::NhId(id) => object = Some(*id),
+            // Of several ways the first that is usable.
+            RouteAttribute::MultiPath(ways) => {
+                let dead = RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown;
+                let way = ways.iter().find(|way| !way.flags.intersects(dead))?;
+                interface = Some(way.interface_index);
+                via = way.attributes.iter().find_map(gateway);
+            }
+            other => via = gateway(other).or(via),
+        }
+    }
+    let target = match header.kind {
+        RouteType::Unicast => match (interface, object) {
+            (Some(interface), _) => Target::Link { interface, gateway: via },
+            (None, Some(id)) => Target::Object(id),
+            (None, None) => Target::Unreachable,
+        },
+        RouteType::Local | RouteType::Broadcast | RouteType::Anycast => Target::Local,
+        RouteType::BlackHole => Target::Blackhole,
+        RouteType::Unreachable | RouteType::Prohibit => Target::Unreachable,
+        // Zebra does not say where a route led that goes.
+        RouteType::Unspec if !is_there => Target::Unreachable,
+        _ => return None,
+    };
+    let prefix = Prefix::of(to, header.destination_prefix_length)?;
+    let is_of_address = header.protocol == RouteProtocol::Kernel;
+    Some(Route { prefix, table, metric, is_of_address, target })
+}
+
+/// Number, and where it leads: itself, or its first member.
+fn next_hop_object(message: &[u8]) -> Option<(u32, Option<Target>)> {
+    const ID: u16 = 1;
+    const GROUP: u16 = 2;
+    const BLACKHOLE: u16 = 4;
+    const INTERFACE: u16 = 5;
+    const GATEWAY: u16 = 6;
+    let mut attributes = message.get(8..)?;
+    let (mut id, mut interface, mut gateway, mut other) = (None, None, None, None);
+    while let [low, high, kind_low, kind_high, ..] = *attributes {
+        let length = usize::from(u16::from_ne_bytes([low, high]));
+        let value = attributes.get(4..length)?;
+        let number = || value.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+        match u16::from_ne_bytes([kind_low, kind_high]) & 0x3fff {
+            ID => id = number(),
+            GROUP => other = number().map(Target::Object),
+            BLACKHOLE => other = Some(Target::Blackhole),
+            INTERFACE => interface = number(),
+            GATEWAY => {
+                gateway = match *value {
+                    [a, b, c, d] => Some(IpAddr::from([a, b, c, d])),
+                    _ => <[u8; 16]>::try_from(value).ok().map(IpAddr::from),
+                }
+            }
+            _ => {}
+        }
+        attributes = attributes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    let target = other.or_else(|| interface.map(|interface| Target::Link { interface, gateway }));
+    Some((id?, target))
+}
+
+/// What the kernel says from now on.
+pub(super) struct Monitor(Socket);
+
+impl Monitor {
+    pub(super) fn open(family: Family) -> std::io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        let of_family = |(of, _): &&(Option<Family>, u32)| of.is_none_or(|of| of == family);
+        let groups = GROUPS.iter().filter(of_family).fold(0, |groups, (_, bit)| groups | bit);
+        // More than an ordinary user may have; what there is is enough for all but a full table at once.
+        let _ = socket.set_rx_buf_sz(RECEIVE_BYTES as i32);
+        socket.bind(&SocketAddr::new(0, groups))?;
+        socket.set_non_blocking(true)?;
+        Ok(Self(socket))
+    }
+
+    /// Hands over what there is to read. False: something was lost, and all must be asked for again.
+    pub(super) fn read(&self, mut event: impl FnMut(Event)) -> std::io::Result<bool> {
+        let mut is_whole = true;
+        loop {
+            match self.0.recv_from_full() {
+                Ok((bytes, _)) => read(&bytes, |said| {
+                    if let Said::Event(said) = said {
+                        event(said);
+                    }
+                }),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(is_whole),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // The kernel said more than it had room for, and says nothing more before all of it is read.
+                Err(error) if error.raw_os_error() == Some(NO_BUFFERS) => is_whole = false,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Asks the kernel, and waits for its answers.
+pub(super) struct Asker(Socket);
+
+impl Asker {
+    pub(super) fn open() -> std::io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        let _ = socket.set_rx_buf_sz(RECEIVE_BYTES as i32);
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        socket.set_non_blocking(true)?;
+        Ok(Self(socket))
+    }
+
+    fn send(&self, message: RouteNetlinkMessage, flags: u16) -> std::io::Result<()> {
+        let mut header = NetlinkHeader::default();
+        header.flags = flags;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.0.send(&bytes, 0).map(|_| ())
+    }
+
+    /// All links, neighbours and routes that there are.
+    pub(super) fn all(&self, family: Family, mut event: impl FnMut(Event)) -> std::io::Result<()> {
+        let family = match family {
+            Family::V4 => AddressFamily::Inet,
+            Family::V6 => AddressFamily::Inet6,
+        };
+        let mut neighbours = NeighbourMessage::default();
+        neighbours.header.family = family;
+        let mut routes = RouteMessage::default();
+        routes.header.address_family = family;
+        let questions = [
+            RouteNetlinkMessage::GetLink(LinkMessage::default()),
+            RouteNetlinkMessage::GetNeighbour(neighbours),
+            RouteNetlinkMessage::GetRoute(routes),
+        ];
+        for question in questions {
+            self.send(question, NLM_F_REQUEST | NLM_F_DUMP)?;
+            let mut ended = None;
+            let mut heard = Instant::now();
+            while ended.is_none() {
+                match self.0.recv_from_full() {
+                    Ok((bytes, _)) => {
+                        heard = Instant::now();
+                        read(&bytes, |said| match said {
+                            Said::Event(said) => event(said),
+                            Said::Done => ended = Some(Ok(())),
+                            Said::Refused(code) => ended = Some(Err(std::io::Error::from_raw_os_error(-code))),
+                        });
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock && heard.elapsed() < ANSWER_LIMIT => {
+                        std::thread::sleep(Duration::from_micros(200));
+                    }
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            ended.unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// Has the kernel look for a neighbour: it gets a packet for it, an empty one to the port that throws things away (RFC 863).
+    /// That takes no right, which asking for it by netlink does.
+    pub(super) fn resolve(&self, interface: u32, address: IpAddr) -> std::io::Result<()> {
+        const DISCARD: u16 = 9;
+        let (from, to): (std::net::SocketAddr, std::net::SocketAddr) = match address {
+            IpAddr::V4(v4) => ((std::net::Ipv4Addr::UNSPECIFIED, 0).into(), (v4, DISCARD).into()),
+            IpAddr::V6(v6) => {
+                let to = std::net::SocketAddrV6::new(v6, DISCARD, 0, interface);
+                ((std::net::Ipv6Addr::UNSPECIFIED, 0).into(), to.into())
+            }
+        };
+        let socket = std::net::UdpSocket::bind(from)?;
+        socket.set_nonblocking(true)?;
+        socket.send_to(&[], to).map(|_| ())
+    }
+}
