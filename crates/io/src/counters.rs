@@ -53,6 +53,13 @@ macro_rules! counters {
             )*
         }
 
+        impl $struct {
+            fn set_values(&mut self, values: &[u64]) {
+                let mut values = values.iter();
+                $($(self.$name = values.next().copied().unwrap_or(0);)*)*
+            }
+        }
+
         impl core::ops::AddAssign for $struct {
             fn add_assign(&mut self, other: Self) {
                 $($(self.$name += other.$name;)*)*
@@ -77,7 +84,10 @@ counters! {
         truncated, Total, "packets", "Packets passed over because the capture holds less than the whole frame.";
         empty, Total, "packets", "Packets passed over because the frame has no bytes.";
         oversized, Total, "packets", "Packets passed over because the frame is longer than a window takes.";
+        bad_checksum, Total, "packets", "Packets passed over because the device found a wrong IP, TCP or UDP checksum.";
+        faulty, Total, "packets", "Packets that the device itself found faulty, and did not deliver.";
         skipped_link_type, Total, "packets", "Packets passed over because their capture interface is not Ethernet.";
+        left_to_kernel, Total, "packets", "Packets that stayed with the kernel, as the port is configured.";
     }
 
     /// What a transmit queue counts.
@@ -85,6 +95,8 @@ counters! {
         sent_packets, Total, "packets", "Packets that the port accepted for sending.";
         sent_bytes, Total, "bytes", "Bytes of these packets, without FCS.";
         refused, Total, "packets", "Packets lost because the port did not accept them.";
+        over_mtu, Total, "packets", "Of these, packets longer than the link takes.";
+        unsent, Total, "packets", "Packets that the port accepted and the device could not send.";
     }
 }
 
@@ -95,9 +107,25 @@ impl PortCounters {
         specs.zip(self.receive_values().into_iter().chain(self.transmit_values()))
     }
 
+    /// How many counters there are.
+    pub const COUNT: usize = RECEIVE_COUNTERS.len() + TRANSMIT_COUNTERS.len();
+
+    /// The counters with these values, in the order of [`PortCounters::iter`].
+    pub fn of_values(values: [u64; Self::COUNT]) -> Self {
+        let mut counters = Self::default();
+        counters.set_values(&values);
+        counters
+    }
+
     /// Packets that the source held and that never entered, for whatever reason.
     pub fn passed_over(&self) -> u64 {
-        self.missed + self.truncated + self.empty + self.oversized + self.skipped_link_type
+        self.missed
+            + self.truncated
+            + self.empty
+            + self.oversized
+            + self.bad_checksum
+            + self.faulty
+            + self.skipped_link_type
     }
 }
 
@@ -113,6 +141,9 @@ mod tests {
         let values: Vec<_> =
             sum.iter().filter(|(_, value)| *value > 0).map(|(spec, value)| (spec.name, value)).collect();
         assert_eq!(values, [("missed", 6), ("refused", 10)]);
+        let shared = crate::live::SharedCounters::default();
+        shared.publish(&sum);
+        assert_eq!(shared.read(), sum);
         let names: std::collections::HashSet<_> = counters.iter().map(|(spec, _)| spec.name).collect();
         assert_eq!(names.len(), RECEIVE_COUNTERS.len() + TRANSMIT_COUNTERS.len());
     }

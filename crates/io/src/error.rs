@@ -16,6 +16,17 @@ pub enum Error {
         /// What is wrong with it, and what would be right.
         reason: String,
     },
+    /// The operating system refuses an operation of a port.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// The operation.
+        what: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A port outside of the program cannot do what is asked of it, in one sentence.
+    #[error("{0}")]
+    Port(String),
     /// The operator left out a key that is needed.
     #[error("{0}")]
     Missing(&'static str),
@@ -63,6 +74,22 @@ pub enum Error {
         /// Where the record that is cut off begins.
         offset: u64,
     },
+    /// A device, or the driver of one, does not do what is needed.
+    #[error("{device}: {what}: {reason}")]
+    Device {
+        /// The device.
+        device: String,
+        /// What failed.
+        what: String,
+        /// Why.
+        reason: String,
+    },
+    /// DPDK's environment cannot be set up.
+    #[error("DPDK: {reason}")]
+    Environment {
+        /// Why.
+        reason: String,
+    },
     /// A record contradicts itself. All packets before it were delivered.
     #[error("{}: malformed record after {packets} packets, at byte {offset}: {reason}", path.display())]
     Malformed {
@@ -80,6 +107,10 @@ pub enum Error {
 impl Error {
     pub(crate) fn config(key: &'static str, value: impl ToString, reason: impl Into<String>) -> Self {
         Self::Config { key, value: value.to_string(), reason: reason.into() }
+    }
+
+    pub(crate) fn system(what: impl Into<String>, source: io::Error) -> Self {
+        Self::System { what: what.into(), source }
     }
 
     pub(crate) fn read(path: &Path, source: io::Error) -> Self {

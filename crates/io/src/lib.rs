@@ -6,16 +6,28 @@
 //! | `receiver(config, context)` | one worker's receive queue ([`Receive`]) |
 //! | `transmitter(config, ...)` | one worker's transmit queue ([`Transmit`]) |
 //!
-//! A queue belongs to one worker; a port that several workers write to joins them behind its queues.
+//! A queue belongs to one worker; a port that several workers write to joins them behind its queues. A port that lives outside of the program
+//! is opened once, over the arena, and then gives each worker its queues: [`live`].
 
+#[cfg(target_os = "linux")]
+pub mod af_xdp;
 mod clock;
 mod counters;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 mod error;
 #[doc(hidden)]
 pub mod fuzz;
+mod histogram;
+pub mod live;
+#[cfg(feature = "dpdk")]
+mod numa;
 pub mod pcap;
 pub mod synthetic;
+#[cfg(target_os = "linux")]
+pub mod tap;
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use godwit_abi::Descriptor;
@@ -24,6 +36,7 @@ use godwit_packet::{Batch, Outgoing, Region, Stamp, Steering};
 pub use clock::Clock;
 pub use counters::{CounterKind, CounterSpec, PortCounters, RECEIVE_COUNTERS, TRANSMIT_COUNTERS};
 pub use error::Error;
+pub use histogram::Histogram;
 
 /// Which worker a receive queue is for, and which packets are that worker's.
 #[derive(Clone)]
@@ -65,6 +78,17 @@ pub trait Receive: Send {
 
     /// What was counted so far.
     fn counters(&self) -> PortCounters;
+
+    /// Whether it never ends by itself, and is asked for what it still holds once its port was told to [stop](live::LivePort::stop). Others are
+    /// asked for nothing more when the run is to stop.
+    fn is_live(&self) -> bool {
+        false
+    }
+
+    /// What becomes readable when packets arrive, for a worker that sleeps until then; `None` where nobody says.
+    fn wakes(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// One packet on its way out.
@@ -78,12 +102,20 @@ pub struct Departure {
 
 /// One worker's transmit queue of a port. The worker calls it, or a thread that sends for the worker; always the same one.
 pub trait Transmit: Send {
-    /// Takes all `packets`, in their worker's order of arrival, and releases each window once it is out.
+    /// Takes all `packets`, in their worker's order of arrival, and releases each window once it is out, or hands it over to the port.
     /// Returns how many the port accepted; the rest is lost and counted as refused.
     ///
     /// # Errors
     /// The sink failed (disk full). The windows are released all the same.
     fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error>;
+
+    /// Called each turn, also where nothing is to be sent: for ports that have windows in their hands.
+    ///
+    /// # Errors
+    /// The sink failed.
+    fn service(&mut self, _windows: &mut Outgoing<'_>) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// All packets of this worker with a sequence number below `sequence` have left or were dropped.
     /// A port that merges workers may now emit up to there. Called often; cheap when nothing changed. `u64::MAX` at the end.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::generator::Shape;
+use super::probe::{PROBE_BYTES, Probes};
 use super::units::{Mac, Prefix, Rate, Size, Span};
 use crate::Error;
 
@@ -61,6 +62,11 @@ pub struct Config {
     pub time: Time,
     /// Whether what is sent to this port is digested.
     pub digest: bool,
+    /// Whether packets say which they are and when they were made, and what is sent to this port is searched for that.
+    pub probe: bool,
+    /// What the packets of one run have in common; whoever opens the port makes it.
+    #[serde(skip)]
+    pub probes: Option<Probes>,
 }
 
 /// IP version of generated packets.
@@ -129,6 +135,8 @@ impl Default for Config {
             packets: 0,
             time: Time::Clock,
             digest: false,
+            probe: false,
+            probes: None,
         }
     }
 }
@@ -150,6 +158,14 @@ impl Config {
         let (min, max) = self.size.bounds();
         if matches!(self.size, Size::Fixed(_) | Size::Uniform { .. }) && min < headers_bytes {
             return Err(Error::config("size", min, format!("the headers alone have {headers_bytes} bytes")));
+        }
+        let probe_bytes = headers_bytes + PROBE_BYTES as u16 + 1;
+        if self.probe && min < probe_bytes {
+            return Err(Error::config(
+                "size",
+                min,
+                format!("packets with probe = true have at least {probe_bytes} bytes"),
+            ));
         }
         if max > FRAME_BYTES_MAX {
             return Err(Error::config("size", max, format!("must be at most {FRAME_BYTES_MAX}")));

@@ -15,6 +15,7 @@
 //! | `flows` | addresses and ports, flows by bucket |
 //! | `payload` | what stands behind the headers |
 //! | `generator` | [`Generator`]: fills a region with packets |
+//! | `probe` | packets that say which they are and when they were made |
 //! | `receive` | the receive queue: the generator, paced |
 //! | `sink` | the transmit queue: counts, digests, returns windows |
 
@@ -24,6 +25,7 @@ mod flows;
 mod generator;
 mod lengths;
 mod payload;
+mod probe;
 mod receive;
 mod schedule;
 mod sink;
@@ -31,6 +33,7 @@ mod units;
 
 pub use config::{Config, IpVersion, PayloadKind, Time, Transport};
 pub use generator::Generator;
+pub use probe::{PROBE_BYTES, ProbeReport, Probes};
 pub use receive::{receiver, receiver_with_clock};
 pub use sink::{Digest, transmitter};
 pub use units::{Mac, Prefix, Rate, Size, Span};

@@ -4,6 +4,7 @@ use godwit_packet::{Batch, Region};
 
 use super::config::{Config, Time};
 use super::generator::{Generator, Pace, Stop};
+use super::probe::Probes;
 use super::units::Rate;
 use crate::{Clock, Error, PortCounters, QueueContext, Receive, Received};
 
@@ -30,7 +31,15 @@ pub fn receiver_with_clock(config: &Config, context: QueueContext, clock: Clock)
         0 => None,
         packets => Some((f64::from(packets) * workers as f64 * generator.units_mean()) as u64),
     };
-    Ok(Box::new(Receiver { generator, clock, units_per_s, queue_units, time: config.time, start_ns: None }))
+    Ok(Box::new(Receiver {
+        generator,
+        clock,
+        units_per_s,
+        queue_units,
+        time: config.time,
+        start_ns: None,
+        probes: config.probes.clone(),
+    }))
 }
 
 /// Packet `k` is due when the packets (or bits) before it have had their time at the given rate. The schedule is one for the
@@ -45,6 +54,8 @@ struct Receiver {
     time: Time,
     /// When the first packet was due.
     start_ns: Option<u64>,
+    /// Whether packets say which they are.
+    probes: Option<Probes>,
 }
 
 impl Receive for Receiver {
@@ -67,7 +78,17 @@ impl Receive for Receiver {
             (None, Time::Schedule) => Pace { due: u64::MAX, start_ns: 0, unit_ns: 1.0 },
             (None, Time::Clock) => Pace { due: u64::MAX, start_ns: now_ns, unit_ns: 0.0 },
         };
-        match self.generator.fill_paced(region, batch, packets_max, &pace) {
+        let first = batch.len();
+        let stop = self.generator.fill_paced(region, batch, packets_max, &pace);
+        if let Some(probes) = &self.probes
+            && batch.len() > first
+        {
+            let now_ns = self.clock.now_ns();
+            for (descriptor, stamp) in batch.descriptors[first..].iter().zip(&batch.stamps[first..]) {
+                probes.mark(region.frame_mut(descriptor), stamp.sequence, now_ns);
+            }
+        }
+        match stop {
             Stop::Ended => Ok(Received::Ended),
             Stop::Enough | Stop::RegionFull | Stop::NotDue => Ok(Received::Open),
         }

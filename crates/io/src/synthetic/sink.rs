@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use godwit_packet::Outgoing;
 
 use super::config::Config;
+use super::probe::{Finder, Probes};
 use crate::{Departure, Error, PortCounters, Transmit};
 
 /// What all workers sent to the port, as one number: equal packets in any order give equal digests.
@@ -30,11 +31,13 @@ impl Digest {
 /// One worker's transmit queue. With `digest = true` in the configuration it adds to `digest`, of which all workers get a clone.
 pub fn transmitter(config: &Config, digest: &Digest) -> Box<dyn Transmit> {
     let digest = config.digest.then(|| digest.clone());
-    Box::new(Transmitter { digest, counters: PortCounters::default() })
+    let finder = config.probes.as_ref().map(Probes::finder);
+    Box::new(Transmitter { digest, finder, counters: PortCounters::default() })
 }
 
 struct Transmitter {
     digest: Option<Digest>,
+    finder: Option<Finder>,
     counters: PortCounters,
 }
 
@@ -44,13 +47,20 @@ impl Transmit for Transmitter {
             let frames = packets.iter().map(|departure| hash(windows.frame(&departure.descriptor)));
             digest.0.fetch_add(frames.fold(0, u64::wrapping_add), Ordering::Relaxed);
         }
+        if let Some(finder) = &mut self.finder {
+            finder.turn();
+            packets.iter().for_each(|departure| finder.look(windows.frame(&departure.descriptor)));
+        }
         self.counters.sent_bytes += packets.iter().map(|departure| u64::from(departure.descriptor.length)).sum::<u64>();
         windows.release_all(packets.iter().map(|departure| &departure.descriptor));
         self.counters.sent_packets += packets.len() as u64;
         Ok(packets.len())
     }
 
-    fn settled(&mut self, _sequence: u64) -> Result<(), Error> {
+    fn settled(&mut self, sequence: u64) -> Result<(), Error> {
+        if let Some(finder) = self.finder.as_mut().filter(|_| sequence == u64::MAX) {
+            finder.finish();
+        }
         Ok(())
     }
 

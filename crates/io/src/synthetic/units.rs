@@ -41,6 +41,20 @@ impl Size {
         }
     }
 
+    /// Bytes of a frame on the average, without FCS.
+    pub fn mean_bytes(&self) -> f64 {
+        match self.shares() {
+            Some(shares) => {
+                let all: f64 = shares.iter().map(|(_, share)| f64::from(*share)).sum();
+                shares.iter().map(|(bytes, share)| f64::from(*bytes) * f64::from(*share)).sum::<f64>() / all
+            }
+            None => {
+                let (min, max) = self.bounds();
+                (f64::from(min) + f64::from(max)) / 2.0
+            }
+        }
+    }
+
     /// Shortest and longest, bytes.
     pub fn bounds(&self) -> (u16, u16) {
         match self {
@@ -48,6 +62,17 @@ impl Size {
             Self::Uniform { min, max } => (*min, *max),
             Self::Imix => (60, 1514),
             Self::ImixPipsea => (56, 1356),
+        }
+    }
+}
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fixed(bytes) => write!(f, "{bytes}"),
+            Self::Uniform { min, max } => write!(f, "{min}-{max}"),
+            Self::Imix => f.write_str("imix"),
+            Self::ImixPipsea => f.write_str("imix-pipsea"),
         }
     }
 }

@@ -1,0 +1,142 @@
+//! `tap`: an interface of the kernel that this program is the other end of. What is sent to it arrives at the kernel, and what the kernel
+//! sends there comes in: the way to the machine's own programs, where no other port is the kernel's.
+//!
+//! One queue of the interface for each worker; frames are copied by the kernel, one system call each.
+
+mod queue;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use godwit_packet::Region;
+use serde::Deserialize;
+
+use crate::live::{ArenaNeeds, Live, LiveContext, LivePort, SharedCounters};
+use crate::{Error, PortCounters, QueueContext, Receive, Transmit};
+use queue::{Receiver, Transmitter};
+
+const CLONE_DEVICE: &str = "/dev/net/tun";
+/// Longest name of an interface.
+const NAME_BYTES_MAX: usize = libc::IFNAMSIZ - 1;
+
+/// A port of `kind = "tap"`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Name of the interface: made where there is none, and gone with the program then; one that is there already
+    /// (`ip tuntap add NAME mode tap multi_queue`) stays.
+    pub interface: String,
+}
+
+impl Live for Config {
+    fn needs(&self) -> ArenaNeeds {
+        ArenaNeeds::default()
+    }
+
+    fn validate(&self) -> Result<(), Error> {
+        let name = &self.interface;
+        let is_sound = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b'%';
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_sound) || name == "." || name == ".."
+        {
+            let reason = format!("a name of an interface has 1 to {NAME_BYTES_MAX} letters and digits");
+            return Err(Error::config("interface", name, reason));
+        }
+        Ok(())
+    }
+
+    fn open(&self, context: &LiveContext<'_>) -> Result<Arc<dyn LivePort>, Error> {
+        let name = &self.interface;
+        let queues = (0..context.workers).map(|_| attach(name, context.workers > 1)).collect::<io::Result<Vec<File>>>();
+        let queues = queues.map_err(|source| Error::system(format!("open the tap interface {name}"), source))?;
+        let queues = queues
+            .into_iter()
+            .map(|file| Arc::new(Queue { file, received: SharedCounters::default(), sent: SharedCounters::default() }));
+        Ok(Arc::new(Port {
+            queues: queues.collect(),
+            stopped: Arc::default(),
+            frame_bytes_max: context.frame_bytes_max,
+            told: Mutex::default(),
+            name: name.clone(),
+        }))
+    }
+}
+
+/// The fields of `struct ifreq` that TUNSETIFF takes.
+#[repr(C)]
+struct Request {
+    name: [u8; libc::IFNAMSIZ],
+    flags: i16,
+    pad: [u8; 22],
+}
+
+/// Opens one queue of the interface.
+fn attach(name: &str, many: bool) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(CLONE_DEVICE)?;
+    let many = if many { libc::IFF_MULTI_QUEUE } else { 0 };
+    let flags = (libc::IFF_TAP | libc::IFF_NO_PI | many) as i16;
+    let mut request = Request { name: [0; libc::IFNAMSIZ], flags, pad: [0; 22] };
+    request.name[..name.len()].copy_from_slice(name.as_bytes());
+    // SAFETY: the request takes a `struct ifreq`, which is as long as this (40 bytes on 64-bit machines), lives during the call, and
+    // whose name ends with a zero.
+    let said = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
+    if said < 0 { Err(io::Error::last_os_error()) } else { Ok(file) }
+}
+
+/// One queue, which its worker's receive and transmit queue share.
+struct Queue {
+    file: File,
+    received: SharedCounters,
+    sent: SharedCounters,
+}
+
+struct Port {
+    name: String,
+    queues: Vec<Arc<Queue>>,
+    stopped: Arc<AtomicBool>,
+    frame_bytes_max: usize,
+    /// Whether the operator was told that the interface is down.
+    told: Mutex<bool>,
+}
+
+impl LivePort for Port {
+    fn receiver(&self, context: QueueContext, _region: &mut Region) -> Result<Box<dyn Receive>, Error> {
+        let queue = Arc::clone(&self.queues[context.worker]);
+        Ok(Box::new(Receiver::new(queue, context, Arc::clone(&self.stopped), self.frame_bytes_max)))
+    }
+
+    fn transmitter(&self, worker: usize) -> Result<Box<dyn Transmit>, Error> {
+        Ok(Box::new(Transmitter::new(Arc::clone(&self.queues[worker]))))
+    }
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    fn attend(&self) -> Vec<String> {
+        let flags = std::fs::read_to_string(format!("/sys/class/net/{}/flags", self.name)).unwrap_or_default();
+        let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).unwrap_or(0);
+        let is_down = flags & libc::IFF_UP as u32 == 0;
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *told, is_down) == is_down {
+            return Vec::new();
+        }
+        let name = &self.name;
+        match is_down {
+            true => vec![format!("interface {name} is down: give it addresses, and `ip link set {name} up`")],
+            false => vec![format!("interface {name} is up")],
+        }
+    }
+
+    fn counters(&self) -> PortCounters {
+        let mut counters = PortCounters::default();
+        for queue in &self.queues {
+            counters += queue.received.read();
+            counters += queue.sent.read();
+        }
+        counters
+    }
+}
