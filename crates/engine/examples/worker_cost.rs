@@ -107,7 +107,12 @@ fn configuration(size: &str, in_flight: &str, chunk: &str) -> String {
 
 fn idle_device() -> Opener {
     Opener(Arc::new(|id, programs, _, _| {
-        let choice = |name: &str| Choice { function: name.to_owned(), form: "idle".to_owned(), measured: Vec::new() };
+        let choice = |name: &str| Choice {
+            function: name.to_owned(),
+            form: "idle".to_owned(),
+            measured: Vec::new(),
+            turns: None,
+        };
         (id == DEVICE).then(|| {
             let capabilities = Capabilities {
                 id: DEVICE.to_owned(),

@@ -30,14 +30,15 @@ impl Worker {
         let Some(host_half) = &mut input.host_half else { return };
         let mut steps = std::mem::take(&mut input.steps);
         let (region, live) = (&mut self.region, !self.packet_clock);
-        let arrived = &input.pending;
-        input.wake_ns =
-            host_half.arrange(&mut Arrangement { region, now_ns, live, ending, arrived, steps: &mut steps });
+        let (arrived, said) = (&input.pending, &input.said);
+        let mut arrangement = Arrangement { region, now_ns, live, ending, arrived, said, steps: &mut steps };
+        input.wake_ns = host_half.arrange(&mut arrangement);
         let settled = |step: &&Step| {
             matches!(step, Step::Keep { .. } | Step::Hold { .. } | Step::Join { .. } | Step::Drop { .. })
         };
         debug_assert_eq!(steps.iter().filter(settled).count(), input.pending.len(), "a step for each packet");
         input.pending.clear();
+        input.said.clear();
         let reason = |reason| plan.stages[function].counters.drop(reason);
         for step in steps.drain(..) {
             match step {

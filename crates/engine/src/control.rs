@@ -16,7 +16,8 @@ use crate::counters::{
     PACKETS, RECEIVED, SENT,
 };
 use crate::failover::LAST_RESORT;
-use crate::histogram::Histogram;
+use crate::histogram::{Figures as _, Histogram};
+use crate::housekeeping::Housekeeper;
 use crate::ports::Ports;
 use crate::power::Power;
 use crate::report::{Conservation, FunctionReport, LostDevice, PortReport, Report};
@@ -27,6 +28,8 @@ use crate::{Error, Options};
 
 /// How often the control thread looks at the workers.
 const WATCH_INTERVAL: Duration = Duration::from_millis(5);
+/// How often ports outside of the program are looked after.
+const ATTEND_INTERVAL: Duration = Duration::from_millis(100);
 /// How often progress is told.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -73,6 +76,7 @@ impl Engine {
             match spawn(index, worker, pin, &halt) {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
+                    ports.stop();
                     halt.store(true, Ordering::Relaxed);
                     threads.into_iter().for_each(|thread: WorkerThread| drop(thread.join()));
                     return Err(error);
@@ -82,23 +86,34 @@ impl Engine {
         let told_to_stop = Arc::new(AtomicBool::new(false));
         let watched = functions.clone();
         let (reports, asked) = channel();
-        let commands = Commands {
+        let commands = Arc::new(Commands {
             functions,
             devices: Arc::clone(&devices),
             graces,
             reports,
             stop: Arc::clone(&told_to_stop),
             one_at_a_time: Mutex::default(),
+        });
+        // Dropped before all that they reach, also where a worker failed.
+        let housekeeper = match ports.is_replay() {
+            false => Housekeeper::start(Arc::clone(&commands)),
+            true => Ok(None),
         };
-        // Dropped before all that its commands reach, also where a worker failed.
+        let housekeeper = housekeeper.inspect_err(|_| told_to_stop.store(true, Ordering::Relaxed));
         let server = socket.map(|socket| ControlServer::start(socket, commands)).transpose();
         let server = server.inspect_err(|_| told_to_stop.store(true, Ordering::Relaxed));
-        let mut told = started;
+        let (mut told, mut attended) = (started, started);
         while threads.iter().any(|thread| !thread.is_finished()) {
             let elapsed = started.elapsed();
             let stopped = stop.load(Ordering::Relaxed) || told_to_stop.load(Ordering::Relaxed);
-            if stopped || limit.is_some_and(|limit| elapsed >= limit) {
+            if stopped || halt.load(Ordering::Relaxed) || limit.is_some_and(|limit| elapsed >= limit) {
+                // Those first: their queues are emptied by workers that are stopping.
+                ports.stop();
                 halt.store(true, Ordering::Relaxed);
+            }
+            if attended.elapsed() >= ATTEND_INTERVAL {
+                attended = Instant::now();
+                ports.attend().iter().for_each(|(port, sentence)| tracing::warn!("port `{port}`: {sentence}"));
             }
             if told.elapsed() >= PROGRESS_INTERVAL {
                 told = Instant::now();
@@ -119,7 +134,7 @@ impl Engine {
         let elapsed = started.elapsed();
         // Who still waits for a report is told that there is none.
         drop(asked);
-        drop(server?);
+        drop((server?, housekeeper?));
         power.end();
         let finished = threads.into_iter().enumerate().map(|(index, thread)| match thread.join() {
             Ok(finished) => finished,
@@ -241,8 +256,17 @@ impl View {
         let elapsed_s = elapsed.as_secs_f64();
         let mut latency = Histogram::default();
         finished.unwrap_or_default().iter().for_each(|worker| latency.merge(&worker.latency));
-        let port_counters = finished.map(|finished| ports.counters(finished)).unwrap_or_default();
+        let port_counters = ports.counters(finished);
         let mut counters = layout.named(&values);
+        for (stage, name) in self.plan.stages.iter().zip(&self.names.functions) {
+            let contract = stage.function.contract();
+            let counted = contract.counters.iter().zip(stage.function.counts()).filter(|(_, count)| *count > 0);
+            counters.extend(
+                counted.map(|(counter, count)| {
+                    (format!("{}_{}{{function=\"{name}\"}}", contract.kind, counter.name), count)
+                }),
+            );
+        }
         for ((name, _), port) in self.names.ports.iter().zip(&port_counters) {
             let shown = port.iter().filter(|(_, value)| *value > 0);
             counters.extend(shown.map(|(spec, value)| (format!("port_{}{{port=\"{name}\"}}", spec.name), value)));
@@ -304,6 +328,7 @@ impl View {
                     sent_packets: count.sent_packets,
                     sent_bytes: count.sent_bytes,
                     digest: ports.digest(index),
+                    probes: ports.probes(index),
                     passed_over: missing.map(|(spec, value)| (spec.name.to_owned(), value)).collect(),
                 }
             })
@@ -323,8 +348,9 @@ impl View {
             finished.unwrap_or_default().iter().map(|worker| worker.placement[function]).collect();
         places.sort_unstable_by(|one, other| other.cmp(one));
         places.dedup();
-        if places.is_empty() {
-            places.push(stage.place);
+        // One that several devices run is on all of them.
+        if places.is_empty() || stage.places.len() > 1 {
+            places.extend(stage.places.iter().rev().filter(|&place| !places.contains(place)).collect::<Vec<_>>());
         }
         let of = |say: &dyn Fn(&DeviceView) -> String| {
             places.iter().map(|&place| say(&self.devices[place])).collect::<Vec<_>>().join(", ")
@@ -347,7 +373,7 @@ impl View {
             mpps: ratio(packets as f64, elapsed_s) / 1e6,
             gbps: ratio(bytes as f64 * 8.0, elapsed_s) / 1e9,
             latency: latency.latency(),
-            batch_fill: ratio(packets as f64, bins as f64 * self.devices[stage.place].bin_packets as f64),
+            batch_fill: ratio(packets as f64, bins as f64 * self.devices[stage.places[0]].bin_packets as f64),
             busy_ns_per_packet: ratio(at(BUSY_NS) as f64, packets as f64),
             verdicts: verdicts
                 .map(|(number, verdict)| (verdict.name.to_owned(), values[stage.counters.verdict(number as u8)]))

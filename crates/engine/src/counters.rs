@@ -33,9 +33,10 @@ table! {
     DROPPED_UNROUTED = "engine_dropped_unrouted", Total, "packets", "Packets for which the chain names nothing.";
     DROPPED_PORT = "engine_dropped_port", Total, "packets", "Packets for a port that is not there or does not send.";
     DROPPED_REFUSED = "engine_dropped_refused", Total, "packets", "Packets that a port did not accept.";
+    DROPPED_FLOOD = "engine_dropped_flood", Total, "packets", "Copies of flooded packets that no window was left for, and packets flooded to no port but the one that they came by.";
     DROPPED_DEVICE = "engine_dropped_device", Total, "packets", "Packets that a device took and failed to finish.";
     DROPPED_DEVICE_LOST = "engine_dropped_device_lost", Total, "packets", "Packets in the hands of a device that was lost.";
-    CREATED = "engine_created", Total, "packets", "Packets that a function made: fragments but for the first, keepalives.";
+    CREATED = "engine_created", Total, "packets", "Packets that a function made: fragments but for the first, keepalives; copies of flooded packets.";
     MERGED = "engine_merged", Total, "packets", "Packets that a function joined to others: fragments but for one of each packet.";
     HELD = "engine_held", Level, "packets", "Packets that a function keeps until others come.";
     IN_FLIGHT = "engine_in_flight", Level, "packets", "Packets that have a window of the arena, or are held.";
@@ -215,6 +216,7 @@ pub fn document() -> String {
         let mut all = rows(FUNCTION_COUNTERS, &prefix);
         all.extend(contract.verdicts.iter().map(|v| (format!("{prefix}said_{}", v.name), "packets", v.sentence)));
         all.extend(contract.drops.iter().map(|d| (format!("{prefix}dropped_{}", d.name), "packets", d.sentence)));
+        all.extend(contract.counters.iter().map(|c| (format!("{prefix}{}", c.name), c.unit, c.sentence)));
         table(&format!("Function `{}`", contract.kind), all);
     }
     page

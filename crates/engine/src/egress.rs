@@ -73,15 +73,27 @@ impl Queues {
         }
         let mut sent = Sent::default();
         for ((port, queue), out) in self.ports.iter_mut().zip(&mut departing.outs) {
-            let Some(queue) = queue.as_mut().filter(|_| !out.is_empty()) else {
+            let Some(queue) = queue else { continue };
+            let fault = |source| Error::Port { port: port.clone(), source };
+            queue.service(&mut windows).map_err(fault)?;
+            if out.is_empty() {
                 continue;
-            };
-            let accepted =
-                queue.transmit(&mut windows, out).map_err(|source| Error::Port { port: port.clone(), source })?;
+            }
+            let accepted = queue.transmit(&mut windows, out).map_err(fault)?;
             sent.add(Sent { accepted, refused: out.len() - accepted });
             out.clear();
         }
         Ok(sent)
+    }
+
+    /// What ports have to do where nothing is to leave.
+    pub(crate) fn service(&mut self, mut windows: Outgoing<'_>) -> Result<(), Error> {
+        for (port, queue) in &mut self.ports {
+            if let Some(queue) = queue {
+                queue.service(&mut windows).map_err(|source| Error::Port { port: port.clone(), source })?;
+            }
+        }
+        Ok(())
     }
 
     /// Tells the ports that all packets of this worker with a lower sequence number are gone.

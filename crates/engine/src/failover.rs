@@ -18,6 +18,7 @@ use godwit_sched::{Chunk, Insert, Packer};
 use crate::Error;
 use crate::counters::{DROPPED, DROPPED_DEVICE, DROPPED_DEVICE_LOST};
 use crate::plan::Plan;
+use crate::spread::Load;
 use crate::worker::Worker;
 
 /// The place that takes over: the CPU's.
@@ -33,6 +34,7 @@ pub(crate) struct Place {
     pub(crate) lane: Box<dyn Lane>,
     /// Chunks failed since one was finished.
     pub(crate) failures: u32,
+    pub(crate) load: Load,
 }
 
 /// A device that a worker has given up.
@@ -46,7 +48,7 @@ pub(crate) struct LostPlace {
 
 impl Place {
     pub(crate) fn new(id: &str, packer: Packer, lane: Box<dyn Lane>) -> Self {
-        Self { id: id.to_owned(), packer, lane, failures: 0 }
+        Self { id: id.to_owned(), packer, lane, failures: 0, load: Load::default() }
     }
 
     /// Whether the filling chunk is to go to the device now.
@@ -92,6 +94,7 @@ impl Worker {
         match error {
             DeviceError::Failed { reason, chunk, .. } => {
                 let dropped = u64::from(chunk.packets);
+                self.places[place].load.back(chunk.packets, now_ns);
                 packets(&chunk).for_each(|descriptor| self.drop_packet(descriptor, DROPPED_DEVICE));
                 let Place { id, packer, failures, .. } = &mut self.places[place];
                 packer.give_back(*chunk);
@@ -135,13 +138,19 @@ impl Worker {
             return;
         }
         let mut moved = Vec::new();
+        let mut to = LAST_RESORT;
         for (stage, runs) in plan.stages.iter().zip(&mut self.placement) {
             if *runs == place {
-                *runs = LAST_RESORT;
+                let others = stage
+                    .places
+                    .iter()
+                    .find(|&&other| other != place && !self.lost.iter().any(|lost| lost.place == other));
+                *runs = others.copied().unwrap_or(LAST_RESORT);
+                to = *runs;
                 moved.push(stage.name.as_str());
             }
         }
-        let (runs, to) = (if moved.len() == 1 { "runs" } else { "run" }, &self.places[LAST_RESORT].id);
+        let (runs, to) = (if moved.len() == 1 { "runs" } else { "run" }, &self.places[to].id);
         tracing::error!(
             "device {id} is lost: {reason}; {dropped} packets in its hands are dropped, and {} {runs} on {to} from now on",
             moved.join(", ")
@@ -171,6 +180,7 @@ impl Worker {
             for (descriptor, parameter) in chunk.descriptors[range.clone()].iter().zip(&chunk.parameters[range]) {
                 let insert = |worker: &mut Self| {
                     let packer = &mut worker.places[LAST_RESORT].packer;
+                    // The stream of all classes together has the function's number.
                     packer.insert(now_ns, bin.instance, bin.variant, descriptor, *parameter)
                 };
                 while insert(self) == Insert::Refused {

@@ -3,19 +3,19 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use godwit_abi::{Bin, Descriptor, Outcome, VERDICT_DROP};
+use godwit_abi::{Bin, Descriptor, Outcome, PORT_FLOOD, VERDICT_DROP};
 use godwit_device::cpu::CpuDevice;
 use godwit_device::{Device, Implementation, Lane};
-use godwit_function::{Function, HostHalf, Work, ipsec};
+use godwit_function::{Function, HostHalf, Work, ipsec, l2, ndn};
 use godwit_packet::{Arena, ArenaConfig, Region};
 use godwit_sched::Chunk;
 
 use crate::program::FunctionProgram;
 
-/// The receiving end of some tunnels.
+/// A function as a worker has it: the receiving end of some tunnels, a switch, or a forwarder.
 struct Gateway {
     function: Arc<dyn Function>,
-    host_half: Box<dyn HostHalf>,
+    host_half: Option<Box<dyn HostHalf>>,
     lane: Box<dyn Lane>,
     region: Region,
     chunk: Option<Chunk>,
@@ -25,13 +25,12 @@ struct Gateway {
 const FRAME_BYTES_MAX: usize = 2048;
 
 impl Gateway {
-    fn new() -> Self {
-        let function = ipsec::fuzz::function();
+    fn new(function: Arc<dyn Function>) -> Self {
         let program = Arc::new(FunctionProgram::new("fuzzed".to_owned(), Arc::clone(&function)));
         let device = Arc::new(CpuDevice::new(vec![(program, Implementation::Scalar)]).expect("there is memory"));
         let config = ArenaConfig { packets: 2, frame_bytes_max: FRAME_BYTES_MAX, ..Default::default() };
         Self {
-            host_half: function.host_half(0, 1).expect("ipsec has a host half"),
+            host_half: function.host_half(0, 1),
             function,
             lane: device.lane().expect("the CPU has a lane"),
             region: Arena::new(config, 1).expect("there is memory").split().remove(0),
@@ -39,12 +38,16 @@ impl Gateway {
         }
     }
 
-    fn pass(&mut self, frame: &[u8]) {
-        let before = self.region.allocate(frame.len()).expect("there is a window");
+    fn pass(&mut self, port: u8, frame: &[u8]) {
+        let mut before = self.region.allocate(frame.len()).expect("there is a window");
+        before.port = port;
         self.region.window_mut(&before).fill(0x5a);
         self.region.frame_mut(&before).copy_from_slice(frame);
         let mut work = Vec::new();
-        self.host_half.prepare(&self.region, &[before], &mut work);
+        match self.host_half.as_mut().filter(|host_half| host_half.prepares()) {
+            Some(host_half) => host_half.prepare(&self.region, &[before], &mut work),
+            None => work.push(Work::Run { variant: self.function.variant(), parameter: 0 }),
+        }
         match work[..] {
             [Work::Done(outcome)] => self.check_outcome(outcome),
             [Work::Run { variant, parameter }] => self.run(before, variant, parameter),
@@ -67,7 +70,7 @@ impl Gateway {
         (chunk.descriptors[0], chunk.parameters[0]) = (before, parameter);
         self.lane.submit(&mut self.region, chunk).expect("the chunk is sound");
         let mut chunk = self.lane.poll(&mut self.region).expect("the CPU does not fail").expect("it is done at once");
-        let after = chunk.descriptors[0];
+        let mut after = chunk.descriptors[0];
         assert_eq!(chunk.outcomes[0], outcome, "the kernel and ref do not agree");
         if outcome.verdict != VERDICT_DROP {
             assert_eq!(after, expected);
@@ -75,9 +78,28 @@ impl Gateway {
             let frame = &window[head..head + usize::from(expected.length)];
             assert!(self.region.frame(&after) == frame, "the kernel and ref make different packets");
         }
-        self.host_half.complete(variant, &[after], &[parameter], &mut chunk.outcomes[..1]);
+        if let Some(host_half) = &mut self.host_half {
+            host_half.complete(variant, &[after], &[parameter], &mut chunk.outcomes[..1]);
+            host_half.finish(&mut self.region, std::slice::from_mut(&mut after), &mut chunk.outcomes[..1]);
+        }
+        assert!(self.region.contains(&after));
         self.check_outcome(chunk.outcomes[0]);
+        self.flood(&after, chunk.outcomes[0]);
         self.chunk = Some(chunk);
+    }
+
+    /// What leaves by each port of a flood lies within its window.
+    fn flood(&mut self, packet: &Descriptor, outcome: Outcome) {
+        if outcome.verdict == VERDICT_DROP || outcome.port != PORT_FLOOD {
+            return;
+        }
+        for &port in self.function.flood_ports(outcome.value) {
+            let mut copy = self.region.duplicate(packet).expect("there is a window");
+            let window = copy;
+            self.function.dress(self.region.window_mut(&window), &mut copy, port, outcome.value);
+            assert!(self.region.contains(&copy));
+            self.region.release(&copy);
+        }
     }
 
     /// It is one that the contract names.
@@ -93,10 +115,45 @@ impl Gateway {
 /// Takes `data` as a frame for some inbound SAs, or as what is inside an authentic packet: [`ipsec::fuzz::frame`].
 pub fn ipsec_inbound(data: &[u8]) {
     thread_local! {
-        static GATEWAY: RefCell<Gateway> = RefCell::new(Gateway::new());
+        static GATEWAY: RefCell<Gateway> = RefCell::new(Gateway::new(ipsec::fuzz::function()));
     }
     let frame = ipsec::fuzz::frame(data);
     if frame.len() <= FRAME_BYTES_MAX {
-        GATEWAY.with_borrow_mut(|gateway| gateway.pass(&frame));
+        GATEWAY.with_borrow_mut(|gateway| gateway.pass(0, &frame));
+    }
+}
+
+/// Takes `data` as the port and the bytes of a frame that comes to a switch: host half, kernel and `ref` agree.
+pub fn l2_frame(data: &[u8]) {
+    thread_local! {
+        static SWITCH: RefCell<Gateway> = RefCell::new(Gateway::new(l2::fuzz::function()));
+    }
+    let Some((&port, frame)) = data.split_first() else { return };
+    if frame.len() <= FRAME_BYTES_MAX {
+        SWITCH.with_borrow_mut(|switch| switch.pass(port, frame));
+    }
+}
+
+/// Takes `data` as a file of static addresses: understood, or refused with a line that is there.
+pub fn l2_macs(data: &[u8]) {
+    let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();
+    let port = |vid: u16, name: &str| match name.len() {
+        0..9 => Ok(vid as u8),
+        _ => Err("no such port".to_owned()),
+    };
+    match l2::parse_macs(data, port) {
+        Ok(macs) => assert!(macs.len() <= lines),
+        Err((line, message)) => assert!((1..=lines).contains(&line) && !message.is_empty()),
+    }
+}
+
+/// Takes `data` as a frame for a function `ndn`, or as what is inside an Interest: [`ndn::fuzz::frame`].
+pub fn ndn_interest(data: &[u8]) {
+    thread_local! {
+        static FORWARDER: RefCell<Gateway> = RefCell::new(Gateway::new(ndn::fuzz::function()));
+    }
+    let frame = ndn::fuzz::frame(data);
+    if frame.len() <= FRAME_BYTES_MAX {
+        FORWARDER.with_borrow_mut(|forwarder| forwarder.pass(0, &frame));
     }
 }

@@ -1,111 +1,20 @@
-//! A distribution of times: fixed memory, a few instructions per entry, within 3 % of the true value.
+//! The usual figures of a distribution of times.
+
+pub(crate) use godwit_io::Histogram;
 
 use crate::report::Latency;
 
-/// Steps per power of two.
-const STEPS: usize = 32;
-const STEPS_BITS: u32 = STEPS.trailing_zeros();
-const BUCKETS: usize = STEPS * (64 - STEPS_BITS as usize + 1);
-
-/// Counts of values by bucket: exact below 32, then 32 buckets per power of two.
-#[derive(Clone, Debug)]
-pub(crate) struct Histogram {
-    counts: Vec<u64>,
-    total: u64,
-    max: u64,
+pub(crate) trait Figures {
+    /// `None` when nothing was recorded.
+    fn latency(&self) -> Option<Latency>;
 }
 
-impl Default for Histogram {
-    fn default() -> Self {
-        Self { counts: vec![0; BUCKETS], total: 0, max: 0 }
-    }
-}
-
-impl Histogram {
-    /// Counts `value` `times` times.
-    #[inline]
-    pub(crate) fn record(&mut self, value: u64, times: u64) {
-        if times > 0 {
-            self.counts[bucket(value)] += times;
-            self.total += times;
-            self.max = self.max.max(value);
-        }
-    }
-
-    /// Adds all entries of another.
-    pub(crate) fn merge(&mut self, other: &Self) {
-        self.counts.iter_mut().zip(&other.counts).for_each(|(count, other)| *count += other);
-        self.total += other.total;
-        self.max = self.max.max(other.max);
-    }
-
-    /// The value that `share` (0 to 1) of the entries do not exceed.
-    fn quantile(&self, share: f64) -> u64 {
-        let rank = ((self.total as f64 * share).ceil() as u64).clamp(1, self.total.max(1));
-        let mut seen = 0;
-        let bucket = self.counts.iter().position(|count| {
-            seen += count;
-            seen >= rank
-        });
-        bucket.map_or(self.max, upper_bound).min(self.max)
-    }
-
-    /// The usual figures; `None` when nothing was recorded.
-    pub(crate) fn latency(&self) -> Option<Latency> {
-        (self.total > 0).then(|| Latency { p50_ns: self.quantile(0.50), p99_ns: self.quantile(0.99), max_ns: self.max })
-    }
-}
-
-#[inline]
-fn bucket(value: u64) -> usize {
-    if value < STEPS as u64 {
-        return value as usize;
-    }
-    let shift = value.ilog2() - STEPS_BITS;
-    (shift as usize + 1) * STEPS + (value >> shift) as usize - STEPS
-}
-
-/// The largest value of a bucket.
-fn upper_bound(bucket: usize) -> u64 {
-    if bucket < STEPS {
-        return bucket as u64;
-    }
-    let shift = bucket / STEPS - 1;
-    let next = (bucket % STEPS + STEPS + 1) as u128;
-    ((next << shift) - 1) as u64
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn a_value_lies_in_its_bucket_within_three_percent(value: u64) {
-            let bound = upper_bound(bucket(value));
-            prop_assert!(value <= bound);
-            prop_assert!(bound - value <= value / 32);
-        }
-
-        #[test]
-        fn quantiles_are_within_three_percent_of_the_sorted_values(mut values in prop::collection::vec(0u64..1 << 40, 1..500)) {
-            let mut histogram = Histogram::default();
-            values.iter().for_each(|&value| histogram.record(value, 1));
-            values.sort_unstable();
-            let latency = histogram.latency().unwrap();
-            for (share, found) in [(0.50, latency.p50_ns), (0.99, latency.p99_ns), (1.0, latency.max_ns)] {
-                let rank = ((values.len() as f64 * share).ceil() as usize).max(1);
-                let exact = values[rank - 1];
-                prop_assert!(exact <= found && found - exact <= exact / 32, "{share}: {exact} {found}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_last_bucket_is_there() {
-        assert!(bucket(u64::MAX) < BUCKETS);
-        assert_eq!(upper_bound(bucket(u64::MAX)), u64::MAX);
+impl Figures for Histogram {
+    fn latency(&self) -> Option<Latency> {
+        (self.total() > 0).then(|| Latency {
+            p50_ns: self.quantile(0.50),
+            p99_ns: self.quantile(0.99),
+            max_ns: self.max(),
+        })
     }
 }

@@ -9,12 +9,15 @@
 //! | `plan.rs` | the chain, made ready for the packet path |
 //! | `worker.rs` | the loop of one worker |
 //! | `arrange.rs` | host halves that take packets apart, hold, join and make them |
+//! | `follow.rs` | chains that a device follows by itself |
+//! | `spread.rs` | functions that run on several devices |
 //! | `failover.rs` | what a worker does when a device fails or is lost |
+//! | `flood.rs` | packets that leave by several ports |
 //! | `egress.rs`, `sender.rs` | the way out: sent by the worker, or by a thread beside it |
 //! | `order.rs` | order of arrival, restored |
 //! | `grace.rs`, `running.rs` | when packets in flight are gone; the engine as a function's commands see it |
 //! | `control.rs` | starts workers, watches them, adds up what they did |
-//! | `socket.rs` | takes requests while packets flow |
+//! | `socket.rs`, `housekeeping.rs` | take requests while packets flow; have functions keep their tables in order |
 //! | `power.rs` | what devices took while packets were flowing |
 //! | `counters.rs`, `histogram.rs`, `report.rs` | what is counted and said |
 #![forbid(unsafe_code)]
@@ -26,10 +29,13 @@ pub mod counters;
 mod egress;
 mod error;
 mod failover;
+mod flood;
+mod follow;
 #[doc(hidden)]
 pub mod fuzz;
 mod grace;
 mod histogram;
+mod housekeeping;
 mod order;
 mod plan;
 mod ports;
@@ -40,6 +46,7 @@ mod running;
 mod sender;
 mod setup;
 mod socket;
+mod spread;
 mod worker;
 
 use std::path::PathBuf;
@@ -50,6 +57,7 @@ use godwit_packet::ArenaHandle;
 
 pub use control::Engine;
 pub use error::Error;
+pub use godwit_io::synthetic;
 pub use program::FunctionProgram;
 pub use report::{Conservation, FunctionReport, Latency, LostDevice, PortReport, PowerReport, Report};
 

@@ -20,10 +20,14 @@ use std::ops::Range;
 use godwit_io::Departure;
 use godwit_packet::{Descriptor, Stamp};
 
+use crate::flood::Flood;
+
 /// `progress` of a packet that left or was dropped.
 const GONE: u8 = u8::MAX;
 /// `progress` of a place whose packets, several, have all come to the exit. Beyond all gates.
 const TRAIN: u8 = u8::MAX - 1;
+/// `progress` of a packet at the exit that leaves by several ports. Beyond all gates.
+const FLOODED: u8 = u8::MAX - 2;
 
 /// The packets of one worker in flight. Every packet has a place, `descriptor.order`, from arrival until the
 /// exit has passed it.
@@ -40,6 +44,8 @@ pub(crate) struct Order {
     arrivals_ns: Vec<u64>,
     classes: Vec<u8>,
     egress: Vec<u8>,
+    /// By place: where those that leave by several ports go. Empty as long as there was none.
+    floods: Vec<Flood>,
     /// By place: packets that share it. Nearly always empty.
     trains: HashMap<usize, Vec<Member>>,
 }
@@ -50,7 +56,14 @@ struct Member {
     /// As it was when it last waited at a gate; its window names it at any time.
     descriptor: Descriptor,
     progress: u8,
-    egress: u8,
+    way: Way,
+}
+
+/// How a packet leaves.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Port(u8),
+    Flood(Flood),
 }
 
 impl Order {
@@ -68,6 +81,7 @@ impl Order {
             arrivals_ns: vec![0; packets],
             classes: vec![0; packets],
             egress: vec![0; packets],
+            floods: Vec::new(),
             trains: HashMap::new(),
         }
     }
@@ -214,12 +228,26 @@ impl Order {
         }
         for descriptor in descriptors {
             let place = self.place(descriptor);
-            if !self.trains.is_empty() && self.move_member(place, descriptor, Self::at(exit), Some(port)) {
+            if !self.trains.is_empty() && self.move_member(place, descriptor, Self::at(exit), Some(Way::Port(port))) {
                 continue;
             }
             self.egress[place] = port;
             self.wait(descriptor, exit);
         }
+    }
+
+    /// The packet waits at the exit to leave by several ports.
+    pub(crate) fn wait_flood(&mut self, descriptor: &Descriptor, flood: Flood) {
+        let place = self.place(descriptor);
+        let at_exit = Self::at(self.exit());
+        if !self.trains.is_empty() && self.move_member(place, descriptor, at_exit, Some(Way::Flood(flood))) {
+            return;
+        }
+        debug_assert!(self.progress[place] < at_exit, "a packet went back in its chain");
+        self.floods.resize(self.mask + 1, Flood::default());
+        self.floods[place] = flood;
+        self.descriptors[place] = *descriptor;
+        self.progress[place] = FLOODED;
     }
 
     /// The packet is no longer in flight: dropped, or sent by a port without order.
@@ -238,7 +266,7 @@ impl Order {
     pub(crate) fn couple(&mut self, of: &Descriptor, packet: &mut Descriptor) {
         let place = self.place(of);
         packet.order = of.order;
-        let first = Member { descriptor: *of, progress: self.progress[place], egress: 0 };
+        let first = Member { descriptor: *of, progress: self.progress[place], way: Way::Port(0) };
         let members = self.trains.entry(place).or_insert_with(|| vec![first]);
         let index = Self::member(members, of);
         members.insert(index + 1, Member { descriptor: *packet, ..members[index] });
@@ -262,14 +290,14 @@ impl Order {
 
     /// What becomes of a packet that shares its place; false: it does not.
     #[cold]
-    fn move_member(&mut self, place: usize, descriptor: &Descriptor, progress: u8, egress: Option<u8>) -> bool {
+    fn move_member(&mut self, place: usize, descriptor: &Descriptor, progress: u8, way: Option<Way>) -> bool {
         let Some(members) = self.trains.get_mut(&place) else { return false };
         let index = Self::member(members, descriptor);
         if progress == GONE {
             members.remove(index);
         } else {
-            let egress = egress.unwrap_or(members[index].egress);
-            members[index] = Member { descriptor: *descriptor, progress, egress };
+            let way = way.unwrap_or(members[index].way);
+            members[index] = Member { descriptor: *descriptor, progress, way };
         }
         self.settle_train(place);
         true
@@ -326,9 +354,14 @@ impl Order {
     }
 
     /// Appends the packets that may leave, in order of arrival, to `outs` by port. `arrived` is told times of arrival, and how
-    /// many of them had each.
+    /// many of them had each; `flood` appends those that leave by several ports, and says how many they have become.
     #[inline]
-    pub(crate) fn open_exit(&mut self, outs: &mut [Vec<Departure>], mut arrived: impl FnMut(u64, u64)) {
+    pub(crate) fn open_exit(
+        &mut self,
+        outs: &mut [Vec<Departure>],
+        mut arrived: impl FnMut(u64, u64),
+        mut flood: impl FnMut(Flood, Departure, &mut [Vec<Departure>]) -> u64,
+    ) {
         let exit = self.exit();
         let at_exit = Self::at(exit);
         loop {
@@ -354,10 +387,25 @@ impl Order {
             if progress[0] == TRAIN {
                 progress[0] = GONE;
                 let (stamp, members) = (self.stamps[start], self.trains.remove(&start).unwrap_or_default());
-                for Member { descriptor, egress, .. } in &members {
-                    outs[usize::from(*egress)].push(Departure { descriptor: *descriptor, stamp });
+                let mut packets = 0;
+                for Member { descriptor, way, .. } in members {
+                    let departure = Departure { descriptor, stamp };
+                    packets += match way {
+                        Way::Flood(set) => flood(set, departure, outs),
+                        Way::Port(port) => {
+                            outs[usize::from(port)].push(departure);
+                            1
+                        }
+                    };
                 }
-                arrived(self.arrivals_ns[start], members.len() as u64);
+                arrived(self.arrivals_ns[start], packets);
+                self.passed[exit] = passed + 1;
+                continue;
+            }
+            if progress[0] == FLOODED {
+                progress[0] = GONE;
+                let departure = Departure { descriptor: self.descriptors[start], stamp: self.stamps[start] };
+                arrived(self.arrivals_ns[start], flood(self.floods[start], departure, outs));
                 self.passed[exit] = passed + 1;
                 continue;
             }
@@ -466,7 +514,7 @@ mod tests {
                         }
                         let mut outs: [Vec<Departure>; 4] = Default::default();
                         let mut arrived = 0;
-                        order.open_exit(&mut outs, |_, packets| arrived += packets);
+                        order.open_exit(&mut outs, |_, packets| arrived += packets, |_, _, _| unreachable!());
                         prop_assert!(outs[..3].iter().all(Vec::is_empty) && outs[3].len() as u64 == arrived);
                         for Departure { descriptor, stamp: Stamp { sequence, .. } } in outs[3].drain(..) {
                             prop_assert!(last_out.is_none_or(|last| last < sequence));

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use godwit_chain::{Classifier, Decider};
+use godwit_device::DeviceChain;
 use godwit_function::Function;
 
 use crate::counters::{CounterLayout, FunctionLayout};
+use crate::follow::Streams;
 use crate::order::Order;
 
 /// The chain as workers see it.
@@ -21,6 +23,8 @@ pub(crate) struct Plan {
     /// Whether packets leave each port in order of arrival.
     pub(crate) ordered: Vec<bool>,
     pub(crate) layout: CounterLayout,
+    /// For each device the chain that it follows.
+    pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
 }
 
 /// A configured function in the chain.
@@ -33,8 +37,10 @@ pub(crate) struct Stage {
     /// The progress of a packet that goes to it.
     pub(crate) progress: u8,
     pub(crate) counters: FunctionLayout,
-    /// The device that runs it as long as no device is lost: index into a worker's places.
-    pub(crate) place: usize,
+    /// The devices that run it as long as no device is lost: indices into a worker's places. One at least.
+    pub(crate) places: Box<[usize]>,
+    /// For each class the stream of its packets, where they differ; otherwise it has the function's number.
+    pub(crate) streams: Option<Box<[u16]>>,
 }
 
 impl Stage {
@@ -44,20 +50,28 @@ impl Stage {
     }
 }
 
+/// Where functions run.
+pub(crate) struct Placed<'a> {
+    /// For each function the devices that run it, indices into `devices`.
+    pub(crate) functions: &'a [Box<[usize]>],
+    pub(crate) devices: &'a [&'a str],
+    /// For each device the chain that it follows.
+    pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
+    pub(crate) streams: &'a Streams,
+}
+
 impl Plan {
     /// `ranks`: for each function a number that is smaller than that of every function that may follow it.
-    /// `placement`: for each function the device that runs it, an index into `devices`.
     pub(crate) fn new(
         classifier: Classifier,
         decider: Decider,
         functions: &[(String, Arc<dyn Function>)],
         ranks: &[u16],
-        placement: &[usize],
-        devices: &[&str],
+        placed: Placed<'_>,
         ordered: Vec<bool>,
     ) -> Self {
         let contracts = functions.iter().map(|(name, function)| (name.as_str(), function.contract()));
-        let layout = CounterLayout::new(contracts, devices.iter().copied());
+        let layout = CounterLayout::new(contracts, placed.devices.iter().copied());
         let mut sequence: Vec<usize> = (0..functions.len()).collect();
         sequence.sort_by_key(|&index| (ranks[index], index));
         let mut gates = Vec::new();
@@ -77,9 +91,10 @@ impl Plan {
                 gate,
                 progress,
                 counters: layout.function(index),
-                place: placement[index],
+                places: placed.functions[index].clone(),
+                streams: placed.streams.of_class(index),
             });
         let stages = stages.collect();
-        Self { classifier, decider, stages, sequence, gates, ordered, layout }
+        Self { classifier, decider, stages, sequence, gates, ordered, layout, chains: placed.chains }
     }
 }

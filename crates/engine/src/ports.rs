@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use godwit_chain::Next;
+use godwit_io::live::{LiveContext, LivePort};
 use godwit_io::pcap::{self, ReplayInput, Sink};
-use godwit_io::synthetic::{self, Digest};
+use godwit_io::synthetic::{self, Digest, ProbeReport, Probes};
 use godwit_io::{PortCounters, QueueContext, Receive, Transmit};
-use godwit_packet::Steering;
+use godwit_packet::{ArenaConfig, ArenaHandle, Region, Steering};
 
 use crate::config::{Config, PortKind};
 use crate::worker::Finished;
@@ -24,6 +24,8 @@ pub(crate) struct Ports {
     sources: Vec<Source>,
     exits: Vec<Exit>,
     sinks: Vec<(String, Sink)>,
+    /// By port number; those outside of the program, once they are open.
+    live: Vec<Option<Arc<dyn LivePort>>>,
 }
 
 /// Where packets come from: a queue of it on every worker.
@@ -36,6 +38,10 @@ enum Source {
         port: u8,
         config: pcap::Config,
     },
+    /// Outside of the program.
+    Live {
+        port: u8,
+    },
     /// Several captures, merged by time; `ports` in the order of `inputs`.
     Replay {
         inputs: Vec<ReplayInput>,
@@ -46,7 +52,7 @@ impl Source {
     /// The port that it stands for; of a replay, the first.
     fn port(&self) -> u8 {
         match self {
-            Self::Synthetic { port, .. } | Self::Pcap { port, .. } => *port,
+            Self::Synthetic { port, .. } | Self::Pcap { port, .. } | Self::Live { port } => *port,
             Self::Replay { inputs } => inputs.first().map_or(0, |input| input.port),
         }
     }
@@ -57,13 +63,15 @@ enum Exit {
     None,
     Synthetic { config: Box<synthetic::Config>, digest: Digest },
     Capture { sink: usize, interface: usize },
+    Live,
 }
 
 impl Ports {
     /// Opens everything that is shared by workers.
     pub(crate) fn open(config: &Config, options: &Options, workers: usize) -> Result<Self, Error> {
         let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
-        let mut ports = Self { names, sources: Vec::new(), exits: Vec::new(), sinks: Vec::new() };
+        let live = vec![None; names.len()];
+        let mut ports = Self { names, sources: Vec::new(), exits: Vec::new(), sinks: Vec::new(), live };
         match &options.replay {
             Some(replay) => ports.open_replay(config, replay, workers)?,
             None => ports.open_configured(config, workers)?,
@@ -73,15 +81,18 @@ impl Ports {
 
     fn open_configured(&mut self, config: &Config, workers: usize) -> Result<(), Error> {
         config.check_captures().map_err(|error| Error::Setup(error.to_string()))?;
+        config.check_live().map_err(|error| Error::Setup(error.to_string()))?;
         for (index, port) in config.ports.iter().enumerate() {
             let number = index as u8;
-            if feeds_chain(config, number) {
-                self.sources.push(match &port.kind {
+            let kind = with_probes(&port.kind);
+            if config.feeds_chain(number) {
+                self.sources.push(match &kind {
                     PortKind::Synthetic(config) => Source::Synthetic { port: number, config: Box::new(config.clone()) },
                     PortKind::Pcap(config) => Source::Pcap { port: number, config: config.clone() },
+                    PortKind::Live(..) => Source::Live { port: number },
                 });
             }
-            let exit = match &port.kind {
+            let exit = match &kind {
                 PortKind::Synthetic(config) => {
                     Exit::Synthetic { config: Box::new(config.clone()), digest: Digest::new() }
                 }
@@ -89,6 +100,7 @@ impl Ports {
                     Some(sink) => self.capture(port.name.clone(), sink, 0),
                     None => Exit::None,
                 },
+                PortKind::Live(..) => Exit::Live,
             };
             self.exits.push(exit);
         }
@@ -101,7 +113,7 @@ impl Ports {
         for (name, path) in &replay.inputs {
             let port = match name {
                 Some(name) => self.number(name)?,
-                None => (0..self.names.len() as u8).find(|port| feeds_chain(config, *port)).ok_or_else(|| {
+                None => (0..self.names.len() as u8).find(|port| config.feeds_chain(*port)).ok_or_else(|| {
                     Error::Setup("no port feeds the chain: there is nothing that --in could stand for".to_owned())
                 })?,
             };
@@ -171,34 +183,98 @@ impl Ports {
         matches!(self.sources.first(), Some(Source::Replay { .. }))
     }
 
+    /// Opens the ports outside of the program, over the memory that packets will have.
+    pub(crate) fn open_live(&mut self, config: &Config, arena: &ArenaHandle, regions: &[Region]) -> Result<(), Error> {
+        let extents: Vec<_> = regions.iter().map(Region::extent).map(|(start, bytes)| start..start + bytes).collect();
+        for (index, port) in config.ports.iter().enumerate() {
+            let PortKind::Live(_, live) = &port.kind else { continue };
+            if !matches!(self.exits[index], Exit::Live) {
+                continue;
+            }
+            let ArenaConfig { headroom_bytes, frame_bytes_max, .. } = config.arena;
+            let window_bytes = config.arena.window_bytes();
+            let context = LiveContext {
+                name: &port.name,
+                port: index as u8,
+                workers: regions.len(),
+                receives: config.feeds_chain(index as u8),
+                arena,
+                regions: &extents,
+                slot_bytes: arena.slot_pitch_bytes(),
+                window_bytes,
+                headroom_bytes,
+                frame_bytes_max,
+            };
+            self.live[index] = Some(live.open(&context).map_err(|error| self.fault(index as u8, error))?);
+        }
+        Ok(())
+    }
+
+    /// Ports outside of the program take nothing more.
+    pub(crate) fn stop(&self) {
+        self.live.iter().flatten().for_each(|port| port.stop());
+    }
+
+    /// What ports outside of the program have to say: (port, sentence).
+    pub(crate) fn attend(&self) -> Vec<(&str, String)> {
+        let ports = self.names.iter().zip(&self.live).filter_map(|(name, port)| Some((name, port.as_ref()?)));
+        ports.flat_map(|(name, port)| port.attend().into_iter().map(|sentence| (name.as_str(), sentence))).collect()
+    }
+
+    fn live(&self, port: u8) -> &dyn LivePort {
+        let port = self.live[usize::from(port)].as_deref();
+        port.expect("ports outside of the program are opened before their queues")
+    }
+
     /// One worker's receive queues, one per source.
-    pub(crate) fn receivers(&self, worker: usize, steering: &Arc<Steering>) -> Result<Vec<NamedReceive>, Error> {
+    pub(crate) fn receivers(
+        &self,
+        worker: usize,
+        steering: &Arc<Steering>,
+        region: &mut Region,
+    ) -> Result<Vec<NamedReceive>, Error> {
+        for (port, live) in self.live.iter().enumerate() {
+            let Some(live) = live else { continue };
+            live.attach(worker, region).map_err(|error| self.fault(port as u8, error))?;
+        }
         let context = |port| QueueContext { port, worker, steering: Arc::clone(steering) };
-        let open = |source: &Source| {
+        let mut open = |source: &Source| {
             let opened = match source {
                 Source::Synthetic { port, config } => synthetic::receiver(config, context(*port)),
                 Source::Pcap { port, config } => pcap::receiver(config, context(*port)),
+                Source::Live { port } => self.live(*port).receiver(context(*port), region),
                 Source::Replay { inputs } => pcap::Replay::open(inputs, 0, worker, Arc::clone(steering))
                     .map(|replay| Box::new(replay) as Box<dyn Receive>),
             };
             let queue = opened.map_err(|error| self.fault(source.port(), error))?;
             Ok((self.names[usize::from(source.port())].clone(), queue))
         };
-        self.sources.iter().map(open).collect()
+        self.sources.iter().map(&mut open).collect()
     }
 
     /// One worker's transmit queues, one per port.
-    pub(crate) fn transmitters(&self, worker: usize) -> Vec<NamedTransmit> {
-        let open = |exit: &Exit| match exit {
-            Exit::None => None,
-            Exit::Synthetic { config, digest } => Some(synthetic::transmitter(config, digest)),
-            Exit::Capture { sink, interface } => Some(self.sinks[*sink].1.transmitter(worker, *interface)),
+    pub(crate) fn transmitters(&self, worker: usize) -> Result<Vec<NamedTransmit>, Error> {
+        let open = |(port, exit): (usize, &Exit)| {
+            let queue = match exit {
+                Exit::None => None,
+                Exit::Synthetic { config, digest } => Some(synthetic::transmitter(config, digest)),
+                Exit::Capture { sink, interface } => Some(self.sinks[*sink].1.transmitter(worker, *interface)),
+                Exit::Live => {
+                    let port = port as u8;
+                    Some(self.live(port).transmitter(worker).map_err(|error| self.fault(port, error))?)
+                }
+            };
+            Ok((self.names[port].clone(), queue))
         };
-        self.names.iter().cloned().zip(self.exits.iter().map(open)).collect()
+        self.exits.iter().enumerate().map(open).collect()
     }
 
-    /// What each port counted, over all workers.
-    pub(crate) fn counters(&self, finished: &[Finished]) -> Vec<PortCounters> {
+    /// What each port counted, over all workers. Before those have finished, only ports outside of the program say.
+    pub(crate) fn counters(&self, finished: Option<&[Finished]>) -> Vec<PortCounters> {
+        let Some(finished) = finished else {
+            let live = |port: &Option<Arc<dyn LivePort>>| port.as_ref().map(|port| port.counters()).unwrap_or_default();
+            return self.live.iter().map(live).collect();
+        };
         let mut ports = vec![PortCounters::default(); self.names.len()];
         for worker in finished {
             for (source, counters) in self.sources.iter().zip(&worker.received) {
@@ -209,7 +285,22 @@ impl Ports {
                 *port += *counters;
             }
         }
+        // What devices count and no queue sees.
+        for (port, live) in ports.iter_mut().zip(&self.live) {
+            let Some(live) = live.as_ref().map(|live| live.counters()) else { continue };
+            port.missed = port.missed.max(live.missed);
+            port.faulty = port.faulty.max(live.faulty);
+            port.unsent = port.unsent.max(live.unsent);
+        }
         ports
+    }
+
+    /// What became of the packets that a synthetic port made, where they say which they are.
+    pub(crate) fn probes(&self, port: usize) -> Option<ProbeReport> {
+        match &self.exits[port] {
+            Exit::Synthetic { config, .. } => config.probes.as_ref().map(Probes::report),
+            _ => None,
+        }
     }
 
     /// Order-independent digest of everything that a synthetic port swallowed, where it was asked for.
@@ -232,10 +323,15 @@ impl Ports {
     }
 }
 
-/// Whether the chain takes packets from a port.
-fn feeds_chain(config: &Config, port: u8) -> bool {
-    let decider = config.chain.decider();
-    (0..decider.classes()).any(|class| decider.entry(port, class as u8) != Next::None)
+/// The same port; what its packets say of themselves is this run's.
+fn with_probes(kind: &PortKind) -> PortKind {
+    let mut kind = kind.clone();
+    if let PortKind::Synthetic(config) = &mut kind
+        && config.probe
+    {
+        config.probes = Some(Probes::new());
+    }
+    kind
 }
 
 fn create(path: &Path, interfaces: &[String], workers: usize) -> Result<Sink, godwit_io::Error> {

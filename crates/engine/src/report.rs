@@ -1,5 +1,6 @@
 //! What a run says of itself: for tables, for JSON, for tests.
 
+use godwit_io::synthetic::ProbeReport;
 use serde::{Serialize, Serializer};
 
 /// A whole run, or a run so far. Times in nanoseconds, sizes in bytes (frames without FCS).
@@ -44,6 +45,9 @@ pub struct PortReport {
     /// Packets that the port passed over and never brought in: (reason, count).
     #[serde(serialize_with = "as_map")]
     pub passed_over: Vec<(String, u64)>,
+    /// What became of the packets that it made, where they say which they are (`probe = true`). Only at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probes: Option<ProbeReport>,
     /// Order-independent digest of all frames sent, where the port was asked for one (`digest = true`).
     pub digest: Option<u64>,
 }

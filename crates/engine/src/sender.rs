@@ -162,6 +162,7 @@ fn run(
                 }
             }
             Err(TryRecvError::Empty) => {
+                queues.service((&mut borrower).into())?;
                 idle_loops += 1;
                 if idle_loops < IDLE_LOOPS_BEFORE_YIELD {
                     std::hint::spin_loop();
@@ -185,6 +186,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::histogram::Figures as _;
 
     /// What a port saw: sequence numbers of packets that it accepted, or a number below which all is settled.
     #[derive(Clone, Copy, Debug, PartialEq)]

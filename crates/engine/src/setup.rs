@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use godwit_chain::Classifier;
-use godwit_device::{Choice, Device, DeviceOptions, Implementation, Mode, Program, cpu};
-use godwit_function::Function;
+use godwit_device::{Choice, Device, DeviceChain, DeviceOptions, Implementation, Mode, Program, cpu};
+use godwit_function::{Function, HostHalf};
 use godwit_packet::{Arena, Reuse, SteerKey, Steering};
-use godwit_sched::Packer;
+use godwit_sched::{Packer, Stream};
 use godwit_wire::Parsed;
 
-use crate::config::{Config, DeviceConfig, FunctionConfig, IoModel};
+use crate::config::{Config, DeviceConfig, FunctionConfig, Idle, IoModel};
 use crate::control::{self, Names, cores_of_sender};
 use crate::failover::{LAST_RESORT, Place};
+use crate::follow::{Streams, device_chain};
 use crate::grace::Graces;
-use crate::plan::Plan;
+use crate::plan::{Placed, Plan};
 use crate::ports::Ports;
 use crate::program::FunctionProgram;
 use crate::socket::ControlSocket;
@@ -37,14 +38,24 @@ pub(crate) struct Machine {
 /// The devices that functions are placed on, and the CPU, with their programs loaded.
 pub(crate) struct Devices {
     devices: Vec<(DeviceConfig, Arc<dyn Device>)>,
-    /// For each function the device that runs it at first.
-    placement: Vec<usize>,
+    /// For each function the devices that run it.
+    placement: Vec<Box<[usize]>>,
+    /// For each device the chain that it follows.
+    chains: Vec<Option<Arc<DeviceChain>>>,
 }
 
 impl Devices {
     /// Every device knows all programs, so that a bin's instance means the same on each. The CPU is among them even where
     /// nothing is placed on it: when another device is lost there is no time to load it.
-    fn load(config: &Config, arena: &Arena, opener: Option<&Opener>) -> Result<Self, Error> {
+    ///
+    /// `host_halves`: one worker's.
+    fn load(
+        config: &Config,
+        arena: &Arena,
+        opener: Option<&Opener>,
+        functions: &[(String, Arc<dyn Function>)],
+        host_halves: &[Option<Box<dyn HostHalf>>],
+    ) -> Result<Self, Error> {
         let programs: Vec<(Arc<dyn Program>, Implementation)> = config
             .functions
             .iter()
@@ -54,13 +65,26 @@ impl Devices {
             })
             .collect();
         let used = |device: &&DeviceConfig| device.id == cpu::ID || is_used(config, &device.id);
-        let load = |device: &DeviceConfig| {
+        let used: Vec<&DeviceConfig> = config.devices.iter().filter(used).collect();
+        debug_assert_eq!(used[LAST_RESORT].id, cpu::ID);
+        let places = |function: &FunctionConfig| {
+            let place = |id: &String| {
+                let named = used.iter().position(|device| device.id == *id);
+                named.expect("the configuration has every device that a function names")
+            };
+            function.devices.iter().map(place).collect()
+        };
+        let placement: Vec<Box<[usize]>> = config.functions.iter().map(places).collect();
+        let load = |(number, &device): (usize, &&DeviceConfig)| {
+            let follows = number != LAST_RESORT && device.follow_chain;
+            let chain = follows.then(|| device_chain(&config.chain, functions, &placement, host_halves, number));
             let options = DeviceOptions {
                 mode: device.mode,
                 lanes: config.engine.workers,
                 bins: device.packing.bins as usize,
                 bin_packets: device.packing.bin_packets as usize,
                 watchdog: Duration::from_millis(device.watchdog_ms),
+                chain: chain.flatten().map(Arc::new),
                 ..DeviceOptions::default()
             };
             let arena = arena.handle();
@@ -69,22 +93,18 @@ impl Devices {
             if let Some(sentence) = opened.fallback() {
                 tracing::warn!("{sentence}");
             }
-            Ok((device.clone(), opened))
+            let chain = options.chain.filter(|_| opened.follows());
+            Ok(((device.clone(), opened), chain))
         };
-        let devices: Vec<_> = config.devices.iter().filter(used).map(load).collect::<Result<_, Error>>()?;
-        debug_assert_eq!(devices[LAST_RESORT].0.id, cpu::ID);
-        let place = |function: &FunctionConfig| {
-            let named = devices.iter().position(|(device, _)| device.id == function.device);
-            named.expect("the configuration has every device that a function names")
-        };
-        let placement = config.functions.iter().map(place).collect();
-        Ok(Self { devices, placement })
+        let loaded: Vec<_> = used.iter().enumerate().map(load).collect::<Result<_, Error>>()?;
+        let (devices, chains) = loaded.into_iter().unzip();
+        Ok(Self { devices, placement, chains })
     }
 
     /// One worker's bins and lanes, one of each per device.
-    fn places(&self, kernels: &[u8]) -> Result<Vec<Place>, Error> {
+    fn places(&self, streams: &[Stream]) -> Result<Vec<Place>, Error> {
         let place = |(config, device): &(DeviceConfig, Arc<dyn Device>)| {
-            let packer = Packer::new(config.packing.clone(), kernels, config.chunks)?;
+            let packer = Packer::with_streams(config.packing.clone(), streams, config.chunks)?;
             Ok(Place::new(&config.id, packer, Arc::clone(device).lane()?))
         };
         self.devices.iter().map(place).collect()
@@ -111,10 +131,10 @@ impl Devices {
         self.devices.iter().map(view).collect()
     }
 
-    /// For each function the form of it that runs, on the device that it is placed on.
+    /// For each function the form of it that runs, on the first device that it is placed on.
     pub(crate) fn choices(&self) -> Vec<Choice> {
         let all: Vec<Vec<Choice>> = self.devices.iter().map(|(_, device)| device.choices()).collect();
-        self.placement.iter().enumerate().map(|(function, &device)| all[device][function].clone()).collect()
+        self.placement.iter().enumerate().map(|(function, devices)| all[devices[0]][function].clone()).collect()
     }
 }
 
@@ -160,7 +180,9 @@ fn steering(config: &Config) -> Steering {
 /// The memory of packets, where the devices that work on it can reach it, and laid out as they want it.
 fn arena(config: &Config) -> Result<Arena, Error> {
     let mut arena = config.arena.clone();
-    if !config.says_reuse && config.functions.iter().any(|function| godwit_device::has_own_memory(&function.device)) {
+    if !config.says_reuse
+        && config.functions.iter().flat_map(|function| &function.devices).any(|id| godwit_device::has_own_memory(id))
+    {
         arena.reuse = Reuse::Oldest;
     }
     let workers = config.engine.workers;
@@ -177,7 +199,7 @@ fn arena(config: &Config) -> Result<Arena, Error> {
 }
 
 fn is_used(config: &Config, device: &str) -> bool {
-    config.functions.iter().any(|function| function.device == device)
+    config.functions.iter().any(|function| function.devices.iter().any(|id| id == device))
 }
 
 /// Builds everything; nothing moves yet.
@@ -187,43 +209,59 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
         config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
     let control = options.control.as_ref().or(config.engine.control.as_ref());
     let socket = control.map(|path| ControlSocket::open(path)).transpose()?;
-    let ports = Ports::open(&config, options, workers)?;
+    let mut ports = Ports::open(&config, options, workers)?;
     let arena = arena(&config)?;
-    let devices = Devices::load(&config, &arena, options.opener.as_ref())?;
+    let mut host_halves: Vec<Vec<_>> = (0..workers)
+        .map(|worker| functions.iter().map(|(_, function)| function.host_half(worker, workers)).collect())
+        .collect();
+    let devices = Devices::load(&config, &arena, options.opener.as_ref(), &functions, &host_halves[0])?;
     let ordered = config.ports.iter().map(|port| port.ordered).collect();
-    let plan = Arc::new(Plan::new(
-        config.classifier.clone(),
-        config.chain.decider().clone(),
-        &functions,
-        config.chain.ranks(),
-        &devices.placement,
-        &devices.ids(),
-        ordered,
-    ));
-    let steering = Arc::new(steering(&config));
     let mut kernels: Vec<u8> = functions.iter().map(|(_, function)| function.contract().kernel).collect();
     if kernels.is_empty() {
         // A chain from port to port puts nothing into bins, but a packer has at least one label.
         kernels.push(0);
     }
+    let tells_classes_apart = |function: usize| {
+        let places = devices.placement.get(function).into_iter().flatten();
+        places.flat_map(|&place| &devices.chains[place]).any(|chain| chain.tells_rows_apart(function))
+    };
+    let streams = Streams::new(&kernels, config.chain.classes().len(), tells_classes_apart);
+    let placed = Placed {
+        functions: &devices.placement,
+        devices: &devices.ids(),
+        chains: devices.chains.clone(),
+        streams: &streams,
+    };
+    let plan = Arc::new(Plan::new(
+        config.classifier.clone(),
+        config.chain.decider().clone(),
+        &functions,
+        config.chain.ranks(),
+        placed,
+        ordered,
+    ));
+    let steering = Arc::new(steering(&config));
     let cores = control::cores();
     let clock = Instant::now();
     let graces = Graces::new(workers);
-    let workers = arena
-        .split()
+    let handle = arena.handle();
+    let regions = arena.split();
+    ports.open_live(&config, &handle, &regions)?;
+    let workers = regions
         .into_iter()
         .enumerate()
-        .map(|(index, region)| {
+        .map(|(index, mut region)| {
             let workers = steering.workers();
             Ok(Worker::new(WorkerParts {
                 plan: Arc::clone(&plan),
+                receivers: ports.receivers(index, &steering, &mut region)?,
+                transmitters: ports.transmitters(index)?,
                 region,
-                receivers: ports.receivers(index, &steering)?,
-                transmitters: ports.transmitters(index),
-                host_halves: functions.iter().map(|(_, function)| function.host_half(index, workers)).collect(),
-                places: devices.places(&kernels)?,
+                host_halves: std::mem::take(&mut host_halves[index]),
+                places: devices.places(&streams.streams)?,
                 burst_packets: config.engine.burst_packets,
                 in_flight_packets: config.engine.in_flight_packets,
+                sleeps: config.engine.idle == Idle::Sleep,
                 sender: (config.engine.io == IoModel::Dual).then(|| SenderPlace {
                     worker: index,
                     cores: config.engine.pin.then(|| cores_of_sender(&cores, workers, index).to_vec()),

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use godwit_function::Function;
+use godwit_function::{Function, Running};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
 use nix::sys::stat::{Mode, fchmod};
@@ -103,7 +103,7 @@ fn is_readable(from: &impl AsFd, limit: Duration) -> bool {
     poll(&mut fds, limit).is_ok_and(|ready| ready > 0)
 }
 
-/// What requests can reach.
+/// What requests and housekeeping can reach.
 pub(crate) struct Commands {
     /// Configured name and function.
     pub(crate) functions: Vec<(String, Arc<dyn Function>)>,
@@ -124,7 +124,7 @@ pub(crate) struct ControlServer {
 }
 
 impl ControlServer {
-    pub(crate) fn start(socket: ControlSocket, commands: Commands) -> Result<Self, Error> {
+    pub(crate) fn start(socket: ControlSocket, commands: Arc<Commands>) -> Result<Self, Error> {
         let ended = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&ended);
         let thread = thread::Builder::new()
@@ -260,9 +260,14 @@ impl Commands {
             let known: Vec<&str> = self.functions.iter().map(|(name, _)| name.as_str()).collect();
             return Err(godwit_chain::names::unknown("function", name, &known));
         };
+        self.with(function, |function, running| function.command(request, running)).map_err(|error| error.to_string())
+    }
+
+    /// Has a function do something beside the workers; nobody else has any function do anything meanwhile.
+    pub(crate) fn with<R>(&self, function: usize, act: impl FnOnce(&dyn Function, &dyn Running) -> R) -> R {
         let _guard = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         let running = RunningFunction { function, devices: self.devices.all(), graces: &self.graces };
-        self.functions[function].1.command(request, &running).map_err(|error| error.to_string())
+        act(&*self.functions[function].1, &running)
     }
 
     fn report(&self) -> Result<Value, String> {

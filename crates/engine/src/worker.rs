@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use godwit_abi::{Outcome, VERDICT_DROP};
+use godwit_abi::{Outcome, PORT_FLOOD, VERDICT_DROP};
 use godwit_chain::Next;
-use godwit_function::{HostHalf, Step, Work};
+use godwit_function::{HostHalf, Said, Step, Work};
 use godwit_io::{Departure, PortCounters, Receive, Received};
 use godwit_packet::{Batch, Descriptor, Region};
 use godwit_sched::{Chunk, Insert};
+use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::Error;
 use crate::counters::{
@@ -26,6 +27,8 @@ use crate::counters::{
 };
 use crate::egress::{Departing, Egress, Queues};
 use crate::failover::{LostPlace, Place};
+use crate::flood::{Flood, Flooder};
+use crate::follow::Followed;
 use crate::grace::Grace;
 use crate::histogram::Histogram;
 use crate::order::Order;
@@ -35,6 +38,10 @@ use crate::sender::Sender;
 
 /// Turns without a packet before the worker lets others have the core.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
+/// Turns without a packet before the worker sleeps, where it may: about what waking up costs.
+const IDLE_LOOPS_BEFORE_SLEEP: u32 = 256;
+/// Longest sleep: others than ports have something to say too.
+const SLEEP_MS: u8 = 1;
 /// Fewer packets of one variant in a row go into bins one by one.
 const RUN_PACKETS_MIN: usize = 4;
 
@@ -55,6 +62,8 @@ pub(crate) struct WorkerParts {
     pub(crate) places: Vec<Place>,
     pub(crate) burst_packets: usize,
     pub(crate) in_flight_packets: usize,
+    /// Whether it sleeps where there is nothing to do.
+    pub(crate) sleeps: bool,
     /// Whether a thread of its own sends, and where it runs.
     pub(crate) sender: Option<SenderPlace>,
     /// Whether host halves go by the time of packets.
@@ -91,7 +100,9 @@ pub(crate) struct Worker {
     batch: Batch,
     pub(crate) counts: Counts,
     function_latency: Vec<Histogram>,
+    pub(crate) followed: Followed,
     burst_packets: usize,
+    sleeps: bool,
     /// All packets with a lower sequence number have passed the exit, or were dropped.
     settled: u64,
     /// What the exit had passed when that was found out.
@@ -113,17 +124,29 @@ struct Receiver {
     ended: bool,
 }
 
+impl Receiver {
+    /// Whether it is not to be asked again. A live port, told to stop, is asked for what it still holds.
+    fn has_no_more(&self, stopping: bool) -> bool {
+        self.ended || (stopping && !self.queue.is_live())
+    }
+}
+
 /// Packets on their way into a function.
 #[derive(Default)]
 pub(crate) struct Input {
     pub(crate) host_half: Option<Box<dyn HostHalf>>,
-    /// Whether it arranges packets.
+    /// Whether it prepares packets; it arranges them.
+    prepares: bool,
     arranges: bool,
+    /// Whether it is told what was said of packets before.
+    hears: bool,
     /// When it is to be called again.
     pub(crate) wake_ns: u64,
     pub(crate) steps: Vec<Step>,
     /// Arrived, not looked at.
     pub(crate) pending: Vec<Descriptor>,
+    /// What was said of each of these, where the host half hears it.
+    pub(crate) said: Vec<Said>,
     /// Prepared, not all in bins: those from `taken` on still wait.
     pub(crate) prepared: Vec<Descriptor>,
     work: Vec<Work>,
@@ -133,7 +156,9 @@ pub(crate) struct Input {
 impl Input {
     fn new(host_half: Option<Box<dyn HostHalf>>) -> Self {
         let arranges = host_half.as_ref().is_some_and(|host_half| host_half.arranges());
-        Self { host_half, arranges, ..Self::default() }
+        let prepares = host_half.as_ref().is_some_and(|host_half| host_half.prepares());
+        let hears = arranges && host_half.as_ref().is_some_and(|host_half| host_half.hears());
+        Self { host_half, prepares, arranges, hears, ..Self::default() }
     }
 
     /// A packet is prepared.
@@ -164,6 +189,7 @@ impl Worker {
         Self {
             order: Order::new(parts.in_flight_packets, plan.gates.len()),
             function_latency: vec![Histogram::default(); plan.stages.len()],
+            followed: Followed::default(),
             receivers: receivers.into_iter().map(|(port, queue)| Receiver { port, queue, ended: false }).collect(),
             exits: transmitters.iter().map(|(_, queue)| queue.is_some()).collect(),
             departing: Departing::new(transmitters.len()),
@@ -172,6 +198,7 @@ impl Worker {
             inputs: host_halves.into_iter().map(Input::new).collect(),
             batch: Batch::with_capacity(parts.burst_packets),
             burst_packets: parts.burst_packets,
+            sleeps: parts.sleeps,
             settled: 0,
             settled_at: 0,
             grace: parts.grace,
@@ -180,13 +207,26 @@ impl Worker {
             latest_ns: 0,
             flushing: false,
             clock: parts.clock,
-            placement: plan.stages.iter().map(|stage| stage.place).collect(),
+            placement: plan.stages.iter().map(|stage| stage.places[0]).collect(),
             lost: Vec::new(),
             plan,
             region,
             places,
             counts,
         }
+    }
+
+    /// The host half of a function, where it has one.
+    pub(crate) fn host_half(&mut self, function: usize) -> Option<&mut dyn HostHalf> {
+        match &mut self.inputs[function].host_half {
+            Some(host_half) => Some(&mut **host_half),
+            None => None,
+        }
+    }
+
+    /// Packets have gone through a function, in so long a time since they arrived there.
+    pub(crate) fn record_latency(&mut self, function: usize, elapsed_ns: u64, packets: u64) {
+        self.function_latency[function].record(elapsed_ns, packets);
     }
 
     /// The counters, for others to read.
@@ -210,8 +250,8 @@ impl Worker {
             let now_ns = self.now_ns();
             self.counts.add(WORKED_NS, if moved { now_ns - turned_ns } else { 0 });
             turned_ns = now_ns;
-            let received = if stopping { 0 } else { self.receive(now_ns)? };
-            let no_more = stopping || self.receivers.iter().all(|receiver| receiver.ended);
+            let received = self.receive(now_ns, stopping)?;
+            let no_more = self.receivers.iter().all(|receiver| receiver.has_no_more(stopping));
             let worked = self.work(now_ns, received == 0, no_more)?;
             let sent = self.depart()?;
             self.counts.add(LOOPS, 1);
@@ -227,6 +267,8 @@ impl Worker {
                 idle_loops += 1;
                 if idle_loops < IDLE_LOOPS_BEFORE_YIELD {
                     std::hint::spin_loop();
+                } else if self.sleeps && is_empty && idle_loops > IDLE_LOOPS_BEFORE_SLEEP {
+                    self.sleep();
                 } else {
                     std::thread::yield_now();
                 }
@@ -260,15 +302,26 @@ impl Worker {
         self.clock.elapsed().as_nanos() as u64
     }
 
+    /// Sleeps until a port has packets, or for a moment. Not where a source cannot wake.
+    fn sleep(&self) {
+        let open = self.receivers.iter().filter(|receiver| !receiver.ended);
+        let wakes = open.map(|receiver| Some(PollFd::new(receiver.queue.wakes()?, PollFlags::POLLIN)));
+        match wakes.collect::<Option<Vec<_>>>() {
+            // An error shows when the port is asked.
+            Some(mut ports) => drop(poll(&mut ports, SLEEP_MS)),
+            None => std::thread::yield_now(),
+        }
+    }
+
     /// Takes one burst from every source and starts each packet on its chain.
-    fn receive(&mut self, now_ns: u64) -> Result<usize, Error> {
+    fn receive(&mut self, now_ns: u64, stopping: bool) -> Result<usize, Error> {
         let plan = Arc::clone(&self.plan);
         let mut batch = std::mem::take(&mut self.batch);
         let mut received = 0;
         for source in 0..self.receivers.len() {
             let room = self.order.room().min(self.burst_packets);
             let receiver = &mut self.receivers[source];
-            if receiver.ended || room == 0 {
+            if receiver.has_no_more(stopping) || room == 0 {
                 continue;
             }
             batch.clear();
@@ -292,7 +345,7 @@ impl Worker {
         if plan.classifier.is_trivial() {
             for run in descriptors.chunk_by(|one, next| one.port == next.port) {
                 let next = plan.decider.entry(run[0].port, 0);
-                self.send_on(plan, next, run, |_| Outcome::default());
+                self.send_on(plan, next, None, run, |_| Outcome::default());
             }
             return;
         }
@@ -300,16 +353,23 @@ impl Worker {
             let class = plan.classifier.classify(&godwit_wire::parse(self.region.frame(descriptor)));
             self.order.classify(descriptor, class);
             let next = plan.decider.entry(descriptor.port, class);
-            self.send_on(plan, next, std::slice::from_ref(descriptor), |_| Outcome::default());
+            self.send_on(plan, next, None, std::slice::from_ref(descriptor), |_| Outcome::default());
         }
     }
 
-    /// Sends packets where the route decider says: all to the same place. `outcome(i)` is what was said of the `i`th.
+    /// Sends packets where the route decider says: all to the same place. `outcome(i)` is what `function` said of the `i`th.
     #[inline]
-    fn send_on(&mut self, plan: &Plan, next: Next, descriptors: &[Descriptor], outcome: impl Fn(usize) -> Outcome) {
+    fn send_on(
+        &mut self,
+        plan: &Plan,
+        next: Next,
+        function: Option<usize>,
+        descriptors: &[Descriptor],
+        outcome: impl Fn(usize) -> Outcome,
+    ) {
         match next {
-            Next::Function(function) => {
-                let stage = &plan.stages[usize::from(function)];
+            Next::Function(next) => {
+                let stage = &plan.stages[usize::from(next)];
                 if let Some(gate) = stage.gate {
                     if !self.order.enter(gate, descriptors) {
                         descriptors.iter().for_each(|descriptor| self.order.wait(descriptor, gate));
@@ -318,12 +378,23 @@ impl Worker {
                 } else if stage.progress > 0 {
                     descriptors.iter().for_each(|descriptor| self.order.advance(descriptor, stage.progress));
                 }
-                self.inputs[usize::from(function)].pending.extend_from_slice(descriptors);
+                let input = &mut self.inputs[usize::from(next)];
+                input.pending.extend_from_slice(descriptors);
+                if input.hears {
+                    let by = function.map(|function| plan.stages[function].function.contract());
+                    input.said.extend((0..descriptors.len()).map(|packet| Said { by, outcome: outcome(packet) }));
+                }
             }
             Next::Port(port) => self.send_out(plan, descriptors, u16::from(port)),
             Next::Egress => {
                 for (packet, descriptor) in descriptors.iter().enumerate() {
-                    self.send_out(plan, std::slice::from_ref(descriptor), outcome(packet).port);
+                    let Outcome { port, value: set, .. } = outcome(packet);
+                    match function {
+                        Some(function) if port == PORT_FLOOD => {
+                            self.order.wait_flood(descriptor, Flood { function, set });
+                        }
+                        _ => self.send_out(plan, std::slice::from_ref(descriptor), port),
+                    }
                 }
             }
             Next::Drop => descriptors.iter().for_each(|descriptor| self.drop_packet(descriptor, DROPPED_CHAIN)),
@@ -402,7 +473,7 @@ impl Worker {
                     self.arrange(plan, function, &mut input, now_ns);
                 } else {
                     std::mem::swap(&mut input.prepared, &mut input.pending);
-                    if let Some(host_half) = &mut input.host_half {
+                    if let Some(host_half) = input.host_half.as_mut().filter(|_| input.prepares) {
                         host_half.prepare(&self.region, &input.prepared, &mut input.work);
                         debug_assert_eq!(input.work.len(), input.prepared.len());
                     }
@@ -420,7 +491,9 @@ impl Worker {
             }
             // A device that works at once makes room at once; another needs time, and the rest waits.
             let place = self.placement[function];
-            if !self.submit(plan, place, now_ns)? {
+            let submitted = self.submit(plan, place, now_ns)?;
+            let elsewhere = self.spread(plan, function);
+            if !submitted && !elsewhere {
                 return Ok(moved);
             }
             moved |= self.fetch(plan, place)?;
@@ -431,14 +504,27 @@ impl Worker {
     fn pack(&mut self, plan: &Plan, function: usize, input: &mut Input, now_ns: u64) -> bool {
         let stage = &plan.stages[function];
         let place = self.placement[function];
-        let instance = function as u16;
-        if input.host_half.is_none() {
+        // Packets of one stream at a time: nearly always all.
+        let stream_of = |order: &Order, packet: &Descriptor| match &stage.streams {
+            None => function as u16,
+            Some(streams) => streams[usize::from(order.class(packet))],
+        };
+        let run_of = |order: &Order, packets: &[Descriptor], stream: u16| match &stage.streams {
+            None => packets.len(),
+            Some(_) => packets.iter().position(|packet| stream_of(order, packet) != stream).unwrap_or(packets.len()),
+        };
+        let is_direct = !input.prepares && !input.arranges;
+        while is_direct && input.taken < input.prepared.len() {
             let variant = stage.function.variant();
             let rest = &input.prepared[input.taken..];
+            let stream = stream_of(&self.order, &rest[0]);
+            let run = run_of(&self.order, rest, stream);
             let packer = &mut self.places[place].packer;
-            let (taken, insert) = packer.insert_all(now_ns, instance, variant, rest, |_| 0);
+            let (taken, insert) = packer.insert_all(now_ns, stream, variant, &rest[..run], |_| 0);
             input.taken += taken;
-            return matches!(insert, Insert::ChunkFull | Insert::Refused);
+            if matches!(insert, Insert::ChunkFull | Insert::Refused) {
+                return true;
+            }
         }
         while input.taken < input.prepared.len() {
             let (rest, work) = (&input.prepared[input.taken..], &input.work[input.taken..]);
@@ -447,13 +533,15 @@ impl Worker {
                     let packer = &mut self.places[place].packer;
                     let same = |work: &Work| matches!(work, Work::Run { variant: other, .. } if *other == variant);
                     let run = work.iter().position(|work| !same(work)).unwrap_or(work.len());
+                    let stream = stream_of(&self.order, &rest[0]);
+                    let run = run_of(&self.order, &rest[..run], stream);
                     if run < RUN_PACKETS_MIN {
                         let first = &rest[0];
-                        let insert = packer.insert(now_ns, instance, variant, first, parameter);
+                        let insert = packer.insert(now_ns, stream, variant, first, parameter);
                         (usize::from(insert != Insert::Refused), insert)
                     } else {
                         let work = &work[..run];
-                        packer.insert_all(now_ns, instance, variant, &rest[..run], |packet| match work[packet] {
+                        packer.insert_all(now_ns, stream, variant, &rest[..run], |packet| match work[packet] {
                             Work::Run { parameter, .. } => parameter,
                             Work::Done(_) => unreachable!("a run is of packets to run"),
                         })
@@ -482,6 +570,7 @@ impl Worker {
         let packets = chunk.packets;
         match self.places[place].lane.submit(&mut self.region, chunk) {
             Ok(()) => {
+                self.places[place].load.gave(packets, now_ns);
                 self.counts.add(plan.layout.device(place, DEVICE_PACKETS), packets.into());
                 self.counts.add(plan.layout.device(place, DEVICE_CHUNKS), 1);
                 Ok(true)
@@ -497,6 +586,8 @@ impl Worker {
             match self.places[place].lane.poll(&mut self.region) {
                 Ok(None) => return Ok(moved),
                 Ok(Some(mut chunk)) => {
+                    let now_ns = self.now_ns();
+                    self.places[place].load.back(chunk.packets, now_ns);
                     self.places[place].failures = 0;
                     self.complete(plan, place, &mut chunk)?;
                     self.places[place].packer.give_back(chunk);
@@ -521,17 +612,25 @@ impl Worker {
             packer.observe(bin, time.elapsed_ns);
         }
         let mut decided = 0;
-        for (bin, bytes) in chunk.bins.iter().zip(&chunk.bin_bytes) {
+        let chain = plan.chains[place].as_deref().filter(|_| chunk.followed);
+        for index in 0..chunk.bins.len() {
+            let (bin, bytes) = (&chunk.bins[index], &chunk.bin_bytes[index]);
             let function = usize::from(bin.instance);
             let counters = plan.stages[function].counters;
             self.counts.add(counters.plain(PACKETS), bin.count.into());
             self.counts.add(counters.plain(BYTES), *bytes);
             self.counts.add(counters.plain(BINS), 1);
             self.function_latency[function].record(elapsed_ns, u64::from(bin.count));
+            if let Some(chain) = chain.filter(|chain| chain.leads(function)) {
+                decided += usize::from(bin.count);
+                self.complete_followed(plan, chain, *bin, chunk, elapsed_ns);
+                continue;
+            }
             let range = bin.first as usize..bin.first as usize + usize::from(bin.count);
-            let (descriptors, outcomes) = (&chunk.descriptors[range.clone()], &mut chunk.outcomes[range.clone()]);
+            let (descriptors, outcomes) = (&mut chunk.descriptors[range.clone()], &mut chunk.outcomes[range.clone()]);
             if let Some(host_half) = &mut self.inputs[function].host_half {
                 host_half.complete(bin.variant, descriptors, &chunk.parameters[range], outcomes);
+                host_half.finish(&mut self.region, descriptors, outcomes);
             }
             self.decide(plan, function, descriptors, outcomes);
             decided += usize::from(bin.count);
@@ -545,7 +644,7 @@ impl Worker {
     }
 
     /// Counts what a function said of packets, and sends them on.
-    fn decide(&mut self, plan: &Plan, function: usize, descriptors: &[Descriptor], outcomes: &[Outcome]) {
+    pub(crate) fn decide(&mut self, plan: &Plan, function: usize, descriptors: &[Descriptor], outcomes: &[Outcome]) {
         let counters = plan.stages[function].counters;
         let mut first = 0;
         for run in outcomes.chunk_by(|one, next| one.verdict == next.verdict) {
@@ -560,12 +659,12 @@ impl Worker {
             self.counts.add(counters.verdict(verdict), run.len() as u64);
             if plan.classifier.is_trivial() {
                 let next = plan.decider.next(function as u16, 0, verdict);
-                self.send_on(plan, next, descriptors, |packet| run[packet]);
+                self.send_on(plan, next, Some(function), descriptors, |packet| run[packet]);
                 continue;
             }
             for (descriptor, outcome) in descriptors.iter().zip(run) {
                 let next = plan.decider.next(function as u16, self.order.class(descriptor), verdict);
-                self.send_on(plan, next, std::slice::from_ref(descriptor), |_| *outcome);
+                self.send_on(plan, next, Some(function), std::slice::from_ref(descriptor), |_| *outcome);
             }
         }
     }
@@ -578,7 +677,13 @@ impl Worker {
     /// Lets packets out whose turn it is. Returns how many left.
     fn depart(&mut self) -> Result<usize, Error> {
         let Departing { outs, arrivals } = &mut self.departing;
-        self.order.open_exit(outs, |arrival_ns, packets| arrivals.push((arrival_ns, packets)));
+        let mut flooder =
+            Flooder { plan: &self.plan, region: &mut self.region, exits: &self.exits, counts: &mut self.counts };
+        self.order.open_exit(
+            outs,
+            |arrival_ns, packets| arrivals.push((arrival_ns, packets)),
+            |flood, departure, outs| flooder.flood(flood, departure, outs),
+        );
         // Drops count too: a worker that only drops must not hold back what others wait to write.
         let passed = self.order.passed();
         if passed != self.settled_at || self.order.in_flight() == 0 {

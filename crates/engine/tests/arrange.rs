@@ -327,8 +327,15 @@ fn the_default_keeps_everything() {
         (0..5).map(|number| Descriptor { flow_hash: number, ..region.allocate(60).unwrap() }).collect();
     let mut steps = Vec::new();
     let mut plain = Plain(Mutex::new(0));
-    let mut arrangement =
-        Arrangement { region: &mut region, now_ns: 7, live: true, ending: false, arrived: &arrived, steps: &mut steps };
+    let mut arrangement = Arrangement {
+        region: &mut region,
+        now_ns: 7,
+        live: true,
+        ending: false,
+        arrived: &arrived,
+        said: &[],
+        steps: &mut steps,
+    };
     assert_eq!(plain.arrange(&mut arrangement), u64::MAX);
     let expected: Vec<Step> = arrived
         .iter()

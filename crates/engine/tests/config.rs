@@ -256,7 +256,8 @@ fn what_is_probably_not_meant_is_a_warning() {
     let config = parse(GOOD).unwrap();
     assert!(config.warnings.iter().any(|warning| warning.contains("with verdict `local` from `route`")));
     let covered = "\n[[chain]]\nfrom = \"route\"\nclass = \"dns\"\nto = \"wan\"";
-    let every = ["forward", "local", "ttl_exceeded", "not_ipv4"].map(|verdict| {
+    let all = ["forward", "local", "ttl_exceeded", "not_ipv4", "no_route", "unresolved", "too_big", "fragment"];
+    let every = all.map(|verdict| {
         format!("\n[[chain]]\nfrom = \"route\"\nverdict = \"{verdict}\"\nclass = \"dns\"\nto = \"wan\"")
     });
     let text = format!("{GOOD}{}{covered}", every.concat());
@@ -388,4 +389,89 @@ proptest! {
     fn any_text_does_no_harm(text in "\\PC{0,200}") {
         fuzz::config_parse(text.as_bytes());
     }
+}
+
+#[test]
+fn configurations_to_deploy_are_configurations() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/deploy");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut read = 0;
+    for path in files.filter(|path| path.extension().is_some_and(|extension| extension == "toml")) {
+        let config = Config::load(&path).unwrap_or_else(|error| panic!("{error}"));
+        assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+        assert_eq!(config.engine.user.as_deref(), Some("godwit"));
+        assert!(config.arena.slot_bytes.is_some_and(|bytes| bytes == 2048), "{:?}", config.arena);
+        read += 1;
+    }
+    assert!(read >= 3);
+}
+
+/// Without the feature, a port of that kind says what is missing.
+#[cfg(not(feature = "dpdk"))]
+#[test]
+fn a_build_without_dpdk_says_so() {
+    let text = "[[port]]\nname = \"a\"\nkind = \"dpdk\"\ndevice = \"net_null0\"\n[[chain]]\nfrom = \"a\"\nto = \"a\"\n";
+    let error = Config::parse(text, "test.toml", Path::new("")).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "test.toml:3: this Godwit was built without DPDK: build it with `--features dpdk` (Debian: libdpdk-dev), or use kind = \"af_xdp\""
+    );
+}
+
+const STAGES: &str = r#"
+[[port]]
+name = "in"
+kind = "synthetic"
+[[port]]
+name = "out"
+kind = "synthetic"
+[[function]]
+name = "one"
+kind = "template"
+[[function]]
+name = "two"
+kind = "echo"
+[[class]]
+name = "web"
+destination_ports = 80
+"#;
+
+#[test]
+fn a_chain_in_three_columns_is_that_in_stanzas() {
+    let folder = tempfile::tempdir().unwrap();
+    let columns = "# packet type, current function, next function\n\n*, in, one\nweb, in, two\n:forward, one, two # on\nweb:forward,one,out\n,two,out\n";
+    std::fs::write(folder.path().join("chain.csv"), columns).unwrap();
+    let edge = |from: &str, class: &str, verdict: &str, to: &str| {
+        let keyed =
+            |key: &str, value: &str| if value.is_empty() { String::new() } else { format!("{key} = \"{value}\"\n") };
+        format!("[[chain]]\nfrom = \"{from}\"\nto = \"{to}\"\n") + &keyed("class", class) + &keyed("verdict", verdict)
+    };
+    let stanzas = [
+        edge("in", "", "", "one"),
+        edge("in", "web", "", "two"),
+        edge("one", "", "forward", "two"),
+        edge("one", "web", "forward", "out"),
+        edge("two", "", "", "out"),
+    ];
+    let parse = |chain: &str| Config::parse(&format!("{STAGES}{chain}"), "test.toml", folder.path());
+    let (of_file, of_stanzas) =
+        (parse("[[chain]]\nfile = \"chain.csv\"\n").unwrap(), parse(&stanzas.concat()).unwrap());
+    assert_eq!(of_file.chain.decider(), of_stanzas.chain.decider());
+    assert_eq!(of_file.chain.ranks(), of_stanzas.chain.ranks());
+
+    for (columns, line, says) in [
+        ("*,in,one\nweb,in\n", 2, "2 columns"),
+        ("*,in,nowhere\n", 1, "nowhere"),
+        ("\nmail,in,one\n", 2, "mail"),
+        ("*,in,one\n:swapped,one,out\n", 2, "swapped"),
+        ("*,in,one\n*,one,two\n*,two,one\n", 0, "two"),
+        ("*,,one\n", 1, "second"),
+    ] {
+        std::fs::write(folder.path().join("chain.csv"), columns).unwrap();
+        let said = parse("[[chain]]\nfile = \"chain.csv\"\n").unwrap_err().to_string();
+        let place = if line == 0 { "chain.csv:".to_owned() } else { format!("chain.csv:{line}:") };
+        assert!(said.contains(&place) && said.contains(says), "{columns:?}: {said}");
+    }
+    let said = parse("[[chain]]\nfile = \"absent.csv\"\n").unwrap_err().to_string();
+    assert!(said.contains("absent.csv") && said.contains("test.toml:"), "{said}");
 }

@@ -31,6 +31,26 @@ impl fmt::Display for MacAddress {
     }
 }
 
+/// A text is no Ethernet address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAMacAddress;
+
+impl core::str::FromStr for MacAddress {
+    type Err = NotAMacAddress;
+
+    /// As people write it: six pairs of hexadecimal digits with `:` or `-` between them.
+    fn from_str(text: &str) -> Result<Self, NotAMacAddress> {
+        let mut address = [0; 6];
+        let mut pairs = text.split([':', '-']);
+        for byte in &mut address {
+            let pair =
+                pairs.next().filter(|pair| pair.len() == 2 && pair.bytes().all(|digit| digit.is_ascii_hexdigit()));
+            *byte = pair.and_then(|pair| u8::from_str_radix(pair, 16).ok()).ok_or(NotAMacAddress)?;
+        }
+        if pairs.next().is_some() { Err(NotAMacAddress) } else { Ok(Self(address)) }
+    }
+}
+
 impl Field for MacAddress {
     #[inline(always)]
     fn load(bytes: &[u8], at: usize) -> Self {

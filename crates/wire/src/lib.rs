@@ -36,7 +36,7 @@ pub mod tcp;
 pub mod udp;
 pub mod vlan;
 
-pub use address::{IpAddress, MacAddress};
+pub use address::{IpAddress, MacAddress, NotAMacAddress};
 pub use ah::{Ah, AhHeader};
 pub use arp::{Arp, ArpHeader};
 pub use checksum::Checksum;

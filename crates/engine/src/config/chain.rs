@@ -1,4 +1,6 @@
-//! `[[chain]]`.
+//! `[[chain]]`, and chains in files of three columns.
+
+use std::path::{Path, PathBuf};
 
 use godwit_chain::{Chain, Edge, Function, Port, Verdict, Warning};
 use serde::Deserialize;
@@ -15,9 +17,72 @@ struct ChainKeys {
     to: String,
 }
 
+/// Where an edge is written.
+enum Origin {
+    /// In the stanza with this number.
+    Stanza(usize),
+    /// In this line of a file.
+    Line(PathBuf, usize),
+}
+
+/// The edges of a file, one a line: packet type, current function, next function (Hummingbird, section 3). Empty lines and
+/// comments are passed over.
+fn read_file(path: &Path, text: &str, edges: &mut Vec<(Edge, Origin)>) -> Result<(), ConfigError> {
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let columns: Vec<&str> = line.split(',').map(str::trim).collect();
+        let [packets, from, to] = columns[..] else {
+            let message =
+                format!("{} columns: there are three, packet type, current function, next function", columns.len());
+            return Err(ConfigError::of_file(path, number, &message));
+        };
+        if from.is_empty() || to.is_empty() {
+            return Err(ConfigError::of_file(
+                path,
+                number,
+                "the second and the third column name a function or a port each",
+            ));
+        }
+        let (class, verdict) = packets.split_once(':').map_or((packets, ""), |(class, verdict)| (class, verdict));
+        let named = |name: &str| (!matches!(name, "" | "*")).then(|| name.trim().to_owned());
+        let edge = Edge { from: from.to_owned(), class: named(class), verdict: named(verdict), to: to.to_owned() };
+        edges.push((edge, Origin::Line(path.to_owned(), number)));
+    }
+    Ok(())
+}
+
+/// All edges, with where they are written.
+fn read_edges<'a>(
+    document: &Document<'a>,
+    stanzas: &mut [Stanza<'a>],
+    directory: &Path,
+) -> Result<Vec<(Edge, Origin)>, ConfigError> {
+    let mut edges = Vec::new();
+    for (number, stanza) in stanzas.iter_mut().enumerate() {
+        if !stanza.has("file") {
+            let ChainKeys { from, class, verdict, to } = document.read(stanza, &["file"])?;
+            edges.push((Edge { from, class, verdict, to }, Origin::Stanza(number)));
+            continue;
+        }
+        stanza.refuse_unknown(document, &["file"])?;
+        let file = stanza.require_text(document, "file")?;
+        let path = directory.join(file.get_ref());
+        let text = std::fs::read_to_string(&path);
+        let text = text.map_err(|error| {
+            document.refuse(file.span(), format!("cannot read the chain in {}: {error}", path.display()))
+        })?;
+        read_file(&path, &text, &mut edges)?;
+    }
+    Ok(edges)
+}
+
 pub(super) fn read<'a>(
     document: &Document<'a>,
     mut stanzas: Vec<Stanza<'a>>,
+    directory: &Path,
     ports: &[PortConfig],
     functions: &[FunctionConfig],
     classes: &[String],
@@ -26,11 +91,7 @@ pub(super) fn read<'a>(
     if stanzas.is_empty() {
         return Err(document.refuse(0..0, "there is no chain: at least one [[chain]] says where packets of a port go"));
     }
-    let edges = stanzas.iter_mut().map(|stanza| {
-        let ChainKeys { from, class, verdict, to } = document.read(stanza, &[])?;
-        Ok(Edge { from, class, verdict, to })
-    });
-    let edges: Vec<Edge> = edges.collect::<Result<_, ConfigError>>()?;
+    let (edges, origins): (Vec<Edge>, Vec<Origin>) = read_edges(document, &mut stanzas, directory)?.into_iter().unzip();
 
     let port = |port: &PortConfig| Port {
         name: port.name.clone(),
@@ -51,13 +112,20 @@ pub(super) fn read<'a>(
     };
     let chain = Chain::new(ports.iter().map(port).collect(), functions.iter().map(function).collect(), classes, &edges)
         .map_err(|error| {
-            let stanza = &stanzas[error.edge()];
+            let number = match &origins[error.edge()] {
+                Origin::Line(path, line) => return ConfigError::of_file(path, *line, &error.to_string()),
+                Origin::Stanza(number) => *number,
+            };
+            let stanza = &stanzas[number];
             let at = error.key().map_or(stanza.span(), |key| stanza.span_of(key));
             document.refuse(at, &error)
         })?;
     for warning in chain.warnings() {
         warnings.push(match warning {
-            Warning::EdgeCovered { edge, .. } => document.warn(stanzas[*edge].span(), warning),
+            Warning::EdgeCovered { edge, .. } => match &origins[*edge] {
+                Origin::Stanza(number) => document.warn(stanzas[*number].span(), warning),
+                Origin::Line(path, line) => format!("{}:{line}: {warning}", path.display()),
+            },
             _ => warning.to_string(),
         });
     }

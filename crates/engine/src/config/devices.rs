@@ -39,6 +39,8 @@ pub struct DeviceConfig {
     pub watchdog_ms: u64,
     /// Sets of bins of each worker: one fills while the others are on the device.
     pub chunks: usize,
+    /// Whether it leads packets from function to function by itself, where it can.
+    pub follow_chain: bool,
     /// Its bins and chunks.
     pub packing: PackerConfig,
 }
@@ -51,6 +53,7 @@ impl DeviceConfig {
             mode: Mode::Launch,
             watchdog_ms: DeviceOptions::default().watchdog.as_millis() as u64,
             chunks: CHUNKS,
+            follow_chain: true,
             packing: packing_of(id, CHUNKS, engine, &[packing]),
         }
     }
@@ -88,6 +91,7 @@ struct DeviceKeys {
     mode: Option<Mode>,
     watchdog_ms: Option<usize>,
     chunks: Option<usize>,
+    follow_chain: Option<bool>,
     chunk_packets: Option<u32>,
     chunk_bytes: Option<u32>,
     bins: Option<u32>,
@@ -138,15 +142,15 @@ pub(super) fn read<'a>(
             devices[0] = config;
             continue;
         }
-        if !functions.iter().any(|function| function.device == config.id) {
+        if !functions.iter().any(|function| function.devices.contains(&config.id)) {
             let message = format!("no function runs on device `{}`: one does that says device = \"{0}\"", config.id);
             warnings.push(document.warn(at, message));
         }
         devices.push(config);
     }
-    for function in functions {
-        if !devices.iter().any(|device| device.id == function.device) {
-            devices.push(DeviceConfig::new(&function.device, engine, packing));
+    for id in functions.iter().flat_map(|function| &function.devices) {
+        if !devices.iter().any(|device| device.id == *id) {
+            devices.push(DeviceConfig::new(id, engine, packing));
         }
     }
     Ok(devices)
@@ -163,7 +167,7 @@ fn read_one<'a>(
     if !godwit_device::is_id(id) {
         return Err(document.refuse(name.span(), format!("there can be no device {}", no_device(id))));
     }
-    for key in ["mode", "watchdog_ms", "chunks"] {
+    for key in ["mode", "watchdog_ms", "chunks", "follow_chain"] {
         if id == cpu::ID && stanza.has(key) {
             let message = format!("the CPU runs a chunk at once, on the worker's own thread: it has no `{key}`");
             return Err(document.refuse(stanza.span_of(key), message));
@@ -180,6 +184,7 @@ fn read_one<'a>(
         config.watchdog_ms = watchdog_ms as u64;
     }
     config.mode = keys.mode.unwrap_or_default();
+    config.follow_chain = keys.follow_chain.unwrap_or(true);
     config.packing = packing_of(id, config.chunks, engine, &[packing, &keys.packing()]);
     validate_packing(document, stanza, &config.packing)?;
     Ok(config)

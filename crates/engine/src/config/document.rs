@@ -196,7 +196,33 @@ impl<'a> Stanza<'a> {
         }
     }
 
-    /// The same for a key that must be there.
+    /// The same for a text or a list of texts; none where the key is not there.
+    pub(super) fn take_texts(
+        &mut self,
+        document: &Document<'_>,
+        key: &str,
+    ) -> Result<Vec<Spanned<String>>, ConfigError> {
+        let Some(values) = self.table.get(key).and_then(|value| value.get_ref().as_array()) else {
+            return Ok(self.take_text(document, key)?.into_iter().collect());
+        };
+        let text = |value: &Spanned<DeValue<'_>>| match value.get_ref().as_str() {
+            Some(text) => Ok(Spanned::new(value.span(), text.to_owned())),
+            None => {
+                let found = a_or_an(value.get_ref().type_str());
+                Err(document.refuse(value.span(), format!("`{key}` must be texts in quotes, not {found}")))
+            }
+        };
+        let texts: Vec<_> = values.iter().map(text).collect::<Result<_, _>>()?;
+        if texts.is_empty() {
+            return Err(
+                document.refuse(self.span_of(key), format!("`{key}` names nothing: leave it out, or name some"))
+            );
+        }
+        self.table.remove(key);
+        Ok(texts)
+    }
+
+    /// The same as [`Stanza::take_text`] for a key that must be there.
     pub(super) fn require_text(
         &mut self,
         document: &Document<'_>,

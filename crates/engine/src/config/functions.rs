@@ -17,8 +17,8 @@ pub struct FunctionConfig {
     pub name: String,
     /// Which way it runs on the CPU.
     pub implementation: Implementation,
-    /// Where it runs: `cpu`, `opencl:0`, `cuda:0`.
-    pub device: String,
+    /// Where it runs, on whichever has least to do: `cpu`, `opencl:0`, `cuda:0`. One at least, none twice.
+    pub devices: Vec<String>,
     /// The function, its tables built.
     pub function: Arc<dyn Function>,
     /// Line of the configuration that begins it.
@@ -31,7 +31,7 @@ impl std::fmt::Debug for FunctionConfig {
             .field("name", &self.name)
             .field("kind", &self.function.contract().kind)
             .field("implementation", &self.implementation)
-            .field("device", &self.device)
+            .field("devices", &self.devices)
             .finish_non_exhaustive()
     }
 }
@@ -90,31 +90,46 @@ fn read_one<'a>(
             }
         }
     };
-    let device = match stanza.take_text(document, "device")? {
-        None => cpu::ID.to_owned(),
-        Some(text) if text.get_ref() == cpu::ID => text.into_inner(),
-        Some(text) if godwit_device::is_id(text.get_ref()) => {
-            if let Some(implementation) = asked.filter(|implementation| *implementation != Implementation::Scalar) {
-                let message = format!(
-                    "function `{name}`: `impl = \"{}\"` is for the CPU, not for `{}`",
-                    implementation.name(),
-                    text.get_ref()
-                );
-                return Err(document.refuse(text.span(), message));
-            }
-            text.into_inner()
-        }
-        Some(text) => {
-            let message = format!("function `{name}` cannot run on {}", no_device(text.get_ref()));
-            return Err(document.refuse(text.span(), message));
-        }
-    };
+    let devices = read_devices(document, &mut stanza, &name, asked)?;
     let site = Site { name: &name, ports, directory };
     let function = match (kind.build)(stanza.take_table(), &site) {
         Ok(function) => function,
         Err(error) => return Err(refuse(document, &stanza, &name, directory, &error)),
     };
-    Ok(FunctionConfig { name, implementation: asked.unwrap_or_default(), device, function, line })
+    Ok(FunctionConfig { name, implementation: asked.unwrap_or_default(), devices, function, line })
+}
+
+fn read_devices(
+    document: &Document<'_>,
+    stanza: &mut Stanza<'_>,
+    name: &str,
+    asked: Option<Implementation>,
+) -> Result<Vec<String>, ConfigError> {
+    let texts = stanza.take_texts(document, "device")?;
+    let mut devices: Vec<String> = Vec::new();
+    for text in &texts {
+        let refuse = |message: String| Err(document.refuse(text.span(), message));
+        let device = text.get_ref();
+        if !godwit_device::is_id(device) {
+            return refuse(format!("function `{name}` cannot run on {}", no_device(device)));
+        }
+        if devices.contains(device) {
+            return refuse(format!("function `{name}` names `{device}` twice"));
+        }
+        devices.push(device.clone());
+    }
+    let of_cpu = asked.filter(|implementation| *implementation != Implementation::Scalar);
+    if let (Some(implementation), Some(first)) = (of_cpu, texts.first())
+        && !devices.iter().any(|device| device == cpu::ID)
+    {
+        let (implementation, device) = (implementation.name(), first.get_ref());
+        let message = format!("function `{name}`: `impl = \"{implementation}\"` is for the CPU, not for `{device}`");
+        return Err(document.refuse(first.span(), message));
+    }
+    if devices.is_empty() {
+        devices.push(cpu::ID.to_owned());
+    }
+    Ok(devices)
 }
 
 /// What a name that no device can have is, and what names are.

@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `document.rs` | the text: stanzas, places, and errors of the TOML reader as sentences |
-//! | `settings.rs` | `[engine]`, `[arena]`, `[packing]` |
+//! | `settings.rs` | `[engine]`, `[arena]`, `[packing]`, `[dpdk]` |
 //! | `devices.rs` | `[[device]]` |
 //! | `ports.rs` | `[[port]]` |
 //! | `functions.rs` | `[[function]]` |
@@ -28,7 +28,7 @@ mod workers;
 
 use std::path::Path;
 
-use godwit_chain::{Chain, Classifier};
+use godwit_chain::{Chain, Classifier, Next};
 use godwit_packet::ArenaConfig;
 use godwit_sched::PackerConfig;
 
@@ -37,7 +37,7 @@ use document::Document;
 pub use error::ConfigError;
 pub use functions::FunctionConfig;
 pub use ports::{PortConfig, PortKind};
-pub use settings::{EngineConfig, IoModel};
+pub use settings::{EngineConfig, Idle, IoModel};
 
 /// Most configured ports.
 pub const PORTS_MAX: usize = 64;
@@ -102,14 +102,15 @@ impl Config {
         }
         root.refuse_unknown(
             &document,
-            &["engine", "arena", "packing", "device", "port", "function", "class", "chain"],
+            &["engine", "arena", "packing", "device", "dpdk", "port", "function", "class", "chain"],
         )?;
 
         let engine = EngineConfig::read(&document, root.table(&document, "engine")?, directory)?;
         let (packing, packing_keys) = settings::packing(&document, root.table(&document, "packing")?)?;
         let arena = settings::ArenaStanza::read(&document, root.table(&document, "arena")?, &engine)?;
         let says_reuse = arena.says_reuse();
-        let ports = ports::read(&document, root.tables(&document, "port")?, directory)?;
+        let eal = settings::eal(&document, root.table(&document, "dpdk")?)?;
+        let ports = ports::read(&document, root.tables(&document, "port")?, eal.as_deref(), directory)?;
         let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
         let functions = functions::read(&document, root.tables(&document, "function")?, &names, directory)?;
         let (class_names, rules) = classes::read(&document, root.tables(&document, "class")?)?;
@@ -117,8 +118,8 @@ impl Config {
         let stanzas = root.tables(&document, "device")?;
         let devices = devices::read(&document, stanzas, &engine, &packing_keys, &functions, &mut warnings)?;
         let edges = root.tables(&document, "chain")?;
-        let chain = chain::read(&document, edges, &ports, &functions, &class_names, &mut warnings)?;
-        let arena = arena.with_room_for(&document, &chain, &functions, &mut warnings)?;
+        let chain = chain::read(&document, edges, directory, &ports, &functions, &class_names, &mut warnings)?;
+        let arena = arena.with_room_for(&document, &chain, &functions, &ports, &mut warnings)?;
         ports::warn_of_long_frames(&ports, arena.frame_bytes_max, origin, &mut warnings);
 
         workers::check(&document, &engine, &chain, &functions)?;
@@ -126,6 +127,44 @@ impl Config {
         let classifier = Classifier::new(&rules);
         let origin = origin.to_owned();
         Ok(Self { engine, arena, says_reuse, packing, devices, ports, functions, classifier, chain, warnings, origin })
+    }
+
+    /// Checks that ports outside of the program can be there, and that their queues are enough for the functions.
+    ///
+    /// Apart from [`Config::parse`], because a replay puts captures in their place.
+    ///
+    /// # Errors
+    /// The first port at fault, with its line.
+    pub fn check_live(&self) -> Result<(), ConfigError> {
+        for (index, port) in self.ports.iter().enumerate() {
+            let PortKind::Live(kind, live) = &port.kind else { continue };
+            let refuse = |message: String| ConfigError::at(&self.origin, port.line, message);
+            live.check().map_err(|error| refuse(format!("port `{}`: {error}", port.name)))?;
+            let keyed = self.functions.iter().find(|entry| entry.function.steer_key().is_some());
+            if let Some(entry) = keyed.filter(|_| self.engine.workers > 1 && self.feeds_chain(index as u8)) {
+                return Err(refuse(format!(
+                    "port `{}` ({kind}) gives worker i what comes to its queue i, and function `{}` keeps state for many flows at \
+                     once, which one worker owns: set workers = 1",
+                    port.name, entry.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the arena what its ports ask of it, where a test has put others in their place.
+    ///
+    /// # Errors
+    /// What cannot be met.
+    #[doc(hidden)]
+    pub fn meet_ports(&mut self) -> Result<(), ConfigError> {
+        settings::meet(&mut self.arena, &self.ports).map_err(|(_, message)| ConfigError::at(&self.origin, 1, message))
+    }
+
+    /// Whether the chain takes packets from a port.
+    pub(crate) fn feeds_chain(&self, port: u8) -> bool {
+        let decider = self.chain.decider();
+        (0..decider.classes()).any(|class| decider.entry(port, class as u8) != Next::None)
     }
 
     /// Checks that every capture that a port is to read is there.

@@ -1,9 +1,12 @@
 //! `[[port]]`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use godwit_chain::names;
-use godwit_io::{pcap, synthetic};
+use godwit_io::live::Live;
+use godwit_io::{af_xdp, pcap, synthetic, tap};
+use serde::Deserialize;
 
 use super::document::{Document, Stanza};
 use super::{ConfigError, PORTS_MAX};
@@ -28,10 +31,12 @@ pub enum PortKind {
     Synthetic(synthetic::Config),
     /// Reads and writes captures.
     Pcap(pcap::Config),
+    /// Outside of the program: its kind, and its configuration.
+    Live(&'static str, Arc<dyn Live>),
 }
 
 /// All kinds of port, as `kind` names them.
-const KINDS: [&str; 2] = ["synthetic", "pcap"];
+const KINDS: [&str; 5] = ["synthetic", "pcap", "af_xdp", "dpdk", "tap"];
 /// Keys of every port.
 const KEYS: [&str; 3] = ["name", "kind", "order"];
 
@@ -41,13 +46,14 @@ impl PortKind {
         match self {
             Self::Synthetic(_) => KINDS[0],
             Self::Pcap(_) => KINDS[1],
+            Self::Live(kind, _) => kind,
         }
     }
 
     /// Whether packets can come in by it.
     pub fn receives(&self) -> bool {
         match self {
-            Self::Synthetic(_) => true,
+            Self::Synthetic(_) | Self::Live(..) => true,
             Self::Pcap(config) => config.file.is_some(),
         }
     }
@@ -55,7 +61,7 @@ impl PortKind {
     /// Whether packets can leave by it.
     pub fn transmits(&self) -> bool {
         match self {
-            Self::Synthetic(_) => true,
+            Self::Synthetic(_) | Self::Live(..) => true,
             Self::Pcap(config) => config.write.is_some(),
         }
     }
@@ -64,6 +70,7 @@ impl PortKind {
 pub(super) fn read<'a>(
     document: &Document<'a>,
     stanzas: Vec<Stanza<'a>>,
+    eal: Option<&[String]>,
     directory: &Path,
 ) -> Result<Vec<PortConfig>, ConfigError> {
     if stanzas.is_empty() {
@@ -79,7 +86,7 @@ pub(super) fn read<'a>(
             let message = format!("there are two ports called `{name}`: the other begins in line {}", other.line);
             return Err(document.refuse(stanza.span_of("name"), message));
         }
-        ports.push(read_one(document, stanza, name, directory)?);
+        ports.push(read_one(document, stanza, name, eal, directory)?);
     }
     Ok(ports)
 }
@@ -108,6 +115,7 @@ fn read_one<'a>(
     document: &Document<'a>,
     mut stanza: Stanza<'a>,
     name: String,
+    eal: Option<&[String]>,
     directory: &Path,
 ) -> Result<PortConfig, ConfigError> {
     let line = document.line(stanza.span().start);
@@ -136,16 +144,49 @@ fn read_one<'a>(
             let checked = config.validate();
             (PortKind::Pcap(config), checked)
         }
+        "af_xdp" => live::<af_xdp::Config>(document, &mut stanza, KINDS[2])?,
+        #[cfg(feature = "dpdk")]
+        "dpdk" => {
+            let mut config: godwit_io::dpdk::Config = document.read(&mut stanza, &KEYS)?;
+            config.eal = eal.map(<[String]>::to_vec);
+            let checked = config.validate();
+            (PortKind::Live(KINDS[3], Arc::new(config)), checked)
+        }
+        #[cfg(not(feature = "dpdk"))]
+        "dpdk" => {
+            let _ = eal;
+            let message = "this Godwit was built without DPDK: build it with `--features dpdk` (Debian: libdpdk-dev), or use kind = \"af_xdp\"";
+            return Err(document.refuse(kind.span(), message));
+        }
+        "tap" => live::<tap::Config>(document, &mut stanza, KINDS[4])?,
         other => return Err(document.refuse(kind.span(), names::unknown("kind of port", other, &KINDS))),
     };
-    match checked {
-        Ok(()) => Ok(PortConfig { name, ordered, kind, line }),
-        Err(error) => {
-            let at = match &error {
-                godwit_io::Error::Config { key, .. } => stanza.span_of(key),
-                _ => stanza.span(),
-            };
-            Err(document.refuse(at, error))
-        }
-    }
+    at_key(&stanza, document, checked)?;
+    Ok(PortConfig { name, ordered, kind, line })
+}
+
+/// A port outside of the program.
+fn live<'a, C: Live + Deserialize<'a> + 'static>(
+    document: &Document<'a>,
+    stanza: &mut Stanza<'a>,
+    kind: &'static str,
+) -> Result<(PortKind, Result<(), godwit_io::Error>), ConfigError> {
+    let config: C = document.read(stanza, &KEYS)?;
+    let checked = config.validate();
+    Ok((PortKind::Live(kind, Arc::new(config)), checked))
+}
+
+/// What a port says of its keys, with the place of the key.
+fn at_key(
+    stanza: &Stanza<'_>,
+    document: &Document<'_>,
+    checked: Result<(), godwit_io::Error>,
+) -> Result<(), ConfigError> {
+    checked.map_err(|error| {
+        let at = match &error {
+            godwit_io::Error::Config { key, .. } => stanza.span_of(key),
+            _ => stanza.span(),
+        };
+        document.refuse(at, error)
+    })
 }

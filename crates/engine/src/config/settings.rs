@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 
 use super::document::{Document, Stanza};
-use super::{ConfigError, FunctionConfig};
+use super::{ConfigError, FunctionConfig, PortConfig, PortKind};
 
 /// Most packets of one worker: the order ring is addressed by 16 bits.
 const IN_FLIGHT_PACKETS_MAX: usize = 65536;
@@ -27,12 +27,27 @@ pub struct EngineConfig {
     pub io: IoModel,
     /// Whether each worker is pinned to a core.
     pub pin: bool,
+    /// What a worker does that has nothing to do.
+    pub idle: Idle,
     /// Most packets taken from a port at once, 1 to `in_flight_packets`.
     pub burst_packets: usize,
     /// Most packets of one worker between arrival and departure: a power of two, at most 65536.
     pub in_flight_packets: usize,
     /// Where the control socket is, if there is to be one.
     pub control: Option<PathBuf>,
+    /// Who the program is to be once everything is open.
+    pub user: Option<String>,
+}
+
+/// What a worker does that has nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Idle {
+    /// It looks again at once: the core is its own.
+    #[default]
+    Spin,
+    /// It sleeps until a port wakes it, where all that it receives from can.
+    Sleep,
 }
 
 /// Which threads receive and send (PIPSEA, CCS '16, section 3.1).
@@ -58,7 +73,16 @@ impl IoModel {
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { workers: 1, io: IoModel::Single, pin: true, burst_packets: 256, in_flight_packets: 8192, control: None }
+        Self {
+            workers: 1,
+            io: IoModel::Single,
+            pin: true,
+            idle: Idle::Spin,
+            burst_packets: 256,
+            in_flight_packets: 8192,
+            control: None,
+            user: None,
+        }
     }
 }
 
@@ -68,15 +92,18 @@ struct EngineStanza {
     workers: Workers,
     io: IoModel,
     pin: bool,
+    idle: Idle,
     burst_packets: usize,
     in_flight_packets: usize,
     control: Option<PathBuf>,
+    user: Option<String>,
 }
 
 impl Default for EngineStanza {
     fn default() -> Self {
-        let EngineConfig { workers, io, pin, burst_packets, in_flight_packets, control } = EngineConfig::default();
-        Self { workers: Workers::Number(workers), io, pin, burst_packets, in_flight_packets, control }
+        let EngineConfig { workers, io, pin, idle, burst_packets, in_flight_packets, control, user } =
+            EngineConfig::default();
+        Self { workers: Workers::Number(workers), io, pin, idle, burst_packets, in_flight_packets, control, user }
     }
 }
 
@@ -86,7 +113,7 @@ impl EngineConfig {
         mut stanza: Stanza<'a>,
         directory: &Path,
     ) -> Result<Self, ConfigError> {
-        let EngineStanza { workers, io, pin, burst_packets, in_flight_packets, control } =
+        let EngineStanza { workers, io, pin, idle, burst_packets, in_flight_packets, control, user } =
             document.read(&mut stanza, &[])?;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let workers = match workers {
@@ -106,7 +133,7 @@ impl EngineConfig {
             return Err(document.refuse(stanza.span_of("burst_packets"), message));
         }
         let control = control.map(|path| directory.join(path));
-        Ok(Self { workers, io, pin, burst_packets, in_flight_packets, control })
+        Ok(Self { workers, io, pin, idle, burst_packets, in_flight_packets, control, user })
     }
 }
 
@@ -158,6 +185,17 @@ pub(super) fn packing<'a>(
     keys.apply(&mut config);
     validate_packing(document, &stanza, &config)?;
     Ok((config, keys))
+}
+
+/// `[dpdk]`: the arguments of DPDK's environment, where there are any.
+pub(super) fn eal<'a>(document: &Document<'a>, mut stanza: Stanza<'a>) -> Result<Option<Vec<String>>, ConfigError> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Keys {
+        eal: Option<Vec<String>>,
+    }
+    let keys: Keys = document.read(&mut stanza, &[])?;
+    Ok(keys.eal)
 }
 
 /// The keys of packing that a stanza has.
@@ -268,6 +306,8 @@ impl<'a> ArenaStanza<'a> {
             tailroom_bytes: keys.tailroom_bytes.unwrap_or(default.tailroom_bytes),
             tailroom_saved: [0; 16],
             align_bytes: keys.align_bytes.unwrap_or(default.align_bytes),
+            prefix_bytes: 0,
+            slot_bytes: None,
         };
         within(document, &stanza, "packets", config.packets, 1, 1 << 20)?;
         within(document, &stanza, "frame_bytes_max", config.frame_bytes_max, 60, 16128)?;
@@ -291,6 +331,7 @@ impl<'a> ArenaStanza<'a> {
         document: &Document<'_>,
         chain: &Chain,
         functions: &[FunctionConfig],
+        ports: &[PortConfig],
         warnings: &mut Vec<String>,
     ) -> Result<ArenaConfig, ConfigError> {
         let Self { mut config, stanza } = self;
@@ -320,6 +361,7 @@ impl<'a> ArenaStanza<'a> {
         if let (Some(function), None) = (resizing.next(), resizing.next()) {
             config.tailroom_saved = function.tailroom_saved();
         }
+        meet(&mut config, ports).map_err(|(key, message)| document.refuse(stanza.span_of(key), message))?;
         if config.window_bytes() > WINDOW_BYTES_MAX {
             let ArenaConfig { frame_bytes_max, headroom_bytes, tailroom_bytes, .. } = config;
             let message = format!(
@@ -332,6 +374,46 @@ impl<'a> ArenaStanza<'a> {
         }
         Ok(config)
     }
+}
+
+/// Makes the arena what ports outside of the program ask of it. Else the key at fault, and why.
+pub(super) fn meet(config: &mut ArenaConfig, ports: &[PortConfig]) -> Result<(), (&'static str, String)> {
+    let live = ports.iter().filter_map(|port| match &port.kind {
+        PortKind::Live(kind, live) => Some((format!("port `{}` ({kind})", port.name), live.needs())),
+        _ => None,
+    });
+    let live: Vec<_> = live.collect();
+    for (_, needs) in &live {
+        config.headroom_bytes = config.headroom_bytes.max(needs.headroom_bytes);
+        config.packets += needs.windows;
+        config.prefix_bytes = config.prefix_bytes.max(needs.prefix_bytes);
+    }
+    config.tailroom_bytes += live.iter().map(|(_, needs)| needs.driver_bytes).max().unwrap_or(0);
+    for (port, needs) in &live {
+        if (needs.slot_bytes.is_some() || needs.prefix_bytes > 0) && config.layout == Layout::Dense {
+            let message = format!(
+                "layout = \"dense\": {port} needs windows before it knows how long frames are: use layout = \"slots\""
+            );
+            return Err(("layout", message));
+        }
+        let Some((least, most)) = needs.slot_bytes else { continue };
+        let needed = config.prefix_bytes + config.window_bytes();
+        let slot_bytes = config.slot_bytes.unwrap_or(0).max(least).max(needed.next_power_of_two());
+        if slot_bytes > most {
+            let ArenaConfig { frame_bytes_max, headroom_bytes, tailroom_bytes, .. } = config;
+            let message = format!(
+                "frame_bytes_max = {frame_bytes_max} with {headroom_bytes} bytes of headroom and {tailroom_bytes} of tailroom does \
+                 not fit into the {most} bytes that {port} has for a frame"
+            );
+            return Err(("frame_bytes_max", message));
+        }
+        config.slot_bytes = Some(slot_bytes);
+    }
+    if config.packets > 1 << 20 {
+        let message = format!("packets = {}: with the windows of ports more than 1048576 per worker", config.packets);
+        return Err(("packets", message));
+    }
+    Ok(())
 }
 
 /// Refuses a value out of range, at the key that gave it.

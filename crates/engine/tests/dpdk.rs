@@ -1,0 +1,238 @@
+//! The `dpdk` port in the engine: DPDK's own drivers on both sides, and the kernel's where there is a namespace to have.
+#![cfg(feature = "dpdk")]
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use godwit_engine::config::Config;
+use godwit_engine::{Engine, Options, Report};
+use nix::sched::{CloneFlags, unshare};
+
+const ECHO: &str = r#"
+    [[function]]
+    name = "echo"
+    kind = "echo"
+"#;
+
+fn chain(edges: &[(&str, &str)]) -> String {
+    edges.iter().map(|(from, to)| format!("[[chain]]\nfrom = \"{from}\"\nto = \"{to}\"\n")).collect()
+}
+
+fn port(name: &str, device: &str) -> String {
+    format!("[[port]]\nname = \"{name}\"\nkind = \"dpdk\"\ndevice = \"{device}\"\n")
+}
+
+fn engine(text: &str) -> Engine {
+    let config = Config::parse(text, "test.toml", Path::new(".")).unwrap();
+    Engine::new(config, &Options::default()).unwrap()
+}
+
+fn run(text: &str, time: Duration) -> Report {
+    let report = engine(text).run(&Arc::new(AtomicBool::new(false)), Some(time), &mut |_| {}).unwrap();
+    assert!(report.conservation.holds() && report.conservation.in_flight == 0, "{}", report.conservation);
+    report
+}
+
+/// A capture of frames of all lengths, as bytes of a pcap file.
+fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65535, 1] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for (number, frame) in frames.iter().enumerate() {
+        for word in [1, number as u32, frame.len() as u32, frame.len() as u32] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(frame);
+    }
+    bytes
+}
+
+/// Frames of a capture with microseconds or nanoseconds, written on this machine.
+fn frames(path: &Path) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(path).unwrap();
+    let mut rest = &bytes[24..];
+    let mut frames = Vec::new();
+    while !rest.is_empty() {
+        let length = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
+        frames.push(rest[16..16 + length].to_vec());
+        rest = &rest[16 + length..];
+    }
+    frames
+}
+
+/// A UDP packet over IPv4, numbered.
+fn frame(number: usize, payload: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+    let length = (28 + payload) as u16;
+    frame.extend([0x45, 0]);
+    frame.extend(length.to_be_bytes());
+    frame.extend((number as u16).to_be_bytes());
+    frame.extend([0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 1, 0, 1]);
+    let words = frame[14..34].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum = words.sum::<u32>();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame.extend((1000 + (number % 7) as u16).to_be_bytes());
+    frame.extend(9u16.to_be_bytes());
+    frame.extend((8 + payload as u16).to_be_bytes());
+    frame.extend([0, 0]);
+    frame.extend((0..payload).map(|byte| (byte + number) as u8));
+    frame
+}
+
+#[test]
+fn pcap_by_dpdk_is_pcap_by_godwit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let sent: Vec<Vec<u8>> = (0..3000).map(|number| frame(number, (number * 13) % 1472)).collect();
+    std::fs::write(path("in.pcap"), capture(&sent)).unwrap();
+    let (input, by_dpdk, by_godwit) = (path("in.pcap"), path("dpdk.pcap"), path("godwit.pcap"));
+    let edges = chain(&[("pcap", "echo"), ("echo", "pcap")]);
+    let ours =
+        format!("[[port]]\nname = \"pcap\"\nkind = \"pcap\"\nfile = {input:?}\nwrite = {by_godwit:?}\n{ECHO}{edges}");
+    let expected = run(&ours, Duration::from_secs(30));
+    let device = format!("net_pcap7,rx_pcap={},tx_pcap={}", input.display(), by_dpdk.display());
+    for engine in ["", "[engine]\nio = \"dual\"\n"] {
+        let report = run(&format!("{engine}{}{ECHO}{edges}", port("pcap", &device)), Duration::from_millis(700));
+        assert_eq!(report.conservation, expected.conservation);
+        assert_eq!(report.ports[0].received_bytes, expected.ports[0].received_bytes);
+        let [by_dpdk, by_godwit] = [&by_dpdk, &by_godwit].map(|path| frames(path));
+        assert!(!by_godwit.is_empty() && by_dpdk == by_godwit);
+    }
+}
+
+#[test]
+fn workers_have_queues_of_their_own() {
+    for (workers, io) in [(1, "single"), (3, "single"), (2, "dual")] {
+        let edges = chain(&[("left", "echo"), ("echo", "right")]);
+        let engine = format!("[engine]\nworkers = {workers}\nio = \"{io}\"\npin = false\n");
+        let ports = port("left", "net_null5,size=64") + &port("right", "net_null6,size=64");
+        let report = run(&format!("{engine}{ports}{ECHO}{edges}"), Duration::from_millis(200));
+        assert!(report.conservation.sent > 10_000, "{}", report.conservation);
+        assert_eq!(report.conservation.sent, report.conservation.received);
+        assert_eq!(report.ports[1].sent_packets, report.conservation.sent);
+        assert_eq!(report.ports[0].received_bytes, 64 * report.conservation.received);
+    }
+}
+
+#[test]
+fn what_a_ring_takes_comes_back() {
+    let generator = "[[port]]\nname = \"source\"\nkind = \"synthetic\"\npackets = 50000\nsize = \"imix\"\nrate = \"500kpps\"\ndigest = true\n";
+    let edges = chain(&[("source", "ring"), ("ring", "source")]);
+    let looped = run(&format!("{generator}{}{edges}", port("ring", "net_ring9")), Duration::from_millis(600));
+    let straight = run(&format!("{generator}{}", chain(&[("source", "source")])), Duration::from_secs(5));
+    let [source, ring] = [0, 1].map(|port| &looped.ports[port]);
+    assert_eq!(ring.received_packets, ring.sent_packets);
+    assert_eq!(source.sent_packets, ring.received_packets);
+    assert_eq!(source.received_packets, 50_000);
+    // Only what found the ring full is missing.
+    if ring.sent_packets == 50_000 {
+        assert_eq!(source.digest, straight.ports[0].digest);
+    }
+}
+
+/// Both ends of a pair of virtual interfaces in a namespace of the calling thread's own, which is gone with it.
+fn namespace() -> bool {
+    if unshare(CloneFlags::CLONE_NEWNET).is_err() {
+        writeln!(std::io::stderr(), "skipped: no right to make a network namespace").unwrap();
+        return false;
+    }
+    let ip = |arguments: &str| {
+        let done = Command::new("ip").args(arguments.split(' ')).status();
+        assert!(done.is_ok_and(|status| status.success()), "ip {arguments}");
+    };
+    for (one, other) in [("gw-d0", "gw-d1"), ("gw-d2", "gw-d3")] {
+        // No neighbour discovery of the kernel's among the frames.
+        ip(&format!("link add {one} type veth peer name {other}"));
+        for interface in [one, other] {
+            std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1").ok();
+            ip(&format!("link set {interface} up"));
+        }
+    }
+    true
+}
+
+/// Runs `text` in a namespace while a peer sends `count` frames by one interface and takes them from another. Returns the report, and what the
+/// peer said.
+fn between(text: &str, count: usize) -> Option<(Report, String)> {
+    // On a thread of its own, which takes its namespace with it.
+    thread::scope(|scope| {
+        let body = || {
+            if !namespace() {
+                return None;
+            }
+            let engine = engine(text);
+            let stop = Arc::new(AtomicBool::new(false));
+            let stopper = Arc::clone(&stop);
+            let peer = thread::scope(|scope| {
+                let peer = scope.spawn(move || {
+                    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/peers/veth_frames.py");
+                    let said = Command::new("python3").args([script, "gw-d0", "gw-d3", &count.to_string()]).output();
+                    stopper.store(true, Ordering::Relaxed);
+                    said.map(|said| {
+                        String::from_utf8_lossy(&said.stdout).into_owned() + &String::from_utf8_lossy(&said.stderr)
+                    })
+                });
+                let report = engine.run(&stop, Some(Duration::from_secs(30)), &mut |_| {}).unwrap();
+                (report, peer.join().unwrap().unwrap())
+            });
+            Some(peer)
+        };
+        scope.spawn(body).join().unwrap()
+    })
+}
+
+/// Every frame goes through, as it should be, and both sides agree on how many there were.
+fn goes_through(driver: &str, engine: &str) {
+    let edges = chain(&[("left", "echo"), ("echo", "right")]);
+    let ports = port("left", &format!("{driver}0,iface=gw-d1")) + &port("right", &format!("{driver}1,iface=gw-d2"));
+    let Some((report, said)) = between(&format!("{engine}{ports}{ECHO}{edges}"), 2000) else { return };
+    assert_eq!(said.trim(), "sent 2000 came 2000 right 2000");
+    assert!(report.conservation.holds(), "{}", report.conservation);
+    assert_eq!(report.conservation.sent, report.conservation.received);
+    assert_eq!(report.ports[1].sent_packets, 2000);
+}
+
+#[test]
+fn af_packet_carries_frames_of_the_kernel() {
+    goes_through("net_af_packet", "");
+}
+
+#[test]
+fn af_packet_with_a_sender() {
+    goes_through("net_af_packet_dual", "[engine]\nio = \"dual\"\n");
+}
+
+#[test]
+fn af_xdp_carries_frames_of_the_kernel() {
+    goes_through("net_af_xdp", "");
+}
+
+#[test]
+fn what_cannot_be_met_is_one_sentence() {
+    let edges = chain(&[("null", "echo"), ("echo", "null")]);
+    let refusal = |text: &str| {
+        let config = Config::parse(text, "test.toml", Path::new("."));
+        let engine = config
+            .map_err(|error| error.to_string())
+            .and_then(|config| Engine::new(config, &Options::default()).map(|_| ()).map_err(|error| error.to_string()));
+        engine.unwrap_err()
+    };
+    let null = |more: &str| format!("{}{more}{ECHO}{edges}", port("null", "net_null8"));
+    let dense = format!("[arena]\nlayout = \"dense\"\n{}", null(""));
+    assert!(refusal(&dense).contains("use layout = \"slots\""), "{}", refusal(&dense));
+    assert!(refusal(&null("mtu = 20\n")).contains("mtu = 20: must be 68 to 16110"));
+    assert!(refusal(&null("mtu = 9000\n")).contains("frames of it are longer than frame_bytes_max"));
+    assert!(refusal(&null("rings = 1\n")).contains("unknown key `rings`"));
+    assert!(
+        refusal(&format!("[dpdk]\neal = 3\n{}", null(""))).contains("`eal` must be"),
+        "{}",
+        refusal("[dpdk]\neal = 3")
+    );
+}

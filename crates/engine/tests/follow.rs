@@ -1,0 +1,295 @@
+//! Chains that a device follows: whatever the chain, the traffic and the device, what comes out is what the functions make
+//! of it one after the other, by `ref`.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use godwit_engine::config::Config;
+use godwit_engine::{Engine, Options, Report};
+use proptest::prelude::*;
+
+const PATTERNS: [&str; 2] = ["attack\nevil\n", "e\nabc\n"];
+
+fn run(text: &str, folder: &Path) -> Report {
+    let config = Config::parse(text, "test.toml", folder).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let engine = Engine::new(config, &Options::default()).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let report = engine.run(&stop, Some(Duration::from_secs(120)), &mut |_| {}).unwrap();
+    assert!(report.conservation.holds(), "{}", report.conservation);
+    assert_eq!(report.conservation.in_flight, 0);
+    assert!(report.lost_devices.is_empty(), "{:?}", report.lost_devices);
+    report
+}
+
+/// The OpenCL and CUDA devices here; says so where there are none.
+fn devices() -> Vec<String> {
+    static DEVICES: OnceLock<Vec<String>> = OnceLock::new();
+    DEVICES.get_or_init(find_devices).clone()
+}
+
+fn find_devices() -> Vec<String> {
+    let probes = [("OpenCL", godwit_device::opencl::probe()), ("CUDA", godwit_device::cuda::probe())];
+    let usable = probes.into_iter().flat_map(|(kind, probe)| {
+        let usable = probe.found.into_iter().filter(|found| found.usable.is_ok()).map(|found| found.capabilities.id);
+        let usable: Vec<String> = usable.collect();
+        if usable.is_empty() {
+            // Past the test harness, which shows nothing of a test that passes.
+            let said = format!("skipped: chains on devices: no {kind} device here can be used\n");
+            std::io::stderr().write_all(said.as_bytes()).unwrap();
+        }
+        usable
+    });
+    usable.collect()
+}
+
+/// Functions in the order of their ranks: kind and keys.
+const FUNCTIONS: [(&str, &str, &[&str]); 6] = [
+    ("open", OPEN, &["decrypted", "bypass"]),
+    ("words", "kind = \"dpi\"\npatterns = \"0.txt\"", &["clean", "match"]),
+    ("letters", "kind = \"dpi\"\npatterns = \"1.txt\"", &["clean", "match"]),
+    ("swap", "kind = \"template\"", &["forward"]),
+    ("route", ROUTE, &["forward", "local", "ttl_exceeded", "not_ipv4"]),
+    ("again", "kind = \"dpi\"\npatterns = \"0.txt\"", &["clean", "match"]),
+];
+
+const SEAL: &str = r#"
+    [[function]]
+    name = "seal"
+    kind = "ipsec"
+    [[function.sa]]
+    name = "out"
+    spi = 4097
+    direction = "out"
+    source = "198.51.100.1"
+    destination = "203.0.113.1"
+    encryption = "aes-128-cbc"
+    encryption_key = "000102030405060708090a0b0c0d0e0f"
+    authentication = "hmac-sha1-96"
+    authentication_key = "101112131415161718191a1b1c1d1e1f20212223"
+    [[function.policy]]
+    action = "protect"
+    sa = "out"
+"#;
+
+const OPEN: &str = r#"kind = "ipsec"
+    [[function.sa]]
+    name = "in"
+    spi = 4097
+    direction = "in"
+    source = "198.51.100.1"
+    destination = "203.0.113.1"
+    encryption = "aes-128-cbc"
+    encryption_key = "000102030405060708090a0b0c0d0e0f"
+    authentication = "hmac-sha1-96"
+    authentication_key = "101112131415161718191a1b1c1d1e1f20212223"
+    [[function.policy]]
+    action = "bypass"
+"#;
+
+const ROUTE: &str = r#"kind = "ipv4"
+    [[function.next_hop]]
+    name = "there"
+    port = "left"
+    destination_mac = "02:00:00:00:00:07"
+    source_mac = "02:00:00:00:00:08"
+    [[function.route]]
+    prefix = "10.0.0.0/9"
+    next_hop = "there"
+    [[function.next_hop]]
+    name = "here"
+    local = true
+    [[function.route]]
+    prefix = "10.128.0.0/10"
+    next_hop = "here"
+"#;
+
+/// A chain: for each function, class and verdict a number that says where it leads; whether packets come encrypted; and
+/// which functions are not on the device.
+#[derive(Clone, Debug)]
+struct Drawn {
+    seed: u64,
+    sealed: bool,
+    leads: Vec<u8>,
+    on_cpu: u8,
+    classes: bool,
+    workers: usize,
+    bin_packets: u32,
+    layout: &'static str,
+}
+
+fn drawn() -> impl Strategy<Value = Drawn> {
+    let leads = prop::collection::vec(any::<u8>(), 64);
+    let on_cpu = prop_oneof![Just(0_u8), Just(0), any::<u8>()];
+    let machine =
+        (1_usize..3, prop::sample::select(vec![16_u32, 33, 64]), prop::sample::select(vec!["slots", "dense"]));
+    (any::<u64>(), any::<bool>(), leads, on_cpu, any::<bool>(), machine).prop_map(
+        |(seed, sealed, leads, on_cpu, classes, (workers, bin_packets, layout))| Drawn {
+            seed: seed >> 2,
+            sealed,
+            leads,
+            on_cpu,
+            classes,
+            workers,
+            bin_packets,
+            layout,
+        },
+    )
+}
+
+impl Drawn {
+    /// Where a number leads from the function with this place: mostly on.
+    fn target(&self, from: usize, number: u8) -> String {
+        let behind = FUNCTIONS.len() - from - 1;
+        match usize::from(number % 8) {
+            0 => "left".to_owned(),
+            1 => "right".to_owned(),
+            2 if number > 128 => "drop".to_owned(),
+            _ if behind == 0 => "right".to_owned(),
+            other => FUNCTIONS[from + 1 + other % behind].0.to_owned(),
+        }
+    }
+
+    fn chain(&self) -> String {
+        let mut text = String::new();
+        let mut edge = |from: &str, class: Option<&str>, verdict: Option<&str>, to: &str| {
+            text += &format!("[[chain]]\nfrom = \"{from}\"\nto = \"{to}\"\n");
+            class.into_iter().for_each(|class| text += &format!("class = \"{class}\"\n"));
+            verdict.into_iter().for_each(|verdict| text += &format!("verdict = \"{verdict}\"\n"));
+        };
+        edge("in", None, None, if self.sealed { "seal" } else { "open" });
+        if self.sealed {
+            edge("seal", None, None, "open");
+        }
+        let mut numbers = self.leads.iter().copied();
+        for (at, (name, _, verdicts)) in FUNCTIONS.iter().enumerate() {
+            for verdict in *verdicts {
+                let number = numbers.next().unwrap_or(0);
+                edge(name, None, Some(verdict), &self.target(at, number));
+                if self.classes {
+                    let number = numbers.next().unwrap_or(0);
+                    edge(name, Some("some"), Some(verdict), &self.target(at, number));
+                }
+            }
+        }
+        text
+    }
+
+    /// `device`: as the configuration has it.
+    fn text(&self, device: &str, device_keys: &str, implementation: &str) -> String {
+        let Self { seed, workers, bin_packets, layout, .. } = self;
+        let workers = if self.sealed { 1 } else { *workers };
+        let mut text = format!(
+            r#"
+            [engine]
+            workers = {workers}
+            pin = false
+            in_flight_packets = 2048
+            [arena]
+            layout = "{layout}"
+            frame_bytes_max = 1600
+            {device_keys}
+            [packing]
+            chunk_packets = 300
+            bins = 40
+            bin_packets = {bin_packets}
+            [[port]]
+            name = "in"
+            kind = "synthetic"
+            packets = 3000
+            flows = 200
+            size = {{ min = 60, max = 700 }}
+            seed = {seed}
+            payload = "pattern"
+            patterns = "0.txt"
+            [[port]]
+            name = "left"
+            kind = "synthetic"
+            digest = true
+            [[port]]
+            name = "right"
+            kind = "synthetic"
+            digest = true
+            [[class]]
+            name = "some"
+            source_ports = "0-30000"
+            "#
+        );
+        if self.sealed {
+            text += SEAL;
+        }
+        for (at, (name, keys, _)) in FUNCTIONS.iter().enumerate() {
+            let device = if self.on_cpu >> at & 1 == 1 { "\"cpu\"" } else { device };
+            let implementation =
+                if device == "\"cpu\"" { format!("impl = \"{implementation}\"") } else { String::new() };
+            let (kind, rest) = keys.split_once('\n').unwrap_or((keys, ""));
+            text += &format!("[[function]]\nname = \"{name}\"\n{kind}\ndevice = {device}\n{implementation}\n{rest}\n");
+        }
+        text + &self.chain()
+    }
+}
+
+/// What must be the same.
+type Seen = (Vec<(u64, Option<u64>)>, Vec<(String, u64, u64, Vec<(String, u64)>, Vec<(String, u64)>)>);
+
+fn seen(report: &Report) -> Seen {
+    let ports = report.ports.iter().map(|port| (port.sent_packets, port.digest));
+    let functions = report.functions.iter().map(|function| {
+        let (verdicts, drops) = (function.verdicts.clone(), function.drops.clone());
+        (function.name.clone(), function.packets, function.bytes, verdicts, drops)
+    });
+    (ports.collect(), functions.collect())
+}
+
+/// Each packet goes to the device once, however many functions it has there; without following, once for each.
+#[test]
+fn a_packet_that_a_device_leads_on_goes_there_once() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, patterns) in PATTERNS.iter().enumerate() {
+        std::fs::write(folder.path().join(format!("{number}.txt")), patterns).unwrap();
+    }
+    let drawn = Drawn {
+        seed: 1,
+        sealed: false,
+        // Every verdict leads on to the next function.
+        leads: vec![6; 64],
+        on_cpu: 0,
+        classes: true,
+        workers: 2,
+        bin_packets: 64,
+        layout: "dense",
+    };
+    for (device, follows) in devices().into_iter().flat_map(|device| [(device.clone(), true), (device, false)]) {
+        let keys = format!("[[device]]\nname = \"{device}\"\nfollow_chain = {follows}\n");
+        let report = run(&drawn.text(&format!("{device:?}"), &keys, "native"), folder.path());
+        let at_functions: u64 = report.functions.iter().map(|function| function.packets).sum();
+        assert!(at_functions > 2 * report.conservation.received, "{:?}", report.functions);
+        let counted = |name: &str| report.counters.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
+        let submitted = counted(&format!("device_packets{{device=\"{device}\"}}"));
+        let expected = if follows { report.conservation.received } else { at_functions };
+        assert_eq!(submitted, Some(expected), "{:?}", report.counters);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_chain_on_a_device_is_its_functions_one_after_the_other(drawn in drawn()) {
+        let folder = tempfile::tempdir().unwrap();
+        for (number, patterns) in PATTERNS.iter().enumerate() {
+            std::fs::write(folder.path().join(format!("{number}.txt")), patterns).unwrap();
+        }
+        let expected = seen(&run(&drawn.text("\"cpu\"", "", "ref"), folder.path()));
+        let ways = ["", "follow_chain = false", "mode = \"persistent\""];
+        for (device, keys) in devices().into_iter().flat_map(|device| ways.map(|keys| (device.clone(), keys))) {
+            let stanza = |keys: &str| format!("[[device]]\nname = \"{device}\"\n{keys}\n");
+            for placed in [format!("{device:?}"), format!("[{device:?}, \"cpu\"]")] {
+                let report = run(&drawn.text(&placed, &stanza(keys), "native"), folder.path());
+                prop_assert_eq!(seen(&report), expected.clone(), "{} {}", placed, keys);
+            }
+        }
+    }
+}

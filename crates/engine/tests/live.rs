@@ -1,0 +1,224 @@
+//! A port outside of the program, of which this test is the other side: windows change hands, packets are conserved, and what
+//! the queues hold when the run is to stop is still received.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use godwit_engine::config::{Config, PortKind};
+use godwit_engine::{Engine, Options};
+use godwit_io::live::{ArenaNeeds, Arrivals, Live, LiveContext, LivePort, SharedCounters};
+use godwit_io::{Departure, Error, PortCounters, QueueContext, Receive, Received, Transmit};
+use godwit_packet::{Batch, Outgoing, Region};
+
+const WINDOWS: usize = 64;
+
+/// What the other side has seen and done.
+#[derive(Debug, Default)]
+struct Peer {
+    sent: u64,
+    received: u64,
+}
+
+/// Frames come from the peer until the port is stopped, and 100 are on their way even then.
+#[derive(Clone, Debug)]
+struct Wire {
+    peers: Arc<Mutex<Vec<Peer>>>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Live for Wire {
+    fn needs(&self) -> ArenaNeeds {
+        ArenaNeeds {
+            headroom_bytes: 256,
+            slot_bytes: Some((2048, 4096)),
+            windows: 2 * WINDOWS,
+            ..ArenaNeeds::default()
+        }
+    }
+
+    fn open(&self, context: &LiveContext<'_>) -> Result<Arc<dyn LivePort>, Error> {
+        assert_eq!((context.slot_bytes, context.headroom_bytes), (Some(2048), 256));
+        assert!(context.regions.iter().all(|region| region.start % 4096 == 0));
+        self.peers.lock().unwrap().resize_with(context.workers, Peer::default);
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+impl LivePort for Wire {
+    fn receiver(&self, context: QueueContext, region: &mut Region) -> Result<Box<dyn Receive>, Error> {
+        let posted: VecDeque<u32> = (0..WINDOWS).map(|_| region.post().unwrap()).collect();
+        assert_eq!((region.in_ports(), region.allocated()), (WINDOWS, 0));
+        let (worker, arrivals) = (context.worker, Arrivals::new(context));
+        let shared = SharedCounters::default();
+        Ok(Box::new(Queue { wire: self.clone(), worker, arrivals, windows: posted, rest: 100, shared }))
+    }
+
+    fn transmitter(&self, worker: usize) -> Result<Box<dyn Transmit>, Error> {
+        let counters = PortCounters::default();
+        Ok(Box::new(Out { wire: self.clone(), worker, windows: VecDeque::new(), counters }))
+    }
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn counters(&self) -> PortCounters {
+        PortCounters::default()
+    }
+}
+
+struct Queue {
+    wire: Wire,
+    worker: usize,
+    arrivals: Arrivals,
+    /// Posted, in the peer's hands.
+    windows: VecDeque<u32>,
+    rest: u64,
+    shared: SharedCounters,
+}
+
+impl Receive for Queue {
+    fn receive(&mut self, region: &mut Region, batch: &mut Batch, packets_max: usize) -> Result<Received, Error> {
+        let stopped = self.wire.stopped.load(Ordering::Relaxed);
+        if stopped && self.rest == 0 {
+            return Ok(Received::Ended);
+        }
+        self.arrivals.turn();
+        let mut counters = self.shared.read();
+        for _ in 0..packets_max.min(7) {
+            if stopped && self.rest == 0 {
+                break;
+            }
+            let Some(window) = self.windows.pop_front() else { break };
+            let offset = window as usize * 64 + 256;
+            assert_eq!(region.window_at(offset), Some(window));
+            // Nothing is believed that does not fit a posted window.
+            assert!(region.arrived(offset + (64 << 20), 60).is_none() && region.arrived(offset, 2000).is_none());
+            let descriptor = region.arrived(offset, 60).unwrap();
+            assert!(region.arrived(offset, 60).is_none());
+            region.frame_mut(&descriptor).fill(self.worker as u8);
+            self.arrivals.push(region, descriptor, batch);
+            self.wire.peers.lock().unwrap()[self.worker].sent += 1;
+            self.rest -= u64::from(stopped);
+            counters.received_packets += 1;
+            counters.received_bytes += 60;
+        }
+        while self.windows.len() < WINDOWS {
+            match region.post() {
+                Some(window) => self.windows.push_back(window),
+                None => break,
+            }
+        }
+        self.shared.publish(&counters);
+        Ok(Received::Open)
+    }
+
+    fn sequence_next(&self) -> u64 {
+        self.arrivals.sequence_next()
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.shared.read()
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+}
+
+struct Out {
+    wire: Wire,
+    worker: usize,
+    windows: VecDeque<u32>,
+    counters: PortCounters,
+}
+
+impl Transmit for Out {
+    fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
+        let mut accepted = 0;
+        for Departure { descriptor, .. } in packets {
+            if self.windows.len() == WINDOWS {
+                windows.release(descriptor);
+                self.counters.refused += 1;
+                continue;
+            }
+            assert!(windows.frame(descriptor).iter().all(|&byte| usize::from(byte) == self.worker));
+            windows.hand_over(descriptor);
+            self.windows.push_back(descriptor.window);
+            self.counters.sent_packets += 1;
+            accepted += 1;
+        }
+        self.wire.peers.lock().unwrap()[self.worker].received += accepted as u64;
+        Ok(accepted)
+    }
+
+    /// The peer gives back the older half.
+    fn service(&mut self, windows: &mut Outgoing<'_>) -> Result<(), Error> {
+        self.windows.drain(..self.windows.len().div_ceil(2)).for_each(|window| windows.reclaim(window));
+        Ok(())
+    }
+
+    fn settled(&mut self, _sequence: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.counters
+    }
+}
+
+fn run(workers: usize, io: &str) {
+    let text = format!(
+        r#"
+        [engine]
+        workers = {workers}
+        io = "{io}"
+        pin = false
+        burst_packets = 32
+        in_flight_packets = 64
+        [[port]]
+        name = "wire"
+        kind = "synthetic"
+        [[function]]
+        name = "echo"
+        kind = "echo"
+        [[chain]]
+        from = "wire"
+        to = "echo"
+        [[chain]]
+        from = "echo"
+        to = "wire"
+        "#
+    );
+    // The kind is put in its place before the arena is laid out for it.
+    let wire = Wire { peers: Arc::default(), stopped: Arc::default() };
+    let mut config = Config::parse(&text, "test.toml", Path::new(".")).unwrap();
+    config.ports[0].kind = PortKind::Live("wire", Arc::new(wire.clone()));
+    config.meet_ports().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let engine = Engine::new(config, &Options::default()).unwrap();
+    let report = engine.run(&stop, Some(Duration::from_millis(300)), &mut |_| {}).unwrap();
+    assert!(report.conservation.holds(), "{}", report.conservation);
+    assert_eq!(report.conservation.in_flight, 0);
+    let peers = wire.peers.lock().unwrap();
+    let sum = |of: fn(&Peer) -> u64| peers.iter().map(of).sum::<u64>();
+    assert_eq!(report.conservation.received, sum(|peer| peer.sent));
+    assert_eq!(report.conservation.sent, sum(|peer| peer.received));
+    assert!(peers.iter().all(|peer| peer.sent > 100), "{peers:?}");
+    assert_eq!(report.ports[0].sent_packets, report.conservation.sent);
+}
+
+#[test]
+fn packets_are_conserved_and_queues_are_emptied() {
+    run(1, "single");
+    run(3, "single");
+}
+
+#[test]
+fn a_sender_hands_over_and_reclaims() {
+    run(1, "dual");
+    run(2, "dual");
+}
