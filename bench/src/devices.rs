@@ -128,8 +128,9 @@ fn hand_overs(
             bins: 1,
             bin_packets: 1,
             in_flight: 1,
+            chain: None,
         };
-        let job = Job { instance: 0, variant: 0, parameter: 0, before: None };
+        let job = Job { instance: 0, variant: 0, parameter: 0, before: None, row: 0 };
         let mut flow = Flow::new(&site, Size::Bytes(60), &|_, _| {}, &mut |_| job)?;
         if flow.device.mode() != mode {
             let why = flow.device.fallback().unwrap_or("it has no other mode");

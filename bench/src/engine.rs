@@ -30,12 +30,19 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
     }
     let mut rows = Vec::new();
     for size in sizes {
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let (mut ours, mut theirs, mut between_devices) = (Vec::new(), Vec::new(), Vec::new());
         let time = options.time.max(Duration::from_millis(100));
         for round in 1..=ROUNDS {
-            let report = round_of_ours(size, options.implementation.as_deref(), time)?;
+            let report = round_of_ours(options.implementation.as_deref(), time, &memory(size))?;
             progress(&format!("round {round}: godwit {:.2} Mpps", mpps(&report)));
             ours.push(report);
+            if cfg!(feature = "dpdk")
+                && let Size::Bytes(bytes) = size
+            {
+                let report = round_of_ours(options.implementation.as_deref(), time, &devices(bytes))?;
+                progress(&format!("round {round}: godwit between DPDK devices {:.2} Mpps", mpps(&report)));
+                between_devices.push(report);
+            }
             if testpmd && let Size::Bytes(bytes) = size {
                 let mpps = round_of_testpmd(bytes, time)?;
                 progress(&format!("round {round}: dpdk-testpmd {mpps:.2} Mpps"));
@@ -44,7 +51,11 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
         }
         ours.sort_by(|a, b| mpps(a).total_cmp(&mpps(b)));
         let median = &ours[ours.len() / 2];
-        rows.push(our_row(size, median));
+        rows.push(our_row(size, median, ""));
+        between_devices.sort_by(|a, b| mpps(a).total_cmp(&mpps(b)));
+        if let Some(median) = between_devices.get(between_devices.len() / 2) {
+            rows.push(our_row(size, median, ", between two net_null devices of DPDK"));
+        }
         if !theirs.is_empty() {
             let (their_mpps, _) = median_p99(&mut theirs);
             progress(&format!(
@@ -63,7 +74,7 @@ fn mpps(report: &Report) -> f64 {
     report.conservation.sent as f64 / report.elapsed_s / 1e6
 }
 
-fn our_row(size: Size, report: &Report) -> Row {
+fn our_row(size: Size, report: &Report, between: &str) -> Row {
     let latency = report.latency.unwrap_or_default();
     Row {
         bench: "engine".to_owned(),
@@ -79,7 +90,7 @@ fn our_row(size: Size, report: &Report) -> Row {
         watts: None,
         peer: false,
         note: format!(
-            "{:.1} ns a packet, {:.1} in the kernel",
+            "{:.1} ns a packet, {:.1} in the kernel{between}",
             1e3 / mpps(report),
             report.functions[0].busy_ns_per_packet
         ),
@@ -105,12 +116,38 @@ fn their_row(size: Size, mpps: f64) -> Row {
     }
 }
 
-fn round_of_ours(size: Size, implementation: Option<&str>, time: Duration) -> Result<Report, Error> {
+/// A port that makes packets in memory, and throws them away.
+fn memory(size: Size) -> String {
     let size = match size {
         Size::Bytes(bytes) => bytes.to_string(),
         Size::Imix => "\"imix\"".to_owned(),
         Size::Random => "{ min = 60, max = 1514 }".to_owned(),
     };
+    format!(
+        r#"
+        [[port]]
+        name = "memory"
+        kind = "synthetic"
+        size = {size}
+        flows = 256
+        payload = "zero"
+        "#
+    )
+}
+
+/// What testpmd works between, as ports.
+fn devices(bytes: u16) -> String {
+    format!(
+        r#"
+        [[port]]
+        name = "memory"
+        kind = "dpdk"
+        device = "net_null0,size={bytes}"
+        "#
+    )
+}
+
+fn round_of_ours(implementation: Option<&str>, time: Duration, port: &str) -> Result<Report, Error> {
     let implementation = implementation.unwrap_or("scalar");
     let text = format!(
         r#"
@@ -123,12 +160,7 @@ fn round_of_ours(size: Size, implementation: Option<&str>, time: Duration) -> Re
         chunk_packets = {BURST_PACKETS}
         bin_packets = {BURST_PACKETS}
         grouping = "none"
-        [[port]]
-        name = "memory"
-        kind = "synthetic"
-        size = {size}
-        flows = 256
-        payload = "zero"
+        {port}
         [[function]]
         name = "echo"
         kind = "echo"

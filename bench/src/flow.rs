@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use godwit_abi::{Bin, Descriptor, VERDICT_DROP};
-use godwit_device::{Device, DeviceOptions, Implementation, Lane, Mode, Program};
+use godwit_device::{Device, DeviceChain, DeviceOptions, Implementation, Lane, Mode, Program};
 use godwit_engine::FunctionProgram;
 use godwit_function::Function;
 use godwit_packet::{Arena, ArenaConfig, Layout, Region, Reuse};
@@ -39,6 +39,8 @@ pub(crate) struct Job {
     pub(crate) parameter: u64,
     /// Variant and parameter of what `ref` does to the packet first, untimed: what is to be opened has to be closed.
     pub(crate) before: Option<(u8, u64)>,
+    /// Its class, where there is a chain.
+    pub(crate) row: u8,
 }
 
 /// Where packets go and in which form they lie there.
@@ -56,6 +58,17 @@ pub(crate) struct Site<'a> {
     pub(crate) bins: usize,
     pub(crate) bin_packets: usize,
     pub(crate) in_flight: usize,
+    /// What follows the functions that jobs name.
+    pub(crate) chain: Option<Chain>,
+}
+
+/// Functions one after the other.
+#[derive(Clone)]
+pub(crate) struct Chain {
+    pub(crate) hops: Arc<DeviceChain>,
+    /// Whether the device follows them by itself; otherwise chunks come back after each, all packets of a bin going the
+    /// same way.
+    pub(crate) by_device: bool,
 }
 
 /// Packets, and a device to send them through.
@@ -66,10 +79,11 @@ pub(crate) struct Flow {
     functions: Vec<Arc<dyn Function>>,
     packets: Vec<Packet>,
     in_flight: usize,
+    chain: Option<Chain>,
     /// Not in flight; a chunk's number is its `opened_ns`, which no device looks at.
     chunks: Vec<Option<Chunk>>,
     /// For each chunk its packets as they are submitted.
-    fresh: Vec<Vec<Descriptor>>,
+    fresh: Vec<(Vec<Descriptor>, Vec<Bin>)>,
     /// Packets that are dropped, of those in chunks, as compared with `ref`.
     drops: usize,
 }
@@ -141,6 +155,8 @@ impl Flow {
             tailroom_bytes: most(|function| function.tailroom_bytes()),
             tailroom_saved: saved(site.functions),
             align_bytes: if site.layout == Layout::Dense { 64 } else { 128 },
+            prefix_bytes: 0,
+            slot_bytes: None,
         };
         let bytes = Arena::bytes_for(&config, 1).map_err(Error::setup)?;
         let memory = godwit_device::arena_memory(&[site.device], bytes).map_err(Error::setup)?;
@@ -159,6 +175,7 @@ impl Flow {
             bins: site.bins,
             bin_packets: site.bin_packets,
             resident: site.resident,
+            chain: site.chain.as_ref().filter(|chain| chain.by_device).map(|chain| Arc::clone(&chain.hops)),
             ..DeviceOptions::default()
         };
         let device = godwit_device::open(site.device, &programs, &arena.handle(), &options).map_err(Error::setup)?;
@@ -192,6 +209,7 @@ impl Flow {
             functions: site.functions.to_vec(),
             packets,
             in_flight: site.in_flight.max(1),
+            chain: site.chain.clone(),
             chunks: Vec::new(),
             fresh: Vec::new(),
             drops: 0,
@@ -219,7 +237,7 @@ impl Flow {
             // Stable: within a length, packets stay neighbours.
             let key = |&index: &usize| {
                 let Packet { descriptor, job, .. } = &self.packets[index];
-                (std::cmp::Reverse(descriptor.length), job.instance, job.variant)
+                (std::cmp::Reverse(descriptor.length), job.instance, job.variant, job.row)
             };
             batch.sort_by_key(key);
             let mut chunk = Chunk::new(0, batch.len());
@@ -247,6 +265,7 @@ impl Flow {
             variant: job.variant,
             instance: job.instance,
             length_bytes: descriptor.length,
+            row: job.row,
             ..Bin::default()
         }
     }
@@ -283,7 +302,7 @@ impl Flow {
     }
 
     fn adopt(&mut self, prepared: Vec<Chunk>) {
-        self.fresh = prepared.iter().map(|chunk| chunk.descriptors.to_vec()).collect();
+        self.fresh = prepared.iter().map(|chunk| (chunk.descriptors.to_vec(), chunk.bins.clone())).collect();
         self.chunks = prepared.into_iter().map(Some).collect();
         for (number, chunk) in self.chunks.iter_mut().flatten().enumerate() {
             chunk.opened_ns = number as u64;
@@ -298,8 +317,9 @@ impl Flow {
                 None => self.region.frame_mut(descriptor)[..HEADER_BYTES].copy_from_slice(headers),
             }
         }
-        for (chunk, fresh) in self.chunks.iter_mut().flatten().zip(&self.fresh) {
-            chunk.descriptors.copy_from_slice(fresh);
+        for (chunk, (descriptors, bins)) in self.chunks.iter_mut().flatten().zip(&self.fresh) {
+            chunk.descriptors.copy_from_slice(descriptors);
+            chunk.bins.clone_from(bins);
         }
         self.lane.copy_region(&mut self.region, true).map_err(Error::setup)
     }
@@ -307,6 +327,11 @@ impl Flow {
     /// Runs all chunks once and compares packets spread over all of them with `ref`: outcome, descriptor and frame, byte
     /// for byte. Gives how many were compared, and what bins took where the device tells.
     pub(crate) fn verify(&mut self) -> Result<(usize, Vec<(Bin, u64)>), Error> {
+        self.verify_frames(true)
+    }
+
+    /// The same; `frames`: whether they come back, and are compared too.
+    pub(crate) fn verify_frames(&mut self, frames: bool) -> Result<(usize, Vec<(Bin, u64)>), Error> {
         self.refresh()?;
         let (packets, _) = self.prepared();
         let step = (packets / SAMPLES).max(1);
@@ -323,7 +348,14 @@ impl Flow {
                     let mut descriptor = chunk.descriptors[place];
                     let mut window = self.region.window_mut(&descriptor).to_vec();
                     let function = &self.functions[usize::from(bin.instance)];
-                    let outcome = function.run_ref(&mut window, &mut descriptor, bin.variant, chunk.parameters[place]);
+                    let parameter = chunk.parameters[place];
+                    let mut outcome = function.run_ref(&mut window, &mut descriptor, bin.variant, parameter);
+                    let mut at = usize::from(bin.instance);
+                    while let Some(next) = self.next(at, bin.row, outcome.verdict) {
+                        let function = &self.functions[next];
+                        outcome = function.run_ref(&mut window, &mut descriptor, function.variant(), 0);
+                        at = next;
+                    }
                     expected.push((chunk.opened_ns as usize, place, window, descriptor, outcome));
                 }
             }
@@ -338,7 +370,8 @@ impl Flow {
             let frame = &window[head..head + usize::from(descriptor.length)];
             // What is in the window of a packet that is dropped means nothing.
             let dropped = outcome.verdict == VERDICT_DROP;
-            if said != *outcome || !dropped && (got != *descriptor || self.region.frame(&got) != frame) {
+            let differs = got != *descriptor || frames && self.region.frame(&got) != frame;
+            if said != *outcome || !dropped && differs {
                 let device = self.device.capabilities().id.clone();
                 let what = format!(
                     "packet {place} of a chunk: {said:?} {got:?}, but `ref` says {outcome:?} {descriptor:?}, or \
@@ -349,6 +382,29 @@ impl Flow {
         }
         self.drops = self.dropped();
         Ok((expected.len(), observed))
+    }
+
+    /// Where packets go behind a function.
+    fn next(&self, function: usize, row: u8, verdict: u8) -> Option<usize> {
+        self.chain.as_ref()?.hops.next(function, row, verdict)
+    }
+
+    /// Makes a chunk that came back ready for the functions behind those that it went through; false: there are none.
+    fn send_on(&self, chunk: &mut Chunk) -> bool {
+        let Some(Chain { hops, by_device: false }) = &self.chain else { return false };
+        let next_of = |bin: &Bin| {
+            let said = chunk.outcomes[bin.first as usize].verdict;
+            hops.next(bin.instance.into(), bin.row, said)
+        };
+        let next: Vec<Option<usize>> = chunk.bins.iter().map(next_of).collect();
+        if next.iter().any(Option::is_none) {
+            return false;
+        }
+        for (bin, next) in chunk.bins.iter_mut().zip(next.into_iter().flatten()) {
+            let function = &self.functions[next];
+            (bin.instance, bin.kernel, bin.variant) = (next as u16, function.contract().kernel, function.variant());
+        }
+        true
     }
 
     /// Packets that the last pass dropped.
@@ -379,7 +435,7 @@ impl Flow {
 
     /// Every window of a chunk that is not in flight.
     pub(crate) fn windows_of(&mut self, chunk: usize, look: &mut dyn FnMut(&mut [u8])) {
-        for descriptor in &self.fresh[chunk] {
+        for descriptor in &self.fresh[chunk].0 {
             look(self.region.window_mut(descriptor));
         }
     }
@@ -405,7 +461,7 @@ impl Flow {
                     timed = full.map(|(since, before)| (answered.duration_since(since), packets - before));
                 }
             }
-            let Some(chunk) = self.lane.poll(&mut self.region).map_err(Error::setup)? else {
+            let Some(mut chunk) = self.lane.poll(&mut self.region).map_err(Error::setup)? else {
                 idle += 1;
                 if idle >= POLLS_BEFORE_YIELD {
                     std::thread::yield_now();
@@ -419,6 +475,10 @@ impl Flow {
                 continue;
             };
             (answered, idle) = (Instant::now(), 0);
+            if self.send_on(&mut chunk) {
+                self.lane.submit(&mut self.region, chunk).map_err(|rejected| Error::setup(rejected.error))?;
+                continue;
+            }
             let number = chunk.opened_ns as usize;
             // Chunks are submitted in the order of their numbers.
             passes.latencies_ns.push(answered.duration_since(submitted[number]).as_nanos() as f64);

@@ -83,9 +83,13 @@ impl Workload<'_> {
 
 /// Builds a function from its stanza; port 0 is `out`.
 pub(crate) fn build(kind: &str, stanza: &str) -> Result<Arc<dyn Function>, Error> {
+    build_at(kind, stanza, &["out".to_owned()])
+}
+
+/// The same where there are these ports.
+pub(crate) fn build_at(kind: &str, stanza: &str, ports: &[String]) -> Result<Arc<dyn Function>, Error> {
     let registration = godwit_function::kind(kind).ok_or_else(|| Error::Setup(format!("no function `{kind}`")))?;
-    let ports = ["out".to_owned()];
-    let site = Site { name: kind, ports: &ports, directory: Path::new(".") };
+    let site = Site { name: kind, ports, directory: Path::new(".") };
     let table = DeTable::parse(stanza).map_err(Error::setup)?;
     (registration.build)(table, &site).map_err(Error::setup)
 }
@@ -132,24 +136,38 @@ pub(crate) fn many_sas(associations: &Associations, seed: u64) -> Result<Arc<dyn
     build("ipsec", &(associations.text("sa", seed) + "[[policy]]\naction = \"protect\"\nsa = \"sa-0\"\n"))
 }
 
-/// The bench `dpi`: 10,000 patterns of 8 to 24 letters, in 30 % of the packets.
-pub(crate) fn dpi(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+/// 10,000 patterns of 8 to 24 letters.
+pub(crate) fn patterns() -> Vec<String> {
     let mut random = Random::new(10_000);
     let mut word = || (0..8 + random.below(17)).map(|_| (b'a' + random.below(26) as u8) as char).collect::<String>();
-    let patterns: Vec<String> = (0..10_000).map(|_| word()).collect();
+    (0..10_000).map(|_| word()).collect()
+}
+
+/// `dpi` that looks for them.
+pub(crate) fn inspection(patterns: &[String], progress: &mut Progress<'_>) -> Result<Arc<dyn Function>, Error> {
     let file = routes::temporary(patterns.join("\n").as_bytes())?;
     let started = Instant::now();
     let function = build("dpi", &format!("patterns = {:?}", file.path().display().to_string()))?;
     let built_ms = started.elapsed().as_millis();
     progress(&format!("10,000 patterns: image of {} MB built in {built_ms} ms", function.image().len() >> 20));
-    let plant = |random: &mut Random, payload: &mut [u8]| {
-        payload.fill_with(|| random.next_u32() as u8);
-        let pattern = patterns[random.below(10_000) as usize].as_bytes();
-        if random.below(100) < 30 && payload.len() > pattern.len() {
-            let at = random.below((payload.len() - pattern.len()) as u32) as usize;
-            payload[at..at + pattern.len()].copy_from_slice(pattern);
-        }
-    };
+    Ok(function)
+}
+
+/// Random bytes, and in 30 % of the packets one of the patterns.
+pub(crate) fn plant(patterns: &[String], random: &mut Random, payload: &mut [u8]) {
+    payload.fill_with(|| random.next_u32() as u8);
+    let pattern = patterns[random.below(patterns.len() as u32) as usize].as_bytes();
+    if random.below(100) < 30 && payload.len() > pattern.len() {
+        let at = random.below((payload.len() - pattern.len()) as u32) as usize;
+        payload[at..at + pattern.len()].copy_from_slice(pattern);
+    }
+}
+
+/// The bench `dpi`: 10,000 patterns of 8 to 24 letters, in 30 % of the packets.
+pub(crate) fn dpi(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+    let patterns = patterns();
+    let function = inspection(&patterns, progress)?;
+    let plant = |random: &mut Random, payload: &mut [u8]| plant(&patterns, random, payload);
     let asked = options.peers && !options.through_lane();
     let peer = asked.then(|| aho_corasick::dfa::DFA::new(&patterns)).transpose().map_err(Error::setup)?;
     let competitor = peer.map(|peer| Competitor {
@@ -287,11 +305,12 @@ struct Runner {
 fn runners(function: &Arc<dyn Function>, options: &BenchOptions) -> Result<Vec<Runner>, Error> {
     let implementations = match options.implementation.as_deref() {
         None | Some("native") => vec![Implementation::Native],
+        Some("gopt") => vec![Implementation::Gopt],
         Some("scalar") => vec![Implementation::Scalar],
         Some("ref") => vec![Implementation::Ref],
-        Some("all") => vec![Implementation::Ref, Implementation::Scalar, Implementation::Native],
+        Some("all") => vec![Implementation::Ref, Implementation::Scalar, Implementation::Gopt, Implementation::Native],
         Some(name) => {
-            let known = ["ref", "scalar", "native", "all"].map(str::to_owned).to_vec();
+            let known = ["ref", "scalar", "gopt", "native", "all"].map(str::to_owned).to_vec();
             return Err(Error::Unknown { what: "implementation", name: name.to_owned(), known });
         }
     };

@@ -105,7 +105,7 @@ fn competitor<'a>(
         if started.as_ref().is_none_or(|started| started.frames != frames) {
             let (bytes, sum) = packets(transforms, &*function, &keys, frames)?;
             let file = routes::temporary(&bytes)?;
-            let peer = Peer::start(&path, &[file.path()])?;
+            let peer = Peer::start(&path, &[file.path().as_os_str()])?;
             started = Some(Started { peer, frames: frames.to_vec(), sum });
         }
         let started = started.as_mut().expect("it was just started");

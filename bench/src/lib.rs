@@ -7,17 +7,25 @@
 //! |---|---|
 //! | `engine.rs` | the whole engine around `echo`, memory to memory; peer: dpdk-testpmd |
 //! | `gateway.rs` | the whole engine around ESP encryption on a device, port to port |
+//! | `apps.rs` | whole functions in the engine by number of workers, and their latency against load |
+//! | `traffic.rs` | the port that they get frames from |
 //! | `function.rs` | each function alone on packets in memory |
 //! | `ipsec.rs` | ESP tunnels alone; peer: Intel ipsec-mb |
 //! | `throughput.rs` | the same through a device's lane, prepared chunks in flight |
 //! | `devices.rs` | what a device can do with no packets: copies, launches, mailboxes, random reads |
+//! | `chain.rs` | decryption, patterns and route one after the other on a device, with and without coming back in between |
 //! | `latency.rs` | one batch of 32 packets, submit to completion |
 //! | `scheduling.rs` | what the packer's knobs are worth |
 //! | `flow.rs` | packets in an arena, and prepared chunks of them through a lane |
+//! | `gopt.rs` | forms of look-ups that hide latency, and the dial of arithmetic; peer: C++20 coroutines |
 //! | `lookup.rs` | the route table alone, and loading it; peer: DPDK's rte_lpm |
+//! | `lookup6.rs` | the table of ipv6 alone; peers: rte_fib6, rte_lpm6 |
+//! | `race.rs` | competitors that look up the same things in the same table, in turn |
 //! | `peer.rs` | peers that are programs of their own |
 #![warn(unsafe_code)]
 
+mod apps;
+mod chain;
 mod devices;
 mod engine;
 mod error;
@@ -25,15 +33,19 @@ mod flow;
 mod frames;
 mod function;
 mod gateway;
+mod gopt;
 mod ipsec;
 mod latency;
 mod lookup;
+mod lookup6;
 mod peer;
 mod power;
+mod race;
 mod routes;
 mod scheduling;
 mod suites;
 mod throughput;
+mod traffic;
 
 use std::time::Duration;
 
@@ -135,12 +147,15 @@ impl std::str::FromStr for Size {
     }
 }
 
+/// Less time than this for each figure: small tables, few packets and rounds.
+const LITTLE: Duration = Duration::from_millis(100);
+
 /// What the user asked for; the default measures what the bench is for.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
     /// Only this device.
     pub device: Option<String>,
-    /// Only this implementation: `ref`, `scalar`, `native` or a level such as `x86-64-v3`.
+    /// Only this implementation: `ref`, `scalar`, `gopt`, `native` or a level such as `x86-64-v3`.
     pub implementation: Option<String>,
     /// Frame sizes; empty: the bench's own.
     pub sizes: Vec<Size>,
@@ -170,6 +185,8 @@ pub struct BenchOptions {
     pub decrypt: bool,
     /// Whether the bench `gateway` measures the CPU beside the device.
     pub together: bool,
+    /// Bytes of the tables that look-ups go over in `gopt` and `memaccess`; `None`: 1 GiB, or little where little time is given.
+    pub table_bytes: Option<usize>,
 }
 
 impl BenchOptions {
@@ -203,6 +220,7 @@ impl Default for BenchOptions {
             sas: None,
             decrypt: false,
             together: false,
+            table_bytes: None,
         }
     }
 }
@@ -255,10 +273,46 @@ pub const BENCHES: &[Bench] = &[
         run: lookup::lookup,
     },
     Bench {
+        name: "ipv6-lookup",
+        what: "the IPv6 route table alone, 160,147 prefixes of 2025 and 200,000 random ones; peers: rte_fib6 and rte_lpm6 bulk lookup",
+        any_device: false,
+        run: lookup6::lookup,
+    },
+    Bench {
         name: "ipv4-load",
         what: "reading a file of 1,000,000 random routes and building the table",
         any_device: false,
         run: lookup::load,
+    },
+    Bench {
+        name: "gopt",
+        what: "hiding DRAM latency: cuckoo look-up, pointer chase, IPv6 look-up, as written, by gopt, by hand; peer: C++20 coroutines",
+        any_device: false,
+        run: gopt::run,
+    },
+    Bench {
+        name: "apps",
+        what: "whole functions in the engine by number of workers: echo and look-ups, on the CPU and on each device here",
+        any_device: true,
+        run: apps::run,
+    },
+    Bench {
+        name: "patterns",
+        what: "20,000 patterns in the engine: few packets in order, many in order, many sorted by length, with and without gopt",
+        any_device: false,
+        run: apps::patterns,
+    },
+    Bench {
+        name: "lookup-latency",
+        what: "from arrival to departure against the load offered, for the functions of apps",
+        any_device: true,
+        run: apps::lookup_latency,
+    },
+    Bench {
+        name: "memaccess",
+        what: "what hiding latency is worth by the arithmetic done for each read; peer: C++20 coroutines",
+        any_device: false,
+        run: gopt::memaccess,
     },
     Bench {
         name: "ipsec",
@@ -271,6 +325,12 @@ pub const BENCHES: &[Bench] = &[
         what: "Aho-Corasick over 10,000 patterns on packets in memory; peer: the aho-corasick crate's DFA",
         any_device: true,
         run: function::dpi,
+    },
+    Bench {
+        name: "chain",
+        what: "ESP decryption, 10,000 patterns and the route: led from one to the next on the device, or a trip for each, and on all cores",
+        any_device: true,
+        run: chain::run,
     },
     Bench {
         name: "devices",

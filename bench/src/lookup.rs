@@ -8,13 +8,14 @@ use godwit_function::Function;
 
 use crate::function::{self, Competitor, Refresh, Workload};
 use crate::peer::{self, Peer};
+use crate::race::{self, Race};
 use crate::routes::{self, NEXT_HOPS, Route};
 use crate::{BenchOptions, Error, Progress, Row, frames, median_p99};
 
 /// Addresses looked up in a round: enough that the table, not the addresses, decides what is in the cache.
 const ADDRESSES: usize = 1 << 20;
-/// Addresses handed over at once, as in the peer.
-const BULK: usize = 64;
+/// Addresses handed over at once, as in the peers: as many as a bin has packets.
+const BULK: usize = 256;
 /// Next hop of an address without a route, in the proof.
 const MISS: u64 = 0xffff_ffff;
 
@@ -24,52 +25,41 @@ pub(crate) fn lookup(options: &BenchOptions, progress: &mut Progress<'_>) -> Res
     progress(&format!("{} prefixes, {ADDRESSES} random addresses a round", routes.len()));
     let function = table(&routes)?;
     let addresses = random_addresses();
-    let mut peer = start_peer(&routes, &addresses, options, progress)?;
-    let levels: Vec<_> = godwit_kernels::levels().iter().filter(|level| level.supported()).collect();
-    let mut ours: Vec<Vec<f64>> = vec![Vec::new(); levels.len()];
-    let mut theirs = Vec::new();
-    let mut proof = None;
-    let started = Instant::now();
-    while started.elapsed() < options.time || ours[0].is_empty() {
-        for (level, times) in levels.iter().zip(&mut ours) {
-            let (time_ns, sum) = round(level, &*function, &addresses);
-            times.push(time_ns);
-            check(&mut proof, sum, level.name)?;
-        }
-        if let Some(peer) = &mut peer {
-            let (time_ns, sum) = peer.round()?;
-            theirs.push(time_ns);
-            check(&mut proof, sum, "rte_lpm")?;
-        }
+    let note = format!("image of {} MB", function.image().len() >> 20);
+    let mut race = Race::new("ipv4-lookup", ADDRESSES);
+    for level in godwit_kernels::levels().iter().filter(|level| level.supported()) {
+        let lookup = |image, variant, addresses: &[u32], next_hops: &mut [u32]| {
+            // SAFETY: only supported levels are asked, and the image is the one that `ipv4` built for this variant.
+            #[allow(unsafe_code)]
+            unsafe {
+                level.ipv4_lookup_bulk(image, variant, addresses, next_hops);
+            }
+        };
+        let (function, addresses) = (&*function, &addresses);
+        race.ours(level.name, BULK, &note, move || round(&lookup, function, addresses));
     }
-    let table_bytes = function.image().len();
-    let row = |device: &str, form: &str, times: &mut Vec<f64>, peer: bool, note: String| {
-        let (p50, p99) = median_p99(times);
-        Row {
-            bench: "ipv4-lookup".to_owned(),
-            device: device.to_owned(),
-            implementation: form.to_owned(),
-            mode: if peer { "process" } else { "call" },
-            size: None,
-            batch: BULK,
-            mpps: ADDRESSES as f64 / p50 * 1e3,
-            gbps: 0.0,
-            p50_us: p50 / 1e3 / ADDRESSES as f64 * BULK as f64,
-            p99_us: p99 / 1e3 / ADDRESSES as f64 * BULK as f64,
-            watts: None,
-            peer,
-            note,
-        }
-    };
-    let mut rows: Vec<Row> = levels
-        .iter()
-        .zip(&mut ours)
-        .map(|(level, times)| row("cpu", level.name, times, false, format!("image of {} MB", table_bytes >> 20)))
-        .collect();
-    if let Some(peer) = peer {
-        rows.push(row("rte_lpm", "bulk", &mut theirs, true, peer.ready.clone()));
-        function::say_ratio(&rows, progress);
+    for native in godwit_kernels::natives().iter().filter(|native| native.supported()) {
+        let lookup = |image, variant, addresses: &[u32], next_hops: &mut [u32]| {
+            // SAFETY: as above, for native forms.
+            #[allow(unsafe_code)]
+            unsafe {
+                native.ipv4_lookup_bulk(image, variant, addresses, next_hops);
+            }
+        };
+        let (function, addresses) = (&*function, &addresses);
+        race.ours(native.name, BULK, &note, move || round(&lookup, function, addresses));
     }
+    if let Some(peer) = start_peer("rte_lpm", &routes, &addresses, options, progress)? {
+        race.peer("rte_lpm", peer, vec![("bulk".to_owned(), BULK, "go".to_owned())]);
+    }
+    if let Some(peer) = start_peer("rte_fib", &routes, &addresses, options, progress)? {
+        let forms =
+            [("scalar macro", "macro"), ("scalar inline", "inline"), ("scalar uni", "uni"), ("avx512", "avx512")];
+        let forms = forms.map(|(name, ask)| (format!("dir24-8, {name}"), BULK, ask.to_owned()));
+        race.peer("rte_fib", peer, forms.to_vec());
+    }
+    let rows = race.run(options)?;
+    race::say_ratio(&rows, progress);
     Ok(rows)
 }
 
@@ -78,7 +68,7 @@ pub(crate) fn forwarding(options: &BenchOptions, progress: &mut Progress<'_>) ->
     let routes = routes::prefixes_2025()?;
     let function = table(&routes)?;
     let addresses = random_addresses();
-    let peer = start_peer(&routes, &addresses, options, progress)?;
+    let peer = start_peer("rte_lpm", &routes, &addresses, options, progress)?;
     let competitor = peer.map(|mut peer| Competitor {
         device: "rte_lpm",
         implementation: "bulk",
@@ -142,47 +132,33 @@ fn random_addresses() -> Vec<u32> {
     (0..ADDRESSES).map(|_| frames::address(&mut random)).collect()
 }
 
-#[allow(unsafe_code)]
-fn round(level: &godwit_kernels::Level, function: &dyn Function, addresses: &[u32]) -> (f64, u64) {
+/// A bulk look-up: the image, its variant, addresses, and where next hops go.
+type Bulk<'a> = &'a dyn Fn(*const u8, u32, &[u32], &mut [u32]);
+
+fn round(lookup: Bulk<'_>, function: &dyn Function, addresses: &[u32]) -> Result<(f64, u64), Error> {
     let variant = u32::from(function.variant());
     let image = function.image().as_ptr();
     let mut next_hops = [0; BULK];
     let mut sum = 0;
     let started = Instant::now();
     for bulk in addresses.chunks_exact(BULK) {
-        // SAFETY: only supported levels are asked, and the image is the one that `ipv4` built for this variant.
-        unsafe { level.ipv4_lookup_bulk(image, variant, bulk, &mut next_hops) };
+        lookup(image, variant, bulk, &mut next_hops);
         for hop in next_hops {
             sum += if hop < NEXT_HOPS { u64::from(hop) } else { MISS };
         }
     }
-    (started.elapsed().as_nanos() as f64, sum)
-}
-
-fn check(proof: &mut Option<u64>, sum: u64, who: &str) -> Result<(), Error> {
-    let expected = *proof.get_or_insert(sum);
-    if sum == expected {
-        return Ok(());
-    }
-    Err(Error::Wrong { who: who.to_owned(), what: format!("next hops sum up to {sum} instead of {expected}") })
+    Ok((started.elapsed().as_nanos() as f64, sum))
 }
 
 fn start_peer(
+    name: &str,
     routes: &[Route],
     addresses: &[u32],
     options: &BenchOptions,
     progress: &mut Progress<'_>,
 ) -> Result<Option<Peer>, Error> {
-    if !options.peers {
-        return Ok(None);
-    }
-    let Some(path) = peer::find("rte_lpm") else {
-        progress("peer rte_lpm is not built (`make peers`): left out");
-        return Ok(None);
-    };
     let words = |words: &mut dyn Iterator<Item = u32>| words.flat_map(u32::to_le_bytes).collect::<Vec<_>>();
     let records = words(&mut routes.iter().flat_map(|route| [route.prefix, u32::from(route.length), route.next_hop]));
-    let table = routes::temporary(&records)?;
-    let list = routes::temporary(&words(&mut addresses.iter().copied()))?;
-    Peer::start(&path, &[table.path(), list.path()]).map(Some)
+    let list = words(&mut addresses.iter().copied());
+    peer::over(name, &records, &list, options, progress)
 }

@@ -2,11 +2,12 @@
 //!
 //! `make peers` builds them into `target/peers`; `GODWIT_PEER_DIR` names another folder. A peer that is not there is left out, and said so.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use crate::Error;
+use crate::{BenchOptions, Error, Progress, routes};
 
 /// Where a peer of ours lies, if it was built.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
@@ -15,6 +16,25 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let here = Some(PathBuf::from("target/peers"));
     let folders = [given, beside, here];
     folders.into_iter().flatten().map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// A peer of ours over a table and what is looked up there, each as a file; `None` where it is not wanted or not built.
+pub(crate) fn over(
+    name: &str,
+    table: &[u8],
+    list: &[u8],
+    options: &BenchOptions,
+    progress: &mut Progress<'_>,
+) -> Result<Option<Peer>, Error> {
+    if !options.peers {
+        return Ok(None);
+    }
+    let Some(path) = find(name) else {
+        progress(&format!("peer {name} is not built (`make peers`): left out"));
+        return Ok(None);
+    };
+    let (table, list) = (routes::temporary(table)?, routes::temporary(list)?);
+    Peer::start(&path, &[table.path().as_os_str(), list.path().as_os_str()]).map(Some)
 }
 
 /// A peer that answers a line with a line.
@@ -28,7 +48,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// Starts it and waits until it is ready.
-    pub(crate) fn start(path: &Path, arguments: &[&Path]) -> Result<Self, Error> {
+    pub(crate) fn start(path: &Path, arguments: &[&OsStr]) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::Setup(format!("peer {}: {error}", path.display()));
         let mut command = Command::new(path);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -47,7 +67,12 @@ impl Peer {
 
     /// One round: its time in nanoseconds and its proof.
     pub(crate) fn round(&mut self) -> Result<(f64, u64), Error> {
-        self.input.write_all(b"go\n").and_then(|()| self.input.flush()).map_err(Error::setup)?;
+        self.ask("go")
+    }
+
+    /// The same in the form that `what` names.
+    pub(crate) fn ask(&mut self, what: &str) -> Result<(f64, u64), Error> {
+        writeln!(self.input, "{what}").and_then(|()| self.input.flush()).map_err(Error::setup)?;
         let line = self.line()?;
         let parsed = line.split_once(' ').and_then(|(time, sum)| Some((time.parse().ok()?, sum.trim().parse().ok()?)));
         parsed.ok_or_else(|| Error::Setup(format!("peer said `{line}`")))

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::Error;
 use crate::frames::Random;
@@ -21,11 +21,51 @@ pub(crate) struct Route {
     pub(crate) next_hop: u32,
 }
 
-/// The 901,899 IPv4 prefixes of 2025, each with a next hop drawn by seed.
-pub(crate) fn prefixes_2025() -> Result<Vec<Route>, Error> {
+/// One route of IPv6: prefix in host order, its length, the next hop's index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route6 {
+    pub(crate) prefix: u128,
+    pub(crate) length: u8,
+    pub(crate) next_hop: u32,
+}
+
+/// The file of 2025 as text.
+pub(crate) fn text_2025() -> Result<String, Error> {
     let mut text = Vec::new();
     lzma_rs::xz_decompress(&mut &PREFIXES_2025[..], &mut text).map_err(|error| Error::setup(format!("{error:?}")))?;
-    let text = String::from_utf8(text).map_err(Error::setup)?;
+    String::from_utf8(text).map_err(Error::setup)
+}
+
+/// `count` random prefixes of 48 to 64 bits below 2000::/3, none twice.
+pub(crate) fn random_prefixes6(count: usize) -> Vec<Route6> {
+    let mut random = Random::new(66);
+    let mut seen = std::collections::HashSet::with_capacity(count);
+    let mut routes = Vec::with_capacity(count);
+    while routes.len() < count {
+        let length = 48 + random.below(17) as u8;
+        let bits = u64::from(random.next_u32()) << 32 | u64::from(random.next_u32());
+        let high = (bits >> 3 | 1 << 61) & u64::MAX << (64 - length);
+        if seen.insert((high, length)) {
+            let (prefix, next_hop) = (u128::from(high) << 64, random.below(NEXT_HOPS));
+            routes.push(Route6 { prefix, length, next_hop });
+        }
+    }
+    routes
+}
+
+/// As [`write_file`].
+pub(crate) fn write_file6(routes: &[Route6]) -> Result<tempfile::NamedTempFile, Error> {
+    let mut text = String::with_capacity(routes.len() * 36);
+    for route in routes {
+        let address = Ipv6Addr::from(route.prefix);
+        let _ = writeln!(text, "{address}/{} hop{}", route.length, route.next_hop);
+    }
+    temporary(text.as_bytes())
+}
+
+/// The 901,899 IPv4 prefixes of 2025, each with a next hop drawn by seed.
+pub(crate) fn prefixes_2025() -> Result<Vec<Route>, Error> {
+    let text = text_2025()?;
     let mut random = Random::new(2025);
     let routes = text.lines().filter_map(|line| {
         let (address, length) = line.split_once('/')?;

@@ -91,10 +91,10 @@ impl Associations {
         let (number, _) = self.suite(sa);
         let protect = (suite::variant(number, false), ipsec::parameter(sa, sequence));
         if !self.inbound {
-            return Job { instance: 0, variant: protect.0, parameter: protect.1, before: None };
+            return Job { instance: 0, variant: protect.0, parameter: protect.1, before: None, row: 0 };
         }
         let parameter = ipsec::parameter(self.sas + sa, sequence);
-        Job { instance: 0, variant: suite::variant(number, true), parameter, before: Some(protect) }
+        Job { instance: 0, variant: suite::variant(number, true), parameter, before: Some(protect), row: 0 }
     }
 }
 

@@ -57,9 +57,10 @@ pub(crate) fn implementation(options: &BenchOptions) -> Result<Implementation, E
     match options.implementation.as_deref() {
         None | Some("native") if on_cpu => Ok(Implementation::Native),
         None | Some("scalar") => Ok(Implementation::Scalar),
+        Some("gopt") if on_cpu => Ok(Implementation::Gopt),
         Some("ref") if on_cpu => Ok(Implementation::Ref),
         Some(name) => {
-            let known = if on_cpu { vec!["ref", "scalar", "native"] } else { vec!["scalar"] };
+            let known = if on_cpu { vec!["ref", "scalar", "gopt", "native"] } else { vec!["scalar"] };
             let known = known.into_iter().map(str::to_owned).collect();
             Err(Error::Unknown { what: "implementation", name: name.to_owned(), known })
         }
@@ -106,7 +107,7 @@ pub(crate) fn measure(
     let function = &workload.function;
     let mut job = |random: &mut Random| match workload.job {
         Some(job) => job(random),
-        None => Job { instance: 0, variant: function.variant(), parameter: 0, before: None },
+        None => Job { instance: 0, variant: function.variant(), parameter: 0, before: None, row: 0 },
     };
     let mut rows = Vec::new();
     for &size in sizes {
@@ -122,6 +123,7 @@ pub(crate) fn measure(
             bins: feed.batch.div_ceil(feed.bin_packets) + 4,
             bin_packets: feed.bin_packets,
             in_flight: feed.in_flight,
+            chain: None,
         };
         let mut flow = Flow::new(&site, size, workload.payload, &mut job)?;
         if let Some(reason) = flow.device.fallback() {

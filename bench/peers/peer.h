@@ -1,0 +1,142 @@
+/* What the peers that use DPDK share: the protocol of bench/src/peer.rs, files, memory, time. */
+#ifndef GODWIT_PEER_H
+#define GODWIT_PEER_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <rte_eal.h>
+#include <rte_memory.h>
+
+/* Of a bin, as the benches hand over. */
+#define BULK 256
+
+static inline void *peer_read_file(const char *path, size_t *bytes)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL || fseek(file, 0, SEEK_END) != 0) {
+        perror(path);
+        exit(2);
+    }
+    *bytes = (size_t)ftell(file);
+    rewind(file);
+    void *data = malloc(*bytes + 1);
+    if (data == NULL || fread(data, 1, *bytes, file) != *bytes) {
+        perror(path);
+        exit(2);
+    }
+    fclose(file);
+    return data;
+}
+
+#define PEER_HUGEPAGE ((uintptr_t)2 << 20)
+#define PEER_PAGE     4096
+
+/*
+ * Without reserved hugepages EAL maps a file in memory at an address that none of 2 MiB fits. Here
+ * ordinary memory takes its place, page for page, with what EAL has written there until now.
+ */
+static inline int peer_advise(const struct rte_memseg_list *list, void *unused)
+{
+    (void)unused;
+    const uintptr_t base = ((uintptr_t)list->base_va + PEER_HUGEPAGE - 1) & ~(PEER_HUGEPAGE - 1);
+    const uintptr_t end = ((uintptr_t)list->base_va + list->len) & ~(PEER_HUGEPAGE - 1);
+    if (list->external != 0 || end <= base) {
+        return 0;
+    }
+    const size_t pages = (end - base) / PEER_PAGE;
+    unsigned char *resident = malloc(pages);
+    uint8_t *fresh = mmap(NULL, end - base + PEER_HUGEPAGE, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (resident == NULL || fresh == MAP_FAILED || mincore((void *)base, end - base, resident) != 0) {
+        return 0;
+    }
+    uint8_t *aligned = (uint8_t *)(((uintptr_t)fresh + PEER_HUGEPAGE - 1) & ~(PEER_HUGEPAGE - 1));
+    (void)madvise(aligned, end - base, MADV_HUGEPAGE);
+    for (size_t i = 0; i < pages; i++) {
+        if (resident[i] & 1) {
+            memcpy(aligned + i * PEER_PAGE, (uint8_t *)base + i * PEER_PAGE, PEER_PAGE);
+        }
+    }
+    if (mremap(aligned, end - base, end - base, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)base) == MAP_FAILED) {
+        perror("mremap");
+        exit(2);
+    }
+    free(resident);
+    return 0;
+}
+
+/*
+ * Reserved hugepages where the machine has them, as for ourselves; else ordinary memory that the
+ * system was asked to back with hugepages, as ours was. Returns what is said behind "ready".
+ */
+static inline const char *peer_start_eal(char *name, char *megabytes)
+{
+    FILE *file = fopen("/proc/sys/vm/nr_hugepages", "r");
+    unsigned pages = 0;
+    if (file != NULL) {
+        if (fscanf(file, "%u", &pages) != 1)
+            pages = 0;
+        fclose(file);
+    }
+    char *simd = "--force-max-simd-bitwidth=512";
+    char *huge[] = {name, "--in-memory", "--no-pci", "--no-telemetry", "-l", "0", "--log-level=1", simd, NULL};
+    char *small[] = {name, "--no-huge", "--no-pci",      "--no-telemetry", "--no-shconf", "-l",
+                     "0",  "-m",        megabytes,       "--log-level=1",  simd,          NULL};
+    const int count = pages > 0 ? 8 : 11;
+    if (rte_eal_init(count, pages > 0 ? huge : small) < 0) {
+        fprintf(stderr, "%s: EAL does not start\n", name);
+        exit(2);
+    }
+    if (pages == 0) {
+        rte_memseg_list_walk(peer_advise, NULL);
+    }
+    return pages > 0 ? "hugepages" : "advised pages";
+}
+
+/* Megabytes of this process that lie on transparent hugepages. */
+static inline uint64_t peer_huge_megabytes(void)
+{
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    char line[128];
+    uint64_t sum = 0, kilobytes = 0;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "AnonHugePages: %" SCNu64, &kilobytes) == 1 ||
+            sscanf(line, "ShmemPmdMapped: %" SCNu64, &kilobytes) == 1) {
+            sum += kilobytes;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return sum >> 10;
+}
+
+static inline uint64_t peer_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static inline void peer_ready(const char *pages)
+{
+    printf("ready %s, %" PRIu64 " MB of it transparent hugepages\n", pages, peer_huge_megabytes());
+    fflush(stdout);
+}
+
+static inline void peer_answer(uint64_t started_ns, uint64_t sum)
+{
+    printf("%" PRIu64 " %" PRIu64 "\n", peer_now_ns() - started_ns, sum);
+    fflush(stdout);
+}
+
+#endif

@@ -1,0 +1,81 @@
+/*
+ * Peer of the bench `ipv4-lookup`: DPDK's rte_fib, DIR24_8 with next hops of 2 bytes, bulk lookup, one core.
+ *
+ *   rte_fib ROUTES ADDRESSES
+ *
+ * ROUTES: records of 12 bytes (u32 prefix in host order, u32 length, u32 next hop).
+ * ADDRESSES: u32 in host order. Says "ready PAGES" and then, for each line on standard input, which names a form of the
+ * lookup, looks all addresses up once and says "NANOSECONDS SUM", SUM being the sum of all next hops (a miss counts as
+ * 0xffffffff). The bench compares SUM with its own: both did the same work.
+ */
+#include "peer.h"
+
+#include <rte_fib.h>
+
+#define MISS 0x7fff /* what the table can hold; the routes have no such next hop */
+
+static const struct {
+    const char *name;
+    enum rte_fib_lookup_type type;
+} forms[] = {
+    {"macro\n", RTE_FIB_LOOKUP_DIR24_8_SCALAR_MACRO},
+    {"inline\n", RTE_FIB_LOOKUP_DIR24_8_SCALAR_INLINE},
+    {"uni\n", RTE_FIB_LOOKUP_DIR24_8_SCALAR_UNI},
+    {"avx512\n", RTE_FIB_LOOKUP_DIR24_8_VECTOR_AVX512},
+};
+
+int main(int argc, char **argv)
+{
+    if (argc != 3) {
+        fprintf(stderr, "usage: rte_fib ROUTES ADDRESSES\n");
+        return 2;
+    }
+    size_t route_bytes = 0, address_bytes = 0;
+    const uint32_t *routes = peer_read_file(argv[1], &route_bytes);
+    uint32_t *addresses = peer_read_file(argv[2], &address_bytes);
+    const size_t count = address_bytes / sizeof(uint32_t) / BULK * BULK;
+    const char *pages = peer_start_eal("rte_fib", "1024");
+
+    struct rte_fib_conf config = {
+        .type = RTE_FIB_DIR24_8,
+        .default_nh = MISS,
+        .max_routes = (int)(route_bytes / 12 * 2 + 16),
+        .dir24_8 = {.nh_sz = RTE_FIB_DIR24_8_2B, .num_tbl8 = (1 << 15) - 1},
+    };
+    struct rte_fib *fib = rte_fib_create("peer", SOCKET_ID_ANY, &config);
+    if (fib == NULL) {
+        fprintf(stderr, "rte_fib: no memory for the table\n");
+        return 2;
+    }
+    for (size_t i = 0; i < route_bytes / 12; i++) {
+        const uint32_t *route = routes + 3 * i;
+        if (rte_fib_add(fib, route[0], (uint8_t)route[1], route[2]) != 0) {
+            fprintf(stderr, "rte_fib: route %zu refused\n", i);
+            return 2;
+        }
+    }
+    peer_ready(pages);
+
+    char line[16];
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        size_t form = 0;
+        while (form < sizeof forms / sizeof *forms && strcmp(line, forms[form].name) != 0) {
+            form++;
+        }
+        if (form == sizeof forms / sizeof *forms || rte_fib_select_lookup(fib, forms[form].type) != 0) {
+            printf("refused\n");
+            fflush(stdout);
+            continue;
+        }
+        uint64_t sum = 0;
+        uint64_t next_hops[BULK];
+        const uint64_t started_ns = peer_now_ns();
+        for (size_t i = 0; i < count; i += BULK) {
+            rte_fib_lookup_bulk(fib, addresses + i, next_hops, BULK);
+            for (unsigned k = 0; k < BULK; k++)
+                sum += next_hops[k] == MISS ? 0xffffffffu : next_hops[k];
+        }
+        peer_answer(started_ns, sum);
+    }
+    return 0;
+}

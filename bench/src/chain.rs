@@ -1,0 +1,219 @@
+//! ESP decryption, 10,000 patterns and the route, one after the other, arena to arena (Hummingbird, figures 6 and 7).
+//!
+//! | row | what happens |
+//! |---|---|
+//! | `esp` | decryption alone: what the chain is compared with |
+//! | `chain` | the device leads packets from function to function; they cross its link once each way |
+//! | `chain, a trip for each` | chunks come back after each function and are submitted anew |
+//! | `chain, verdict only` | nobody needs the packets: only what was said of them comes back |
+//! | `dynamic 50/50`, `93/7` | so many packets go through all three, the others past the patterns; by class |
+//! | `dynamic by verdict` | packets with a pattern go to a second inspection on the way |
+//! | `chain` on `cpu` | all cores, each with packets of its own |
+//!
+//! Of every row packets are compared with what `ref` makes of them, function after function.
+
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use godwit_device::{DeviceChain, Implementation, Mode, cpu};
+use godwit_function::Function;
+
+use crate::flow::{Chain, Flow, Job, Site};
+use crate::frames::Random;
+use crate::function;
+use crate::power::PowerWatch;
+use crate::suites::Associations;
+use crate::throughput::{Feed, link, moved_note};
+use crate::{BenchOptions, Error, Progress, Row, Size, median_p99};
+
+/// Frame sizes before encryption, where the user names none.
+const SIZES: [Size; 4] = [Size::Bytes(60), Size::Bytes(512), Size::Bytes(1408), Size::Imix];
+/// What gets every packet on.
+const ROUTES: &str = "[[next_hop]]\nname = \"there\"\nport = \"out\"\ndestination_mac = \"02:00:00:00:00:07\"\n\
+                      source_mac = \"02:00:00:00:00:08\"\n[[route]]\nprefix = \"0.0.0.0/0\"\nnext_hop = \"there\"\n";
+
+// Places of the functions.
+const OPEN: usize = 0;
+const INSPECT: usize = 1;
+const ROUTE: usize = 2;
+const AGAIN: usize = 3;
+/// Most verdicts of any of them.
+const VERDICTS: usize = 4;
+/// Classes: all three functions; past the patterns.
+const ROWS: usize = 2;
+
+/// One way to run the chain.
+struct Way {
+    name: &'static str,
+    chain: Option<Chain>,
+    /// Of 100 packets those of the second class.
+    second_class: u32,
+}
+
+/// The bench `chain`.
+pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+    let associations = Associations::new(&[options.suite.as_deref().unwrap_or("cbc128_sha1")], 4096, true)?;
+    let patterns = function::patterns();
+    let inspection = function::inspection(&patterns, progress)?;
+    let route = function::build("ipv4", ROUTES)?;
+    let functions: Vec<Arc<dyn Function>> = vec![
+        function::many_sas(&associations, 1)?,
+        Arc::clone(&inspection),
+        route,
+        // The same image twice on a device, as two configured functions have it.
+        inspection,
+    ];
+    let bench = ChainBench { options, associations: &associations, patterns: &patterns, functions: &functions };
+    let sizes = if options.sizes.is_empty() { &SIZES[..] } else { &options.sizes };
+    let device = options.device();
+    let mut rows = Vec::new();
+    let link = link(device, options.time.min(Duration::from_millis(200)) / 4, progress);
+    for &size in sizes {
+        if device != cpu::ID {
+            for way in ways() {
+                rows.push(bench.on_device(&way, size, link, progress)?);
+            }
+        }
+        rows.push(bench.on_cpu(size, progress)?);
+    }
+    Ok(rows)
+}
+
+/// Where packets go; `needed`: what comes back of them.
+fn hops(needed: bool, second_inspection: bool) -> Arc<DeviceChain> {
+    let mut hops = DeviceChain::new(4, ROWS, VERDICTS);
+    let opened = godwit_function::ipsec::VERDICT_DECRYPTED.into();
+    hops.lead(OPEN, 0, opened, INSPECT, 2);
+    hops.lead(OPEN, 1, opened, ROUTE, 4);
+    for row in 0..ROWS {
+        // Clean, and match.
+        hops.lead(INSPECT, row, 0, ROUTE, 4);
+        let behind = if second_inspection { (AGAIN, 3) } else { (ROUTE, 4) };
+        hops.lead(INSPECT, row, 1, behind.0, behind.1);
+        hops.lead(AGAIN, row, 0, ROUTE, 4);
+        hops.lead(AGAIN, row, 1, ROUTE, 4);
+    }
+    if !needed {
+        (0..4).for_each(|function| hops.nobody_needs(function));
+    }
+    Arc::new(hops)
+}
+
+fn ways() -> Vec<Way> {
+    let chain = |hops, by_device| Some(Chain { hops, by_device });
+    let static_chain = || hops(true, false);
+    vec![
+        Way { name: "esp", chain: None, second_class: 0 },
+        Way { name: "chain", chain: chain(static_chain(), true), second_class: 0 },
+        Way { name: "chain, a trip for each", chain: chain(static_chain(), false), second_class: 0 },
+        Way { name: "chain, verdict only", chain: chain(hops(false, false), true), second_class: 0 },
+        Way { name: "dynamic 50/50", chain: chain(static_chain(), true), second_class: 50 },
+        Way { name: "dynamic 93/7", chain: chain(static_chain(), true), second_class: 7 },
+        Way { name: "dynamic by verdict", chain: chain(hops(true, true), true), second_class: 0 },
+    ]
+}
+
+struct ChainBench<'a> {
+    options: &'a BenchOptions,
+    associations: &'a Associations,
+    patterns: &'a [String],
+    functions: &'a [Arc<dyn Function>],
+}
+
+impl ChainBench<'_> {
+    fn flow(&self, device: &str, feed: &Feed, way: &Way, size: Size) -> Result<Flow, Error> {
+        let site = Site {
+            device,
+            mode: if device == cpu::ID { Mode::Launch } else { self.options.mode.unwrap_or(Mode::Launch) },
+            implementation: Implementation::Native,
+            resident: false,
+            layout: self.options.layout,
+            functions: self.functions,
+            packets: feed.packets,
+            bins: ROWS * (feed.batch.div_ceil(feed.bin_packets) + 4),
+            bin_packets: feed.bin_packets,
+            in_flight: feed.in_flight,
+            chain: way.chain.clone(),
+        };
+        let mut job = |random: &mut Random| {
+            let row = u8::from(random.below(100) < way.second_class);
+            Job { row, ..self.associations.any(random) }
+        };
+        let mut flow =
+            Flow::new(&site, size, &|random, payload| function::plant(self.patterns, random, payload), &mut job)?;
+        flow.prepare_by_length(feed.batch, feed.bin_packets);
+        Ok(flow)
+    }
+
+    fn on_device(&self, way: &Way, size: Size, link: Option<f64>, progress: &mut Progress<'_>) -> Result<Row, Error> {
+        let (device, feed) = (self.options.device(), Feed::new(self.options));
+        let mut flow = self.flow(device, &feed, way, size)?;
+        if way.chain.as_ref().is_some_and(|chain| chain.by_device) && !flow.device.follows() {
+            return Err(Error::Setup(format!("{device} does not follow chains")));
+        }
+        let (verified, _) = flow.verify_frames(way.name != "chain, verdict only")?;
+        progress(&format!("{} at {size} on {device}: {verified} packets compared with ref", way.name));
+        let watch = PowerWatch::start(device);
+        let mut passes = flow.measure(self.options.time)?;
+        let watts = watch.stop();
+        let mpps = passes.mpps();
+        let (p50, p99) = median_p99(&mut passes.latencies_ns);
+        let note = format!("{} in flight, {verified} compared with ref", feed.in_flight);
+        Ok(Row {
+            bench: "chain".to_owned(),
+            device: device.to_owned(),
+            implementation: way.name.to_owned(),
+            mode: flow.device.mode().name(),
+            size: Some(size),
+            batch: feed.batch,
+            mpps,
+            gbps: mpps * flow.frame_bytes() * 8.0 / 1e3,
+            p50_us: p50 / 1e3,
+            p99_us: p99 / 1e3,
+            watts,
+            peer: false,
+            note: note + &moved_note(device, mpps, passes.moved_per_packet(), link),
+        })
+    }
+
+    /// All cores, or as many as asked for.
+    fn on_cpu(&self, size: Size, progress: &mut Progress<'_>) -> Result<Row, Error> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = self.options.workers.first().copied().unwrap_or(cores);
+        let packets = self.options.packets.unwrap_or(1 << 14).min(1 << 14);
+        let feed = Feed { batch: 256.min(packets), bin_packets: 256, in_flight: 1, packets };
+        let way =
+            Way { name: "chain", chain: Some(Chain { hops: hops(true, false), by_device: false }), second_class: 0 };
+        let ready = Barrier::new(cores);
+        let measured: Vec<Result<(f64, f64, usize), Error>> = std::thread::scope(|scope| {
+            let one = || -> Result<(f64, f64, usize), Error> {
+                let made = self.flow(cpu::ID, &feed, &way, size).and_then(|mut flow| Ok((flow.verify()?.0, flow)));
+                ready.wait();
+                let (verified, mut flow) = made?;
+                Ok((flow.measure(self.options.time)?.mpps(), flow.frame_bytes(), verified))
+            };
+            let threads: Vec<_> = (0..cores).map(|_| scope.spawn(one)).collect();
+            let joined = threads.into_iter().map(|thread| thread.join());
+            joined.map(|said| said.unwrap_or_else(|_| Err(Error::Setup("a thread panicked".to_owned())))).collect()
+        });
+        let measured = measured.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mpps = measured.iter().map(|(mpps, ..)| mpps).sum::<f64>();
+        let gbps = measured.iter().map(|(mpps, bytes, _)| mpps * bytes * 8.0 / 1e3).sum();
+        progress(&format!("chain at {size} on {cores} cores: {} packets compared with ref on each", measured[0].2));
+        Ok(Row {
+            bench: "chain".to_owned(),
+            device: cpu::ID.to_owned(),
+            implementation: "chain".to_owned(),
+            mode: "launch",
+            size: Some(size),
+            batch: feed.batch,
+            mpps,
+            gbps,
+            p50_us: 0.0,
+            p99_us: 0.0,
+            watts: None,
+            peer: false,
+            note: format!("{cores} cores, each {packets} packets of its own, over and over"),
+        })
+    }
+}

@@ -1,0 +1,325 @@
+//! A port that hands out frames made before, in their order, again and again, and swallows what is sent to it: as cheap
+//! as a port can be, with packets of any kind.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use godwit_io::live::{ArenaNeeds, Live, LiveContext, LivePort, SharedCounters};
+use godwit_io::{Clock, Departure, Error, PortCounters, QueueContext, Receive, Received, Transmit};
+use godwit_packet::{Batch, Outgoing, Region, Stamp, Steering};
+
+/// Frames next to each other, so that the next ones come by themselves.
+#[derive(Debug, Default)]
+pub(crate) struct Frames {
+    bytes: Vec<u8>,
+    /// Start, length, flow hash.
+    frames: Vec<(u32, u16, u32)>,
+}
+
+impl Frames {
+    /// Frames, and the flow hash that a NIC would give each.
+    pub(crate) fn new(frames: impl Iterator<Item = Vec<u8>>) -> Self {
+        let steering = Steering::new(1, None);
+        let mut all = Self::default();
+        for frame in frames {
+            let flow_hash = steering.flow_hash(&godwit_wire::parse(&frame));
+            all.frames.push((all.bytes.len() as u32, frame.len() as u16, flow_hash));
+            all.bytes.extend(frame);
+        }
+        all
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.frames.len()
+    }
+
+    pub(crate) fn bytes_mean(&self) -> f64 {
+        self.bytes.len() as f64 / self.count() as f64
+    }
+
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.frames.iter().map(|frame| usize::from(frame.1)).max().unwrap_or(0)
+    }
+}
+
+/// The port; worker `i` of `n` takes every `n`th frame from the `i`th on.
+#[derive(Clone, Debug)]
+pub(crate) struct Traffic {
+    pub(crate) frames: Arc<Frames>,
+    /// Packets per second over all workers; `None`: as fast as they are taken.
+    pub(crate) rate: Option<f64>,
+    /// End after so many; `None`: when told to stop.
+    pub(crate) packets: Option<u64>,
+    /// The sum of the hashes of all frames sent, where `packets` says how many there are.
+    pub(crate) digest: Arc<AtomicU64>,
+    /// From when packets were due until they left, where there is a rate.
+    pub(crate) latencies: Arc<Latencies>,
+}
+
+/// How often times occurred, sixteen classes to an octave.
+#[derive(Debug, Default)]
+pub(crate) struct Latencies(Mutex<Vec<u64>>);
+
+const CLASSES: usize = 16 * 64;
+
+fn class(time_ns: u64) -> usize {
+    match time_ns.checked_ilog2() {
+        Some(octave @ 4..) => (octave as usize - 3) * 16 + (time_ns >> (octave - 4) & 15) as usize,
+        _ => time_ns as usize,
+    }
+}
+
+/// The shortest time of a class.
+fn shortest_ns(class: usize) -> u64 {
+    match class / 16 {
+        0 => class as u64,
+        octave => (16 + class as u64 % 16) << (octave - 1),
+    }
+}
+
+impl Latencies {
+    /// Of all times, this share was no longer; `None` where there was none.
+    pub(crate) fn ns(&self, share: f64) -> Option<f64> {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: u64 = counts.iter().sum();
+        let mut below = (all as f64 * share).ceil() as u64;
+        for (class, &count) in counts.iter().enumerate() {
+            if count >= below && all > 0 {
+                return Some(shortest_ns(class) as f64);
+            }
+            below -= count.min(below);
+        }
+        None
+    }
+
+    fn merge(&self, others: &[u64]) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.resize(CLASSES, 0);
+        counts.iter_mut().zip(others).for_each(|(count, other)| *count += other);
+    }
+}
+
+/// With a rate: packets of a worker that wait, as in a NIC's ring, before the oldest are missed.
+const QUEUE_PACKETS: u64 = 4096;
+
+impl Traffic {
+    pub(crate) fn new(frames: &Arc<Frames>) -> Self {
+        Self {
+            frames: Arc::clone(frames),
+            rate: None,
+            packets: None,
+            digest: Arc::default(),
+            latencies: Arc::default(),
+        }
+    }
+}
+
+impl Live for Traffic {
+    fn needs(&self) -> ArenaNeeds {
+        ArenaNeeds::default()
+    }
+
+    fn open(&self, context: &LiveContext<'_>) -> Result<Arc<dyn LivePort>, Error> {
+        let (traffic, workers) = (self.clone(), context.workers);
+        let counters = (0..2 * workers).map(|_| Arc::default()).collect();
+        Ok(Arc::new(Open { traffic, workers, stop: Arc::default(), counters }))
+    }
+}
+
+struct Open {
+    traffic: Traffic,
+    workers: usize,
+    stop: Arc<AtomicBool>,
+    /// Of each worker's receive queue, then of each worker's transmit queue.
+    counters: Vec<Arc<SharedCounters>>,
+}
+
+impl LivePort for Open {
+    fn receiver(&self, context: QueueContext, _region: &mut Region) -> Result<Box<dyn Receive>, Error> {
+        let Traffic { frames, rate, packets, .. } = self.traffic.clone();
+        let (worker, workers) = (context.worker, self.workers);
+        Ok(Box::new(Queue {
+            frames,
+            at: worker,
+            workers,
+            port: context.port,
+            rate: rate.map(|rate| rate / workers as f64),
+            // Of packets 0 to `packets`, those that are this worker's.
+            left: packets.map(|packets| (packets + workers as u64 - 1 - worker as u64) / workers as u64),
+            start_ns: None,
+            passed: 0,
+            sequence: worker as u64,
+            stop: Arc::clone(&self.stop),
+            shared: Arc::clone(&self.counters[worker]),
+            counters: PortCounters::default(),
+        }))
+    }
+
+    fn transmitter(&self, worker: usize) -> Result<Box<dyn Transmit>, Error> {
+        let digest = self.traffic.packets.map(|_| Arc::clone(&self.traffic.digest));
+        let shared = Arc::clone(&self.counters[self.workers + worker]);
+        let timed = self.traffic.rate.map(|_| (Arc::clone(&self.traffic.latencies), vec![0; CLASSES]));
+        Ok(Box::new(Sink { digest, timed, shared, counters: PortCounters::default() }))
+    }
+
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn counters(&self) -> PortCounters {
+        let mut sum = PortCounters::default();
+        self.counters.iter().for_each(|counters| sum += counters.read());
+        sum
+    }
+}
+
+struct Queue {
+    frames: Arc<Frames>,
+    /// The next frame.
+    at: usize,
+    workers: usize,
+    port: u8,
+    /// Of this worker.
+    rate: Option<f64>,
+    left: Option<u64>,
+    start_ns: Option<u64>,
+    /// Packets handed out or missed.
+    passed: u64,
+    sequence: u64,
+    stop: Arc<AtomicBool>,
+    shared: Arc<SharedCounters>,
+    counters: PortCounters,
+}
+
+impl Queue {
+    /// How many packets wait; those that waited longest are missed where the ring has no room for them.
+    fn due(&mut self, now_ns: u64) -> u64 {
+        let start_ns = *self.start_ns.get_or_insert(now_ns);
+        let Some(rate) = self.rate else { return u64::MAX };
+        let due = ((now_ns - start_ns) as f64 * (rate / 1e9)) as u64;
+        let waiting = due.saturating_sub(self.passed);
+        let missed = waiting.saturating_sub(QUEUE_PACKETS);
+        self.counters.missed += missed;
+        self.passed += missed;
+        waiting - missed
+    }
+
+    /// When the next packet was due.
+    fn time_ns(&self, now_ns: u64) -> u64 {
+        match (self.rate, self.start_ns) {
+            (Some(rate), Some(start_ns)) => start_ns + (self.passed as f64 * (1e9 / rate)) as u64,
+            _ => now_ns,
+        }
+    }
+}
+
+impl Receive for Queue {
+    fn receive(&mut self, region: &mut Region, batch: &mut Batch, packets_max: usize) -> Result<Received, Error> {
+        if self.stop.load(Ordering::Relaxed) || self.left == Some(0) {
+            return Ok(Received::Ended);
+        }
+        let now_ns = Clock::Machine.now_ns();
+        let wanted = self.due(now_ns).min(self.left.unwrap_or(u64::MAX)).min(packets_max as u64);
+        for _ in 0..wanted {
+            let (start, length, flow_hash) = self.frames.frames[self.at];
+            let Some(mut packet) = region.allocate(usize::from(length)) else { break };
+            let frame = &self.frames.bytes[start as usize..][..usize::from(length)];
+            region.frame_mut(&packet).copy_from_slice(frame);
+            (packet.flow_hash, packet.port) = (flow_hash, self.port);
+            batch.push(packet, Stamp { sequence: self.sequence, time_ns: self.time_ns(now_ns) });
+            self.sequence += self.workers as u64;
+            self.passed += 1;
+            self.left = self.left.map(|left| left - 1);
+            self.at += self.workers;
+            if self.at >= self.frames.frames.len() {
+                self.at %= self.workers;
+            }
+            self.counters.received_packets += 1;
+            self.counters.received_bytes += u64::from(length);
+        }
+        self.shared.publish(&self.counters);
+        Ok(Received::Open)
+    }
+
+    fn sequence_next(&self) -> u64 {
+        if self.left == Some(0) { u64::MAX } else { self.sequence }
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.counters
+    }
+
+    fn is_live(&self) -> bool {
+        self.left.is_none()
+    }
+}
+
+struct Sink {
+    digest: Option<Arc<AtomicU64>>,
+    /// This queue's times, and where they go in the end.
+    timed: Option<(Arc<Latencies>, Vec<u64>)>,
+    shared: Arc<SharedCounters>,
+    counters: PortCounters,
+}
+
+impl Transmit for Sink {
+    fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
+        if let Some(digest) = &self.digest {
+            let sum = packets.iter().map(|packet| hash(windows.frame(&packet.descriptor))).fold(0, u64::wrapping_add);
+            digest.fetch_add(sum, Ordering::Relaxed);
+        }
+        if let Some((_, counts)) = &mut self.timed {
+            let now_ns = Clock::Machine.now_ns();
+            packets.iter().for_each(|packet| counts[class(now_ns.saturating_sub(packet.stamp.time_ns))] += 1);
+        }
+        self.counters.sent_bytes += packets.iter().map(|packet| u64::from(packet.descriptor.length)).sum::<u64>();
+        windows.release_all(packets.iter().map(|packet| &packet.descriptor));
+        self.counters.sent_packets += packets.len() as u64;
+        self.shared.publish(&self.counters);
+        Ok(packets.len())
+    }
+
+    fn settled(&mut self, _sequence: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.counters
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        if let Some((all, counts)) = &self.timed {
+            all.merge(counts);
+        }
+    }
+}
+
+/// FNV-1a, folded so that equal frames in another order give the same sum and two equal ones do not cancel out.
+fn hash(frame: &[u8]) -> u64 {
+    let sum = frame
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    sum ^ sum >> 29
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_within_a_sixteenth() {
+        for time_ns in [0, 1, 15, 16, 17, 31, 32, 1000, 123_456, u64::MAX] {
+            let told = shortest_ns(class(time_ns));
+            assert!(told <= time_ns && time_ns - told <= time_ns / 16, "{time_ns}: {told}");
+            assert!(class(time_ns) < CLASSES);
+        }
+        let latencies = Latencies::default();
+        assert_eq!(latencies.ns(0.5), None);
+        let mut counts = vec![0; CLASSES];
+        (0..100).for_each(|time_ns| counts[class(time_ns)] += 1);
+        latencies.merge(&counts);
+        assert_eq!((latencies.ns(0.1), latencies.ns(1.0)), (Some(9.0), Some(96.0)));
+    }
+}
