@@ -2,13 +2,15 @@
 # Installs what Godwit needs to be built and tested on Debian and Ubuntu. Does nothing where everything is there.
 #
 #   scripts/install.sh build    what `make demo` needs: a C compiler; Rust must be there, it is checked and not installed
-#   scripts/install.sh test     also what the tests compare with: scapy, tshark, PoCL, oclgrind, DPDK
+#   scripts/install.sh test     also what the tests compare with: scapy, tshark, PoCL, oclgrind, clang, DPDK
 set -euo pipefail
 
 need=(gcc libc6-dev)
 if [ "${1:-build}" = test ]; then
-    # PoCL is the OpenCL device of machines without a GPU; oclgrind is one that finds faults in kernels. DPDK is measured against by benches, never linked into Godwit.
-    need+=(pocl-opencl-icd oclgrind ocl-icd-libopencl1 tshark python3-scapy python3-cryptography python3-venv clang-format g++ pkg-config dpdk-dev libdpdk-dev)
+    # PoCL is the OpenCL device of machines without a GPU; oclgrind is one that finds faults in kernels. DPDK is measured against by benches, and linked only by the feature `dpdk`, whose tests need it.
+    need+=(pocl-opencl-icd oclgrind ocl-icd-libopencl1 tshark python3-scapy python3-cryptography python3-venv clang clang-format g++ pkg-config dpdk-dev libdpdk-dev)
+    # Topologies in network namespaces: who makes them, and who speaks in them. clang makes the XDP program once more, to compare.
+    need+=(iproute2 ethtool frr iputils-ping iperf3 curl tcpreplay bpftool clang llvm)
     # Measured against too; on PCs only.
     [ "$(uname -m)" != x86_64 ] || need+=(libipsec-mb-dev)
 fi

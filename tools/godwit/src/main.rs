@@ -10,6 +10,7 @@ mod control;
 mod devices;
 mod failure;
 mod output;
+mod privileges;
 mod progress;
 mod signals;
 mod summary;
@@ -39,8 +40,12 @@ enum Command {
     Check(commands::check::Arguments),
     Devices(commands::devices::Arguments),
     Bench(commands::bench::Arguments),
+    Generate(commands::generate::Arguments),
     Status(commands::status::Arguments),
     Sa(commands::sa::Arguments),
+    Name(commands::name::Arguments),
+    Route(commands::route::Arguments),
+    Mac(commands::mac::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -58,8 +63,12 @@ fn main() -> ExitCode {
             Command::Check(arguments) => commands::check::execute(&arguments),
             Command::Devices(arguments) => commands::devices::execute(&arguments),
             Command::Bench(arguments) => commands::bench::execute(&arguments),
+            Command::Generate(arguments) => commands::generate::execute(&arguments),
             Command::Status(arguments) => commands::status::execute(&arguments),
             Command::Sa(arguments) => commands::sa::execute(&arguments),
+            Command::Name(arguments) => commands::name::execute(&arguments),
+            Command::Route(arguments) => commands::route::execute(&arguments),
+            Command::Mac(arguments) => commands::mac::execute(&arguments),
         },
         Err(error) if error.use_stderr() => Err(usage(&error)),
         Err(help) => output::print(&format!("{}\n", help.to_string().trim_end())),

@@ -119,3 +119,154 @@ fn status_says_how_it_goes_and_what_is_wrong_is_a_sentence() {
     assert!(report["conservation"]["received"].as_u64() > Some(0));
     assert!(!control.exists());
 }
+
+const ROUTER: &str = r#"
+[[port]]
+name = "in"
+kind = "synthetic"
+rate = "200kpps"
+source = "198.51.100.0/24"
+destination = "10.0.0.0/16"
+
+[[port]]
+name = "out"
+kind = "synthetic"
+
+[[function]]
+name = "route"
+kind = "ipv4"
+
+[[function.next_hop]]
+name = "east"
+port = "out"
+destination_mac = "02:00:00:00:01:01"
+source_mac = "02:00:00:00:01:02"
+
+[[function.next_hop]]
+name = "nowhere"
+blackhole = true
+
+[[function.route]]
+prefix = "10.0.0.0/8"
+next_hop = "east"
+
+[[chain]]
+from = "in"
+to = "route"
+
+[[chain]]
+from = "route"
+verdict = "forward"
+to = "egress"
+"#;
+
+#[test]
+fn routes_change_while_packets_flow() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("router.toml"), ROUTER).unwrap();
+    fs::write(path("more.txt"), "# hosts\n10.0.0.7 nowhere\n10.0.1.0/24\tnowhere ; a net\n").unwrap();
+    let control = path("control");
+    let route = |words: &[&str]| {
+        let mut command = godwit();
+        command.arg("route").args(words).args(["--function", "route", "--control"]).arg(&control);
+        run(&mut command)
+    };
+    let counter = |name: &str| {
+        let said = run(godwit().args(["status", "--json", "-", "--control"]).arg(&control)).succeeded();
+        let report: Value = serde_json::from_str(&said.stdout).unwrap();
+        report["counters"][name].as_u64().unwrap_or(0)
+    };
+    let running = Running::start(&path("router.toml"), &control);
+    assert_eq!(counter("ipv4_dropped_blackhole{function=\"route\"}"), 0);
+    let said = route(&["add", "10.0.0.0/15", "nowhere"]).succeeded();
+    assert_eq!(said.stdout, "1 route added\n");
+    // All packets go there: some must meet it soon.
+    while counter("ipv4_dropped_blackhole{function=\"route\"}") == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    route(&["add", "--file", path("more.txt").to_str().unwrap()]).succeeded();
+    let said = route(&["list"]).succeeded();
+    let prefixes: Vec<_> = said.stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(prefixes, ["10.0.0.0/8", "10.0.0.0/15", "10.0.0.7/32", "10.0.1.0/24"]);
+    assert!(route(&["list", "--address", "10.0.1.9"]).succeeded().stdout.starts_with("10.0.1.0/24"));
+    assert!(route(&["add", "10.0.0.0/9", "west"]).refused().contains("it has east, nowhere"));
+    assert!(route(&["delete", "10.2.0.0/16"]).refused().contains("no route for 10.2.0.0/16"));
+    route(&["delete", "10.0.0.0/15", "10.0.0.7", "10.0.1.0/24"]).succeeded();
+    let sent = counter("engine_sent");
+    while counter("engine_sent") == sent {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    tell(&control, "{\"command\":\"stop\"}");
+    running.finish();
+}
+
+const SWITCH: &str = r#"
+[[port]]
+name = "left"
+kind = "synthetic"
+rate = "10kpps"
+
+[[port]]
+name = "right"
+kind = "synthetic"
+
+[[function]]
+name = "switch"
+kind = "l2"
+
+[[chain]]
+from = "left"
+to = "switch"
+
+[[chain]]
+from = "switch"
+verdict = "forward"
+to = "egress"
+
+[[chain]]
+from = "switch"
+verdict = "flood"
+to = "egress"
+"#;
+
+#[test]
+fn addresses_of_a_switch_are_listed_added_deleted_and_flushed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("switch.toml"), SWITCH).unwrap();
+    let control = path("control");
+    let mac = |command: &str, arguments: &[&str]| {
+        let mut asked = godwit();
+        asked.args(["mac", command, "--control"]).arg(&control).args(["--function", "switch"]).args(arguments);
+        run(&mut asked)
+    };
+    let running = Running::start(&path("switch.toml"), &control);
+    // The source of the generated packets is learned.
+    while !mac("list", &[]).succeeded().stdout.contains("1 02:00:00:00:00:01 left  # silent") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let added = mac("add", &["--port", "right", "02:00:00:00:00:07", "02-00-00-00-00-08"]).succeeded();
+    assert_eq!(added.stdout, "2 added\n");
+    let listed = mac("list", &["--port", "right"]).succeeded().stdout;
+    assert_eq!(listed, "1 02:00:00:00:00:07 right  # static\n1 02:00:00:00:00:08 right  # static\n");
+    let json = mac("list", &["--port", "right", "--json", "-"]).succeeded().stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["mac"][1]["mac"], "02:00:00:00:00:08");
+    for (arguments, part) in [
+        (&["--port", "middle", "02:00:00:00:00:09"][..], "no port called \"middle\""),
+        (&["--port", "left", "--vlan", "7", "02:00:00:00:00:09"], "does not belong to VLAN 7"),
+        (&["--port", "left", "ff:ff:ff:ff:ff:ff"], "no address of a station"),
+        (&["--port", "left", "02:00:00:00:00:07"], "already"),
+    ] {
+        let said = mac("add", arguments);
+        assert_eq!(said.code, Some(2));
+        assert!(said.stderr.contains(part), "{}", said.stderr);
+    }
+    assert_eq!(mac("delete", &["02:00:00:00:00:07"]).succeeded().stdout, "1 deleted\n");
+    assert_eq!(mac("delete", &["02:00:00:00:00:07"]).code, Some(2));
+    assert_eq!(mac("flush", &["--port", "right"]).succeeded().stdout, "0 flushed\n");
+    assert_eq!(mac("flush", &["--port", "right", "--static"]).succeeded().stdout, "1 flushed\n");
+    tell(&control, "{\"command\":\"stop\"}");
+    running.finish();
+}

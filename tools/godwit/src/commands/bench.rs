@@ -60,6 +60,9 @@ pub(crate) struct Arguments {
     /// In the bench gateway: the CPU's cores alone, the device alone, and both at once, in the same run.
     #[arg(long)]
     together: bool,
+    /// Size of the tables of gopt and memaccess in MiB, a power of two; without it 1024.
+    #[arg(long, value_name = "MIB")]
+    table: Option<NonZeroU32>,
     /// Frame size: bytes without FCS, imix, or random. Given more than once, one after the other is measured.
     #[arg(long = "size", value_name = "SIZE")]
     sizes: Vec<Size>,
@@ -97,6 +100,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         sas: arguments.sas.map(NonZeroU32::get),
         decrypt: arguments.decrypt,
         together: arguments.together,
+        table_bytes: number(arguments.table).map(|mib| mib << 20),
     };
     let mut progress = Progress::new();
     let rows = godwit_bench::run(&arguments.name, &options, &mut |line| progress.say(line));

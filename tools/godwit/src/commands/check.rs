@@ -21,6 +21,7 @@ pub(crate) struct Arguments {
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let config = super::load(&arguments.config)?;
     config.check_captures().map_err(Failure::user)?;
+    config.check_live().map_err(Failure::user)?;
     if arguments.graphviz {
         return output::print(&config.chain.graphviz());
     }

@@ -167,10 +167,15 @@ fn text(document: &Document) -> String {
 }
 
 fn levels(functions: &[Choice]) -> String {
-    let mut table = Table::new(&[("kernel", Align::Left), ("level", Align::Left), ("ns per packet", Align::Left)]);
-    for Choice { function, form, measured } in functions {
+    let mut table = Table::new(&[
+        ("kernel", Align::Left),
+        ("level", Align::Left),
+        ("ns per packet", Align::Left),
+        ("gopt", Align::Left),
+    ]);
+    for Choice { function, form, measured, turns } in functions {
         let measured: Vec<String> = measured.iter().map(|(level, ns)| format!("{level} {ns:.1}")).collect();
-        table.row(vec![function.clone(), form.clone(), measured.join(", ")]);
+        table.row(vec![function.clone(), form.clone(), measured.join(", "), turns.clone().unwrap_or_default()]);
     }
     table.text()
 }

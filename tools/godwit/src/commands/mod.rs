@@ -4,7 +4,11 @@ pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod demo;
 pub(crate) mod devices;
+pub(crate) mod generate;
+pub(crate) mod mac;
+pub(crate) mod name;
 pub(crate) mod replay;
+pub(crate) mod route;
 pub(crate) mod run;
 pub(crate) mod sa;
 pub(crate) mod status;
@@ -17,7 +21,7 @@ use godwit_engine::{Engine, Options, Report};
 
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::signals;
+use crate::{privileges, signals};
 
 /// Reads a configuration and says its warnings.
 fn load(path: &Path) -> Result<Config, Failure> {
@@ -32,7 +36,11 @@ fn load(path: &Path) -> Result<Config, Failure> {
 fn run_engine(config: Config, options: &Options, limit: Option<Duration>) -> Result<Report, Failure> {
     // Before anything is opened: a signal from now on stops cleanly.
     let stop = signals::stop_flag()?;
+    let (user, control) = (config.engine.user.clone(), config.engine.control.clone());
     let engine = Engine::new(config, options)?;
+    if let Some(user) = user {
+        privileges::drop_to(&user, options.control.as_deref().or(control.as_deref()))?;
+    }
     let mut progress = Progress::new();
     let report = engine.run(&stop, limit, &mut |report| progress.report(report));
     progress.clear();

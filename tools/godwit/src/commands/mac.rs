@@ -1,0 +1,175 @@
+//! `godwit mac`
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::control::Socket;
+use crate::failure::Failure;
+use crate::output::{self, Json};
+
+/// Change or list the addresses of an `l2` function of a running godwit.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: MacCommand,
+}
+
+#[derive(Subcommand)]
+enum MacCommand {
+    /// Add a static address, or make a learned one static.
+    Add(AddArguments),
+    /// Delete addresses, learned or static.
+    Delete(DeleteArguments),
+    /// Forget learned addresses.
+    Flush(FlushArguments),
+    /// List addresses, those of the lowest VLAN first.
+    List(ListArguments),
+}
+
+#[derive(Args)]
+struct Target {
+    #[command(flatten)]
+    socket: Socket,
+    /// Configured name of the function.
+    #[arg(long, value_name = "NAME")]
+    function: String,
+}
+
+#[derive(Args)]
+struct AddArguments {
+    #[command(flatten)]
+    target: Target,
+    /// VLAN, 1 to 4094.
+    #[arg(long, default_value_t = 1)]
+    vlan: u16,
+    /// Name of the port that it is behind.
+    #[arg(long)]
+    port: String,
+    /// Ethernet addresses.
+    #[arg(required = true)]
+    addresses: Vec<String>,
+}
+
+#[derive(Args)]
+struct DeleteArguments {
+    #[command(flatten)]
+    target: Target,
+    /// VLAN, 1 to 4094.
+    #[arg(long, default_value_t = 1)]
+    vlan: u16,
+    /// Ethernet addresses.
+    #[arg(required = true)]
+    addresses: Vec<String>,
+}
+
+#[derive(Args)]
+struct Filter {
+    /// Of this VLAN only.
+    #[arg(long)]
+    vlan: Option<u16>,
+    /// Behind this port only.
+    #[arg(long)]
+    port: Option<String>,
+}
+
+#[derive(Args)]
+struct FlushArguments {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    filter: Filter,
+    /// Static addresses too.
+    #[arg(long = "static")]
+    with_static: bool,
+}
+
+#[derive(Args)]
+struct ListArguments {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    filter: Filter,
+    /// Write the list as JSON; - is standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        MacCommand::Add(AddArguments { target, vlan, port, addresses }) => {
+            let mac = addresses.iter().map(|mac| json!({ "vlan": vlan, "mac": mac, "port": port }));
+            let said = target.ask("add", json!({ "mac": mac.collect::<Vec<_>>() }))?;
+            output::print(&format!("{} added\n", said["added"]))
+        }
+        MacCommand::Delete(DeleteArguments { target, vlan, addresses }) => {
+            let mac = addresses.iter().map(|mac| json!({ "vlan": vlan, "mac": mac }));
+            let said = target.ask("delete", json!({ "mac": mac.collect::<Vec<_>>() }))?;
+            output::print(&format!("{} deleted\n", said["deleted"]))
+        }
+        MacCommand::Flush(FlushArguments { target, filter, with_static }) => {
+            let mut request = filter.request();
+            request["static"] = (*with_static).into();
+            let said = target.ask("flush", request)?;
+            output::print(&format!("{} flushed\n", said["flushed"]))
+        }
+        MacCommand::List(ListArguments { target, filter, json }) => {
+            let json = Json::open(json.as_deref())?;
+            let list = list(target, filter)?;
+            output::print_beside(&json, &text(&list))?;
+            json.write(&json!({ "mac": list }))
+        }
+    }
+}
+
+impl Target {
+    fn ask(&self, command: &str, mut request: Value) -> Result<Value, Failure> {
+        request["function"] = self.function.as_str().into();
+        request["command"] = command.into();
+        self.socket.connect()?.ask(&request)
+    }
+}
+
+impl Filter {
+    fn request(&self) -> Value {
+        let mut request = json!({});
+        if let Some(vlan) = self.vlan {
+            request["vlan"] = vlan.into();
+        }
+        if let Some(port) = &self.port {
+            request["port"] = port.as_str().into();
+        }
+        request
+    }
+}
+
+/// All that is meant, page by page; what comes and goes meanwhile may be missing.
+fn list(target: &Target, filter: &Filter) -> Result<Vec<Value>, Failure> {
+    let mut all: Vec<Value> = Vec::new();
+    loop {
+        let mut request = filter.request();
+        if let Some(last) = all.last() {
+            request["after"] = json!({ "vlan": last["vlan"], "mac": last["mac"] });
+        }
+        let mut page = target.ask("list", request)?;
+        let Some(macs) = page["mac"].as_array_mut() else { return Ok(all) };
+        all.append(macs);
+        if page["left"].as_u64().unwrap_or(0) == 0 {
+            return Ok(all);
+        }
+    }
+}
+
+/// A line per address: VLAN, address and port as in a file of static addresses, and what is known of it.
+fn text(list: &[Value]) -> String {
+    let line = |mac: &Value| {
+        let [address, port] = ["mac", "port"].map(|key| mac[key].as_str().unwrap_or("?"));
+        let known = match mac["silent_s"].as_u64() {
+            None => "static".to_owned(),
+            Some(silent_s) => format!("silent for {silent_s} s"),
+        };
+        format!("{} {address} {port}  # {known}\n", mac["vlan"])
+    };
+    list.iter().map(line).collect()
+}

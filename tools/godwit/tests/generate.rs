@@ -1,0 +1,202 @@
+//! `godwit generate` through devices under test: Godwit itself, and the kernel's bridge. In namespaces of this process's own.
+
+mod common;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+const GODWIT: &str = env!("CARGO_BIN_EXE_godwit");
+
+/// Runs `body` in a network namespace with two pairs of virtual interfaces, which is gone with its thread.
+fn in_namespace(body: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let inside = || {
+            if unshare(CloneFlags::CLONE_NEWNET).is_err() {
+                std::io::stderr().write_all(b"skipped: no right to make a network namespace\n").unwrap();
+                return;
+            }
+            for (one, other) in [("gw-g0", "gw-g1"), ("gw-g2", "gw-g3")] {
+                ip(&format!("link add {one} type veth peer name {other}"));
+                for interface in [one, other] {
+                    // No neighbour discovery of the kernel's among the packets.
+                    std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1").ok();
+                    ip(&format!("link set {interface} up"));
+                }
+            }
+            body();
+        };
+        scope.spawn(inside).join().unwrap();
+    });
+}
+
+fn ip(arguments: &str) {
+    let done = Command::new("ip").args(arguments.split(' ')).status();
+    assert!(done.is_ok_and(|status| status.success()), "ip {arguments}");
+}
+
+fn port(name: &str, interface: &str) -> String {
+    format!("[[port]]\nname = \"{name}\"\nkind = \"af_xdp\"\ninterface = \"{interface}\"\ntake = \"all\"\n")
+}
+
+fn edge(from: &str, to: &str) -> String {
+    format!("[[chain]]\nfrom = \"{from}\"\nto = \"{to}\"\n")
+}
+
+/// Sends by one end and receives by the other.
+fn generator(folder: &Path, flows: usize) -> std::path::PathBuf {
+    let path = folder.join("generate.toml");
+    let traffic =
+        format!("[[port]]\nname = \"traffic\"\nkind = \"synthetic\"\nsize = 60\nflows = {flows}\nrate = \"20kpps\"\n");
+    let ports = port("to", "gw-g0") + &port("from", "gw-g3");
+    let text = format!("[engine]\npin = false\n{traffic}{ports}{}{}", edge("traffic", "to"), edge("from", "traffic"));
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Rows of what `godwit generate` says.
+fn generate(config: &Path, arguments: &[&str]) -> Vec<Value> {
+    let output =
+        Command::new(GODWIT).arg("generate").arg(config).args(arguments).args(["--json", "-"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    document["rows"].as_array().unwrap().clone()
+}
+
+/// A `godwit run`, stopped when dropped.
+struct Device(Child);
+
+impl Device {
+    fn start(folder: &Path) -> Self {
+        let config = folder.join("device.toml");
+        let echo = "[[function]]\nname = \"echo\"\nkind = \"echo\"\n";
+        let ports = port("left", "gw-g1") + &port("right", "gw-g2");
+        let text = format!("[engine]\npin = false\n{ports}{echo}{}{}", edge("left", "echo"), edge("echo", "right"));
+        std::fs::write(&config, text).unwrap();
+        let json = folder.join("device.json");
+        let child = Command::new(GODWIT)
+            .args(["run", config.to_str().unwrap(), "--seconds", "60", "--json", json.to_str().unwrap()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    /// What it counted.
+    fn stop(mut self, folder: &Path) -> Value {
+        kill(Pid::from_raw(self.0.id() as i32), Signal::SIGINT).unwrap();
+        let status = self.0.wait().unwrap();
+        assert!(status.success(), "packets were conserved");
+        serde_json::from_slice(&std::fs::read(folder.join("device.json")).unwrap()).unwrap()
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// Sends a little until it comes through: programs are attached, a bridge forwards.
+fn until_it_forwards(config: &Path) {
+    let started = Instant::now();
+    loop {
+        let rows = generate(config, &["--seconds", "0.05", "--rate", "2kpps"]);
+        if rows[0]["received"] == rows[0]["sent"] && rows[0]["sent"] != 0 {
+            return;
+        }
+        assert!(started.elapsed() < Duration::from_secs(30), "nothing comes through: {rows:?}");
+    }
+}
+
+#[test]
+fn what_goes_through_godwit_is_counted_by_both() {
+    in_namespace(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let device = Device::start(folder.path());
+        let config = generator(folder.path(), 64);
+        until_it_forwards(&config);
+        for size in ["60", "imix"] {
+            let rows = generate(&config, &["--seconds", "0.5", "--size", size]);
+            let row = &rows[0];
+            assert_eq!(row["sent"], 10_000, "{row}");
+            for none in ["lost", "duplicates", "reordered", "foreign"] {
+                assert_eq!(row[none], 0, "{row}");
+            }
+            assert!(row["p50_us"].as_f64() > Some(0.0) && row["p50_us"].as_f64() <= row["max_us"].as_f64(), "{row}");
+        }
+        let report = device.stop(folder.path());
+        let conservation = &report["report"]["conservation"];
+        let conservation = if conservation.is_null() { &report["conservation"] } else { conservation };
+        assert_eq!(conservation["received"], conservation["sent"], "{report}");
+    });
+}
+
+#[test]
+fn the_search_ends_at_what_the_bridge_takes() {
+    in_namespace(|| {
+        let folder = tempfile::tempdir().unwrap();
+        ip("link add gw-gb type bridge");
+        ip("link set gw-gb up");
+        ip("link set gw-g1 master gw-gb");
+        ip("link set gw-g2 master gw-gb");
+        let config = generator(folder.path(), 16);
+        until_it_forwards(&config);
+        // A rate that any machine has, so that the search ends at once; then latency.
+        let rows =
+            generate(&config, &["--search", "--rate", "5kpps", "--seconds", "0.3", "--hold", "0.5", "--loss", "0.2"]);
+        let purposes: Vec<&str> = rows.iter().map(|row| row["impl"].as_str().unwrap()).collect();
+        assert_eq!(purposes, ["search", "hold", "throughput", "latency"], "{rows:?}");
+        assert_eq!(rows[2]["offered_pps"], 5000.0);
+        assert_eq!(rows[3]["offered_pps"], 4500.0);
+        assert_eq!(rows[1]["sent"], 2500);
+        // Nothing comes back from a bridge that is down: no rate is found.
+        ip("link set gw-gb down");
+        let down = Command::new(GODWIT)
+            .args([
+                "generate",
+                config.to_str().unwrap(),
+                "--search",
+                "--rate",
+                "100pps",
+                "--seconds",
+                "0.1",
+                "--resolution",
+                "0.5",
+            ])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&down.stderr);
+        assert_eq!(down.status.code(), Some(2), "{said}");
+        assert!(said.contains("no rate at which as little was lost"), "{said}");
+    });
+}
+
+#[test]
+fn what_cannot_be_generated_is_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |text: &str, arguments: &[&str]| {
+        let config = folder.path().join("wrong.toml");
+        std::fs::write(&config, text).unwrap();
+        let output = Command::new(GODWIT).arg("generate").arg(&config).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let synthetic = |name: &str| format!("[[port]]\nname = \"{name}\"\nkind = \"synthetic\"\n");
+    let one = synthetic("one") + &edge("one", "one");
+    let two = synthetic("one") + &synthetic("two") + &edge("one", "two");
+    assert!(refused(&two, &[]).contains("are both synthetic"));
+    assert!(refused(&one, &["--search"]).contains("a search needs --rate"));
+    assert!(refused(&one, &["--size", "50"]).contains("packets with probe = true have at least 59 bytes"));
+    assert!(refused(&one, &["--loss", "2"]).contains("--loss 2: must be 0 to 1"));
+    assert!(refused(&one, &["--rate", "fast"]).contains("is no rate"));
+}

@@ -1,0 +1,75 @@
+//! A router that follows its kernel: routes, neighbours and MTUs are the kernel's, what must be said to senders Godwit says.
+
+use crate::net::{Host, Net, counter, wait_for};
+use crate::router::Routed;
+
+fn config(router: &Host) -> String {
+    let port = |name: &str| format!("[[port]]\nname = \"{name}\"\nkind = \"af_xdp\"\ninterface = \"{name}\"\n");
+    let interface = |name: &str, address: &str| {
+        let mac = router.mac(name);
+        format!("[[function.interface]]\nport = \"{name}\"\nmac = \"{mac}\"\naddresses = [\"{address}\"]\n")
+    };
+    [
+        "[engine]\npin = false\nidle = \"sleep\"\n".to_owned(),
+        port("left"),
+        port("right"),
+        "[[function]]\nname = \"route\"\nkind = \"ipv4\"\n".to_owned(),
+        "[function.follow]\nroutes = \"kernel\"\ninterfaces = { left = \"left\", right = \"right\" }\n".to_owned(),
+        "[[function]]\nname = \"self\"\nkind = \"responder\"\n".to_owned(),
+        interface("left", "10.1.0.1/24"),
+        interface("right", "10.2.0.1/24"),
+        "[[chain]]\nfrom = \"left\"\nto = \"route\"\n[[chain]]\nfrom = \"right\"\nto = \"route\"\n".to_owned(),
+        "[[chain]]\nfrom = \"route\"\nverdict = \"forward\"\nto = \"egress\"\n".to_owned(),
+        "[[chain]]\nfrom = \"route\"\nto = \"self\"\n".to_owned(),
+        "[[chain]]\nfrom = \"self\"\nverdict = \"other\"\nto = \"drop\"\n".to_owned(),
+        "[[chain]]\nfrom = \"self\"\nto = \"egress\"\n".to_owned(),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_router_lives_by_its_kernel() {
+    let Some(mut net) = Net::new(&["ping", "ethtool"]) else { return };
+    let routed = Routed::new(&mut net);
+    let Routed { a, router, b } = &routed;
+    let godwit = router.godwit(&net, &config(router), &["left", "right"]);
+    let said = |line: &str| String::from_utf8_lossy(&a.try_sh(line).stdout).into_owned();
+    let answered = |line: &str| said(line).contains("1 received");
+
+    // Nobody knows anybody: what is wanted is looked for, and found.
+    wait_for("the first answer", || answered("ping -c 1 -W 1 10.2.0.2"));
+    let through = a.sh("ping -c 5 -i 0.05 -W 2 10.2.0.2");
+    assert!(through.contains("5 received") && through.contains("ttl=63"), "{through}");
+
+    // What cannot be forwarded is said.
+    let expired = said("ping -c 1 -W 2 -t 1 10.2.0.2");
+    assert!(expired.contains("From 10.1.0.1") && expired.contains("Time to live exceeded"), "{expired}");
+    let nowhere = said("ping -c 1 -W 2 192.0.2.1");
+    assert!(nowhere.contains("Destination Net Unreachable"), "{nowhere}");
+    wait_for("nobody there", || said("ping -c 1 -W 1 10.2.0.99").contains("Destination Host Unreachable"));
+
+    // The MTU shrinks: senders learn it, or their packets are cut.
+    router.sh("ip link set right mtu 1400");
+    b.sh("ip link set eth0 mtu 1400");
+    wait_for("the path's MTU", || said("ping -c 1 -W 2 -M do -s 1450 10.2.0.2").contains("mtu = 1400"));
+    a.sh("ip route flush cache");
+    wait_for("fragments", || answered("ping -c 1 -W 2 -M dont -s 1450 10.2.0.2"));
+
+    // Routes come and go.
+    b.sh("ip address add 10.7.0.1/32 dev lo");
+    router.sh("ip route add 10.7.0.0/16 via 10.2.0.2");
+    wait_for("a new route", || answered("ping -c 1 -W 1 10.7.0.1"));
+    router.sh("ip route delete 10.7.0.0/16");
+    wait_for("no route", || said("ping -c 1 -W 1 10.7.0.1").contains("Destination Net Unreachable"));
+
+    // The neighbour gets another address, and is followed.
+    b.sh("ip link set eth0 down && ip link set eth0 address 02:00:00:00:77:01 && ip link set eth0 up");
+    b.sh("ip route replace default via 10.2.0.1");
+    wait_for("its new address", || answered("ping -c 1 -W 1 10.2.0.2"));
+
+    let report = godwit.stop();
+    assert!(counter(&report, "responder_dropped_unresolved") > 0, "{report:#}");
+    for name in ["left", "right"] {
+        assert!(!router.has_xdp(name), "{name}");
+    }
+}

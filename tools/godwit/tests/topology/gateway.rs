@@ -1,0 +1,210 @@
+//! host – gateway ═ESP═ gateway – host, and scapy as the other gateway.
+
+use crate::net::{Host, Net, counter, port, wait_for};
+
+/// An end of the tunnel: its outside address, the other's, and the SPIs.
+struct End<'a> {
+    gateway: &'a Host,
+    host: &'a Host,
+    /// Of the next gateway, as it is outside.
+    next_mac: String,
+    outside: [&'a str; 2],
+    inside: [&'a str; 2],
+    spis: [u32; 2],
+}
+
+/// Keys of the two directions, by SPI.
+fn key(spi: u32) -> String {
+    (0..20u32).map(|byte| format!("{:02x}", (spi * 7 + byte * 13) % 256)).collect()
+}
+
+impl End<'_> {
+    fn config(&self) -> String {
+        let [own, other] = self.outside;
+        let sa = |name: &str, spi: u32, direction: &str, source: &str, destination: &str| {
+            format!(
+                "[[function.sa]]\nname = \"{name}\"\nspi = {spi}\ndirection = \"{direction}\"\nsource = \"{source}\"\ndestination = \
+                 \"{destination}\"\nencryption = \"aes-128-gcm\"\nencryption_key = \"{}\"\n",
+                key(spi)
+            )
+        };
+        let hop = |name: &str, port: &str, mac: &str| {
+            format!(
+                "[[function.next_hop]]\nname = \"{name}\"\nport = \"{port}\"\ndestination_mac = \"{mac}\"\nsource_mac = \"{}\"\n",
+                self.gateway.mac(port)
+            )
+        };
+        let [ours, theirs] = self.inside;
+        [
+            "[engine]\npin = false\nidle = \"sleep\"\n".to_owned(),
+            "[[port]]\nname = \"lan\"\nkind = \"af_xdp\"\ninterface = \"lan\"\n".to_owned(),
+            // Only the tunnel: what else comes from outside is the kernel's.
+            "[[port]]\nname = \"wan\"\nkind = \"af_xdp\"\ninterface = \"wan\"\ntake = \"none\"\n".to_owned(),
+            format!("rules = [{{ action = \"take\", protocol = \"esp\", source = \"{other}\", destination = \"{own}\" }}]\n"),
+            "[[function]]\nname = \"tunnel\"\nkind = \"ipsec\"\n".to_owned(),
+            sa("out", self.spis[0], "out", own, other),
+            sa("in", self.spis[1], "in", other, own),
+            format!("[[function.policy]]\naction = \"protect\"\nsource = \"{ours}\"\ndestination = \"{theirs}\"\nsa = \"out\"\n"),
+            "[[function]]\nname = \"route\"\nkind = \"ipv4\"\n".to_owned(),
+            hop("inside", "lan", &self.host.mac("eth0")),
+            hop("outside", "wan", &self.next_mac),
+            format!("[[function.route]]\nprefix = \"{ours}\"\nnext_hop = \"inside\"\n"),
+            "[[function.route]]\nprefix = \"0.0.0.0/0\"\nnext_hop = \"outside\"\n".to_owned(),
+            "[[chain]]\nfrom = \"lan\"\nto = \"tunnel\"\n[[chain]]\nfrom = \"wan\"\nto = \"tunnel\"\n".to_owned(),
+            "[[chain]]\nfrom = \"tunnel\"\nto = \"route\"\n".to_owned(),
+            "[[chain]]\nfrom = \"route\"\nverdict = \"forward\"\nto = \"egress\"\n[[chain]]\nfrom = \"route\"\nto = \"drop\"\n".to_owned(),
+        ]
+        .concat()
+    }
+}
+
+#[test]
+fn hosts_reach_each_other_through_a_tunnel() {
+    let Some(mut net) = Net::new(&["ping", "iperf3", "ethtool"]) else { return };
+    let [a, left, right, b] = ["a", "gl", "gr", "b"].map(|name| net.host(name));
+    net.cable([(&a, "eth0", &["10.1.0.2/24"]), (&left, "lan", &["10.1.0.1/24"])]);
+    net.cable([(&left, "wan", &["192.0.2.1/24"]), (&right, "wan", &["192.0.2.2/24"])]);
+    net.cable([(&right, "lan", &["10.2.0.1/24"]), (&b, "eth0", &["10.2.0.2/24"])]);
+    a.sh("ip route add default via 10.1.0.1");
+    b.sh("ip route add default via 10.2.0.1");
+    // Room for ESP.
+    a.sh("ip link set eth0 mtu 1400");
+    b.sh("ip link set eth0 mtu 1400");
+    let one = End {
+        gateway: &left,
+        host: &a,
+        next_mac: right.mac("wan"),
+        outside: ["192.0.2.1", "192.0.2.2"],
+        inside: ["10.1.0.0/24", "10.2.0.0/24"],
+        spis: [0x1001, 0x2001],
+    };
+    let other = End {
+        gateway: &right,
+        host: &b,
+        next_mac: left.mac("wan"),
+        outside: ["192.0.2.2", "192.0.2.1"],
+        inside: ["10.2.0.0/24", "10.1.0.0/24"],
+        spis: [0x2001, 0x1001],
+    };
+    let at_left = left.godwit(&net, &one.config(), &["lan", "wan"]);
+    let at_right = right.godwit(&net, &other.config(), &["lan", "wan"]);
+    let said = a.sh("ping -c 10 -i 0.05 -W 2 10.2.0.2");
+    assert!(said.contains("10 received"), "{said}");
+    // The gateways' kernels reach each other beside the tunnel.
+    let said = left.sh("ping -c 3 -i 0.05 -W 2 192.0.2.2");
+    assert!(said.contains("3 received"), "{said}");
+    let server = b.start("iperf3 -s");
+    wait_for("iperf3", || b.try_sh("ss -Hltn 'sport = 5201' | grep -q .").status.success());
+    let said: serde_json::Value = serde_json::from_str(&a.sh("iperf3 -c 10.2.0.2 -t 1 -J")).expect("JSON");
+    assert!(said["end"]["sum_received"]["bits_per_second"].as_f64().is_some_and(|bits| bits > 1e6), "{said:#}");
+    drop(server);
+    // Until nothing is under way any more.
+    let total = || [&left, &right].map(|gateway| gateway.counted("wan"));
+    let mut before = total();
+    wait_for("silence", || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        std::mem::replace(&mut before, total()) == before
+    });
+    let [one, other] = [at_left.stop(), at_right.stop()];
+    // What one sent into the tunnel, the other opened, to the packet.
+    for (from, to) in [(&one, &other), (&other, &one)] {
+        assert_eq!(port(from, "wan", "sent_packets"), port(to, "wan", "received_packets"));
+        let encrypted = counter(from, "ipsec_said_encrypted");
+        assert_eq!(encrypted, counter(to, "ipsec_said_decrypted"), "{from:#}");
+        assert!(encrypted > 10, "{from:#}");
+        assert_eq!(port(from, "wan", "missed") + port(from, "lan", "missed"), 0);
+    }
+}
+
+#[test]
+fn scapy_is_the_other_gateway() {
+    let Some(mut net) = Net::new(&["ping", "ethtool"]) else { return };
+    let Some(_) = godwit_tests::python("scapy.layers.ipsec") else { return };
+    let [a, left, right] = ["a", "gl", "scapy"].map(|name| net.host(name));
+    net.cable([(&a, "eth0", &["10.1.0.2/24"]), (&left, "lan", &["10.1.0.1/24"])]);
+    net.cable([(&left, "wan", &["192.0.2.1/24"]), (&right, "wan", &["192.0.2.2/24"])]);
+    a.sh("ip route add default via 10.1.0.1");
+    let end = End {
+        gateway: &left,
+        host: &a,
+        next_mac: right.mac("wan"),
+        outside: ["192.0.2.1", "192.0.2.2"],
+        inside: ["10.1.0.0/24", "10.2.0.0/24"],
+        spis: [0x1001, 0x2001],
+    };
+    let ready = net.folder().join("ready");
+    let script = godwit_tests::repository().join("tests/peers/gateway_scapy.py");
+    let arguments = format!("{} wan {} 4097 {} 8193 {}", script.display(), left.mac("wan"), key(0x1001), key(0x2001));
+    let python = if std::path::Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" };
+    let _scapy = right.start(&format!("{python} {arguments} {}", ready.display()));
+    wait_for("scapy", || ready.exists());
+    let godwit = left.godwit(&net, &end.config(), &["lan", "wan"]);
+    // scapy decrypts, is 10.2.0.2, and answers, encrypted.
+    let said = a.sh("ping -c 5 -i 0.2 -W 5 10.2.0.2");
+    assert!(said.contains("5 received"), "{said}");
+    let said = a.sh("ping -c 2 -i 0.2 -s 1200 -W 5 10.2.0.2");
+    assert!(said.contains("2 received"), "{said}");
+    let report = godwit.stop();
+    assert_eq!(counter(&report, "ipsec_said_encrypted"), 7, "{report:#}");
+    assert_eq!(counter(&report, "ipsec_said_decrypted"), 7, "{report:#}");
+}
+
+/// Gateways that do not route: what is protected leaves outside, what is opened leaves inside, behind the Ethernet header that it came with. So each host
+/// has the address that frames of the other are sent to.
+#[test]
+fn hosts_reach_each_other_through_a_tunnel_of_ipv6() {
+    let Some(mut net) = Net::new(&["ping", "iperf3", "ethtool"]) else { return };
+    let [a, left, right, b] = ["a", "gl", "gr", "b"].map(|name| net.host(name));
+    net.cable([(&a, "eth0", &["fd00:1::2/64"]), (&left, "lan", &["fd00:1::1/64"])]);
+    net.cable([(&left, "wan", &["2001:db8::1/64"]), (&right, "wan", &["2001:db8::2/64"])]);
+    net.cable([(&right, "lan", &["fd00:2::1/64"]), (&b, "eth0", &["fd00:2::2/64"])]);
+    let ends = [(&a, &left, &right, "fd00:1::1"), (&b, &right, &left, "fd00:2::1")];
+    for (host, gateway, other, address) in ends {
+        host.sh(&format!("ip link set eth0 mtu 1400 address {}", other.mac("lan")));
+        host.sh(&format!("ip -6 route replace default via {address}"));
+        host.knows("eth0", address, &gateway.mac("lan"));
+    }
+    let sa = |name: &str, spi: u32, direction: &str, source: &str, destination: &str| {
+        format!(
+            "[[function.sa]]\nname = \"{name}\"\nspi = {spi}\ndirection = \"{direction}\"\nsource = \"{source}\"\ndestination = \"{destination}\"\n\
+             encryption = \"aes-128-gcm\"\nencryption_key = \"{}\"\n",
+            key(spi)
+        )
+    };
+    let config = |[own, other]: [&str; 2], [ours, theirs]: [&str; 2], [out, back]: [u32; 2]| {
+        [
+            "[engine]\npin = false\nidle = \"sleep\"\n".to_owned(),
+            "[[port]]\nname = \"lan\"\nkind = \"af_xdp\"\ninterface = \"lan\"\n".to_owned(),
+            "[[port]]\nname = \"wan\"\nkind = \"af_xdp\"\ninterface = \"wan\"\ntake = \"none\"\n".to_owned(),
+            format!("rules = [{{ action = \"take\", protocol = \"esp\", source = \"{other}\", destination = \"{own}\" }}]\n"),
+            "[[function]]\nname = \"tunnel\"\nkind = \"ipsec\"\n".to_owned(),
+            sa("out", out, "out", own, other),
+            sa("in", back, "in", other, own),
+            format!("[[function.policy]]\naction = \"protect\"\nsource = \"{ours}\"\ndestination = \"{theirs}\"\nsa = \"out\"\n"),
+            "[[chain]]\nfrom = \"lan\"\nto = \"tunnel\"\n[[chain]]\nfrom = \"wan\"\nto = \"tunnel\"\n".to_owned(),
+            "[[chain]]\nfrom = \"tunnel\"\nverdict = \"encrypted\"\nto = \"wan\"\n".to_owned(),
+            "[[chain]]\nfrom = \"tunnel\"\nverdict = \"decrypted\"\nto = \"lan\"\n[[chain]]\nfrom = \"tunnel\"\nto = \"drop\"\n".to_owned(),
+        ]
+        .concat()
+    };
+    let (outside, inside) = (["2001:db8::1", "2001:db8::2"], ["fd00:1::/64", "fd00:2::/64"]);
+    let at_left = left.godwit(&net, &config(outside, inside, [0x1001, 0x2001]), &["lan", "wan"]);
+    let turned = |[one, other]: [&'static str; 2]| [other, one];
+    let at_right = right.godwit(&net, &config(turned(outside), turned(inside), [0x2001, 0x1001]), &["lan", "wan"]);
+    let said = a.sh("ping -6 -c 10 -i 0.05 -W 2 fd00:2::2");
+    assert!(said.contains("10 received"), "{said}");
+    // Neighbour discovery and all that is not the tunnel's go by the kernels.
+    let said = left.sh("ping -6 -c 3 -i 0.05 -W 2 2001:db8::2");
+    assert!(said.contains("3 received"), "{said}");
+    let server = b.start("iperf3 -s");
+    wait_for("iperf3", || b.try_sh("ss -Hltn 'sport = 5201' | grep -q .").status.success());
+    let said: serde_json::Value = serde_json::from_str(&a.sh("iperf3 -6 -c fd00:2::2 -t 1 -J")).expect("JSON");
+    assert!(said["end"]["sum_received"]["bits_per_second"].as_f64().is_some_and(|bits| bits > 1e6), "{said:#}");
+    drop(server);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let [one, other] = [at_left.stop(), at_right.stop()];
+    for (from, to) in [(&one, &other), (&other, &one)] {
+        assert_eq!(port(from, "wan", "sent_packets"), port(to, "wan", "received_packets"));
+        assert_eq!(counter(from, "ipsec_said_encrypted"), counter(to, "ipsec_said_decrypted"), "{from:#}");
+    }
+}

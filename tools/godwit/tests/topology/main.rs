@@ -1,0 +1,19 @@
+//! Godwit in networks, with real programs around it: the kernel's ping, ARP and neighbour discovery, iperf3, curl, tcpreplay, scapy.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `net.rs` | namespaces, cables, programs in them |
+//! | `router.rs` | host – router – host |
+//! | `follow.rs` | the same, with routes and neighbours of the kernel, and ICMP |
+//! | `gateway.rs` | host – gateway ═ESP═ gateway – host; scapy as the other gateway |
+//! | `inline.rs` | deep packet inspection in the middle of a cable |
+//! | `trouble.rs` | links that go down, interfaces that vanish, processes that are killed |
+
+#[path = "../common/mod.rs"]
+mod common;
+mod follow;
+mod gateway;
+mod inline;
+mod net;
+mod router;
+mod trouble;

@@ -1,0 +1,269 @@
+//! Networks to test in: namespaces of the kernel, joined by veth pairs, in which programs of others and the one that was just built run.
+//!
+//! Everything is in namespaces of its own, which are removed at the end, also of a test that fails.
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::common;
+
+/// How long anything may take that is waited for.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A network: hosts, links between them, and a folder for files.
+pub(crate) struct Net {
+    prefix: String,
+    namespaces: Vec<String>,
+    folder: tempfile::TempDir,
+}
+
+/// A machine of the network.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    namespace: String,
+}
+
+/// What an interface has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+}
+
+impl Net {
+    /// An empty network; `None` where this user may not make any, or a program of `tools` is missing, which is said.
+    pub(crate) fn new(tools: &[&str]) -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let prefix = format!("gw-t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let made = Command::new("ip").args(["netns", "add", &format!("{prefix}-try")]).output();
+        if !made.is_ok_and(|made| made.status.success()) {
+            let sentence = "skipped: topologies need the right to make network namespaces: run them as root";
+            writeln!(std::io::stderr(), "{sentence}").expect("stderr can be written");
+            return None;
+        }
+        let namespaces = vec![format!("{prefix}-try")];
+        let net = Self { prefix, namespaces, folder: tempfile::tempdir().expect("a folder") };
+        // Reports are written by whoever the program has become.
+        let all = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(net.folder.path(), all).expect("the folder is ours");
+        let is_there = |tool: &&str| {
+            let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).stdout(Stdio::null()).status();
+            found.is_ok_and(|found| found.success())
+        };
+        match tools.iter().find(|tool| !is_there(tool)) {
+            Some(tool) => {
+                godwit_tests::absent(tool);
+                None
+            }
+            None => Some(net),
+        }
+    }
+
+    /// A machine without interfaces. IPv6 addresses come only where they are given, so that nobody speaks unasked.
+    pub(crate) fn host(&mut self, name: &str) -> Host {
+        let namespace = format!("{}-{name}", self.prefix);
+        ip(&["netns", "add", &namespace]);
+        self.namespaces.push(namespace.clone());
+        let host = Host { namespace };
+        host.sh("ip link set lo up");
+        host.sh("for f in all default; do echo 0 > /proc/sys/net/ipv6/conf/$f/accept_dad; echo 1 > /proc/sys/net/ipv6/conf/$f/addr_gen_mode; done");
+        host.sh("echo 0 > /proc/sys/net/ipv6/conf/default/router_solicitations; echo 0 > /proc/sys/net/ipv6/conf/all/router_solicitations");
+        host
+    }
+
+    /// A cable between two machines, each end with its name and addresses. A veth's far end leaves checksums to hardware that is not there,
+    /// which XDP would pass on as they are; so both ends do them themselves.
+    pub(crate) fn cable(&self, ends: [(&Host, &str, &[&str]); 2]) {
+        let [(one, one_name, _), (other, other_name, _)] = ends;
+        ip(&[
+            "link",
+            "add",
+            one_name,
+            "netns",
+            &one.namespace,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            other_name,
+            "netns",
+            &other.namespace,
+        ]);
+        for (host, name, addresses) in ends {
+            host.sh(&format!("ethtool -K {name} tx off"));
+            for address in addresses {
+                host.sh(&format!("ip addr add {address} dev {name}"));
+            }
+            host.sh(&format!("ip link set {name} up"));
+        }
+    }
+
+    /// A file of the network's folder.
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, content).expect("a file is written");
+        path
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for namespace in &self.namespaces {
+            // What still runs in it would keep it and its interfaces.
+            let _ = Command::new("sh").args(["-c", &format!("ip netns pids {namespace} | xargs -r kill -9")]).status();
+            let _ = Command::new("ip").args(["netns", "del", namespace]).status();
+        }
+    }
+}
+
+impl Host {
+    /// A command that runs on it.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace, program]);
+        command
+    }
+
+    /// What a line of the shell says that has to succeed.
+    #[track_caller]
+    pub(crate) fn sh(&self, line: &str) -> String {
+        let output = self.try_sh(line);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "`{line}`: {}\n{stdout}{stderr}", output.status);
+        stdout
+    }
+
+    pub(crate) fn try_sh(&self, line: &str) -> Output {
+        self.command("sh").args(["-c", line]).output().expect("sh starts")
+    }
+
+    /// Starts a line of the shell, which is killed at the latest with the network.
+    pub(crate) fn start(&self, line: &str) -> Running {
+        let mut command = self.command("sh");
+        command.args(["-c", &format!("exec {line}")]);
+        Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("sh starts"))
+    }
+
+    /// What `ip` knows of an interface.
+    pub(crate) fn interface(&self, name: &str) -> Value {
+        let said: Value = serde_json::from_str(&self.sh(&format!("ip -s -j link show dev {name}"))).expect("JSON");
+        said[0].clone()
+    }
+
+    pub(crate) fn mac(&self, name: &str) -> String {
+        self.interface(name)["address"].as_str().expect("an address").to_owned()
+    }
+
+    pub(crate) fn counted(&self, name: &str) -> Counted {
+        let interface = self.interface(name);
+        let of = |way: &str| interface["stats64"][way]["packets"].as_u64().expect("a counter");
+        Counted { received: of("rx"), sent: of("tx") }
+    }
+
+    /// Whether an XDP program is attached.
+    pub(crate) fn has_xdp(&self, name: &str) -> bool {
+        self.interface(name).get("xdp").is_some()
+    }
+
+    /// Neighbours that need not be asked for.
+    pub(crate) fn knows(&self, interface: &str, address: &str, mac: &str) {
+        self.sh(&format!("ip neigh replace {address} lladdr {mac} dev {interface} nud permanent"));
+    }
+
+    /// Starts the program that was just built, and waits until it has these interfaces.
+    pub(crate) fn godwit(&self, net: &Net, config: &str, interfaces: &[&str]) -> Godwit {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let config = net.file(&format!("godwit-{number}.toml"), config);
+        let json = net.folder().join(format!("godwit-{number}.json"));
+        let said = net.folder().join(format!("godwit-{number}.log"));
+        let log = std::fs::File::create(&said).expect("a file");
+        let mut command = self.command(env!("CARGO_BIN_EXE_godwit"));
+        command.arg("run").arg(&config).arg("--json").arg(&json).stdout(Stdio::null()).stderr(log);
+        let mut child = command.spawn().expect("the program starts");
+        wait_for("the program to attach", || {
+            if let Some(status) = child.try_wait().expect("it can be asked") {
+                panic!("{status}: {}", std::fs::read_to_string(&said).unwrap_or_default());
+            }
+            interfaces.iter().all(|name| self.has_xdp(name))
+        });
+        Godwit { child: Running(child), json, said }
+    }
+}
+
+/// A program that is killed when it is dropped.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id() as i32), signal).expect("it runs");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Godwit, running.
+pub(crate) struct Godwit {
+    pub(crate) child: Running,
+    json: PathBuf,
+    said: PathBuf,
+}
+
+impl Godwit {
+    /// Stops it, and reads its report: packets are conserved.
+    #[track_caller]
+    pub(crate) fn stop(mut self) -> Value {
+        self.child.signal(Signal::SIGTERM);
+        let status = self.child.0.wait().expect("it ends");
+        let said = std::fs::read_to_string(&self.said).unwrap_or_default();
+        assert!(status.success(), "{status}: {said}");
+        common::conserved(&std::fs::read_to_string(&self.json).expect("a report"))
+    }
+}
+
+/// A counter of functions in a report, all functions together.
+pub(crate) fn counter(report: &Value, name: &str) -> u64 {
+    let counters = report["counters"].as_object().expect("counters");
+    let labelled = format!("{name}{{");
+    let of_name = counters.iter().filter(|(key, _)| *key == name || key.starts_with(&labelled));
+    of_name.filter_map(|(_, value)| value.as_u64()).sum()
+}
+
+/// A counter of a port in a report.
+pub(crate) fn port(report: &Value, name: &str, counter: &str) -> u64 {
+    report["counters"][format!("port_{counter}{{port=\"{name}\"}}")].as_u64().unwrap_or(0)
+}
+
+/// Waits until it is so.
+#[track_caller]
+pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < LIMIT, "waited {} s for {what}", LIMIT.as_secs());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[track_caller]
+fn ip(arguments: &[&str]) {
+    let output = Command::new("ip").args(arguments).output().expect("ip starts");
+    assert!(output.status.success(), "ip {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,123 @@
+//! What happens to links and processes: Godwit recovers, counts, and leaves nothing behind.
+
+use nix::sys::signal::Signal;
+
+use crate::net::{Net, port, wait_for};
+use crate::router::Routed;
+
+/// Whether a ping gets through, waiting for it if it has to.
+fn ping(routed: &Routed) -> bool {
+    routed.a.try_sh("ping -c 1 -W 1 10.2.0.2").status.success()
+}
+
+#[test]
+fn links_that_go_down_and_interfaces_that_vanish_come_back() {
+    let Some(mut net) = Net::new(&["ping", "ethtool"]) else { return };
+    let routed = Routed::new(&mut net);
+    let Routed { a, router, b } = &routed;
+    routed.introduce();
+    let right_mac = router.mac("right");
+    let b_mac = b.mac("eth0");
+    let godwit = router.godwit(&net, &routed.config(), &["left", "right"]);
+    assert!(ping(&routed));
+
+    // Down at the router; then at the host, which takes the carrier away.
+    router.sh("ip link set right down");
+    assert!(!ping(&routed));
+    router.sh("ip link set right up");
+    routed.introduce();
+    wait_for("the router's link", || ping(&routed));
+    b.sh("ip link set eth0 down");
+    assert!(!ping(&routed));
+    b.sh("ip link set eth0 up && ip route add default via 10.2.0.1");
+    routed.introduce();
+    wait_for("the host's link", || ping(&routed));
+
+    // The MTU shrinks: what is longer is refused and counted, the rest goes on.
+    router.sh("ip link set right mtu 1000");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(!a.try_sh("ping -c 2 -i 0.1 -W 1 -s 1200 10.2.0.2").status.success());
+    assert!(ping(&routed));
+    router.sh("ip link set right mtu 1500");
+
+    // Ten thousand ARP requests at once are the kernel's business.
+    let flood = "import socket,struct\n\
+        s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW); s.bind(('eth0',0))\n\
+        for i in range(10000): s.send(b'\\xff'*6+b'\\2\\0\\0\\0\\0\\7'+b'\\x08\\x06'+b'\\0\\1\\x08\\0\\6\\4\\0\\1'+b'\\2\\0\\0\\0\\0\\7'\
+        +struct.pack('>I',0x0a010100+i)+bytes(6)+bytes([10,1,0,1])+bytes(18))\n";
+    let flood = net.file("flood.py", flood);
+    a.sh(&format!("/usr/bin/python3 {}", flood.display()));
+    assert!(ping(&routed));
+
+    // The whole cable is gone, and another one comes.
+    router.sh("ip link del right");
+    assert!(!ping(&routed));
+    net.cable([(b, "eth0", &["10.2.0.2/24"]), (router, "right", &["10.2.0.1/24"])]);
+    // Next hops are as configured.
+    b.sh(&format!("ip link set eth0 address {b_mac} && ip route add default via 10.2.0.1"));
+    router.sh(&format!("ip link set right address {right_mac}"));
+    routed.introduce();
+    wait_for("the new cable", || ping(&routed));
+    let report = godwit.stop();
+    assert!(port(&report, "left", "left_to_kernel") >= 10_000, "{report:#}");
+    assert_eq!(port(&report, "right", "over_mtu"), 2, "{report:#}");
+    assert!(!router.has_xdp("left") && !router.has_xdp("right"));
+}
+
+#[test]
+fn rights_are_given_up_once_everything_is_open() {
+    let Some(mut net) = Net::new(&["ping", "ethtool"]) else { return };
+    let routed = Routed::new(&mut net);
+    routed.introduce();
+    let config = routed.config().replacen("[engine]\n", "[engine]\nuser = \"nobody\"\n", 1);
+    let godwit = routed.router.godwit(&net, &config, &["left", "right"]);
+    let status = || std::fs::read_to_string(format!("/proc/{}/status", godwit.child.0.id())).expect("it runs");
+    let of = |line: &str| {
+        let status = status();
+        let found = status.lines().find_map(|text| text.strip_prefix(line)).expect("the kernel says so");
+        found.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    wait_for("another user", || of("Uid:").iter().all(|uid| uid != "0"));
+    assert!(of("Gid:").iter().all(|gid| gid != "0"));
+    for capabilities in ["CapPrm:", "CapEff:", "CapAmb:"] {
+        assert_eq!(of(capabilities), ["0000000000000000"], "{capabilities}");
+    }
+    // Of all threads.
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", godwit.child.0.id())).expect("it runs");
+    for task in tasks {
+        let status = std::fs::read_to_string(task.expect("a thread").path().join("status")).expect("it runs");
+        assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+    }
+    assert!(ping(&routed));
+    // Addresses that come later are still told to the program.
+    routed.router.sh("ip addr add 10.2.0.77/24 dev right");
+    wait_for("the address", || routed.a.try_sh("ping -c 1 -W 1 10.2.0.77").status.success());
+    godwit.stop();
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_nothing_behind() {
+    let Some(mut net) = Net::new(&["ping", "ethtool", "bpftool"]) else { return };
+    let routed = Routed::new(&mut net);
+    routed.introduce();
+    for _ in 0..3 {
+        let mut godwit = routed.router.godwit(&net, &routed.config(), &["left", "right"]);
+        assert!(ping(&routed));
+        godwit.child.signal(Signal::SIGKILL);
+        godwit.child.0.wait().expect("it ends");
+        for name in ["left", "right"] {
+            wait_for("the program to be detached", || !routed.router.has_xdp(name));
+        }
+        assert!(!ping(&routed), "nobody forwards");
+    }
+    // A second one finds the interface taken, and says whose it is in one sentence.
+    let godwit = routed.router.godwit(&net, &routed.config(), &["left", "right"]);
+    let config = net.file("second.toml", routed.config());
+    let second =
+        routed.router.command(env!("CARGO_BIN_EXE_godwit")).arg("run").arg(config).output().expect("it starts");
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(2), "{said}");
+    assert!(said.contains("in use by another AF_XDP socket") || said.contains("another XDP program"), "{said}");
+    assert!(ping(&routed), "the first goes on");
+    godwit.stop();
+}
