@@ -6,7 +6,7 @@ help:
 	@echo 'make demo    build Godwit and run generated traffic through a chain of functions (5 seconds)'
 	@echo 'make test    everything that must hold: format, lints, documentation, all tests'
 	@echo 'make check   format, lints and documentation alone'
-	@echo 'make peers   what benches are measured against (DPDK, ipsec-mb)'
+	@echo 'make peers   what benches are measured against (DPDK, ipsec-mb, C++20 coroutines)'
 
 demo: install-build
 	cargo run --release --locked --package godwit -- demo $(DEMO)
@@ -33,12 +33,20 @@ nvrtc: install-test
 	@scripts/nvrtc.sh
 
 # Programs that benches are measured against; `godwit bench` finds them in target/peers. Needs libdpdk and libipsec-mb (scripts/install.sh test).
-peers: $(patsubst bench/peers/%.c,target/peers/%,$(wildcard bench/peers/*.c))
+peers: $(patsubst bench/peers/%.c,target/peers/%,$(wildcard bench/peers/*.c)) target/peers/coroutines
+
+# The same loops as written that the bench measures, compiled as it does (bench/build.rs).
+LOOPS = $(patsubst %,bench/gopt/%.c,table cuckoo chase ipv6 dial)
+
+target/peers/coroutines: bench/peers/coroutines.cc bench/gopt/table.h $(LOOPS)
+	@mkdir -p target/peers/loops
+	for loop in $(LOOPS); do $(CC) -O3 -std=c11 -Wall -Wextra -c $$loop -o target/peers/loops/$$(basename $$loop .c).o || exit 1; done
+	$(CXX) -O3 -std=c++20 -Wall -Wextra $< target/peers/loops/*.o -o $@
 
 target/peers/ipsec_mb: bench/peers/ipsec_mb.c
 	@mkdir -p target/peers
 	$(CC) -O3 -march=native -Wall -Wextra $< -o $@ -lIPSec_MB
 
-target/peers/%: bench/peers/%.c
+target/peers/%: bench/peers/%.c bench/peers/peer.h
 	@mkdir -p target/peers
 	$(CC) -O3 -march=native -Wall -Wextra $< -o $@ $$(pkg-config --cflags --libs libdpdk)
