@@ -14,9 +14,10 @@
 use godwit_function::{Arrangement, Step, Work};
 use godwit_packet::{Descriptor, Stamp};
 
+use crate::bins::Input;
 use crate::counters::{CREATED, DROPPED, MERGED};
 use crate::plan::Plan;
-use crate::worker::{Input, Worker};
+use crate::worker::Worker;
 
 impl Worker {
     /// Has the host half of a function arrange what has arrived at it, and lets it look at the time.

@@ -8,6 +8,8 @@
 //! | `ports.rs` | opening ports, for a run or for a replay |
 //! | `plan.rs` | the chain, made ready for the packet path |
 //! | `worker.rs` | the loop of one worker |
+//! | `bins.rs` | the way through a function: prepared, in bins, to a device and back |
+//! | `onward.rs` | where packets go next, also out or nowhere |
 //! | `arrange.rs` | host halves that take packets apart, hold, join and make them |
 //! | `follow.rs` | chains that a device follows by itself |
 //! | `spread.rs` | functions that run on several devices |
@@ -23,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod arrange;
+mod bins;
 pub mod config;
 mod control;
 pub mod counters;
@@ -36,6 +39,7 @@ pub mod fuzz;
 mod grace;
 mod histogram;
 mod housekeeping;
+mod onward;
 mod order;
 mod plan;
 mod ports;
