@@ -20,6 +20,7 @@
 //! | `gopt.rs` | forms of look-ups that hide latency, and the dial of arithmetic; peer: C++20 coroutines |
 //! | `lookup.rs` | the route table alone, and loading it; peer: DPDK's rte_lpm |
 //! | `lookup6.rs` | the table of ipv6 alone; peers: rte_fib6, rte_lpm6 |
+//! | `lookup_mac.rs` | the table of l2 alone; peer: rte_hash |
 //! | `race.rs` | competitors that look up the same things in the same table, in turn |
 //! | `peer.rs` | peers that are programs of their own |
 #![warn(unsafe_code)]
@@ -38,6 +39,7 @@ mod ipsec;
 mod latency;
 mod lookup;
 mod lookup6;
+mod lookup_mac;
 mod peer;
 mod power;
 mod race;
@@ -277,6 +279,12 @@ pub const BENCHES: &[Bench] = &[
         what: "the IPv6 route table alone, 160,147 prefixes of 2025 and 200,000 random ones; peers: rte_fib6 and rte_lpm6 bulk lookup",
         any_device: false,
         run: lookup6::lookup,
+    },
+    Bench {
+        name: "l2-lookup",
+        what: "the table of l2 alone, 1,000,000 and 8,000,000 addresses; peer: rte_hash bulk lookup",
+        any_device: false,
+        run: lookup_mac::lookup,
     },
     Bench {
         name: "ipv4-load",

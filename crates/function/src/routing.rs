@@ -17,7 +17,7 @@ use godwit_wire::MacAddress;
 use crate::{Error, Running};
 
 pub use commands::command;
-pub(crate) use follow::{FollowConfig, Follower, INTERVAL as FOLLOW_INTERVAL, Wanted};
+pub(crate) use follow::{FollowConfig, Follower, INTERVAL as FOLLOW_INTERVAL};
 pub(crate) use next_hops::{Format, NextHops, Record};
 pub use prefix::{Family, Prefix};
 

@@ -53,10 +53,14 @@ fn interfaces() {
 }
 
 fn function(follow: &str) -> Arc<dyn Function> {
+    function_of("ipv4", follow)
+}
+
+fn function_of(which: &str, follow: &str) -> Arc<dyn Function> {
     let stanza = format!("[follow]\n{follow}\ninterfaces = {{ a = \"lan\", b = \"wan\" }}\n");
     let ports = ["a", "b"].map(str::to_owned);
     let site = Site { name: "under test", ports: &ports, directory: Path::new(".") };
-    (kind("ipv4").unwrap().build)(DeTable::parse(&stanza).unwrap(), &site).unwrap()
+    (kind(which).unwrap().build)(DeTable::parse(&stanza).unwrap(), &site).unwrap()
 }
 
 /// Keeps house until it is so.
@@ -166,6 +170,57 @@ fn the_table_says_what_the_kernel_says() {
     println!("20000 routes of the kernel {:.0} ms after it had them", begin.elapsed().as_secs_f64() * 1e3);
     batch(&lines.replace("add", "delete"));
     until(function, "none of them", |table| count(table) == 0);
+}
+
+#[test]
+fn the_table_of_ipv6_says_what_the_kernel_says() {
+    if !alone("following the kernel's table of IPv6") {
+        return;
+    }
+    interfaces();
+    for (name, address) in [("lan", "fd00:1::1/64"), ("wan", "fd00:2::1/64")] {
+        ip(&format!("address add {address} dev {name} nodad"));
+    }
+    ip("route add fd00:9::/32 via fd00:2::9");
+    ip("route add blackhole fd00:a::/32");
+    let function = function_of("ipv6", "routes = \"kernel\"");
+    let function = &*function;
+    until(function, "its own addresses", |table| {
+        to(table, "fd00:1::1") == Some(NextHop::Local) && to(table, "fd00:2::1") == Some(NextHop::Local)
+    });
+    let table = function.routing().unwrap();
+    assert_eq!(to(table, "fd00:a::1"), Some(NextHop::Blackhole));
+    assert!(matches!(to(table, "fd00:1::7"), Some(NextHop::Unresolved(to)) if to.port == 0));
+    assert!(matches!(to(table, "fd00:9::1"), Some(NextHop::Unresolved(to)) if to.port == 1));
+    assert_eq!(to(table, "2001:db8::1"), None);
+    assert_eq!(to(table, "10.1.0.1"), None, "the other family");
+
+    // A gateway, a station, and a gateway by its link-local address.
+    ip("neighbour replace fd00:2::9 lladdr 02:00:00:00:00:09 dev wan nud reachable");
+    ip("neighbour replace fd00:1::7 lladdr 02:00:00:00:00:07 dev lan nud reachable");
+    ip("neighbour replace fe80::5 lladdr 02:00:00:00:00:05 dev lan nud reachable");
+    ip("route add fd00:5::/48 via fe80::5 dev lan");
+    until(function, "a gateway is known", |table| {
+        station(table, "fd00:9::1") == Some((1, "02:00:00:00:00:09".to_owned(), 1500))
+    });
+    until(function, "a station is known", |table| station(table, "fd00:1::7").is_some_and(|to| to.0 == 0));
+    until(function, "a link-local gateway", |table| {
+        station(table, "fd00:5::1") == Some((0, "02:00:00:00:00:05".to_owned(), 1500))
+    });
+    ip("neighbour delete fd00:1::7 dev lan");
+    until(function, "it is gone", |table| station(table, "fd00:1::7").is_none());
+
+    // Longer routes win, and what they covered comes back.
+    ip("route add fd00:9:9::/48 via fe80::5 dev lan");
+    until(function, "a longer route", |table| station(table, "fd00:9:9::1").is_some_and(|to| to.0 == 0));
+    ip("route delete fd00:9:9::/48");
+    until(function, "what it covered", |table| station(table, "fd00:9:9::1").is_some_and(|to| to.0 == 1));
+
+    // The interface goes down: its routes and addresses go, as in the kernel.
+    ip("link set wan mtu 1400");
+    until(function, "the MTU", |table| station(table, "fd00:9::1").is_some_and(|to| to.2 == 1400));
+    ip("link set wan down");
+    until(function, "no route by an interface that is down", |table| to(table, "fd00:9::1").is_none());
 }
 
 fn is_of_batch(prefix: Prefix) -> bool {

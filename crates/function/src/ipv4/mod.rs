@@ -2,7 +2,6 @@
 
 mod changes;
 mod config;
-mod host;
 mod reference;
 mod rib;
 mod routing;
@@ -241,8 +240,7 @@ impl Function for Ipv4 {
     }
 
     fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
-        let wanted = self.follower.as_ref()?.wanted();
-        Some(Box::new(host::Ipv4Host { wanted }))
+        Some(self.follower.as_ref()?.host_half(VERDICT_UNRESOLVED))
     }
 
     fn housekeeping_interval(&self) -> Option<std::time::Duration> {

@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::{Form, Route, Spare};
 use crate::config::value;
 use crate::routes::{NextHopConfig, RouteConfig, Stanza};
-use crate::routing::NextHop;
+use crate::routing::{FollowConfig, Follower, NextHop};
 use crate::{Error, Site};
 
 /// The keys of the stanza.
@@ -25,6 +25,8 @@ pub struct Config {
     /// Where packets go.
     #[serde(default)]
     next_hop: Vec<NextHopConfig>,
+    /// What of this machine's routes the table follows.
+    follow: Option<FollowConfig>,
     /// How the longest prefix is found.
     lookup: Option<Spanned<String>>,
     /// See [`Spare::next_hops`].
@@ -37,8 +39,16 @@ pub struct Config {
 const SPARE_MAX: usize = 1 << 23;
 
 impl Config {
+    /// What follows this machine's routes, if asked for.
+    pub(super) fn follower(&self, site: &Site<'_>) -> Result<Option<Follower>, Error> {
+        self.follow.as_ref().map(|follow| follow.resolve(site)).transpose()
+    }
+
     /// Reads the routes and resolves all names: routes in order, next hops by index.
     pub(super) fn resolve(&self, site: &Site<'_>) -> Result<(Vec<Route>, Vec<NextHop>), Error> {
+        if self.follow.is_some() && self.routes.is_none() && self.route.is_empty() && self.next_hop.is_empty() {
+            return Ok((Vec::new(), Vec::new()));
+        }
         let (routes, default_next_hop) = (self.routes.as_ref(), self.default_next_hop.as_ref());
         Stanza { routes, default_next_hop, route: &self.route, next_hop: &self.next_hop }.resolve(site)
     }

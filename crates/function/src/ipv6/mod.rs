@@ -21,8 +21,8 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use crate::routes::Address;
-use crate::routing::{NextHop, NextHops, Routing};
-use crate::{Contract, Drop, Error, Function, Kind, Running, Site, Verdict};
+use crate::routing::{FOLLOW_INTERVAL, Follower, NextHop, NextHops, Routing};
+use crate::{Contract, Drop, Error, Function, HostHalf, Kind, Running, Site, Verdict};
 
 pub use config::Config;
 
@@ -183,6 +183,7 @@ pub struct Ipv6 {
     changer: Mutex<changes::Changer>,
     /// What `ref` goes by, once it has run: nothing else needs it. Locked behind `changer`.
     reference: RwLock<Option<Reference>>,
+    follower: Option<Follower>,
 }
 
 #[derive(Debug)]
@@ -236,7 +237,7 @@ impl Ipv6 {
         let next_hops =
             NextHops::new(Arc::clone(&image), layout.next_hop(0), layout.next_hops, tables::FORMAT, next_hops);
         let changer = Mutex::new(changes::Changer::new(Arc::clone(&image), layout, lines, rib, next_hops));
-        Ok(Self { image, layout, names, changer, reference: RwLock::new(None) })
+        Ok(Self { image, layout, names, changer, reference: RwLock::new(None), follower: None })
     }
 
     /// How the table is looked up.
@@ -266,7 +267,9 @@ impl Ipv6 {
 fn build(stanza: Spanned<DeTable<'_>>, site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
     let (routes, next_hops) = config.resolve(site)?;
-    Ok(Arc::new(Ipv6::with_room(&routes, &next_hops, config.names(), config.form()?, config.spare()?)?))
+    let mut function = Ipv6::with_room(&routes, &next_hops, config.names(), config.form()?, config.spare()?)?;
+    function.follower = config.follower(site)?;
+    Ok(Arc::new(function))
 }
 
 impl Function for Ipv6 {
@@ -290,7 +293,23 @@ impl Function for Ipv6 {
     }
 
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
-        crate::routing::command(self, request, running)
+        let done = crate::routing::command(self, request, running)?;
+        if let Some(follower) = &self.follower {
+            follower.changed_by_operator(request);
+        }
+        Ok(done)
+    }
+
+    fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
+        Some(self.follower.as_ref()?.host_half(VERDICT_UNRESOLVED))
+    }
+
+    fn housekeeping_interval(&self) -> Option<std::time::Duration> {
+        self.follower.as_ref().map(|_| FOLLOW_INTERVAL)
+    }
+
+    fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
+        self.follower.as_ref().map_or(Ok(()), |follower| follower.keep(self, running))
     }
 
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {

@@ -13,16 +13,17 @@ mod config;
 mod fpm;
 mod netlink;
 mod state;
+mod wanted;
 
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub(crate) use config::FollowConfig;
 use state::State;
+use wanted::{Wanted, WantedHost};
 
 use super::Routing;
-use crate::{Error, Running};
+use crate::{Error, HostHalf, Running};
 
 /// How often it looks.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
@@ -52,39 +53,14 @@ pub(super) struct Settings {
     pub(super) ports: Vec<(String, u16)>,
 }
 
-/// Addresses that workers met packets for, and that no station is known of.
-#[derive(Debug, Default)]
-pub(crate) struct Wanted(Mutex<Vec<(u16, IpAddr)>>);
-
-/// Most addresses that wait to be asked for: what comes beyond has not been asked for and may come again.
-const WANTED_MAX: usize = 256;
-
-impl Wanted {
-    /// On a worker; does not wait.
-    pub(crate) fn note(&self, port: u16, address: IpAddr) {
-        let mut wanted = match self.0.try_lock() {
-            Ok(wanted) => wanted,
-            Err(TryLockError::Poisoned(error)) => error.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
-        if wanted.len() < WANTED_MAX && wanted.last() != Some(&(port, address)) {
-            wanted.push((port, address));
-        }
-    }
-
-    fn take(&self) -> Vec<(u16, IpAddr)> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 impl Follower {
     pub(super) fn new(settings: Settings) -> Self {
         Self { state: Mutex::new(State::new(settings)), wanted: Arc::default() }
     }
 
-    /// What workers tell of addresses that are wanted.
-    pub(crate) fn wanted(&self) -> Arc<Wanted> {
-        Arc::clone(&self.wanted)
+    /// A worker's host half, by which the kernel is made to ask for stations of packets with this verdict.
+    pub(crate) fn host_half(&self, unresolved: u8) -> Box<dyn HostHalf> {
+        Box::new(WantedHost { wanted: Arc::clone(&self.wanted), unresolved })
     }
 
     /// See [`crate::Function::housekeeping`].

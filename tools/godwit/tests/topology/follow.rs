@@ -3,7 +3,8 @@
 use crate::net::{Host, Net, counter, wait_for};
 use crate::router::Routed;
 
-fn config(router: &Host) -> String {
+/// `kind` forwards; `left` and `right` are the router's addresses.
+fn config(router: &Host, kind: &str, [left, right]: [&str; 2]) -> String {
     let port = |name: &str| format!("[[port]]\nname = \"{name}\"\nkind = \"af_xdp\"\ninterface = \"{name}\"\n");
     let interface = |name: &str, address: &str| {
         let mac = router.mac(name);
@@ -13,11 +14,11 @@ fn config(router: &Host) -> String {
         "[engine]\npin = false\nidle = \"sleep\"\n".to_owned(),
         port("left"),
         port("right"),
-        "[[function]]\nname = \"route\"\nkind = \"ipv4\"\n".to_owned(),
+        format!("[[function]]\nname = \"route\"\nkind = \"{kind}\"\n"),
         "[function.follow]\nroutes = \"kernel\"\ninterfaces = { left = \"left\", right = \"right\" }\n".to_owned(),
         "[[function]]\nname = \"self\"\nkind = \"responder\"\n".to_owned(),
-        interface("left", "10.1.0.1/24"),
-        interface("right", "10.2.0.1/24"),
+        interface("left", left),
+        interface("right", right),
         "[[chain]]\nfrom = \"left\"\nto = \"route\"\n[[chain]]\nfrom = \"right\"\nto = \"route\"\n".to_owned(),
         "[[chain]]\nfrom = \"route\"\nverdict = \"forward\"\nto = \"egress\"\n".to_owned(),
         "[[chain]]\nfrom = \"route\"\nto = \"self\"\n".to_owned(),
@@ -32,7 +33,7 @@ fn a_router_lives_by_its_kernel() {
     let Some(mut net) = Net::new(&["ping", "ethtool"]) else { return };
     let routed = Routed::new(&mut net);
     let Routed { a, router, b } = &routed;
-    let godwit = router.godwit(&net, &config(router), &["left", "right"]);
+    let godwit = router.godwit(&net, &config(router, "ipv4", ["10.1.0.1/24", "10.2.0.1/24"]), &["left", "right"]);
     let said = |line: &str| String::from_utf8_lossy(&a.try_sh(line).stdout).into_owned();
     let answered = |line: &str| said(line).contains("1 received");
 
@@ -69,6 +70,66 @@ fn a_router_lives_by_its_kernel() {
 
     let report = godwit.stop();
     assert!(counter(&report, "responder_dropped_unresolved") > 0, "{report:#}");
+    for name in ["left", "right"] {
+        assert!(!router.has_xdp(name), "{name}");
+    }
+}
+
+#[test]
+fn a_router_of_ipv6_lives_by_its_kernel() {
+    let Some(mut net) = Net::new(&["ping", "curl", "ethtool"]) else { return };
+    let [a, router, b] = ["a", "r", "b"].map(|name| net.host(name));
+    net.cable([(&a, "eth0", &["fd00:1::2/64"]), (&router, "left", &["fd00:1::1/64"])]);
+    net.cable([(&b, "eth0", &["fd00:2::2/64"]), (&router, "right", &["fd00:2::1/64"])]);
+    a.sh("ip route add default via fd00:1::1");
+    b.sh("ip route add default via fd00:2::1");
+    let config = config(&router, "ipv6", ["fd00:1::1/64", "fd00:2::1/64"]);
+    let godwit = router.godwit(&net, &config, &["left", "right"]);
+    let said = |line: &str| String::from_utf8_lossy(&a.try_sh(line).stdout).into_owned();
+    let answered = |line: &str| said(line).contains("1 received");
+
+    // Neighbour discovery is the kernel's, on both sides.
+    wait_for("the first answer", || answered("ping -c 1 -W 1 fd00:2::2"));
+    let through = a.sh("ping -c 5 -i 0.05 -W 2 fd00:2::2");
+    assert!(through.contains("5 received") && through.contains("ttl=63"), "{through}");
+    let own = a.sh("ping -c 2 -i 0.05 -W 2 fd00:1::1");
+    assert!(own.contains("2 received") && own.contains("ttl=64"), "the router's own address: {own}");
+
+    // What cannot be forwarded is said.
+    let expired = said("ping -c 1 -W 2 -t 1 fd00:2::2");
+    assert!(expired.to_lowercase().contains("from fd00:1::1") && expired.contains("Hop limit"), "{expired}");
+    let nowhere = said("ping -c 1 -W 2 2001:db8::1");
+    assert!(nowhere.contains("No route"), "{nowhere}");
+    wait_for("nobody there", || said("ping -c 1 -W 1 fd00:2::99").contains("Address unreachable"));
+
+    // The path's MTU: a TCP connection finds its way through it.
+    router.sh("ip link set right mtu 1300");
+    b.sh("ip link set eth0 mtu 1300");
+    wait_for("the path's MTU", || said("ping -c 1 -W 2 -M do -s 1400 fd00:2::2").contains("1300"));
+    let block: Vec<u8> = (0..3_000_001u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    net.file("large", block);
+    let folder = net.folder().display();
+    let server = b.start(&format!("/usr/bin/python3 -m http.server 8000 --bind fd00:2::2 --directory {folder}"));
+    wait_for("the server", || b.try_sh("ss -Hltn 'sport = 8000' | grep -q .").status.success());
+    let sum = |said: String| said.split_whitespace().next().map(str::to_owned);
+    let fetched = sum(a.sh("curl -gs --max-time 60 'http://[fd00:2::2]:8000/large' | sha256sum"));
+    assert_eq!(fetched, sum(a.sh(&format!("sha256sum {folder}/large"))));
+    drop(server);
+
+    // Routes come and go.
+    b.sh("ip address add fd00:7::1/128 dev lo");
+    router.sh("ip route add fd00:7::/32 via fd00:2::2");
+    wait_for("a new route", || answered("ping -c 1 -W 1 fd00:7::1"));
+    router.sh("ip route delete fd00:7::/32");
+    wait_for("no route", || said("ping -c 1 -W 1 fd00:7::1").contains("No route"));
+
+    // The neighbour gets another address, and is followed.
+    b.sh("ip link set eth0 down && ip link set eth0 address 02:00:00:00:77:01");
+    b.sh("ip link set eth0 up && ip address replace fd00:2::2/64 dev eth0 && ip route replace default via fd00:2::1");
+    wait_for("its new address", || answered("ping -c 1 -W 1 fd00:2::2"));
+
+    let report = godwit.stop();
+    assert!(counter(&report, "ipv6_said_forward") > 0, "{report:#}");
     for name in ["left", "right"] {
         assert!(!router.has_xdp(name), "{name}");
     }
