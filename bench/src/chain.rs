@@ -22,12 +22,15 @@ use crate::flow::{Chain, Flow, Job, Site};
 use crate::frames::Random;
 use crate::function;
 use crate::power::PowerWatch;
+use crate::several::{self, Links, Load};
 use crate::suites::Associations;
 use crate::throughput::{Feed, link, moved_note};
 use crate::{BenchOptions, Error, Progress, Row, Size, median_p99};
 
 /// Frame sizes before encryption, where the user names none.
 const SIZES: [Size; 4] = [Size::Bytes(60), Size::Bytes(512), Size::Bytes(1408), Size::Imix];
+/// Ways that are measured on several devices at once.
+const SEVERAL: [&str; 2] = ["esp", "chain"];
 /// What gets every packet on.
 const ROUTES: &str = "[[next_hop]]\nname = \"there\"\nport = \"out\"\ndestination_mac = \"02:00:00:00:00:07\"\n\
                       source_mac = \"02:00:00:00:00:08\"\n[[route]]\nprefix = \"0.0.0.0/0\"\nnext_hop = \"there\"\n";
@@ -67,6 +70,15 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
     let sizes = if options.sizes.is_empty() { &SIZES[..] } else { &options.sizes };
     let device = options.device();
     let mut rows = Vec::new();
+    if options.devices().len() > 1 {
+        let links = several::links(options, progress);
+        for &size in sizes {
+            for way in ways().iter().filter(|way| SEVERAL.contains(&way.name)) {
+                rows.extend(bench.on_several(way, size, &links, progress)?);
+            }
+        }
+        return Ok(rows);
+    }
     let link = link(device, options.time.min(Duration::from_millis(200)) / 4, progress);
     for &size in sizes {
         if device != cpu::ID {
@@ -143,6 +155,22 @@ impl ChainBench<'_> {
             Flow::new(&site, size, &|random, payload| function::plant(self.patterns, random, payload), &mut job)?;
         flow.prepare_by_length(feed.batch, feed.bin_packets);
         Ok(flow)
+    }
+
+    /// Several devices, each with packets of its own that stay on it for all of the chain.
+    fn on_several(&self, way: &Way, size: Size, links: &Links, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+        let make = |device: &str, feed: &Feed| {
+            // What the CPU follows is a trip for each function, which costs it nothing.
+            let by_device = device != cpu::ID;
+            let chain = way.chain.clone().map(|chain| Chain { by_device, ..chain });
+            let flow = self.flow(device, feed, &Way { chain, ..*way }, size)?;
+            if by_device && way.chain.is_some() && !flow.device.follows() {
+                return Err(Error::Setup(format!("{device} does not follow chains")));
+            }
+            Ok(flow)
+        };
+        let load = Load { bench: "chain", name: Some(way.name), size, frames: true, make: &make };
+        several::rows(&load, self.options, links, progress)
     }
 
     fn on_device(&self, way: &Way, size: Size, link: Option<f64>, progress: &mut Progress<'_>) -> Result<Row, Error> {

@@ -23,13 +23,19 @@ const TABLE_BYTES: usize = 1 << 30;
 
 /// The bench `devices`: the device named, or all that are here.
 pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
-    let devices = options.device.clone().map_or_else(present, |device| vec![device]);
+    let named = options.device.as_ref().map(|_| options.devices().into_iter().map(str::to_owned).collect());
+    let devices: Vec<String> = named.unwrap_or_else(present);
     let mut rows = Vec::new();
-    for device in devices {
-        let mut own = measure::open(&device).map_err(Error::setup)?;
-        copies(&device, &mut *own, options, progress, &mut rows)?;
-        hand_overs(&device, &mut *own, options, progress, &mut rows)?;
-        random_reads(&device, &mut *own, options, progress, &mut rows)?;
+    for device in &devices {
+        let mut own = measure::open(device).map_err(Error::setup)?;
+        copies(device, &mut *own, options, progress, &mut rows)?;
+        hand_overs(device, &mut *own, options, progress, &mut rows)?;
+        random_reads(device, &mut *own, options, progress, &mut rows)?;
+    }
+    // Only of those that the user named.
+    if options.device.is_some() && devices.len() > 1 {
+        let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
+        copies_at_once(&devices, options, progress, &mut rows)?;
     }
     Ok(rows)
 }
@@ -78,7 +84,7 @@ fn copies(
         progress(&format!("{device}: copies of {bytes} bytes"));
         let mut times: [Vec<f64>; 3] = Default::default();
         for _ in 0..ROUNDS {
-            let rates = own.copy(bytes, options.time / (3 * ROUNDS as u32)).map_err(Error::setup)?;
+            let rates = own.copy(bytes, options.time / (3 * ROUNDS as u32), &|| {}).map_err(Error::setup)?;
             for (times, rate) in times.iter_mut().zip([rates.host_to_device, rates.device_to_host, rates.both]) {
                 times.push(bytes as f64 / rate * 1e9);
             }
@@ -89,6 +95,56 @@ fn copies(
             row.note = format!("{:.2} GB/s", row.gbps / 8.0);
             rows.push(row);
         }
+    }
+    Ok(())
+}
+
+/// What links and the host's memory give when all devices copy at the same time.
+fn copies_at_once(
+    devices: &[&str],
+    options: &BenchOptions,
+    progress: &mut Progress<'_>,
+    rows: &mut Vec<Row>,
+) -> Result<(), Error> {
+    let bytes = if is_brief(options) { COPIES[2] } else { COPIES[6] };
+    progress(&format!("copies of {bytes} bytes, {} at once", devices.join(" and ")));
+    // Per direction and device.
+    let mut times = vec![vec![Vec::new(); devices.len()]; 3];
+    for _ in 0..ROUNDS {
+        let rates = measure::copy_at_once(devices, bytes, options.time / (3 * ROUNDS as u32)).map_err(Error::setup)?;
+        for (device, rates) in rates.iter().enumerate() {
+            for (times, rate) in times.iter_mut().zip([rates.host_to_device, rates.device_to_host, rates.both]) {
+                times[device].push(bytes as f64 / rate * 1e9);
+            }
+        }
+    }
+    let what = ["copy host-to-device", "copy device-to-host", "copy both ways"];
+    for (what, times) in what.iter().zip(&mut times) {
+        let each: Vec<Row> =
+            devices.iter().zip(times).map(|(device, times)| row(device, what, "call", bytes, times, bytes)).collect();
+        let gbps: Vec<f64> = each.iter().map(|row| row.gbps).collect();
+        let alone = |device: &str| {
+            let same = |row: &&Row| row.device == device && row.implementation == *what && row.batch == bytes;
+            rows.iter().find(same).map_or(0.0, |row| row.gbps)
+        };
+        let sum_alone: f64 = devices.iter().map(|device| alone(device)).sum();
+        let sum: f64 = gbps.iter().sum();
+        let list = gbps.iter().map(|gbps| format!("{:.2}", gbps / 8.0)).collect::<Vec<_>>().join(" and ");
+        let longest = |of: fn(&Row) -> f64| each.iter().map(of).fold(0.0, f64::max);
+        rows.push(Row {
+            device: devices.join("+"),
+            implementation: format!("{what}, at once"),
+            mpps: each.iter().map(|row| row.mpps).sum(),
+            gbps: sum,
+            p50_us: longest(|row| row.p50_us),
+            p99_us: longest(|row| row.p99_us),
+            note: format!(
+                "{:.2} GB/s in sum: {list}; {:.2} of what each has alone, in sum",
+                sum / 8.0,
+                sum / sum_alone
+            ),
+            ..each[0].clone()
+        });
     }
     Ok(())
 }

@@ -109,9 +109,20 @@ pub(crate) struct Passes {
     /// Bytes copied to the device and back meanwhile, over all packets of all passes.
     moved_bytes: [u64; 2],
     all_packets: u64,
+    /// Of the last pass: when chunks came back, and of how many packets each was.
+    pub(crate) completions: Vec<(Instant, u32)>,
+    /// Of the last pass: when the last chunk was submitted.
+    pub(crate) fed_until: Option<Instant>,
 }
 
 impl Passes {
+    /// Says how fast the last pass was.
+    pub(crate) fn set_last_rate(&mut self, packets_per_ns: f64) {
+        if let Some(last) = self.rates.last_mut() {
+            *last = packets_per_ns;
+        }
+    }
+
     /// Median over passes, millions of packets per second.
     pub(crate) fn mpps(&mut self) -> f64 {
         crate::median_p99(&mut self.rates).0 * 1e3
@@ -140,6 +151,18 @@ impl Flow {
         payload: &dyn Fn(&mut Random, &mut [u8]),
         job: &mut dyn FnMut(&mut Random) -> Job,
     ) -> Result<Self, Error> {
+        Ok(Self::for_threads(site, 1, size, payload, job)?.remove(0))
+    }
+
+    /// The same for so many threads that feed one device, each with a lane of its own and `site.packets` packets in a region
+    /// of its own.
+    pub(crate) fn for_threads(
+        site: &Site<'_>,
+        threads: usize,
+        size: Size,
+        payload: &dyn Fn(&mut Random, &mut [u8]),
+        job: &mut dyn FnMut(&mut Random) -> Job,
+    ) -> Result<Vec<Self>, Error> {
         let most = |bytes: fn(&dyn Function) -> u16| {
             site.functions.iter().map(|function| usize::from(bytes(&**function))).max().unwrap_or(0)
         };
@@ -158,9 +181,9 @@ impl Flow {
             prefix_bytes: 0,
             slot_bytes: None,
         };
-        let bytes = Arena::bytes_for(&config, 1).map_err(Error::setup)?;
+        let bytes = Arena::bytes_for(&config, threads).map_err(Error::setup)?;
         let memory = godwit_device::arena_memory(&[site.device], bytes).map_err(Error::setup)?;
-        let arena = Arena::over(memory, config, 1).map_err(Error::setup)?;
+        let arena = Arena::over(memory, config, threads).map_err(Error::setup)?;
         let programs: Vec<(Arc<dyn Program>, Implementation)> = (0..)
             .zip(site.functions)
             .map(|(number, function): (usize, _)| {
@@ -171,7 +194,7 @@ impl Flow {
             .collect();
         let options = DeviceOptions {
             mode: site.mode,
-            lanes: 1,
+            lanes: threads,
             bins: site.bins,
             bin_packets: site.bin_packets,
             resident: site.resident,
@@ -179,18 +202,31 @@ impl Flow {
             ..DeviceOptions::default()
         };
         let device = godwit_device::open(site.device, &programs, &arena.handle(), &options).map_err(Error::setup)?;
-        let lane = Arc::clone(&device).lane().map_err(Error::setup)?;
-        let mut region = arena.split().remove(0);
         let mut random = Random::new(7);
+        let flow = |region| Self::over(site, Arc::clone(&device), region, size, payload, job, &mut random);
+        arena.split().into_iter().map(flow).collect()
+    }
+
+    /// Fills a region with packets.
+    fn over(
+        site: &Site<'_>,
+        device: Arc<dyn Device>,
+        mut region: Region,
+        size: Size,
+        payload: &dyn Fn(&mut Random, &mut [u8]),
+        job: &mut dyn FnMut(&mut Random) -> Job,
+        random: &mut Random,
+    ) -> Result<Self, Error> {
+        let lane = Arc::clone(&device).lane().map_err(Error::setup)?;
         let mut packets = Vec::with_capacity(site.packets);
         for _ in 0..site.packets {
-            let frame = frames::frame(size, &mut random, payload);
+            let frame = frames::frame(size, random, payload);
             let descriptor =
                 region.allocate(frame.len()).ok_or_else(|| Error::Setup("the region is full".to_owned()))?;
             region.frame_mut(&descriptor).copy_from_slice(&frame);
             let mut headers = [0; HEADER_BYTES];
             headers.copy_from_slice(&frame[..HEADER_BYTES]);
-            let mut packet = Packet { descriptor, headers, frame: None, job: job(&mut random) };
+            let mut packet = Packet { descriptor, headers, frame: None, job: job(random) };
             if let Some((variant, parameter)) = packet.job.before {
                 let function = &site.functions[usize::from(packet.job.instance)];
                 let window = region.window_mut(&descriptor);
@@ -310,7 +346,7 @@ impl Flow {
     }
 
     /// Makes headers and descriptors what they were.
-    fn refresh(&mut self) -> Result<(), Error> {
+    pub(crate) fn refresh(&mut self) -> Result<(), Error> {
         for Packet { descriptor, headers, frame, .. } in &self.packets {
             match frame {
                 Some(frame) => self.region.frame_mut(descriptor).copy_from_slice(frame),
@@ -361,7 +397,7 @@ impl Flow {
             }
         }
         let mut observed = Vec::new();
-        self.pass(&mut Passes::default(), &mut observed)?;
+        self.pass(&mut Passes::default(), &mut observed, usize::MAX)?;
         self.lane.copy_region(&mut self.region, false).map_err(Error::setup)?;
         for (chunk, place, window, descriptor, outcome) in &expected {
             let Some(chunk) = &self.chunks[*chunk] else { continue };
@@ -421,16 +457,21 @@ impl Flow {
         let (started, mut done) = (Instant::now(), 0);
         while done < 3 || started.elapsed() < time {
             self.refresh()?;
-            self.pass(&mut passes, &mut Vec::new())?;
+            self.pass(&mut passes, &mut Vec::new(), usize::MAX)?;
             done += 1;
         }
-        // A pass over packets that are dropped at once would be fast.
+        self.check_drops()?;
+        Ok(passes)
+    }
+
+    /// A pass over packets that are dropped at once would be fast.
+    pub(crate) fn check_drops(&self) -> Result<(), Error> {
         let dropped = self.dropped();
         if dropped != self.drops {
             let what = format!("{dropped} packets dropped while it was timed, {} when compared with ref", self.drops);
             return Err(Error::Wrong { who: self.device.capabilities().id.clone(), what });
         }
-        Ok(passes)
+        Ok(())
     }
 
     /// Every window of a chunk that is not in flight.
@@ -440,11 +481,18 @@ impl Flow {
         }
     }
 
-    /// All chunks once.
-    fn pass(&mut self, passes: &mut Passes, observed: &mut Vec<(Bin, u64)>) -> Result<(), Error> {
+    /// All chunks once, or the first `chunks_max` of them.
+    pub(crate) fn pass(
+        &mut self,
+        passes: &mut Passes,
+        observed: &mut Vec<(Bin, u64)>,
+        chunks_max: usize,
+    ) -> Result<(), Error> {
         let moved = self.lane.moved_bytes();
-        let mut waiting: VecDeque<usize> = (0..self.chunks.len()).collect();
-        let mut submitted: Vec<Instant> = Vec::with_capacity(self.chunks.len());
+        let mut waiting: VecDeque<usize> = (0..self.chunks.len().min(chunks_max)).collect();
+        let mut submitted: Vec<Instant> = Vec::with_capacity(waiting.len());
+        passes.completions.clear();
+        passes.completions.reserve(waiting.len());
         let (mut packets, mut idle) = (0u64, 0);
         // Since the pipeline is full: when, and packets done before.
         let mut full: Option<(Instant, u64)> = None;
@@ -483,12 +531,14 @@ impl Flow {
             // Chunks are submitted in the order of their numbers.
             passes.latencies_ns.push(answered.duration_since(submitted[number]).as_nanos() as f64);
             packets += u64::from(chunk.packets);
+            passes.completions.push((answered, chunk.packets));
             observed.extend(self.lane.bin_times().iter().map(|time| (chunk.bins[time.bin as usize], time.elapsed_ns)));
             self.chunks[number] = Some(chunk);
             if full.is_none() {
                 full = Some((answered, packets));
             }
         }
+        passes.fed_until = submitted.last().copied();
         // Where there are too few chunks to fill the pipeline and keep it full, the whole pass counts.
         let (elapsed, counted) = match timed {
             Some((elapsed, counted)) if counted > 0 && !elapsed.is_zero() => (elapsed, counted),

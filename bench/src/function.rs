@@ -51,7 +51,7 @@ pub(crate) struct Competitor<'a> {
 
 type Round<'a> = Box<dyn FnMut(&[Vec<u8>]) -> Result<f64, Error> + 'a>;
 /// Fills the payload of one packet.
-type Payload<'a> = &'a dyn Fn(&mut Random, &mut [u8]);
+pub(crate) type Payload<'a> = &'a (dyn Fn(&mut Random, &mut [u8]) + Sync);
 
 /// What is measured.
 pub(crate) struct Workload<'a> {
@@ -63,7 +63,7 @@ pub(crate) struct Workload<'a> {
     pub(crate) refresh: Refresh,
     pub(crate) competitor: Option<Competitor<'a>>,
     /// What is done with each packet, where there is no host half in between; `None`: the same with all.
-    pub(crate) job: Option<&'a dyn Fn(&mut Random) -> Job>,
+    pub(crate) job: Option<&'a (dyn Fn(&mut Random) -> Job + Sync)>,
 }
 
 impl Workload<'_> {

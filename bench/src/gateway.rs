@@ -19,8 +19,9 @@ use godwit_engine::config::{Config, EngineConfig};
 use godwit_engine::{Engine, Options, Report};
 use godwit_packet::Layout;
 
+use crate::several;
 use crate::suites::Associations;
-use crate::throughput::{self, layout_name, link, moved_note};
+use crate::throughput::{self, layout_name, moved_note};
 use crate::{BenchOptions, Error, Progress, Row, Size};
 
 /// Frame sizes, where the user names none.
@@ -57,55 +58,87 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
         let message = format!("{} SAs: the gateway's are a power of two, a /24 for each", associations.sas);
         return Err(Error::Setup(message));
     }
-    let device = options.device();
+    let devices = options.devices();
     let sizes = if options.sizes.is_empty() { &SIZES[..] } else { &options.sizes };
     let cores = [std::thread::available_parallelism().map_or(1, usize::from)];
     let workers = if options.workers.is_empty() { &cores[..] } else { &options.workers };
-    let own_memory = has_own_memory(device);
     if options.together {
         return together::run(options, &associations, sizes, progress);
     }
-    let copies = options.time.min(Duration::from_millis(200)) / 4;
-    let link = own_memory.then(|| link(device, copies, progress)).flatten();
+    let links = several::links(options, progress);
+    // Each device alone, then all of them.
+    let mut sets: Vec<(&[&str], Option<f64>)> = devices.chunks(1).zip(links.alone()).collect();
+    if devices.len() > 1 {
+        sets.push((&devices, links.at_once_in_sum()));
+    }
     let mut rows = Vec::new();
     for &size in sizes {
         let expected = Gateway::new(options, &associations, size).expected()?;
         for &workers in workers {
-            let gateway = Gateway { workers, implementation, ..Gateway::new(options, &associations, size) };
-            gateway.verify(&expected, progress)?;
-            let (chunk_packets, report) = gateway.time(options.time)?;
-            rows.push(row(options, size, chunk_packets, &report, link));
+            let mut alone = Vec::new();
+            for &(devices, link) in &sets {
+                let gateway =
+                    Gateway { workers, implementation, devices, ..Gateway::new(options, &associations, size) };
+                gateway.verify(&expected, progress)?;
+                let (chunk_packets, report) = gateway.time(options.time)?;
+                let mut row = row(options, devices, size, chunk_packets, &report, link);
+                if devices.len() > 1 {
+                    row.note += &spread_note(devices, &report, row.mpps, &alone);
+                }
+                alone.push(row.mpps);
+                rows.push(row);
+            }
         }
     }
     Ok(rows)
+}
+
+/// How a function was spread over devices, and what that is worth; `alone`: of each its rate, Mpps.
+fn spread_note(devices: &[&str], report: &Report, mpps: f64, alone: &[f64]) -> String {
+    let packets = |device: &&str| {
+        let name = format!("device_packets{{device=\"{device}\"}}");
+        report.counters.iter().find(|(known, _)| *known == name).map_or(0, |(_, packets)| *packets)
+    };
+    let each: Vec<u64> = devices.iter().map(packets).collect();
+    let all = each.iter().sum::<u64>().max(1) as f64;
+    let shares: Vec<String> = devices
+        .iter()
+        .zip(each)
+        .map(|(device, packets)| format!("{:.0} % on {device}", packets as f64 / all * 100.0))
+        .collect();
+    let mean = alone.iter().sum::<f64>() / alone.len().max(1) as f64;
+    format!("; {}; {:.2} x one", shares.join(", "), mpps / mean)
 }
 
 /// One configuration of the engine.
 struct Gateway<'a> {
     options: &'a BenchOptions,
     size: Size,
-    device: &'a str,
+    /// That run the function: one, or several that it is spread over.
+    devices: &'a [&'a str],
     implementation: Implementation,
     workers: usize,
     associations: &'a Associations,
 }
 
+/// Where `ref` runs.
+const CPU: &[&str] = &[cpu::ID];
+
 impl<'a> Gateway<'a> {
     fn new(options: &'a BenchOptions, associations: &'a Associations, size: Size) -> Self {
-        let (device, implementation) = (options.device(), Implementation::Scalar);
-        Self { options, size, device, implementation, workers: 1, associations }
+        Self { options, size, devices: CPU, implementation: Implementation::Scalar, workers: 1, associations }
     }
 
     /// What `ref` makes of packets on the CPU, by one worker: which of them does a packet changes nothing of it.
     fn expected(self) -> Result<Report, Error> {
-        let by_ref = Self { device: cpu::ID, implementation: Implementation::Ref, ..self };
+        let by_ref = Self { devices: CPU, implementation: Implementation::Ref, ..self };
         Ok(by_ref.run(Some(VERIFIED_PACKETS), None)?.1)
     }
 
     /// Compares what it makes of packets with that.
     fn verify(&self, expected: &Report, progress: &mut Progress<'_>) -> Result<(), Error> {
         let (_, found) = self.run(Some(VERIFIED_PACKETS), None)?;
-        let (size, device) = (self.size, self.device);
+        let (size, device) = (self.size, self.name());
         let digest = |report: &Report| report.ports[0].digest;
         let sent = [expected, &found].map(|report| report.conservation.sent);
         if digest(&found) != digest(expected) || sent != [u64::from(VERIFIED_PACKETS); 2] {
@@ -155,14 +188,14 @@ impl<'a> Gateway<'a> {
     fn build(&self, packets: Option<u32>) -> Result<(usize, Engine), Error> {
         let text = self.configuration(packets);
         let config = Config::parse(&text, "bench gateway", Path::new(".")).map_err(Error::setup)?;
-        let device = config.devices.iter().find(|device| device.id == self.device);
+        let device = config.devices.iter().find(|device| device.id == self.devices[0]);
         let chunk_packets = device.map_or(0, |device| device.packing.chunk_packets as usize);
         Ok((chunk_packets, Engine::new(config, &Options::default()).map_err(Error::setup)?))
     }
 
     /// Every packet is accounted for, and every one that left was encrypted by the device asked for.
     fn check(&self, report: &Report) -> Result<(), Error> {
-        let wrong = |what: String| Err(Error::Wrong { who: format!("the gateway on {}", self.device), what });
+        let wrong = |what: String| Err(Error::Wrong { who: format!("the gateway on {}", self.name()), what });
         let conservation = report.conservation;
         if !conservation.holds() || conservation.in_flight > 0 {
             return wrong(conservation.to_string());
@@ -175,6 +208,15 @@ impl<'a> Gateway<'a> {
             Some((_, packets)) if *packets == conservation.sent => Ok(()),
             _ => wrong(format!("{} packets were sent, and encrypted: {encrypted:?}", conservation.sent)),
         }
+    }
+
+    fn name(&self) -> String {
+        self.devices.join("+")
+    }
+
+    /// Whether packets are copied to any of them.
+    fn copies(&self) -> bool {
+        self.devices.iter().any(|device| has_own_memory(device))
     }
 
     /// Window of a frame of so many bytes.
@@ -193,13 +235,14 @@ impl<'a> Gateway<'a> {
     /// Packets of as many bytes as a worker's chunks take.
     fn packets_of_chunks(&self) -> usize {
         let chunks = self.options.in_flight.map_or(CHUNKS, |chunks| chunks + 1);
-        chunks * CHUNK_BYTES / self.mean_window_bytes()
+        // Each device has its own.
+        chunks * self.devices.len() * CHUNK_BYTES / self.mean_window_bytes()
     }
 
     /// The key of `[arena]` that makes a worker's ring as long as packets in flight need, and an eighth: what goes around in
     /// more memory comes back colder.
     fn ring(&self, in_flight_packets: usize) -> String {
-        if !has_own_memory(self.device) || self.options.layout != Layout::Dense {
+        if !self.copies() || self.options.layout != Layout::Dense {
             return String::new();
         }
         let packets = self.options.packets.unwrap_or_else(|| self.packets_of_chunks()).min(in_flight_packets);
@@ -210,15 +253,12 @@ impl<'a> Gateway<'a> {
 
     /// `packets`: how many there are, all digested; `None`: no end.
     fn configuration(&self, packets: Option<u32>) -> String {
-        let Self { options, size, device, workers, .. } = *self;
-        let implementation = self.implementation.name();
+        let Self { options, size, devices, workers, .. } = *self;
         let layout = layout_name(options.layout);
-        let in_flight_packets = match (options.packets, device) {
+        let in_flight_packets = match (options.packets, devices) {
             (Some(packets), _) => packets,
-            (None, cpu::ID) => CPU_IN_FLIGHT_PACKETS,
-            (None, _) if has_own_memory(device) => {
-                self.packets_of_chunks().next_power_of_two().min(IN_FLIGHT_PACKETS_MAX)
-            }
+            (None, CPU) => CPU_IN_FLIGHT_PACKETS,
+            (None, _) if self.copies() => self.packets_of_chunks().next_power_of_two().min(IN_FLIGHT_PACKETS_MAX),
             (None, _) => EngineConfig::default().in_flight_packets,
         };
         let ring = self.ring(in_flight_packets);
@@ -257,16 +297,18 @@ impl<'a> Gateway<'a> {
             [[chain]]
             from = "gateway"
             to = "memory"
-            [[device]]
-            name = "{device}"
             "#,
             size.frame_bytes_max().max(60),
         );
-        // Writing to a String cannot fail.
-        if let Some(mode) = options.mode.filter(|_| device != cpu::ID) {
-            let _ = writeln!(text, "mode = \"{}\"", mode.name());
-        }
-        if device == options.device() {
+        for &device in devices {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "[[device]]\nname = \"{device}\"");
+            if let Some(mode) = options.mode.filter(|_| device != cpu::ID) {
+                let _ = writeln!(text, "mode = \"{}\"", mode.name());
+            }
+            if !options.devices().contains(&device) {
+                continue;
+            }
             // One more than are in flight: one fills. The CPU runs a chunk at once.
             let chunks = options.in_flight.filter(|_| device != cpu::ID).map(|chunks| chunks + 1);
             // A chunk of so many packets is not cut short.
@@ -283,10 +325,11 @@ impl<'a> Gateway<'a> {
                 }
             }
         }
-        let _ = writeln!(
-            text,
-            "[[function]]\nname = \"gateway\"\nkind = \"ipsec\"\nimpl = \"{implementation}\"\ndevice = \"{device}\""
-        );
+        let _ = writeln!(text, "[[function]]\nname = \"gateway\"\nkind = \"ipsec\"\ndevice = {devices:?}");
+        // Devices beside the CPU have one form.
+        if devices == CPU {
+            let _ = writeln!(text, "impl = \"{}\"", self.implementation.name());
+        }
         text += &self.associations.text("function.sa", 1);
         for sa in 0..self.associations.sas {
             let prefix = format!("{}.{}.{}.0/24", 10 + (sa >> 16), (sa >> 8) & 255, sa & 255);
@@ -299,15 +342,23 @@ impl<'a> Gateway<'a> {
     }
 }
 
-fn row(options: &BenchOptions, size: Size, chunk_packets: usize, report: &Report, link: Option<f64>) -> Row {
-    let device = options.device();
+fn row(
+    options: &BenchOptions,
+    devices: &[&str],
+    size: Size,
+    chunk_packets: usize,
+    report: &Report,
+    link: Option<f64>,
+) -> Row {
+    let watts =
+        |device: &&str| report.power.iter().find(|power| power.device == **device).and_then(|power| power.watts);
     let sent = report.conservation.sent;
     let mpps = sent as f64 / report.elapsed_s / 1e6;
     let function = &report.functions[0];
     let latency = report.latency.unwrap_or_default();
     Row {
         bench: "gateway".to_owned(),
-        device: device.to_owned(),
+        device: devices.join("+"),
         implementation: function.implementation.clone(),
         mode: "engine",
         size: Some(size),
@@ -316,16 +367,17 @@ fn row(options: &BenchOptions, size: Size, chunk_packets: usize, report: &Report
         gbps: function.gbps,
         p50_us: latency.p50_ns as f64 / 1e3,
         p99_us: latency.p99_ns as f64 / 1e3,
-        watts: report.power.iter().find(|power| power.device == device).and_then(|power| power.watts),
+        watts: devices.iter().map(watts).sum(),
         peer: false,
-        note: note(options, report, mpps, link),
+        note: note(options, devices, report, mpps, link),
     }
 }
 
-fn note(options: &BenchOptions, report: &Report, mpps: f64, link: Option<f64>) -> String {
-    let device = options.device();
+fn note(options: &BenchOptions, devices: &[&str], report: &Report, mpps: f64, link: Option<f64>) -> String {
     let counter = |name: &str| report.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value);
-    let of_device = |name: &str| counter(&format!("device_{name}{{device=\"{device}\"}}"));
+    let of_devices = |name: &str| -> u64 {
+        devices.iter().map(|device| counter(&format!("device_{name}{{device=\"{device}\"}}"))).sum()
+    };
     let function = &report.functions[0];
     let busy_ns = counter("engine_busy_ns") as f64;
     let mut note = format!(
@@ -338,10 +390,10 @@ fn note(options: &BenchOptions, report: &Report, mpps: f64, link: Option<f64>) -
         function.batch_fill * 100.0,
         report.ports[0].sent_bytes as f64 * 8.0 / report.elapsed_s / 1e9,
     );
-    let moved = [of_device("moved_to"), of_device("moved_back")];
+    let moved = [of_devices("moved_to"), of_devices("moved_back")];
     let packets = report.conservation.sent as f64;
     let moved = (moved != [0, 0]).then(|| moved.map(|bytes| bytes as f64 / packets));
-    note += &moved_note(device, mpps, moved, link);
+    note += &moved_note(devices[0], mpps, moved, link);
     if report.conservation.dropped > 0 {
         // Writing to a String cannot fail.
         let _ = write!(note, "; {} packets DROPPED", report.conservation.dropped);

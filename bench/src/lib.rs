@@ -8,6 +8,7 @@
 //! | `engine.rs` | the whole engine around `echo`, memory to memory; peer: dpdk-testpmd |
 //! | `gateway.rs` | the whole engine around ESP encryption on a device, port to port |
 //! | `apps.rs` | whole functions in the engine by number of workers, and their latency against load |
+//! | `several.rs` | several devices at once, and what each does alone |
 //! | `traffic.rs` | the port that they get frames from |
 //! | `function.rs` | each function alone on packets in memory |
 //! | `ipsec.rs` | ESP tunnels alone; peer: Intel ipsec-mb |
@@ -45,6 +46,7 @@ mod power;
 mod race;
 mod routes;
 mod scheduling;
+mod several;
 mod suites;
 mod throughput;
 mod traffic;
@@ -155,7 +157,7 @@ const LITTLE: Duration = Duration::from_millis(100);
 /// What the user asked for; the default measures what the bench is for.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
-    /// Only this device.
+    /// Only this device; or several, with commas between them, all at once.
     pub device: Option<String>,
     /// Only this implementation: `ref`, `scalar`, `gopt`, `native` or a level such as `x86-64-v3`.
     pub implementation: Option<String>,
@@ -197,6 +199,11 @@ impl BenchOptions {
         self.device.as_deref().unwrap_or(cpu::ID)
     }
 
+    /// The devices to measure at once.
+    fn devices(&self) -> Vec<&str> {
+        self.device().split(',').map(str::trim).collect()
+    }
+
     /// Whether prepared chunks are sent through a lane, and not bins straight to the function.
     fn through_lane(&self) -> bool {
         self.mode.is_some() || self.device() != cpu::ID
@@ -233,9 +240,18 @@ pub struct Bench {
     pub name: &'static str,
     /// One sentence.
     pub what: &'static str,
-    /// Whether it can measure any device, or only the CPU.
-    pub any_device: bool,
+    /// What it can measure.
+    on: On,
     run: fn(&BenchOptions, &mut Progress<'_>) -> Result<Vec<Row>, Error>,
+}
+
+/// Which devices a bench can measure.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum On {
+    Cpu,
+    AnyDevice,
+    /// Also several at once.
+    Devices,
 }
 
 /// Told what is being measured, a line at a time.
@@ -246,116 +262,116 @@ pub const BENCHES: &[Bench] = &[
     Bench {
         name: "engine",
         what: "the whole engine around echo, memory to memory, one worker; peer: dpdk-testpmd macswap between net_null devices",
-        any_device: false,
+        on: On::Cpu,
         run: engine::run,
     },
     Bench {
         name: "gateway",
         what: "the whole engine around ESP tunnel encryption by 4096 SAs on a device, port to port, all cores",
-        any_device: true,
+        on: On::Devices,
         run: gateway::run,
     },
     Bench {
         name: "template",
         what: "the template function on packets in memory",
-        any_device: true,
+        on: On::Devices,
         run: function::template,
     },
-    Bench { name: "echo", what: "G-Opt's echo on packets in memory", any_device: true, run: function::echo },
+    Bench { name: "echo", what: "G-Opt's echo on packets in memory", on: On::Devices, run: function::echo },
     Bench {
         name: "ipv4",
         what: "IPv4 forwarding of uniformly random addresses over the 901,899 prefixes of 2025; peer: rte_lpm, lookup only",
-        any_device: true,
+        on: On::Devices,
         run: lookup::forwarding,
     },
     Bench {
         name: "ipv4-lookup",
         what: "the IPv4 route table alone, same table and addresses; peer: rte_lpm bulk lookup",
-        any_device: false,
+        on: On::Cpu,
         run: lookup::lookup,
     },
     Bench {
         name: "ipv6-lookup",
         what: "the IPv6 route table alone, 160,147 prefixes of 2025 and 200,000 random ones; peers: rte_fib6 and rte_lpm6 bulk lookup",
-        any_device: false,
+        on: On::Cpu,
         run: lookup6::lookup,
     },
     Bench {
         name: "l2-lookup",
         what: "the table of l2 alone, 1,000,000 and 8,000,000 addresses; peer: rte_hash bulk lookup",
-        any_device: false,
+        on: On::Cpu,
         run: lookup_mac::lookup,
     },
     Bench {
         name: "ipv4-load",
         what: "reading a file of 1,000,000 random routes and building the table",
-        any_device: false,
+        on: On::Cpu,
         run: lookup::load,
     },
     Bench {
         name: "gopt",
         what: "hiding DRAM latency: cuckoo look-up, pointer chase, IPv6 look-up, as written, by gopt, by hand; peer: C++20 coroutines",
-        any_device: false,
+        on: On::Cpu,
         run: gopt::run,
     },
     Bench {
         name: "apps",
         what: "whole functions in the engine by number of workers: echo and look-ups, on the CPU and on each device here",
-        any_device: true,
+        on: On::AnyDevice,
         run: apps::run,
     },
     Bench {
         name: "patterns",
         what: "20,000 patterns in the engine: few packets in order, many in order, many sorted by length, with and without gopt",
-        any_device: false,
+        on: On::Cpu,
         run: apps::patterns,
     },
     Bench {
         name: "lookup-latency",
         what: "from arrival to departure against the load offered, for the functions of apps",
-        any_device: true,
+        on: On::AnyDevice,
         run: apps::lookup_latency,
     },
     Bench {
         name: "memaccess",
         what: "what hiding latency is worth by the arithmetic done for each read; peer: C++20 coroutines",
-        any_device: false,
+        on: On::Cpu,
         run: gopt::memaccess,
     },
     Bench {
         name: "ipsec",
         what: "ipsec in tunnel mode on packets in memory: any suite (--suite), any number of SAs (--sas), both directions (--decrypt)",
-        any_device: true,
+        on: On::Devices,
         run: function::ipsec,
     },
     Bench {
         name: "dpi",
         what: "Aho-Corasick over 10,000 patterns on packets in memory; peer: the aho-corasick crate's DFA",
-        any_device: true,
+        on: On::Devices,
         run: function::dpi,
     },
     Bench {
         name: "chain",
         what: "ESP decryption, 10,000 patterns and the route: led from one to the next on the device, or a trip for each, and on all cores",
-        any_device: true,
+        on: On::Devices,
         run: chain::run,
     },
     Bench {
         name: "devices",
         what: "what devices can do with no packets: copy rates by size, launch and mailbox latency, random reads by chains",
-        any_device: true,
+        on: On::Devices,
         run: devices::run,
     },
     Bench {
         name: "latency",
         what: "one batch of 32 packets, submit to completion: ESP encryption, and copying them alone",
-        any_device: true,
+        on: On::AnyDevice,
         run: latency::run,
     },
     Bench {
         name: "scheduling",
         what: "PIPSEA's bins: grouping, sorting, chunk size by number of bins, length granularity, on six functions at random",
-        any_device: true,
+        on: On::AnyDevice,
         run: scheduling::run,
     },
 ];
@@ -370,13 +386,23 @@ pub fn run(name: &str, options: &BenchOptions, progress: &mut Progress<'_>) -> R
         name: name.to_owned(),
         known: BENCHES.iter().map(|bench| bench.name.to_owned()).collect(),
     })?;
-    if !godwit_device::is_id(options.device()) {
-        let device = options.device();
+    let devices = options.devices();
+    if let Some(device) = devices.iter().find(|device| !godwit_device::is_id(device)) {
         return Err(Error::Setup(format!("device `{device}`: a device is `cpu`, `opencl:0`, `cuda:0` or the like")));
     }
-    if !bench.any_device && options.device() != cpu::ID {
+    if let Some(twice) = devices.iter().enumerate().find(|(at, device)| devices[..*at].contains(device)) {
+        return Err(Error::Setup(format!("device `{}` is named twice", twice.1)));
+    }
+    let refused = match bench.on {
+        On::Cpu => options.device() != cpu::ID,
+        On::AnyDevice => devices.len() > 1,
+        On::Devices => false,
+    };
+    if refused {
+        let where_it_runs =
+            if bench.on == On::Cpu { format!("the CPU only ({})", cpu::ID) } else { "one device at a time".to_owned() };
         let device = options.device();
-        return Err(Error::Setup(format!("device `{device}`: the bench `{name}` runs on the CPU only ({})", cpu::ID)));
+        return Err(Error::Setup(format!("device `{device}`: the bench `{name}` runs on {where_it_runs}")));
     }
     (bench.run)(options, progress)
 }

@@ -1,22 +1,24 @@
 //! A function on a device, arena to arena: prepared chunks through a lane, several in flight (PIPSEA figure 8, APUNet
 //! figure 3).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_device::{Implementation, Mode, cpu, has_own_memory, measure};
+use godwit_function::Function;
 
 use crate::flow::{Flow, Job, Site};
 use crate::frames::Random;
-use crate::function::Workload;
+use crate::function::{Payload, Workload};
 use crate::power::PowerWatch;
-use crate::{BenchOptions, Error, Layout, Progress, Row, Size, median_p99};
+use crate::{BenchOptions, Error, Layout, Progress, Row, Size, median_p99, several};
 
 /// Frame sizes, where the user names none.
 pub(crate) const SIZES: [Size; 6] =
     [Size::Bytes(60), Size::Bytes(256), Size::Bytes(512), Size::Bytes(1024), Size::Bytes(1408), Size::Imix];
 
 /// Size of copies that the link is measured with, bytes: beyond the knee of every copy engine.
-const COPY_BYTES: usize = 32 << 20;
+pub(crate) const COPY_BYTES: usize = 32 << 20;
 
 /// What a device is fed with, unless the user says otherwise.
 pub(crate) struct Feed {
@@ -30,9 +32,14 @@ pub(crate) struct Feed {
 
 impl Feed {
     pub(crate) fn new(options: &BenchOptions) -> Self {
+        Self::of(options, options.device())
+    }
+
+    /// The same of one of several devices.
+    pub(crate) fn of(options: &BenchOptions, device: &str) -> Self {
         // A discrete GPU wants copies of 2 to 4 MB and four of them under way (measured on an H200); the processor wants
         // chunks that stay in its L2 cache, and runs them on submission. Arenas are larger than the last-level cache.
-        let kind = options.device().split(':').next().unwrap_or_default();
+        let kind = device.split(':').next().unwrap_or_default();
         let (batch, bin_packets, in_flight, packets) = match kind {
             cpu::ID => (256, 256, 1, 1 << 16),
             "opencl" => (1024, 64, 4, 1 << 16),
@@ -53,7 +60,7 @@ impl Feed {
 
 /// The implementation asked for, of the CPU.
 pub(crate) fn implementation(options: &BenchOptions) -> Result<Implementation, Error> {
-    let on_cpu = options.device() == cpu::ID;
+    let on_cpu = options.devices().contains(&cpu::ID);
     match options.implementation.as_deref() {
         None | Some("native") if on_cpu => Ok(Implementation::Native),
         None | Some("scalar") => Ok(Implementation::Scalar),
@@ -69,7 +76,7 @@ pub(crate) fn implementation(options: &BenchOptions) -> Result<Implementation, E
 
 /// The device's link, both ways at once, bytes per second; `None`, and why, where it cannot be measured.
 pub(crate) fn link(device: &str, time: Duration, progress: &mut Progress<'_>) -> Option<f64> {
-    let rates = measure::open(device).and_then(|mut device| device.copy(COPY_BYTES, time));
+    let rates = measure::open(device).and_then(|mut device| device.copy(COPY_BYTES, time, &|| {}));
     match rates {
         Ok(rates) => {
             progress(&format!(
@@ -93,43 +100,19 @@ pub(crate) fn measure(
     options: &BenchOptions,
     progress: &mut Progress<'_>,
 ) -> Result<Vec<Row>, Error> {
+    if options.devices().len() > 1 {
+        return measure_several(workload, options, progress);
+    }
     let implementation = implementation(options)?;
     let device = options.device();
     let feed = Feed::new(options);
     let link = link(device, options.time.min(Duration::from_millis(200)) / 4, progress);
-    let sizes = if !options.sizes.is_empty() {
-        &options.sizes
-    } else if workload.sizes.len() > 1 {
-        workload.sizes
-    } else {
-        &SIZES
-    };
-    let function = &workload.function;
-    let mut job = |random: &mut Random| match workload.job {
-        Some(job) => job(random),
-        None => Job { instance: 0, variant: function.variant(), parameter: 0, before: None, row: 0 },
-    };
     let mut rows = Vec::new();
-    for &size in sizes {
-        let site = Site {
-            device,
-            mode: options.mode.unwrap_or(Mode::Launch),
-            implementation,
-            resident: false,
-            layout: options.layout,
-            functions: std::slice::from_ref(function),
-            packets: feed.packets,
-            // A bin that is not full for each length there is.
-            bins: feed.batch.div_ceil(feed.bin_packets) + 4,
-            bin_packets: feed.bin_packets,
-            in_flight: feed.in_flight,
-            chain: None,
-        };
-        let mut flow = Flow::new(&site, size, workload.payload, &mut job)?;
+    for &size in sizes(workload, options) {
+        let mut flow = flow(Packets::of(workload), options, device, implementation, &feed, size)?;
         if let Some(reason) = flow.device.fallback() {
             progress(&format!("{device} runs in mode {}: {reason}", flow.device.mode().name()));
         }
-        flow.prepare_by_length(feed.batch, feed.bin_packets);
         let (verified, _) = flow.verify()?;
         progress(&format!("{} at {size} on {device}: {verified} packets compared with ref", workload.bench));
         let watch = PowerWatch::start(device);
@@ -153,6 +136,77 @@ pub(crate) fn measure(
             peer: false,
             note,
         });
+    }
+    Ok(rows)
+}
+
+fn sizes<'a>(workload: &Workload<'a>, options: &'a BenchOptions) -> &'a [Size] {
+    match (options.sizes.as_slice(), workload.sizes) {
+        ([], sizes) if sizes.len() > 1 => sizes,
+        ([], _) => &SIZES,
+        (sizes, _) => sizes,
+    }
+}
+
+/// What threads share of a workload.
+#[derive(Clone, Copy)]
+struct Packets<'a> {
+    function: &'a Arc<dyn Function>,
+    payload: Payload<'a>,
+    job: Option<&'a (dyn Fn(&mut Random) -> Job + Sync)>,
+}
+
+impl<'a> Packets<'a> {
+    fn of(workload: &'a Workload<'_>) -> Self {
+        Self { function: &workload.function, payload: workload.payload, job: workload.job }
+    }
+}
+
+/// Packets of a workload in an arena of their own, in chunks.
+fn flow(
+    Packets { function, payload, job }: Packets<'_>,
+    options: &BenchOptions,
+    device: &str,
+    implementation: Implementation,
+    feed: &Feed,
+    size: Size,
+) -> Result<Flow, Error> {
+    let mut job = |random: &mut Random| match job {
+        Some(job) => job(random),
+        None => Job { instance: 0, variant: function.variant(), parameter: 0, before: None, row: 0 },
+    };
+    let site = Site {
+        device,
+        mode: options.mode.filter(|_| device != cpu::ID).unwrap_or(Mode::Launch),
+        implementation,
+        resident: false,
+        layout: options.layout,
+        functions: std::slice::from_ref(function),
+        packets: feed.packets,
+        // A bin that is not full for each length there is.
+        bins: feed.batch.div_ceil(feed.bin_packets) + 4,
+        bin_packets: feed.bin_packets,
+        in_flight: feed.in_flight,
+        chain: None,
+    };
+    let mut flow = Flow::new(&site, size, payload, &mut job)?;
+    flow.prepare_by_length(feed.batch, feed.bin_packets);
+    Ok(flow)
+}
+
+/// The same on several devices at once.
+fn measure_several(
+    workload: &Workload<'_>,
+    options: &BenchOptions,
+    progress: &mut Progress<'_>,
+) -> Result<Vec<Row>, Error> {
+    let links = several::links(options, progress);
+    let packets = Packets::of(workload);
+    let mut rows = Vec::new();
+    for &size in sizes(workload, options) {
+        let make = |device: &str, feed: &Feed| flow(packets, options, device, Implementation::Native, feed, size);
+        let load = several::Load { bench: workload.bench, name: None, size, frames: true, make: &make };
+        rows.extend(several::rows(&load, options, &links, progress)?);
     }
     Ok(rows)
 }

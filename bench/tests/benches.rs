@@ -140,6 +140,47 @@ fn a_gateway_runs_on_every_device() {
     }
 }
 
+/// Each device alone, and all at once; every one compared with `ref` before, or there would be no rows.
+#[test]
+fn several_devices_are_measured_alone_and_at_once() {
+    let others = lanes().into_iter().filter(|(device, mode)| device != "cpu" && *mode == Mode::Launch);
+    for (device, _) in others.take(1) {
+        let both = format!("{device},cpu");
+        let together = format!("{device}+cpu");
+        for (name, impls) in [("chain", &["esp", "chain"][..]), ("ipsec", &[""]), ("gateway", &[""])] {
+            let options = BenchOptions {
+                device: Some(both.clone()),
+                batch: Some(64),
+                bin_packets: Some(32),
+                packets: Some(1024),
+                in_flight: Some(2),
+                workers: vec![2],
+                sas: Some(64),
+                sizes: vec![Size::Bytes(128)],
+                time: Duration::from_millis(1),
+                ..BenchOptions::default()
+            };
+            let mut said = Vec::new();
+            let rows = run(name, &options, &mut |line| said.push(line.to_owned()));
+            let rows = rows.unwrap_or_else(|error| panic!("{name} on {both}: {error}"));
+            let on: Vec<_> = rows.iter().map(|row| row.device.as_str()).collect();
+            assert_eq!(on, [device.as_str(), "cpu", together.as_str()].repeat(impls.len()), "{rows:#?}");
+            for (rows, form) in rows.chunks(3).zip(impls) {
+                assert!(rows.iter().all(|row| row.mpps > 0.0 && row.gbps > 0.0 && row.bench == name), "{rows:#?}");
+                assert!(rows.iter().all(|row| row.implementation == *form || form.is_empty()), "{rows:#?}");
+                assert!(rows[2].note.contains(" x one"), "{rows:#?}");
+            }
+            let compared = said.iter().filter(|line| line.contains("packets compared with ref")).count();
+            assert_eq!(compared, if name == "gateway" { 3 } else { 2 * impls.len() }, "{said:?}");
+        }
+        let options =
+            BenchOptions { device: Some(both.clone()), time: Duration::from_millis(1), ..BenchOptions::default() };
+        let rows = run("devices", &options, &mut |_| {}).unwrap();
+        let at_once = rows.iter().filter(|row| row.device == together && row.implementation.ends_with(", at once"));
+        assert_eq!(at_once.filter(|row| row.gbps > 0.0).count(), 3, "{rows:#?}");
+    }
+}
+
 #[test]
 fn knobs_and_batches_are_measured_on_every_device() {
     for (device, mode) in lanes() {
@@ -223,6 +264,16 @@ fn what_is_not_there_is_named_with_what_is() {
     assert!(device.contains("cuda:7"), "{device}");
     let device = BenchOptions { device: Some("opencl:0".to_owned()), ..BenchOptions::default() };
     assert!(refused("ipv4-load", device).contains("on the CPU only"));
+    for (name, devices, said) in [
+        ("echo", "cpu,cpu", "`cpu` is named twice"),
+        ("echo", "cpu,gpu", "device `gpu`"),
+        ("latency", "cpu,opencl:0", "one device at a time"),
+        ("apps", "cpu,", "device ``"),
+    ] {
+        let device = BenchOptions { device: Some(devices.to_owned()), ..BenchOptions::default() };
+        let refused = refused(name, device);
+        assert!(refused.contains(said), "{name} {devices}: {refused}");
+    }
     let implementation = BenchOptions { implementation: Some("vectorised".to_owned()), ..BenchOptions::default() };
     assert!(refused("echo", implementation).contains("scalar"));
 }

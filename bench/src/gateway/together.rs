@@ -27,6 +27,11 @@ pub(super) fn run(
 ) -> Result<Vec<Row>, Error> {
     let cores = cores()?;
     let feeding = options.workers.first().copied().unwrap_or(1);
+    if let [_, second, ..] = options.devices()[..] {
+        return Err(Error::Setup(format!(
+            "CPU and device together: one device beside the CPU, not `{second}` as well"
+        )));
+    }
     if options.device() == cpu::ID || feeding >= cores.len() {
         let message = format!(
             "CPU and device together need a --device that is not the CPU, and more cores than the {feeding} that feed it: \
@@ -38,11 +43,11 @@ pub(super) fn run(
     let (first, others) = cores.split_at(feeding);
     let mut rows = Vec::new();
     for &size in sizes {
+        let devices = [options.device()];
         let gateway = || Gateway::new(options, associations, size);
-        let on_cpu =
-            |workers| Gateway { device: cpu::ID, implementation: Implementation::Native, workers, ..gateway() };
+        let on_cpu = |workers| Gateway { implementation: Implementation::Native, workers, ..gateway() };
         let (alone, beside) = (on_cpu(cores.len()), on_cpu(others.len()));
-        let device = Gateway { workers: feeding, ..gateway() };
+        let device = Gateway { devices: &devices, workers: feeding, ..gateway() };
         let expected = gateway().expected()?;
         for gateway in [&alone, &beside, &device] {
             gateway.verify(&expected, progress)?;

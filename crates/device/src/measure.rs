@@ -8,12 +8,19 @@
 //! | [`Measure::mailbox`] | | | a thread that answers a word in page-locked memory |
 //! | [`Measure::random_reads`] | chains of dependent reads, up to [`CHAINS_PER_CORE`] interleaved on a core | one chain for each work-item | one chain for each thread |
 
+use std::cell::Cell;
+use std::panic::resume_unwind;
+use std::sync::Barrier;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use crate::{Error, cpu, cuda, opencl};
 
 /// Most chains that one core of the CPU follows at once.
 pub const CHAINS_PER_CORE: usize = 16;
+
+/// Of [`CopyRates`].
+const RATES: usize = 3;
 
 /// How fast copies are, bytes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -29,11 +36,12 @@ pub struct CopyRates {
 /// A device whose own rates can be measured. Each call takes about the time that it is given, and nothing else should
 /// run on the device meanwhile.
 pub trait Measure {
-    /// With copies of `bytes`, several under way.
+    /// With copies of `bytes`, several under way. `begin` is called before each of the three rates is measured, when all is
+    /// ready for it: who measures several devices at once waits there.
     ///
     /// # Errors
     /// The device's driver failed, or has no room for copies of that size.
-    fn copy(&mut self, bytes: usize, time: Duration) -> Result<CopyRates, Error>;
+    fn copy(&mut self, bytes: usize, time: Duration, begin: &dyn Fn()) -> Result<CopyRates, Error>;
 
     /// Nanoseconds from before a kernel that does nothing is launched until the host knows that it has ended, `count`
     /// times; `None` where nothing is launched.
@@ -77,6 +85,33 @@ pub fn open(id: &str) -> Result<Box<dyn Measure>, Error> {
     Err(Error::Absent { id: id.to_owned() })
 }
 
+/// Copies of `bytes` of all these devices at the same time, each by a thread of its own.
+///
+/// # Errors
+/// As [`open`] and [`Measure::copy`], of the first device that fails.
+pub fn copy_at_once(ids: &[&str], bytes: usize, time: Duration) -> Result<Vec<CopyRates>, Error> {
+    let together = Barrier::new(ids.len());
+    let copy = |id: &str| {
+        // Rates that this device has begun to measure: when it fails, the others do not wait for it.
+        let begun = Cell::new(0);
+        let begin = || {
+            begun.set(begun.get() + 1);
+            together.wait();
+        };
+        let rates = open(id).and_then(|mut device| device.copy(bytes, time, &begin));
+        while begun.get() < RATES {
+            begin();
+        }
+        rates
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = ids.iter().map(|id| scope.spawn(|| copy(id))).collect();
+        // A panic of another thread is this one's.
+        let join = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        threads.into_iter().map(join).collect()
+    })
+}
+
 /// Places of a table of `bytes`, a power of two, and its content: every place names any other. Chains add the number of
 /// the step to what they read, so that none is caught in a short circle.
 pub(crate) fn table_words(bytes: usize) -> usize {
@@ -101,7 +136,7 @@ mod tests {
         let time = Duration::from_millis(5);
         let mut device = open(id).unwrap();
         for bytes in [64, 1 << 20] {
-            let CopyRates { host_to_device, device_to_host, both } = device.copy(bytes, time).unwrap();
+            let CopyRates { host_to_device, device_to_host, both } = device.copy(bytes, time, &|| {}).unwrap();
             assert!(host_to_device > 0.0 && device_to_host > 0.0 && both > 0.0, "{id}: {bytes}");
         }
         for chains in [1, 16, 100] {
@@ -123,6 +158,11 @@ mod tests {
     #[test]
     fn a_device_that_is_not_here_is_named() {
         assert!(matches!(open("fpga:0"), Err(Error::Absent { .. })));
+        let time = Duration::from_millis(1);
+        // The other does not wait for it for ever.
+        assert!(matches!(copy_at_once(&[cpu::ID, "fpga:0"], 4096, time), Err(Error::Absent { .. })));
+        let rates = copy_at_once(&[cpu::ID, cpu::ID], 4096, time).unwrap();
+        assert!(rates.len() == 2 && rates.iter().all(|rates| rates.both > 0.0), "{rates:?}");
     }
 
     #[test]

@@ -25,15 +25,19 @@ impl CpuMeasure {
 
 impl Measure for CpuMeasure {
     /// A device that works on the host's memory: both directions are the same, and both at once take two cores.
-    fn copy(&mut self, bytes: usize, time: Duration) -> Result<CopyRates, Error> {
+    fn copy(&mut self, bytes: usize, time: Duration, begin: &dyn Fn()) -> Result<CopyRates, Error> {
+        begin();
         let one = copy(bytes, time);
+        begin();
+        let other = copy(bytes, time);
+        begin();
         let both = thread::scope(|scope| {
             let other = scope.spawn(|| copy(bytes, time));
             let own = copy(bytes, time);
             // A panic of the other thread is this one's.
             own + other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        Ok(CopyRates { host_to_device: one, device_to_host: one, both })
+        Ok(CopyRates { host_to_device: one, device_to_host: other, both })
     }
 
     fn launch(&mut self, _count: usize) -> Result<Option<Vec<f64>>, Error> {

@@ -97,7 +97,7 @@ impl Drop for Way<'_> {
 }
 
 /// Bytes per second over all these ways; each names its direction.
-fn rate(ways: &[(&Way<'_>, bool)], time: Duration) -> Result<f64, DriverError> {
+fn rate(ways: &[(&Way<'_>, bool)], time: Duration, begin: &dyn Fn()) -> Result<f64, DriverError> {
     let round = || -> Result<usize, DriverError> {
         ways.iter().try_for_each(|(way, to_device)| way.start(*to_device))?;
         ways.iter().try_for_each(|(way, _)| way.stream.synchronize())?;
@@ -105,6 +105,7 @@ fn rate(ways: &[(&Way<'_>, bool)], time: Duration) -> Result<f64, DriverError> {
     };
     // The first round touches all memory.
     round()?;
+    begin();
     let (started, mut bytes) = (Instant::now(), 0);
     while bytes == 0 || started.elapsed() < time {
         bytes += round()?;
@@ -113,16 +114,16 @@ fn rate(ways: &[(&Way<'_>, bool)], time: Duration) -> Result<f64, DriverError> {
 }
 
 impl Measure for CudaMeasure {
-    fn copy(&mut self, bytes: usize, time: Duration) -> Result<CopyRates, Error> {
+    fn copy(&mut self, bytes: usize, time: Duration, begin: &dyn Fn()) -> Result<CopyRates, Error> {
         let failed = failed(&self.context.id, "copy");
         self.context.bind().map_err(&failed)?;
         let bytes = bytes.max(1);
         let one = Way::new(&self.context, &self.streams[0], bytes)?;
         let other = Way::new(&self.context, &self.streams[1], bytes)?;
         Ok(CopyRates {
-            host_to_device: rate(&[(&one, true)], time).map_err(&failed)?,
-            device_to_host: rate(&[(&other, false)], time).map_err(&failed)?,
-            both: rate(&[(&one, true), (&other, false)], time).map_err(&failed)?,
+            host_to_device: rate(&[(&one, true)], time, begin).map_err(&failed)?,
+            device_to_host: rate(&[(&other, false)], time, begin).map_err(&failed)?,
+            both: rate(&[(&one, true), (&other, false)], time, begin).map_err(&failed)?,
         })
     }
 

@@ -148,7 +148,7 @@ impl Drop for Way<'_> {
 }
 
 /// Bytes per second over all these ways; each names its direction.
-fn rate(ways: &mut [(&mut Way<'_>, bool)], time: Duration) -> Result<f64, ClError> {
+fn rate(ways: &mut [(&mut Way<'_>, bool)], time: Duration, begin: &dyn Fn()) -> Result<f64, ClError> {
     let round = |ways: &mut [(&mut Way<'_>, bool)]| -> Result<usize, ClError> {
         let mut bytes = 0;
         for (way, to_device) in ways.iter_mut() {
@@ -162,6 +162,7 @@ fn rate(ways: &mut [(&mut Way<'_>, bool)], time: Duration) -> Result<f64, ClErro
     };
     // The first round touches all memory.
     round(ways)?;
+    begin();
     let (started, mut bytes) = (Instant::now(), 0);
     while bytes == 0 || started.elapsed() < time {
         bytes += round(ways)?;
@@ -170,14 +171,14 @@ fn rate(ways: &mut [(&mut Way<'_>, bool)], time: Duration) -> Result<f64, ClErro
 }
 
 impl Measure for OpenClMeasure {
-    fn copy(&mut self, bytes: usize, time: Duration) -> Result<CopyRates, Error> {
+    fn copy(&mut self, bytes: usize, time: Duration, begin: &dyn Fn()) -> Result<CopyRates, Error> {
         let bytes = bytes.max(1);
         let (mut one, mut other) = (Way::new(self, &self.queues[0], bytes)?, Way::new(self, &self.queues[1], bytes)?);
         let failed = |error| failed(self.id(), "copy")(error);
         Ok(CopyRates {
-            host_to_device: rate(&mut [(&mut one, true)], time).map_err(failed)?,
-            device_to_host: rate(&mut [(&mut other, false)], time).map_err(failed)?,
-            both: rate(&mut [(&mut one, true), (&mut other, false)], time).map_err(failed)?,
+            host_to_device: rate(&mut [(&mut one, true)], time, begin).map_err(failed)?,
+            device_to_host: rate(&mut [(&mut other, false)], time, begin).map_err(failed)?,
+            both: rate(&mut [(&mut one, true), (&mut other, false)], time, begin).map_err(failed)?,
         })
     }
 

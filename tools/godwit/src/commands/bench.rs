@@ -18,7 +18,8 @@ use crate::table::{Align, Table};
 pub(crate) struct Arguments {
     /// What to measure; `list` names all.
     name: String,
-    /// This device: cpu, opencl:0, cuda:0. The bench `devices` measures all that are here unless one is named.
+    /// This device: cpu, opencl:0, cuda:0. The bench `devices` measures all that are here unless one is named. Several at
+    /// once, where a bench can: cuda:0,cuda:1.
     #[arg(long, value_name = "D")]
     device: Option<String>,
     /// Only this implementation: ref, scalar (at the level that is fastest here), or native. all: each, where a function is
