@@ -12,11 +12,13 @@
 //! So at any time received + created = sent + dropped + merged + in flight.
 
 use godwit_function::{Arrangement, Step, Work};
+use godwit_io::Clock;
 use godwit_packet::{Descriptor, Stamp};
 
 use crate::bins::Input;
 use crate::counters::{CREATED, DROPPED, MERGED};
 use crate::plan::Plan;
+use crate::trace::Origin;
 use crate::worker::Worker;
 
 impl Worker {
@@ -48,10 +50,16 @@ impl Worker {
                     let Some(of) = input.prepared.last() else { unreachable!("it is made of a packet that goes on") };
                     (packet.port, packet.flow_hash) = (of.port, of.flow_hash);
                     self.order.couple(of, &mut packet);
+                    if self.tracer.follows() {
+                        self.tracer.split(&plan.stages[function].name, &self.region, of, &packet);
+                    }
                     self.counts.add(CREATED, 1);
                     input.put(packet, work);
                 }
                 Step::Hold { packet } => {
+                    if self.tracer.follows() {
+                        self.tracer.held(&plan.stages[function].name, &packet);
+                    }
                     self.order.leave(&packet);
                     self.region.release(&packet);
                     self.held += 1;
@@ -62,6 +70,9 @@ impl Worker {
                     }
                     (whole.port, whole.flow_hash, whole.order) = (packet.port, packet.flow_hash, packet.order);
                     self.order.exchange(&packet, &whole);
+                    if self.tracer.follows() {
+                        self.tracer.joined(&plan.stages[function].name, &packet, &whole, held);
+                    }
                     self.held -= u64::from(held);
                     self.counts.add(MERGED, held.into());
                     input.put(whole, work);
@@ -104,6 +115,12 @@ impl Worker {
             self.order.classify(&packet, class);
         }
         self.order.advance(&packet, plan.stages[function].progress_inside());
+        if self.tracer.is_choosing() {
+            let time_ns = if self.packet_clock { now_ns } else { Clock::Machine.now_ns() };
+            let (now_ns, stamp) = (self.now_ns(), Stamp { time_ns, ..stamp });
+            let (packet, origin) = (std::slice::from_ref(&packet), &Origin::Function(&plan.stages[function].name));
+            self.tracer.choose(plan, &self.region, packet, &[stamp], now_ns, origin);
+        }
         self.counts.add(CREATED, 1);
         input.put(packet, work);
     }

@@ -73,6 +73,9 @@ impl Worker {
                         debug_assert_eq!(input.work.len(), input.prepared.len());
                     }
                 }
+                if self.tracer.follows() {
+                    self.tracer.prepared(plan, function, &input.prepared, &input.work);
+                }
             }
             let waiting = input.prepared.len() - input.taken;
             let full = self.pack(plan, function, &mut input, now_ns);
@@ -116,6 +119,9 @@ impl Worker {
             let run = run_of(&self.order, rest, stream);
             let packer = &mut self.places[place].packer;
             let (taken, insert) = packer.insert_all(now_ns, stream, variant, &rest[..run], |_| 0);
+            if self.tracer.follows() {
+                self.tracer.binned(plan, function, &self.places[place].id, variant, &rest[..taken]);
+            }
             input.taken += taken;
             if matches!(insert, Insert::ChunkFull | Insert::Refused) {
                 return true;
@@ -130,7 +136,7 @@ impl Worker {
                     let run = work.iter().position(|work| !same(work)).unwrap_or(work.len());
                     let stream = stream_of(&self.order, &rest[0]);
                     let run = run_of(&self.order, &rest[..run], stream);
-                    if run < RUN_PACKETS_MIN {
+                    let (taken, insert) = if run < RUN_PACKETS_MIN {
                         let first = &rest[0];
                         let insert = packer.insert(now_ns, stream, variant, first, parameter);
                         (usize::from(insert != Insert::Refused), insert)
@@ -140,7 +146,11 @@ impl Worker {
                             Work::Run { parameter, .. } => parameter,
                             Work::Done(_) => unreachable!("a run is of packets to run"),
                         })
+                    };
+                    if self.tracer.follows() {
+                        self.tracer.binned(plan, function, &self.places[place].id, variant, &rest[..taken]);
                     }
+                    (taken, insert)
                 }
                 Work::Done(outcome) => {
                     self.counts.add(stage.counters.plain(SETTLED), 1);
@@ -163,6 +173,10 @@ impl Worker {
             return Ok(false);
         };
         let packets = chunk.packets;
+        if self.tracer.follows() {
+            let number = self.counts.value(plan.layout.device(place, DEVICE_CHUNKS)) + 1;
+            self.tracer.submitted(&self.places[place].id, number, &chunk);
+        }
         match self.places[place].lane.submit(&mut self.region, chunk) {
             Ok(()) => {
                 self.places[place].load.gave(packets, now_ns);
@@ -205,6 +219,9 @@ impl Worker {
             let counters = plan.stages[usize::from(bin.instance)].counters;
             self.counts.add(counters.plain(BUSY_NS), time.elapsed_ns);
             packer.observe(bin, time.elapsed_ns);
+        }
+        if self.tracer.follows() {
+            self.tracer.returned(&self.places[place].id, chunk);
         }
         let mut decided = 0;
         let chain = plan.chains[place].as_deref().filter(|_| chunk.followed);

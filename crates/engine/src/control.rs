@@ -23,6 +23,7 @@ use crate::power::Power;
 use crate::report::{Conservation, FunctionReport, LostDevice, PortReport, Report};
 use crate::setup::{self, DeviceView, Machine};
 use crate::socket::{Commands, ControlServer};
+use crate::trace::Trace;
 use crate::worker::{Finished, Worker};
 use crate::{Error, Options};
 
@@ -52,6 +53,15 @@ impl Engine {
         self.machine.devices.choices()
     }
 
+    /// Begins to trace packets, before the first one moves: those that `request`, a JSON object as the control socket
+    /// takes it (`docs/trace.md`), asks for.
+    ///
+    /// # Errors
+    /// One sentence: what is wrong with the request.
+    pub fn trace(&self, request: &serde_json::Value) -> Result<Trace, String> {
+        self.machine.traces.start(request)
+    }
+
     /// Runs until every source has ended, `limit` has passed or `stop` is set, and flushes what is in flight.
     /// `progress` is called about once a second, on this thread.
     ///
@@ -64,7 +74,7 @@ impl Engine {
         limit: Option<Duration>,
         progress: &mut dyn FnMut(&Report),
     ) -> Result<Report, Error> {
-        let Machine { plan, workers, ports, pin, devices, functions, socket, graces, .. } = self.machine;
+        let Machine { plan, workers, ports, pin, devices, functions, socket, graces, traces, .. } = self.machine;
         let view = View { names: self.machine.names, devices: devices.views(), plan };
         let mut power = Power::new(&devices.ids());
         let shared: Vec<Arc<[AtomicU64]>> = workers.iter().map(|worker| worker.counts().shared()).collect();
@@ -90,6 +100,7 @@ impl Engine {
             functions,
             devices: Arc::clone(&devices),
             graces,
+            traces,
             reports,
             stop: Arc::clone(&told_to_stop),
             one_at_a_time: Mutex::default(),

@@ -136,6 +136,11 @@ impl CounterLayout {
         self.devices + index * DEVICE_COUNTERS.len() + counter
     }
 
+    /// The name of the counter at this place.
+    pub(crate) fn name(&self, counter: usize) -> &str {
+        &self.names[counter]
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
@@ -167,6 +172,11 @@ impl Counts {
     #[inline]
     pub(crate) fn add(&mut self, counter: usize, value: u64) {
         self.local[counter] += value;
+    }
+
+    /// What was counted so far, here.
+    pub(crate) fn value(&self, counter: usize) -> u64 {
+        self.local[counter]
     }
 
     pub(crate) fn set(&mut self, counter: usize, value: u64) {

@@ -79,6 +79,9 @@ impl Worker {
             return Err(Error::Device(error));
         }
         self.give_up(plan, place, &reason(error), 0);
+        if self.tracer.follows() {
+            self.tracer.not_taken(&self.places[place].id, &chunk);
+        }
         self.requeue(plan, &chunk, now_ns)?;
         self.places[place].packer.give_back(chunk);
         self.empty(plan, place, now_ns)
@@ -111,6 +114,9 @@ impl Worker {
                 for chunk in chunks {
                     dropped += u64::from(chunk.packets);
                     for descriptor in packets(&chunk) {
+                        if self.tracer.follows() {
+                            self.tracer.dropped(plan, descriptor, DROPPED_DEVICE_LOST);
+                        }
                         self.order.leave(descriptor);
                         self.region.quarantine(descriptor);
                     }
@@ -187,6 +193,10 @@ impl Worker {
                     // The CPU has done a chunk when it has taken it, so this makes room.
                     self.submit(plan, LAST_RESORT, now_ns)?;
                     self.fetch(plan, LAST_RESORT)?;
+                }
+                if self.tracer.follows() {
+                    let (function, packet) = (usize::from(bin.instance), std::slice::from_ref(descriptor));
+                    self.tracer.binned(plan, function, &self.places[LAST_RESORT].id, bin.variant, packet);
                 }
             }
         }

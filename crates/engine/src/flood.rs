@@ -5,10 +5,11 @@
 //! its port, so that received + created = sent + dropped + merged + in flight as ever.
 
 use godwit_io::Departure;
-use godwit_packet::Region;
+use godwit_packet::{Descriptor, Region};
 
 use crate::counters::{CREATED, Counts, DROPPED, DROPPED_FLOOD, DROPPED_PORT};
 use crate::plan::Plan;
+use crate::trace::Tracer;
 
 /// Where a packet goes that leaves by several ports.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +27,7 @@ pub(crate) struct Flooder<'a> {
     /// Whether packets can leave by each port.
     pub(crate) exits: &'a [bool],
     pub(crate) counts: &'a mut Counts,
+    pub(crate) tracer: &'a mut Tracer,
 }
 
 impl Flooder<'_> {
@@ -44,17 +46,20 @@ impl Flooder<'_> {
         let mut last = None;
         for &port in function.flood_ports(flood.set).iter().filter(|port| **port != packet.port) {
             if self.exits.get(usize::from(port)) != Some(&true) {
-                self.lose_copy(DROPPED_PORT);
+                self.lose_copy(&packet, port, DROPPED_PORT);
                 continue;
             }
             let Some(port) = last.replace(port) else { continue };
             match self.region.duplicate(&packet) {
                 Some(copy) => {
                     self.counts.add(CREATED, 1);
+                    if self.tracer.follows() {
+                        self.tracer.copied(&packet, &copy, port);
+                    }
                     leaves(self.region, copy, port);
                     left += 1;
                 }
-                None => self.lose_copy(DROPPED_FLOOD),
+                None => self.lose_copy(&packet, port, DROPPED_FLOOD),
             }
         }
         match last {
@@ -63,6 +68,9 @@ impl Flooder<'_> {
                 left + 1
             }
             None => {
+                if self.tracer.follows() {
+                    self.tracer.dropped(self.plan, &packet, DROPPED_FLOOD);
+                }
                 self.region.release(&packet);
                 self.counts.add(DROPPED, 1);
                 self.counts.add(DROPPED_FLOOD, 1);
@@ -72,7 +80,10 @@ impl Flooder<'_> {
     }
 
     /// A copy that cannot be made counts as created and dropped.
-    fn lose_copy(&mut self, reason: usize) {
+    fn lose_copy(&mut self, packet: &Descriptor, port: u8, reason: usize) {
+        if self.tracer.follows() {
+            self.tracer.copy_dropped(self.plan, packet, port, reason);
+        }
         self.counts.add(CREATED, 1);
         self.counts.add(DROPPED, 1);
         self.counts.add(reason, 1);

@@ -175,6 +175,9 @@ impl Worker {
                 let Some(next) = chain.next(function, bin.row, verdict) else {
                     unreachable!("a device led packets of {} where the chain does not", plan.stages[first].name);
                 };
+                if self.tracer.follows() {
+                    self.tracer.led(plan, function, verdict, next, &descriptors[packets.clone()]);
+                }
                 function = next;
                 self.count_led(plan, function, &descriptors[packets.clone()], elapsed_ns);
                 if !followed.seen.contains(&function) {

@@ -14,6 +14,7 @@
 //! | `follow.rs` | chains that a device follows by itself |
 //! | `spread.rs` | functions that run on several devices |
 //! | `failover.rs` | what a worker does when a device fails or is lost |
+//! | `trace/` | every step of chosen packets, for an operator |
 //! | `flood.rs` | packets that leave by several ports |
 //! | `egress.rs`, `sender.rs` | the way out: sent by the worker, or by a thread beside it |
 //! | `order.rs` | order of arrival, restored |
@@ -51,6 +52,7 @@ mod sender;
 mod setup;
 mod socket;
 mod spread;
+pub mod trace;
 mod worker;
 
 use std::path::PathBuf;

@@ -93,6 +93,9 @@ impl Worker {
     }
 
     pub(crate) fn drop_packet(&mut self, descriptor: &Descriptor, reason: usize) {
+        if self.tracer.follows() {
+            self.tracer.dropped(&self.plan, descriptor, reason);
+        }
         self.order.leave(descriptor);
         self.region.release(descriptor);
         self.counts.add(DROPPED, 1);
@@ -102,6 +105,9 @@ impl Worker {
     /// Counts what a function said of packets, and sends them on.
     pub(crate) fn decide(&mut self, plan: &Plan, function: usize, descriptors: &[Descriptor], outcomes: &[Outcome]) {
         let counters = plan.stages[function].counters;
+        if self.tracer.follows() {
+            self.tracer.said(plan, &self.order, function, descriptors, outcomes);
+        }
         let mut first = 0;
         for run in outcomes.chunk_by(|one, next| one.verdict == next.verdict) {
             let (verdict, descriptors) = (run[0].verdict, &descriptors[first..first + run.len()]);

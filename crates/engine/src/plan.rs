@@ -13,6 +13,8 @@ use crate::order::Order;
 /// The chain as workers see it.
 pub(crate) struct Plan {
     pub(crate) classifier: Classifier,
+    /// The names of classes, by number.
+    pub(crate) classes: Vec<String>,
     pub(crate) decider: Decider,
     /// One per configured function; a function's number is its index.
     pub(crate) stages: Vec<Stage>,
@@ -64,6 +66,7 @@ impl Plan {
     /// `ranks`: for each function a number that is smaller than that of every function that may follow it.
     pub(crate) fn new(
         classifier: Classifier,
+        classes: &[String],
         decider: Decider,
         functions: &[(String, Arc<dyn Function>)],
         ranks: &[u16],
@@ -95,6 +98,16 @@ impl Plan {
                 streams: placed.streams.of_class(index),
             });
         let stages = stages.collect();
-        Self { classifier, decider, stages, sequence, gates, ordered, layout, chains: placed.chains }
+        Self {
+            classifier,
+            classes: classes.to_vec(),
+            decider,
+            stages,
+            sequence,
+            gates,
+            ordered,
+            layout,
+            chains: placed.chains,
+        }
     }
 }

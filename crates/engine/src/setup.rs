@@ -19,6 +19,7 @@ use crate::plan::{Placed, Plan};
 use crate::ports::Ports;
 use crate::program::FunctionProgram;
 use crate::socket::ControlSocket;
+use crate::trace::Traces;
 use crate::worker::{SenderPlace, Worker, WorkerParts};
 use crate::{Error, Opener, Options};
 
@@ -31,6 +32,7 @@ pub(crate) struct Machine {
     pub(crate) functions: Vec<(String, Arc<dyn Function>)>,
     pub(crate) socket: Option<ControlSocket>,
     pub(crate) graces: Arc<Graces>,
+    pub(crate) traces: Arc<Traces>,
     pub(crate) names: Names,
     pub(crate) pin: bool,
 }
@@ -234,6 +236,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
     };
     let plan = Arc::new(Plan::new(
         config.classifier.clone(),
+        config.chain.classes(),
         config.chain.decider().clone(),
         &functions,
         config.chain.ranks(),
@@ -244,6 +247,8 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
     let cores = control::cores();
     let clock = Instant::now();
     let graces = Graces::new(workers);
+    let port_names = config.ports.iter().map(|port| port.name.clone()).collect();
+    let traces = Traces::new(port_names, config.chain.classes().to_vec(), workers);
     let handle = arena.handle();
     let regions = arena.split();
     ports.open_live(&config, &handle, &regions)?;
@@ -268,6 +273,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
                 }),
                 packet_clock: ports.is_replay(),
                 grace: graces.of_worker(index),
+                tracer: traces.of_worker(index, clock),
                 clock,
             }))
         })
@@ -277,5 +283,5 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
         functions: functions.iter().map(|(name, _)| name.clone()).collect(),
     };
     let (devices, pin) = (Arc::new(devices), config.engine.pin);
-    Ok(Machine { plan, workers, ports, devices, functions, socket, graces, names, pin })
+    Ok(Machine { plan, workers, ports, devices, functions, socket, graces, traces, names, pin })
 }

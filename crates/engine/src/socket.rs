@@ -32,6 +32,7 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::grace::Graces;
 use crate::running::RunningFunction;
 use crate::setup::Devices;
+use crate::trace::{Trace, Traces};
 use crate::{Error, Report};
 
 /// Longest request, bytes.
@@ -46,6 +47,8 @@ const WRITE_LIMIT: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// The watch loop answers far sooner.
 const REPORT_LIMIT: Duration = Duration::from_secs(10);
+/// Longest that a client waits for packets of its trace in one request.
+const TRACE_WAIT: Duration = Duration::from_millis(500);
 
 /// The socket, listening; nobody is answered yet. Removed when dropped.
 #[derive(Debug)]
@@ -109,6 +112,7 @@ pub(crate) struct Commands {
     pub(crate) functions: Vec<(String, Arc<dyn Function>)>,
     pub(crate) devices: Arc<Devices>,
     pub(crate) graces: Arc<Graces>,
+    pub(crate) traces: Arc<Traces>,
     /// Who wants a report asks the watch loop for it.
     pub(crate) reports: Sender<Sender<Report>>,
     /// Set by `stop`.
@@ -176,9 +180,11 @@ fn talk(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool) {
     let mut read = Zeroizing::new(vec![0; REQUEST_BYTES_MAX]);
     let mut filled = 0;
     let mut last_heard = Instant::now();
+    // Ends with its client.
+    let mut trace = None;
     while !ended.load(Ordering::Relaxed) {
         while let Some(end) = read[..filled].iter().position(|&byte| byte == b'\n') {
-            let answer = answer(&read[..end], commands);
+            let answer = answer(&read[..end], commands, &mut trace);
             read.copy_within(end + 1..filled, 0);
             let rest = filled - (end + 1);
             read[rest..filled].zeroize();
@@ -219,13 +225,13 @@ fn refused(sentence: impl std::fmt::Display) -> Value {
     json!({ "ok": false, "error": sentence.to_string() })
 }
 
-fn answer(line: &[u8], commands: &Commands) -> Value {
+fn answer(line: &[u8], commands: &Commands, trace: &mut Option<Trace>) -> Value {
     let mut request: Value = match serde_json::from_slice(line) {
         Ok(request) => request,
         // Where it is wrong, and not what stands there.
         Err(error) => return refused(format!("this is not JSON from column {} on", error.column())),
     };
-    let said = catch_unwind(AssertUnwindSafe(|| commands.run(&request)));
+    let said = catch_unwind(AssertUnwindSafe(|| commands.run(&request, trace)));
     wipe(&mut request);
     match said {
         Ok(Ok(result)) => json!({ "ok": true, "result": result }),
@@ -235,7 +241,7 @@ fn answer(line: &[u8], commands: &Commands) -> Value {
 }
 
 impl Commands {
-    fn run(&self, request: &Value) -> Result<Value, String> {
+    fn run(&self, request: &Value, trace: &mut Option<Trace>) -> Result<Value, String> {
         let command = match (request.as_object(), request.get("command").and_then(Value::as_str)) {
             (None, _) => return Err("a request is a JSON object".to_owned()),
             (_, None) => return Err("a request has a text `command`".to_owned()),
@@ -250,8 +256,30 @@ impl Commands {
                 self.stop.store(true, Ordering::Relaxed);
                 Ok(Value::Null)
             }
-            _ => Err("the engine takes `status` and `stop`; what else there is goes to a `function`".to_owned()),
+            "trace" => self.trace(request, trace),
+            _ => {
+                Err("the engine takes `status`, `trace` and `stop`; what else there is goes to a `function`".to_owned())
+            }
         }
+    }
+
+    /// A client's trace: `start`, then `read` as long as it is not over, or `stop`.
+    fn trace(&self, request: &Value, trace: &mut Option<Trace>) -> Result<Value, String> {
+        const NONE: &str = "there is no trace: `start` one, on this connection";
+        let found = match request.get("action").and_then(Value::as_str) {
+            Some("start") if trace.is_some() => return Err("there is a trace: `stop` it first".to_owned()),
+            Some("start") => {
+                *trace = Some(self.traces.start(request)?);
+                return Ok(Value::Null);
+            }
+            Some("read") => trace.as_ref().ok_or(NONE)?.read(TRACE_WAIT),
+            Some("stop") => trace.take().ok_or(NONE)?.stop(),
+            _ => return Err("`action` is `start`, `read` or `stop`".to_owned()),
+        };
+        if found.over {
+            *trace = None;
+        }
+        serde_json::to_value(found).map_err(|error| error.to_string())
     }
 
     fn tell(&self, name: &Value, request: &Value) -> Result<Value, String> {

@@ -32,6 +32,7 @@ use crate::order::Order;
 use crate::plan::Plan;
 use crate::ports::{NamedReceive, NamedTransmit};
 use crate::sender::Sender;
+use crate::trace::{Origin, Tracer};
 
 /// Turns without a packet before the worker lets others have the core.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
@@ -61,6 +62,7 @@ pub(crate) struct WorkerParts {
     /// Whether host halves go by the time of packets.
     pub(crate) packet_clock: bool,
     pub(crate) grace: Grace,
+    pub(crate) tracer: Tracer,
     pub(crate) clock: Instant,
 }
 
@@ -100,6 +102,7 @@ pub(crate) struct Worker {
     /// What the exit had passed when that was found out.
     settled_at: usize,
     grace: Grace,
+    pub(crate) tracer: Tracer,
     /// Packets that host halves keep outside of the arena.
     pub(crate) held: u64,
     pub(crate) packet_clock: bool,
@@ -157,6 +160,7 @@ impl Worker {
             settled: 0,
             settled_at: 0,
             grace: parts.grace,
+            tracer: parts.tracer,
             held: 0,
             packet_clock: parts.packet_clock,
             latest_ns: 0,
@@ -205,6 +209,7 @@ impl Worker {
             let now_ns = self.now_ns();
             self.counts.add(WORKED_NS, if moved { now_ns - turned_ns } else { 0 });
             turned_ns = now_ns;
+            self.tracer.turn();
             let received = self.receive(now_ns, stopping)?;
             let no_more = self.receivers.iter().all(|receiver| receiver.has_no_more(stopping));
             let worked = self.work(now_ns, received == 0, no_more)?;
@@ -288,6 +293,10 @@ impl Worker {
                 self.latest_ns = batch.stamps.last().map_or(0, |stamp| stamp.time_ns).max(self.latest_ns);
             }
             self.order.arrive(&mut batch.descriptors, &batch.stamps, now_ns);
+            if self.tracer.is_choosing() {
+                let (region, origin) = (&self.region, &Origin::Port);
+                self.tracer.choose(&plan, region, &batch.descriptors, &batch.stamps, now_ns, origin);
+            }
             self.start(&plan, &batch.descriptors);
         }
         self.counts.add(RECEIVED, received as u64);
@@ -337,8 +346,13 @@ impl Worker {
     /// Lets packets out whose turn it is. Returns how many left.
     pub(crate) fn depart(&mut self) -> Result<usize, Error> {
         let Departing { outs, arrivals } = &mut self.departing;
-        let mut flooder =
-            Flooder { plan: &self.plan, region: &mut self.region, exits: &self.exits, counts: &mut self.counts };
+        let mut flooder = Flooder {
+            plan: &self.plan,
+            region: &mut self.region,
+            exits: &self.exits,
+            counts: &mut self.counts,
+            tracer: &mut self.tracer,
+        };
         self.order.open_exit(
             outs,
             |arrival_ns, packets| arrivals.push((arrival_ns, packets)),
@@ -350,7 +364,13 @@ impl Worker {
             self.settled_at = passed;
             self.settled = self.sequence_next().min(self.order.sequence_min(self.receivers.len() > 1));
         }
+        if self.tracer.follows() {
+            self.tracer.leaving(&self.region, &self.departing.outs);
+        }
         let sent = self.egress.send(&mut self.region, &mut self.departing, self.settled)?;
+        if self.tracer.sees_off() && self.departing.is_empty() {
+            self.tracer.gone(matches!(self.egress, Egress::Sender(_)), sent);
+        }
         self.counts.add(SENT, sent.accepted as u64);
         self.counts.add(DROPPED, sent.refused as u64);
         self.counts.add(DROPPED_REFUSED, sent.refused as u64);

@@ -25,7 +25,7 @@ const PROTOCOLS: [(&str, u8); 8] = [
 ];
 
 /// Most rules that the lists of all classes may multiply to. The classifier reads them one by one.
-const RULES_MAX: usize = 4096;
+pub(crate) const RULES_MAX: usize = 4096;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,46 +79,74 @@ fn rules_of<'a>(
     let destinations = keys.destination.each(document, read_prefix)?;
     let source_ports = keys.source_ports.each(document, read_ports)?;
     let destination_ports = keys.destination_ports.each(document, read_ports)?;
-
-    let has_ports = |protocol: &Option<u8>| protocol.is_none_or(protocol::has_ports);
-    for (key, ports) in [("source_ports", &source_ports), ("destination_ports", &destination_ports)] {
-        if ports[0].is_some() && !protocols.iter().all(has_ports) {
-            let message = format!("`{key}` goes only with protocols that have ports, such as tcp and udp");
-            return Err(document.refuse(stanza.span_of(key), message));
-        }
+    let lists = Lists { protocols, sources, destinations, source_ports, destination_ports };
+    if let Some((key, message)) = lists.contradiction("class") {
+        return Err(document.refuse(stanza.span_of(key), message));
     }
-    let families = |prefixes: &[Option<Prefix>]| {
-        let has = |v6| prefixes.iter().any(|prefix| prefix.is_none_or(|prefix| prefix.is_v6() == v6));
-        (has(false), has(true))
-    };
-    let ((source_v4, source_v6), (destination_v4, destination_v6)) = (families(&sources), families(&destinations));
-    if !(source_v4 && destination_v4 || source_v6 && destination_v6) {
-        let message = "`source` and `destination` are of different IP versions, so no packet is of this class";
-        return Err(document.refuse(stanza.span_of("destination"), message));
-    }
-
-    let lists = [sources.len(), destinations.len(), source_ports.len(), destination_ports.len()];
-    let product = lists.iter().try_fold(protocols.len(), |product, length| product.checked_mul(*length));
-    if product.is_none_or(|product| rules.len() + product > RULES_MAX) {
+    if lists.rules().is_none_or(|count| rules.len() + count > RULES_MAX) {
         let message = format!("too many rules: the lists of all classes may multiply to at most {RULES_MAX}");
         return Err(document.refuse(stanza.span(), message));
     }
-    for &protocol in &protocols {
-        for &source in &sources {
-            for &destination in &destinations {
-                for source_ports in &source_ports {
-                    for destination_ports in &destination_ports {
-                        let (source_ports, destination_ports) = (source_ports.clone(), destination_ports.clone());
-                        rules.push(Rule { class, protocol, source, destination, source_ports, destination_ports });
+    lists.append(class, rules);
+    Ok(())
+}
+
+/// What the keys of a class list, or those of a trace's filter; one `None` where a key is absent.
+pub(crate) struct Lists {
+    pub(crate) protocols: Vec<Option<u8>>,
+    pub(crate) sources: Vec<Option<Prefix>>,
+    pub(crate) destinations: Vec<Option<Prefix>>,
+    pub(crate) source_ports: Vec<Option<RangeInclusive<u16>>>,
+    pub(crate) destination_ports: Vec<Option<RangeInclusive<u16>>>,
+}
+
+impl Lists {
+    /// Why no packet can fit, and the key that says so; `what` it is that packets fit.
+    pub(crate) fn contradiction(&self, what: &str) -> Option<(&'static str, String)> {
+        let has_ports = |protocol: &Option<u8>| protocol.is_none_or(protocol::has_ports);
+        let ports = [("source_ports", &self.source_ports), ("destination_ports", &self.destination_ports)];
+        for (key, ports) in ports {
+            if ports[0].is_some() && !self.protocols.iter().all(has_ports) {
+                return Some((key, format!("`{key}` goes only with protocols that have ports, such as tcp and udp")));
+            }
+        }
+        let families = |prefixes: &[Option<Prefix>]| {
+            let has = |v6| prefixes.iter().any(|prefix| prefix.is_none_or(|prefix| prefix.is_v6() == v6));
+            (has(false), has(true))
+        };
+        let (source_v4, source_v6) = families(&self.sources);
+        let (destination_v4, destination_v6) = families(&self.destinations);
+        let fits = source_v4 && destination_v4 || source_v6 && destination_v6;
+        let message =
+            || format!("`source` and `destination` are of different IP versions, so no packet is of this {what}");
+        (!fits).then(|| ("destination", message()))
+    }
+
+    /// How many rules it is; `None`: too many to count.
+    pub(crate) fn rules(&self) -> Option<usize> {
+        let Self { protocols, sources, destinations, source_ports, destination_ports } = self;
+        let lists = [sources.len(), destinations.len(), source_ports.len(), destination_ports.len()];
+        lists.iter().try_fold(protocols.len(), |product, length| product.checked_mul(*length))
+    }
+
+    /// Appends every combination as one rule.
+    pub(crate) fn append(&self, class: u8, rules: &mut Vec<Rule>) {
+        for &protocol in &self.protocols {
+            for &source in &self.sources {
+                for &destination in &self.destinations {
+                    for source_ports in &self.source_ports {
+                        for destination_ports in &self.destination_ports {
+                            let (source_ports, destination_ports) = (source_ports.clone(), destination_ports.clone());
+                            rules.push(Rule { class, protocol, source, destination, source_ports, destination_ports });
+                        }
                     }
                 }
             }
         }
     }
-    Ok(())
 }
 
-fn read_protocol(term: &Term) -> Result<u8, String> {
+pub(crate) fn read_protocol(term: &Term) -> Result<u8, String> {
     match term {
         Term::Number(number) => {
             u8::try_from(*number).map_err(|_| format!("{number} is no protocol number: it must be 0 to 255"))
@@ -130,14 +158,14 @@ fn read_protocol(term: &Term) -> Result<u8, String> {
     }
 }
 
-fn read_prefix(term: &Term) -> Result<Prefix, String> {
+pub(crate) fn read_prefix(term: &Term) -> Result<Prefix, String> {
     match term {
         Term::Text(text) => text.parse().map_err(|error: godwit_chain::PrefixError| error.to_string()),
         Term::Number(number) => Err(format!("{number} is not a prefix such as \"10.0.0.0/8\" or \"2001:db8::/32\"")),
     }
 }
 
-fn read_ports(term: &Term) -> Result<RangeInclusive<u16>, String> {
+pub(crate) fn read_ports(term: &Term) -> Result<RangeInclusive<u16>, String> {
     let wrong = |text: &dyn fmt::Display| format!("`{text}` is not a port such as 80, or ports such as \"1024-65535\"");
     match term {
         Term::Number(number) => {
@@ -168,7 +196,7 @@ struct Terms(Vec<Spanned<Term>>);
 
 /// A number or a text.
 #[derive(Debug)]
-enum Term {
+pub(crate) enum Term {
     Number(i64),
     Text(String),
 }

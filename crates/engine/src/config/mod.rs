@@ -15,7 +15,7 @@
 //! tables of its functions, because only that finds what is wrong with them; it opens no port.
 
 mod chain;
-mod classes;
+pub(crate) mod classes;
 mod devices;
 mod document;
 mod error;

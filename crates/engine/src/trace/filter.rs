@@ -1,0 +1,143 @@
+//! Which packets are traced, and how many: the request of an operator, checked.
+
+use godwit_chain::{Classifier, Rule, names};
+use godwit_wire::Parsed;
+use serde_json::{Map, Value};
+
+use super::PACKETS_MAX;
+use crate::config::classes::{Lists, RULES_MAX, Term, read_ports, read_prefix, read_protocol};
+
+/// Packets that are traced where nobody says how many.
+const COUNT: u64 = 10;
+
+/// What an operator asks for.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) filter: Filter,
+    /// How many packets.
+    pub(super) count: u64,
+    /// Only those that are dropped.
+    pub(super) dropped: bool,
+    /// Whether frames are wanted too.
+    pub(super) frames: bool,
+}
+
+/// Which packets fit. What is absent fits all.
+#[derive(Debug)]
+pub(super) struct Filter {
+    /// The ports that they come by, by number.
+    ports: Option<Vec<u8>>,
+    classes: Option<Vec<String>>,
+    /// Class 1: it fits.
+    rules: Classifier,
+}
+
+impl Request {
+    /// `ports` and `classes`: names that there are; a port's number is its index.
+    pub(super) fn read(request: &Value, ports: &[String], classes: &[String]) -> Result<Self, String> {
+        let keys = object(request, "a trace")?;
+        let mut read =
+            Self { filter: Filter::read(&Map::new(), ports, classes)?, count: COUNT, dropped: false, frames: false };
+        for (key, value) in keys {
+            match key.as_str() {
+                // How it came here.
+                "command" | "action" => {}
+                "count" => {
+                    let count = value.as_u64().filter(|count| (1..=PACKETS_MAX as u64).contains(count));
+                    read.count = count.ok_or_else(|| format!("`count` is a number from 1 to {PACKETS_MAX}"))?;
+                }
+                "dropped" => read.dropped = flag(key, value)?,
+                "frames" => read.frames = flag(key, value)?,
+                "filter" => read.filter = Filter::read(object(value, "`filter`")?, ports, classes)?,
+                _ => return Err(names::unknown("key", key, &["count", "dropped", "frames", "filter"])),
+            }
+        }
+        Ok(read)
+    }
+}
+
+impl Filter {
+    fn read(keys: &Map<String, Value>, ports: &[String], classes: &[String]) -> Result<Self, String> {
+        const KEYS: [&str; 7] =
+            ["port", "class", "protocol", "source", "destination", "source_ports", "destination_ports"];
+        if let Some(key) = keys.keys().find(|key| !KEYS.contains(&key.as_str())) {
+            return Err(names::unknown("key of a filter", key, &KEYS));
+        }
+        let named = |key: &str, known: &[String]| {
+            let Some(terms) = terms(keys, key)? else { return Ok(None) };
+            let place = |term: &Term| {
+                let Term::Text(name) = term else { return Err(format!("`{key}` is the name of one")) };
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                known.iter().position(|known| known == name).ok_or_else(|| names::unknown(key, name, &known))
+            };
+            terms.iter().map(place).collect::<Result<Vec<usize>, String>>().map(Some)
+        };
+        let (ports, chosen) = (named("port", ports)?, named("class", classes)?);
+        let lists = Lists {
+            protocols: each(keys, "protocol", read_protocol)?,
+            sources: each(keys, "source", read_prefix)?,
+            destinations: each(keys, "destination", read_prefix)?,
+            source_ports: each(keys, "source_ports", read_ports)?,
+            destination_ports: each(keys, "destination_ports", read_ports)?,
+        };
+        if let Some((_, message)) = lists.contradiction("filter") {
+            return Err(message);
+        }
+        if lists.rules().is_none_or(|rules| rules > RULES_MAX) {
+            return Err(format!("the lists of a filter may multiply to at most {RULES_MAX} rules"));
+        }
+        let mut rules: Vec<Rule> = Vec::new();
+        if KEYS[2..].iter().any(|key| keys.contains_key(*key)) {
+            lists.append(1, &mut rules);
+        }
+        Ok(Self {
+            ports: ports.map(|ports| ports.into_iter().map(|port| port as u8).collect()),
+            classes: chosen.map(|chosen| chosen.into_iter().map(|class| classes[class].clone()).collect()),
+            rules: Classifier::new(&rules),
+        })
+    }
+
+    /// Whether packets that came by this port may fit.
+    pub(super) fn fits_port(&self, port: u8) -> bool {
+        self.ports.as_ref().is_none_or(|ports| ports.contains(&port))
+    }
+
+    /// Whether a packet of a port that fits does.
+    pub(super) fn fits(&self, parsed: &Parsed, class: &str) -> bool {
+        let fits_rules = self.rules.is_trivial() || self.rules.classify(parsed) == 1;
+        fits_rules && self.classes.as_ref().is_none_or(|classes| classes.iter().any(|known| known == class))
+    }
+}
+
+fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, String> {
+    value.as_object().ok_or_else(|| format!("{what} is a JSON object"))
+}
+
+fn flag(key: &str, value: &Value) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| format!("`{key}` is true or false"))
+}
+
+/// One value of a key, or a list of them; `None`: the key is absent.
+fn terms(keys: &Map<String, Value>, key: &str) -> Result<Option<Vec<Term>>, String> {
+    let term = |value: &Value| match value {
+        Value::String(text) => Ok(Term::Text(text.clone())),
+        Value::Number(number) if number.is_i64() => Ok(Term::Number(number.as_i64().unwrap_or_default())),
+        _ => Err(format!("`{key}` is a number, a text, or a list of them")),
+    };
+    match keys.get(key) {
+        None => Ok(None),
+        Some(Value::Array(values)) if values.is_empty() => Err(format!("`{key}`: an empty list fits no packet")),
+        Some(Value::Array(values)) => values.iter().map(term).collect::<Result<_, _>>().map(Some),
+        Some(value) => Ok(Some(vec![term(value)?])),
+    }
+}
+
+/// What a key lists, read; absent: one `None`.
+fn each<T>(
+    keys: &Map<String, Value>,
+    key: &str,
+    read: impl Fn(&Term) -> Result<T, String>,
+) -> Result<Vec<Option<T>>, String> {
+    let read = |term: &Term| read(term).map(Some).map_err(|message| format!("`{key}`: {message}"));
+    terms(keys, key)?.map_or_else(|| Ok(vec![None]), |terms| terms.iter().map(read).collect())
+}
