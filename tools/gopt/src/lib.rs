@@ -6,9 +6,11 @@
 //! that ends is replaced at once by the next of the batch. What cannot be transformed is refused with file and line.
 //!
 //! The passes, one file each: `source` reads the text and its macros, `unit` parses, `reach` finds what is expensive,
-//! `batch` the loops, `depend` refuses look-ups that depend on each other, `emit` writes.
+//! `batch` the loops, `depend` refuses look-ups that depend on each other, `address` finds variables that cannot move,
+//! `emit` writes.
 #![forbid(unsafe_code)]
 
+mod address;
 mod batch;
 mod depend;
 mod emit;
@@ -75,6 +77,7 @@ fn passes(source: &Source, functions: &[String]) -> Pass<String> {
     let Some(first) = batches.first() else {
         return refuse(0, "there is no batch loop with expensive accesses in this file");
     };
+    let addresses = address::Addresses::new(&unit, &reach, tree.root_node());
     let mut written = Vec::new();
     for batch in &batches {
         if !reach.switch_in(&batch.function, batch.body.start_byte(), batch.body.end_byte()) {
@@ -84,7 +87,7 @@ fn passes(source: &Source, functions: &[String]) -> Pass<String> {
         batch::entered(&unit, batch)?;
         reach.refuse_recursion(&unit, batch.body, &mut vec![batch.function.clone()])?;
         depend::check(&unit, &reach, batch)?;
-        written.push(emit::transformed(&unit, &reach, batch)?);
+        written.push(emit::transformed(&unit, &addresses, batch)?);
     }
     let begin = unit.functions.get(&first.function).map_or(0, |function| function.node.start_byte());
     // Specifiers that were blanked for the parse stand before the function on its line.

@@ -129,6 +129,11 @@ impl Macros {
         })
     }
 
+    /// An expansion may assign, take an address, or name a field.
+    pub(crate) fn looks_into(&self, name: &str) -> bool {
+        self.assigns(name) || self.bodies(name).iter().any(|body| tokens(body).iter().any(|word| word.text == "."))
+    }
+
     /// An expansion may turn its arguments into text or join them to other names.
     pub(crate) fn pastes(&self, name: &str) -> bool {
         self.bodies(name).iter().any(|body| body.contains('#'))

@@ -6,7 +6,8 @@ use crate::lexer::tokens;
 use crate::refusal::{Pass, refuse};
 use crate::unit::{Variable, bare, children, declarators, declared_name, declares_function, find, walk};
 
-use super::{Binding, Emitter, Entry, Place, type_key};
+use super::live::declared;
+use super::{Binding, Emitter, Entry, Moved, Place, changed, type_key};
 
 impl<'t> Emitter<'_, 't> {
     pub(super) fn declaration(&mut self, node: Node<'t>, place: &mut Place<'_, 't>) -> Pass<String> {
@@ -22,14 +23,25 @@ impl<'t> Emitter<'_, 't> {
         }
         let mut text = String::new();
         for declarator in all {
-            text +=
-                &if moves { self.moved(node, declarator, place, ";")? } else { self.unmoved(node, declarator, place)? };
+            if moves {
+                let (mark, moved) = self.moved(node, declarator, place, ";")?;
+                text = mark + &text + &moved;
+            } else {
+                text += &self.unmoved(node, declarator, place)?;
+            }
         }
-        Ok(if text.is_empty() { ";".to_owned() } else { text.trim_end().to_owned() })
+        let text = text.trim_end();
+        // A statement, so that a label can stand before it.
+        Ok(if text.ends_with([';', '}']) { text.to_owned() } else { format!("{text};") })
     }
 
-    /// The head of a `for` that declares: all of it moves, or none.
-    pub(super) fn for_declaration(&mut self, node: Node<'t>, place: &mut Place<'_, 't>) -> Pass<String> {
+    /// The head of a `for` that declares: all of it moves, or none. What has to stand before it goes to `before`.
+    pub(super) fn for_declaration(
+        &mut self,
+        node: Node<'t>,
+        place: &mut Place<'_, 't>,
+        before: &mut String,
+    ) -> Pass<String> {
         self.declarable(node)?;
         if self.switches(node, place) {
             return refuse(
@@ -43,7 +55,8 @@ impl<'t> Emitter<'_, 't> {
         }
         let mut parts = Vec::new();
         for declarator in all {
-            let text = self.moved(node, declarator, place, "")?;
+            let (mark, text) = self.moved(node, declarator, place, "")?;
+            before.push_str(&mark);
             if !text.trim().is_empty() {
                 parts.push(text.trim().to_owned());
             }
@@ -114,34 +127,34 @@ impl<'t> Emitter<'_, 't> {
     fn bind(&mut self, declaration: Node<'t>, declarator: Node<'t>, place: &mut Place<'_, 't>, binding: Binding) {
         let Some(name) = declared_name(declarator) else { return };
         let name = self.unit.text(name);
-        let steady = declarator.kind() == "init_declarator" && !self.changed(place.region, name);
+        let steady = declarator.kind() == "init_declarator" && !changed(self.unit, place.region, name);
         let type_key = type_key(self.unit, Variable { declaration, declarator: bare(declarator) });
         if let Some(scope) = place.scopes.last_mut() {
             scope.insert(name, Entry { binding, type_key, steady });
         }
     }
 
-    /// A variable of the state: its initialiser becomes an assignment.
+    /// A variable that exists where look-ups switch: its initialiser becomes an assignment. The mark of its declaration,
+    /// and that.
     fn moved(
         &mut self,
         declaration: Node<'t>,
         declarator: Node<'t>,
         place: &mut Place<'_, 't>,
         end: &str,
-    ) -> Pass<String> {
+    ) -> Pass<(String, String)> {
         let Some(name) = declared_name(declarator) else {
             return refuse(declarator.start_byte(), "a declaration without a name");
         };
         self.fixed_size(bare(declarator), place)?;
         let base = self.unit.text(name);
-        let member = self.member(base, place);
-        let slot = self.retyped(declaration, bare(declarator), &member)?;
-        self.slots.push(format!("{slot};"));
-        let target = format!("gopt_s->{member}");
+        let variable = Variable { declaration, declarator: bare(declarator) };
+        let (binding, mark) = self.lasting(base, variable, place)?;
+        let target = Entry { binding: binding.clone(), type_key: String::new(), steady: false }.text(base);
         let value = declarator.child_by_field_name("value").filter(|_| declarator.kind() == "init_declarator");
         // In scope from its own initialiser on, which may name it: sizeof(*x).
-        self.bind(declaration, declarator, place, Binding::Slot(member));
-        let Some(value) = value else { return Ok(String::new()) };
+        self.bind(declaration, declarator, place, binding);
+        let Some(value) = value else { return Ok((mark, String::new())) };
         let mut before = String::new();
         let array = bare(declarator).kind() == "array_declarator";
         let text = self.hoisted(value, place, &mut before)?;
@@ -156,7 +169,28 @@ impl<'t> Emitter<'_, 't> {
         } else {
             format!("{target} = {text}{end}")
         };
-        Ok(if before.is_empty() { format!("{assignment} ") } else { format!("{{ {before}{assignment} }} ") })
+        let text = if before.is_empty() { format!("{assignment} ") } else { format!("{{ {before}{assignment} }} ") };
+        Ok((mark, text))
+    }
+
+    /// Room for a variable that exists where look-ups switch, and the mark of its declaration.
+    pub(super) fn lasting(
+        &mut self,
+        base: &str,
+        variable: Variable<'t>,
+        place: &Place<'_, 't>,
+    ) -> Pass<(Binding, String)> {
+        if self.addresses.keeps(place.region, base, variable) {
+            let member = self.member(base, place);
+            let text = self.retyped(variable.declaration, variable.declarator, &member)?;
+            self.members.push(format!("{text};"));
+            return Ok((Binding::Member(member), String::new()));
+        }
+        let name = self.fresh(&format!("{base}_{}", place.copy));
+        let declaration = self.retyped(variable.declaration, variable.declarator, &name)?;
+        self.moved.push(Moved { name: name.clone(), declaration });
+        let mark = declared(&name);
+        Ok((Binding::Moved(name), mark))
     }
 
     /// A local variable whose initialiser has to be computed by statements.
@@ -185,9 +219,9 @@ impl<'t> Emitter<'_, 't> {
     }
 
     /// The name of a new member.
-    pub(super) fn member(&mut self, base: &str, place: &Place<'_, 't>) -> String {
+    fn member(&mut self, base: &str, place: &Place<'_, 't>) -> String {
         let wanted = if place.copy == 0 { base.to_owned() } else { format!("{base}_{}", place.copy) };
-        let taken = |name: &str| self.slots.iter().any(|slot| tokens(slot).iter().any(|token| token.text == name));
+        let taken = |name: &str| self.members.iter().any(|one| tokens(one).iter().any(|token| token.text == name));
         let mut member = wanted.clone();
         let mut number = 1;
         while taken(&member) || self.unit.source.macros.has(&member) {

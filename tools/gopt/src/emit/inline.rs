@@ -8,7 +8,7 @@ use tree_sitter::Node;
 use crate::refusal::{Pass, refuse};
 use crate::unit::{Function, Variable, children, declared_name};
 
-use super::{Binding, Emitter, Entry, Place, Return, type_key};
+use super::{Binding, Emitter, Entry, Place, Return, changed, type_key};
 
 impl<'t> Emitter<'_, 't> {
     /// The value of a call; the copy that computes it goes to `before`.
@@ -46,17 +46,16 @@ impl<'t> Emitter<'_, 't> {
             };
             let parameter_name = unit.text(parameter_name);
             let variable = Variable { declaration: *parameter, declarator };
-            let steady = !self.changed(function.body, parameter_name);
+            let steady = !changed(unit, function.body, parameter_name);
             let key = type_key(unit, variable);
             let alias = steady.then(|| self.alias(argument, &key, &text, place)).flatten();
             let binding = match alias {
                 Some(alias) => Binding::Alias(alias),
                 None => {
-                    let member = self.member(parameter_name, &inner);
-                    let slot = self.retyped(*parameter, declarator, &member)?;
-                    self.slots.push(format!("{slot};"));
-                    writeln!(sets, "gopt_s->{member} = {text};").expect("writing to a String");
-                    Binding::Slot(member)
+                    let (binding, mark) = self.lasting(parameter_name, variable, &inner)?;
+                    let entry = Entry { binding: binding.clone(), type_key: String::new(), steady };
+                    writeln!(sets, "{mark}{} = {text};", entry.text(parameter_name)).expect("writing to a String");
+                    binding
                 }
             };
             scope.insert(parameter_name, Entry { binding, type_key: key, steady });
@@ -95,7 +94,7 @@ impl<'t> Emitter<'_, 't> {
                 let inner = argument.child_by_field_name("argument").filter(|inner| inner.kind() == "identifier")?;
                 let operator = argument.child_by_field_name("operator").map(|operator| unit.text(operator));
                 let entry = place.entry(unit.text(inner)).filter(|_| operator == Some("&"))?;
-                let fits = matches!(entry.binding, Binding::Slot(_)) && format!("{}*", entry.type_key) == key;
+                let fits = matches!(entry.binding, Binding::Moved(_) | Binding::Member(_)) && format!("{}*", entry.type_key) == key;
                 fits.then(|| format!("({text})"))
             }
             "number_literal" => {

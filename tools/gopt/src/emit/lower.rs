@@ -6,7 +6,8 @@ use tree_sitter::Node;
 
 use crate::refusal::{Pass, refuse};
 
-use super::{Emitter, Place};
+use super::live::declared;
+use super::{Emitter, Moved, Place};
 
 impl<'t> Emitter<'_, 't> {
     /// An expression whose expensive calls are made by the statements that go to `before`.
@@ -79,8 +80,9 @@ impl<'t> Emitter<'_, 't> {
             write!(before, "{written_type} {name}; ").expect("writing to a String");
             name
         } else {
-            self.slots.push(format!("{written_type} {name};"));
-            format!("gopt_s->{name}")
+            before.push_str(&declared(&name));
+            self.moved.push(Moved { name: name.clone(), declaration: format!("{written_type} {name}") });
+            name
         }
     }
 

@@ -1,25 +1,28 @@
 //! Sixth pass: the text of a batch loop whose look-ups take turns.
 //!
-//! The body keeps its form. A variable that exists where look-ups switch lives in the look-up's state, a struct; labels
-//! stand where look-ups go on. What stays within one turn stays a local variable, for the compiler to keep in registers.
+//! The body keeps its form. A variable that exists where look-ups switch becomes a local variable of the whole loop, saved
+//! where its look-up waits and loaded where that goes on, if it is used there (`live`); one whose address is kept lives in
+//! a struct of its look-up. Labels stand where look-ups go on. What stays within one turn is declared where it was.
 
 mod declare;
 mod inline;
+mod live;
 mod lower;
-mod ring;
 mod statement;
+mod turns;
 
-pub(crate) use ring::PROLOGUE;
+pub(crate) use turns::PROLOGUE;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tree_sitter::Node;
 
+use crate::address::{Addresses, changed, type_key};
 use crate::batch::Batch;
 use crate::lexer::{Kind, tokens};
 use crate::reach::Reach;
 use crate::refusal::{Pass, refuse};
-use crate::unit::{Function, Unit, Variable, children};
+use crate::unit::{Function, Unit, children};
 
 /// What a name stands for in the text that is made.
 #[derive(Clone, Debug)]
@@ -37,8 +40,10 @@ enum Binding {
     Kept,
     /// A local within one turn under another name.
     Renamed(String),
-    /// A member of the look-up's state.
-    Slot(String),
+    /// A variable of the whole loop, saved where its look-up waits.
+    Moved(String),
+    /// A member of the look-up's struct: it keeps its address.
+    Member(String),
     /// A parameter that is what it was called with.
     Alias(String),
 }
@@ -47,8 +52,8 @@ impl Entry {
     fn text(&self, name: &str) -> String {
         match &self.binding {
             Binding::Kept => name.to_owned(),
-            Binding::Renamed(text) | Binding::Alias(text) => text.clone(),
-            Binding::Slot(member) => format!("gopt_s->{member}"),
+            Binding::Renamed(text) | Binding::Moved(text) | Binding::Alias(text) => text.clone(),
+            Binding::Member(member) => format!("gopt_s->{member}"),
         }
     }
 }
@@ -89,25 +94,37 @@ impl Place<'_, '_> {
     }
 }
 
+/// A variable of the whole loop.
+struct Moved {
+    name: String,
+    /// As C, without the `;`.
+    declaration: String,
+}
+
 /// Writes one batch loop.
 struct Emitter<'u, 't> {
     unit: &'u Unit<'t>,
     reach: &'u Reach,
-    /// The members of the state, as C.
-    slots: Vec<String>,
+    addresses: &'u Addresses<'u, 't>,
+    /// Variables of the whole loop, and members of the look-up's struct.
+    moved: Vec<Moved>,
+    members: Vec<String>,
     /// Names that mean the same in the text that is made as in the loop: of variables outside it, and of some locals.
     kept: BTreeSet<&'t str>,
     /// Names that are taken.
     names: BTreeSet<String>,
     copies: usize,
     labels: usize,
+    /// Places where look-ups switch.
+    switches: usize,
     temporaries: usize,
     /// Calls that switch in the whole expression that is being written.
     calls_of_expression: usize,
 }
 
 /// The text that takes the place of a batch loop.
-pub(crate) fn transformed(unit: &Unit<'_>, reach: &Reach, batch: &Batch<'_>) -> Pass<String> {
+pub(crate) fn transformed<'t>(unit: &Unit<'t>, addresses: &Addresses<'_, 't>, batch: &Batch<'t>) -> Pass<String> {
+    let reach = addresses.reach;
     let Some(function) = unit.functions.get(&batch.function) else {
         return refuse(batch.node.start_byte(), "a loop outside any function");
     };
@@ -116,28 +133,31 @@ pub(crate) fn transformed(unit: &Unit<'_>, reach: &Reach, batch: &Batch<'_>) -> 
     let mut emitter = Emitter {
         unit,
         reach,
-        slots: Vec::new(),
+        addresses,
+        moved: Vec::new(),
+        members: Vec::new(),
         kept: BTreeSet::new(),
         names: words.map(|token| token.text.to_owned()).collect(),
         copies: 0,
         labels: 0,
+        switches: 0,
         temporaries: 0,
         calls_of_expression: 0,
     };
     let mut scope = BTreeMap::new();
     for (name, variable) in crate::scope::at_loop(unit, function, batch.node) {
         // Look-ups were seen not to change it, but for sums that none of them reads.
-        let steady = !emitter.changed(batch.body, name);
+        let steady = !changed(unit, batch.body, name);
         emitter.kept.insert(name);
         scope.insert(name, Entry { binding: Binding::Kept, type_key: type_key(unit, variable), steady });
     }
-    // Its own name as a member cannot be taken for another: members are reached through gopt_s alone.
-    let index = batch.index.clone();
-    emitter.slots.push(format!("{} {index};", batch.header.index_type));
     let type_key = format!("{}|", batch.header.index_type);
     let index_name = index_name(unit, batch);
     emitter.kept.insert(index_name);
-    scope.insert(index_name, Entry { binding: Binding::Slot(index.clone()), type_key, steady: true });
+    let binding = emitter.index(batch);
+    let entry = Entry { binding, type_key, steady: true };
+    let index = entry.text(index_name);
+    scope.insert(index_name, entry);
     let mut place = Place {
         function,
         region: batch.body,
@@ -147,7 +167,8 @@ pub(crate) fn transformed(unit: &Unit<'_>, reach: &Reach, batch: &Batch<'_>) -> 
         around: vec![Around::Batch],
     };
     let body = emitter.statement(batch.body, &mut place)?;
-    Ok(ring::ring(unit, batch, &emitter.slots, &index, &body))
+    let saved = live::resolved(&body, &emitter.moved, !emitter.members.is_empty());
+    Ok(turns::turns(unit, batch, &emitter.moved, &emitter.members, &index, &saved))
 }
 
 /// The index's name as it lies in the text.
@@ -162,77 +183,29 @@ fn index_name<'t>(unit: &Unit<'t>, batch: &Batch<'t>) -> &'t str {
     found
 }
 
-/// A type as text, to tell whether two are the same: `const` matters to neither.
-fn type_key(unit: &Unit<'_>, variable: Variable<'_>) -> String {
-    let name = crate::unit::declared_name(variable.declarator);
-    let declarator = variable.declarator.byte_range();
-    let name = name.map_or(declarator.end..declarator.end, |name| name.byte_range());
-    let text = &unit.source.plain;
-    let around = format!("{} {}", &text[declarator.start..name.start], &text[name.end..declarator.end]);
-    let words: Vec<_> = tokens(&around).into_iter().map(|token| token.text.to_owned()).collect();
-    let plain = |word: &&String| !matches!(word.as_str(), "const" | "restrict" | "__restrict" | "__restrict__");
-    format!("{}|{}", unit.specifiers(variable.declaration), words.iter().filter(plain).cloned().collect::<String>())
-}
-
 impl<'t> Emitter<'_, 't> {
     /// A name that the file does not have and that was not given away.
     fn fresh(&mut self, base: &str) -> String {
         let mut name = base.to_owned();
         let mut number = 1;
-        while !self.names.insert(name.clone()) {
+        while self.unit.source.macros.has(&name) || !self.names.insert(name.clone()) {
             number += 1;
             name = format!("{base}_{number}");
         }
         name
     }
 
-    /// A variable's name may be assigned, counted, or its address taken in a text.
-    fn changed(&self, region: Node<'t>, name: &str) -> bool {
-        let unit = self.unit;
-        let mut changed = false;
-        crate::unit::walk(region, &mut |node| {
-            if node.kind() == "identifier" && unit.text(node) == name && !changed {
-                changed = self.changes(node);
-            }
-            if node.kind() == "call_expression"
-                && unit.callee(node).is_some_and(|callee| unit.source.macros.assigns(callee))
-            {
-                let mentions = tokens(unit.text(node)).iter().any(|token| token.text == name);
-                changed |= mentions;
-            }
-            if matches!(node.kind(), "identifier") && unit.source.macros.has(unit.text(node)) {
-                changed |= unit.source.macros.mentions(unit.text(node)).contains(name);
-            }
-            !changed
-        });
-        changed
-    }
-
-    fn changes(&self, identifier: Node<'t>) -> bool {
-        let mut node = identifier;
-        while let Some(parent) = node.parent() {
-            let is = |field: &str| parent.child_by_field_name(field) == Some(node);
-            match parent.kind() {
-                "parenthesized_expression" | "cast_expression" => {}
-                "field_expression" if is("argument") => {
-                    let operator = parent.child_by_field_name("operator");
-                    if operator.is_some_and(|operator| self.unit.text(operator) == "->") {
-                        return false;
-                    }
-                }
-                // Of an array: an element of the variable itself. Of a pointer: something else; the answer errs safely.
-                "subscript_expression" if is("argument") => {}
-                "assignment_expression" => return is("left"),
-                "update_expression" => return true,
-                "pointer_expression" => {
-                    let operator = parent.child_by_field_name("operator");
-                    return operator.is_some_and(|operator| self.unit.text(operator) == "&");
-                }
-                _ => return false,
-            }
-            node = parent;
+    /// What each look-up has of the index.
+    fn index(&mut self, batch: &Batch<'t>) -> Binding {
+        let name = &batch.index;
+        // Where the address of the index is kept, it is a member.
+        if changed(self.unit, batch.body, name) {
+            self.members.push(format!("{} {name};", batch.header.index_type));
+            return Binding::Member(name.clone());
         }
-        false
+        let moved = self.fresh(&format!("{name}_0"));
+        self.moved.push(Moved { name: moved.clone(), declaration: format!("{} {moved}", batch.header.index_type) });
+        Binding::Moved(moved)
     }
 
     /// A node's text with what lies between its children as it is, and each child as `child` writes it.

@@ -8,7 +8,7 @@ use tree_sitter::Node;
 use crate::refusal::{Pass, refuse};
 use crate::unit::children;
 
-use super::{Around, Emitter, Place};
+use super::{Around, Emitter, Place, live};
 
 impl<'t> Emitter<'_, 't> {
     /// A statement; always one, so that it can stand under an `if`.
@@ -87,9 +87,8 @@ impl<'t> Emitter<'_, 't> {
             };
             write!(text, "GOPT_PREFETCH({}); ", self.expression(address, place)?).expect("writing to a String");
         }
-        self.labels += 1;
-        write!(text, "GOPT_SWITCH(gopt_at_{}); }}", self.labels).expect("writing to a String");
-        Ok(text)
+        self.switches += 1;
+        Ok(text + &live::switch(self.switches) + " }")
     }
 
     fn expression_statement(&mut self, node: Node<'t>, place: &mut Place<'_, 't>) -> Pass<String> {
@@ -151,11 +150,11 @@ impl<'t> Emitter<'_, 't> {
         let mut before = String::new();
         let condition = self.condition(node, place, &mut before)?;
         let (body, _) = self.body(node, place, Around::Loop(None))?;
-        Ok(if before.is_empty() {
+        Ok(live::again(&if before.is_empty() {
             format!("while {condition} {body}")
         } else {
             format!("for (;;) {{ {before}if (!{condition}) {{ break; }} {body} }}")
-        })
+        }))
     }
 
     fn do_statement(&mut self, node: Node<'t>, place: &mut Place<'_, 't>) -> Pass<String> {
@@ -168,10 +167,10 @@ impl<'t> Emitter<'_, 't> {
         let mut before = String::new();
         let condition = self.condition(node, place, &mut before)?;
         if before.is_empty() {
-            return Ok(format!("do {body} while {condition};"));
+            return Ok(live::again(&format!("do {body} while {condition};")));
         }
         let label = label.filter(|(_, used)| *used).map_or_else(String::new, |(label, _)| format!("{label}:; "));
-        Ok(format!("for (;;) {{ {body} {label}{before}if (!{condition}) {{ break; }} }}"))
+        Ok(live::again(&format!("for (;;) {{ {body} {label}{before}if (!{condition}) {{ break; }} }}")))
     }
 
     fn for_statement(&mut self, node: Node<'t>, place: &mut Place<'_, 't>) -> Pass<String> {
@@ -182,9 +181,9 @@ impl<'t> Emitter<'_, 't> {
     }
 
     fn for_in_scope(&mut self, node: Node<'t>, place: &mut Place<'_, 't>) -> Pass<String> {
-        let (mut around, mut before) = (String::new(), String::new());
+        let (mut marks, mut around, mut before) = (String::new(), String::new(), String::new());
         let first = match node.child_by_field_name("initializer") {
-            Some(first) if first.kind() == "declaration" => self.for_declaration(first, place)?,
+            Some(first) if first.kind() == "declaration" => self.for_declaration(first, place, &mut marks)?,
             Some(first) => self.hoisted(first, place, &mut around)?,
             None => String::new(),
         };
@@ -208,6 +207,7 @@ impl<'t> Emitter<'_, 't> {
         } else {
             format!("for ({first}; ; {step}) {{ {before}if (!({condition})) {{ break; }} {body} }}")
         };
+        let text = marks + &live::again(&text);
         Ok(if around.is_empty() { text } else { format!("{{ {around}{text} }}") })
     }
 

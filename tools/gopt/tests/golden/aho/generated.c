@@ -15,17 +15,6 @@ enum { SKIP = 0xfe, END = 0xff };
 #ifndef GOPT_PREFETCH
 #define GOPT_PREFETCH(address) __builtin_prefetch(address)
 #endif
-#ifndef GOPT_SWITCH
-/* Saves where this look-up goes on, and goes on with the next one. */
-#define GOPT_SWITCH(label)                \
-    do {                                  \
-        gopt_s->gopt_label = &&label;     \
-        gopt_previous = gopt_s;           \
-        gopt_s = gopt_s->gopt_next;       \
-        goto *gopt_s->gopt_label;         \
-    label:;                               \
-    } while (0)
-#endif
 void scan(const automaton_t *automaton, const payload_t *payloads, result_t *results, int n)
 {
     {
@@ -62,61 +51,102 @@ void scan(const automaton_t *automaton, const payload_t *payloads, result_t *res
     }
         } else {
             struct gopt_state {
-                struct gopt_state *gopt_next;
-                void *gopt_label;
-                int i;
-                const payload_t *payload;
                 result_t result;
-                uint32_t state;
-                uint32_t at;
-                uint8_t byte;
-                uint32_t match;
-            } gopt_states[GOPT_GROUP_MAX];
-            struct gopt_state *gopt_s = gopt_states;
-            struct gopt_state *gopt_previous = &gopt_states[gopt_group - 1];
-            for (unsigned gopt_i = 0; gopt_i < gopt_group; gopt_i++) {
-                gopt_states[gopt_i].gopt_next = &gopt_states[gopt_i + 1 < gopt_group ? gopt_i + 1 : 0];
-                gopt_states[gopt_i].gopt_label = &&gopt_begin;
-            }
+            } gopt_states[GOPT_GROUP_MAX], *gopt_s = gopt_states;
+            struct gopt_saved_1 {
+                int i_0;
+                const payload_t *payload_0;
+                uint32_t state_0;
+                struct gopt_state *gopt_s;
+            } gopt_queue_1[GOPT_GROUP_MAX], *gopt_last_1 = gopt_queue_1;
+            struct gopt_saved_2 {
+                int i_0;
+                const payload_t *payload_0;
+                uint32_t state_0;
+                uint32_t at_0;
+                uint8_t byte_0;
+                struct gopt_state *gopt_s;
+            } gopt_queue_2[GOPT_GROUP_MAX], *gopt_last_2 = gopt_queue_2;
+            int i_0 = {0};
+            const payload_t *payload_0 = {0};
+            uint32_t state_0 = {0};
+            uint32_t at_0 = {0};
+            uint8_t byte_0 = {0};
+            uint32_t match_0 = {0};
+            unsigned gopt_begins = gopt_group - 1; /* look-ups fewer than there may be */
+            const void *gopt_first = 0, *gopt_end = 0; /* of the queue whose turn it is */
+            void *gopt_label = 0;
+            unsigned gopt_queue = 0;
             int i = 0;
+#define GOPT_NEXT do { if (gopt_first != gopt_end) { goto *gopt_label; } goto gopt_turn; } while (0)
         gopt_begin:
             while (i < ( n )) {
-                gopt_s->i = i;
+                i_0 = i;
                 i++;
                 {
-        gopt_s->payload = &payloads[gopt_s->i];
+        payload_0 = &payloads[i_0];
         gopt_s->result = (__typeof__(gopt_s->result)){NO_PATTERN, 0};
-        gopt_s->state = 0;
-        { GOPT_PREFETCH(gopt_s->payload); GOPT_SWITCH(gopt_at_1); }
-        for (gopt_s->at = 0; gopt_s->at < gopt_s->payload->length; gopt_s->at++) {
-            gopt_s->byte = gopt_s->payload->bytes[gopt_s->at];
-            switch (gopt_s->byte) {
+        state_0 = 0;
+        { GOPT_PREFETCH(payload_0); gopt_last_1->i_0 = i_0; gopt_last_1->payload_0 = payload_0; gopt_last_1->state_0 = state_0; gopt_last_1->gopt_s = gopt_s; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; payload_0 = gopt_now->payload_0; state_0 = gopt_now->state_0; gopt_s = gopt_now->gopt_s; } }
+        for (at_0 = 0; at_0 < payload_0->length; at_0++) {
+            byte_0 = payload_0->bytes[at_0];
+            switch (byte_0) {
             case SKIP:
                 continue;
             case END:
                 goto gopt_done_0;
             default:
-                { GOPT_PREFETCH(&automaton->next[gopt_s->state][gopt_s->byte]); GOPT_SWITCH(gopt_at_2); }
-                gopt_s->state = automaton->next[gopt_s->state][gopt_s->byte];
+                { GOPT_PREFETCH(&automaton->next[state_0][byte_0]); gopt_last_2->i_0 = i_0; gopt_last_2->payload_0 = payload_0; gopt_last_2->state_0 = state_0; gopt_last_2->at_0 = at_0; gopt_last_2->byte_0 = byte_0; gopt_last_2->gopt_s = gopt_s; gopt_last_2++; GOPT_NEXT; gopt_at_2:; { const struct gopt_saved_2 *gopt_now = gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; payload_0 = gopt_now->payload_0; state_0 = gopt_now->state_0; at_0 = gopt_now->at_0; byte_0 = gopt_now->byte_0; gopt_s = gopt_now->gopt_s; } }
+                state_0 = automaton->next[state_0][byte_0];
                 break;
             }
-            gopt_s->match = automaton->matches[gopt_s->state];
-            if (gopt_s->match != 0) {
+            match_0 = automaton->matches[state_0];
+            if (match_0 != 0) {
                 if (gopt_s->result.count == 0) {
-                    gopt_s->result.first = gopt_s->match;
+                    gopt_s->result.first = match_0;
                 }
                 gopt_s->result.count++;
             }
         }
     gopt_done_0:
-        results[gopt_s->i] = gopt_s->result;
+        results[i_0] = gopt_s->result;
     }
             }
-            /* None is left to begin: one look-up fewer in the ring. */
-            if (gopt_s != gopt_previous) {
-                gopt_previous->gopt_next = gopt_s->gopt_next;
-                gopt_s = gopt_s->gopt_next;
-                goto *gopt_s->gopt_label;
+            GOPT_NEXT;
+#undef GOPT_NEXT
+        gopt_turn:
+            if (gopt_begins != 0) {
+                gopt_s = &gopt_states[gopt_begins];
+                gopt_begins--;
+                goto gopt_begin;
+            }
+            switch (gopt_queue) {
+            case 0:
+                if (gopt_last_2 != gopt_queue_2) {
+                    gopt_first = gopt_queue_2;
+                    gopt_end = gopt_last_2;
+                    gopt_last_2 = gopt_queue_2;
+                    gopt_label = &&gopt_at_2;
+                    gopt_queue = 2;
+                    goto gopt_at_2;
+                }
+                /* fall through */
+            case 2:
+                if (gopt_last_1 != gopt_queue_1) {
+                    gopt_first = gopt_queue_1;
+                    gopt_end = gopt_last_1;
+                    gopt_last_1 = gopt_queue_1;
+                    gopt_label = &&gopt_at_1;
+                    gopt_queue = 1;
+                    goto gopt_at_1;
+                }
+                /* fall through */
+            default:
+                break;
+            }
+            if (gopt_queue != 0) {
+                gopt_queue = 0;
+                goto gopt_turn;
             }
         }
     }

@@ -13,17 +13,6 @@ void chase(const uint32_t *places, uint32_t *heads, int n);
 #ifndef GOPT_PREFETCH
 #define GOPT_PREFETCH(address) __builtin_prefetch(address)
 #endif
-#ifndef GOPT_SWITCH
-/* Saves where this look-up goes on, and goes on with the next one. */
-#define GOPT_SWITCH(label)                \
-    do {                                  \
-        gopt_s->gopt_label = &&label;     \
-        gopt_previous = gopt_s;           \
-        gopt_s = gopt_s->gopt_next;       \
-        goto *gopt_s->gopt_label;         \
-    label:;                               \
-    } while (0)
-#endif
 void chase(const uint32_t *places, uint32_t *heads, int n)
 {
     int i;
@@ -40,38 +29,43 @@ void chase(const uint32_t *places, uint32_t *heads, int n)
         heads[i] = place;
     }
         } else {
-            struct gopt_state {
-                struct gopt_state *gopt_next;
-                void *gopt_label;
-                int i;
-                uint32_t place;
-                int step;
-            } gopt_states[GOPT_GROUP_MAX];
-            struct gopt_state *gopt_s = gopt_states;
-            struct gopt_state *gopt_previous = &gopt_states[gopt_group - 1];
-            for (unsigned gopt_i = 0; gopt_i < gopt_group; gopt_i++) {
-                gopt_states[gopt_i].gopt_next = &gopt_states[gopt_i + 1 < gopt_group ? gopt_i + 1 : 0];
-                gopt_states[gopt_i].gopt_label = &&gopt_begin;
-            }
+            struct gopt_saved_1 {
+                int i_0;
+                uint32_t place_0;
+                int step_0;
+            } gopt_queue_1[GOPT_GROUP_MAX], *gopt_last_1 = gopt_queue_1;
+            int i_0 = {0};
+            uint32_t place_0 = {0};
+            int step_0 = {0};
+            unsigned gopt_begins = gopt_group - 1; /* look-ups fewer than there may be */
+            const void *gopt_first = 0, *gopt_end = 0; /* of the queue whose turn it is */
             i = 0;
+#define GOPT_NEXT do { if (gopt_first != gopt_end) { goto gopt_at_1; } goto gopt_turn; } while (0)
         gopt_begin:
             while (i < n) {
-                gopt_s->i = i;
+                i_0 = i;
                 i++;
                 {
-        gopt_s->place = heads[gopt_s->i];
-        for (gopt_s->step = 0; gopt_s->step < D; gopt_s->step++) {
-            { GOPT_PREFETCH(&places[gopt_s->place]); GOPT_SWITCH(gopt_at_1); }
-            gopt_s->place = places[gopt_s->place];
+        place_0 = heads[i_0];
+        for (step_0 = 0; step_0 < D; step_0++) {
+            { GOPT_PREFETCH(&places[place_0]); gopt_last_1->i_0 = i_0; gopt_last_1->place_0 = place_0; gopt_last_1->step_0 = step_0; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; place_0 = gopt_now->place_0; step_0 = gopt_now->step_0; } }
+            place_0 = places[place_0];
         }
-        heads[gopt_s->i] = gopt_s->place;
+        heads[i_0] = place_0;
     }
             }
-            /* None is left to begin: one look-up fewer in the ring. */
-            if (gopt_s != gopt_previous) {
-                gopt_previous->gopt_next = gopt_s->gopt_next;
-                gopt_s = gopt_s->gopt_next;
-                goto *gopt_s->gopt_label;
+            GOPT_NEXT;
+#undef GOPT_NEXT
+        gopt_turn:
+            if (gopt_begins != 0) {
+                gopt_begins--;
+                goto gopt_begin;
+            }
+            if (gopt_last_1 != gopt_queue_1) {
+                gopt_first = gopt_queue_1;
+                gopt_end = gopt_last_1;
+                gopt_last_1 = gopt_queue_1;
+                goto gopt_at_1;
             }
         }
     }

@@ -13,17 +13,6 @@ void find(const bucket_t *table, const uint32_t *keys, uint32_t *values, int n);
 #ifndef GOPT_PREFETCH
 #define GOPT_PREFETCH(address) __builtin_prefetch(address)
 #endif
-#ifndef GOPT_SWITCH
-/* Saves where this look-up goes on, and goes on with the next one. */
-#define GOPT_SWITCH(label)                \
-    do {                                  \
-        gopt_s->gopt_label = &&label;     \
-        gopt_previous = gopt_s;           \
-        gopt_s = gopt_s->gopt_next;       \
-        goto *gopt_s->gopt_label;         \
-    label:;                               \
-    } while (0)
-#endif
 void find(const bucket_t *table, const uint32_t *keys, uint32_t *values, int n)
 {
     {
@@ -48,49 +37,56 @@ void find(const bucket_t *table, const uint32_t *keys, uint32_t *values, int n)
         values[i] = value;
     }
         } else {
-            struct gopt_state {
-                struct gopt_state *gopt_next;
-                void *gopt_label;
-                int i;
-                uint32_t key;
-                uint32_t value;
-                int way;
-                const bucket_t *bucket;
-            } gopt_states[GOPT_GROUP_MAX];
-            struct gopt_state *gopt_s = gopt_states;
-            struct gopt_state *gopt_previous = &gopt_states[gopt_group - 1];
-            for (unsigned gopt_i = 0; gopt_i < gopt_group; gopt_i++) {
-                gopt_states[gopt_i].gopt_next = &gopt_states[gopt_i + 1 < gopt_group ? gopt_i + 1 : 0];
-                gopt_states[gopt_i].gopt_label = &&gopt_begin;
-            }
+            struct gopt_saved_1 {
+                int i_0;
+                uint32_t key_0;
+                uint32_t value_0;
+                int way_0;
+                const bucket_t *bucket_0;
+            } gopt_queue_1[GOPT_GROUP_MAX], *gopt_last_1 = gopt_queue_1;
+            int i_0 = {0};
+            uint32_t key_0 = {0};
+            uint32_t value_0 = {0};
+            int way_0 = {0};
+            const bucket_t *bucket_0 = {0};
+            unsigned gopt_begins = gopt_group - 1; /* look-ups fewer than there may be */
+            const void *gopt_first = 0, *gopt_end = 0; /* of the queue whose turn it is */
             int i = 0;
+#define GOPT_NEXT do { if (gopt_first != gopt_end) { goto gopt_at_1; } goto gopt_turn; } while (0)
         gopt_begin:
             while (i < ( n )) {
-                gopt_s->i = i;
+                i_0 = i;
                 i++;
                 {
-        gopt_s->key = keys[gopt_s->i];
-        gopt_s->value = NOT_FOUND;
-        for (gopt_s->way = 0; gopt_s->way < 2; gopt_s->way++) {
-            gopt_s->bucket = &table[place(gopt_s->key, gopt_s->way)];
-            { GOPT_PREFETCH(gopt_s->bucket); GOPT_SWITCH(gopt_at_1); }
+        key_0 = keys[i_0];
+        value_0 = NOT_FOUND;
+        for (way_0 = 0; way_0 < 2; way_0++) {
+            bucket_0 = &table[place(key_0, way_0)];
+            { GOPT_PREFETCH(bucket_0); gopt_last_1->i_0 = i_0; gopt_last_1->key_0 = key_0; gopt_last_1->value_0 = value_0; gopt_last_1->way_0 = way_0; gopt_last_1->bucket_0 = bucket_0; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; key_0 = gopt_now->key_0; value_0 = gopt_now->value_0; way_0 = gopt_now->way_0; bucket_0 = gopt_now->bucket_0; } }
             int slot = 0;
-            while (slot < SLOTS && gopt_s->bucket->entries[slot].key != gopt_s->key) {
+            while (slot < SLOTS && bucket_0->entries[slot].key != key_0) {
                 slot++;
             }
             if (slot < SLOTS) {
-                gopt_s->value = gopt_s->bucket->entries[slot].value;
+                value_0 = bucket_0->entries[slot].value;
                 break;
             }
         }
-        values[gopt_s->i] = gopt_s->value;
+        values[i_0] = value_0;
     }
             }
-            /* None is left to begin: one look-up fewer in the ring. */
-            if (gopt_s != gopt_previous) {
-                gopt_previous->gopt_next = gopt_s->gopt_next;
-                gopt_s = gopt_s->gopt_next;
-                goto *gopt_s->gopt_label;
+            GOPT_NEXT;
+#undef GOPT_NEXT
+        gopt_turn:
+            if (gopt_begins != 0) {
+                gopt_begins--;
+                goto gopt_begin;
+            }
+            if (gopt_last_1 != gopt_queue_1) {
+                gopt_first = gopt_queue_1;
+                gopt_end = gopt_last_1;
+                gopt_last_1 = gopt_queue_1;
+                goto gopt_at_1;
             }
         }
     }

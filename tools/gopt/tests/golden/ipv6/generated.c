@@ -30,17 +30,6 @@ static uint32_t lookup(const table_t *table, const address_t *address)
 #ifndef GOPT_PREFETCH
 #define GOPT_PREFETCH(address) __builtin_prefetch(address)
 #endif
-#ifndef GOPT_SWITCH
-/* Saves where this look-up goes on, and goes on with the next one. */
-#define GOPT_SWITCH(label)                \
-    do {                                  \
-        gopt_s->gopt_label = &&label;     \
-        gopt_previous = gopt_s;           \
-        gopt_s = gopt_s->gopt_next;       \
-        goto *gopt_s->gopt_label;         \
-    label:;                               \
-    } while (0)
-#endif
 void route(const table_t *table, const address_t *addresses, uint32_t *hops, int n)
 {
     {
@@ -55,58 +44,94 @@ void route(const table_t *table, const address_t *addresses, uint32_t *hops, int
         hops[i] = lookup(table, &addresses[i]);
     }
         } else {
-            struct gopt_state {
-                struct gopt_state *gopt_next;
-                void *gopt_label;
-                int i;
+            struct gopt_saved_1 {
+                int i_0;
                 const address_t *address_1;
                 uint32_t place_1;
+            } gopt_queue_1[GOPT_GROUP_MAX], *gopt_last_1 = gopt_queue_1;
+            struct gopt_saved_2 {
+                int i_0;
+                const address_t *address_1;
                 uint32_t entry_1;
                 int depth_1;
                 const uint32_t *group_1;
-            } gopt_states[GOPT_GROUP_MAX];
-            struct gopt_state *gopt_s = gopt_states;
-            struct gopt_state *gopt_previous = &gopt_states[gopt_group - 1];
-            for (unsigned gopt_i = 0; gopt_i < gopt_group; gopt_i++) {
-                gopt_states[gopt_i].gopt_next = &gopt_states[gopt_i + 1 < gopt_group ? gopt_i + 1 : 0];
-                gopt_states[gopt_i].gopt_label = &&gopt_begin;
-            }
+            } gopt_queue_2[GOPT_GROUP_MAX], *gopt_last_2 = gopt_queue_2;
+            int i_0 = {0};
+            const address_t *address_1 = {0};
+            uint32_t place_1 = {0};
+            uint32_t entry_1 = {0};
+            int depth_1 = {0};
+            const uint32_t *group_1 = {0};
+            unsigned gopt_begins = gopt_group - 1; /* look-ups fewer than there may be */
+            const void *gopt_first = 0, *gopt_end = 0; /* of the queue whose turn it is */
+            void *gopt_label = 0;
+            unsigned gopt_queue = 0;
             int i = 0;
+#define GOPT_NEXT do { if (gopt_first != gopt_end) { goto *gopt_label; } goto gopt_turn; } while (0)
         gopt_begin:
             while (i < n) {
-                gopt_s->i = i;
+                i_0 = i;
                 i++;
                 {
-        if (addresses[gopt_s->i].bytes[0] == 0xff) { /* a group has no next hop */
-            hops[gopt_s->i] = NO_ROUTE;
+        if (addresses[i_0].bytes[0] == 0xff) { /* a group has no next hop */
+            hops[i_0] = NO_ROUTE;
             goto gopt_done;
         }
         { uint32_t gopt_t1; { /* lookup */
-gopt_s->address_1 = &addresses[gopt_s->i];
+address_1 = &addresses[i_0];
 {
-    gopt_s->place_1 = (uint32_t)(gopt_s->address_1->bytes[0] << 8 | gopt_s->address_1->bytes[1]) >> (16 - FIRST_BITS);
-    { GOPT_PREFETCH(&table->first[gopt_s->place_1]); GOPT_SWITCH(gopt_at_1); }
-    gopt_s->entry_1 = table->first[gopt_s->place_1];
-    for (gopt_s->depth_1 = 2; gopt_s->depth_1 < 16; gopt_s->depth_1++) {
-        if (!(gopt_s->entry_1 & EXTENDED)) {
-            { gopt_t1 = gopt_s->entry_1; goto gopt_end_1; }
+    place_1 = (uint32_t)(address_1->bytes[0] << 8 | address_1->bytes[1]) >> (16 - FIRST_BITS);
+    { GOPT_PREFETCH(&table->first[place_1]); gopt_last_1->i_0 = i_0; gopt_last_1->address_1 = address_1; gopt_last_1->place_1 = place_1; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; address_1 = gopt_now->address_1; place_1 = gopt_now->place_1; } }
+    entry_1 = table->first[place_1];
+    for (depth_1 = 2; depth_1 < 16; depth_1++) {
+        if (!(entry_1 & EXTENDED)) {
+            { gopt_t1 = entry_1; goto gopt_end_1; }
         }
-        gopt_s->group_1 = table->groups[gopt_s->entry_1 & ~EXTENDED];
-        { GOPT_PREFETCH(&gopt_s->group_1[gopt_s->address_1->bytes[gopt_s->depth_1]]); GOPT_SWITCH(gopt_at_2); }
-        gopt_s->entry_1 = gopt_s->group_1[gopt_s->address_1->bytes[gopt_s->depth_1]];
+        group_1 = table->groups[entry_1 & ~EXTENDED];
+        { GOPT_PREFETCH(&group_1[address_1->bytes[depth_1]]); gopt_last_2->i_0 = i_0; gopt_last_2->address_1 = address_1; gopt_last_2->entry_1 = entry_1; gopt_last_2->depth_1 = depth_1; gopt_last_2->group_1 = group_1; gopt_last_2++; GOPT_NEXT; gopt_at_2:; { const struct gopt_saved_2 *gopt_now = gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; address_1 = gopt_now->address_1; entry_1 = gopt_now->entry_1; depth_1 = gopt_now->depth_1; group_1 = gopt_now->group_1; } }
+        entry_1 = group_1[address_1->bytes[depth_1]];
     }
     { gopt_t1 = NO_ROUTE; }
 }
 gopt_end_1:;
-} hops[gopt_s->i] = gopt_t1; }
+} hops[i_0] = gopt_t1; }
     }
             gopt_done:;
             }
-            /* None is left to begin: one look-up fewer in the ring. */
-            if (gopt_s != gopt_previous) {
-                gopt_previous->gopt_next = gopt_s->gopt_next;
-                gopt_s = gopt_s->gopt_next;
-                goto *gopt_s->gopt_label;
+            GOPT_NEXT;
+#undef GOPT_NEXT
+        gopt_turn:
+            if (gopt_begins != 0) {
+                gopt_begins--;
+                goto gopt_begin;
+            }
+            switch (gopt_queue) {
+            case 0:
+                if (gopt_last_2 != gopt_queue_2) {
+                    gopt_first = gopt_queue_2;
+                    gopt_end = gopt_last_2;
+                    gopt_last_2 = gopt_queue_2;
+                    gopt_label = &&gopt_at_2;
+                    gopt_queue = 2;
+                    goto gopt_at_2;
+                }
+                /* fall through */
+            case 2:
+                if (gopt_last_1 != gopt_queue_1) {
+                    gopt_first = gopt_queue_1;
+                    gopt_end = gopt_last_1;
+                    gopt_last_1 = gopt_queue_1;
+                    gopt_label = &&gopt_at_1;
+                    gopt_queue = 1;
+                    goto gopt_at_1;
+                }
+                /* fall through */
+            default:
+                break;
+            }
+            if (gopt_queue != 0) {
+                gopt_queue = 0;
+                goto gopt_turn;
             }
         }
     }

@@ -45,17 +45,6 @@ static int probe(const fib_t *fib, const name_t *name, int components, uint32_t 
 #ifndef GOPT_PREFETCH
 #define GOPT_PREFETCH(address) __builtin_prefetch(address)
 #endif
-#ifndef GOPT_SWITCH
-/* Saves where this look-up goes on, and goes on with the next one. */
-#define GOPT_SWITCH(label)                \
-    do {                                  \
-        gopt_s->gopt_label = &&label;     \
-        gopt_previous = gopt_s;           \
-        gopt_s = gopt_s->gopt_next;       \
-        goto *gopt_s->gopt_label;         \
-    label:;                               \
-    } while (0)
-#endif
 void forward(const fib_t *fib, const name_t *names, uint32_t *faces, uint32_t *collisions, int n)
 {
     uint32_t all = 0;
@@ -78,60 +67,80 @@ void forward(const fib_t *fib, const name_t *names, uint32_t *faces, uint32_t *c
     }
         } else {
             struct gopt_state {
-                struct gopt_state *gopt_next;
-                void *gopt_label;
-                int i;
-                const name_t *name;
                 uint32_t tags[COMPONENTS_MAX];
-                found_t found;
-                int components;
+            } gopt_states[GOPT_GROUP_MAX], *gopt_s = gopt_states;
+            struct gopt_saved_1 {
+                int i_0;
+                const name_t *name_0;
+                found_t found_0;
+                int components_0;
                 int components_1;
                 uint32_t tag_1;
                 uint32_t step_1;
                 const entry_t *entry_1;
+                struct gopt_state *gopt_s;
+            } gopt_queue_1[GOPT_GROUP_MAX], *gopt_last_1 = gopt_queue_1;
+            struct gopt_saved_2 {
+                int i_0;
+                const name_t *name_0;
+                found_t found_0;
+                int components_0;
+                int components_1;
+                uint32_t tag_1;
+                uint32_t step_1;
                 const name_t *known_1;
                 const uint32_t *face_1;
-            } gopt_states[GOPT_GROUP_MAX];
-            struct gopt_state *gopt_s = gopt_states;
-            struct gopt_state *gopt_previous = &gopt_states[gopt_group - 1];
-            for (unsigned gopt_i = 0; gopt_i < gopt_group; gopt_i++) {
-                gopt_states[gopt_i].gopt_next = &gopt_states[gopt_i + 1 < gopt_group ? gopt_i + 1 : 0];
-                gopt_states[gopt_i].gopt_label = &&gopt_begin;
-            }
+                struct gopt_state *gopt_s;
+            } gopt_queue_2[GOPT_GROUP_MAX], *gopt_last_2 = gopt_queue_2;
+            int i_0 = {0};
+            const name_t *name_0 = {0};
+            found_t found_0 = {0};
+            int components_0 = {0};
+            int components_1 = {0};
+            uint32_t tag_1 = {0};
+            uint32_t step_1 = {0};
+            const entry_t *entry_1 = {0};
+            const name_t *known_1 = {0};
+            const uint32_t *face_1 = {0};
+            unsigned gopt_begins = gopt_group - 1; /* look-ups fewer than there may be */
+            const void *gopt_first = 0, *gopt_end = 0; /* of the queue whose turn it is */
+            void *gopt_label = 0;
+            unsigned gopt_queue = 0;
             int i = 0;
+#define GOPT_NEXT do { if (gopt_first != gopt_end) { goto *gopt_label; } goto gopt_turn; } while (0)
         gopt_begin:
             while (i < ( n )) {
-                gopt_s->i = i;
+                i_0 = i;
                 i++;
                 {
-        gopt_s->name = &names[gopt_s->i];
+        name_0 = &names[i_0];
         __builtin_memcpy(gopt_s->tags, (__typeof__(gopt_s->tags)){0}, sizeof(gopt_s->tags));
-        gopt_s->found = (__typeof__(gopt_s->found)){NO_FACE, 0};
-        hashes(gopt_s->name, gopt_s->tags);
-        for (gopt_s->components = gopt_s->name->components; gopt_s->components > 0; gopt_s->components--) {
+        found_0 = (__typeof__(found_0)){NO_FACE, 0};
+        hashes(name_0, gopt_s->tags);
+        for (components_0 = name_0->components; components_0 > 0; components_0--) {
             { int gopt_t1; { /* probe */
-gopt_s->components_1 = gopt_s->components;
-gopt_s->tag_1 = gopt_s->tags[gopt_s->components - 1];
+components_1 = components_0;
+tag_1 = gopt_s->tags[components_0 - 1];
 {
-    for (gopt_s->step_1 = 0; gopt_s->step_1 < PROBES; gopt_s->step_1++) {
-        gopt_s->entry_1 = &fib->entries[(gopt_s->tag_1 + gopt_s->step_1) % ENTRIES];
-        if (gopt_s->step_1 == 0) {
-            { GOPT_PREFETCH(gopt_s->entry_1); GOPT_SWITCH(gopt_at_1); }
+    for (step_1 = 0; step_1 < PROBES; step_1++) {
+        entry_1 = &fib->entries[(tag_1 + step_1) % ENTRIES];
+        if (step_1 == 0) {
+            { GOPT_PREFETCH(entry_1); gopt_last_1->i_0 = i_0; gopt_last_1->name_0 = name_0; gopt_last_1->found_0 = found_0; gopt_last_1->components_0 = components_0; gopt_last_1->components_1 = components_1; gopt_last_1->tag_1 = tag_1; gopt_last_1->step_1 = step_1; gopt_last_1->entry_1 = entry_1; gopt_last_1->gopt_s = gopt_s; gopt_last_1++; GOPT_NEXT; gopt_at_1:; { const struct gopt_saved_1 *gopt_now = gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; name_0 = gopt_now->name_0; found_0 = gopt_now->found_0; components_0 = gopt_now->components_0; components_1 = gopt_now->components_1; tag_1 = gopt_now->tag_1; step_1 = gopt_now->step_1; entry_1 = gopt_now->entry_1; gopt_s = gopt_now->gopt_s; } }
         }
-        if (gopt_s->entry_1->tag == 0) {
+        if (entry_1->tag == 0) {
             break;
         }
-        if (gopt_s->entry_1->tag != gopt_s->tag_1) {
+        if (entry_1->tag != tag_1) {
             continue;
         }
-        gopt_s->known_1 = &fib->names[gopt_s->entry_1->name];
-        gopt_s->face_1 = &fib->faces[gopt_s->entry_1->name];
-        { GOPT_PREFETCH(gopt_s->known_1); GOPT_PREFETCH(gopt_s->face_1); GOPT_SWITCH(gopt_at_2); }
-        if (same(gopt_s->known_1, gopt_s->name, gopt_s->components_1)) {
-            (&gopt_s->found)->face = *gopt_s->face_1;
+        known_1 = &fib->names[entry_1->name];
+        face_1 = &fib->faces[entry_1->name];
+        { GOPT_PREFETCH(known_1); GOPT_PREFETCH(face_1); gopt_last_2->i_0 = i_0; gopt_last_2->name_0 = name_0; gopt_last_2->found_0 = found_0; gopt_last_2->components_0 = components_0; gopt_last_2->components_1 = components_1; gopt_last_2->tag_1 = tag_1; gopt_last_2->step_1 = step_1; gopt_last_2->known_1 = known_1; gopt_last_2->face_1 = face_1; gopt_last_2->gopt_s = gopt_s; gopt_last_2++; GOPT_NEXT; gopt_at_2:; { const struct gopt_saved_2 *gopt_now = gopt_first; gopt_first = gopt_now + 1; i_0 = gopt_now->i_0; name_0 = gopt_now->name_0; found_0 = gopt_now->found_0; components_0 = gopt_now->components_0; components_1 = gopt_now->components_1; tag_1 = gopt_now->tag_1; step_1 = gopt_now->step_1; known_1 = gopt_now->known_1; face_1 = gopt_now->face_1; gopt_s = gopt_now->gopt_s; } }
+        if (same(known_1, name_0, components_1)) {
+            (&found_0)->face = *face_1;
             { gopt_t1 = 1; goto gopt_end_1; }
         }
-        (&gopt_s->found)->collisions++;
+        (&found_0)->collisions++;
     }
     { gopt_t1 = 0; }
 }
@@ -140,15 +149,45 @@ gopt_end_1:;
                 break;
             } }
         }
-        faces[gopt_s->i] = gopt_s->found.face;
-        all += gopt_s->found.collisions;
+        faces[i_0] = found_0.face;
+        all += found_0.collisions;
     }
             }
-            /* None is left to begin: one look-up fewer in the ring. */
-            if (gopt_s != gopt_previous) {
-                gopt_previous->gopt_next = gopt_s->gopt_next;
-                gopt_s = gopt_s->gopt_next;
-                goto *gopt_s->gopt_label;
+            GOPT_NEXT;
+#undef GOPT_NEXT
+        gopt_turn:
+            if (gopt_begins != 0) {
+                gopt_s = &gopt_states[gopt_begins];
+                gopt_begins--;
+                goto gopt_begin;
+            }
+            switch (gopt_queue) {
+            case 0:
+                if (gopt_last_2 != gopt_queue_2) {
+                    gopt_first = gopt_queue_2;
+                    gopt_end = gopt_last_2;
+                    gopt_last_2 = gopt_queue_2;
+                    gopt_label = &&gopt_at_2;
+                    gopt_queue = 2;
+                    goto gopt_at_2;
+                }
+                /* fall through */
+            case 2:
+                if (gopt_last_1 != gopt_queue_1) {
+                    gopt_first = gopt_queue_1;
+                    gopt_end = gopt_last_1;
+                    gopt_last_1 = gopt_queue_1;
+                    gopt_label = &&gopt_at_1;
+                    gopt_queue = 1;
+                    goto gopt_at_1;
+                }
+                /* fall through */
+            default:
+                break;
+            }
+            if (gopt_queue != 0) {
+                gopt_queue = 0;
+                goto gopt_turn;
             }
         }
     }
