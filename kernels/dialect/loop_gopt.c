@@ -37,7 +37,7 @@ static gw_u64 gw_probe_chain(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u
 }
 
 /* begin NAME */
-static __attribute__((noinline)) void gw_gopt_bin_NAME(const gw_bin_call *call)
+static __attribute__((noinline, flatten)) void gw_gopt_bin_NAME(const gw_bin_call *call)
 {
     gw_u8 *arena = call->arena;
     const gw_u8 *image = call->image;
@@ -58,13 +58,15 @@ static __attribute__((noinline)) void gw_gopt_bin_NAME(const gw_bin_call *call)
             GW_FETCH(arena + (gw_u64)far->window * GW_WINDOW_UNIT + far->head);
         }
         gw_descriptor descriptor = descriptors[i];
-        gw_outcome *outcome = &outcomes[i];
+        gw_outcome *outcome = outcomes + i;
         outcome->verdict = 0;
         outcome->reason = 0;
         outcome->port = 0;
         outcome->value = 0;
-        gw_lane lane = {arena + (gw_u64)descriptor.window * GW_WINDOW_UNIT, image, parameters[i],
-                        variant};
+        /* Only what differs from packet to packet is saved at a switch. */
+        gw_u8 *window = arena + (gw_u64)descriptor.window * GW_WINDOW_UNIT;
+        const gw_u64 parameter = parameters[i];
+        const gw_lane lane = {window, image, parameter, variant};
         gw_NAME_packet(&lane, &descriptor, outcome);
         descriptors[i].head = descriptor.head;
         descriptors[i].length = descriptor.length;

@@ -59,8 +59,8 @@ impl<'u, 't> Addresses<'u, 't> {
                 });
                 for declarator in declarators(node) {
                     let Some(name) = field_name(declarator) else { continue };
-                    let single = declarator.kind() == "pointer_declarator"
-                        || declarator.kind() == "field_identifier" && plain;
+                    let single =
+                        declarator.kind() == "pointer_declarator" || declarator.kind() == "field_identifier" && plain;
                     *all.fields.entry(unit.text(name).to_owned()).or_insert(true) &= single;
                 }
             }

@@ -127,10 +127,13 @@ impl<'t> Emitter<'_, 't> {
     fn bind(&mut self, declaration: Node<'t>, declarator: Node<'t>, place: &mut Place<'_, 't>, binding: Binding) {
         let Some(name) = declared_name(declarator) else { return };
         let name = self.unit.text(name);
-        let steady = declarator.kind() == "init_declarator" && !changed(self.unit, place.region, name);
+        // What is declared const never changes, whoever has its address.
+        let pointer = find(declarator, "pointer_declarator").is_some();
+        let constant = !pointer && self.unit.has_word(declaration, "const");
+        let steady = declarator.kind() == "init_declarator" && (constant || !changed(self.unit, place.region, name));
         let type_key = type_key(self.unit, Variable { declaration, declarator: bare(declarator) });
         if let Some(scope) = place.scopes.last_mut() {
-            scope.insert(name, Entry { binding, type_key, steady });
+            scope.insert(name, Entry::new(binding, type_key, steady));
         }
     }
 
@@ -150,7 +153,7 @@ impl<'t> Emitter<'_, 't> {
         let base = self.unit.text(name);
         let variable = Variable { declaration, declarator: bare(declarator) };
         let (binding, mark) = self.lasting(base, variable, place)?;
-        let target = Entry { binding: binding.clone(), type_key: String::new(), steady: false }.text(base);
+        let target = Entry::new(binding.clone(), String::new(), false).text(base);
         let value = declarator.child_by_field_name("value").filter(|_| declarator.kind() == "init_declarator");
         // In scope from its own initialiser on, which may name it: sizeof(*x).
         self.bind(declaration, declarator, place, binding);
@@ -169,6 +172,10 @@ impl<'t> Emitter<'_, 't> {
         } else {
             format!("{target} = {text}{end}")
         };
+        let again = before.is_empty() && !array && self.same_again(value, place);
+        if again && place.entry(base).is_some_and(|entry| entry.steady) {
+            self.set_again(&target, &assignment);
+        }
         let text = if before.is_empty() { format!("{assignment} ") } else { format!("{{ {before}{assignment} }} ") };
         Ok((mark, text))
     }
@@ -188,9 +195,16 @@ impl<'t> Emitter<'_, 't> {
         }
         let name = self.fresh(&format!("{base}_{}", place.copy));
         let declaration = self.retyped(variable.declaration, variable.declarator, &name)?;
-        self.moved.push(Moved { name: name.clone(), declaration });
+        self.moved.push(Moved { name: name.clone(), declaration, again: None });
         let mark = declared(&name);
         Ok((Binding::Moved(name), mark))
+    }
+
+    /// Says how a moved variable can be set again.
+    pub(super) fn set_again(&mut self, name: &str, assignment: &str) {
+        if let Some(moved) = self.moved.iter_mut().find(|moved| moved.name == name) {
+            moved.again = Some(assignment.trim_end_matches(';').to_owned());
+        }
     }
 
     /// A local variable whose initialiser has to be computed by statements.
@@ -209,7 +223,7 @@ impl<'t> Emitter<'_, 't> {
         }
         let base = self.unit.text(name);
         let binding = self.local(base, place);
-        let entry = Entry { binding: binding.clone(), type_key: String::new(), steady: false };
+        let entry = Entry::new(binding.clone(), String::new(), false);
         let text = entry.text(base);
         let written = self.retyped(declaration, bare(declarator), &text)?;
         self.bind(declaration, declarator, place, binding);

@@ -49,16 +49,20 @@ impl<'t> Emitter<'_, 't> {
             let steady = !changed(unit, function.body, parameter_name);
             let key = type_key(unit, variable);
             let alias = steady.then(|| self.alias(argument, &key, &text, place)).flatten();
+            let points_at_steady = alias.is_some() && self.points_at_steady(argument, place);
             let binding = match alias {
                 Some(alias) => Binding::Alias(alias),
                 None => {
                     let (binding, mark) = self.lasting(parameter_name, variable, &inner)?;
-                    let entry = Entry { binding: binding.clone(), type_key: String::new(), steady };
-                    writeln!(sets, "{mark}{} = {text};", entry.text(parameter_name)).expect("writing to a String");
+                    let name = Entry::new(binding.clone(), String::new(), steady).text(parameter_name);
+                    writeln!(sets, "{mark}{name} = {text};").expect("writing to a String");
+                    if steady && self.same_again(argument, place) {
+                        self.set_again(&name, &format!("{name} = {text}"));
+                    }
                     binding
                 }
             };
-            scope.insert(parameter_name, Entry { binding, type_key: key, steady });
+            scope.insert(parameter_name, Entry { binding, type_key: key, steady, points_at_steady });
         }
         let result = (!function.returns.is_empty()).then(|| self.temporary(&function.returns, single, before));
         let last = children(function.body).filter(Node::is_named).last();
@@ -94,7 +98,8 @@ impl<'t> Emitter<'_, 't> {
                 let inner = argument.child_by_field_name("argument").filter(|inner| inner.kind() == "identifier")?;
                 let operator = argument.child_by_field_name("operator").map(|operator| unit.text(operator));
                 let entry = place.entry(unit.text(inner)).filter(|_| operator == Some("&"))?;
-                let fits = matches!(entry.binding, Binding::Moved(_) | Binding::Member(_)) && format!("{}*", entry.type_key) == key;
+                let fits = matches!(entry.binding, Binding::Moved(_) | Binding::Member(_))
+                    && format!("{}*", entry.type_key) == key;
                 fits.then(|| format!("({text})"))
             }
             "number_literal" => {
@@ -105,8 +110,18 @@ impl<'t> Emitter<'_, 't> {
         }
     }
 
+    /// An argument that stands for a parameter is the address of a steady variable.
+    fn points_at_steady(&self, argument: Node<'t>, place: &Place<'_, 't>) -> bool {
+        if argument.kind() == "identifier" {
+            return place.entry(self.unit.text(argument)).is_some_and(|entry| entry.points_at_steady);
+        }
+        let name = argument.child_by_field_name("argument").filter(|_| argument.kind() == "pointer_expression");
+        let entry = name.and_then(|name| place.entry(self.unit.text(name)));
+        entry.is_some_and(|entry| entry.steady && matches!(entry.binding, Binding::Moved(_)))
+    }
+
     /// Declared before the batch loop.
-    fn outer(&self, name: &str, place: &Place<'_, 't>) -> bool {
+    pub(super) fn outer(&self, name: &str, place: &Place<'_, 't>) -> bool {
         place.copy == 0
             && place.scopes.first().is_some_and(|scope| scope.contains_key(name))
             && !place.scopes.iter().skip(1).any(|scope| scope.contains_key(name))

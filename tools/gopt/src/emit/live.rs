@@ -4,7 +4,7 @@
 //! The text that `emit` writes has marks where variables begin, around loops, and where look-ups switch; here they become
 //! C. Names of moved variables stand for one variable each, so a use is a word, and macros were seen to hide none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::lexer::{Kind, Token, tokens};
@@ -32,8 +32,8 @@ pub(super) fn switch(number: usize) -> String {
 /// A body without marks.
 pub(super) struct Resolved {
     pub(super) text: String,
-    /// By switch: what a look-up takes along, as numbers of moved variables.
-    pub(super) taken: Vec<Vec<usize>>,
+    /// By switch: what is saved, as numbers of moved variables.
+    pub(super) saved: Vec<Vec<usize>>,
 }
 
 /// The marks of a body, by place in the text without them.
@@ -75,6 +75,7 @@ pub(super) fn resolved(body: &str, moved: &[Moved], members: bool) -> Resolved {
     for (index, word) in words.iter().enumerate().filter(|(_, word)| word.kind == Kind::Identifier) {
         uses.entry(word.text).or_default().push(index);
     }
+    let from = sources(moved);
     let mut taken = Vec::new();
     for &at in &marks.switches {
         let live = |one: &Moved| {
@@ -82,36 +83,89 @@ pub(super) fn resolved(body: &str, moved: &[Moved], members: bool) -> Resolved {
             let uses = uses.get(one.name.as_str()).map_or(&[][..], Vec::as_slice);
             is_live(&words, uses, at, declared, &marks.loops)
         };
-        taken.push((0..moved.len()).filter(|&index| live(&moved[index])).collect::<Vec<_>>());
+        let live: BTreeSet<usize> = (0..moved.len()).filter(|&index| live(&moved[index])).collect();
+        taken.push(Taken::new(live, &from));
     }
     let mut written = String::new();
-    let mut from = 0;
+    let mut start = 0;
     for (index, (&at, taken)) in marks.switches.iter().zip(&taken).enumerate() {
         let number = index + 1;
-        let names = taken.iter().map(|&one| moved[one].name.as_str()).chain(members.then_some("gopt_s"));
+        let names = taken.saved.iter().map(|&one| moved[one].name.as_str()).chain(members.then_some("gopt_s"));
         let (mut save, mut load) = (String::new(), String::new());
         for name in names {
             write!(save, "gopt_last_{number}->{name} = {name}; ").expect("writing to a String");
             write!(load, " {name} = gopt_now->{name};").expect("writing to a String");
         }
-        written.push_str(&text[from..at]);
+        for again in taken.again.iter().filter_map(|&one| moved[one].again.as_ref()) {
+            write!(load, " {again};").expect("writing to a String");
+        }
+        written.push_str(&text[start..at]);
         write!(
             written,
             "{save}gopt_last_{number}++; GOPT_NEXT; gopt_at_{number}:; \
              {{ const struct gopt_saved_{number} *gopt_now = gopt_first; gopt_first = gopt_now + 1;{load} }}"
         )
         .expect("writing to a String");
-        from = at;
+        start = at;
     }
-    written.push_str(&text[from..]);
-    Resolved { text: written, taken }
+    written.push_str(&text[start..]);
+    Resolved { text: written, saved: taken.into_iter().map(|taken| taken.saved).collect() }
 }
 
 /// Words behind which the text does not go straight on; half of `&&` and `||` will do.
 const FORKS: &[&str] = &[
-    "if", "else", "for", "while", "do", "switch", "case", "default", "goto", "break", "continue", "return", "?", ":", "&",
-    "|",
+    "if", "else", "for", "while", "do", "switch", "case", "default", "goto", "break", "continue", "return", "?", ":",
+    "&", "|",
 ];
+
+/// What a look-up has where it goes on, as numbers of moved variables.
+struct Taken {
+    saved: Vec<usize>,
+    /// What is computed again, in this order.
+    again: Vec<usize>,
+}
+
+impl Taken {
+    /// A struct is computed again from what it was made of, another variable only if that costs no room.
+    fn new(mut live: BTreeSet<usize>, from: &[Option<Source>]) -> Self {
+        let mut again = BTreeSet::new();
+        // From the last to the first: what a variable is made of was declared before it.
+        for one in (0..from.len()).rev() {
+            let Some(source) = from[one].as_ref().filter(|_| live.contains(&one)) else { continue };
+            if source.list || source.parts.iter().all(|part| available(*part, &live, from)) {
+                live.remove(&one);
+                live.extend(&source.parts);
+                again.insert(one);
+            }
+        }
+        Self { saved: live.into_iter().collect(), again: again.into_iter().collect() }
+    }
+}
+
+/// Saved anyway, or made of what is.
+fn available(one: usize, live: &BTreeSet<usize>, from: &[Option<Source>]) -> bool {
+    let made = |source: &Source| source.parts.iter().all(|part| available(*part, live, from));
+    live.contains(&one) || from[one].as_ref().is_some_and(made)
+}
+
+/// What a variable can be computed from.
+struct Source {
+    parts: Vec<usize>,
+    /// It is a struct, from a list of its fields.
+    list: bool,
+}
+
+/// By moved variable.
+fn sources(moved: &[Moved]) -> Vec<Option<Source>> {
+    let place = |name: &str| moved.iter().position(|one| one.name == name);
+    let source = |(index, one): (usize, &Moved)| {
+        let again = one.again.as_ref()?;
+        let names: BTreeSet<usize> = tokens(again).iter().filter_map(|word| place(word.text)).collect();
+        let list = again.contains('{');
+        Some(Source { parts: names.into_iter().filter(|&part| part != index).collect(), list })
+    };
+    moved.iter().enumerate().map(source).collect()
+}
 
 /// From a label to a `goto` behind it: a loop.
 fn jumps_back(words: &[Token<'_>]) -> Vec<(usize, usize)> {

@@ -81,7 +81,7 @@ impl<'t> Emitter<'_, 't> {
             name
         } else {
             before.push_str(&declared(&name));
-            self.moved.push(Moved { name: name.clone(), declaration: format!("{written_type} {name}") });
+            self.moved.push(Moved { name: name.clone(), declaration: format!("{written_type} {name}"), again: None });
             name
         }
     }

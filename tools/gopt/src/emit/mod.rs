@@ -4,6 +4,7 @@
 //! where its look-up waits and loaded where that goes on, if it is used there (`live`); one whose address is kept lives in
 //! a struct of its look-up. Labels stand where look-ups go on. What stays within one turn is declared where it was.
 
+mod again;
 mod declare;
 mod inline;
 mod live;
@@ -30,8 +31,10 @@ struct Entry {
     binding: Binding,
     /// Its type, `const` and the name left out.
     type_key: String,
-    /// Never changed once it is set, its address never taken.
+    /// Never changed once it is set.
     steady: bool,
+    /// Stands for the address of a variable that is steady.
+    points_at_steady: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +52,10 @@ enum Binding {
 }
 
 impl Entry {
+    fn new(binding: Binding, type_key: String, steady: bool) -> Self {
+        Self { binding, type_key, steady, points_at_steady: false }
+    }
+
     fn text(&self, name: &str) -> String {
         match &self.binding {
             Binding::Kept => name.to_owned(),
@@ -99,6 +106,8 @@ struct Moved {
     name: String,
     /// As C, without the `;`.
     declaration: String,
+    /// What sets it to the value that it has from its declaration on, where that can be said at any time.
+    again: Option<String>,
 }
 
 /// Writes one batch loop.
@@ -149,13 +158,13 @@ pub(crate) fn transformed<'t>(unit: &Unit<'t>, addresses: &Addresses<'_, 't>, ba
         // Look-ups were seen not to change it, but for sums that none of them reads.
         let steady = !changed(unit, batch.body, name);
         emitter.kept.insert(name);
-        scope.insert(name, Entry { binding: Binding::Kept, type_key: type_key(unit, variable), steady });
+        scope.insert(name, Entry::new(Binding::Kept, type_key(unit, variable), steady));
     }
     let type_key = format!("{}|", batch.header.index_type);
     let index_name = index_name(unit, batch);
     emitter.kept.insert(index_name);
     let binding = emitter.index(batch);
-    let entry = Entry { binding, type_key, steady: true };
+    let entry = Entry::new(binding, type_key, true);
     let index = entry.text(index_name);
     scope.insert(index_name, entry);
     let mut place = Place {
@@ -204,7 +213,11 @@ impl<'t> Emitter<'_, 't> {
             return Binding::Member(name.clone());
         }
         let moved = self.fresh(&format!("{name}_0"));
-        self.moved.push(Moved { name: moved.clone(), declaration: format!("{} {moved}", batch.header.index_type) });
+        self.moved.push(Moved {
+            name: moved.clone(),
+            declaration: format!("{} {moved}", batch.header.index_type),
+            again: None,
+        });
         Binding::Moved(moved)
     }
 

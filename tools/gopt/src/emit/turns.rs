@@ -40,12 +40,15 @@ pub(super) fn turns(
     } else {
         unit.text(batch.node).to_owned()
     };
-    let count = body.taken.len();
+    let count = body.saved.len();
     let done = if body.text.contains("goto gopt_done;") { "            gopt_done:;\n" } else { "" };
     let first = if header.first.is_empty() { String::new() } else { format!("            {};\n", header.first.trim()) };
     // With one queue, where to go on is no question.
-    let (place, place_declared) =
-        if count == 1 { ("gopt_at_1", "") } else { ("*gopt_label", "            void *gopt_label = 0;\n            unsigned gopt_queue = 0;\n") };
+    let (place, place_declared) = if count == 1 {
+        ("gopt_at_1", "")
+    } else {
+        ("*gopt_label", "            void *gopt_label = 0;\n            unsigned gopt_queue = 0;\n")
+    };
     format!(
         "{{
         const unsigned gopt_asked = (GOPT_GROUP);
@@ -94,12 +97,12 @@ fn queues(moved: &[Moved], members: &[String], body: &Resolved) -> String {
         members.iter().for_each(|member| add(format_args!("    {member}")));
         add(format_args!("}} gopt_states[GOPT_GROUP_MAX], *gopt_s = gopt_states;"));
     }
-    for (number, taken) in body.taken.iter().enumerate().map(|(index, taken)| (index + 1, taken)) {
+    for (number, saved) in body.saved.iter().enumerate().map(|(index, saved)| (index + 1, saved)) {
         add(format_args!("struct gopt_saved_{number} {{"));
-        taken.iter().for_each(|&one| add(format_args!("    {};", moved[one].declaration)));
+        saved.iter().for_each(|&one| add(format_args!("    {};", moved[one].declaration)));
         if !members.is_empty() {
             add(format_args!("    struct gopt_state *gopt_s;"));
-        } else if taken.is_empty() {
+        } else if saved.is_empty() {
             add(format_args!("    char gopt_nothing;"));
         }
         add(format_args!("}} gopt_queue_{number}[GOPT_GROUP_MAX], *gopt_last_{number} = gopt_queue_{number};"));

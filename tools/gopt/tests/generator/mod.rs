@@ -2,6 +2,8 @@
 //!
 //! Everything is unsigned and every index masked, so that no program does anything C leaves undefined or open.
 
+mod spot;
+
 use std::fmt::Write as _;
 
 const HEAD: &str = r"#include <stdint.h>
@@ -89,6 +91,9 @@ struct Scope {
     writable: Vec<String>,
     arrays: Vec<String>,
     pairs: Vec<String>,
+    spots: Vec<String>,
+    /// Those that may change.
+    changing_spots: Vec<String>,
     pointers: Vec<String>,
     /// Inside a loop, so that break and continue have something to leave.
     in_loop: bool,
@@ -110,7 +115,7 @@ struct Generator {
 pub(crate) fn program(seed: u64) -> String {
     let mut generator =
         Generator { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, names: 0, helpers: Vec::new(), calls: 0 };
-    let mut text = String::from(HEAD);
+    let mut text = format!("{HEAD}{}", spot::HEAD);
     for _ in 0..4 {
         generator.helper(&mut text);
     }
@@ -173,6 +178,7 @@ impl Generator {
                     _ => format!("{pair}.c[{} % 3]", self.value(scope, depth - 1)),
                 }
             }
+            9 if !scope.spots.is_empty() && self.chance(50) => format!("{}.a", self.pick(&scope.spots)),
             5 if !scope.pointers.is_empty() => format!("*{}", self.pick(&scope.pointers)),
             6 => format!("MIX({}, {})", self.value(scope, depth - 1), self.value(scope, depth - 1)),
             7 => format!(
@@ -277,6 +283,7 @@ impl Generator {
         scope.scalars = vec!["key".to_owned()];
         scope.writable = scope.scalars.clone();
         self.expensive(&mut scope, 2, text);
+        self.first_spot(&mut scope, text);
         // No function is left that nothing calls.
         if let Some(helper) = self.helpers.get(number as usize).cloned() {
             let value = self.value(&scope, 1);
@@ -342,7 +349,7 @@ impl Generator {
         let indent = "    ".repeat(depth as usize);
         let deep = depth > 4;
         let fuel = if scope.in_helper { "" } else { " && fuel-- > 0" };
-        match self.below(22) {
+        match self.below(26) {
             0 | 1 => {
                 let value = self.called(scope);
                 let name = self.local(scope);
@@ -486,6 +493,9 @@ impl Generator {
                 self.block(scope, depth + 1, text);
                 writeln!(text, "{indent}}}\n{indent}{label}:;").expect("writing to a String");
             }
+            21 => self.spot(scope, depth, text),
+            22 | 23 if !scope.spots.is_empty() => self.with_spot(scope, depth, text),
+            24 if !deep && !scope.in_helper => self.jump_back(scope, depth, text),
             _ if !scope.writable.is_empty() => {
                 let name = self.pick(&scope.writable);
                 writeln!(text, "{indent}STEP({name});").expect("writing to a String");
