@@ -36,6 +36,8 @@ pub struct Found {
     pub svm: Svm,
     /// How bins can come to it, every mode there is.
     pub modes: Vec<ModeFound>,
+    /// Why it cannot lead packets from function to function by itself, in one sentence; `None` where it can.
+    pub chain_lacks: Option<String>,
     /// Where it is plugged in, as `domain:bus:device.function`, if the driver tells.
     pub pci: Option<String>,
     /// Whether Godwit can use it; if not, why, in one sentence.

@@ -23,6 +23,7 @@ mod found;
 pub mod measure;
 pub mod opencl;
 pub mod power;
+mod share;
 pub mod transfer;
 mod watch;
 
@@ -142,6 +143,10 @@ pub struct DeviceOptions {
     /// For benches: packets stay in the device's own memory, so that its link is no limit: only
     /// [`Lane::copy_region`] brings and fetches windows. See [`Device::is_resident`].
     pub resident: bool,
+    /// In [`Mode::Persistent`]: of each program its share of the groups of a lane, which then serve no others; 0, or behind the
+    /// end: any group serves it. Empty: every group serves every program. A device whose groups are too few for one each runs in
+    /// [`Mode::Launch`] and says so.
+    pub share: Vec<u32>,
     /// What the device is to follow by itself, where [`Device::follows`] says that it can.
     pub chain: Option<Arc<DeviceChain>>,
 }
@@ -155,6 +160,7 @@ impl Default for DeviceOptions {
             bin_packets: 256,
             watchdog: Duration::from_secs(2),
             resident: false,
+            share: Vec::new(),
             chain: None,
         }
     }
@@ -217,6 +223,12 @@ pub trait Lane: Send {
 
     /// How long the bins of the chunk polled last took, where the device can tell.
     fn bin_times(&self) -> &[BinTime];
+
+    /// Bins that each of this lane's groups was given so far, by program: `[group][program]`. Empty where it has no groups of its
+    /// own.
+    fn bins_by_group(&self) -> Vec<Vec<u64>> {
+        Vec::new()
+    }
 
     /// Bytes that this lane has copied to the device and back so far, all that chunks need included. `[0, 0]`: the device
     /// works on the host's memory.

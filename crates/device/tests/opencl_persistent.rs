@@ -128,12 +128,22 @@ fn check(region: &mut Region, chunk: &Chunk) {
 }
 
 /// Sends packets `next..end` through a lane. Windows are used again at once: the slot freed last comes first.
-fn run(lane: &mut dyn Lane, region: &mut Region, mut next: u64, end: u64) {
+fn run(lane: &mut dyn Lane, region: &mut Region, next: u64, end: u64) {
+    run_programs(lane, region, next, end, 1);
+}
+
+/// The same with bins for so many programs in turn; how many bins each of them had.
+fn run_programs(lane: &mut dyn Lane, region: &mut Region, mut next: u64, end: u64, programs: usize) -> Vec<u64> {
+    let mut bins = vec![0; programs];
     let mut spare: Vec<_> = (0..IN_FLIGHT).map(|bins| Chunk::new(48, BIN_PACKETS * [48, 3, 17, 30][bins])).collect();
     while next < end || lane.in_flight() > 0 {
         if next < end && !spare.is_empty() {
             let chunk = spare.swap_remove(mixed(next) as usize % spare.len());
-            let chunk = fill(region, chunk, &mut next, end);
+            let mut chunk = fill(region, chunk, &mut next, end);
+            for (bin, program) in chunk.bins.iter_mut().zip((0..programs).cycle()) {
+                bin.instance = program as u16;
+                bins[program] += 1;
+            }
             lane.submit(region, chunk).unwrap_or_else(|rejected| panic!("{}", rejected.error));
         }
         while let Some(chunk) = lane.poll(region).unwrap() {
@@ -143,6 +153,7 @@ fn run(lane: &mut dyn Lane, region: &mut Region, mut next: u64, end: u64) {
         }
     }
     assert_eq!(region.allocated(), 0);
+    bins
 }
 
 /// Many packets, each different from all others, through windows and places that are used again and again, by several
@@ -201,6 +212,58 @@ fn without_what_groups_need_a_device_is_launched_and_says_why() {
         assert!(said.contains("runs in launch mode") && said.contains(reason), "{said}");
         let mut lane = Arc::new(device).lane().unwrap();
         run(&mut *lane, &mut arena.split()[0], 0, 10_000);
+    }
+}
+
+/// Groups that a function has by share serve no other, those without a share are served by all, and what each does is right.
+#[test]
+fn groups_are_split_between_functions_by_share() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(number) = device_number() else { return };
+    let units = probe().found[number].capabilities.compute_units;
+    for (share, lanes) in [(vec![1, 0, 1], 1), (vec![0, 5, 0], 1), (vec![1; units + 1], 1), (vec![1, 1, 0], units)] {
+        let config = ArenaConfig { packets: 100 * BIN_PACKETS, ..ArenaConfig::default() };
+        let memory = arena_memory(&[&format!("opencl:{number}")], Arena::bytes_for(&config, 1).unwrap()).unwrap();
+        let arena = Arena::over(memory, config, 1).unwrap();
+        let options = DeviceOptions {
+            mode: Mode::Persistent,
+            lanes,
+            bin_packets: BIN_PACKETS,
+            watchdog: Duration::from_secs(60),
+            share: share.clone(),
+            ..DeviceOptions::default()
+        };
+        let count = share.len();
+        let programs: Vec<Arc<dyn Program>> = (0..count).map(|_| Arc::new(Template) as Arc<dyn Program>).collect();
+        let device = OpenClDevice::with_kernels(number, programs, &arena.handle(), &options, &summing_kernels());
+        let device = Arc::new(device.unwrap());
+        let named = share.iter().filter(|share| **share > 0).count();
+        let mut lane = Arc::clone(&device).lane().unwrap();
+        let bins = run_programs(&mut *lane, &mut arena.split()[0], 0, 100_000, count);
+        let by_group = lane.bins_by_group();
+        if named * lanes > units {
+            // Too few of them: launched, which does as well.
+            let said = device.fallback().unwrap();
+            assert!(said.contains(&format!("{named} functions have a share")), "{said}");
+            assert_eq!((device.mode(), by_group.len()), (Mode::Launch, 0));
+            continue;
+        }
+        assert_eq!((device.mode(), device.fallback()), (Mode::Persistent, None), "{share:?}");
+        assert!(by_group.len() >= named, "{by_group:?}");
+        for (program, share) in share.iter().enumerate() {
+            let given: Vec<u64> = by_group.iter().map(|group| group[program]).collect();
+            assert_eq!(given.iter().sum::<u64>(), bins[program], "{by_group:?}");
+            let others = |group: &&Vec<u64>| {
+                group
+                    .iter()
+                    .zip(&options.share)
+                    .enumerate()
+                    .any(|(other, (bins, share))| other != program && *share > 0 && *bins > 0)
+            };
+            // A group that serves it by share has nothing of another function that has a share.
+            let mixed = by_group.iter().filter(|group| *share > 0 && group[program] > 0).filter(others).count();
+            assert_eq!(mixed, 0, "{share:?}: {by_group:?}");
+        }
     }
 }
 

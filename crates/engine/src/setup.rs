@@ -86,6 +86,7 @@ impl Devices {
                 bins: device.packing.bins as usize,
                 bin_packets: device.packing.bin_packets as usize,
                 watchdog: Duration::from_millis(device.watchdog_ms),
+                share: config.functions.iter().map(|function| device.share_of(&function.name)).collect(),
                 chain: chain.flatten().map(Arc::new),
                 ..DeviceOptions::default()
             };
@@ -94,6 +95,12 @@ impl Devices {
             let opened = opened.unwrap_or_else(|| godwit_device::open(&device.id, &programs, &arena, &options))?;
             if let Some(sentence) = opened.fallback() {
                 tracing::warn!("{sentence}");
+                if !device.share.is_empty() {
+                    tracing::warn!("{}: `share` is not kept: there are no groups to split", device.id);
+                }
+            }
+            if !opened.follows() && options.chain.as_ref().is_some_and(|chain| chain.leads_any()) {
+                tracing::warn!("{} follows no chain: packets come back from it after each function", device.id);
             }
             let chain = options.chain.filter(|_| opened.follows());
             Ok(((device.clone(), opened), chain))

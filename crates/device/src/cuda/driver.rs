@@ -91,14 +91,18 @@ impl DeviceMemory {
 
     /// Overwrites all of it with zeros; returns when that is done.
     fn wipe(&self) {
-        // SAFETY: so many bytes are allocated; the call is synchronous for the host's purposes, as freeing comes after it.
+        // SAFETY: so many bytes are allocated.
         let _ = unsafe { result::memset_d8_sync(self.pointer, 0, self.bytes) };
+        // Or it could overwrite what the next owner of this memory puts there in a stream of its own.
+        let _ = settle();
     }
 
     /// Fills its beginning; returns when it is there.
     pub(super) fn fill(&self, bytes: &[u8]) -> Result<(), Error> {
-        // SAFETY: the caller's bytes fit (both sizes come from the same computation); the copy is synchronous.
-        unsafe { result::memcpy_htod_sync(self.pointer, bytes) }.map_err(failed(&self.context.id, "copy to the device"))
+        // SAFETY: the caller's bytes fit (both sizes come from the same computation), and are read when the call returns.
+        unsafe { result::memcpy_htod_sync(self.pointer, bytes) }
+            .and_then(|()| settle())
+            .map_err(failed(&self.context.id, "copy to the device"))
     }
 }
 
@@ -241,6 +245,13 @@ fn device_pointer(context: &Context, base: NonNull<u8>) -> Result<DevicePointer,
     let found = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut pointer, base.as_ptr().cast(), 0) }.result();
     found.map_err(failed(&context.id, "map page-locked memory"))?;
     Ok(pointer)
+}
+
+/// Waits for what is in the driver's default stream: setting memory, and the last part of copies from memory that is not
+/// page-locked, may go on when the call is back. Our own streams do not wait for it, nor it for them.
+fn settle() -> Result<(), DriverError> {
+    // SAFETY: the default stream is always there.
+    unsafe { result::stream::synchronize(std::ptr::null_mut()) }
 }
 
 /// A queue of copies and launches, done one after the other.

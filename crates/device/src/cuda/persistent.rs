@@ -38,6 +38,7 @@ use super::driver::{Context, DeviceMemory, PinnedMemory, Stream, failed};
 use super::program::{DeviceArguments, GROUP_LANES, Kernels};
 use super::slot::{get, put};
 use crate::check::packets_of;
+use crate::share::{self, Split};
 use crate::{BinTime, DeviceOptions, Error, Lane, Rejected};
 
 /// Places of a mailbox: bins that wait behind the one that the group works on.
@@ -52,6 +53,8 @@ pub(super) struct Groups {
     per_lane: usize,
     groups: usize,
     bin_packets: usize,
+    /// See [`DeviceOptions::share`].
+    share: Vec<u32>,
     stream: Stream,
     _desks: DeviceMemory,
     context: Arc<Context>,
@@ -68,10 +71,15 @@ impl Groups {
     ) -> Result<Self, Error> {
         let lanes = options.lanes.max(1);
         // Launches beside them need room, too; and each group that polls costs the bus a little.
-        let per_lane = (kernels.groups_resident / 2 / lanes).clamp(1, GROUPS_PER_LANE_MAX);
+        let least = share::least(&options.share);
+        let per_lane = (kernels.groups_resident / 2 / lanes).min(GROUPS_PER_LANE_MAX).max(least);
         let groups = per_lane * lanes;
         if groups > kernels.groups_resident {
-            let reason = format!("{lanes} lanes need a group each, and it runs {} at once", kernels.groups_resident);
+            let reason = format!(
+                "{lanes} lanes need {} each, and it runs {} at once",
+                if least == 1 { "a group".to_owned() } else { format!("{least} groups, one for each share,") },
+                kernels.groups_resident
+            );
             return Err(Error::Unusable { id: context.id.clone(), reason });
         }
         let bin_packets = options.bin_packets.next_multiple_of(PLACE_PACKETS);
@@ -105,6 +113,7 @@ impl Groups {
             per_lane,
             groups,
             bin_packets,
+            share: options.share.clone(),
             stream,
             _desks: desks,
             context: Arc::clone(context),
@@ -201,17 +210,19 @@ impl std::ops::Deref for Running {
     }
 }
 
-/// See the module. Chunks come back in the order in which they were submitted.
+/// See the module. Chunks come back when they are done, later ones before earlier ones where that is so.
 pub(super) struct PersistentLane {
-    /// Oldest first.
+    /// By number.
     in_flight: VecDeque<Flight>,
-    /// Bins that have no place yet: number of the chunk, index of the bin.
-    waiting: VecDeque<(usize, usize)>,
+    /// Bins that have no place yet, by the groups that serve them.
+    split: Split,
     groups: Range<usize>,
     /// What each of them has in its mailbox, oldest first.
     posted: Vec<Posted>,
-    /// Number of the oldest chunk in flight.
-    oldest: usize,
+    /// Number of the next chunk.
+    next: u64,
+    /// Chunks in flight whose bins are all back.
+    done: usize,
     times: Vec<BinTime>,
     last_heard: Instant,
     said_lost: bool,
@@ -228,11 +239,13 @@ struct Posted {
     bins: VecDeque<Sent>,
     /// Work before it, in packets times bytes.
     weight: u64,
+    /// Bins that the group was given, by program.
+    given: Vec<u64>,
 }
 
 /// A bin in a mailbox.
 struct Sent {
-    chunk: usize,
+    chunk: u64,
     bin: usize,
     weight: u64,
     since: Instant,
@@ -240,6 +253,7 @@ struct Sent {
 
 /// A chunk on the device.
 struct Flight {
+    number: u64,
     chunk: Chunk,
     /// Bins that are not back.
     left: usize,
@@ -250,15 +264,18 @@ impl PersistentLane {
     /// Lane number `index` of the device.
     pub(super) fn new(device: Arc<CudaDevice>, groups: &Groups, index: usize) -> Self {
         let range = index * groups.per_lane..(index + 1) * groups.per_lane;
-        let posted = range
-            .clone()
-            .map(|group| Posted { next: groups.posted(group).load(Ordering::Relaxed), ..Posted::default() });
+        let posted = range.clone().map(|group| Posted {
+            next: groups.posted(group).load(Ordering::Relaxed),
+            given: vec![0; device.programs.len()],
+            ..Posted::default()
+        });
         Self {
             in_flight: VecDeque::new(),
-            waiting: VecDeque::new(),
+            split: Split::new(range.len(), &groups.share),
             posted: posted.collect(),
             groups: range,
-            oldest: 0,
+            next: 0,
+            done: 0,
             times: Vec::new(),
             last_heard: Instant::now(),
             said_lost: false,
@@ -267,16 +284,17 @@ impl PersistentLane {
         }
     }
 
-    /// Fills mailboxes, each bin into that of the group with the least to do.
+    /// Fills mailboxes, each bin into that of the group with the least to do of those that serve its function.
     fn post(&mut self, groups: &Groups) {
-        while let Some(&(number, index)) = self.waiting.front() {
-            let free = self.posted.iter_mut().enumerate().filter(|(_, posted)| posted.bins.len() < PLACES);
-            let Some((group, posted)) = free.min_by_key(|(_, posted)| posted.weight) else { return };
-            self.waiting.pop_front();
-            let chunk = &self.in_flight[number - self.oldest].chunk;
+        let Self { split, posted: mine, in_flight, groups: range, .. } = self;
+        split.give(|number, index, serving| {
+            let from = serving.start;
+            let free = mine[serving].iter_mut().enumerate().filter(|(_, posted)| posted.bins.len() < PLACES);
+            let Some((group, posted)) = free.min_by_key(|(_, posted)| posted.weight) else { return false };
+            let chunk = &in_flight[place_of(in_flight, number)].chunk;
             let bin = &chunk.bins[index];
             let packets = packets_of(bin);
-            let group = self.groups.start + group;
+            let group = range.start + from + group;
             // SAFETY: fewer than all places are taken, so this one is the host's; the group is this lane's.
             let place = unsafe { groups.place(group, posted.next) };
             put(place, 0, 0, &[Bin { first: 0, ..*bin }]);
@@ -287,7 +305,9 @@ impl PersistentLane {
             let weight = u64::from(bin.count) * u64::from(bin.length_bytes.max(64));
             posted.weight += weight;
             posted.bins.push_back(Sent { chunk: number, bin: index, weight, since: Instant::now() });
-        }
+            posted.given[usize::from(bin.instance)] += 1;
+            true
+        });
     }
 
     /// Takes back what groups have finished.
@@ -302,7 +322,8 @@ impl PersistentLane {
                 let number = posted.next.wrapping_sub(posted.bins.len() as u32);
                 let Some(sent) = posted.bins.pop_front() else { break };
                 posted.weight -= sent.weight;
-                let Flight { chunk, left, times } = &mut self.in_flight[sent.chunk - self.oldest];
+                let at = place_of(&self.in_flight, sent.chunk);
+                let Flight { chunk, left, times, .. } = &mut self.in_flight[at];
                 let packets = packets_of(&chunk.bins[sent.bin]);
                 // SAFETY: finished, and this lane's.
                 let place = unsafe { groups.place(group, number) };
@@ -312,6 +333,7 @@ impl PersistentLane {
                     get(place, groups.place.trails, 0, &mut chunk.trails[packets]);
                 }
                 *left -= 1;
+                self.done += usize::from(*left == 0);
                 self.last_heard = Instant::now();
                 self.device.watch.heard();
                 let elapsed = self.last_heard.duration_since(sent.since);
@@ -325,7 +347,8 @@ impl PersistentLane {
 
     fn lose(&mut self) -> Error {
         self.said_lost = true;
-        self.waiting.clear();
+        self.split.clear();
+        self.done = 0;
         self.device.watch.lost_with(self.in_flight.drain(..).map(|flight| flight.chunk).collect())
     }
 }
@@ -346,9 +369,13 @@ impl Lane for PersistentLane {
             self.last_heard = Instant::now();
         }
         chunk.followed = device.follows;
-        let number = self.oldest + self.in_flight.len();
-        self.waiting.extend((0..chunk.bins.len()).map(|index| (number, index)));
-        self.in_flight.push_back(Flight { left: chunk.bins.len(), chunk, times: Vec::new() });
+        for (index, bin) in chunk.bins.iter().enumerate() {
+            self.split.wait(bin.instance.into(), self.next, index);
+        }
+        // One without bins is done.
+        self.done += usize::from(chunk.bins.is_empty());
+        self.in_flight.push_back(Flight { number: self.next, left: chunk.bins.len(), chunk, times: Vec::new() });
+        self.next += 1;
         self.post(groups);
         Ok(())
     }
@@ -362,7 +389,7 @@ impl Lane for PersistentLane {
         let Some(groups) = &device.parts.groups else { unreachable!("a persistent lane's device has groups") };
         // What is done is done, also when the device has been lost since.
         self.collect(groups);
-        if self.in_flight.front().is_some_and(|flight| flight.left > 0) {
+        if self.done == 0 {
             if device.watch.is_overdue(self.last_heard) {
                 device.watch.lose_silent();
             }
@@ -375,14 +402,19 @@ impl Lane for PersistentLane {
         if device.watch.lost().is_none() {
             self.post(groups);
         }
-        let Some(flight) = self.in_flight.pop_front() else { return Ok(None) };
-        self.oldest += 1;
+        let done = self.in_flight.iter().position(|flight| flight.left == 0);
+        let Some(flight) = done.and_then(|at| self.in_flight.remove(at)) else { return Ok(None) };
+        self.done -= 1;
         self.times = flight.times;
         Ok(Some(flight.chunk))
     }
 
     fn in_flight(&self) -> usize {
         self.in_flight.len()
+    }
+
+    fn bins_by_group(&self) -> Vec<Vec<u64>> {
+        self.posted.iter().map(|posted| posted.given.clone()).collect()
     }
 
     /// From the moment when a group could begin with a bin to that when the host saw it finished.
@@ -394,7 +426,7 @@ impl Lane for PersistentLane {
 impl Drop for PersistentLane {
     fn drop(&mut self) {
         // Nobody holds the windows of what is in flight any more: the groups must be done with them.
-        self.waiting.clear();
+        self.split.clear();
         let device = Arc::clone(&self.device);
         let busy = |lane: &Self| lane.posted.iter().any(|posted| !posted.bins.is_empty());
         while let Some(groups) = device.parts.groups.as_ref().filter(|_| busy(self)) {
@@ -412,4 +444,9 @@ impl Drop for PersistentLane {
             unsafe { ManuallyDrop::drop(&mut self.device) };
         }
     }
+}
+
+/// Where the chunk of this number is, which is in flight.
+fn place_of(in_flight: &VecDeque<Flight>, number: u64) -> usize {
+    in_flight.binary_search_by_key(&number, |flight| flight.number).expect("a chunk stays until all its bins are back")
 }

@@ -76,6 +76,7 @@ pub(super) fn describe(number: usize) -> Result<Found, DriverError> {
         buffer_bytes_max: memory_bytes,
         svm: Svm::default(),
         modes: [Mode::Launch, Mode::Persistent].map(|mode| ModeFound { mode, lacks: None }).into(),
+        chain_lacks: None,
         pci: pci(device),
         usable: usable((major, minor), ask(Attribute::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY) != 0),
     })

@@ -18,7 +18,7 @@ use super::failed;
 use super::program::{Kernels, Tables};
 use super::svm::{self, SvmOwner};
 use crate::watch::Watch;
-use crate::{DeviceOptions, Error, Found};
+use crate::{DeviceOptions, Error, Found, share};
 
 /// Bins that wait for one group at most. A power of two, so that the ring goes on where the counters wrap. Where groups and
 /// workers share cores, they work in turns of milliseconds: 64 places carry 2.4 times the packets of 16 then
@@ -41,6 +41,8 @@ pub(super) struct Groups {
     count: usize,
     mailbox_bytes: usize,
     pub(super) bin_packets: usize,
+    /// See [`DeviceOptions::share`].
+    pub(super) share: Vec<u32>,
     limit: Duration,
 }
 
@@ -81,7 +83,7 @@ impl Groups {
             return Err("the arena does not lie in memory that the device shares while a kernel runs".to_owned());
         }
         let lanes = options.lanes.max(1);
-        let groups_per_lane = groups_per_lane(found, lanes)?;
+        let groups_per_lane = groups_per_lane(found, lanes, share::least(&options.share))?;
         let groups = Self::launch(parts, groups_per_lane, lanes, options).map_err(|error| error.to_string())?;
         match groups.wait_for(MAILBOX_POLLING, START_LIMIT) {
             true => Ok(groups),
@@ -141,6 +143,7 @@ impl Groups {
             count,
             mailbox_bytes,
             bin_packets,
+            share: options.share.clone(),
             limit: options.watchdog,
         };
         let (group_lanes, all_lanes) = (kernels.group_lanes, count * kernels.group_lanes);
@@ -227,15 +230,22 @@ impl Drop for Groups {
     }
 }
 
-/// How many groups each lane gets, or why there are too few.
-fn groups_per_lane(found: &Found, lanes: usize) -> Result<usize, String> {
+/// How many groups each lane gets, `least` at least, or why there are too few.
+fn groups_per_lane(found: &Found, lanes: usize, least: usize) -> Result<usize, String> {
     let units = found.capabilities.compute_units.max(1);
     if lanes > units {
         return Err(format!("each of {lanes} workers needs a group of its own, and only {units} run at the same time"));
     }
+    if lanes * least > units {
+        return Err(format!(
+            "{least} functions have a share of each worker's groups, which are one each at least: {} for {lanes} workers, and \
+             only {units} run at the same time",
+            lanes * least
+        ));
+    }
     // A group takes a whole compute unit for itself. Where that is a core, workers need some as well.
     let groups = if found.kind == "cpu" { units / 2 } else { units };
-    Ok((groups / lanes).max(1))
+    Ok((groups / lanes).max(least))
 }
 
 /// Words of a mailbox, by their place.

@@ -47,6 +47,7 @@ use super::OpenClDevice;
 use super::groups::{FINISHED, MailboxAt, PLACES, POSTED};
 use super::slot::{bytes_of, bytes_of_mut};
 use crate::check::packets_of;
+use crate::share::Split;
 use crate::{BinTime, Error, Lane, Rejected};
 
 /// Polls that find nothing before the worker lets others have its core, one of which may be the group it waits for: two
@@ -54,18 +55,22 @@ use crate::{BinTime, Error, Lane, Rejected};
 const POLLS_BEFORE_YIELD: u32 = 16;
 const LOOK_INTERVAL: Duration = Duration::from_micros(50);
 
-/// See the module. Bins of one chunk go to whichever group of the lane has least to do, longest first; what finds no
-/// place is posted from [`Lane::poll`].
+/// See the module. Bins go to whichever group has least to do, of those of the lane that serve their function, longest
+/// first within a chunk; what finds no place is posted from [`Lane::poll`]. Chunks come back when they are done, later ones before
+/// earlier ones where that is so.
 ///
 /// Dropping a lane waits for what is posted, or until the watchdog gives the device up.
 pub(super) struct PersistentLane {
     device: ManuallyDrop<Arc<OpenClDevice>>,
     number: usize,
     boxes: Vec<Mine>,
-    /// Oldest first.
+    split: Split,
+    /// By number.
     in_flight: VecDeque<Flight>,
-    /// Number of the oldest chunk in flight.
-    oldest: u64,
+    /// Number of the next chunk.
+    next: u64,
+    /// Chunks in flight whose bins are all back.
+    done: usize,
     times: Vec<BinTime>,
     /// When a group was last seen to finish a bin, or was given one having had none.
     since: Instant,
@@ -84,6 +89,8 @@ struct Mine {
     waiting: u64,
     /// When the group was last seen to finish a bin, or was given one having had none.
     since: Instant,
+    /// Bins that the group was given, by program.
+    given: Vec<u64>,
 }
 
 /// A bin in a place.
@@ -96,9 +103,8 @@ struct Posted {
 }
 
 struct Flight {
+    number: u64,
     chunk: Chunk,
-    /// Bins that were posted.
-    posted: usize,
     /// Bins that are finished.
     finished: usize,
     times: Vec<BinTime>,
@@ -116,19 +122,31 @@ impl PersistentLane {
         let Some(groups) = &device.groups else { unreachable!("the device is in persistent mode") };
         let (number, mine) = groups.take_lane(&device.watch, id)?;
         let now = Instant::now();
+        let programs = device.programs.len();
         let boxes = mine.map(|group| {
             let mailbox = groups.mailbox(group);
             // The lane before this one left with nothing posted.
             let posted = mailbox.word(POSTED).load(Ordering::Relaxed);
-            Mine { mailbox, posted, finished: posted, bins: VecDeque::new(), waiting: 0, since: now }
+            Mine {
+                mailbox,
+                posted,
+                finished: posted,
+                bins: VecDeque::new(),
+                waiting: 0,
+                since: now,
+                given: vec![0; programs],
+            }
         });
-        let boxes = boxes.collect();
+        let boxes: Vec<Mine> = boxes.collect();
+        let split = Split::new(boxes.len(), &groups.share);
         Ok(Self {
             device: ManuallyDrop::new(device),
             number,
             boxes,
+            split,
             in_flight: VecDeque::new(),
-            oldest: 0,
+            next: 0,
+            done: 0,
             times: Vec::new(),
             since: now,
             idle_polls: 0,
@@ -150,21 +168,23 @@ impl PersistentLane {
         }
     }
 
-    /// Posts as many bins as there are places for, those of the oldest chunk first.
+    /// Posts as many bins as there are places for, those of the oldest chunk first among those that the same groups serve.
     fn post(&mut self) {
         let nothing_posted = self.boxes.iter().all(|mine| mine.bins.is_empty());
         let place = Place::new(self.bin_packets());
-        for (chunk, flight) in (self.oldest..).zip(&mut self.in_flight) {
-            while let Some(&bin) = flight.chunk.bins.get(flight.posted) {
-                let free = self.boxes.iter_mut().filter(|mine| mine.bins.len() < PLACES as usize);
-                let Some(mine) = free.min_by_key(|mine| mine.waiting) else { return };
-                let weight = weight(&bin);
-                mine.write(place, &flight.chunk, &bin);
-                mine.bins.push_back(Posted { chunk, bin: flight.posted, weight });
-                mine.waiting += weight;
-                flight.posted += 1;
-            }
-        }
+        let Self { split, boxes, in_flight, .. } = self;
+        split.give(|number, index, groups| {
+            let free = boxes[groups].iter_mut().filter(|mine| mine.bins.len() < PLACES as usize);
+            let Some(mine) = free.min_by_key(|mine| mine.waiting) else { return false };
+            let chunk = &in_flight[place_of(in_flight, number)].chunk;
+            let bin = &chunk.bins[index];
+            let weight = weight(bin);
+            mine.write(place, chunk, bin);
+            mine.bins.push_back(Posted { chunk: number, bin: index, weight });
+            mine.waiting += weight;
+            mine.given[usize::from(bin.instance)] += 1;
+            true
+        });
         if nothing_posted {
             self.since = Instant::now();
         }
@@ -187,8 +207,9 @@ impl PersistentLane {
             mine.since = now;
             let whole = mine.bins.iter().take(count).map(|posted| u128::from(posted.weight)).sum::<u128>().max(1);
             for posted in mine.bins.drain(..count) {
-                // Numbers of chunks in flight follow each other; a chunk stays until all its bins are back.
-                let flight = &mut self.in_flight[(posted.chunk - self.oldest) as usize];
+                // A chunk stays until all its bins are back.
+                let at = place_of(&self.in_flight, posted.chunk);
+                let flight = &mut self.in_flight[at];
                 // SAFETY: that it is finished was seen above; there is no other reference.
                 let bytes = unsafe { mine.mailbox.place(mine.finished) };
                 mine.finished = mine.finished.wrapping_add(1);
@@ -204,6 +225,7 @@ impl PersistentLane {
                     trails.copy_from_slice(&bytes[place.trails..][..trails.len()]);
                 }
                 flight.finished += 1;
+                self.done += usize::from(flight.is_done());
                 // A share is at most the whole time.
                 let elapsed_ns = (elapsed_ns * u128::from(posted.weight) / whole) as u64;
                 flight.times.push(BinTime { bin: posted.bin as u32, elapsed_ns });
@@ -212,13 +234,14 @@ impl PersistentLane {
         any
     }
 
-    /// The oldest chunk, if it is done. Others wait for it: a chunk's bins are posted before those of later ones.
+    /// The oldest chunk that is done, if there is one.
     fn take_done(&mut self) -> Option<Chunk> {
-        if !self.in_flight.front()?.is_done() {
+        if self.done == 0 {
             return None;
         }
-        let flight = self.in_flight.pop_front()?;
-        self.oldest += 1;
+        let at = self.in_flight.iter().position(Flight::is_done)?;
+        let flight = self.in_flight.remove(at)?;
+        self.done -= 1;
         self.times = flight.times;
         self.times.sort_unstable_by_key(|time| time.bin);
         Some(flight.chunk)
@@ -228,6 +251,8 @@ impl PersistentLane {
     fn hand_back(&mut self) -> Error {
         self.said_lost = true;
         self.boxes.iter_mut().for_each(|mine| mine.bins.clear());
+        self.split.clear();
+        self.done = 0;
         let chunks = self.in_flight.drain(..).map(|flight| flight.chunk).collect();
         self.device.watch.lost_with(chunks)
     }
@@ -270,7 +295,14 @@ impl Lane for PersistentLane {
             return Err(Box::new(Rejected { chunk, error }));
         }
         let times = Vec::with_capacity(chunk.bins.len());
-        self.in_flight.push_back(Flight { chunk, posted: 0, finished: 0, times });
+        for (index, bin) in chunk.bins.iter().enumerate() {
+            self.split.wait(bin.instance.into(), self.next, index);
+        }
+        let flight = Flight { number: self.next, chunk, finished: 0, times };
+        // One without bins is done.
+        self.done += usize::from(flight.is_done());
+        self.in_flight.push_back(flight);
+        self.next += 1;
         self.post();
         Ok(())
     }
@@ -300,6 +332,10 @@ impl Lane for PersistentLane {
         self.in_flight.len()
     }
 
+    fn bins_by_group(&self) -> Vec<Vec<u64>> {
+        self.boxes.iter().map(|mine| mine.given.clone()).collect()
+    }
+
     /// From when a group was given a bin, or had finished the one before, to when this lane saw it finished. What was
     /// finished between two polls shares the time by packets and bytes.
     fn bin_times(&self) -> &[BinTime] {
@@ -325,6 +361,11 @@ impl Drop for PersistentLane {
             unsafe { ManuallyDrop::drop(&mut self.device) };
         }
     }
+}
+
+/// Where the chunk of this number is, which is in flight.
+fn place_of(in_flight: &VecDeque<Flight>, number: u64) -> usize {
+    in_flight.binary_search_by_key(&number, |flight| flight.number).expect("a chunk stays until all its bins are back")
 }
 
 /// What a bin weighs in time, in arbitrary units: packets times the longest frame, and something for each packet.

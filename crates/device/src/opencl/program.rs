@@ -20,7 +20,6 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::failed;
 use super::own;
-use super::probe;
 use super::slot::{Launched, Packets, Slot, SlotParts, bytes_of};
 use crate::Found;
 use crate::transfer::Run;
@@ -76,10 +75,10 @@ impl Kernels {
     ) -> Result<Self, Error> {
         let id = &found.capabilities.id;
         let build = |log| Error::Build { id: id.clone(), driver: found.driver.clone(), log };
-        let lane_forms = if probe::aborts_on_barriers(&found.platform, &found.driver) { LANE_FORMS } else { "" };
+        let follow = found.chain_lacks.is_none();
+        let lane_forms = if follow { "" } else { LANE_FORMS };
         let options = format!("{standard}{lane_forms}");
         let program = ClProgram::create_and_build_from_source(context, source, &options).map_err(build)?;
-        let follow = lane_forms.is_empty();
         let mut kernels = Self { program, entry, group_lanes: GROUP_LANES_MIN, groups_max: 1, follow };
         let kernel = kernels.entry(id)?;
         let lanes_max = kernel.get_work_group_size(device.id()).map_err(failed(id, "tell a work-group's size"))?;

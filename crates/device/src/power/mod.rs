@@ -232,6 +232,7 @@ mod tests {
             buffer_bytes_max: 0,
             svm: Svm::default(),
             modes: Vec::new(),
+            chain_lacks: None,
             pci: pci.map(str::to_owned),
             usable: Ok(()),
         }

@@ -1,5 +1,7 @@
 //! `[[device]]`.
 
+use std::collections::BTreeMap;
+
 use godwit_device::{DeviceOptions, Mode, cpu};
 use godwit_sched::{Grouping, PackerConfig};
 use serde::Deserialize;
@@ -25,6 +27,8 @@ const BIN_PACKETS: u32 = 64;
 const BINS: u32 = 64;
 /// How long a packet waits for a fuller chunk there, nanoseconds: a large chunk takes a worker so long to fill.
 const DEADLINE_NS: u64 = 1_000_000;
+/// Most of what a function's share can be.
+const SHARE_MAX: u32 = 1000;
 /// Most packets that the bins of a chunk may have room for.
 const PLACES_MAX: u32 = 1 << 24;
 
@@ -41,6 +45,9 @@ pub struct DeviceConfig {
     pub chunks: usize,
     /// Whether it leads packets from function to function by itself, where it can.
     pub follow_chain: bool,
+    /// Of its persistent groups: function and share, in the operator's order. Any group serves functions that it does not
+    /// name.
+    pub share: Vec<(String, u32)>,
     /// Its bins and chunks.
     pub packing: PackerConfig,
 }
@@ -54,8 +61,16 @@ impl DeviceConfig {
             watchdog_ms: DeviceOptions::default().watchdog.as_millis() as u64,
             chunks: CHUNKS,
             follow_chain: true,
+            share: Vec::new(),
             packing: packing_of(id, CHUNKS, engine, &[packing]),
         }
+    }
+}
+
+impl DeviceConfig {
+    /// Share of its groups that this function has to itself; 0: any group serves it.
+    pub(crate) fn share_of(&self, function: &str) -> u32 {
+        self.share.iter().find(|(name, _)| name == function).map_or(0, |(_, share)| *share)
     }
 }
 
@@ -92,6 +107,7 @@ struct DeviceKeys {
     watchdog_ms: Option<usize>,
     chunks: Option<usize>,
     follow_chain: Option<bool>,
+    share: Option<BTreeMap<String, u32>>,
     chunk_packets: Option<u32>,
     chunk_bytes: Option<u32>,
     bins: Option<u32>,
@@ -132,6 +148,7 @@ pub(super) fn read<'a>(
     let mut lines: Vec<(String, usize)> = Vec::new();
     for mut stanza in stanzas {
         let config = read_one(document, &mut stanza, engine, packing)?;
+        validate_share(document, &stanza, &config, functions)?;
         let at = stanza.span_of("name");
         if let Some((id, line)) = lines.iter().find(|(id, _)| *id == config.id) {
             let message = format!("there are two devices called `{id}`: the other begins in line {line}");
@@ -167,7 +184,7 @@ fn read_one<'a>(
     if !godwit_device::is_id(id) {
         return Err(document.refuse(name.span(), format!("there can be no device {}", no_device(id))));
     }
-    for key in ["mode", "watchdog_ms", "chunks", "follow_chain"] {
+    for key in ["mode", "watchdog_ms", "chunks", "follow_chain", "share"] {
         if id == cpu::ID && stanza.has(key) {
             let message = format!("the CPU runs a chunk at once, on the worker's own thread: it has no `{key}`");
             return Err(document.refuse(stanza.span_of(key), message));
@@ -185,7 +202,36 @@ fn read_one<'a>(
     }
     config.mode = keys.mode.unwrap_or_default();
     config.follow_chain = keys.follow_chain.unwrap_or(true);
+    config.share = keys.share.clone().unwrap_or_default().into_iter().collect();
     config.packing = packing_of(id, config.chunks, engine, &[packing, &keys.packing()]);
     validate_packing(document, stanza, &config.packing)?;
     Ok(config)
+}
+
+/// Each share is of a function that runs on the device, in groups that stay on it.
+fn validate_share(
+    document: &Document<'_>,
+    stanza: &Stanza<'_>,
+    config: &DeviceConfig,
+    functions: &[FunctionConfig],
+) -> Result<(), ConfigError> {
+    let refuse = |message: String| Err(document.refuse(stanza.span_of("share"), message));
+    let DeviceConfig { id, mode, share, .. } = config;
+    for (name, share) in share {
+        let Some(function) = functions.iter().find(|function| function.name == *name) else {
+            return refuse(format!("`share` names the function `{name}`, and there is none of that name"));
+        };
+        if !function.devices.contains(id) {
+            return refuse(format!("`share` names the function `{name}`, which does not run on `{id}`"));
+        }
+        if !(1..=SHARE_MAX).contains(share) {
+            return refuse(format!("the share of `{name}` is {share}, and must be 1 to {SHARE_MAX}"));
+        }
+    }
+    if !share.is_empty() && *mode != Mode::Persistent {
+        let message = "`share` splits groups that stay on the device, for which it says mode = \"persistent\": the groups of a \
+                       launch take whatever bin is next";
+        return refuse(message.to_owned());
+    }
+    Ok(())
 }

@@ -67,6 +67,7 @@ struct Driver {
     buffer_bytes_max: u64,
     svm: Svm,
     modes: Vec<ModeFound>,
+    chain_lacks: Option<String>,
     pci: Option<String>,
 }
 
@@ -113,6 +114,7 @@ fn of_found(found: godwit_device::Found) -> Device {
         buffer_bytes_max: found.buffer_bytes_max,
         svm: found.svm,
         modes: found.modes,
+        chain_lacks: found.chain_lacks,
         pci: found.pci,
     };
     Device {
@@ -136,7 +138,7 @@ fn text(document: &Document) -> String {
                 text += &format!("  {compute_units} cores, {memory_gib:.1} GiB of memory\n");
                 text += &format!("  levels: {}\n", features.join(", "));
             }
-            Some(Driver { platform, version, modes, .. }) => {
+            Some(Driver { platform, version, modes, chain_lacks, .. }) => {
                 text += &format!(
                     "  {compute_units} compute units, warp of {warp_packets}, {memory_gib:.1} GiB of memory\n"
                 );
@@ -144,6 +146,9 @@ fn text(document: &Document) -> String {
                 for ModeFound { mode, lacks } in modes {
                     let can = lacks.as_ref().map_or("yes".to_owned(), |reason| format!("no: {reason}"));
                     text += &format!("  mode {}: {can}\n", mode.name());
+                }
+                if let Some(reason) = chain_lacks {
+                    text += &format!("  chains: packets come back after each function: {reason}\n");
                 }
             }
         }
