@@ -63,7 +63,7 @@ use godwit_packet::ArenaHandle;
 
 pub use control::Engine;
 pub use error::Error;
-pub use godwit_io::synthetic;
+pub use godwit_io::{pcap, synthetic};
 pub use program::FunctionProgram;
 pub use report::{Conservation, FunctionReport, Latency, LostDevice, PortReport, PowerReport, Report};
 

@@ -266,13 +266,15 @@ impl Commands {
     /// A client's trace: `start`, then `read` as long as it is not over, or `stop`.
     fn trace(&self, request: &Value, trace: &mut Option<Trace>) -> Result<Value, String> {
         const NONE: &str = "there is no trace: `start` one, on this connection";
+        let wait = request.get("wait_ms").and_then(Value::as_u64).map(Duration::from_millis);
+        let wait = wait.unwrap_or(TRACE_WAIT).min(TRACE_WAIT);
         let found = match request.get("action").and_then(Value::as_str) {
             Some("start") if trace.is_some() => return Err("there is a trace: `stop` it first".to_owned()),
             Some("start") => {
                 *trace = Some(self.traces.start(request)?);
                 return Ok(Value::Null);
             }
-            Some("read") => trace.as_ref().ok_or(NONE)?.read(TRACE_WAIT),
+            Some("read") => trace.as_ref().ok_or(NONE)?.read(wait),
             Some("stop") => trace.take().ok_or(NONE)?.stop(),
             _ => return Err("`action` is `start`, `read` or `stop`".to_owned()),
         };

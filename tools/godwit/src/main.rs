@@ -15,6 +15,7 @@ mod progress;
 mod signals;
 mod summary;
 mod table;
+mod trace;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ enum Command {
     Bench(commands::bench::Arguments),
     Generate(commands::generate::Arguments),
     Status(commands::status::Arguments),
+    Trace(commands::trace::Arguments),
     Sa(commands::sa::Arguments),
     Name(commands::name::Arguments),
     Route(commands::route::Arguments),
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
             Command::Bench(arguments) => commands::bench::execute(&arguments),
             Command::Generate(arguments) => commands::generate::execute(&arguments),
             Command::Status(arguments) => commands::status::execute(&arguments),
+            Command::Trace(arguments) => commands::trace::execute(&arguments),
             Command::Sa(arguments) => commands::sa::execute(&arguments),
             Command::Name(arguments) => commands::name::execute(&arguments),
             Command::Route(arguments) => commands::route::execute(&arguments),

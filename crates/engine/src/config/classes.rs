@@ -24,6 +24,11 @@ const PROTOCOLS: [(&str, u8); 8] = [
     ("ah", protocol::AH),
 ];
 
+/// The name that a protocol number has in configurations, if any.
+pub fn protocol_name(protocol: u8) -> Option<&'static str> {
+    PROTOCOLS.iter().find(|(_, number)| *number == protocol).map(|(name, _)| *name)
+}
+
 /// Most rules that the lists of all classes may multiply to. The classifier reads them one by one.
 pub(crate) const RULES_MAX: usize = 4096;
 

@@ -32,6 +32,7 @@ use godwit_chain::{Chain, Classifier, Next};
 use godwit_packet::ArenaConfig;
 use godwit_sched::PackerConfig;
 
+pub use classes::protocol_name;
 pub use devices::DeviceConfig;
 use document::Document;
 pub use error::ConfigError;

@@ -9,9 +9,11 @@
 //! | `reader` | records of one file |
 //! | `replay` | [`Replay`]: files merged by time into a receive queue |
 //! | `writer` | records as bytes |
+//! | `annotated` | [`Annotated`]: a file in which packets have comments |
 //! | `output` | a file that appears when complete |
 //! | `sink` | [`Sink`]: transmit queues of all workers joined into one file |
 
+mod annotated;
 mod input;
 mod link_type;
 mod output;
@@ -24,6 +26,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+pub use annotated::{Annotated, Annotation};
 pub use replay::{Replay, ReplayInput};
 pub use sink::{Sink, SinkReport};
 

@@ -28,20 +28,23 @@ pub(super) fn emit_header(format: Format, interfaces: &[String], out: &mut Vec<u
                 // Length of the section: not said.
                 out.extend(u64::MAX.to_le_bytes());
             });
-            for name in interfaces {
-                block(1, out, |out| {
-                    out.extend(ETHERNET.to_le_bytes());
-                    out.extend(0u16.to_le_bytes());
-                    out.extend(SNAP_BYTES.to_le_bytes());
-                    const IF_NAME: u16 = 2;
-                    const IF_TSRESOL: u16 = 9;
-                    option(IF_NAME, name.as_bytes(), out);
-                    option(IF_TSRESOL, &[9], out);
-                    option(0, &[], out);
-                });
-            }
+            interfaces.iter().for_each(|name| emit_interface(name, out));
         }
     }
+}
+
+/// Appends an interface of a pcapng file; it has the next number.
+pub(super) fn emit_interface(name: &str, out: &mut Vec<u8>) {
+    block(1, out, |out| {
+        out.extend(ETHERNET.to_le_bytes());
+        out.extend(0u16.to_le_bytes());
+        out.extend(SNAP_BYTES.to_le_bytes());
+        const IF_NAME: u16 = 2;
+        const IF_TSRESOL: u16 = 9;
+        option(IF_NAME, name.as_bytes(), out);
+        option(IF_TSRESOL, &[9], out);
+        option(0, &[], out);
+    });
 }
 
 /// Appends one packet. `frame` has at most [`SNAP_BYTES`].
@@ -56,16 +59,43 @@ pub(super) fn emit_packet(format: Format, interface: u32, time_ns: u64, frame: &
             out.extend(frame_bytes.to_le_bytes());
             out.extend_from_slice(frame);
         }
-        Format::PcapNg => block(6, out, |out| {
-            out.extend(interface.to_le_bytes());
-            out.extend(((time_ns >> 32) as u32).to_le_bytes());
-            out.extend((time_ns as u32).to_le_bytes());
-            out.extend(frame_bytes.to_le_bytes());
-            out.extend(frame_bytes.to_le_bytes());
-            out.extend_from_slice(frame);
-            pad(out, frame.len());
-        }),
+        Format::PcapNg => block(6, out, |out| enhanced_packet(interface, time_ns, frame, out)),
     }
+}
+
+/// What is said of a packet besides.
+pub(super) struct Notes<'a> {
+    pub(super) inbound: bool,
+    pub(super) comment: &'a str,
+}
+
+/// Appends one packet with notes to a pcapng file. `frame` has at most [`SNAP_BYTES`].
+pub(super) fn emit_annotated(interface: u32, time_ns: u64, frame: &[u8], notes: &Notes<'_>, out: &mut Vec<u8>) {
+    const COMMENT: u16 = 1;
+    const EPB_FLAGS: u16 = 2;
+    // Not within a character.
+    let end =
+        (0..=notes.comment.len().min(usize::from(u16::MAX))).rev().find(|&end| notes.comment.is_char_boundary(end));
+    let comment = &notes.comment.as_bytes()[..end.unwrap_or(0)];
+    let direction: u32 = if notes.inbound { 1 } else { 2 };
+    block(6, out, |out| {
+        enhanced_packet(interface, time_ns, frame, out);
+        option(COMMENT, comment, out);
+        option(EPB_FLAGS, &direction.to_le_bytes(), out);
+        option(0, &[], out);
+    });
+}
+
+/// An Enhanced Packet Block up to its options.
+fn enhanced_packet(interface: u32, time_ns: u64, frame: &[u8], out: &mut Vec<u8>) {
+    let frame_bytes = (frame.len() as u32).to_le_bytes();
+    out.extend(interface.to_le_bytes());
+    out.extend(((time_ns >> 32) as u32).to_le_bytes());
+    out.extend((time_ns as u32).to_le_bytes());
+    out.extend(frame_bytes);
+    out.extend(frame_bytes);
+    out.extend_from_slice(frame);
+    pad(out, frame.len());
 }
 
 /// Appends a pcapng block: its type, its length at both ends, and what `body` appends.
@@ -79,7 +109,7 @@ fn block(kind: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     out.extend(block_bytes);
 }
 
-/// Appends a pcapng option. Values here are short.
+/// Appends a pcapng option; what does not fit is cut off.
 fn option(code: u16, value: &[u8], out: &mut Vec<u8>) {
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     out.extend(code.to_le_bytes());

@@ -12,12 +12,15 @@ pub(crate) mod route;
 pub(crate) mod run;
 pub(crate) mod sa;
 pub(crate) mod status;
+pub(crate) mod trace;
 
 use std::path::Path;
 use std::time::Duration;
 
 use godwit_engine::config::Config;
+use godwit_engine::trace::{Found, Trace};
 use godwit_engine::{Engine, Options, Report};
+use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -34,17 +37,28 @@ fn load(path: &Path) -> Result<Config, Failure> {
 
 /// Runs a configuration to its end, to `limit` or to a signal, with progress on standard error.
 fn run_engine(config: Config, options: &Options, limit: Option<Duration>) -> Result<Report, Failure> {
+    run_traced(config, options, limit, None).map(|(report, _)| report)
+}
+
+/// The same; `trace` is asked for before the first packet moves.
+fn run_traced(
+    config: Config,
+    options: &Options,
+    limit: Option<Duration>,
+    trace: Option<&Value>,
+) -> Result<(Report, Option<Found>), Failure> {
     // Before anything is opened: a signal from now on stops cleanly.
     let stop = signals::stop_flag()?;
     let (user, control) = (config.engine.user.clone(), config.engine.control.clone());
     let engine = Engine::new(config, options)?;
+    let trace = trace.map(|request| engine.trace(request)).transpose().map_err(Failure::User)?;
     if let Some(user) = user {
         privileges::drop_to(&user, options.control.as_deref().or(control.as_deref()))?;
     }
     let mut progress = Progress::new();
     let report = engine.run(&stop, limit, &mut |report| progress.report(report));
     progress.clear();
-    Ok(report?)
+    Ok((report?, trace.map(Trace::stop)))
 }
 
 /// Seconds as the user writes them: above 0, fractions allowed.

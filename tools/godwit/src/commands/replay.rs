@@ -8,6 +8,7 @@ use godwit_engine::{Options, Replay};
 use crate::failure::Failure;
 use crate::output::{self, Json};
 use crate::summary::{self, Document};
+use crate::trace::{Selection, Sinks};
 
 /// Run captures through a configuration. The same captures and configuration give the same output, byte for byte,
 /// whatever the number of workers.
@@ -25,6 +26,17 @@ pub(crate) struct Arguments {
     /// Write the report as JSON; - is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Say every step of some packets, before the report.
+    #[arg(long)]
+    trace: bool,
+    /// Write what is said of those packets as JSON; - is standard output.
+    #[arg(long, value_name = "FILE", requires = "trace")]
+    trace_json: Option<PathBuf>,
+    /// Write those packets as they came and as they left, with what is said of them as comments: pcapng.
+    #[arg(long, value_name = "FILE", requires = "trace")]
+    trace_pcap: Option<PathBuf>,
+    #[command(flatten)]
+    selection: Selection,
 }
 
 type Capture = (Option<String>, PathBuf);
@@ -46,7 +58,16 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let config = super::load(&arguments.config)?;
     let json = Json::open(arguments.json.as_deref())?;
     let replay = Replay { inputs: arguments.inputs.clone(), outputs: arguments.outputs.clone() };
-    let report = super::run_engine(config, &Options { replay: Some(replay), ..Options::default() }, None)?;
+    if !arguments.trace && arguments.selection != Selection::default() {
+        return Err(Failure::User("which packets are traced is said, and not that they are: add --trace".to_owned()));
+    }
+    let sinks = Sinks::open(arguments.trace_json.as_deref(), arguments.trace_pcap.as_ref())?;
+    let request = arguments.trace.then(|| arguments.selection.request(sinks.want_frames()));
+    let options = Options { replay: Some(replay), ..Options::default() };
+    let (report, found) = super::run_traced(config, &options, None, request.as_ref())?;
+    if let Some(found) = found {
+        sinks.tell(&found)?;
+    }
     output::print_beside(&json, &summary::text(&report))?;
     json.write(&Document::new("replay", arguments.config.display().to_string(), &report))?;
     summary::verdict(&report)
