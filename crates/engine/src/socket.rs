@@ -47,6 +47,8 @@ const WRITE_LIMIT: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// The watch loop answers far sooner.
 const REPORT_LIMIT: Duration = Duration::from_secs(10);
+/// How long a client that traces is still listened to when the run has ended.
+const TRACE_GRACE: Duration = Duration::from_secs(1);
 /// Longest that a client waits for packets of its trace in one request.
 const TRACE_WAIT: Duration = Duration::from_millis(500);
 
@@ -182,7 +184,8 @@ fn talk(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool) {
     let mut last_heard = Instant::now();
     // Ends with its client.
     let mut trace = None;
-    while !ended.load(Ordering::Relaxed) {
+    // Who traces hears of what was found until the end.
+    while !ended.load(Ordering::Relaxed) || (trace.is_some() && last_heard.elapsed() < TRACE_GRACE) {
         while let Some(end) = read[..filled].iter().position(|&byte| byte == b'\n') {
             let answer = answer(&read[..end], commands, &mut trace);
             read.copy_within(end + 1..filled, 0);

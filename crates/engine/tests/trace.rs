@@ -6,13 +6,19 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use faults::{Faults, Loss, opener};
+use godwit_abi::{Descriptor, Outcome};
+use godwit_device::cpu::CpuDevice;
+use godwit_device::{BinTime, Capabilities, Choice, Device, Error as DeviceError, Lane, Rejected};
 use godwit_engine::config::Config;
-use godwit_engine::trace::{Fate, Found, Next, Packet, What};
-use godwit_engine::{Engine, Options, Replay, Report};
+use godwit_engine::trace::{Fate, Found, Next, PACKETS_MAX, Packet, What};
+use godwit_engine::{Engine, Opener, Options, Replay, Report};
+use godwit_function::{Arrangement, Contract, Function, HostHalf, Step, Work, echo};
+use godwit_packet::{ImageRef, Region};
+use godwit_sched::Chunk;
 use serde_json::{Value, json};
 
 const FAULTY: &str = "opencl:9";
@@ -774,4 +780,191 @@ fn a_chain_that_a_device_follows() {
         let clean = count(&report, "dpi_said_clean{function=\"inspect\"}");
         assert!(clean > 0 && led as u64 == clean, "{led} of {clean}: {:?}", path(&found.packets[0]));
     }
+}
+
+/// A device that takes chunks and gives none back before it is told to.
+struct Gated {
+    capabilities: Capabilities,
+    cpu: Arc<CpuDevice>,
+    /// Chunks that were given to it.
+    taken: Arc<AtomicUsize>,
+    is_open: Arc<AtomicBool>,
+}
+
+impl Device for Gated {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        self.cpu.choices()
+    }
+
+    fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, DeviceError> {
+        let cpu = Arc::clone(&self.cpu).lane()?;
+        Ok(Box::new(GatedLane { device: self, cpu }))
+    }
+}
+
+struct GatedLane {
+    device: Arc<Gated>,
+    cpu: Box<dyn Lane>,
+}
+
+impl Lane for GatedLane {
+    fn submit(&mut self, region: &mut Region, chunk: Chunk) -> Result<(), Box<Rejected>> {
+        self.cpu.submit(region, chunk)?;
+        self.device.taken.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn poll(&mut self, region: &mut Region) -> Result<Option<Chunk>, DeviceError> {
+        if self.device.is_open.load(Ordering::SeqCst) { self.cpu.poll(region) } else { Ok(None) }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.cpu.in_flight()
+    }
+
+    fn bin_times(&self) -> &[BinTime] {
+        self.cpu.bin_times()
+    }
+}
+
+#[test]
+fn packets_in_flight_when_the_trace_ends() {
+    let (taken, is_open) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (its_taken, its_gate) = (Arc::clone(&taken), Arc::clone(&is_open));
+    let opener = Opener(Arc::new(move |wanted, programs, _, _| {
+        (wanted == FAULTY).then(|| {
+            let cpu = Arc::new(CpuDevice::new(programs.to_vec())?);
+            let capabilities = Capabilities { id: FAULTY.to_owned(), ..cpu.capabilities().clone() };
+            let (taken, is_open) = (Arc::clone(&its_taken), Arc::clone(&its_gate));
+            Ok(Arc::new(Gated { capabilities, cpu, taken, is_open }) as Arc<dyn Device>)
+        })
+    }));
+    let text = TWICE.replace("workers = 2", "workers = 1").replace("packets = 3000", "packets = 1");
+    let config = Config::parse(&text, "test.toml", Path::new(".")).unwrap();
+    let engine = Engine::new(config, &Options { opener: Some(opener), ..Options::default() }).unwrap();
+    let trace = engine.trace(&json!({ "count": 2 })).unwrap();
+    let (report, found) = std::thread::scope(|scope| {
+        let running = scope.spawn(|| engine.run(&Arc::new(AtomicBool::new(false)), None, &mut |_| {}).unwrap());
+        while taken.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        let nothing = trace.read(Duration::ZERO);
+        assert!(nothing.packets.is_empty() && !nothing.over, "{nothing:?}");
+        let found = trace.stop();
+        is_open.store(true, Ordering::SeqCst);
+        (running.join().unwrap(), found)
+    });
+    assert_eq!((report.conservation.received, report.conservation.sent), (1, 1));
+    let [packet] = found.packets.as_slice() else { panic!("{found:?}") };
+    assert_eq!((packet.fate, path(packet).pop().as_deref()), (Fate::InFlight, Some("to opencl:9")));
+}
+
+static MAKES: Contract = Contract { in_order: true, ..echo::CONTRACT };
+
+/// Makes a packet for each that comes: of it, or of nothing.
+struct Maker {
+    echo: Arc<dyn Function>,
+    splits: bool,
+}
+
+impl Function for Maker {
+    fn contract(&self) -> &'static Contract {
+        &MAKES
+    }
+
+    fn image(&self) -> ImageRef<'_> {
+        self.echo.image()
+    }
+
+    fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
+        Some(Box::new(Makes { splits: self.splits }))
+    }
+
+    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.echo.run_ref(window, descriptor, variant, parameter)
+    }
+}
+
+struct Makes {
+    splits: bool,
+}
+
+impl HostHalf for Makes {
+    fn prepare(&mut self, _: &Region, _: &[Descriptor], _: &mut Vec<Work>) {
+        unreachable!("it arranges");
+    }
+
+    fn arranges(&self) -> bool {
+        true
+    }
+
+    fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
+        let work = Work::Run { variant: 0, parameter: 0 };
+        for &packet in packets.arrived {
+            packets.steps.push(Step::Keep { packet, work });
+            let made = packets.region.duplicate(&packet).map(|packet| match self.splits {
+                true => Step::Split { packet, work },
+                false => Step::Create { packet, work },
+            });
+            packets.steps.extend(made);
+        }
+        u64::MAX
+    }
+}
+
+/// What takes packets in, on the CPU, with a function that makes more of them.
+fn making(splits: bool, traffic: &str) -> Engine {
+    let text = TWICE.replace("device = \"opencl:9\"", "").replace("packets = 3000", traffic);
+    let text = text.replace("name = \"opencl:9\"", "name = \"cpu\"").replace("watchdog_ms = 20\n    chunks = 3", "");
+    let mut config = Config::parse(&text, "test.toml", Path::new(".")).unwrap();
+    let echo = Arc::clone(&config.functions[1].function);
+    config.functions[1].function = Arc::new(Maker { echo, splits });
+    Engine::new(config, &Options::default()).unwrap()
+}
+
+#[test]
+fn packets_that_a_function_makes() {
+    let engine = making(false, "rate = \"100kpps\"");
+    let trace = engine.trace(&json!({ "count": 200 })).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let found = std::thread::scope(|scope| {
+        scope.spawn(|| engine.run(&stop, None, &mut |_| {}).unwrap());
+        let mut packets = Vec::new();
+        loop {
+            let mut found = trace.read(Duration::from_secs(60));
+            packets.append(&mut found.packets);
+            if found.over {
+                stop.store(true, Ordering::SeqCst);
+                return packets;
+            }
+        }
+    });
+    assert_eq!(found.len(), 200);
+    let made: Vec<_> = found.iter().filter(|packet| path(packet)[0].starts_with("made by number, ")).collect();
+    assert!(!made.is_empty() && made.len() < 200, "{} of 200", made.len());
+    let expected = ["number bin of cpu", "to cpu", "from cpu", "number: forward > out", "sent by out"];
+    for packet in made {
+        let path = path(packet);
+        assert!(path[1].starts_with("number prepares "), "{packet:?}");
+        assert_eq!(path[2..], expected, "{packet:?}");
+        assert!(packet.time_ns > 1_700_000_000_000_000_000, "since 1970: {}", packet.time_ns);
+    }
+}
+
+/// More packets than are kept: those that were made of chosen ones come on top.
+#[test]
+fn what_is_too_much_is_counted() {
+    let engine = making(true, "packets = 3000");
+    let trace = engine.trace(&json!({ "count": 4096 })).unwrap();
+    let report = engine.run(&Arc::new(AtomicBool::new(false)), None, &mut |_| {}).unwrap();
+    let found = trace.stop();
+    assert_eq!(report.conservation.received, 3000);
+    // Where no window is left nothing is made.
+    let followed = 3000 + report.conservation.created;
+    assert!(followed > PACKETS_MAX as u64, "{followed}");
+    assert_eq!((found.packets.len(), found.chosen, found.missed), (PACKETS_MAX, 3000, followed - PACKETS_MAX as u64));
 }

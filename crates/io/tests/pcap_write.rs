@@ -7,7 +7,7 @@ use std::path::Path;
 
 use common::{Arrived, Folder, Random, departure, drain, region, regions, steering, tool};
 use godwit_io::Error;
-use godwit_io::pcap::{Config, Format, Replay, ReplayInput, Sink};
+use godwit_io::pcap::{Annotated, Annotation, Config, Format, Replay, ReplayInput, Sink};
 use proptest::prelude::*;
 
 fn packets(count: usize, seed: u64) -> Vec<Arrived> {
@@ -97,6 +97,36 @@ fn other_programs_read_it() {
             let hex = |packet: &Arrived| packet.frame.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
             assert_eq!(rows.lines().collect::<Vec<_>>(), packets.iter().map(hex).collect::<Vec<_>>(), "{name}");
         }
+    }
+}
+
+/// Comments of any length and directions stand beside packets, and disturb nobody.
+#[test]
+fn packets_have_comments() {
+    let folder = Folder::new("comments");
+    let path = folder.0.join("out.pcapng");
+    let packets = packets(3, 13);
+    // The last character of the long one does not fit whole.
+    let comments = ["one line".to_owned(), String::new(), "x".repeat(65534) + "\u{e4}"];
+    let mut annotated = Annotated::create(&path).unwrap();
+    for ((number, packet), comment) in packets.iter().enumerate().zip(&comments) {
+        let interface = ["lan", "wan"][number % 2];
+        let (inbound, time_ns) = (number % 2 == 0, packet.time_ns);
+        annotated.packet(&Annotation { interface, inbound, time_ns, frame: &packet.frame, comment }).unwrap();
+    }
+    assert!(!path.exists(), "not before it is complete");
+    annotated.finish().unwrap();
+    let expected: Vec<_> = packets.iter().map(|packet| (packet.time_ns, packet.frame.clone())).collect();
+    assert_eq!(read(&path), expected);
+    let fields = ["-T", "fields", "-e", "frame.interface_name", "-e", "frame.packet_flags", "-e", "frame.comment"];
+    if let Some(rows) = tool("tshark", &[&["-r", path.to_str().unwrap()], &fields[..]].concat()) {
+        let rows: Vec<Vec<&str>> = rows.lines().map(|line| line.split('\t').collect()).collect();
+        assert_eq!(
+            rows.iter().map(|row| row[..2].join(" ")).collect::<Vec<_>>(),
+            ["lan 0x00000001", "wan 0x00000002", "lan 0x00000001"]
+        );
+        assert_eq!(rows[0][2], "one line");
+        assert!(rows[2][2].starts_with(&"x".repeat(100)), "{}", rows[2][2]);
     }
 }
 

@@ -174,3 +174,32 @@ fn hexadecimal<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::E
     let pair = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
     serializer.serialize_str(&bytes.iter().flat_map(pair).collect::<String>())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_beyond_the_bound_are_counted() {
+        let mut packet = Packet {
+            number: 1,
+            worker: 0,
+            port: String::new(),
+            sequence: 0,
+            time_ns: 0,
+            length: 60,
+            ethertype: 0,
+            flow: None,
+            steps: Vec::new(),
+            steps_left_out: 0,
+            fate: Fate::InFlight,
+            frame: vec![0x0a, 0xff],
+            left: Vec::new(),
+        };
+        (0..STEPS_MAX as u64 + 3).for_each(|at_ns| packet.note(at_ns, What::Returned { device: "cpu".to_owned() }));
+        assert_eq!((packet.steps.len(), packet.steps_left_out), (STEPS_MAX, 3));
+        let value = serde_json::to_value(&packet).unwrap();
+        assert_eq!((&value["steps_left_out"], &value["frame"]), (&serde_json::json!(3), &serde_json::json!("0aff")));
+        assert_eq!(value["steps"][2], serde_json::json!({ "at_ns": 2, "step": "returned", "device": "cpu" }));
+    }
+}

@@ -21,17 +21,17 @@ const READ_WAIT: Duration = Duration::from_millis(200);
 pub(crate) struct Arguments {
     #[command(flatten)]
     socket: Socket,
-    #[command(flatten)]
-    selection: Selection,
     /// Stop after this many seconds.
-    #[arg(long, value_name = "SECONDS", value_parser = super::parse_seconds, allow_negative_numbers = true, help_heading = "Options")]
+    #[arg(long, value_name = "SECONDS", value_parser = super::parse_seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
     /// Write what is said as JSON; - is standard output.
-    #[arg(long, value_name = "FILE", help_heading = "Options")]
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write the packets as they came and as they left, with what is said of them as comments: pcapng.
-    #[arg(long, value_name = "FILE", help_heading = "Options")]
+    #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
+    #[command(flatten)]
+    selection: Selection,
 }
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {

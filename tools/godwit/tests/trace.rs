@@ -1,0 +1,308 @@
+//! `godwit trace` against a running godwit, and `godwit replay --trace`.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use common::{Said, conserved, godwit, listing, run};
+use godwit_tests::Peer;
+use serde_json::{Value, json};
+
+const GATEWAY: &str = r#"
+[engine]
+workers = 2
+pin = false
+
+[[port]]
+name = "lan"
+kind = "synthetic"
+rate = "100kpps"
+flows = 200
+destination = "10.0.0.0/12"
+
+[[port]]
+name = "wan"
+kind = "synthetic"
+
+[[function]]
+name = "route"
+kind = "ipv4"
+
+[[function.next_hop]]
+name = "there"
+port = "wan"
+destination_mac = "02:00:00:00:00:07"
+source_mac = "02:00:00:00:00:08"
+
+[[function.next_hop]]
+name = "hole"
+blackhole = true
+
+[[function.route]]
+prefix = "10.0.0.0/9"
+next_hop = "there"
+
+[[function.route]]
+prefix = "10.8.0.0/13"
+next_hop = "hole"
+
+[[class]]
+name = "branch"
+destination = "10.2.0.0/15"
+
+[[chain]]
+from = "lan"
+to = "route"
+
+[[chain]]
+from = "route"
+verdict = "forward"
+to = "egress"
+"#;
+
+/// A running godwit, stopped when dropped.
+struct Running(Option<Child>);
+
+impl Running {
+    fn start(config: &Path, control: &Path) -> Self {
+        let mut command = godwit();
+        command.arg("run").arg(config).arg("--control").arg(control).args(["--seconds", "120", "--json", "-"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let running = Self(Some(child));
+        // It answers once packets flow.
+        while run(godwit().arg("status").arg("--control").arg(control)).code != Some(0) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        running
+    }
+
+    /// Its report, once it was told to stop.
+    fn finish(mut self) -> Value {
+        let said = Said::of(self.0.take().unwrap().wait_with_output().unwrap()).succeeded();
+        conserved(&said.stdout)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A client that speaks the protocol itself.
+struct Client(BufReader<UnixStream>);
+
+impl Client {
+    fn connect(control: &Path) -> Self {
+        Self(BufReader::new(UnixStream::connect(control).unwrap()))
+    }
+
+    fn ask(&mut self, request: &Value) -> Value {
+        self.0.get_mut().write_all(format!("{request}\n").as_bytes()).unwrap();
+        let mut reply = String::new();
+        self.0.read_line(&mut reply).unwrap();
+        serde_json::from_str(&reply).unwrap()
+    }
+}
+
+fn trace(control: &Path) -> Command {
+    let mut command = godwit();
+    command.arg("trace").arg("--control").arg(control);
+    command
+}
+
+fn counter(report: &Value, name: &str) -> u64 {
+    report["counters"][name].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn packets_of_a_running_godwit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("gateway.toml"), GATEWAY).unwrap();
+    let control = path("control");
+    let said = run(&mut trace(&control));
+    assert!(said.refused().contains("nobody answers at"), "{said:?}");
+    let running = Running::start(&path("gateway.toml"), &control);
+
+    let said = run(trace(&control).args(["--count", "3"])).succeeded();
+    let steps = |of: &str| said.stdout.lines().filter(|line| line.contains(of)).count();
+    assert_eq!(
+        (steps("received by lan, class "), steps("to cpu: chunk "), steps("back from cpu")),
+        (3, 3, 3),
+        "{said:?}"
+    );
+    assert_eq!(steps("sent by wan, 60 bytes") + steps("dropped: "), 3, "{said:?}");
+    assert!(said.stdout.starts_with("packet ") && said.stdout.ends_with("\n3 packets traced\n"), "{said:?}");
+
+    let said = run(trace(&control).args(["--class", "branch", "--protocol", "udp,6", "--json", "-"])).succeeded();
+    let found: Value = serde_json::from_str(&said.stdout).unwrap();
+    let packets = found["packets"].as_array().unwrap();
+    assert_eq!((packets.len(), &found["chosen"], &found["missed"]), (10, &json!(10), &json!(0)));
+    for packet in packets {
+        let destination = packet["destination"].as_str().unwrap();
+        assert!(destination.starts_with("10.2.") || destination.starts_with("10.3."), "{packet}");
+        assert_eq!((&packet["fate"], &packet["steps"][0]["class"]), (&json!("sent"), &json!("branch")));
+        let last = packet["steps"].as_array().unwrap().last().unwrap();
+        assert_eq!((&last["step"], &last["port"]), (&json!("sent"), &json!("wan")));
+    }
+    // Text goes where it does not disturb.
+    assert!(said.stderr.contains("10 packets traced"), "{said:?}");
+
+    let arguments =
+        ["--dropped", "--count", "5", "--source-ports", "0-65535", "--destination", "10.8.0.0/14,10.12.0.0/14"];
+    let said = run(trace(&control).args(arguments)).succeeded();
+    let reason =
+        "dropped: The route says that the packet is to be dropped. (ipv4_dropped_blackhole{function=\"route\"})";
+    assert_eq!(said.stdout.lines().filter(|line| line.ends_with(reason)).count(), 5, "{said:?}");
+    let said = run(trace(&control).args(["--dropped", "--destination", "10.0.0.0/13", "--timeout", "0.2"])).succeeded();
+    assert_eq!(said.stdout, "0 packets traced\n");
+
+    for (arguments, expected) in [
+        (&["--class", "brunch"][..], "did you mean `branch`?"),
+        (&["--port", "lan,wam"], "did you mean `wan`?"),
+        (&["--protocol", "upd"], "did you mean `udp`?"),
+        (&["--source", "10.0.0.0/33"], "`source`: "),
+        (&["--destination-ports", "1-x"], "`destination_ports`: "),
+        (&["--count", "0"], "`count` is a number from 1 to 4096"),
+        (&["--timeout", "0"], "expected seconds above 0"),
+        (&["--pcap", "/nowhere/trace.pcapng"], "/nowhere/trace.pcapng"),
+    ] {
+        let said = run(trace(&control).args(arguments));
+        assert!(said.refused().contains(expected), "{arguments:?}: {said:?}");
+    }
+
+    // One at a time; the trace of a client that leaves ends with it.
+    let mut client = Client::connect(&control);
+    let none = client.ask(&json!({ "command": "trace", "action": "read" }));
+    assert_eq!(none["ok"], false, "{none}");
+    let wrong = client.ask(&json!({ "command": "trace" }));
+    assert!(wrong["error"].as_str().unwrap().contains("`start`, `read` or `stop`"), "{wrong}");
+    let start = json!({ "command": "trace", "action": "start", "filter": { "destination": "192.0.2.1" } });
+    assert_eq!(client.ask(&start), json!({ "ok": true, "result": null }));
+    assert_eq!(client.ask(&start)["ok"], false);
+    let said = run(&mut trace(&control));
+    assert!(said.refused().contains("another client is tracing"), "{said:?}");
+    let stopped = client.ask(&json!({ "command": "trace", "action": "stop" }));
+    assert_eq!(stopped["result"], json!({ "packets": [], "over": true, "chosen": 0, "missed": 0 }));
+    assert_eq!(client.ask(&start)["ok"], true);
+    drop(client);
+    while run(trace(&control).args(["--count", "1"])).code != Some(0) {}
+
+    // A trace that waits ends with the run, and says what it has.
+    let waiting = trace(&control)
+        .args(["--destination", "192.0.2.1", "--json"])
+        .arg(path("none.json"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut other = Client::connect(&control);
+    // It has begun.
+    while other.ask(&json!({ "command": "trace", "action": "start" }))["ok"] == true {
+        assert_eq!(other.ask(&json!({ "command": "trace", "action": "stop" }))["ok"], true);
+    }
+    assert_eq!(other.ask(&json!({ "command": "stop" }))["ok"], true);
+    let said = Said::of(waiting.wait_with_output().unwrap()).succeeded();
+    assert_eq!(said.stdout, "0 packets traced\n");
+    let none: Value = serde_json::from_str(&fs::read_to_string(path("none.json")).unwrap()).unwrap();
+    assert_eq!(none, json!({ "packets": [], "chosen": 0, "missed": 0 }));
+    let report = running.finish();
+    assert!(counter(&report, "ipv4_dropped_blackhole{function=\"route\"}") >= 5);
+}
+
+/// What `tshark` reads of a capture: a line a packet of the fields given.
+fn fields(tshark: &Peer, capture: &Path, fields: &[&str]) -> Vec<Vec<String>> {
+    let mut command = tshark.command();
+    command.arg("-r").arg(capture).args(["-T", "fields"]);
+    for field in fields {
+        command.args(["-e", field]);
+    }
+    let said = run(&mut command).succeeded();
+    said.stdout.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn a_replay_is_traced_into_a_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("gateway.toml"), GATEWAY).unwrap();
+    let limited = GATEWAY.replace("rate = \"100kpps\"", "packets = 300");
+    let made = limited.replace(
+        "[[port]]\nname = \"wan\"\nkind = \"synthetic\"",
+        "[[port]]\nname = \"wan\"\nkind = \"pcap\"\nwrite = \"in.pcap\"",
+    );
+    // What comes by `lan`, to be replayed.
+    let straight = made.split("[[function]]").next().unwrap().to_owned() + "[[chain]]\nfrom = \"lan\"\nto = \"wan\"\n";
+    fs::write(path("made.toml"), straight.replace("write = \"in.pcap\"", &format!("write = {:?}", path("in.pcap"))))
+        .unwrap();
+    run(godwit().arg("run").arg(path("made.toml"))).succeeded();
+
+    let replay = |arguments: &[&str]| {
+        let mut command = godwit();
+        command
+            .arg("replay")
+            .arg(path("gateway.toml"))
+            .arg("--in")
+            .arg(path("in.pcap"))
+            .arg("--out")
+            .arg(path("out.pcap"));
+        run(command.args(arguments).current_dir(folder.path()))
+    };
+    for arguments in [&["--class", "branch"][..], &["--trace-pcap", "trace.pcapng"]] {
+        let said = replay(arguments);
+        assert!(said.refused().contains("--trace"), "{said:?}");
+    }
+    let said = replay(&["--trace", "--class", "brunch"]);
+    assert!(said.refused().contains("did you mean `branch`?"), "{said:?}");
+    let said = replay(&[
+        "--trace",
+        "--count",
+        "4096",
+        "--trace-pcap",
+        "trace.pcapng",
+        "--trace-json",
+        "trace.json",
+        "--json",
+        "report.json",
+    ]);
+    let said = said.succeeded();
+    assert!(said.stdout.contains("\n300 packets traced\n"), "{said:?}");
+    let read = |name: &str| serde_json::from_str::<Value>(&fs::read_to_string(path(name)).unwrap()).unwrap();
+    let (report, found) = (read("report.json"), read("trace.json"));
+    let packets = found["packets"].as_array().unwrap();
+    let dropped = counter(&report, "ipv4_dropped_blackhole{function=\"route\"}") as usize;
+    let fates = |fate: &str| packets.iter().filter(|packet| packet["fate"] == fate).count();
+    assert!(dropped > 0 && dropped < 300);
+    assert_eq!((fates("dropped"), fates("sent")), (dropped, 300 - dropped));
+    assert_eq!(listing(folder.path()).iter().filter(|name| name.ends_with(".part")).count(), 0);
+
+    let Some(tshark) = Peer::find("tshark") else { return };
+    let rows = fields(
+        &tshark,
+        &path("trace.pcapng"),
+        &["frame.interface_name", "frame.packet_flags_direction", "ip.dst", "ip.ttl"],
+    );
+    assert_eq!(rows.len(), 300 + fates("sent"));
+    let mut rows = rows.iter();
+    for packet in packets {
+        let row = rows.next().unwrap();
+        assert_eq!([&*row[0], &row[2], &row[3]], ["lan", packet["destination"].as_str().unwrap(), "64"], "{packet}");
+        if packet["fate"] == "sent" {
+            let left = rows.next().unwrap();
+            assert_eq!([&*left[0], &left[2], &left[3]], ["wan", &row[2], "63"]);
+            assert_ne!(row[1], left[1], "in and out");
+        }
+    }
+    let mut command = tshark.command();
+    command.arg("-r").arg(path("trace.pcapng")).args(["-c", "1", "-V"]);
+    let said = run(&mut command).succeeded();
+    assert!(said.stdout.contains("packet 1  ") && said.stdout.contains("received by lan, class "), "{}", said.stdout);
+}
