@@ -11,6 +11,8 @@ if [ "${1:-build}" = test ]; then
     need+=(pocl-opencl-icd oclgrind ocl-icd-libopencl1 tshark python3-scapy python3-cryptography python3-venv clang clang-format g++ pkg-config dpdk-dev libdpdk-dev)
     # Topologies in network namespaces: who makes them, and who speaks in them. clang makes the XDP program once more, to compare.
     need+=(iproute2 ethtool frr iputils-ping iperf3 curl tcpreplay bpftool clang llvm)
+    # The other end of a tunnel: IKE, and ESP in userland.
+    need+=(strongswan-charon libcharon-extra-plugins libstrongswan-standard-plugins libstrongswan-extra-plugins strongswan-swanctl)
     # Measured against too; on PCs only.
     [ "$(uname -m)" != x86_64 ] || need+=(libipsec-mb-dev)
 fi

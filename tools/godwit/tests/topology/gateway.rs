@@ -2,15 +2,14 @@
 
 use crate::net::{Host, Net, counter, port, wait_for};
 
-/// An end of the tunnel: its outside address, the other's, and the SPIs.
-struct End<'a> {
-    gateway: &'a Host,
-    host: &'a Host,
+/// An end of the tunnel: its outside address, and the other's; the net behind it, and the other's.
+pub(crate) struct End<'a> {
+    pub(crate) gateway: &'a Host,
+    pub(crate) host: &'a Host,
     /// Of the next gateway, as it is outside.
-    next_mac: String,
-    outside: [&'a str; 2],
-    inside: [&'a str; 2],
-    spis: [u32; 2],
+    pub(crate) next_mac: String,
+    pub(crate) outside: [&'a str; 2],
+    pub(crate) inside: [&'a str; 2],
 }
 
 /// Keys of the two directions, by SPI.
@@ -18,16 +17,30 @@ fn key(spi: u32) -> String {
     (0..20u32).map(|byte| format!("{:02x}", (spi * 7 + byte * 13) % 256)).collect()
 }
 
+/// A stanza; `ends`: source and destination outside.
+pub(crate) fn security_association(name: &str, spi: u32, direction: &str, ends: [&str; 2], transforms: &str) -> String {
+    let [source, destination] = ends;
+    format!(
+        "[[function.sa]]\nname = \"{name}\"\nspi = {spi}\ndirection = \"{direction}\"\nsource = \"{source}\"\ndestination = \
+         \"{destination}\"\n{transforms}"
+    )
+}
+
 impl End<'_> {
-    fn config(&self) -> String {
+    /// With AES-GCM; `spis`: of what is sent, and of what comes.
+    fn config_gcm(&self, spis: [u32; 2]) -> String {
         let [own, other] = self.outside;
-        let sa = |name: &str, spi: u32, direction: &str, source: &str, destination: &str| {
-            format!(
-                "[[function.sa]]\nname = \"{name}\"\nspi = {spi}\ndirection = \"{direction}\"\nsource = \"{source}\"\ndestination = \
-                 \"{destination}\"\nencryption = \"aes-128-gcm\"\nencryption_key = \"{}\"\n",
-                key(spi)
-            )
+        let sa = |name: &str, spi: u32, ends: [&str; 2]| {
+            let transforms = format!("encryption = \"aes-128-gcm\"\nencryption_key = \"{}\"\n", key(spi));
+            security_association(name, spi, name, ends, &transforms)
         };
+        let sas = sa("out", spis[0], [own, other]) + &sa("in", spis[1], [other, own]);
+        self.config(&sas, "protocol = \"esp\"")
+    }
+
+    /// `sas`: stanzas of the SAs `in` and `out`; `tunnel`: which packets from the other end are the tunnel's, as keys of a rule.
+    pub(crate) fn config(&self, sas: &str, tunnel: &str) -> String {
+        let [own, other] = self.outside;
         let hop = |name: &str, port: &str, mac: &str| {
             format!(
                 "[[function.next_hop]]\nname = \"{name}\"\nport = \"{port}\"\ndestination_mac = \"{mac}\"\nsource_mac = \"{}\"\n",
@@ -40,10 +53,9 @@ impl End<'_> {
             "[[port]]\nname = \"lan\"\nkind = \"af_xdp\"\ninterface = \"lan\"\n".to_owned(),
             // Only the tunnel: what else comes from outside is the kernel's.
             "[[port]]\nname = \"wan\"\nkind = \"af_xdp\"\ninterface = \"wan\"\ntake = \"none\"\n".to_owned(),
-            format!("rules = [{{ action = \"take\", protocol = \"esp\", source = \"{other}\", destination = \"{own}\" }}]\n"),
+            format!("rules = [{{ action = \"take\", {tunnel}, source = \"{other}\", destination = \"{own}\" }}]\n"),
             "[[function]]\nname = \"tunnel\"\nkind = \"ipsec\"\n".to_owned(),
-            sa("out", self.spis[0], "out", own, other),
-            sa("in", self.spis[1], "in", other, own),
+            sas.to_owned(),
             format!("[[function.policy]]\naction = \"protect\"\nsource = \"{ours}\"\ndestination = \"{theirs}\"\nsa = \"out\"\n"),
             "[[function]]\nname = \"route\"\nkind = \"ipv4\"\n".to_owned(),
             hop("inside", "lan", &self.host.mac("eth0")),
@@ -76,7 +88,6 @@ fn hosts_reach_each_other_through_a_tunnel() {
         next_mac: right.mac("wan"),
         outside: ["192.0.2.1", "192.0.2.2"],
         inside: ["10.1.0.0/24", "10.2.0.0/24"],
-        spis: [0x1001, 0x2001],
     };
     let other = End {
         gateway: &right,
@@ -84,10 +95,9 @@ fn hosts_reach_each_other_through_a_tunnel() {
         next_mac: left.mac("wan"),
         outside: ["192.0.2.2", "192.0.2.1"],
         inside: ["10.2.0.0/24", "10.1.0.0/24"],
-        spis: [0x2001, 0x1001],
     };
-    let at_left = left.godwit(&net, &one.config(), &["lan", "wan"]);
-    let at_right = right.godwit(&net, &other.config(), &["lan", "wan"]);
+    let at_left = left.godwit(&net, &one.config_gcm([0x1001, 0x2001]), &["lan", "wan"]);
+    let at_right = right.godwit(&net, &other.config_gcm([0x2001, 0x1001]), &["lan", "wan"]);
     let said = a.sh("ping -c 10 -i 0.05 -W 2 10.2.0.2");
     assert!(said.contains("10 received"), "{said}");
     // The gateways' kernels reach each other beside the tunnel.
@@ -130,7 +140,6 @@ fn scapy_is_the_other_gateway() {
         next_mac: right.mac("wan"),
         outside: ["192.0.2.1", "192.0.2.2"],
         inside: ["10.1.0.0/24", "10.2.0.0/24"],
-        spis: [0x1001, 0x2001],
     };
     let ready = net.folder().join("ready");
     let script = godwit_tests::repository().join("tests/peers/gateway_scapy.py");
@@ -138,7 +147,7 @@ fn scapy_is_the_other_gateway() {
     let python = if std::path::Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" };
     let _scapy = right.start(&format!("{python} {arguments} {}", ready.display()));
     wait_for("scapy", || ready.exists());
-    let godwit = left.godwit(&net, &end.config(), &["lan", "wan"]);
+    let godwit = left.godwit(&net, &end.config_gcm([0x1001, 0x2001]), &["lan", "wan"]);
     // scapy decrypts, is 10.2.0.2, and answers, encrypted.
     let said = a.sh("ping -c 5 -i 0.2 -W 5 10.2.0.2");
     assert!(said.contains("5 received"), "{said}");

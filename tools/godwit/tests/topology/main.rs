@@ -6,6 +6,7 @@
 //! | `router.rs` | host – router – host |
 //! | `follow.rs` | the same, with routes and neighbours of the kernel, and ICMP |
 //! | `gateway.rs` | host – gateway ═ESP═ gateway – host; scapy as the other gateway |
+//! | `strongswan.rs` | strongSwan as the other gateway, keys from its IKE |
 //! | `inline.rs` | deep packet inspection in the middle of a cable |
 //! | `trouble.rs` | links that go down, interfaces that vanish, processes that are killed |
 
@@ -16,4 +17,5 @@ mod gateway;
 mod inline;
 mod net;
 mod router;
+mod strongswan;
 mod trouble;
