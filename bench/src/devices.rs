@@ -184,6 +184,7 @@ fn hand_overs(
             bins: 1,
             bin_packets: 1,
             in_flight: 1,
+            share: &[],
             chain: None,
         };
         let job = Job { instance: 0, variant: 0, parameter: 0, before: None, row: 0 };

@@ -8,18 +8,18 @@
 //! A pass is timed while the pipeline is full: from the completion that first leaves as many chunks in flight as asked
 //! for, until the last chunk is submitted.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use godwit_abi::{Bin, Descriptor, VERDICT_DROP};
-use godwit_device::{Device, DeviceChain, DeviceOptions, Implementation, Lane, Mode, Program};
+use godwit_device::{Device, DeviceChain, DeviceOptions, Implementation, Lane, Mode, Program, cpu};
 use godwit_engine::FunctionProgram;
 use godwit_function::Function;
 use godwit_packet::{Arena, ArenaConfig, Layout, Region, Reuse};
 use godwit_sched::{Chunk, Insert, Packer, PackerConfig};
 
 use crate::frames::{self, HEADER_BYTES, Random};
+use crate::passes::{Passes, Stream};
 use crate::{Error, Size};
 
 /// A packet that does not come back in this time never will: compiling is over, and chunks take milliseconds.
@@ -58,6 +58,8 @@ pub(crate) struct Site<'a> {
     pub(crate) bins: usize,
     pub(crate) bin_packets: usize,
     pub(crate) in_flight: usize,
+    /// Of the device's persistent groups, by function; empty: any group serves any.
+    pub(crate) share: &'a [u32],
     /// What follows the functions that jobs name.
     pub(crate) chain: Option<Chain>,
 }
@@ -66,15 +68,27 @@ pub(crate) struct Site<'a> {
 #[derive(Clone)]
 pub(crate) struct Chain {
     pub(crate) hops: Arc<DeviceChain>,
-    /// Whether the device follows them by itself; otherwise chunks come back after each, all packets of a bin going the
-    /// same way.
-    pub(crate) by_device: bool,
+    pub(crate) by: By,
+}
+
+/// Who leads packets from function to function. Where that is not the device, chunks come back after each, all packets of a
+/// bin going the same way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The device itself.
+    Device,
+    /// The thread that feeds it, which submits chunks anew.
+    Host,
+    /// The same thread, which runs all functions behind the first itself, on its core.
+    HostOnCpu,
 }
 
 /// Packets, and a device to send them through.
 pub(crate) struct Flow {
     pub(crate) device: Arc<dyn Device>,
     lane: Box<dyn Lane>,
+    /// The CPU's, where functions behind the first run there.
+    rest: Option<Box<dyn Lane>>,
     region: Region,
     functions: Vec<Arc<dyn Function>>,
     packets: Vec<Packet>,
@@ -82,6 +96,8 @@ pub(crate) struct Flow {
     chain: Option<Chain>,
     /// Not in flight; a chunk's number is its `opened_ns`, which no device looks at.
     chunks: Vec<Option<Chunk>>,
+    /// By chunk: which stream it belongs to, each of which has chunks in flight of its own.
+    stream_of: Vec<usize>,
     /// For each chunk its packets as they are submitted.
     fresh: Vec<(Vec<Descriptor>, Vec<Bin>)>,
     /// Packets that are dropped, of those in chunks, as compared with `ref`.
@@ -94,45 +110,6 @@ struct Packet {
     /// The whole frame, where a pass leaves nothing that the next can begin with.
     frame: Option<Box<[u8]>>,
     job: Job,
-}
-
-/// What passes took.
-#[derive(Default)]
-pub(crate) struct Passes {
-    /// Packets per nanosecond, one a pass.
-    rates: Vec<f64>,
-    /// Submit to completion of each chunk, nanoseconds.
-    pub(crate) latencies_ns: Vec<f64>,
-    /// Packets and time while pipelines were full.
-    pub(crate) packets: u64,
-    pub(crate) elapsed_ns: f64,
-    /// Bytes copied to the device and back meanwhile, over all packets of all passes.
-    moved_bytes: [u64; 2],
-    all_packets: u64,
-    /// Of the last pass: when chunks came back, and of how many packets each was.
-    pub(crate) completions: Vec<(Instant, u32)>,
-    /// Of the last pass: when the last chunk was submitted.
-    pub(crate) fed_until: Option<Instant>,
-}
-
-impl Passes {
-    /// Says how fast the last pass was.
-    pub(crate) fn set_last_rate(&mut self, packets_per_ns: f64) {
-        if let Some(last) = self.rates.last_mut() {
-            *last = packets_per_ns;
-        }
-    }
-
-    /// Median over passes, millions of packets per second.
-    pub(crate) fn mpps(&mut self) -> f64 {
-        crate::median_p99(&mut self.rates).0 * 1e3
-    }
-
-    /// Bytes copied to the device and back for each packet; `None` where the device does not count them.
-    pub(crate) fn moved_per_packet(&self) -> Option<[f64; 2]> {
-        let any = self.moved_bytes.iter().any(|&bytes| bytes > 0);
-        any.then(|| self.moved_bytes.map(|bytes| bytes as f64 / self.all_packets.max(1) as f64))
-    }
 }
 
 /// What frames do without of the tailroom, each of which goes through one of the functions.
@@ -198,12 +175,22 @@ impl Flow {
             bins: site.bins,
             bin_packets: site.bin_packets,
             resident: site.resident,
-            chain: site.chain.as_ref().filter(|chain| chain.by_device).map(|chain| Arc::clone(&chain.hops)),
+            share: site.share.to_vec(),
+            chain: site.chain.as_ref().filter(|chain| chain.by == By::Device).map(|chain| Arc::clone(&chain.hops)),
             ..DeviceOptions::default()
         };
         let device = godwit_device::open(site.device, &programs, &arena.handle(), &options).map_err(Error::setup)?;
+        let on_cpu = site.chain.as_ref().is_some_and(|chain| chain.by == By::HostOnCpu);
+        let open_cpu = || {
+            godwit_device::open(cpu::ID, &programs, &arena.handle(), &DeviceOptions::default()).map_err(Error::setup)
+        };
+        let rest = on_cpu.then(open_cpu).transpose()?;
         let mut random = Random::new(7);
-        let flow = |region| Self::over(site, Arc::clone(&device), region, size, payload, job, &mut random);
+        let flow = |region| {
+            let mut flow = Self::over(site, Arc::clone(&device), region, size, payload, job, &mut random)?;
+            flow.rest = rest.clone().map(|rest| rest.lane().map_err(Error::setup)).transpose()?;
+            Ok(flow)
+        };
         arena.split().into_iter().map(flow).collect()
     }
 
@@ -241,12 +228,14 @@ impl Flow {
         Ok(Self {
             device,
             lane,
+            rest: None,
             region,
             functions: site.functions.to_vec(),
             packets,
             in_flight: site.in_flight.max(1),
             chain: site.chain.clone(),
             chunks: Vec::new(),
+            stream_of: Vec::new(),
             fresh: Vec::new(),
             drops: 0,
         })
@@ -264,10 +253,55 @@ impl Flow {
         (packets, self.chunks.len())
     }
 
+    /// Packets and chunks of each stream.
+    pub(crate) fn prepared_by_stream(&self) -> Vec<(usize, usize)> {
+        let mut prepared = vec![(0, 0); self.streams()];
+        for (chunk, &stream) in self.chunks.iter().flatten().zip(&self.stream_of) {
+            prepared[stream].0 += chunk.packets as usize;
+            prepared[stream].1 += 1;
+        }
+        prepared
+    }
+
+    fn streams(&self) -> usize {
+        self.stream_of.iter().max().map_or(1, |last| last + 1)
+    }
+
+    /// How the lane's groups were used so far, where it has some: in how many there were bins of one function alone, and of several.
+    pub(crate) fn groups_note(&self) -> String {
+        let groups = self.lane.bins_by_group();
+        if groups.is_empty() {
+            return String::new();
+        }
+        let served = |group: &[u64]| group.iter().filter(|bins| **bins > 0).count();
+        let alone = |function: usize| groups.iter().filter(|group| served(group) == 1 && group[function] > 0).count();
+        let alone: Vec<String> = (0..self.functions.len()).map(|function| alone(function).to_string()).collect();
+        let mixed = groups.iter().filter(|group| served(group) > 1).count();
+        format!("; {} groups served one function alone, {mixed} both", alone.join(" and "))
+    }
+
     /// Chunks of `batch` packets in order of arrival; within a chunk, bins of packets of the same length, longest first.
     pub(crate) fn prepare_by_length(&mut self, batch: usize, bin_packets: usize) {
-        let batches: Vec<Vec<usize>> =
-            (0..self.packets.len()).collect::<Vec<_>>().chunks(batch).map(<[_]>::to_vec).collect();
+        self.prepare((0..self.packets.len()).collect::<Vec<_>>().chunks(batch), bin_packets);
+    }
+
+    /// The same with packets of one function in a chunk; chunks of each function are a stream of their own.
+    pub(crate) fn prepare_apart(&mut self, batch: usize, bin_packets: usize) {
+        let of = |instance: u16| -> Vec<usize> {
+            (0..self.packets.len()).filter(|&packet| self.packets[packet].job.instance == instance).collect()
+        };
+        let apart: Vec<Vec<usize>> =
+            (0..self.functions.len() as u16).map(of).filter(|packets| !packets.is_empty()).collect();
+        self.prepare(apart.iter().flat_map(|packets| packets.chunks(batch)), bin_packets);
+        self.stream_of = apart
+            .iter()
+            .enumerate()
+            .flat_map(|(stream, packets)| vec![stream; packets.len().div_ceil(batch)])
+            .collect();
+    }
+
+    fn prepare<'a>(&mut self, batches: impl Iterator<Item = &'a [usize]>, bin_packets: usize) {
+        let batches: Vec<Vec<usize>> = batches.map(<[_]>::to_vec).collect();
         let mut prepared = Vec::new();
         for mut batch in batches {
             // Stable: within a length, packets stay neighbours.
@@ -339,6 +373,7 @@ impl Flow {
 
     fn adopt(&mut self, prepared: Vec<Chunk>) {
         self.fresh = prepared.iter().map(|chunk| (chunk.descriptors.to_vec(), chunk.bins.clone())).collect();
+        self.stream_of = vec![0; prepared.len()];
         self.chunks = prepared.into_iter().map(Some).collect();
         for (number, chunk) in self.chunks.iter_mut().flatten().enumerate() {
             chunk.opened_ns = number as u64;
@@ -397,7 +432,7 @@ impl Flow {
             }
         }
         let mut observed = Vec::new();
-        self.pass(&mut Passes::default(), &mut observed, usize::MAX)?;
+        self.pass_all(&mut self.no_passes(), &mut observed)?;
         self.lane.copy_region(&mut self.region, false).map_err(Error::setup)?;
         for (chunk, place, window, descriptor, outcome) in &expected {
             let Some(chunk) = &self.chunks[*chunk] else { continue };
@@ -427,7 +462,7 @@ impl Flow {
 
     /// Makes a chunk that came back ready for the functions behind those that it went through; false: there are none.
     fn send_on(&self, chunk: &mut Chunk) -> bool {
-        let Some(Chain { hops, by_device: false }) = &self.chain else { return false };
+        let Some(Chain { hops, by: By::Host | By::HostOnCpu }) = &self.chain else { return false };
         let next_of = |bin: &Bin| {
             let said = chunk.outcomes[bin.first as usize].verdict;
             hops.next(bin.instance.into(), bin.row, said)
@@ -441,6 +476,21 @@ impl Flow {
             (bin.instance, bin.kernel, bin.variant) = (next as u16, function.contract().kernel, function.variant());
         }
         true
+    }
+
+    /// All functions behind the first, on this core. The chunk is at the second.
+    fn run_rest(&mut self, mut chunk: Chunk) -> Result<Chunk, Error> {
+        let Some(mut rest) = self.rest.take() else { return Ok(chunk) };
+        loop {
+            rest.submit(&mut self.region, chunk).map_err(|rejected| Error::setup(rejected.error))?;
+            let done = rest.poll(&mut self.region).map_err(Error::setup)?;
+            chunk = done.ok_or_else(|| Error::Setup("the CPU did not finish a chunk".to_owned()))?;
+            if !self.send_on(&mut chunk) {
+                break;
+            }
+        }
+        self.rest = Some(rest);
+        Ok(chunk)
     }
 
     /// Packets that the last pass dropped.
@@ -457,7 +507,7 @@ impl Flow {
         let (started, mut done) = (Instant::now(), 0);
         while done < 3 || started.elapsed() < time {
             self.refresh()?;
-            self.pass(&mut passes, &mut Vec::new(), usize::MAX)?;
+            self.pass_all(std::slice::from_mut(&mut passes), &mut Vec::new())?;
             done += 1;
         }
         self.check_drops()?;
@@ -481,32 +531,41 @@ impl Flow {
         }
     }
 
-    /// All chunks once, or the first `chunks_max` of them.
+    /// For each stream what it took, in no pass so far.
+    pub(crate) fn no_passes(&self) -> Vec<Passes> {
+        (0..self.streams()).map(|_| Passes::default()).collect()
+    }
+
+    fn pass_all(&mut self, passes: &mut [Passes], observed: &mut Vec<(Bin, u64)>) -> Result<(), Error> {
+        let all = vec![usize::MAX; passes.len()];
+        self.pass(passes, observed, &all)
+    }
+
+    /// All chunks once, or of each stream the first `chunks_max`. `passes` has one for each stream.
     pub(crate) fn pass(
         &mut self,
-        passes: &mut Passes,
+        passes: &mut [Passes],
         observed: &mut Vec<(Bin, u64)>,
-        chunks_max: usize,
+        chunks_max: &[usize],
     ) -> Result<(), Error> {
         let moved = self.lane.moved_bytes();
-        let mut waiting: VecDeque<usize> = (0..self.chunks.len().min(chunks_max)).collect();
-        let mut submitted: Vec<Instant> = Vec::with_capacity(waiting.len());
-        passes.completions.clear();
-        passes.completions.reserve(waiting.len());
-        let (mut packets, mut idle) = (0u64, 0);
-        // Since the pipeline is full: when, and packets done before.
-        let mut full: Option<(Instant, u64)> = None;
-        let mut timed = None;
         let started = Instant::now();
-        let mut answered = started;
-        while !waiting.is_empty() || self.lane.in_flight() > 0 {
-            while self.lane.in_flight() < self.in_flight && !waiting.is_empty() {
-                let Some(number) = waiting.pop_front() else { break };
-                let Some(chunk) = self.chunks[number].take() else { continue };
-                submitted.push(Instant::now());
-                self.lane.submit(&mut self.region, chunk).map_err(|rejected| Error::setup(rejected.error))?;
-                if waiting.is_empty() && timed.is_none() {
-                    timed = full.map(|(since, before)| (answered.duration_since(since), packets - before));
+        let chunks_of = |stream: usize| {
+            let own = self.stream_of.iter().enumerate().filter(move |(_, of)| **of == stream).map(|(number, _)| number);
+            own.take(chunks_max[stream]).collect()
+        };
+        let mut streams: Vec<Stream> =
+            (0..passes.len()).map(|stream| Stream::new(chunks_of(stream), started)).collect();
+        let mut submitted = vec![started; self.chunks.len()];
+        let (mut answered, mut idle) = (started, 0);
+        while self.lane.in_flight() > 0 || streams.iter().any(|stream| !stream.waiting.is_empty()) {
+            for stream in &mut streams {
+                while stream.in_flight < self.in_flight {
+                    let Some(number) = stream.waiting.pop_front() else { break };
+                    let Some(chunk) = self.chunks[number].take() else { continue };
+                    submitted[number] = Instant::now();
+                    self.lane.submit(&mut self.region, chunk).map_err(|rejected| Error::setup(rejected.error))?;
+                    stream.submitted(submitted[number]);
                 }
             }
             let Some(mut chunk) = self.lane.poll(&mut self.region).map_err(Error::setup)? else {
@@ -524,32 +583,25 @@ impl Flow {
             };
             (answered, idle) = (Instant::now(), 0);
             if self.send_on(&mut chunk) {
-                self.lane.submit(&mut self.region, chunk).map_err(|rejected| Error::setup(rejected.error))?;
-                continue;
+                if self.rest.is_none() {
+                    self.lane.submit(&mut self.region, chunk).map_err(|rejected| Error::setup(rejected.error))?;
+                    continue;
+                }
+                chunk = self.run_rest(chunk)?;
+                answered = Instant::now();
             }
             let number = chunk.opened_ns as usize;
-            // Chunks are submitted in the order of their numbers.
-            passes.latencies_ns.push(answered.duration_since(submitted[number]).as_nanos() as f64);
-            packets += u64::from(chunk.packets);
-            passes.completions.push((answered, chunk.packets));
+            let stream = self.stream_of[number];
+            passes[stream].latencies_ns.push(answered.duration_since(submitted[number]).as_nanos() as f64);
+            streams[stream].answered(answered, chunk.packets);
             observed.extend(self.lane.bin_times().iter().map(|time| (chunk.bins[time.bin as usize], time.elapsed_ns)));
             self.chunks[number] = Some(chunk);
-            if full.is_none() {
-                full = Some((answered, packets));
-            }
         }
-        passes.fed_until = submitted.last().copied();
-        // Where there are too few chunks to fill the pipeline and keep it full, the whole pass counts.
-        let (elapsed, counted) = match timed {
-            Some((elapsed, counted)) if counted > 0 && !elapsed.is_zero() => (elapsed, counted),
-            _ => (answered.duration_since(started), packets),
-        };
-        let elapsed_ns = elapsed.as_nanos().max(1) as f64;
-        passes.rates.push(counted as f64 / elapsed_ns);
-        passes.packets += counted;
-        passes.elapsed_ns += elapsed_ns;
-        passes.all_packets += packets;
-        for (sum, (now, before)) in passes.moved_bytes.iter_mut().zip(self.lane.moved_bytes().into_iter().zip(moved)) {
+        for (stream, passes) in streams.into_iter().zip(&mut *passes) {
+            stream.add_to(passes, started);
+        }
+        for (sum, (now, before)) in passes[0].moved_bytes.iter_mut().zip(self.lane.moved_bytes().into_iter().zip(moved))
+        {
             *sum += now - before;
         }
         Ok(())

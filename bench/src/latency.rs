@@ -43,6 +43,7 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
                 bins: BATCH,
                 bin_packets: options.bin_packets.unwrap_or(BATCH),
                 in_flight: 1,
+                share: &[],
                 chain: None,
             };
             let random = |random: &mut crate::frames::Random, payload: &mut [u8]| {

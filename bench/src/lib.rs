@@ -9,6 +9,7 @@
 //! | `gateway.rs` | the whole engine around ESP encryption on a device, port to port |
 //! | `apps.rs` | whole functions in the engine by number of workers, and their latency against load |
 //! | `several.rs` | several devices at once, and what each does alone |
+//! | `sharing.rs` | one device for two functions, and for several threads |
 //! | `traffic.rs` | the port that they get frames from |
 //! | `function.rs` | each function alone on packets in memory |
 //! | `ipsec.rs` | ESP tunnels alone; peer: Intel ipsec-mb |
@@ -18,6 +19,7 @@
 //! | `latency.rs` | one batch of 32 packets, submit to completion |
 //! | `scheduling.rs` | what the packer's knobs are worth |
 //! | `flow.rs` | packets in an arena, and prepared chunks of them through a lane |
+//! | `passes.rs` | what is counted while they go through |
 //! | `gopt.rs` | forms of look-ups that hide latency, and the dial of arithmetic; peer: C++20 coroutines |
 //! | `lookup.rs` | the route table alone, and loading it; peer: DPDK's rte_lpm |
 //! | `lookup6.rs` | the table of ipv6 alone; peers: rte_fib6, rte_lpm6 |
@@ -41,12 +43,14 @@ mod latency;
 mod lookup;
 mod lookup6;
 mod lookup_mac;
+mod passes;
 mod peer;
 mod power;
 mod race;
 mod routes;
 mod scheduling;
 mod several;
+mod sharing;
 mod suites;
 mod throughput;
 mod traffic;
@@ -355,6 +359,12 @@ pub const BENCHES: &[Bench] = &[
         what: "ESP decryption, 10,000 patterns and the route: led from one to the next on the device, or a trip for each, and on all cores",
         on: On::Devices,
         run: chain::run,
+    },
+    Bench {
+        name: "sharing",
+        what: "one device for ipsec and dpi, alone, at once, and with groups split between them; and for several threads that feed it",
+        on: On::AnyDevice,
+        run: sharing::run,
     },
     Bench {
         name: "devices",

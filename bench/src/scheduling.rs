@@ -59,6 +59,7 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
                 bins: settings.iter().map(|setting| setting.config.bins as usize).max().unwrap_or(1),
                 bin_packets: settings.iter().map(|setting| setting.config.bin_packets as usize).max().unwrap_or(1),
                 in_flight: feed.in_flight,
+                share: &[],
                 chain: None,
             };
             let variants = variants()?;

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use godwit_device::{has_own_memory, measure};
 
-use crate::flow::{Flow, Passes};
+use crate::flow::Flow;
+use crate::passes::Passes;
 use crate::power::PowerWatch;
 use crate::throughput::{COPY_BYTES, Feed, link};
 use crate::{BenchOptions, Error, Progress, Row, Size, median_p99};
@@ -115,7 +116,7 @@ pub(crate) fn rows(
     let mut alone = Vec::new();
     for (at, flow) in flows.iter_mut().enumerate() {
         let side = Side { load, devices: &devices[at..=at], feed: &feeds[at], links: &links.alone[at..=at] };
-        let (row, passes) = side.measure(std::slice::from_mut(flow), &[usize::MAX], options.time)?;
+        let (row, passes) = side.measure(std::slice::from_mut(flow), &[vec![usize::MAX]], options.time)?;
         rows.push(Row {
             note: format!("alone; {} in flight, {} compared with ref{}", feeds[at].in_flight, verified[at], row.note),
             ..row
@@ -123,6 +124,7 @@ pub(crate) fn rows(
         alone.push(passes.into_iter().map(|mut passes| passes.mpps()).sum::<f64>());
     }
     let limits = even(&flows.iter().map(Flow::prepared).collect::<Vec<_>>(), &alone);
+    let limits: Vec<Vec<usize>> = limits.into_iter().map(|chunks| vec![chunks]).collect();
     let side = Side { load, devices: &devices, feed: &feeds[0], links: &links.at_once };
     let (row, passes) = side.measure(&mut flows, &limits, options.time)?;
     let each: Vec<String> =
@@ -143,9 +145,9 @@ fn name(load: &Load<'_>, flow: &Flow) -> String {
     load.name.map_or_else(|| flow.device.choices()[0].form.clone(), str::to_owned)
 }
 
-/// Chunks of each device that take as long as all those of the device that is done first: `prepared` has packets and chunks of
-/// each.
-fn even(prepared: &[(usize, usize)], rates: &[f64]) -> Vec<usize> {
+/// Chunks of each device, or stream, that take as long as all those of the one that is done first: `prepared` has packets and
+/// chunks of each.
+pub(crate) fn even(prepared: &[(usize, usize)], rates: &[f64]) -> Vec<usize> {
     let times: Vec<f64> = prepared.iter().zip(rates).map(|((packets, _), rate)| *packets as f64 / rate).collect();
     let least = times.iter().copied().fold(f64::INFINITY, f64::min);
     prepared.iter().zip(times).map(|((_, chunks), time)| (*chunks as f64 * least / time).ceil() as usize).collect()
@@ -161,7 +163,12 @@ struct Side<'a> {
 
 impl Side<'_> {
     /// A row whose note says what was moved, and the passes of each flow.
-    fn measure(&self, flows: &mut [Flow], chunks_max: &[usize], time: Duration) -> Result<(Row, Vec<Passes>), Error> {
+    fn measure(
+        &self,
+        flows: &mut [Flow],
+        chunks_max: &[Vec<usize>],
+        time: Duration,
+    ) -> Result<(Row, Vec<Passes>), Error> {
         let watches: Vec<PowerWatch> = self.devices.iter().map(|device| PowerWatch::start(device)).collect();
         let measured = at_once(flows, chunks_max, time);
         // All are stopped, also when there is an error.
@@ -214,35 +221,40 @@ impl Side<'_> {
     }
 }
 
-/// Passes over all flows at the same time, for about `time`, three at least: what each did, and how many passes there were in
-/// which there was no time when all were busy; the rates of these are those of each flow's own time.
-pub(crate) fn at_once(flows: &mut [Flow], chunks_max: &[usize], time: Duration) -> Result<(Vec<Passes>, usize), Error> {
-    let mut all: Vec<Passes> = flows.iter().map(|_| Passes::default()).collect();
+/// Passes over all flows at the same time, for about `time`, three at least: what each stream of each flow did, and how many
+/// passes there were in which there was no time when all were busy; the rates of these are those of each stream's own time.
+/// `chunks_max`: of each flow, by stream.
+pub(crate) fn at_once(
+    flows: &mut [Flow],
+    chunks_max: &[Vec<usize>],
+    time: Duration,
+) -> Result<(Vec<Passes>, usize), Error> {
+    let mut all: Vec<Vec<Passes>> = flows.iter().map(Flow::no_passes).collect();
     let (started, mut done, mut apart) = (Instant::now(), 0, 0);
     while done < 3 || started.elapsed() < time {
         on_threads(flows.iter_mut().collect(), Flow::refresh)?;
         let barrier = Barrier::new(flows.len());
         let work: Vec<_> = flows.iter_mut().zip(&mut all).zip(chunks_max).collect();
-        on_threads(work, |((flow, passes), &chunks_max)| {
+        on_threads(work, |((flow, passes), chunks_max)| {
             barrier.wait();
             flow.pass(passes, &mut Vec::new(), chunks_max)
         })?;
-        match rates_while_all_are_busy(&all) {
-            Some(rates) => all.iter_mut().zip(rates).for_each(|(passes, rate)| passes.set_last_rate(rate)),
+        match rates_while_all_are_busy(&all.iter().flatten().collect::<Vec<_>>()) {
+            Some(rates) => all.iter_mut().flatten().zip(rates).for_each(|(passes, rate)| passes.set_last_rate(rate)),
             None => apart += 1,
         }
         done += 1;
     }
     flows.iter().try_for_each(Flow::check_drops)?;
-    Ok((all, apart))
+    Ok((all.into_iter().flatten().collect(), apart))
 }
 
 /// Of the last pass of each: packets per nanosecond while all of them had work; `None` where there was no such time, or not two
 /// completions of each in it.
-fn rates_while_all_are_busy(passes: &[Passes]) -> Option<Vec<f64>> {
+fn rates_while_all_are_busy(passes: &[&Passes]) -> Option<Vec<f64>> {
     let since = passes.iter().filter_map(|passes| passes.completions.first()).map(|(at, _)| *at).max()?;
     let until = passes.iter().filter_map(|passes| passes.fed_until).min()?;
-    let rate = |passes: &Passes| {
+    let rate = |passes: &&Passes| {
         let mut within = passes.completions.iter().filter(|(at, _)| (since..=until).contains(at));
         // Its packets were done before that.
         let (first, _) = *within.next()?;
@@ -285,10 +297,10 @@ mod tests {
         // All are busy from 20 to 50 µs. Before and after that the first is twice as fast.
         let first = pass(&[(5, 100), (10, 100), (20, 100), (30, 100), (40, 100), (45, 100), (50, 100)], 50);
         let second = pass(&[(20, 300), (35, 300), (50, 300), (200, 300)], 190);
-        let rates = rates_while_all_are_busy(&[first, second]).unwrap();
+        let rates = rates_while_all_are_busy(&[&first, &second]).unwrap();
         assert!((rates[0] - 400.0 / 30_000.0).abs() < 1e-9 && (rates[1] - 600.0 / 30_000.0).abs() < 1e-9, "{rates:?}");
         let (early, late) = (pass(&[(1, 1), (2, 1)], 2), pass(&[(3, 1), (4, 1)], 4));
-        assert!(rates_while_all_are_busy(&[early, late]).is_none());
+        assert!(rates_while_all_are_busy(&[&early, &late]).is_none());
     }
 
     #[test]

@@ -187,6 +187,7 @@ fn flow(
         bins: feed.batch.div_ceil(feed.bin_packets) + 4,
         bin_packets: feed.bin_packets,
         in_flight: feed.in_flight,
+        share: &[],
         chain: None,
     };
     let mut flow = Flow::new(&site, size, payload, &mut job)?;

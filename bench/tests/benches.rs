@@ -140,6 +140,83 @@ fn a_gateway_runs_on_every_device() {
     }
 }
 
+/// A chain in every way, each compared with `ref`, or there would be no rows.
+#[test]
+fn a_chain_is_measured_in_every_way() {
+    let found = godwit_device::opencl::probe().found.into_iter().filter(|found| found.usable.is_ok());
+    for found in found.filter(|found| found.chain_lacks.is_none()).take(1) {
+        let options = BenchOptions {
+            device: Some(found.capabilities.id.clone()),
+            batch: Some(64),
+            bin_packets: Some(32),
+            packets: Some(512),
+            in_flight: Some(2),
+            workers: vec![2],
+            sizes: vec![Size::Bytes(128)],
+            time: Duration::from_millis(1),
+            ..BenchOptions::default()
+        };
+        let rows = run("chain", &options, &mut |_| {}).unwrap();
+        let told: Vec<_> = rows.iter().map(|row| (row.implementation.as_str(), row.mode)).collect();
+        let mut expected: Vec<_> = [
+            "esp",
+            "chain",
+            "chain, a trip for each",
+            "chain, verdict only",
+            "dynamic 50/50",
+            "dynamic 93/7",
+            "dynamic by verdict",
+            "chain, ipsec on device",
+            "chain",
+        ]
+        .map(|name| (name, "launch"))
+        .into();
+        if found.lacks(Mode::Persistent).is_none() {
+            expected.splice(7..7, [("esp", "persistent"), ("chain", "persistent")]);
+        }
+        assert_eq!(told, expected);
+        assert!(rows.iter().all(|row| row.mpps > 0.0 && row.note.contains("Gbps per core of")), "{rows:#?}");
+    }
+}
+
+/// Two functions on one device, alone and at once, in every way that the device has; and several threads.
+#[test]
+fn a_device_is_shared_by_functions_and_by_threads() {
+    for (device, mode) in lanes() {
+        let options = BenchOptions {
+            device: Some(device.clone()),
+            mode: Some(mode),
+            batch: Some(64),
+            bin_packets: Some(32),
+            packets: Some(1024),
+            in_flight: Some(2),
+            workers: vec![1, 2],
+            sas: Some(64),
+            sizes: vec![Size::Bytes(128)],
+            time: Duration::from_millis(1),
+            ..BenchOptions::default()
+        };
+        let rows = run("sharing", &options, &mut |_| {}).unwrap_or_else(|error| panic!("{device}: {error}"));
+        let told: Vec<&str> = rows.iter().map(|row| row.implementation.as_str()).collect();
+        let mut expected = vec![
+            "ipsec alone",
+            "dpi alone",
+            "ipsec, any group",
+            "dpi, any group",
+            "ipsec, 1 threads",
+            "ipsec, 2 threads",
+        ];
+        if rows.iter().any(|row| row.implementation.ends_with("split 1:1")) {
+            assert_eq!(mode, Mode::Persistent);
+            expected.splice(4..4, ["ipsec, split 1:1", "dpi, split 1:1"]);
+            let split: Vec<_> = rows.iter().filter(|row| row.implementation.ends_with("split 1:1")).collect();
+            assert!(split.iter().all(|row| row.note.contains("served one function alone, 0 both")), "{split:#?}");
+        }
+        assert!(told == expected || mode == Mode::Persistent && told.is_empty(), "{device}: {told:?}");
+        assert!(rows.iter().all(|row| row.mpps > 0.0 && row.p50_us > 0.0), "{rows:#?}");
+    }
+}
+
 /// Each device alone, and all at once; every one compared with `ref` before, or there would be no rows.
 #[test]
 fn several_devices_are_measured_alone_and_at_once() {

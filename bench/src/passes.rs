@@ -1,0 +1,103 @@
+//! What is counted while chunks go through a device: per stream of chunks, pass after pass.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// What a stream of chunks took, over passes.
+#[derive(Default)]
+pub(crate) struct Passes {
+    /// Packets per nanosecond, one a pass.
+    pub(crate) rates: Vec<f64>,
+    /// Submit to completion of each chunk, nanoseconds.
+    pub(crate) latencies_ns: Vec<f64>,
+    /// Packets and time while pipelines were full.
+    pub(crate) packets: u64,
+    pub(crate) elapsed_ns: f64,
+    /// Bytes copied to the device and back meanwhile, over all packets of all passes; where there are several streams, the first
+    /// has those of all.
+    pub(crate) moved_bytes: [u64; 2],
+    all_packets: u64,
+    /// Of the last pass: when chunks came back, and of how many packets each was.
+    pub(crate) completions: Vec<(Instant, u32)>,
+    /// Of the last pass: when the last chunk was submitted.
+    pub(crate) fed_until: Option<Instant>,
+}
+
+impl Passes {
+    /// Says how fast the last pass was.
+    pub(crate) fn set_last_rate(&mut self, packets_per_ns: f64) {
+        if let Some(last) = self.rates.last_mut() {
+            *last = packets_per_ns;
+        }
+    }
+
+    /// Median over passes, millions of packets per second.
+    pub(crate) fn mpps(&mut self) -> f64 {
+        crate::median_p99(&mut self.rates).0 * 1e3
+    }
+
+    /// Bytes copied to the device and back for each packet; `None` where the device does not count them.
+    pub(crate) fn moved_per_packet(&self) -> Option<[f64; 2]> {
+        let any = self.moved_bytes.iter().any(|&bytes| bytes > 0);
+        any.then(|| self.moved_bytes.map(|bytes| bytes as f64 / self.all_packets.max(1) as f64))
+    }
+}
+
+/// One stream in one pass.
+pub(crate) struct Stream {
+    /// Numbers of chunks.
+    pub(crate) waiting: VecDeque<usize>,
+    pub(crate) in_flight: usize,
+    packets: u64,
+    /// Since the pipeline is full: when, and packets done before.
+    full: Option<(Instant, u64)>,
+    /// While it was full: how long, and packets.
+    timed: Option<(Duration, u64)>,
+    /// When a chunk came back last.
+    answered: Instant,
+    completions: Vec<(Instant, u32)>,
+    fed_until: Option<Instant>,
+}
+
+impl Stream {
+    pub(crate) fn new(waiting: VecDeque<usize>, started: Instant) -> Self {
+        let completions = Vec::with_capacity(waiting.len());
+        let (full, timed, fed_until) = (None, None, None);
+        Self { waiting, in_flight: 0, packets: 0, full, timed, answered: started, completions, fed_until }
+    }
+
+    /// A chunk went to the device.
+    pub(crate) fn submitted(&mut self, at: Instant) {
+        self.in_flight += 1;
+        if self.waiting.is_empty() && self.timed.is_none() {
+            self.timed = self.full.map(|(since, before)| (self.answered.duration_since(since), self.packets - before));
+        }
+        self.fed_until = Some(at);
+    }
+
+    /// A chunk came back.
+    pub(crate) fn answered(&mut self, at: Instant, packets: u32) {
+        self.in_flight -= 1;
+        self.answered = at;
+        self.packets += u64::from(packets);
+        self.completions.push((at, packets));
+        if self.full.is_none() {
+            self.full = Some((at, self.packets));
+        }
+    }
+
+    /// The pass is over, which began at `started`.
+    pub(crate) fn add_to(self, passes: &mut Passes, started: Instant) {
+        // Where there are too few chunks to fill the pipeline and keep it full, the whole pass counts.
+        let (elapsed, counted) = match self.timed {
+            Some((elapsed, counted)) if counted > 0 && !elapsed.is_zero() => (elapsed, counted),
+            _ => (self.answered.duration_since(started), self.packets),
+        };
+        let elapsed_ns = elapsed.as_nanos().max(1) as f64;
+        passes.rates.push(counted as f64 / elapsed_ns);
+        passes.packets += counted;
+        passes.elapsed_ns += elapsed_ns;
+        passes.all_packets += self.packets;
+        (passes.completions, passes.fed_until) = (self.completions, self.fed_until);
+    }
+}
