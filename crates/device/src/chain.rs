@@ -3,6 +3,7 @@
 //! The engine says which verdicts lead from a function of the device to another; kernels look them up (`gw_chain` in
 //! `kernels/abi/abi.h`), and write down which way each packet has gone.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use godwit_abi::{Chain, HOP_NONE, Stop};
@@ -13,14 +14,22 @@ use crate::Program;
 ///
 /// Functions that are led to run with parameter 0 and leave frames where they are: they have no host half, and
 /// [`Program::writes_bytes`] of them is bounded.
+///
+/// The table on the device may have more rows than a chain: those of another chain, which takes the place of this one
+/// while packets are on the device ([`Device::update_chain`](crate::Device::update_chain)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceChain {
+    /// Rows of the table, and of those the ones that are this chain's; it uses the first `rows` of them.
+    table_rows: usize,
+    own_rows: Range<usize>,
     rows: usize,
     verdicts: usize,
     /// By instance, row and verdict.
     hops: Vec<u32>,
     /// By instance: nobody looks at packets any more that come back from it, or from functions that it leads to.
     unneeded: Vec<bool>,
+    /// The device has the table even where nothing leads on: another chain may.
+    stands_by: bool,
 }
 
 /// What the functions of a bin need of its packets, all that the device leads on to taken together.
@@ -36,14 +45,46 @@ pub(crate) struct Needs {
     pub(crate) tailroom_bytes: u16,
 }
 
+impl Needs {
+    /// Of a device that brings nothing anywhere.
+    pub(crate) const ALL: Self =
+        Self { reads_bytes: u16::MAX, writes_bytes: u16::MAX, headroom_bytes: u16::MAX, tailroom_bytes: u16::MAX };
+
+    /// Whether a device that does for `others` does for these.
+    fn are_within(&self, others: &Self) -> bool {
+        self.reads_bytes <= others.reads_bytes
+            && self.writes_bytes <= others.writes_bytes
+            && self.headroom_bytes <= others.headroom_bytes
+            && self.tailroom_bytes <= others.tailroom_bytes
+    }
+}
+
 impl DeviceChain {
     /// For so many configured functions, classes of packets and verdicts: nothing leads on, and everything is needed.
     pub fn new(instances: usize, rows: usize, verdicts: usize) -> Self {
         assert!(rows <= 256 && verdicts < 255 && instances <= 1 << 14, "{instances} functions, {rows} rows");
-        Self { rows, verdicts, hops: vec![HOP_NONE; instances * rows * verdicts], unneeded: vec![false; instances] }
+        let hops = vec![HOP_NONE; instances * rows * verdicts];
+        let unneeded = vec![false; instances];
+        Self { table_rows: rows, own_rows: 0..rows, rows, verdicts, hops, unneeded, stands_by: false }
     }
 
-    /// Packets of a row of which `from` says `verdict` go on to `to` on the device. `rank` of `to` is smaller than that of
+    /// The chain in a part of a larger table: `own_rows` of `table_rows`. [`Bin::row`](godwit_abi::Bin::row) is a row of the
+    /// table.
+    ///
+    /// # Panics
+    /// When the chain has more rows than that, or the table more than 256.
+    #[must_use]
+    pub fn in_table(self, own_rows: Range<usize>, table_rows: usize) -> Self {
+        assert!(self.rows <= own_rows.len() && own_rows.end <= table_rows && table_rows <= 256);
+        Self { own_rows, table_rows, ..self }
+    }
+
+    /// The device is to have the table even where nothing leads on, for chains that come later.
+    pub fn stand_by(&mut self) {
+        self.stands_by = true;
+    }
+
+    /// Packets of the `row`th of this chain's rows of which `from` says `verdict` go on to `to` on the device. `rank` of `to` is smaller than that of
     /// every function behind it.
     ///
     /// # Panics
@@ -59,10 +100,10 @@ impl DeviceChain {
         self.unneeded[instance] = true;
     }
 
-    /// Where the device leads packets of a row of which `from` says `verdict`.
+    /// Where the device leads packets of a row of the table of which `from` says `verdict`.
     #[inline]
     pub fn next(&self, from: usize, row: u8, verdict: u8) -> Option<usize> {
-        let (row, verdict) = (usize::from(row), usize::from(verdict));
+        let (row, verdict) = (usize::from(row).wrapping_sub(self.own_rows.start), usize::from(verdict));
         if row >= self.rows || verdict >= self.verdicts {
             return None;
         }
@@ -80,6 +121,11 @@ impl DeviceChain {
     /// Whether the device leads any packet on.
     pub fn leads_any(&self) -> bool {
         self.hops.iter().any(|&hop| hop != HOP_NONE)
+    }
+
+    /// Whether the device has a table for it.
+    pub(crate) fn has_table(&self) -> bool {
+        self.stands_by || self.leads_any()
     }
 
     /// Whether packets of this function go different ways by their row.
@@ -115,9 +161,9 @@ impl DeviceChain {
 
     /// What table images begin with on a device that follows this chain; see `gw_chain`.
     pub(crate) fn image(chain: Option<&Self>, programs: &[Arc<dyn Program>]) -> Vec<u8> {
-        let chain = chain.filter(|chain| chain.leads_any());
+        let chain = chain.filter(|chain| chain.has_table());
         let header = Chain {
-            rows: chain.map_or(0, |chain| chain.rows) as u32,
+            rows: chain.map_or(0, |chain| chain.table_rows) as u32,
             verdicts: chain.map_or(0, |chain| chain.verdicts) as u32,
             instances: programs.len() as u32,
             reserved: [0; 13],
@@ -126,8 +172,52 @@ impl DeviceChain {
             |program: &Arc<dyn Program>| Stop { kernel: program.kernel().into(), variant: program.variant().into() };
         let stops = programs.iter().map(stop).flat_map(|Stop { kernel, variant }| [kernel, variant]);
         let words = [header.rows, header.verdicts, header.instances].into_iter().chain(header.reserved).chain(stops);
-        let hops = chain.into_iter().flat_map(|chain| chain.hops.iter().copied());
-        words.chain(hops).flat_map(u32::to_le_bytes).collect()
+        let mut image: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
+        if let Some(chain) = chain {
+            let hops_bytes = programs.len() * chain.table_rows * chain.verdicts * size_of::<u32>();
+            image.resize(image.len() + hops_bytes, u8::MAX);
+            for (at, bytes) in chain.parts() {
+                image[at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+        }
+        image
+    }
+
+    /// What of the image is this chain's, rows that it does not use included: bytes from its start, and what is there. Nothing
+    /// else of the image is touched.
+    pub(crate) fn parts(&self) -> Vec<(usize, Vec<u8>)> {
+        let instances = self.unneeded.len();
+        let hops_at = size_of::<Chain>() + instances * size_of::<Stop>();
+        let part = |instance: usize| {
+            let first = (instance * self.table_rows + self.own_rows.start) * self.verdicts;
+            let used = self.row_hops(instance);
+            let unused = std::iter::repeat_n(HOP_NONE, (self.own_rows.len() - self.rows) * self.verdicts);
+            (hops_at + first * size_of::<u32>(), used.chain(unused).flat_map(u32::to_le_bytes).collect())
+        };
+        (0..instances).map(part).collect()
+    }
+
+    /// The chain as far as a device can follow it that brings there and back what `reserved` says, for each program: packets
+    /// of functions that would lead further come back in between.
+    ///
+    /// # Errors
+    /// The instance whose own packets do not all come back.
+    pub(crate) fn within(mut self, reserved: &[Needs], programs: &[Arc<dyn Program>]) -> Result<Self, usize> {
+        let rank_of = |chain: &Self, instance: usize| {
+            let to_it = chain.hops.iter().filter(|&&hop| hop != HOP_NONE && hop as usize & 0xffff == instance);
+            to_it.map(|&hop| hop >> 16).max().unwrap_or(0)
+        };
+        loop {
+            let needs = Self::needs(Some(&self), programs);
+            let beyond = (0..programs.len()).filter(|&instance| !needs[instance].are_within(&reserved[instance]));
+            // Those behind come first: then the ones before them may do with what is left.
+            let Some(instance) = beyond.max_by_key(|&instance| rank_of(&self, instance)) else { return Ok(self) };
+            if !self.leads(instance) {
+                return Err(instance);
+            }
+            let of_instance = self.rows * self.verdicts;
+            self.hops[instance * of_instance..][..of_instance].fill(HOP_NONE);
+        }
     }
 
     /// For each program.

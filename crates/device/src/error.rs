@@ -60,6 +60,17 @@ pub enum Error {
         /// What it said.
         reason: String,
     },
+    /// Packets of a function stay on the device since nobody needed them when it was made ready, and a new chain does.
+    #[error(
+        "device `{id}` does not bring back what `{function}` makes of packets: nothing needed it when Godwit was started; \
+         start it again with this chain"
+    )]
+    NotBrought {
+        /// The device.
+        id: String,
+        /// The function.
+        function: String,
+    },
     /// The device took a chunk and failed to finish it. Other chunks in flight are not lost: each comes back from
     /// [`Lane::poll`](crate::Lane::poll), finished or as this error.
     #[error("device `{id}` failed with {} packets in its hands: {reason}", .chunk.packets)]

@@ -147,6 +147,36 @@ impl Packer {
         Ok(packer)
     }
 
+    /// Whether [`Packer::set_streams`] would take these.
+    ///
+    /// # Errors
+    /// As [`Packer::new`].
+    pub fn check_streams(config: &PackerConfig, streams: &[Stream]) -> Result<(), Error> {
+        Places::new(config, streams.len()).map(|_| ())
+    }
+
+    /// Other streams from now on, of the same functions. Chunks that are out are those of the streams before.
+    ///
+    /// # Errors
+    /// Length classes too fine for so many streams; nothing has changed then.
+    ///
+    /// # Panics
+    /// Where a packet waits, or a function is new.
+    pub fn set_streams(&mut self, streams: &[Stream]) -> Result<(), Error> {
+        assert!(self.waiting() == 0, "{} packets wait in bins", self.waiting());
+        let known = |stream: &Stream| self.streams.iter().any(|known| known.instance == stream.instance);
+        assert!(streams.iter().all(known), "functions stay the same");
+        let places = Places::new(&self.config, streams.len())?;
+        // No bin is open, so the table is empty.
+        if places.count() != self.places.count() {
+            self.table = vec![0; places.count()].into();
+        }
+        self.places = places;
+        self.streams = streams.into();
+        self.reopen();
+        Ok(())
+    }
+
     /// Puts one packet into a bin with its label, else into an empty bin, else into the leftover queue.
     ///
     /// Takes a descriptor or a reference to one. A reference into a batch is cheaper (2.7 against 3.3 ns,

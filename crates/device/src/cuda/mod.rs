@@ -144,7 +144,7 @@ impl CudaDevice {
             fallback,
             resident: options.resident && options.mode == Mode::Launch,
             needs,
-            follows: chain.is_some_and(DeviceChain::leads_any),
+            follows: chain.is_some_and(DeviceChain::has_table),
             patience: options.watchdog,
             parts: ManuallyDrop::new(parts),
         })
@@ -215,6 +215,19 @@ impl Device for CudaDevice {
         let said = tables.update(context, program, self.programs[program].image(), range, self.patience);
         // One that was lost meanwhile runs nothing any more.
         said.or_else(|error| self.watch.lost().map_or(Err(error), |_| Ok(())))
+    }
+
+    fn update_chain(&self, chain: DeviceChain) -> Result<DeviceChain, Error> {
+        let not_brought = |instance: usize| Error::NotBrought {
+            id: self.found.capabilities.id.clone(),
+            function: self.programs[instance].name().to_owned(),
+        };
+        let chain = chain.within(&self.needs, &self.programs).map_err(not_brought)?;
+        if self.watch.lost().is_none() {
+            let said = self.parts.tables.update_chain(&self.parts.context, &chain, self.patience);
+            said.or_else(|error| self.watch.lost().map_or(Err(error), |_| Ok(())))?;
+        }
+        Ok(chain)
     }
 
     fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error> {

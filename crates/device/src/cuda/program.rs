@@ -13,7 +13,7 @@ use zeroize::{Zeroize, Zeroizing};
 use super::driver::{Context, DeviceMemory, DevicePointer, Function, Module, PinnedMemory, Stream, failed};
 use super::{compiler, probe};
 use crate::chain::Needs;
-use crate::{Error, Program};
+use crate::{DeviceChain, Error, Program};
 
 /// `gw_device` (kernels/dialect/loops_cuda.h): what every launch is told.
 #[repr(C)]
@@ -142,19 +142,42 @@ impl Tables {
         range: Range<usize>,
         patience: Duration,
     ) -> Result<(), Error> {
-        let answer = failed(&context.id, "copy a part of a table image");
+        let target = self.image_offsets[program] + range.start as u64;
+        self.write(context, target, range.len(), |at, part| image.copy_to(range.start + at, part), patience)
+    }
+
+    /// See [`crate::Device::update_chain`]. Gives up after `patience`.
+    pub(super) fn update_chain(&self, context: &Context, chain: &DeviceChain, patience: Duration) -> Result<(), Error> {
+        let write = |(at, bytes): (usize, Vec<u8>)| {
+            let copy = |from: usize, part: &mut [u8]| part.copy_from_slice(&bytes[from..from + part.len()]);
+            self.write(context, at as u64, bytes.len(), copy, patience)
+        };
+        chain.parts().into_iter().try_for_each(write)
+    }
+
+    /// Writes `bytes` bytes at `target` of the memory; `copy_to(at, part)` fills a part of them.
+    fn write(
+        &self,
+        context: &Context,
+        target: u64,
+        bytes: usize,
+        copy_to: impl Fn(usize, &mut [u8]),
+        patience: Duration,
+    ) -> Result<(), Error> {
+        let action = "copy a part of a table image";
+        let answer = failed(&context.id, action);
         context.bind().map_err(&answer)?;
         let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
         let Updates { stream, staging, stuck } = &mut *updates;
-        for at in range.clone().step_by(STAGING_BYTES) {
+        for at in (0..bytes).step_by(STAGING_BYTES) {
             if *stuck {
                 let reason = "an earlier copy has not ended".to_owned();
-                return Err(Error::Driver { id: context.id.clone(), action: "copy a part of a table image", reason });
+                return Err(Error::Driver { id: context.id.clone(), action, reason });
             }
-            let bytes = STAGING_BYTES.min(range.end - at);
+            let bytes = STAGING_BYTES.min(bytes - at);
             let part = &mut staging.bytes_mut()[..bytes];
-            image.copy_to(at, part);
-            let target = self.memory.pointer + self.image_offsets[program] + at as u64;
+            copy_to(at, part);
+            let target = self.memory.pointer + target + at as u64;
             // SAFETY: within the image's place; the staging memory is left alone until the copy has ended, and never freed
             // when that is not seen (`stuck`, and a device that is lost frees nothing).
             unsafe { result::memcpy_htod_async(target, part, stream.stream) }.map_err(&answer)?;
@@ -175,7 +198,7 @@ impl Tables {
             false => Ok(()),
             true => {
                 let reason = format!("it did not answer within {patience:?}");
-                Err(Error::Driver { id: context.id.clone(), action: "copy a part of a table image", reason })
+                Err(Error::Driver { id: context.id.clone(), action, reason })
             }
         }
     }

@@ -111,6 +111,8 @@ pub struct OpenClDevice {
     watch: Watch,
     /// Whether it leads packets from one program to another.
     follows: bool,
+    /// Of each program: what is brought there and back.
+    reserved: Vec<Needs>,
     /// How long a copy beside packets may take.
     patience: Duration,
 }
@@ -171,14 +173,17 @@ impl OpenClDevice {
         let context = svm::context(number, &id, device)?;
         let kernels = Kernels::build(&found, &context, device, source)?;
         let is_own = force_own || !found.host_memory;
-        let chain = options.chain.as_deref().filter(|chain| chain.leads_any() && kernels.follow);
+        let chain = options.chain.as_deref().filter(|chain| chain.has_table() && kernels.follow);
         let image = DeviceChain::image(chain, &programs);
         let tables = Arc::new(Tables::new(&found, &context, device, &programs, &image, is_own)?);
+        // Where packets are not copied, all of them is there.
+        let mut reserved = vec![Needs::ALL; programs.len()];
         let packets = if is_own {
             demand_fits(&found, arena.bytes(), "the packet arena")?;
             let shadow = own::buffer(&context, arena.bytes()).map_err(failed(&id, "make a buffer for the arena"))?;
-            let reach = |needs: Needs| Reach { reads_bytes: needs.reads_bytes, writes_bytes: needs.writes_bytes };
-            let reaches = DeviceChain::needs(chain, &programs).into_iter().map(reach).collect();
+            let reach = |needs: &Needs| Reach { reads_bytes: needs.reads_bytes, writes_bytes: needs.writes_bytes };
+            reserved = DeviceChain::needs(chain, &programs);
+            let reaches = reserved.iter().map(reach).collect();
             Packets::Own(OwnMemory { shadow, reaches, arena: arena.clone() })
         } else {
             demand_host_memory(&found, &context, device, &kernels)?;
@@ -210,6 +215,7 @@ impl OpenClDevice {
             context,
             watch,
             follows: chain.is_some(),
+            reserved,
             patience,
             found,
         })
@@ -268,6 +274,17 @@ impl Device for OpenClDevice {
             Some(_) => Ok(()),
             None => self.tables.update(&self.found.capabilities.id, program, image, range, self.patience),
         }
+    }
+
+    fn update_chain(&self, chain: DeviceChain) -> Result<DeviceChain, Error> {
+        let id = &self.found.capabilities.id;
+        let not_brought =
+            |instance: usize| Error::NotBrought { id: id.clone(), function: self.programs[instance].name().to_owned() };
+        let chain = chain.within(&self.reserved, &self.programs).map_err(not_brought)?;
+        if self.watch.lost().is_none() {
+            self.tables.update_chain(id, &chain, self.patience)?;
+        }
+        Ok(chain)
     }
 
     fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error> {

@@ -176,7 +176,17 @@ impl Tables {
     ) -> Result<(), Error> {
         let mut bytes = Zeroizing::new(vec![0; range.len()]);
         image.copy_to(range.start, &mut bytes);
-        let offset = self.image_offsets[program] + range.start;
+        self.write(id, self.image_offsets[program] + range.start, bytes, patience)
+    }
+
+    /// See [`crate::Device::update_chain`].
+    pub(super) fn update_chain(&self, id: &str, chain: &DeviceChain, patience: Duration) -> Result<(), Error> {
+        chain.parts().into_iter().try_for_each(|(at, bytes)| self.write(id, at, Zeroizing::new(bytes), patience))
+    }
+
+    /// Writes `bytes` at `offset` of the images. Gives up after `patience`.
+    fn write(&self, id: &str, offset: usize, bytes: Zeroizing<Vec<u8>>, patience: Duration) -> Result<(), Error> {
+        let action = "copy a part of a table image";
         match &self.copies {
             Copies::Shared(memory, images_at) => memory.write(images_at + offset, &bytes),
             Copies::Own(queue) if !bytes.is_empty() => {
@@ -190,13 +200,9 @@ impl Tables {
                     Ok(false) => {
                         std::mem::forget(bytes);
                         let reason = format!("it did not answer within {patience:?}");
-                        return Err(Error::Driver {
-                            id: id.to_owned(),
-                            action: "copy a part of a table image",
-                            reason,
-                        });
+                        return Err(Error::Driver { id: id.to_owned(), action, reason });
                     }
-                    Err(error) => return Err(failed(id, "copy a part of a table image")(error)),
+                    Err(error) => return Err(failed(id, action)(error)),
                 }
             }
             Copies::Own(_) => {}

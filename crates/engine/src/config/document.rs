@@ -146,9 +146,20 @@ impl<'a> Stanza<'a> {
         self.keys.is_empty()
     }
 
+    /// What is left of it.
+    pub(super) fn rest(&self) -> &DeTable<'a> {
+        &self.table
+    }
+
     /// The place of the stanza.
     pub(super) fn span(&self) -> Range<usize> {
         self.span.clone()
+    }
+
+    /// The place of the first key, in the order of the text, that is one of these.
+    pub(super) fn first_of(&self, is_one: impl Fn(&str) -> bool) -> Option<Range<usize>> {
+        let found = self.keys.iter().filter(|(key, _)| is_one(key));
+        found.map(|(_, span)| span.clone()).min_by_key(|span| span.start)
     }
 
     /// The place of a key; of the stanza where the key is not there.

@@ -10,15 +10,19 @@
 //! | `classes.rs` | `[[class]]` |
 //! | `chain.rs` | `[[chain]]` |
 //! | `workers.rs` | whether several workers can share the chain |
+//! | `change.rs` | another chain for a Godwit that runs |
+//! | `fingerprint.rs` | whether all but the chain is as it was |
 //!
 //! Whatever is wrong is one sentence with the file and the line: [`ConfigError`]. Reading a configuration builds the
 //! tables of its functions, because only that finds what is wrong with them; it opens no port.
 
 mod chain;
+mod change;
 pub(crate) mod classes;
 mod devices;
 mod document;
 mod error;
+mod fingerprint;
 mod functions;
 #[doc(hidden)]
 pub mod fuzz;
@@ -26,12 +30,13 @@ mod ports;
 mod settings;
 mod workers;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use godwit_chain::{Chain, Classifier, Next};
 use godwit_packet::ArenaConfig;
 use godwit_sched::PackerConfig;
 
+pub use change::ChainConfig;
 pub use classes::protocol_name;
 pub use devices::DeviceConfig;
 use document::Document;
@@ -69,6 +74,12 @@ pub struct Config {
     pub warnings: Vec<String>,
     /// The name of the file, as warnings and errors show it.
     origin: String,
+    /// The file, where it came from one.
+    path: Option<PathBuf>,
+    /// Room around frames that windows have for functions.
+    room: settings::Room,
+    /// All that stays as it is while Godwit runs.
+    fingerprint: fingerprint::Fingerprint,
 }
 
 impl Config {
@@ -77,17 +88,10 @@ impl Config {
     /// # Errors
     /// One sentence that says what is wrong, and where.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let bytes = std::fs::read(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
-        let origin = path.display().to_string();
-        let text = match std::str::from_utf8(&bytes) {
-            Ok(text) => text,
-            Err(error) => {
-                let before = &bytes[..error.valid_up_to()];
-                let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
-                return Err(ConfigError::at(&origin, line, "this is not UTF-8 text"));
-            }
-        };
-        Self::parse(text, &origin, path.parent().unwrap_or(Path::new("")))
+        let mut config = Self::parse(&read(path)?, &path.display().to_string(), folder(path))?;
+        // Wherever the process is when it is read again.
+        config.path = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+        Ok(config)
     }
 
     /// Reads `text`. `origin` is the name that errors show; relative file names start from `directory`.
@@ -101,10 +105,8 @@ impl Config {
             let message = "there is nothing in this file: a configuration has at least one [[port]] and one [[chain]]";
             return Err(document.refuse(0..0, message));
         }
-        root.refuse_unknown(
-            &document,
-            &["engine", "arena", "packing", "device", "dpdk", "port", "function", "class", "chain"],
-        )?;
+        root.refuse_unknown(&document, &STANZAS)?;
+        let fingerprint = fingerprint::Fingerprint::new(root.rest());
 
         let engine = EngineConfig::read(&document, root.table(&document, "engine")?, directory)?;
         let (packing, packing_keys) = settings::packing(&document, root.table(&document, "packing")?)?;
@@ -120,14 +122,27 @@ impl Config {
         let devices = devices::read(&document, stanzas, &engine, &packing_keys, &functions, &mut warnings)?;
         let edges = root.tables(&document, "chain")?;
         let chain = chain::read(&document, edges, directory, &ports, &functions, &class_names, &mut warnings)?;
-        let arena = arena.with_room_for(&document, &chain, &functions, &ports, &mut warnings)?;
+        let (arena, room) = arena.with_room_for(&document, &chain, &functions, &ports, &mut warnings)?;
         ports::warn_of_long_frames(&ports, arena.frame_bytes_max, origin, &mut warnings);
 
         workers::check(&document, &engine, &chain, &functions)?;
 
-        let classifier = Classifier::new(&rules);
-        let origin = origin.to_owned();
-        Ok(Self { engine, arena, says_reuse, packing, devices, ports, functions, classifier, chain, warnings, origin })
+        Ok(Self {
+            engine,
+            arena,
+            says_reuse,
+            packing,
+            devices,
+            ports,
+            functions,
+            classifier: Classifier::new(&rules),
+            chain,
+            warnings,
+            origin: origin.to_owned(),
+            path: None,
+            room,
+            fingerprint,
+        })
     }
 
     /// Checks that ports outside of the program can be there, and that their queues are enough for the functions.
@@ -164,8 +179,7 @@ impl Config {
 
     /// Whether the chain takes packets from a port.
     pub(crate) fn feeds_chain(&self, port: u8) -> bool {
-        let decider = self.chain.decider();
-        (0..decider.classes()).any(|class| decider.entry(port, class as u8) != Next::None)
+        feeds(&self.chain, port)
     }
 
     /// Checks that every capture that a port is to read is there.
@@ -186,6 +200,30 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Stanzas that there are.
+const STANZAS: [&str; 9] = ["engine", "arena", "packing", "device", "dpdk", "port", "function", "class", "chain"];
+
+/// The text of a file.
+fn read(path: &Path) -> Result<String, ConfigError> {
+    let bytes = std::fs::read(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+        ConfigError::at(&path.display().to_string(), line, "this is not UTF-8 text")
+    })
+}
+
+/// Where file names in a configuration start from.
+fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+/// Whether a chain takes packets from a port.
+fn feeds(chain: &Chain, port: u8) -> bool {
+    let decider = chain.decider();
+    (0..decider.classes()).any(|class| decider.entry(port, class as u8) != Next::None)
 }
 
 impl std::fmt::Debug for Config {

@@ -333,15 +333,12 @@ impl<'a> ArenaStanza<'a> {
         functions: &[FunctionConfig],
         ports: &[PortConfig],
         warnings: &mut Vec<String>,
-    ) -> Result<ArenaConfig, ConfigError> {
+    ) -> Result<(ArenaConfig, Room), ConfigError> {
         let Self { mut config, stanza } = self;
-        let needs = |bytes: fn(&dyn Function) -> u16| {
-            let weights: Vec<u32> = functions.iter().map(|function| u32::from(bytes(&*function.function))).collect();
-            chain.path_max(&weights) as usize
-        };
+        let needed = Room::needed(chain, functions);
         let rooms = [
-            ("headroom_bytes", needs(|function| function.headroom_bytes()), &mut config.headroom_bytes),
-            ("tailroom_bytes", needs(|function| function.tailroom_bytes()), &mut config.tailroom_bytes),
+            ("headroom_bytes", needed.headroom_bytes, &mut config.headroom_bytes),
+            ("tailroom_bytes", needed.tailroom_bytes, &mut config.tailroom_bytes),
         ];
         for (key, needed, bytes) in rooms {
             if needed > *bytes {
@@ -354,13 +351,12 @@ impl<'a> ArenaStanza<'a> {
                 *bytes = raised;
             }
         }
-        // Behind another function that changes lengths, one that appends sees another length than the frame came with.
-        let reached = functions.iter().enumerate().filter(|(index, _)| chain.is_reached(*index));
-        let mut resizing =
-            reached.map(|(_, entry)| &entry.function).filter(|function| function.contract().changes_length());
-        if let (Some(function), None) = (resizing.next(), resizing.next()) {
-            config.tailroom_saved = function.tailroom_saved();
-        }
+        config.tailroom_saved = needed.tailroom_saved;
+        let room = Room {
+            headroom_bytes: config.headroom_bytes,
+            tailroom_bytes: config.tailroom_bytes,
+            tailroom_saved: config.tailroom_saved,
+        };
         meet(&mut config, ports).map_err(|(key, message)| document.refuse(stanza.span_of(key), message))?;
         if config.window_bytes() > WINDOW_BYTES_MAX {
             let ArenaConfig { frame_bytes_max, headroom_bytes, tailroom_bytes, .. } = config;
@@ -372,7 +368,47 @@ impl<'a> ArenaStanza<'a> {
             let key = keys.iter().find(|key| stanza.has(key)).copied().unwrap_or_default();
             return Err(document.refuse(stanza.span_of(key), message));
         }
-        Ok(config)
+        Ok((config, room))
+    }
+}
+
+/// Room around frames, as functions need it or as windows have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    pub(super) headroom_bytes: usize,
+    pub(super) tailroom_bytes: usize,
+    /// See [`ArenaConfig::tailroom_saved`].
+    tailroom_saved: [u8; 16],
+}
+
+impl Room {
+    /// What functions on the longest path prepend and append.
+    pub(super) fn needed(chain: &Chain, functions: &[FunctionConfig]) -> Self {
+        let needs = |bytes: fn(&dyn Function) -> u16| {
+            let weights: Vec<u32> = functions.iter().map(|function| u32::from(bytes(&*function.function))).collect();
+            chain.path_max(&weights) as usize
+        };
+        // Behind another function that changes lengths, one that appends sees another length than the frame came with.
+        let reached = functions.iter().enumerate().filter(|(index, _)| chain.is_reached(*index));
+        let mut resizing =
+            reached.map(|(_, entry)| &entry.function).filter(|function| function.contract().changes_length());
+        let tailroom_saved = match (resizing.next(), resizing.next()) {
+            (Some(function), None) => function.tailroom_saved(),
+            _ => [0; 16],
+        };
+        Self {
+            headroom_bytes: needs(|function| function.headroom_bytes()),
+            tailroom_bytes: needs(|function| function.tailroom_bytes()),
+            tailroom_saved,
+        }
+    }
+
+    /// Whether frames of any length have as much here as `needed`.
+    pub(super) fn is_enough_for(&self, needed: &Self) -> bool {
+        let tailroom =
+            |room: &Self, length: usize| room.tailroom_bytes.saturating_sub(usize::from(room.tailroom_saved[length]));
+        self.headroom_bytes >= needed.headroom_bytes
+            && (0..self.tailroom_saved.len()).all(|length| tailroom(self, length) >= tailroom(needed, length))
     }
 }
 
