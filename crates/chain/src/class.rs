@@ -30,14 +30,14 @@ pub struct Rule {
 ///
 /// Linear in the rules, each a handful of masked compares without a branch between them; meant for a few dozen.
 /// A packet that is not IP is of class 0.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Classifier {
     v4: Box<[Compiled<u32>]>,
     v6: Box<[Compiled<u128>]>,
 }
 
 /// A rule for one address family: `(packet ^ value) & mask` is zero where it fits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Compiled<A> {
     source: (A, A),
     destination: (A, A),
@@ -49,7 +49,7 @@ struct Compiled<A> {
 }
 
 /// `port - low <= span`, wrapping.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ports {
     low: u16,
     span: u16,

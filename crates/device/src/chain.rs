@@ -123,6 +123,11 @@ impl DeviceChain {
         self.hops.iter().any(|&hop| hop != HOP_NONE)
     }
 
+    /// Whether a device is to know it: it leads packets on, or chains that come later may, or packets need not come back.
+    pub fn says_anything(&self) -> bool {
+        self.has_table() || self.unneeded.contains(&true)
+    }
+
     /// Whether the device has a table for it.
     pub(crate) fn has_table(&self) -> bool {
         self.stands_by || self.leads_any()

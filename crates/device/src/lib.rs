@@ -294,8 +294,8 @@ pub trait Device: Send + Sync {
         Ok(())
     }
 
-    /// Writes another chain into its rows of the table ([`DeviceChain::in_table`]), where the device [follows](Device::follows)
-    /// one: bins with these rows that are submitted after the call go by it. Nobody else may use them: no such bin is in flight.
+    /// Writes another chain than [`DeviceOptions::chain`] into its rows of the table ([`DeviceChain::in_table`]), where the device
+    /// [follows](Device::follows) one: bins with these rows that are submitted after the call go by it, and none is in flight.
     /// Returns what the device took of it: where packets would need more to be brought there or back than what the
     /// first chain needed, they come back in between. Waits for what it does, beside what lanes do; not for workers.
     ///

@@ -12,13 +12,11 @@
 //! So at any time received + created = sent + dropped + merged + in flight.
 
 use godwit_function::{Arrangement, Step, Work};
-use godwit_io::Clock;
 use godwit_packet::{Descriptor, Stamp};
 
 use crate::bins::Input;
 use crate::counters::{CREATED, DROPPED, MERGED};
 use crate::plan::Plan;
-use crate::trace::Origin;
 use crate::worker::Worker;
 
 impl Worker {
@@ -110,18 +108,13 @@ impl Worker {
         }
         let stamp = Stamp { sequence, time_ns: now_ns };
         self.order.arrive(std::slice::from_mut(&mut packet), &[stamp], now_ns);
-        if !plan.classifier.is_trivial() {
-            let class = plan.classifier.classify(&godwit_wire::parse(self.region.frame(&packet)));
-            self.order.classify(&packet, class);
-        }
-        self.order.advance(&packet, plan.stages[function].progress_inside());
-        if self.tracer.is_choosing() {
-            let time_ns = if self.packet_clock { now_ns } else { Clock::Machine.now_ns() };
-            let (now_ns, stamp) = (self.now_ns(), Stamp { time_ns, ..stamp });
-            let (packet, origin) = (std::slice::from_ref(&packet), &Origin::Function(&plan.stages[function].name));
-            self.tracer.choose(plan, &self.region, packet, &[stamp], now_ns, origin);
-        }
         self.counts.add(CREATED, 1);
+        if self.change.drains() {
+            // Its place is behind packets that wait for another chain.
+            self.change.hold_created(function, packet, work);
+            return;
+        }
+        self.enter_created(plan, function, &packet);
         input.put(packet, work);
     }
 }

@@ -48,6 +48,11 @@ impl Input {
         Self { host_half, prepares, arranges, hears, ..Self::default() }
     }
 
+    /// Whether no packet is on its way into the function.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty() && self.taken == self.prepared.len()
+    }
+
     /// A packet is prepared.
     pub(crate) fn put(&mut self, packet: Descriptor, work: Work) {
         self.prepared.push(packet);

@@ -37,6 +37,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Everything that a run needs, allocated and opened; nothing moves before [`Engine::run`].
 pub struct Engine {
     machine: Machine,
+    /// Set when the configuration is to be read again.
+    reload: Option<Arc<AtomicBool>>,
 }
 
 impl Engine {
@@ -45,7 +47,7 @@ impl Engine {
     /// # Errors
     /// Whatever the operator must mend; nothing was sent or written.
     pub fn new(config: Config, options: &Options) -> Result<Self, Error> {
-        Ok(Self { machine: setup::machine(config, options)? })
+        Ok(Self { machine: setup::machine(config, options)?, reload: options.reload.clone() })
     }
 
     /// Which form of each function this machine runs, and what was measured to choose it.
@@ -74,7 +76,8 @@ impl Engine {
         limit: Option<Duration>,
         progress: &mut dyn FnMut(&Report),
     ) -> Result<Report, Error> {
-        let Machine { plan, workers, ports, pin, devices, functions, socket, graces, traces, .. } = self.machine;
+        let Machine { plan, workers, ports, pin, devices, functions, socket, graces, traces, changer, .. } =
+            self.machine;
         let view = View { names: self.machine.names, devices: devices.views(), plan };
         let mut power = Power::new(&devices.ids());
         let shared: Vec<Arc<[AtomicU64]>> = workers.iter().map(|worker| worker.counts().shared()).collect();
@@ -104,6 +107,7 @@ impl Engine {
             reports,
             stop: Arc::clone(&told_to_stop),
             one_at_a_time: Mutex::default(),
+            changer,
         });
         // Dropped before all that they reach, also where a worker failed.
         let housekeeper = match ports.is_replay() {
@@ -111,6 +115,7 @@ impl Engine {
             true => Ok(None),
         };
         let housekeeper = housekeeper.inspect_err(|_| told_to_stop.store(true, Ordering::Relaxed));
+        let mut reloader = self.reload.map(|asked| Reloader::new(asked, Arc::clone(&commands)));
         let server = socket.map(|socket| ControlServer::start(socket, commands)).transpose();
         let server = server.inspect_err(|_| told_to_stop.store(true, Ordering::Relaxed));
         let (mut told, mut attended) = (started, started);
@@ -132,6 +137,7 @@ impl Engine {
             }
             power.sample();
             tell(&watched);
+            reloader.iter_mut().for_each(Reloader::look);
             let rest = limit.map_or(WATCH_INTERVAL, |limit| limit.saturating_sub(elapsed).min(WATCH_INTERVAL));
             let rest = rest.max(Duration::from_micros(200));
             match asked.recv_timeout(rest) {
@@ -145,7 +151,7 @@ impl Engine {
         let elapsed = started.elapsed();
         // Who still waits for a report is told that there is none.
         drop(asked);
-        drop((server?, housekeeper?));
+        drop((reloader, server?, housekeeper?));
         power.end();
         let finished = threads.into_iter().enumerate().map(|(index, thread)| match thread.join() {
             Ok(finished) => finished,
@@ -162,6 +168,46 @@ impl Engine {
         let report = view.report(elapsed, &shared, Some(&finished), &ports, &power);
         ports.finish()?;
         Ok(report)
+    }
+}
+
+/// Has the configuration read again when a flag is set, on a thread of its own: packets in flight are waited for.
+struct Reloader {
+    asked: Arc<AtomicBool>,
+    commands: Arc<Commands>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Reloader {
+    fn new(asked: Arc<AtomicBool>, commands: Arc<Commands>) -> Self {
+        Self { asked, commands, thread: None }
+    }
+
+    fn look(&mut self) {
+        let is_busy = self.thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        if is_busy || !self.asked.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let commands = Arc::clone(&self.commands);
+        let body = move || match commands.changer.reload() {
+            Ok(changed) => {
+                changed.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+                tracing::info!("the configuration was read again: {changed}");
+            }
+            Err(sentence) => tracing::warn!("the configuration was read again, and nothing changed: {sentence}"),
+        };
+        match thread::Builder::new().name("reload".to_owned()).spawn(body) {
+            Ok(thread) => self.thread = Some(thread),
+            Err(error) => tracing::warn!("the configuration is not read again: cannot start a thread: {error}"),
+        }
+    }
+}
+
+impl Drop for Reloader {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
     }
 }
 

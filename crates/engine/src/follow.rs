@@ -5,45 +5,109 @@
 //! between: no host half, no order of arrival, no frame that moves. The first function's host half must do with seeing
 //! its packets when they are back. Everything else comes back, and the worker sends it on.
 
-use std::sync::Arc;
+use std::ops::Range;
 
 use godwit_abi::{Bin, Descriptor, HOPS_MAX, Outcome, TRAIL_NONE, VERDICT_DROP};
 use godwit_chain::{Chain, Next};
 use godwit_device::DeviceChain;
-use godwit_function::{Contract, Function, HostHalf};
+use godwit_function::{Contract, HostHalf};
 use godwit_sched::{Chunk, Stream};
 
+use crate::config::FunctionConfig;
 use crate::counters::{BINS, BYTES, PACKETS};
 use crate::plan::Plan;
 use crate::worker::Worker;
 
-/// The part of the chain that device `device` can lead packets through; `None` where there is none, and nothing is to be
-/// said of what comes back. `placement`: for each function its devices. `host_halves`: one worker's.
-pub(crate) fn device_chain(
-    chain: &Chain,
-    functions: &[(String, Arc<dyn Function>)],
-    placement: &[Box<[usize]>],
-    host_halves: &[Option<Box<dyn HostHalf>>],
-    device: usize,
-) -> Option<DeviceChain> {
+/// Rows of the table by which devices follow a chain: as many for the chain that packets take as for the one that they take
+/// after it, so that each is written while no packet goes by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rows {
+    /// Of one chain.
+    each: usize,
+    /// Chains that there is room for.
+    chains: usize,
+}
+
+impl Rows {
+    /// Rows that a bin can name.
+    const MAX: usize = 256;
+    /// Classes that later chains may have at least.
+    const LEAST: usize = 16;
+
+    /// For a machine that starts with so many classes.
+    pub(crate) fn new(classes: usize) -> Self {
+        match classes.next_power_of_two().max(Self::LEAST) {
+            each if 2 * each <= Self::MAX => Self { each, chains: 2 },
+            _ => Self { each: classes, chains: 1 },
+        }
+    }
+
+    /// The rows of the chain with this number.
+    pub(crate) fn of(&self, number: u64) -> Range<usize> {
+        let first = (number % self.chains as u64) as usize * self.each;
+        first..first + self.each
+    }
+
+    /// Whether another chain can take the place of one.
+    pub(crate) fn can_change(&self) -> bool {
+        self.chains > 1
+    }
+
+    fn table(&self) -> usize {
+        self.chains * self.each
+    }
+}
+
+/// What a function does on the host, as far as chains on devices depend on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostSide {
+    is_there: bool,
+    lets_lead_on: bool,
+}
+
+impl HostSide {
+    pub(crate) fn new(host_half: Option<&dyn HostHalf>) -> Self {
+        Self { is_there: host_half.is_some(), lets_lead_on: host_half.is_none_or(HostHalf::lets_lead_on) }
+    }
+}
+
+/// What does not depend on the chain.
+#[derive(Clone, Copy)]
+pub(crate) struct Site<'a> {
+    pub(crate) functions: &'a [FunctionConfig],
+    /// For each function its devices.
+    pub(crate) placement: &'a [Box<[usize]>],
+    pub(crate) host_sides: &'a [HostSide],
+    pub(crate) rows: Rows,
+}
+
+/// The part of the chain with this number that device `device` can lead packets through.
+pub(crate) fn device_chain(chain: &Chain, number: u64, site: Site<'_>, device: usize) -> DeviceChain {
+    let Site { functions, placement, host_sides, rows } = site;
     let (decider, classes) = (chain.decider(), chain.classes().len());
-    let verdicts = functions.iter().map(|(_, function)| function.contract().verdicts.len()).max().unwrap_or(0);
-    let mut found = DeviceChain::new(functions.len(), classes, verdicts);
+    let contract = |function: usize| functions[function].function.contract();
+    let verdicts = (0..functions.len()).map(|function| contract(function).verdicts.len()).max().unwrap_or(0);
+    let own_rows = rows.of(number);
+    if classes > own_rows.len() {
+        // Every packet comes back after each function.
+        return DeviceChain::new(functions.len(), 0, verdicts).in_table(own_rows, rows.table());
+    }
+    let mut found = DeviceChain::new(functions.len(), classes, verdicts).in_table(own_rows, rows.table());
     let here = |function: &usize| placement[*function].contains(&device);
-    let can_be_led_to = |function: usize| {
-        let contract = functions[function].1.contract();
+    let could_be_led_to = |function: usize| {
+        let contract = contract(function);
         here(&function)
-            && host_halves[function].is_none()
+            && !host_sides[function].is_there
             && !contract.in_order
             && contract.writes_bytes != Contract::ALL
-            && (1..u16::MAX).contains(&chain.ranks()[function])
     };
+    let can_be_led_to = |function: usize| could_be_led_to(function) && (1..u16::MAX).contains(&chain.ranks()[function]);
     // Everything that is said of packets of all classes; numbers fit, the decider's own do.
     let said = |function: usize| {
-        let verdicts = functions[function].1.contract().verdicts.len();
+        let verdicts = contract(function).verdicts.len();
         (0..classes).flat_map(move |class| (0..verdicts).map(move |verdict| (class, verdict)))
     };
-    let lets_lead_on = |function: &usize| host_halves[*function].as_ref().is_none_or(|half| half.lets_lead_on());
+    let lets_lead_on = |function: &usize| host_sides[*function].lets_lead_on;
     for from in (0..functions.len()).filter(here).filter(lets_lead_on) {
         for (class, verdict) in said(from) {
             if let Next::Function(to) = decider.next(from as u16, class as u8, verdict as u8)
@@ -58,16 +122,23 @@ pub(crate) fn device_chain(
     order.sort_by_key(|&function| std::cmp::Reverse(chain.ranks()[function]));
     let mut needed = vec![false; functions.len()];
     for from in order {
-        needed[from] = said(from).any(|(class, verdict)| match found.next(from, class as u8, verdict as u8) {
+        // Packets may come to it by another chain.
+        let row = |class: usize| (rows.of(number).start + class) as u8;
+        let is_needed = |(class, verdict): (usize, usize)| match found.next(from, row(class), verdict as u8) {
             Some(to) => needed[to],
             None => !matches!(decider.next(from as u16, class as u8, verdict as u8), Next::Drop | Next::None),
-        });
+        };
+        // Packets may come to it by another chain.
+        needed[from] = !chain.is_reached(from) || said(from).any(is_needed);
         if !needed[from] {
             found.nobody_needs(from);
         }
     }
-    let says_anything = found.leads_any() || (0..functions.len()).any(|function| here(&function) && !needed[function]);
-    says_anything.then_some(found)
+    let waits = |function: usize| could_be_led_to(function) && !chain.is_reached(function);
+    if (0..functions.len()).any(waits) && (0..functions.len()).filter(here).count() > 1 {
+        found.stand_by();
+    }
+    found
 }
 
 /// What is never mixed in a bin: one stream a function, with its number, and one more for each further class of a function
@@ -79,9 +150,15 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// `tells_classes_apart`: whether a device leads packets of a function different ways by their class.
-    pub(crate) fn new(kernels: &[u8], classes: usize, tells_classes_apart: impl Fn(usize) -> bool) -> Self {
-        let stream = |(instance, &kernel): (u16, &u8)| Stream { instance, kernel, row: 0 };
+    /// `first_row`: that of class 0. `tells_classes_apart`: whether a device leads packets of a function different ways by their
+    /// class.
+    pub(crate) fn new(
+        kernels: &[u8],
+        classes: usize,
+        first_row: usize,
+        tells_classes_apart: impl Fn(usize) -> bool,
+    ) -> Self {
+        let stream = |(instance, &kernel): (u16, &u8)| Stream { instance, kernel, row: first_row as u8 };
         let mut streams: Vec<Stream> = (0..).zip(kernels).map(stream).collect();
         let of_class = (0..kernels.len()).map(|function| {
             tells_classes_apart(function).then(|| {
@@ -89,7 +166,7 @@ impl Streams {
                     if class == 0 {
                         return function as u16;
                     }
-                    streams.push(Stream { row: class as u8, ..streams[function] });
+                    streams.push(Stream { row: (first_row + class) as u8, ..streams[function] });
                     (streams.len() - 1) as u16
                 };
                 (0..classes).map(&mut stream_of).collect()

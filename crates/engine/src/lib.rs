@@ -10,6 +10,7 @@
 //! | `worker.rs` | the loop of one worker |
 //! | `bins.rs` | the way through a function: prepared, in bins, to a device and back |
 //! | `onward.rs` | where packets go next, also out or nowhere |
+//! | `change.rs`, `changer.rs` | from one chain to the next while packets flow: in a worker, and for all of them |
 //! | `arrange.rs` | host halves that take packets apart, hold, join and make them |
 //! | `follow.rs` | chains that a device follows by itself |
 //! | `spread.rs` | functions that run on several devices |
@@ -27,6 +28,8 @@
 
 mod arrange;
 mod bins;
+mod change;
+mod changer;
 pub mod config;
 mod control;
 pub mod counters;
@@ -57,6 +60,7 @@ mod worker;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use godwit_device::{Device, DeviceOptions, Implementation, Program};
 use godwit_packet::ArenaHandle;
@@ -74,6 +78,8 @@ pub struct Options {
     pub replay: Option<Replay>,
     /// The control socket, in the place of the configured one.
     pub control: Option<PathBuf>,
+    /// Whoever sets it has the configuration's file read again, once for each time: its classes and edges may have changed.
+    pub reload: Option<Arc<AtomicBool>>,
     /// Devices in the place of those that this machine has.
     #[doc(hidden)]
     pub opener: Option<Opener>,

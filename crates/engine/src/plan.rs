@@ -1,10 +1,12 @@
-//! What all workers share and never change: the chain, made ready for the packet path.
+//! What all workers share and nobody writes: the chain, made ready for the packet path. Another chain is another plan
+//! (`change.rs`).
 
 use std::sync::Arc;
 
 use godwit_chain::{Classifier, Decider};
 use godwit_device::DeviceChain;
 use godwit_function::Function;
+use godwit_sched::Stream;
 
 use crate::counters::{CounterLayout, FunctionLayout};
 use crate::follow::Streams;
@@ -27,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) layout: CounterLayout,
     /// For each device the chain that it follows.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
+    /// What is never mixed in a bin.
+    pub(crate) streams: Vec<Stream>,
 }
 
 /// A configured function in the chain.
@@ -98,6 +102,7 @@ impl Plan {
                 streams: placed.streams.of_class(index),
             });
         let stages = stages.collect();
+        let streams = placed.streams.streams.clone();
         Self {
             classifier,
             classes: classes.to_vec(),
@@ -108,6 +113,7 @@ impl Plan {
             ordered,
             layout,
             chains: placed.chains,
+            streams,
         }
     }
 }

@@ -3,17 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use godwit_chain::Classifier;
+use godwit_chain::{Chain, Classifier};
 use godwit_device::{Choice, Device, DeviceChain, DeviceOptions, Implementation, Mode, Program, cpu};
 use godwit_function::{Function, HostHalf};
 use godwit_packet::{Arena, Reuse, SteerKey, Steering};
 use godwit_sched::{Packer, Stream};
 use godwit_wire::Parsed;
 
+use crate::change::Changes;
+use crate::changer::{Changer, steering_functions};
 use crate::config::{Config, DeviceConfig, FunctionConfig, Idle, IoModel};
 use crate::control::{self, Names, cores_of_sender};
 use crate::failover::{LAST_RESORT, Place};
-use crate::follow::{Streams, device_chain};
+use crate::follow::{HostSide, Rows, Site, Streams, device_chain};
 use crate::grace::Graces;
 use crate::plan::{Placed, Plan};
 use crate::ports::Ports;
@@ -33,6 +35,7 @@ pub(crate) struct Machine {
     pub(crate) socket: Option<ControlSocket>,
     pub(crate) graces: Arc<Graces>,
     pub(crate) traces: Arc<Traces>,
+    pub(crate) changer: Changer,
     pub(crate) names: Names,
     pub(crate) pin: bool,
 }
@@ -42,8 +45,12 @@ pub(crate) struct Devices {
     devices: Vec<(DeviceConfig, Arc<dyn Device>)>,
     /// For each function the devices that run it.
     placement: Vec<Box<[usize]>>,
-    /// For each device the chain that it follows.
+    /// For each device the chain that it followed at the start.
     chains: Vec<Option<Arc<DeviceChain>>>,
+    /// For each device whether it was told anything of the chain at the start.
+    knows_chain: Vec<bool>,
+    host_sides: Vec<HostSide>,
+    rows: Rows,
 }
 
 impl Devices {
@@ -55,7 +62,6 @@ impl Devices {
         config: &Config,
         arena: &Arena,
         opener: Option<&Opener>,
-        functions: &[(String, Arc<dyn Function>)],
         host_halves: &[Option<Box<dyn HostHalf>>],
     ) -> Result<Self, Error> {
         let programs: Vec<(Arc<dyn Program>, Implementation)> = config
@@ -77,9 +83,13 @@ impl Devices {
             function.devices.iter().map(place).collect()
         };
         let placement: Vec<Box<[usize]>> = config.functions.iter().map(places).collect();
+        let host_sides: Vec<HostSide> = host_halves.iter().map(|half| HostSide::new(half.as_deref())).collect();
+        let rows = Rows::new(config.chain.classes().len());
+        let site = Site { functions: &config.functions, placement: &placement, host_sides: &host_sides, rows };
         let load = |(number, &device): (usize, &&DeviceConfig)| {
             let follows = number != LAST_RESORT && device.follow_chain;
-            let chain = follows.then(|| device_chain(&config.chain, functions, &placement, host_halves, number));
+            let chain = follows.then(|| device_chain(&config.chain, 0, site, number));
+            let chain = chain.filter(DeviceChain::says_anything);
             let options = DeviceOptions {
                 mode: device.mode,
                 lanes: config.engine.workers,
@@ -87,7 +97,7 @@ impl Devices {
                 bin_packets: device.packing.bin_packets as usize,
                 watchdog: Duration::from_millis(device.watchdog_ms),
                 share: config.functions.iter().map(|function| device.share_of(&function.name)).collect(),
-                chain: chain.flatten().map(Arc::new),
+                chain: chain.map(Arc::new),
                 ..DeviceOptions::default()
             };
             let arena = arena.handle();
@@ -102,12 +112,60 @@ impl Devices {
             if !opened.follows() && options.chain.as_ref().is_some_and(|chain| chain.leads_any()) {
                 tracing::warn!("{} follows no chain: packets come back from it after each function", device.id);
             }
-            let chain = options.chain.filter(|_| opened.follows());
-            Ok(((device.clone(), opened), chain))
+            Ok(((device.clone(), opened), options.chain))
         };
         let loaded: Vec<_> = used.iter().enumerate().map(load).collect::<Result<_, Error>>()?;
-        let (devices, chains) = loaded.into_iter().unzip();
-        Ok(Self { devices, placement, chains })
+        let (devices, told): (Vec<(DeviceConfig, Arc<dyn Device>)>, Vec<Option<_>>) = loaded.into_iter().unzip();
+        let knows_chain = told.iter().map(Option::is_some).collect();
+        let followed = told.into_iter().zip(&devices).map(|(chain, (_, device))| chain.filter(|_| device.follows()));
+        let chains = followed.collect();
+        Ok(Self { devices, placement, chains, knows_chain, host_sides, rows })
+    }
+
+    /// Brings the chain with this number to the devices that know of one. Returns what each of them follows of it.
+    pub(crate) fn take_chain(
+        &self,
+        functions: &[FunctionConfig],
+        chain: &Chain,
+        number: u64,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<Option<Arc<DeviceChain>>>, String> {
+        let Self { placement, host_sides, rows, .. } = self;
+        let site = Site { functions, placement, host_sides, rows: *rows };
+        let take = |(device, (config, opened)): (usize, &(DeviceConfig, Arc<dyn Device>))| {
+            if !self.knows_chain[device] {
+                return Ok(None);
+            }
+            let id = &config.id;
+            if opened.follows() && !rows.can_change() {
+                return Err(format!(
+                    "device `{id}` follows the chain by itself, and with more than 128 classes it cannot follow another at the same \
+                     time: start Godwit again with this chain, or set follow_chain = false"
+                ));
+            }
+            if opened.follows() && chain.classes().len() > rows.of(number).len() {
+                warnings.push(format!(
+                    "device `{id}` has room for a chain of {} classes: packets come back from it after each function until \
+                     Godwit is started again",
+                    rows.of(number).len()
+                ));
+            }
+            let wanted = device_chain(chain, number, site, device);
+            let taken = opened.update_chain(wanted.clone()).map_err(|error| error.to_string())?;
+            if opened.follows() && taken != wanted {
+                warnings.push(format!(
+                    "device `{id}`: packets come back from it between functions that need more of them than those of the chain \
+                     that Godwit was started with"
+                ));
+            }
+            Ok(opened.follows().then(|| Arc::new(taken)))
+        };
+        self.devices.iter().enumerate().map(take).collect()
+    }
+
+    /// What the operator says of each device.
+    pub(crate) fn configs(&self) -> impl Iterator<Item = &DeviceConfig> {
+        self.devices.iter().map(|(config, _)| config)
     }
 
     /// One worker's bins and lanes, one of each per device.
@@ -175,12 +233,9 @@ impl SteerKey for ClassKeys {
 
 /// Where packets go: by flow, or by the state that their class leads to.
 fn steering(config: &Config) -> Steering {
-    let of_class = |class: usize| {
-        let mut reached =
-            config.functions.iter().enumerate().filter(|(index, _)| config.chain.is_reached_by(*index, class));
-        reached.find_map(|(_, entry)| entry.function.steer_key())
-    };
-    let keys: Vec<_> = (0..config.chain.classes().len()).map(of_class).collect();
+    let key_of = |function: usize| config.functions[function].function.steer_key();
+    let functions = steering_functions(&config.functions, &config.chain);
+    let keys: Vec<_> = functions.into_iter().map(|function| function.and_then(key_of)).collect();
     let keyed = keys.iter().any(Option::is_some);
     let key = keyed.then(|| Arc::new(ClassKeys { classifier: config.classifier.clone(), keys }) as Arc<dyn SteerKey>);
     Steering::new(config.engine.workers, key)
@@ -223,33 +278,9 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
     let mut host_halves: Vec<Vec<_>> = (0..workers)
         .map(|worker| functions.iter().map(|(_, function)| function.host_half(worker, workers)).collect())
         .collect();
-    let devices = Devices::load(&config, &arena, options.opener.as_ref(), &functions, &host_halves[0])?;
-    let ordered = config.ports.iter().map(|port| port.ordered).collect();
-    let mut kernels: Vec<u8> = functions.iter().map(|(_, function)| function.contract().kernel).collect();
-    if kernels.is_empty() {
-        // A chain from port to port puts nothing into bins, but a packer has at least one label.
-        kernels.push(0);
-    }
-    let tells_classes_apart = |function: usize| {
-        let places = devices.placement.get(function).into_iter().flatten();
-        places.flat_map(|&place| &devices.chains[place]).any(|chain| chain.tells_rows_apart(function))
-    };
-    let streams = Streams::new(&kernels, config.chain.classes().len(), tells_classes_apart);
-    let placed = Placed {
-        functions: &devices.placement,
-        devices: &devices.ids(),
-        chains: devices.chains.clone(),
-        streams: &streams,
-    };
-    let plan = Arc::new(Plan::new(
-        config.classifier.clone(),
-        config.chain.classes(),
-        config.chain.decider().clone(),
-        &functions,
-        config.chain.ranks(),
-        placed,
-        ordered,
-    ));
+    let devices = Arc::new(Devices::load(&config, &arena, options.opener.as_ref(), &host_halves[0])?);
+    let plan = Arc::new(plan(&config, &config.chain, config.classifier.clone(), &devices, devices.chains.clone(), 0));
+    let changes = Changes::new(Arc::clone(&plan), workers);
     let steering = Arc::new(steering(&config));
     let cores = control::cores();
     let clock = Instant::now();
@@ -270,7 +301,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
                 transmitters: ports.transmitters(index)?,
                 region,
                 host_halves: std::mem::take(&mut host_halves[index]),
-                places: devices.places(&streams.streams)?,
+                places: devices.places(&plan.streams)?,
                 burst_packets: config.engine.burst_packets,
                 in_flight_packets: config.engine.in_flight_packets,
                 sleeps: config.engine.idle == Idle::Sleep,
@@ -281,6 +312,7 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
                 packet_clock: ports.is_replay(),
                 grace: graces.of_worker(index),
                 tracer: traces.of_worker(index, clock),
+                change: changes.of_worker(index),
                 clock,
             }))
         })
@@ -289,6 +321,34 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
         ports: config.ports.iter().map(|port| (port.name.clone(), ports.kind(&port.kind))).collect(),
         functions: functions.iter().map(|(name, _)| name.clone()).collect(),
     };
-    let (devices, pin) = (Arc::new(devices), config.engine.pin);
-    Ok(Machine { plan, workers, ports, devices, functions, socket, graces, traces, names, pin })
+    let pin = config.engine.pin;
+    let changer = Changer::new(config, Arc::clone(&devices), changes, Arc::clone(&traces));
+    Ok(Machine { plan, workers, ports, devices, functions, socket, graces, traces, changer, names, pin })
+}
+
+/// The chain with this number, made ready for the packet path. `config`: all that is not of the chain.
+pub(crate) fn plan(
+    config: &Config,
+    chain: &Chain,
+    classifier: Classifier,
+    devices: &Devices,
+    chains: Vec<Option<Arc<DeviceChain>>>,
+    number: u64,
+) -> Plan {
+    let functions: Vec<(String, Arc<dyn Function>)> =
+        config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
+    let mut kernels: Vec<u8> = functions.iter().map(|(_, function)| function.contract().kernel).collect();
+    if kernels.is_empty() {
+        // A chain from port to port puts nothing into bins, but a packer has at least one label.
+        kernels.push(0);
+    }
+    let tells_classes_apart = |function: usize| {
+        let places = devices.placement.get(function).into_iter().flatten();
+        places.flat_map(|&place| &chains[place]).any(|chain| chain.tells_rows_apart(function))
+    };
+    let first_row = devices.rows.of(number).start;
+    let streams = Streams::new(&kernels, chain.classes().len(), first_row, tells_classes_apart);
+    let placed = Placed { functions: &devices.placement, devices: &devices.ids(), chains, streams: &streams };
+    let ordered = config.ports.iter().map(|port| port.ordered).collect();
+    Plan::new(classifier, chain.classes(), chain.decider().clone(), &functions, chain.ranks(), placed, ordered)
 }

@@ -29,6 +29,7 @@ use nix::sys::stat::{Mode, fchmod};
 use serde_json::{Value, json};
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::changer::{Changed, Changer};
 use crate::grace::Graces;
 use crate::running::RunningFunction;
 use crate::setup::Devices;
@@ -121,6 +122,7 @@ pub(crate) struct Commands {
     pub(crate) stop: Arc<AtomicBool>,
     /// Functions are told one thing at a time.
     pub(crate) one_at_a_time: Mutex<()>,
+    pub(crate) changer: Changer,
 }
 
 /// The threads that answer. Ends them when dropped.
@@ -260,9 +262,10 @@ impl Commands {
                 Ok(Value::Null)
             }
             "trace" => self.trace(request, trace),
-            _ => {
-                Err("the engine takes `status`, `trace` and `stop`; what else there is goes to a `function`".to_owned())
-            }
+            "chain" => self.change_chain(request).and_then(said),
+            "reload" => self.changer.reload().and_then(said),
+            _ => Err("the engine takes `status`, `stop`, `trace`, `chain` and `reload`; what else there is goes to a `function`"
+                .to_owned()),
         }
     }
 
@@ -285,6 +288,16 @@ impl Commands {
             *trace = None;
         }
         serde_json::to_value(found).map_err(|error| error.to_string())
+    }
+
+    fn change_chain(&self, request: &Value) -> Result<Changed, String> {
+        let text = |key: &str| match request.get(key) {
+            None => Ok(None),
+            Some(value) => value.as_str().map(Some).ok_or(format!("`{key}` must be a text")),
+        };
+        let chain = text("text")?.ok_or("`chain` has a text `text`: [[class]] and [[chain]] stanzas")?;
+        let (origin, directory) = (text("origin")?.unwrap_or("the chain"), text("directory")?.unwrap_or_default());
+        self.changer.take(chain, origin, Path::new(directory))
     }
 
     fn tell(&self, name: &Value, request: &Value) -> Result<Value, String> {
@@ -310,6 +323,10 @@ impl Commands {
         let report = receiver.recv_timeout(REPORT_LIMIT).map_err(|error| ended(error.to_string()))?;
         serde_json::to_value(report).map_err(|error| error.to_string())
     }
+}
+
+fn said(changed: Changed) -> Result<Value, String> {
+    serde_json::to_value(changed).map_err(|error| error.to_string())
 }
 
 /// Overwrites every text in it.

@@ -19,6 +19,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::Error;
 use crate::bins::Input;
+use crate::change::Change;
 use crate::counters::{
     Counts, DROPPED, DROPPED_REFUSED, HELD, IDLE_LOOPS, IN_FLIGHT, LOOPS, RECEIVED, SENT, WORKED_NS,
 };
@@ -63,6 +64,7 @@ pub(crate) struct WorkerParts {
     pub(crate) packet_clock: bool,
     pub(crate) grace: Grace,
     pub(crate) tracer: Tracer,
+    pub(crate) change: Change,
     pub(crate) clock: Instant,
 }
 
@@ -103,6 +105,7 @@ pub(crate) struct Worker {
     settled_at: usize,
     grace: Grace,
     pub(crate) tracer: Tracer,
+    pub(crate) change: Change,
     /// Packets that host halves keep outside of the arena.
     pub(crate) held: u64,
     pub(crate) packet_clock: bool,
@@ -161,6 +164,7 @@ impl Worker {
             settled_at: 0,
             grace: parts.grace,
             tracer: parts.tracer,
+            change: parts.change,
             held: 0,
             packet_clock: parts.packet_clock,
             latest_ns: 0,
@@ -209,6 +213,7 @@ impl Worker {
             let now_ns = self.now_ns();
             self.counts.add(WORKED_NS, if moved { now_ns - turned_ns } else { 0 });
             turned_ns = now_ns;
+            self.look_for_plan(now_ns)?;
             self.tracer.turn();
             let received = self.receive(now_ns, stopping)?;
             let no_more = self.receivers.iter().all(|receiver| receiver.has_no_more(stopping));
@@ -293,11 +298,13 @@ impl Worker {
                 self.latest_ns = batch.stamps.last().map_or(0, |stamp| stamp.time_ns).max(self.latest_ns);
             }
             self.order.arrive(&mut batch.descriptors, &batch.stamps, now_ns);
-            if self.tracer.is_choosing() {
-                let (region, origin) = (&self.region, &Origin::Port);
-                self.tracer.choose(&plan, region, &batch.descriptors, &batch.stamps, now_ns, origin);
+            if !self.change.hold(&batch.descriptors) {
+                if self.tracer.is_choosing() {
+                    let (region, origin) = (&self.region, &Origin::Port);
+                    self.tracer.choose(&plan, region, &batch.descriptors, &batch.stamps, now_ns, origin);
+                }
+                self.start(&plan, &batch.descriptors);
             }
-            self.start(&plan, &batch.descriptors);
         }
         self.counts.add(RECEIVED, received as u64);
         self.batch = batch;
@@ -307,11 +314,12 @@ impl Worker {
     /// Feeds functions and runs chunks until nothing moves any more. Returns whether anything did.
     ///
     /// `idle`: nothing arrived, so a device with nothing to do is not kept waiting for fuller bins or for the deadline.
-    /// `flush`: nothing will ever arrive.
-    fn work(&mut self, now_ns: u64, idle: bool, flush: bool) -> Result<bool, Error> {
+    /// `no_more`: nothing will ever arrive.
+    fn work(&mut self, now_ns: u64, idle: bool, no_more: bool) -> Result<bool, Error> {
         let plan = Arc::clone(&self.plan);
         let mut worked = false;
-        self.flushing = flush;
+        self.flushing = no_more;
+        let flush = no_more || self.change.drains();
         loop {
             // Functions come before those that follow them, so only what comes back from a device makes another round worth
             // while: what was fed has gone as far as it can.

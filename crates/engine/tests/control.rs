@@ -289,7 +289,7 @@ fn bad_requests_are_answered_and_stop_nothing() {
             ("[1]\n".to_owned(), "an object"),
             ("{}\n".to_owned(), "`command`"),
             ("{\"command\":7}\n".to_owned(), "`command`"),
-            (format!("{{\"command\":\"{secret}\"}}\n"), "`trace` and `stop`"),
+            (format!("{{\"command\":\"{secret}\"}}\n"), "`status`, `stop`, `trace`, `chain` and `reload`"),
             ("{\"function\":\"prob\",\"command\":\"x\"}\n".to_owned(), "probe"),
             ("{\"function\":1,\"command\":\"x\"}\n".to_owned(), "name"),
             ("{\"function\":\"swap\",\"command\":\"x\"}\n".to_owned(), "takes no commands"),

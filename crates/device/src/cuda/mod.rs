@@ -223,7 +223,7 @@ impl Device for CudaDevice {
             function: self.programs[instance].name().to_owned(),
         };
         let chain = chain.within(&self.needs, &self.programs).map_err(not_brought)?;
-        if self.watch.lost().is_none() {
+        if self.follows && self.watch.lost().is_none() {
             let said = self.parts.tables.update_chain(&self.parts.context, &chain, self.patience);
             said.or_else(|error| self.watch.lost().map_or(Err(error), |_| Ok(())))?;
         }

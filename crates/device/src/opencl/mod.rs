@@ -281,7 +281,7 @@ impl Device for OpenClDevice {
         let not_brought =
             |instance: usize| Error::NotBrought { id: id.clone(), function: self.programs[instance].name().to_owned() };
         let chain = chain.within(&self.reserved, &self.programs).map_err(not_brought)?;
-        if self.watch.lost().is_none() {
+        if self.follows && self.watch.lost().is_none() {
             self.tables.update_chain(id, &chain, self.patience)?;
         }
         Ok(chain)

@@ -43,7 +43,8 @@ const ENDED: u64 = u64::MAX;
 pub(crate) struct Traces {
     /// Names; a port's number is its index.
     ports: Vec<String>,
-    classes: Vec<String>,
+    /// Those of the chain that packets take now.
+    classes: Mutex<Vec<String>>,
     /// How often a session has begun or ended.
     changes: AtomicU64,
     session: Mutex<Option<Arc<Session>>>,
@@ -59,7 +60,18 @@ impl Traces {
     /// `ports` and `classes`: their names, in order of their numbers.
     pub(crate) fn new(ports: Vec<String>, classes: Vec<String>, workers: usize) -> Arc<Self> {
         let workers = (0..workers).map(|_| Answer::default()).collect();
-        Arc::new(Self { ports, classes, changes: AtomicU64::new(0), session: Mutex::default(), workers })
+        Arc::new(Self {
+            ports,
+            classes: Mutex::new(classes),
+            changes: AtomicU64::new(0),
+            session: Mutex::default(),
+            workers,
+        })
+    }
+
+    /// There are other classes now.
+    pub(crate) fn name_classes(&self, classes: &[String]) {
+        *self.classes.lock().unwrap_or_else(PoisonError::into_inner) = classes.to_vec();
     }
 
     /// Worker `worker`'s end.
@@ -69,7 +81,8 @@ impl Traces {
 
     /// Begins a trace.
     pub(crate) fn start(self: &Arc<Self>, request: &Value) -> Result<Trace, String> {
-        let request = Request::read(request, &self.ports, &self.classes)?;
+        let classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let request = Request::read(request, &self.ports, &classes)?;
         let mut current = lock(&self.session);
         if current.is_some() {
             return Err("another client is tracing: one does at a time".to_owned());
