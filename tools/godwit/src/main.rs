@@ -47,6 +47,8 @@ enum Command {
     Sa(commands::sa::Arguments),
     Name(commands::name::Arguments),
     Route(commands::route::Arguments),
+    Chain(commands::chain::Arguments),
+    Reload(commands::reload::Arguments),
     Mac(commands::mac::Arguments),
 }
 
@@ -71,6 +73,8 @@ fn main() -> ExitCode {
             Command::Sa(arguments) => commands::sa::execute(&arguments),
             Command::Name(arguments) => commands::name::execute(&arguments),
             Command::Route(arguments) => commands::route::execute(&arguments),
+            Command::Chain(arguments) => commands::chain::execute(&arguments),
+            Command::Reload(arguments) => commands::reload::execute(&arguments),
             Command::Mac(arguments) => commands::mac::execute(&arguments),
         },
         Err(error) if error.use_stderr() => Err(usage(&error)),

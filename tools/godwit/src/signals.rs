@@ -1,9 +1,9 @@
-//! Clean stop on SIGINT and SIGTERM.
+//! Clean stop on SIGINT and SIGTERM; SIGHUP has the configuration read again.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::Failure;
 
@@ -17,4 +17,12 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
             .map_err(|error| Failure::Bug(format!("cannot listen for signal {signal}: {error}")))?;
     }
     Ok(stop)
+}
+
+/// A flag that every SIGHUP sets.
+pub(crate) fn reload_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let reload = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGHUP, Arc::clone(&reload))
+        .map_err(|error| Failure::Bug(format!("cannot listen for signal {SIGHUP}: {error}")))?;
+    Ok(reload)
 }

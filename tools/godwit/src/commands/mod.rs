@@ -1,12 +1,14 @@
 //! The commands, one file each, and what they share.
 
 pub(crate) mod bench;
+pub(crate) mod chain;
 pub(crate) mod check;
 pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod generate;
 pub(crate) mod mac;
 pub(crate) mod name;
+pub(crate) mod reload;
 pub(crate) mod replay;
 pub(crate) mod route;
 pub(crate) mod run;

@@ -8,9 +8,11 @@ use godwit_engine::Options;
 
 use crate::failure::Failure;
 use crate::output::{self, Json};
+use crate::signals;
 use crate::summary::{self, Document};
 
-/// Run a configuration until its sources end, the time is over, or SIGINT or SIGTERM comes.
+/// Run a configuration until its sources end, the time is over, or SIGINT or SIGTERM comes. SIGHUP has its classes and edges read
+/// again.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The configuration.
@@ -30,7 +32,8 @@ pub(crate) struct Arguments {
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let config = super::load(&arguments.config)?;
     let json = Json::open(arguments.json.as_deref())?;
-    let options = Options { control: arguments.control.clone(), ..Options::default() };
+    let reload = Some(signals::reload_flag()?);
+    let options = Options { control: arguments.control.clone(), reload, ..Options::default() };
     let report = super::run_engine(config, &options, arguments.seconds)?;
     output::print_beside(&json, &summary::text(&report))?;
     json.write(&Document::new("run", arguments.config.display().to_string(), &report))?;
