@@ -193,7 +193,8 @@ fn a_thousand_changes_lose_and_reorder_nothing() {
 /// With chunks that are long under way, many of them at once, and bins that wait to be filled.
 #[test]
 fn packets_on_a_slow_device_finish_the_old_chain() {
-    let device = "[[device]]\nname = \"opencl:9\"\nchunk_packets = 64\nbins = 5\nbin_packets = 32\ndeadline_ns = 1000000000\n";
+    let device =
+        "[[device]]\nname = \"opencl:9\"\nchunk_packets = 64\nbins = 5\nbin_packets = 32\ndeadline_ns = 1000000000\n";
     let faults = Faults { delay_polls: 50, fails_each: 0, loss: None };
     change(200, &text("opencl:9", device, 2, ENDLESS), Some(opener("opencl:9", faults)));
 }
@@ -202,7 +203,8 @@ fn packets_on_a_slow_device_finish_the_old_chain() {
 #[test]
 fn a_device_is_lost_between_changes() {
     for loss in [Loss::Hangs, Loss::Dies, Loss::Refuses] {
-        let device = "[[device]]\nname = \"opencl:9\"\nchunk_packets = 64\nbins = 5\nbin_packets = 32\nwatchdog_ms = 50\n";
+        let device =
+            "[[device]]\nname = \"opencl:9\"\nchunk_packets = 64\nbins = 5\nbin_packets = 32\nwatchdog_ms = 50\n";
         let faults = Faults { delay_polls: 3, fails_each: 7, loss: Some((loss, 40)) };
         let text = text("opencl:9", device, 2, ENDLESS) + &chain(0);
         let mut config = Config::parse(&text, "test.toml", Path::new(".")).unwrap();

@@ -9,6 +9,8 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use common::{Said, conserved, godwit, run};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 /// A running godwit, stopped when dropped.
@@ -269,4 +271,116 @@ fn addresses_of_a_switch_are_listed_added_deleted_and_flushed() {
     assert_eq!(mac("flush", &["--port", "right", "--static"]).succeeded().stdout, "1 flushed\n");
     tell(&control, "{\"command\":\"stop\"}");
     running.finish();
+}
+
+const FORK: &str = r#"
+[[port]]
+name = "in"
+kind = "synthetic"
+rate = "100kpps"
+size = 100
+probe = true
+
+[[function]]
+name = "left"
+kind = "echo"
+ports = 1
+
+[[function]]
+name = "right"
+kind = "echo"
+ports = 1
+"#;
+
+/// Packets by one function and back.
+fn by(function: &str) -> String {
+    format!("[[chain]]\nfrom = \"in\"\nto = \"{function}\"\n\n[[chain]]\nfrom = \"{function}\"\nto = \"in\"\n")
+}
+
+/// The chain comes from a file, from the configuration read again, and by SIGHUP; what else has changed is named, and nothing is
+/// lost on the way.
+#[test]
+fn the_chain_changes_while_packets_flow() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (config, control) = (path("fork.toml"), path("control"));
+    fs::write(&config, FORK.to_owned() + &by("left")).unwrap();
+    let running = Running::start(&config, &control);
+    let said = |words: &[&str]| run(godwit().args(words).arg("--control").arg(&control).current_dir(folder.path()));
+    let count = |function: usize| {
+        let report: Value = serde_json::from_str(&said(&["status", "--json", "-"]).succeeded().stdout).unwrap();
+        report["functions"][function]["packets"].as_u64().unwrap()
+    };
+    // Packets go by this function from now on, and by no other.
+    let goes_by = |function: usize| {
+        let before = [0, 1].map(count);
+        while count(function) < before[function] + 100 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(count(1 - function), before[1 - function]);
+    };
+    goes_by(0);
+    fs::write(path("right.toml"), by("right")).unwrap();
+    assert!(said(&["chain", "right.toml"]).succeeded().stdout.contains("new packets take the new chain"));
+    goes_by(1);
+    // Files of three columns are found beside the file that names them.
+    fs::write(path("left.csv"), "*, in, left\n*, left, in\n").unwrap();
+    fs::write(path("columns.toml"), "[[chain]]\nfile = \"left.csv\"\n").unwrap();
+    let warned = said(&["chain", "columns.toml"]).succeeded().stderr;
+    assert!(warned.contains("`right` is never used"), "{warned}");
+    goes_by(0);
+    fs::write(path("bad.toml"), by("rihgt")).unwrap();
+    let refused = said(&["chain", "bad.toml"]);
+    assert!(refused.refused().contains("bad.toml:3: ") && refused.refused().contains("`right`"), "{refused:?}");
+    assert!(said(&["chain", "none.toml"]).refused().contains("cannot read none.toml"));
+
+    // Comments, spaces and the order of keys say nothing.
+    let moved = FORK.replace("name = \"left\"\nkind = \"echo\"", "kind   = \"echo\"  # here\nname = \"left\"");
+    fs::write(&config, by("right") + &moved).unwrap();
+    said(&["reload"]).succeeded();
+    goes_by(1);
+    for (text, expected) in [
+        (FORK.replacen("ports = 1", "ports = 2", 1), "fork.toml:11: `ports` of function `left` is not what it was"),
+        (FORK.replacen("ports = 1\n", "", 1), "`ports` of function `left`"),
+        (FORK.replace("100kpps", "200kpps"), "fork.toml:5: `rate` of port `in`"),
+        (FORK.replace("\"right\"", "\"wrong\""), "function `wrong` was not there"),
+        (
+            FORK.replace("name = \"left\"", "name = \"l\"").replace("name = \"right\"", "name = \"left\""),
+            "`l` was not there",
+        ),
+        (FORK.split("[[function]]\nname = \"right\"").next().unwrap().to_owned(), "function `right` is gone"),
+        (FORK.to_owned() + "[engine]\nworkers = 1\n", "[engine] was not there"),
+        (
+            FORK.to_owned() + "[[function]]\nname = \"left\"\nkind = \"echo\"\n",
+            "function `left` stands in another place",
+        ),
+        (FORK.to_owned() + "[[class]]\nname = \"x\"\nsource_ports = \"1-\"\n", "fork.toml:"),
+        (FORK.to_owned() + "[[function\n", "fork.toml:"),
+    ] {
+        fs::write(&config, text + &by("left")).unwrap();
+        let refused = said(&["reload"]);
+        assert!(refused.refused().contains(expected), "{expected}: {refused:?}");
+    }
+    goes_by(1);
+
+    let process = Pid::from_raw(running.0.as_ref().unwrap().id() as i32);
+    fs::write(&config, FORK.to_owned() + &by("left")).unwrap();
+    kill(process, Signal::SIGHUP).unwrap();
+    let before = count(0);
+    while count(0) == before {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    goes_by(0);
+    // One that is refused ends nothing.
+    fs::remove_file(&config).unwrap();
+    kill(process, Signal::SIGHUP).unwrap();
+    assert!(said(&["reload"]).refused().contains("fork.toml: No such file"));
+    goes_by(0);
+
+    tell(&control, "{\"command\":\"stop\"}");
+    let report = running.finish();
+    let flow = &report["conservation"];
+    assert_eq!((&flow["dropped"], &flow["sent"]), (&0.into(), &flow["received"]));
+    let probes = &report["ports"][0]["probes"];
+    assert_eq!((&probes["received"], &probes["reordered"]), (&flow["received"], &0.into()), "{probes}");
 }
