@@ -340,7 +340,7 @@ fn the_chain_changes_while_packets_flow() {
     said(&["reload"]).succeeded();
     goes_by(1);
     for (text, expected) in [
-        (FORK.replacen("ports = 1", "ports = 2", 1), "fork.toml:11: `ports` of function `left` is not what it was"),
+        (FORK.replacen("ports = 1", "ports = 2", 1), "fork.toml:12: `ports` of function `left` is not what it was"),
         (FORK.replacen("ports = 1\n", "", 1), "`ports` of function `left`"),
         (FORK.replace("100kpps", "200kpps"), "fork.toml:5: `rate` of port `in`"),
         (FORK.replace("\"right\"", "\"wrong\""), "function `wrong` was not there"),
