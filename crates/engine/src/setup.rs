@@ -115,10 +115,11 @@ impl Devices {
             Ok(((device.clone(), opened), options.chain))
         };
         let loaded: Vec<_> = used.iter().enumerate().map(load).collect::<Result<_, Error>>()?;
-        let (devices, told): (Vec<(DeviceConfig, Arc<dyn Device>)>, Vec<Option<_>>) = loaded.into_iter().unzip();
-        let knows_chain = told.iter().map(Option::is_some).collect();
-        let followed = told.into_iter().zip(&devices).map(|(chain, (_, device))| chain.filter(|_| device.follows()));
-        let chains = followed.collect();
+        let followed =
+            |((_, device), chain): &((_, Arc<dyn Device>), Option<_>)| chain.clone().filter(|_| device.follows());
+        let chains = loaded.iter().map(followed).collect();
+        let knows_chain = loaded.iter().map(|(_, chain)| chain.is_some()).collect();
+        let devices = loaded.into_iter().map(|(device, _)| device).collect();
         Ok(Self { devices, placement, chains, knows_chain, host_sides, rows })
     }
 
