@@ -7,6 +7,7 @@
 //! | `follow.rs` | the same, with routes and neighbours of the kernel, and ICMP |
 //! | `gateway.rs` | host – gateway ═ESP═ gateway – host; scapy as the other gateway |
 //! | `strongswan.rs` | strongSwan as the other gateway, keys from its IKE |
+//! | `switch.rs` | four hosts at two switches, a trunk with two VLANs between them |
 //! | `inline.rs` | deep packet inspection in the middle of a cable |
 //! | `trouble.rs` | links that go down, interfaces that vanish, processes that are killed |
 
@@ -18,4 +19,5 @@ mod inline;
 mod net;
 mod router;
 mod strongswan;
+mod switch;
 mod trouble;
