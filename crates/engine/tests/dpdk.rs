@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -212,6 +212,111 @@ fn af_packet_with_a_sender() {
 #[test]
 fn af_xdp_carries_frames_of_the_kernel() {
     goes_through("net_af_xdp", "");
+}
+
+/// A machine of the network: a process that sleeps in a namespace of its own, killed when dropped.
+struct Host(Child);
+
+impl Host {
+    fn new() -> Self {
+        let host = Self(Command::new("unshare").args(["--net", "sleep", "1000"]).spawn().unwrap());
+        let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+        // Until it has left ours, interfaces would stay here.
+        while of(&host.0.id().to_string()) == of("thread-self") {
+            thread::yield_now();
+        }
+        host.sh("ip link set lo up");
+        host
+    }
+
+    /// What a line of the shell says on it, that has to succeed.
+    #[track_caller]
+    fn sh(&self, line: &str) -> String {
+        let process = self.0.id().to_string();
+        let said = Command::new("nsenter").args(["--net", "--target", &process, "sh", "-c", line]).output().unwrap();
+        let text = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(said.status.success(), "`{line}`: {text}{}", String::from_utf8_lossy(&said.stderr));
+        text
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// host - router - host, with ping and TCP.
+fn routes_between_hosts(driver: &'static str) {
+    let body = || {
+        if unshare(CloneFlags::CLONE_NEWNET).is_err() {
+            writeln!(std::io::stderr(), "skipped: no right to make a network namespace").unwrap();
+            return;
+        }
+        let sh = |line: &str| {
+            let said = Command::new("sh").args(["-c", line]).output().unwrap();
+            assert!(said.status.success(), "`{line}`: {}", String::from_utf8_lossy(&said.stderr));
+        };
+        let hosts = [(1, "left", Host::new()), (2, "right", Host::new())];
+        let (mut text, mut edges) = ("[engine]\npin = false\n".to_owned(), Vec::new());
+        let mut route = "[[function]]\nname = \"route\"\nkind = \"ipv4\"\n".to_owned();
+        for (net, side, host) in &hosts {
+            let (own, theirs) = (format!("02:00:00:00:0{net}:01"), format!("02:00:00:00:0{net}:02"));
+            sh(&format!("ip link add {side} address {own} type veth peer name eth0 address {theirs}"));
+            sh(&format!("ip link set eth0 netns {}", host.0.id()));
+            // Frames are whole: neither checksums nor segments are left to hardware. Nobody speaks unasked.
+            sh(&format!(
+                "ethtool -K {side} tx off && echo 1 > /proc/sys/net/ipv6/conf/{side}/disable_ipv6 && ip link set {side} up"
+            ));
+            host.sh(
+                "ethtool -K eth0 tx off && echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6 && ip link set eth0 up",
+            );
+            host.sh(&format!("ip address add 10.{net}.0.2/24 dev eth0 && ip route add default via 10.{net}.0.1"));
+            host.sh(&format!("ip neigh replace 10.{net}.0.1 lladdr {own} dev eth0 nud permanent"));
+            text += &port(side, &format!("{driver}_r{net},iface={side}"));
+            route += &format!(
+                "[[function.next_hop]]\nname = \"{side}\"\nport = \"{side}\"\ndestination_mac = \"{theirs}\"\nsource_mac = \"{own}\"\n\
+                 [[function.route]]\nprefix = \"10.{net}.0.0/24\"\nnext_hop = \"{side}\"\n"
+            );
+            edges.push((*side, "route"));
+        }
+        let forward = "[[chain]]\nfrom = \"route\"\nverdict = \"forward\"\nto = \"egress\"\n[[chain]]\nfrom = \"route\"\nto = \"drop\"\n";
+        let engine = engine(&format!("{text}{route}{}{forward}", chain(&edges)));
+        let stop = Arc::new(AtomicBool::new(false));
+        let report = thread::scope(|scope| {
+            let peer = scope.spawn(|| {
+                let [(_, _, a), (_, _, b)] = &hosts;
+                let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    let pinged = a.sh("ping -c 20 -i 0.01 -W 5 10.2.0.2");
+                    b.sh("iperf3 -s -D -1");
+                    (pinged, a.sh("for try in 1 2 3 4 5 6 7 8 9; do iperf3 -c 10.2.0.2 -n 5M -J && exit 0; sleep 0.2; done; exit 1"))
+                }));
+                stop.store(true, Ordering::Relaxed);
+                said
+            });
+            let report = engine.run(&stop, Some(Duration::from_secs(60)), &mut |_| {}).unwrap();
+            let (pinged, transferred) = peer.join().unwrap().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            assert!(pinged.contains("20 received") && pinged.contains("ttl=63"), "{pinged}");
+            assert!(transferred.contains("sum_received"), "{transferred}");
+            report
+        });
+        assert!(report.conservation.holds(), "{}", report.conservation);
+        let forwarded = report.functions[0].verdicts.iter().find(|(name, _)| name == "forward").unwrap().1;
+        assert!(forwarded > 3000, "{forwarded} packets of 5 MB and of pings");
+    };
+    // On a thread of its own, which takes its namespace with it.
+    thread::scope(|scope| scope.spawn(body).join().unwrap());
+}
+
+#[test]
+fn af_packet_routes_between_hosts() {
+    routes_between_hosts("net_af_packet");
+}
+
+#[test]
+fn af_xdp_routes_between_hosts() {
+    routes_between_hosts("net_af_xdp");
 }
 
 #[test]
