@@ -93,7 +93,7 @@ fn configuration(size: &str, in_flight: &str, chunk: &str) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "[[function.sa]]\nname = \"sa-{sa}\"\nspi = {}\ndirection = \"out\"\nsource = \"192.0.2.1\"\n\
+            "[[function.sa]]\nname = \"sa-{sa}\"\nspi = {}\ndirection = \"out\"\ninsecure = true\nsource = \"192.0.2.1\"\n\
              destination = \"192.0.2.2\"\nencryption = \"aes-128-cbc\"\nencryption_key = \"{sa:032x}\"\n\
              authentication = \"hmac-sha1-96\"\nauthentication_key = \"{sa:040x}\"\n\
              [[function.policy]]\naction = \"protect\"\ndestination = \"10.{}.{}.0/24\"\nsa = \"sa-{sa}\"",

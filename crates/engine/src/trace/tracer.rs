@@ -215,7 +215,8 @@ impl Tracer {
     }
 }
 
-/// What happens to packets, in the order of their journey. Called where packets [are followed](Tracer::follows).
+/// What happens to packets, in the order of their journey. All but the first are called where packets
+/// [are followed](Tracer::follows).
 impl Tracer {
     /// Packets have arrived, or were made of nothing that did: chooses those that fit.
     #[cold]
