@@ -173,39 +173,28 @@ fn gopt_cpu(root: &Path, out: &Path) -> PathBuf {
         text.split(begin).nth(1).and_then(|rest| rest.split(end).next()).expect("loop_gopt.c has a template");
     let after = text.split(end).nth(1).expect("the template of loop_gopt.c ends");
     let expensive = gopt::expensive(&text, &gopt::Options::default());
-    let mut loops = String::new();
-    let mut cases = String::new();
+    let (mut loops, mut others, mut cases) = (String::new(), String::new(), String::new());
     let mut rust = String::from(
-        "/// Numbers of the kernels that have expensive accesses: for these there is gopt's form.\npub const GOPT_KERNELS: &[u8] = &[",
-    );
-    let mut by_hand = String::from(
-        "/// Those of them that have a form written by hand besides: halves, or a touch function that fetches.\n\
-         pub const HAND_KERNELS: &[u8] = &[",
+        "/// Numbers of the kernels that have expensive accesses: in these, packets may take turns.\npub const GOPT_KERNELS: &[u8] = &[",
     );
     let mut named = vec!["gw_probe_table".to_owned()];
     for (number, name) in rows(&root.join("functions.h")) {
         if expensive.contains(&format!("gw_{name}_packet")) {
             loops += &template.replace("NAME", &name);
-            writeln!(cases, "    case {number}:\n        gw_gopt_bin_{name}(call);\n        return 1;")
-                .expect("writing to a String");
             write!(rust, "{number}, ").expect("writing to a String");
-            let touch = text.split(&format!("gw_{name}_touch(")).nth(1).and_then(|rest| rest.split("\n}").next());
-            if text.contains(&format!("#define GW_HALVES_{name} "))
-                || touch.is_some_and(|body| body.contains("GW_FETCH"))
-            {
-                write!(by_hand, "{number}, ").expect("writing to a String");
-            }
-            named.push(format!("gw_gopt_bin_{name}"));
+            named.push(format!("gw_bin_{name}"));
+        } else {
+            writeln!(others, "GW_BIN_LOOP({name})").expect("writing to a String");
         }
+        writeln!(cases, "    case {number}:\n        gw_bin_{name}(call);\n        break;")
+            .expect("writing to a String");
     }
-    rust += "];\n";
-    write(&out.join("gopt.rs"), &format!("{rust}{by_hand}];\n"));
+    write(&out.join("gopt.rs"), &format!("{rust}];\n"));
     let dispatch = format!(
-        "\n/* Whether there is gopt's form of this kernel; then it has run. */\n\
-         static inline int gw_gopt_bin(gw_u32 kernel, const gw_bin_call *call)\n{{\n    switch (kernel) {{\n\
-         {cases}    default:\n        return 0;\n    }}\n}}\n"
+        "{others}\nstatic inline void gw_run(gw_u32 kernel, const gw_bin_call *call)\n{{\n    switch (kernel) {{\n\
+         {cases}    default:\n        break;\n    }}\n}}\n"
     );
-    let text = format!("{before}{loops}{after}").replace("/* gopt: dispatch */\n", &dispatch);
+    let text = format!("{before}{loops}{after}").replace("/* build.rs: the other loops, and gw_run */\n", &dispatch);
     let options = gopt::Options { name: "cpu.c", functions: &named, ..gopt::Options::default() };
     let made = gopt::transform(&text, &options).unwrap_or_else(|refusal| panic!("gopt: {refusal}"));
     let path = out.join("cpu.c");

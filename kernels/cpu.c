@@ -2,7 +2,6 @@
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cpu.h"
-#include "ndn/bin.h"
 #include "ipv4/bulk.h"
 #include "ipv6/bulk.h"
 #include "l2/bulk.h"
@@ -11,8 +10,6 @@
 #define GW_EXPAND(name, level) GW_PASTE(name, level)
 #define GW_SYMBOL(name)        GW_EXPAND(name, GW_LEVEL)
 
-GW_FUNCTIONS(GW_BIN_LOOP)
-
 #include "dialect/loop_gopt.c"
 
 void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call);
@@ -20,14 +17,7 @@ void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call);
 /* Runs one bin; a kernel number that functions.h does not have changes nothing. */
 void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call)
 {
-    if (call->group != 0 && gw_gopt_bin(kernel, call)) {
-        return;
-    }
-    switch (kernel) {
-        GW_FUNCTIONS(GW_BIN_CASE)
-    default:
-        break;
-    }
+    gw_run(kernel, call);
 }
 
 void GW_SYMBOL(gw_ipv4_bulk)(const gw_u8 *image, gw_u32 variant, const gw_u32 *addresses,

@@ -1,7 +1,8 @@
 /*
  * The loops that gopt transforms (docs/gopt.md): packets of a bin take turns while
- * what they fetch is under way. build.rs writes gw_gopt_bin_NAME once for each
- * function that has expensive accesses. With a group of 1 it is the plain loop.
+ * what they fetch is under way. build.rs writes gw_bin_NAME once for each function
+ * that has expensive accesses; the others have loops_cpu.h. With a group of 0 or 1
+ * it is the plain loop.
  */
 
 #define GOPT_GROUP     group
@@ -37,7 +38,7 @@ static gw_u64 gw_probe_chain(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u
 }
 
 /* begin NAME */
-static __attribute__((noinline, flatten)) void gw_gopt_bin_NAME(const gw_bin_call *call)
+static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *call)
 {
     gw_u8 *arena = call->arena;
     const gw_u8 *image = call->image;
@@ -49,11 +50,11 @@ static __attribute__((noinline, flatten)) void gw_gopt_bin_NAME(const gw_bin_cal
     const gw_u32 group = call->group;
 
     /* Frames come in the order of the bin, so those of the packets that begin next are fetched. */
-    for (gw_u32 i = 0; group > 1 && i < count && i < GW_FRAMES_AHEAD; i++) {
+    for (gw_u32 i = 0; group != 1 && i < count && i < GW_FRAMES_AHEAD; i++) {
         GW_FETCH(arena + (gw_u64)descriptors[i].window * GW_WINDOW_UNIT + descriptors[i].head);
     }
     for (gw_u32 i = 0; i < count; i++) {
-        if (group > 1 && i + GW_FRAMES_AHEAD < count) {
+        if (group != 1 && i + GW_FRAMES_AHEAD < count) {
             const gw_descriptor *far = &descriptors[i + GW_FRAMES_AHEAD];
             GW_FETCH(arena + (gw_u64)far->window * GW_WINDOW_UNIT + far->head);
         }
@@ -74,7 +75,7 @@ static __attribute__((noinline, flatten)) void gw_gopt_bin_NAME(const gw_bin_cal
 }
 /* end NAME */
 
-/* gopt: dispatch */
+/* build.rs: the other loops, and gw_run */
 
 /*
  * Reads at random places of a table, for choosing the group: each of `rounds` look-ups

@@ -176,14 +176,12 @@ GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
             !gw_ipv4_martian(source) && !gw_ipv4_martian(destination)) {
             first_half->offset = GW_ETHERNET_BYTES;
             first_half->value = destination;
-            gw_ipv4_fetch(lane->image, lane->variant, destination);
             return;
         }
     }
     first_half->offset = gw_ipv4_begin_any(frame, length, outcome);
     if (first_half->offset != 0) {
         first_half->value = gw_load_be32(frame + first_half->offset + 16);
-        gw_ipv4_fetch(lane->image, lane->variant, first_half->value);
     }
 }
 
@@ -266,8 +264,5 @@ GW_CALLED void gw_ipv4_packet(const gw_lane *lane, gw_descriptor *descriptor, gw
     gw_ipv4_begin(lane, descriptor, &first_half, outcome);
     gw_ipv4_end(lane, &first_half, outcome);
 }
-
-/* The CPU's loop runs the halves apart; begin fetches, so there is no touch. */
-#define GW_HALVES_ipv4 , GW_BIN_HALVES
 
 #endif

@@ -192,8 +192,7 @@ GW_RARE gw_u32 gw_ipv6_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw
 
 /*
  * The first part: lines 1 to 8, each word loaded once for the packets that nearly all are: no tag,
- * between addresses of 2000::/3, nothing for a router to read behind the header. The entry of root
- * is on its way afterwards.
+ * between addresses of 2000::/3, nothing for a router to read behind the header.
  */
 GW_LANE void gw_ipv6_begin(const gw_lane *lane, const gw_descriptor *descriptor,
                            gw_half *first_half, gw_outcome *outcome)
@@ -207,15 +206,10 @@ GW_LANE void gw_ipv6_begin(const gw_lane *lane, const gw_descriptor *descriptor,
         if (word >> 16 <= length - least && (word >> 8 & 0xff) != 0 && frame[22] >> 5 == 1 &&
             frame[38] >> 5 == 1) {
             first_half->offset = GW_ETHERNET_BYTES;
-            GW_FETCH(gw_ipv6_root(lane->image, gw_load_be64(frame + 38)));
             return;
         }
     }
     first_half->offset = gw_ipv6_begin_any(frame, length, outcome);
-    if (first_half->offset != 0) {
-        const gw_u32 ip = first_half->offset & GW_IPV6_OFFSET;
-        GW_FETCH(gw_ipv6_root(lane->image, gw_load_be64(frame + ip + 24)));
-    }
 }
 
 /* Lines 9 to 16, with the next hop's index or GW_IPV6_NONE. */
@@ -277,8 +271,5 @@ GW_CALLED void gw_ipv6_packet(const gw_lane *lane, gw_descriptor *descriptor, gw
     gw_ipv6_begin(lane, descriptor, &first_half, outcome);
     gw_ipv6_end(lane, &first_half, outcome);
 }
-
-/* The CPU's loop runs the halves apart; begin fetches, so there is no touch. */
-#define GW_HALVES_ipv6 , GW_BIN_HALVES
 
 #endif

@@ -19,7 +19,8 @@ static inline void gw_l2_bulk(const gw_u8 *image, const gw_u64 *restrict keys,
             mixed[i] = gw_l2_mix(header, keys[first + i]);
         }
         for (gw_u64 i = 0; i < now; i++) {
-            gw_l2_fetch(header, mixed[i]);
+            GW_FETCH(gw_l2_one(header, mixed[i]));
+            GW_FETCH(gw_l2_other(header, mixed[i]));
         }
         for (gw_u64 i = 0; i < now; i++) {
             const gw_u64 entry = gw_l2_find(header, mixed[i]);

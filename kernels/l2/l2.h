@@ -94,25 +94,23 @@ GW_LANE const GW_GLOBAL gw_u64 *gw_l2_bucket(const GW_GLOBAL gw_l2_image *header
            bucket * 4;
 }
 
-/* Fetches both buckets of a mixed key. */
-GW_LANE void gw_l2_fetch(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
+/* The two buckets of a mixed key. */
+GW_LANE const GW_GLOBAL gw_u64 *gw_l2_one(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
 {
-    const gw_u64 first = gw_l2_first(header, mixed);
-    GW_FETCH(gw_l2_bucket(header, first));
-    GW_FETCH(gw_l2_bucket(header, first ^ gw_l2_flip(header, mixed)));
+    return gw_l2_bucket(header, gw_l2_first(header, mixed));
+}
+
+GW_LANE const GW_GLOBAL gw_u64 *gw_l2_other(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
+{
+    return gw_l2_bucket(header, gw_l2_first(header, mixed) ^ gw_l2_flip(header, mixed));
 }
 
 /* The entry of a mixed key, or 0. */
 GW_LANE gw_u64 gw_l2_find(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
 {
-    const gw_u64 bucket = gw_l2_first(header, mixed);
-    const GW_GLOBAL gw_u64 *first = gw_l2_bucket(header, bucket);
-    const GW_GLOBAL gw_u64 *second = gw_l2_bucket(header, bucket ^ gw_l2_flip(header, mixed));
     const gw_u64 wanted = (mixed >> header->bucket_bits) << GW_L2_REST_SHIFT | GW_L2_VALID;
-    GW_EXPENSIVE(first);
-    GW_EXPENSIVE(second);
-    return gw_find_word(first, wanted, second, wanted | GW_L2_SECOND,
-                        ~(gw_u64)0xfff | GW_L2_VALID | GW_L2_SECOND);
+    return gw_find_word(gw_l2_one(header, mixed), wanted, gw_l2_other(header, mixed),
+                        wanted | GW_L2_SECOND, ~(gw_u64)0xfff | GW_L2_VALID | GW_L2_SECOND);
 }
 
 GW_LANE gw_u32 gw_l2_has_port(const GW_GLOBAL gw_u32 *set, gw_u32 port)
@@ -178,10 +176,6 @@ GW_LANE void gw_l2_begin(const gw_lane *lane, const gw_descriptor *descriptor, g
     first_half->value = state;
     first_half->keys[0] = gw_l2_mix(header, (gw_u64)vid << 48 | source);
     first_half->keys[1] = gw_l2_mix(header, (gw_u64)vid << 48 | destination);
-    gw_l2_fetch(header, first_half->keys[0]);
-    if ((state & GW_L2_GROUP) == 0) {
-        gw_l2_fetch(header, first_half->keys[1]);
-    }
 }
 
 /* Lines 6 to 8. */
@@ -194,14 +188,19 @@ GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcom
     const gw_u32 ingress = first_half->offset - 1;
     const gw_u32 state = first_half->value;
     const gw_u32 vid = state & 0xfff;
-    const gw_u64 from = gw_l2_find(header, first_half->keys[0]);
+    const gw_u64 source = first_half->keys[0];
+    const gw_u64 station = (state & GW_L2_GROUP) != 0 ? source : first_half->keys[1];
+    GW_EXPENSIVE(gw_l2_one(header, source));
+    GW_EXPENSIVE(gw_l2_other(header, source));
+    GW_EXPENSIVE(gw_l2_one(header, station));
+    GW_EXPENSIVE(gw_l2_other(header, station));
+    const gw_u64 from = gw_l2_find(header, source);
     /* Known here and fresh; or static, wherever that is. */
     const gw_u32 here = (gw_u32)((from >> GW_L2_PORT_SHIFT & 0xff) == ingress);
     const gw_u32 known =
         (gw_u32)((from & GW_L2_STATIC) != 0) | (here & (gw_u32)((from & GW_L2_FRESH) != 0));
     const gw_u32 value = vid | (known == 0 && (state & GW_L2_HEARS) != 0 ? GW_L2_NOTICE : 0);
-    const gw_u64 to =
-        (state & GW_L2_GROUP) != 0 ? (gw_u64)0 : gw_l2_find(header, first_half->keys[1]);
+    const gw_u64 to = (state & GW_L2_GROUP) != 0 ? (gw_u64)0 : gw_l2_find(header, station);
     if (to == 0) {
         gw_verdict(outcome, GW_L2_FLOOD, GW_PORT_FLOOD, value);
         return;
@@ -229,8 +228,5 @@ GW_CALLED void gw_l2_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_o
     gw_l2_begin(lane, descriptor, &first_half, outcome);
     gw_l2_end(lane, &first_half, outcome);
 }
-
-/* The CPU's loop runs the halves apart; begin fetches, so there is no touch. */
-#define GW_HALVES_l2 , GW_BIN_HALVES
 
 #endif

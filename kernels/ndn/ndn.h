@@ -160,7 +160,4 @@ GW_CALLED void gw_ndn_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_
     }
 }
 
-/* The CPU's loop is bin.h, which fetches ahead by itself. */
-#define GW_HALVES_ndn , GW_NDN_BIN
-
 #endif

@@ -22,8 +22,8 @@ pub struct BinCall {
     pub count: u32,
     /// The function's variant, the same for all of them.
     pub variant: u32,
-    /// For a kernel of [`GOPT_KERNELS`]: packets that take turns while memory answers, 1: the plain loop, 0: the form
-    /// written by hand. Other kernels have one form.
+    /// For a kernel of [`GOPT_KERNELS`]: packets that take turns while memory answers, 1: the plain loop, 0: the plain
+    /// loop with frames fetched ahead. Other kernels have one form.
     pub group: u32,
 }
 

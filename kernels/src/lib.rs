@@ -10,7 +10,7 @@ pub mod image;
 mod level;
 mod native;
 
-pub use level::{BinCall, GOPT_KERNELS, GROUP_MAX, HAND_KERNELS, Level, PROBE_READS, levels};
+pub use level::{BinCall, GOPT_KERNELS, GROUP_MAX, Level, PROBE_READS, levels};
 pub use native::{Native, natives};
 
 /// What `functions.h` says of a function that has a kernel.

@@ -84,8 +84,7 @@ pub enum Implementation {
     Scalar,
     /// The kernel with packets that take turns while memory answers, where the table is larger than the cache.
     Gopt,
-    /// A form for whole bins and one kind of CPU, where there is one that is faster here; otherwise a form of the kernel
-    /// written by hand, where there is one, else as `gopt`.
+    /// A form for whole bins and one kind of CPU, where there is one that is faster here; otherwise as `gopt`.
     #[default]
     Native,
 }

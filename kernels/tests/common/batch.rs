@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use godwit_abi::{Descriptor, Outcome, WINDOW_UNIT_BYTES};
-use godwit_kernels::{BinCall, Level};
+use godwit_kernels::{BinCall, GOPT_KERNELS, GROUP_MAX, Level};
 
 /// Bytes at a 64-byte boundary.
 #[derive(Clone, Debug)]
@@ -101,8 +101,22 @@ impl Batch {
         self.run_range(level, kernel, variant, image, 0..self.descriptors.len());
     }
 
-    /// Some of the packets as one bin.
+    /// Some of the packets as one bin; where packets may take turns, any number of them must come to the same.
     pub(crate) fn run_range(&mut self, level: &Level, kernel: u8, variant: u32, image: &Lines, range: Range<usize>) {
+        let before = self.clone();
+        self.run_turns(level, kernel, variant, image, range.clone(), 0);
+        let groups: &[u32] = if GOPT_KERNELS.contains(&kernel) { &[1, 2, 7, GROUP_MAX] } else { &[] };
+        for &group in groups {
+            let mut other = before.clone();
+            other.run_turns(level, kernel, variant, image, range.clone(), group);
+            let who = format!("kernel {kernel}, {}, {group} packets in turns", level.name);
+            assert_eq!(other.outcomes, self.outcomes, "{who}");
+            assert_eq!(other.descriptors, self.descriptors, "{who}");
+            assert!(other.arena.bytes() == self.arena.bytes(), "{who}: the frames differ");
+        }
+    }
+
+    fn run_turns(&mut self, level: &Level, kernel: u8, variant: u32, image: &Lines, range: Range<usize>, group: u32) {
         let call = BinCall {
             arena: self.arena.bytes_mut().as_mut_ptr(),
             image: image.bytes().as_ptr(),
@@ -111,7 +125,7 @@ impl Batch {
             outcomes: self.outcomes[range.clone()].as_mut_ptr(),
             count: range.len() as u32,
             variant,
-            group: 0,
+            group,
         };
         // SAFETY: the arrays are as long as `count` says, and `of` made the descriptors consistent.
         unsafe { level.run_bin(kernel, &call) }

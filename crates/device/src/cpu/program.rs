@@ -96,13 +96,12 @@ impl Loaded {
             return 0;
         }
         let level = godwit_kernels::levels().iter().rfind(|level| level.supported());
-        let by_hand = godwit_kernels::HAND_KERNELS.contains(&self.program.kernel());
         match (implementation, level) {
-            (Implementation::Native, _) if by_hand => 0,
             (Implementation::Gopt | Implementation::Native, Some(level)) => {
                 let turns = group::choose(level, self.image());
                 self.turns = Some(turns.reason);
-                turns.group
+                // Nobody asks for the plain loop: frames are fetched ahead at least.
+                if implementation == Implementation::Native && turns.group == 1 { 0 } else { turns.group }
             }
             _ => 1,
         }
