@@ -116,7 +116,8 @@ impl Engine {
         };
         let housekeeper = housekeeper.inspect_err(|_| told_to_stop.store(true, Ordering::Relaxed));
         let mut reloader = self.reload.map(|asked| Reloader::new(asked, Arc::clone(&commands)));
-        let server = socket.map(|socket| ControlServer::start(socket, commands)).transpose();
+        let left = cores().get(shared.len()..).filter(|_| pin).unwrap_or_default().to_vec();
+        let server = socket.map(|socket| ControlServer::start(socket, commands, left)).transpose();
         let server = server.inspect_err(|_| told_to_stop.store(true, Ordering::Relaxed));
         let (mut told, mut attended) = (started, started);
         while threads.iter().any(|thread| !thread.is_finished()) {

@@ -30,6 +30,7 @@ use serde_json::{Value, json};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::changer::{Changed, Changer};
+use crate::control::pin_to;
 use crate::grace::Graces;
 use crate::running::RunningFunction;
 use crate::setup::Devices;
@@ -132,12 +133,20 @@ pub(crate) struct ControlServer {
 }
 
 impl ControlServer {
-    pub(crate) fn start(socket: ControlSocket, commands: Arc<Commands>) -> Result<Self, Error> {
+    /// `cores`: those that its threads are pinned to, if any are left for them. Behind a worker that spins they would wait for
+    /// milliseconds until they are moved elsewhere.
+    pub(crate) fn start(socket: ControlSocket, commands: Arc<Commands>, cores: Vec<usize>) -> Result<Self, Error> {
         let ended = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&ended);
         let thread = thread::Builder::new()
             .name("control".to_owned())
-            .spawn(move || serve(&socket, &commands, &flag))
+            .spawn(move || {
+                // Those of its clients begin with what it is pinned to.
+                if !cores.is_empty() {
+                    pin_to(&cores);
+                }
+                serve(&socket, &commands, &flag);
+            })
             .map_err(|error| Error::Setup(format!("cannot start the thread of the control socket: {error}")))?;
         Ok(Self { ended, thread: Some(thread) })
     }

@@ -1,7 +1,9 @@
 //! Chains that a device follows: whatever the chain, the traffic and the device, what comes out is what the functions make
 //! of it one after the other, by `ref`.
 
-use std::io::Write as _;
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -10,14 +12,24 @@ use std::time::Duration;
 use godwit_engine::config::Config;
 use godwit_engine::{Engine, Options, Report};
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
 const PATTERNS: [&str; 2] = ["attack\nevil\n", "e\nabc\n"];
 
 fn run(text: &str, folder: &Path) -> Report {
+    run_while(text, folder, |_| {})
+}
+
+/// Runs an engine to its end while `talk` speaks to it at this socket.
+fn run_while(text: &str, folder: &Path, talk: impl FnOnce(&Path) + Send) -> Report {
     let config = Config::parse(text, "test.toml", folder).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let engine = Engine::new(config, &Options::default()).unwrap();
+    let control = folder.join("control");
+    let engine = Engine::new(config, &Options { control: Some(control.clone()), ..Options::default() }).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    let report = engine.run(&stop, Some(Duration::from_secs(120)), &mut |_| {}).unwrap();
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| talk(&control));
+        engine.run(&stop, Some(Duration::from_secs(120)), &mut |_| {}).unwrap()
+    });
     assert!(report.conservation.holds(), "{}", report.conservation);
     assert_eq!(report.conservation.in_flight, 0);
     assert!(report.lost_devices.is_empty(), "{:?}", report.lost_devices);
@@ -311,6 +323,128 @@ proptest! {
             for placed in [format!("{device:?}"), format!("[{device:?}, \"cpu\"]")] {
                 let report = run(&drawn.text(&placed, &stanza(keys), "native"), folder.path());
                 prop_assert_eq!(seen(&report), expected.clone(), "{} {}", placed, keys);
+            }
+        }
+    }
+}
+
+/// The class of all drawn chains, and traffic that leaves time for some changes.
+const CLASS: &str = "[[class]]\nname = \"some\"\nsource_ports = \"0-30000\"\n";
+const SLOWLY: &str = "packets = 3000\nrate = \"60kpps\"";
+
+/// Takes these chains in turns until nobody answers any more. Returns how many it took.
+fn take_in_turns(control: &Path, chains: [&str; 2]) -> usize {
+    let Ok(stream) = UnixStream::connect(control) else { return 0 };
+    let mut stream = BufReader::new(stream);
+    let mut taken = 0;
+    // The other one is what the engine starts with.
+    for chain in chains.iter().cycle().skip(1) {
+        let mut reply = String::new();
+        let said = writeln!(stream.get_mut(), "{}", json!({ "command": "chain", "text": chain }));
+        if said.and_then(|()| stream.read_line(&mut reply)).unwrap_or(0) == 0 {
+            return taken;
+        }
+        let reply: Value = serde_json::from_str(&reply).unwrap();
+        // A device that copies may have left packets where they were, and says so.
+        let is_right = reply["ok"] == true || reply["error"].as_str().unwrap().contains("does not bring back");
+        assert!(is_right, "{reply}\n{chain}");
+        taken += usize::from(reply["ok"] == true);
+    }
+    unreachable!("chains are taken in turns for ever")
+}
+
+/// A device follows the new chain as it did the old one: each packet still goes there once.
+#[test]
+fn a_packet_goes_to_a_device_once_by_every_chain() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, patterns) in PATTERNS.iter().enumerate() {
+        std::fs::write(folder.path().join(format!("{number}.txt")), patterns).unwrap();
+    }
+    // Every verdict leads on to another function.
+    let drawn = |number| Drawn {
+        seed: 1,
+        sealed: false,
+        leads: vec![number; 64],
+        on_cpu: 0,
+        classes: true,
+        workers: 2,
+        bin_packets: 64,
+        layout: "dense",
+    };
+    let chains = [6, 7].map(|number| CLASS.to_owned() + &drawn(number).chain());
+    for (device, keys) in
+        devices().into_iter().flat_map(|device| ["", "mode = \"persistent\""].map(|keys| (device.clone(), keys)))
+    {
+        let stanza = format!("[[device]]\nname = \"{device}\"\n{keys}\n");
+        let text = drawn(6).text(&format!("{device:?}"), &stanza, "native").replace("packets = 3000", SLOWLY);
+        let mut taken = 0;
+        let report =
+            run_while(&text, folder.path(), |control| taken = take_in_turns(control, [&chains[0], &chains[1]]));
+        let name = format!("device_packets{{device=\"{device}\"}}");
+        let submitted = report.counters.iter().find(|(known, _)| *known == name).map(|(_, count)| *count);
+        assert!(taken > 0, "the chain never changed");
+        assert_eq!(submitted, Some(report.conservation.received), "{keys}, {taken} changes");
+    }
+}
+
+/// The packets of a capture of both ports: where each left, and its frame, by what no function changes, which is all behind the
+/// TTL and the checksum of IPv4.
+fn captured(folder: &Path) -> HashMap<Vec<u8>, Vec<(&'static str, Vec<u8>)>> {
+    let mut packets: HashMap<_, Vec<_>> = HashMap::new();
+    for port in ["left", "right"] {
+        let path = folder.join(format!("{port}.pcap"));
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let mut rest = &bytes[24..];
+        while !rest.is_empty() {
+            let length = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
+            let frame = &rest[16..16 + length];
+            packets.entry(frame[26..].to_vec()).or_default().push((port, frame.to_vec()));
+            rest = &rest[16 + length..];
+        }
+    }
+    packets
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
+
+    /// What comes out of a device whose chain changes under way is what one chain or the other makes of each packet.
+    #[test]
+    fn a_device_follows_chains_that_change(drawn in drawn(), leads in prop::collection::vec(any::<u8>(), 64), classes in any::<bool>()) {
+        let folder = tempfile::tempdir().unwrap();
+        for (number, patterns) in PATTERNS.iter().enumerate() {
+            std::fs::write(folder.path().join(format!("{number}.txt")), patterns).unwrap();
+        }
+        let other = Drawn { leads, classes, ..drawn.clone() };
+        let chains = [&drawn, &other].map(|drawn| CLASS.to_owned() + &drawn.chain());
+        // Into captures, and slowly enough for some changes.
+        let with_captures = |text: String| {
+            ["left", "right"].iter().fold(text.replace("packets = 3000", SLOWLY), |text, port| {
+                let sink = format!("name = \"{port}\"\n            kind = \"synthetic\"\n            digest = true");
+                assert!(text.contains(&sink));
+                text.replace(&sink, &format!("name = \"{port}\"\nkind = \"pcap\"\nwrite = \"{port}.pcap\""))
+            })
+        };
+        let [one, two] = [&drawn, &other].map(|drawn| {
+            run(&with_captures(drawn.text("\"cpu\"", "", "ref")), folder.path());
+            captured(folder.path())
+        });
+        for (device, keys) in devices().into_iter().flat_map(|device| ["", "mode = \"persistent\""].map(|keys| (device.clone(), keys))) {
+            let stanza = format!("[[device]]\nname = \"{device}\"\n{keys}\n");
+            let text = with_captures(drawn.text(&format!("{device:?}"), &stanza, "native"));
+            let mut taken = 0;
+            let report = run_while(&text, folder.path(), |control| taken = take_in_turns(control, [&chains[0], &chains[1]]));
+            prop_assert!(taken > 0, "the chain never changed");
+            let came = captured(folder.path());
+            prop_assert_eq!(came.values().map(Vec::len).sum::<usize>() as u64, report.conservation.sent);
+            for key in came.keys().chain(one.keys()).chain(two.keys()) {
+                let [came, one, two] = [&came, &one, &two].map(|packets| packets.get(key).map_or(&[][..], Vec::as_slice));
+                // Packets that are alike, should there be any, may have gone different ways.
+                if one.len() > 1 || two.len() > 1 {
+                    continue;
+                }
+                prop_assert!(came == one || came == two, "{} {}: {:x?}\nis neither {:x?}\nnor {:x?}", device, keys, came, one, two);
             }
         }
     }

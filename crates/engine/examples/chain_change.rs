@@ -1,0 +1,126 @@
+//! How long a change of the chain takes while packets flow: from the command on the control socket to the first packet on
+//! the new way, to the answer, and how long packets waited for those of the old chain.
+//!
+//! ```text
+//! cargo run --release -p godwit-engine --example chain_change [DEVICE] [RATE] [WORKERS] [CHANGES] [IN_FLIGHT] [MODE]
+//! ```
+//! Without RATE, or with `full`, as many packets come as the workers take. The chains differ in their first function, so the
+//! first packet that a function sees again is the first on the new way.
+
+#[path = "../tests/recorder/mod.rs"]
+mod recorder;
+
+use std::error::Error;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use godwit_engine::config::Config;
+use godwit_engine::{Engine, Options};
+use recorder::Record;
+use serde_json::{Value, json};
+
+const WAYS: [&str; 2] = ["one", "two"];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let mut next = |default: &str| arguments.next().unwrap_or_else(|| default.to_owned());
+    let (device, rate, workers, changes) = (next("cpu"), next("full"), next("1"), next("1000").parse()?);
+    let (in_flight, mode) = (next("4096"), next("launch"));
+    let text = configuration(&device, &rate, &workers, &in_flight, &mode) + &chain(0);
+    let mut config = Config::parse(&text, "chain_change", Path::new("."))?;
+    let record = recorder::put(&mut config, &[("one", false), ("two", false)], 0);
+    let path = std::env::temp_dir().join(format!("chain_change-{}", std::process::id()));
+    let engine = Engine::new(config, &Options { control: Some(path.clone()), ..Options::default() })?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (report, mut took) = std::thread::scope(|scope| {
+        let changing = scope.spawn(|| {
+            let took = change(&path, &record, changes).map_err(|error| error.to_string());
+            stop.store(true, Ordering::Relaxed);
+            took
+        });
+        let report = engine.run(&stop, None, &mut |_| {});
+        (report, changing.join())
+    });
+    let (report, took) = (report?, took.as_mut().map_err(|_| "changing the chain met a bug")?.as_mut());
+    let took = took.map_err(|error| error.clone())?;
+    let probes = report.ports[0].probes.ok_or("packets say who they are")?;
+    println!(
+        "{device} {mode}, {workers} workers, {in_flight} in flight each, {:.2} Mpps: {changes} changes, {} packets, lost {}, \
+         twice {}, reordered {}, dropped {}",
+        report.conservation.received as f64 / report.elapsed_s / 1e6,
+        report.conservation.received,
+        report.conservation.received - probes.received,
+        probes.duplicates,
+        probes.reordered,
+        report.conservation.dropped,
+    );
+    for (name, column) in ["first packet on the new way", "answer", "packets held"].iter().zip(took) {
+        column.sort_unstable();
+        let at = |share: f64| column[((column.len() - 1) as f64 * share) as usize];
+        println!("{name:>28}: median {} us, 99 % {} us, longest {} us", at(0.5), at(0.99), at(1.0));
+    }
+    Ok(())
+}
+
+/// Changes the chain so many times. Microseconds of each: to the first packet on the new way, to the answer, that packets were held.
+fn change(path: &Path, record: &Record, changes: usize) -> Result<[Vec<u64>; 3], Box<dyn Error>> {
+    let mut stream = BufReader::new(UnixStream::connect(path)?);
+    let mut took = [const { Vec::new() }; 3];
+    for number in 1..=changes {
+        let came = &record.came[number % WAYS.len()];
+        // Nothing comes there by the old chain any more, and something by the way that is left.
+        let before = came.load(Ordering::Acquire);
+        let request = format!("{}\n", json!({ "command": "chain", "text": chain(number) }));
+        let started = Instant::now();
+        stream.get_mut().write_all(request.as_bytes())?;
+        while came.load(Ordering::Acquire) == before {
+            // Not on the core of the thread that serves the socket: looks every 60 us or so.
+            std::thread::sleep(Duration::from_micros(10));
+        }
+        took[0].push(started.elapsed().as_micros() as u64);
+        let mut reply = String::new();
+        stream.read_line(&mut reply)?;
+        took[1].push(started.elapsed().as_micros() as u64);
+        let reply: Value = serde_json::from_str(&reply)?;
+        let held = reply["result"]["held_us"].as_u64();
+        took[2].push(held.ok_or_else(|| format!("change {number} was refused: {reply}"))?);
+    }
+    Ok(took)
+}
+
+fn chain(number: usize) -> String {
+    let way = WAYS[number % WAYS.len()];
+    format!(
+        "[[chain]]\nfrom = \"net\"\nto = \"{way}\"\n[[chain]]\nfrom = \"{way}\"\nto = \"both\"\n\
+         [[chain]]\nfrom = \"both\"\nto = \"net\"\n"
+    )
+}
+
+fn configuration(device: &str, rate: &str, workers: &str, in_flight: &str, mode: &str) -> String {
+    let rate = if rate == "full" { String::new() } else { format!("rate = \"{rate}\"") };
+    let stanza =
+        if device == "cpu" { String::new() } else { format!("[[device]]\nname = \"{device}\"\nmode = \"{mode}\"\n") };
+    let mut text = format!(
+        r#"
+        [engine]
+        workers = {workers}
+        in_flight_packets = {in_flight}
+        {stanza}
+        [[port]]
+        name = "net"
+        kind = "synthetic"
+        size = 128
+        flows = 10000
+        probe = true
+        {rate}
+        "#
+    );
+    for name in ["one", "two", "both"] {
+        text += &format!("[[function]]\nname = \"{name}\"\nkind = \"template\"\ndevice = \"{device}\"\n");
+    }
+    text
+}
