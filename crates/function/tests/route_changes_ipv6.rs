@@ -214,6 +214,13 @@ fn a_full_table_is_loaded_in_batches() {
             unsafe { level().ipv6_lookup_bulk(function.image().as_ptr(), function.variant().into(), &addresses, said) };
         }
         assert_eq!(ours, theirs);
+        for native in godwit_kernels::natives().iter().filter(|native| native.supported()) {
+            ours.fill(0);
+            let (image, variant) = (function.image().as_ptr(), function.variant().into());
+            // SAFETY: as above.
+            unsafe { native.ipv6_lookup_bulk(image, variant, &addresses, &mut ours) };
+            assert_eq!(ours, theirs, "by {}", native.name);
+        }
         let gone: Vec<RouteChange> = changes.iter().map(|change| RouteChange { next_hop: None, ..*change }).collect();
         function.change(&gone, &Nobody).unwrap();
         assert_eq!(function.routes().len(), 0);

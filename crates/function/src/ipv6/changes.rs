@@ -13,7 +13,6 @@
 //! Lines that were in use before may lie in a cache of a device that keeps none of its caches coherent, fetched by a packet that
 //! is gone. So if some of the new lines were, packets in flight are waited for between steps 2 and 3.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -195,12 +194,12 @@ impl Changer {
     fn build(&mut self, changes: &[Change]) -> Result<(Vec<(u32, u32, u32)>, Vec<Run>), Full> {
         let root_bits = self.layout.root_bits;
         let slot_of = |prefix: u128| (prefix >> (128 - root_bits)) as u32;
-        let mut slots: BTreeSet<u32> = BTreeSet::new();
+        let mut slots: Vec<u32> = Vec::new();
         let mut covered: Vec<Range<u32>> = Vec::new();
         for &(prefix, length, _) in changes {
             let slot = slot_of(prefix);
             if u32::from(length) > root_bits {
-                slots.insert(slot);
+                slots.push(slot);
             } else {
                 covered.push(slot..slot + (1 << (root_bits - u32::from(length))));
             }
@@ -223,6 +222,8 @@ impl Changer {
             Err(_) => self.covering[slot as usize],
         };
         slots.extend(outsides.iter().map(|&(slot, _)| slot));
+        slots.sort_unstable();
+        slots.dedup();
         let (image, layout) = (&*self.image, &self.layout);
         let mut beside = Beside { image, layout, lines: &mut self.lines, taken: Vec::new() };
         let mut entries = Vec::with_capacity(slots.len());

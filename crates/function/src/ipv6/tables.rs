@@ -190,13 +190,10 @@ pub(super) fn record_of(next_hop: &NextHop) -> Ipv6NextHop {
     }
 }
 
-/// As many bits as leave few routes to most entries, as long as the root itself is no burden to a cache.
+/// As many bits as leave few routes to most entries. No more than that of the root burdens a cache: addresses that are in
+/// use begin alike, and need few of its lines.
 fn root_bits(rib: &Rib) -> u32 {
-    match rib.len() {
-        0..=20_000 => 16,
-        20_001..=1_000_000 => 18,
-        _ => 20,
-    }
+    if rib.len() <= 20_000 { 16 } else { 20 }
 }
 
 /// The longest route, of at most as many bits as name an entry of the root, for each of `count` entries.
