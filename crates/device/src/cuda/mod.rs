@@ -124,7 +124,7 @@ impl CudaDevice {
         let kernels = Kernels::load(&context)?;
         let chain = options.chain.as_deref();
         let needs = DeviceChain::needs(chain, &programs);
-        let tables = Tables::new(&context, &programs, &DeviceChain::image(chain, &programs), &needs, options.watchdog)?;
+        let tables = Tables::new(&context, &programs, &DeviceChain::image(chain, &programs), &needs)?;
         // SAFETY: the handle, which this device keeps for longer than the registration, keeps the memory mapped.
         let registration = unsafe { Registration::new(&context, arena.base(), arena.bytes())? };
         let shadow = DeviceMemory::new(&context, arena.bytes(), "the packet arena")?;

@@ -101,7 +101,6 @@ impl Tables {
         programs: &[Arc<dyn Program>],
         chain: &[u8],
         needs: &[Needs],
-        patience: Duration,
     ) -> Result<Self, Error> {
         // Wiped when dropped: images hold keys.
         let mut bytes: Zeroizing<Vec<u8>> = Zeroizing::new(Vec::with_capacity(images_bytes(programs) + chain.len()));
@@ -131,11 +130,7 @@ impl Tables {
         memory.fill(&bytes)?;
         let staging = PinnedMemory::new(context, STAGING_BYTES)?;
         let updates = Mutex::new(Updates { stream: Stream::new(context)?, staging, stuck: false });
-        let tables = Self { memory, offsets_at, reaches_at, image_offsets, updates };
-        // The first copy of a stream takes the driver some 50 ms; nobody who changes a table later is to wait for that.
-        let again = ALIGNMENT_BYTES.min(bytes.len());
-        tables.write(context, 0, again, |at, part| part.copy_from_slice(&bytes[at..at + part.len()]), patience)?;
-        Ok(tables)
+        Ok(Self { memory, offsets_at, reaches_at, image_offsets, updates })
     }
 
     /// See [`crate::Device::update_image`]. Gives up after `patience`.
