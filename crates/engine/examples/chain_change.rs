@@ -90,6 +90,7 @@ fn change(path: &Path, record: &Record, changes: usize) -> Result<[Vec<u64>; 3],
         let held = reply["result"]["held_us"].as_u64();
         took[2].push(held.ok_or_else(|| format!("change {number} was refused: {reply}"))?);
         if number == 1 {
+            println!("the first change, which waits for the first packets of all: {} us", took[0][0]);
             took.iter_mut().for_each(Vec::clear);
         }
     }
