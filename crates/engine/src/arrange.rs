@@ -6,6 +6,7 @@
 //! | split | that of the packet it was made of, behind it ([`Order::couple`](crate::order::Order::couple)) | created |
 //! | hold | given up: packets behind it do not wait for it | held, which is in flight |
 //! | join | that of the packet which was missing | merged: as many as were held |
+//! | resume | a new one, as if it had just arrived | no longer held |
 //! | create | a new one, as if it had just arrived | created |
 //! | drop, expire | given up | dropped, by its reason |
 //!
@@ -75,7 +76,18 @@ impl Worker {
                     self.counts.add(MERGED, held.into());
                     input.put(whole, work);
                 }
-                Step::Create { packet, work } => self.create(plan, function, input, packet, work, now_ns),
+                Step::Resume { packet, work, reason: number } => {
+                    self.held -= 1;
+                    if !self.enter(plan, function, input, packet, work, now_ns) {
+                        self.counts.add(DROPPED, 1);
+                        self.counts.add(reason(number), 1);
+                    }
+                }
+                Step::Create { packet, work } => {
+                    if self.enter(plan, function, input, packet, work, now_ns) {
+                        self.counts.add(CREATED, 1);
+                    }
+                }
                 Step::Drop { packet, reason: number } => self.drop_packet(&packet, reason(number)),
                 Step::Expire { held, reason: number } => {
                     self.held -= u64::from(held);
@@ -91,8 +103,9 @@ impl Worker {
         );
     }
 
-    /// Gives a packet that a host half has made a place behind all that have arrived, and past the function's gate.
-    fn create(
+    /// Gives a packet that a host half has made, or held, a place behind all that have arrived, and past the function's gate. False where
+    /// no more can be in flight: its window is released.
+    fn enter(
         &mut self,
         plan: &Plan,
         function: usize,
@@ -100,21 +113,21 @@ impl Worker {
         mut packet: Descriptor,
         work: Work,
         now_ns: u64,
-    ) {
+    ) -> bool {
         let sequence = self.sequence_next();
         if self.order.room() == 0 || sequence == u64::MAX {
             self.region.release(&packet);
-            return;
+            return false;
         }
         let stamp = Stamp { sequence, time_ns: now_ns };
         self.order.arrive(std::slice::from_mut(&mut packet), &[stamp], now_ns);
-        self.counts.add(CREATED, 1);
         if self.change.drains() {
             // Its place is behind packets that wait for another chain.
             self.change.hold_created(function, packet, work);
-            return;
+            return true;
         }
         self.enter_created(plan, function, &packet);
         input.put(packet, work);
+        true
     }
 }

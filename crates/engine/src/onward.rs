@@ -55,7 +55,9 @@ impl Worker {
                 input.pending.extend_from_slice(descriptors);
                 if input.hears {
                     let by = function.map(|function| plan.stages[function].function.contract());
-                    input.said.extend((0..descriptors.len()).map(|packet| Said { by, outcome: outcome(packet) }));
+                    let function = function.unwrap_or_default();
+                    let said = |packet| Said { by, function, outcome: outcome(packet) };
+                    input.said.extend((0..descriptors.len()).map(said));
                 }
             }
             Next::Port(port) => self.send_out(plan, descriptors, u16::from(port)),

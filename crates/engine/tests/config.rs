@@ -406,6 +406,19 @@ fn configurations_to_deploy_are_configurations() {
     assert!(read >= 3);
 }
 
+#[test]
+fn topologies_are_configurations() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/topologies");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut read = 0;
+    for path in files.filter(|path| path.extension().is_some_and(|extension| extension == "toml")) {
+        let config = Config::load(&path).unwrap_or_else(|error| panic!("{error}"));
+        assert!(config.warnings.is_empty(), "{path:?}: {:?}", config.warnings);
+        read += 1;
+    }
+    assert!(read >= 2);
+}
+
 /// Without the feature, a port of that kind says what is missing.
 #[cfg(not(feature = "dpdk"))]
 #[test]

@@ -8,8 +8,8 @@ use crate::{Contract, Work};
 
 /// Packets that have arrived at a host half, and what is to become of them.
 pub struct Arrangement<'a> {
-    /// Where packets lie. Frames may be rewritten, and windows allocated for [`Step::Split`], [`Step::Join`] and
-    /// [`Step::Create`]; whoever allocates one that no step takes releases it. All others the engine releases.
+    /// Where packets lie. Frames may be rewritten, and windows allocated for [`Step::Split`], [`Step::Join`],
+    /// [`Step::Resume`] and [`Step::Create`]; whoever allocates one that no step takes releases it. All others the engine releases.
     pub region: &'a mut Region,
     /// Nanoseconds on a clock that never goes back; in a replay the time of the packets.
     pub now_ns: u64,
@@ -32,6 +32,8 @@ pub struct Arrangement<'a> {
 pub struct Said {
     /// The function's contract; `None`: the packet comes from a port.
     pub by: Option<&'static Contract>,
+    /// Its place in the configuration, where `by` is one.
+    pub function: usize,
     /// What it said.
     pub outcome: Outcome,
 }
@@ -75,6 +77,15 @@ pub enum Step {
         held: u32,
         /// What is to be done with it.
         work: Work,
+    },
+    /// A packet that was held goes on, as if it had just arrived. Where no more can be in flight it is dropped.
+    Resume {
+        /// In a window that was allocated for it; port and flow hash as it had them.
+        packet: Descriptor,
+        /// What is to be done with it.
+        work: Work,
+        /// Why it is dropped then: of the contract.
+        reason: u8,
     },
     /// A packet that came from nowhere. Where no more can be in flight there will be none.
     Create {

@@ -23,6 +23,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod l2;
 pub mod ndn;
+pub mod neighbours;
 pub mod responder;
 pub mod routes;
 pub mod routing;
@@ -127,6 +128,21 @@ pub trait Function: Send + Sync {
 
     /// The routes that it forwards by, where others may change them.
     fn routing(&self) -> Option<&dyn routing::Routing> {
+        None
+    }
+
+    /// Learns which functions there are, once all of a configuration are built and before anything runs, to work together with some of
+    /// them. `functions[own]` is itself.
+    ///
+    /// # Errors
+    /// [`Error::Value`]: one that it needs is not among them.
+    fn meet(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
+        let _ = (functions, own);
+        Ok(())
+    }
+
+    /// What it finds out of the stations around this machine, where it asks for them.
+    fn neighbours(&self) -> Option<&Arc<neighbours::Neighbours>> {
         None
     }
 

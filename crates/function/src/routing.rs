@@ -9,6 +9,7 @@ mod commands;
 mod follow;
 mod next_hops;
 mod prefix;
+mod resolve;
 
 use std::net::IpAddr;
 
@@ -20,6 +21,7 @@ pub use commands::command;
 pub(crate) use follow::{FollowConfig, Follower, INTERVAL as FOLLOW_INTERVAL};
 pub(crate) use next_hops::{Format, NextHops, Record};
 pub use prefix::{Family, Prefix};
+pub(crate) use resolve::{Asked, INTERVAL as RESOLVE_INTERVAL, Resolver};
 
 /// What is done with packets of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -141,6 +141,91 @@ fn what_goes_through_godwit_is_counted_by_both() {
     });
 }
 
+/// Packets that an interface's own counters say it has received and sent.
+fn interface(name: &str) -> [u64; 2] {
+    let said = Command::new("ip").args(["-s", "-j", "link", "show", "dev", name]).output().unwrap();
+    let said: Value = serde_json::from_slice(&said.stdout).unwrap();
+    ["rx", "tx"].map(|way| said[0]["stats64"][way]["packets"].as_u64().unwrap())
+}
+
+fn has_xdp(name: &str) -> bool {
+    let said = Command::new("ip").args(["-j", "link", "show", "dev", name]).output().unwrap();
+    let said: Value = serde_json::from_slice(&said.stdout).unwrap();
+    said[0].get("xdp").is_some()
+}
+
+/// A rate is searched, and one far below it held; all that count packets agree, to the packet.
+#[test]
+fn what_is_held_is_counted_alike_by_all() {
+    in_namespace(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let device = Device::start(folder.path());
+        // What comes before its program is attached it does not see; the other port only sends.
+        let started = Instant::now();
+        while !has_xdp("gw-g1") {
+            assert!(started.elapsed() < Duration::from_secs(30), "it does not attach");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let config = generator(folder.path(), 64);
+        until_it_forwards(&config);
+        // Until nothing is under way: the device counts from its start, the generator in each of its runs.
+        let interfaces = ["gw-g0", "gw-g1", "gw-g2", "gw-g3"];
+        let before = interfaces.map(interface);
+        // Whatever this machine has time for: what is lost is where counters say.
+        let mut rows = generate(
+            &config,
+            &[
+                "--search",
+                "--rate",
+                "40kpps",
+                "--seconds",
+                "0.3",
+                "--loss",
+                "0.5",
+                "--resolution",
+                "0.2",
+                "--latency-at",
+                "0",
+            ],
+        );
+        let found = rows.pop().unwrap();
+        assert_eq!(found["impl"], "throughput");
+        let held = format!("{}pps", (found["offered_pps"].as_f64().unwrap() / 20.0).round());
+        rows.extend(generate(
+            &config,
+            &["--search", "--rate", &held, "--seconds", "0.2", "--hold", "2", "--latency-at", "0"],
+        ));
+        assert_eq!(rows.pop().unwrap()["impl"], "throughput");
+        let hold = rows.last().unwrap();
+        assert_eq!(
+            (&hold["impl"], &hold["lost"], &hold["duplicates"]),
+            (&"hold".into(), &0.into(), &0.into()),
+            "{hold}"
+        );
+        assert_eq!((&hold["seconds"], &hold["received"]), (&2.0.into(), &hold["sent"]), "{hold}");
+
+        let after = interfaces.map(interface);
+        let [to, left, right, from] = [0, 1, 2, 3].map(|at| [0, 1].map(|way| after[at][way] - before[at][way]));
+        let report = device.stop(folder.path());
+        let counters = &report["counters"];
+        let of = |port: &str, name: &str| counters[format!("port_{name}{{port=\"{port}\"}}")].as_u64().unwrap_or(0);
+        let total = |key: &str| rows.iter().map(|row| row[key].as_u64().unwrap()).sum::<u64>();
+        assert_eq!(total("sent"), to[1], "the generator and its interface");
+        assert_eq!(to[1], left[0], "the two ends of a cable");
+        // The device counts since its start.
+        assert_eq!(
+            of("left", "received_packets") + of("left", "missed") + of("left", "left_to_kernel"),
+            after[1][0],
+            "the device and its interface"
+        );
+        assert_eq!(of("left", "received_packets"), of("right", "sent_packets") + of("right", "refused"), "the device");
+        assert_eq!(of("right", "sent_packets"), after[2][1], "the device and its other interface");
+        assert_eq!(right[1], from[0], "the two ends of the other cable");
+        assert!(total("received") <= from[0], "the generator found no more than came");
+        assert_eq!(total("received") + total("lost"), total("sent"));
+    });
+}
+
 #[test]
 fn the_search_ends_at_what_the_bridge_takes() {
     in_namespace(|| {

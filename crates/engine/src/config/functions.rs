@@ -60,6 +60,12 @@ pub(super) fn read<'a>(
         }
         functions.push(read_one(document, stanza, name, ports, directory)?);
     }
+    let all: Vec<Arc<dyn Function>> = functions.iter().map(|function| Arc::clone(&function.function)).collect();
+    for (own, function) in functions.iter().enumerate() {
+        if let Err(error) = function.function.meet(&all, own) {
+            return Err(document.refuse_line(function.line, format!("function `{}`: {error}", function.name)));
+        }
+    }
     Ok(functions)
 }
 

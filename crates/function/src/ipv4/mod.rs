@@ -14,8 +14,8 @@ use godwit_packet::{Image, ImageRef};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::routes::Address;
-use crate::routing::{FOLLOW_INTERVAL, Follower, NextHop, Routing};
+use crate::routes::{Address, Resolved};
+use crate::routing::{FOLLOW_INTERVAL, Follower, NextHop, RESOLVE_INTERVAL, Resolver, Routing};
 use crate::{Contract, Drop, Error, Function, HostHalf, Kind, Running, Site, Verdict};
 
 pub use config::Config;
@@ -150,6 +150,8 @@ pub struct Ipv4 {
     reference: RwLock<Option<Reference>>,
     /// Makes the table follow this machine's, where asked to.
     follower: Option<Follower>,
+    /// Keeps next hops whose stations are asked for as these are, where there are any.
+    resolver: Option<Resolver>,
 }
 
 /// Routes and next hops: as at the start, until somebody asks for them or changes them.
@@ -197,7 +199,7 @@ impl Ipv4 {
         let (memory, layout, groups) = tables::image(&routes, &next_hops, spare)?;
         let image = Arc::new(Image::without_secrets(memory));
         let table = Mutex::new(Table::Start { routes, next_hops, groups });
-        Ok(Self { image, layout, names, table, reference: RwLock::new(None), follower: None })
+        Ok(Self { image, layout, names, table, reference: RwLock::new(None), follower: None, resolver: None })
     }
 
     /// The next hop of the longest prefix that covers `address` (host byte order), found without the table image.
@@ -208,9 +210,10 @@ impl Ipv4 {
 
 fn build(stanza: Spanned<DeTable<'_>>, site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
-    let (routes, next_hops) = config.resolve(site)?;
+    let Resolved { routes, next_hops, asked } = config.resolve(site)?;
     let mut function = Ipv4::with_room(routes, next_hops, config.names(), config.spare()?)?;
     function.follower = config.follower(site)?;
+    function.resolver = Resolver::new(asked);
     Ok(Arc::new(function))
 }
 
@@ -236,6 +239,9 @@ impl Function for Ipv4 {
         if let Some(follower) = &self.follower {
             follower.changed_by_operator(request);
         }
+        if let Some(resolver) = &self.resolver {
+            resolver.changed_by_operator();
+        }
         Ok(done)
     }
 
@@ -244,11 +250,17 @@ impl Function for Ipv4 {
     }
 
     fn housekeeping_interval(&self) -> Option<std::time::Duration> {
-        self.follower.as_ref().map(|_| FOLLOW_INTERVAL)
+        let follows = self.follower.as_ref().map(|_| FOLLOW_INTERVAL);
+        follows.or(self.resolver.as_ref().map(|_| RESOLVE_INTERVAL))
     }
 
     fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
-        self.follower.as_ref().map_or(Ok(()), |follower| follower.keep(self, running))
+        self.follower.as_ref().map_or(Ok(()), |follower| follower.keep(self, running))?;
+        self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.keep(self, running))
+    }
+
+    fn meet(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
+        self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.meet(functions, own))
     }
 
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Form, Route, Spare};
+use super::{Form, Spare};
 use crate::config::value;
-use crate::routes::{NextHopConfig, RouteConfig, Stanza};
-use crate::routing::{FollowConfig, Follower, NextHop};
+use crate::routes::{NextHopConfig, Resolved, RouteConfig, Stanza};
+use crate::routing::{FollowConfig, Follower};
 use crate::{Error, Site};
 
 /// The keys of the stanza.
@@ -44,13 +44,23 @@ impl Config {
         self.follow.as_ref().map(|follow| follow.resolve(site)).transpose()
     }
 
-    /// Reads the routes and resolves all names: routes in order, next hops by index.
-    pub(super) fn resolve(&self, site: &Site<'_>) -> Result<(Vec<Route>, Vec<NextHop>), Error> {
+    /// Reads the routes and resolves all names.
+    pub(super) fn resolve(&self, site: &Site<'_>) -> Result<Resolved<u128>, Error> {
         if self.follow.is_some() && self.routes.is_none() && self.route.is_empty() && self.next_hop.is_empty() {
-            return Ok((Vec::new(), Vec::new()));
+            return Ok(Resolved::default());
         }
         let (routes, default_next_hop) = (self.routes.as_ref(), self.default_next_hop.as_ref());
-        Stanza { routes, default_next_hop, route: &self.route, next_hop: &self.next_hop }.resolve(site)
+        let resolved =
+            Stanza { routes, default_next_hop, route: &self.route, next_hop: &self.next_hop }.resolve(site)?;
+        if let (Some(_), Some(asked)) = (&self.follow, resolved.asked.first()) {
+            let message = format!(
+                "next hop \"{}\" has via or on_link, and the function follows routes of this machine, whose kernel knows its \
+                 neighbours: leave one out",
+                asked.name
+            );
+            return Err(Error::Value { span: None, message });
+        }
+        Ok(resolved)
     }
 
     /// Names of the next hops, in order.

@@ -20,8 +20,8 @@ use godwit_packet::{Image, ImageRef};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::routes::Address;
-use crate::routing::{FOLLOW_INTERVAL, Follower, NextHop, NextHops, Routing};
+use crate::routes::{Address, Resolved};
+use crate::routing::{FOLLOW_INTERVAL, Follower, NextHop, NextHops, RESOLVE_INTERVAL, Resolver, Routing};
 use crate::{Contract, Drop, Error, Function, HostHalf, Kind, Running, Site, Verdict};
 
 pub use config::Config;
@@ -184,6 +184,7 @@ pub struct Ipv6 {
     /// What `ref` goes by, once it has run: nothing else needs it. Locked behind `changer`.
     reference: RwLock<Option<Reference>>,
     follower: Option<Follower>,
+    resolver: Option<Resolver>,
 }
 
 #[derive(Debug)]
@@ -237,7 +238,7 @@ impl Ipv6 {
         let next_hops =
             NextHops::new(Arc::clone(&image), layout.next_hop(0), layout.next_hops, tables::FORMAT, next_hops);
         let changer = Mutex::new(changes::Changer::new(Arc::clone(&image), layout, lines, rib, next_hops));
-        Ok(Self { image, layout, names, changer, reference: RwLock::new(None), follower: None })
+        Ok(Self { image, layout, names, changer, reference: RwLock::new(None), follower: None, resolver: None })
     }
 
     /// How the table is looked up.
@@ -266,9 +267,10 @@ impl Ipv6 {
 
 fn build(stanza: Spanned<DeTable<'_>>, site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
-    let (routes, next_hops) = config.resolve(site)?;
+    let Resolved { routes, next_hops, asked } = config.resolve(site)?;
     let mut function = Ipv6::with_room(&routes, &next_hops, config.names(), config.form()?, config.spare()?)?;
     function.follower = config.follower(site)?;
+    function.resolver = Resolver::new(asked);
     Ok(Arc::new(function))
 }
 
@@ -297,6 +299,9 @@ impl Function for Ipv6 {
         if let Some(follower) = &self.follower {
             follower.changed_by_operator(request);
         }
+        if let Some(resolver) = &self.resolver {
+            resolver.changed_by_operator();
+        }
         Ok(done)
     }
 
@@ -305,11 +310,17 @@ impl Function for Ipv6 {
     }
 
     fn housekeeping_interval(&self) -> Option<std::time::Duration> {
-        self.follower.as_ref().map(|_| FOLLOW_INTERVAL)
+        let follows = self.follower.as_ref().map(|_| FOLLOW_INTERVAL);
+        follows.or(self.resolver.as_ref().map(|_| RESOLVE_INTERVAL))
     }
 
     fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
-        self.follower.as_ref().map_or(Ok(()), |follower| follower.keep(self, running))
+        self.follower.as_ref().map_or(Ok(()), |follower| follower.keep(self, running))?;
+        self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.keep(self, running))
+    }
+
+    fn meet(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
+        self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.meet(functions, own))
     }
 
     fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {

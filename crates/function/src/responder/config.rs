@@ -1,17 +1,22 @@
 //! What the operator writes.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use godwit_wire::MacAddress;
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::config::value;
+use crate::neighbours::Neighbours;
 use crate::routing::Prefix;
 use crate::{Error, Site};
 
 /// Messages that a worker sends in one second at most (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 (f)).
 const MESSAGES_A_SECOND: u32 = 1000;
+
+/// Packets that wait for a station's address, for each station, on each worker.
+const HELD_PACKETS: u16 = 16;
 
 /// The keys of the stanza.
 #[derive(Debug, Deserialize)]
@@ -20,6 +25,7 @@ pub struct Config {
     /// Where this machine has which addresses.
     interface: Vec<InterfaceConfig>,
     messages_a_second: Option<u32>,
+    held_packets: Option<u16>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -36,6 +42,10 @@ pub(super) struct Settings {
     /// By port.
     pub(super) interfaces: Vec<Option<Interface>>,
     pub(super) messages_a_second: u32,
+    /// Packets that wait for one station.
+    pub(super) held_packets: usize,
+    /// The stations around this machine, as far as it asks for them.
+    pub(super) neighbours: Arc<Neighbours>,
 }
 
 /// What this machine is at a port.
@@ -57,6 +67,16 @@ impl Settings {
 }
 
 impl Interface {
+    /// The address to ask a neighbour from: of the same family, and most likely of the same net.
+    pub(super) fn nearest(&self, neighbour: IpAddr) -> Option<IpAddr> {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        let of_family = self.addresses.iter().copied().filter(|own| own.is_ipv4() == neighbour.is_ipv4());
+        of_family.max_by_key(|own| (bits(*own) ^ bits(neighbour)).leading_zeros())
+    }
+
     /// Its first address of a family.
     pub(super) fn of_family(&self, is_v4: bool) -> Option<IpAddr> {
         self.addresses.iter().copied().find(|address| address.is_ipv4() == is_v4)
@@ -97,6 +117,12 @@ impl Config {
             }
             interfaces[port] = Some(Interface { mac, addresses });
         }
-        Ok(Settings { interfaces, messages_a_second: self.messages_a_second.unwrap_or(MESSAGES_A_SECOND) })
+        let sources = interfaces.iter().map(|interface| Some(interface.as_ref()?.mac)).collect();
+        Ok(Settings {
+            interfaces,
+            messages_a_second: self.messages_a_second.unwrap_or(MESSAGES_A_SECOND),
+            held_packets: self.held_packets.unwrap_or(HELD_PACKETS).into(),
+            neighbours: Arc::new(Neighbours::new(sources)),
+        })
     }
 }

@@ -1,11 +1,21 @@
 //! `responder`: speaks for this machine. Answers ARP, neighbour solicitations and echo requests for its addresses, tells senders by
-//! ICMP why their packets were not forwarded, and fragments what is too long for a link.
+//! ICMP why their packets were not forwarded, and fragments what is too long for a link. Asks for stations that nobody else asks for, and
+//! keeps packets until they have answered.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `answers.rs` | frames that answer |
+//! | `questions.rs` | frames that ask, and what neighbours say of themselves |
+//! | `waiting.rs` | packets that wait for a station |
+//! | `host.rs` | what becomes of each packet |
 //!
 //! All of it is done by the host half, before any kernel: such packets are few, and none is to be waited for.
 
 mod answers;
 mod config;
 mod host;
+mod questions;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -14,14 +24,16 @@ use godwit_packet::ImageRef;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{Contract, Drop, Error, Function, HostHalf, Kind, Site, Verdict};
+use crate::neighbours::Neighbours;
+use crate::{Contract, Counter, Drop, Error, Function, HostHalf, Kind, Site, Verdict};
 
 pub use config::Config;
 use config::Settings;
 
 /// The frame has become the answer to itself, or a message to its sender, and goes back where it came from.
 pub const VERDICT_REPLY: u8 = 0;
-/// A fragment of a packet that goes on to the port that the function before chose.
+/// A fragment, or a packet that waited for its station, goes on to the port that the function before chose; or a question for a station's
+/// address goes to its port.
 pub const VERDICT_FORWARD: u8 = 1;
 /// Nothing that is answered here.
 pub const VERDICT_OTHER: u8 = 2;
@@ -47,7 +59,7 @@ pub const CONTRACT: Contract = Contract {
         },
         Verdict {
             name: "forward",
-            sentence: "A fragment of a packet that was too long, for the port that the function before chose.",
+            sentence: "For the port that the function before chose: a fragment, a packet that waited for its station's address, or a question for that.",
             chooses_port: true,
         },
         Verdict {
@@ -61,7 +73,10 @@ pub const CONTRACT: Contract = Contract {
             name: "untold",
             sentence: "A message was due, but none must be sent about such a packet, or too many were sent in this second.",
         },
-        Drop { name: "unresolved", sentence: "The next station's address is being asked for." },
+        Drop {
+            name: "unresolved",
+            sentence: "The next station's address is being asked for, and no more packets wait for it.",
+        },
         Drop { name: "no_room", sentence: "The arena has no room for fragments or for a message." },
     ],
     variants: &["settled"],
@@ -71,8 +86,20 @@ pub const CONTRACT: Contract = Contract {
     headroom_bytes: 0,
     tailroom_bytes: host::GROWTH_BYTES_MAX,
     tailroom_saved: [0; 16],
-    counters: &[],
-    spec: "RFC 826, RFC 792, RFC 1812 section 4.3, RFC 4443, RFC 4861 section 7.2",
+    counters: &[
+        Counter {
+            name: "asked",
+            unit: "frames",
+            sentence: "Questions for the address of a station (ARP requests, neighbour solicitations).",
+        },
+        Counter {
+            name: "learned",
+            unit: "addresses",
+            sentence: "Addresses of stations that were asked for, and new ones of these.",
+        },
+        Counter { name: "silent", unit: "stations", sentence: "Stations that did not answer." },
+    ],
+    spec: "RFC 826, RFC 792, RFC 1812 section 4.3, RFC 4443, RFC 4861 sections 7.2 and 7.3",
 };
 
 /// The registration.
@@ -100,6 +127,14 @@ impl Function for Responder {
 
     fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
         Some(Box::new(host::ResponderHost::new(Arc::clone(&self.settings))))
+    }
+
+    fn neighbours(&self) -> Option<&Arc<Neighbours>> {
+        Some(&self.settings.neighbours)
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        self.settings.neighbours.counts().to_vec()
     }
 
     /// What the host half does with a packet of which nobody has said anything.

@@ -1,6 +1,7 @@
 //! Routes and next hops as the operator writes them.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use godwit_wire::MacAddress;
@@ -10,7 +11,8 @@ use toml::Spanned;
 use super::file::{self, Names};
 use super::{Address, Route};
 use crate::config::value;
-use crate::routing::NextHop;
+use crate::fragments::IPV4_MTU_MIN;
+use crate::routing::{Adjacency, Asked, NextHop};
 use crate::{Error, Site};
 
 /// The keys of a stanza that say where packets go.
@@ -40,15 +42,35 @@ pub(crate) struct NextHopConfig {
     port: Option<Spanned<String>>,
     destination_mac: Option<Spanned<String>>,
     source_mac: Option<Spanned<String>>,
+    /// The station's IP address, in the place of `destination_mac`.
+    via: Option<Spanned<String>>,
+    /// Packets' own destinations are stations, in the place of `destination_mac`.
+    #[serde(default)]
+    on_link: bool,
+    mtu: Option<Spanned<u32>>,
     #[serde(default)]
     local: bool,
     #[serde(default)]
     blackhole: bool,
 }
 
+/// Routes in order, next hops by index.
+pub(crate) struct Resolved<A> {
+    pub(crate) routes: Vec<Route<A>>,
+    pub(crate) next_hops: Vec<NextHop>,
+    /// Those of the next hops whose stations are to be asked for.
+    pub(crate) asked: Vec<Asked>,
+}
+
+impl<A> Default for Resolved<A> {
+    fn default() -> Self {
+        Self { routes: Vec::new(), next_hops: Vec::new(), asked: Vec::new() }
+    }
+}
+
 impl Stanza<'_> {
-    /// Reads the routes and resolves all names: routes in order, next hops by index.
-    pub(crate) fn resolve<A: Address>(&self, site: &Site<'_>) -> Result<(Vec<Route<A>>, Vec<NextHop>), Error> {
+    /// Reads the routes and resolves all names.
+    pub(crate) fn resolve<A: Address>(&self, site: &Site<'_>) -> Result<Resolved<A>, Error> {
         if self.routes.is_none() && self.route.is_empty() {
             let message = format!(
                 "function \"{}\" has no routes: name a file with routes = \"FILE\", or add [[function.route]]",
@@ -58,12 +80,18 @@ impl Stanza<'_> {
         }
         let mut names = Names { index: HashMap::new(), default: None };
         let mut next_hops = Vec::with_capacity(self.next_hop.len());
+        let mut asked = Vec::new();
         for config in self.next_hop {
             let name = config.name.get_ref();
             if names.index.insert(name.as_bytes(), next_hops.len() as u32).is_some() {
                 return Err(value(config.name.span(), format!("there are two next hops called \"{name}\"")));
             }
-            next_hops.push(config.resolve(site)?);
+            let next_hop = config.resolve(site)?;
+            if let NextHop::Unresolved(adjacency) = next_hop {
+                let (next_hop, name) = (next_hops.len() as u32, name.clone());
+                asked.push(Asked { next_hop, name, gateway: config.gateway(A::BITS)?, adjacency });
+            }
+            next_hops.push(next_hop);
         }
         if let Some(name) = self.default_next_hop {
             names.default = Some(lookup(&names, name)?);
@@ -83,38 +111,75 @@ impl Stanza<'_> {
             };
             routes.push(Route { prefix, length, next_hop });
         }
-        Ok((routes, next_hops))
+        Ok(Resolved { routes, next_hops, asked })
     }
 }
 
 impl NextHopConfig {
+    /// One whose station is to be asked for is unresolved.
     fn resolve(&self, site: &Site<'_>) -> Result<NextHop, Error> {
         let name = self.name.get_ref();
         let refuse = |message| Err(value(self.name.span(), message));
-        let forwards = self.port.is_some() || self.destination_mac.is_some() || self.source_mac.is_some();
-        match (self.local, self.blackhole, forwards) {
+        let is_asked = self.via.is_some() || self.on_link;
+        let forwards =
+            self.port.is_some() || self.destination_mac.is_some() || self.source_mac.is_some() || self.mtu.is_some();
+        match (self.local, self.blackhole, forwards || is_asked) {
             (true, false, false) => return Ok(NextHop::Local),
             (false, true, false) => return Ok(NextHop::Blackhole),
             (false, false, _) => {}
             _ => {
                 return refuse(format!(
                     "next hop \"{name}\" must have either local = true, or blackhole = true, \
-                     or port, destination_mac and source_mac"
+                     or port, destination_mac and source_mac, or port and via, or port and on_link = true"
                 ));
             }
         }
-        let (Some(port), Some(destination), Some(source)) = (&self.port, &self.destination_mac, &self.source_mac)
-        else {
-            return refuse(format!(
-                "next hop \"{name}\" needs port, destination_mac and source_mac (or local = true, or blackhole = true)"
-            ));
-        };
-        let index = port_index(port, site.ports)?;
-        let (destination, source) = (parse_mac(destination)?, parse_mac(source)?);
-        if source.is_multicast() {
+        if u8::from(self.via.is_some()) + u8::from(self.on_link) + u8::from(self.destination_mac.is_some()) > 1 {
+            return refuse(format!("next hop \"{name}\" has one of destination_mac, via and on_link"));
+        }
+        let Some(port) = &self.port else { return refuse(self.incomplete()) };
+        let port = port_index(port, site.ports)?;
+        let source = self.source_mac.as_ref().map(parse_mac).transpose()?;
+        if source.is_some_and(|source| source.is_multicast()) {
             return refuse(format!("source_mac of next hop \"{name}\" is a group address; only one station can send"));
         }
-        Ok(NextHop::forward(index, destination, source))
+        let mtu = match &self.mtu {
+            None => Adjacency::MTU_MAX,
+            Some(mtu) => match u16::try_from(*mtu.get_ref()) {
+                Ok(bytes) if usize::from(bytes) >= IPV4_MTU_MIN => bytes,
+                _ => return Err(value(mtu.span(), format!("mtu is {IPV4_MTU_MIN} to {}", u16::MAX))),
+            },
+        };
+        let adjacency = |destination, source| Adjacency { port, destination, source, mtu };
+        match (&self.destination_mac, source) {
+            (Some(destination), Some(source)) => Ok(NextHop::Forward(adjacency(parse_mac(destination)?, source))),
+            (None, source) if is_asked => {
+                Ok(NextHop::Unresolved(adjacency(MacAddress::default(), source.unwrap_or_default())))
+            }
+            _ => refuse(self.incomplete()),
+        }
+    }
+
+    fn incomplete(&self) -> String {
+        format!(
+            "next hop \"{}\" needs port, destination_mac and source_mac, or port and via, or port and on_link = true \
+             (or local = true, or blackhole = true)",
+            self.name.get_ref()
+        )
+    }
+
+    /// The station's IP address, of the family whose addresses have so many bits.
+    fn gateway(&self, bits: u8) -> Result<Option<IpAddr>, Error> {
+        let Some(via) = &self.via else { return Ok(None) };
+        let address = via.get_ref().parse::<IpAddr>().ok();
+        let of_host = address.filter(|address| {
+            let is_of_family = address.is_ipv4() == (bits == u32::BITS as u8);
+            is_of_family && !address.is_multicast() && !address.is_unspecified() && !address.is_loopback()
+        });
+        let family = if bits == u32::BITS as u8 { "IPv4" } else { "IPv6" };
+        of_host.map(Some).ok_or_else(|| {
+            value(via.span(), format!("via = \"{}\" is not an {family} address of a station", via.get_ref()))
+        })
     }
 }
 

@@ -5,7 +5,7 @@ mod config;
 mod file;
 
 pub use address::Address;
-pub(crate) use config::{NextHopConfig, RouteConfig, Stanza, parse_mac, port_index};
+pub(crate) use config::{NextHopConfig, Resolved, RouteConfig, Stanza, parse_mac, port_index};
 pub use file::{Names, parse, parse_prefix};
 
 /// One route.

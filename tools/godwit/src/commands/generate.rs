@@ -250,21 +250,27 @@ impl Runner<'_> {
         };
         let Arguments { loss, resolution, seconds, hold, latency_at, .. } = *self.arguments;
         let mut search = Search::new(most, resolution);
-        while let Some(rate) = search.next() {
-            let trial = self.trial("search", size, Rate::PacketsPerS(rate), seconds)?;
+        loop {
+            while let Some(rate) = search.next() {
+                let trial = self.trial("search", size, Rate::PacketsPerS(rate), seconds)?;
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(false);
+                }
+                search.tried(trial.offered && trial.loss_ratio <= loss && trial.received > 0);
+            }
+            if search.found == 0.0 {
+                return Ok(false);
+            }
+            // What was found in short trials counts only if it can be held.
+            let Some(hold) = hold else { break };
+            let held = self.trial("hold", size, Rate::PacketsPerS(search.found), hold)?;
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            let mut passed = trial.offered && trial.loss_ratio <= loss && trial.received > 0;
-            // What was found in short trials counts only if it can be held.
-            if passed && let (Some(hold), true) = (hold, search.ends_with(true)) {
-                let held = self.trial("hold", size, Rate::PacketsPerS(rate), hold)?;
-                passed = held.offered && held.loss_ratio <= loss;
+            if held.offered && held.loss_ratio <= loss {
+                break;
             }
-            search.tried(passed);
-        }
-        if search.found == 0.0 {
-            return Ok(false);
+            search.not_held();
         }
         let mut found = self.rows.iter().rev().find(|row| row.offered_pps == search.found).cloned();
         if let Some(row) = &mut found {
@@ -304,6 +310,13 @@ impl Search {
 
     fn next(&self) -> Option<f64> {
         (self.trying > 0.0).then_some(self.trying)
+    }
+
+    /// The rate found is too high after all; nothing below it counts as found, for it may be no better.
+    fn not_held(&mut self) {
+        let failed = std::mem::take(&mut self.found);
+        self.failed = Some(failed);
+        self.trying = if failed < 1.0 { 0.0 } else { failed / 2.0 };
     }
 
     fn tried(&mut self, passed: bool) {
@@ -407,6 +420,25 @@ mod tests {
             assert!(trials < 30, "{trials}");
         }
         assert_eq!(search(1e6, 0.0, 0.01).0, 0.0);
+    }
+
+    #[test]
+    fn a_rate_that_is_not_held_is_searched_below() {
+        let mut search = Search::new(1e6, 0.1);
+        search.tried(true);
+        assert_eq!((search.next(), search.found), (None, 1e6));
+        for most in [1e6, 400_000.0] {
+            search.not_held();
+            assert_eq!(search.found, 0.0);
+            while let Some(rate) = search.next() {
+                assert!(rate < most);
+                search.tried(rate <= 400_000.0);
+            }
+            assert!(search.found <= 400_000.0 && search.found < most, "{}", search.found);
+        }
+        search.found = 0.5;
+        search.not_held();
+        assert_eq!(search.next(), None, "nothing is below");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! | `net.rs` | namespaces, cables, programs in them |
 //! | `router.rs` | host – router – host |
 //! | `follow.rs` | the same, with routes and neighbours of the kernel, and ICMP |
+//! | `neighbours.rs` | without a kernel beside it: own ARP and neighbour discovery, and a TAP interface for the machine itself |
 //! | `gateway.rs` | host – gateway ═ESP═ gateway – host; scapy as the other gateway |
 //! | `strongswan.rs` | strongSwan as the other gateway, keys from its IKE |
 //! | `switch.rs` | four hosts at two switches, a trunk with two VLANs between them |
@@ -16,6 +17,7 @@ mod common;
 mod follow;
 mod gateway;
 mod inline;
+mod neighbours;
 mod net;
 mod router;
 mod strongswan;

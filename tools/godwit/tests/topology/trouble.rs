@@ -64,6 +64,39 @@ fn links_that_go_down_and_interfaces_that_vanish_come_back() {
     assert!(!router.has_xdp("left") && !router.has_xdp("right"));
 }
 
+/// A queue whose reader has stopped fills, and what it cannot take is counted; then it goes on.
+#[test]
+fn a_queue_that_stalls_is_counted_and_goes_on() {
+    let Some(mut net) = Net::new(&["ping", "ethtool"]) else { return };
+    let routed = Routed::new(&mut net);
+    let Routed { a, router, b } = &routed;
+    routed.introduce();
+    let before = [a.counted("eth0").sent, b.counted("eth0").received];
+    let godwit = router.godwit(&net, &routed.config(), &["left", "right"]);
+    assert!(ping(&routed));
+    // More than all rings hold, to an address that nobody has, so that nobody answers.
+    let flood = "import socket,struct,sys\n\
+        s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW); s.bind(('eth0',0))\n\
+        ip=bytes.fromhex('4500002e000000004011'); addresses=bytes([10,1,0,2,10,2,0,99])\n\
+        n=sum(struct.unpack('!9H',ip+addresses)); n=(n&65535)+(n>>16)\n\
+        ip+=struct.pack('!H',~n&65535)+addresses\n\
+        to=bytes.fromhex(sys.argv[1].replace(':',''))\n\
+        for i in range(10000): s.send(to+b'\\2\\0\\0\\0\\0\\7'+b'\\x08\\0'+ip+struct.pack('!HHHH',9,9,26,0)+bytes(18))\n";
+    let flood = net.file("flood.py", flood);
+    godwit.child.signal(Signal::SIGSTOP);
+    a.sh(&format!("/usr/bin/python3 {} {}", flood.display(), router.mac("left")));
+    godwit.child.signal(Signal::SIGCONT);
+    wait_for("the queue", || ping(&routed));
+    let sent = [a.counted("eth0").sent, b.counted("eth0").sent];
+    let report = godwit.stop();
+    let came = b.counted("eth0").received;
+    let of = |name: &str, counter| port(&report, name, counter);
+    let seen = of("left", "received_packets") + of("left", "left_to_kernel") + of("left", "missed");
+    assert_eq!(seen, sent[0] - before[0], "{report:#}");
+    assert!(of("left", "missed") > 0 && of("left", "received_packets") > 1000, "{report:#}");
+    assert_eq!(of("right", "sent_packets"), came - before[1], "{report:#}");
+}
+
 #[test]
 fn rights_are_given_up_once_everything_is_open() {
     let Some(mut net) = Net::new(&["ping", "ethtool"]) else { return };
@@ -100,14 +133,27 @@ fn a_process_that_is_killed_leaves_nothing_behind() {
     let Some(mut net) = Net::new(&["ping", "ethtool", "bpftool"]) else { return };
     let routed = Routed::new(&mut net);
     routed.introduce();
+    let before = hugepage_files();
+    // What is left of a control socket is no hindrance.
+    let control = format!("[engine]\ncontrol = \"{}\"\n", net.folder().join("control").display());
+    let config = routed.config().replacen("[engine]\n", &control, 1);
     for _ in 0..3 {
-        let mut godwit = routed.router.godwit(&net, &routed.config(), &["left", "right"]);
+        let mut godwit = routed.router.godwit(&net, &config, &["left", "right"]);
         assert!(ping(&routed));
+        // Its own namespaces are all there are.
+        let namespace =
+            |of: &str| std::fs::read_link(format!("/proc/{}/ns/{of}", godwit.child.0.id())).expect("it runs");
+        let shell = routed.router.sh("readlink /proc/self/ns/net");
+        assert_eq!(namespace("net").to_string_lossy(), shell.trim());
         godwit.child.signal(Signal::SIGKILL);
         godwit.child.0.wait().expect("it ends");
         for name in ["left", "right"] {
             wait_for("the program to be detached", || !routed.router.has_xdp(name));
         }
+        let links: serde_json::Value =
+            serde_json::from_str(&routed.router.sh("bpftool -j net show")).expect("JSON of bpftool");
+        assert_eq!(links[0]["xdp"].as_array().map(Vec::len), Some(0), "{links:#}");
+        assert_eq!(hugepage_files(), before);
         assert!(!ping(&routed), "nobody forwards");
     }
     // A second one finds the interface taken, and says whose it is in one sentence.
@@ -120,4 +166,22 @@ fn a_process_that_is_killed_leaves_nothing_behind() {
     assert!(said.contains("in use by another AF_XDP socket") || said.contains("another XDP program"), "{said}");
     assert!(ping(&routed), "the first goes on");
     godwit.stop();
+}
+
+/// Files in file systems of hugepages.
+fn hugepage_files() -> Vec<std::path::PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/mounts").expect("this is Linux");
+    let folders = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        let folder = words.nth(1)?;
+        (words.next()? == "hugetlbfs").then_some(folder)
+    });
+    let mut files: Vec<_> = folders
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    files.sort();
+    files
 }
