@@ -40,6 +40,16 @@ GW_LANE gw_lane gw_ipsec_lane(const gw_work *work, const gw_descriptor *descript
     return lane;
 }
 
+/* The SA that a packet's parameter names, before anything is known of the packet. One that is not
+ * there gets the packet dropped; until then the first does for it. */
+GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_named_sa(const gw_work *work, gw_u64 parameter)
+{
+    const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)work->image;
+    const gw_u32 number = gw_ipsec_sa_index(parameter);
+    return (const GW_GLOBAL gw_ipsec_sa *)(work->image + image->sa_offset) +
+           (number < image->sa_count ? number : 0);
+}
+
 #include "group_aead.h"
 
 /* Packets of one round. */
@@ -49,7 +59,6 @@ GW_LANE gw_lane gw_ipsec_lane(const gw_work *work, const gw_descriptor *descript
 
 GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_TEAMS + GW_IPSEC_ROUND, ipsec_group_lanes);
 
-#define GW_IPSEC_BLOCK_BYTES 16u /* of the cipher */
 #define GW_IPSEC_BLOCK_WORDS 4u
 #define GW_IPSEC_STEP_BLOCKS 4u
 #define GW_IPSEC_STEP_WORDS  16u

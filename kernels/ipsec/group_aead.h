@@ -6,8 +6,8 @@
  *   lanes 256..287   head of packet 0, of packet 1, ...            fewer packets, the more
  *
  *              teams                    heads                       barrier behind it
- *   outbound                            headers, IV                 1
- *              encrypt                  once-only block             2
+ *   outbound   first part of the stream headers, IV                 1
+ *              encrypt                  once-only block (GCM)       2
  *              partial sums                                         3
  *                                       the tag                     4
  *   inbound                             headers                     1
@@ -16,6 +16,8 @@
  *                                       compare the tag             4
  *              decrypt                                              5
  *                                       take the packet out         6
+ *
+ * Outbound, SA and sequence number make the stream, so it does not wait for the headers.
  *
  * Sums (GHASH, Poly1305) are polynomials of the key: a lane takes every so manyth block, steps by
  * that power of the key, and at last multiplies by what its place in the team lacks. Blocks that
@@ -43,8 +45,7 @@ typedef struct gw_aead_scratch {
     gw_u64 data[GW_AEAD_PACKETS_MAX];     /* bytes from the arena's start to what is encrypted */
     gw_u64 sequence[GW_AEAD_PACKETS_MAX]; /* all 64 bits */
     gw_u32 bytes[GW_AEAD_PACKETS_MAX];    /* how much is encrypted; 0: nothing to do */
-    gw_u32 sa[GW_AEAD_PACKETS_MAX];       /* index */
-    gw_u32 r[4][GW_AEAD_PACKETS_MAX];     /* Poly1305's */
+    gw_u32 once[8][GW_AEAD_PACKETS_MAX];  /* Poly1305's key: r, and what is added at last */
     union {
         gw_u32 stream[GW_AEAD_TEAM_LANES * 17 + GW_AEAD_PACKETS_MAX * 8];
         gw_u32 sums[5][GW_AEAD_TEAM_LANES];
@@ -63,28 +64,38 @@ typedef struct gw_aead_round {
 typedef struct gw_aead_lane {
     const GW_GLOBAL gw_ipsec_sa *sa;
     GW_GLOBAL gw_u8 *data;
+    gw_u32 iv[2];  /* words, as they lie in memory */
     gw_u32 bytes;  /* of data; a multiple of 4 */
     gw_u32 packet; /* place in the round */
     gw_u32 place;  /* in the team */
 } gw_aead_lane;
 
-GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_aead_sa(const gw_work *work, gw_u32 index)
+/* A lane whose packet's headers nobody has looked at yet: outbound, its IV is known. */
+GW_LANE gw_aead_lane gw_aead_lane_of(const gw_aead_round *round)
 {
-    const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)work->image;
-    return (const GW_GLOBAL gw_ipsec_sa *)(work->image + image->sa_offset) + index;
-}
-
-GW_LANE gw_aead_lane gw_aead_lane_of(const gw_aead_round *round,
-                                     const GW_LOCAL gw_aead_scratch *scratch)
-{
+    const gw_work *work = round->work;
     gw_aead_lane lane;
     lane.packet = gw_lane_id() / round->lanes;
     lane.place = gw_lane_id() & (round->lanes - 1);
-    lane.bytes = scratch->bytes[lane.packet];
-    /* Without anything to do, a lane neither reads nor writes a packet. */
-    lane.sa = gw_aead_sa(round->work, lane.bytes == 0 ? 0 : scratch->sa[lane.packet]);
-    lane.data = round->work->arena + (lane.bytes == 0 ? 0 : scratch->data[lane.packet]);
+    const gw_u32 index = round->first + lane.packet;
+    const gw_u64 parameter = index < work->count ? work->parameters[index] : 0;
+    lane.sa = gw_ipsec_named_sa(work, parameter);
+    const gw_u64 sequence = gw_ipsec_sequence(parameter);
+    lane.iv[0] = gw_swap32((gw_u32)(sequence >> 32));
+    lane.iv[1] = gw_swap32((gw_u32)sequence);
     return lane;
+}
+
+/* What its head has found out. Without anything to do, a lane neither reads nor writes a packet. */
+GW_LANE void gw_aead_lane_begin(gw_aead_lane *lane, const gw_aead_round *round,
+                                const GW_LOCAL gw_aead_scratch *scratch)
+{
+    lane->bytes = scratch->bytes[lane->packet];
+    lane->data = round->work->arena + (lane->bytes == 0 ? 0 : scratch->data[lane->packet]);
+    if (lane->bytes != 0 && gw_ipsec_direction(round->work->variant) == GW_IPSEC_INBOUND) {
+        lane->iv[0] = gw_load_le32(lane->data - 8);
+        lane->iv[1] = gw_load_le32(lane->data - 4);
+    }
 }
 
 /* The longest of the round: all lanes of a warp make the same number of steps. */

@@ -11,7 +11,7 @@ typedef struct gw_aead_head {
     gw_u32 cipher_bytes; /* 0: none, or the packet is settled */
     gw_u64 sequence;
     GW_GLOBAL gw_u8 *esp;
-    gw_u32 once[4]; /* what is added to the sum at last */
+    gw_u32 once[4]; /* GCM: what is added to the sum at last */
 } gw_aead_head;
 
 /* Parses and checks packet `index` of the bin, and says what the team has to do. */
@@ -48,13 +48,12 @@ GW_LANE void gw_aead_head_begin(gw_aead_head *head, const gw_aead_round *round,
             const gw_u32 before = GW_IPSEC_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(round->suite);
             scratch->data[head->packet] = (gw_u64)(head->esp + before - work->arena);
             scratch->sequence[head->packet] = head->sequence;
-            scratch->sa[head->packet] = gw_ipsec_sa_index(lane.parameter);
         }
     }
     scratch->bytes[head->packet] = head->cipher_bytes;
 }
 
-/* Poly1305's one-time key (RFC 8439, section 2.6). */
+/* Poly1305's one-time key (RFC 8439, section 2.6), inbound: outbound, the team makes it. */
 GW_LANE void gw_aead_head_poly1305(gw_aead_head *head, GW_LOCAL gw_aead_scratch *scratch)
 {
     if (head->cipher_bytes == 0) {
@@ -63,11 +62,7 @@ GW_LANE void gw_aead_head_poly1305(gw_aead_head *head, GW_LOCAL gw_aead_scratch 
     gw_u32 block[GW_CHACHA20_WORDS];
     const GW_GLOBAL gw_u8 *iv = head->esp + GW_IPSEC_ESP_HEADER_BYTES;
     gw_chacha20_block(head->found.sa->keys, gw_ipsec_chacha20_nonce(head->found.sa, iv), 0, block);
-    GW_UNROLL
-    for (gw_u32 i = 0; i < 4; i++) {
-        scratch->r[i][head->packet] = block[i];
-        head->once[i] = block[4 + i];
-    }
+    gw_aead_leave_once(scratch, head->packet, block);
 }
 
 /* GCM's first counter block, encrypted; big-endian words. */
@@ -114,8 +109,13 @@ GW_LANE gw_ipsec_tag gw_aead_head_tag(const gw_aead_head *head, const gw_aead_ro
         number.limb2 = sum[2];
         number.limb3 = sum[3];
         number.limb4 = sum[4];
+        gw_u32 once[4];
+        GW_UNROLL
+        for (gw_u32 j = 0; j < 4; j++) {
+            once[j] = scratch->once[4 + j][head->packet];
+        }
         gw_u32 words[4];
-        gw_poly1305_tag(number, head->once, words);
+        gw_poly1305_tag(number, once, words);
         return gw_ipsec_tag_words(gw_swap32(words[0]), gw_swap32(words[1]), gw_swap32(words[2]),
                                   gw_swap32(words[3]));
     }
@@ -188,7 +188,7 @@ GW_GROUP void gw_aead_head_round(const gw_aead_round *round,
     const gw_u32 index = round->first + head.packet;
     gw_aead_head_begin(&head, round, scratch, index);
     gw_barrier();
-    if (poly1305) {
+    if (poly1305 && !outbound) {
         gw_aead_head_poly1305(&head, scratch);
     }
     gw_barrier();

@@ -3,23 +3,34 @@
 #ifndef GODWIT_IPSEC_GROUP_AEAD_TEAM_H
 #define GODWIT_IPSEC_GROUP_AEAD_TEAM_H
 
+/* What ChaCha20's block 0 is for (RFC 8439, section 2.6): it lies in front of the stream. */
+#define GW_AEAD_UNIT_ONCE 0xffffffffu
+
+/* Leaves Poly1305's key, which that block is. */
+GW_LANE void gw_aead_leave_once(GW_LOCAL gw_aead_scratch *scratch, gw_u32 packet,
+                                const gw_u32 *block)
+{
+    GW_UNROLL
+    for (gw_u32 i = 0; i < 8; i++) {
+        scratch->once[i][packet] = block[i];
+    }
+}
+
 /* The stream of bytes 64 * unit and so on, as words that lie in memory. */
 GW_LANE void gw_aead_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                           const GW_LOCAL gw_u8 *table, gw_u32 unit, gw_u32 *words)
 {
-    const GW_GLOBAL gw_u8 *iv = lane->data - 8;
+    const gw_u32 salt = lane->sa->salt;
     if (round->suite.cipher == GW_IPSEC_CIPHER_CHACHA20) {
-        gw_chacha20_block(lane->sa->keys, gw_ipsec_chacha20_nonce(lane->sa, iv), unit + 1, words);
+        const gw_chacha20_nonce nonce = {{salt, lane->iv[0], lane->iv[1]}};
+        gw_chacha20_block(lane->sa->keys, nonce, unit + 1, words);
         return;
     }
-    const gw_u32 salt = lane->sa->salt;
-    const gw_u32 iv_first = gw_load_le32(iv);
-    const gw_u32 iv_second = gw_load_le32(iv + 4);
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_AEAD_UNIT_WORDS; i += 4) {
         words[i] = salt;
-        words[i + 1] = iv_first;
-        words[i + 2] = iv_second;
+        words[i + 1] = lane->iv[0];
+        words[i + 2] = lane->iv[1];
         words[i + 3] = gw_swap32(unit * (GW_AEAD_UNIT_BYTES / 16) + i / 4 + 2);
     }
     GW_UNROLL
@@ -37,17 +48,30 @@ GW_LANE gw_u32 gw_aead_stream_at(gw_u32 word)
     return word + (word >> 4) - 12;
 }
 
+/*
+ * Outbound, before anything is known of the packet: each lane makes its unit of the first step, but
+ * the last lane of a team makes Poly1305's key, for short packets do not reach so far. Returns
+ * whether `words` are the lane's unit.
+ */
+GW_LANE gw_u32 gw_aead_early_unit(const gw_aead_round *round, const gw_aead_lane *lane,
+                                  const GW_LOCAL gw_u8 *table, GW_LOCAL gw_aead_scratch *scratch,
+                                  gw_u32 *words)
+{
+    const gw_u32 once =
+        round->suite.auth == GW_IPSEC_AUTH_POLY1305 && lane->place + 1 == round->lanes;
+    gw_aead_unit(round, lane, table, once ? GW_AEAD_UNIT_ONCE : lane->place, words);
+    if (once) {
+        gw_aead_leave_once(scratch, lane->packet, words);
+    }
+    return !once;
+}
+
 /* One step: lanes leave the stream for their units. What is behind the packet's end is 0, and what
  * lies around the packet stays as it is. */
 GW_LANE void gw_aead_leave_unit(const gw_aead_round *round, const gw_aead_lane *lane,
-                                const GW_LOCAL gw_u8 *table, GW_LOCAL gw_u32 *stream, gw_u32 step)
+                                const gw_u32 *words, GW_LOCAL gw_u32 *stream, gw_u32 step)
 {
-    const gw_u32 unit = step * round->lanes + lane->place;
-    const gw_u32 from = unit * GW_AEAD_UNIT_BYTES;
-    gw_u32 words[GW_AEAD_UNIT_WORDS] = {0};
-    if (from < lane->bytes) {
-        gw_aead_unit(round, lane, table, unit, words);
-    }
+    const gw_u32 from = (step * round->lanes + lane->place) * GW_AEAD_UNIT_BYTES;
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_AEAD_UNIT_WORDS; i++) {
         stream[gw_aead_stream_at(16 + GW_AEAD_UNIT_WORDS * lane->place + i)] =
@@ -83,22 +107,27 @@ GW_LANE void gw_aead_apply(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Encrypts or decrypts the round's packets, by all teams. */
+/* Encrypts or decrypts the round's packets, by all teams; ready: whether `words` are the lane's
+ * unit of the first step already. */
 GW_GROUP void gw_aead_cipher(const gw_aead_round *round, const gw_aead_lane *lane,
-                             const GW_LOCAL gw_aes_team_table *table,
-                             GW_LOCAL gw_aead_scratch *scratch, gw_u32 bytes_max)
+                             const GW_LOCAL gw_u8 *table, GW_LOCAL gw_aead_scratch *scratch,
+                             gw_u32 bytes_max, gw_u32 *words, gw_u32 ready)
 {
-    const GW_LOCAL gw_u8 *entries = gw_aes_lane_table(table);
     GW_LOCAL gw_u32 *stream =
         scratch->of.stream + lane->packet * GW_AEAD_STREAM_WORDS(round->lanes);
     const gw_u32 skew = (gw_u32)(lane->data - round->work->arena) & 15u;
     const gw_u32 step_bytes = round->lanes * GW_AEAD_UNIT_BYTES;
     gw_u32 carried = 0;
+    GW_NO_COPY
     for (gw_u32 step = 0; step * step_bytes < bytes_max + 15; step++) {
+        const gw_u32 unit = step * round->lanes + lane->place;
+        if (unit * GW_AEAD_UNIT_BYTES < lane->bytes && (step != 0 || !ready)) {
+            gw_aead_unit(round, lane, table, unit, words);
+        }
         if (lane->place < 4) {
             stream[lane->place] = carried;
         }
-        gw_aead_leave_unit(round, lane, entries, stream, step);
+        gw_aead_leave_unit(round, lane, words, stream, step);
         gw_warp_barrier();
         gw_aead_apply(round, lane, stream, step, skew);
         if (lane->place < 4) {
@@ -234,11 +263,18 @@ GW_LANE gw_poly1305 gw_aead_poly1305(const gw_aead_round *round, const gw_aead_l
     const gw_u32 rows = (blocks->count + round->lanes - 1) / round->lanes;
     const gw_u32 missing = rows * round->lanes - blocks->count;
     gw_poly1305 sum = gw_poly1305_zero();
+    gw_u32 row = lane->place < missing ? 1 : 0;
+    gw_u32 index = row * round->lanes + lane->place - missing;
+    gw_poly1305 next = row < rows ? gw_aead_poly1305_block(blocks, index) : sum;
     GW_NO_COPY
-    for (gw_u32 row = lane->place < missing ? 1 : 0; row < rows; row++) {
-        const gw_u32 index = row * round->lanes + lane->place - missing;
-        sum =
-            gw_poly1305_add(gw_poly1305_multiply(sum, step), gw_aead_poly1305_block(blocks, index));
+    for (; row < rows; row++) {
+        /* The next block is on its way while this one is worked on. */
+        const gw_poly1305 block = next;
+        index += round->lanes;
+        if (row + 1 < rows) {
+            next = gw_aead_poly1305_block(blocks, index);
+        }
+        sum = gw_poly1305_add(gw_poly1305_multiply(sum, step), block);
     }
     const gw_u32 behind = round->lanes - 1 - lane->place;
     sum = gw_poly1305_multiply(sum, r);
@@ -263,8 +299,8 @@ GW_LANE void gw_aead_sum(const gw_aead_round *round, const gw_aead_lane *lane,
     const gw_u32 id = gw_lane_id();
     if (round->suite.auth == GW_IPSEC_AUTH_POLY1305) {
         const gw_poly1305 r =
-            gw_poly1305_clamp(scratch->r[0][lane->packet], scratch->r[1][lane->packet],
-                              scratch->r[2][lane->packet], scratch->r[3][lane->packet]);
+            gw_poly1305_clamp(scratch->once[0][lane->packet], scratch->once[1][lane->packet],
+                              scratch->once[2][lane->packet], scratch->once[3][lane->packet]);
         const gw_poly1305 sum = gw_aead_poly1305(round, lane, &blocks, r);
         scratch->of.sums[0][id] = sum.limb0;
         scratch->of.sums[1][id] = sum.limb1;
@@ -287,11 +323,18 @@ GW_GROUP void gw_aead_team_round(const gw_aead_round *round,
 {
     const gw_u32 outbound = gw_ipsec_direction(round->work->variant) == GW_IPSEC_OUTBOUND;
     const gw_u32 encrypted = round->suite.cipher != GW_IPSEC_CIPHER_NULL;
+    const GW_LOCAL gw_u8 *entries = gw_aes_lane_table(table);
+    gw_aead_lane lane = gw_aead_lane_of(round);
+    gw_u32 words[GW_AEAD_UNIT_WORDS] = {0};
+    gw_u32 ready = 0;
+    if (outbound && encrypted) {
+        ready = gw_aead_early_unit(round, &lane, entries, scratch, words);
+    }
     gw_barrier();
     const gw_u32 bytes_max = gw_aead_bytes_max(scratch);
-    gw_aead_lane lane = gw_aead_lane_of(round, scratch);
+    gw_aead_lane_begin(&lane, round, scratch);
     if (outbound && encrypted) {
-        gw_aead_cipher(round, &lane, table, scratch, bytes_max);
+        gw_aead_cipher(round, &lane, entries, scratch, bytes_max, words, ready);
     }
     gw_barrier();
     gw_aead_sum(round, &lane, scratch);
@@ -300,7 +343,7 @@ GW_GROUP void gw_aead_team_round(const gw_aead_round *round,
     if (!outbound) {
         if (encrypted) {
             lane.bytes = scratch->bytes[lane.packet];
-            gw_aead_cipher(round, &lane, table, scratch, bytes_max);
+            gw_aead_cipher(round, &lane, entries, scratch, bytes_max, words, ready);
         }
         gw_barrier();
     }

@@ -45,17 +45,16 @@ typedef struct gw_ipsec_cipher {
     gw_ipsec_raw raw[GW_IPSEC_STEP_BLOCKS]; /* of blocks to come */
 } gw_ipsec_cipher;
 
+/* Behind the last block it fetches the first again: a branch would part the warp, and what comes
+ * then would first bring it together. */
 GW_LANE void gw_ipsec_fetch(gw_ipsec_cipher *lane, gw_ipsec_raw *raw, gw_u32 block)
 {
-    if (block < lane->blocks) {
-        const GW_GLOBAL gw_u32 *words = lane->words + GW_IPSEC_BLOCK_WORDS * block;
-        raw->word[0] = words[0];
-        raw->word[1] = words[1];
-        /* What lies behind the last block may be behind the window. */
-        if (lane->shift != 0) {
-            raw->word[2] = words[2];
-        }
-    }
+    const GW_GLOBAL gw_u32 *words =
+        lane->words + GW_IPSEC_BLOCK_WORDS * (block < lane->blocks ? block : 0);
+    raw->word[0] = words[0];
+    raw->word[1] = words[1];
+    /* What lies behind the last block may be behind the window. */
+    raw->word[2] = words[lane->shift != 0 ? 2 : 1];
 }
 
 GW_LANE gw_aes_half gw_ipsec_fetched(const gw_ipsec_cipher *lane, gw_ipsec_raw raw)
@@ -79,12 +78,17 @@ GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half hal
         lane->words + GW_IPSEC_BLOCK_WORDS * (block + 1) - GW_IPSEC_BLOCK_WORDS;
     const gw_u32 last = lane->half != 0 && lane->shift != 0 && block + 1 == lane->blocks;
     /* Block -1, the IV, is there where there is another. */
-    if (block + 1 <= lane->blocks && lane->blocks != 0) {
-        words[0] = gw_funnel_left32(before, half.word[0], lane->shift);
-        words[1] = gw_funnel_left32(half.word[0], half.word[1], lane->shift);
-        if (last) {
-            words[2] = gw_funnel_left32(half.word[1], third >> lane->shift, lane->shift);
-        }
+    const gw_u32 there = block + 1 <= lane->blocks && lane->blocks != 0;
+    /* Outside of the conditions, which then need no branch. */
+    const gw_u32 first = gw_funnel_left32(before, half.word[0], lane->shift);
+    const gw_u32 second = gw_funnel_left32(half.word[0], half.word[1], lane->shift);
+    const gw_u32 behind = gw_funnel_left32(half.word[1], third >> lane->shift, lane->shift);
+    if (there) {
+        words[0] = first;
+        words[1] = second;
+    }
+    if (there & last) {
+        words[2] = behind;
     }
 }
 
@@ -99,16 +103,6 @@ GW_LANE void gw_ipsec_hand_over(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch
     if (lane->ring >= GW_IPSEC_RING_WORDS * GW_IPSEC_STRIDE) {
         lane->ring -= GW_IPSEC_RING_WORDS * GW_IPSEC_STRIDE;
     }
-}
-
-/* The SA of packet `index` of the bin; without one the packet is dropped, and the team works with
- * the first. */
-GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_team_sa(const gw_work *work, gw_u64 parameter)
-{
-    const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)work->image;
-    const gw_u32 number = gw_ipsec_sa_index(parameter);
-    return (const GW_GLOBAL gw_ipsec_sa *)(work->image + image->sa_offset) +
-           (number < image->sa_count ? number : 0);
 }
 
 /*
@@ -143,17 +137,18 @@ GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
         lane->raw[i].word[1] = 0;
         lane->raw[i].word[2] = 0;
     }
-    /* An idle team points to the arena's second block, and writes nothing. */
-    const gw_u64 data = words == 0 ? GW_IPSEC_BLOCK_BYTES : scratch->data[lane->packet];
-    lane->words =
-        (GW_GLOBAL gw_u32 *)(work->arena + (data & ~(gw_u64)3)) + GW_AES_TEAM_WORDS * lane->half;
+    /* An idle team reads the image's header over and over, and writes nothing. */
+    const gw_u64 data = words == 0 ? 0 : scratch->data[lane->packet];
+    const GW_GLOBAL gw_u8 *from = words == 0 ? work->image : work->arena + (data & ~(gw_u64)3);
+    lane->words = (GW_GLOBAL gw_u32 *)from + GW_AES_TEAM_WORDS * lane->half;
     lane->shift = 8 * ((gw_u32)data & 3u);
     lane->ring = GW_AES_TEAM_WORDS * lane->half * GW_IPSEC_STRIDE + lane->packet;
 }
 
 /*
- * Encrypts all packets of a round; the IV is lane->previous. A block is written and handed over
- * while the next is on its way through its rounds, which leave room for it.
+ * Encrypts all packets of a warp, of up to blocks_max blocks, in step with the hash of the round;
+ * the IV is lane->previous. A block is written and handed over while the next is on its way through
+ * its rounds, which leave room for it.
  */
 GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                      gw_u32 blocks_max, gw_u32 steps)
@@ -211,7 +206,7 @@ GW_GROUP void gw_ipsec_stage_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scra
     }
 }
 
-/* Decrypts all packets of a round; their blocks do not wait for each other. */
+/* Decrypts all packets of a warp; their blocks do not wait for each other. */
 GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
 {
     if (lane->blocks != 0) {
@@ -254,8 +249,11 @@ GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
     }
 }
 
-/* A round by the teams: the barriers are those of gw_ipsec_hash_round. */
-GW_GROUP void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
+/*
+ * A round by the teams: the barriers are those of gw_ipsec_hash_round. Apart, so that the round
+ * keys find room in registers: each block would wait for them.
+ */
+GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
                                   GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
     gw_ipsec_cipher lane;
@@ -263,20 +261,28 @@ GW_GROUP void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
     lane.half = gw_lane_id() % GW_AES_TEAM_LANES;
     const gw_u32 index = first + lane.packet;
     const gw_u64 parameter = index < work->count ? work->parameters[index] : 0;
-    const GW_GLOBAL gw_ipsec_sa *sa = gw_ipsec_team_sa(work, parameter);
+    const GW_GLOBAL gw_ipsec_sa *sa = gw_ipsec_named_sa(work, parameter);
     const gw_u32 rounds = gw_ipsec_aes_rounds(suite);
     const gw_u32 encrypts = suite.cipher == GW_IPSEC_CIPHER_CBC &&
                             gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND;
     if (encrypts) {
         gw_aes_team_begin(&lane.aes, &scratch->table, sa->keys, rounds, lane.half);
-        gw_ipsec_team_iv(&lane, sa, parameter);
+        /* Of a warp without packets, teams leave the tables to the others. */
+        if (gw_uniform(index) < work->count) {
+            gw_ipsec_team_iv(&lane, sa, parameter);
+        }
     }
     gw_barrier();
     const gw_u32 words_max = gw_ipsec_words_max(scratch);
     const gw_u32 steps = gw_ipsec_steps(suite, words_max);
     gw_ipsec_team_begin(&lane, work, scratch);
-    if (encrypts) {
-        gw_ipsec_encrypt_round(&lane, scratch, gw_ipsec_blocks(words_max), steps);
+    const gw_u32 blocks_max = gw_uniform(gw_warp_max(lane.blocks));
+    if (encrypts && gw_uniform(rounds) == GW_AES_TEAM_SPLIT) {
+        /* Known when it is compiled, it leaves no branch among the rounds. */
+        lane.aes.rounds = GW_AES_TEAM_SPLIT;
+        gw_ipsec_encrypt_round(&lane, scratch, blocks_max, steps);
+    } else if (encrypts) {
+        gw_ipsec_encrypt_round(&lane, scratch, blocks_max, steps);
     } else if (suite.auth != GW_IPSEC_AUTH_NONE) {
         gw_ipsec_stage_round(&lane, scratch, steps);
     } else {
@@ -287,7 +293,7 @@ GW_GROUP void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
         if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
             gw_aes_team_begin(&lane.aes, &scratch->table, sa->keys, rounds, lane.half);
             lane.blocks = gw_ipsec_blocks(scratch->words[lane.packet]);
-            gw_ipsec_decrypt_round(&lane, gw_ipsec_blocks(words_max));
+            gw_ipsec_decrypt_round(&lane, blocks_max);
         }
     }
     gw_barrier();
