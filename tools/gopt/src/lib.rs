@@ -79,7 +79,7 @@ fn passes(source: &Source, functions: &[String]) -> Pass<String> {
     };
     let addresses = address::Addresses::new(&unit, &reach, tree.root_node());
     let mut written = Vec::new();
-    for batch in &batches {
+    for (at, batch) in batches.iter().enumerate() {
         if !reach.switch_in(&batch.function, batch.body.start_byte(), batch.body.end_byte()) {
             return refuse(batch.node.start_byte(), "this batch loop has no expensive access");
         }
@@ -87,7 +87,8 @@ fn passes(source: &Source, functions: &[String]) -> Pass<String> {
         batch::entered(&unit, batch)?;
         reach.refuse_recursion(&unit, batch.body, &mut vec![batch.function.clone()])?;
         depend::check(&unit, &reach, batch)?;
-        written.push(emit::transformed(&unit, &addresses, batch)?);
+        let number = batches[..at].iter().filter(|other| other.function == batch.function).count();
+        written.push(emit::transformed(&unit, &addresses, batch, number)?);
     }
     let begin = unit.functions.get(&first.function).map_or(0, |function| function.node.start_byte());
     // Specifiers that were blanked for the parse stand before the function on its line.

@@ -187,6 +187,30 @@ fn loops_and_annotations_that_are_none() {
     }
 }
 
+/// Labels of a function are one name space, whichever loop they stand in.
+#[test]
+fn every_batch_loop_of_a_function_has_labels_of_its_own() {
+    let helper = "static int g(int *t) { if (t[0]) { return 1; } g_expensive(t + 1); return t[1]; }\n";
+    let round = |label: &str| {
+        format!(
+            "for (int i = 0; i < n; i++) {{ int k = 0; while (g(t + i + k)) {{ if (t[i]) {{ continue; }} \
+             if (++k == 3) {{ goto {label}; }} }} {label}: v[i] += k; if (k) {{ continue; }} v[i]++; }}\n"
+        )
+    };
+    let text = format!("{helper}void f(int *t, int *v, int n)\n{{\n{}{}{}}}\n", round("a"), round("b"), round("c"));
+    let made = transform(&text).unwrap_or_else(|refusal| panic!("{refusal}"));
+    let mut labels: Vec<&str> = made
+        .split_inclusive(':')
+        .filter_map(|part| part.strip_suffix(':')?.rsplit([' ', '\n', ';', '{', '}']).next())
+        .filter(|word| word.starts_with("gopt_"))
+        .collect();
+    let all = labels.len();
+    assert!(all > 12, "{labels:?}");
+    labels.sort_unstable();
+    labels.dedup();
+    assert_eq!(labels.len(), all, "{made}");
+}
+
 #[test]
 fn line_directives_name_the_file_and_the_line() {
     let text = format!("#line 40 \"other.h\"\n{}", look("break;"));

@@ -69,7 +69,7 @@ impl<'t> Emitter<'_, 't> {
         inner.scopes.push(scope);
         inner.returns = Some(Return {
             result: result.clone(),
-            label: format!("gopt_end_{copy}"),
+            label: format!("{}end_{copy}", self.labels_begin),
             used: false,
             last: last.map(|last| last.id()),
         });

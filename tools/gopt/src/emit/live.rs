@@ -65,8 +65,9 @@ impl<'a> Marks<'a> {
     }
 }
 
-/// Puts switches in the place of their marks. `members`: look-ups have a struct besides, named by `gopt_s`.
-pub(super) fn resolved(body: &str, moved: &[Moved], members: bool) -> Resolved {
+/// Puts switches in the place of their marks. `members`: look-ups have a struct besides, named by `gopt_s`. `labels`: what
+/// labels begin with.
+pub(super) fn resolved(body: &str, moved: &[Moved], members: bool, labels: &str) -> Resolved {
     let mut marks = Marks::read(body);
     let text = std::mem::take(&mut marks.text);
     let words = tokens(&text);
@@ -102,7 +103,7 @@ pub(super) fn resolved(body: &str, moved: &[Moved], members: bool) -> Resolved {
         written.push_str(&text[start..at]);
         write!(
             written,
-            "{save}gopt_last_{number}++; GOPT_NEXT; gopt_at_{number}:; \
+            "{save}gopt_last_{number}++; GOPT_NEXT; {labels}at_{number}:; \
              {{ const struct gopt_saved_{number} *gopt_now = gopt_first; gopt_first = gopt_now + 1;{load} }}"
         )
         .expect("writing to a String");

@@ -122,6 +122,8 @@ struct Emitter<'u, 't> {
     kept: BTreeSet<&'t str>,
     /// Names that are taken.
     names: BTreeSet<String>,
+    /// What labels begin with: they are one name space for all batch loops of a function.
+    labels_begin: String,
     copies: usize,
     labels: usize,
     /// Places where look-ups switch.
@@ -131,8 +133,13 @@ struct Emitter<'u, 't> {
     calls_of_expression: usize,
 }
 
-/// The text that takes the place of a batch loop.
-pub(crate) fn transformed<'t>(unit: &Unit<'t>, addresses: &Addresses<'_, 't>, batch: &Batch<'t>) -> Pass<String> {
+/// The text that takes the place of a batch loop, of those of its function the one with this number, from 0.
+pub(crate) fn transformed<'t>(
+    unit: &Unit<'t>,
+    addresses: &Addresses<'_, 't>,
+    batch: &Batch<'t>,
+    number: usize,
+) -> Pass<String> {
     let reach = addresses.reach;
     let Some(function) = unit.functions.get(&batch.function) else {
         return refuse(batch.node.start_byte(), "a loop outside any function");
@@ -147,6 +154,7 @@ pub(crate) fn transformed<'t>(unit: &Unit<'t>, addresses: &Addresses<'_, 't>, ba
         members: Vec::new(),
         kept: BTreeSet::new(),
         names: words.map(|token| token.text.to_owned()).collect(),
+        labels_begin: if number == 0 { "gopt_".to_owned() } else { format!("gopt_{}_", number + 1) },
         copies: 0,
         labels: 0,
         switches: 0,
@@ -176,8 +184,9 @@ pub(crate) fn transformed<'t>(unit: &Unit<'t>, addresses: &Addresses<'_, 't>, ba
         around: vec![Around::Batch],
     };
     let body = emitter.statement(batch.body, &mut place)?;
-    let saved = live::resolved(&body, &emitter.moved, !emitter.members.is_empty());
-    Ok(turns::turns(unit, batch, &emitter.moved, &emitter.members, &index, &saved))
+    let labels = &emitter.labels_begin;
+    let saved = live::resolved(&body, &emitter.moved, !emitter.members.is_empty(), labels);
+    Ok(turns::turns(unit, batch, &emitter.moved, &emitter.members, &index, &saved, labels))
 }
 
 /// The index's name as it lies in the text.

@@ -161,7 +161,7 @@ impl<'t> Emitter<'_, 't> {
         let hoists = node.child_by_field_name("condition").is_some_and(|condition| self.switches(condition, place));
         let label = hoists.then(|| {
             self.labels += 1;
-            (format!("gopt_next_{}", self.labels), false)
+            (format!("{}next_{}", self.labels_begin, self.labels), false)
         });
         let (body, label) = self.body(node, place, Around::Loop(label))?;
         let mut before = String::new();
@@ -230,7 +230,7 @@ impl<'t> Emitter<'_, 't> {
     fn labeled_statement(&mut self, node: Node<'t>, place: &mut Place<'_, 't>) -> Pass<String> {
         let label = node.child_by_field_name("label");
         self.assemble(node, |emitter, child| match child {
-            child if Some(child) == label => Ok(label_text(emitter.unit.text(child), place)),
+            child if Some(child) == label => Ok(emitter.label_text(emitter.unit.text(child), place)),
             child if child.is_named() => emitter.statement(child, place),
             child => Ok(emitter.unit.text(child).to_owned()),
         })
@@ -239,7 +239,7 @@ impl<'t> Emitter<'_, 't> {
     fn goto_statement(&mut self, node: Node<'t>, place: &mut Place<'_, 't>) -> Pass<String> {
         match node.child_by_field_name("label") {
             Some(label) if label.kind() == "statement_identifier" => {
-                Ok(format!("goto {};", label_text(self.unit.text(label), place)))
+                Ok(format!("goto {};", self.label_text(self.unit.text(label), place)))
             }
             _ => refuse(node.start_byte(), "a computed goto"),
         }
@@ -248,7 +248,7 @@ impl<'t> Emitter<'_, 't> {
     fn continue_statement(&mut self, node: Node<'t>, place: &mut Place<'_, 't>) -> String {
         let around = place.around.iter_mut().rev().find(|around| !matches!(around, Around::Switch));
         match around {
-            Some(Around::Batch) => "goto gopt_done;".to_owned(),
+            Some(Around::Batch) => format!("goto {}done;", self.labels_begin),
             Some(Around::Loop(Some((label, used)))) => {
                 *used = true;
                 format!("goto {label};")
@@ -277,13 +277,13 @@ impl<'t> Emitter<'_, 't> {
         returns.used = true;
         Ok(format!("{{ {before}{value} goto {}; }}", returns.label))
     }
+
+    /// Labels are one name space per function: every copy has its own.
+    fn label_text(&self, label: &str, place: &Place<'_, '_>) -> String {
+        format!("{}{label}_{}", self.labels_begin, place.copy)
+    }
 }
 
 fn is_statement(node: Node<'_>) -> bool {
     node.kind().ends_with("_statement") || node.kind() == "declaration"
-}
-
-/// Labels are one name space per function: every copy has its own.
-fn label_text(label: &str, place: &Place<'_, '_>) -> String {
-    format!("gopt_{label}_{}", place.copy)
 }

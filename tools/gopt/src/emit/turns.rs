@@ -33,6 +33,7 @@ pub(super) fn turns(
     members: &[String],
     index: &str,
     body: &Resolved,
+    labels: &str,
 ) -> String {
     let header = &batch.header;
     let original = if unit.source.foreach.contains(&batch.node.start_byte()) {
@@ -41,13 +42,17 @@ pub(super) fn turns(
         unit.text(batch.node).to_owned()
     };
     let count = body.saved.len();
-    let done = if body.text.contains("goto gopt_done;") { "            gopt_done:;\n" } else { "" };
+    let done = if body.text.contains(&format!("goto {labels}done;")) {
+        format!("            {labels}done:;\n")
+    } else {
+        String::new()
+    };
     let first = if header.first.is_empty() { String::new() } else { format!("            {};\n", header.first.trim()) };
     // With one queue, where to go on is no question.
     let (place, place_declared) = if count == 1 {
-        ("gopt_at_1", "")
+        (format!("{labels}at_1"), "")
     } else {
-        ("*gopt_label", "            void *gopt_label = 0;\n            unsigned gopt_queue = 0;\n")
+        ("*gopt_label".to_owned(), "            void *gopt_label = 0;\n            unsigned gopt_queue = 0;\n")
     };
     format!(
         "{{
@@ -58,8 +63,8 @@ pub(super) fn turns(
         }} else {{
 {queues}{variables}            unsigned gopt_begins = gopt_group - 1; /* look-ups fewer than there may be */
             const void *gopt_first = 0, *gopt_end = 0; /* of the queue whose turn it is */
-{place_declared}{first}#define GOPT_NEXT do {{ if (gopt_first != gopt_end) {{ goto {place}; }} goto gopt_turn; }} while (0)
-        gopt_begin:
+{place_declared}{first}#define GOPT_NEXT do {{ if (gopt_first != gopt_end) {{ goto {place}; }} goto {labels}turn; }} while (0)
+        {labels}begin:
             while ({condition}) {{
                 {index} = {counter};
                 {step};
@@ -67,10 +72,10 @@ pub(super) fn turns(
 {done}            }}
             GOPT_NEXT;
 #undef GOPT_NEXT
-        gopt_turn:
+        {labels}turn:
             if (gopt_begins != 0) {{
 {taken}                gopt_begins--;
-                goto gopt_begin;
+                goto {labels}begin;
             }}
 {turns}        }}
     }}",
@@ -84,7 +89,7 @@ pub(super) fn turns(
         step = header.step,
         text = body.text,
         taken = if members.is_empty() { "" } else { "                gopt_s = &gopt_states[gopt_begins];\n" },
-        turns = choice(count),
+        turns = choice(count, labels),
     )
 }
 
@@ -111,7 +116,7 @@ fn queues(moved: &[Moved], members: &[String], body: &Resolved) -> String {
 }
 
 /// Which queue is next: the one before in the order of the text, so that who has just begun to wait waits longest.
-fn choice(count: usize) -> String {
+fn choice(count: usize, labels: &str) -> String {
     let mut text = String::new();
     let mut add = |line: std::fmt::Arguments<'_>| writeln!(text, "            {line}").expect("writing to a String");
     if count == 1 {
@@ -119,7 +124,7 @@ fn choice(count: usize) -> String {
         add(format_args!("    gopt_first = gopt_queue_1;"));
         add(format_args!("    gopt_end = gopt_last_1;"));
         add(format_args!("    gopt_last_1 = gopt_queue_1;"));
-        add(format_args!("    goto gopt_at_1;"));
+        add(format_args!("    goto {labels}at_1;"));
         add(format_args!("}}"));
         return text;
     }
@@ -132,9 +137,9 @@ fn choice(count: usize) -> String {
         add(format_args!("        gopt_first = gopt_queue_{number};"));
         add(format_args!("        gopt_end = gopt_last_{number};"));
         add(format_args!("        gopt_last_{number} = gopt_queue_{number};"));
-        add(format_args!("        gopt_label = &&gopt_at_{number};"));
+        add(format_args!("        gopt_label = &&{labels}at_{number};"));
         add(format_args!("        gopt_queue = {number};"));
-        add(format_args!("        goto gopt_at_{number};"));
+        add(format_args!("        goto {labels}at_{number};"));
         add(format_args!("    }}"));
         add(format_args!("    /* fall through */"));
     }
@@ -143,7 +148,7 @@ fn choice(count: usize) -> String {
     add(format_args!("}}"));
     add(format_args!("if (gopt_queue != 0) {{"));
     add(format_args!("    gopt_queue = 0;"));
-    add(format_args!("    goto gopt_turn;"));
+    add(format_args!("    goto {labels}turn;"));
     add(format_args!("}}"));
     text
 }

@@ -270,14 +270,22 @@ impl Generator {
              uint32_t sum = 0, bits = 0;\n    uint32_t twist = 0;\n    int rounds = 0;\n    (void)t, (void)nodes_;\n"
         )
         .expect("writing to a String");
-        if foreach {
-            text.push_str("    foreach (i, n) {\n");
-        } else {
-            text.push_str(
-                ["    for (int i = 0; i < n; i++) {\n", "    int i;\n    for (i = n - 1; i >= 0; i--) {\n"]
-                    [self.below(2) as usize],
-            );
+        let (declared, head) = match self.below(2) {
+            _ if foreach => ("", "foreach (i, n)"),
+            0 => ("", "for (int i = 0; i < n; i++)"),
+            _ => ("    int i;\n", "for (i = n - 1; i >= 0; i--)"),
+        };
+        text.push_str(declared);
+        self.batch(number, head, text);
+        // Several loops of one function, with jumps in each.
+        if self.chance(40) {
+            self.batch(number, head, text);
         }
+        text.push_str("    return sum ^ bits ^ twist ^ (uint32_t)rounds;\n}\n");
+    }
+
+    fn batch(&mut self, number: u64, head: &str, text: &mut String) {
+        writeln!(text, "    {head} {{").expect("writing to a String");
         let mut scope = Scope { in_batch: true, ..Scope::default() };
         text.push_str("        uint32_t key = in[i];\n        int fuel = 20;\n        rounds++;\n");
         scope.scalars = vec!["key".to_owned()];
@@ -302,7 +310,6 @@ impl Generator {
         text.push_str(
             "        bits |= key & 0xff;\n        total += key;\n        twist ^= key;\n        (void)fuel;\n    }\n",
         );
-        text.push_str("    return sum ^ bits ^ twist ^ (uint32_t)rounds;\n}\n");
     }
 
     fn statements(&mut self, scope: &mut Scope, depth: u32, count: u64, text: &mut String) {
