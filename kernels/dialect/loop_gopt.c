@@ -58,19 +58,18 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
             const gw_descriptor *far = &descriptors[i + GW_FRAMES_AHEAD];
             GW_FETCH(arena + (gw_u64)far->window * GW_WINDOW_UNIT + far->head);
         }
-        gw_descriptor descriptor = descriptors[i];
+        /* In its place: a copy would be saved at every switch. Of it head and length may change. */
+        gw_descriptor *descriptor = descriptors + i;
         gw_outcome *outcome = outcomes + i;
         outcome->verdict = 0;
         outcome->reason = 0;
         outcome->port = 0;
         outcome->value = 0;
         /* Only what differs from packet to packet is saved at a switch. */
-        gw_u8 *window = arena + (gw_u64)descriptor.window * GW_WINDOW_UNIT;
+        gw_u8 *window = arena + (gw_u64)descriptor->window * GW_WINDOW_UNIT;
         const gw_u64 parameter = parameters[i];
         const gw_lane lane = {window, image, parameter, variant};
-        gw_NAME_packet(&lane, &descriptor, outcome);
-        descriptors[i].head = descriptor.head;
-        descriptors[i].length = descriptor.length;
+        gw_NAME_packet(&lane, descriptor, outcome);
     }
 }
 /* end NAME */

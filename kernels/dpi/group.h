@@ -66,8 +66,7 @@ typedef struct gw_dpi_walk {
 
 GW_GROUP void gw_dpi_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_dpi_scratch *scratch)
 {
-    const GW_GLOBAL gw_u8 *class_map =
-        image + ((const GW_GLOBAL gw_dpi_image *)image)->class_map_offset;
+    const GW_GLOBAL gw_u8 *class_map = image + GW_DPI_CLASS_MAP_OFFSET;
     for (gw_u32 i = gw_lane_id(); i < 256; i += gw_lane_count()) {
         scratch->class_map[i] = class_map[i];
     }
@@ -194,11 +193,11 @@ GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_sc
 {
     const GW_GLOBAL gw_dpi_image *image = (const GW_GLOBAL gw_dpi_image *)work->image;
     gw_dpi_walk walk;
-    walk.transitions = (const GW_GLOBAL gw_u32 *)(work->image + image->transitions_offset);
+    walk.transitions = (const GW_GLOBAL gw_u32 *)(work->image + GW_DPI_TRANSITIONS_OFFSET);
     walk.matches = (const GW_GLOBAL gw_dpi_match *)(work->image + image->matches_offset);
     walk.class_map = scratch->class_map;
     walk.classes = image->classes;
-    walk.match_limit = image->match_states * image->classes;
+    walk.match_limit = image->match_limit;
     walk.row = image->start;
     walk.found.count = 0;
     walk.found.first = 0;

@@ -120,7 +120,7 @@ impl Ipv4NextHop {
 /// `dpi`: the header (`gw_dpi_image`).
 ///
 /// ```text
-/// 0        class_map_offset   transitions_offset    matches_offset   bytes
+/// 0        64                 320                   matches_offset   bytes
 /// | header | 256 * u8         | states*classes*u32  | match_states * 8 |
 /// ```
 ///
@@ -144,12 +144,8 @@ pub struct DpiImage {
     pub patterns: u32,
     /// Length of the longest pattern: no state is deeper.
     pub longest_bytes: u32,
-    /// 0.
-    pub pad: u32,
-    /// Where the class of each byte begins.
-    pub class_map_offset: u64,
-    /// Where the transitions begin.
-    pub transitions_offset: u64,
+    /// `match_states` times `classes`: rows below are of states where patterns end.
+    pub match_limit: u32,
     /// Where the [`DpiMatch`]es begin.
     pub matches_offset: u64,
     /// Size of the image.
@@ -158,6 +154,10 @@ pub struct DpiImage {
 
 /// [`DpiImage::magic`].
 pub const DPI_MAGIC: u32 = u32::from_le_bytes(*b"DPI ");
+/// Where the class of each byte begins (`GW_DPI_CLASS_MAP_OFFSET`).
+pub const DPI_CLASS_MAP_OFFSET: usize = 64;
+/// Where the transitions begin (`GW_DPI_TRANSITIONS_OFFSET`).
+pub const DPI_TRANSITIONS_OFFSET: usize = 320;
 
 impl DpiImage {
     /// The struct's bytes in the image.
@@ -170,9 +170,7 @@ impl DpiImage {
             &self.start.to_le_bytes(),
             &self.patterns.to_le_bytes(),
             &self.longest_bytes.to_le_bytes(),
-            &self.pad.to_le_bytes(),
-            &self.class_map_offset.to_le_bytes(),
-            &self.transitions_offset.to_le_bytes(),
+            &self.match_limit.to_le_bytes(),
             &self.matches_offset.to_le_bytes(),
             &self.bytes.to_le_bytes(),
         ])

@@ -59,8 +59,7 @@ fn rust_layout() -> Vec<(String, usize)> {
         magic entry_bytes next_hops groups next_hops_offset tbl24_offset tbl8_offset bytes);
     layout!("gw_ipv4_next_hop", Ipv4NextHop, to from);
     layout!("gw_dpi_image", DpiImage,
-        magic states classes match_states start patterns longest_bytes pad
-        class_map_offset transitions_offset matches_offset bytes);
+        magic states classes match_states start patterns longest_bytes match_limit matches_offset bytes);
     layout!("gw_dpi_match", DpiMatch, pattern count);
     layout!("gw_ipv6_image", Ipv6Image,
         magic form next_hops root_shift next_hops_offset root_offset lines_offset bytes);
@@ -120,11 +119,9 @@ fn emitted_bytes_are_the_struct_in_memory() {
         start: 5,
         patterns: 6,
         longest_bytes: 7,
-        pad: 8,
-        class_map_offset: 9,
-        transitions_offset: 10,
-        matches_offset: 11,
-        bytes: 12,
+        match_limit: 8,
+        matches_offset: 9,
+        bytes: 10,
     };
     assert_eq!(dpi.emit(), memory(&dpi));
     let ipv6 = Ipv6Image {

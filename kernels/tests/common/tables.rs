@@ -140,8 +140,8 @@ pub(crate) fn dpi_image(patterns: &[&[u8]]) -> Lines {
         })
         .collect();
     let mut image = Lines::zeroed(size_of::<DpiImage>());
-    let class_map_offset = image.append(&class_map) as u64;
-    let transitions_offset = image.append(&transitions) as u64;
+    assert_eq!(image.append(&class_map), DPI_CLASS_MAP_OFFSET);
+    assert_eq!(image.append(&transitions), DPI_TRANSITIONS_OFFSET);
     let bytes: Vec<u8> = matches.iter().flat_map(DpiMatch::emit).collect();
     let matches_offset = image.append(&bytes) as u64;
     let header = DpiImage {
@@ -152,9 +152,7 @@ pub(crate) fn dpi_image(patterns: &[&[u8]]) -> Lines {
         start: row(0),
         patterns: patterns.len() as u32,
         longest_bytes: patterns.iter().map(|pattern| pattern.len()).max().unwrap_or(0) as u32,
-        pad: 0,
-        class_map_offset,
-        transitions_offset,
+        match_limit: (matches.len() * classes) as u32,
         matches_offset,
         bytes: image.bytes().len() as u64,
     };

@@ -59,7 +59,7 @@ impl Loaded {
         if implementation == Implementation::Ref {
             return Ok(loaded);
         }
-        let group = loaded.group(implementation);
+        let group = loaded.group(implementation)?;
         let mut fastest: Option<(&'static Level, f64)> = None;
         for level in godwit_kernels::levels().iter().filter(|level| level.supported()) {
             let ns = loaded.measure_ns(Kernels { native: None, level, group })?;
@@ -88,22 +88,26 @@ impl Loaded {
     }
 
     /// How many packets take turns, where the kernel has accesses that miss every cache.
-    fn group(&mut self, implementation: Implementation) -> u32 {
+    fn group(&mut self, implementation: Implementation) -> Result<u32, Error> {
         if !godwit_kernels::GOPT_KERNELS.contains(&self.program.kernel()) {
             if implementation == Implementation::Gopt {
                 self.turns = Some("off: no access of this function misses every cache".to_owned());
             }
-            return 0;
+            return Ok(0);
         }
         let level = godwit_kernels::levels().iter().rfind(|level| level.supported());
         match (implementation, level) {
             (Implementation::Gopt | Implementation::Native, Some(level)) => {
-                let turns = group::choose(level, self.image());
+                let mut turns = group::choose(level, self.image());
+                if turns.group == 1 {
+                    let sample_ns = |group| self.measure_ns(Kernels { native: None, level, group });
+                    turns = turns.of_sample(sample_ns(1)?, sample_ns(group::SAMPLE)?);
+                }
                 self.turns = Some(turns.reason);
                 // Nobody asks for the plain loop: frames are fetched ahead at least.
-                if implementation == Implementation::Native && turns.group == 1 { 0 } else { turns.group }
+                Ok(if implementation == Implementation::Native && turns.group == 1 { 0 } else { turns.group })
             }
-            _ => 1,
+            _ => Ok(1),
         }
     }
 

@@ -12,14 +12,14 @@
 
 use std::collections::VecDeque;
 
-use godwit_kernels::image::{ALIGNMENT_BYTES, DPI_MAGIC, DpiImage, DpiMatch};
+use godwit_kernels::image::{
+    ALIGNMENT_BYTES, DPI_CLASS_MAP_OFFSET, DPI_MAGIC, DPI_TRANSITIONS_OFFSET, DpiImage, DpiMatch,
+};
 use godwit_packet::Memory;
 
 use super::Case;
 use crate::Error;
 
-const CLASS_MAP_OFFSET: usize = size_of::<DpiImage>().next_multiple_of(ALIGNMENT_BYTES);
-const TRANSITIONS_OFFSET: usize = CLASS_MAP_OFFSET + 256;
 const MATCH_BYTES: usize = size_of::<DpiMatch>();
 
 /// The image of these patterns, none of them empty, and its size in bytes.
@@ -39,12 +39,12 @@ pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize),
         );
         return Err(Error::Value { span: None, message });
     }
-    let matches_offset = (TRANSITIONS_OFFSET + states * classes.count * 4).next_multiple_of(ALIGNMENT_BYTES);
+    let matches_offset = (DPI_TRANSITIONS_OFFSET + states * classes.count * 4).next_multiple_of(ALIGNMENT_BYTES);
     // How many states match is known only at the end; all of them could.
     let mut image = Memory::new(matches_offset + states * MATCH_BYTES, "the patterns of a dpi function")?;
 
     let mut automaton = Automaton {
-        rows: image[TRANSITIONS_OFFSET..matches_offset].as_chunks_mut().0,
+        rows: image[DPI_TRANSITIONS_OFFSET..matches_offset].as_chunks_mut().0,
         classes: classes.count as u32,
         matches: Vec::new(),
         others_end: states as u32,
@@ -62,14 +62,12 @@ pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize),
         patterns: patterns.len() as u32,
         // Each of its bytes is a state, and the states could be numbered.
         longest_bytes: patterns.iter().map(Vec::len).max().unwrap_or(0) as u32,
-        pad: 0,
-        class_map_offset: CLASS_MAP_OFFSET as u64,
-        transitions_offset: TRANSITIONS_OFFSET as u64,
+        match_limit: (matches.len() * classes.count) as u32,
         matches_offset: matches_offset as u64,
         bytes: bytes as u64,
     };
     image[..size_of::<DpiImage>()].copy_from_slice(&header.emit());
-    image[CLASS_MAP_OFFSET..TRANSITIONS_OFFSET].copy_from_slice(&classes.of_byte);
+    image[DPI_CLASS_MAP_OFFSET..DPI_TRANSITIONS_OFFSET].copy_from_slice(&classes.of_byte);
     for (place, found) in image[matches_offset..].chunks_exact_mut(MATCH_BYTES).zip(&matches) {
         place.copy_from_slice(&found.emit());
     }

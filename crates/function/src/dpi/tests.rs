@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use godwit_kernels::image::{DPI_CLASS_MAP_OFFSET, DPI_TRANSITIONS_OFFSET};
 use proptest::prelude::*;
 
 use super::*;
@@ -50,10 +51,9 @@ fn search_from(function: &Dpi, payload: &[u8], run_up: usize) -> reference::Foun
     let u32_at = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize;
     let u64_at = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap()) as usize;
     let (states, classes, match_states, mut row) = (u32_at(4), u32_at(8), u32_at(12), u32_at(16));
-    let (class_map, transitions, matches) = (u64_at(32), u64_at(40), u64_at(48));
-    assert_eq!(u64_at(56), image.len());
-    assert_eq!((class_map % 64, transitions % 64, matches % 64), (0, 0, 0));
-    assert!(match_states < states);
+    let (class_map, transitions, matches) = (DPI_CLASS_MAP_OFFSET, DPI_TRANSITIONS_OFFSET, u64_at(32));
+    assert_eq!((u64_at(40), matches % 64), (image.len(), 0));
+    assert!(match_states < states && u32_at(28) == match_states * classes);
     let mut found = reference::Found::default();
     for (at, &byte) in payload.iter().enumerate() {
         let class = usize::from(image[class_map + usize::from(byte)]);

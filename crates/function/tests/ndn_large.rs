@@ -1,0 +1,178 @@
+//! A table of 200,000 names, and two names that a hash cannot tell apart: every CPU level, with and without turns, says what a
+//! map of all prefixes says.
+
+mod ndn_common;
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+
+use godwit_abi::{Descriptor, Outcome};
+use godwit_function::Function;
+use godwit_function::ndn::{Carrier, DROP_NO_ROUTE, Names, Ndn, NextHop, Parts, VERDICT_FORWARD};
+use godwit_kernels::{BinCall, GROUP_MAX, NDN, levels};
+use godwit_packet::{Arena, ArenaConfig};
+use godwit_wire::MacAddress;
+
+use ndn_common::element;
+
+const NAMES: usize = 200_000;
+const NEXT_HOPS: u32 = 16;
+const PACKETS: usize = 1 << 14;
+
+/// Numbers that look random (splitmix64: Steele, Lea, Flood, OOPSLA 2014, figure 16).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % end as u64) as usize
+    }
+}
+
+fn next_hops() -> Vec<(String, NextHop)> {
+    let hop = |index: u32| NextHop::Forward {
+        port: index as u16,
+        destination: MacAddress([2, 0, 0, 0, 1, index as u8]),
+        source: MacAddress([2, 0, 0, 0, 2, index as u8]),
+        carrier: Carrier::Ethernet,
+    };
+    (0..NEXT_HOPS).map(|index| (index.to_string(), hop(index))).collect()
+}
+
+fn component(text: &str) -> Vec<u8> {
+    element(8, text.as_bytes())
+}
+
+/// Names as sites have them: few at the top, thousands below each, some with a path, so that prefixes of names are names too.
+fn site(random: &mut Random) -> Vec<u8> {
+    let mut name = component(["com", "org", "net", "example"][random.below(4)]);
+    name.extend(component(&format!("site-{:x}", random.below(60_000))));
+    for _ in 0..random.below(4) {
+        let bits = random.below(20);
+        name.extend(component(&format!("{:x}", random.below(1 << bits))));
+    }
+    name
+}
+
+fn interest(name: &[u8]) -> Vec<u8> {
+    let inside = [element(7, name), element(10, &[1, 2, 3, 4]), element(34, &[64])].concat();
+    [&[2; 12][..], &[0x86, 0x24], &element(5, &inside)].concat()
+}
+
+/// The next hop of the longest prefix that the map has.
+fn longest(map: &HashMap<Vec<u8>, u32>, name: &[u8]) -> Option<u32> {
+    // Components here are shorter than 253 bytes: type and length are a byte each.
+    let mut ends = vec![0];
+    while let Some(&at) = ends.last().filter(|&&at| at < name.len()) {
+        ends.push(at + 2 + usize::from(name[at + 1]));
+    }
+    ends.iter().rev().find_map(|&end| map.get(&name[..end]).copied())
+}
+
+/// What every level says of Interests for these names, with no turns and with some, all the same.
+fn outcomes(function: &Ndn, names: &[Vec<u8>]) -> Vec<Outcome> {
+    let config = ArenaConfig { packets: names.len(), ..ArenaConfig::default() };
+    let mut region = Arena::new(config, 1).unwrap().split().remove(0);
+    let frames: Vec<Vec<u8>> = names.iter().map(|name| interest(name)).collect();
+    let descriptors: Vec<Descriptor> =
+        frames.iter().map(|frame| region.allocate(frame.len()).expect("a window for each frame")).collect();
+    let mut said: Option<Vec<Outcome>> = None;
+    for level in levels().iter().filter(|level| level.supported()) {
+        for group in [1, 16, GROUP_MAX] {
+            for (descriptor, frame) in descriptors.iter().zip(&frames) {
+                region.frame_mut(descriptor).copy_from_slice(frame);
+            }
+            let mut after = descriptors.clone();
+            let parameters = vec![0; after.len()];
+            let mut outcomes = vec![Outcome::default(); after.len()];
+            let call = BinCall {
+                arena: region.arena_base(),
+                image: function.image().as_ptr(),
+                descriptors: after.as_mut_ptr(),
+                parameters: parameters.as_ptr(),
+                outcomes: outcomes.as_mut_ptr(),
+                count: after.len() as u32,
+                variant: 0,
+                group,
+            };
+            // SAFETY: the level is supported; the descriptors are of a region that is borrowed mutably, the arrays have
+            // `count` elements, and the image is the function's own.
+            unsafe { level.run_bin(NDN, &call) };
+            let before = said.get_or_insert_with(|| outcomes.clone());
+            assert_eq!(*before, outcomes, "{}, {group} in turns", level.name);
+        }
+    }
+    said.expect("a level runs here")
+}
+
+fn expected(next_hop: Option<u32>) -> Outcome {
+    next_hop.map_or(Outcome::drop(DROP_NO_ROUTE), |hop| Outcome {
+        port: hop as u16,
+        value: hop,
+        ..Outcome::verdict(VERDICT_FORWARD)
+    })
+}
+
+#[test]
+fn a_large_table_finds_every_name_by_its_longest_prefix() {
+    let mut random = Random(1);
+    let mut map = HashMap::new();
+    let mut names = Names::new();
+    while map.len() < NAMES {
+        let (name, next_hop) = (site(&mut random), random.below(NEXT_HOPS as usize) as u32);
+        names.push(&name, next_hop);
+        map.insert(name, next_hop);
+    }
+    let function = Ndn::new(Parts::new(names, next_hops())).unwrap();
+    assert_eq!(function.names(), NAMES as u64);
+    let mut known: Vec<&Vec<u8>> = map.keys().collect();
+    known.sort_unstable();
+    let mut asked = Vec::with_capacity(PACKETS);
+    while asked.len() < PACKETS {
+        let name = match random.below(4) {
+            0 => site(&mut random),
+            1 => known[random.below(known.len())].clone(),
+            _ => [&known[random.below(known.len())][..], &component("v=1"), &component("segment-7")].concat(),
+        };
+        asked.push(name);
+    }
+    let said = outcomes(&function, &asked);
+    for (name, said) in asked.iter().zip(said) {
+        let hop = longest(&map, name);
+        assert_eq!(said, expected(hop), "{name:02x?}");
+        assert_eq!(function.lookup_ref(name), hop, "{name:02x?}");
+    }
+    let missed = asked.iter().filter(|name| longest(&map, name).is_none()).count();
+    assert!(missed > 100 && missed < PACKETS / 2, "{missed} of {PACKETS} without a route");
+}
+
+/// Two names with one fingerprint in a table of one bucket: the name decides.
+#[test]
+fn a_name_with_the_fingerprint_of_another_is_not_that_one() {
+    // The standard library's hasher is SipHash-1-3 with key 0.
+    let fingerprint = |name: &[u8]| {
+        let mut hasher = BuildHasherDefault::<DefaultHasher>::default().build_hasher();
+        hasher.write(name);
+        (hasher.finish() >> 32) as u32
+    };
+    let name = |number: u32| component(&number.to_string());
+    let mut seen: HashMap<u32, u32> = HashMap::new();
+    let pair = (0..).find_map(|number| {
+        let before = seen.insert(fingerprint(&name(number)), number)?;
+        Some((name(before), name(number)))
+    });
+    let (one, other) = pair.expect("32 bits do not last for ever");
+    let mut names = Names::new();
+    names.push(&one, 3);
+    let parts = Parts { key: Some([0, 0]), spare_names: 0, ..Parts::new(names.clone(), next_hops()) };
+    let said = outcomes(&Ndn::new(parts).unwrap(), &[one.clone(), other.clone()]);
+    assert_eq!(said, [expected(Some(3)), expected(None)]);
+    // Both in the table: each has its own.
+    names.push(&other, 5);
+    let parts = Parts { key: Some([0, 0]), spare_names: 0, ..Parts::new(names, next_hops()) };
+    let said = outcomes(&Ndn::new(parts).unwrap(), &[one, other]);
+    assert_eq!(said, [expected(Some(3)), expected(Some(5))]);
+}
