@@ -189,10 +189,11 @@ struct Place {
     implementation: String,
 }
 
-/// On the CPU by every implementation asked for, and on every other device here.
+/// On the CPU by every implementation asked for, and on every other device here, or those of them that are asked for.
 fn places(options: &BenchOptions) -> Vec<Place> {
     let mut places = Vec::new();
-    if options.device.is_none() || options.device.as_deref() == Some(cpu::ID) {
+    let asked = |id: &str| options.device.is_none() || options.devices().contains(&id);
+    if asked(cpu::ID) {
         let known = ["scalar", "gopt"].iter().filter(|name| known(name)).map(|name| (*name).to_owned());
         let implementations = options.implementation.clone().map_or_else(|| known.collect(), |name| vec![name]);
         let place = |implementation| Place { device: cpu::ID.to_owned(), implementation };
@@ -201,9 +202,8 @@ fn places(options: &BenchOptions) -> Vec<Place> {
     let probes = [godwit_device::opencl::probe(), godwit_device::cuda::probe()];
     let found = probes.into_iter().flat_map(|probe| probe.found).filter(|found| found.usable.is_ok());
     let others = found.map(|found| found.capabilities.id);
-    let asked = |id: &String| options.device.as_ref().is_none_or(|device| device == id);
     let place = |device| Place { device, implementation: "scalar".to_owned() };
-    places.extend(others.filter(asked).map(place));
+    places.extend(others.filter(|id| asked(id)).map(place));
     places
 }
 

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `engine.rs` | the whole engine around `echo`, memory to memory; peer: dpdk-testpmd |
 //! | `gateway.rs` | the whole engine around ESP encryption on a device, port to port |
-//! | `apps.rs` | whole functions in the engine by number of workers, and their latency against load |
+//! | `apps.rs` | whole functions in the engine by number of workers, and their latency against load; `dpi` by how packets are sorted |
 //! | `several.rs` | several devices at once, and what each does alone |
 //! | `sharing.rs` | one device for two functions, and for several threads |
 //! | `traffic.rs` | the port that they get frames from |
@@ -321,19 +321,19 @@ pub const BENCHES: &[Bench] = &[
     Bench {
         name: "apps",
         what: "whole functions in the engine by number of workers: echo and look-ups, on the CPU and on each device here",
-        on: On::AnyDevice,
+        on: On::Devices,
         run: apps::run,
     },
     Bench {
         name: "patterns",
-        what: "20,000 patterns in the engine: few packets in order, many in order, many sorted by length, with and without gopt",
+        what: "23,331 patterns in one automaton and in 60, in the engine: few packets in order, many, sorted by automaton and by length, with and without gopt",
         on: On::Cpu,
         run: apps::patterns,
     },
     Bench {
         name: "lookup-latency",
         what: "from arrival to departure against the load offered, for the functions of apps",
-        on: On::AnyDevice,
+        on: On::Devices,
         run: apps::lookup_latency,
     },
     Bench {

@@ -9,7 +9,7 @@ use super::names::Names;
 
 /// Most components that guides are tried with.
 const GUIDE_MAX: usize = 6;
-/// About so many guides are looked at to choose by.
+/// About so many names are looked at to choose by.
 const SAMPLE: usize = 1 << 18;
 
 /// What a table must have room for.
@@ -49,7 +49,7 @@ pub(super) fn units(name_bytes: usize) -> usize {
 impl Shape {
     /// `guide`: as many components, whatever is best.
     pub(super) fn new(names: &Names, key: [u64; 2], guide: Option<u32>) -> Self {
-        let guide = guide.unwrap_or_else(|| best_guide(names, key)).clamp(1, NDN_DEPTHS);
+        let guide = guide.unwrap_or_else(|| best_guide(names, key, SAMPLE)).clamp(1, NDN_DEPTHS);
         let mut guides: Vec<(u64, u32)> = Vec::new();
         let mut units_of_names = 0;
         for (name, _) in names.iter() {
@@ -69,32 +69,38 @@ impl Shape {
 }
 
 /// The number of components with which look-ups cost the fewest buckets and records, of Interests whose names have more
-/// components than those in the table.
-fn best_guide(names: &Names, key: [u64; 2]) -> u32 {
+/// components than those in the table; found by about `sample` of the names.
+fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
     let depths = depths(names);
     let deepest = depths.iter().rposition(|&count| count > 0).unwrap_or(0);
-    let every = (names.len() / SAMPLE + 1) as u64;
+    let sampled = || names.iter().step_by(names.len() / sample + 1).map(|(name, _)| name);
     let cost = |guide: usize| {
-        let mut below: HashMap<u64, (u32, u64)> = HashMap::new();
-        let mut cost = 0;
-        for (name, _) in names.iter() {
-            let ends: Vec<usize> = ends(name).collect();
-            let shorter = |most: usize| depths[1..=most].iter().filter(|&&count| count > 0).count() as u64;
-            if ends.len() < guide {
-                // Its record, and a bucket where there is no guide.
-                cost += if every == 1 || hash(key, name).is_multiple_of(every) { shorter(guide - 1) + 2 } else { 0 };
-                continue;
-            }
-            let at = hash(key, &name[..ends[guide - 1]]);
-            if at.is_multiple_of(every) {
-                let (bits, count) = below.entry(at).or_default();
-                let deeper = ends.len() - guide;
-                *bits |= if deeper > 0 { 1 << (deeper - 1) } else { 0 };
-                *count += 1;
-                cost += shorter(guide - 1) + 2 + u64::from(deeper > 0);
+        // Names are sampled, not guides: a few guides may have most names below. What is below a guide takes all names to know.
+        let mut below: HashMap<u64, u32> = HashMap::new();
+        for name in sampled() {
+            if let Some(end) = ends(name).nth(guide - 1) {
+                below.insert(hash(key, &name[..end]), 0);
             }
         }
-        cost + below.values().map(|(bits, count)| u64::from(bits.count_ones()) * count).sum::<u64>()
+        for (name, _) in names.iter() {
+            let mut ends = ends(name);
+            if let Some(end) = ends.nth(guide - 1)
+                && let Some(deeper) = ends.count().checked_sub(1)
+                && let Some(bits) = below.get_mut(&hash(key, &name[..end]))
+            {
+                *bits |= 1 << deeper;
+            }
+        }
+        let shorter = depths[1..guide].iter().filter(|&&count| count > 0).count();
+        let one = |name: &[u8]| match ends(name).nth(guide - 1) {
+            // Its record, and a bucket where there is no guide.
+            None => shorter + 2,
+            Some(end) => {
+                let bits = below.get(&hash(key, &name[..end])).copied().unwrap_or(0);
+                shorter + 2 + usize::from(end < name.len()) + bits.count_ones() as usize
+            }
+        };
+        sampled().map(one).sum::<usize>()
     };
     let guides = 1..=deepest.clamp(1, GUIDE_MAX);
     guides.min_by_key(|&guide| cost(guide)).unwrap_or(1) as u32
@@ -153,4 +159,26 @@ pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
     }
     let average = |sum: usize| sum as f64 / names.len().max(1) as f64;
     Probes { guided: average(guided), longest_first: average(longest_first), binary: average(binary) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Most names below one guide, which a sample of guides would miss.
+    #[test]
+    fn guides_are_chosen_alike_by_all_names_and_by_some() {
+        let mut names = Names::new();
+        for top in 0..500 {
+            names.push_uri(format!("/top{top}").as_bytes(), 0).unwrap();
+        }
+        for site in 0..5000 {
+            let path = ["", "/a", "/a/b", "/a/b/c"][site % 4];
+            names.push_uri(format!("/com/site{site}{path}").as_bytes(), 0).unwrap();
+        }
+        for key in 0..8 {
+            let guides = [usize::MAX, 500, 50].map(|sample| best_guide(&names, [key, 1], sample));
+            assert_eq!(guides, [2; 3], "key {key}");
+        }
+    }
 }
