@@ -266,4 +266,3 @@ fn udp(ask: &Ask) -> Arc<Frames> {
     let payload = |random: &mut Random, payload: &mut [u8]| payload.fill_with(|| random.next_u32() as u8);
     Arc::new(Frames::new((0..ask.frames).map(|_| frames::frame(ask.size, &mut random, &payload))))
 }
-

@@ -35,7 +35,8 @@ impl Turns {
             return self;
         }
         let near = self.reason.strip_prefix("off: ").unwrap_or(&self.reason);
-        let reason = format!("{SAMPLE} in turns: {near}, but a packet takes {plain_ns:.0} ns alone, {turns_ns:.0} ns so");
+        let reason =
+            format!("{SAMPLE} in turns: {near}, but a packet takes {plain_ns:.0} ns alone, {turns_ns:.0} ns so");
         Self { group: SAMPLE, reason }
     }
 }
