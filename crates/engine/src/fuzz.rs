@@ -6,7 +6,7 @@ use std::sync::Arc;
 use godwit_abi::{Bin, Descriptor, Outcome, PORT_FLOOD, VERDICT_DROP};
 use godwit_device::cpu::CpuDevice;
 use godwit_device::{Device, Implementation, Lane};
-use godwit_function::{Function, HostHalf, Work, ipsec, l2, ndn};
+use godwit_function::{Function, HostHalf, Work, ipsec, ipv6, l2, ndn};
 use godwit_packet::{Arena, ArenaConfig, Region};
 use godwit_sched::Chunk;
 
@@ -144,6 +144,18 @@ pub fn l2_macs(data: &[u8]) {
     match l2::parse_macs(data, port) {
         Ok(macs) => assert!(macs.len() <= lines),
         Err((line, message)) => assert!((1..=lines).contains(&line) && !message.is_empty()),
+    }
+}
+
+/// Takes `data` as a frame for a router, by both forms of its table: kernel and `ref` agree.
+pub fn ipv6_frame(data: &[u8]) {
+    thread_local! {
+        static ROUTERS: RefCell<[Gateway; 2]> = RefCell::new(
+            [ipv6::Form::Trie, ipv6::Form::Hash].map(|form| Gateway::new(ipv6::fuzz::function(form))),
+        );
+    }
+    if data.len() <= FRAME_BYTES_MAX {
+        ROUTERS.with_borrow_mut(|routers| routers.iter_mut().for_each(|router| router.pass(0, data)));
     }
 }
 

@@ -11,6 +11,11 @@ fn ipsec_inbound() {
 }
 
 #[test]
+fn ipv6_frame() {
+    replay("ipv6_frame", fuzz::ipv6_frame);
+}
+
+#[test]
 fn l2_frame() {
     replay("l2_frame", fuzz::l2_frame);
 }

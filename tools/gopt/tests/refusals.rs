@@ -91,6 +91,7 @@ fn what_has_no_state_that_can_be_saved() {
         ("g_expensive(place(i));", "has an effect or a call"),
         ("v[i] = g_expensive(t) + 1;", "must be a statement of its own"),
         ("g_expensive(t, v);", "takes one address"),
+        ("g_expensive();", "takes one address"),
         ("foreach_member(m, v) { v[i]++; }", "missing here, or a macro"),
     ];
     for (body, reason) in cases {
