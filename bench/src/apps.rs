@@ -229,7 +229,8 @@ fn workers(options: &BenchOptions) -> Vec<usize> {
 fn ask(options: &BenchOptions) -> Ask {
     let little = options.time < LITTLE;
     let frames = options.packets.unwrap_or(if little { VERIFIED_PACKETS as usize } else { FRAMES });
-    Ask { frames, size: options.sizes.first().copied().unwrap_or(Size::Bytes(60)), little }
+    let size = options.sizes.first().copied().unwrap_or(Size::Bytes(60));
+    Ask { frames, size, little, table_bytes: options.table_bytes }
 }
 
 /// The bench `apps`: figure 10.
@@ -278,6 +279,7 @@ fn row(bench: &str, case: &Case, device: &str, size: Size, packing: Packing, rep
     let functions = &report.functions;
     let kernel_ns: f64 = functions.iter().map(|one| one.busy_ns_per_packet * one.packets as f64).sum();
     let packets: u64 = functions.iter().map(|one| one.packets).sum();
+    let table_bytes: usize = case.functions.iter().map(|one| one.function.image().len()).sum();
     let dropped = 100.0 * report.conservation.dropped as f64 / report.conservation.received.max(1) as f64;
     Row {
         bench: bench.to_owned(),
@@ -293,11 +295,12 @@ fn row(bench: &str, case: &Case, device: &str, size: Size, packing: Packing, rep
         watts: report.power.iter().find(|power| power.device == device).and_then(|power| power.watts),
         peer: false,
         note: format!(
-            "{:.2} to {:.2} Mpps in {} rounds; {:.1} ns a packet in the kernel; {dropped:.1} % dropped",
+            "{:.2} to {:.2} Mpps in {} rounds; {:.1} ns a packet in the kernel; {dropped:.1} % dropped; tables of {:.1} MiB",
             rates.first().copied().unwrap_or(0.0),
             rates.last().copied().unwrap_or(0.0),
             rates.len(),
-            kernel_ns / packets.max(1) as f64
+            kernel_ns / packets.max(1) as f64,
+            table_bytes as f64 / f64::from(1 << 20)
         ),
     }
 }

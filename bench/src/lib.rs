@@ -193,7 +193,8 @@ pub struct BenchOptions {
     pub decrypt: bool,
     /// Whether the bench `gateway` measures the CPU beside the device.
     pub together: bool,
-    /// Bytes of the tables that look-ups go over in `gopt` and `memaccess`; `None`: 1 GiB, or little where little time is given.
+    /// Bytes of the tables that look-ups go over in `gopt` and `memaccess`; `None`: 1 GiB, or little where little time is given. Also about
+    /// those of `ipv6`, `l2` and `ndn` in `apps` and `lookup-latency`; `None`: with as many entries as networks have.
     pub table_bytes: Option<usize>,
 }
 

@@ -39,6 +39,17 @@ pub(super) struct Ask {
     pub(super) size: Size,
     /// Whether tables are to be small.
     pub(super) little: bool,
+    /// Bytes that tables of `ipv6`, `l2` and `ndn` are to have about; `None`: as many entries as networks have.
+    pub(super) table_bytes: Option<usize>,
+}
+
+impl Ask {
+    /// How many entries a table has that takes about so many bytes for each.
+    fn entries(&self, common: u32, entry_bytes: usize) -> u32 {
+        const LITTLE_ENTRIES: u32 = 1000;
+        let asked = |bytes: usize| u32::try_from(bytes / entry_bytes).unwrap_or(u32::MAX).max(LITTLE_ENTRIES);
+        if self.little { LITTLE_ENTRIES } else { self.table_bytes.map_or(common, asked) }
+    }
 }
 
 /// A function, built once: large tables take longer than a row.
@@ -121,7 +132,7 @@ fn ipv4(ask: &Ask) -> Result<Case, Error> {
 
 /// 200,000 random prefixes of 48 to 64 bits, and addresses below them.
 fn ipv6(ask: &Ask) -> Result<Case, Error> {
-    let routes = routes::random_prefixes6(if ask.little { 1000 } else { 200_000 });
+    let routes = routes::random_prefixes6(ask.entries(200_000, 65) as usize);
     let file = routes::write_file6(&routes)?;
     let mut random = Random::new(16);
     let frame = |_| {
@@ -141,7 +152,7 @@ fn ipv6(ask: &Ask) -> Result<Case, Error> {
 
 /// A million stations beyond the other port, spoken to by 64 on this one.
 fn l2(ask: &Ask) -> Result<Case, Error> {
-    let stations: u32 = if ask.little { 1000 } else { 1_000_000 };
+    let stations = ask.entries(1_000_000, 9);
     // Local unicast addresses, all different.
     let station = |number: u32| [2, 1, (number >> 24) as u8, (number >> 16) as u8, (number >> 8) as u8, number as u8];
     let mut text = String::with_capacity(stations as usize * 26);
@@ -178,7 +189,7 @@ fn ethernet(size: Size, ether_type: u16) -> Vec<u8> {
 
 /// Ten million names of two components, and Interests for names that have one more.
 fn ndn(ask: &Ask) -> Result<Case, Error> {
-    let names: u32 = if ask.little { 1000 } else { 10_000_000 };
+    let names = ask.entries(10_000_000, 80);
     // The factor is odd: all names differ.
     let name = |number: u32| [format!("{:08x}", number.wrapping_mul(0x9e37_79b1)), format!("{:03x}", number % 1000)];
     let mut text = String::with_capacity(names as usize * 24);

@@ -13,7 +13,7 @@ use crate::Error;
 pub(crate) fn check(region: &Region, chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> Result<(), Error> {
     check_bins(chunk, kernel)?;
     for bin in &chunk.bins {
-        if !chunk.descriptors[packets_of(bin)].iter().all(|descriptor| region.contains(descriptor)) {
+        if !region.contains_all(&chunk.descriptors[packets_of(bin)]) {
             return Err(outside(bin));
         }
     }

@@ -45,6 +45,7 @@ mod histogram;
 mod housekeeping;
 mod onward;
 mod order;
+mod parting;
 mod plan;
 mod ports;
 mod power;

@@ -22,12 +22,26 @@ impl Worker {
             }
             return;
         }
-        for descriptor in descriptors {
+        let mut parting = std::mem::take(&mut self.parting);
+        let keys = descriptors.iter().map(|descriptor| {
             let class = plan.classifier.classify(&godwit_wire::parse(self.region.frame(descriptor)));
             self.order.classify(descriptor, class);
-            let next = plan.decider.entry(descriptor.port, class);
-            self.send_on(plan, next, None, std::slice::from_ref(descriptor), |_| Outcome::default());
+            key(class, descriptor.port)
+        });
+        if parting.begin(keys) {
+            while let Some(key) = parting.next(descriptors, &[]) {
+                self.start_alike(plan, key, &parting.descriptors);
+            }
+        } else if let Some(first) = descriptors.first() {
+            self.start_alike(plan, key(self.order.class(first), first.port), descriptors);
         }
+        self.parting = parting;
+    }
+
+    /// Starts packets of one class and port.
+    fn start_alike(&mut self, plan: &Plan, key: u32, descriptors: &[Descriptor]) {
+        let (class, port) = of_key(key);
+        self.send_on(plan, plan.decider.entry(port, class), None, descriptors, |_| Outcome::default());
     }
 
     /// Sends packets where the route decider says: all to the same place. `outcome(i)` is what `function` said of the `i`th.
@@ -62,6 +76,12 @@ impl Worker {
             }
             Next::Port(port) => self.send_out(plan, descriptors, u16::from(port)),
             Next::Egress => {
+                let Some(Outcome { port, .. }) = (!descriptors.is_empty()).then(|| outcome(0)) else { return };
+                let others = (0..descriptors.len()).fold(0, |others, packet| others | (outcome(packet).port ^ port));
+                if others == 0 && port != PORT_FLOOD {
+                    self.send_out(plan, descriptors, port);
+                    return;
+                }
                 for (packet, descriptor) in descriptors.iter().enumerate() {
                     let Outcome { port, value: set, .. } = outcome(packet);
                     match function {
@@ -106,30 +126,57 @@ impl Worker {
 
     /// Counts what a function said of packets, and sends them on.
     pub(crate) fn decide(&mut self, plan: &Plan, function: usize, descriptors: &[Descriptor], outcomes: &[Outcome]) {
-        let counters = plan.stages[function].counters;
         if self.tracer.follows() {
             self.tracer.said(plan, &self.order, function, descriptors, outcomes);
         }
-        let mut first = 0;
-        for run in outcomes.chunk_by(|one, next| one.verdict == next.verdict) {
-            let (verdict, descriptors) = (run[0].verdict, &descriptors[first..first + run.len()]);
-            first += run.len();
-            if verdict == VERDICT_DROP {
-                for (descriptor, outcome) in descriptors.iter().zip(run) {
-                    self.drop_packet(descriptor, counters.drop(outcome.reason));
-                }
-                continue;
+        let mut parting = std::mem::take(&mut self.parting);
+        let is_parted = if plan.classifier.is_trivial() {
+            parting.begin(outcomes.iter().map(|outcome| key(0, outcome.verdict)))
+        } else {
+            let classes = descriptors.iter().map(|descriptor| self.order.class(descriptor));
+            parting.begin(classes.zip(outcomes).map(|(class, outcome)| key(class, outcome.verdict)))
+        };
+        if is_parted {
+            while let Some(key) = parting.next(descriptors, outcomes) {
+                self.decide_alike(plan, function, key, &parting.descriptors, &parting.outcomes);
             }
-            self.counts.add(counters.verdict(verdict), run.len() as u64);
-            if plan.classifier.is_trivial() {
-                let next = plan.decider.next(function as u16, 0, verdict);
-                self.send_on(plan, next, Some(function), descriptors, |packet| run[packet]);
-                continue;
-            }
-            for (descriptor, outcome) in descriptors.iter().zip(run) {
-                let next = plan.decider.next(function as u16, self.order.class(descriptor), verdict);
-                self.send_on(plan, next, Some(function), std::slice::from_ref(descriptor), |_| *outcome);
-            }
+        } else if let (Some(descriptor), Some(outcome)) = (descriptors.first(), outcomes.first()) {
+            let class = if plan.classifier.is_trivial() { 0 } else { self.order.class(descriptor) };
+            self.decide_alike(plan, function, key(class, outcome.verdict), descriptors, outcomes);
         }
+        self.parting = parting;
     }
+
+    /// The same for packets of one class with one verdict.
+    fn decide_alike(
+        &mut self,
+        plan: &Plan,
+        function: usize,
+        key: u32,
+        descriptors: &[Descriptor],
+        outcomes: &[Outcome],
+    ) {
+        let counters = plan.stages[function].counters;
+        let (class, verdict) = of_key(key);
+        if verdict == VERDICT_DROP {
+            for (descriptor, outcome) in descriptors.iter().zip(outcomes) {
+                self.drop_packet(descriptor, counters.drop(outcome.reason));
+            }
+            return;
+        }
+        self.counts.add(counters.verdict(verdict), outcomes.len() as u64);
+        let next = plan.decider.next(function as u16, class, verdict);
+        self.send_on(plan, next, Some(function), descriptors, |packet| outcomes[packet]);
+    }
+}
+
+/// Packets of a class with the same port, or verdict, go alike.
+#[inline]
+fn key(class: u8, by: u8) -> u32 {
+    u32::from(class) << 8 | u32::from(by)
+}
+
+#[inline]
+fn of_key(key: u32) -> (u8, u8) {
+    ((key >> 8) as u8, key as u8)
 }

@@ -29,6 +29,12 @@ const TRAIN: u8 = u8::MAX - 1;
 /// `progress` of a packet at the exit that leaves by several ports. Beyond all gates.
 const FLOODED: u8 = u8::MAX - 2;
 
+/// Fewer packets that come to the exit are not worth filling and copying stretches of the ring for.
+const TOGETHER_PACKETS_MIN: usize = 4;
+
+/// Where fewer than this leave before one that is gone, they are sorted from those without a branch for each.
+const RUN_PACKETS_MIN: usize = 32;
+
 /// The packets of one worker in flight. Every packet has a place, `descriptor.order`, from arrival until the
 /// exit has passed it.
 #[derive(Debug)]
@@ -219,8 +225,10 @@ impl Order {
     #[inline]
     pub(crate) fn wait_exit(&mut self, descriptors: &[Descriptor], port: u8) {
         let exit = self.exit();
-        // Most come as they arrived.
-        if let Some(places) = self.places(descriptors) {
+        // Most come as they arrived; few at a time are as well looked at one by one.
+        if descriptors.len() >= TOGETHER_PACKETS_MIN
+            && let Some(places) = self.places(descriptors)
+        {
             self.descriptors[places.clone()].copy_from_slice(descriptors);
             self.egress[places.clone()].fill(port);
             self.progress[places].fill(Self::at(exit));
@@ -367,12 +375,16 @@ impl Order {
         loop {
             let passed = self.passed[exit];
             let Range { start, end } = self.stretch(passed, self.arrived - passed);
-            // Those that leave by one port, as most do that stand together.
             let (progress, egress) = (&mut self.progress[start..end], &self.egress[start..end]);
+            let gone = leading(progress, GONE);
+            self.passed[exit] = passed + gone;
+            if gone > 0 {
+                continue;
+            }
             let Some(&port) = egress.first() else { return };
-            let leaves = |(progress, egress): (&u8, &u8)| *progress == at_exit && *egress == port;
-            let count = progress.iter().zip(egress).take_while(|place| leaves(*place)).count();
-            if count > 0 {
+            // Those that leave by one port, as most do that stand together.
+            let count = leading(&egress[..leading(progress, at_exit)], port);
+            if count >= RUN_PACKETS_MIN.min(progress.len()) {
                 progress[..count].fill(GONE);
                 let places = start..start + count;
                 let packets = self.descriptors[places.clone()].iter().zip(&self.stamps[places.clone()]);
@@ -382,6 +394,10 @@ impl Order {
                     arrived(run[0], run.len() as u64);
                 }
                 self.passed[exit] = passed + count;
+                continue;
+            }
+            if count > 0 {
+                self.leave_among_gone(start..end, port, &mut outs[usize::from(port)], &mut arrived);
                 continue;
             }
             if progress[0] == TRAIN {
@@ -409,12 +425,42 @@ impl Order {
                 self.passed[exit] = passed + 1;
                 continue;
             }
-            let gone = progress.iter().take_while(|progress| **progress == GONE).count();
-            self.passed[exit] = passed + gone;
-            if gone == 0 {
-                return;
+            return;
+        }
+    }
+
+    /// Lets packets out that leave by `port` and stand among others that are gone, as where some are dropped: nobody can predict
+    /// which, so nothing branches on it. The first of the places is one of theirs.
+    fn leave_among_gone(
+        &mut self,
+        places: Range<usize>,
+        port: u8,
+        out: &mut Vec<Departure>,
+        arrived: &mut impl FnMut(u64, u64),
+    ) {
+        let (exit, start) = (self.exit(), places.start);
+        let at_exit = Self::at(exit);
+        let states = self.progress[places.clone()].iter().zip(&self.egress[places]);
+        let settled =
+            |(progress, egress): &(&u8, &u8)| (**progress == GONE) | (**progress == at_exit) & (**egress == port);
+        let places = start..start + states.take_while(settled).count();
+        self.passed[exit] += places.len();
+        let (progress, before) = (&mut self.progress[places.clone()], out.len());
+        out.resize(before + places.len(), Departure::default());
+        let (mut left, mut at) = (before, places.start);
+        for run in self.arrivals_ns[places].chunk_by(|one, next| one == next) {
+            let left_before = left;
+            for progress in &mut progress[at - start..][..run.len()] {
+                out[left] = Departure { descriptor: self.descriptors[at], stamp: self.stamps[at] };
+                left += usize::from(*progress == at_exit);
+                *progress = GONE;
+                at += 1;
+            }
+            if left > left_before {
+                arrived(run[0], (left - left_before) as u64);
             }
         }
+        out.truncate(left);
     }
 
     /// No packet in flight has a lower sequence number than this. Packets of one source arrive in order of
@@ -425,6 +471,14 @@ impl Order {
         let sequences = (passed..end).map(|place| self.stamps[place & self.mask].sequence);
         sequences.min().unwrap_or(u64::MAX)
     }
+}
+
+/// How many bytes at the beginning have this value: eight are compared at a time, for hundreds do.
+#[inline]
+fn leading(bytes: &[u8], value: u8) -> usize {
+    let (words, _) = bytes.as_chunks::<8>();
+    let whole = words.iter().take_while(|word| **word == [value; 8]).count() * 8;
+    whole + bytes[whole..].iter().take_while(|byte| **byte == value).count()
 }
 
 #[cfg(test)]

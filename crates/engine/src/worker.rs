@@ -30,6 +30,7 @@ use crate::follow::Followed;
 use crate::grace::Grace;
 use crate::histogram::Histogram;
 use crate::order::Order;
+use crate::parting::Parting;
 use crate::plan::Plan;
 use crate::ports::{NamedReceive, NamedTransmit};
 use crate::sender::Sender;
@@ -85,6 +86,7 @@ pub(crate) struct Worker {
     pub(crate) exits: Vec<bool>,
     pub(crate) departing: Departing,
     egress: Egress,
+    pub(crate) parting: Parting,
     /// Where its sender is to be started.
     sender: Option<SenderPlace>,
     pub(crate) inputs: Vec<Input>,
@@ -155,6 +157,7 @@ impl Worker {
             exits: transmitters.iter().map(|(_, queue)| queue.is_some()).collect(),
             departing: Departing::new(transmitters.len()),
             egress: Egress::Own(Queues::new(transmitters, parts.clock)),
+            parting: Parting::default(),
             sender: parts.sender,
             inputs: host_halves.into_iter().map(Input::new).collect(),
             batch: Batch::with_capacity(parts.burst_packets),

@@ -92,7 +92,7 @@ pub trait Receive: Send {
 }
 
 /// One packet on its way out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Departure {
     /// The packet.
     pub descriptor: Descriptor,

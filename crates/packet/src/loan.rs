@@ -85,6 +85,11 @@ impl Units {
 #[inline]
 fn each_word(first: usize, count: usize, mut with: impl FnMut(usize, u64)) {
     let (mut at, end) = (first, first + count);
+    if count > 0 && at % 64 + count <= 64 {
+        // Nearly all: slots lie at multiples of their size.
+        with(at / 64, (u64::MAX >> (64 - count)) << (at % 64));
+        return;
+    }
     while at < end {
         let bits = (64 - at % 64).min(end - at);
         with(at / 64, (u64::MAX >> (64 - bits)) << (at % 64));

@@ -33,6 +33,8 @@ pub struct Region {
     in_ports: isize,
     /// Distance from one slot to the next; 0 where there are none.
     slot_bytes: usize,
+    /// `slot_bytes - 1` where that is a power of two, as ports ask for it; 0 otherwise. A division takes as long as all the rest.
+    slot_mask: usize,
     /// Bytes in front of each slot's window that are none of its.
     prefix_bytes: usize,
     /// Vectors to be used again.
@@ -100,6 +102,7 @@ impl Region {
                 quarantined: Vec::new(),
             }),
         };
+        let slot_bytes = if config.layout == Layout::Slots { config.slot_stride_bytes() } else { 0 };
         Self {
             memory,
             start,
@@ -114,7 +117,8 @@ impl Region {
             lent: Units::default(),
             in_ports: 0,
             prefix_bytes: config.prefix_bytes,
-            slot_bytes: if config.layout == Layout::Slots { config.slot_stride_bytes() } else { 0 },
+            slot_bytes,
+            slot_mask: if slot_bytes.is_power_of_two() { slot_bytes - 1 } else { 0 },
             spare: Vec::new(),
             spare_reclaimed: Vec::new(),
         }
@@ -148,10 +152,14 @@ impl Region {
     pub fn allocate_each(&mut self, lengths: &[u16], mut write: impl FnMut(Descriptor, &mut [u8])) -> usize {
         let headroom = self.headroom_bytes;
         let base = self.memory.base().as_ptr();
-        for (allocated, &length) in lengths.iter().enumerate() {
+        for (made, &length) in lengths.iter().enumerate() {
             let bytes = headroom + usize::from(length) + self.tailroom_bytes[usize::from(length) % 16];
             let units = bytes.div_ceil(WINDOW_UNIT_BYTES);
-            let descriptor = match &mut self.windows {
+            let (window, room) = match &mut self.windows {
+                Windows::Slots(slots) if usize::from(length) <= self.frame_bytes_max => match slots.free.pop() {
+                    Some(window) => (window, slots.room),
+                    None => return made,
+                },
                 // Side by side in the ring: nearly all are.
                 Windows::Dense(dense)
                     if usize::from(length) <= self.frame_bytes_max
@@ -164,15 +172,19 @@ impl Region {
                         (0..units).for_each(|unit| fetch_to_write(ahead.wrapping_add(unit * WINDOW_UNIT_BYTES)));
                     }
                     let (_, room) = dense.place(units);
-                    self.allocated += 1;
-                    let window = (offset / WINDOW_UNIT_BYTES) as u32;
-                    Descriptor { window, head: headroom as u16, length, room, ..Descriptor::default() }
+                    ((offset / WINDOW_UNIT_BYTES) as u32, room)
                 }
                 _ => match self.allocate(length.into()) {
-                    Some(descriptor) => descriptor,
-                    None => return allocated,
+                    // It is counted below.
+                    Some(Descriptor { window, room, .. }) => {
+                        self.allocated -= 1;
+                        (window, room)
+                    }
+                    None => return made,
                 },
             };
+            self.allocated += 1;
+            let descriptor = Descriptor { window, head: headroom as u16, length, room, ..Descriptor::default() };
             debug_assert!(self.contains(&descriptor));
             let room = descriptor.room_bytes();
             // SAFETY: a window of this region that was free until now, so that nobody has it, a borrower neither; `&mut self`
@@ -244,7 +256,14 @@ impl Region {
                 debug_assert!(self.allocated >= returned, "a window was returned twice");
                 self.allocated -= returned;
             }
-            _ => descriptors.for_each(|descriptor| self.release(descriptor)),
+            Windows::Slots(slots) => {
+                let before = slots.free.len();
+                slots.free.extend(descriptors.map(|descriptor| descriptor.window));
+                let returned = slots.free.len() - before;
+                debug_assert!(self.allocated >= returned, "a window was returned twice");
+                self.allocated -= returned;
+            }
+            Windows::SlotQueue(_) => descriptors.for_each(|descriptor| self.release(descriptor)),
         }
     }
 
@@ -405,8 +424,14 @@ impl Region {
         if inside >= self.bytes || self.slot_bytes == 0 {
             return None;
         }
-        let head = (inside % self.slot_bytes).checked_sub(self.prefix_bytes)?;
+        let head = self.in_slot(inside).checked_sub(self.prefix_bytes)?;
         Some(((offset - head) / WINDOW_UNIT_BYTES) as u32)
+    }
+
+    /// How far behind the beginning of its slot a byte lies, `inside` bytes from the region's start. There are slots.
+    #[inline(always)]
+    fn in_slot(&self, inside: usize) -> usize {
+        if self.slot_mask > 0 { inside & self.slot_mask } else { inside % self.slot_bytes }
     }
 
     /// Windows that ports have, to be written or to be read.
@@ -438,10 +463,9 @@ impl Region {
     #[inline]
     fn take_from_port(&mut self, window: u32, room: u8) -> bool {
         let unit = (window as usize).wrapping_sub(self.start / WINDOW_UNIT_BYTES);
-        let [slot_units, prefix_units] = [self.slot_bytes, self.prefix_bytes].map(|bytes| bytes / WINDOW_UNIT_BYTES);
-        let is_slot = slot_units > 0
+        let is_slot = self.slot_bytes > 0
             && unit < self.bytes / WINDOW_UNIT_BYTES
-            && unit.checked_sub(prefix_units).is_some_and(|unit| unit.is_multiple_of(slot_units));
+            && self.in_slot(unit * WINDOW_UNIT_BYTES) == self.prefix_bytes;
         if !is_slot || !self.lent.all(unit, usize::from(room)) {
             return false;
         }
@@ -458,6 +482,23 @@ impl Region {
             && descriptor.room_bytes() <= self.bytes - offset
             && usize::from(descriptor.head) + usize::from(descriptor.length) <= descriptor.room_bytes()
             && !self.lent.any(offset / WINDOW_UNIT_BYTES, usize::from(descriptor.room))
+    }
+
+    /// Whether [`Region::contains`] says yes of all of these.
+    #[inline]
+    pub fn contains_all(&self, descriptors: &[Descriptor]) -> bool {
+        if self.is_lending() {
+            return descriptors.iter().all(|descriptor| self.contains(descriptor));
+        }
+        // Nearly always all are, so none of the tests is worth a branch.
+        let (start, units) = (self.start / WINDOW_UNIT_BYTES, self.bytes / WINDOW_UNIT_BYTES);
+        descriptors.iter().fold(true, |all, descriptor| {
+            // In units; a window in front of the region wraps to a number beyond it.
+            let unit = (descriptor.window as usize).wrapping_sub(start);
+            let unit_after = unit.wrapping_add(usize::from(descriptor.room));
+            let end = usize::from(descriptor.head) + usize::from(descriptor.length);
+            all & (unit < units) & (unit_after <= units) & (end <= descriptor.room_bytes())
+        })
     }
 
     /// The frame.
@@ -721,6 +762,30 @@ mod tests {
     fn region(packets: usize, (layout, reuse): (Layout, Reuse)) -> Region {
         let config = ArenaConfig { layout, reuse, packets, ..ArenaConfig::default() };
         Arena::new(config, 2).unwrap().split().remove(1)
+    }
+
+    proptest! {
+        /// Many at once are judged as each by itself, lent windows among them or not.
+        #[test]
+        fn all_are_contained_where_each_is(
+            lends: bool,
+            packets in prop::collection::vec((0u32..=205, 0u16..900, 0u16..900, 0u8..12), 0..4),
+        ) {
+            let config = ArenaConfig { packets: 5, slot_bytes: Some(2048), ..ArenaConfig::default() };
+            let mut region = Arena::new(config, 2).unwrap().split().remove(1);
+            let (start, bytes) = region.extent();
+            prop_assert_eq!((start, bytes), (12288, 64 * 192), "places lie on both sides of either end");
+            if lends {
+                let packet = region.allocate(60).unwrap();
+                region.lend([&packet]);
+            }
+            let first = (start / 64) as u32 - 5;
+            let packets: Vec<Descriptor> = packets
+                .into_iter()
+                .map(|(at, head, length, room)| Descriptor { window: first + at, head, length, room, ..Descriptor::default() })
+                .collect();
+            prop_assert_eq!(region.contains_all(&packets), packets.iter().all(|packet| region.contains(packet)));
+        }
     }
 
     #[test]

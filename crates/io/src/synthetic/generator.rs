@@ -128,7 +128,7 @@ struct Drawn {
     /// Index of its flow.
     flow: u32,
     /// Packets of the block that were looked at, to this one.
-    looked_at: usize,
+    looked_at: u32,
 }
 
 impl Drawn {
@@ -210,8 +210,11 @@ impl Generator {
         let (frame_bytes_max, steps, fixed_bytes) =
             (region.frame_bytes_max(), self.schedule.steps(), self.lengths.fixed());
         let (mut at, mut counters) = (self.at, self.counters);
+        // Where all packets have one length, and are numbered by what they are due by, a look at the last of a block tells all.
+        let plain_bytes =
+            fixed_bytes.filter(|&bytes| self.units_per == UnitsPer::Packet && usize::from(bytes) <= frame_bytes_max);
         let mut drawn = [Drawn::NONE; BLOCK_PACKETS];
-        let mut lengths = [0; BLOCK_PACKETS];
+        let mut lengths = [plain_bytes.unwrap_or(0); BLOCK_PACKETS];
         let mut stamps = [Stamp::default(); BLOCK_PACKETS];
         let mut descriptors = [Descriptor::default(); BLOCK_PACKETS];
         let mut left = packets;
@@ -222,7 +225,21 @@ impl Generator {
                 break;
             }
             let (from, mut count, mut looked_at) = (at, 0, 0);
-            for slot in steps.from(at).take(left.min(BLOCK_PACKETS)) {
+            let mut slots = steps.from(at, left.min(BLOCK_PACKETS));
+            let last = slots.last().map_or(u64::MAX, |slot| at.turn_start + u64::from(slot.place));
+            if plain_bytes.is_some() && last < sequence_end && last <= pace.due {
+                for ((slot, drawn), stamp) in slots.iter().zip(&mut drawn).zip(&mut stamps) {
+                    let sequence = at.turn_start + u64::from(slot.place);
+                    let random = draw(seed, sequence);
+                    let flow = flows.index(slot.group.into(), random);
+                    flows.prefetch(flow);
+                    count += 1;
+                    *drawn = Drawn { random, flow, looked_at: count as u32 };
+                    *stamp = Stamp { sequence, time_ns: pace.time_ns(sequence) };
+                }
+                (looked_at, slots) = (count, &[]);
+            }
+            for slot in slots {
                 let sequence = at.turn_start + u64::from(slot.place);
                 if sequence >= sequence_end {
                     stop = Stop::Ended;
@@ -245,7 +262,7 @@ impl Generator {
                 let random = draw(seed, sequence);
                 let flow = flows.index(slot.group.into(), random);
                 flows.prefetch(flow);
-                drawn[count] = Drawn { random, flow, looked_at };
+                drawn[count] = Drawn { random, flow, looked_at: looked_at as u32 };
                 lengths[count] = frame_bytes;
                 stamps[count] = Stamp { sequence, time_ns: pace.time_ns(units) };
                 count += 1;
@@ -267,7 +284,7 @@ impl Generator {
             if made < count {
                 // The next one is the first without a window.
                 stop = Stop::RegionFull;
-                looked_at = drawn[made].looked_at - 1;
+                looked_at = drawn[made].looked_at as usize - 1;
             }
             batch.descriptors.extend_from_slice(&descriptors[..made]);
             batch.stamps.extend_from_slice(&stamps[..made]);

@@ -87,10 +87,11 @@ impl Steps<'_> {
         usize::from(self.slots[at.slot].group)
     }
 
-    /// This worker's packets of the turn, from one on.
+    /// At most so many of this worker's packets of the turn, from one on.
     #[inline(always)]
-    pub(super) fn from(&self, at: Cursor) -> impl Iterator<Item = &Slot> {
-        self.slots[at.slot..].iter()
+    pub(super) fn from(&self, at: Cursor, packets_max: usize) -> &[Slot] {
+        let rest = &self.slots[at.slot..];
+        &rest[..rest.len().min(packets_max)]
     }
 
     /// The packet `packets` packets of this worker later; at most as many as a turn has.
