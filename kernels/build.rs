@@ -305,7 +305,7 @@ fn compile_native(root: &Path, out: &Path, x86_64: bool) {
         externs += "    safe fn gw_native_wide_covers(kernel: u32, variant: u32) -> u32;\n    \
                     fn gw_native_wide(kernel: u32, call: *const BinCall);\n    \
                     fn gw_native_ipv4_bulk(image: *const u8, variant: u32, addresses: *const u32, \
-                    next_hops: *mut u32, count: u64);\n    \
+                    next_hops: *mut u32, count: u64, ahead: u64);\n    \
                     fn gw_native_ipv6_bulk(image: *const u8, variant: u32, addresses: *const [u8; 16], \
                     next_hops: *mut u32, count: u64);\n";
         writeln!(
@@ -359,7 +359,7 @@ fn describe(name: &str, suffix: &str, features: &[&str], externs: &mut String, t
         externs,
         "    fn gw_run_bin_{suffix}(kernel: u32, call: *const BinCall);\n    \
          fn gw_ipv4_bulk_{suffix}(image: *const u8, variant: u32, addresses: *const u32, \
-         next_hops: *mut u32, count: u64);\n    \
+         next_hops: *mut u32, count: u64, ahead: u64);\n    \
          fn gw_ipv6_bulk_{suffix}(image: *const u8, variant: u32, addresses: *const [u8; 16], \
          next_hops: *mut u32, count: u64);\n    \
          fn gw_probe_{suffix}(image: *const u8, lines: u64, seed: u64, rounds: u32, group: u32) -> u64;\n    \

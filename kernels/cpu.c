@@ -21,12 +21,12 @@ void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call)
 }
 
 void GW_SYMBOL(gw_ipv4_bulk)(const gw_u8 *image, gw_u32 variant, const gw_u32 *addresses,
-                             gw_u32 *next_hops, gw_u64 count);
+                             gw_u32 *next_hops, gw_u64 count, gw_u64 ahead);
 
 void GW_SYMBOL(gw_ipv4_bulk)(const gw_u8 *image, gw_u32 variant, const gw_u32 *addresses,
-                             gw_u32 *next_hops, gw_u64 count)
+                             gw_u32 *next_hops, gw_u64 count, gw_u64 ahead)
 {
-    gw_ipv4_bulk(image, variant, addresses, next_hops, count);
+    gw_ipv4_bulk(image, variant, addresses, next_hops, count, ahead);
 }
 
 void GW_SYMBOL(gw_ipv6_bulk)(const gw_u8 *image, gw_u32 variant, const gw_u8 *addresses,

@@ -21,12 +21,12 @@ void gw_native_wide(gw_u32 kernel, const gw_bin_call *call)
 }
 
 void gw_native_ipv4_bulk(const gw_u8 *image, gw_u32 variant, const gw_u32 *addresses,
-                         gw_u32 *next_hops, gw_u64 count);
+                         gw_u32 *next_hops, gw_u64 count, gw_u64 ahead);
 
 void gw_native_ipv4_bulk(const gw_u8 *image, gw_u32 variant, const gw_u32 *addresses,
-                         gw_u32 *next_hops, gw_u64 count)
+                         gw_u32 *next_hops, gw_u64 count, gw_u64 ahead)
 {
-    gw_ipv4_wide_bulk(image, variant, addresses, next_hops, count);
+    gw_ipv4_wide_bulk(image, variant, addresses, next_hops, count, ahead);
 }
 
 void gw_native_ipv6_bulk(const gw_u8 *image, gw_u32 variant, const gw_u8 *addresses,

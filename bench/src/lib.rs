@@ -291,7 +291,7 @@ pub const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "ipv4-lookup",
-        what: "the IPv4 route table alone, same table and addresses; peer: rte_lpm bulk lookup",
+        what: "the IPv4 route table alone, addresses drawn from all and below prefixes; peers: rte_lpm and rte_fib bulk lookup",
         on: On::Cpu,
         run: lookup::lookup,
     },

@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 use std::time::Instant;
 
 use godwit_function::Function;
+use godwit_kernels::image::IPV6_NO_ROUTE;
 
 use crate::frames::Random;
 use crate::race::{self, Race};
@@ -14,8 +15,6 @@ use crate::{BenchOptions, Error, LITTLE, Progress, Row, function, peer};
 const ADDRESSES: usize = 1 << 19;
 /// Addresses handed over at once, as in the peers.
 const BULK: usize = 256;
-/// Next hop of an address without a route, in the proof.
-const MISS: u64 = 0xffff_ffff;
 
 /// The bench `ipv6-lookup`.
 pub(crate) fn lookup(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
@@ -132,9 +131,7 @@ fn round(lookup: Bulk<'_>, function: &dyn Function, addresses: &[[u8; 16]]) -> (
     let started = Instant::now();
     for bulk in addresses.chunks_exact(BULK) {
         lookup(image, variant, bulk, &mut next_hops);
-        for hop in next_hops {
-            sum += if hop < NEXT_HOPS { u64::from(hop) } else { MISS };
-        }
+        sum += race::sum(&next_hops, IPV6_NO_ROUTE);
     }
     (started.elapsed().as_nanos() as f64, sum)
 }

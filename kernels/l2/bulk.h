@@ -2,30 +2,40 @@
 #ifndef GODWIT_L2_BULK_H
 #define GODWIT_L2_BULK_H
 
-/* Look-ups whose misses are under way together. */
-#define GW_L2_BULK 64u
+/*
+ * Buckets are fetched so many keys before they are read, a power of two. 8,000,000 addresses, 256
+ * keys a call, a Xeon with 2 MiB of L2: 9.7, 9.9, 10.7, 12.8 ns at 16, 32, 64, 128, and 15.8 in
+ * blocks of 64, at whose ends look-ups wait for each other.
+ */
+#define GW_L2_AHEAD 32u
 
 #define GW_L2_NONE 0xffffffffu /* what a look-up says of an address that is not there */
+
+/* Mixes a key, and fetches its buckets. */
+static inline gw_u64 gw_l2_bulk_fetch(const gw_l2_image *header, gw_u64 key)
+{
+    const gw_u64 mixed = gw_l2_mix(header, key);
+    GW_FETCH(gw_l2_one(header, mixed));
+    GW_FETCH(gw_l2_other(header, mixed));
+    return mixed;
+}
 
 /* keys: VID << 48 | MAC; ports receives a port or GW_L2_NONE for each. */
 static inline void gw_l2_bulk(const gw_u8 *image, const gw_u64 *restrict keys,
                               gw_u32 *restrict ports, gw_u64 count)
 {
     const gw_l2_image *header = (const gw_l2_image *)image;
-    gw_u64 mixed[GW_L2_BULK];
-    for (gw_u64 first = 0; first < count; first += GW_L2_BULK) {
-        const gw_u64 now = first + GW_L2_BULK < count ? GW_L2_BULK : count - first;
-        for (gw_u64 i = 0; i < now; i++) {
-            mixed[i] = gw_l2_mix(header, keys[first + i]);
+    gw_u64 mixed[GW_L2_AHEAD]; /* key i at i % GW_L2_AHEAD */
+    for (gw_u64 i = 0; i < GW_L2_AHEAD && i < count; i++) {
+        mixed[i] = gw_l2_bulk_fetch(header, keys[i]);
+    }
+    for (gw_u64 i = 0; i < count; i++) {
+        const gw_u64 now = mixed[i % GW_L2_AHEAD];
+        if (i + GW_L2_AHEAD < count) {
+            mixed[i % GW_L2_AHEAD] = gw_l2_bulk_fetch(header, keys[i + GW_L2_AHEAD]);
         }
-        for (gw_u64 i = 0; i < now; i++) {
-            GW_FETCH(gw_l2_one(header, mixed[i]));
-            GW_FETCH(gw_l2_other(header, mixed[i]));
-        }
-        for (gw_u64 i = 0; i < now; i++) {
-            const gw_u64 entry = gw_l2_find(header, mixed[i]);
-            ports[first + i] = entry != 0 ? (gw_u32)(entry >> GW_L2_PORT_SHIFT) & 0xff : GW_L2_NONE;
-        }
+        const gw_u64 entry = gw_l2_find(header, now);
+        ports[i] = entry != 0 ? (gw_u32)(entry >> GW_L2_PORT_SHIFT) & 0xff : GW_L2_NONE;
     }
 }
 

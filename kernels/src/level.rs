@@ -43,7 +43,7 @@ pub struct Level {
     pub features: &'static [&'static str],
     supported: fn() -> bool,
     run_bin: unsafe extern "C" fn(u32, *const BinCall),
-    ipv4_bulk: unsafe extern "C" fn(*const u8, u32, *const u32, *mut u32, u64),
+    ipv4_bulk: unsafe extern "C" fn(*const u8, u32, *const u32, *mut u32, u64, u64),
     ipv6_bulk: unsafe extern "C" fn(*const u8, u32, *const [u8; 16], *mut u32, u64),
     probe: unsafe extern "C" fn(*const u8, u64, u64, u32, u32) -> u64,
     l2_bulk: unsafe extern "C" fn(*const u8, *const u64, *mut u32, u64),
@@ -93,6 +93,8 @@ impl Level {
     /// The bare lookup of `ipv4`, without packets: for each address (host order) the next hop's
     /// index, or [`image::IPV4_NO_ROUTE`](crate::image::IPV4_NO_ROUTE). For measuring the table alone.
     ///
+    /// Entries are fetched `ahead` addresses before they are read; 0: they are not. Which is fastest differs between processors.
+    ///
     /// # Panics
     ///
     /// If `next_hops` is shorter than `addresses`.
@@ -101,12 +103,20 @@ impl Level {
     ///
     /// [`Level::supported`] is true, and `image` is a whole `ipv4` image for `variant` (0: 2-byte
     /// entries, 1: 4-byte entries), 64-byte aligned.
-    pub unsafe fn ipv4_lookup_bulk(&self, image: *const u8, variant: u32, addresses: &[u32], next_hops: &mut [u32]) {
+    pub unsafe fn ipv4_lookup_bulk(
+        &self,
+        image: *const u8,
+        variant: u32,
+        addresses: &[u32],
+        next_hops: &mut [u32],
+        ahead: usize,
+    ) {
         assert!(next_hops.len() >= addresses.len());
         debug_assert!(image.addr().is_multiple_of(64));
         // SAFETY: the slices are long enough, as asserted; the caller vouches for the rest.
         unsafe {
-            (self.ipv4_bulk)(image, variant, addresses.as_ptr(), next_hops.as_mut_ptr(), addresses.len() as u64);
+            let (addresses, count) = (addresses.as_ptr(), addresses.len() as u64);
+            (self.ipv4_bulk)(image, variant, addresses, next_hops.as_mut_ptr(), count, ahead as u64);
         }
     }
 

@@ -13,7 +13,7 @@ pub struct Native {
     supported: fn() -> bool,
     covers: extern "C" fn(u32, u32) -> u32,
     run_bin: unsafe extern "C" fn(u32, *const BinCall),
-    ipv4_bulk: unsafe extern "C" fn(*const u8, u32, *const u32, *mut u32, u64),
+    ipv4_bulk: unsafe extern "C" fn(*const u8, u32, *const u32, *mut u32, u64, u64),
     ipv6_bulk: unsafe extern "C" fn(*const u8, u32, *const [u8; 16], *mut u32, u64),
 }
 
@@ -56,12 +56,20 @@ impl Native {
     /// # Safety
     ///
     /// As [`Level::ipv4_lookup_bulk`](crate::Level::ipv4_lookup_bulk).
-    pub unsafe fn ipv4_lookup_bulk(&self, image: *const u8, variant: u32, addresses: &[u32], next_hops: &mut [u32]) {
+    pub unsafe fn ipv4_lookup_bulk(
+        &self,
+        image: *const u8,
+        variant: u32,
+        addresses: &[u32],
+        next_hops: &mut [u32],
+        ahead: usize,
+    ) {
         assert!(next_hops.len() >= addresses.len());
         debug_assert!(self.supported() && image.addr().is_multiple_of(64));
         // SAFETY: the slices are long enough, as asserted; the caller vouches for the rest.
         unsafe {
-            (self.ipv4_bulk)(image, variant, addresses.as_ptr(), next_hops.as_mut_ptr(), addresses.len() as u64);
+            let (addresses, count) = (addresses.as_ptr(), addresses.len() as u64);
+            (self.ipv4_bulk)(image, variant, addresses, next_hops.as_mut_ptr(), count, ahead as u64);
         }
     }
 

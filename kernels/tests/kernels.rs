@@ -231,28 +231,35 @@ fn bulk_lookup_finds_the_longest_prefix() {
         // More than are fetched ahead.
         .take(700)
         .collect();
-    type Bulk = Box<dyn Fn(*const u8, u32, &[u32], &mut [u32])>;
+    type Bulk = Box<dyn Fn(*const u8, u32, &[u32], &mut [u32], usize)>;
     let mut forms: Vec<(&str, Bulk)> = Vec::new();
     for level in supported_levels() {
         // SAFETY: the level is supported; images are handed over with the variant that they were built for.
         forms.push((
             level.name,
-            Box::new(|image, variant, asked, found| unsafe { level.ipv4_lookup_bulk(image, variant, asked, found) }),
+            Box::new(|image, variant, asked, found, ahead| unsafe {
+                level.ipv4_lookup_bulk(image, variant, asked, found, ahead);
+            }),
         ));
     }
     for native in godwit_kernels::natives().iter().filter(|native| native.supported()) {
         // SAFETY: as above.
         forms.push((
             native.name,
-            Box::new(|image, variant, asked, found| unsafe { native.ipv4_lookup_bulk(image, variant, asked, found) }),
+            Box::new(|image, variant, asked, found, ahead| unsafe {
+                native.ipv4_lookup_bulk(image, variant, asked, found, ahead);
+            }),
         ));
     }
     for (name, bulk) in &forms {
         for case in CASES.iter().filter(|case| case.kernel == IPV4) {
             // Whole blocks, and what is left of them.
-            for count in [addresses.len(), 161, 128, 127, 17, 1, 0] {
+            for (count, ahead) in [addresses.len(), 161, 128, 127, 17, 1, 0]
+                .into_iter()
+                .flat_map(|count| [0, 1, 16, 25, 128].map(|ahead| (count, ahead)))
+            {
                 let mut found = vec![0; count];
-                bulk(case.image.bytes().as_ptr(), case.variant, &addresses[..count], &mut found);
+                bulk(case.image.bytes().as_ptr(), case.variant, &addresses[..count], &mut found, ahead);
                 for (address, found) in addresses.iter().zip(found) {
                     let route = ROUTES.iter().filter(|route| route.covers(*address)).max_by_key(|route| route.length);
                     let expected = route.map_or(godwit_kernels::image::IPV4_NO_ROUTE, |route| route.next_hop);

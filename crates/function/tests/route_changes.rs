@@ -74,7 +74,10 @@ fn changes_under_lookups(spare: Spare, hops: u32, batch: u32, changes: usize) {
                     let part = at..at + said.len();
                     let before = answers.change.load(Ordering::SeqCst);
                     // SAFETY: the image is whole, and the level is one that this CPU has.
-                    unsafe { level().ipv4_lookup_bulk(image.as_ptr(), variant, &addresses[part.clone()], &mut said) };
+                    unsafe {
+                        let part = &addresses[part.clone()];
+                        level().ipv4_lookup_bulk(image.as_ptr(), variant, part, &mut said, 16);
+                    };
                     let allowed: Vec<u64> =
                         answers.both[part.clone()].iter().map(|a| a.load(Ordering::SeqCst)).collect();
                     if answers.change.load(Ordering::SeqCst) != before {

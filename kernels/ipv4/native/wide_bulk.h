@@ -48,19 +48,21 @@ gw_ipv4_wide_sixteen(const gw_u8 *tbl24, const gw_u8 *tbl8, gw_u32 narrow, __m51
 
 static inline __attribute__((always_inline)) void
 gw_ipv4_wide_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *restrict addresses,
-                     gw_u32 *restrict next_hops, gw_u64 count)
+                     gw_u32 *restrict next_hops, gw_u64 count, gw_u64 most_ahead)
 {
     const gw_ipv4_image *header = (const gw_ipv4_image *)image;
     const gw_u8 *tbl24 = image + header->tbl24_offset;
     const gw_u8 *tbl8 = image + header->tbl8_offset;
     const gw_u32 variant = narrow ? GW_IPV4_VARIANT_NARROW : GW_IPV4_VARIANT_WIDE;
     const gw_u64 whole = count - count % GW_IPV4_WIDE_LANES;
-    const gw_u64 ahead = whole < GW_IPV4_AHEAD ? whole : GW_IPV4_AHEAD;
+    /* A multiple of the lanes, as all steps are. */
+    const gw_u64 wanted = most_ahead - most_ahead % GW_IPV4_WIDE_LANES;
+    const gw_u64 ahead = whole < wanted ? whole : wanted;
     for (gw_u64 i = 0; i < ahead; i++) {
         gw_ipv4_fetch(image, variant, addresses[i]);
     }
     for (gw_u64 first = 0; first < whole; first += GW_IPV4_WIDE_LANES) {
-        if (first + ahead < whole) {
+        if (ahead != 0 && first + ahead < whole) {
             for (gw_u64 i = first + ahead; i < first + ahead + GW_IPV4_WIDE_LANES; i++) {
                 gw_ipv4_fetch(image, variant, addresses[i]);
             }
@@ -79,15 +81,15 @@ gw_ipv4_wide_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *rest
  */
 static inline void gw_ipv4_wide_bulk(const gw_u8 *image, gw_u32 variant,
                                      const gw_u32 *restrict addresses, gw_u32 *restrict next_hops,
-                                     gw_u64 count)
+                                     gw_u64 count, gw_u64 ahead)
 {
     const gw_ipv4_image *header = (const gw_ipv4_image *)image;
     if (variant == GW_IPV4_VARIANT_NARROW) {
-        gw_ipv4_wide_variant(image, 1, addresses, next_hops, count);
+        gw_ipv4_wide_variant(image, 1, addresses, next_hops, count, ahead);
     } else if (header->groups <= 1u << 23) {
-        gw_ipv4_wide_variant(image, 0, addresses, next_hops, count);
+        gw_ipv4_wide_variant(image, 0, addresses, next_hops, count, ahead);
     } else {
-        gw_ipv4_bulk(image, variant, addresses, next_hops, count);
+        gw_ipv4_bulk(image, variant, addresses, next_hops, count, ahead);
     }
 }
 
