@@ -216,21 +216,32 @@ impl Changer {
                 next = range.end;
             }
         }
-        // Both in order; a slot may be in both.
-        let outside_of = |slot: u32| match outsides.binary_search_by_key(&slot, |&(slot, _)| slot) {
-            Ok(at) => outsides[at].1,
-            Err(_) => self.covering[slot as usize],
-        };
         slots.extend(outsides.iter().map(|&(slot, _)| slot));
         slots.sort_unstable();
         slots.dedup();
+        // Both in order; a slot may be in both.
+        let mut outsides = outsides.into_iter().peekable();
+        let mut outside_of = |slot: u32| {
+            let now = outsides.next_if(|&(changed, _)| changed == slot);
+            now.map_or(self.covering[slot as usize], |(_, outside)| outside)
+        };
         let (image, layout) = (&*self.image, &self.layout);
         let mut beside = Beside { image, layout, lines: &mut self.lines, taken: Vec::new() };
         let mut entries = Vec::with_capacity(slots.len());
+        // No longer route begins in an entry from the present one up to this one: a short prefix concerns many entries, most of them bare.
+        let mut bare_until = 0;
         for slot in slots {
+            let outside = outside_of(slot);
+            if slot < bare_until {
+                entries.push((slot, tables::leaf(outside), outside));
+                continue;
+            }
             let start = u128::from(slot) << (128 - root_bits);
             let longer: Vec<Route> = self.rib.inside(start, root_bits as u8).collect();
-            let outside = outside_of(slot);
+            if longer.is_empty() {
+                let next = self.rib.from(start).find(|route| u32::from(route.length) > root_bits);
+                bare_until = next.map_or(1 << root_bits, |route| slot_of(route.prefix));
+            }
             match tables::below(layout.form, root_bits, slot, outside, &longer, &mut beside) {
                 Ok(entry) => entries.push((slot, entry, outside)),
                 Err(Full) => {
@@ -245,7 +256,7 @@ impl Changer {
 
     /// Steps 3 and 4.
     fn publish(&mut self, entries: &[(u32, u32, u32)]) {
-        let mut changed = Vec::with_capacity(entries.len());
+        let mut changed: Vec<Range<usize>> = Vec::new();
         let read = |line: u32, word: usize| self.image.load_u32(self.layout.line(line) + 4 * word);
         for &(slot, entry, outside) in entries {
             let at = self.layout.root(slot);
@@ -253,7 +264,10 @@ impl Changer {
             if before != entry {
                 walk::runs(self.layout.form, before, &read, &mut self.retired);
                 self.image.fill_u32(at, 1, entry);
-                changed.push(at..at + 4);
+                match changed.last_mut() {
+                    Some(last) if last.end == at => last.end += 4,
+                    _ => changed.push(at..at + 4),
+                }
             }
             self.covering[slot as usize] = outside;
         }

@@ -226,7 +226,8 @@ impl Ipv6 {
         let rib = rib::Rib::new(routes);
         let build = |form| {
             let message = || format!("there are {} routes, which is more than a table takes", rib.len());
-            tables::Built::new(form, &rib).map_err(|tables::Full| Error::Value { span: None, message: message() })
+            let built = tables::Built::new(form, &rib, tables::ROOT_BITS);
+            built.map_err(|tables::Full| Error::Value { span: None, message: message() })
         };
         let built = match form {
             Some(form) => build(form)?,
@@ -252,6 +253,7 @@ impl Ipv6 {
     }
 
     /// What a kernel would find in a copy of the image.
+    #[cfg(test)]
     fn lookup_image(&self, image: &[u8], address: u128) -> Option<u32> {
         let (root, lines) =
             image[self.layout.root_offset..].split_at(self.layout.lines_offset - self.layout.root_offset);
