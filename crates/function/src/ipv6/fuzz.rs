@@ -7,8 +7,10 @@ use godwit_wire::MacAddress;
 use super::reference::Prefixes;
 use super::rib::Rib;
 use super::tables::Built;
-use super::{Form, Route};
+use super::{Form, Ipv6, Route};
+use crate::Function;
 use crate::routes::Address;
+use crate::routing::NextHop;
 
 /// Bytes of a route: prefix as on the wire, length, next hop.
 const ROUTE_BYTES: usize = 18;
