@@ -146,6 +146,14 @@ impl Setup<'_> {
         }
     }
 
+    /// Runs for the time of a figure; where little is asked for, for a few packets, however long that takes on a busy machine.
+    fn measure(&self, traffic: Traffic, ask: &Ask, options: &BenchOptions) -> Result<Report, Error> {
+        if ask.little {
+            return self.run(Traffic { packets: Some(VERIFIED_PACKETS), ..traffic }, None);
+        }
+        self.run(traffic, Some(options.time))
+    }
+
     /// A digest of what leaves for the first packets, with how many were sent and dropped, and what was said of them.
     fn digest(&self) -> Result<Proof, Error> {
         let traffic = Traffic { packets: Some(VERIFIED_PACKETS), ..Traffic::new(&self.case.frames) };
@@ -249,7 +257,7 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
                     if round == 0 {
                         setup.verify(&expected)?;
                     }
-                    reports.push(setup.run(Traffic::new(&case.frames), Some(time(options)))?);
+                    reports.push(setup.measure(Traffic::new(&case.frames), &ask, options)?);
                 }
             }
             let mut scalar = None;
@@ -264,10 +272,6 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
         }
     }
     Ok(rows)
-}
-
-fn time(options: &BenchOptions) -> Duration {
-    options.time.max(Duration::from_millis(20))
 }
 
 fn row(bench: &str, case: &Case, device: &str, size: Size, packing: Packing, reports: &mut [Report]) -> Row {
@@ -321,7 +325,7 @@ pub(crate) fn lookup_latency(options: &BenchOptions, progress: &mut Progress<'_>
         for Place { device, implementation } in &places {
             let setup = Setup { case: &case, device, implementation, workers, packing: BURSTS };
             setup.verify(&expected)?;
-            let report = setup.run(Traffic::new(&case.frames), Some(time(options)))?;
+            let report = setup.measure(Traffic::new(&case.frames), &ask, options)?;
             progress(&format!("{} by {implementation} on {device}: at most {:.2} Mpps", app.name, mpps(&report)));
             if device == cpu::ID {
                 most = most.min(mpps(&report));
@@ -336,7 +340,7 @@ pub(crate) fn lookup_latency(options: &BenchOptions, progress: &mut Progress<'_>
             for Place { device, implementation } in &places {
                 let setup = Setup { case: &case, device, implementation, workers, packing: BURSTS };
                 let traffic = Traffic { rate: Some(offered * 1e6), ..Traffic::new(&case.frames) };
-                let report = setup.run(traffic.clone(), Some(time(options)))?;
+                let report = setup.measure(traffic.clone(), &ask, options)?;
                 let missed: u64 = report.ports[0].passed_over.iter().map(|(_, count)| count).sum();
                 let missed = 100.0 * missed as f64 / (missed + report.conservation.received).max(1) as f64;
                 let mut row = row("lookup-latency", &case, device, ask.size, BURSTS, &mut [report]);

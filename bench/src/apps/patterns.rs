@@ -6,7 +6,7 @@
 use godwit_device::cpu;
 
 use super::cases::{self, Ask, Case};
-use super::{BURSTS, Packing, Place, ROUNDS, Setup, places, proof, row, time};
+use super::{BURSTS, Packing, Place, ROUNDS, Setup, places, proof, row};
 use crate::traffic::Traffic;
 use crate::{BenchOptions, Error, Progress, Row, Size};
 
@@ -56,7 +56,7 @@ fn measure(case: &Case, ask: &Ask, options: &BenchOptions, progress: &mut Progre
     }
     for _ in 0..if ask.little { 1 } else { ROUNDS } {
         for (_, setup, reports) in &mut variants {
-            reports.push(setup.run(Traffic::new(&case.frames), Some(time(options)))?);
+            reports.push(setup.measure(Traffic::new(&case.frames), ask, options)?);
         }
     }
     let mut first = None;
