@@ -86,27 +86,68 @@ GW_WIDE __mmask64 gw_wide_mask(gw_u32 bytes, gw_u32 offset)
     return left >= GW_WIDE_ROW_BYTES ? ~(gw_u64)0 : ((gw_u64)1 << left) - 1;
 }
 
-/* Rows at `offset`, all of them whole. */
+/* The first 32 bytes of two rows: a load and a blend, where a shuffle would wait for its one port.
+ */
+GW_WIDE __m512i gw_wide_halves(const gw_u8 *low, const gw_u8 *high)
+{
+    const __m512i first = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)low));
+    return _mm512_inserti64x4(first, _mm256_loadu_si256((const __m256i *)high), 1);
+}
+
+/* Four rows as blocks: lane a of each comes first. */
+GW_WIDE void gw_wide_load_four(__m512i *b0, __m512i *b1, __m512i *b2, __m512i *b3, const gw_u8 *a,
+                               const gw_u8 *b, const gw_u8 *c, const gw_u8 *d)
+{
+    const __m512i ab_low = gw_wide_halves(a, b);
+    const __m512i cd_low = gw_wide_halves(c, d);
+    const __m512i ab_high = gw_wide_halves(a + 32, b + 32);
+    const __m512i cd_high = gw_wide_halves(c + 32, d + 32);
+    *b0 = _mm512_shuffle_i32x4(ab_low, cd_low, 0x88);
+    *b1 = _mm512_shuffle_i32x4(ab_low, cd_low, 0xdd);
+    *b2 = _mm512_shuffle_i32x4(ab_high, cd_high, 0x88);
+    *b3 = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
+}
+
+/* Rows at `offset`, all of them whole; those that come after the next are fetched: sixteen streams
+ * are more than a core follows by itself. */
 GW_WIDE void gw_wide_load(__m512i blocks[4][4], const gw_wide_lanes *lanes, gw_u32 offset)
 {
+    gw_u8 *const *at = lanes->at;
+    GW_WIDE_UNROLL
+    for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
+        __builtin_prefetch(at[i] + offset + 2 * GW_WIDE_ROW_BYTES);
+    }
     GW_WIDE_UNROLL
     for (gw_u32 j = 0; j < 4; j++) {
-        GW_WIDE_UNROLL
-        for (gw_u32 i = 0; i < 4; i++) {
-            blocks[i][j] = _mm512_loadu_si512(lanes->at[j + 4 * i] + offset);
-        }
-        gw_wide_turn(&blocks[0][j], &blocks[1][j], &blocks[2][j], &blocks[3][j]);
+        gw_wide_load_four(&blocks[0][j], &blocks[1][j], &blocks[2][j], &blocks[3][j],
+                          at[j] + offset, at[j + 4] + offset, at[j + 8] + offset,
+                          at[j + 12] + offset);
     }
+}
+
+/* Two blocks of each of four lanes as halves of their rows. */
+GW_WIDE void gw_wide_store_two(__m512i low, __m512i high, gw_u8 *a, gw_u8 *b, gw_u8 *c, gw_u8 *d)
+{
+    const __m512i ab =
+        _mm512_permutex2var_epi64(low, _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), high);
+    const __m512i cd =
+        _mm512_permutex2var_epi64(low, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), high);
+    _mm256_storeu_si256((__m256i *)a, _mm512_castsi512_si256(ab));
+    _mm256_storeu_si256((__m256i *)b, _mm512_extracti64x4_epi64(ab, 1));
+    _mm256_storeu_si256((__m256i *)c, _mm512_castsi512_si256(cd));
+    _mm256_storeu_si256((__m256i *)d, _mm512_extracti64x4_epi64(cd, 1));
 }
 
 GW_WIDE void gw_wide_store(__m512i blocks[4][4], const gw_wide_lanes *lanes, gw_u32 offset)
 {
+    gw_u8 *const *at = lanes->at;
     GW_WIDE_UNROLL
     for (gw_u32 j = 0; j < 4; j++) {
-        gw_wide_turn(&blocks[0][j], &blocks[1][j], &blocks[2][j], &blocks[3][j]);
         GW_WIDE_UNROLL
-        for (gw_u32 i = 0; i < 4; i++) {
-            _mm512_storeu_si512(lanes->at[j + 4 * i] + offset, blocks[i][j]);
+        for (gw_u32 k = 0; k < 4; k += 2) {
+            const gw_u32 to = offset + 16 * k;
+            gw_wide_store_two(blocks[k][j], blocks[k + 1][j], at[j] + to, at[j + 4] + to,
+                              at[j + 8] + to, at[j + 12] + to);
         }
     }
 }
@@ -173,14 +214,12 @@ GW_WIDE void gw_wide_tags(const __m512i blocks[4], gw_ipsec_tag tags[GW_WIDE_LAN
 /* A line of 64 bytes of each SA, as blocks. */
 GW_WIDE void gw_wide_line(__m512i blocks[4][4], const gw_wide_sas *sas, gw_u32 line)
 {
+    const gw_u32 at = GW_WIDE_ROW_BYTES * line;
     GW_WIDE_UNROLL
     for (gw_u32 j = 0; j < 4; j++) {
-        GW_WIDE_UNROLL
-        for (gw_u32 i = 0; i < 4; i++) {
-            const gw_u8 *sa = (const gw_u8 *)sas->sa[j + 4 * i];
-            blocks[i][j] = _mm512_load_si512(sa + GW_WIDE_ROW_BYTES * line);
-        }
-        gw_wide_turn(&blocks[0][j], &blocks[1][j], &blocks[2][j], &blocks[3][j]);
+        gw_wide_load_four(&blocks[0][j], &blocks[1][j], &blocks[2][j], &blocks[3][j],
+                          (const gw_u8 *)sas->sa[j] + at, (const gw_u8 *)sas->sa[j + 4] + at,
+                          (const gw_u8 *)sas->sa[j + 8] + at, (const gw_u8 *)sas->sa[j + 12] + at);
     }
 }
 

@@ -2,157 +2,229 @@
 #ifndef GODWIT_IPSEC_WIDE_BIN_H
 #define GODWIT_IPSEC_WIDE_BIN_H
 
-#include "wide_group.h"
+#include "wide_plain.h"
 
-/* Packets that are begun together, and then sorted by length. */
-#define GW_WIDE_BATCH 256u
-
-/* Classes of 64 bytes that packets are sorted by; what is longer than all shares the last. */
-#define GW_WIDE_CLASSES 64u
-
-GW_WIDE gw_u32 gw_wide_class(const gw_wide_packet *packet)
+/* Begins up to sixteen packets at once; returns 0 where they are not alike: nothing is done then.
+ */
+GW_WIDE gw_u32 gw_wide_fill_plain(gw_wide_group *group, gw_wide_batch *batch, gw_wide_form form)
 {
-    const gw_u32 class = packet->text_bytes / GW_WIDE_ROW_BYTES;
-    return class < GW_WIDE_CLASSES ? class : GW_WIDE_CLASSES - 1;
-}
-
-/* The order of a batch by length, so that the lanes of a group end together. */
-GW_WIDE void gw_wide_sort(const gw_wide_packet *packets, gw_u32 count, gw_u16 *order)
-{
-    gw_u16 places[GW_WIDE_CLASSES + 1] = {0};
-    for (gw_u32 i = 0; i < count; i++) {
-        places[gw_wide_class(&packets[i]) + 1]++;
+    const gw_bin_call *call = batch->call;
+    const gw_ipsec_image *image = (const gw_ipsec_image *)call->image;
+    const gw_ipsec_sa *sas = (const gw_ipsec_sa *)(call->image + image->sa_offset);
+    const gw_u32 left = batch->count - batch->next;
+    const gw_u32 count = left < GW_WIDE_LANES ? left : GW_WIDE_LANES;
+    gw_wide_plain plain;
+    if (count == 0 || image->sa_count == 0) {
+        return 0;
     }
-    for (gw_u32 i = 0; i < GW_WIDE_CLASSES; i++) {
-        places[i + 1] = (gw_u16)(places[i + 1] + places[i]);
-    }
-    for (gw_u32 i = 0; i < count; i++) {
-        order[places[gw_wide_class(&packets[i])]++] = (gw_u16)i;
-    }
-}
-
-/* Sixteen packets of a batch from place `first` of its order on. */
-GW_WIDE void gw_wide_group_of(gw_wide_group *group, gw_wide_packet *packets, const gw_u16 *order,
-                              gw_u32 first, gw_u32 count)
-{
-    group->count = count - first < GW_WIDE_LANES ? count - first : GW_WIDE_LANES;
+    gw_u32 known = 1;
     for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
-        const gw_u32 place = i < group->count ? first + i : first + group->count - 1;
-        group->packets[i] = &packets[order[place]];
-        group->sas.sa[i] = group->packets[i]->found.sa;
+        /* Lanes that are left do what the last one does. */
+        const gw_u32 at = batch->next + (i < count ? i : count - 1);
+        const gw_u32 index = batch->first + batch->order[at];
+        const gw_descriptor *descriptor = &call->descriptors[index];
+        const gw_u64 parameter = call->parameters[index];
+        const gw_u32 sa = gw_ipsec_sa_index(parameter);
+        const gw_u64 sequence = gw_ipsec_sequence(parameter);
+        known &= sa < image->sa_count;
+        plain.index[i] = index;
+        plain.frame[i] =
+            call->arena + (gw_u64)descriptor->window * GW_WINDOW_UNIT + descriptor->head;
+        plain.place[i] = (gw_u32)descriptor->length << 16 | descriptor->head;
+        plain.room[i] = descriptor->room;
+        plain.numbers[0][i] = (gw_u32)(sequence >> 32);
+        plain.numbers[1][i] = (gw_u32)sequence;
+        plain.sequence[i] = sequence;
+        plain.sas.sa[i] = &sas[sa < image->sa_count ? sa : 0];
+    }
+    if (!known || !gw_wide_plain_seal(&plain, call->variant, form.suite)) {
+        return 0;
+    }
+    const gw_u32 front = GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(form.suite);
+    for (gw_u32 i = 0; i < count; i++) {
+        gw_wide_packet *packet = &group->places[i];
+        gw_descriptor *descriptor = &call->descriptors[plain.index[i]];
+        gw_outcome outcome = {GW_IPSEC_ENCRYPTED, 0, 0, plain.spi[i]};
+        gw_u8 *inner = plain.frame[i] + GW_ETHERNET_BYTES;
+        packet->found.sa = plain.sas.sa[i];
+        packet->text = inner - front;
+        packet->data = inner;
+        packet->sequence = plain.sequence[i];
+        packet->data_bytes = plain.data_bytes[i];
+        packet->text_bytes = front + plain.data_bytes[i];
+        packet->authentic = 1;
+        gw_wide_pad(inner + plain.total_bytes[i],
+                    plain.data_bytes[i] - GW_ESP_TAIL_BYTES - plain.total_bytes[i],
+                    GW_PROTOCOL_IPV4);
+        descriptor->head = (gw_u16)plain.place[i];
+        descriptor->length = (gw_u16)(plain.place[i] >> 16);
+        call->outcomes[plain.index[i]] = outcome;
+    }
+    batch->next += count;
+    group->count = count;
+    group->plain = 1;
+    gw_wide_group_filled(group);
+    for (gw_u32 half = 0; half < 2; half++) {
+        _mm512_store_si512(group->numbers[half], _mm512_load_si512(plain.numbers[half]));
+    }
+    _mm512_store_si512(group->spi, _mm512_load_si512(plain.spi));
+    return 1;
+}
+
+/* Begins packets until there are sixteen that have more to do, or no more of the batch. */
+GW_WIDE void gw_wide_fill(gw_wide_group *group, gw_wide_batch *batch, gw_wide_form form)
+{
+    const gw_bin_call *call = batch->call;
+    gw_u32 begun = 0;
+    group->plain = 0;
+    gw_wide_ahead(batch, GW_WIDE_LANES);
+    if (form.outbound && form.suite.protocol == GW_IPSEC_ESP &&
+        form.suite.cipher != GW_IPSEC_CIPHER_NULL && gw_wide_fill_plain(group, batch, form)) {
+        return;
+    }
+    while (begun < GW_WIDE_LANES && batch->next < batch->count) {
+        gw_wide_packet *packet = &group->places[begun];
+        packet->index = batch->order[batch->next++];
+        packet->ah = form.suite.protocol == GW_IPSEC_AH ? &group->ahs[begun] : 0;
+        const gw_u32 index = batch->first + packet->index;
+        const gw_lane lane = gw_wide_lane(call, index);
+        begun +=
+            gw_wide_begin(packet, &lane, form, &call->descriptors[index], &call->outcomes[index]);
+    }
+    group->count = begun;
+    if (begun != 0) {
+        gw_wide_group_filled(group);
+        gw_wide_group_numbers(group);
     }
 }
 
-/* A group after the other. */
-static void gw_wide_batch_gcm(gw_wide_packet *packets, gw_u32 count, gw_u32 variant)
+/* What is left to do with a group whose transforms are done. */
+GW_WIDE void gw_wide_settle(gw_wide_group *group, const gw_wide_batch *batch, gw_wide_form form)
 {
-    gw_u16 order[GW_WIDE_BATCH];
-    gw_wide_sort(packets, count, order);
-    for (gw_u32 first = 0; first < count; first += GW_WIDE_LANES) {
-        gw_wide_group group;
-        gw_wide_group_of(&group, packets, order, first, count);
-        gw_wide_gcm_of(&group, gw_ipsec_suite_of(variant),
-                       gw_ipsec_direction(variant) == GW_IPSEC_OUTBOUND);
+    const gw_bin_call *call = batch->call;
+    for (gw_u32 i = 0; i < group->count && !group->plain; i++) {
+        const gw_u32 index = batch->first + group->places[i].index;
+        const gw_lane lane = gw_wide_lane(call, index);
+        gw_wide_finish(&group->places[i], &lane, form, &call->descriptors[index],
+                       &call->outcomes[index]);
     }
+    group->count = 0;
 }
 
-/* Outbound, a group is encrypted while the one before it is hashed; inbound, what is authentic of
- * a group is decrypted while the one behind it is hashed. */
-static void gw_wide_batch(gw_wide_packet *packets, gw_u32 count, gw_u32 variant)
+/* The cipher and the hash of two groups, or of one. */
+GW_WIDE void gw_wide_both(gw_wide_group *to_cipher, gw_wide_group *to_hash, gw_wide_form form)
 {
-    gw_u16 order[GW_WIDE_BATCH];
-    gw_wide_group groups[2];
     gw_wide_hash hash;
     gw_wide_cipher cipher;
-    const gw_ipsec_suite suite = gw_ipsec_suite_of(variant);
-    const gw_u32 outbound = gw_ipsec_direction(variant) == GW_IPSEC_OUTBOUND;
-    const gw_u32 mode = gw_wide_mode(suite, outbound);
-    const gw_u32 state_words = gw_wide_state_words(suite);
-    gw_wide_runner *run = gw_wide_runner_of(state_words, mode);
-    gw_wide_sort(packets, count, order);
-    for (gw_u32 first = 0, side = 0; first < count + GW_WIDE_LANES;
-         first += GW_WIDE_LANES, side ^= 1) {
+    const gw_u32 mode = gw_wide_mode(form.suite, form.outbound);
+    const gw_u32 state_words = gw_wide_state_words(form.suite);
+    hash.step = 0;
+    hash.steps = 0;
+    cipher.offset = 0;
+    cipher.lanes.longest = 0;
+    if (to_cipher->count != 0 && mode != GW_WIDE_NONE) {
+        gw_wide_cipher_of(&cipher, to_cipher, form.suite, mode);
+    }
+    if (to_hash->count != 0 && state_words != 0) {
+        gw_wide_hash_of(&hash, to_hash, state_words);
+    }
+    gw_wide_runner_of(state_words, mode)(&hash, &cipher);
+    if (hash.steps != 0) {
+        gw_ipsec_tag tags[GW_WIDE_LANES];
+        gw_wide_hash_tags(&hash, tags);
+        gw_wide_tags_of(tags, to_hash, form.suite, form.outbound);
+    }
+}
+
+/* A group of one length; returns 0 where it is none: nothing is done then. */
+GW_WIDE gw_u32 gw_wide_group_even(gw_wide_group *group, gw_wide_batch *batch, gw_wide_form form)
+{
+    const gw_u32 state_words = gw_wide_state_words(form.suite);
+    if (form.suite.cipher != GW_IPSEC_CIPHER_CBC || state_words == 0 || !gw_wide_even(group)) {
+        return 0;
+    }
+    if (form.outbound) {
+        gw_wide_even_seal(group, batch, form.suite, state_words);
+        return 1;
+    }
+    gw_wide_group none;
+    none.count = 0;
+    gw_wide_even_verify(group, batch, state_words);
+    gw_wide_both(group, &none, form);
+    return 1;
+}
+
+/*
+ * Groups of one length by themselves. Of others, outbound, a group is encrypted while the one
+ * before it is hashed; inbound, what is authentic of a group is decrypted while the one behind it
+ * is hashed.
+ */
+GW_WIDE void gw_wide_batch_run(gw_wide_batch *batch, gw_wide_form form)
+{
+    gw_wide_group groups[2];
+    gw_u32 side = 0;
+    groups[1].count = 0;
+    do {
         gw_wide_group *now = &groups[side];
         gw_wide_group *before = &groups[side ^ 1];
-        gw_wide_group *to_hash = outbound ? before : now;
-        gw_wide_group *to_cipher = outbound ? now : before;
-        hash.step = 0;
-        hash.steps = 0;
-        cipher.offset = 0;
-        cipher.lanes.longest = 0;
-        now->count = 0;
-        if (first == 0) {
-            before->count = 0;
+        gw_wide_fill(now, batch, form);
+        if (now->count != 0 && form.suite.auth == GW_IPSEC_AUTH_GHASH) {
+            gw_wide_gcm_of(now, form.suite, form.outbound);
+            gw_wide_settle(now, batch, form);
+        } else if (now->count != 0 && gw_wide_group_even(now, batch, form)) {
+            gw_wide_settle(now, batch, form);
+        } else if (now->count != 0 || before->count != 0) {
+            gw_wide_both(form.outbound ? now : before, form.outbound ? before : now, form);
+            gw_wide_settle(before, batch, form);
+            side ^= 1;
         }
-        if (first < count) {
-            gw_wide_group_of(now, packets, order, first, count);
-        }
-        if (to_cipher->count != 0 && mode != GW_WIDE_NONE) {
-            gw_wide_cipher_of(&cipher, to_cipher, suite, mode);
-        }
-        if (to_hash->count != 0 && state_words != 0) {
-            gw_wide_hash_of(&hash, to_hash, state_words);
-        }
-        run(&hash, &cipher);
-        if (hash.steps != 0) {
-            gw_ipsec_tag tags[GW_WIDE_LANES];
-            gw_wide_hash_tags(&hash, tags);
-            gw_wide_tags_of(tags, to_hash, suite, outbound);
-        }
+    } while (batch->next < batch->count || groups[side ^ 1].count != 0);
+}
+
+GW_WIDE void gw_wide_bin_of(const gw_bin_call *call, gw_wide_form form)
+{
+    gw_wide_batch batch;
+    batch.call = call;
+    for (batch.first = 0; batch.first < call->count; batch.first += GW_WIDE_BATCH) {
+        const gw_u32 left = call->count - batch.first;
+        batch.count = left < GW_WIDE_BATCH ? left : GW_WIDE_BATCH;
+        batch.next = 0;
+        batch.fetched = 0;
+        gw_wide_sort(call->descriptors + batch.first, batch.count, batch.order);
+        gw_wide_batch_run(&batch, form);
     }
 }
 
-/* Fetches what comes soon: the frame, then the SA. */
-GW_WIDE void gw_wide_ahead(const gw_bin_call *call, gw_u32 i)
+static __attribute__((noinline)) void gw_wide_bin_ah(const gw_bin_call *call, gw_wide_form form)
 {
-    gw_lane ahead = {.image = call->image, .variant = call->variant};
-    if (i + 2 * GW_AHEAD < call->count) {
-        const gw_descriptor *far = &call->descriptors[i + 2 * GW_AHEAD];
-        __builtin_prefetch(call->arena + (gw_u64)far->window * GW_WINDOW_UNIT + far->head);
-    }
-    if (i + GW_AHEAD < call->count) {
-        const gw_descriptor *near = &call->descriptors[i + GW_AHEAD];
-        ahead.window = call->arena + (gw_u64)near->window * GW_WINDOW_UNIT;
-        ahead.parameter = call->parameters[i + GW_AHEAD];
-        gw_ipsec_touch(&ahead, near);
-    }
+    form.suite.protocol = GW_IPSEC_AH;
+    gw_wide_bin_of(call, form);
 }
 
-GW_WIDE gw_lane gw_wide_lane(const gw_bin_call *call, gw_u32 index)
+static __attribute__((noinline)) void gw_wide_bin_seal(const gw_bin_call *call, gw_wide_form form)
 {
-    gw_lane lane = {.image = call->image, .variant = call->variant};
-    lane.window = call->arena + (gw_u64)call->descriptors[index].window * GW_WINDOW_UNIT;
-    lane.parameter = call->parameters[index];
-    return lane;
+    form.suite.protocol = GW_IPSEC_ESP;
+    form.outbound = 1;
+    gw_wide_bin_of(call, form);
+}
+
+static __attribute__((noinline)) void gw_wide_bin_open(const gw_bin_call *call, gw_wide_form form)
+{
+    form.suite.protocol = GW_IPSEC_ESP;
+    form.outbound = 0;
+    gw_wide_bin_of(call, form);
 }
 
 static void gw_wide_bin(const gw_bin_call *call)
 {
-    gw_wide_packet packets[GW_WIDE_BATCH];
-    gw_u32 begun = 0;
-    for (gw_u32 i = 0; i < GW_AHEAD && i < call->count; i++) {
-        const gw_lane lane = gw_wide_lane(call, i);
-        gw_ipsec_touch(&lane, &call->descriptors[i]);
-    }
-    for (gw_u32 i = 0; i < call->count; i++) {
-        gw_wide_ahead(call, i);
-        const gw_lane lane = gw_wide_lane(call, i);
-        packets[begun].index = i;
-        begun += gw_wide_begin(&packets[begun], &lane, &call->descriptors[i], &call->outcomes[i]);
-        if (begun == GW_WIDE_BATCH || (i + 1 == call->count && begun != 0)) {
-            if (gw_ipsec_suite_of(call->variant).auth == GW_IPSEC_AUTH_GHASH) {
-                gw_wide_batch_gcm(packets, begun, call->variant);
-            } else {
-                gw_wide_batch(packets, begun, call->variant);
-            }
-            for (gw_u32 k = 0; k < begun; k++) {
-                const gw_u32 index = packets[k].index;
-                const gw_lane its = gw_wide_lane(call, index);
-                gw_wide_finish(&packets[k], &its, &call->descriptors[index],
-                               &call->outcomes[index]);
-            }
-            begun = 0;
-        }
+    const gw_wide_form form = {gw_ipsec_suite_of(call->variant),
+                               gw_ipsec_direction(call->variant) == GW_IPSEC_OUTBOUND};
+    if (form.suite.protocol == GW_IPSEC_AH) {
+        gw_wide_bin_ah(call, form);
+    } else if (form.outbound) {
+        gw_wide_bin_seal(call, form);
+    } else {
+        gw_wide_bin_open(call, form);
     }
 }
 

@@ -1,33 +1,42 @@
-/* Packets of a bin between their beginnings and their ends, and groups of sixteen of them. */
+/* Groups of sixteen packets of a batch. */
 #ifndef GODWIT_IPSEC_WIDE_GROUP_H
 #define GODWIT_IPSEC_WIDE_GROUP_H
 
 #include "wide_gcm.h"
+#include "wide_packet.h"
 #include "wide_run.h"
 
-typedef struct gw_wide_packet {
-    gw_ipsec_found found;
-    gw_u8 *text; /* what is authenticated */
-    gw_u8 *data; /* what is encrypted; the ICV of ESP comes behind */
-    gw_u64 sequence;
-    gw_u32 text_bytes;
-    gw_u32 data_bytes;
-    gw_u32 index;     /* in the bin */
-    gw_u32 authentic; /* inbound */
-    union {
-        gw_ipsec_sealing sealing;
-        gw_ipsec_opening opening;
-        gw_ipsec_signing signing;
-    } half;
-    gw_ipsec_tag tag; /* AH */
-} gw_wide_packet;
-
-/* Up to sixteen packets of a batch; places that are left repeat the last. */
+/* Up to sixteen packets; places that are left repeat the last. */
 typedef struct gw_wide_group {
+    gw_wide_packet places[GW_WIDE_LANES];
+    gw_wide_ah ahs[GW_WIDE_LANES];
     gw_wide_packet *packets[GW_WIDE_LANES];
     gw_u32 count;
+    gw_u32 plain; /* nothing is left to do with it behind the transforms */
     gw_wide_sas sas;
+    gw_u32 spi[GW_WIDE_LANES] __attribute__((aligned(64)));
+    gw_u32 numbers[2][GW_WIDE_LANES] __attribute__((aligned(64))); /* the sequence's halves */
 } gw_wide_group;
+
+/* Once `count` places are filled; at least one is. */
+GW_WIDE void gw_wide_group_filled(gw_wide_group *group)
+{
+    for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
+        group->packets[i] = &group->places[i < group->count ? i : group->count - 1];
+        group->sas.sa[i] = group->packets[i]->found.sa;
+    }
+}
+
+/* The same, where it is not known yet. */
+GW_WIDE void gw_wide_group_numbers(gw_wide_group *group)
+{
+    for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
+        const gw_wide_packet *packet = group->packets[i];
+        group->spi[i] = packet->found.sa->spi;
+        group->numbers[0][i] = (gw_u32)(packet->sequence >> 32);
+        group->numbers[1][i] = (gw_u32)packet->sequence;
+    }
+}
 
 /* How a suite's data is treated. */
 GW_WIDE gw_u32 gw_wide_mode(gw_ipsec_suite suite, gw_u32 outbound)
@@ -102,7 +111,7 @@ GW_WIDE void gw_wide_tags_of(const gw_ipsec_tag tags[GW_WIDE_LANES], gw_wide_gro
         gw_u8 *icv = packet->data + packet->data_bytes;
         const gw_u32 icv_bytes = packet->found.sa->icv_bytes;
         if (suite.protocol == GW_IPSEC_AH) {
-            packet->tag = tags[i];
+            packet->ah->tag = tags[i];
         } else if (outbound) {
             gw_ipsec_tag_store(icv, tags[i], icv_bytes);
         } else {
@@ -149,112 +158,6 @@ static __attribute__((noinline)) void gw_wide_gcm_of(gw_wide_group *group, gw_ip
             gw_wide_gcm_row(&gcm, offset, 0, 0);
         }
     }
-}
-
-/* Headers of an ESP packet, outbound; returns whether there is more to do. */
-GW_WIDE gw_u32 gw_wide_seal_begin(gw_wide_packet *packet, const gw_lane *lane, gw_ipsec_suite suite,
-                                  gw_descriptor *descriptor, gw_outcome *outcome)
-{
-    const gw_ipsec_sealing sealing =
-        gw_ipsec_seal_begin(lane, packet->found, suite, descriptor, outcome);
-    gw_u8 *iv = sealing.esp + GW_IPSEC_ESP_HEADER_BYTES;
-    const gw_ipsec_sa *sa = packet->found.sa;
-    packet->half.sealing = sealing;
-    packet->text = sealing.esp;
-    packet->data = iv + gw_ipsec_iv_bytes(suite);
-    packet->data_bytes = sealing.cipher_bytes;
-    packet->sequence = sealing.sequence;
-    if (sealing.cipher_bytes == 0) {
-        return 0;
-    }
-    if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
-        /* As gw_ipsec_cbc_iv has it, before it is encrypted. */
-        gw_aes_store(iv, gw_aes_words(sa->spi, (gw_u32)(sealing.sequence >> 32),
-                                      (gw_u32)sealing.sequence, sa->destination[0]));
-    } else if (gw_ipsec_iv_bytes(suite) != 0) {
-        gw_store_be64(iv, sealing.sequence);
-    }
-    return 1;
-}
-
-/* The same inbound. */
-GW_WIDE gw_u32 gw_wide_open_begin(gw_wide_packet *packet, const gw_lane *lane, gw_ipsec_suite suite,
-                                  const gw_descriptor *descriptor, gw_outcome *outcome)
-{
-    const gw_ipsec_opening opening =
-        gw_ipsec_open_begin(lane, packet->found, suite, descriptor, outcome);
-    packet->half.opening = opening;
-    packet->text = opening.esp;
-    packet->data = opening.esp + GW_IPSEC_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(suite);
-    packet->data_bytes = opening.cipher_bytes;
-    packet->sequence = opening.sequence;
-    return opening.cipher_bytes != 0;
-}
-
-/* Headers of one packet; returns whether there is more to do. */
-GW_WIDE gw_u32 gw_wide_begin(gw_wide_packet *packet, const gw_lane *lane,
-                             gw_descriptor *at_descriptor, gw_outcome *at_outcome)
-{
-    const gw_ipsec_suite suite = gw_ipsec_suite_of(lane->variant);
-    const gw_u32 outbound = gw_ipsec_direction(lane->variant) == GW_IPSEC_OUTBOUND;
-    gw_descriptor descriptor = *at_descriptor;
-    gw_outcome outcome = {0, 0, 0, 0};
-    gw_u32 more = 0;
-    packet->found = gw_ipsec_find(lane, &descriptor, &outcome);
-    packet->authentic = 1;
-    if (packet->found.sa == 0) {
-    } else if (suite.protocol == GW_IPSEC_AH) {
-        gw_ipsec_signing *signing = &packet->half.signing;
-        if (outbound) {
-            gw_ipsec_sign_begin(lane, packet->found, suite, signing, &descriptor, &outcome);
-        } else {
-            gw_ipsec_verify_begin(lane, packet->found, suite, signing, &descriptor, &outcome);
-        }
-        packet->text = signing->header;
-        packet->text_bytes = signing->bytes;
-        packet->sequence = signing->sequence;
-        packet->data = signing->header;
-        packet->data_bytes = 0;
-        more = signing->bytes != 0;
-    } else {
-        more = outbound ? gw_wide_seal_begin(packet, lane, suite, &descriptor, &outcome)
-                        : gw_wide_open_begin(packet, lane, suite, &descriptor, &outcome);
-        packet->text_bytes =
-            GW_IPSEC_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(suite) + packet->data_bytes;
-    }
-    at_descriptor->head = descriptor.head;
-    at_descriptor->length = descriptor.length;
-    *at_outcome = outcome;
-    return more;
-}
-
-/* What is left to do with a packet whose transforms are done. */
-GW_WIDE void gw_wide_finish(gw_wide_packet *packet, const gw_lane *lane,
-                            gw_descriptor *at_descriptor, gw_outcome *at_outcome)
-{
-    const gw_ipsec_suite suite = gw_ipsec_suite_of(lane->variant);
-    const gw_u32 outbound = gw_ipsec_direction(lane->variant) == GW_IPSEC_OUTBOUND;
-    if (outbound) {
-        if (suite.protocol == GW_IPSEC_AH) {
-            gw_ipsec_sign_end(packet->found, suite, &packet->half.signing, packet->tag);
-        } else {
-            gw_ipsec_seal_end(packet->found, suite, packet->half.sealing);
-        }
-        return;
-    }
-    gw_descriptor descriptor = *at_descriptor;
-    gw_outcome outcome = {0, 0, 0, 0};
-    if (suite.protocol == GW_IPSEC_AH) {
-        gw_ipsec_verify_end(lane, packet->found, suite, &packet->half.signing, packet->tag,
-                            &descriptor, &outcome);
-    } else if (!packet->authentic) {
-        gw_drop(&outcome, GW_IPSEC_AUTHENTICATION);
-    } else {
-        gw_ipsec_open_end(lane, packet->found, suite, packet->half.opening, &descriptor, &outcome);
-    }
-    at_descriptor->head = descriptor.head;
-    at_descriptor->length = descriptor.length;
-    *at_outcome = outcome;
 }
 
 #endif

@@ -202,7 +202,7 @@ impl Database {
     }
 
     /// What is to be done with a frame. Nothing is learned of it that depends on keys.
-    #[inline]
+    #[inline(always)]
     pub(super) fn decide(&self, policies: &Policies, frame: &[u8]) -> Decision {
         match Frame::parse(frame) {
             Ok(Frame::Ipv4(packet)) => self.decide_packet(policies, &packet),

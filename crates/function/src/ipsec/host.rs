@@ -32,7 +32,8 @@ impl IpsecHost {
         Self { database, owned, decisions: Vec::new(), arranger: arranges.then(Box::default) }
     }
 
-    #[inline]
+    /// Always inlined: what is returned through memory, in parts, is read as a whole, and every packet waits for that.
+    #[inline(always)]
     pub(super) fn work(&self, decision: Decision, frame_bytes: u16) -> Work {
         let states = &self.database.states;
         let (sa, numbered) = match decision.decided() {

@@ -169,7 +169,7 @@ impl Lookup {
     }
 
     /// The value of a key, or [`Lookup::ABSENT`].
-    #[inline]
+    #[inline(always)]
     pub(super) fn get(&self, key: u64) -> u64 {
         let (first, second) = self.places(key);
         let bucket = &self.buckets[first];

@@ -1,0 +1,89 @@
+/* Packets of a bin, in the order in which they are worked on. */
+#ifndef GODWIT_IPSEC_WIDE_BATCH_H
+#define GODWIT_IPSEC_WIDE_BATCH_H
+
+#include "wide.h"
+
+/* Packets that are sorted together. */
+#define GW_WIDE_BATCH 256u
+
+/* Classes that packets are sorted by; what is longer than all shares the last. */
+#define GW_WIDE_CLASSES 128u
+
+/* Frames of a class hold equally many blocks of 16 bytes, if they are IP in Ethernet and no more.
+ */
+GW_WIDE gw_u32 gw_wide_class(const gw_descriptor *descriptor)
+{
+    const gw_u32 class = (descriptor->length + 3u) / 16;
+    return class < GW_WIDE_CLASSES ? class : GW_WIDE_CLASSES - 1;
+}
+
+/* The order of a batch by length, so that the lanes of a group end together. */
+GW_WIDE void gw_wide_sort(const gw_descriptor *descriptors, gw_u32 count, gw_u16 *order)
+{
+    const gw_u32 first = gw_wide_class(&descriptors[0]);
+    gw_u32 difference = 0;
+    for (gw_u32 i = 0; i < count; i++) {
+        difference |= gw_wide_class(&descriptors[i]) ^ first;
+        order[i] = (gw_u16)i;
+    }
+    if (difference == 0) {
+        return;
+    }
+    gw_u16 places[GW_WIDE_CLASSES + 1] = {0};
+    for (gw_u32 i = 0; i < count; i++) {
+        places[gw_wide_class(&descriptors[i]) + 1]++;
+    }
+    for (gw_u32 i = 0; i < GW_WIDE_CLASSES; i++) {
+        places[i + 1] = (gw_u16)(places[i + 1] + places[i]);
+    }
+    for (gw_u32 i = 0; i < count; i++) {
+        order[places[gw_wide_class(&descriptors[i])]++] = (gw_u16)i;
+    }
+}
+
+/* A batch under way. */
+typedef struct gw_wide_batch {
+    const gw_bin_call *call;
+    gw_u32 first; /* packet of the bin */
+    gw_u32 count;
+    gw_u32 next;    /* place in `order` of the packet to begin next */
+    gw_u32 fetched; /* the same of the packet to fetch next */
+    gw_u16 order[GW_WIDE_BATCH];
+} gw_wide_batch;
+
+GW_WIDE gw_lane gw_wide_lane(const gw_bin_call *call, gw_u32 index)
+{
+    gw_lane lane = {.image = call->image, .variant = call->variant};
+    lane.window = call->arena + (gw_u64)call->descriptors[index].window * GW_WINDOW_UNIT;
+    lane.parameter = call->parameters[index];
+    return lane;
+}
+
+/* Fetches what the packet at a place of the order will need: its beginning with what comes in
+ * front, and its SA. */
+GW_WIDE void gw_wide_fetch(const gw_wide_batch *batch, gw_u32 place)
+{
+    const gw_u32 index = batch->first + batch->order[place];
+    const gw_descriptor *descriptor = &batch->call->descriptors[index];
+    const gw_lane lane = gw_wide_lane(batch->call, index);
+    const gw_u8 *frame = gw_frame(&lane, descriptor);
+    __builtin_prefetch(frame - GW_WIDE_ROW_BYTES);
+    __builtin_prefetch(frame);
+    __builtin_prefetch(frame + GW_WIDE_ROW_BYTES);
+    gw_ipsec_touch(&lane, descriptor);
+}
+
+/* Fetches for up to so many packets more, of the sixteen that come next: the second cache is asked
+ * while the group at hand is worked on, and not for all of them at once. */
+GW_WIDE void gw_wide_ahead(gw_wide_batch *batch, gw_u32 packets)
+{
+    gw_u32 end = batch->next + GW_WIDE_LANES;
+    end = end < batch->count ? end : batch->count;
+    end = end - batch->fetched < packets ? end : batch->fetched + packets;
+    for (; batch->fetched < end; batch->fetched++) {
+        gw_wide_fetch(batch, batch->fetched);
+    }
+}
+
+#endif
