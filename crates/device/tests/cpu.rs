@@ -5,9 +5,9 @@ mod wrong;
 
 use std::sync::Arc;
 
-use godwit_abi::{Bin, Outcome};
+use godwit_abi::{Bin, Descriptor, Outcome};
 use godwit_device::cpu::CpuDevice;
-use godwit_device::{Device, Implementation, Lane};
+use godwit_device::{Device, Implementation, Lane, Program};
 use godwit_packet::{Arena, ArenaConfig, Region};
 use godwit_sched::{Chunk, Packer, PackerConfig};
 
@@ -88,4 +88,57 @@ fn an_empty_bin_is_nothing() {
     empty.bins.push(Bin { kernel: godwit_kernels::TEMPLATE, ..Bin::default() });
     lane.submit(&mut region, empty).unwrap();
     assert!(lane.poll(&mut region).unwrap().is_some());
+}
+
+/// `ipsec` without SAs: it drops every packet at once.
+struct Empty;
+
+impl Program for Empty {
+    fn name(&self) -> &str {
+        "empty"
+    }
+
+    fn kernel(&self) -> u8 {
+        godwit_kernels::IPSEC
+    }
+
+    fn image(&self) -> godwit_packet::ImageRef<'_> {
+        static IMAGE: [u8; 64] = [0; 64];
+        IMAGE[..].into()
+    }
+
+    fn variant(&self) -> u8 {
+        0
+    }
+
+    fn reads_bytes(&self) -> u16 {
+        u16::MAX
+    }
+
+    fn writes_bytes(&self) -> u16 {
+        u16::MAX
+    }
+
+    fn headroom_bytes(&self) -> u16 {
+        0
+    }
+
+    fn tailroom_bytes(&self) -> u16 {
+        0
+    }
+
+    fn run_ref(&self, _: &mut [u8], _: &mut Descriptor, _: u8, _: u64) -> Outcome {
+        Outcome::drop(3)
+    }
+}
+
+#[test]
+fn where_every_sample_is_dropped_the_highest_form_counts() {
+    let Some(level) = godwit_kernels::levels().iter().rfind(|level| level.supported()) else {
+        return;
+    };
+    let native = godwit_kernels::natives().iter().find(|native| native.supported());
+    let expected = native.map_or(level.name.to_owned(), |native| format!("{}, {}", native.name, level.name));
+    let device = CpuDevice::new(vec![(Arc::new(Empty) as Arc<dyn Program>, Implementation::Native)]).unwrap();
+    assert_eq!(device.choices()[0].form, expected);
 }
