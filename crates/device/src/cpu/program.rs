@@ -101,8 +101,9 @@ impl Loaded {
             (Implementation::Gopt | Implementation::Native, Some(level)) => {
                 let mut turns = group::choose(level, self.image());
                 if turns.group == 1 {
-                    let sample_ns = |group| self.measure_ns(Kernels { native: None, level, group });
-                    turns = turns.of_sample(sample_ns(1)?, sample_ns(group::SAMPLE)?);
+                    let measure = |group| self.measure_ns(Kernels { native: None, level, group });
+                    let ((plain_ns, _), (turns_ns, _)) = (measure(1)?, measure(group::SAMPLE)?);
+                    turns = turns.of_sample(plain_ns, turns_ns);
                 }
                 self.turns = Some(turns.reason);
                 // Nobody asks for the plain loop: frames are fetched ahead at least.
