@@ -3,10 +3,13 @@
 #
 #   bench/veth.sh echo [GODWIT] [SECONDS] [ROUNDS]     packets a second that come back: echo, and dpdk-testpmd macswap on net_af_xdp
 #   bench/veth.sh router [GODWIT] [SECONDS] [ROUNDS]   bits a second of iperf3 through ipv4, and through the kernel's own forwarding
+#   bench/veth.sh hold [GODWIT] [SECONDS] [PORT]...    RFC 2544: the rate at which `echo` loses nothing, held for SECONDS, and whether what the generator,
+#                                                      Godwit and the kernel's interfaces counted is the same to the packet. PORT: af_xdp, or a driver of
+#                                                      DPDK such as net_af_xdp (a build with --features dpdk). SIZE=60 and MOST=400kpps are the first rate
 #
 # Rounds alternate, so that what else the machine does hits both. One line a round: who, and the figure.
 set -euo pipefail
-what=${1:?echo or router}
+what=${1:?echo, router or hold}
 godwit=$(realpath "${2:-target/release/godwit}")
 seconds=${3:-3}
 rounds=${4:-3}
@@ -116,6 +119,63 @@ T
         # It leaves its program attached.
         in_ r ip link set port xdp off
         sleep 1
+    done
+    exit
+fi
+
+if [ "$what" = hold ]; then
+    kinds=("${@:4}")
+    [ ${#kinds[@]} -gt 0 ] || kinds=(af_xdp)
+    # A cable there and one back: each interface counts one direction.
+    cable a to r left
+    cable a from r right
+    port() { # NAME INTERFACE KIND NUMBER
+        echo "[[port]]"; echo "name = \"$1\""
+        case $3 in
+        af_xdp) echo "kind = \"af_xdp\""; echo "interface = \"$2\""; echo "take = \"all\""; echo "rx_packets = 8192"; echo "tx_packets = 8192" ;;
+        *) echo "kind = \"dpdk\""; echo "device = \"$3$4,iface=$2\""; echo "receive_ring = 8192"; echo "transmit_ring = 8192" ;;
+        esac
+    }
+    edge() { echo "[[chain]]"; echo "from = \"$1\""; echo "to = \"$2\""; }
+    {
+        echo "[engine]"; echo "pin = false"; echo "in_flight_packets = 16384"
+        echo "[[port]]"; echo "name = \"traffic\""; echo "kind = \"synthetic\""; echo "size = ${SIZE:-60}"; echo "flows = 256"
+        port to to af_xdp; port from from af_xdp; edge traffic to; edge from traffic
+    } >"$folder/generate.toml"
+    count() { in_ "$1" cat "/sys/class/net/$2/statistics/$3_packets"; }
+    for kind in "${kinds[@]}"; do
+        {
+            echo "[engine]"; echo "pin = false"; echo "in_flight_packets = 16384"
+            port left left "$kind" 0; port right right "$kind" 1
+            echo "[[function]]"; echo "name = \"echo\""; echo "kind = \"echo\""
+            edge left echo; edge echo right
+        } >"$folder/device.toml"
+        before=($(count a to tx) $(count r left rx) $(count r right tx) $(count a from rx))
+        start r nice -n -20 taskset -c 1 "$godwit" run "$folder/device.toml" --json "$folder/device.json"
+        device=$pid
+        sleep 2
+        in_ a nice -n -20 taskset -c 0 "$godwit" generate "$folder/generate.toml" --search --rate "${MOST:-400kpps}" --seconds 2 --resolution 0.1 \
+            --hold "$seconds" --json "$folder/generate.json" >/dev/null || true
+        stop "$device"
+        after=($(count a to tx) $(count r left rx) $(count r right tx) $(count a from rx))
+        python3 - "$kind" "$folder" "${before[@]}" "${after[@]}" <<'P'
+import json, sys
+kind, folder, numbers = sys.argv[1], sys.argv[2], [int(number) for number in sys.argv[3:]]
+sent_by_kernel, left_by_kernel, right_by_kernel, came_by_kernel = (numbers[at + 4] - numbers[at] for at in range(4))
+rows = json.load(open(folder + "/generate.json"))["rows"]
+trials = [row for row in rows if row["impl"] != "throughput"]
+report = json.load(open(folder + "/device.json"))
+report = report.get("report", report)
+of = lambda port, name: report["counters"].get(f'port_{name}{{port="{port}"}}', 0)
+for row in trials:
+    print(f'{kind} {row["impl"]} {row["offered_pps"]:.0f} pps for {row["seconds"]:.0f} s: {row["sent"]} sent, {row["lost"]} lost, '
+          f'{row["duplicates"]} again, {row["reordered"]} out of order, p50 {row["p50_us"]:.0f} p99 {row["p99_us"]:.0f} us')
+sent, received = sum(row["sent"] for row in trials), sum(row["received"] for row in trials)
+got, missed, out = of("left", "received_packets"), of("left", "missed"), of("right", "sent_packets")
+conserved = report["conservation"]
+print(f"{kind} generator sent {sent}, its kernel {sent_by_kernel}; device's kernel received {left_by_kernel}, device {got} + {missed} missed; "
+      f"device sent {out}, its kernel {right_by_kernel}; generator's kernel received {came_by_kernel}, generator {received}; device {conserved}")
+P
     done
     exit
 fi

@@ -11,7 +11,7 @@ export GODWIT_PEERS=${GODWIT_PEERS:-required}
 cargo test --locked --workspace --no-fail-fast "$@" 2>&1 | tee "$log"
 status=$?
 # Features that only add: the crates that they change, with their own tests.
-cargo test --locked --no-fail-fast -p godwit-io -p godwit-engine --features dpdk --test dpdk 2>&1 | tee -a "$log"
+cargo test --locked --no-fail-fast -p godwit-io -p godwit-engine -p godwit --features dpdk --test dpdk 2>&1 | tee -a "$log"
 [ $? -eq 0 ] || status=1
 grep -a '^skipped:' "$log" | sort -u
 awk '/^test result: / { passed += $4; failed += $6 } /^skipped: / { skipped++ }

@@ -137,6 +137,72 @@ fn what_a_ring_takes_comes_back() {
     }
 }
 
+/// Whether this machine's DPDK has a driver; said where it has not.
+fn has_driver(name: &str) -> bool {
+    let folder = Command::new("pkg-config").args(["--variable=libdir", "libdpdk"]).output();
+    let folder = folder.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned()).unwrap_or_default();
+    let file = format!("librte_{name}.so");
+    let plugins = std::fs::read_dir(Path::new(&folder).join("dpdk")).into_iter().flatten().flatten();
+    let mut folders = plugins.map(|entry| entry.path()).chain([folder.clone().into()]);
+    let is_there = folders.any(|folder| folder.join(&file).exists());
+    if !is_there {
+        writeln!(std::io::stderr(), "skipped: DPDK has no driver {name} here").unwrap();
+    }
+    is_there
+}
+
+/// Shared memory: one end is what another program would have.
+#[test]
+fn what_goes_into_shared_memory_comes_out_at_its_other_end() {
+    if !has_driver("net_memif") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("memif.sock");
+    let end = |number: u8, role: &str| {
+        format!("net_memif{number},role={role},id=7,bsize=2048,socket={},socket-abstract=no", socket.display())
+    };
+    let generator =
+        "[[port]]\nname = \"source\"\nkind = \"synthetic\"\nsize = \"imix\"\nrate = \"50kpps\"\ndigest = true\n";
+    let ports = port("one", &end(0, "server")) + &port("other", &end(1, "client"));
+    let edges = chain(&[("source", "one"), ("other", "echo"), ("echo", "other"), ("one", "source")]);
+    let report = run(&format!("{generator}{ports}{ECHO}{edges}"), Duration::from_secs(2));
+    let [source, one, other] = [0, 1, 2].map(|port| &report.ports[port]);
+    // What was sent before both ends were connected is refused, and counted.
+    assert!(one.sent_packets > 1000, "{report:?}");
+    assert_eq!(one.sent_packets, other.received_packets + other.missed + other.oversized, "{other:?}");
+    assert_eq!(other.sent_packets, one.received_packets + one.missed, "{one:?}");
+    assert_eq!(source.sent_packets, one.received_packets, "{source:?}");
+}
+
+/// Interfaces of the kernel that DPDK makes: frames of the kernel's side come back by the other one.
+#[test]
+fn tap_interfaces_carry_frames_of_the_kernel() {
+    if !has_driver("net_tap") {
+        return;
+    }
+    if !Path::new("/dev/net/tun").exists() {
+        writeln!(std::io::stderr(), "skipped: net_tap needs /dev/net/tun").unwrap();
+        return;
+    }
+    let edges = chain(&[("left", "echo"), ("echo", "right")]);
+    let ports = port("left", "net_tap0,iface=gw-d0") + &port("right", "net_tap1,iface=gw-d3");
+    let Some((report, said)) = between_with(&format!("{ports}{ECHO}{edges}"), 2000, quiet) else { return };
+    assert_eq!(said.trim(), "sent 2000 came 2000 right 2000");
+    assert_eq!(report.conservation.sent, report.conservation.received);
+    assert_eq!(report.ports[1].sent_packets, 2000);
+}
+
+/// A namespace without interfaces, in which those that come say nothing unasked.
+fn quiet() -> bool {
+    if unshare(CloneFlags::CLONE_NEWNET).is_err() {
+        writeln!(std::io::stderr(), "skipped: no right to make a network namespace").unwrap();
+        return false;
+    }
+    std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").ok();
+    true
+}
+
 /// Both ends of a pair of virtual interfaces in a namespace of the calling thread's own, which is gone with it.
 fn namespace() -> bool {
     if unshare(CloneFlags::CLONE_NEWNET).is_err() {
@@ -161,6 +227,11 @@ fn namespace() -> bool {
 /// Runs `text` in a namespace while a peer sends `count` frames by one interface and takes them from another. Returns the report, and what the
 /// peer said.
 fn between(text: &str, count: usize) -> Option<(Report, String)> {
+    between_with(text, count, namespace)
+}
+
+/// As [`between`], in another kind of namespace.
+fn between_with(text: &str, count: usize, namespace: impl FnOnce() -> bool + Send) -> Option<(Report, String)> {
     // On a thread of its own, which takes its namespace with it.
     thread::scope(|scope| {
         let body = || {
