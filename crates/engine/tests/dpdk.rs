@@ -162,8 +162,7 @@ fn what_goes_into_shared_memory_comes_out_at_its_other_end() {
     let end = |number: u8, role: &str| {
         format!("net_memif{number},role={role},id=7,bsize=2048,socket={},socket-abstract=no", socket.display())
     };
-    let generator =
-        "[[port]]\nname = \"source\"\nkind = \"synthetic\"\nsize = \"imix\"\nrate = \"50kpps\"\n";
+    let generator = "[[port]]\nname = \"source\"\nkind = \"synthetic\"\nsize = \"imix\"\nrate = \"50kpps\"\n";
     let ports = port("one", &end(0, "server")) + &port("other", &end(1, "client"));
     let edges = chain(&[("source", "one"), ("other", "echo"), ("echo", "other"), ("one", "source")]);
     let report = run(&format!("{generator}{ports}{ECHO}{edges}"), Duration::from_secs(2));
