@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use godwit_engine::config::Config;
@@ -22,6 +22,10 @@ fn run(text: &str, folder: &Path) -> Report {
 
 /// Runs an engine to its end while `talk` speaks to it at this socket.
 fn run_while(text: &str, folder: &Path, talk: impl FnOnce(&Path) + Send) -> Report {
+    // Engines of one process on one CUDA device were seen to wait for each other without end. The likely reason: as long as
+    // groups of one stay, the driver gives no memory of another back.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let config = Config::parse(text, "test.toml", folder).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let control = folder.join("control");
     let engine = Engine::new(config, &Options { control: Some(control.clone()), ..Options::default() }).unwrap();
