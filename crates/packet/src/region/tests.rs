@@ -1,0 +1,311 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::Arena;
+
+fn regions(layout: Layout, packets: usize, workers: usize) -> Vec<Region> {
+    let config = ArenaConfig { layout, packets, ..ArenaConfig::default() };
+    Arena::new(config, workers).unwrap().split()
+}
+
+fn kinds() -> impl Strategy<Value = (Layout, Reuse)> {
+    prop::sample::select(vec![
+        (Layout::Slots, Reuse::Last),
+        (Layout::Slots, Reuse::Oldest),
+        (Layout::Dense, Reuse::Last),
+    ])
+}
+
+fn region(packets: usize, (layout, reuse): (Layout, Reuse)) -> Region {
+    let config = ArenaConfig { layout, reuse, packets, ..ArenaConfig::default() };
+    Arena::new(config, 2).unwrap().split().remove(1)
+}
+
+proptest! {
+    /// Many at once are judged as each by itself, lent windows among them or not.
+    #[test]
+    fn all_are_contained_where_each_is(
+        lends: bool,
+        packets in prop::collection::vec((0u32..=205, 0u16..900, 0u16..900, 0u8..12), 0..4),
+    ) {
+        let config = ArenaConfig { packets: 5, slot_bytes: Some(2048), ..ArenaConfig::default() };
+        let mut region = Arena::new(config, 2).unwrap().split().remove(1);
+        let (start, bytes) = region.extent();
+        prop_assert_eq!((start, bytes), (12288, 64 * 192), "places lie on both sides of either end");
+        if lends {
+            let packet = region.allocate(60).unwrap();
+            region.lend([&packet]);
+        }
+        let first = (start / 64) as u32 - 5;
+        let packets: Vec<Descriptor> = packets
+            .into_iter()
+            .map(|(at, head, length, room)| Descriptor { window: first + at, head, length, room, ..Descriptor::default() })
+            .collect();
+        prop_assert_eq!(region.contains_all(&packets), packets.iter().all(|packet| region.contains(packet)));
+    }
+}
+
+#[test]
+fn ports_have_windows_that_the_region_does_not_reach() {
+    for reuse in [Reuse::Last, Reuse::Oldest] {
+        let config = ArenaConfig { reuse, packets: 5, slot_bytes: Some(2048), ..ArenaConfig::default() };
+        let mut region = Arena::new(config, 2).unwrap().split().remove(1);
+        assert_eq!(region.extent(), (12288, 12288), "whole pages");
+        let posted = [(); 5].map(|()| region.post().unwrap());
+        assert!(region.post().is_none() && region.allocate(60).is_none());
+        assert_eq!((region.in_ports(), region.allocated()), (5, 0));
+        let offset = |window: u32| window as usize * 64 + 128;
+        // Not of this region; behind its last slot; longer than a window.
+        assert!(region.arrived(128, 60).is_none());
+        assert!(region.arrived(12288 + 5 * 2048, 60).is_none());
+        assert!(region.arrived(offset(posted[0]), 1665).is_none());
+        let packet = region.arrived(offset(posted[0]), 1600).unwrap();
+        assert_eq!((packet.head, packet.length, packet.window), (128, 1600, posted[0]));
+        assert!(region.arrived(offset(posted[0]), 60).is_none(), "it is a packet already");
+        assert_eq!((region.in_ports(), region.allocated()), (4, 1));
+        region.frame_mut(&packet).fill(1);
+        region.hand_over(&packet);
+        assert!(!region.contains(&packet));
+        assert_eq!((region.in_ports(), region.allocated()), (5, 0));
+        region.reclaim(packet.window);
+        let next = region.allocate(60).unwrap();
+        assert_eq!(next.window, packet.window);
+        // The same through a borrower, given back before and after the region hears of it.
+        let mut borrower = region.borrower();
+        for early in [true, false] {
+            let packet = if early { next } else { region.allocate(60).unwrap() };
+            borrower.accept(region.lend([&packet]));
+            borrower.hand_over(&packet);
+            if early {
+                borrower.reclaim(packet.window);
+            }
+            let loan = borrower.returned();
+            assert!(loan.is_empty());
+            region.take_back(loan);
+            assert_eq!((region.in_ports(), region.allocated()), (if early { 4 } else { 5 }, 0));
+            if !early {
+                borrower.reclaim(packet.window);
+                region.take_back(borrower.returned());
+            }
+            assert_eq!(region.in_ports(), 4);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "in no port's hands")]
+fn a_window_that_no_port_had_is_not_reclaimed() {
+    let config = ArenaConfig { slot_bytes: Some(2048), ..ArenaConfig::default() };
+    let mut region = Arena::new(config, 1).unwrap().split().remove(0);
+    region.post().unwrap();
+    let packet = region.allocate(60).unwrap();
+    region.reclaim(packet.window);
+}
+
+#[test]
+fn the_oldest_slot_comes_first_where_neighbours_are_wanted() {
+    let windows = |reuse| {
+        let mut region = region(3, (Layout::Slots, reuse));
+        let first = [(); 2].map(|()| region.allocate(64).unwrap());
+        first.iter().for_each(|descriptor| region.release(descriptor));
+        let next = [(); 3].map(|()| region.allocate(64).unwrap().window);
+        next.map(|window| first.iter().position(|descriptor| descriptor.window == window))
+    };
+    assert_eq!(windows(Reuse::Last), [Some(1), Some(0), None]);
+    assert_eq!(windows(Reuse::Oldest), [None, Some(0), Some(1)]);
+}
+
+proptest! {
+    /// Packets taken and returned together get the windows that they would get one by one.
+    #[test]
+    fn together_is_as_one_by_one(
+        kind in kinds(),
+        steps in prop::collection::vec(
+            (prop::collection::vec(0u16..1600, 0..12), any::<prop::sample::Index>(), 0usize..9, 0u8..20),
+            1..200,
+        ),
+    ) {
+        let (mut one, mut other) = (region(9, kind), region(9, kind));
+        let mut live: Vec<Descriptor> = Vec::new();
+        for (lengths, first, count, quarantine) in steps {
+            let expected: Vec<_> = lengths.iter().map_while(|&length| one.allocate(length.into())).collect();
+            let mut found = Vec::new();
+            let allocated = other.allocate_each(&lengths, |descriptor, frame| {
+                assert_eq!(frame.len(), descriptor.room_bytes() - usize::from(descriptor.head));
+                frame.fill(found.len() as u8);
+                found.push(descriptor);
+            });
+            prop_assert_eq!(allocated, expected.len());
+            prop_assert_eq!(&found, &expected);
+            for (index, descriptor) in found.iter().enumerate() {
+                prop_assert!(other.frame(descriptor).iter().all(|&byte| byte == index as u8));
+            }
+            live.extend(found);
+            let first = first.index(live.len() + 1);
+            let gone: Vec<_> = live.drain(first..live.len().min(first + count)).collect();
+            if quarantine == 0 {
+                for descriptor in &gone {
+                    one.quarantine(descriptor);
+                    other.quarantine(descriptor);
+                }
+            } else if !gone.is_empty() {
+                gone.iter().for_each(|descriptor| one.release(descriptor));
+                other.release_all(gone.iter());
+            }
+            prop_assert_eq!((one.allocated(), other.allocated()), (live.len(), live.len()));
+        }
+    }
+}
+
+#[test]
+fn an_empty_ring_takes_any_frame_wherever_its_head_stands() {
+    let mut region = region(1, (Layout::Dense, Reuse::Last));
+    for length in [1518, 700, 1518, 60, 60, 1518] {
+        let descriptor = region.allocate(length).unwrap();
+        region.release(&descriptor);
+    }
+}
+
+#[test]
+fn a_region_whose_windows_are_all_quarantined_says_so() {
+    for kind in [(Layout::Slots, Reuse::Last), (Layout::Slots, Reuse::Oldest), (Layout::Dense, Reuse::Last)] {
+        let mut region = region(5, kind);
+        let all: Vec<_> = std::iter::from_fn(|| region.allocate(1518)).collect();
+        for (index, descriptor) in all.iter().enumerate() {
+            assert!(region.is_usable(), "{kind:?} after {index}");
+            region.quarantine(descriptor);
+        }
+        assert!(!region.is_usable() && region.allocate(1518).is_none());
+        assert_eq!((region.allocated(), region.quarantined()), (0, all.len()));
+    }
+}
+
+#[test]
+fn slots_hold_exactly_what_was_configured() {
+    let mut region = regions(Layout::Slots, 5, 1).remove(0);
+    let taken: Vec<_> = (0..5).map(|_| region.allocate(64).unwrap()).collect();
+    assert!(region.allocate(64).is_none());
+    taken.iter().for_each(|descriptor| region.release(descriptor));
+    assert_eq!(region.allocated(), 0);
+    assert!(region.allocate(1518).is_some());
+}
+
+#[test]
+fn a_copy_has_the_frame_in_a_window_of_its_own() {
+    for kind in [(Layout::Slots, Reuse::Last), (Layout::Slots, Reuse::Oldest), (Layout::Dense, Reuse::Last)] {
+        let mut region = region(3, kind);
+        // As it arrived; longer than frames arrive, in front and behind; cut short in front.
+        for (length, before, behind) in [(60i32, 0, 0), (1518, 32, 16), (1518, -100, 0), (0, 0, 0), (64, 20, 40)] {
+            let mut packet = region.allocate(length as usize).unwrap();
+            packet.head = (i32::from(packet.head) - before) as u16;
+            packet.length = (length + before + behind) as u16;
+            (packet.port, packet.order, packet.flow_hash) = (3, 500, 77);
+            region.frame_mut(&packet).iter_mut().zip(1..).for_each(|(byte, value)| *byte = value as u8);
+            let copy = region.duplicate(&packet).unwrap();
+            assert_ne!(copy.window, packet.window);
+            let same = Descriptor { window: packet.window, room: packet.room, head: packet.head, ..copy };
+            assert_eq!(same, packet);
+            assert_eq!(region.frame(&copy), region.frame(&packet));
+            region.frame_mut(&copy).fill(0);
+            assert!(length == 0 || region.frame(&packet)[0] == 1);
+            [packet, copy].iter().for_each(|one| region.release(one));
+        }
+        let all: Vec<_> = std::iter::from_fn(|| region.allocate(1518)).collect();
+        assert!(region.duplicate(&all[0]).is_none());
+    }
+}
+
+#[test]
+fn a_frame_longer_than_the_maximum_gets_no_window() {
+    for layout in [Layout::Slots, Layout::Dense] {
+        let mut region = regions(layout, 5, 1).remove(0);
+        assert!(region.allocate(1519).is_none());
+        assert!(region.allocate(0).is_some());
+    }
+}
+
+#[test]
+#[should_panic(expected = "outside its region")]
+fn a_descriptor_of_another_worker_is_refused() {
+    let mut regions = regions(Layout::Slots, 5, 2);
+    let foreign = regions[0].allocate(64).unwrap();
+    regions[1].frame(&foreign);
+}
+
+proptest! {
+    /// Windows in use never overlap, keep their content, and all space comes back, but what is quarantined.
+    #[test]
+    fn windows_are_exclusive(
+        kind in kinds(),
+        quarantines in 0usize..12,
+        steps in prop::collection::vec((0usize..1519, 0u8..8, any::<prop::sample::Index>()), 1..600),
+    ) {
+        let mut region = region(16, kind);
+        let mut live: Vec<(Descriptor, u8)> = Vec::new();
+        let mut lost: Vec<(Descriptor, u8)> = Vec::new();
+        for (step, (length, action, index)) in steps.into_iter().enumerate() {
+            let mark = step as u8;
+            if action < 4 {
+                if let Some(descriptor) = region.allocate(length) {
+                    prop_assert!(region.contains(&descriptor));
+                    prop_assert_eq!(usize::from(descriptor.length), length);
+                    prop_assert!(descriptor.tailroom_bytes() >= 64);
+                    region.window_mut(&descriptor).fill(mark);
+                    live.push((descriptor, mark));
+                }
+            } else if !live.is_empty() {
+                let (descriptor, mark) = live.swap_remove(index.index(live.len()));
+                prop_assert!(region.window_mut(&descriptor).iter().all(|&byte| byte == mark));
+                if action == 4 && lost.len() < quarantines {
+                    region.quarantine(&descriptor);
+                    lost.push((descriptor, mark));
+                } else {
+                    region.release(&descriptor);
+                }
+            }
+            prop_assert_eq!(region.allocated(), live.len());
+            prop_assert_eq!(region.quarantined(), lost.len());
+        }
+        for (descriptor, mark) in live.drain(..) {
+            prop_assert!(region.window_mut(&descriptor).iter().all(|&byte| byte == mark));
+            region.release(&descriptor);
+        }
+        // Twice around: nothing of what came back is lost, nothing of what is lost comes back.
+        let usable = region.is_usable();
+        for _ in 0..2 {
+            let full: Vec<_> = std::iter::from_fn(|| region.allocate(1518)).collect();
+            prop_assert_eq!(!full.is_empty(), usable);
+            if lost.is_empty() {
+                prop_assert!(full.len() >= 15, "only {} of 16 windows came back", full.len());
+            } else if kind.0 == Layout::Slots {
+                prop_assert_eq!(full.len() + lost.len(), 16);
+            }
+            full.iter().for_each(|descriptor| region.window_mut(descriptor).fill(0xee));
+            full.iter().for_each(|descriptor| region.release(descriptor));
+        }
+        for (descriptor, mark) in lost {
+            prop_assert!(region.window_mut(&descriptor).iter().all(|&byte| byte == mark));
+        }
+    }
+
+    /// Whatever is quarantined, a dense ring that is empty takes every frame that there is room for.
+    #[test]
+    fn a_ring_goes_around_quarantine(
+        lengths in prop::collection::vec(0usize..1519, 60),
+        quarantined in prop::collection::btree_set(0usize..60, 0..8),
+    ) {
+        let mut region = region(8, (Layout::Dense, Reuse::Last));
+        let windows: Vec<_> = lengths.iter().map_while(|length| region.allocate(*length)).collect();
+        for (index, descriptor) in windows.iter().enumerate() {
+            if quarantined.contains(&index) { region.quarantine(descriptor) } else { region.release(descriptor) }
+        }
+        for length in lengths.into_iter().chain([1518]) {
+            let descriptor = region.allocate(length);
+            prop_assert!(descriptor.is_some() || !region.is_usable());
+            if let Some(descriptor) = descriptor {
+                region.release(&descriptor);
+            }
+        }
+        prop_assert_eq!(region.allocated(), 0);
+    }
+}
