@@ -1,5 +1,7 @@
 //! `ref` and every CPU level do with packets what Linux does with them as a router (`tests/vectors/ipv6`).
 
+mod whole_bin;
+
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
@@ -7,9 +9,10 @@ use godwit_abi::{Descriptor, Outcome, VERDICT_DROP};
 use godwit_function::Function;
 use godwit_function::ipv6::{Form, Ipv6, Route};
 use godwit_function::routing::{Adjacency, NextHop};
-use godwit_kernels::{BinCall, IPV6, levels};
+use godwit_kernels::levels;
 use godwit_packet::{Arena, ArenaConfig};
 use godwit_wire::MacAddress;
+use whole_bin::run_bin;
 
 /// What `routes.txt` calls the next hops, in the order of their indexes.
 const HOPS: [&str; 6] = ["p1", "p2", "p3", "here", "nowhere", "closed"];
@@ -136,21 +139,7 @@ fn packets_leave_as_linux_sends_them() {
             for (vector, descriptor) in vectors.iter().zip(&descriptors) {
                 region.frame_mut(descriptor).copy_from_slice(&vector.frame);
             }
-            let parameters = vec![0; after.len()];
-            let mut outcomes = vec![Outcome::default(); after.len()];
-            let call = BinCall {
-                arena: region.arena_base(),
-                image: function.image().as_ptr(),
-                descriptors: after.as_mut_ptr(),
-                parameters: parameters.as_ptr(),
-                outcomes: outcomes.as_mut_ptr(),
-                count: after.len() as u32,
-                variant: function.variant().into(),
-                group,
-            };
-            // SAFETY: the level is supported; the descriptors are of a region that is borrowed mutably, the arrays have
-            // `count` elements, and the image is the function's own, of this variant.
-            unsafe { level.run_bin(IPV6, &call) };
+            let outcomes = run_bin(level, group, &function, &mut region, &mut after);
             for ((vector, descriptor), outcome) in vectors.iter().zip(&after).zip(outcomes) {
                 let by = format!("{}, {form:?}, {group} in turns", level.name);
                 check(&function, vector, &by, outcome, region.frame(descriptor));

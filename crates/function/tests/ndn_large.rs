@@ -2,19 +2,20 @@
 //! map of all prefixes says.
 
 mod ndn_common;
+mod whole_bin;
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_function::Function;
 use godwit_function::ndn::{Carrier, DROP_NO_ROUTE, Names, Ndn, NextHop, Parts, VERDICT_FORWARD};
-use godwit_kernels::{BinCall, GROUP_MAX, NDN, levels};
+use godwit_kernels::{GROUP_MAX, levels};
 use godwit_packet::{Arena, ArenaConfig};
 use godwit_wire::MacAddress;
 
 use ndn_common::element;
+use whole_bin::run_bin;
 
 const NAMES: usize = 200_000;
 const NEXT_HOPS: u32 = 16;
@@ -86,21 +87,7 @@ fn outcomes(function: &Ndn, names: &[Vec<u8>]) -> Vec<Outcome> {
                 region.frame_mut(descriptor).copy_from_slice(frame);
             }
             let mut after = descriptors.clone();
-            let parameters = vec![0; after.len()];
-            let mut outcomes = vec![Outcome::default(); after.len()];
-            let call = BinCall {
-                arena: region.arena_base(),
-                image: function.image().as_ptr(),
-                descriptors: after.as_mut_ptr(),
-                parameters: parameters.as_ptr(),
-                outcomes: outcomes.as_mut_ptr(),
-                count: after.len() as u32,
-                variant: 0,
-                group,
-            };
-            // SAFETY: the level is supported; the descriptors are of a region that is borrowed mutably, the arrays have
-            // `count` elements, and the image is the function's own.
-            unsafe { level.run_bin(NDN, &call) };
+            let outcomes = run_bin(level, group, function, &mut region, &mut after);
             let before = said.get_or_insert_with(|| outcomes.clone());
             assert_eq!(*before, outcomes, "{}, {group} in turns", level.name);
         }

@@ -1,13 +1,16 @@
 //! `ref` and every CPU level do with packets what a forwarder in Python does with them (`tests/vectors/ndn`).
 
+mod whole_bin;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use godwit_abi::{Descriptor, Outcome, VERDICT_DROP};
 use godwit_function::{Function, Site, kind};
-use godwit_kernels::{BinCall, NDN, levels};
+use godwit_kernels::levels;
 use godwit_packet::{Arena, ArenaConfig};
 use toml::de::DeTable;
+use whole_bin::run_bin;
 
 const STANZA: &str = r#"
     next_hop = [
@@ -105,21 +108,7 @@ fn packets_leave_as_another_forwarder_sends_them() {
         for (vector, descriptor) in vectors.iter().zip(&descriptors) {
             region.frame_mut(descriptor).copy_from_slice(&vector.frame);
         }
-        let parameters = vec![0; after.len()];
-        let mut outcomes = vec![Outcome::default(); after.len()];
-        let call = BinCall {
-            arena: region.arena_base(),
-            image: function.image().as_ptr(),
-            descriptors: after.as_mut_ptr(),
-            parameters: parameters.as_ptr(),
-            outcomes: outcomes.as_mut_ptr(),
-            count: after.len() as u32,
-            variant: 0,
-            group: 0,
-        };
-        // SAFETY: the level is supported; the descriptors are of a region that is borrowed mutably, the arrays have `count`
-        // elements, and the image is the function's own.
-        unsafe { level.run_bin(NDN, &call) };
+        let outcomes = run_bin(level, 0, &*function, &mut region, &mut after);
         for ((vector, descriptor), outcome) in vectors.iter().zip(&after).zip(outcomes) {
             check(vector, level.name, outcome, region.frame(descriptor));
         }

@@ -46,21 +46,9 @@ impl Config {
 
     /// Reads the routes and resolves all names.
     pub(super) fn resolve(&self, site: &Site<'_>) -> Result<Resolved<u128>, Error> {
-        if self.follow.is_some() && self.routes.is_none() && self.route.is_empty() && self.next_hop.is_empty() {
-            return Ok(Resolved::default());
-        }
         let (routes, default_next_hop) = (self.routes.as_ref(), self.default_next_hop.as_ref());
-        let resolved =
-            Stanza { routes, default_next_hop, route: &self.route, next_hop: &self.next_hop }.resolve(site)?;
-        if let (Some(_), Some(asked)) = (&self.follow, resolved.asked.first()) {
-            let message = format!(
-                "next hop \"{}\" has via or on_link, and the function follows routes of this machine, whose kernel knows its \
-                 neighbours: leave one out",
-                asked.name
-            );
-            return Err(Error::Value { span: None, message });
-        }
-        Ok(resolved)
+        let stanza = Stanza { routes, default_next_hop, route: &self.route, next_hop: &self.next_hop };
+        if self.follow.is_some() { stanza.resolve_beside_followed(site) } else { stanza.resolve(site) }
     }
 
     /// Names of the next hops, in order.

@@ -69,6 +69,23 @@ impl<A> Default for Resolved<A> {
 }
 
 impl Stanza<'_> {
+    /// As [`Stanza::resolve`], where routes of this machine are followed: none are needed here, and none ask for stations.
+    pub(crate) fn resolve_beside_followed<A: Address>(&self, site: &Site<'_>) -> Result<Resolved<A>, Error> {
+        if self.routes.is_none() && self.route.is_empty() && self.next_hop.is_empty() {
+            return Ok(Resolved::default());
+        }
+        let resolved = self.resolve(site)?;
+        if let Some(asked) = resolved.asked.first() {
+            let message = format!(
+                "next hop \"{}\" has via or on_link, and the function follows routes of this machine, whose kernel knows its \
+                 neighbours: leave one out",
+                asked.name
+            );
+            return Err(Error::Value { span: None, message });
+        }
+        Ok(resolved)
+    }
+
     /// Reads the routes and resolves all names.
     pub(crate) fn resolve<A: Address>(&self, site: &Site<'_>) -> Result<Resolved<A>, Error> {
         if self.routes.is_none() && self.route.is_empty() {
