@@ -36,6 +36,8 @@ pub(crate) struct Host {
 pub(crate) struct Counted {
     pub(crate) received: u64,
     pub(crate) sent: u64,
+    /// Of what was to be sent: the other end of the cable had no room.
+    pub(crate) dropped: u64,
 }
 
 impl Net {
@@ -169,8 +171,8 @@ impl Host {
 
     pub(crate) fn counted(&self, name: &str) -> Counted {
         let interface = self.interface(name);
-        let of = |way: &str| interface["stats64"][way]["packets"].as_u64().expect("a counter");
-        Counted { received: of("rx"), sent: of("tx") }
+        let of = |way: &str, counter: &str| interface["stats64"][way][counter].as_u64().expect("a counter");
+        Counted { received: of("rx", "packets"), sent: of("tx", "packets"), dropped: of("tx", "dropped") }
     }
 
     /// Whether an XDP program is attached.

@@ -176,9 +176,9 @@ fn replayed_captures_are_conserved_to_the_packet() {
     let there = capture("there.pcap", "10.1.0.99/32", "10.2.0.99/32", &router.mac("left"));
     let back = capture("back.pcap", "10.2.0.99/32", "10.1.0.99/32", &router.mac("right"));
     let nowhere = capture("nowhere.pcap", "10.1.0.99/32", "192.0.2.1/32", &router.mac("left"));
-    a.sh(&format!("tcpreplay -q -i eth0 -K --loop=3 --pps=20000 {}", there.display()));
-    b.sh(&format!("tcpreplay -q -i eth0 -K --loop=2 --pps=20000 {}", back.display()));
-    a.sh(&format!("tcpreplay -q -i eth0 -K --pps=20000 {}", nowhere.display()));
+    a.sh(&format!("tcpreplay -q -i eth0 -K --loop=3 --pps=5000 {}", there.display()));
+    b.sh(&format!("tcpreplay -q -i eth0 -K --loop=2 --pps=5000 {}", back.display()));
+    a.sh(&format!("tcpreplay -q -i eth0 -K --pps=5000 {}", nowhere.display()));
     let packets = godwit_tests::frames(&there).expect("a capture").len() as u64;
     wait_for("the last packet", || b.counted("eth0").received >= b_before.received + 3 * packets);
     wait_for("the last packet back", || a.counted("eth0").received >= a_before.received + 2 * packets);
