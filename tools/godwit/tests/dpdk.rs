@@ -1,13 +1,230 @@
-//! A process with ports of DPDK that is killed: nothing stays in the file system, and the next one starts.
+//! Ports of DPDK over interfaces of the kernel: what becomes of them when links go down, the MTU shrinks, the program stalls or is killed. It
+//! recovers, counts, and leaves nothing behind.
 #![cfg(feature = "dpdk")]
+
+mod common;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+const DRIVERS: [&str; 2] = ["net_af_packet", "net_af_xdp"];
+/// How long anything may take that is waited for.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs the test once a driver, each in a network of its own: what is sent by gw-p0 arrives at gw-k0, is echoed by gw-k1, and comes by gw-p1.
+fn with_each_driver(test: fn(&str, &Path)) {
+    for driver in DRIVERS {
+        let body = || {
+            if unshare(CloneFlags::CLONE_NEWNET).is_err() {
+                std::io::stderr().write_all(b"skipped: no right to make a network namespace\n").expect("stderr");
+                return;
+            }
+            std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").ok();
+            for number in 0..2 {
+                ip(&format!("link add gw-k{number} type veth peer name gw-p{number}"));
+                for interface in ["k", "p"] {
+                    ip(&format!("link set gw-{interface}{number} up"));
+                }
+            }
+            let folder = tempfile::tempdir().expect("a folder");
+            test(driver, folder.path());
+        };
+        // On a thread of its own, which takes its namespace with it.
+        std::thread::scope(|scope| scope.spawn(body).join().expect("the test passes"));
+    }
+}
+
+fn ip(arguments: &str) -> String {
+    let said = Command::new("ip").args(arguments.split(' ')).output().expect("ip starts");
+    assert!(said.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&said.stderr));
+    String::from_utf8_lossy(&said.stdout).into_owned()
+}
+
+fn interface(name: &str) -> Value {
+    let said: Value = serde_json::from_str(&ip(&format!("-d -s -j link show dev {name}"))).expect("JSON");
+    said[0].clone()
+}
+
+/// What an interface has counted: `way` is `rx` or `tx`.
+fn counted(name: &str, way: &str, what: &str) -> u64 {
+    interface(name)["stats64"][way][what].as_u64().expect("a counter")
+}
+
+fn has_program(name: &str) -> bool {
+    interface(name).get("xdp").is_some()
+}
+
+/// Whether an interface is as it was before: no program, and only frames of its own.
+fn is_free(name: &str) -> bool {
+    let interface = interface(name);
+    interface.get("xdp").is_none() && interface["promiscuity"] == 0
+}
+
+#[track_caller]
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < LIMIT, "waited {} s for {what}", LIMIT.as_secs());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Sends 100 frames, of 60 to 1347 bytes; how many come back as they should.
+fn echoed() -> u64 {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/peers/veth_frames.py");
+    let said = Command::new("/usr/bin/python3").args([script, "gw-p0", "gw-p1", "100"]).output().expect("python");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    said.trim().rsplit(' ').next().and_then(|right| right.parse().ok()).expect("the script says how many were right")
+}
+
+/// The program with `echo` between two ports of a driver. Killed when dropped.
+struct Echo {
+    child: Child,
+    report: PathBuf,
+    said: PathBuf,
+}
+
+impl Echo {
+    /// Starts it, and waits until it has opened all, so that no packet of the test comes before it.
+    fn start(driver: &str, folder: &Path) -> Self {
+        let port = |name: &str, number: u8| {
+            format!("[[port]]\nname = \"{name}\"\nkind = \"dpdk\"\ndevice = \"{driver}{number},iface=gw-k{number}\"\n")
+        };
+        let text = format!(
+            "[engine]\npin = false\n{}{}[[function]]\nname = \"echo\"\nkind = \"echo\"\n[[chain]]\nfrom = \"left\"\nto = \"echo\"\n\
+             [[chain]]\nfrom = \"echo\"\nto = \"right\"\n",
+            port("left", 0),
+            port("right", 1)
+        );
+        let [config, report, said, control] =
+            ["echo.toml", "report.json", "said", "control"].map(|name| folder.join(name));
+        std::fs::write(&config, text).expect("a file");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_godwit"));
+        command.arg("run").arg(&config).arg("--json").arg(&report).arg("--control").arg(&control);
+        let log = std::fs::File::create(&said).expect("a file");
+        let child = command.stdout(Stdio::null()).stderr(log).spawn().expect("it starts");
+        let mut echo = Self { child, report, said };
+        wait_for("the start", || {
+            assert!(echo.child.try_wait().expect("it can be asked").is_none(), "{driver}: {}", echo.said());
+            common::godwit()
+                .arg("status")
+                .arg("--control")
+                .arg(&control)
+                .output()
+                .is_ok_and(|said| said.status.success())
+        });
+        assert_eq!(echoed(), 100, "{driver}: {}", echo.said());
+        echo
+    }
+
+    /// What it told its operator.
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.said).expect("its messages")
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).expect("it runs");
+    }
+
+    /// Stops it, and reads its report: packets are conserved.
+    fn stop(mut self) -> Value {
+        self.signal(Signal::SIGTERM);
+        let status = self.child.wait().expect("it ends");
+        assert!(status.success(), "{status}: {}", self.said());
+        common::conserved(&std::fs::read_to_string(&self.report).expect("a report"))
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A counter of a port.
+fn of(report: &Value, port: &str, counter: &str) -> u64 {
+    report["counters"][format!("port_{counter}{{port=\"{port}\"}}")].as_u64().unwrap_or(0)
+}
+
+/// What arrived at the kernel's interface was received or missed, and what was sent is what it sent or dropped.
+#[track_caller]
+fn agrees_with_the_kernel(report: &Value) {
+    let got = of(report, "left", "received_packets") + of(report, "left", "missed");
+    assert_eq!(got, counted("gw-k0", "rx", "packets"), "{report:#}");
+    let left = counted("gw-k1", "tx", "packets") + counted("gw-k1", "tx", "dropped");
+    assert_eq!(of(report, "right", "sent_packets"), left, "{report:#}");
+}
+
+#[test]
+fn links_that_go_down_come_back() {
+    with_each_driver(|driver, folder| {
+        let echo = Echo::start(driver, folder);
+        // At the program's end of each cable; then at the far end, which takes the carrier away.
+        for (port, interface) in [(0, "gw-k0"), (1, "gw-k1"), (1, "gw-p1")] {
+            let before = echo.said().matches(&format!("{driver}{port}: link is up")).count();
+            ip(&format!("link set {interface} down"));
+            wait_for("its link to be down", || {
+                echo.said().matches(&format!("{driver}{port}: link is down")).count() > before
+            });
+            ip(&format!("link set {interface} up"));
+            wait_for("its link to be up", || {
+                echo.said().matches(&format!("{driver}{port}: link is up")).count() > before
+            });
+            wait_for("packets", || echoed() == 100);
+        }
+        agrees_with_the_kernel(&echo.stop());
+    });
+}
+
+/// Frames that a link does not take any more are refused and counted, and the others pass.
+#[test]
+fn an_mtu_that_shrinks_is_followed() {
+    with_each_driver(|driver, folder| {
+        let echo = Echo::start(driver, folder);
+        ip("link set gw-k1 mtu 1000");
+        wait_for("the MTU", || echo.said().contains(&format!("{driver}1: the MTU of its interface is 1000")));
+        // The length of frame i is 60 + 13 i.
+        assert_eq!(echoed(), 74);
+        ip("link set gw-k1 mtu 1500");
+        wait_for("the MTU", || echo.said().contains(&format!("{driver}1: the MTU of its interface is 1500")));
+        assert_eq!(echoed(), 100);
+        let report = echo.stop();
+        assert_eq!((of(&report, "right", "over_mtu"), of(&report, "right", "refused")), (26, 26), "{report:#}");
+        agrees_with_the_kernel(&report);
+    });
+}
+
+/// A program that has stopped finds full queues; what they had no room for is counted, and it goes on.
+#[test]
+fn a_queue_that_stalls_is_counted_and_goes_on() {
+    with_each_driver(|driver, folder| {
+        let echo = Echo::start(driver, folder);
+        let before = counted("gw-k0", "rx", "packets");
+        echo.signal(Signal::SIGSTOP);
+        // More than all rings hold.
+        let flood = "import socket\n\
+            s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW); s.bind(('gw-p0',0))\n\
+            for i in range(10000): s.send(b'\\2\\0\\0\\0\\0\\1'+b'\\2\\0\\0\\0\\0\\2'+b'\\x88\\xb5'+bytes(46))\n";
+        let said = Command::new("/usr/bin/python3").args(["-c", flood]).output().expect("python");
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        assert!(counted("gw-k0", "rx", "packets") > before + 5000, "the flood has arrived");
+        echo.signal(Signal::SIGCONT);
+        wait_for("the queue", || echoed() == 100);
+        let report = echo.stop();
+        agrees_with_the_kernel(&report);
+        assert!(of(&report, "left", "missed") > 1000, "{driver}: {report:#}");
+        assert!(of(&report, "left", "received_packets") > 1000, "{driver}: {report:#}");
+    });
+}
 
 /// Where DPDK leaves files, and file systems of hugepages.
 fn files() -> BTreeSet<PathBuf> {
@@ -20,76 +237,25 @@ fn files() -> BTreeSet<PathBuf> {
     folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-fn ip(arguments: &str) -> String {
-    let said = Command::new("ip").args(arguments.split(' ')).output().expect("ip starts");
-    assert!(said.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&said.stderr));
-    String::from_utf8_lossy(&said.stdout).into_owned()
-}
-
-/// Starts it with ports of this driver until packets are forwarded, and kills it.
-fn killed_again_and_again(driver: &str, folder: &Path) {
-    let port = |name: &str, number: u8| {
-        format!("[[port]]\nname = \"{name}\"\nkind = \"dpdk\"\ndevice = \"{driver}{number},iface=gw-k{number}\"\n")
-    };
-    let text = format!(
-        "[engine]\npin = false\n{}{}[[function]]\nname = \"echo\"\nkind = \"echo\"\n[[chain]]\nfrom = \"left\"\nto = \"echo\"\n\
-         [[chain]]\nfrom = \"echo\"\nto = \"right\"\n",
-        port("left", 0),
-        port("right", 1)
-    );
-    let config = folder.join("killed.toml");
-    std::fs::write(&config, text).expect("a file");
-    let before = files();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/peers/veth_frames.py");
-    for turn in 0..3 {
-        let mut godwit = Command::new(env!("CARGO_BIN_EXE_godwit"))
-            .arg("run")
-            .arg(&config)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let started = Instant::now();
-        loop {
-            let said =
-                Command::new("/usr/bin/python3").args([script, "gw-p0", "gw-p1", "100"]).output().expect("python");
-            if String::from_utf8_lossy(&said.stdout).trim() == "sent 100 came 100 right 100" {
-                break;
-            }
-            if godwit.try_wait().expect("it can be asked").is_some() {
-                let said = godwit.wait_with_output().expect("it has ended");
-                panic!("{driver}, turn {turn}: {}", String::from_utf8_lossy(&said.stderr));
-            }
-            assert!(started.elapsed() < Duration::from_secs(60), "{driver}, turn {turn}: nothing is forwarded");
-        }
-        godwit.kill().expect("it runs");
-        godwit.wait().expect("it ends");
-        let left: Vec<_> = files().difference(&before).cloned().collect();
-        let of_process = format!("{}", godwit.id());
-        assert!(!left.iter().any(|path| path.to_string_lossy().contains(&of_process)), "{left:?}");
-        assert!(!left.iter().any(|path| path.to_string_lossy().contains("godwit")), "{left:?}");
-    }
-}
-
 #[test]
-fn a_process_that_is_killed_leaves_nothing_in_the_way_of_the_next() {
-    let body = || {
-        if unshare(CloneFlags::CLONE_NEWNET).is_err() {
-            std::io::stderr().write_all(b"skipped: no right to make a network namespace\n").expect("stderr");
-            return;
+fn a_process_that_is_killed_leaves_nothing_behind() {
+    with_each_driver(|driver, folder| {
+        let before = files();
+        for _ in 0..3 {
+            let mut echo = Echo::start(driver, folder);
+            assert_eq!(has_program("gw-k0") && has_program("gw-k1"), driver == "net_af_xdp");
+            assert!(!is_free("gw-k0") && !is_free("gw-k1"));
+            assert!(!echo.said().contains("has no owner"), "{}", echo.said());
+            echo.signal(Signal::SIGKILL);
+            echo.child.wait().expect("it ends");
+            wait_for("the interfaces", || is_free("gw-k0") && is_free("gw-k1"));
+            let left: Vec<_> = files().difference(&before).cloned().collect();
+            let of_process = format!("{}", echo.child.id());
+            assert!(!left.iter().any(|path| path.to_string_lossy().contains(&of_process)), "{left:?}");
+            assert!(!left.iter().any(|path| path.to_string_lossy().contains("godwit")), "{left:?}");
         }
-        std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").ok();
-        for number in 0..2 {
-            ip(&format!("link add gw-k{number} type veth peer name gw-p{number}"));
-            for interface in ["k", "p"] {
-                ip(&format!("link set gw-{interface}{number} up"));
-            }
-        }
-        let folder = tempfile::tempdir().expect("a folder");
-        for driver in ["net_af_packet", "net_af_xdp"] {
-            killed_again_and_again(driver, folder.path());
-        }
-    };
-    // On a thread of its own, which takes its namespace with it.
-    std::thread::scope(|scope| scope.spawn(body).join().expect("the test passes"));
+        // One that ends by itself leaves nothing either.
+        Echo::start(driver, folder).stop();
+        wait_for("the interfaces", || is_free("gw-k0") && is_free("gw-k1"));
+    });
 }

@@ -26,7 +26,7 @@ struct Channels {
 }
 
 /// An interface that is there.
-pub(super) struct Interface {
+pub(crate) struct Interface {
     name: String,
     index: u32,
     /// Any socket will do for asking.
@@ -35,18 +35,18 @@ pub(super) struct Interface {
 
 /// How an interface is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct State {
-    pub(super) index: u32,
+pub(crate) struct State {
+    pub(crate) index: u32,
     /// Up, and with a carrier.
-    pub(super) is_running: bool,
-    pub(super) mtu: usize,
+    pub(crate) is_running: bool,
+    pub(crate) mtu: usize,
     pub(super) mac: [u8; 6],
 }
 
 impl Interface {
     /// # Errors
     /// There is no such interface, or it is no Ethernet.
-    pub(super) fn find(name: &str) -> Result<Self, Error> {
+    pub(crate) fn find(name: &str) -> Result<Self, Error> {
         let index = if_nametoindex(name).map_err(|_| Error::config("interface", name, "there is no such interface"))?;
         // SAFETY: makes a descriptor and touches no memory.
         let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
@@ -69,7 +69,7 @@ impl Interface {
     }
 
     /// How it is now.
-    pub(super) fn state(&self) -> io::Result<State> {
+    pub(crate) fn state(&self) -> io::Result<State> {
         let mut request = self.request();
         self.ask(libc::SIOCGIFFLAGS, &mut request)?;
         // SAFETY: the kernel filled in the flags.

@@ -20,7 +20,7 @@
 
 mod config;
 mod filter;
-mod interface;
+pub(crate) mod interface;
 mod port;
 mod queue;
 mod ring;

@@ -1,13 +1,14 @@
 //! A device: attached, configured, started once all workers have given it windows, and closed.
 
 use std::ffi::CString;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use godwit_packet::{Region, SYMMETRIC_KEY};
 
 use super::ffi::{self, PortPlan, PortState, RawPool, Stats};
+use super::interface::{self, PacketSockets, Under};
 use super::pool::Pool;
 use super::queue::{ReceiveQueue, TransmitQueue};
 use super::{Checksum, Config, eal};
@@ -16,6 +17,8 @@ use crate::{Error, PortCounters, QueueContext, Receive, Transmit};
 
 /// What net_af_xdp takes at once for the ring that the kernel fills from, whatever the size of its own.
 const FILL_RING: usize = 4096;
+/// The Ethernet header, which an MTU does not count.
+const HEADER_BYTES: usize = 14;
 /// Longest time that packets in transmit rings get to leave before the device is stopped.
 const LEAVE: Duration = Duration::from_millis(10);
 
@@ -29,7 +32,7 @@ fn change() -> MutexGuard<'static, ()> {
 /// Windows of each worker that are in the device's hands.
 pub(super) fn windows(config: &Config) -> usize {
     let fill = if config.is_af_xdp() { FILL_RING } else { 0 };
-    usize::from(config.receive_ring) + usize::from(config.transmit_ring) + fill + 1024
+    usize::from(interface::receive_places(config)) + usize::from(config.transmit_ring) + fill + 1024
 }
 
 /// An open device, and the pools that its queues take windows from.
@@ -40,10 +43,14 @@ pub(super) struct Port {
     windows: u32,
     pub(super) frame_bytes_max: usize,
     pub(super) drop_bad_checksums: bool,
+    /// Longest frame that may leave; not known of devices that are no interfaces of the kernel.
+    pub(super) sent_bytes_max: AtomicUsize,
     pub(super) pools: Vec<Arc<Pool>>,
     state: Mutex<State>,
     pub(super) stopped: AtomicBool,
     pub(super) counters: Vec<[SharedCounters; 2]>,
+    /// Dropped behind the device: the driver still uses the program when it closes.
+    under: Option<Under>,
 }
 
 struct Plan {
@@ -58,7 +65,10 @@ struct State {
     started: bool,
     /// Whether the link was up, and how fast, in Mbps.
     link: Option<(bool, u32)>,
+    /// MTU of the interface that it stands on, where there is one.
+    mtu: Option<usize>,
     notices: Vec<String>,
+    sockets: PacketSockets,
     /// What the device counted, at the end.
     last: Stats,
 }
@@ -74,13 +84,17 @@ impl Port {
             ));
         }
         if let Some(mtu) = config.mtu
-            && usize::from(mtu) + 14 > context.frame_bytes_max
+            && usize::from(mtu) + HEADER_BYTES > context.frame_bytes_max
         {
             let most = format!("frames of it are longer than frame_bytes_max = {}", context.frame_bytes_max);
             return Err(Error::config("mtu", mtu, most));
         }
         eal::start(config.eal.as_deref(), config.is_pci())?;
-        let number = probe(config)?;
+        let (number, sockets) = probe(config)?;
+        let mut under = Under::of(config);
+        let unowned = under.as_mut().and_then(|under| under.attach_program(config).err());
+        // Where that does not work the driver does it.
+        let promiscuous = config.promiscuous && !under.as_mut().is_some_and(Under::make_promiscuous);
         // From here on it is closed by being dropped.
         let mut attached = Attached { number, mapped: Vec::new() };
         let found = state(&device, number)?;
@@ -104,25 +118,25 @@ impl Port {
             attached.mapped.push((address as usize, bytes));
         }
         std::mem::forget(attached);
-        let state = State {
-            found,
-            ready: 0,
-            started: false,
-            link: None,
-            notices: numa(&device, found.socket, context),
-            last: Stats::default(),
-        };
+        let mut notices = numa(&device, found.socket, context);
+        notices.extend(unowned);
+        // The driver will set what is configured.
+        let mtu = under.as_ref().and_then(|under| config.mtu.map(usize::from).or(Some(under.state()?.mtu)));
+        let state =
+            State { found, ready: 0, started: false, link: None, mtu, notices, sockets, last: Stats::default() };
         let port = Self {
             device,
             number,
-            plan: Plan { queues, config: config.clone() },
+            plan: Plan { queues, config: Config { promiscuous, ..config.clone() } },
             windows: windows(config) as u32,
             frame_bytes_max: context.frame_bytes_max,
             drop_bad_checksums: config.checksum == Checksum::Drop,
+            sent_bytes_max: AtomicUsize::new(mtu.map_or(usize::MAX, |mtu| mtu + HEADER_BYTES)),
             pools,
             state: Mutex::new(state),
             stopped: AtomicBool::new(false),
             counters: (0..context.workers).map(|_| Default::default()).collect(),
+            under,
         };
         Ok(Arc::new(OpenPort(Arc::new(port))))
     }
@@ -161,7 +175,7 @@ impl Port {
         let Plan { queues, config } = &self.plan;
         let plan = PortPlan {
             queues: *queues,
-            receive_ring: config.receive_ring,
+            receive_ring: interface::receive_places(config),
             transmit_ring: config.transmit_ring,
             mtu: config.mtu.unwrap_or(0),
             promiscuous: config.promiscuous,
@@ -201,6 +215,20 @@ impl Port {
         Ok(())
     }
 
+    /// Takes over how the interface under the device is. Whether it is up.
+    fn follow(&self, under: &Under, state: &mut State, notices: &mut Vec<String>) -> bool {
+        let found = under.state();
+        let mtu = found.map(|found| found.mtu);
+        if let Some(mtu) = mtu {
+            self.sent_bytes_max.store(mtu + HEADER_BYTES, Ordering::Relaxed);
+            if state.mtu.is_some_and(|before| before != mtu) {
+                notices.push(format!("{}: the MTU of its interface is {mtu}", self.device));
+            }
+            state.mtu = Some(mtu);
+        }
+        found.is_some_and(|found| found.is_running)
+    }
+
     fn stats(&self, state: &mut State) -> Stats {
         let mut stats = Stats::default();
         // SAFETY: an attached device; it writes one Stats.
@@ -236,11 +264,15 @@ impl LivePort for OpenPort {
         let Port { device, number, .. } = &*self.0;
         let mut state = self.0.state();
         let mut notices = std::mem::take(&mut state.notices);
-        let mut speed = 0;
-        // SAFETY: an attached device; it writes one number.
-        let link = match unsafe { ffi::gw_dpdk_link(*number, &mut speed) } {
-            up @ (0 | 1) if state.started => Some((up == 1, speed)),
-            _ => None,
+        let mut speed = u32::MAX;
+        let link = match &self.0.under {
+            _ if !state.started => None,
+            Some(under) => Some((self.0.follow(under, &mut state, &mut notices), speed)),
+            // SAFETY: an attached device; it writes one number.
+            None => match unsafe { ffi::gw_dpdk_link(*number, &mut speed) } {
+                up @ (0 | 1) => Some((up == 1, speed)),
+                _ => None,
+            },
         };
         if link != state.link {
             match (state.link, link) {
@@ -261,8 +293,9 @@ impl LivePort for OpenPort {
     fn counters(&self) -> PortCounters {
         let mut sum = PortCounters::default();
         self.0.counters.iter().flatten().for_each(|queue| sum += queue.read());
-        let stats = self.0.stats(&mut self.0.state());
-        sum.missed += stats.missed;
+        let mut state = self.0.state();
+        let stats = self.0.stats(&mut state);
+        sum.missed += stats.missed + state.sockets.missed();
         sum.faulty += stats.receive_errors;
         sum.unsent += stats.transmit_errors;
         sum
@@ -298,16 +331,18 @@ impl Drop for Attached {
     }
 }
 
-fn probe(config: &Config) -> Result<u16, Error> {
+/// Attaches the device: its number, and the packet sockets that its driver has opened.
+fn probe(config: &Config) -> Result<(u16, PacketSockets), Error> {
     let device = config.name();
-    let arguments = CString::new(config.device.as_str())
+    let arguments = CString::new(interface::arguments(config))
         .map_err(|_| Error::config("device", &config.device, "holds a zero byte"))?;
     let mut ports = [0; 2];
     let _changing = change();
+    let others = interface::packet_sockets();
     // SAFETY: the environment is up; room for two numbers.
     let found = unsafe { ffi::gw_dpdk_probe(arguments.as_ptr(), ports.as_mut_ptr(), 2) };
     match found {
-        1 => Ok(ports[0]),
+        1 => Ok((ports[0], PacketSockets::beside(&others))),
         2.. => Err(Error::Device {
             device: device.to_owned(),
             what: "it is several ports".into(),

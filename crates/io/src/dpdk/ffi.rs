@@ -1,6 +1,6 @@
 //! The declarations of `shim.h`.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use crate::Error;
 
@@ -134,6 +134,7 @@ unsafe extern "C" {
         count: u32,
     ) -> u32;
     pub(super) fn gw_dpdk_clean(port: u16, queue: u16);
+    pub(super) fn gw_dpdk_xdp_link(interface: c_uint) -> c_int;
     pub(super) fn gw_dpdk_thread_register() -> c_int;
     pub(super) fn gw_dpdk_thread_unregister();
 }

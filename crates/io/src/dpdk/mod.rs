@@ -8,6 +8,8 @@
 //! | `shim.h`, `shim.c` | what is C: DPDK's packet path consists of inline functions |
 //! | `ffi` | its declarations |
 //! | `eal` | DPDK's environment, once a process |
+//! | `interface` | what drivers over an interface of the kernel leave undone |
+//! | `xdp_link.c` | an XDP program that goes with the process |
 //! | `pool` | a worker's region as a mempool |
 //! | `device` | [`Config`] → an open device |
 //! | `queue` | a worker's receive queue and transmit queue |
@@ -15,6 +17,7 @@
 mod device;
 mod eal;
 mod ffi;
+mod interface;
 mod pool;
 mod queue;
 
@@ -91,12 +94,17 @@ impl Config {
         self.name().starts_with("net_af_xdp")
     }
 
+    /// Whether it stands on packet sockets.
+    fn is_af_packet(&self) -> bool {
+        self.name().starts_with("net_af_packet")
+    }
+
     /// What the driver wants of a window beside the headroom and the frame.
     fn driver_bytes(&self) -> usize {
         if self.is_af_xdp() {
             // XDP_PACKET_HEADROOM: an arriving frame begins behind it.
             256
-        } else if self.name().starts_with("net_af_packet") {
+        } else if self.is_af_packet() {
             // Its frames of 2048 bytes have to fit, whatever the MTU.
             512
         } else {

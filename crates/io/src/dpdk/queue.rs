@@ -174,23 +174,29 @@ impl TransmitQueue {
 
 impl Transmit for TransmitQueue {
     fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
+        let sent_bytes_max = self.port.sent_bytes_max.load(Ordering::Relaxed);
         let mut accepted = 0;
         for burst in packets.chunks(BURST_MAX) {
-            let mut bytes = 0;
-            for (packet, departure) in self.packets.iter_mut().zip(burst) {
-                let descriptor = &departure.descriptor;
+            let (mut count, mut bytes) = (0, 0);
+            for Departure { descriptor, .. } in burst {
+                if usize::from(descriptor.length) > sent_bytes_max {
+                    self.counters.over_mtu += 1;
+                    windows.release(descriptor);
+                    continue;
+                }
                 windows.hand_over(descriptor);
                 bytes += u64::from(descriptor.length);
-                *packet = Packet {
+                self.packets[count] = Packet {
                     window: descriptor.window,
                     head: descriptor.head,
                     length: descriptor.length,
                     ..Packet::default()
                 };
+                count += 1;
             }
-            let sent = self.send(burst.len());
+            let sent = self.send(count);
             accepted += sent;
-            for packet in &self.packets[sent..burst.len()] {
+            for packet in &self.packets[sent..count] {
                 bytes -= u64::from(packet.length);
                 windows.reclaim(packet.window);
             }

@@ -123,6 +123,10 @@ uint32_t gw_dpdk_transmit(struct gw_dpdk_pool *pool, uint16_t port, uint16_t que
 // Has the driver give back what it has sent.
 void gw_dpdk_clean(uint16_t port, uint16_t queue);
 
+// Attaches the XDP program of libxdp to an interface, for net_af_xdp to find it there. A file
+// descriptor that keeps it attached, or a negative error.
+int gw_dpdk_xdp_link(unsigned int interface);
+
 int gw_dpdk_thread_register(void);
 void gw_dpdk_thread_unregister(void);
 
