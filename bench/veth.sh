@@ -25,6 +25,8 @@ clean() {
     rm -rf "$folder"
 }
 trap clean EXIT
+# Not before what runs in the foreground has ended; so what takes long is waited for instead.
+trap 'exit 143' TERM INT
 # A program of a namespace in the background, as process $pid, without a shell in front of it.
 start() {
     ip netns exec "$name-$1" "${@:2}" >"$folder/said-$1" 2>&1 &
@@ -158,8 +160,9 @@ if [ "$what" = hold ]; then
         start_first r 1 "$godwit" run "$folder/device.toml" --json "$folder/device.json"
         device=$pid
         sleep 2
-        in_ a setsid -w sh -c "$first" first 0 "$godwit" generate "$folder/generate.toml" --search --rate "${MOST:-400kpps}" --seconds 2 --resolution 0.1 \
-            --hold "$seconds" --json "$folder/generate.json" >/dev/null || true
+        in_ a setsid sh -c "$first" first 0 "$godwit" generate "$folder/generate.toml" --search --rate "${MOST:-400kpps}" --seconds 2 --resolution 0.1 \
+            --hold "$seconds" --json "$folder/generate.json" >/dev/null &
+        wait $! || true
         stop "$device"
         after=($(count a to tx) $(count r left rx) $(count r right tx) $(count a from rx))
         python3 - "$kind" "$folder" "${before[@]}" "${after[@]}" <<'P'
