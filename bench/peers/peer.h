@@ -37,6 +37,43 @@ static inline void *peer_read_file(const char *path, size_t *bytes)
     return data;
 }
 
+/* A list of what is looked up. */
+struct peer_list {
+    uint32_t *words; /* rte_fib wants them so, and changes none */
+    size_t count;
+};
+
+#define PEER_LISTS_MAX 8
+#define PEER_FORM_MAX  16
+
+/* The files that are named, each in whole bulks. */
+static inline unsigned peer_read_lists(struct peer_list lists[PEER_LISTS_MAX], int files, char **paths)
+{
+    unsigned count = 0;
+    for (; (int)count < files && count < PEER_LISTS_MAX; count++) {
+        size_t bytes = 0;
+        lists[count].words = peer_read_file(paths[count], &bytes);
+        lists[count].count = bytes / sizeof(uint32_t) / BULK * BULK;
+    }
+    return count;
+}
+
+/* The next line of standard input: a form, and the number of a list, 0 unless it is given. NULL: there is no more. */
+static inline const struct peer_list *peer_asked(const struct peer_list *lists, unsigned count,
+                                                 char form[PEER_FORM_MAX])
+{
+    char line[64];
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        unsigned number = 0;
+        if (sscanf(line, "%15s %u", form, &number) >= 1 && number < count) {
+            return &lists[number];
+        }
+        printf("refused\n");
+        fflush(stdout);
+    }
+    return NULL;
+}
+
 #define PEER_HUGEPAGE ((uintptr_t)2 << 20)
 #define PEER_PAGE     4096
 

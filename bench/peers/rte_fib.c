@@ -1,12 +1,13 @@
 /*
  * Peer of the bench `ipv4-lookup`: DPDK's rte_fib, DIR24_8 with next hops of 2 bytes, bulk lookup, one core.
  *
- *   rte_fib ROUTES ADDRESSES
+ *   rte_fib ROUTES ADDRESSES...
  *
  * ROUTES: records of 12 bytes (u32 prefix in host order, u32 length, u32 next hop).
- * ADDRESSES: u32 in host order. Says "ready PAGES" and then, for each line on standard input, which names a form of the
- * lookup, looks all addresses up once and says "NANOSECONDS SUM", SUM being the sum of all next hops (a miss counts as
- * 0xffffffff). The bench compares SUM with its own: both did the same work.
+ * ADDRESSES: u32 in host order. Says "ready PAGES" and then, for each line "FORM [FILE]" on standard input, looks all
+ * addresses of that file up once by that form, of the first (0) unless it is named, and says "NANOSECONDS SUM", SUM
+ * being the sum of all next hops (a miss counts as 0xffffffff). The bench compares SUM with its own: both did the same
+ * work.
  */
 #include "peer.h"
 
@@ -18,22 +19,22 @@ static const struct {
     const char *name;
     enum rte_fib_lookup_type type;
 } forms[] = {
-    {"macro\n", RTE_FIB_LOOKUP_DIR24_8_SCALAR_MACRO},
-    {"inline\n", RTE_FIB_LOOKUP_DIR24_8_SCALAR_INLINE},
-    {"uni\n", RTE_FIB_LOOKUP_DIR24_8_SCALAR_UNI},
-    {"avx512\n", RTE_FIB_LOOKUP_DIR24_8_VECTOR_AVX512},
+    {"macro", RTE_FIB_LOOKUP_DIR24_8_SCALAR_MACRO},
+    {"inline", RTE_FIB_LOOKUP_DIR24_8_SCALAR_INLINE},
+    {"uni", RTE_FIB_LOOKUP_DIR24_8_SCALAR_UNI},
+    {"avx512", RTE_FIB_LOOKUP_DIR24_8_VECTOR_AVX512},
 };
 
 int main(int argc, char **argv)
 {
-    if (argc != 3) {
-        fprintf(stderr, "usage: rte_fib ROUTES ADDRESSES\n");
+    if (argc < 3) {
+        fprintf(stderr, "usage: rte_fib ROUTES ADDRESSES...\n");
         return 2;
     }
-    size_t route_bytes = 0, address_bytes = 0;
+    size_t route_bytes = 0;
+    struct peer_list lists[PEER_LISTS_MAX];
     const uint32_t *routes = peer_read_file(argv[1], &route_bytes);
-    uint32_t *addresses = peer_read_file(argv[2], &address_bytes);
-    const size_t count = address_bytes / sizeof(uint32_t) / BULK * BULK;
+    const unsigned list_count = peer_read_lists(lists, argc - 2, argv + 2);
     const char *pages = peer_start_eal("rte_fib", "1024");
 
     struct rte_fib_conf config = {
@@ -56,10 +57,10 @@ int main(int argc, char **argv)
     }
     peer_ready(pages);
 
-    char line[16];
-    while (fgets(line, sizeof line, stdin) != NULL) {
+    char name[PEER_FORM_MAX];
+    for (const struct peer_list *list; (list = peer_asked(lists, list_count, name)) != NULL;) {
         size_t form = 0;
-        while (form < sizeof forms / sizeof *forms && strcmp(line, forms[form].name) != 0) {
+        while (form < sizeof forms / sizeof *forms && strcmp(name, forms[form].name) != 0) {
             form++;
         }
         if (form == sizeof forms / sizeof *forms || rte_fib_select_lookup(fib, forms[form].type) != 0) {
@@ -70,8 +71,8 @@ int main(int argc, char **argv)
         uint64_t sum = 0;
         uint64_t next_hops[BULK];
         const uint64_t started_ns = peer_now_ns();
-        for (size_t i = 0; i < count; i += BULK) {
-            rte_fib_lookup_bulk(fib, addresses + i, next_hops, BULK);
+        for (size_t i = 0; i < list->count; i += BULK) {
+            rte_fib_lookup_bulk(fib, list->words + i, next_hops, BULK);
             for (unsigned k = 0; k < BULK; k++)
                 sum += next_hops[k] == MISS ? 0xffffffffu : next_hops[k];
         }

@@ -1,12 +1,12 @@
 /*
  * Peer of the bench `ipv4-lookup`: DPDK's rte_lpm, bulk lookup, one core.
  *
- *   rte_lpm ROUTES ADDRESSES
+ *   rte_lpm ROUTES ADDRESSES...
  *
  * ROUTES: records of 12 bytes (u32 prefix in host order, u32 length, u32 next hop).
- * ADDRESSES: u32 in host order. Says "ready PAGES" and then, for each line on standard input, looks all addresses up
- * once and says "NANOSECONDS SUM", SUM being the sum of all next hops (a miss counts as 0xffffffff).
- * The bench compares SUM with its own: both did the same work.
+ * ADDRESSES: u32 in host order. Says "ready PAGES" and then, for each line "go [FILE]" on standard input, looks all
+ * addresses of that file up once, of the first (0) unless it is named, and says "NANOSECONDS SUM", SUM being the sum of
+ * all next hops (a miss counts as 0xffffffff). The bench compares SUM with its own: both did the same work.
  */
 #include "peer.h"
 
@@ -14,14 +14,14 @@
 
 int main(int argc, char **argv)
 {
-    if (argc != 3) {
-        fprintf(stderr, "usage: rte_lpm ROUTES ADDRESSES\n");
+    if (argc < 3) {
+        fprintf(stderr, "usage: rte_lpm ROUTES ADDRESSES...\n");
         return 2;
     }
-    size_t route_bytes = 0, address_bytes = 0;
+    size_t route_bytes = 0;
+    struct peer_list lists[PEER_LISTS_MAX];
     const uint32_t *routes = peer_read_file(argv[1], &route_bytes);
-    const uint32_t *addresses = peer_read_file(argv[2], &address_bytes);
-    const size_t count = address_bytes / sizeof(uint32_t) / BULK * BULK;
+    const unsigned list_count = peer_read_lists(lists, argc - 2, argv + 2);
     const char *pages = peer_start_eal("rte_lpm", "512");
 
     struct rte_lpm_config config = {.max_rules = route_bytes / 12 + 16, .number_tbl8s = 1 << 16, .flags = 0};
@@ -39,13 +39,13 @@ int main(int argc, char **argv)
     }
     peer_ready(pages);
 
-    char line[16];
-    while (fgets(line, sizeof line, stdin) != NULL) {
+    char form[PEER_FORM_MAX];
+    for (const struct peer_list *list; (list = peer_asked(lists, list_count, form)) != NULL;) {
         uint64_t sum = 0;
         uint32_t next_hops[BULK];
         const uint64_t started_ns = peer_now_ns();
-        for (size_t i = 0; i < count; i += BULK) {
-            rte_lpm_lookup_bulk(lpm, addresses + i, next_hops, BULK);
+        for (size_t i = 0; i < list->count; i += BULK) {
+            rte_lpm_lookup_bulk(lpm, list->words + i, next_hops, BULK);
             for (unsigned k = 0; k < BULK; k++)
                 sum += (next_hops[k] & RTE_LPM_LOOKUP_SUCCESS) ? (next_hops[k] & 0xffffff) : 0xffffffffu;
         }

@@ -20,8 +20,9 @@ pub(crate) use patterns::patterns;
 
 use cases::{Ask, Case, apps};
 
+use crate::lookups::Extent;
 use crate::traffic::Traffic;
-use crate::{BenchOptions, Error, LITTLE, Progress, Row, Size, median_p99};
+use crate::{BenchOptions, Error, Progress, Row, Size, median_p99};
 
 /// Frames of a turn: so many that a table's lines that one turn wants have left the caches when the next comes.
 const FRAMES: usize = 1 << 20;
@@ -148,7 +149,7 @@ impl Setup<'_> {
 
     /// Runs for the time of a figure; where little is asked for, for a few packets, however long that takes on a busy machine.
     fn measure(&self, traffic: Traffic, ask: &Ask, options: &BenchOptions) -> Result<Report, Error> {
-        if ask.little {
+        if ask.extent.little {
             return self.run(Traffic { packets: Some(VERIFIED_PACKETS), ..traffic }, None);
         }
         self.run(traffic, Some(options.time))
@@ -235,23 +236,23 @@ fn workers(options: &BenchOptions) -> Vec<usize> {
 }
 
 fn ask(options: &BenchOptions) -> Ask {
-    let little = options.time < LITTLE;
-    let frames = options.packets.unwrap_or(if little { VERIFIED_PACKETS as usize } else { FRAMES });
+    let extent = Extent::asked(options);
+    let frames = options.packets.unwrap_or(if extent.little { VERIFIED_PACKETS as usize } else { FRAMES });
     let size = options.sizes.first().copied().unwrap_or(Size::Bytes(60));
-    Ask { frames, size, little, table_bytes: options.table_bytes }
+    Ask { frames, size, extent }
 }
 
 /// The bench `apps`: figure 10.
 pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
-    for app in apps() {
+    for app in apps(&options.apps)? {
         let ask = ask(options);
         let case = (app.make)(&ask)?;
         let expected = proof(&case)?;
         for workers in workers(options) {
             let places = places(options);
             let mut reports: Vec<Vec<Report>> = vec![Vec::new(); places.len()];
-            for round in 0..if ask.little { 1 } else { ROUNDS } {
+            for round in 0..if ask.extent.little { 1 } else { ROUNDS } {
                 for (Place { device, implementation }, reports) in places.iter().zip(&mut reports) {
                     let setup = Setup { case: &case, device, implementation, workers, packing: BURSTS };
                     if round == 0 {
@@ -316,7 +317,7 @@ const LOADS: [f64; 8] = [0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.25, 1.5];
 pub(crate) fn lookup_latency(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     let workers = options.workers.first().copied().unwrap_or(1);
-    for app in apps() {
+    for app in apps(&options.apps)? {
         let ask = ask(options);
         let case = (app.make)(&ask)?;
         let expected = proof(&case)?;
@@ -334,7 +335,7 @@ pub(crate) fn lookup_latency(options: &BenchOptions, progress: &mut Progress<'_>
         if !most.is_finite() {
             most = 1.0;
         }
-        let loads = if ask.little { &LOADS[..1] } else { &LOADS };
+        let loads = if ask.extent.little { &LOADS[..1] } else { &LOADS };
         for load in loads {
             let offered = load * most;
             for Place { device, implementation } in &places {

@@ -20,7 +20,7 @@ use godwit_device::{DeviceChain, Implementation, Mode, cpu};
 use godwit_function::Function;
 
 use crate::flow::{By, Chain, Flow, Job, Site};
-use crate::frames::Random;
+use crate::frames::{self, Random};
 use crate::function;
 use crate::passes::Passes;
 use crate::power::PowerWatch;
@@ -183,8 +183,8 @@ impl ChainBench<'_> {
             let row = u8::from(random.below(100) < way.second_class);
             Job { row, ..self.associations.any(random) }
         };
-        let plant = |random: &mut Random, payload: &mut [u8]| function::plant(self.patterns, random, payload);
-        let mut flows = Flow::for_threads(&site, threads, size, &plant, &mut job)?;
+        let frame = frames::filled(|random, payload| function::plant(self.patterns, random, payload));
+        let mut flows = Flow::for_threads(&site, threads, size, &frame, &mut job)?;
         flows.iter_mut().for_each(|flow| flow.prepare_by_length(feed.batch, feed.bin_packets));
         Ok(flows)
     }

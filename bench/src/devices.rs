@@ -10,7 +10,7 @@ use godwit_device::{Implementation, Mode, cpu, cuda, opencl};
 use godwit_packet::Layout;
 
 use crate::flow::{Flow, Job, Site};
-use crate::{BenchOptions, Error, Progress, Row, Size, function, median_p99};
+use crate::{BenchOptions, Error, Progress, Row, Size, frames, function, median_p99};
 
 /// Sizes of copies, bytes: from what a few packets take to beyond the knee.
 const COPIES: [usize; 7] = [64, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 32 << 20];
@@ -188,7 +188,7 @@ fn hand_overs(
             chain: None,
         };
         let job = Job { instance: 0, variant: 0, parameter: 0, before: None, row: 0 };
-        let mut flow = Flow::new(&site, Size::Bytes(60), &|_, _| {}, &mut |_| job)?;
+        let mut flow = Flow::new(&site, Size::Bytes(60), &frames::filled(|_, _| {}), &mut |_| job)?;
         if flow.device.mode() != mode {
             let why = flow.device.fallback().unwrap_or("it has no other mode");
             progress(&format!("{device} does not run in mode {}: {why}", mode.name()));

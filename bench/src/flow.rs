@@ -18,7 +18,8 @@ use godwit_function::Function;
 use godwit_packet::{Arena, ArenaConfig, Layout, Region, Reuse};
 use godwit_sched::{Chunk, Insert, Packer, PackerConfig};
 
-use crate::frames::{self, HEADER_BYTES, Random};
+use crate::frames::{HEADER_BYTES, Random};
+use crate::function::Make;
 use crate::passes::{Passes, Stream};
 use crate::{Error, Size};
 
@@ -121,14 +122,14 @@ fn saved(functions: &[Arc<dyn Function>]) -> [u8; 16] {
 }
 
 impl Flow {
-    /// Packets of `size` in an arena of their own. `payload` fills the payload of each, `job` says what is done with it.
+    /// Packets of `size` in an arena of their own. `make` makes the frame of each, `job` says what is done with it.
     pub(crate) fn new(
         site: &Site<'_>,
         size: Size,
-        payload: &dyn Fn(&mut Random, &mut [u8]),
+        make: &Make<'_>,
         job: &mut dyn FnMut(&mut Random) -> Job,
     ) -> Result<Self, Error> {
-        Ok(Self::for_threads(site, 1, size, payload, job)?.remove(0))
+        Ok(Self::for_threads(site, 1, size, make, job)?.remove(0))
     }
 
     /// The same for so many threads that feed one device, each with a lane of its own and `site.packets` packets in a region
@@ -137,7 +138,7 @@ impl Flow {
         site: &Site<'_>,
         threads: usize,
         size: Size,
-        payload: &dyn Fn(&mut Random, &mut [u8]),
+        make: &Make<'_>,
         job: &mut dyn FnMut(&mut Random) -> Job,
     ) -> Result<Vec<Self>, Error> {
         let most = |bytes: fn(&dyn Function) -> u16| {
@@ -187,7 +188,7 @@ impl Flow {
         let rest = on_cpu.then(open_cpu).transpose()?;
         let mut random = Random::new(7);
         let flow = |region| {
-            let mut flow = Self::over(site, Arc::clone(&device), region, size, payload, job, &mut random)?;
+            let mut flow = Self::over(site, Arc::clone(&device), region, size, make, job, &mut random)?;
             flow.rest = rest.clone().map(|rest| rest.lane().map_err(Error::setup)).transpose()?;
             Ok(flow)
         };
@@ -200,14 +201,14 @@ impl Flow {
         device: Arc<dyn Device>,
         mut region: Region,
         size: Size,
-        payload: &dyn Fn(&mut Random, &mut [u8]),
+        make: &Make<'_>,
         job: &mut dyn FnMut(&mut Random) -> Job,
         random: &mut Random,
     ) -> Result<Self, Error> {
         let lane = Arc::clone(&device).lane().map_err(Error::setup)?;
         let mut packets = Vec::with_capacity(site.packets);
         for _ in 0..site.packets {
-            let frame = frames::frame(size, random, payload);
+            let frame = make(size, random);
             let descriptor =
                 region.allocate(frame.len()).ok_or_else(|| Error::Setup("the region is full".to_owned()))?;
             region.frame_mut(&descriptor).copy_from_slice(&frame);

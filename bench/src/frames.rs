@@ -1,9 +1,10 @@
-//! Frames in memory to measure functions on: UDP over IPv4, made by seed.
+//! Frames in memory to measure functions on, made by seed: UDP over IPv4, and what else functions are asked for.
 
 use godwit_abi::Descriptor;
 use godwit_packet::{Arena, ArenaConfig, Region};
 use godwit_wire::checksum;
 
+use crate::function::Make;
 use crate::{Error, Size};
 
 /// xorshift64*: fast, seeded, good enough to spread addresses.
@@ -40,15 +41,29 @@ pub(crate) fn address(random: &mut Random) -> u32 {
 /// Ethernet, IPv4 and UDP.
 pub(crate) const HEADER_BYTES: usize = 42;
 
-/// A frame; `payload` fills its payload.
-pub(crate) fn frame(size: Size, random: &mut Random, payload: &dyn Fn(&mut Random, &mut [u8])) -> Vec<u8> {
-    let length = match size {
+/// How long the next frame of this size is.
+pub(crate) fn length(size: Size, random: &mut Random) -> usize {
+    match size {
         Size::Bytes(bytes) => usize::from(bytes),
         // 7:4:1 of 64, 570, 1518 bytes with FCS.
         Size::Random => 60 + random.below(1455) as usize,
         Size::Imix => [60, 60, 60, 60, 60, 60, 60, 566, 566, 566, 566, 1514][random.below(12) as usize],
-    };
-    let mut frame = vec![0; length];
+    }
+}
+
+/// Fills a payload with random bytes.
+pub(crate) fn noise(random: &mut Random, payload: &mut [u8]) {
+    payload.fill_with(|| random.next_u32() as u8);
+}
+
+/// Makes frames whose payload is filled by `payload`.
+pub(crate) fn filled(payload: impl Fn(&mut Random, &mut [u8]) + Sync) -> impl Fn(Size, &mut Random) -> Vec<u8> + Sync {
+    move |size, random| frame(size, random, &payload)
+}
+
+/// A frame; `payload` fills its payload.
+pub(crate) fn frame(size: Size, random: &mut Random, payload: &dyn Fn(&mut Random, &mut [u8])) -> Vec<u8> {
+    let mut frame = vec![0; length(size, random)];
     payload(random, &mut frame[HEADER_BYTES..]);
     headers(&mut frame, random);
     frame
@@ -63,15 +78,15 @@ pub(crate) struct Packets {
 }
 
 impl Packets {
-    /// `count` packets; `payload` fills each payload.
-    pub(crate) fn new(count: usize, size: Size, payload: &dyn Fn(&mut Random, &mut [u8])) -> Result<Self, Error> {
+    /// `count` packets.
+    pub(crate) fn new(count: usize, size: Size, make: &Make<'_>) -> Result<Self, Error> {
         let frame_bytes_max = size.frame_bytes_max().max(60);
         let config = ArenaConfig { packets: count, frame_bytes_max, ..ArenaConfig::default() };
         let mut region = Arena::new(config, 1).map_err(Error::setup)?.split().remove(0);
         let mut random = Random::new(7);
         let (mut descriptors, mut frames) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for _ in 0..count {
-            let frame = frame(size, &mut random, payload);
+            let frame = make(size, &mut random);
             let descriptor =
                 region.allocate(frame.len()).ok_or_else(|| Error::Setup("the region is full".to_owned()))?;
             descriptors.push(descriptor);
@@ -104,6 +119,15 @@ impl Packets {
             let sum = checksum::update_bytes(sum, &frame[30..34], &destination);
             frame[24..26].copy_from_slice(&sum.to_be_bytes());
             frame[30..34].copy_from_slice(&destination);
+        }
+    }
+
+    /// Makes all packets anew, each as long as it was; it shows from the next refresh on.
+    pub(crate) fn make_again(&mut self, make: &Make<'_>) {
+        self.redirections += 1;
+        let mut random = Random::new(1000 + u64::from(self.redirections));
+        for frame in &mut self.frames {
+            *frame = make(Size::Bytes(frame.len() as u16), &mut random);
         }
     }
 

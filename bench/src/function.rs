@@ -14,7 +14,7 @@ use godwit_sched::Chunk;
 use toml::de::DeTable;
 
 use crate::flow::Job;
-use crate::frames::{Packets, Random};
+use crate::frames::{self, Packets, Random};
 use crate::ipsec::{Transforms, whole};
 use crate::suites::Associations;
 use crate::{BenchOptions, Error, Progress, Row, Size, median_p99, routes, throughput};
@@ -34,6 +34,8 @@ pub(crate) enum Refresh {
     Frames,
     /// The same, with new random destinations.
     Addresses,
+    /// Makes other frames of the same lengths.
+    Made,
 }
 
 /// A peer that is asked round by round.
@@ -50,8 +52,8 @@ pub(crate) struct Competitor<'a> {
 }
 
 type Round<'a> = Box<dyn FnMut(&[Vec<u8>]) -> Result<f64, Error> + 'a>;
-/// Fills the payload of one packet.
-pub(crate) type Payload<'a> = &'a (dyn Fn(&mut Random, &mut [u8]) + Sync);
+/// Makes a frame of this size.
+pub(crate) type Make<'a> = dyn Fn(Size, &mut Random) -> Vec<u8> + Sync + 'a;
 
 /// What is measured.
 pub(crate) struct Workload<'a> {
@@ -59,7 +61,7 @@ pub(crate) struct Workload<'a> {
     pub(crate) function: Arc<dyn Function>,
     /// Frame sizes, where the user names none.
     pub(crate) sizes: &'a [Size],
-    pub(crate) payload: Payload<'a>,
+    pub(crate) frame: &'a Make<'a>,
     pub(crate) refresh: Refresh,
     pub(crate) competitor: Option<Competitor<'a>>,
     /// What is done with each packet, where there is no host half in between; `None`: the same with all.
@@ -73,7 +75,7 @@ impl Workload<'_> {
             bench,
             function,
             sizes: &[Size::Bytes(60)],
-            payload: &|random, payload| payload.fill_with(|| random.next_u32() as u8),
+            frame: &|size, random| frames::frame(size, random, &frames::noise),
             refresh: Refresh::Frames,
             competitor: None,
             job: None,
@@ -167,7 +169,7 @@ pub(crate) fn plant(patterns: &[String], random: &mut Random, payload: &mut [u8]
 pub(crate) fn dpi(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let patterns = patterns();
     let function = inspection(&patterns, progress)?;
-    let plant = |random: &mut Random, payload: &mut [u8]| plant(&patterns, random, payload);
+    let frame = frames::filled(|random, payload| plant(&patterns, random, payload));
     let asked = options.peers && !options.through_lane();
     let peer = asked.then(|| aho_corasick::dfa::DFA::new(&patterns)).transpose().map_err(Error::setup)?;
     let competitor = peer.map(|peer| Competitor {
@@ -184,7 +186,7 @@ pub(crate) fn dpi(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
         &[Size::Bytes(60), Size::Bytes(508), Size::Bytes(1404)]
     };
     let workload = Workload::new("dpi", function);
-    measure(Workload { sizes, payload: &plant, competitor, ..workload }, options, progress)
+    measure(Workload { sizes, frame: &frame, competitor, ..workload }, options, progress)
 }
 
 fn scan(dfa: &aho_corasick::dfa::DFA, frames: &[Vec<u8>]) -> f64 {
@@ -211,7 +213,7 @@ pub(crate) fn measure(
     if options.through_lane() {
         return throughput::measure(&workload, options, progress);
     }
-    let Workload { bench, function, sizes, payload, refresh, mut competitor, .. } = workload;
+    let Workload { bench, function, sizes, frame, refresh, mut competitor, .. } = workload;
     let mut runners = runners(&function, options)?;
     if !options.peers {
         competitor = None;
@@ -220,7 +222,7 @@ pub(crate) fn measure(
     let mut rows = Vec::new();
     for &size in sizes {
         progress(&format!("{bench} at {size}"));
-        let mut packets = Packets::new(PACKETS, size, payload)?;
+        let mut packets = Packets::new(PACKETS, size, frame)?;
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); runners.len()];
         let mut peer_times = Vec::new();
         let started = Instant::now();
@@ -228,8 +230,10 @@ pub(crate) fn measure(
             for (runner, times) in runners.iter_mut().zip(&mut times) {
                 let round = Instant::now();
                 while round.elapsed() < ROUND || times.len() < 3 {
-                    if refresh == Refresh::Addresses {
-                        packets.redirect();
+                    match refresh {
+                        Refresh::Frames => (),
+                        Refresh::Addresses => packets.redirect(),
+                        Refresh::Made => packets.make_again(frame),
                     }
                     times.push(runner.pass(&mut packets)?);
                 }

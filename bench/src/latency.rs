@@ -11,7 +11,7 @@ use godwit_device::{Mode, cpu, has_own_memory};
 use crate::flow::{Flow, Site};
 use crate::suites::Associations;
 use crate::throughput::implementation;
-use crate::{BenchOptions, Error, Progress, Row, Size, function, median_p99};
+use crate::{BenchOptions, Error, Progress, Row, Size, frames, function, median_p99};
 
 /// Packets of the batch: APUNet's group.
 const BATCH: usize = 32;
@@ -46,10 +46,8 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
                 share: &[],
                 chain: None,
             };
-            let random = |random: &mut crate::frames::Random, payload: &mut [u8]| {
-                payload.fill_with(|| random.next_u32() as u8);
-            };
-            let mut flow = Flow::new(&site, size, &random, &mut |random| associations.any(random))?;
+            let mut flow =
+                Flow::new(&site, size, &frames::filled(frames::noise), &mut |random| associations.any(random))?;
             if flow.device.mode() != mode {
                 let why = flow.device.fallback().unwrap_or("it has no other mode");
                 progress(&format!("{device} does not run in mode {}: {why}", mode.name()));

@@ -24,6 +24,7 @@
 //! | `lookup.rs` | the route table alone, and loading it; peer: DPDK's rte_lpm |
 //! | `lookup6.rs` | the table of ipv6 alone; peers: rte_fib6, rte_lpm6 |
 //! | `lookup_mac.rs` | the table of l2 alone; peer: rte_hash |
+//! | `lookups.rs` | `ipv6`, `l2` and `ndn` on packets in memory, and the tables and frames of theirs that others measure |
 //! | `race.rs` | competitors that look up the same things in the same table, in turn |
 //! | `peer.rs` | peers that are programs of their own |
 #![warn(unsafe_code)]
@@ -43,6 +44,7 @@ mod latency;
 mod lookup;
 mod lookup6;
 mod lookup_mac;
+mod lookups;
 mod passes;
 mod peer;
 mod power;
@@ -193,8 +195,10 @@ pub struct BenchOptions {
     pub decrypt: bool,
     /// Whether the bench `gateway` measures the CPU beside the device.
     pub together: bool,
+    /// Only these functions, in `apps` and `lookup-latency`; empty: all.
+    pub apps: Vec<String>,
     /// Bytes of the tables that look-ups go over in `gopt` and `memaccess`; `None`: 1 GiB, or little where little time is given. Also about
-    /// those of `ipv6`, `l2` and `ndn` in `apps` and `lookup-latency`; `None`: with as many entries as networks have.
+    /// those of `ipv6`, `l2` and `ndn`, in `apps` and `lookup-latency` too; `None`: with as many entries as networks have.
     pub table_bytes: Option<usize>,
 }
 
@@ -234,6 +238,7 @@ impl Default for BenchOptions {
             sas: None,
             decrypt: false,
             together: false,
+            apps: Vec::new(),
             table_bytes: None,
         }
     }
@@ -288,6 +293,24 @@ pub const BENCHES: &[Bench] = &[
         what: "IPv4 forwarding of uniformly random addresses over the 901,899 prefixes of 2025; peer: rte_lpm, lookup only",
         on: On::Devices,
         run: lookup::forwarding,
+    },
+    Bench {
+        name: "ipv6",
+        what: "IPv6 forwarding of addresses below 200,000 random prefixes, on packets in memory",
+        on: On::Devices,
+        run: lookups::forwarding6,
+    },
+    Bench {
+        name: "l2",
+        what: "switching to a million stations, on packets in memory",
+        on: On::Devices,
+        run: lookups::switching,
+    },
+    Bench {
+        name: "ndn",
+        what: "forwarding of Interests by ten million names, on packets in memory",
+        on: On::Devices,
+        run: lookups::names,
     },
     Bench {
         name: "ipv4-lookup",

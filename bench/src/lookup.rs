@@ -26,25 +26,51 @@ const AHEAD_ROUNDS: usize = 3;
 pub(crate) fn lookup(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let routes = routes::prefixes_2025()?;
     let function = table(&routes)?;
+    let lists = [("random", random_addresses()), ("routed", routed_addresses(&routes))];
+    let addresses: Vec<&[u32]> = lists.iter().map(|(_, addresses)| &addresses[..]).collect();
+    // Started once: rte_lpm takes more than a minute to get its routes.
+    let mut peers = Vec::new();
+    for kind in [&RTE_LPM, &RTE_FIB] {
+        peers.extend(start_peer(kind.name, &routes, &addresses, options, progress)?.map(|peer| (kind, peer)));
+    }
     let mut rows = Vec::new();
-    for (name, addresses) in [("random", random_addresses()), ("routed", routed_addresses(&routes))] {
+    for (number, (name, addresses)) in lists.iter().enumerate() {
         progress(&format!("{name}: {} prefixes, {ADDRESSES} addresses a round", routes.len()));
-        rows.append(&mut compete(name, &routes, &*function, &addresses, options, progress)?);
+        let mut race = Race::new("ipv4-lookup", ADDRESSES);
+        enter_ours(&mut race, name, &*function, addresses);
+        let kinds: Vec<&Kind> = peers.iter().map(|(kind, _)| *kind).collect();
+        for (kind, peer) in peers {
+            let form = |(form, ask): &(&str, &str)| (format!("{name}, {form}"), BULK, format!("{ask} {number}"));
+            race.peer(kind.name, peer, kind.forms.iter().map(form).collect());
+        }
+        let (mut found, kept) = race.run_and_keep(options)?;
+        race::say_ratio(&found, progress);
+        rows.append(&mut found);
+        peers = kinds.into_iter().zip(kept).collect();
     }
     Ok(rows)
 }
 
-/// All forms and peers, over these addresses.
-fn compete(
-    name: &str,
-    routes: &[Route],
-    function: &dyn Function,
-    addresses: &[u32],
-    options: &BenchOptions,
-    progress: &mut Progress<'_>,
-) -> Result<Vec<Row>, Error> {
+/// A peer and its forms: what a row calls each, and what asks for it.
+struct Kind {
+    name: &'static str,
+    forms: &'static [(&'static str, &'static str)],
+}
+
+const RTE_LPM: Kind = Kind { name: "rte_lpm", forms: &[("bulk", "go")] };
+const RTE_FIB: Kind = Kind {
+    name: "rte_fib",
+    forms: &[
+        ("dir24-8, scalar macro", "macro"),
+        ("dir24-8, scalar inline", "inline"),
+        ("dir24-8, scalar uni", "uni"),
+        ("dir24-8, avx512", "avx512"),
+    ],
+};
+
+/// All forms that this CPU has, over these addresses.
+fn enter_ours<'a>(race: &mut Race<'a>, name: &str, function: &'a dyn Function, addresses: &'a [u32]) {
     let image = format!("image of {} MB", function.image().len() >> 20);
-    let mut race = Race::new("ipv4-lookup", ADDRESSES);
     for level in godwit_kernels::levels().iter().filter(|level| level.supported()) {
         let lookup = move |image, variant, addresses: &[u32], next_hops: &mut [u32], ahead| {
             // SAFETY: only supported levels are asked, and the image is the one that `ipv4` built for this variant.
@@ -53,7 +79,7 @@ fn compete(
                 level.ipv4_lookup_bulk(image, variant, addresses, next_hops, ahead);
             }
         };
-        enter(&mut race, &format!("{name}, {}", level.name), &image, Box::new(lookup), function, addresses);
+        enter(race, &format!("{name}, {}", level.name), &image, Box::new(lookup), function, addresses);
     }
     for native in godwit_kernels::natives().iter().filter(|native| native.supported()) {
         let lookup = move |image, variant, addresses: &[u32], next_hops: &mut [u32], ahead| {
@@ -63,20 +89,8 @@ fn compete(
                 native.ipv4_lookup_bulk(image, variant, addresses, next_hops, ahead);
             }
         };
-        enter(&mut race, &format!("{name}, {}", native.name), &image, Box::new(lookup), function, addresses);
+        enter(race, &format!("{name}, {}", native.name), &image, Box::new(lookup), function, addresses);
     }
-    if let Some(peer) = start_peer("rte_lpm", routes, addresses, options, progress)? {
-        race.peer("rte_lpm", peer, vec![(format!("{name}, bulk"), BULK, "go".to_owned())]);
-    }
-    if let Some(peer) = start_peer("rte_fib", routes, addresses, options, progress)? {
-        let forms =
-            [("scalar macro", "macro"), ("scalar inline", "inline"), ("scalar uni", "uni"), ("avx512", "avx512")];
-        let forms = forms.map(|(form, ask)| (format!("{name}, dir24-8, {form}"), BULK, ask.to_owned()));
-        race.peer("rte_fib", peer, forms.to_vec());
-    }
-    let rows = race.run(options)?;
-    race::say_ratio(&rows, progress);
-    Ok(rows)
 }
 
 /// The bench `ipv4`: the whole function, with the bare look-ups of rte_lpm beside it.
@@ -84,7 +98,7 @@ pub(crate) fn forwarding(options: &BenchOptions, progress: &mut Progress<'_>) ->
     let routes = routes::prefixes_2025()?;
     let function = table(&routes)?;
     let addresses = random_addresses();
-    let peer = start_peer("rte_lpm", &routes, &addresses, options, progress)?;
+    let peer = start_peer(RTE_LPM.name, &routes, &[&addresses], options, progress)?;
     let competitor = peer.map(|mut peer| Competitor {
         device: "rte_lpm",
         implementation: "bulk",
@@ -197,12 +211,13 @@ fn round(lookup: &Bulk<'_>, function: &dyn Function, addresses: &[u32], ahead: u
 fn start_peer(
     name: &str,
     routes: &[Route],
-    addresses: &[u32],
+    lists: &[&[u32]],
     options: &BenchOptions,
     progress: &mut Progress<'_>,
 ) -> Result<Option<Peer>, Error> {
     let words = |words: &mut dyn Iterator<Item = u32>| words.flat_map(u32::to_le_bytes).collect::<Vec<_>>();
     let records = words(&mut routes.iter().flat_map(|route| [route.prefix, u32::from(route.length), route.next_hop]));
-    let list = words(&mut addresses.iter().copied());
-    peer::over(name, &records, &list, options, progress)
+    let lists: Vec<Vec<u8>> = lists.iter().map(|list| words(&mut list.iter().copied())).collect();
+    let lists: Vec<&[u8]> = lists.iter().map(|list| &list[..]).collect();
+    peer::over(name, &records, &lists, options, progress)
 }

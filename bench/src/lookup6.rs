@@ -81,7 +81,7 @@ fn table(
         forms.iter().map(form).collect::<Vec<_>>()
     };
     for (peer, ways) in [("rte_fib6", &["scalar", "avx512"][..]), ("rte_lpm6", &["bulk"])] {
-        if let Some(ready) = peer::over(peer, &records, addresses.as_flattened(), options, progress)? {
+        if let Some(ready) = peer::over(peer, &records, &[addresses.as_flattened()], options, progress)? {
             race.peer(peer, ready, forms(ways));
         }
     }

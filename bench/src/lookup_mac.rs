@@ -66,7 +66,7 @@ fn table(
     let records: Vec<u8> =
         entries.iter().flat_map(|&(mac, port)| [key(mac), port.into()]).flat_map(u64::to_le_bytes).collect();
     let list: Vec<u8> = keys.iter().copied().flat_map(u64::to_le_bytes).collect();
-    if let Some(ready) = peer::over("rte_hash", &records, &list, options, progress)? {
+    if let Some(ready) = peer::over("rte_hash", &records, &[&list], options, progress)? {
         race.peer("rte_hash", ready, vec![(format!("{addresses} bulk"), PEER_BULK, "bulk".to_owned())]);
     }
     let rows = race.run(options)?;

@@ -19,10 +19,11 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
 }
 
 /// A peer of ours over a table and what is looked up there, each as a file; `None` where it is not wanted or not built.
+/// Where there are several lists, what it is asked ends with the number of one.
 pub(crate) fn over(
     name: &str,
     table: &[u8],
-    list: &[u8],
+    lists: &[&[u8]],
     options: &BenchOptions,
     progress: &mut Progress<'_>,
 ) -> Result<Option<Peer>, Error> {
@@ -33,8 +34,10 @@ pub(crate) fn over(
         progress(&format!("peer {name} is not built (`make peers`): left out"));
         return Ok(None);
     };
-    let (table, list) = (routes::temporary(table)?, routes::temporary(list)?);
-    Peer::start(&path, &[table.path().as_os_str(), list.path().as_os_str()]).map(Some)
+    let contents = std::iter::once(&table).chain(lists);
+    let files = contents.map(|content| routes::temporary(content)).collect::<Result<Vec<_>, _>>()?;
+    let arguments: Vec<_> = files.iter().map(|file| file.path().as_os_str()).collect();
+    Peer::start(&path, &arguments).map(Some)
 }
 
 /// A peer that answers a line with a line.

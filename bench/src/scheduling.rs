@@ -12,7 +12,7 @@ use godwit_function::Function;
 use godwit_sched::{Grouping, PackerConfig};
 
 use crate::flow::{Flow, Job, Site};
-use crate::frames::Random;
+use crate::frames::{self, Random};
 use crate::suites::Associations;
 use crate::throughput::{Feed, implementation};
 use crate::{BenchOptions, Error, Progress, Row, Size, function, median_p99};
@@ -63,7 +63,8 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
                 chain: None,
             };
             let variants = variants()?;
-            let mut flow = Flow::new(&site, size, &payload, &mut |random| any_of_six(random, &variants))?;
+            let mut flow =
+                Flow::new(&site, size, &frames::filled(frames::noise), &mut |random| any_of_six(random, &variants))?;
             if resident && !flow.device.is_resident() {
                 progress(&format!("{} has no packets in memory of its own: host to host only", site.device));
                 break;
@@ -171,10 +172,6 @@ fn six() -> Result<Vec<Arc<dyn Function>>, Error> {
 fn variants() -> Result<Vec<Associations>, Error> {
     let both = |suite| [false, true].map(|inbound| Associations::new(&[suite], SAS, inbound));
     SUITES.into_iter().flat_map(both).collect()
-}
-
-fn payload(random: &mut Random, payload: &mut [u8]) {
-    payload.fill_with(|| random.next_u32() as u8);
 }
 
 fn any_of_six(random: &mut Random, variants: &[Associations]) -> Job {

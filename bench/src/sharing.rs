@@ -17,7 +17,7 @@ use godwit_device::{Implementation, Mode, cpu};
 use godwit_function::Function;
 
 use crate::flow::{Flow, Job, Site};
-use crate::frames::Random;
+use crate::frames::{self, Random};
 use crate::passes::Passes;
 use crate::several::{at_once, even};
 use crate::suites::Associations;
@@ -111,8 +111,8 @@ impl Sharing<'_> {
             Some(1) => Job { instance: 1, variant: self.functions[1].variant(), parameter: 0, before: None, row: 0 },
             _ => self.associations.any(random),
         };
-        let plant = |random: &mut Random, payload: &mut [u8]| function::plant(self.patterns, random, payload);
-        let mut flows = Flow::for_threads(&site, threads, size, &plant, &mut job)?;
+        let frame = frames::filled(|random, payload| function::plant(self.patterns, random, payload));
+        let mut flows = Flow::for_threads(&site, threads, size, &frame, &mut job)?;
         if flows[0].device.mode() != mode {
             let why = flows[0].device.fallback().unwrap_or("it has no other mode");
             progress(&format!("{device} does not run in mode {} so: {why}", mode.name()));

@@ -9,7 +9,7 @@ use godwit_function::Function;
 
 use crate::flow::{Flow, Job, Site};
 use crate::frames::Random;
-use crate::function::{Payload, Workload};
+use crate::function::{Make, Workload};
 use crate::power::PowerWatch;
 use crate::{BenchOptions, Error, Layout, Progress, Row, Size, median_p99, several};
 
@@ -152,19 +152,19 @@ fn sizes<'a>(workload: &Workload<'a>, options: &'a BenchOptions) -> &'a [Size] {
 #[derive(Clone, Copy)]
 struct Packets<'a> {
     function: &'a Arc<dyn Function>,
-    payload: Payload<'a>,
+    frame: &'a Make<'a>,
     job: Option<&'a (dyn Fn(&mut Random) -> Job + Sync)>,
 }
 
 impl<'a> Packets<'a> {
     fn of(workload: &'a Workload<'_>) -> Self {
-        Self { function: &workload.function, payload: workload.payload, job: workload.job }
+        Self { function: &workload.function, frame: workload.frame, job: workload.job }
     }
 }
 
 /// Packets of a workload in an arena of their own, in chunks.
 fn flow(
-    Packets { function, payload, job }: Packets<'_>,
+    Packets { function, frame, job }: Packets<'_>,
     options: &BenchOptions,
     device: &str,
     implementation: Implementation,
@@ -190,7 +190,7 @@ fn flow(
         share: &[],
         chain: None,
     };
-    let mut flow = Flow::new(&site, size, payload, &mut job)?;
+    let mut flow = Flow::new(&site, size, frame, &mut job)?;
     flow.prepare_by_length(feed.batch, feed.bin_packets);
     Ok(flow)
 }

@@ -54,7 +54,7 @@ fn measure(case: &Case, ask: &Ask, options: &BenchOptions, progress: &mut Progre
             variants.push((names[usize::from(automata > 1)], setup, Vec::new()));
         }
     }
-    for _ in 0..if ask.little { 1 } else { ROUNDS } {
+    for _ in 0..if ask.extent.little { 1 } else { ROUNDS } {
         for (_, setup, reports) in &mut variants {
             reports.push(setup.measure(Traffic::new(&case.frames), ask, options)?);
         }

@@ -2,7 +2,7 @@
 //!
 //! Skipped where namespaces cannot be made; the part with FRR, where FRR is not installed.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -53,11 +53,11 @@ fn interfaces() {
 }
 
 fn function(follow: &str) -> Arc<dyn Function> {
-    function_of("ipv4", follow)
+    function_of("ipv4", "", follow)
 }
 
-fn function_of(which: &str, follow: &str) -> Arc<dyn Function> {
-    let stanza = format!("[follow]\n{follow}\ninterfaces = {{ a = \"lan\", b = \"wan\" }}\n");
+fn function_of(which: &str, keys: &str, follow: &str) -> Arc<dyn Function> {
+    let stanza = format!("{keys}\n[follow]\n{follow}\ninterfaces = {{ a = \"lan\", b = \"wan\" }}\n");
     let ports = ["a", "b"].map(str::to_owned);
     let site = Site { name: "under test", ports: &ports, directory: Path::new(".") };
     (kind(which).unwrap().build)(DeTable::parse(&stanza).unwrap(), &site).unwrap()
@@ -183,7 +183,7 @@ fn the_table_of_ipv6_says_what_the_kernel_says() {
     }
     ip("route add fd00:9::/32 via fd00:2::9");
     ip("route add blackhole fd00:a::/32");
-    let function = function_of("ipv6", "routes = \"kernel\"");
+    let function = function_of("ipv6", "", "routes = \"kernel\"");
     let function = &*function;
     until(function, "its own addresses", |table| {
         to(table, "fd00:1::1") == Some(NextHop::Local) && to(table, "fd00:2::1") == Some(NextHop::Local)
@@ -221,6 +221,53 @@ fn the_table_of_ipv6_says_what_the_kernel_says() {
     until(function, "the MTU", |table| station(table, "fd00:9::1").is_some_and(|to| to.2 == 1400));
     ip("link set wan down");
     until(function, "no route by an interface that is down", |table| to(table, "fd00:9::1").is_none());
+}
+
+/// What a tier-1 provider announces; see `bench/data/README.md`.
+const PREFIXES_2025: &[u8] = include_bytes!("../../../bench/data/tier1-2025-10-prefixes.txt.xz");
+
+#[test]
+fn a_full_table_comes_into_an_empty_one() {
+    if !alone("following a full table of IPv6") {
+        return;
+    }
+    interfaces();
+    ip("address add fd00:2::1/64 dev wan nodad");
+    ip("neighbour replace fd00:2::9 lladdr 02:00:00:00:00:09 dev wan nud permanent");
+    let functions =
+        ["trie", "hash"].map(|form| function_of("ipv6", &format!("lookup = \"{form}\""), "routes = \"kernel\""));
+    let mut text = Vec::new();
+    lzma_rs::xz_decompress(&mut &PREFIXES_2025[..], &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let prefixes: Vec<&str> = text.lines().filter(|line| line.contains(':')).collect();
+    assert_eq!(prefixes.len(), 160_147);
+    for function in &functions {
+        until(&**function, "its own address", |table| to(table, "fd00:2::1") == Some(NextHop::Local));
+    }
+    let lines: String = prefixes.iter().map(|prefix| format!("route add {prefix} via fd00:2::9\n")).collect();
+    batch(&lines);
+    let level = godwit_kernels::levels().iter().find(|level| level.supported()).unwrap();
+    for function in &functions {
+        let begin = Instant::now();
+        until(&**function, "a full table", |table| {
+            let there = |prefix: &&str| table.route(Prefix::parse(prefix).unwrap()).is_some();
+            table.routes().len() >= prefixes.len() && prefixes.iter().all(there)
+        });
+        println!("{} routes of the kernel in {:.1} s", prefixes.len(), begin.elapsed().as_secs_f64());
+        // Packets find what was announced: the image is asked, not what stands beside it.
+        let table = function.routing().unwrap();
+        let asked: Vec<Ipv6Addr> =
+            prefixes.iter().step_by(97).map(|prefix| prefix.split_once('/').unwrap().0.parse().unwrap()).collect();
+        let bytes: Vec<[u8; 16]> = asked.iter().map(Ipv6Addr::octets).collect();
+        let mut found = vec![0; asked.len()];
+        // SAFETY: the image is whole, and the level is one that this CPU has.
+        unsafe { level.ipv6_lookup_bulk(function.image().as_ptr(), function.variant().into(), &bytes, &mut found) };
+        for (address, found) in asked.iter().zip(found) {
+            let next_hop = table.next_hop(found);
+            let reached = matches!(next_hop, Some(NextHop::Forward(to)) if to.port == 1);
+            assert!(reached, "{address}: {next_hop:?}");
+        }
+    }
 }
 
 fn is_of_batch(prefix: Prefix) -> bool {

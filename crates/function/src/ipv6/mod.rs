@@ -163,7 +163,7 @@ pub struct Spare {
     /// Next hops.
     pub next_hops: usize,
     /// Lines of 64 bytes, of which each six intervals or three prefixes take one, beside those that they replace; `None`: as many
-    /// again, and 1 MiB.
+    /// again, and at least so many that a full table of 200,000 routes can come into an empty one.
     pub lines: Option<usize>,
 }
 

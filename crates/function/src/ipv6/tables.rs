@@ -29,6 +29,10 @@ pub(super) const ROOT_BITS: u32 = 20;
 /// Most next hops that one table takes.
 pub(super) const NEXT_HOPS_MAX: usize = IPV6_NO_ROUTE as usize;
 
+/// Lines that a full table takes which comes in changes, into an empty one: 200,000 routes by either form, those that their
+/// changes replace included. 32 MiB, of which the host has what is written and devices with a memory of their own have all.
+pub(super) const FULL_TABLE_LINES: usize = 1 << 19;
+
 /// There are too few lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Full;
@@ -148,8 +152,9 @@ impl Built {
     /// The image, with room for more next hops and lines than there are, and which lines are in use.
     pub(super) fn image(mut self, next_hops: &[Ipv6NextHop], spare: Spare) -> Result<(Memory, Layout, Lines), Error> {
         let used = self.lines.touched();
-        // As much again, since changed routes are written beside those that they replace.
-        let spare_lines = spare.lines.unwrap_or(used + 0x4000);
+        // As much again, since changed routes are written beside those that they replace; and what a daemon adds to a
+        // table that begins empty.
+        let spare_lines = spare.lines.unwrap_or(used.max(FULL_TABLE_LINES));
         let lines = used.saturating_add(spare_lines).min(IPV6_LINES_MAX);
         let room = next_hops.len().saturating_add(spare.next_hops).min(NEXT_HOPS_MAX);
         let layout = Layout::new(self.form, self.root_bits, room, lines);

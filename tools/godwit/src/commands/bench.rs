@@ -61,7 +61,10 @@ pub(crate) struct Arguments {
     /// In the bench gateway: the CPU's cores alone, the device alone, and both at once, in the same run.
     #[arg(long)]
     together: bool,
-    /// Size of the tables of gopt and memaccess in MiB, a power of two; without it 1024. In apps and lookup-latency about that of the tables of ipv6, l2 and ndn; without it as many entries as networks have
+    /// In apps and lookup-latency: only this function. Given more than once, each of them.
+    #[arg(long = "app", value_name = "NAME")]
+    apps: Vec<String>,
+    /// Size of the tables of gopt and memaccess in MiB, a power of two; without it 1024. In ipv6, l2, ndn, apps and lookup-latency about that of the tables of ipv6, l2 and ndn; without it as many entries as networks have
     #[arg(long, value_name = "MIB")]
     table: Option<NonZeroU32>,
     /// Frame size: bytes without FCS, imix, or random. Given more than once, one after the other is measured.
@@ -101,6 +104,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         sas: arguments.sas.map(NonZeroU32::get),
         decrypt: arguments.decrypt,
         together: arguments.together,
+        apps: arguments.apps.clone(),
         table_bytes: number(arguments.table).map(|mib| mib << 20),
     };
     let mut progress = Progress::new();
