@@ -169,3 +169,20 @@ pub fn ndn_interest(data: &[u8]) {
         FORWARDER.with_borrow_mut(|forwarder| forwarder.pass(0, &frame));
     }
 }
+
+/// Takes `data` as a file of names: it is understood, and each name is written and read again as it was; or a line is named.
+pub fn ndn_names(data: &[u8]) {
+    let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();
+    let hops = [(&b"a"[..], 0), (b"lan", 1)];
+    let mut names = ndn::Names::new();
+    match ndn::parse_names(data, hops, Some(2), &mut names) {
+        Ok(()) => assert!(names.len() <= lines),
+        Err((line, message)) => assert!((1..=lines).contains(&line) && !message.is_empty()),
+    }
+    let mut again = ndn::Names::new();
+    for (name, next_hop) in names.iter() {
+        assert!(name.len() <= ndn::NAME_BYTES_MAX && next_hop < 3);
+        again.push_uri(ndn::show_uri(name).as_bytes(), next_hop).expect("a name that was shown is one");
+    }
+    assert_eq!(names, again);
+}

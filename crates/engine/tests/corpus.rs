@@ -26,6 +26,11 @@ fn l2_macs() {
 }
 
 #[test]
+fn ndn_names() {
+    replay("ndn_names", fuzz::ndn_names);
+}
+
+#[test]
 fn ndn_interest() {
     replay("ndn_interest", fuzz::ndn_interest);
 }

@@ -318,6 +318,20 @@ def packets():
         yield packet
 
 
+def longer_than_their_packets():
+    """Names, components and Interests whose length leads beyond what holds them, however it is written."""
+    rest = tlv(8, b"a") + tlv(8, b"b") + tlv(10, b"\1\2\3\4")
+    lengths = [len(rest) + 1, 200, 252, 253, 300, 8800, 65535, 65536, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 63) + 7, (1 << 64) - 1]
+    for length in lengths:
+        yield tlv(5, num(7) + num(length) + rest)                       # the name leads out of the Interest
+        yield tlv(5, tlv(7, num(8) + num(length) + b"a") + tlv(10, b"\1\2\3\4"))  # a component leads out of the name
+        yield num(5) + num(min(length + 20, (1 << 64) - 1)) + num(7) + num(length) + rest   # the Interest leads out of the packet
+    # One that ends with its packet exactly, and one that is one byte short of it.
+    whole = tlv(5, name("x" * 300) + tlv(10, b"\1\2\3\4"))
+    yield whole
+    yield whole[:-1]
+
+
 def main():
     lines = ["# verdict or reason, name of the next hop or -, frame, frame that leaves or -; made by make.py"]
     seen = set()
@@ -330,6 +344,13 @@ def main():
         what, hop, out = forward(bytes(frame))
         seen.add(what)
         lines.append(f"{what.replace(' ', ':')} {hop or '-'} {bytes(frame).hex() or '-'} {out.hex() if out else '-'}")
+    dst, src = b"\2\0\0\0\x09\1", b"\2\0\0\0\x09\2"
+    a, b, c, d = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]), b"\xfd" * 16, b"\xfe" * 16
+    for packet in longer_than_their_packets():
+        for frame in [eth(dst, src, 0x8624, packet), eth(dst, src, 0x0800, ip4(a, b, udp(a, b, 50000, 6363, packet))),
+                      eth(dst, src, 0x86DD, ip6(c, d, udp(c, d, 50000, 6363, packet)))]:
+            what, hop, out = forward(frame)
+            lines.append(f"{what.replace(' ', ':')} {hop or '-'} {frame.hex()} {out.hex() if out else '-'}")
     print(sorted(seen))
     Path(__file__).with_name("packets.txt").write_text("\n".join(lines) + "\n")
 

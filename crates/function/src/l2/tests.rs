@@ -477,6 +477,23 @@ fn value(port: u8) -> CuckooValue {
     CuckooValue { port, is_static: port.is_multiple_of(3), is_fresh: port.is_multiple_of(2) }
 }
 
+/// Addresses chosen so that all meet in one bucket meet under that key alone, and no two tables have the same.
+#[test]
+fn nobody_chooses_where_addresses_meet() {
+    const CROWD: usize = 64;
+    const BUCKET_BITS: u32 = 12;
+    let known =
+        Hash::of([1, 2, 3, 4, 5, 6, 7, 8, 9].map(|word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15)), BUCKET_BITS);
+    let crowd: Vec<u64> =
+        (0..).map(|number| key(1, mac(number))).filter(|key| known.first(known.mix(*key)) == 7).take(CROWD).collect();
+    let other = Hash::random(BUCKET_BITS).unwrap();
+    let buckets: HashSet<u32> = crowd.iter().map(|key| other.first(other.mix(*key))).collect();
+    // At random some two of 64 meet in one of 4096 buckets; a third of them never do.
+    assert!(buckets.len() > CROWD * 2 / 3, "{} buckets for {CROWD} addresses", buckets.len());
+    let [one, two] = [(); 2].map(|()| Under::new("", &PORTS).function.image().to_vec());
+    assert_ne!(one[..size_of::<L2Image>()], two[..size_of::<L2Image>()], "two switches have the same secrets");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

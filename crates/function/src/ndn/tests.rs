@@ -145,6 +145,21 @@ fn equal_fingerprints_do_not_make_equal_names() {
     assert_eq!((table.next_hop(&name(one)), table.next_hop(&name(other))), (Some(0), None));
 }
 
+/// Names chosen so that all meet in one bucket meet under that key alone, and no two tables have the same.
+#[test]
+fn nobody_chooses_where_names_meet() {
+    const CROWD: usize = 64;
+    let bucket = |key: [u64; 2], name: &[u8]| hash::hash(key, name) & 0xfff;
+    let name = |number: u32| element(8, format!("{number}").as_bytes());
+    let crowd: Vec<Vec<u8>> = (0..).map(name).filter(|name| bucket([3, 4], name) == 7).take(CROWD).collect();
+    let other = hash::random_key();
+    let buckets: std::collections::HashSet<u64> = crowd.iter().map(|name| bucket(other, name)).collect();
+    // At random some two of 64 meet in one of 4096 buckets; a third of them never do.
+    assert!(buckets.len() > CROWD * 2 / 3, "{} buckets for {CROWD} names", buckets.len());
+    let [one, two] = [(); 2].map(|()| build_ok(&KIND, &routes(&[("/a", "here")]), &["a", "b"]).image().to_vec());
+    assert!(one.len() == two.len() && one != two, "two tables have the same secret");
+}
+
 #[test]
 fn a_table_is_full_when_it_is_full() {
     let mut names = Names::new();
