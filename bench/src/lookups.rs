@@ -99,7 +99,8 @@ pub(crate) fn l2(extent: &Extent) -> Result<Lookups, Error> {
         let [a, b, c, d] = number.to_be_bytes();
         [2, 1, a, b, c, d]
     };
-    let stanza = |capacity: u32| format!("capacity = {capacity}\n");
+    // Nothing ages: what looks for old entries would share memory with the look-ups.
+    let stanza = |capacity: u32| format!("capacity = {capacity}\nageing_s = 0\n");
     let site = Site { name: "l2", ports: &PORTS.map(str::to_owned), directory: Path::new(".") };
     let text = stanza(stations + NEAR_STATIONS);
     let function = l2::build_switch(DeTable::parse(&text).map_err(Error::setup)?, &site).map_err(Error::setup)?;

@@ -231,7 +231,12 @@ impl Ipv6 {
         };
         let built = match form {
             Some(form) => build(form)?,
-            None => choose::faster(build(Form::Trie)?, build(Form::Hash)?, &rib),
+            None => match (build(Form::Trie), build(Form::Hash)) {
+                (Ok(trie), Ok(hash)) => choose::faster(trie, hash, &rib),
+                // A trie takes more routes than hash tables do.
+                (Ok(built), Err(_)) | (Err(_), Ok(built)) => built,
+                (Err(error), Err(_)) => return Err(error),
+            },
         };
         let records: Vec<_> = next_hops.iter().map(tables::record_of).collect();
         let (memory, layout, lines) = built.image(&records, spare)?;

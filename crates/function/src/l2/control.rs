@@ -71,7 +71,8 @@ pub(super) struct Control {
     heard: Vec<Receiver<Heard>>,
     /// Where looking for old entries goes on.
     next_place: u32,
-    last_kept: Duration,
+    /// `None`: never, since nobody has run the function yet.
+    last_kept: Option<Duration>,
 }
 
 impl Control {
@@ -88,7 +89,7 @@ impl Control {
             shared: Arc::default(),
             heard: Vec::new(),
             next_place: 0,
-            last_kept: Duration::ZERO,
+            last_kept: None,
         })
     }
 
@@ -187,8 +188,11 @@ impl Control {
     /// Looks at as many places as are due: all of them within an eighth of the ageing time.
     fn age(&mut self, entries: &mut Entries, now: Duration) {
         let Some(ageing) = self.limits.ageing else { return };
-        let passed = now.saturating_sub(self.last_kept).max(HOUSEKEEPING_INTERVAL);
-        self.last_kept = now;
+        // What has passed before the first time no place is owed for: a large table that waited for its engine would have all
+        // of it looked at in one go, and every address told of anew.
+        let passed =
+            self.last_kept.map_or(HOUSEKEEPING_INTERVAL, |last| now.saturating_sub(last).max(HOUSEKEEPING_INTERVAL));
+        self.last_kept = Some(now);
         let places = self.table.places();
         let due = (f64::from(places) * passed.as_secs_f64() / (ageing.as_secs_f64() / SWEEPS)).ceil();
         for _ in 0..(due as u32).min(places) {
@@ -234,10 +238,12 @@ impl Control {
     /// See [`super::L2::learn_all`].
     pub(super) fn learn_all(&mut self, addresses: &[(u64, u8)], running: Option<&dyn Running>) -> Result<(), Error> {
         let entries = Arc::clone(&self.entries);
+        write(&entries).reserve(addresses.len());
         for some in addresses.chunks(LEARNED_AT_ONCE) {
             let before = self.shared.not_learned.load(Ordering::Relaxed);
-            for &(key, port) in some {
-                self.hear(&mut write(&entries), Heard { key, port }, Duration::ZERO);
+            {
+                let mut entries = write(&entries);
+                some.iter().for_each(|&(key, port)| self.hear(&mut entries, Heard { key, port }, Duration::ZERO));
             }
             self.publish(running)?;
             if self.shared.not_learned.load(Ordering::Relaxed) > before {

@@ -286,6 +286,21 @@ fn who_is_not_heard_of_is_forgotten_and_who_is_stays() {
     assert_eq!(ageless.count("addresses"), 1);
 }
 
+/// However long a table waited for its engine: the first look goes over no more of it than any other.
+#[test]
+fn a_table_that_waited_is_not_aged_in_one_go() {
+    let under = Under::new("ageing_s = 800\ncapacity = 900", &PORTS);
+    let addresses: Vec<(u64, u8)> = (1..=500).map(|number| (key(1, mac(number)), 1)).collect();
+    under.function.learn_all(&addresses).unwrap();
+    let fresh = || under.function.control().entries.read().unwrap().values().filter(|entry| entry.is_fresh).count();
+    assert_eq!(fresh(), 500);
+    under.keep_house(1e6);
+    assert!(fresh() > 450, "{} of 500 are fresh", fresh());
+    // From then on all of it is looked at within an eighth of the ageing time.
+    under.keep_house(1e6 + 100.0);
+    assert_eq!(fresh(), 0);
+}
+
 #[test]
 fn the_frames_of_a_known_source_tell_nobody_anything() {
     let mut under = Under::new("", &PORTS);
