@@ -27,7 +27,9 @@ fn every_bench_runs() {
 fn functions_run_through_lanes_and_are_compared() {
     for (device, mode) in lanes() {
         // Large tables take long to build: one of them, once a device, does.
-        for (layout, names) in [(Layout::Dense, &["echo", "ipsec", "dpi"][..]), (Layout::Slots, &["ipsec"])] {
+        for (layout, names) in
+            [(Layout::Dense, &["echo", "ipv6", "l2", "ndn", "ipsec", "dpi"][..]), (Layout::Slots, &["ipsec"])]
+        {
             let names = names.iter().filter(|name| **name != "dpi" || mode == Mode::Launch);
             for name in names {
                 let options = BenchOptions {

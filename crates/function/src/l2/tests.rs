@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use godwit_abi::{PORT_FLOOD, VERDICT_DROP};
+use godwit_kernels::image::L2Image;
 use godwit_packet::{Arena, ArenaConfig, Region};
 use proptest::prelude::*;
 use serde_json::json;
