@@ -1,6 +1,6 @@
 # The two commands: `make demo` and `make test`. Both install what is missing first (scripts/install.sh).
 
-.PHONY: demo test check install-build install-test nvrtc peers help
+.PHONY: demo test check install-build install-test nvrtc secgw peers help
 
 help:
 	@echo 'make demo    build Godwit and run generated traffic through a chain of functions (5 seconds)'
@@ -12,7 +12,7 @@ demo: install-build
 	cargo run --release --locked --package godwit -- demo $(DEMO)
 
 # The tests come last: what they say is the last thing to read.
-test: install-test nvrtc check
+test: install-test nvrtc secgw check
 	cargo build --locked --workspace --all-targets
 	$${CARGO_TARGET_DIR:-target}/debug/godwit demo --seconds 1
 	scripts/test.sh
@@ -31,6 +31,9 @@ install-test:
 
 nvrtc: install-test
 	@scripts/nvrtc.sh
+
+secgw: install-test
+	@scripts/secgw.sh
 
 # Programs that benches are measured against; `godwit bench` finds them in target/peers. Needs libdpdk and libipsec-mb (scripts/install.sh test).
 peers: $(patsubst bench/peers/%.c,target/peers/%,$(wildcard bench/peers/*.c)) target/peers/coroutines
