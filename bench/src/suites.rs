@@ -75,7 +75,12 @@ impl Associations {
                      source = \"192.0.2.1\"\ndestination = \"192.0.2.2\"",
                     4096 + sa
                 );
-                text += &transforms(self.suite(sa).1, &mut random);
+                let suite = self.suite(sa).1;
+                text += &transforms(suite, &mut random);
+                // Who seals and opens at once has both directions of an SA.
+                if inbound && suite.authentication != Authentication::None {
+                    text += "insecure = true\n";
+                }
             }
         }
         text

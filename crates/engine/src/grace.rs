@@ -41,11 +41,21 @@ impl Graces {
         Grace { shared: Arc::clone(self), worker, answered: 0, waiting: None }
     }
 
+    /// Asks for every packet that has arrived to be gone; the number to look for answers with.
+    pub(crate) fn ask(&self) -> u64 {
+        self.asked.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Whether all workers have answered.
+    pub(crate) fn is_answered(&self, number: u64) -> bool {
+        self.workers.iter().all(|Answer(answer)| answer.load(Ordering::Acquire) >= number)
+    }
+
     /// Waits until every packet that has arrived is gone, wherever it is now. False: not within `limit`.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
-        let number = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        let number = self.ask();
         let started = Instant::now();
-        while !self.workers.iter().all(|Answer(answer)| answer.load(Ordering::Acquire) >= number) {
+        while !self.is_answered(number) {
             if started.elapsed() > limit {
                 return false;
             }

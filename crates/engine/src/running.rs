@@ -33,6 +33,14 @@ impl<'a, D: Iterator<Item = &'a dyn Device> + Clone> Running for RunningFunction
             false => Err(refuse(format!("packets of {} s ago are still in flight", QUIET_LIMIT.as_secs()))),
         }
     }
+
+    fn ask_for_quiet(&self) -> u64 {
+        self.graces.ask()
+    }
+
+    fn is_quiet(&self, asked: u64) -> bool {
+        self.graces.is_answered(asked)
+    }
 }
 
 fn refuse(message: String) -> Error {

@@ -209,6 +209,18 @@ pub trait Running {
     /// # Errors
     /// [`Error::Command`]: that took too long. What such packets refer to must stay as it is.
     fn quiesce(&self) -> Result<(), Error>;
+
+    /// Asks what [`Running::quiesce`] waits for, without waiting; returns what to call [`Running::is_quiet`] with.
+    fn ask_for_quiet(&self) -> u64 {
+        0
+    }
+
+    /// Whether every packet that a host half prepared before the call of [`Running::ask_for_quiet`] is completed or gone. One that
+    /// cannot tell waits for it.
+    fn is_quiet(&self, asked: u64) -> bool {
+        let _ = asked;
+        self.quiesce().is_ok()
+    }
 }
 
 /// The part of a function that runs on the worker, per batch, before the kernel.

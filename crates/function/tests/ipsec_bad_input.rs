@@ -6,40 +6,10 @@ mod ipsec_common;
 use std::collections::BTreeMap;
 
 use godwit_function::ipsec::suite::{Authentication, Protocol};
-use ipsec_common::association::{Association, Headers, every};
+use ipsec_common::association::{Association, every};
 use ipsec_common::gateway::{BATCH, Gateway, Passed};
+use ipsec_common::hostile::{Link, header_at, is_right, links, mutate, with_lengths};
 use ipsec_common::{Form, Random, build, forms, hex, name, process, set_checksum};
-
-/// An SA with its frames: what went in, and what goes over the link.
-struct Link {
-    association: Association,
-    plain: Vec<Vec<u8>>,
-    sealed: Vec<Vec<u8>>,
-}
-
-fn ethernet(packet: &[u8]) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-    frame.extend(if packet[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] });
-    frame.extend(packet);
-    frame
-}
-
-/// Seals packets of these lengths for each SA.
-fn links(associations: Vec<Association>, random: &mut Random, lengths: &[usize]) -> Vec<Link> {
-    let outbound: String = associations.iter().map(Association::outbound).collect();
-    let function = build(&outbound);
-    let link = |association: Association| {
-        let plain: Vec<Vec<u8>> =
-            lengths.iter().map(|&length| association.plain(random, length, Headers::Plain)).collect();
-        let frames: Vec<Vec<u8>> = plain.iter().map(|packet| ethernet(packet)).collect();
-        let sealed = process(&*function, Form::Ref, &frames).into_iter().map(|packet| {
-            assert_eq!(name(&*function, packet.outcome), "encrypted", "{association}");
-            packet.frame
-        });
-        Link { sealed: sealed.collect(), plain, association }
-    };
-    associations.into_iter().map(link).collect()
-}
 
 fn east(links: &[Link]) -> Gateway {
     Gateway::new(build(&links.iter().map(|link| link.association.inbound()).collect::<String>()))
@@ -47,11 +17,6 @@ fn east(links: &[Link]) -> Gateway {
 
 fn said(gateway: &Gateway, passed: &Passed) -> &'static str {
     name(&*gateway.function, passed.outcome)
-}
-
-/// Where ESP or AH begins in a frame of a [`Link`], whose packets have no extension headers.
-fn header_at(association: &Association) -> usize {
-    14 + if association.source.is_ipv6() { 40 } else { 20 } + if association.udp { 8 } else { 0 }
 }
 
 /// One SA of each protocol, family and way, of suites that authenticate.
@@ -156,25 +121,6 @@ fn a_packet_cut_anywhere_is_dropped() {
             }
         }
     }
-}
-
-/// Makes the lengths in IP and UDP those of the frame.
-fn with_lengths(association: &Association, mut frame: Vec<u8>) -> Vec<u8> {
-    let bytes = frame.len() - 14;
-    let udp_at = header_at(association) - 8;
-    if association.udp {
-        let length = ((frame.len() - udp_at) as u16).to_be_bytes();
-        frame[udp_at + 4..udp_at + 6].copy_from_slice(&length);
-    }
-    if association.source.is_ipv6() {
-        frame[18..20].copy_from_slice(&((bytes - 40) as u16).to_be_bytes());
-    } else {
-        frame[16..18].copy_from_slice(&(bytes as u16).to_be_bytes());
-        if bytes >= usize::from(frame[14] & 15) * 4 && bytes >= 20 {
-            set_checksum(&mut frame[14..]);
-        }
-    }
-    frame
 }
 
 #[test]
@@ -282,58 +228,6 @@ fn oversized_packets() {
             let passed = east.pass(form, &[lying], true).remove(0);
             assert_eq!(said(&east, &passed), "truncated", "{form}: {}", link.association);
         }
-    }
-}
-
-/// Whether this may come out of a packet that was changed on the way: what was authenticated went in.
-fn is_right(link: &Link, index: usize, frame: &[u8]) -> bool {
-    let Some(packet) = frame.get(14..) else { return false };
-    let plain = &link.plain[index];
-    let association = &link.association;
-    if association.tunnel {
-        // A mark of congestion may be added, and the checksum follows.
-        let mut expected = plain.clone();
-        let mut found = packet.to_vec();
-        for packet in [&mut expected, &mut found] {
-            if association.inner_ipv6() {
-                packet[1] &= 0xcf;
-            } else {
-                packet[1] &= 0xfc;
-                packet[10..12].fill(0);
-            }
-        }
-        return expected == found;
-    }
-    // ESP does not authenticate the header in front of it, AH what routers change of it.
-    let header_bytes = if association.inner_ipv6() { 40 } else { 20 };
-    let found_bytes = if packet[0] >> 4 == 6 { 40 } else { usize::from(packet[0] & 15) * 4 };
-    plain[header_bytes..] == packet[found_bytes..] && packet[0] >> 4 == plain[0] >> 4
-}
-
-/// Changes a frame: bits, bytes, lengths; some with sums and lengths that agree again.
-fn mutate(random: &mut Random, association: &Association, frame: &mut Vec<u8>, other: &[u8]) {
-    for _ in 0..1 + random.below(3) {
-        if frame.len() < 15 {
-            return;
-        }
-        let within = if random.below(3) == 0 { frame.len() } else { frame.len().min(90) };
-        let at = if random.below(50) == 0 { random.below(14) } else { 14 + random.below(within - 14) };
-        match random.below(8) {
-            0..3 => frame[at] ^= 1 << random.below(8),
-            3 => frame[at] = random.next() as u8,
-            4 => frame[at] = [0, 1, 4, 6, 17, 41, 43, 44, 50, 51, 59, 60, 0x7f, 0x80, 0xff][random.below(15)],
-            5 => frame.truncate(at.max(14)),
-            6 => {
-                // A part of another packet.
-                let bytes = random.below(32).min(frame.len() - at).min(other.len().saturating_sub(at));
-                frame[at..at + bytes].copy_from_slice(&other[at.min(other.len())..][..bytes]);
-            }
-            _ => frame.insert(at, random.next() as u8),
-        }
-    }
-    let front = header_at(association);
-    if random.below(2) == 0 && frame.len() >= front {
-        *frame = with_lengths(association, std::mem::take(frame));
     }
 }
 

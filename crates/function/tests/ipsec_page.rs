@@ -1,9 +1,13 @@
 //! What `docs/functions/ipsec.md` shows and claims.
 
+mod ipsec_common;
+
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use godwit_function::ipsec::suite::{SUITES, variant};
+use godwit_function::ipsec::suite::{Protocol, SUITES, variant};
 use godwit_function::{Site, kind};
+use ipsec_common::association::{every, icv_bytes};
 use toml::de::DeTable;
 
 fn page() -> String {
@@ -50,4 +54,22 @@ fn its_table_of_suites_is_right() {
         }
     }
     assert_eq!(found.len(), SUITES.len());
+}
+
+/// The SAs that tests share are those that the page says each cell stands for.
+#[test]
+fn every_cell_stands_for_every_mode() {
+    let associations = every();
+    for suite in SUITES {
+        let cell: BTreeSet<_> = associations
+            .iter()
+            .filter(|association| association.suite.name == suite.name)
+            .map(|at| (at.tunnel, at.source.is_ipv6(), at.inner_ipv6(), at.esn, at.udp, at.icv_bytes))
+            .collect();
+        let udp = if suite.protocol == Protocol::Esp { 2 } else { 1 };
+        assert_eq!(cell.len(), 6 * 2 * udp * icv_bytes(suite).len(), "{}", suite.name);
+        let modes: BTreeSet<_> = cell.iter().map(|&(tunnel, outer, inner, ..)| (tunnel, outer, inner)).collect();
+        assert_eq!(modes.len(), 6, "{}", suite.name);
+        assert!(modes.iter().all(|&(tunnel, outer, inner)| tunnel || outer == inner), "{}", suite.name);
+    }
 }

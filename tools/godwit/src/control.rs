@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
-use zeroize::Zeroizing;
 
 use crate::failure::Failure;
+use crate::secret;
 
 /// Which running godwit.
 #[derive(Args)]
@@ -36,10 +36,9 @@ impl Connection<'_> {
     /// What the running godwit says to a request; a refusal is the user's to mend.
     pub(crate) fn ask(&mut self, request: &Value) -> Result<Value, Failure> {
         let left = |what: &str| Failure::User(format!("godwit at {} {what}", self.path.display()));
-        let mut line = Zeroizing::new(request.to_string());
-        line.push('\n');
+        let line = secret::line(request);
         // One that refuses a client says why and leaves: its sentence is worth more than that it does not listen.
-        let said = self.stream.get_mut().write_all(line.as_bytes());
+        let said = self.stream.get_mut().write_all(&line);
         let mut reply = String::new();
         let heard = self.stream.read_line(&mut reply);
         if reply.is_empty() {

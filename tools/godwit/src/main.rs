@@ -12,6 +12,7 @@ mod failure;
 mod output;
 mod privileges;
 mod progress;
+mod secret;
 mod signals;
 mod summary;
 mod table;

@@ -35,6 +35,7 @@ use std::path::{Path, PathBuf};
 use godwit_chain::{Chain, Classifier, Next};
 use godwit_packet::ArenaConfig;
 use godwit_sched::PackerConfig;
+use zeroize::Zeroizing;
 
 pub use change::ChainConfig;
 pub use classes::protocol_name;
@@ -88,7 +89,9 @@ impl Config {
     /// # Errors
     /// One sentence that says what is wrong, and where.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let mut config = Self::parse(&read(path)?, &path.display().to_string(), folder(path))?;
+        // It may hold keys.
+        let text = Zeroizing::new(read(path)?);
+        let mut config = Self::parse(&text, &path.display().to_string(), folder(path))?;
         // Wherever the process is when it is read again.
         config.path = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
         Ok(config)

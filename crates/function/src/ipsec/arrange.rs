@@ -22,6 +22,32 @@ const SECOND_NS: u64 = 1_000_000_000;
 const IPV6_MTU_MIN: usize = 1280;
 const DONT_FRAGMENT: u8 = 0x40;
 
+/// A packet that may be too long, and what it came of.
+#[derive(Clone, Copy)]
+struct Origin {
+    packet: Descriptor,
+    /// The last fragment of it, as it arrived, and how many were held before; the packet lies in a window of its own.
+    joined: Option<(Descriptor, u32)>,
+}
+
+impl Origin {
+    /// It goes on, perhaps as another.
+    fn keep(self, packet: Descriptor, work: Work) -> Step {
+        match self.joined {
+            Some((last, held)) => Step::Join { packet: last, whole: packet, held, work },
+            None => Step::Keep { packet, work },
+        }
+    }
+
+    /// It is dropped: a packet that was joined takes the fragments' place first.
+    fn drop(self, reason: u8) -> Step {
+        match self.joined {
+            Some(_) => self.keep(self.packet, Work::Done(Outcome::drop(reason))),
+            None => Step::Drop { packet: self.packet, reason },
+        }
+    }
+}
+
 /// What one worker keeps for it.
 #[derive(Default)]
 pub(super) struct Arranger {
@@ -70,25 +96,32 @@ impl Arranger {
         if host.database.lengths.bucket_of_fragment(frame).is_some() {
             return self.join(host, packets, packet, at);
         }
+        if !self.fit(host, packets, Origin { packet: *packet, joined: None }, at) {
+            self.ordinary(host, packets, &[*packet]);
+        }
+    }
+
+    /// False: the packet is not too long for its SA, or has none. Else it is settled.
+    fn fit(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>, origin: Origin, at: usize) -> bool {
+        let frame = packets.region.frame(&origin.packet);
         let policies = host.database.policies.load();
         let decision = host.database.decide(&policies, frame);
-        let Decided::Encrypt(sa) = decision.decided() else { return self.ordinary(host, packets, &[*packet]) };
+        let Decided::Encrypt(sa) = decision.decided() else { return false };
         let bytes = ip_bytes(&frame[at..]);
-        let Some(mtu) = host.database.lengths.inner_mtu(sa) else {
-            return self.ordinary(host, packets, &[*packet]);
-        };
+        let Some(mtu) = host.database.lengths.inner_mtu(sa) else { return false };
         let version = frame[at] >> 4;
         let mtu = if version == 6 { mtu.max(IPV6_MTU_MIN) } else { mtu };
         if bytes <= mtu {
-            return self.ordinary(host, packets, &[*packet]);
+            return false;
         }
         self.packet.clear();
         self.packet.extend(&frame[at..at + bytes]);
         if version == 4 && self.packet[6] & DONT_FRAGMENT == 0 {
-            self.split(host, packets, packet, at, mtu, decision);
+            self.split(host, packets, origin, at, mtu, decision);
         } else {
-            self.tell_sender(host, packets, packet, at, mtu, sa);
+            self.tell_sender(host, packets, origin, at, mtu, sa);
         }
+        true
     }
 
     /// A packet becomes several, each with a number of its own: the first where it is, the others in windows of their own.
@@ -96,21 +129,22 @@ impl Arranger {
         &mut self,
         host: &mut IpsecHost,
         packets: &mut Arrangement<'_>,
-        packet: &Descriptor,
+        origin: Origin,
         at: usize,
         mtu: usize,
         decision: Decision,
     ) {
+        let packet = &origin.packet;
         let region = &mut *packets.region;
         let Some(split) = Split::new(&self.packet, mtu) else {
-            return packets.steps.push(Step::Drop { packet: *packet, reason: DROP_MALFORMED });
+            return packets.steps.push(origin.drop(DROP_MALFORMED));
         };
         let l2 = region.frame(packet)[..at].to_vec();
         let parts: Vec<Descriptor> =
             (1..split.count()).map_while(|index| region.allocate(at + split.bytes(index))).collect();
         if parts.len() + 1 < split.count() {
             parts.iter().for_each(|part| region.release(part));
-            return packets.steps.push(Step::Drop { packet: *packet, reason: DROP_NO_ROOM });
+            return packets.steps.push(origin.drop(DROP_NO_ROOM));
         }
         for (part, index) in parts.iter().zip(1..) {
             let frame = region.frame_mut(part);
@@ -124,7 +158,7 @@ impl Arranger {
         if packets.live && host.database.lengths.has_keepalives() {
             note(&mut self.keepalives, host, region, &first, work, packets.now_ns);
         }
-        packets.steps.push(Step::Keep { packet: first, work });
+        packets.steps.push(origin.keep(first, work));
         for part in parts {
             packets.steps.push(Step::Split { packet: part, work: host.work(decision, part.length) });
         }
@@ -135,23 +169,24 @@ impl Arranger {
         &mut self,
         host: &IpsecHost,
         packets: &mut Arrangement<'_>,
-        packet: &Descriptor,
+        origin: Origin,
         at: usize,
         mtu: usize,
         sa: u32,
     ) {
+        let packet = &origin.packet;
         let from: Option<IpAddr> = host.database.sa(sa).map(|sa| sa.source);
         let message = from.and_then(|from| too_big(&self.packet, mtu, from));
         let message = message.filter(|message| message.len() <= self.packet.len() && self.may_tell(packets.now_ns));
         let Some(message) = message else {
-            return packets.steps.push(Step::Drop { packet: *packet, reason: DROP_TOO_BIG });
+            return packets.steps.push(origin.drop(DROP_TOO_BIG));
         };
         let frame = packets.region.frame_mut(packet);
         let (destination, source) = frame[..12].split_at_mut(6);
         destination.swap_with_slice(source);
         frame[at..at + message.len()].copy_from_slice(&message);
         let packet = Descriptor { length: (at + message.len()) as u16, ..*packet };
-        packets.steps.push(Step::Keep { packet, work: Work::Done(Outcome::verdict(VERDICT_TOO_BIG)) });
+        packets.steps.push(origin.keep(packet, Work::Done(Outcome::verdict(VERDICT_TOO_BIG))));
     }
 
     fn may_tell(&mut self, now_ns: u64) -> bool {
@@ -182,6 +217,11 @@ impl Arranger {
                     return packets.steps.push(Step::Expire { held, reason: DROP_NO_ROOM });
                 };
                 region.frame_mut(&whole).copy_from_slice(reassembler.whole());
+                // What was joined may be no packet for us, and go into another tunnel.
+                if self.fit(host, packets, Origin { packet: whole, joined: Some((*packet, held)) }, at) {
+                    return;
+                }
+                let region = &mut *packets.region;
                 self.work.clear();
                 host.prepare_all(region, &[whole], &mut self.work);
                 packets.steps.push(Step::Join { packet: *packet, whole, held, work: self.work[0] });

@@ -17,6 +17,7 @@ use crate::{Error, Running};
 
 /// Does one command, whole or not at all.
 pub(super) fn run(control: &mut Control, request: &Value, running: &dyn Running) -> Result<Value, Error> {
+    control.forget_retired(running);
     match request.get("command").and_then(Value::as_str) {
         Some("add") => add(control, request, running),
         Some("replace") => replace(control, request, running),
@@ -169,9 +170,8 @@ fn place(control: &mut Control, sas: Vec<(Sa, Option<u32>)>, running: &dyn Runni
         Ok(()) => Ok(placed),
         Err(error) => {
             control.lose(&placed);
-            if running.quiesce().is_ok() {
-                control.forget(&placed, Some(running));
-            }
+            // What was wrong first is what the operator is told.
+            let _ = control.retire(&placed, running);
             Err(error)
         }
     }
@@ -201,9 +201,9 @@ fn replace(control: &mut Control, request: &Value, running: &dyn Running) -> Res
         control.switch(*old, *new);
     }
     control.lose(&old);
-    // The new ones are in use: those replaced keep their places if packets do not come back.
-    running.quiesce()?;
-    control.forget(&old, Some(running));
+    control.retire(&old, running).map_err(|error| Error::Command {
+        message: format!("the new SAs are in use, but {error}: the old ones' keys are wiped once these are gone"),
+    })?;
     Ok(json!({ "replaced": old.len() }))
 }
 

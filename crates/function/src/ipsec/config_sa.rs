@@ -250,6 +250,7 @@ impl SaConfig {
             hop_limit: self.hop_limit()?,
             lifetime: self.lifetime()?,
             selectors: self.selectors()?,
+            insecure: self.insecure,
         };
         self.take_keys(suite, &mut sa)?;
         if sa.is_insecure() && !self.insecure {

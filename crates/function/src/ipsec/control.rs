@@ -36,6 +36,10 @@ pub(super) struct Control {
     spis: HashMap<(u32, Option<IpAddr>), u32>,
     /// Keys with nonces that outbound SAs use or have used.
     nonces: HashSet<[u8; 32]>,
+    /// Keys with nonces that inbound SAs use or have used, with how many SAs did.
+    received_nonces: HashMap<[u8; 32], u32>,
+    /// SAs that no packet finds any more, but that some in flight may refer to, with what to ask the engine by.
+    retired: Vec<(u32, u64)>,
     endpoints: Endpoints,
     records: HashMap<u32, Record>,
     policies: Vec<Policy>,
@@ -91,6 +95,8 @@ impl Control {
             names: HashMap::new(),
             spis: HashMap::new(),
             nonces: HashSet::new(),
+            received_nonces: HashMap::new(),
+            retired: Vec::new(),
             endpoints: Endpoints::new(),
             records: HashMap::new(),
             policies: Vec::new(),
@@ -158,6 +164,17 @@ impl Control {
                  destination: its nonces or IVs would come twice, which gives away what they protect"
             )));
         }
+        let stream = sa.stream_name();
+        let is_shared = |stream: &[u8; 32]| match sa.is_inbound() {
+            true => self.nonces.contains(stream),
+            false => self.received_nonces.contains_key(stream),
+        };
+        if !sa.insecure && stream.as_ref().is_some_and(is_shared) {
+            return Err(refusal(format!(
+                "SA \"{name}\" has the key and salt of an SA of the other direction, now or before: both ends would use the same \
+                 nonces, which gives away what they protect; give each direction a key of its own (insecure = true takes it all the same)"
+            )));
+        }
         let is_all = sa.selectors.iter().all(|selector| *selector == Selector::default());
         let selectors = match sa.selectors.len() as u32 {
             0 => Some(0..0),
@@ -193,6 +210,9 @@ impl Control {
         }
         self.image.write(self.shape.sa(index).start, &*tables::sa(&sa, &selectors));
         self.nonces.extend(nonces);
+        if let Some(stream) = stream.filter(|_| sa.is_inbound()) {
+            *self.received_nonces.entry(stream).or_default() += 1;
+        }
         self.spis.insert(spi, index);
         if replaced.is_none() {
             self.names.insert(name.clone(), index);
@@ -254,8 +274,9 @@ impl Control {
                 }
                 self.spis.remove(&spi(&sa));
                 // Nothing went out under what no packet used.
-                if self.database.states.hot(index).sequence() == 0 && !sa.is_inbound() {
+                if self.database.states.hot(index).sequence() == 0 {
                     sa.nonce_name().map(|nonces| self.nonces.remove(&nonces));
+                    self.unreceive(&sa);
                 }
             }
             if let Some(record) = self.records.remove(&index) {
@@ -264,6 +285,44 @@ impl Control {
             self.database.end(index);
             self.places.give_back(index);
         }
+    }
+
+    /// An inbound SA has received nothing.
+    fn unreceive(&mut self, sa: &Sa) {
+        let Some(stream) = sa.stream_name().filter(|_| sa.is_inbound()) else { return };
+        if let Some(count) = self.received_nonces.get_mut(&stream) {
+            *count -= 1;
+            if *count == 0 {
+                self.received_nonces.remove(&stream);
+            }
+        }
+    }
+
+    /// Forgets lost SAs now, or, where packets that may refer to them are in flight for too long, once these are gone.
+    ///
+    /// # Errors
+    /// The latter.
+    pub(super) fn retire(&mut self, indexes: &[u32], running: &dyn Running) -> Result<(), Error> {
+        let quiet = running.quiesce();
+        match quiet {
+            Ok(()) => self.forget(indexes, Some(running)),
+            Err(_) => {
+                let asked = running.ask_for_quiet();
+                self.retired.extend(indexes.iter().map(|&index| (index, asked)));
+            }
+        }
+        quiet
+    }
+
+    /// Forgets the SAs of [`Control::retire`] that no packet in flight refers to any more. Does not wait.
+    pub(super) fn forget_retired(&mut self, running: &dyn Running) {
+        if self.retired.is_empty() {
+            return;
+        }
+        let retired = std::mem::take(&mut self.retired);
+        let (quiet, waiting) = retired.into_iter().partition::<Vec<_>, _>(|&(_, asked)| running.is_quiet(asked));
+        self.retired = waiting;
+        self.forget(&quiet.into_iter().map(|(index, _)| index).collect::<Vec<_>>(), Some(running));
     }
 
     fn give_back_selectors(&mut self, run: Range<u32>) {

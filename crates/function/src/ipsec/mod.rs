@@ -44,6 +44,7 @@ mod tables;
 mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_packet::{BUCKETS, Image, ImageRef, SteerKey};
@@ -244,6 +245,8 @@ const fn sa_and_sequence(parameter: u64) -> (u32, u64) {
     ((parameter >> SEQUENCE_BITS) as u32, parameter & ((1 << SEQUENCE_BITS) - 1))
 }
 
+/// How often SAs are looked for whose last packets are gone.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 /// SAs that the parameter can name.
 const SAS_MAX: usize = 1 << 20;
 /// Policies: more than anybody writes by hand.
@@ -352,6 +355,15 @@ impl Function for Ipsec {
 
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
         commands::run(&mut self.control(), request, running)
+    }
+
+    fn housekeeping_interval(&self) -> Option<Duration> {
+        Some(HOUSEKEEPING_INTERVAL)
+    }
+
+    fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
+        self.control().forget_retired(running);
+        Ok(())
     }
 
     fn notices(&self) -> Vec<String> {

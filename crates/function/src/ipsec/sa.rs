@@ -48,6 +48,8 @@ pub(super) struct Sa {
     pub(super) lifetime: Lifetime,
     /// Inbound: what may be inside. Outbound: empty.
     pub(super) selectors: Vec<Selector>,
+    /// The operator says that he knows: its key may be that of the other direction.
+    pub(super) insecure: bool,
 }
 
 /// Ports of ESP in UDP.
@@ -171,6 +173,13 @@ impl Sa {
         Some(inner as u16)
     }
 
+    /// What names the key and salt of a mode that counts its nonces: two directions that share both share nonces (RFC 8221, section 3).
+    pub(super) fn stream_name(&self) -> Option<[u8; 32]> {
+        use sha2::{Digest, Sha256};
+        let named = || Sha256::new().chain_update(&*self.key).chain_update(*self.salt).finalize().into();
+        self.suite().is_counter_mode().then(named)
+    }
+
     /// What names the key and the nonces or IVs that it uses, where they must never come twice.
     pub(super) fn nonce_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
@@ -179,7 +188,7 @@ impl Sa {
             return None;
         }
         if self.suite().is_counter_mode() {
-            return Some(named.chain_update(*self.salt).finalize().into());
+            return self.stream_name();
         }
         // What the IV is made of besides the sequence number: `gw_ipsec_cbc_iv`.
         let destination = match self.destination {

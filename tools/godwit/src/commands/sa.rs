@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use zeroize::Zeroizing;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use crate::control::{Connection, Socket};
 use crate::failure::Failure;
 use crate::output::{self, Json};
+use crate::secret::{self, Secret};
 
 /// About so many bytes of SAs go in one request, which is done whole or not at all.
 const REQUEST_BYTES: usize = 256 << 10;
@@ -90,11 +92,11 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
 
 impl Target {
     fn ask(&self, connection: &mut Connection<'_>, command: &str, sas: Value) -> Result<Value, Failure> {
-        let mut request = json!({ "function": self.function, "command": command });
+        let mut request = Secret(json!({ "function": self.function, "command": command }));
         if !sas.is_null() {
-            request["sa"] = sas;
+            request.0["sa"] = sas;
         }
-        connection.ask(&request)
+        connection.ask(&request.0)
     }
 }
 
@@ -109,9 +111,9 @@ fn send(arguments: &FileArguments, command: &str, done: &str) -> Result<(), Fail
     let mut connection = target.socket.connect()?;
     let (mut batch, mut batch_bytes, mut sent) = (Vec::new(), 0, 0);
     let count = sas.len();
-    for (index, sa) in sas.into_iter().enumerate() {
-        batch_bytes += Zeroizing::new(sa.to_string()).len();
-        batch.push(sa);
+    for (index, mut sa) in sas.into_iter().enumerate() {
+        batch_bytes += secret::line(&sa.0).len();
+        batch.push(sa.0.take());
         if batch_bytes >= REQUEST_BYTES || index + 1 == count {
             let asked = batch.len();
             let said = target.ask(&mut connection, command, std::mem::take(&mut batch).into());
@@ -127,32 +129,45 @@ fn send(arguments: &FileArguments, command: &str, done: &str) -> Result<(), Fail
 }
 
 /// The SAs of a file. No message quotes what stands there: it may be a key.
-fn read(path: &Path) -> Result<Vec<Value>, Failure> {
+fn read(path: &Path) -> Result<Vec<Secret>, Failure> {
     let origin = path.display();
-    let text =
-        if path == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
-    let text = Zeroizing::new(text.map_err(|error| Failure::User(format!("cannot read {origin}: {error}")))?);
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+    let text = secret::read(path).map_err(|error| Failure::User(format!("cannot read {origin}: {error}")))?;
+    // Texts of the table are those of the file, and not copied.
+    let table = DeTable::parse(&text).map_err(|error| {
         let before = error.span().map_or(0, |span| span.start.min(text.len()));
         let line = 1 + text.as_bytes()[..before].iter().filter(|&&byte| byte == b'\n').count();
         Failure::User(format!("{origin}:{line}: this is not TOML"))
     })?;
+    let table = table.get_ref();
     // A stanza may be copied from a configuration as it stands there.
-    let nested = table.get("function").and_then(toml::Value::as_table);
-    let stanzas = table.get("sa").or_else(|| nested?.get("sa")).and_then(toml::Value::as_array);
+    let nested = table.get("function").and_then(|function| function.get_ref().as_table());
+    let stanzas = table.get("sa").or_else(|| nested?.get("sa")).and_then(|stanzas| stanzas.get_ref().as_array());
     let other = table.keys().chain(nested.into_iter().flat_map(|table| table.keys()));
-    if let Some(key) = other.map(String::as_str).find(|key| !matches!(*key, "sa" | "function")) {
+    if let Some(key) = other.map(|key| &**key.get_ref()).find(|key| !matches!(*key, "sa" | "function")) {
         return Err(Failure::User(format!("{origin}: unknown key `{key}`: it holds [[sa]] stanzas and nothing else")));
     }
     let Some(stanzas) = stanzas.filter(|stanzas| !stanzas.is_empty()) else {
         return Err(Failure::User(format!("{origin}: there is no [[sa]] in it")));
     };
-    let value = |stanza: &toml::Value| serde_json::to_value(stanza);
-    stanzas
-        .iter()
-        .map(value)
-        .collect::<Result<_, _>>()
-        .map_err(|_| Failure::User(format!("{origin}: no JSON can say this")))
+    let value = |stanza: &Spanned<DeValue<'_>>| json(stanza.get_ref()).map(Secret);
+    let values: Option<Vec<Secret>> = stanzas.iter().map(value).collect();
+    values.ok_or_else(|| Failure::User(format!("{origin}: no JSON can say this")))
+}
+
+/// What a value of TOML is in JSON, if it is anything there: dates and numbers that are none are not.
+fn json(value: &DeValue<'_>) -> Option<Value> {
+    Some(match value {
+        DeValue::String(text) => Value::String(text.clone().into_owned()),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok()?.into(),
+        DeValue::Float(number) => number.as_str().parse::<f64>().ok().and_then(serde_json::Number::from_f64)?.into(),
+        DeValue::Boolean(value) => (*value).into(),
+        DeValue::Datetime(_) => return None,
+        DeValue::Array(values) => values.iter().map(|value| json(value.get_ref())).collect::<Option<_>>()?,
+        DeValue::Table(table) => {
+            let pairs = table.iter().map(|(key, value)| Some((key.get_ref().to_string(), json(value.get_ref())?)));
+            Value::Object(pairs.collect::<Option<_>>()?)
+        }
+    })
 }
 
 /// A line per SA: its name, and what is said of it.

@@ -188,6 +188,51 @@ fn a_replaced_sa_loses_nothing() {
 }
 
 #[test]
+fn the_keys_of_a_replaced_sa_are_wiped_once_packets_that_were_stuck_are_gone() {
+    let policies = "[[policy]]\naction = \"protect\"\nsa = \"other\"\n";
+    let (function, engine) = (empty(&(sa("other", 0x1000, "out", "") + policies)), Engine::default());
+    ask(&function, &engine, "add", json!([sa_json("west", 0x1001, "out")])).unwrap();
+    let mut new = sa_json("west", 0x1002, "out");
+    new["encryption_key"] = "0123456789abcdef0123456789abcdff".into();
+    engine.never_quiet.set(true);
+    let error = ask(&function, &engine, "replace", json!([new])).unwrap_err();
+    assert!(error.contains("the new SAs are in use, but packets are stuck"), "{error}");
+    let spi = |function| ask(function, &engine, "list", json!(["west"])).unwrap()["sa"][0]["spi"].clone();
+    assert_eq!(spi(&function), 0x1002);
+    function.housekeeping(&engine).unwrap();
+    assert!(has_key(&function), "packets in flight may refer to it");
+    engine.never_quiet.set(false);
+    function.housekeeping(&engine).unwrap();
+    assert!(!has_key(&function));
+    assert_eq!(spi(&function), 0x1002);
+    // Its SPI is free again.
+    new = sa_json("next", 0x1001, "out");
+    new["encryption_key"] = "0123456789abcdef0123456789abcdfe".into();
+    ask(&function, &engine, "add", json!([new])).unwrap();
+}
+
+#[test]
+fn what_was_refused_shares_no_nonces_with_what_comes_later() {
+    let (function, engine) = (empty(""), Engine::default());
+    let gcm = |name: &str, spi: u32, direction: &str| {
+        let mut sa = sa_json(name, spi, direction);
+        let keys = sa.as_object_mut().unwrap();
+        keys.retain(|key, _| !key.starts_with("authentication"));
+        sa["encryption"] = "aes-128-gcm".into();
+        sa["encryption_key"] = (KEY.to_owned() + "01020304").into();
+        sa
+    };
+    // The second has the name of the first: neither is there.
+    ask(&function, &engine, "add", json!([gcm("in", 0x2001, "in"), gcm("in", 0x2002, "in")])).unwrap_err();
+    ask(&function, &engine, "add", json!([gcm("out", 0x1001, "out")])).unwrap();
+    let error = ask(&function, &engine, "add", json!([gcm("in", 0x2001, "in")])).unwrap_err();
+    assert!(error.contains("the other direction"), "{error}");
+    // What no packet used is as good as new.
+    ask(&function, &engine, "delete", json!(["out"])).unwrap();
+    ask(&function, &engine, "add", json!([gcm("in", 0x2001, "in")])).unwrap();
+}
+
+#[test]
 fn two_inbound_sas_of_a_peer_live_side_by_side() {
     let (function, engine) = (ipsec(&sa("old", 0x2001, "in", "")), Engine::default());
     ask(&function, &engine, "add", json!([sa_json("new", 0x2002, "in")])).unwrap();

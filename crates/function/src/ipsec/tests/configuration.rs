@@ -218,9 +218,17 @@ fn nonces_of_two_outbound_sas_are_never_the_same() {
     assert!(error.contains("its nonces or IVs would come twice"), "{error}");
     let ctr = stanza("out", &keys("aes-128-ctr", 20, "hmac-sha1-96", 20));
     assert!(build_error(&KIND, &(one.clone() + &other(ctr)), &[]).to_string().contains("nonces"));
-    // Another salt is another nonce, another SPI another IV of CBC, and an inbound SA uses none.
+    // Another salt is another nonce, another SPI another IV of CBC.
     ipsec(&(one.clone() + &other(one.replace("43\"", "44\""))));
-    ipsec(&(one.clone() + &other(stanza("in", &keys("aes-128-gcm", 20, "", 0)))));
+    // The peer counts its nonces as we count ours.
+    let inbound = stanza("in", &keys("aes-128-gcm", 20, "", 0));
+    for both in [one.clone() + &other(inbound.clone()), inbound.clone() + &other(one.clone())] {
+        let error = build_error(&KIND, &both, &[]).to_string();
+        assert!(error.contains("SA \"b\" has the key and salt of an SA of the other direction"), "{error}");
+    }
+    ipsec(&(one.clone() + &other(inbound.replace("43\"", "44\""))));
+    ipsec(&(one + &other(inbound.clone() + "insecure = true\n")));
+    ipsec(&(inbound.clone() + &other(inbound)));
     let cbc = stanza("out", &keys("aes-128-cbc", 16, "hmac-sha1-96", 20));
     ipsec(&(cbc.clone() + &other(cbc.clone())));
     // The IV is made of the first 32 bits of the destination.

@@ -120,6 +120,32 @@ fn long_packets_are_taken_apart_in_their_place() {
     assert!(matches!(steps[..], [Step::Keep { work: Work::Done(outcome), .. }] if outcome.verdict == VERDICT_BYPASS));
 }
 
+/// What was joined for one of our endpoints is for somebody else, and too long for the tunnel to him.
+#[test]
+fn a_joined_packet_is_taken_apart_again_where_it_goes_into_a_tunnel() {
+    let stanza = "path_mtu = 700\n".to_owned() + &sa("west", 0x1001, "out", "") + &sa("east", 0x2001, "in", "");
+    let function = ipsec(&(stanza + PROTECT + "[reassembly]\n"));
+    let mtu = function.database.lengths.inner_mtu(0).unwrap();
+    let mut host = Host::new(&function);
+    let payload: Vec<u8> = (0..1480).map(|at| (at * 7 % 251) as u8).collect();
+    let whole = frame(PEER, US, 17, 0, &payload);
+    let arrived = parts(&whole, 1000);
+    assert_eq!(arrived.len(), 2);
+    let (steps, _) = host.arrange(&arrived, 0);
+    let [
+        Step::Hold { .. },
+        Step::Join { whole: first, held: 1, work, .. },
+        Step::Split { packet: second, work: second_work },
+        Step::Split { packet: third, work: third_work },
+    ] = steps[..]
+    else {
+        panic!("{steps:?}")
+    };
+    assert_eq!([work, second_work, third_work], [1, 2, 3].map(|sequence| encrypt(0, sequence)));
+    let found = [first, second, third].map(|packet| host.region.frame(&packet).to_vec());
+    assert_eq!(found[..], parts(&whole, mtu));
+}
+
 #[test]
 fn without_windows_a_long_packet_is_dropped_and_nothing_leaks() {
     let function = ipsec(&(sa("west", 0x1001, "out", "path_mtu = 700") + PROTECT));

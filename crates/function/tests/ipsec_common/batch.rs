@@ -1,0 +1,391 @@
+//! Functions from stanzas, packets through every form of the kernel, pcap files.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_abi::Outcome;
+use godwit_function::{Function, HostHalf, Site, Work};
+use godwit_kernels::{BinCall, Level, Native};
+use godwit_packet::{Arena, ArenaConfig, Descriptor, Region};
+use toml::de::DeTable;
+
+use super::bytes::{Random, hex, set_checksum};
+
+/// One way to run the function.
+#[derive(Clone, Copy)]
+pub(crate) enum Form {
+    Ref,
+    Cpu(&'static Level),
+    /// Whole bins; what it does not cover, as the CPU device runs it: by a level.
+    Native(&'static Native),
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ref => f.write_str("ref"),
+            Self::Cpu(level) => f.write_str(level.name),
+            Self::Native(native) => write!(f, "native {}", native.name),
+        }
+    }
+}
+
+/// Every form that this machine can run, `ref` first.
+pub(crate) fn forms() -> Vec<Form> {
+    let levels = godwit_kernels::levels().iter();
+    for level in levels.clone().filter(|level| !level.supported()) {
+        println!("skipped: this CPU cannot run {}", level.name);
+    }
+    let natives = godwit_kernels::natives().iter();
+    for native in natives.clone().filter(|native| !native.supported()) {
+        println!("skipped: this CPU cannot run native {}", native.name);
+    }
+    let levels = levels.filter(|level| level.supported()).map(Form::Cpu);
+    let natives = natives.filter(|native| native.supported()).map(Form::Native);
+    let forms: Vec<Form> = std::iter::once(Form::Ref).chain(levels).chain(natives).collect();
+    assert!(forms.len() > 1, "the CPU runs no level at all");
+    forms
+}
+
+/// The function of a stanza.
+pub(crate) fn build(stanza: &str) -> Arc<dyn Function> {
+    let site = Site { name: "ipsec under test", ports: &[], directory: Path::new(".") };
+    let kind = godwit_function::kind("ipsec").unwrap();
+    (kind.build)(DeTable::parse(stanza).unwrap(), &site).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// One SA of a stanza.
+#[derive(Clone)]
+pub(crate) struct Sa {
+    pub(crate) name: String,
+    pub(crate) spi: u32,
+    pub(crate) direction: &'static str,
+    pub(crate) source: [u8; 4],
+    pub(crate) destination: [u8; 4],
+    pub(crate) encryption_key: [u8; 16],
+    pub(crate) authentication_key: [u8; 20],
+    pub(crate) more: String,
+}
+
+impl Sa {
+    /// From 192.0.2.1 to 192.0.2.2, with keys made of `seed`.
+    pub(crate) fn new(name: &str, spi: u32, direction: &'static str, seed: u8) -> Self {
+        Self {
+            name: name.to_owned(),
+            spi,
+            direction,
+            source: [192, 0, 2, 1],
+            destination: [192, 0, 2, 2],
+            encryption_key: std::array::from_fn(|i| seed.wrapping_mul(29).wrapping_add(7 * i as u8)),
+            authentication_key: std::array::from_fn(|i| seed.wrapping_mul(53).wrapping_add(11 * i as u8)),
+            more: String::new(),
+        }
+    }
+
+    pub(crate) fn stanza(&self) -> String {
+        format!(
+            "[[sa]]\nname = \"{}\"\nspi = {}\ndirection = \"{}\"\nsource = \"{}\"\ndestination = \"{}\"\n\
+             encryption = \"aes-128-cbc\"\nencryption_key = \"{}\"\n\
+             authentication = \"hmac-sha1-96\"\nauthentication_key = \"{}\"\n{}\n",
+            self.name,
+            self.spi,
+            self.direction,
+            std::net::Ipv4Addr::from(self.source),
+            std::net::Ipv4Addr::from(self.destination),
+            hex(&self.encryption_key),
+            hex(&self.authentication_key),
+            self.more,
+        )
+    }
+}
+
+/// Everything goes into the SA called `name`.
+pub(crate) fn protect_all(name: &str) -> String {
+    format!("[[policy]]\naction = \"protect\"\nsa = \"{name}\"\n")
+}
+
+/// A packet after the function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Packet {
+    pub(crate) outcome: Outcome,
+    pub(crate) frame: Vec<u8>,
+    /// Where the frame is.
+    pub(crate) head: u16,
+    /// Everything in the window, the frame included.
+    pub(crate) window: Vec<u8>,
+    /// Bytes of the window that the packet lay in before or lies in now. A kernel may write all of them, and what it
+    /// leaves where the packet no longer is has no meaning; all others it leaves alone.
+    pub(crate) used: Range<usize>,
+}
+
+impl Packet {
+    /// The window without the bytes that a kernel may write.
+    fn untouched(&self) -> [&[u8]; 2] {
+        [&self.window[..self.used.start], &self.window[self.used.end..]]
+    }
+}
+
+/// Both are the same to who goes on with them: what was said, and the frame where it was not to drop it. And nothing
+/// else of the windows was written.
+#[track_caller]
+pub(crate) fn assert_same(at: impl fmt::Display, expected: &[Packet], found: &[Packet]) {
+    assert_eq!(expected.len(), found.len());
+    for (index, (expected, found)) in expected.iter().zip(found).enumerate() {
+        assert_eq!(expected.outcome, found.outcome, "{at}: packet {index}");
+        if expected.outcome.verdict != godwit_abi::VERDICT_DROP {
+            assert_eq!(expected.head, found.head, "{at}: packet {index}");
+            assert!(
+                expected.frame == found.frame,
+                "{at}: packet {index}: {:02x?} {:02x?}",
+                expected.frame,
+                found.frame
+            );
+        }
+        assert!(expected.untouched() == found.untouched(), "{at}: packet {index}: written outside the frame");
+    }
+}
+
+/// Packets in an arena of their own.
+pub(crate) struct Batch {
+    region: Region,
+    descriptors: Vec<Descriptor>,
+}
+
+impl Batch {
+    pub(crate) fn new(frames: &[Vec<u8>]) -> Self {
+        Self::with(frames, ArenaConfig::default())
+    }
+
+    pub(crate) fn with(frames: &[Vec<u8>], config: ArenaConfig) -> Self {
+        let config = ArenaConfig { packets: frames.len().max(1), frame_bytes_max: 2048, ..config };
+        let mut region = Arena::new(config, 1).unwrap().split().remove(0);
+        let mut descriptors = Vec::new();
+        for (index, frame) in frames.iter().enumerate() {
+            let mut descriptor = region.allocate(frame.len()).unwrap();
+            descriptor.order = index as u16;
+            region.window_mut(&descriptor).fill(0xa5);
+            region.frame_mut(&descriptor).copy_from_slice(frame);
+            descriptors.push(descriptor);
+        }
+        Self { region, descriptors }
+    }
+
+    /// What the host half of the only worker says.
+    pub(crate) fn prepare(&self, function: &dyn Function) -> Vec<Work> {
+        let mut work = Vec::new();
+        function.host_half(0, 1).unwrap().prepare(&self.region, &self.descriptors, &mut work);
+        work
+    }
+
+    /// Runs the kernel where the work says so, in bins of at most `bin_packets`.
+    pub(crate) fn run(mut self, function: &dyn Function, form: Form, work: &[Work], bin_packets: usize) -> Vec<Packet> {
+        let settled = |work: &Work| match work {
+            Work::Done(outcome) => *outcome,
+            Work::Run { .. } => Outcome::default(),
+        };
+        let mut outcomes: Vec<Outcome> = work.iter().map(settled).collect();
+        let before = self.descriptors.clone();
+        let variants: BTreeSet<u8> = work
+            .iter()
+            .filter_map(|work| match work {
+                Work::Run { variant, .. } => Some(*variant),
+                Work::Done(_) => None,
+            })
+            .collect();
+        for variant in variants {
+            let mut mine = Vec::new();
+            for (index, work) in work.iter().enumerate() {
+                match *work {
+                    Work::Run { variant: wanted, parameter } if wanted == variant => mine.push((index, parameter)),
+                    Work::Run { .. } | Work::Done(_) => {}
+                }
+            }
+            for bin in mine.chunks(bin_packets) {
+                let mut descriptors: Vec<Descriptor> = bin.iter().map(|(index, _)| self.descriptors[*index]).collect();
+                let parameters: Vec<u64> = bin.iter().map(|(_, parameter)| *parameter).collect();
+                let said = self.run_bin(function, form, variant, &mut descriptors, &parameters);
+                for (((index, _), descriptor), outcome) in bin.iter().zip(descriptors).zip(said) {
+                    self.descriptors[*index] = descriptor;
+                    outcomes[*index] = outcome;
+                }
+            }
+        }
+        let Self { mut region, descriptors } = self;
+        let packet = |((outcome, descriptor), before): ((Outcome, Descriptor), &Descriptor)| {
+            let [old, new] = [before, &descriptor].map(|place| {
+                let head = usize::from(place.head);
+                head..head + usize::from(place.length)
+            });
+            Packet {
+                outcome,
+                frame: region.frame(&descriptor).to_vec(),
+                head: descriptor.head,
+                window: region.window_mut(&descriptor).to_vec(),
+                used: old.start.min(new.start)..old.end.max(new.end),
+            }
+        };
+        outcomes.into_iter().zip(descriptors).zip(&before).map(packet).collect()
+    }
+
+    /// The only packet through the host half, one form, and the host half again.
+    pub(crate) fn through(
+        mut self,
+        function: &dyn Function,
+        host_half: &mut dyn HostHalf,
+        form: Form,
+    ) -> (Outcome, Vec<u8>) {
+        let mut work = Vec::new();
+        host_half.prepare(&self.region, &self.descriptors, &mut work);
+        let outcome = match work[0] {
+            Work::Done(outcome) => outcome,
+            Work::Run { variant, parameter } => {
+                let mut descriptors = std::mem::take(&mut self.descriptors);
+                let mut outcomes = self.run_bin(function, form, variant, &mut descriptors, &[parameter]);
+                host_half.complete(variant, &descriptors, &[parameter], &mut outcomes);
+                self.descriptors = descriptors;
+                outcomes[0]
+            }
+        };
+        (outcome, self.region.frame(&self.descriptors[0]).to_vec())
+    }
+
+    fn run_bin(
+        &mut self,
+        function: &dyn Function,
+        form: Form,
+        variant: u8,
+        descriptors: &mut [Descriptor],
+        parameters: &[u64],
+    ) -> Vec<Outcome> {
+        // What the kernel leaves alone shows.
+        let mut outcomes = vec![Outcome { verdict: 77, reason: 77, port: 77, value: 77 }; descriptors.len()];
+        run_bin(&mut self.region, function, form, variant, descriptors, parameters, &mut outcomes);
+        outcomes
+    }
+}
+
+/// One bin of packets whose windows are of the region.
+pub(crate) fn run_bin(
+    region: &mut Region,
+    function: &dyn Function,
+    form: Form,
+    variant: u8,
+    descriptors: &mut [Descriptor],
+    parameters: &[u64],
+    outcomes: &mut [Outcome],
+) {
+    assert_eq!(descriptors.len(), parameters.len());
+    assert_eq!(descriptors.len(), outcomes.len());
+    assert!(descriptors.iter().all(|descriptor| region.contains(descriptor)));
+    match form {
+        Form::Ref => {
+            for ((descriptor, parameter), outcome) in descriptors.iter_mut().zip(parameters).zip(outcomes) {
+                *outcome = function.run_ref(region.window_mut(descriptor), descriptor, variant, *parameter);
+            }
+        }
+        Form::Cpu(_) | Form::Native(_) => {
+            let call = BinCall {
+                arena: region.arena_base(),
+                image: function.image().as_ptr(),
+                descriptors: descriptors.as_mut_ptr(),
+                parameters: parameters.as_ptr(),
+                outcomes: outcomes.as_mut_ptr(),
+                count: descriptors.len() as u32,
+                variant: u32::from(variant),
+                group: 0,
+            };
+            let kernel = function.contract().kernel;
+            let level = match form {
+                Form::Cpu(level) => level,
+                _ => godwit_kernels::levels().iter().rfind(|level| level.supported()).unwrap(),
+            };
+            // SAFETY: the level and the native form are supported; the arrays have `count` elements; the descriptors are
+            // of this region, which nobody else reaches; the image is the function's own.
+            unsafe {
+                match form {
+                    Form::Native(native) if native.covers(kernel, variant) => native.run_bin(kernel, &call),
+                    _ => level.run_bin(kernel, &call),
+                }
+            }
+        }
+    }
+}
+
+/// Frames through the host half and one form.
+pub(crate) fn process(function: &dyn Function, form: Form, frames: &[Vec<u8>]) -> Vec<Packet> {
+    let batch = Batch::new(frames);
+    let work = batch.prepare(function);
+    batch.run(function, form, &work, 32)
+}
+
+/// Gives the packets that a kernel is to see these sequence numbers.
+pub(crate) fn set_sequences(work: &mut [Work], sequence: impl Fn(usize) -> u64) {
+    const MASK: u64 = (1 << 44) - 1;
+    for (index, work) in work.iter_mut().enumerate() {
+        if let Work::Run { parameter, .. } = work {
+            *parameter = *parameter & !MASK | sequence(index) & MASK;
+        }
+    }
+}
+
+/// The name of what was said: a verdict, or a drop reason.
+pub(crate) fn name(function: &dyn Function, outcome: Outcome) -> &'static str {
+    let contract = function.contract();
+    match outcome.verdict {
+        godwit_abi::VERDICT_DROP => contract.drops[usize::from(outcome.reason)].name,
+        verdict => contract.verdicts[usize::from(verdict)].name,
+    }
+}
+
+/// A sound IPv4 packet of `total` bytes, at least 20, with whatever else by chance.
+pub(crate) fn packet(random: &mut Random, total: usize) -> Vec<u8> {
+    let header_bytes = (20 + 4 * random.below(11)).min(total & !3);
+    let mut packet = random.bytes(total);
+    packet[0] = 0x40 | (header_bytes / 4) as u8;
+    packet[2..4].copy_from_slice(&(total as u16).to_be_bytes());
+    set_checksum(&mut packet);
+    packet
+}
+
+/// Ethernet in front, with a VLAN tag if asked for.
+pub(crate) fn ethernet(packet: &[u8], tagged: bool) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    if tagged {
+        frame.extend([0x81, 0x00, 0x60, 0x07]);
+    }
+    frame.extend([8, 0]);
+    frame.extend(packet);
+    frame
+}
+
+/// Writes Ethernet frames as a pcap file (draft-ietf-opsawg-pcap, section 4).
+pub(crate) fn write_pcap(path: &Path, frames: &[Vec<u8>]) {
+    let mut bytes = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65535, 1] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for (index, frame) in (0u32..).zip(frames) {
+        for word in [index / 1000, index % 1000 * 1000, frame.len() as u32, frame.len() as u32] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(frame);
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// The frames of a little-endian pcap file.
+pub(crate) fn read_pcap(path: &Path) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(path).unwrap();
+    assert!(bytes.starts_with(&0xa1b2_c3d4u32.to_le_bytes()), "{}", path.display());
+    let mut frames = Vec::new();
+    let mut rest = &bytes[24..];
+    while !rest.is_empty() {
+        let length = u32::from_le_bytes(*rest[8..].first_chunk().unwrap()) as usize;
+        frames.push(rest[16..16 + length].to_vec());
+        rest = &rest[16 + length..];
+    }
+    frames
+}

@@ -1,0 +1,111 @@
+//! Texts that may hold keys: wiped from memory when dropped, and never left behind by a buffer that grew.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use serde_json::Value;
+use zeroize::{Zeroize, Zeroizing};
+
+/// A JSON value whose texts are wiped when it is dropped.
+pub(crate) struct Secret(pub(crate) Value);
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        wipe(&mut self.0);
+    }
+}
+
+/// Overwrites every text in it.
+fn wipe(value: &mut Value) {
+    match value {
+        Value::String(text) => text.zeroize(),
+        Value::Array(values) => values.iter_mut().for_each(wipe),
+        Value::Object(values) => values.values_mut().for_each(wipe),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// A file as text; - is standard input.
+///
+/// # Errors
+/// It cannot be read, or is no text.
+pub(crate) fn read(path: &Path) -> io::Result<Zeroizing<String>> {
+    if path == Path::new("-") { read_all(io::stdin().lock()) } else { read_all(std::fs::File::open(path)?) }
+}
+
+fn read_all(mut from: impl Read) -> io::Result<Zeroizing<String>> {
+    let mut bytes = Zeroizing::new(vec![0; 64 << 10]);
+    let mut filled = 0;
+    loop {
+        if filled == bytes.len() {
+            let mut larger = Zeroizing::new(vec![0; 2 * filled]);
+            larger[..filled].copy_from_slice(&bytes);
+            bytes = larger;
+        }
+        match from.read(&mut bytes[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let text = std::str::from_utf8(&bytes[..filled]);
+    text.map(|text| Zeroizing::new(text.to_owned()))
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "this is not UTF-8 text"))
+}
+
+/// A value as one line of JSON, with its end.
+pub(crate) fn line(value: &Value) -> Zeroizing<Vec<u8>> {
+    /// Counts what is written.
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(1);
+    // Neither writer fails, and a Value is always JSON.
+    let _ = serde_json::to_writer(&mut count, value);
+    let mut line = Zeroizing::new(Vec::with_capacity(count.0));
+    let _ = serde_json::to_writer(&mut *line, value);
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_read_is_what_was_there() {
+        let text: String = (0..100_000).map(|at| char::from(b'a' + (at % 26) as u8)).collect();
+        // A byte at a time, and all at once.
+        struct Slow<'a>(&'a [u8]);
+        impl Read for Slow<'_> {
+            fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+                self.0.read(&mut into[..1])
+            }
+        }
+        assert_eq!(*read_all(text.as_bytes()).unwrap(), text);
+        assert_eq!(*read_all(Slow(text.as_bytes())).unwrap(), text);
+        assert!(read_all(&b"\xff"[..]).is_err());
+    }
+
+    #[test]
+    fn a_line_never_grows_and_texts_are_wiped() {
+        let value = json!({ "sa": [{ "key": "00ff\"\u{7f}\n", "spi": 7 }] });
+        let line = line(&value);
+        assert_eq!(line.len(), line.capacity());
+        assert_eq!(serde_json::from_slice::<Value>(&line).unwrap(), value);
+        let mut wiped = value;
+        wipe(&mut wiped);
+        assert_eq!(wiped, json!({ "sa": [{ "key": "", "spi": 7 }] }));
+    }
+}
