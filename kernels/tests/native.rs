@@ -100,7 +100,8 @@ fn sound(random: &mut Random, total_bytes: usize) -> Vec<u8> {
 
 /// `spread`: lengths of a bin differ as much as they can.
 fn plain(random: &mut Random, count: usize, spread: bool) -> Batch {
-    let most = 20 + random.below(1480);
+    // Now and then more blocks than a byte can count.
+    let most = if random.below(6) == 0 { 9000 } else { 20 + random.below(1480) };
     let frames: Vec<Vec<u8>> = (0..count)
         .map(|_| match random.below(24) {
             0 => random_frame(random, DESTINATIONS, PATTERNS),

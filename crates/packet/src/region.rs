@@ -491,8 +491,33 @@ impl Region {
         if !self.contains(descriptor) {
             outside(*descriptor);
         }
-        // SAFETY: checked to lie inside this region and not to be lent: only this Region reaches it, and `&self` forbids writers. A device
-        // reaches only packets that were submitted to it; a worker does not look at those until it has them back.
+        // SAFETY: checked just before.
+        unsafe { self.frame_unchecked(descriptor) }
+    }
+
+    /// The frames of all of these, which are checked together.
+    ///
+    /// # Panics
+    /// When one of the descriptors is not of this region, or lent.
+    #[inline]
+    pub fn frames<'a>(&'a self, descriptors: &'a [Descriptor]) -> impl ExactSizeIterator<Item = &'a [u8]> {
+        if !self.contains_all(descriptors)
+            && let Some(other) = descriptors.iter().find(|descriptor| !self.contains(descriptor))
+        {
+            outside(*other);
+        }
+        // SAFETY: as in `frame`; `&self` lives as long as the iterator, so nothing is lent or written meanwhile.
+        descriptors.iter().map(|descriptor| unsafe { self.frame_unchecked(descriptor) })
+    }
+
+    /// The frame.
+    ///
+    /// # Safety
+    /// [`Region::contains`] says yes of the descriptor.
+    #[inline]
+    unsafe fn frame_unchecked(&self, descriptor: &Descriptor) -> &[u8] {
+        // SAFETY: the caller has checked that it lies inside this region and is not lent: only this Region reaches it, and `&self` forbids
+        // writers. A device reaches only packets that were submitted to it; a worker does not look at those until it has them back.
         unsafe {
             let frame = self.memory.base().as_ptr().add(descriptor.frame_offset());
             std::slice::from_raw_parts(frame, usize::from(descriptor.length))

@@ -170,12 +170,6 @@ GW_WIDE void gw_wide_text_tags(const gw_wide_text *text, __m128i tags[GW_WIDE_LA
     }
 }
 
-/* The words of an ICV of so many bytes. */
-GW_WIDE __mmask8 gw_wide_icv_mask(gw_u32 icv_bytes)
-{
-    return (__mmask8)((1u << (icv_bytes / 4)) - 1);
-}
-
 /* Chunks of a step: rows of 64 bytes where there are four. */
 GW_WIDE void gw_wide_chunks_load(__m512i blocks[4][4], const gw_wide_lanes *lanes, gw_u32 offset,
                                  gw_u32 count)

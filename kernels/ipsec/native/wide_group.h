@@ -120,42 +120,32 @@ GW_WIDE void gw_wide_tags_of(const gw_ipsec_tag tags[GW_WIDE_LANES], gw_wide_gro
     }
 }
 
+/* The words of an ICV of so many bytes. */
+GW_WIDE __mmask8 gw_wide_icv_mask(gw_u32 icv_bytes)
+{
+    return (__mmask8)((1u << (icv_bytes / 4)) - 1);
+}
+
 /* The whole of GCM for a group. */
 static __attribute__((noinline)) void gw_wide_gcm_of(gw_wide_group *group, gw_ipsec_suite suite,
                                                      gw_u32 outbound)
 {
-    gw_wide_gcm gcm;
-    gw_ipsec_tag tags[GW_WIDE_LANES];
-    __m128i aad[GW_WIDE_LANES];
-    __m128i lengths[GW_WIDE_LANES];
-    for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
-        const gw_wide_packet *packet = group->packets[i];
-        const gw_ipsec_aad front = gw_ipsec_aad_of(packet->found.sa, packet->sequence);
-        aad[i] = gw_ghash_words(front.words[0], front.words[1], front.words[2], front.words[3]);
-        lengths[i] = gw_ghash_words(0, 8 * front.bytes, 0, 8 * packet->data_bytes);
-    }
-    gw_wide_lanes_of(&gcm.lanes, group, 0);
-    gw_wide_gcm_begin(&gcm, &group->sas, gw_ipsec_aes_rounds(suite));
-    if (outbound) {
-        gw_wide_gcm_run(&gcm, 1, aad, lengths, tags);
-        gw_wide_tags_of(tags, group, suite, 1);
-        return;
-    }
-    gw_wide_gcm_run(&gcm, 0, aad, lengths, tags);
-    gw_wide_tags_of(tags, group, suite, 0);
-    gw_u32 forged = 0;
-    for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
+    const gw_u32 rounds = gw_ipsec_aes_rounds(suite);
+    for (gw_u32 i = 0; i < group->count; i++) {
         gw_wide_packet *packet = group->packets[i];
-        forged |= !packet->authentic;
-        gcm.lanes.bytes[i] = packet->authentic ? 0 : packet->data_bytes;
-    }
-    if (forged) {
-        /* What is not authentic is left as it came (RFC 4303, section 3.4.4.1): decrypting twice
-         * does that, and is seldom needed. */
-        gcm.lanes.shortest = 0;
-        gw_wide_counters(gcm.counter, gcm.lanes.at, &group->sas, 2);
-        for (gw_u32 offset = 0; offset < gcm.lanes.longest; offset += GW_WIDE_ROW_BYTES) {
-            gw_wide_gcm_row(&gcm, offset, 0, 0);
+        const __m128i tag = gw_gcm_packet(packet, rounds, outbound);
+        gw_u8 *icv = packet->data + packet->data_bytes;
+        const __mmask8 mask = gw_wide_icv_mask(packet->found.sa->icv_bytes);
+        if (outbound) {
+            _mm_mask_storeu_epi32(icv, mask, tag);
+            continue;
+        }
+        packet->authentic =
+            _mm_mask_cmpneq_epi32_mask(mask, _mm_maskz_loadu_epi32(mask, icv), tag) == 0;
+        if (!packet->authentic) {
+            /* It is left as it came (RFC 4303, section 3.4.4.1): decrypting twice does that, and is
+             * seldom needed. */
+            (void)gw_gcm_packet(packet, rounds, outbound);
         }
     }
 }

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use godwit_packet::{BUCKETS, SteerKey};
 use godwit_wire::{Parsed, protocol};
 
-use super::frame::{Frame, Ipv6Frame, Packet};
+use super::frame::{Frame, Packet, Plain};
 use super::lengths::Lengths;
 use super::lookup::{Lookup, mix};
 use super::policies::{Action, Findable, Policies};
@@ -202,19 +202,41 @@ impl Database {
     }
 
     /// What is to be done with a frame. Nothing is learned of it that depends on keys.
+    ///
+    /// Most frames are IPv4 without VLAN tag and options, and need not be taken apart further: [`Database::decide_any`]
+    /// would say the same of them.
     #[inline(always)]
     pub(super) fn decide(&self, policies: &Policies, frame: &[u8]) -> Decision {
-        match Frame::parse(frame) {
-            Ok(Frame::Ipv4(packet)) => self.decide_packet(policies, &packet),
-            Ok(Frame::Ipv6(packet)) => self.decide_ipv6(policies, &packet),
-            Ok(Frame::Other) => Decision::pass(VERDICT_NOT_IP),
-            Err(reason) => Decision::drop(reason),
+        let Some(plain) = Plain::parse(frame) else { return self.decide_any(policies, frame) };
+        match plain.protocol {
+            protocol::ESP => match plain.esp {
+                Some((spi, sequence)) => self
+                    .named(plain.destination.name(spi), Class::Esp)
+                    .map_or_else(|| self.decide_any(policies, frame), |index| Decision::decrypt(index, sequence)),
+                None => self.decide_any(policies, frame),
+            },
+            protocol::AH | protocol::UDP if plain.protocol == protocol::AH || self.ends_udp() => {
+                self.decide_any(policies, frame)
+            }
+            _ => Self::protect(policies.ipv4().find(plain.source, plain.destination, || Plain::shown(frame))),
         }
     }
 
+    /// Whether some inbound SA takes ESP in UDP.
+    #[inline(always)]
+    fn ends_udp(&self) -> bool {
+        self.udp_ports.load(Ordering::Relaxed) != 0
+    }
+
+    /// [`Database::decide`] for any frame.
     #[inline(never)]
-    fn decide_ipv6(&self, policies: &Policies, packet: &Ipv6Frame<'_>) -> Decision {
-        self.decide_packet(policies, packet)
+    pub(super) fn decide_any(&self, policies: &Policies, frame: &[u8]) -> Decision {
+        match Frame::parse(frame) {
+            Ok(Frame::Ipv4(packet)) => self.decide_packet(policies, &packet),
+            Ok(Frame::Ipv6(packet)) => self.decide_packet(policies, &packet),
+            Ok(Frame::Other) => Decision::pass(VERDICT_NOT_IP),
+            Err(reason) => Decision::drop(reason),
+        }
     }
 
     #[inline]
@@ -222,7 +244,7 @@ impl Database {
         let inbound = match packet.protocol() {
             protocol::ESP => self.inbound(packet, Class::Esp, None, packet.payload(), packet.is_fragment()),
             protocol::AH => self.inbound(packet, Class::Ah, None, packet.payload(), packet.is_fragment()),
-            protocol::UDP if self.udp_ports.load(Ordering::Relaxed) != 0 => self.inbound_udp(packet),
+            protocol::UDP if self.ends_udp() => self.inbound_udp(packet),
             _ => None,
         };
         inbound.unwrap_or_else(|| Self::outbound(policies, packet))
@@ -261,9 +283,16 @@ impl Database {
         };
         // The SPI alone is unique; the destination must be the SA's too.
         let spi = u32::from_be_bytes([a, b, c, d]);
-        let value = self.inbound.get(packet.destination().name(spi));
+        let index = self.named(packet.destination().name(spi), class).ok_or(DROP_NO_SA)?;
+        Ok((index, u32::from_be_bytes([e, f, g, h])))
+    }
+
+    /// The index of the inbound SA with this name.
+    #[inline]
+    fn named(&self, name: u64, class: Class) -> Option<u32> {
+        let value = self.inbound.get(name);
         // No SA is found by `Lookup::ABSENT`, whose class is none.
-        if value >> 32 == class as u64 { Ok((value as u32, u32::from_be_bytes([e, f, g, h]))) } else { Err(DROP_NO_SA) }
+        (value >> 32 == class as u64).then_some(value as u32)
     }
 
     /// RFC 3948: ESP, IKE behind a marker, or a keepalive.
@@ -290,7 +319,12 @@ impl Database {
     /// RFC 4301, section 5.1: the first policy that matches; none discards (section 4.4.1).
     #[inline]
     fn outbound<A: Findable>(policies: &Policies, packet: &impl Packet<Address = A>) -> Decision {
-        match A::policies(policies).find(packet.source(), packet.destination(), || packet.shown()) {
+        Self::protect(A::policies(policies).find(packet.source(), packet.destination(), || packet.shown()))
+    }
+
+    #[inline(always)]
+    fn protect(action: Option<Action>) -> Decision {
+        match action {
             Some(Action::Protect(sa)) => Decision::encrypt(sa),
             Some(Action::Bypass) => Decision::pass(VERDICT_BYPASS),
             Some(Action::Discard) | None => Decision::drop(DROP_POLICY_DISCARD),

@@ -127,6 +127,47 @@ impl Packet for Ipv4Frame<'_> {
     }
 }
 
+/// What most frames are: an IPv4 packet whose lengths are right, without VLAN tag and options.
+pub(super) struct Plain {
+    pub(super) source: u32,
+    pub(super) destination: u32,
+    pub(super) protocol: u8,
+    /// SPI and sequence number, where it is ESP and no fragment (RFC 4303, section 2).
+    pub(super) esp: Option<(u32, u32)>,
+}
+
+impl Plain {
+    /// `None`: it is none of these, or [`Frame::parse`] has something to say against it.
+    #[inline(always)]
+    pub(super) fn parse(frame: &[u8]) -> Option<Self> {
+        let header = frame.first_chunk::<{ ETHERNET_BYTES + IPV4_BYTES }>()?;
+        let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        // EtherType, then version and length of the header in one byte.
+        let is_plain = word(12) >> 8 == (u32::from(ethertype::IPV4) << 8 | 0x45);
+        let total_bytes = (word(ETHERNET_BYTES) & 0xffff) as usize;
+        if !is_plain || total_bytes < IPV4_BYTES || total_bytes > frame.len() - ETHERNET_BYTES {
+            return None;
+        }
+        let protocol = header[23];
+        let esp = || {
+            let [a, b, c, d, e, f, g, h] = *frame.get(ETHERNET_BYTES + IPV4_BYTES..)?.first_chunk()?;
+            let is_whole = total_bytes >= IPV4_BYTES + 8 && word(20) >> 16 & 0x3fff == 0;
+            is_whole.then_some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])))
+        };
+        let esp = if protocol == protocol::ESP { esp() } else { None };
+        Some(Self { source: word(26), destination: word(30), protocol, esp })
+    }
+
+    /// What a frame that is plain shows to selectors.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn shown(frame: &[u8]) -> Shown<u32> {
+        let bytes = &frame[ETHERNET_BYTES..];
+        let total_bytes = be16(bytes, 2).map_or(0, usize::from);
+        Ipv4Frame { packet: &bytes[..total_bytes], header_bytes: IPV4_BYTES }.shown()
+    }
+}
+
 /// An IPv6 packet whose lengths are right, and its extension headers (RFC 8200, sections 3 and 4).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ipv6Frame<'a> {

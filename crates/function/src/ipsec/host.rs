@@ -32,24 +32,41 @@ impl IpsecHost {
         Self { database, owned, decisions: Vec::new(), arranger: arranges.then(Box::default) }
     }
 
-    /// Always inlined: what is returned through memory, in parts, is read as a whole, and every packet waits for that.
+    /// What is to be done with one packet.
     #[inline(always)]
     pub(super) fn work(&self, decision: Decision, frame_bytes: u16) -> Work {
+        match self.numbered(decision, frame_bytes) {
+            Ok((variant, parameter)) => Work::Run { variant, parameter },
+            Err(outcome) => Work::Done(outcome),
+        }
+    }
+
+    /// Variant and parameter of a packet that the kernel is to run.
+    #[inline(always)]
+    fn numbered(&self, decision: Decision, frame_bytes: u16) -> Result<(u8, u64), Outcome> {
         let states = &self.database.states;
         let (sa, numbered) = match decision.decided() {
-            Decided::Pass(verdict) => return Work::Done(Outcome::verdict(verdict)),
-            Decided::Drop(reason) => return Work::Done(Outcome::drop(reason)),
+            Decided::Pass(verdict) => return Err(Outcome::verdict(verdict)),
+            Decided::Drop(reason) => return Err(Outcome::drop(reason)),
             Decided::Encrypt(sa) | Decided::Decrypt(sa, _) if !self.owned[Database::bucket(sa)] => {
-                return Work::Done(Outcome::drop(DROP_WRONG_WORKER));
+                return Err(Outcome::drop(DROP_WRONG_WORKER));
             }
             Decided::Encrypt(sa) => (sa, states.next(sa, frame_bytes.into())),
             Decided::Decrypt(sa, sequence_low) => (sa, states.check(sa, sequence_low)),
         };
         match numbered {
-            Ok((variant, sequence)) => Work::Run { variant, parameter: parameter(sa, sequence) },
-            Err(reason) => Work::Done(Outcome::drop(reason)),
+            Ok((variant, sequence)) => Ok((variant, parameter(sa, sequence))),
+            Err(reason) => Err(Outcome::drop(reason)),
         }
     }
+}
+
+/// Apart from what runs: where both are written by the same instructions, they come through memory, are read wider than
+/// they were written, and every packet waits for that.
+#[cold]
+#[inline(never)]
+fn settle(work: &mut Vec<Work>, outcome: Outcome) {
+    work.push(Work::Done(outcome));
 }
 
 impl IpsecHost {
@@ -60,10 +77,14 @@ impl IpsecHost {
         let mut decisions = std::mem::take(&mut self.decisions);
         decisions.clear();
         let policies = self.database.policies.load();
-        let decide = |descriptor: &Descriptor| self.database.decide(&policies, region.frame(descriptor));
-        decisions.extend(descriptors.iter().map(decide));
-        let both = decisions.iter().zip(descriptors);
-        work.extend(both.map(|(decision, descriptor)| self.work(*decision, descriptor.length)));
+        decisions.extend(region.frames(descriptors).map(|frame| self.database.decide(&policies, frame)));
+        work.reserve(descriptors.len());
+        for (decision, descriptor) in decisions.iter().zip(descriptors) {
+            match self.numbered(*decision, descriptor.length) {
+                Ok((variant, parameter)) => work.push(Work::Run { variant, parameter }),
+                Err(outcome) => settle(work, outcome),
+            }
+        }
         self.decisions = decisions;
     }
 }

@@ -66,6 +66,12 @@ impl Policies {
         Self { ipv4: Arranged::new(policies), ipv6: Arranged::new(policies) }
     }
 
+    /// Those that packets of IPv4 are asked about.
+    #[inline(always)]
+    pub(super) fn ipv4(&self) -> &Arranged<u32> {
+        &self.ipv4
+    }
+
     /// From now on the policy, which is the one with this order and protects, does so by another SA. Packets that are
     /// asked about meanwhile find either.
     pub(super) fn protect_by(&self, order: u32, policy: &Policy, sa: u32) {

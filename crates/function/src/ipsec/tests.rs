@@ -280,4 +280,43 @@ proptest! {
             + "[[policy]]\naction = \"protect\"\nsa = \"west\"\n";
         prop_assert_eq!(prepare(&ipsec(&stanza), 0, 1, &[bytes]).len(), 1);
     }
+
+    /// What is decided of a frame at a glance is what is decided of it once it is taken apart.
+    #[test]
+    fn plain_frames_are_decided_as_all_are(
+        protocol in prop::sample::select(vec![6u8, 17, 50, 51]),
+        fragment in prop::sample::select(vec![0u16, 0, 0, 0x2000, 0x4000, 1]),
+        ends in (0..3u8, 0..3u8),
+        spi in prop::sample::select(vec![0x2001u32, 0x2002, 0x2003, 0, 9]),
+        payload in prop::collection::vec(any::<u8>(), 0..24),
+        broken in prop::option::of((prop::sample::select(vec![12usize, 13, 14, 16, 17]), any::<u8>())),
+        cut in prop::option::of(0..70usize),
+        behind in 0..3usize,
+        takes_udp: bool,
+    ) {
+        let udp = if takes_udp { "udp_encapsulation = {}" } else { "" };
+        let stanza = sa("west", 0x1001, "out", "") + &sa("east", 0x2001, "in", "") + &sa("nat", 0x2002, "in", udp)
+            + "[[policy]]\naction = \"discard\"\nprotocol = \"tcp\"\ndestination_ports = \"0-30000\"\n\
+               [[policy]]\naction = \"protect\"\ndestination = \"192.0.2.0/31\"\nsa = \"west\"\n";
+        let function = ipsec(&stanza);
+        let mut payload = payload;
+        // As ESP shows it, or ESP in UDP to port 4500.
+        for (place, bytes) in [(0, spi), (8, spi)] {
+            if payload.len() >= place + 4 && protocol != 6 {
+                payload[place..place + 4].copy_from_slice(&bytes.to_be_bytes());
+            }
+        }
+        if protocol == 17 && payload.len() >= 4 {
+            payload[2..4].copy_from_slice(&4500u16.to_be_bytes());
+        }
+        let mut bytes = frame([192, 0, 2, ends.0], [192, 0, 2, ends.1], protocol, fragment, &payload);
+        bytes.resize(bytes.len() + behind, 0);
+        if let Some((at, value)) = broken {
+            bytes[at] = value;
+        }
+        bytes.truncate(cut.unwrap_or(bytes.len()));
+        let database = &function.database;
+        let policies = database.policies.load();
+        prop_assert_eq!(database.decide(&policies, &bytes), database.decide_any(&policies, &bytes));
+    }
 }
