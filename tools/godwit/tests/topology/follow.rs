@@ -28,11 +28,19 @@ fn config(router: &Host, kind: &str, [left, right]: [&str; 2]) -> String {
     .concat()
 }
 
+/// The kernel takes a neighbour for reachable for a second, not for half a minute.
+fn doubt_soon(router: &Host, family: &str) {
+    for (name, value) in [("base_reachable_time_ms", 1000), ("delay_first_probe_time", 1)] {
+        router.sh(&format!("echo {value} > /proc/sys/net/{family}/neigh/right/{name}"));
+    }
+}
+
 #[test]
 fn a_router_lives_by_its_kernel() {
     let Some(mut net) = Net::new(&["ping", "ethtool"]) else { return };
     let routed = Routed::new(&mut net);
     let Routed { a, router, b } = &routed;
+    doubt_soon(router, "ipv4");
     let godwit = router.godwit(&net, &config(router, "ipv4", ["10.1.0.1/24", "10.2.0.1/24"]), &["left", "right"]);
     let said = |line: &str| String::from_utf8_lossy(&a.try_sh(line).stdout).into_owned();
     let answered = |line: &str| said(line).contains("1 received");
@@ -67,6 +75,8 @@ fn a_router_lives_by_its_kernel() {
     b.sh("ip link set eth0 down && ip link set eth0 address 02:00:00:00:77:01 && ip link set eth0 up");
     b.sh("ip route replace default via 10.2.0.1");
     wait_for("its new address", || answered("ping -c 1 -W 1 10.2.0.2"));
+    b.sh("ip link set eth0 address 02:00:00:00:77:02");
+    wait_for("an address that nobody tells of", || answered("ping -c 1 -W 1 10.2.0.2"));
 
     let report = godwit.stop();
     assert!(counter(&report, "responder_dropped_unresolved") > 0, "{report:#}");
@@ -83,6 +93,7 @@ fn a_router_of_ipv6_lives_by_its_kernel() {
     net.cable([(&b, "eth0", &["fd00:2::2/64"]), (&router, "right", &["fd00:2::1/64"])]);
     a.sh("ip route add default via fd00:1::1");
     b.sh("ip route add default via fd00:2::1");
+    doubt_soon(&router, "ipv6");
     let config = config(&router, "ipv6", ["fd00:1::1/64", "fd00:2::1/64"]);
     let godwit = router.godwit(&net, &config, &["left", "right"]);
     let said = |line: &str| String::from_utf8_lossy(&a.try_sh(line).stdout).into_owned();
@@ -127,6 +138,8 @@ fn a_router_of_ipv6_lives_by_its_kernel() {
     b.sh("ip link set eth0 down && ip link set eth0 address 02:00:00:00:77:01");
     b.sh("ip link set eth0 up && ip address replace fd00:2::2/64 dev eth0 && ip route replace default via fd00:2::1");
     wait_for("its new address", || answered("ping -c 1 -W 1 fd00:2::2"));
+    b.sh("ip link set eth0 address 02:00:00:00:77:02");
+    wait_for("an address that nobody tells of", || answered("ping -c 1 -W 1 fd00:2::2"));
 
     let report = godwit.stop();
     assert!(counter(&report, "ipv6_said_forward") > 0, "{report:#}");

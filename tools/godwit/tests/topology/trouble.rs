@@ -19,7 +19,7 @@ fn links_that_go_down_and_interfaces_that_vanish_come_back() {
     let right_mac = router.mac("right");
     let b_mac = b.mac("eth0");
     let godwit = router.godwit(&net, &routed.config(), &["left", "right"]);
-    assert!(ping(&routed));
+    wait_for("an answer", || ping(&routed));
 
     // Down at the router; then at the host, which takes the carrier away.
     router.sh("ip link set right down");
@@ -37,7 +37,7 @@ fn links_that_go_down_and_interfaces_that_vanish_come_back() {
     router.sh("ip link set right mtu 1000");
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(!a.try_sh("ping -c 2 -i 0.1 -W 1 -s 1200 10.2.0.2").status.success());
-    assert!(ping(&routed));
+    wait_for("an answer", || ping(&routed));
     router.sh("ip link set right mtu 1500");
 
     // Ten thousand ARP requests at once are the kernel's business.
@@ -47,7 +47,7 @@ fn links_that_go_down_and_interfaces_that_vanish_come_back() {
         +struct.pack('>I',0x0a010100+i)+bytes(6)+bytes([10,1,0,1])+bytes(18))\n";
     let flood = net.file("flood.py", flood);
     a.sh(&format!("/usr/bin/python3 {}", flood.display()));
-    assert!(ping(&routed));
+    wait_for("an answer", || ping(&routed));
 
     // The whole cable is gone, and another one comes.
     router.sh("ip link del right");
@@ -73,7 +73,7 @@ fn a_queue_that_stalls_is_counted_and_goes_on() {
     routed.introduce();
     let before = [a.counted("eth0").sent, b.counted("eth0").received];
     let godwit = router.godwit(&net, &routed.config(), &["left", "right"]);
-    assert!(ping(&routed));
+    wait_for("an answer", || ping(&routed));
     // More than all rings hold, to an address that nobody has, so that nobody answers.
     let flood = "import socket,struct,sys\n\
         s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW); s.bind(('eth0',0))\n\
@@ -121,7 +121,7 @@ fn rights_are_given_up_once_everything_is_open() {
         let status = std::fs::read_to_string(task.expect("a thread").path().join("status")).expect("it runs");
         assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
     }
-    assert!(ping(&routed));
+    wait_for("an answer", || ping(&routed));
     // Addresses that come later are still told to the program.
     routed.router.sh("ip addr add 10.2.0.77/24 dev right");
     wait_for("the address", || routed.a.try_sh("ping -c 1 -W 1 10.2.0.77").status.success());
@@ -139,7 +139,7 @@ fn a_process_that_is_killed_leaves_nothing_behind() {
     let config = routed.config().replacen("[engine]\n", &control, 1);
     for _ in 0..3 {
         let mut godwit = routed.router.godwit(&net, &config, &["left", "right"]);
-        assert!(ping(&routed));
+        wait_for("an answer", || ping(&routed));
         // Its own namespaces are all there are.
         let namespace =
             |of: &str| std::fs::read_link(format!("/proc/{}/ns/{of}", godwit.child.0.id())).expect("it runs");

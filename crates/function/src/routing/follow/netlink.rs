@@ -48,6 +48,8 @@ pub(super) enum Event {
         interface: u32,
         address: IpAddr,
         station: Option<MacAddress>,
+        /// It has not been heard of for a while. The kernel finds out whether it is still there when it has something for it.
+        is_stale: bool,
     },
     Route {
         route: Route,
@@ -186,7 +188,8 @@ fn neighbour(message: &NeighbourMessage, is_there: bool) -> Option<Event> {
     use NeighbourState::{Delay, Permanent, Probe, Reachable, Stale};
     let is_known = is_there && matches!(message.header.state, Reachable | Stale | Delay | Probe | Permanent);
     let station = station.filter(|station| is_known && !station.is_multicast());
-    Some(Event::Neighbour { interface: message.header.ifindex, address: address?, station })
+    let is_stale = message.header.state == Stale;
+    Some(Event::Neighbour { interface: message.header.ifindex, address: address?, station, is_stale })
 }
 
 fn address(address: &RouteAddress) -> Option<IpAddr> {
@@ -385,7 +388,7 @@ impl Asker {
         Ok(())
     }
 
-    /// Has the kernel look for a neighbour: it gets a packet for it, an empty one to the port that throws things away (RFC 863).
+    /// Has the kernel look for a neighbour, or find out whether it is still there: it gets a packet for it, an empty one to the port that throws things away (RFC 863).
     /// That takes no right, which asking for it by netlink does.
     pub(super) fn resolve(&self, interface: u32, address: IpAddr) -> std::io::Result<()> {
         const DISCARD: u16 = 9;

@@ -24,6 +24,8 @@ use crate::{Error, Running};
 const TABLE_LOCAL: u32 = 255;
 /// A neighbour is asked for so often at most.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
+/// So many stale neighbours are asked for in one turn.
+const STALE_PER_TURN: usize = 32;
 /// A net's stations that are remembered as asked for.
 const ASKED_MAX: usize = 4096;
 /// When something could not be done, it is tried again then.
@@ -38,6 +40,8 @@ pub(super) struct State {
     fpm: Option<Fpm>,
     links: HashMap<u32, Link>,
     neighbours: HashMap<(u32, IpAddr), MacAddress>,
+    /// Neighbours that the kernel has not heard of for a while.
+    stale: HashSet<(u32, IpAddr)>,
     routes: HashMap<Prefix, Ways>,
     /// Of zebra, and whether it has said so since it connected.
     told: HashMap<Prefix, (Target, bool)>,
@@ -79,6 +83,7 @@ impl State {
             fpm: None,
             links: HashMap::new(),
             neighbours: HashMap::new(),
+            stale: HashSet::new(),
             routes: HashMap::new(),
             told: HashMap::new(),
             objects: HashMap::new(),
@@ -182,6 +187,7 @@ impl State {
         asker.all(family, |event| events.push(event))?;
         self.dirty.extend(self.routes.drain().map(|(prefix, _)| prefix));
         self.dirty.extend(self.neighbours.drain().map(|((_, address), _)| Prefix::host(address)));
+        self.stale.clear();
         self.changed.extend(self.ways.keys());
         self.links.clear();
         for event in events {
@@ -215,24 +221,23 @@ impl State {
                     self.changed.extend(self.ways.keys().filter(of_link));
                 }
             }
-            Event::Neighbour { interface, address, station } if Family::of(address) == family => {
+            Event::Neighbour { interface, address, station, is_stale } => {
                 let key = (interface, address);
+                match is_stale {
+                    true => self.stale.insert(key),
+                    false => self.stale.remove(&key),
+                };
                 let before = match station {
                     Some(station) => self.neighbours.insert(key, station),
                     None => self.neighbours.remove(&key),
                 };
                 if before != station {
-                    self.dirty.insert(Prefix::host(address));
+                    // An IPv4 route can lead to an IPv6 gateway, which is no station of an IPv4 net.
+                    if Family::of(address) == family {
+                        self.dirty.insert(Prefix::host(address));
+                    }
                     self.changed.insert(Way::Station(interface, address));
                 }
-            }
-            // An IPv4 route can lead to an IPv6 gateway.
-            Event::Neighbour { interface, address, station } => {
-                match station {
-                    Some(station) => self.neighbours.insert((interface, address), station),
-                    None => self.neighbours.remove(&(interface, address)),
-                };
-                self.changed.insert(Way::Station(interface, address));
             }
             Event::Route { route, is_there } => self.route(route, is_there, family),
             Event::AddressGone => self.ask_all = true,
@@ -392,6 +397,12 @@ impl State {
                 // It says itself what it finds; a link that is down, nothing.
                 let _ = asker.resolve(interface, address);
             }
+        }
+        // The kernel never sees the packets that go to these: left alone, it would not find out that one is gone, or has
+        // another Ethernet address. When it has, it says so, which is when they are stale again too.
+        let in_use = |&(interface, address): &(u32, IpAddr)| self.ways.contains_key(&Way::Station(interface, address));
+        for (interface, address) in self.stale.extract_if(in_use).take(STALE_PER_TURN) {
+            let _ = asker.resolve(interface, address);
         }
     }
 
