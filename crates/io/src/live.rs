@@ -167,10 +167,53 @@ impl Arrivals {
         self.sequence += 1;
     }
 
+    /// As [`push`](Arrivals::push), for frames that lie in windows in the port's hands ([`Region::arrived_each`]): all of them, or those in front
+    /// of the first that does not. Returns how many.
+    #[inline(always)]
+    pub fn push_arrived<T>(
+        &mut self,
+        region: &mut Region,
+        frames: &[T],
+        arrived: impl Fn(&T) -> Arrived,
+        batch: &mut Batch,
+    ) -> usize {
+        let Batch { descriptors, stamps } = batch;
+        descriptors.reserve(frames.len());
+        let (port, steering) = (self.context.port, &*self.context.steering);
+        let place = |frame: &T| {
+            let Arrived { window, head, length, .. } = arrived(frame);
+            (window, head, length)
+        };
+        let count = region.arrived_each(frames, place, |frame, descriptor, bytes| {
+            let flow_hash = match arrived(frame).flow_hash {
+                Some(flow_hash) => flow_hash,
+                None => steering.flow_hash(&godwit_wire::parse(bytes)),
+            };
+            descriptors.push(Descriptor { port, flow_hash, ..descriptor });
+        });
+        let (first, time_ns) = (self.sequence, self.now_ns);
+        self.sequence += count as u64;
+        stamps.extend((first..self.sequence).map(|sequence| Stamp { sequence, time_ns }));
+        count
+    }
+
     /// See [`Receive::sequence_next`].
     pub fn sequence_next(&self) -> u64 {
         self.sequence
     }
+}
+
+/// A frame that has been written into a window in a port's hands.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived {
+    /// The window, as [`Region::post`] named it.
+    pub window: u32,
+    /// Bytes from the window's start to the frame.
+    pub head: u16,
+    /// Bytes of the frame.
+    pub length: u16,
+    /// The symmetric Toeplitz hash of its five-tuple, where the device says it.
+    pub flow_hash: Option<u32>,
 }
 
 /// The counters of a queue, which others read while it counts.

@@ -78,7 +78,7 @@ impl Toeplitz {
     }
 
     /// Hash of IPv4 addresses, and of source and destination port if given. No ports and ports 0 are the same.
-    #[inline]
+    #[inline(always)]
     pub fn hash_v4(&self, source: [u8; 4], destination: [u8; 4], ports: Option<(u16, u16)>) -> u32 {
         let (source_port, destination_port) = ports.unwrap_or_default();
         match &self.tables {
@@ -121,7 +121,7 @@ impl Toeplitz {
 
     /// Hash of a five-tuple: addresses, and ports where there are any. The protocol is no part of it.
     /// 0 for addresses of two families, which no packet has.
-    #[inline]
+    #[inline(always)]
     pub fn hash_five_tuple(&self, tuple: &FiveTuple) -> u32 {
         let ports = Some((tuple.source_port, tuple.destination_port));
         match (tuple.source, tuple.destination) {
@@ -132,7 +132,7 @@ impl Toeplitz {
     }
 
     /// Hash of a parsed frame; 0 for one without a five-tuple (not IP, or wrong), as a NIC reports it.
-    #[inline]
+    #[inline(always)]
     pub fn hash_parsed(&self, parsed: &Parsed) -> u32 {
         match &parsed.five_tuple {
             Some(tuple) => self.hash_five_tuple(tuple),

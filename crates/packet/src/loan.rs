@@ -50,16 +50,45 @@ impl Units {
     }
 
     /// Whether there never was any.
+    #[inline]
     pub(crate) fn is_unused(&self) -> bool {
         self.words.is_empty()
     }
 
+    #[inline]
     pub(crate) fn insert(&mut self, first: usize, count: usize) {
         each_word(first, count, |word, mask| self.words[word] |= mask);
     }
 
+    #[inline]
     pub(crate) fn remove(&mut self, first: usize, count: usize) {
         each_word(first, count, |word, mask| self.words[word] &= !mask);
+    }
+
+    /// Whether a unit is in the set.
+    #[inline(always)]
+    pub(crate) fn has(&self, unit: usize) -> bool {
+        self.words.get(unit / 64).is_some_and(|word| word >> (unit % 64) & 1 != 0)
+    }
+
+    /// Adds a unit; false where it is in the set already, or beyond it.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, unit: usize) -> bool {
+        let Some(word) = self.words.get_mut(unit / 64) else { return false };
+        let bit = 1 << (unit % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    /// Removes a unit; false where it is not in the set.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, unit: usize) -> bool {
+        let Some(word) = self.words.get_mut(unit / 64) else { return false };
+        let bit = 1 << (unit % 64);
+        let was_there = *word & bit != 0;
+        *word &= !bit;
+        was_there
     }
 
     /// Whether any unit is in the set.
@@ -266,6 +295,18 @@ impl Outgoing<'_> {
         }
     }
 
+    /// [`Outgoing::hand_over`] of several packets.
+    ///
+    /// # Panics
+    /// When one is not in these hands.
+    #[inline]
+    pub fn hand_over_all<'d>(&mut self, descriptors: impl Iterator<Item = &'d Descriptor>) {
+        match self {
+            Self::Own(region) => region.hand_over_all(descriptors),
+            Self::Lent(borrower) => descriptors.for_each(|descriptor| borrower.hand_over(descriptor)),
+        }
+    }
+
     /// A window that was handed over is back.
     #[inline]
     pub fn reclaim(&mut self, window: u32) {
@@ -404,9 +445,12 @@ mod tests {
             for (kind, first, count) in steps {
                 let range = first..first + count;
                 prop_assert_eq!(units.any(first, count), model[range.clone()].contains(&true));
+                prop_assert_eq!(units.has(first), model[first]);
                 prop_assert_eq!(units.all(first, count), !model[range.clone()].contains(&false));
                 match kind {
+                    0 if count == 1 => prop_assert_eq!(units.add(first), !model[first]),
                     0 => units.insert(first, count),
+                    1 if count == 1 => prop_assert_eq!(units.take(first), model[first]),
                     1 => units.remove(first, count),
                     _ => continue,
                 }

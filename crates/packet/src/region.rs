@@ -1,6 +1,7 @@
 //! One worker's part of the arena: allocate, reach and return windows. No locks, no atomics.
 
 mod dense;
+mod ports;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,15 +29,19 @@ pub struct Region {
     quarantined: usize,
     /// Names this region among all of the process.
     id: u64,
-    /// What windows in others' hands take up.
+    /// What windows in others' hands take up. Where there are slots, one bit stands for a whole window, that of its first unit, and all
+    /// other units count as lent: a descriptor that begins there names no window.
     lent: Units,
     /// Windows that ports have: posted to be written, or handed over to be sent.
     /// Below zero while a borrower has handed some over, is about to tell, and they have arrived again.
     in_ports: isize,
     /// Distance from one slot to the next; 0 where there are none.
     slot_bytes: usize,
-    /// `slot_bytes - 1` where that is a power of two, as ports ask for it; 0 otherwise. A division takes as long as all the rest.
-    slot_mask: usize,
+    /// 2^64 divided by the units of a slot, rounded up (0 for a slot of one unit): multiplying by it tells how far behind the beginning
+    /// of a slot something lies. A division would take as long as all the rest.
+    slot_inverse: u64,
+    /// Units of the longest window.
+    room_max: u8,
     /// Bytes in front of each slot's window that are none of its.
     prefix_bytes: usize,
     /// Vectors to be used again.
@@ -99,7 +104,8 @@ impl Region {
             in_ports: 0,
             prefix_bytes: config.prefix_bytes,
             slot_bytes,
-            slot_mask: if slot_bytes.is_power_of_two() { slot_bytes - 1 } else { 0 },
+            slot_inverse: (u64::MAX / (slot_bytes / WINDOW_UNIT_BYTES).max(1) as u64).wrapping_add(1),
+            room_max: if slot_bytes > 0 { room } else { u8::MAX },
             spare: Vec::new(),
             spare_reclaimed: Vec::new(),
         }
@@ -302,14 +308,14 @@ impl Region {
     /// # Panics
     /// When one is not of this region, or lent already.
     pub fn lend<'a>(&mut self, descriptors: impl IntoIterator<Item = &'a Descriptor>) -> Loan {
-        self.lent.reserve(self.bytes.div_ceil(WINDOW_UNIT_BYTES));
+        self.begin_lending();
         let mut windows = std::mem::take(&mut self.spare);
         for descriptor in descriptors {
             if !self.contains(descriptor) {
                 outside(*descriptor);
             }
             let unit = (descriptor.window_offset() - self.start) / WINDOW_UNIT_BYTES;
-            self.lent.insert(unit, usize::from(descriptor.room));
+            self.lent.insert(unit, self.marks(descriptor.room));
             windows.push(*descriptor);
         }
         Loan { region: self.id, windows, handed_over: 0, reclaimed: std::mem::take(&mut self.spare_reclaimed) }
@@ -328,7 +334,7 @@ impl Region {
         assert_eq!(loan.region, self.id, "a loan of another region");
         for descriptor in loan.windows.drain(..) {
             let unit = (descriptor.window_offset() - self.start) / WINDOW_UNIT_BYTES;
-            self.lent.remove(unit, usize::from(descriptor.room));
+            self.lent.remove(unit, self.marks(descriptor.room));
             self.release(&descriptor);
         }
         self.spare = loan.windows;
@@ -339,85 +345,34 @@ impl Region {
         self.spare_reclaimed = loan.reclaimed;
     }
 
-    /// Gives a free window out of hand, for a port to write a frame into. It is no packet, and not in flight, until it
-    /// [arrived](Region::arrived). Returns its first unit of 64 bytes from the arena's base; `None` where no window is free, or the
-    /// layout is [`Layout::Dense`], whose windows are as long as their frames.
+    /// From now on what is lent is marked.
     #[inline]
-    pub fn post(&mut self) -> Option<u32> {
-        let (window, room) = match &mut self.windows {
-            Windows::Slots(slots) => (slots.free.pop()?, slots.room),
-            Windows::SlotQueue(slots) => (slots.free.pop_front()?, slots.room),
-            Windows::Dense(_) => return None,
-        };
-        self.put_in_port(window, room);
-        Some(window)
-    }
-
-    /// A frame of `length` bytes, `offset` bytes from the arena's base, has been written into a window that was posted: it is a packet now.
-    /// `None` where that is no window in a port's hands, or the frame does not lie in it: such a port is not to be trusted.
-    #[inline]
-    pub fn arrived(&mut self, offset: usize, length: usize) -> Option<Descriptor> {
-        let window = self.window_at(offset)?;
-        let room = self.slot_room();
-        let head = offset - window as usize * WINDOW_UNIT_BYTES;
-        if head + length > usize::from(room) * WINDOW_UNIT_BYTES || !self.take_from_port(window, room) {
-            return None;
-        }
-        self.allocated += 1;
-        Some(Descriptor { window, head: head as u16, length: length as u16, room, ..Descriptor::default() })
-    }
-
-    /// Gives a packet that is to be sent out of hand, to a port that reads it later: it is no longer in flight, but its window is not free
-    /// before it is [reclaimed](Region::reclaim).
-    ///
-    /// # Panics
-    /// When the packet is not of this region, or lent, or the layout has no slots.
-    #[inline]
-    pub fn hand_over(&mut self, descriptor: &Descriptor) {
-        assert!(self.slot_bytes > 0, "a dense ring hands over no windows");
-        if !self.contains(descriptor) {
-            outside(*descriptor);
-        }
-        debug_assert!(self.allocated > 0, "a window was returned twice");
-        self.allocated -= 1;
-        self.put_in_port(descriptor.window, descriptor.room);
-    }
-
-    /// A window that a port had is back, and free.
-    ///
-    /// # Panics
-    /// When no port had it.
-    #[inline]
-    pub fn reclaim(&mut self, window: u32) {
-        let room = self.slot_room();
-        assert!(self.take_from_port(window, room), "window {window} is in no port's hands");
-        match &mut self.windows {
-            Windows::Slots(slots) => slots.free.push(window),
-            Windows::SlotQueue(slots) => slots.free.push_back(window),
-            Windows::Dense(_) => unreachable!("a dense ring hands over no windows"),
+    fn begin_lending(&mut self) {
+        if self.lent.is_unused() {
+            self.mark_slots();
         }
     }
 
-    /// The window that a byte lies in, `offset` bytes from the arena's base.
-    #[inline]
-    pub fn window_at(&self, offset: usize) -> Option<u32> {
-        let inside = offset.wrapping_sub(self.start);
-        if inside >= self.bytes || self.slot_bytes == 0 {
-            return None;
+    #[cold]
+    fn mark_slots(&mut self) {
+        let units = self.bytes.div_ceil(WINDOW_UNIT_BYTES);
+        self.lent.reserve(units);
+        if self.slot_bytes > 0 {
+            self.lent.insert(0, units);
+            let windows = (self.prefix_bytes / WINDOW_UNIT_BYTES..units).step_by(self.slot_bytes / WINDOW_UNIT_BYTES);
+            windows.for_each(|unit| self.lent.remove(unit, 1));
         }
-        let head = self.in_slot(inside).checked_sub(self.prefix_bytes)?;
-        Some(((offset - head) / WINDOW_UNIT_BYTES) as u32)
     }
 
-    /// How far behind the beginning of its slot a byte lies, `inside` bytes from the region's start. There are slots.
     #[inline(always)]
-    fn in_slot(&self, inside: usize) -> usize {
-        if self.slot_mask > 0 { inside & self.slot_mask } else { inside % self.slot_bytes }
+    fn is_lent(&self, unit: usize, room: u8) -> bool {
+        if self.slot_bytes > 0 { self.lent.has(unit) } else { self.lent.any(unit, usize::from(room)) }
     }
 
-    /// Windows that ports have, to be written or to be read.
-    pub fn in_ports(&self) -> usize {
-        self.in_ports.max(0) as usize
+    /// How many units stand for a window in [`Region::lent`].
+    #[inline(always)]
+    fn marks(&self, room: u8) -> usize {
+        if self.slot_bytes > 0 { 1 } else { usize::from(room) }
     }
 
     /// Bytes in front of an arriving frame.
@@ -425,61 +380,46 @@ impl Region {
         self.headroom_bytes
     }
 
-    fn slot_room(&self) -> u8 {
-        match &self.windows {
-            Windows::Slots(slots) => slots.room,
-            Windows::SlotQueue(slots) => slots.room,
-            Windows::Dense(_) => 0,
-        }
-    }
-
-    #[inline]
-    fn put_in_port(&mut self, window: u32, room: u8) {
-        self.lent.reserve(self.bytes.div_ceil(WINDOW_UNIT_BYTES));
-        self.lent.insert(window as usize - self.start / WINDOW_UNIT_BYTES, usize::from(room));
-        self.in_ports += 1;
-    }
-
-    /// False where no port had it.
-    #[inline]
-    fn take_from_port(&mut self, window: u32, room: u8) -> bool {
-        let unit = (window as usize).wrapping_sub(self.start / WINDOW_UNIT_BYTES);
-        let is_slot = self.slot_bytes > 0
-            && unit < self.bytes / WINDOW_UNIT_BYTES
-            && self.in_slot(unit * WINDOW_UNIT_BYTES) == self.prefix_bytes;
-        if !is_slot || !self.lent.all(unit, usize::from(room)) {
-            return false;
-        }
-        self.lent.remove(unit, usize::from(room));
-        self.in_ports -= 1;
-        true
-    }
-
     /// Whether the descriptor names a window of this region that is not lent, and its frame lies within the window.
     #[inline]
     pub fn contains(&self, descriptor: &Descriptor) -> bool {
+        self.is_window(descriptor) && !self.is_lent(self.unit(descriptor), descriptor.room)
+    }
+
+    /// The same, lent or not.
+    #[inline(always)]
+    fn is_window(&self, descriptor: &Descriptor) -> bool {
         let offset = descriptor.window_offset().wrapping_sub(self.start);
         offset < self.bytes
             && descriptor.room_bytes() <= self.bytes - offset
+            && descriptor.room <= self.room_max
             && usize::from(descriptor.head) + usize::from(descriptor.length) <= descriptor.room_bytes()
-            && !self.lent.any(offset / WINDOW_UNIT_BYTES, usize::from(descriptor.room))
+    }
+
+    /// Where a window begins, in units from the region's start.
+    #[inline(always)]
+    fn unit(&self, descriptor: &Descriptor) -> usize {
+        (descriptor.window as usize).wrapping_sub(self.start / WINDOW_UNIT_BYTES)
     }
 
     /// Whether [`Region::contains`] says yes of all of these.
     #[inline]
     pub fn contains_all(&self, descriptors: &[Descriptor]) -> bool {
-        if self.is_lending() {
+        if self.is_lending() && self.slot_bytes == 0 {
             return descriptors.iter().all(|descriptor| self.contains(descriptor));
         }
         // Nearly always all are, so none of the tests is worth a branch.
-        let (start, units) = (self.start / WINDOW_UNIT_BYTES, self.bytes / WINDOW_UNIT_BYTES);
-        descriptors.iter().fold(true, |all, descriptor| {
+        let units = self.bytes / WINDOW_UNIT_BYTES;
+        let is_inside = descriptors.iter().fold(true, |all, descriptor| {
             // In units; a window in front of the region wraps to a number beyond it.
-            let unit = (descriptor.window as usize).wrapping_sub(start);
+            let unit = self.unit(descriptor);
             let unit_after = unit.wrapping_add(usize::from(descriptor.room));
             let end = usize::from(descriptor.head) + usize::from(descriptor.length);
-            all & (unit < units) & (unit_after <= units) & (end <= descriptor.room_bytes())
-        })
+            let is_inside = (unit < units) & (unit_after <= units) & (descriptor.room <= self.room_max);
+            all & is_inside & (end <= descriptor.room_bytes())
+        });
+        let is_lent = |any, descriptor: &Descriptor| any | self.lent.has(self.unit(descriptor));
+        is_inside && !(self.is_lending() && descriptors.iter().fold(false, is_lent))
     }
 
     /// The frame.

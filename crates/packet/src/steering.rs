@@ -32,7 +32,7 @@ impl Steering {
     }
 
     /// The symmetric hash of the packet's flow.
-    #[inline]
+    #[inline(always)]
     pub fn flow_hash(&self, parsed: &Parsed) -> u32 {
         self.toeplitz.hash_parsed(parsed)
     }

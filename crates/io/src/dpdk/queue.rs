@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use godwit_packet::{Batch, Outgoing, Region, WINDOW_UNIT_BYTES};
+use godwit_packet::{Batch, Descriptor, Outgoing, Region};
 
 use super::device::Port;
 use super::ffi::{self, BAD_CHECKSUM, BURST_MAX, HASHED, Packet, TOO_LONG};
 use super::{eal, pool::Pool};
-use crate::live::Arrivals;
+use crate::live::{Arrivals, Arrived};
 use crate::{Departure, Error, PortCounters, QueueContext, Receive, Received, Transmit};
 
 /// How often a full transmit ring is tried again before what is left is refused.
@@ -44,6 +44,52 @@ impl ReceiveQueue {
             last_calls: 0,
             ended: false,
         }
+    }
+
+    /// Takes what the device has received: the first `count` packets.
+    #[inline]
+    fn take(&mut self, region: &mut Region, batch: &mut Batch, count: usize) -> Result<(), Error> {
+        let unwanted = if self.port.drop_bad_checksums { TOO_LONG | BAD_CHECKSUM } else { TOO_LONG };
+        let frame_bytes_max = self.port.frame_bytes_max;
+        // Length 0 wraps to a number beyond all lengths.
+        let is_unwanted = |packet: &Packet| {
+            (packet.flags & unwanted != 0) | (usize::from(packet.length).wrapping_sub(1) >= frame_bytes_max)
+        };
+        // Nearly always there is none.
+        let is_any_unwanted = self.packets[..count].iter().fold(false, |any, packet| any | is_unwanted(packet));
+        let count = if is_any_unwanted { self.sort_out(region, count, is_unwanted) } else { count };
+        let packets = &self.packets[..count];
+        let arrived = |packet: &Packet| Arrived {
+            window: packet.window,
+            head: packet.head,
+            length: packet.length,
+            flow_hash: (packet.flags & HASHED != 0).then_some(packet.flow_hash),
+        };
+        let taken = self.arrivals.push_arrived(region, packets, arrived, batch);
+        if let Some(Packet { window, head, length, .. }) = packets.get(taken) {
+            let what =
+                format!("its driver has written {length} bytes at {head} of {window}, which is no window that it has");
+            return Err(self.port.fault(what));
+        }
+        self.counters.received_bytes += packets.iter().map(|packet| u64::from(packet.length)).sum::<u64>();
+        self.counters.received_packets += taken as u64;
+        Ok(())
+    }
+
+    /// Moves packets that enter to the front, and passes over the others; returns how many enter.
+    #[cold]
+    fn sort_out(&mut self, region: &mut Region, count: usize, is_unwanted: impl Fn(&Packet) -> bool) -> usize {
+        let mut wanted = 0;
+        for index in 0..count {
+            let packet = self.packets[index];
+            if is_unwanted(&packet) {
+                self.pass_over(region, &packet);
+            } else {
+                self.packets[wanted] = packet;
+                wanted += 1;
+            }
+        }
+        wanted
     }
 
     /// A packet that does not enter: its window goes back.
@@ -86,28 +132,7 @@ impl Receive for ReceiveQueue {
         } as usize;
         if received > 0 {
             self.arrivals.turn();
-            let unwanted = if self.port.drop_bad_checksums { TOO_LONG | BAD_CHECKSUM } else { TOO_LONG };
-            for index in 0..received {
-                let packet = self.packets[index];
-                let length = usize::from(packet.length);
-                if packet.flags & unwanted != 0 || length == 0 || length > self.port.frame_bytes_max {
-                    self.pass_over(region, &packet);
-                    continue;
-                }
-                let offset = packet.window as usize * WINDOW_UNIT_BYTES + usize::from(packet.head);
-                let Some(mut descriptor) = region.arrived(offset, length) else {
-                    let what = format!("its driver has written {length} bytes at {offset}, outside of its windows");
-                    return Err(self.port.fault(what));
-                };
-                self.counters.received_bytes += u64::from(packet.length);
-                self.counters.received_packets += 1;
-                if packet.flags & HASHED != 0 {
-                    descriptor.flow_hash = packet.flow_hash;
-                    self.arrivals.push_hashed(descriptor, batch);
-                } else {
-                    self.arrivals.push(region, descriptor, batch);
-                }
-            }
+            self.take(region, batch, received)?;
             self.port.counters[self.worker][0].publish(&self.counters);
         }
         if self.port.stopped.load(Ordering::Relaxed) {
@@ -178,21 +203,17 @@ impl Transmit for TransmitQueue {
         let mut accepted = 0;
         for burst in packets.chunks(BURST_MAX) {
             let (mut count, mut bytes) = (0, 0);
-            for Departure { descriptor, .. } in burst {
-                if usize::from(descriptor.length) > sent_bytes_max {
-                    self.counters.over_mtu += 1;
-                    windows.release(descriptor);
-                    continue;
-                }
-                windows.hand_over(descriptor);
-                bytes += u64::from(descriptor.length);
-                self.packets[count] = Packet {
-                    window: descriptor.window,
-                    head: descriptor.head,
-                    length: descriptor.length,
-                    ..Packet::default()
-                };
+            let fits = |descriptor: &&Descriptor| usize::from(descriptor.length) <= sent_bytes_max;
+            let descriptors = burst.iter().map(|departure| &departure.descriptor);
+            windows.hand_over_all(descriptors.clone().filter(fits).inspect(|descriptor| {
+                let Descriptor { window, head, length, .. } = **descriptor;
+                self.packets[count] = Packet { window, head, length, ..Packet::default() };
+                bytes += u64::from(length);
                 count += 1;
+            }));
+            if count < burst.len() {
+                self.counters.over_mtu += (burst.len() - count) as u64;
+                descriptors.filter(|descriptor| !fits(descriptor)).for_each(|descriptor| windows.release(descriptor));
             }
             let sent = self.send(count);
             accepted += sent;

@@ -92,6 +92,85 @@ fn ports_have_windows_that_the_region_does_not_reach() {
     }
 }
 
+/// Slots at a power of two, and at an odd distance behind a driver's prefix.
+fn slots() -> impl Strategy<Value = ArenaConfig> {
+    let two = ArenaConfig { packets: 5, slot_bytes: Some(2048), ..ArenaConfig::default() };
+    let odd = ArenaConfig { packets: 9, prefix_bytes: 256, ..ArenaConfig::default() };
+    prop::sample::select(vec![two, odd])
+}
+
+proptest! {
+    #[test]
+    fn a_byte_lies_in_the_window_of_its_slot(config in slots(), at: prop::sample::Index) {
+        let stride_bytes = config.slot_stride_bytes();
+        let region = Arena::new(config.clone(), 2).unwrap().split().remove(1);
+        let (start, bytes) = region.extent();
+        let inside = at.index(bytes);
+        let window = start + inside / stride_bytes * stride_bytes + config.prefix_bytes;
+        let expected = (inside % stride_bytes >= config.prefix_bytes).then_some((window / 64) as u32);
+        prop_assert_eq!(region.window_at(start + inside), expected);
+        prop_assert_eq!(region.window_at(start + bytes + inside), None);
+    }
+
+    /// Only what a port has arrives, once, and only a frame that lies in its window; what arrived is a packet, and what a port has is none.
+    #[test]
+    fn what_arrives_together_was_posted(
+        config in slots(),
+        frames in prop::collection::vec((any::<prop::sample::Index>(), -1i64..2, 0u16..1900, 0u16..1900), 1..9),
+    ) {
+        let mut region = Arena::new(config.clone(), 2).unwrap().split().remove(1);
+        let mut posted: Vec<u32> = (0..3).map_while(|_| region.post()).collect();
+        let kept = region.allocate(60).unwrap();
+        let known = [&posted[..], &[kept.window]].concat();
+        for (at, beside, head, length) in frames {
+            // Nearly always a window, and a frame that fits.
+            let window = (i64::from(known[at.index(known.len())]) + if head % 8 == 0 { beside } else { 0 }) as u32;
+            let arrives = posted.contains(&window) && usize::from(head) + usize::from(length) <= config.window_bytes();
+            let mut packets = Vec::new();
+            let arrived = region.arrived_each(&[()], |()| (window, head, length), |(), packet, frame| {
+                assert_eq!(frame.len(), usize::from(length));
+                packets.push(packet);
+            });
+            prop_assert_eq!((arrived, packets.len()), (usize::from(arrives), usize::from(arrives)));
+            if arrives {
+                posted.retain(|other| *other != window);
+                prop_assert!(region.contains_all(&packets));
+            }
+            prop_assert_eq!((region.in_ports(), region.allocated()), (posted.len(), 4 - posted.len()));
+            for &window in &posted {
+                prop_assert!(!region.contains_all(&[Descriptor { window, ..kept }]));
+            }
+            prop_assert!(region.contains(&kept));
+        }
+    }
+}
+
+#[test]
+fn one_that_does_not_arrive_holds_up_those_behind_it() {
+    let mut region =
+        Arena::new(ArenaConfig { prefix_bytes: 256, ..ArenaConfig::default() }, 1).unwrap().split().remove(0);
+    let windows = [(); 3].map(|()| region.post().unwrap());
+    let frames = [windows[2], windows[0], windows[2], windows[1]];
+    assert_eq!(region.arrived_each(&frames, |window| (*window, 128, 60), |_, _, _| {}), 2);
+    assert_eq!((region.in_ports(), region.allocated()), (1, 2));
+}
+
+#[test]
+#[should_panic(expected = "outside its region")]
+fn a_packet_is_handed_over_once() {
+    let mut region = region(3, (Layout::Slots, Reuse::Last));
+    let packet = region.allocate(60).unwrap();
+    region.hand_over_all([packet, packet].iter());
+}
+
+#[test]
+#[should_panic(expected = "outside its region")]
+fn a_window_longer_than_a_slot_is_refused() {
+    let mut region = region(3, (Layout::Slots, Reuse::Last));
+    let packet = region.allocate(60).unwrap();
+    region.frame(&Descriptor { room: packet.room + 1, ..packet });
+}
+
 #[test]
 #[should_panic(expected = "in no port's hands")]
 fn a_window_that_no_port_had_is_not_reclaimed() {
