@@ -290,12 +290,13 @@ struct Zebra {
 const ZEBRA: &str = "/usr/lib/frr/zebra";
 
 impl Zebra {
-    fn start() -> Self {
+    /// It connects to this port.
+    fn start(port: u16) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         // It gives up its rights.
         std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-        std::fs::write(at("zebra.conf"), "fpm address 127.0.0.1 port 2620\n").unwrap();
+        std::fs::write(at("zebra.conf"), format!("fpm address 127.0.0.1 port {port}\n")).unwrap();
         let mut command = Command::new(ZEBRA);
         command.args(["-M", "dplane_fpm_nl", "-P", "0", "-f"]).arg(at("zebra.conf")).arg("-i").arg(at("zebra.pid"));
         command.arg("-z").arg(at("zserv.api")).arg("--vty_socket").arg(folder.path());
@@ -340,7 +341,7 @@ fn the_table_says_what_frr_says() {
     one.housekeeping(&Idle).unwrap();
     assert_eq!(ours(one.routing().unwrap()), 0);
     let begin = Instant::now();
-    let frr = Zebra::start();
+    let frr = Zebra::start(2620);
     until(&*one, "all routes of FRR", |table| ours(table) == ROUTES);
     println!("{ROUTES} routes {:.1} s after FRR was started", begin.elapsed().as_secs_f64());
     assert!(station(one.routing().unwrap(), "20.1.0.1").is_some_and(|to| to.0 == 1));
@@ -352,11 +353,42 @@ fn the_table_says_what_frr_says() {
     batch(&lines(1000, ROUTES).replace("add", "delete"));
     one.housekeeping(&Idle).unwrap();
     assert_eq!(ours(one.routing().unwrap()), ROUTES - 1, "routes stay while FRR is away");
-    let frr = Zebra::start();
+    let frr = Zebra::start(2620);
     until(&*one, "no orphans", |table| ours(table) == 999);
     // We start again: FRR tells all anew.
     drop(one);
     let two = function("routes = \"fpm\"");
     until(&*two, "FRR connects again", |table| ours(table) == 999);
     drop(frr);
+}
+
+/// Zebra has one connection for all families.
+#[test]
+fn functions_of_both_families_follow_one_zebra() {
+    if !alone("following FRR with both families") {
+        return;
+    }
+    if !Path::new(ZEBRA).exists() {
+        eprintln!("following FRR with both families is skipped: there is no {ZEBRA}");
+        return;
+    }
+    interfaces();
+    ip("address add fd00:2::1/64 dev wan nodad");
+    ip("neighbour replace 10.2.0.9 lladdr 02:00:00:00:00:09 dev wan nud permanent");
+    ip("neighbour replace fd00:2::9 lladdr 02:00:00:00:00:09 dev wan nud permanent");
+    ip("route add 20.0.0.0/8 via 10.2.0.9");
+    ip("route add 2001:db8::/32 via fd00:2::9");
+    let follow = "routes = \"fpm\"\nfpm = \"127.0.0.1:2621\"";
+    let of4 = function(follow);
+    until(&*of4, "its own nets", |table| table.routes().len() >= 6);
+    let _frr = Zebra::start(2621);
+    until(&*of4, "a route of IPv4", |table| station(table, "20.0.0.1").is_some());
+    // The second comes when zebra has told everything already.
+    let of6 = function_of("ipv6", "", follow);
+    until(&*of6, "a route of IPv6", |table| station(table, "2001:db8::1").is_some());
+    ip("route add 21.0.0.0/8 via 10.2.0.9");
+    ip("route delete 2001:db8::/32");
+    until(&*of4, "another of IPv4", |table| station(table, "21.0.0.1").is_some());
+    until(&*of6, "none of IPv6", |table| to(table, "2001:db8::1").is_none());
+    assert!(station(of4.routing().unwrap(), "20.0.0.1").is_some(), "what was told twice stays");
 }

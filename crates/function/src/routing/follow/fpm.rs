@@ -3,10 +3,13 @@
 //!
 //! Zebra tells all that it has whenever it connects. There is no mark where that ends: it has, when nothing came for a while.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use super::super::Family;
 use super::netlink::{self, Event, Said};
 
 const HEADER_BYTES: usize = 4;
@@ -17,10 +20,34 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// Read in one turn at most, so that what came first is soon in force.
 const TURN_BYTES: usize = 4 << 20;
 
-/// The server.
+/// Servers by where they listen. Zebra makes one connection for all families, and a function forwards one.
+static SERVERS: Mutex<Vec<(SocketAddr, Weak<Mutex<Server>>)>> = Mutex::new(Vec::new());
+
+/// A family's share of a server.
 pub(super) struct Fpm {
+    server: Arc<Mutex<Server>>,
+    inbox: Arc<Mutex<Inbox>>,
+}
+
+/// What has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Zebra has connected: it tells everything.
+    Begun,
+    Event(Event),
+    /// It has told everything.
+    Told,
+}
+
+struct Inbox {
+    family: Family,
+    heard: VecDeque<Heard>,
+}
+
+struct Server {
     listener: TcpListener,
     zebra: Option<Zebra>,
+    inboxes: Vec<Weak<Mutex<Inbox>>>,
 }
 
 /// A connection.
@@ -31,44 +58,72 @@ struct Zebra {
     is_telling: bool,
 }
 
-/// What has become of the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    Nothing,
-    /// Zebra has connected: it tells everything.
-    Begun,
-    /// It has told everything.
-    Told,
-}
-
 impl Fpm {
-    pub(super) fn listen(at: SocketAddr) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(at)?;
-        listener.set_nonblocking(true)?;
-        Ok(Self { listener, zebra: None })
+    /// Listens, or joins who listens there already; zebra then connects anew, and tells everybody everything.
+    pub(super) fn listen(at: SocketAddr, family: Family) -> std::io::Result<Self> {
+        let mut servers = lock(&SERVERS);
+        servers.retain(|(_, server)| server.strong_count() > 0);
+        let there = servers.iter().find_map(|(of, server)| server.upgrade().filter(|_| *of == at));
+        let server = match there {
+            Some(server) => server,
+            None => {
+                let listener = TcpListener::bind(at)?;
+                listener.set_nonblocking(true)?;
+                let server = Arc::new(Mutex::new(Server { listener, zebra: None, inboxes: Vec::new() }));
+                servers.push((at, Arc::downgrade(&server)));
+                server
+            }
+        };
+        let inbox = Arc::new(Mutex::new(Inbox { family, heard: VecDeque::new() }));
+        let mut joined = lock(&server);
+        joined.zebra = None;
+        joined.inboxes.retain(|inbox| inbox.strong_count() > 0);
+        joined.inboxes.push(Arc::downgrade(&inbox));
+        drop(joined);
+        Ok(Self { server, inbox })
     }
 
-    /// Hands over what there is to read.
-    pub(super) fn turn(&mut self, mut event: impl FnMut(Event)) -> Turn {
-        let mut turn = Turn::Nothing;
+    /// Hands over what there is.
+    pub(super) fn turn(&self, heard: impl FnMut(Heard)) {
+        lock(&self.server).turn();
+        let waiting = std::mem::take(&mut lock(&self.inbox).heard);
+        waiting.into_iter().for_each(heard);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inbox {
+    /// Objects may be of any family; a route is of its own.
+    fn take(&mut self, heard: &Heard) {
+        let is_other =
+            matches!(heard, Heard::Event(Event::Route { route, .. }) if route.prefix.family() != self.family);
+        if !is_other {
+            self.heard.push_back(heard.clone());
+        }
+    }
+}
+
+impl Server {
+    fn turn(&mut self) {
+        let inboxes: Vec<Arc<Mutex<Inbox>>> = self.inboxes.iter().filter_map(Weak::upgrade).collect();
+        let tell = |heard: Heard| inboxes.iter().for_each(|inbox| lock(inbox).take(&heard));
         // A new connection is one of a zebra that has started anew.
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {
                 self.zebra = Some(Zebra { stream, read: Vec::new(), heard: Instant::now(), is_telling: true });
-                turn = Turn::Begun;
+                tell(Heard::Begun);
             }
         }
-        if turn == Turn::Begun {
-            return turn;
-        }
-        let Some(zebra) = &mut self.zebra else { return turn };
-        if !zebra.read(&mut event) {
+        let Some(zebra) = &mut self.zebra else { return };
+        if !zebra.read(&mut |event| tell(Heard::Event(event))) {
             self.zebra = None;
         } else if zebra.is_telling && zebra.heard.elapsed() > SILENCE {
             zebra.is_telling = false;
-            turn = Turn::Told;
+            tell(Heard::Told);
         }
-        turn
     }
 }
 

@@ -15,7 +15,7 @@ use godwit_wire::MacAddress;
 use hashbrown::{HashMap, HashSet};
 
 use super::super::{Adjacency, Family, NextHop, Prefix, RouteChange, Routing};
-use super::fpm::{Fpm, Turn};
+use super::fpm::{Fpm, Heard};
 use super::netlink::{Asker, Event, Link, Monitor, Route, Target};
 use super::{From, Settings};
 use crate::{Error, Running};
@@ -153,7 +153,8 @@ impl State {
         }
         if self.settings.from == From::Fpm && self.fpm.is_none() {
             let at = self.settings.fpm;
-            let fpm = Fpm::listen(at).map_err(|error| refuse(format!("cannot listen for zebra at {at}: {error}")))?;
+            let fpm =
+                Fpm::listen(at, family).map_err(|error| refuse(format!("cannot listen for zebra at {at}: {error}")))?;
             self.fpm = Some(fpm);
         }
         let Some((monitor, asker)) = self.kernel.take() else { return Ok(()) };
@@ -170,12 +171,12 @@ impl State {
             refuse(format!("the kernel does not say what its routes are: {error}"))
         })?;
         self.kernel = Some((monitor, asker));
-        if let Some(mut fpm) = self.fpm.take() {
-            match fpm.turn(|event| self.zebra(event, family)) {
-                Turn::Nothing => {}
-                Turn::Begun => self.told.values_mut().for_each(|(_, is_told)| *is_told = false),
-                Turn::Told => self.sweep(),
-            }
+        if let Some(fpm) = self.fpm.take() {
+            fpm.turn(|heard| match heard {
+                Heard::Begun => self.told.values_mut().for_each(|(_, is_told)| *is_told = false),
+                Heard::Event(event) => self.zebra(event),
+                Heard::Told => self.sweep(),
+            });
             self.fpm = Some(fpm);
         }
         Ok(())
@@ -279,9 +280,9 @@ impl State {
         }
     }
 
-    fn zebra(&mut self, event: Event, family: Family) {
+    fn zebra(&mut self, event: Event) {
         match event {
-            Event::Route { route, is_there } if route.prefix.family() == family => {
+            Event::Route { route, is_there } => {
                 match is_there {
                     true => self.told.insert(route.prefix, (route.target, true)),
                     false => self.told.remove(&route.prefix),
