@@ -41,7 +41,7 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
 }
 
 /// The CPU, and every other device that can be used.
-fn present() -> Vec<String> {
+pub(crate) fn present() -> Vec<String> {
     let others = [cuda::probe(), opencl::probe()].into_iter().flat_map(|probe| probe.found);
     let others = others.filter(|found| found.usable.is_ok());
     std::iter::once(cpu::ID.to_owned()).chain(others.map(|found| found.capabilities.id)).collect()

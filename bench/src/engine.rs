@@ -118,11 +118,7 @@ fn their_row(size: Size, mpps: f64) -> Row {
 
 /// A port that makes packets in memory, and throws them away.
 fn memory(size: Size) -> String {
-    let size = match size {
-        Size::Bytes(bytes) => bytes.to_string(),
-        Size::Imix => "\"imix\"".to_owned(),
-        Size::Random => "{ min = 60, max = 1514 }".to_owned(),
-    };
+    let size = size.configured();
     format!(
         r#"
         [[port]]

@@ -45,8 +45,15 @@ pub(crate) const HEADER_BYTES: usize = 42;
 pub(crate) fn length(size: Size, random: &mut Random) -> usize {
     match size {
         Size::Bytes(bytes) => usize::from(bytes),
-        // 7:4:1 of 64, 570, 1518 bytes with FCS.
         Size::Random => 60 + random.below(1455) as usize,
+        Size::Uniform { min, max } => usize::from(min) + random.below(u32::from(max - min) + 1) as usize,
+        // 61.22 %, 23.47 %, 15.31 % of 60, 536, 1360 bytes with FCS.
+        Size::ImixPipsea => match random.below(98) {
+            0..60 => 56,
+            60..83 => 532,
+            _ => 1356,
+        },
+        // 7:4:1 of 64, 570, 1518 bytes with FCS.
         Size::Imix => [60, 60, 60, 60, 60, 60, 60, 566, 566, 566, 566, 1514][random.below(12) as usize],
     }
 }

@@ -17,7 +17,7 @@ use crate::flow::Job;
 use crate::frames::{self, Packets, Random};
 use crate::ipsec::{Transforms, whole};
 use crate::suites::Associations;
-use crate::{BenchOptions, Error, Progress, Row, Size, median_p99, routes, throughput};
+use crate::{BenchOptions, Error, Progress, Row, Size, figures, median_p99, routes, throughput};
 
 /// Packets of a bin.
 const BIN_PACKETS: usize = 256;
@@ -66,6 +66,8 @@ pub(crate) struct Workload<'a> {
     pub(crate) competitor: Option<Competitor<'a>>,
     /// What is done with each packet, where there is no host half in between; `None`: the same with all.
     pub(crate) job: Option<&'a (dyn Fn(&mut Random) -> Job + Sync)>,
+    /// Whether the chunks of a lane are what a packer makes of packets as they come, and not bins of one length each.
+    pub(crate) packed: bool,
 }
 
 impl Workload<'_> {
@@ -79,6 +81,7 @@ impl Workload<'_> {
             refresh: Refresh::Frames,
             competitor: None,
             job: None,
+            packed: false,
         }
     }
 }
@@ -108,6 +111,9 @@ pub(crate) fn echo(options: &BenchOptions, progress: &mut Progress<'_>) -> Resul
 
 /// The bench `ipsec`.
 pub(crate) fn ipsec(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+    if options.figures {
+        return figures::run(options, progress);
+    }
     let associations = Associations::asked(options)?;
     let opened = if options.decrypt { ", opened" } else { "" };
     if options.through_lane() {

@@ -50,14 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The bench `gateway`.
 pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let implementation = throughput::implementation(options)?;
-    let associations = Associations::asked(options)?;
-    if options.decrypt {
-        return Err(Error::Setup("the gateway encrypts: --decrypt is for the bench ipsec".to_owned()));
-    }
-    if !associations.sas.is_power_of_two() {
-        let message = format!("{} SAs: the gateway's are a power of two, a /24 for each", associations.sas);
-        return Err(Error::Setup(message));
-    }
+    let associations = associations(options)?;
     let devices = options.devices();
     let sizes = if options.sizes.is_empty() { &SIZES[..] } else { &options.sizes };
     let cores = [std::thread::available_parallelism().map_or(1, usize::from)];
@@ -91,6 +84,19 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
         }
     }
     Ok(rows)
+}
+
+/// The SAs asked for, where a gateway can have them.
+pub(crate) fn associations(options: &BenchOptions) -> Result<Associations, Error> {
+    let associations = Associations::asked(options)?;
+    if options.decrypt {
+        return Err(Error::Setup("the gateway encrypts: --decrypt is for the bench ipsec".to_owned()));
+    }
+    if !associations.sas.is_power_of_two() {
+        let message = format!("{} SAs: the gateway's are a power of two, a /24 for each", associations.sas);
+        return Err(Error::Setup(message));
+    }
+    Ok(associations)
 }
 
 /// How a function was spread over devices, and what that is worth; `alone`: of each its rate, Mpps.
@@ -228,7 +234,11 @@ impl<'a> Gateway<'a> {
         match self.size {
             Size::Bytes(bytes) => Self::window_bytes(bytes.into()),
             Size::Random => Self::window_bytes((60 + 1514) / 2),
+            Size::Uniform { min, max } => Self::window_bytes((usize::from(min) + usize::from(max)) / 2),
             Size::Imix => (7 * Self::window_bytes(60) + 4 * Self::window_bytes(566) + Self::window_bytes(1514)) / 12,
+            Size::ImixPipsea => {
+                (60 * Self::window_bytes(56) + 23 * Self::window_bytes(532) + 15 * Self::window_bytes(1356)) / 98
+            }
         }
     }
 
@@ -264,11 +274,7 @@ impl<'a> Gateway<'a> {
         let ring = self.ring(in_flight_packets);
         let flows = FLOWS_PER_SA * self.associations.sas;
         let prefix_bits = 24 - self.associations.sas.ilog2();
-        let size_text = match size {
-            Size::Bytes(bytes) => bytes.to_string(),
-            Size::Imix => "\"imix\"".to_owned(),
-            Size::Random => "{ min = 60, max = 1514 }".to_owned(),
-        };
+        let size_text = size.configured();
         let (count, digest) = (packets.unwrap_or(0), packets.is_some());
         let mut text = format!(
             r#"

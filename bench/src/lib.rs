@@ -10,8 +10,10 @@
 //! | `apps.rs` | whole functions in the engine by number of workers, and their latency against load; `dpi` by how packets are sorted |
 //! | `several.rs` | several devices at once, and what each does alone |
 //! | `sharing.rs` | one device for two functions, and for several threads |
+//! | `size.rs` | lengths of frames to measure at |
 //! | `traffic.rs` | the port that they get frames from |
 //! | `function.rs` | each function alone on packets in memory |
+//! | `figures.rs` | PIPSEA's and APUNet's figures of IPsec, by the other files |
 //! | `ipsec.rs` | ESP tunnels alone; peer: Intel ipsec-mb |
 //! | `throughput.rs` | the same through a device's lane, prepared chunks in flight |
 //! | `devices.rs` | what a device can do with no packets: copies, launches, mailboxes, random reads |
@@ -34,6 +36,7 @@ mod chain;
 mod devices;
 mod engine;
 mod error;
+mod figures;
 mod flow;
 mod frames;
 mod function;
@@ -53,6 +56,7 @@ mod routes;
 mod scheduling;
 mod several;
 mod sharing;
+mod size;
 mod suites;
 mod throughput;
 mod traffic;
@@ -60,11 +64,12 @@ mod traffic;
 use std::time::Duration;
 
 use godwit_device::cpu;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 pub use error::Error;
 pub use godwit_device::Mode;
 pub use godwit_packet::Layout;
+pub use size::Size;
 
 /// One line of results. `gbps` counts frame bytes without FCS.
 #[derive(Clone, Debug, Serialize)]
@@ -97,64 +102,6 @@ pub struct Row {
     pub peer: bool,
     /// What the row is worth knowing beside the figures.
     pub note: String,
-}
-
-/// A frame size to measure at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
-    /// Bytes without FCS.
-    Bytes(u16),
-    /// RFC 6985: 7 of 64, 4 of 570, 1 of 1518 bytes with FCS.
-    Imix,
-    /// Uniformly random: 60 to 1514.
-    Random,
-}
-
-impl Size {
-    /// The longest frame.
-    fn frame_bytes_max(self) -> usize {
-        match self {
-            Self::Bytes(bytes) => usize::from(bytes),
-            Self::Imix | Self::Random => 1514,
-        }
-    }
-}
-
-impl std::fmt::Display for Size {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Bytes(bytes) => write!(f, "{bytes}"),
-            Self::Imix => f.write_str("imix"),
-            Self::Random => f.write_str("random"),
-        }
-    }
-}
-
-/// As a number of bytes, or as `imix`.
-impl Serialize for Size {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Bytes(bytes) => serializer.serialize_u16(*bytes),
-            Self::Imix => serializer.serialize_str("imix"),
-            Self::Random => serializer.serialize_str("random"),
-        }
-    }
-}
-
-impl std::str::FromStr for Size {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "imix" => return Ok(Self::Imix),
-            "random" => return Ok(Self::Random),
-            _ => {}
-        }
-        match text.parse::<u16>() {
-            Ok(bytes @ 46..=9000) => Ok(Self::Bytes(bytes)),
-            _ => Err(format!("expected 46 to 9000 (bytes of frame without FCS), `imix` or `random`, not {text}")),
-        }
-    }
 }
 
 /// Less time than this for each figure: small tables, few packets and rounds.
@@ -197,6 +144,8 @@ pub struct BenchOptions {
     pub together: bool,
     /// Only these functions, in `apps` and `lookup-latency`; empty: all.
     pub apps: Vec<String>,
+    /// Whether the bench `ipsec` draws PIPSEA's figures 8 and 12 and APUNet's 9(a).
+    pub figures: bool,
     /// Bytes of the tables that look-ups go over in `gopt` and `memaccess`; `None`: 1 GiB, or little where little time is given. Also about
     /// those of `ipv6`, `l2` and `ndn`, in `apps` and `lookup-latency` too; `None`: with as many entries as networks have.
     pub table_bytes: Option<usize>,
@@ -239,6 +188,7 @@ impl Default for BenchOptions {
             decrypt: false,
             together: false,
             apps: Vec::new(),
+            figures: false,
             table_bytes: None,
         }
     }
@@ -437,6 +387,9 @@ pub fn run(name: &str, options: &BenchOptions, progress: &mut Progress<'_>) -> R
             if bench.on == On::Cpu { format!("the CPU only ({})", cpu::ID) } else { "one device at a time".to_owned() };
         let device = options.device();
         return Err(Error::Setup(format!("device `{device}`: the bench `{name}` runs on {where_it_runs}")));
+    }
+    if options.figures && name != "ipsec" {
+        return Err(Error::Setup(format!("the bench `{name}` draws no figures: --figures is for the bench ipsec")));
     }
     (bench.run)(options, progress)
 }

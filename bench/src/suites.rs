@@ -25,6 +25,8 @@ pub(crate) struct Associations {
     suites: Vec<(u8, &'static Suite)>,
     pub(crate) sas: u32,
     inbound: bool,
+    /// Of packets of SAs in both directions, half are sealed.
+    both: bool,
 }
 
 impl Associations {
@@ -47,12 +49,17 @@ impl Associations {
             let unknown = || Error::Unknown { what: "suite", name: (*name).to_owned(), known: known() };
             number.map(|number| (number, &SUITES[usize::from(number)])).ok_or_else(unknown)
         };
-        Ok(Self { suites: names.iter().map(suite).collect::<Result<_, _>>()?, sas, inbound })
+        Ok(Self { suites: names.iter().map(suite).collect::<Result<_, _>>()?, sas, inbound, both: false })
     }
 
     /// Of the same suites, so many.
     pub(crate) fn with(self, sas: u32) -> Self {
         Self { sas, ..self }
+    }
+
+    /// Packets are sealed and opened at random.
+    pub(crate) fn both_ways(self) -> Self {
+        Self { inbound: true, both: true, ..self }
     }
 
     /// The suites, for people.
@@ -95,7 +102,7 @@ impl Associations {
         let (sa, sequence) = (random.below(self.sas), random.next_u32().max(1).into());
         let (number, _) = self.suite(sa);
         let protect = (suite::variant(number, false), ipsec::parameter(sa, sequence));
-        if !self.inbound {
+        if !self.inbound || (self.both && random.below(2) == 0) {
             return Job { instance: 0, variant: protect.0, parameter: protect.1, before: None, row: 0 };
         }
         let parameter = ipsec::parameter(self.sas + sa, sequence);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use godwit_device::{Implementation, Mode, cpu, has_own_memory, measure};
 use godwit_function::Function;
+use godwit_sched::{Grouping, PackerConfig};
 
 use crate::flow::{Flow, Job, Site};
 use crate::frames::Random;
@@ -19,6 +20,9 @@ pub(crate) const SIZES: [Size; 6] =
 
 /// Size of copies that the link is measured with, bytes: beyond the knee of every copy engine.
 pub(crate) const COPY_BYTES: usize = 32 << 20;
+
+/// PIPSEA's choice of length classes (section 4.2).
+const GRANULARITY_BYTES: u32 = 256;
 
 /// What a device is fed with, unless the user says otherwise.
 pub(crate) struct Feed {
@@ -115,6 +119,7 @@ pub(crate) fn measure(
         }
         let (verified, _) = flow.verify()?;
         progress(&format!("{} at {size} on {device}: {verified} packets compared with ref", workload.bench));
+        let (packets, chunks) = flow.prepared();
         let watch = PowerWatch::start(device);
         let mut passes = flow.measure(options.time)?;
         let watts = watch.stop();
@@ -127,7 +132,7 @@ pub(crate) fn measure(
             implementation: flow.device.choices()[0].form.clone(),
             mode: flow.device.mode().name(),
             size: Some(size),
-            batch: feed.batch,
+            batch: if workload.packed { packets / chunks.max(1) } else { feed.batch },
             mpps,
             gbps: mpps * flow.frame_bytes() * 8.0 / 1e3,
             p50_us: p50 / 1e3,
@@ -154,17 +159,18 @@ struct Packets<'a> {
     function: &'a Arc<dyn Function>,
     frame: &'a Make<'a>,
     job: Option<&'a (dyn Fn(&mut Random) -> Job + Sync)>,
+    packed: bool,
 }
 
 impl<'a> Packets<'a> {
     fn of(workload: &'a Workload<'_>) -> Self {
-        Self { function: &workload.function, frame: workload.frame, job: workload.job }
+        Self { function: &workload.function, frame: workload.frame, job: workload.job, packed: workload.packed }
     }
 }
 
 /// Packets of a workload in an arena of their own, in chunks.
 fn flow(
-    Packets { function, frame, job }: Packets<'_>,
+    Packets { function, frame, job, packed }: Packets<'_>,
     options: &BenchOptions,
     device: &str,
     implementation: Implementation,
@@ -191,8 +197,34 @@ fn flow(
         chain: None,
     };
     let mut flow = Flow::new(&site, size, frame, &mut job)?;
-    flow.prepare_by_length(feed.batch, feed.bin_packets);
+    if packed {
+        // Longest first: by what bins were seen to take.
+        let config = packing(feed);
+        flow.prepare_by_packer(&config, &[])?;
+        let (_, observed) = flow.verify()?;
+        flow.prepare_by_packer(&config, &observed)?;
+    } else {
+        flow.prepare_by_length(feed.batch, feed.bin_packets);
+    }
     Ok(flow)
+}
+
+/// PIPSEA's packer, as full as the feed says.
+fn packing(feed: &Feed) -> PackerConfig {
+    // At least two chunks, of at least one bin.
+    let bin_packets = feed.bin_packets.min(feed.packets / 2).max(1);
+    let bins = (feed.batch.min(feed.packets / 2) / bin_packets).max(1);
+    PackerConfig {
+        chunk_packets: (bins * bin_packets) as u32,
+        chunk_bytes: None,
+        bins: bins as u32,
+        bin_packets: bin_packets as u32,
+        length_granularity_bytes: GRANULARITY_BYTES,
+        deadline_ns: u64::from(u32::MAX),
+        sort: true,
+        grouping: Grouping::VariantLength,
+        leftover_packets: (bins * bin_packets) as u32,
+    }
 }
 
 /// The same on several devices at once.

@@ -1,5 +1,6 @@
 //! Every bench runs, at its smallest, so that none rots. No figure is judged here.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::time::Duration;
 
@@ -82,6 +83,49 @@ fn ipsec_is_measured_with_any_suite_both_ways() {
     }
     let wrong = BenchOptions { suite: Some("des".to_owned()), ..BenchOptions::default() };
     assert!(run("ipsec", &wrong, &mut |_| {}).unwrap_err().is_users());
+}
+
+/// PIPSEA's six combinations and their mix, and the gateway, on the CPU and on what else is here.
+#[test]
+fn ipsec_draws_the_figures() {
+    let options = BenchOptions {
+        figures: true,
+        peers: false,
+        packets: Some(256),
+        sas: Some(16),
+        workers: vec![1],
+        sizes: vec![Size::Bytes(64), Size::ImixPipsea],
+        time: Duration::from_millis(1),
+        ..BenchOptions::default()
+    };
+    let rows = run("ipsec", &options, &mut |_| {}).unwrap();
+    let of = |bench: &str, device: &str| {
+        let found = rows.iter().filter(|row| row.bench == bench && row.device == device);
+        found.inspect(|row| assert!(row.mpps > 0.0 && row.gbps > 0.0, "{row:#?}")).count()
+    };
+    let devices: BTreeSet<String> = lanes().into_iter().map(|(device, _)| device).collect();
+    for device in &devices {
+        let forms = if device == "cpu" { 2 } else { 1 };
+        // Of payloads no mix is known.
+        assert_eq!(of("ipsec-pipsea-8", device), 6 * forms, "{device}");
+        // Six and their mix in memory, and what is encrypted port to port.
+        assert_eq!(of("ipsec-pipsea-12", device), (7 + 3) * 2 * forms, "{device}");
+        assert_eq!(of("ipsec-apunet-9a", device), 2 * forms, "{device}");
+    }
+    for combination in ["Mix; ", "AES-CBC ENC; ", "HMAC-SHA1 DEC; "] {
+        let of = rows.iter().filter(|row| row.note.starts_with(combination) && row.mode == "launch");
+        assert!(
+            of.clone().count() > 0 && of.clone().all(|row| row.note.contains(" compared with ref")),
+            "{combination}"
+        );
+    }
+    // A payload of 64 bytes is a frame of 78.
+    let payload = rows.iter().find(|row| row.bench == "ipsec-pipsea-8").unwrap();
+    assert_eq!(payload.size, Some(Size::Bytes(64)));
+    assert!((payload.gbps - payload.mpps * 64.0 * 8.0 / 1e3).abs() < 1e-9, "{payload:#?}");
+    assert!(run("echo", &options, &mut |_| {}).unwrap_err().to_string().contains("--figures is for the bench ipsec"));
+    let wrong = BenchOptions { sas: Some(100), ..options };
+    assert!(run("ipsec", &wrong, &mut |_| {}).unwrap_err().to_string().contains("power of two"));
 }
 
 /// The CPU beside a device: each alone, and both at once.

@@ -11,13 +11,13 @@ pub(crate) enum Align {
 
 /// Rows under a heading.
 pub(crate) struct Table {
-    columns: Vec<(&'static str, Align)>,
+    columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+    pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
+        Self { columns: columns.iter().map(|&(title, align)| (title.to_owned(), align)).collect(), rows: Vec::new() }
     }
 
     /// A row has a cell for each column.
@@ -38,7 +38,7 @@ impl Table {
             })
             .collect();
         let mut text = String::new();
-        let titles: Vec<String> = self.columns.iter().map(|(title, _)| (*title).to_owned()).collect();
+        let titles: Vec<String> = self.columns.iter().map(|(title, _)| title.clone()).collect();
         for row in std::iter::once(&titles).chain(&self.rows) {
             let mut line = String::new();
             for ((cell, (_, align)), &width) in row.iter().zip(&self.columns).zip(&widths) {

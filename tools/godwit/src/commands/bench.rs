@@ -1,5 +1,7 @@
 //! `godwit bench`
 
+mod figures;
+
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -61,13 +63,16 @@ pub(crate) struct Arguments {
     /// In the bench gateway: the CPU's cores alone, the device alone, and both at once, in the same run.
     #[arg(long)]
     together: bool,
+    /// In the bench ipsec: PIPSEA's figures 8 and 12 and APUNet's figure 9(a), on the CPU and on every device that is here.
+    #[arg(long, conflicts_with_all = ["suite", "decrypt", "together"])]
+    figures: bool,
     /// In apps and lookup-latency: only this function. Given more than once, each of them.
     #[arg(long = "app", value_name = "NAME")]
     apps: Vec<String>,
     /// Size of the tables of gopt and memaccess in MiB, a power of two; without it 1024. In ipv6, l2, ndn, apps and lookup-latency about that of the tables of ipv6, l2 and ndn; without it as many entries as networks have
     #[arg(long, value_name = "MIB")]
     table: Option<NonZeroU32>,
-    /// Frame size: bytes without FCS, imix, or random. Given more than once, one after the other is measured.
+    /// Frame size: bytes without FCS, two of them such as 60-1276 (random between), imix, imix-pipsea, or random. Given more than once, one after the other is measured.
     #[arg(long = "size", value_name = "SIZE")]
     sizes: Vec<Size>,
     /// Time for each figure.
@@ -104,6 +109,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         sas: arguments.sas.map(NonZeroU32::get),
         decrypt: arguments.decrypt,
         together: arguments.together,
+        figures: arguments.figures,
         apps: arguments.apps.clone(),
         table_bytes: number(arguments.table).map(|mib| mib << 20),
     };
@@ -111,7 +117,8 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let rows = godwit_bench::run(&arguments.name, &options, &mut |line| progress.say(line));
     progress.clear();
     let rows = rows?;
-    output::print_beside(&json, &text(&rows))?;
+    let shown = if arguments.figures { figures::text(&rows) } else { text(&rows) };
+    output::print_beside(&json, &shown)?;
     json.write(&rows)
 }
 
