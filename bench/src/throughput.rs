@@ -110,7 +110,9 @@ pub(crate) fn measure(
     let implementation = implementation(options)?;
     let device = options.device();
     let feed = Feed::new(options);
-    let link = link(device, options.time.min(Duration::from_millis(200)) / 4, progress);
+    // Where nothing is copied, no link is in the way.
+    let time = options.time.min(Duration::from_millis(200)) / 4;
+    let link = has_own_memory(device).then(|| link(device, time, progress)).flatten();
     let mut rows = Vec::new();
     for &size in sizes(workload, options) {
         let mut flow = flow(Packets::of(workload), options, device, implementation, &feed, size)?;
