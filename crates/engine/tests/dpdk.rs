@@ -146,7 +146,7 @@ fn has_driver(name: &str) -> bool {
     let mut folders = plugins.map(|entry| entry.path()).chain([folder.clone().into()]);
     let is_there = folders.any(|folder| folder.join(&file).exists());
     if !is_there {
-        writeln!(std::io::stderr(), "skipped: DPDK has no driver {name} here").unwrap();
+        writeln!(std::io::stderr(), "skipped: DPDK has no driver {name} here").expect("stderr can be written");
     }
     is_there
 }
@@ -185,7 +185,7 @@ fn tap_interfaces_carry_frames_of_the_kernel() {
         return;
     }
     if !Path::new("/dev/net/tun").exists() {
-        writeln!(std::io::stderr(), "skipped: net_tap needs /dev/net/tun").unwrap();
+        writeln!(std::io::stderr(), "skipped: net_tap needs /dev/net/tun").expect("stderr can be written");
         return;
     }
     let edges = chain(&[("left", "echo"), ("echo", "right")]);
@@ -199,7 +199,7 @@ fn tap_interfaces_carry_frames_of_the_kernel() {
 /// A namespace without interfaces, in which those that come say nothing unasked.
 fn quiet() -> bool {
     if unshare(CloneFlags::CLONE_NEWNET).is_err() {
-        writeln!(std::io::stderr(), "skipped: no right to make a network namespace").unwrap();
+        writeln!(std::io::stderr(), "skipped: no right to make a network namespace").expect("stderr can be written");
         return false;
     }
     std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").ok();
@@ -209,7 +209,7 @@ fn quiet() -> bool {
 /// Both ends of a pair of virtual interfaces in a namespace of the calling thread's own, which is gone with it.
 fn namespace() -> bool {
     if unshare(CloneFlags::CLONE_NEWNET).is_err() {
-        writeln!(std::io::stderr(), "skipped: no right to make a network namespace").unwrap();
+        writeln!(std::io::stderr(), "skipped: no right to make a network namespace").expect("stderr can be written");
         return false;
     }
     let ip = |arguments: &str| {
@@ -325,7 +325,8 @@ impl Drop for Host {
 fn routes_between_hosts(driver: &'static str) {
     let body = || {
         if unshare(CloneFlags::CLONE_NEWNET).is_err() {
-            writeln!(std::io::stderr(), "skipped: no right to make a network namespace").unwrap();
+            writeln!(std::io::stderr(), "skipped: no right to make a network namespace")
+                .expect("stderr can be written");
             return;
         }
         let sh = |line: &str| {
