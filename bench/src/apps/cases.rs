@@ -201,6 +201,10 @@ fn port(automaton: usize) -> u16 {
 /// UDP over IPv4 from anywhere to anywhere.
 fn udp(ask: &Ask) -> Arc<Frames> {
     let mut random = Random::new(10);
-    let payload = |random: &mut Random, payload: &mut [u8]| payload.fill_with(|| random.next_u32() as u8);
+    let payload = |random: &mut Random, payload: &mut [u8]| {
+        payload.fill_with(|| random.next_u32() as u8);
+        // What `echo` takes for the number of the port.
+        payload.iter_mut().take(4).for_each(|byte| *byte = 0);
+    };
     Arc::new(Frames::new((0..ask.frames).map(|_| frames::frame(ask.size, &mut random, &payload))))
 }
