@@ -71,6 +71,7 @@ pub use error::Error;
 pub use godwit_io::{pcap, synthetic};
 pub use program::FunctionProgram;
 pub use report::{Conservation, FunctionReport, Latency, LostDevice, PortReport, PowerReport, Report};
+pub use socket::wipe_texts;
 
 /// How a run differs from what the configuration says.
 #[derive(Clone, Debug, Default)]

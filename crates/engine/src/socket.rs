@@ -246,7 +246,7 @@ fn answer(line: &[u8], commands: &Commands, trace: &mut Option<Trace>) -> Value 
         Err(error) => return refused(format!("this is not JSON from column {} on", error.column())),
     };
     let said = catch_unwind(AssertUnwindSafe(|| commands.run(&request, trace)));
-    wipe(&mut request);
+    wipe_texts(&mut request);
     match said {
         Ok(Ok(result)) => json!({ "ok": true, "result": result }),
         Ok(Err(sentence)) => refused(sentence),
@@ -338,12 +338,12 @@ fn said(changed: Changed) -> Result<Value, String> {
     serde_json::to_value(changed).map_err(|error| error.to_string())
 }
 
-/// Overwrites every text in it.
-fn wipe(value: &mut Value) {
+/// Overwrites every text of a request or an answer, which may be a key.
+pub fn wipe_texts(value: &mut Value) {
     match value {
         Value::String(text) => text.zeroize(),
-        Value::Array(values) => values.iter_mut().for_each(wipe),
-        Value::Object(values) => values.values_mut().for_each(wipe),
+        Value::Array(values) => values.iter_mut().for_each(wipe_texts),
+        Value::Object(values) => values.values_mut().for_each(wipe_texts),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

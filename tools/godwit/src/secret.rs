@@ -3,25 +3,16 @@
 use std::io::{self, Read};
 use std::path::Path;
 
+use godwit_engine::wipe_texts;
 use serde_json::Value;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 /// A JSON value whose texts are wiped when it is dropped.
 pub(crate) struct Secret(pub(crate) Value);
 
 impl Drop for Secret {
     fn drop(&mut self) {
-        wipe(&mut self.0);
-    }
-}
-
-/// Overwrites every text in it.
-fn wipe(value: &mut Value) {
-    match value {
-        Value::String(text) => text.zeroize(),
-        Value::Array(values) => values.iter_mut().for_each(wipe),
-        Value::Object(values) => values.values_mut().for_each(wipe),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        wipe_texts(&mut self.0);
     }
 }
 
@@ -105,7 +96,7 @@ mod tests {
         assert_eq!(line.len(), line.capacity());
         assert_eq!(serde_json::from_slice::<Value>(&line).unwrap(), value);
         let mut wiped = value;
-        wipe(&mut wiped);
+        wipe_texts(&mut wiped);
         assert_eq!(wiped, json!({ "sa": [{ "key": "", "spi": 7 }] }));
     }
 }
