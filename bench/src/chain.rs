@@ -275,7 +275,7 @@ impl ChainBench<'_> {
         let verified = several::on_threads(flows.iter_mut().collect(), Flow::verify)?[0].0;
         progress(&format!("{} at {size} on {device}: {verified} packets of each thread compared with ref", way.name));
         let watch = PowerWatch::start(device);
-        let measured = several::at_once(&mut flows, &vec![vec![usize::MAX]; cores], self.options.time);
+        let measured = several::at_once(&mut flows, &vec![vec![usize::MAX]; cores], None, self.options.time);
         let watts = watch.stop();
         let mut passes = measured?.0;
         let mpps: f64 = passes.iter_mut().map(Passes::mpps).sum();

@@ -15,7 +15,7 @@ use toml::de::DeTable;
 
 use crate::flow::Job;
 use crate::frames::{self, Packets, Random};
-use crate::ipsec::{Transforms, whole};
+use crate::ipsec::{Transforms, together, whole};
 use crate::suites::Associations;
 use crate::{BenchOptions, Error, Progress, Row, Size, figures, median_p99, routes, throughput};
 
@@ -115,6 +115,9 @@ pub(crate) fn ipsec(options: &BenchOptions, progress: &mut Progress<'_>) -> Resu
         return figures::run(options, progress);
     }
     let associations = Associations::asked(options)?;
+    if options.together {
+        return together::run(&associations, options, progress);
+    }
     let opened = if options.decrypt { ", opened" } else { "" };
     if options.through_lane() {
         progress(&format!("ipsec: {}, {} SAs{opened}", associations.name(), associations.sas));

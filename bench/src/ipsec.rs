@@ -1,6 +1,9 @@
 //! ESP tunnels as a whole function, host half included. Peer: Intel ipsec-mb's bare jobs, which know where every packet
 //! lies, what its SA is and what to do, and count and check nothing.
 
+mod peers;
+pub(crate) mod together;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -103,7 +106,10 @@ fn competitor<'a>(
     let mut started: Option<Started> = None;
     let round = move |frames: &[Vec<u8>]| {
         if started.as_ref().is_none_or(|started| started.frames != frames) {
-            let (bytes, sum) = packets(transforms, &*function, &keys, frames)?;
+            let frame_bytes_max = frames.iter().map(Vec::len).max().unwrap_or(0);
+            let config = ArenaConfig { packets: frames.len(), frame_bytes_max, ..ArenaConfig::default() };
+            let (bytes, icvs) = packets(transforms, &*function, &keys, frames, config)?;
+            let sum = icvs.iter().sum();
             let file = routes::temporary(&bytes)?;
             let peer = Peer::start(&path, &[file.path().as_os_str()])?;
             started = Some(Started { peer, frames: frames.to_vec(), sum });
@@ -126,19 +132,18 @@ fn competitor<'a>(
     }
 }
 
-/// What the peer reads, and the sum of the first 32 bits of all ICVs: of `ref`, which seals the same packets here.
+/// What the peer reads, where packets lie as `config` says, and the first 32 bits of each ICV: of `ref`, which seals the same packets here.
 fn packets(
     transforms: Transforms,
     function: &dyn Function,
     keys: &[Keys],
     frames: &[Vec<u8>],
-) -> Result<(Vec<u8>, u64), Error> {
+    config: ArenaConfig,
+) -> Result<(Vec<u8>, Vec<u64>), Error> {
     let (suite, iv_bytes, icv_bytes) = match transforms {
         Transforms::CbcSha1 => (0_u32, 16, 12),
         Transforms::Gcm => (1, 8, 16),
     };
-    let frame_bytes_max = frames.iter().map(Vec::len).max().unwrap_or(0);
-    let config = ArenaConfig { packets: frames.len(), frame_bytes_max, ..ArenaConfig::default() };
     let mut region = Arena::new(config, 1).map_err(Error::setup)?.split().remove(0);
     let mut descriptors: Vec<Descriptor> = Vec::new();
     for frame in frames {
@@ -156,7 +161,7 @@ fn packets(
         bytes.extend(word.to_le_bytes());
     }
     bytes.extend(keys.iter().flat_map(|keys| keys.0));
-    let mut sum = 0_u64;
+    let mut icvs = Vec::with_capacity(frames.len());
     for ((descriptor, work), frame) in descriptors.iter_mut().zip(work).zip(frames) {
         let Work::Run { variant, parameter } = work else {
             return Err(Error::Setup(format!("the host half settled a packet: {work:?}")));
@@ -179,7 +184,7 @@ fn packets(
         bytes.extend(plain);
         bytes.extend((1..=padding).map(|byte| byte as u8));
         bytes.extend([padding as u8, 4]);
-        sum += u64::from(u32::from_le_bytes([sealed[icv], sealed[icv + 1], sealed[icv + 2], sealed[icv + 3]]));
+        icvs.push(u64::from(u32::from_le_bytes([sealed[icv], sealed[icv + 1], sealed[icv + 2], sealed[icv + 3]])));
     }
-    Ok((bytes, sum))
+    Ok((bytes, icvs))
 }

@@ -14,7 +14,7 @@
 //! | `traffic.rs` | the port that they get frames from |
 //! | `function.rs` | each function alone on packets in memory |
 //! | `figures.rs` | PIPSEA's and APUNet's figures of IPsec, by the other files |
-//! | `ipsec.rs` | ESP tunnels alone; peer: Intel ipsec-mb |
+//! | `ipsec.rs` | ESP tunnels alone, and on CPU cores beside a device; peer: Intel ipsec-mb |
 //! | `throughput.rs` | the same through a device's lane, prepared chunks in flight |
 //! | `devices.rs` | what a device can do with no packets: copies, launches, mailboxes, random reads |
 //! | `chain.rs` | decryption, patterns and route one after the other on a device, with and without coming back in between |
@@ -22,6 +22,7 @@
 //! | `scheduling.rs` | what the packer's knobs are worth |
 //! | `flow.rs` | packets in an arena, and prepared chunks of them through a lane |
 //! | `passes.rs` | what is counted while they go through |
+//! | `cores.rs` | cores that threads stay on |
 //! | `gopt.rs` | forms of look-ups that hide latency, and the dial of arithmetic; peer: C++20 coroutines |
 //! | `lookup.rs` | the route table alone, and loading it; peer: DPDK's rte_lpm |
 //! | `lookup6.rs` | the table of ipv6 alone; peers: rte_fib6, rte_lpm6 |
@@ -33,6 +34,7 @@
 
 mod apps;
 mod chain;
+mod cores;
 mod devices;
 mod engine;
 mod error;
@@ -140,7 +142,7 @@ pub struct BenchOptions {
     pub sas: Option<u32>,
     /// Whether packets are opened, where a function is measured through a device's lane.
     pub decrypt: bool,
-    /// Whether the bench `gateway` measures the CPU beside the device.
+    /// Whether the benches `ipsec` and `gateway` measure the CPU beside the device.
     pub together: bool,
     /// Only these functions, in `apps` and `lookup-latency`; empty: all.
     pub apps: Vec<String>,
@@ -390,6 +392,11 @@ pub fn run(name: &str, options: &BenchOptions, progress: &mut Progress<'_>) -> R
     }
     if options.figures && name != "ipsec" {
         return Err(Error::Setup(format!("the bench `{name}` draws no figures: --figures is for the bench ipsec")));
+    }
+    if options.together && !["ipsec", "gateway"].contains(&name) {
+        return Err(Error::Setup(format!(
+            "the bench `{name}` has no CPU beside a device: --together is for the benches ipsec and gateway"
+        )));
     }
     (bench.run)(options, progress)
 }

@@ -20,7 +20,7 @@ use crate::flow::Flow;
 use crate::passes::Passes;
 use crate::power::PowerWatch;
 use crate::throughput::{COPY_BYTES, Feed, link};
-use crate::{BenchOptions, Error, Progress, Row, Size, median_p99};
+use crate::{BenchOptions, Error, Progress, Row, Size, cores, median_p99};
 
 /// Time for copies of all links at once, at most: their memory is page-locked first, which takes longer.
 const COPY_TIME_MAX: Duration = Duration::from_millis(300);
@@ -115,7 +115,8 @@ pub(crate) fn rows(
     let mut rows = Vec::new();
     let mut alone = Vec::new();
     for (at, flow) in flows.iter_mut().enumerate() {
-        let side = Side { load, devices: &devices[at..=at], feed: &feeds[at], links: &links.alone[at..=at] };
+        let form = name(load, flow);
+        let side = Side { links: &links.alone[at..=at], ..Side::new(load, &form, &devices[at..=at], &feeds[at]) };
         let (row, passes) = side.measure(std::slice::from_mut(flow), &[vec![usize::MAX]], options.time)?;
         rows.push(Row {
             note: format!("alone; {} in flight, {} compared with ref{}", feeds[at].in_flight, verified[at], row.note),
@@ -125,7 +126,8 @@ pub(crate) fn rows(
     }
     let limits = even(&flows.iter().map(Flow::prepared).collect::<Vec<_>>(), &alone);
     let limits: Vec<Vec<usize>> = limits.into_iter().map(|chunks| vec![chunks]).collect();
-    let side = Side { load, devices: &devices, feed: &feeds[0], links: &links.at_once };
+    let form = name(load, &flows[0]);
+    let side = Side { links: &links.at_once, ..Side::new(load, &form, &devices, &feeds[0]) };
     let (row, passes) = side.measure(&mut flows, &limits, options.time)?;
     let each: Vec<String> =
         devices.iter().zip(passes).map(|(device, mut passes)| format!("{device} {:.2}", passes.mpps())).collect();
@@ -154,23 +156,32 @@ pub(crate) fn even(prepared: &[(usize, usize)], rates: &[f64]) -> Vec<usize> {
 }
 
 /// Devices that work at the same time.
-struct Side<'a> {
-    load: &'a Load<'a>,
-    devices: &'a [&'a str],
-    feed: &'a Feed,
-    links: &'a [Option<f64>],
+pub(crate) struct Side<'a> {
+    pub(crate) bench: &'static str,
+    /// Column `impl`.
+    pub(crate) form: &'a str,
+    pub(crate) size: Size,
+    pub(crate) devices: &'a [&'a str],
+    pub(crate) feed: &'a Feed,
+    pub(crate) links: &'a [Option<f64>],
+    /// For each flow the core that its thread stays on; `None`: any.
+    pub(crate) cores: Option<&'a [usize]>,
 }
 
-impl Side<'_> {
+impl<'a> Side<'a> {
+    fn new(load: &Load<'_>, form: &'a str, devices: &'a [&'a str], feed: &'a Feed) -> Self {
+        Self { bench: load.bench, form, size: load.size, devices, feed, links: &[], cores: None }
+    }
+
     /// A row whose note says what was moved, and the passes of each flow.
-    fn measure(
+    pub(crate) fn measure(
         &self,
         flows: &mut [Flow],
         chunks_max: &[Vec<usize>],
         time: Duration,
     ) -> Result<(Row, Vec<Passes>), Error> {
         let watches: Vec<PowerWatch> = self.devices.iter().map(|device| PowerWatch::start(device)).collect();
-        let measured = at_once(flows, chunks_max, time);
+        let measured = at_once(flows, chunks_max, self.cores, time);
         // All are stopped, also when there is an error.
         let watts: Vec<Option<f64>> = watches.into_iter().map(PowerWatch::stop).collect();
         let (mut passes, apart) = measured?;
@@ -183,11 +194,11 @@ impl Side<'_> {
             note += &format!("; {apart} passes in which they were not busy at the same time");
         }
         let row = Row {
-            bench: self.load.bench.to_owned(),
+            bench: self.bench.to_owned(),
             device: self.devices.join("+"),
-            implementation: name(self.load, &flows[0]),
+            implementation: self.form.to_owned(),
             mode: flows[0].device.mode().name(),
-            size: Some(self.load.size),
+            size: Some(self.size),
             batch: self.feed.batch,
             mpps: rates.iter().sum(),
             gbps,
@@ -223,20 +234,26 @@ impl Side<'_> {
 
 /// Passes over all flows at the same time, for about `time`, three at least: what each stream of each flow did, and how many
 /// passes there were in which there was no time when all were busy; the rates of these are those of each stream's own time.
-/// `chunks_max`: of each flow, by stream.
+/// `chunks_max`: of each flow, by stream. `cores`: for each flow the one that its thread stays on.
 pub(crate) fn at_once(
     flows: &mut [Flow],
     chunks_max: &[Vec<usize>],
+    cores: Option<&[usize]>,
     time: Duration,
 ) -> Result<(Vec<Passes>, usize), Error> {
     let mut all: Vec<Vec<Passes>> = flows.iter().map(Flow::no_passes).collect();
+    let pin = |at: usize| cores.map_or(Ok(()), |cores| cores::pin(&cores[at..=at]));
     let (started, mut done, mut apart) = (Instant::now(), 0, 0);
     while done < 3 || started.elapsed() < time {
-        on_threads(flows.iter_mut().collect(), Flow::refresh)?;
+        // On the core that goes over the packets next.
+        on_threads(flows.iter_mut().enumerate().collect(), |(at, flow)| pin(at).and_then(|()| flow.refresh()))?;
         let barrier = Barrier::new(flows.len());
-        let work: Vec<_> = flows.iter_mut().zip(&mut all).zip(chunks_max).collect();
-        on_threads(work, |((flow, passes), chunks_max)| {
+        let work: Vec<_> = flows.iter_mut().zip(&mut all).zip(chunks_max).enumerate().collect();
+        on_threads(work, |(at, ((flow, passes), chunks_max))| {
+            let pinned = pin(at);
+            // The others wait for it in any case.
             barrier.wait();
+            pinned?;
             flow.pass(passes, &mut Vec::new(), chunks_max)
         })?;
         match rates_while_all_are_busy(&all.iter().flatten().collect::<Vec<_>>()) {

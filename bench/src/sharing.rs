@@ -149,7 +149,7 @@ impl Sharing<'_> {
         let mut alone = Vec::new();
         for instance in [0, 1] {
             let Some(mut flows) = self.flow(&[instance], &[], 1, (size, mode), progress)? else { return Ok(()) };
-            let passes = at_once(&mut flows, &[vec![usize::MAX]], self.options.time)?.0;
+            let passes = at_once(&mut flows, &[vec![usize::MAX]], None, self.options.time)?.0;
             let [mut passes] = <[_; 1]>::try_from(passes).unwrap_or_else(|_| unreachable!("there is one flow"));
             let figures = Figures::of(&mut passes);
             let name = format!("{} alone", NAMES[usize::from(instance)]);
@@ -164,7 +164,7 @@ impl Sharing<'_> {
             let Some(mut flows) = self.flow(&[0, 1], share, 1, (size, mode), progress)? else { continue };
             let rates: Vec<f64> = alone.iter().map(|figures| figures.mpps).collect();
             let limits = even(&flows[0].prepared_by_stream(), &rates);
-            let (passes, apart) = at_once(&mut flows, &[limits], self.options.time)?;
+            let (passes, apart) = at_once(&mut flows, &[limits], None, self.options.time)?;
             let groups = flows[0].groups_note();
             let both: Vec<Figures> = passes.into_iter().map(|mut stream| Figures::of(&mut stream)).collect();
             let whole: f64 = both.iter().zip(&alone).map(|(both, alone)| both.mpps / alone.mpps).sum();
@@ -196,7 +196,7 @@ impl Sharing<'_> {
         let mut first = None;
         for &count in threads {
             let Some(mut flows) = self.flow(&[0], &[], count, (size, mode), progress)? else { continue };
-            let (mut passes, _) = at_once(&mut flows, &vec![vec![usize::MAX]; count], self.options.time)?;
+            let (mut passes, _) = at_once(&mut flows, &vec![vec![usize::MAX]; count], None, self.options.time)?;
             let each: Vec<Figures> = passes.iter_mut().map(Figures::of).collect();
             let longest = |of: fn(&Figures) -> f64| each.iter().map(of).fold(0.0, f64::max);
             let all = Figures {

@@ -157,7 +157,7 @@ fn sizes<'a>(workload: &Workload<'a>, options: &'a BenchOptions) -> &'a [Size] {
 
 /// What threads share of a workload.
 #[derive(Clone, Copy)]
-struct Packets<'a> {
+pub(crate) struct Packets<'a> {
     function: &'a Arc<dyn Function>,
     frame: &'a Make<'a>,
     job: Option<&'a (dyn Fn(&mut Random) -> Job + Sync)>,
@@ -165,20 +165,33 @@ struct Packets<'a> {
 }
 
 impl<'a> Packets<'a> {
-    fn of(workload: &'a Workload<'_>) -> Self {
+    pub(crate) fn of(workload: &'a Workload<'_>) -> Self {
         Self { function: &workload.function, frame: workload.frame, job: workload.job, packed: workload.packed }
     }
 }
 
 /// Packets of a workload in an arena of their own, in chunks.
 fn flow(
-    Packets { function, frame, job, packed }: Packets<'_>,
+    packets: Packets<'_>,
     options: &BenchOptions,
     device: &str,
     implementation: Implementation,
     feed: &Feed,
     size: Size,
 ) -> Result<Flow, Error> {
+    Ok(flows(packets, options, device, implementation, feed, size, 1)?.remove(0))
+}
+
+/// The same for so many threads that feed one device, each with as many packets.
+pub(crate) fn flows(
+    Packets { function, frame, job, packed }: Packets<'_>,
+    options: &BenchOptions,
+    device: &str,
+    implementation: Implementation,
+    feed: &Feed,
+    size: Size,
+    threads: usize,
+) -> Result<Vec<Flow>, Error> {
     let mut job = |random: &mut Random| match job {
         Some(job) => job(random),
         None => Job { instance: 0, variant: function.variant(), parameter: 0, before: None, row: 0 },
@@ -198,17 +211,19 @@ fn flow(
         share: &[],
         chain: None,
     };
-    let mut flow = Flow::new(&site, size, frame, &mut job)?;
-    if packed {
-        // Longest first: by what bins were seen to take.
-        let config = packing(feed);
-        flow.prepare_by_packer(&config, &[])?;
-        let (_, observed) = flow.verify()?;
-        flow.prepare_by_packer(&config, &observed)?;
-    } else {
-        flow.prepare_by_length(feed.batch, feed.bin_packets);
+    let mut flows = Flow::for_threads(&site, threads, size, frame, &mut job)?;
+    for flow in &mut flows {
+        if packed {
+            // Longest first: by what bins were seen to take.
+            let config = packing(feed);
+            flow.prepare_by_packer(&config, &[])?;
+            let (_, observed) = flow.verify()?;
+            flow.prepare_by_packer(&config, &observed)?;
+        } else {
+            flow.prepare_by_length(feed.batch, feed.bin_packets);
+        }
     }
-    Ok(flow)
+    Ok(flows)
 }
 
 /// PIPSEA's packer, as full as the feed says.

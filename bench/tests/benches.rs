@@ -155,6 +155,49 @@ fn a_gateway_is_measured_with_cpu_and_device_together() {
     }
 }
 
+/// `ipsec` on the CPU's cores beside a device, arena to arena: each alone and both at once, each compared with `ref`; and the peer in
+/// place of ours, where it is built.
+#[test]
+fn ipsec_is_measured_with_cpu_and_device_together() {
+    let on = |name: &str, device: &str, workers: usize| {
+        let options = BenchOptions {
+            device: Some(device.to_owned()),
+            together: true,
+            batch: Some(64),
+            bin_packets: Some(32),
+            packets: Some(600),
+            in_flight: Some(2),
+            workers: vec![workers],
+            sas: Some(64),
+            sizes: vec![Size::Imix],
+            time: Duration::from_millis(1),
+            ..BenchOptions::default()
+        };
+        run(name, &options, &mut |_| {})
+    };
+    let refused = |name: &str, device: &str, workers| on(name, device, workers).unwrap_err().to_string();
+    assert!(refused("ipsec", "cpu", 1).contains("a --device that is not the CPU"));
+    assert!(refused("ipsec", "opencl:0,opencl:1", 1).contains("one device beside the CPU"));
+    assert!(refused("echo", "opencl:0", 1).contains("--together is for the benches ipsec and gateway"));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    for (device, _) in
+        lanes().into_iter().filter(|(device, mode)| device != "cpu" && *mode == Mode::Launch && cores > 1)
+    {
+        let rows = on("ipsec", &device, cores - 1).unwrap_or_else(|error| panic!("{device}: {error}"));
+        let told: Vec<_> = rows.iter().map(|row| (row.device.as_str(), row.peer)).collect();
+        let (both, beside) = (format!("{device}+cpu"), format!("{device}+ipsec-mb"));
+        let ours = [("cpu", false), (device.as_str(), false), (both.as_str(), false)];
+        let peers = [("ipsec-mb", true), (beside.as_str(), true)];
+        assert!(told == ours || told == [&ours[..], &peers].concat(), "{told:?}");
+        assert!(rows.iter().all(|row| row.bench == "ipsec" && row.mpps > 0.0 && row.gbps > 0.0), "{rows:#?}");
+        assert!(rows[0].note.contains(&format!(" {} compared with ref", 600 * cores)), "{rows:#?}");
+        let fed = 600 / (cores - 1) * (cores - 1);
+        assert!(rows[1].note.contains(&format!(" {fed} compared with ref")), "{rows:#?}");
+        assert!(rows[2].note.contains(&format!("of {cores} cores alone")), "{rows:#?}");
+        assert!(refused("ipsec", &device, cores).contains("more cores than"));
+    }
+}
+
 /// Port to port through the engine: conserved, all encrypted, and compared with `ref`, or there would be no row.
 #[test]
 fn a_gateway_runs_on_every_device() {

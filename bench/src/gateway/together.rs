@@ -11,12 +11,10 @@ use std::thread;
 
 use godwit_device::{Implementation, cpu};
 use godwit_engine::Report;
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::Pid;
 
 use super::Gateway;
 use crate::suites::Associations;
-use crate::{BenchOptions, Error, Progress, Row, Size};
+use crate::{BenchOptions, Error, Progress, Row, Size, cores};
 
 /// Rows at each size: the cores alone, the device alone, both at once.
 pub(super) fn run(
@@ -25,21 +23,7 @@ pub(super) fn run(
     sizes: &[Size],
     progress: &mut Progress<'_>,
 ) -> Result<Vec<Row>, Error> {
-    let cores = cores()?;
-    let feeding = options.workers.first().copied().unwrap_or(1);
-    if let [_, second, ..] = options.devices()[..] {
-        return Err(Error::Setup(format!(
-            "CPU and device together: one device beside the CPU, not `{second}` as well"
-        )));
-    }
-    if options.device() == cpu::ID || feeding >= cores.len() {
-        let message = format!(
-            "CPU and device together need a --device that is not the CPU, and more cores than the {feeding} that feed it: \
-             there are {}",
-            cores.len()
-        );
-        return Err(Error::Setup(message));
-    }
+    let (cores, feeding) = cores::beside_device(options)?;
     let (first, others) = cores.split_at(feeding);
     let mut rows = Vec::new();
     for &size in sizes {
@@ -54,7 +38,7 @@ pub(super) fn run(
         }
         let barrier = Barrier::new(2);
         let timed = |gateway: &Gateway<'_>, cores: &[usize], begin: &(dyn Fn() + Sync)| {
-            on(cores, || gateway.run_after(None, Some(options.time), begin).map(|(_, report)| report))
+            cores::on(cores, || gateway.run_after(None, Some(options.time), begin).map(|(_, report)| report))
         };
         let cpu_alone = timed(&alone, &cores, &|| {})?;
         let device_alone = timed(&device, first, &|| {})?;
@@ -112,27 +96,4 @@ fn mpps(report: &Report) -> f64 {
 fn latency(report: &Report) -> (f64, f64) {
     let latency = report.latency.unwrap_or_default();
     (latency.p50_ns as f64 / 1e3, latency.p99_ns as f64 / 1e3)
-}
-
-/// Cores that this process may use.
-fn cores() -> Result<Vec<usize>, Error> {
-    let allowed = sched_getaffinity(Pid::from_raw(0)).map_err(Error::setup)?;
-    Ok((0..CpuSet::count()).filter(|&core| allowed.is_set(core).unwrap_or(false)).collect())
-}
-
-/// Runs `work` on a thread that may use these cores only: the engine gives its workers what its thread has.
-fn on<T: Send>(cores: &[usize], work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
-    let pinned = || {
-        let mut set = CpuSet::new();
-        cores.iter().try_for_each(|&core| set.set(core)).map_err(Error::setup)?;
-        sched_setaffinity(Pid::from_raw(0), &set).map_err(Error::setup)
-    };
-    let run = || {
-        let pinned = pinned();
-        // Others may wait for this to begin, so it begins in any case.
-        let done = work();
-        pinned.and(done)
-    };
-    thread::scope(|scope| scope.spawn(run).join())
-        .unwrap_or_else(|_| Err(Error::Setup("a thread of the bench ended early".to_owned())))
 }

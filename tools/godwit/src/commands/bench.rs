@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     /// Open packets, where ipsec is measured through a device's lane.
     #[arg(long)]
     decrypt: bool,
-    /// In the bench gateway: the CPU's cores alone, the device alone, and both at once, in the same run.
+    /// In the benches ipsec and gateway: the CPU's cores alone, the device alone, and both at once, in the same run.
     #[arg(long)]
     together: bool,
     /// In the bench ipsec: PIPSEA's figures 8 and 12 and APUNet's figure 9(a), on the CPU and on every device that is here.
