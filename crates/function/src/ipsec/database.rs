@@ -63,6 +63,12 @@ impl Decision {
         Self(3 << Self::KIND | reason as u64)
     }
 
+    /// The SA of [`Decided::Encrypt`].
+    #[inline(always)]
+    pub(super) fn to_encrypt(self) -> Option<u32> {
+        (self.0 >> Self::KIND == 0).then_some((self.0 >> Self::SA) as u32)
+    }
+
     #[inline]
     pub(super) fn decided(self) -> Decided {
         let sa = (self.0 >> Self::SA) as u32 & ((1 << 30) - 1);

@@ -145,7 +145,9 @@ impl Plain {
         // EtherType, then version and length of the header in one byte.
         let is_plain = word(12) >> 8 == (u32::from(ethertype::IPV4) << 8 | 0x45);
         let total_bytes = (word(ETHERNET_BYTES) & 0xffff) as usize;
-        if !is_plain || total_bytes < IPV4_BYTES || total_bytes > frame.len() - ETHERNET_BYTES {
+        // Behind the header; of a packet that is shorter than it, more than there can be.
+        let payload_bytes = total_bytes.wrapping_sub(IPV4_BYTES);
+        if !is_plain || payload_bytes > frame.len() - (ETHERNET_BYTES + IPV4_BYTES) {
             return None;
         }
         let protocol = header[23];

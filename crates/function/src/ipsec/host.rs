@@ -65,8 +65,8 @@ impl IpsecHost {
 /// they were written, and every packet waits for that.
 #[cold]
 #[inline(never)]
-fn settle(work: &mut Vec<Work>, outcome: Outcome) {
-    work.push(Work::Done(outcome));
+fn settle(work: &mut Work, outcome: Outcome) {
+    *work = Work::Done(outcome);
 }
 
 impl IpsecHost {
@@ -78,10 +78,22 @@ impl IpsecHost {
         decisions.clear();
         let policies = self.database.policies.load();
         decisions.extend(region.frames(descriptors).map(|frame| self.database.decide(&policies, frame)));
-        work.reserve(descriptors.len());
-        for (decision, descriptor) in decisions.iter().zip(descriptors) {
-            match self.numbered(*decision, descriptor.length) {
-                Ok((variant, parameter)) => work.push(Work::Run { variant, parameter }),
+        let first = work.len();
+        // Places that are there already are written without asking each time whether there is room.
+        work.resize(first + descriptors.len(), Work::Run { variant: 0, parameter: 0 });
+        for ((decision, descriptor), work) in decisions.iter().zip(descriptors).zip(&mut work[first..]) {
+            // Most packets are to be encrypted by an SA of this worker, and need little.
+            let numbered = match decision.to_encrypt() {
+                Some(sa) if self.owned[Database::bucket(sa)] => self
+                    .database
+                    .states
+                    .next(sa, descriptor.length.into())
+                    .map(|(variant, sequence)| (variant, parameter(sa, sequence)))
+                    .map_err(Outcome::drop),
+                _ => self.numbered(*decision, descriptor.length),
+            };
+            match numbered {
+                Ok((variant, parameter)) => *work = Work::Run { variant, parameter },
                 Err(outcome) => settle(work, outcome),
             }
         }

@@ -128,6 +128,8 @@ pub(super) struct Arranged<A> {
     lists: Vec<Rule<A>>,
     /// Policies of small groups, in order.
     rest: Vec<Rule<A>>,
+    /// There is one group, and nothing but it: what its table says is the answer.
+    is_one_table: bool,
 }
 
 /// The policies with the same prefix lengths.
@@ -137,6 +139,13 @@ struct Group<A> {
     first: u32,
     /// Pairs of prefixes to [`Answer`]s.
     lookup: Lookup,
+}
+
+impl<A: Findable> Group<A> {
+    #[inline(always)]
+    fn ask(&self, source: A, destination: A) -> Answer {
+        Answer(self.lookup.get(A::pair(source & self.masks.0, destination & self.masks.1)))
+    }
 }
 
 /// A policy, and how many come before it.
@@ -201,8 +210,14 @@ impl Answer {
         (low >> 30 == 1).then_some((low & !Self::LIST) as usize)
     }
 
+    #[inline(always)]
     fn action(self) -> Option<Action> {
-        (self != Self::NONE).then(|| Action::decode(self.0 as u32))
+        let low = self.0 as u32;
+        // Most packets are protected, so that is asked first, in one comparison.
+        if low < Self::LIST {
+            return Some(Action::Protect(low));
+        }
+        (self != Self::NONE).then(|| Action::decode(low))
     }
 }
 
@@ -214,7 +229,7 @@ impl<A: Findable> Arranged<A> {
             let rule = Rule { pattern, action: policy.action.encode().into(), order, last: false };
             by_masks.entry(masks(&pattern)).or_default().push(rule);
         }
-        let mut arranged = Self { groups: Vec::new(), lists: Vec::new(), rest: Vec::new() };
+        let mut arranged = Self { groups: Vec::new(), lists: Vec::new(), rest: Vec::new(), is_one_table: false };
         for (masks, rules) in by_masks {
             if rules.len() < GROUP_MIN {
                 arranged.rest.extend(rules);
@@ -224,6 +239,7 @@ impl<A: Findable> Arranged<A> {
         }
         arranged.groups.sort_unstable_by_key(|group| group.first);
         arranged.rest.sort_unstable_by_key(|rule| rule.order);
+        arranged.is_one_table = arranged.groups.len() == 1 && arranged.lists.is_empty() && arranged.rest.is_empty();
         arranged
     }
 
@@ -260,15 +276,23 @@ impl<A: Findable> Arranged<A> {
 
     /// What the first policy that matches says; `None` where none does. Most packets need not show more than their
     /// addresses: `shown` is called where one must.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, source: A, destination: A, shown: impl Fn() -> Shown<A>) -> Option<Action> {
+        match self.groups.first() {
+            Some(group) if self.is_one_table => group.ask(source, destination).action(),
+            _ => self.find_among(source, destination, shown),
+        }
+    }
+
+    /// [`Arranged::find`] among any groups, lists and other policies.
+    #[inline(never)]
+    fn find_among(&self, source: A, destination: A, shown: impl Fn() -> Shown<A>) -> Option<Action> {
         let mut found = Answer::NONE;
         for group in &self.groups {
             if group.first > found.order() {
                 break;
             }
-            let key = A::pair(source & group.masks.0, destination & group.masks.1);
-            let mut answer = Answer(group.lookup.get(key));
+            let mut answer = group.ask(source, destination);
             if let Some(list) = answer.as_list()
                 && answer < found
             {

@@ -32,10 +32,13 @@ pub(super) struct Hot {
     plan: AtomicU64,
     /// The last number that was handed out; inbound the largest that was authentic.
     sequence: AtomicU64,
-    /// Outbound: behind this number something is to be done. Inbound: authentic packets.
+    /// Outbound: behind this number something may have to be done. Inbound: authentic packets.
     stop_or_packets: AtomicU64,
     bytes: AtomicU64,
 }
+
+/// What a descriptor can say.
+const FRAME_BYTES_MAX: u64 = u16::MAX as u64;
 
 /// SAs that share a cache line.
 const SHARING: usize = 2;
@@ -71,7 +74,7 @@ pub(super) struct Plan(u64);
 
 impl Plan {
     const ESN: u64 = 1 << 8;
-    /// It has a lifetime that is to be looked at with each packet.
+    /// Inbound: it has a lifetime that is to be looked at with each packet.
     const LIMITED: u64 = 1 << 9;
     const WINDOW: u32 = 16;
 
@@ -86,9 +89,9 @@ impl Plan {
         let flag = |is: bool, flag| if is { flag } else { 0 };
         let window = if sa.is_inbound() { sa.replay_window } else { 0 };
         let Lifetime { soft_bytes, hard_bytes, soft_packets, hard_packets } = sa.lifetime;
-        // Outbound, numbers of packets are sequence numbers, which are looked at anyway.
-        let packets = if sa.is_inbound() { soft_packets.min(hard_packets) } else { u64::MAX };
-        let is_limited = soft_bytes.min(hard_bytes).min(packets) < u64::MAX;
+        let limits = [soft_bytes, hard_bytes, soft_packets, hard_packets];
+        // Outbound, sequence numbers say when to look ([`States::at_stop`]).
+        let is_limited = sa.is_inbound() && limits.into_iter().any(|limit| limit < u64::MAX);
         Self(
             u64::from(variant(sa.suite, sa.is_inbound()))
                 | flag(sa.esn, Self::ESN)
@@ -202,8 +205,9 @@ impl States {
     pub(super) fn next(&self, index: u32, frame_bytes: u64) -> Result<(u8, u64), u8> {
         // One worker owns the SA, so nobody writes in between, and nothing else is ordered by it.
         let hot = self.hot(index);
+        debug_assert!(frame_bytes <= FRAME_BYTES_MAX);
         let (plan, last, bytes) = (hot.plan(), hot.sequence(), hot.bytes() + frame_bytes);
-        if last >= hot.stop_or_packets.load(Relaxed) || plan.is(Plan::LIMITED) {
+        if last >= hot.stop_or_packets.load(Relaxed) {
             self.at_stop(index, bytes)?;
         }
         hot.sequence.store(last + 1, Relaxed);
@@ -238,7 +242,10 @@ impl States {
         if next > soft_packets || bytes > soft_bytes {
             self.happened(hot, Plan::SOFT);
         }
-        let stops = [plan.sequence_warned(), soft_packets, hard_packets, plan.sequence_last()];
+        // No frame is longer than its length can say, so as many packets pass no lifetime in bytes.
+        let bytes_left = [soft_bytes, hard_bytes].into_iter().filter_map(|limit| limit.checked_sub(bytes)).min();
+        let looks_at_bytes = bytes_left.map_or(u64::MAX, |left| next.saturating_add(left / FRAME_BYTES_MAX));
+        let stops = [plan.sequence_warned(), soft_packets, hard_packets, plan.sequence_last(), looks_at_bytes];
         let stop = stops.into_iter().filter(|&stop| stop >= next).min().unwrap_or(0);
         hot.stop_or_packets.store(stop, Relaxed);
         Ok(())

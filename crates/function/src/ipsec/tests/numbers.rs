@@ -214,7 +214,44 @@ fn workers_share_no_cache_line() {
     assert_eq!(line(0), line(128), "two of them in each");
 }
 
+/// Soft and hard limit of a lifetime, and how they are written; none for `u64::MAX`.
+fn limits(of: &'static str, most: u64) -> impl Strategy<Value = ([u64; 2], String)> {
+    let limit = || prop_oneof![1 => Just(u64::MAX), 3 => 1..most];
+    (limit(), limit()).prop_map(move |(one, other)| {
+        let limits = [one.min(other), one.max(other)];
+        let given = ["soft", "hard"].into_iter().zip(limits).filter(|(_, limit)| *limit < u64::MAX);
+        (limits, given.map(|(name, limit)| format!("lifetime.{name}_{of} = {limit}\n")).collect())
+    })
+}
+
 proptest! {
+    /// An outbound SA is not looked at with each packet; nothing passes or is told of later than if it were.
+    #[test]
+    fn lifetimes_end_where_every_packet_is_looked_at(
+        ([soft_bytes, hard_bytes], bytes_text) in limits("bytes", 3_000_000),
+        ([soft_packets, hard_packets], packets_text) in limits("packets", 250),
+        frames in prop::collection::vec(prop_oneof![3 => 34..1600u64, 1 => 0..=u64::from(u16::MAX)], 300),
+    ) {
+        let function = ipsec(&sa("west", 0x1001, "out", &(bytes_text + &packets_text)));
+        let states = &function.database.states;
+        let (mut sequence, mut bytes, mut is_over, mut is_told) = (0, 0, false, false);
+        for frame_bytes in frames {
+            is_over |= sequence + 1 > hard_packets || bytes + frame_bytes > hard_bytes;
+            let expected = if is_over {
+                Err(DROP_LIFETIME)
+            } else {
+                sequence += 1;
+                bytes += frame_bytes;
+                is_told |= sequence > soft_packets || bytes > soft_bytes;
+                Ok((VARIANT_ENCRYPT, sequence))
+            };
+            prop_assert_eq!(states.next(0, frame_bytes), expected);
+            let (hot, [soft, ended]) = (states.hot(0), [state::Plan::SOFT, state::Plan::ENDED]);
+            prop_assert_eq!((hot.bytes(), hot.sequence()), (bytes, sequence));
+            prop_assert_eq!((hot.plan().is(soft), hot.plan().is(ended)), (is_told, is_over));
+        }
+    }
+
     /// Packets reordered, doubled and forged on the way, and bins that complete in any order: every number that was sent
     /// passes at most once, and exactly once where it came while it was within the window.
     #[test]
