@@ -202,6 +202,16 @@ pub struct BinTime {
 
 /// One worker's way to a device.
 pub trait Lane: Send {
+    /// Makes ready what a chunk needs that will be submitted again and again, empty as it is now: memory, page locks. Where
+    /// that is not asked for it is made when the chunk is first submitted, while its packets wait.
+    ///
+    /// # Errors
+    /// The device has no room, or its driver failed.
+    fn reserve(&mut self, chunk: &Chunk) -> Result<(), Error> {
+        let _ = chunk;
+        Ok(())
+    }
+
     /// Takes a chunk whose packets all lie in `region`. They belong to the device until the chunk comes back from
     /// [`Lane::poll`]: until then nobody may look at their windows through copies of their descriptors.
     ///

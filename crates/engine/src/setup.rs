@@ -173,7 +173,9 @@ impl Devices {
     fn places(&self, streams: &[Stream]) -> Result<Vec<Place>, Error> {
         let place = |(config, device): &(DeviceConfig, Arc<dyn Device>)| {
             let packer = Packer::with_streams(config.packing.clone(), streams, config.chunks)?;
-            Ok(Place::new(&config.id, packer, Arc::clone(device).lane()?))
+            let mut lane = Arc::clone(device).lane()?;
+            packer.chunks().try_for_each(|chunk| lane.reserve(chunk))?;
+            Ok(Place::new(&config.id, packer, lane))
         };
         self.devices.iter().map(place).collect()
     }

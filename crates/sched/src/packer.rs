@@ -108,6 +108,11 @@ impl Packer {
         Self::with_streams(config, &(0..).zip(kernels).map(stream).collect::<Vec<_>>(), chunks)
     }
 
+    /// All its chunks that are not taken: the one that fills, and those that are free.
+    pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
+        std::iter::once(&self.filling).chain(&self.free)
+    }
+
     /// The same for given streams: what is said of an `instance` when packets are inserted is the number of a stream.
     ///
     /// # Errors

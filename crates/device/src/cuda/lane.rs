@@ -13,7 +13,7 @@ use godwit_sched::Chunk;
 use super::CudaDevice;
 use super::carriage::{Plan, plan};
 use super::driver::{PageLock, text};
-use super::slot::Slot;
+use super::slot::{DIRECT_PACKETS_MIN, Slot};
 use crate::check::{check_bins, outside, packets_of};
 use crate::{BinTime, Error, Lane, Rejected};
 
@@ -132,6 +132,17 @@ impl LaunchLane {
 }
 
 impl Lane for LaunchLane {
+    fn reserve(&mut self, chunk: &Chunk) -> Result<(), Error> {
+        self.device.bind()?;
+        let slot = Slot::new(&self.device, chunk.bins.capacity(), chunk.descriptors.len())?;
+        self.slots.push(slot);
+        if chunk.descriptors.len() >= DIRECT_PACKETS_MIN {
+            // Not locked: it will be copied.
+            self.lock(chunk);
+        }
+        Ok(())
+    }
+
     fn submit(&mut self, region: &mut Region, chunk: Chunk) -> Result<(), Box<Rejected>> {
         match self.prepare(region, &chunk) {
             Ok((slot, plan)) => self.launch(region, chunk, slot, &plan),

@@ -53,6 +53,7 @@ use driver::{Context, DeviceMemory, Registration, failed};
 use lane::LaunchLane;
 use persistent::{Groups, PersistentLane, Running};
 use program::{DeviceArguments, Kernels, Tables};
+use slot::Slot;
 
 /// How its devices' names in configurations start: `cuda:0`.
 pub const ID: &str = "cuda";
@@ -136,7 +137,7 @@ impl CudaDevice {
                 Err(error) => fallback = Some(format!("{id} launches its chunks: {error}")),
             }
         }
-        Ok(Self {
+        let device = Self {
             found,
             watch: Watch::new(&id, options.watchdog),
             programs,
@@ -147,7 +148,13 @@ impl CudaDevice {
             follows: chain.is_some_and(DeviceChain::has_table),
             patience: options.watchdog,
             parts: ManuallyDrop::new(parts),
-        })
+        };
+        if device.parts.groups.is_none() {
+            let slot = Slot::new(&device, 0, 0)?;
+            let warm = slot.warm_up(&device.parts.kernels, &device.parts.arguments());
+            warm.map_err(failed(&id, "run the kernels for the first time"))?;
+        }
+        Ok(device)
     }
 
     /// What [`probe`] says of it.

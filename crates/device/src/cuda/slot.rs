@@ -21,7 +21,7 @@ const ALIGN_BYTES: usize = 64;
 
 /// Chunks of at least so many packets are not copied by the host: their arrays go to the device from where they are. A
 /// few copy calls more cost as much as copying so many packets' numbers twice.
-const DIRECT_PACKETS_MIN: usize = 2048;
+pub(super) const DIRECT_PACKETS_MIN: usize = 2048;
 
 /// Arrays for one chunk, the same in both memories, but for three: `next_bin` and the desk are only the device's, and cycles
 /// only the host's, where the device writes them over the bus, four bytes a bin. Trails and desk are there where the
@@ -214,6 +214,13 @@ impl Slot {
         }
         at.outward().into_iter().try_for_each(|part| copy(Direction::ToHost, part))?;
         self.done.record(&self.stream)
+    }
+
+    /// Runs the kernel for no bins: the driver loads it, and gives it memory for what registers do not hold, when it runs for
+    /// the first time, which takes 50 to 350 ms.
+    pub(super) fn warm_up(&self, kernels: &Kernels, arguments: &DeviceArguments) -> Result<(), DriverError> {
+        self.run(kernels, arguments, &Plan::RESIDENT, 0)?;
+        self.stream.synchronize()
     }
 
     fn run(&self, kernels: &Kernels, arguments: &DeviceArguments, plan: &Plan, bins: usize) -> Result<(), DriverError> {
