@@ -215,7 +215,7 @@ impl ChainBench<'_> {
         progress: &mut Progress<'_>,
     ) -> Result<Option<Row>, Error> {
         let device = self.options.device();
-        let mut feed = Feed::new(self.options);
+        let mut feed = Feed::new(self.options, size);
         if mode == Mode::Persistent {
             // Small chunks, and more of them: what groups that stay are for.
             feed.batch = self.options.batch.unwrap_or(256).min(feed.packets);
@@ -265,7 +265,7 @@ impl ChainBench<'_> {
     /// Decryption on the device, which all cores feed, and what is behind it on the cores.
     fn on_device_and_cores(&self, size: Size, mode: Mode, progress: &mut Progress<'_>) -> Result<Row, Error> {
         let (device, cores) = (self.options.device(), self.cores());
-        let mut feed = Feed::new(self.options);
+        let mut feed = Feed::new(self.options, size);
         feed.packets = (feed.packets / cores).max(1);
         // Enough chunks for every thread to keep as many in flight as asked for.
         feed.batch = feed.batch.min((feed.packets / (2 * feed.in_flight)).max(1));

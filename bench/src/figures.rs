@@ -115,7 +115,8 @@ fn eight(ways: &[Way], options: &BenchOptions, progress: &mut Progress<'_>) -> R
 fn twelve(ways: &[Way], options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     for way in ways {
-        let chunk_packets = if has_own_memory(&way.0) { Feed::of(options, &way.0).batch } else { CHUNK_PACKETS };
+        let chunk_packets =
+            if has_own_memory(&way.0) { Feed::of(options, &way.0, Size::Random).batch } else { CHUNK_PACKETS };
         let asked = on(options, way, &FRAMES);
         let packed = BenchOptions {
             batch: asked.batch.or(Some(chunk_packets)),

@@ -41,7 +41,7 @@ struct Setting {
 /// The bench `scheduling`.
 pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let functions = six()?;
-    let feed = Feed::new(options);
+    let feed = Feed::new(options, Size::Random);
     let chunk_packets = options.batch.map_or(CHUNK_PACKETS, |batch| batch as u32).min(feed.packets as u32 / 2).max(1);
     let settings = settings(chunk_packets, feed.packets as u32 / 2);
     let sizes = if options.sizes.is_empty() { vec![Size::Imix, Size::Random] } else { options.sizes.clone() };

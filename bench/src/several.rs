@@ -95,7 +95,7 @@ pub(crate) fn rows(
     progress: &mut Progress<'_>,
 ) -> Result<Vec<Row>, Error> {
     let devices = options.devices();
-    let feeds: Vec<Feed> = devices.iter().map(|device| Feed::of(options, device)).collect();
+    let feeds: Vec<Feed> = devices.iter().map(|device| Feed::of(options, device, load.size)).collect();
     let make = |(device, feed): (&&str, &Feed)| -> Result<(Flow, usize), Error> {
         let mut flow = (load.make)(device, feed)?;
         let verified = flow.verify_frames(load.frames)?.0;

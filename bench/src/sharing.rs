@@ -91,7 +91,7 @@ impl Sharing<'_> {
         (size, mode): (Size, Mode),
         progress: &mut Progress<'_>,
     ) -> Result<Option<Vec<Flow>>, Error> {
-        let (device, feed) = (self.options.device(), Feed::new(self.options));
+        let (device, feed) = (self.options.device(), Feed::new(self.options, size));
         let site = Site {
             device,
             mode,
@@ -133,7 +133,7 @@ impl Sharing<'_> {
             implementation: name,
             mode: mode.name(),
             size: Some(size),
-            batch: Feed::new(self.options).batch,
+            batch: Feed::new(self.options, size).batch,
             mpps: figures.mpps,
             gbps: figures.mpps * frame_bytes * 8.0 / 1e3,
             p50_us: figures.p50_us,

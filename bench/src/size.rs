@@ -33,6 +33,17 @@ impl Size {
         }
     }
 
+    /// The mean of all frames, rounded down.
+    pub(crate) fn frame_bytes_mean(self) -> usize {
+        match self {
+            Self::Bytes(bytes) => usize::from(bytes),
+            Self::Imix => (7 * 60 + 4 * 566 + 1514) / 12,
+            Self::ImixPipsea => (60 * 56 + 23 * 532 + 15 * 1356) / 98,
+            Self::Random => (60 + 1514) / 2,
+            Self::Uniform { min, max } => (usize::from(min) + usize::from(max)) / 2,
+        }
+    }
+
     /// As a synthetic port's key `size` has it.
     pub(crate) fn configured(self) -> String {
         match self {

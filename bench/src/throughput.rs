@@ -21,6 +21,9 @@ pub(crate) const SIZES: [Size; 6] =
 /// Size of copies that the link is measured with, bytes: beyond the knee of every copy engine.
 pub(crate) const COPY_BYTES: usize = 32 << 20;
 
+/// Frames of a chunk for a discrete GPU, bytes: about 8 MiB of windows.
+const COPY_PACKETS_BYTES: usize = 4 << 20;
+
 /// PIPSEA's choice of length classes (section 4.2).
 const GRANULARITY_BYTES: u32 = 256;
 
@@ -35,19 +38,21 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    pub(crate) fn new(options: &BenchOptions) -> Self {
-        Self::of(options, options.device())
+    /// For frames of a size.
+    pub(crate) fn new(options: &BenchOptions, size: Size) -> Self {
+        Self::of(options, options.device(), size)
     }
 
     /// The same of one of several devices.
-    pub(crate) fn of(options: &BenchOptions, device: &str) -> Self {
-        // A discrete GPU wants copies of 2 to 4 MB and four of them under way (measured on an H200); the processor wants
+    pub(crate) fn of(options: &BenchOptions, device: &str, size: Size) -> Self {
+        // A discrete GPU wants copies of 8 MB and four of them under way, for beside the windows each chunk has small copies
+        // (an H200 at 60 bytes: 0.80 of half the duplex copy rate with chunks of 16,384, 0.94 with 65,536); the processor wants
         // chunks that stay in its L2 cache, and runs them on submission. Arenas are larger than the last-level cache.
         let kind = device.split(':').next().unwrap_or_default();
         let (batch, bin_packets, in_flight, packets) = match kind {
             cpu::ID => (256, 256, 1, 1 << 16),
             "opencl" => (1024, 64, 4, 1 << 16),
-            _ => (16_384, 64, 4, 1 << 19),
+            _ => ((COPY_PACKETS_BYTES / size.frame_bytes_mean()).clamp(1 << 14, 1 << 16), 64, 4, 1 << 19),
         };
         // With little time to measure, a large arena takes longer to make than to measure.
         let packets = if options.time < Duration::from_millis(100) { packets.min(2048) } else { packets };
@@ -109,12 +114,12 @@ pub(crate) fn measure(
     }
     let implementation = implementation(options)?;
     let device = options.device();
-    let feed = Feed::new(options);
     // Where nothing is copied, no link is in the way.
     let time = options.time.min(Duration::from_millis(200)) / 4;
     let link = has_own_memory(device).then(|| link(device, time, progress)).flatten();
     let mut rows = Vec::new();
     for &size in sizes(workload, options) {
+        let feed = Feed::new(options, size);
         let mut flow = flow(Packets::of(workload), options, device, implementation, &feed, size)?;
         if let Some(reason) = flow.device.fallback() {
             progress(&format!("{device} runs in mode {}: {reason}", flow.device.mode().name()));

@@ -101,7 +101,7 @@ impl Together<'_> {
     }
 
     fn device_feed(&self) -> Feed {
-        let mut feed = Feed::new(self.options);
+        let mut feed = Feed::new(self.options, self.size);
         feed.packets = (feed.packets / self.feeding).max(1);
         // Enough chunks for every thread to keep as many in flight as asked for.
         if self.feeding > 1 {
