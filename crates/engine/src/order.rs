@@ -106,9 +106,14 @@ impl Order {
         self.passed.len() - 1
     }
 
+    /// All places: how many packets can be in flight.
+    pub(crate) fn capacity(&self) -> usize {
+        self.mask + 1
+    }
+
     /// Free places.
     pub(crate) fn room(&self) -> usize {
-        self.mask + 1 - self.in_flight()
+        self.capacity() - self.in_flight()
     }
 
     /// Places handed out since the start.

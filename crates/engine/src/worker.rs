@@ -339,6 +339,8 @@ impl Worker {
                         break;
                     }
                     moved = true;
+                    // Chunks that are never full have a device of their own choice too.
+                    plan.sequence.iter().for_each(|&function| _ = self.spread(&plan, function));
                 }
                 moved |= self.fetch(&plan, place)?;
             }
