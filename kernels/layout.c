@@ -40,6 +40,7 @@ static const gw_layout_row rows[] = {
     FIELD(gw_bin, length_bytes),
     FIELD(gw_bin, length_class),
     FIELD(gw_bin, row),
+    FIELD(gw_bin, part),
     SIZE(gw_chain),
     FIELD(gw_chain, rows),
     FIELD(gw_chain, verdicts),

@@ -356,7 +356,7 @@ pub const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "scheduling",
-        what: "PIPSEA's bins: grouping, sorting, chunk size by number of bins, length granularity, on six functions at random",
+        what: "PIPSEA's bins: grouping, sorting, chunk size by number of bins, length granularity, of six variants at random, against none of it",
         on: On::AnyDevice,
         run: scheduling::run,
     },

@@ -2,17 +2,14 @@
 //!
 //! Each packet is for one of six variants at random: AES-CBC with HMAC-SHA1, AES-CBC alone, HMAC-SHA1 alone, each encryption
 //! and decryption, with SAs of their own. A packer makes chunks of them ahead of the timing, as the engine's does while
-//! packets come; its own cost is in the notes. A bin is always of one variant, since a kernel is told it once a bin: there is
-//! no row with variants mixed in a work-group, so that gains here are smaller than against the paper's baseline.
-
-use std::sync::Arc;
+//! packets come; its own cost is in the notes. The first setting is the paper's baseline: bins in order of arrival, in which all
+//! variants and lengths are mixed.
 
 use godwit_device::Mode;
-use godwit_function::Function;
 use godwit_sched::{Grouping, PackerConfig};
 
-use crate::flow::{Flow, Job, Site};
-use crate::frames::{self, Random};
+use crate::flow::{Flow, Site};
+use crate::frames;
 use crate::suites::Associations;
 use crate::throughput::{Feed, implementation};
 use crate::{BenchOptions, Error, Progress, Row, Size, function, median_p99};
@@ -30,6 +27,8 @@ const GRANULARITIES: [u32; 4] = [64, 256, 512, 1536];
 const SUITES: [&str; 3] = ["cbc128_sha1", "cbc128_none", "null_sha1"];
 /// SAs of each variant.
 const SAS: u32 = 1024;
+/// The baseline.
+const UNSCHEDULED: &str = "no scheduling: in order of arrival";
 
 /// One setting of the knobs.
 struct Setting {
@@ -40,7 +39,8 @@ struct Setting {
 
 /// The bench `scheduling`.
 pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
-    let functions = six()?;
+    let associations = Associations::new(&SUITES, SUITES.len() as u32 * SAS, true)?.both_ways();
+    let functions = [function::many_sas(&associations, 1)?];
     let feed = Feed::new(options, Size::Random);
     let chunk_packets = options.batch.map_or(CHUNK_PACKETS, |batch| batch as u32).min(feed.packets as u32 / 2).max(1);
     let settings = settings(chunk_packets, feed.packets as u32 / 2);
@@ -56,15 +56,14 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
                 layout: options.layout,
                 functions: &functions,
                 packets: feed.packets,
-                bins: settings.iter().map(|setting| setting.config.bins as usize).max().unwrap_or(1),
+                bins: settings.iter().map(|setting| setting.config.entries_max()).max().unwrap_or(1),
                 bin_packets: settings.iter().map(|setting| setting.config.bin_packets as usize).max().unwrap_or(1),
                 in_flight: feed.in_flight,
                 share: &[],
                 chain: None,
             };
-            let variants = variants()?;
-            let mut flow =
-                Flow::new(&site, size, &frames::filled(frames::noise), &mut |random| any_of_six(random, &variants))?;
+            let any = &mut |random: &mut _| associations.any(random);
+            let mut flow = Flow::new(&site, size, &frames::filled(frames::noise), any)?;
             if resident && !flow.device.is_resident() {
                 progress(&format!("{} has no packets in memory of its own: host to host only", site.device));
                 break;
@@ -97,7 +96,7 @@ fn measure(
         let mpps = passes.mpps();
         let (p50, p99) = median_p99(&mut passes.latencies_ns);
         let ratio = mpps / *first.get_or_insert(mpps);
-        progress(&format!("{figure}, {size}, {name}, {place}: {mpps:.2} Mpps, {ratio:.2} of the first setting"));
+        progress(&format!("{figure}, {size}, {name}, {place}: {mpps:.2} Mpps, {ratio:.2} of no scheduling"));
         rows.push(Row {
             bench: "scheduling".to_owned(),
             device: options.device().to_owned(),
@@ -112,7 +111,7 @@ fn measure(
             watts: None,
             peer: false,
             note: format!(
-                "{figure}; {ratio:.2} of the first setting; {place}; {} bins of {}, {:.0} packets a chunk; packer {packer_ns:.0} ns a packet; {verified} compared with ref",
+                "{figure}; {ratio:.2} of no scheduling; {place}; {} bins of {}, {:.0} packets a chunk; packer {packer_ns:.0} ns a packet; {verified} compared with ref",
                 config.bins,
                 config.bin_packets,
                 packets as f64 / chunks.max(1) as f64,
@@ -136,7 +135,7 @@ fn settings(chunk_packets: u32, most: u32) -> Vec<Setting> {
     };
     let both = Grouping::VariantLength;
     let mut settings: Vec<Setting> = [
-        ("by function, in order of arrival", Grouping::None, false),
+        (UNSCHEDULED, Grouping::None, false),
         ("by variant", Grouping::Variant, false),
         ("by variant and length", both, false),
         ("by variant and length, longest first", both, true),
@@ -161,20 +160,4 @@ fn settings(chunk_packets: u32, most: u32) -> Vec<Setting> {
         config: config(chunk_packets, BINS, granularity, both, true),
     }));
     settings
-}
-
-/// PIPSEA's six variants (section 4): a function for each, so that a bin in order of arrival is not cut at every packet.
-fn six() -> Result<Vec<Arc<dyn Function>>, Error> {
-    let variants = variants()?;
-    variants.iter().zip(1..).map(|(associations, seed)| function::many_sas(associations, seed)).collect()
-}
-
-fn variants() -> Result<Vec<Associations>, Error> {
-    let both = |suite| [false, true].map(|inbound| Associations::new(&[suite], SAS, inbound));
-    SUITES.into_iter().flat_map(both).collect()
-}
-
-fn any_of_six(random: &mut Random, variants: &[Associations]) -> Job {
-    let instance = random.below(variants.len() as u32) as u16;
-    Job { instance, ..variants[usize::from(instance)].any(random) }
 }

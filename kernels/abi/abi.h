@@ -64,7 +64,7 @@ typedef struct gw_bin {
     gw_u16 length_bytes; /* longest frame in it */
     gw_u16 length_class; /* its length class */
     gw_u8 row;           /* of its instance in the chain that a device follows */
-    gw_u8 pad;           /* 0 */
+    gw_u8 part;          /* GW_PART_MORE, GW_PART_REST: of a bin of several variants; or 0 */
 } gw_bin;
 GW_STATIC_ASSERT(sizeof(gw_bin) == 16, bin_size);
 GW_ASSERT_OFFSET(gw_bin, count, 4);
@@ -74,6 +74,15 @@ GW_ASSERT_OFFSET(gw_bin, instance, 8);
 GW_ASSERT_OFFSET(gw_bin, length_bytes, 10);
 GW_ASSERT_OFFSET(gw_bin, length_class, 12);
 GW_ASSERT_OFFSET(gw_bin, row, 14);
+GW_ASSERT_OFFSET(gw_bin, part, 15);
+
+/*
+ * A bin of packets of several variants lies in a chunk as its parts, one a variant, one behind the
+ * other. One group runs them one after the other: lanes in lockstep that take different ways wait
+ * for each other.
+ */
+#define GW_PART_MORE 1u /* the chunk's next bin is another part */
+#define GW_PART_REST 2u /* the one in front is another part: no other group begins here */
 
 /*
  * The part of the chain that a device follows by itself, at the beginning of its table images:

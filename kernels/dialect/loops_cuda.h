@@ -172,6 +172,25 @@ GW_STATIC_ASSERT(sizeof(gw_scratch) <= 96 << 10, scratch_bytes);
 extern "C" __device__ const gw_u32 gw_scratch_bytes = sizeof(gw_scratch);
 
 /*
+ * Lane 0 takes the next bin: the one behind the last, where that is another part of the same bin
+ * (more), otherwise `index`, or, where that is for the group of the bin in front, what the counter
+ * says. Not below bin_count: there is none.
+ */
+GW_LANE gw_u32 gw_take(gw_steps *steps, const gw_u64 *image_offsets, const gw_bin *bins,
+                       gw_u32 bin_count, gw_u32 *next_bin, gw_u32 index, gw_u32 more)
+{
+    while (index < bin_count) {
+        const gw_bin bin = bins[index];
+        if (more || (bin.part & GW_PART_REST) == 0) {
+            gw_begin_steps(steps, bin, image_offsets[bin.instance]);
+            break;
+        }
+        index = gridDim.x + atomicInc(next_bin, bin_count - 1);
+    }
+    return index;
+}
+
+/*
  * by_group: groups fetch and return windows; otherwise copy engines do. cycles (of each bin) may
  * lie in the host's memory: each is written once. next_bin is 0 before and after.
  */
@@ -202,11 +221,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     chunk.bin_count = bin_count;
     if (gw_lane_id() == 0) {
         /* The first bin of each group is known; the counter is for those behind. */
-        taken = blockIdx.x;
+        taken = gw_take(&steps, device.image_offsets, bins, bin_count, next_bin, blockIdx.x, 0);
         started = clock64();
-        if (taken < bin_count) {
-            gw_begin_steps(&steps, bins[taken], device.image_offsets[bins[taken].instance]);
-        }
     }
     gw_barrier();
     while (gw_uniform(taken) < bin_count) {
@@ -230,10 +246,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
             started = now;
             /* Each group asks once in vain, so all ask bin_count times, and the last finds 0 again.
              */
-            taken = gridDim.x + atomicInc(next_bin, bin_count - 1);
-            if (taken < bin_count) {
-                gw_begin_steps(&steps, bins[taken], device.image_offsets[bins[taken].instance]);
-            }
+            const gw_u32 more = steps.bin.part & GW_PART_MORE;
+            const gw_u32 index = more ? taken + 1 : gridDim.x + atomicInc(next_bin, bin_count - 1);
+            taken = gw_take(&steps, device.image_offsets, bins, bin_count, next_bin, index, more);
         }
         gw_barrier();
     }

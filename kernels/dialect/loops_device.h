@@ -5,7 +5,8 @@
  * Bins are sorted longest first and taken by a counter, so that a group which got
  * a long bin takes fewer of them (longest processing time first, PIPSEA, Park et
  * al., ANCS 2016). The host zeroes the counter before each launch; the number of
- * groups is free.
+ * groups is free. The parts of a bin of several variants (GW_PART_MORE) stay with
+ * the group that took the first.
  *
  * The barriers: nobody leaves a bin before all of the group's lanes are done with
  * it, so scratch memory and the shared bin index may be written anew.

@@ -37,10 +37,15 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
     for (gw_u32 turn = 0; turn < bin_count; turn++) {
         gw_barrier();
         if (gw_lane_id() == 0) {
-            const gw_u32 index = atomic_inc(next_bin);
+            /* Another part of the bin before, or the next at which a group begins. */
+            const gw_u32 more = turn > 0 ? steps.bin.part & GW_PART_MORE : 0;
+            gw_u32 index = more ? taken + 1 : atomic_inc(next_bin);
+            while (!more && index < bin_count && (bins[index].part & GW_PART_REST)) {
+                index = atomic_inc(next_bin);
+            }
             taken = index;
             if (index < bin_count) {
-                const gw_bin bin = chunk.bins[index];
+                const gw_bin bin = bins[index];
                 gw_begin_steps(&steps, bin, image_offsets[bin.instance]);
             }
         }

@@ -64,6 +64,17 @@ fn a_chunk_ends_under_cuda_as_on_the_cpu() {
     assert_same(&emulation, &small, 4, Mode::Persistent { bin_packets: 64 });
 }
 
+/// Parts of bins, of all functions, with chains behind them and without.
+#[test]
+fn a_bin_in_parts_ends_under_cuda_as_on_the_cpu() {
+    let Some(emulation) = emulation("parts") else { return };
+    for (seed, mode) in (0..).zip([Mode::InPlace, Mode::ByGroup]) {
+        let all = parts(150).into_iter().chain(suite_parts(40, seed)).collect();
+        assert_same(&emulation, &Chunk::new(all, &[11, 1, 31, 2]).in_parts(seed), seed, mode);
+        assert_same(&emulation, &chained(seed, &[11, 1, 31, 2]).in_parts(seed), seed, mode);
+    }
+}
+
 /// Chains over all functions: packets part and meet, and go on to others that have group forms.
 #[test]
 fn a_chain_is_followed_under_cuda_as_on_the_cpu() {

@@ -48,7 +48,7 @@ fn rust_layout() -> Vec<(String, usize)> {
     }
     layout!("gw_descriptor", Descriptor, window head length room port order flow_hash);
     layout!("gw_outcome", Outcome, verdict reason port value);
-    layout!("gw_bin", Bin, first count kernel variant instance length_bytes length_class row);
+    layout!("gw_bin", Bin, first count kernel variant instance length_bytes length_class row part);
     layout!("gw_chain", Chain, rows verdicts instances);
     layout!("gw_stop", Stop, kernel variant);
     layout!("gw_mailbox", Mailbox, stop finished running);

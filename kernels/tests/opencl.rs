@@ -20,13 +20,17 @@ fn a_chunk_ends_on_every_opencl_device_as_on_the_cpu() {
     let all = parts(500).into_iter().chain(ipsec).chain(ipv6_parts(400, 7)).chain([ndn_part(600, 8)]).collect();
     let chunk = Chunk::new(all, &[GROUP_LANES + 1, 1, 256, 2]);
     let expected = chunk.run_on_cpu();
-    for device in devices() {
-        let bench = Bench::new(&device, "-cl-std=CL1.2 -Werror");
-        let batch = bench.run(&chunk, GROUPS, GROUP_LANES);
+    let assert_same = |bench: &Bench, chunk: &Chunk| {
+        let batch = bench.run(chunk, GROUPS, GROUP_LANES);
         assert_eq!(batch.outcomes, expected.outcomes, "{}", bench.name);
         assert_eq!(batch.descriptors, expected.descriptors, "{}", bench.name);
         assert!(batch.arena.bytes() == expected.arena.bytes(), "{}: frames differ", bench.name);
-    }
+    };
+    let benches: Vec<Bench> = devices().iter().map(|device| Bench::new(device, "-cl-std=CL1.2 -Werror")).collect();
+    benches.iter().for_each(|bench| assert_same(bench, &chunk));
+    let in_parts = chunk.in_parts(3);
+    assert!(in_parts.bins.iter().any(|bin| bin.part != 0));
+    benches.iter().for_each(|bench| assert_same(bench, &in_parts));
 }
 
 #[test]

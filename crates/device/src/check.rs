@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use godwit_abi::Bin;
+use godwit_abi::{Bin, PART_MORE, PART_REST};
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
@@ -23,7 +23,15 @@ pub(crate) fn check(region: &Region, chunk: &Chunk, kernel: impl Fn(u16) -> Opti
 /// The same, but for the packets: for a lane that looks at each of them anyway.
 pub(crate) fn check_bins(chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::Chunk { reason });
+    // The bin that the next must be a part of, if it must.
+    let mut whole: Option<&Bin> = None;
     for bin in &chunk.bins {
+        if whole.map(|front| front.instance) != (bin.part & PART_REST != 0).then_some(bin.instance) {
+            return refuse(format!(
+                "{bin:?} and the one in front of it do not agree on whether they are parts of one bin"
+            ));
+        }
+        whole = (bin.part & PART_MORE != 0).then_some(bin);
         let range = packets_of(bin);
         let places = [chunk.descriptors.len(), chunk.parameters.len(), chunk.outcomes.len()];
         if places.iter().any(|&places| range.end > places) {
@@ -33,7 +41,10 @@ pub(crate) fn check_bins(chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> R
             return refuse(format!("{bin:?} names no program"));
         }
     }
-    Ok(())
+    match whole {
+        Some(last) => refuse(format!("{last:?} is to have another part, and is the last")),
+        None => Ok(()),
+    }
 }
 
 /// What is said of a bin with a packet that is not its worker's.

@@ -132,7 +132,7 @@ pub struct DeviceOptions {
     pub mode: Mode,
     /// Lanes that will be asked for: one a worker.
     pub lanes: usize,
-    /// Most bins of a chunk.
+    /// Most bins of a chunk: entries of [`Chunk::bins`](godwit_sched::Chunk::bins).
     pub bins: usize,
     /// Most packets of a bin.
     pub bin_packets: usize,

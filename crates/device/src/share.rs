@@ -7,10 +7,12 @@
 //! bins of others       ^^^^^^^^^^^^^^^^^^^^^^         any group serves them
 //! ```
 //! Where nothing is said, every group serves every function. A queue holds the bins of functions with the same groups, so that
-//! bins which wait for their groups hold up no others.
+//! bins which wait for their groups hold up no others. Parts of a bin of several variants ([`godwit_abi::Bin::part`]) go to one group.
 
 use std::collections::VecDeque;
 use std::ops::Range;
+
+use godwit_abi::{Bin, PART_REST};
 
 /// Which groups serve which programs, and the bins that wait for them.
 #[derive(Debug)]
@@ -19,8 +21,20 @@ pub(crate) struct Split {
     groups: Vec<Range<usize>>,
     /// Per program its queue; programs behind the end have queue 0, which every group serves.
     queue_of: Vec<usize>,
-    /// Per queue: number of the chunk, index of the bin.
-    waiting: Vec<VecDeque<(u64, usize)>>,
+    /// Per queue.
+    waiting: Vec<VecDeque<Waiting>>,
+    /// Per queue: the group that got its last bin.
+    last: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    /// Number of the chunk.
+    chunk: u64,
+    /// Index of the bin.
+    bin: usize,
+    /// Whether it is to go where the one in front of it went, which is another part of it.
+    rest: bool,
 }
 
 impl Split {
@@ -40,24 +54,27 @@ impl Split {
             at += count;
         }
         let waiting = ranges.iter().map(|_| VecDeque::new()).collect();
-        Self { groups: ranges, queue_of, waiting }
+        Self { last: vec![0; ranges.len()], groups: ranges, queue_of, waiting }
     }
 
-    /// A bin of this program is to go to a group.
-    pub(crate) fn wait(&mut self, program: usize, chunk: u64, bin: usize) {
-        let queue = self.queue_of.get(program).copied().unwrap_or(0);
-        self.waiting[queue].push_back((chunk, bin));
+    /// All bins of a chunk are to go to groups.
+    pub(crate) fn wait(&mut self, chunk: u64, bins: &[Bin]) {
+        for (bin, Bin { instance, part, .. }) in bins.iter().enumerate() {
+            let queue = self.queue_of.get(usize::from(*instance)).copied().unwrap_or(0);
+            self.waiting[queue].push_back(Waiting { chunk, bin, rest: part & PART_REST != 0 });
+        }
     }
 
     /// Gives bins to groups, each queue's oldest first and those that any group serves last, until none that waits finds a place:
-    /// `place` takes one and the groups that serve it, or says that they have no place.
-    pub(crate) fn give(&mut self, mut place: impl FnMut(u64, usize, Range<usize>) -> bool) {
+    /// `place` takes one and the groups that serve it, and says which of these got it, or that they have no place.
+    pub(crate) fn give(&mut self, mut place: impl FnMut(u64, usize, Range<usize>) -> Option<usize>) {
         for queue in (1..self.waiting.len()).chain([0]) {
-            let (waiting, groups) = (&mut self.waiting[queue], &self.groups[queue]);
-            while let Some(&(chunk, bin)) = waiting.front() {
-                if !place(chunk, bin, groups.clone()) {
-                    break;
-                }
+            let (waiting, groups, last) = (&mut self.waiting[queue], &self.groups[queue], &mut self.last[queue]);
+            while let Some(&Waiting { chunk, bin, rest }) = waiting.front() {
+                // Parts are of one function, so the one in front was this queue's last.
+                let serving = if rest { *last..*last + 1 } else { groups.clone() };
+                let Some(group) = place(chunk, bin, serving) else { break };
+                *last = group;
                 waiting.pop_front();
             }
         }
@@ -124,28 +141,55 @@ mod tests {
     #[test]
     fn bins_that_wait_hold_up_none_of_others() {
         let mut split = Split::new(2, &[1, 1]);
-        for bin in 0..3 {
-            split.wait(0, 7, bin);
-        }
-        split.wait(1, 7, 3);
-        split.wait(9, 8, 0);
+        split.wait(7, &bins(&[0, 0, 0, 1]));
+        split.wait(8, &bins(&[9]));
         let mut given = Vec::new();
         // The first group takes one bin, the second as many as come.
         let mut free = 1;
         split.give(|chunk, bin, groups| {
             let takes = groups.contains(&1) || free > 0;
             free -= usize::from(takes && !groups.contains(&1));
-            takes.then(|| given.push((chunk, bin, groups))).is_some()
+            takes.then(|| {
+                given.push((chunk, bin, groups.clone()));
+                groups.start
+            })
         });
         assert_eq!(given, [(7, 0, 0..1), (7, 3, 1..2), (8, 0, 0..2)]);
         let mut rest = Vec::new();
-        split.give(|chunk, bin, _| {
+        split.give(|chunk, bin, groups| {
             rest.push((chunk, bin));
-            true
+            Some(groups.start)
         });
         assert_eq!(rest, [(7, 1), (7, 2)]);
-        split.wait(0, 9, 0);
+        split.wait(9, &bins(&[0]));
         split.clear();
         split.give(|_, _, _| panic!("nothing waits"));
+    }
+
+    #[test]
+    fn parts_of_a_bin_go_to_one_group() {
+        let mut split = Split::new(6, &[1, 1]);
+        let mut chunk = bins(&[0, 0, 0, 9, 9, 1]);
+        chunk[1].part = PART_REST;
+        chunk[2].part = PART_REST;
+        chunk[4].part = PART_REST;
+        split.wait(0, &chunk);
+        // Each bin would go to another group; when the second part of the first comes, there is no place.
+        let mut given = Vec::new();
+        for room in [1, usize::MAX] {
+            let mut room = room;
+            split.give(|_, bin, groups| {
+                let group = groups.start + bin % groups.len();
+                room = room.checked_sub(usize::from(bin < 3))?;
+                given.push((bin, group));
+                Some(group)
+            });
+        }
+        assert_eq!(given, [(0, 0), (5, 5), (3, 3), (4, 3), (1, 0), (2, 0)]);
+    }
+
+    /// One bin for each of these programs.
+    fn bins(programs: &[u16]) -> Vec<Bin> {
+        programs.iter().map(|&instance| Bin { instance, ..Bin::default() }).collect()
     }
 }

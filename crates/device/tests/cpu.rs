@@ -1,5 +1,8 @@
-//! The CPU device by itself: chunks come back finished, and a chunk that is wrong is refused untouched.
+//! The CPU device by itself: chunks come back finished, also those whose bins are of several variants, and a chunk that is wrong is
+//! refused untouched.
 
+#[allow(dead_code, reason = "the CPU is always there, and so is what it is asked for")]
+mod matrix;
 mod template;
 mod wrong;
 
@@ -8,9 +11,10 @@ use std::sync::Arc;
 use godwit_abi::{Bin, Descriptor, Outcome};
 use godwit_device::cpu::CpuDevice;
 use godwit_device::{Device, Implementation, Lane, Program};
-use godwit_packet::{Arena, ArenaConfig, Region};
+use godwit_packet::{Arena, ArenaConfig, ArenaHandle, Layout, Region};
 use godwit_sched::{Chunk, Packer, PackerConfig};
 
+use matrix::{Order, Scope, compare_with_ref};
 use template::Template;
 use wrong::{FAULTS, demand_refused};
 
@@ -67,6 +71,35 @@ fn every_form_runs_batches_of_any_size() {
             }
         }
     }
+}
+
+/// The implementation that is tried.
+struct Setup(Implementation);
+
+impl matrix::Setup for Setup {
+    fn name(&self) -> String {
+        format!("cpu {}", self.0.name())
+    }
+
+    fn copies(&self) -> bool {
+        false
+    }
+
+    fn arena(&self, config: ArenaConfig) -> Arena {
+        Arena::new(config, 1).unwrap()
+    }
+
+    fn lane(&self, programs: Vec<Arc<dyn Program>>, _arena: &ArenaHandle) -> Box<dyn Lane> {
+        let programs = programs.into_iter().map(|program| (program, self.0)).collect();
+        Arc::new(CpuDevice::new(programs).unwrap()).lane().unwrap()
+    }
+}
+
+#[test]
+fn packets_of_any_variant_in_order_of_arrival_become_what_ref_makes_of_them() {
+    let setups = Implementation::ALL.map(Setup);
+    let orders = &[Order::Arrival];
+    compare_with_ref(&setups, &Scope { layouts: &[Layout::Dense], batches: &[1, 33, 256], orders, picks: |_| true });
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn a_few_packets_under_oclgrind() {
     // About ten of each row, short ones: it is a simulator.
     let picks = |packet: &Packet| packet.before.flow_hash.is_multiple_of(97) && packet.before.length <= 200;
     let (setups, _turn) = setups();
-    let scope = Scope { layouts: &[Layout::Dense], batches: &[33], orders: &[Order::Random], picks };
+    let scope = Scope { layouts: &[Layout::Dense], batches: &[33], orders: &[Order::Random, Order::Arrival], picks };
     compare_with_ref(&setups, &scope);
 }
 

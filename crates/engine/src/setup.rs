@@ -93,7 +93,7 @@ impl Devices {
             let options = DeviceOptions {
                 mode: device.mode,
                 lanes: config.engine.workers,
-                bins: device.packing.bins as usize,
+                bins: device.packing.entries_max(),
                 bin_packets: device.packing.bin_packets as usize,
                 watchdog: Duration::from_millis(device.watchdog_ms),
                 share: config.functions.iter().map(|function| device.share_of(&function.name)).collect(),

@@ -21,7 +21,8 @@ use godwit_packet::{Array, arrays};
 /// so that a device can be given them as they are.
 #[derive(Debug)]
 pub struct Chunk {
-    /// The bins, in the order in which a device should start them. Never empty in a chunk from a packer.
+    /// The bins, in the order in which a device should start them; a bin of several variants as its parts, one behind the other
+    /// ([`Bin::part`]). Never empty in a chunk from a packer.
     pub bins: Vec<Bin>,
     /// For each bin the bytes of its packets when the chunk was taken: a device changes the lengths in `descriptors`, and of
     /// a chunk that it did not finish it may have changed some.
@@ -45,7 +46,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// An empty chunk with room for `bins` bins and `packets` packets.
+    /// An empty chunk with room for `bins` entries of bins and `packets` packets.
     pub fn new(bins: usize, packets: usize) -> Self {
         // In the order in which a device reads and writes them.
         let (parameters, descriptors, outcomes, trails) = arrays(packets);

@@ -9,6 +9,9 @@ const PACKETS_MAX: u64 = 1 << 24;
 /// A bin is counted in 16 bits (`Bin::count`), and the label table names bins in 16 bits, 0 meaning none.
 const U16_MAX: u64 = u16::MAX as u64;
 
+/// Variants that a function can have: all values of `u8`.
+const VARIANTS: usize = 256;
+
 /// Why there can be no packer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -51,12 +54,12 @@ pub enum Error {
     NoFunctions,
 }
 
-/// What packets of one bin have in common. Whatever the grouping, they are of one function and one
-/// variant, for the kernel is told both once per bin.
+/// What packets of one bin have in common. Whatever the grouping, they are of one function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Grouping {
-    /// No grouping: each function fills one bin at a time in order of arrival, and a packet of
-    /// another variant starts the next bin. The cheapest where functions have one variant.
+    /// No grouping: each function fills one bin at a time in order of arrival, with packets of any variant and length. A device
+    /// runs the variants of a bin one after another, each with the lanes of the others idle. The cheapest where functions have
+    /// one variant; where they have several, what the other groupings are measured against.
     #[serde(rename = "none")]
     None,
     /// One open bin per function and variant.
@@ -77,7 +80,7 @@ pub struct PackerConfig {
     /// Bytes of windows with which a chunk is full, 1 to 2^32 - 1: copies to a device get faster up to some size, whatever the
     /// length of packets. `None`: packets alone count.
     pub chunk_bytes: Option<u32>,
-    /// Bins of a chunk, 1 to 65535.
+    /// Bins of a chunk, 1 to 65535. What has several variants counts as one ([`PackerConfig::entries_max`]).
     pub bins: u32,
     /// Most packets of a bin, 1 to 65535. Should be a multiple of the device's warp.
     pub bin_packets: u32,
@@ -130,6 +133,20 @@ impl PackerConfig {
             return Err(Error::ChunkTooLarge { bins: self.bins, bin_packets: self.bin_packets });
         }
         Ok(())
+    }
+
+    /// Whether packets of several variants come into one bin.
+    pub(crate) fn mixes_variants(&self) -> bool {
+        self.grouping == Grouping::None
+    }
+
+    /// Most entries of [`Chunk::bins`](crate::Chunk::bins): a bin of several variants has one for each of them.
+    pub fn entries_max(&self) -> usize {
+        let bins = self.bins as usize;
+        match self.mixes_variants() {
+            true => (bins * (self.bin_packets as usize).min(VARIANTS)).min(self.chunk_packets as usize),
+            false => bins,
+        }
     }
 }
 

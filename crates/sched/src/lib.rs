@@ -24,10 +24,11 @@ mod config;
 mod cost;
 mod label;
 mod packer;
+mod parts;
 
 pub use chunk::Chunk;
 pub use config::{Error, Grouping, PackerConfig};
 pub use cost::CostModel;
-pub use godwit_abi::{Bin, Descriptor, Outcome};
+pub use godwit_abi::{Bin, Descriptor, Outcome, PART_MORE, PART_REST};
 pub use label::{Label, length_class};
 pub use packer::{Insert, Packer, Stream};

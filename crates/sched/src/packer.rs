@@ -4,12 +4,13 @@ use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::mem;
 
-use godwit_abi::{Bin, Descriptor, WINDOW_UNIT_BYTES};
+use godwit_abi::{Bin, Descriptor, PART_MORE, WINDOW_UNIT_BYTES};
 
 use crate::chunk::Chunk;
 use crate::config::{Error, PackerConfig};
 use crate::cost::CostModel;
 use crate::label::{Label, Places};
+use crate::parts::Parts;
 
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +50,8 @@ pub struct Packer {
     labels: Box<[Label]>,
     /// Bins in use: 0..open.
     open: u32,
-    /// Places that nothing will use any more, in bins that another variant cut short.
-    forfeited: u32,
+    /// Where variants change within bins.
+    parts: Parts,
     leftovers: VecDeque<Waiting>,
     free: Vec<Chunk>,
     chunks: usize,
@@ -83,6 +84,7 @@ struct Cursor {
     end: u32,
     /// Longest frame so far, bytes.
     longest: u32,
+    /// Of the last packet.
     variant: u32,
 }
 
@@ -127,7 +129,8 @@ impl Packer {
         }
         let places = Places::new(&config, streams.len())?;
         let bins = config.bins as usize;
-        let chunk = || Chunk::new(bins, bins * config.bin_packets as usize);
+        let entries = config.entries_max();
+        let chunk = || Chunk::new(entries, bins * config.bin_packets as usize);
         let no_label = Label { instance: 0, variant: 0, length_class: 0 };
         let mut packer = Self {
             table: vec![0; places.count()].into(),
@@ -139,11 +142,11 @@ impl Packer {
             units: 0,
             labels: vec![no_label; bins].into(),
             open: 0,
-            forfeited: 0,
+            parts: Parts::new(&config),
             leftovers: VecDeque::with_capacity(config.leftover_packets as usize),
             free: (1..chunks).map(|_| chunk()).collect(),
             chunks,
-            estimates: Vec::with_capacity(bins),
+            estimates: Vec::with_capacity(entries),
             costs: CostModel::new(last + 1, config.bin_packets),
             streams: streams.into(),
             config,
@@ -424,18 +427,20 @@ impl Packer {
         let place = self.places.of(packet.instance, packet.variant, packet.descriptor.length);
         let open = usize::from(self.table[place]);
         let cursor = self.cursors[open];
-        let number = if cursor.next < cursor.end && cursor.variant == u32::from(packet.variant) {
+        let number = if cursor.next < cursor.end {
             open
         } else if self.open < self.config.bins {
-            // Only grouping `none` gets here with places left: another variant cuts the bin short, and
-            // the table forgets it.
-            self.forfeited += cursor.end - cursor.next;
             self.open_bin(place, packet)
         } else {
             return false;
         };
         let cursor = &mut self.cursors[number];
         let slot = cursor.next as usize;
+        // Only where labels say nothing of variants.
+        if cursor.variant != u32::from(packet.variant) {
+            cursor.variant = packet.variant.into();
+            self.parts.begin(number - 1, slot, packet.variant);
+        }
         cursor.next += 1;
         cursor.longest = cursor.longest.max(packet.descriptor.length.into());
         self.filling.descriptors[slot] = packet.descriptor;
@@ -468,7 +473,7 @@ impl Packer {
 
     /// The room that is left for a chunk with `packets` packets in it.
     fn set_room(&mut self, packets: u32) {
-        let places = self.config.bins * self.config.bin_packets - self.forfeited - packets;
+        let places = self.config.bins * self.config.bin_packets - packets;
         self.room = places.min(self.config.chunk_packets - packets);
         self.budget = self.room + packets;
     }
@@ -484,7 +489,7 @@ impl Packer {
             // All fit: `validate` bounds bins times bin_packets by 2^24 and bin_packets by 2^16; lengths have 16 bits.
             let first = number as u32 * self.config.bin_packets;
             let stream = self.streams[usize::from(label.instance)];
-            chunk.bins.push(Bin {
+            let bin = Bin {
                 first,
                 count: (cursor.next - first) as u16,
                 kernel: stream.kernel,
@@ -493,8 +498,9 @@ impl Packer {
                 length_bytes: cursor.longest as u16,
                 length_class: label.length_class,
                 row: stream.row,
-                pad: 0,
-            });
+                part: 0,
+            };
+            self.parts.push(number, bin, chunk);
             self.table[self.places.of_class(label.instance, label.variant, label.length_class)] = 0;
         }
         if self.config.sort && open > 1 {
@@ -514,7 +520,6 @@ impl Packer {
 
     fn reopen(&mut self) {
         self.open = 0;
-        self.forfeited = 0;
         self.units =
             self.config.chunk_bytes.map_or(u64::MAX, |bytes| u64::from(bytes).div_ceil(WINDOW_UNIT_BYTES as u64));
         self.set_room(0);
@@ -536,10 +541,15 @@ impl Packer {
 }
 
 /// Longest processing time first keeps the last bin to end from ending late (PIPSEA, section 3.4; Graham,
-/// SIAM Journal on Applied Mathematics 1969). Bins that are estimated alike stay in the order they were opened.
+/// SIAM Journal on Applied Mathematics 1969). Bins that are estimated alike stay in the order they were opened. Parts of a bin
+/// stay together: it takes as long as all of them.
 fn sort_longest_first(bins: &mut [Bin], estimates: &mut Vec<(f64, Bin)>, costs: &CostModel) {
     estimates.clear();
     estimates.extend(bins.iter().map(|bin| (costs.estimate_ns(bin), *bin)));
+    for parts in estimates.chunk_by_mut(|(_, bin), _| bin.part & PART_MORE != 0).filter(|parts| parts.len() > 1) {
+        let whole_ns = parts.iter().map(|(part_ns, _)| part_ns).sum();
+        parts.iter_mut().for_each(|(part_ns, _)| *part_ns = whole_ns);
+    }
     estimates.sort_unstable_by(|(a_ns, a), (b_ns, b)| b_ns.total_cmp(a_ns).then(a.first.cmp(&b.first)));
     for (bin, (_, sorted)) in bins.iter_mut().zip(estimates) {
         *bin = *sorted;

@@ -1,6 +1,6 @@
 //! PIPSEA's example (CCS 2016, figure 6) with numbers of our own: what lies in which bin after each step.
 
-use godwit_sched::{Bin, Chunk, Descriptor, Grouping, Insert, Packer, PackerConfig};
+use godwit_sched::{Bin, Chunk, Descriptor, Grouping, Insert, PART_MORE, PART_REST, Packer, PackerConfig};
 
 const AES: u8 = 0;
 const SHA1: u8 = 1;
@@ -108,7 +108,7 @@ fn leftovers_then_new_packets_then_longest_first() {
             length_bytes: 767,
             length_class: 2,
             row: 0,
-            pad: 0
+            part: 0
         }
     );
     assert_eq!(second.opened_ns, 4, "the oldest was left over by the turn before");
@@ -139,25 +139,50 @@ fn a_full_bin_is_followed_by_another_of_its_label() {
 }
 
 #[test]
-fn without_grouping_another_variant_starts_the_next_bin() {
-    let config = PackerConfig { grouping: Grouping::None, bins: 3, bin_packets: 4, ..PackerConfig::default() };
+fn without_grouping_bins_fill_in_order_of_arrival() {
+    let config =
+        PackerConfig { grouping: Grouping::None, bins: 3, bin_packets: 4, sort: false, ..PackerConfig::default() };
     let mut receiver = Receiver { packer: Packer::new(config, &[0], 2).expect("valid"), received: 0 };
-    for (variant, length, expected) in [
-        (AES, 64, Insert::Binned),
-        (AES, 1500, Insert::Binned),
-        (SHA1, 64, Insert::Binned),
-        (AES, 64, Insert::Binned),
-        (SHA1, 64, Insert::Leftover),
-        (AES, 64, Insert::Binned),
-        (AES, 64, Insert::Binned),
-        (AES, 64, Insert::ChunkFull),
-    ] {
-        assert_eq!(receiver.receive(variant, length), expected, "number {}", receiver.received);
+    let variants = [SHA1, AES, SHA1, AES, AES, AES, AES, AES, BOTH, SHA1, AES];
+    for (number, variant) in variants.into_iter().enumerate() {
+        assert_eq!(receiver.receive(variant, 64 + 100 * number as u16), Insert::Binned);
     }
-    let chunk = receiver.packer.take(9).expect("full");
-    let mut bins = contents(&chunk);
-    bins.sort_by_key(|(.., numbers)| numbers[0]);
-    assert_eq!(bins, [(AES, 0, vec![0, 1]), (SHA1, 0, vec![2]), (AES, 0, vec![3, 5, 6, 7])]);
+    assert_eq!(receiver.receive(SHA1, 64), Insert::ChunkFull);
+    let chunk = receiver.packer.take(12).expect("full");
+    assert_eq!(
+        contents(&chunk),
+        [
+            (AES, 0, vec![1, 3]),
+            (SHA1, 0, vec![0, 2]),
+            (AES, 0, vec![4, 5, 6, 7]),
+            (AES, 0, vec![10]),
+            (SHA1, 0, vec![9, 11]),
+            (BOTH, 0, vec![8]),
+        ]
+    );
+    let parts: Vec<(u8, u16)> = chunk.bins.iter().map(|bin| (bin.part, bin.length_bytes)).collect();
+    let expected = [
+        (PART_MORE, 364),
+        (PART_REST, 264),
+        (0, 764),
+        (PART_MORE, 1064),
+        (PART_MORE | PART_REST, 964),
+        (PART_REST, 864),
+    ];
+    assert_eq!(parts, expected);
+    assert_eq!(chunk.bin_bytes, [164 + 364, 64 + 264, 464 + 564 + 664 + 764, 1064, 964 + 64, 864]);
+}
+
+/// A bin of several variants takes as long as all of them, one after another.
+#[test]
+fn parts_of_a_bin_are_sorted_together() {
+    let config = PackerConfig { grouping: Grouping::None, bins: 2, bin_packets: 3, ..PackerConfig::default() };
+    let mut receiver = Receiver { packer: Packer::new(config, &[0], 2).expect("valid"), received: 0 };
+    for (variant, length) in [(AES, 200), (AES, 200), (AES, 200), (BOTH, 400), (AES, 100), (SHA1, 300)] {
+        receiver.receive(variant, length);
+    }
+    let chunk = receiver.packer.take(6).expect("full");
+    assert_eq!(contents(&chunk), [(AES, 0, vec![4]), (SHA1, 0, vec![5]), (BOTH, 0, vec![3]), (AES, 0, vec![0, 1, 2])]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use godwit_sched::{Chunk, Descriptor, Grouping, Insert, Outcome, Packer, PackerConfig};
+use godwit_sched::{Bin, Chunk, Descriptor, Grouping, Insert, Outcome, PART_MORE, PART_REST, Packer, PackerConfig};
 
 const SEEDS: u64 = 3_000;
 
@@ -50,6 +50,11 @@ struct Packet {
     descriptor: Descriptor,
     parameter: u64,
     out: bool,
+}
+
+/// Bins as they were filled: those of several variants as all their parts.
+fn wholes(bins: &[Bin]) -> impl Iterator<Item = &[Bin]> {
+    bins.chunk_by(|bin, _| bin.part & PART_MORE != 0)
 }
 
 /// A worker and its device, in virtual time.
@@ -128,7 +133,7 @@ impl World {
 
     fn check(&mut self, chunk: &Chunk) {
         let seed = self.seed;
-        assert!(!chunk.bins.is_empty() && chunk.bins.len() <= self.config.bins as usize, "seed {seed}");
+        self.check_parts(chunk);
         assert!(chunk.packets <= self.config.chunk_packets, "seed {seed}");
         let room = self.config.bins as usize * self.config.bin_packets as usize;
         assert_eq!((chunk.descriptors.len(), chunk.parameters.len(), chunk.outcomes.len()), (room, room, room));
@@ -141,7 +146,7 @@ impl World {
         let mut bins = chunk.bins.clone();
         bins.sort_by_key(|bin| bin.first);
         for bin in &bins {
-            assert!(bin.count > 0 && u32::from(bin.count) <= self.config.bin_packets, "seed {seed}");
+            assert!(bin.count > 0, "seed {seed}");
             assert_eq!(bin.kernel, self.kernels[usize::from(bin.instance)]);
             let mut longest = 0;
             for slot in chunk.range(bin) {
@@ -170,11 +175,44 @@ impl World {
         let before = bytes - last.map_or(0, Descriptor::room_bytes);
         assert!(self.config.chunk_bytes.is_none_or(|most| before < most as usize), "seed {seed}: {bytes} bytes");
 
-        let estimates: Vec<f64> = chunk.bins.iter().map(|bin| self.packer.costs().estimate_ns(bin)).collect();
+        let estimate = |parts: &[Bin]| parts.iter().map(|bin| self.packer.costs().estimate_ns(bin)).sum();
+        let estimates: Vec<f64> = wholes(&chunk.bins).map(estimate).collect();
         if self.config.sort {
             assert!(estimates.is_sorted_by(|a, b| a >= b), "seed {seed}: {estimates:?}");
         } else {
             assert!(chunk.bins.is_sorted_by_key(|bin| bin.first), "seed {seed}");
+        }
+    }
+
+    /// Bins of several variants lie in the chunk as parts, one a variant; each was filled in order of arrival, up to the brim before the
+    /// next.
+    fn check_parts(&self, chunk: &Chunk) {
+        let seed = self.seed;
+        let (bins, bin_packets) = (self.config.bins as usize, self.config.bin_packets as usize);
+        assert!(!chunk.bins.is_empty() && wholes(&chunk.bins).count() <= bins, "seed {seed}");
+        assert!(chunk.bins.len() <= self.config.entries_max(), "seed {seed}");
+        let mut newest = BTreeMap::new();
+        let mut in_order: Vec<&[Bin]> = wholes(&chunk.bins).collect();
+        in_order.sort_by_key(|parts| parts[0].first);
+        for parts in in_order {
+            let instance = parts[0].instance;
+            let packets: usize = parts.iter().map(|bin| usize::from(bin.count)).sum();
+            assert!(packets <= bin_packets && parts.iter().all(|bin| bin.instance == instance), "seed {seed}");
+            assert!(parts.is_sorted_by(|one, next| one.variant < next.variant), "seed {seed}: {parts:?}");
+            assert!(parts.len() == 1 || self.config.grouping == Grouping::None, "seed {seed}: {parts:?}");
+            let (last, rest) = parts.split_last().unwrap();
+            assert_eq!(parts[0].part & PART_REST, 0, "seed {seed}");
+            assert_eq!(last.part & PART_MORE, 0, "seed {seed}");
+            assert!(rest.iter().all(|bin| bin.part & PART_MORE != 0), "seed {seed}: {parts:?}");
+            assert!(parts[1..].iter().all(|bin| bin.part & PART_REST != 0), "seed {seed}: {parts:?}");
+            if self.config.grouping == Grouping::None {
+                let numbers =
+                    || parts.iter().flat_map(|bin| &chunk.descriptors[chunk.range(bin)]).map(|packet| packet.window);
+                if let Some((number, packets)) = newest.insert(instance, (numbers().max(), packets)) {
+                    assert!(number < numbers().min(), "seed {seed}: a bin of packets that came later");
+                    assert_eq!(packets, bin_packets, "seed {seed}: a bin was open before the one in front was full");
+                }
+            }
         }
     }
 

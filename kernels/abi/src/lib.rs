@@ -109,9 +109,15 @@ pub struct Bin {
     pub length_class: u16,
     /// Row of its instance in the chain that a device follows.
     pub row: u8,
-    /// 0.
-    pub pad: u8,
+    /// [`PART_MORE`], [`PART_REST`]: of a bin of several variants; or 0.
+    pub part: u8,
 }
+
+/// In [`Bin::part`]: the chunk's next bin is another part of the same bin, of another variant of the same function, which the same
+/// group runs next (`GW_PART_MORE`).
+pub const PART_MORE: u8 = 1;
+/// The one in front is another part (`GW_PART_REST`).
+pub const PART_REST: u8 = 2;
 
 /// The part of the chain that a device follows by itself (`gw_chain`); behind it lie a [`Stop`] for each configured
 /// function, and the hops: a `u32` for each instance, row and verdict.
@@ -228,6 +234,7 @@ const _: () = {
     assert!(offset_of!(Bin, length_bytes) == 10);
     assert!(offset_of!(Bin, length_class) == 12);
     assert!(offset_of!(Bin, row) == 14);
+    assert!(offset_of!(Bin, part) == 15);
     assert!(size_of::<Chain>() == 64);
     assert!(offset_of!(Chain, verdicts) == 4);
     assert!(offset_of!(Chain, instances) == 8);

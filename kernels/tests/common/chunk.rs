@@ -2,7 +2,7 @@
 
 use std::iter::zip;
 
-use godwit_abi::{Bin, HOP_NONE, HOPS_MAX, VERDICT_DROP};
+use godwit_abi::{Bin, HOP_NONE, HOPS_MAX, PART_MORE, PART_REST, VERDICT_DROP};
 use godwit_kernels::{KERNELS, levels};
 
 use super::batch::{Batch, Lines};
@@ -116,6 +116,28 @@ impl Chunk {
         // As a chunk has them: bins of several functions mixed.
         bins.sort_by_key(|bin| bin.first.wrapping_mul(0x9e37_79b9));
         Self { parts, images, image_offsets, batch, bins, hops }
+    }
+
+    /// The same with bins of one function as parts, up to five, of one bin: a group runs them one after another, and no other
+    /// group any of them.
+    pub(crate) fn in_parts(mut self, seed: u64) -> Self {
+        let mut random = Random(seed + 1);
+        self.bins.sort_by_key(|bin| (bin.instance, bin.first));
+        let mut wholes: Vec<Vec<Bin>> = Vec::new();
+        for same in self.bins.chunk_by_mut(|one, next| one.instance == next.instance) {
+            let mut rest = same;
+            while !rest.is_empty() {
+                let count = 1 + random.below(5.min(rest.len() as u64)) as usize;
+                let (parts, behind) = rest.split_at_mut(count);
+                parts[1..].iter_mut().for_each(|part| part.part |= PART_REST);
+                parts[..count - 1].iter_mut().for_each(|part| part.part |= PART_MORE);
+                wholes.push(parts.to_vec());
+                rest = behind;
+            }
+        }
+        wholes.sort_by_key(|parts| parts[0].first.wrapping_mul(0x9e37_79b9));
+        self.bins = wholes.concat();
+        self
     }
 
     /// What the first CPU level makes of it.

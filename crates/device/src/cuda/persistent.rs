@@ -288,13 +288,13 @@ impl PersistentLane {
     fn post(&mut self, groups: &Groups) {
         let Self { split, posted: mine, in_flight, groups: range, .. } = self;
         split.give(|number, index, serving| {
-            let from = serving.start;
-            let free = mine[serving].iter_mut().enumerate().filter(|(_, posted)| posted.bins.len() < PLACES);
-            let Some((group, posted)) = free.min_by_key(|(_, posted)| posted.weight) else { return false };
+            let free = serving.filter(|&group| mine[group].bins.len() < PLACES);
+            let own = free.min_by_key(|&group| mine[group].weight)?;
+            let posted = &mut mine[own];
             let chunk = &in_flight[place_of(in_flight, number)].chunk;
             let bin = &chunk.bins[index];
             let packets = packets_of(bin);
-            let group = range.start + from + group;
+            let group = range.start + own;
             // SAFETY: fewer than all places are taken, so this one is the host's; the group is this lane's.
             let place = unsafe { groups.place(group, posted.next) };
             put(place, 0, 0, &[Bin { first: 0, ..*bin }]);
@@ -306,7 +306,7 @@ impl PersistentLane {
             posted.weight += weight;
             posted.bins.push_back(Sent { chunk: number, bin: index, weight, since: Instant::now() });
             posted.given[usize::from(bin.instance)] += 1;
-            true
+            Some(own)
         });
     }
 
@@ -369,9 +369,7 @@ impl Lane for PersistentLane {
             self.last_heard = Instant::now();
         }
         chunk.followed = device.follows;
-        for (index, bin) in chunk.bins.iter().enumerate() {
-            self.split.wait(bin.instance.into(), self.next, index);
-        }
+        self.split.wait(self.next, &chunk.bins);
         // One without bins is done.
         self.done += usize::from(chunk.bins.is_empty());
         self.in_flight.push_back(Flight { number: self.next, left: chunk.bins.len(), chunk, times: Vec::new() });

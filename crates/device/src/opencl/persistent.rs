@@ -174,8 +174,9 @@ impl PersistentLane {
         let place = Place::new(self.bin_packets());
         let Self { split, boxes, in_flight, .. } = self;
         split.give(|number, index, groups| {
-            let free = boxes[groups].iter_mut().filter(|mine| mine.bins.len() < PLACES as usize);
-            let Some(mine) = free.min_by_key(|mine| mine.waiting) else { return false };
+            let free = groups.filter(|&group| boxes[group].bins.len() < PLACES as usize);
+            let group = free.min_by_key(|&group| boxes[group].waiting)?;
+            let mine = &mut boxes[group];
             let chunk = &in_flight[place_of(in_flight, number)].chunk;
             let bin = &chunk.bins[index];
             let weight = weight(bin);
@@ -183,7 +184,7 @@ impl PersistentLane {
             mine.bins.push_back(Posted { chunk: number, bin: index, weight });
             mine.waiting += weight;
             mine.given[usize::from(bin.instance)] += 1;
-            true
+            Some(group)
         });
         if nothing_posted {
             self.since = Instant::now();
@@ -295,9 +296,7 @@ impl Lane for PersistentLane {
             return Err(Box::new(Rejected { chunk, error }));
         }
         let times = Vec::with_capacity(chunk.bins.len());
-        for (index, bin) in chunk.bins.iter().enumerate() {
-            self.split.wait(bin.instance.into(), self.next, index);
-        }
+        self.split.wait(self.next, &chunk.bins);
         let flight = Flight { number: self.next, chunk, finished: 0, times };
         // One without bins is done.
         self.done += usize::from(flight.is_done());

@@ -16,11 +16,13 @@ use godwit_abi::{Bin, Descriptor, Outcome, VERDICT_DROP};
 use godwit_device::{Lane, Probe, Program};
 use godwit_function::{Function, Work};
 use godwit_packet::{Arena, ArenaConfig, ArenaHandle, ImageRef, Layout, Region};
-use godwit_sched::Chunk;
+use godwit_sched::{Chunk, Grouping, Insert, Packer, PackerConfig};
 
 use frames::Random;
 use functions::Case;
 
+/// Bins of a chunk at most.
+const BINS: usize = 48;
 /// Chunks in flight at most.
 pub(crate) const IN_FLIGHT: usize = 4;
 
@@ -47,6 +49,8 @@ pub(crate) enum Order {
     Neighbours,
     /// They lie anywhere.
     Random,
+    /// As packets arrive that nobody sorts: bins of any variants of a function, and any lengths.
+    Arrival,
 }
 
 /// What is compared.
@@ -64,7 +68,7 @@ impl Scope {
     pub(crate) const ALL: Self = Self {
         layouts: &[Layout::Dense, Layout::Slots],
         batches: &[1, 2, 31, 32, 33, 256],
-        orders: &[Order::Neighbours, Order::Random],
+        orders: &[Order::Neighbours, Order::Random, Order::Arrival],
         picks: |_| true,
     };
 }
@@ -199,9 +203,13 @@ fn prepare(cases: &[Case], region: &mut Region) -> Vec<Packet> {
     packets
 }
 
-/// All packets in chunks of up to 48 bins of up to `batch` packets.
+/// All packets in chunks of up to [`BINS`] bins of up to `batch` packets.
 fn chunks(cases: &[Case], packets: &[&Packet], batch: usize, order: Order, random: &mut Random) -> Vec<Chunk> {
     let mut packets = packets.to_vec();
+    if order == Order::Arrival {
+        shuffle(&mut packets, random);
+        return arrivals(cases, &packets, batch);
+    }
     // A bin is of one function and one variant.
     packets.sort_by_key(|packet| (packet.instance, packet.variant));
     let mut bins: Vec<&[&Packet]> = packets
@@ -209,11 +217,52 @@ fn chunks(cases: &[Case], packets: &[&Packet], batch: usize, order: Order, rando
         .flat_map(|same| same.chunks(batch))
         .collect();
     if order == Order::Random {
-        for at in (1..bins.len()).rev() {
-            bins.swap(at, random.below(at as u32 + 1) as usize);
+        shuffle(&mut bins, random);
+    }
+    bins.chunks(BINS).map(|bins| chunk(cases, bins, batch)).collect()
+}
+
+fn shuffle<T>(list: &mut [T], random: &mut Random) {
+    for at in (1..list.len()).rev() {
+        list.swap(at, random.below(at as u32 + 1) as usize);
+    }
+}
+
+/// The chunks that a packer makes which looks at neither variants nor lengths.
+fn arrivals(cases: &[Case], packets: &[&Packet], batch: usize) -> Vec<Chunk> {
+    let config = PackerConfig {
+        chunk_packets: (BINS * batch) as u32,
+        bins: BINS as u32,
+        bin_packets: batch as u32,
+        grouping: Grouping::None,
+        ..PackerConfig::default()
+    };
+    let kernels: Vec<u8> = cases.iter().map(|case| case.function.contract().kernel).collect();
+    let mut packer = Packer::new(config.clone(), &kernels, 2).unwrap();
+    let mut chunks: Vec<Chunk> = Vec::new();
+    let mut take = |packer: &mut Packer| {
+        let taken = packer.take(0);
+        // The device gets this one, and the packer another in its place.
+        taken.iter().for_each(|_| packer.give_back(Chunk::new(config.entries_max(), BINS * batch)));
+        let any = taken.is_some();
+        chunks.extend(taken);
+        any
+    };
+    for packet in packets {
+        let (instance, variant) = (packet.instance as u16, packet.variant);
+        while packer.insert(0, instance, variant, packet.before, packet.parameter) == Insert::Refused {
+            take(&mut packer);
         }
     }
-    bins.chunks(48).map(|bins| chunk(cases, bins, batch)).collect()
+    while take(&mut packer) {}
+    assert!(
+        batch < 31 || packets.len() < 1000 || chunks.iter().flat_map(|chunk| &chunk.bins).any(|bin| bin.part != 0),
+        "no bin has several variants"
+    );
+    for chunk in &mut chunks {
+        chunk.outcomes.fill(Outcome { verdict: 77, reason: 77, port: 7777, value: 7777 });
+    }
+    chunks
 }
 
 fn chunk(cases: &[Case], bins: &[&[&Packet]], batch: usize) -> Chunk {

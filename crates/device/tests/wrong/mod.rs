@@ -1,6 +1,6 @@
 //! Chunks that are wrong are refused untouched, by any device.
 
-use godwit_abi::Outcome;
+use godwit_abi::{Outcome, PART_MORE, PART_REST};
 use godwit_device::Lane;
 use godwit_packet::Region;
 use godwit_sched::Chunk;
@@ -9,12 +9,14 @@ use godwit_sched::Chunk;
 pub(crate) type Spoil = fn(&mut Chunk);
 
 /// What refusing it says, and how to make it so.
-pub(crate) const FAULTS: [(&str, Spoil); 5] = [
+pub(crate) const FAULTS: [(&str, Spoil); 7] = [
     ("beyond its arrays", |chunk| chunk.bins[0].first = u32::MAX - 1),
     ("names no program", |chunk| chunk.bins[0].instance = 1),
     ("names no program", |chunk| chunk.bins[0].kernel = godwit_kernels::DPI),
     ("outside its worker's region", |chunk| chunk.descriptors[3].window = u32::MAX),
     ("outside its worker's region", |chunk| chunk.descriptors[3].head = u16::MAX),
+    ("parts of one bin", |chunk| chunk.bins[0].part = PART_REST),
+    ("and is the last", |chunk| chunk.bins.last_mut().unwrap().part = PART_MORE),
 ];
 
 /// Demands that the lane gives it back as it was, with this reason, and that nothing is in flight.
