@@ -93,12 +93,23 @@ impl<'a> Peers<'a> {
         })
     }
 
-    /// All of them alone; and those beside the cores that feed the device, which alone does `device_mpps`.
-    pub(super) fn rows(mut self, on_device: &mut [Flow], device_mpps: f64, time: Duration) -> Result<[Row; 2], Error> {
+    /// All of them alone; and those beside the cores that feed the device, which alone does `device_mpps`, and with our form on the other
+    /// cores `both_mpps`.
+    pub(super) fn rows(
+        mut self,
+        on_device: &mut [Flow],
+        device_mpps: f64,
+        both_mpps: f64,
+        time: Duration,
+    ) -> Result<[Row; 2], Error> {
         let (all, feeding) = (self.cores.len(), on_device.len());
         let (alone_mpps, _) = self.rounds(&mut [], &vec![self.packets; all], time)?;
         let each = alone_mpps[1] / all as f64;
-        let alone = self.row("ipsec-mb".to_owned(), alone_mpps[1], format!("{all} cores alone, a process each"));
+        let note = format!(
+            "{all} cores alone, a process each; device and native together are {:.2} of it",
+            both_mpps / alone_mpps[1]
+        );
+        let alone = self.row("ipsec-mb".to_owned(), alone_mpps[1], note);
 
         let mut prepared: Vec<(usize, usize)> = on_device.iter().map(Flow::prepared).collect();
         let mut rates = vec![device_mpps / feeding as f64; feeding];

@@ -49,12 +49,15 @@ pub(crate) fn run(
         let together =
             Together { options, associations, cores: &cores, feeding, functions: &functions, links: &links, size };
         let (mut on_device, verified) = together.on_device(progress)?;
-        let (ours, device_mpps) = together.rows(&mut on_device, verified, progress)?;
-        rows.extend(ours);
+        let ours = together.rows(&mut on_device, verified, progress)?;
         if let Some(peer) = &peer {
             let peers = Peers::start(peer, &cores, size, together.core_feed().packets)?;
             progress(&format!("ipsec-mb at {size}: {} processes, each with packets of its own", cores.len()));
-            rows.extend(peers.rows(&mut on_device, device_mpps, options.time)?);
+            let [_, device_alone, both] = ours.each_ref().map(|row| row.mpps);
+            let theirs = peers.rows(&mut on_device, device_alone, both, options.time)?;
+            rows.extend(ours.into_iter().chain(theirs));
+        } else {
+            rows.extend(ours);
         }
     }
     Ok(rows)
@@ -122,13 +125,8 @@ impl Together<'_> {
         Ok((flows, verified))
     }
 
-    /// All cores alone, the device alone, both at once; and what the device does alone, millions of packets per second.
-    fn rows(
-        &self,
-        on_device: &mut [Flow],
-        verified: usize,
-        progress: &mut Progress<'_>,
-    ) -> Result<(Vec<Row>, f64), Error> {
+    /// All cores alone, the device alone, both at once.
+    fn rows(&self, on_device: &mut [Flow], verified: usize, progress: &mut Progress<'_>) -> Result<[Row; 3], Error> {
         let &Self { options, cores, feeding, size, .. } = self;
         let (device, all) = (options.device(), cores.len());
         let (core_feed, device_feed) = (self.core_feed(), self.device_feed());
@@ -193,12 +191,10 @@ impl Together<'_> {
             ratio(both.mpps),
             both.note
         );
-        let device_mpps = device_alone.mpps;
-        let rows = vec![
+        Ok([
             Row { note: cpu_note, ..cpu_alone },
             Row { note: device_note, ..device_alone },
             Row { note: both_note, p50_us: p50 / 1e3, p99_us: p99 / 1e3, ..both },
-        ];
-        Ok((rows, device_mpps))
+        ])
     }
 }
