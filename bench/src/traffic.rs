@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_io::live::{ArenaNeeds, Live, LiveContext, LivePort, SharedCounters};
 use godwit_io::{Clock, Departure, Error, PortCounters, QueueContext, Receive, Received, Transmit};
-use godwit_packet::{Batch, Descriptor, Outgoing, Region, Stamp, Steering};
+use godwit_packet::{Batch, Outgoing, Region, Stamp, Steering};
 
 /// Frames are kept in whole lines of so many bytes, and copied so where a window has room: that takes no call.
 const LINE_BYTES: usize = 64;
@@ -292,12 +292,12 @@ impl Receive for Queue {
                 frames.fetch(at + FETCHED_AHEAD_PACKETS * self.workers);
                 at = self.after(at);
             }
-            let (mut written, packets) = (block.iter(), &mut batch.descriptors);
-            let made = region.allocate_each(&lengths[..count], |packet, out| {
+            let mut written = block.iter();
+            let made = region.allocate_each(&lengths[..count], &mut batch.descriptors, |packet, out| {
                 // There are as many of each.
                 let Some(&frame) = written.next() else { return };
                 frames.write(frame, out);
-                packets.push(Descriptor { flow_hash: frame.flow_hash, port, ..packet });
+                (packet.port, packet.flow_hash) = (port, frame.flow_hash);
             });
             let (sequence, passed) = (self.sequence, self.passed);
             batch.stamps.extend((0..made as u64).map(|packet| Stamp {

@@ -20,6 +20,7 @@ mod image;
 mod loan;
 mod memory;
 mod region;
+mod scan;
 mod steering;
 
 pub use arena::{Arena, ArenaConfig, ArenaHandle, Layout, Reuse};
@@ -31,6 +32,7 @@ pub use image::{Image, ImageRef};
 pub use loan::{Borrower, Loan, Outgoing};
 pub use memory::{Backing, Memory};
 pub use region::Region;
+pub use scan::{Scan, scan};
 pub use steering::{BUCKETS, SteerKey, Steering};
 
 /// What can go wrong when memory is set up. Nothing here happens on the packet path.

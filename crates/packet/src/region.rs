@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use self::dense::{Dense, aligned};
 use crate::loan::Units;
-use crate::{ArenaConfig, Borrower, Descriptor, Layout, Loan, Memory, Reuse, WINDOW_UNIT_BYTES};
+use crate::{ArenaConfig, Borrower, Descriptor, Layout, Loan, Memory, Reuse, WINDOW_UNIT_BYTES, scan};
 
 /// One worker's part of the arena.
 ///
@@ -132,55 +132,87 @@ impl Region {
         Some(Descriptor { window, head, length, room, ..Descriptor::default() })
     }
 
-    /// Windows for frames of these lengths, until there is none; returns how many. Each frame is written at once: `write` gets
-    /// the packet and its window from the frame's first byte on. For one packet as [`Region::allocate`] and
-    /// [`Region::window_mut`], without what the packets have in common.
+    /// Windows for frames of these lengths, until there is none, appended to `packets`; returns how many. Each frame is written at
+    /// once: `write` gets the packet, of which it may set port and flow hash, and its window from the frame's first byte on. For one
+    /// packet as [`Region::allocate`] and [`Region::window_mut`], without what packets of one length have in common.
     #[inline(always)]
-    pub fn allocate_each(&mut self, lengths: &[u16], mut write: impl FnMut(Descriptor, &mut [u8])) -> usize {
-        let headroom = self.headroom_bytes;
-        let base = self.memory.base().as_ptr();
-        for (made, &length) in lengths.iter().enumerate() {
-            let bytes = headroom + usize::from(length) + self.tailroom_bytes[usize::from(length) % 16];
-            let units = bytes.div_ceil(WINDOW_UNIT_BYTES);
-            let (window, room) = match &mut self.windows {
-                Windows::Slots(slots) if usize::from(length) <= self.frame_bytes_max => match slots.free.pop() {
-                    Some(window) => (window, slots.room),
-                    None => return made,
-                },
-                // Side by side in the ring: nearly all are.
-                Windows::Dense(dense)
-                    if usize::from(length) <= self.frame_bytes_max
-                        && dense.fits_at_head(aligned(units, dense.align_units)) =>
-                {
-                    let units = aligned(units, dense.align_units);
-                    let offset = self.start + dense.head * WINDOW_UNIT_BYTES;
-                    if units <= FETCHED_UNITS_MAX {
-                        let ahead = base.wrapping_add(offset + FETCHED_AHEAD_BYTES);
-                        (0..units).for_each(|unit| fetch_to_write(ahead.wrapping_add(unit * WINDOW_UNIT_BYTES)));
-                    }
-                    let (_, room) = dense.place(units);
-                    ((offset / WINDOW_UNIT_BYTES) as u32, room)
-                }
-                _ => match self.allocate(length.into()) {
-                    // It is counted below.
-                    Some(Descriptor { window, room, .. }) => {
-                        self.allocated -= 1;
-                        (window, room)
-                    }
-                    None => return made,
-                },
+    pub fn allocate_each(
+        &mut self,
+        lengths: &[u16],
+        packets: &mut Vec<Descriptor>,
+        mut write: impl FnMut(&mut Descriptor, &mut [u8]),
+    ) -> usize {
+        let mut made = 0;
+        while let Some((&length, rest)) = lengths[made..].split_first() {
+            // Where all have one length, that is found out without a branch for each.
+            let alike = match rest.iter().fold(0, |differs, other| differs | (other ^ length)) {
+                0 => rest.len(),
+                _ => rest.iter().take_while(|&&other| other == length).count(),
             };
-            self.allocated += 1;
-            let descriptor = Descriptor { window, head: headroom as u16, length, room, ..Descriptor::default() };
-            debug_assert!(self.contains(&descriptor));
-            let room = descriptor.room_bytes();
-            // SAFETY: a window of this region that was free until now, so that nobody has it, a borrower neither; `&mut self`
-            // makes this the only reference. The headroom is part of it.
-            write(descriptor, unsafe {
-                std::slice::from_raw_parts_mut(base.add(descriptor.window_offset() + headroom), room - headroom)
-            });
+            let run = self.allocate_alike(length, 1 + alike, packets, &mut write);
+            made += run;
+            if run <= alike {
+                break;
+            }
         }
-        lengths.len()
+        made
+    }
+
+    /// The same for `count` frames of one length.
+    #[inline(always)]
+    fn allocate_alike(
+        &mut self,
+        length: u16,
+        count: usize,
+        packets: &mut Vec<Descriptor>,
+        mut write: impl FnMut(&mut Descriptor, &mut [u8]),
+    ) -> usize {
+        let base = self.memory.base().as_ptr();
+        let mut made = 0;
+        while made < count {
+            let Some((first, run)) = self.allocate_run(length.into(), count - made) else { break };
+            let (head, room) = (usize::from(first.head), first.room_bytes());
+            let fetched_units = match &self.windows {
+                Windows::Dense(_) if first.room <= FETCHED_UNITS_MAX => first.room,
+                _ => 0,
+            };
+            let start = packets.len();
+            let window = |packet: u32| first.window + packet * u32::from(first.room);
+            packets.extend((0..run as u32).map(|packet| Descriptor { window: window(packet), ..first }));
+            debug_assert!(self.contains_all(&packets[start..]));
+            let mut at = base.wrapping_add(first.window_offset());
+            for packet in &mut packets[start..] {
+                for unit in 0..usize::from(fetched_units) {
+                    fetch_to_write(at.wrapping_add(FETCHED_AHEAD_BYTES + unit * WINDOW_UNIT_BYTES));
+                }
+                // SAFETY: a window of this region that was free until now, so that nobody has it, a borrower neither; `&mut self`
+                // makes this the only reference. The headroom is part of it.
+                write(packet, unsafe { std::slice::from_raw_parts_mut(at.add(head), room - head) });
+                at = at.wrapping_add(room);
+            }
+            made += run;
+        }
+        made
+    }
+
+    /// Windows side by side for frames of one length: the first one's, and for how many of the `packets` they are, at least one.
+    #[inline(always)]
+    fn allocate_run(&mut self, length: usize, packets: usize) -> Option<(Descriptor, usize)> {
+        if let Windows::Dense(dense) = &mut self.windows
+            && length <= self.frame_bytes_max
+        {
+            let bytes = self.headroom_bytes + length + self.tailroom_bytes[length % 16];
+            let units = aligned(bytes.div_ceil(WINDOW_UNIT_BYTES), dense.align_units);
+            // Nearly always all fit in front of the ring's end.
+            if dense.fits_at_head(packets * units) {
+                let unit = dense.place(packets * units).0;
+                self.allocated += packets;
+                let window = (self.start / WINDOW_UNIT_BYTES + unit) as u32;
+                let (head, length, room) = (self.headroom_bytes as u16, length as u16, units as u8);
+                return Some((Descriptor { window, head, length, room, ..Descriptor::default() }, packets));
+            }
+        }
+        Some((self.allocate(length)?, 1))
     }
 
     /// A packet with the same frame, in a window of its own: the head behind the headroom, or where the original has it. `None`
@@ -235,11 +267,10 @@ impl Region {
             Windows::Dense(dense) => {
                 let start = self.start / WINDOW_UNIT_BYTES;
                 let mut returned = 0;
-                for descriptor in descriptors {
-                    dense.release_later(descriptor.window as usize - start, u32::from(descriptor.room));
+                dense.release_all(descriptors.map(|descriptor| {
                     returned += 1;
-                }
-                dense.pass_returned();
+                    (descriptor.window as usize - start, u32::from(descriptor.room))
+                }));
                 debug_assert!(self.allocated >= returned, "a window was returned twice");
                 self.allocated -= returned;
             }
@@ -408,16 +439,13 @@ impl Region {
         if self.is_lending() && self.slot_bytes == 0 {
             return descriptors.iter().all(|descriptor| self.contains(descriptor));
         }
-        // Nearly always all are, so none of the tests is worth a branch.
-        let units = self.bytes / WINDOW_UNIT_BYTES;
-        let is_inside = descriptors.iter().fold(true, |all, descriptor| {
-            // In units; a window in front of the region wraps to a number beyond it.
-            let unit = self.unit(descriptor);
-            let unit_after = unit.wrapping_add(usize::from(descriptor.room));
-            let end = usize::from(descriptor.head) + usize::from(descriptor.length);
-            let is_inside = (unit < units) & (unit_after <= units) & (descriptor.room <= self.room_max);
-            all & is_inside & (end <= descriptor.room_bytes())
-        });
+        let (start, units) = (self.start / WINDOW_UNIT_BYTES, self.bytes / WINDOW_UNIT_BYTES);
+        let found = scan(descriptors, 0);
+        let is_inside = !found.beyond
+            && found.first as usize >= start
+            && (found.last as usize) < start + units
+            && found.end <= (start + units) as u64
+            && found.room <= self.room_max.into();
         let is_lent = |any, descriptor: &Descriptor| any | self.lent.has(self.unit(descriptor));
         is_inside && !(self.is_lending() && descriptors.iter().fold(false, is_lent))
     }
@@ -513,7 +541,7 @@ pub(crate) fn outside(descriptor: Descriptor) -> ! {
 
 /// Windows of up to so many units are fetched ahead; longer ones are as well fetched by the processor, which sees where they
 /// go on.
-const FETCHED_UNITS_MAX: usize = 4;
+const FETCHED_UNITS_MAX: u8 = 4;
 /// How far ahead: what a core writes in the time that memory takes.
 const FETCHED_AHEAD_BYTES: usize = 2048;
 

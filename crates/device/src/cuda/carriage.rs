@@ -6,10 +6,9 @@
 //! the device fetch and return by themselves, over the bus.
 
 use godwit_abi::WINDOW_UNIT_BYTES;
-use godwit_packet::Region;
+use godwit_packet::{Region, Scan, scan};
 use godwit_sched::Chunk;
 
-use super::scan::{Scan, scan};
 use crate::Error;
 use crate::chain::Needs;
 use crate::check::outside;

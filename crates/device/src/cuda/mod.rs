@@ -31,7 +31,6 @@ mod measure;
 mod persistent;
 mod probe;
 mod program;
-mod scan;
 mod slot;
 
 use std::mem::ManuallyDrop;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::generator::Shape;
+use super::headers::Shape;
 use super::probe::{PROBE_BYTES, Probes};
 use super::units::{Mac, Prefix, Rate, Size, Span};
 use crate::Error;

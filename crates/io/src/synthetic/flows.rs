@@ -8,24 +8,39 @@ use godwit_packet::{BUCKETS, Steering};
 
 use super::config::{Config, IpVersion};
 use super::draw::{Draws, below, draw};
-use super::generator::{ETHERNET_BYTES, HEADERS_BYTES_MAX, Shape};
+use super::headers::{HEADERS_BYTES_MAX, Shape, Sums};
 use super::schedule::Schedule;
 use super::units::{Prefix, Span};
 use crate::Error;
 
-/// What differs between flows. One cache line.
+/// What differs between flows: headers, ready to be copied. One cache line.
+///
+/// Where all packets have one length, this is one of them with a payload of zeros: with another, only the transport checksum is
+/// another. Else lengths and checksums are 0, and nothing of them is in the sums.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Flow {
-    /// Source and destination address back to back, 8 or 32 bytes of it.
-    pub(super) addresses: [u8; 32],
-    /// Source and destination port.
-    pub(super) ports: [u8; 4],
+    /// The first bytes of the headers: all of those of UDP over IPv4. Where they are longer, what follows is in a [`Tail`].
+    pub(super) head: [u8; HEAD_BYTES],
     pub(super) flow_hash: u32,
-    /// Sum of the words of the IPv4 header but for its length.
-    pub(super) ip_sum: u32,
-    /// Sum of the words of pseudo header and transport header but for lengths.
-    pub(super) transport_sum: u32,
+    pub(super) sums: Sums,
+}
+
+/// Bytes of headers that lie in a [`Flow`].
+pub(super) const HEAD_BYTES: usize = 48;
+
+const TAIL_BYTES: usize = HEADERS_BYTES_MAX - HEAD_BYTES;
+
+/// The rest of a flow's headers.
+pub(super) type Tail = [u8; TAIL_BYTES];
+
+/// Where headers have none.
+pub(super) const NO_TAIL: Tail = [0; TAIL_BYTES];
+
+/// A flow, just made.
+pub(super) struct Made {
+    pub(super) flow: Flow,
+    pub(super) tail: Tail,
     bucket: u8,
 }
 
@@ -40,6 +55,8 @@ pub(super) enum Flows {
 #[derive(Debug)]
 pub(super) struct Ready {
     flows: Vec<Flow>,
+    /// Of each flow; none where the headers fit into flows.
+    tails: Vec<Tail>,
     groups: Vec<Group>,
 }
 
@@ -63,6 +80,12 @@ impl Ready {
         &self.flows[index as usize]
     }
 
+    /// Only where headers are longer than [`HEAD_BYTES`].
+    #[inline(always)]
+    pub(super) fn tail(&self, index: u32) -> &Tail {
+        &self.tails[index as usize]
+    }
+
     /// Brings a flow into the cache: thousands of them do not stay in a core's own caches, which packets and whatever works
     /// on them want too.
     #[inline(always)]
@@ -78,21 +101,21 @@ impl Ready {
 }
 
 impl Flows {
-    /// The flows of a worker, and which packets of the sequence are its.
+    /// The flows of a worker, and which packets of the sequence are its. `frame_bytes`: length of all packets, where they have one.
     pub(super) fn new(
         config: &Config,
         shape: Shape,
         steering: Arc<Steering>,
         worker: usize,
-        headers: [u8; HEADERS_BYTES_MAX],
+        frame_bytes: Option<u16>,
     ) -> Result<(Self, Schedule), Error> {
-        let maker = FlowMaker::new(config, shape, Arc::clone(&steering), headers);
+        let maker = FlowMaker::new(config, shape, Arc::clone(&steering), frame_bytes);
         if config.flows == 0 {
             return Ok((Self::Random(maker), Schedule::all()));
         }
         let mut seen = HashSet::with_capacity(config.flows);
         // Every worker makes all flows, to know which exist, and keeps its own.
-        let mut own: Vec<Vec<Flow>> = vec![Vec::new(); BUCKETS];
+        let mut own: Vec<Vec<Made>> = (0..BUCKETS).map(|_| Vec::new()).collect();
         let mut counts = [0; BUCKETS];
         let seed = draw(config.seed, u64::MAX / 3);
         // A flow may be drawn twice; a space too small for so many flows shows by that happening all the time.
@@ -102,21 +125,30 @@ impl Flows {
                 let reason = "there are not that many different flows in the prefixes and ports given";
                 Error::config("flows", config.flows, reason)
             })?;
-            let flow = maker.flow(draw(seed, attempt));
-            if seen.insert((flow.addresses, flow.ports)) {
-                let bucket = usize::from(flow.bucket);
+            let made = maker.flow(draw(seed, attempt));
+            if seen.insert((made.flow.head, made.tail)) {
+                let bucket = usize::from(made.bucket);
                 counts[bucket] += 1;
                 if steering.worker_of(bucket) == worker {
-                    own[bucket].push(flow);
+                    own[bucket].push(made);
                 }
             }
         }
-        let mut ready = Ready { flows: Vec::with_capacity(own.iter().map(Vec::len).sum()), groups: Vec::new() };
+        let count = own.iter().map(Vec::len).sum();
+        let has_tails = shape.headers_bytes() > HEAD_BYTES;
+        let mut ready = Ready {
+            flows: Vec::with_capacity(count),
+            tails: Vec::with_capacity(if has_tails { count } else { 0 }),
+            groups: Vec::new(),
+        };
         let groups = std::array::from_fn(|bucket| {
             let flows = std::mem::take(&mut own[bucket]);
             let group = (!flows.is_empty()).then_some(ready.groups.len() as u16)?;
             ready.groups.push(Group { first: ready.flows.len() as u32, count: flows.len() as u32 });
-            ready.flows.extend(flows);
+            ready.flows.extend(flows.iter().map(|made| made.flow));
+            if has_tails {
+                ready.tails.extend(flows.iter().map(|made| made.tail));
+            }
             Some(group)
         });
         Ok((Self::Ready(ready), Schedule::new(draw(config.seed, u64::MAX / 7), &counts, &groups)))
@@ -131,6 +163,8 @@ pub(super) struct FlowMaker {
     source_port: Span,
     destination_port: Span,
     headers: [u8; HEADERS_BYTES_MAX],
+    /// Length of all packets, where they have one.
+    frame_bytes: Option<u16>,
     steering: Arc<Steering>,
 }
 
@@ -141,7 +175,7 @@ impl std::fmt::Debug for FlowMaker {
 }
 
 impl FlowMaker {
-    fn new(config: &Config, shape: Shape, steering: Arc<Steering>, headers: [u8; HEADERS_BYTES_MAX]) -> Self {
+    fn new(config: &Config, shape: Shape, steering: Arc<Steering>, frame_bytes: Option<u16>) -> Self {
         // Private address space: RFC 1918, RFC 4193.
         let default = match shape.ip {
             IpVersion::V4 => Prefix { address: IpAddr::from([10, 0, 0, 0]), length_bits: 8 },
@@ -154,19 +188,20 @@ impl FlowMaker {
             destinations: config.destinations.clone(),
             source_port: config.source_port,
             destination_port: config.destination_port,
-            headers,
+            headers: shape.headers(config),
+            frame_bytes,
             steering,
         }
     }
 
     /// The worker of a flow.
     #[inline(always)]
-    pub(super) fn worker(&self, flow: &Flow) -> usize {
-        self.steering.worker_of(usize::from(flow.bucket))
+    pub(super) fn worker(&self, made: &Made) -> usize {
+        self.steering.worker_of(usize::from(made.bucket))
     }
 
     /// The flow that a random number stands for.
-    pub(super) fn flow(&self, random: u64) -> Flow {
+    pub(super) fn flow(&self, random: u64) -> Made {
         let mut draws = Draws::new(random);
         let source = draws.address(&self.source);
         let destination = match self.destinations.len() {
@@ -177,40 +212,31 @@ impl FlowMaker {
             }
         };
         let address_bytes = if self.shape.ip == IpVersion::V4 { 4 } else { 16 };
-        let mut addresses = [0; 32];
-        addresses[..address_bytes].copy_from_slice(&source[..address_bytes]);
-        addresses[address_bytes..2 * address_bytes].copy_from_slice(&destination[..address_bytes]);
-        let mut ports = [0; 4];
-        ports[..2].copy_from_slice(&draws.port(self.source_port).to_be_bytes());
-        ports[2..].copy_from_slice(&draws.port(self.destination_port).to_be_bytes());
+        let (addresses_at, transport_at) = (self.shape.addresses_at(), self.shape.transport_at());
+        let mut headers = self.headers;
+        let (from, to) = headers[addresses_at..transport_at].split_at_mut(address_bytes);
+        from.copy_from_slice(&source[..address_bytes]);
+        to.copy_from_slice(&destination[..address_bytes]);
+        let ports = [draws.port(self.source_port), draws.port(self.destination_port)];
+        headers[transport_at..transport_at + 2].copy_from_slice(&ports[0].to_be_bytes());
+        headers[transport_at + 2..transport_at + 4].copy_from_slice(&ports[1].to_be_bytes());
+        let mut sums = self.shape.sums(&headers);
 
         // Steering sees the headers, as a NIC does: a frame without payload.
-        let headers_bytes = self.shape.headers_bytes();
-        let mut frame = self.headers;
-        let (length_at, addresses_at, length) = match self.shape.ip {
-            IpVersion::V4 => (16, 26, headers_bytes - ETHERNET_BYTES),
-            IpVersion::V6 => (18, 22, self.shape.transport_bytes()),
-        };
-        frame[length_at..length_at + 2].copy_from_slice(&(length as u16).to_be_bytes());
-        frame[addresses_at..addresses_at + 2 * address_bytes].copy_from_slice(&addresses[..2 * address_bytes]);
-        let ports_at = headers_bytes - self.shape.transport_bytes();
-        frame[ports_at..ports_at + 4].copy_from_slice(&ports);
-        let frame = &frame[..headers_bytes];
+        let mut frame = headers;
+        self.shape.set_lengths(sums, self.shape.headers_bytes() as u16, &mut frame);
+        let frame = &frame[..self.shape.headers_bytes()];
         let parsed = godwit_wire::parse(frame);
         let flow_hash = self.steering.flow_hash(&parsed);
         let bucket = self.steering.bucket(frame, &parsed, flow_hash) as u8;
-        let ip_sum = match self.shape.ip {
-            IpVersion::V4 => sum(&self.headers[ETHERNET_BYTES..ports_at]) + sum(&addresses),
-            IpVersion::V6 => 0,
-        };
-        // The pseudo header has the protocol as the low byte of a big-endian word (RFC 768, RFC 8200 section 8.1).
-        let protocol = u32::from((u16::from(self.shape.protocol())).to_be());
-        let transport_sum = sum(&self.headers[ports_at..]) + sum(&addresses) + sum(&ports) + protocol;
-        Flow { addresses, ports, flow_hash, ip_sum, transport_sum, bucket }
-    }
-}
 
-/// One's complement sum of native words, not folded; `bytes` has an even length and fits a packet's headers.
-fn sum(bytes: &[u8]) -> u32 {
-    bytes.chunks_exact(2).map(|word| u32::from(u16::from_ne_bytes([word[0], word[1]]))).sum()
+        if let Some(frame_bytes) = self.frame_bytes {
+            sums.transport = self.shape.set_lengths(sums, frame_bytes, &mut headers);
+            self.shape.set_checksum(sums.transport.into(), &mut headers);
+        }
+        let mut made = Made { flow: Flow { head: [0; HEAD_BYTES], flow_hash, sums }, tail: [0; TAIL_BYTES], bucket };
+        made.flow.head.copy_from_slice(&headers[..HEAD_BYTES]);
+        made.tail.copy_from_slice(&headers[HEAD_BYTES..]);
+        made
+    }
 }

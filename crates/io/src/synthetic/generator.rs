@@ -1,60 +1,18 @@
-//! Makes packets: draws a flow and a length, copies the headers that all packets share, patches what differs.
+//! Makes packets: draws a flow and a length, copies the flow's headers, fills in what differs.
 
 use std::sync::Arc;
 
 use godwit_packet::{Batch, Descriptor, Region, Stamp, Steering};
 
-use super::config::{Config, IpVersion, Transport};
+use super::config::{Config, IpVersion, PayloadKind, Transport};
 use super::draw::draw;
-use super::flows::{Flow, Flows};
+use super::flows::{Flow, Flows, HEAD_BYTES, NO_TAIL, Tail};
+use super::headers::Shape;
 use super::lengths::Lengths;
-use super::payload::Payload;
+use super::payload::{Payload, zero};
 use super::schedule::{Cursor, Schedule};
 use super::units::Rate;
 use crate::{Error, PortCounters};
-
-/// Headers are copied in one piece of this size, bytes: Ethernet, IPv6 and TCP have 74.
-pub(super) const HEADERS_BYTES_MAX: usize = 80;
-
-pub(super) const ETHERNET_BYTES: usize = 14;
-
-/// Which headers packets have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
-    pub(super) ip: IpVersion,
-    transport: Transport,
-}
-
-impl Shape {
-    pub(super) fn of(config: &Config) -> Self {
-        Self { ip: config.ip, transport: config.protocol }
-    }
-
-    pub(super) const fn ip_bytes(self) -> usize {
-        match self.ip {
-            IpVersion::V4 => 20,
-            IpVersion::V6 => 40,
-        }
-    }
-
-    pub(super) const fn transport_bytes(self) -> usize {
-        match self.transport {
-            Transport::Udp => 8,
-            Transport::Tcp => 20,
-        }
-    }
-
-    pub(super) const fn headers_bytes(self) -> usize {
-        ETHERNET_BYTES + self.ip_bytes() + self.transport_bytes()
-    }
-
-    pub(super) const fn protocol(self) -> u8 {
-        match self.transport {
-            Transport::Udp => 17,
-            Transport::Tcp => 6,
-        }
-    }
-}
 
 /// When packets are due. Units are packets or bits, see [`Generator::units`].
 #[derive(Clone, Copy, Debug)]
@@ -98,8 +56,8 @@ pub struct Generator {
     lengths: Lengths,
     flows: Flows,
     payload: Payload,
-    /// Headers with all that is the same in all packets.
-    headers: [u8; HEADERS_BYTES_MAX],
+    /// Whether all packets of a flow are the same: flows say everything.
+    is_one_frame: bool,
     seed: u64,
     port: u8,
     worker: usize,
@@ -121,20 +79,6 @@ enum UnitsPer {
 /// for all of them to stay in the first cache.
 const BLOCK_PACKETS: usize = 32;
 
-/// A packet that is to be written.
-#[derive(Clone, Copy)]
-struct Drawn {
-    random: u64,
-    /// Index of its flow.
-    flow: u32,
-    /// Packets of the block that were looked at, to this one.
-    looked_at: u32,
-}
-
-impl Drawn {
-    const NONE: Self = Self { random: 0, flow: 0, looked_at: 0 };
-}
-
 impl Generator {
     /// A generator of the packets of `worker` that come in by `port`.
     ///
@@ -143,15 +87,14 @@ impl Generator {
     pub fn new(config: &Config, steering: Arc<Steering>, worker: usize, port: u8) -> Result<Self, Error> {
         config.validate()?;
         let shape = Shape::of(config);
-        let headers = headers(config, shape);
         let lengths = Lengths::new(config.seed, &config.size, shape.headers_bytes() as u16);
-        let (flows, schedule) = Flows::new(config, shape, steering, worker, headers)?;
+        let (flows, schedule) = Flows::new(config, shape, steering, worker, lengths.fixed())?;
         Ok(Self {
             shape,
+            is_one_frame: lengths.fixed().is_some() && config.payload == PayloadKind::Zero,
             lengths,
             flows,
             payload: Payload::new(config)?,
-            headers,
             seed: config.seed,
             port,
             worker,
@@ -198,6 +141,7 @@ impl Generator {
 
     /// With flows made in advance. A block of packets is drawn first, and written then: the flows have time to come into the
     /// cache, and either loop is short enough for the processor to work on several packets at once.
+    #[inline(never)]
     fn fill_ready<const V6: bool, const TCP: bool, const COPY: usize>(
         &mut self,
         region: &mut Region,
@@ -213,10 +157,12 @@ impl Generator {
         // Where all packets have one length, and are numbered by what they are due by, a look at the last of a block tells all.
         let plain_bytes =
             fixed_bytes.filter(|&bytes| self.units_per == UnitsPer::Packet && usize::from(bytes) <= frame_bytes_max);
-        let mut drawn = [Drawn::NONE; BLOCK_PACKETS];
+        // Of each packet of a block, what was drawn for it, and which flow it is of.
+        let (mut randoms, mut indices) = ([0; BLOCK_PACKETS], [0; BLOCK_PACKETS]);
+        // How many packets of the block were looked at before each; packets that are too long count, and are not made.
+        let mut before: [usize; BLOCK_PACKETS] = std::array::from_fn(|packet| packet);
         let mut lengths = [plain_bytes.unwrap_or(0); BLOCK_PACKETS];
         let mut stamps = [Stamp::default(); BLOCK_PACKETS];
-        let mut descriptors = [Descriptor::default(); BLOCK_PACKETS];
         let mut left = packets;
         let mut stop = Stop::Enough;
         while left > 0 && stop == Stop::Enough {
@@ -228,16 +174,18 @@ impl Generator {
             let mut slots = steps.from(at, left.min(BLOCK_PACKETS));
             let last = slots.last().map_or(u64::MAX, |slot| at.turn_start + u64::from(slot.place));
             if plain_bytes.is_some() && last < sequence_end && last <= pace.due {
-                for ((slot, drawn), stamp) in slots.iter().zip(&mut drawn).zip(&mut stamps) {
+                let packets = slots.iter().zip(&mut randoms).zip(&mut indices).zip(&mut stamps);
+                for (((slot, random), index), stamp) in packets {
                     let sequence = at.turn_start + u64::from(slot.place);
-                    let random = draw(seed, sequence);
-                    let flow = flows.index(slot.group.into(), random);
-                    flows.prefetch(flow);
-                    count += 1;
-                    *drawn = Drawn { random, flow, looked_at: count as u32 };
-                    *stamp = Stamp { sequence, time_ns: pace.time_ns(sequence) };
+                    *random = draw(seed, sequence);
+                    *index = flows.index(slot.group.into(), *random);
+                    flows.prefetch(*index);
+                    *stamp = Stamp { sequence, time_ns: pace.start_ns };
                 }
-                (looked_at, slots) = (count, &[]);
+                if pace.unit_ns != 0.0 {
+                    stamps.iter_mut().for_each(|stamp| stamp.time_ns = pace.time_ns(stamp.sequence));
+                }
+                (count, looked_at, slots) = (slots.len(), slots.len(), &[]);
             }
             for slot in slots {
                 let sequence = at.turn_start + u64::from(slot.place);
@@ -253,40 +201,34 @@ impl Generator {
                     stop = Stop::NotDue;
                     break;
                 }
-                looked_at += 1;
+                (before[count], looked_at) = (looked_at, looked_at + 1);
                 let frame_bytes = fixed_bytes.unwrap_or_else(|| self.lengths.bytes(sequence));
                 if usize::from(frame_bytes) > frame_bytes_max {
                     counters.oversized += 1;
                     continue;
                 }
-                let random = draw(seed, sequence);
-                let flow = flows.index(slot.group.into(), random);
-                flows.prefetch(flow);
-                drawn[count] = Drawn { random, flow, looked_at: looked_at as u32 };
+                randoms[count] = draw(seed, sequence);
+                indices[count] = flows.index(slot.group.into(), randoms[count]);
+                flows.prefetch(indices[count]);
                 lengths[count] = frame_bytes;
                 stamps[count] = Stamp { sequence, time_ns: pace.time_ns(units) };
                 count += 1;
             }
             left -= looked_at;
-            let mut packets = drawn.iter().zip(&mut descriptors);
-            let made = region.allocate_each(&lengths[..count], |place, out| {
+            let mut drawn = randoms.iter().zip(&indices);
+            let made = region.allocate_each(&lengths[..count], &mut batch.descriptors, |descriptor, out| {
                 // A block has as many packets of each.
-                let Some((drawn, descriptor)) = packets.next() else { return };
-                let flow = flows.get(drawn.flow);
-                descriptor.window = place.window;
-                descriptor.head = place.head;
-                descriptor.length = place.length;
-                descriptor.room = place.room;
-                descriptor.port = port;
-                descriptor.flow_hash = flow.flow_hash;
-                self.emit::<V6, TCP, COPY>(flow, drawn.random, place.length, out);
+                let Some((&random, &index)) = drawn.next() else { return };
+                let flow = flows.get(index);
+                let tail = if COPY > HEAD_BYTES { flows.tail(index) } else { &NO_TAIL };
+                (descriptor.port, descriptor.flow_hash) = (port, flow.flow_hash);
+                self.emit::<V6, TCP, COPY>(flow, tail, random, descriptor.length, out);
             });
             if made < count {
                 // The next one is the first without a window.
                 stop = Stop::RegionFull;
-                looked_at = drawn[made].looked_at as usize - 1;
+                looked_at = before[made];
             }
-            batch.descriptors.extend_from_slice(&descriptors[..made]);
             batch.stamps.extend_from_slice(&stamps[..made]);
             counters.received_packets += made as u64;
             counters.received_bytes += lengths[..made].iter().map(|&bytes| u64::from(bytes)).sum::<u64>();
@@ -327,8 +269,8 @@ impl Generator {
                 break;
             }
             let random = draw(self.seed, at.sequence);
-            let flow = maker.flow(random);
-            if maker.worker(&flow) == self.worker {
+            let made = maker.flow(random);
+            if maker.worker(&made) == self.worker {
                 let frame_bytes = self.lengths.bytes(at.sequence);
                 if usize::from(frame_bytes) > frame_bytes_max {
                     counters.oversized += 1;
@@ -338,9 +280,9 @@ impl Generator {
                         break;
                     };
                     let out = &mut region.window_mut(&place)[usize::from(place.head)..];
-                    self.emit::<V6, TCP, COPY>(&flow, random, frame_bytes, out);
+                    self.emit::<V6, TCP, COPY>(&made.flow, &made.tail, random, frame_bytes, out);
                     let stamp = Stamp { sequence: at.sequence, time_ns: pace.time_ns(units) };
-                    batch.push(Descriptor { port: self.port, flow_hash: flow.flow_hash, ..place }, stamp);
+                    batch.push(Descriptor { port: self.port, flow_hash: made.flow.flow_hash, ..place }, stamp);
                     counters.received_packets += 1;
                     counters.received_bytes += u64::from(frame_bytes);
                 }
@@ -356,26 +298,48 @@ impl Generator {
     fn emit<const V6: bool, const TCP: bool, const COPY: usize>(
         &self,
         flow: &Flow,
+        tail: &Tail,
         random: u64,
         frame_bytes: u16,
         out: &mut [u8],
     ) {
-        let payload = ETHERNET_BYTES + if V6 { 40 } else { 20 } + if TCP { 20 } else { 8 };
+        let shape = const { shape::<V6, TCP>() };
+        let payload = shape.headers_bytes();
         let payload_bytes = usize::from(frame_bytes) - payload;
-        let common: &[u8; COPY] = self.headers.first_chunk().expect("COPY is at most HEADERS_BYTES_MAX");
         if out.len() < COPY {
             // A window that ends within the copy: the headers are made aside.
-            let mut headers = *common;
+            let mut headers = headers::<COPY>(flow, tail);
             let payload_sum = self.payload.emit(random, payload_bytes, &mut out[payload..]);
-            patch::<V6, TCP, COPY>(flow, frame_bytes, payload_sum, &mut headers);
+            self.finish(shape, flow, frame_bytes, payload_sum, &mut headers);
             out[..payload].copy_from_slice(&headers[..payload]);
             return;
         }
-        out[..COPY].copy_from_slice(common);
-        let payload_sum = self.payload.emit(random, payload_bytes, &mut out[payload..]);
-        if let Some(headers) = out.first_chunk_mut() {
-            patch::<V6, TCP, COPY>(flow, frame_bytes, payload_sum, headers);
+        out[..COPY].copy_from_slice(&headers::<COPY>(flow, tail));
+        if self.is_one_frame {
+            zero(&mut out[payload..], payload_bytes);
+            return;
         }
+        let payload_sum = self.payload.emit(random, payload_bytes, &mut out[payload..]);
+        if let Some(headers) = out.first_chunk_mut::<COPY>() {
+            self.finish(shape, flow, frame_bytes, payload_sum, headers);
+        }
+    }
+
+    /// Fills in what a flow does not say: lengths and checksums.
+    #[inline(always)]
+    fn finish<const COPY: usize>(
+        &self,
+        shape: Shape,
+        flow: &Flow,
+        frame_bytes: u16,
+        payload_sum: u64,
+        headers: &mut [u8; COPY],
+    ) {
+        let sum = match self.lengths.fixed() {
+            Some(_) => flow.sums.transport,
+            None => shape.set_lengths(flow.sums, frame_bytes, headers),
+        };
+        shape.set_checksum(u64::from(sum) + payload_sum, headers);
     }
 
     /// Passes over packets until at most `units` units before `due` are waiting; this worker's are missed.
@@ -417,77 +381,18 @@ impl Generator {
     }
 }
 
-/// Fills in what differs: lengths, addresses, ports, checksums.
-#[inline(always)]
-fn patch<const V6: bool, const TCP: bool, const COPY: usize>(
-    flow: &Flow,
-    frame_bytes: u16,
-    payload_sum: u64,
-    headers: &mut [u8; COPY],
-) {
-    let transport = ETHERNET_BYTES + if V6 { 40 } else { 20 };
-    let transport_length = (frame_bytes - transport as u16).to_be();
-    if V6 {
-        // RFC 8200, section 3.
-        headers[18..20].copy_from_slice(&transport_length.to_ne_bytes());
-        headers[22..54].copy_from_slice(&flow.addresses);
-    } else {
-        // RFC 791, section 3.1.
-        let length = (frame_bytes - ETHERNET_BYTES as u16).to_be();
-        let checksum = !fold(u64::from(flow.ip_sum) + u64::from(length));
-        headers[16..18].copy_from_slice(&length.to_ne_bytes());
-        headers[24..26].copy_from_slice(&checksum.to_ne_bytes());
-        headers[26..34].copy_from_slice(&flow.addresses[..8]);
-    }
-    headers[transport..transport + 4].copy_from_slice(&flow.ports);
-    let sum = u64::from(flow.transport_sum) + payload_sum + u64::from(transport_length);
-    if TCP {
-        headers[transport + 16..transport + 18].copy_from_slice(&(!fold(sum)).to_ne_bytes());
-    } else {
-        // The length counts twice, in the header and in the pseudo header; a sum of 0 is written in its other form (RFC 768).
-        let checksum = !fold(sum + u64::from(transport_length));
-        let checksum = if checksum == 0 { 0xffff } else { checksum };
-        headers[transport + 4..transport + 6].copy_from_slice(&transport_length.to_ne_bytes());
-        headers[transport + 6..transport + 8].copy_from_slice(&checksum.to_ne_bytes());
+const fn shape<const V6: bool, const TCP: bool>() -> Shape {
+    Shape {
+        ip: if V6 { IpVersion::V6 } else { IpVersion::V4 },
+        transport: if TCP { Transport::Tcp } else { Transport::Udp },
     }
 }
 
-/// The headers with everything that no packet changes.
-fn headers(config: &Config, shape: Shape) -> [u8; HEADERS_BYTES_MAX] {
-    let mut headers = [0; HEADERS_BYTES_MAX];
-    headers[..6].copy_from_slice(&config.destination_mac.0);
-    headers[6..12].copy_from_slice(&config.source_mac.0);
-    const HOPS: u8 = 64;
-    match shape.ip {
-        IpVersion::V4 => {
-            headers[12..14].copy_from_slice(&[0x08, 0x00]);
-            // Version and header length; don't fragment, so that the identification may be 0 (RFC 6864, section 4.1).
-            headers[14] = 0x45;
-            headers[20] = 0x40;
-            headers[22] = HOPS;
-            headers[23] = shape.protocol();
-        }
-        IpVersion::V6 => {
-            headers[12..14].copy_from_slice(&[0x86, 0xdd]);
-            headers[14] = 0x60;
-            headers[20] = shape.protocol();
-            headers[21] = HOPS;
-        }
-    }
-    if shape.transport == Transport::Tcp {
-        let tcp = &mut headers[ETHERNET_BYTES + shape.ip_bytes()..];
-        const ACK: u8 = 0x10;
-        tcp[12..16].copy_from_slice(&[5 << 4, ACK, 0xff, 0xff]);
-    }
+/// A flow's headers, in one piece.
+#[inline(always)]
+fn headers<const COPY: usize>(flow: &Flow, tail: &Tail) -> [u8; COPY] {
+    let mut headers = [0; COPY];
+    headers[..HEAD_BYTES].copy_from_slice(&flow.head);
+    headers[HEAD_BYTES..].copy_from_slice(&tail[..COPY - HEAD_BYTES]);
     headers
-}
-
-/// Folds the carries back in (RFC 1071, section 1). `sum` is below 2^40: sums of at most 2^16 words and lengths.
-#[inline(always)]
-fn fold(sum: u64) -> u16 {
-    debug_assert!(sum < 1 << 40);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    sum as u16
 }

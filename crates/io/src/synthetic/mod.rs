@@ -12,6 +12,7 @@
 //! | `draw` | random numbers by position, distribution of sizes |
 //! | `schedule` | which packets of the sequence are a worker's |
 //! | `lengths` | how long each is |
+//! | `headers` | what headers packets have, lengths and checksums |
 //! | `flows` | addresses and ports, flows by bucket |
 //! | `payload` | what stands behind the headers |
 //! | `generator` | [`Generator`]: fills a region with packets |
@@ -23,6 +24,7 @@ mod config;
 mod draw;
 mod flows;
 mod generator;
+mod headers;
 mod lengths;
 mod payload;
 mod probe;

@@ -122,36 +122,41 @@ impl Dense {
     }
 
     pub(super) fn release(&mut self, unit: usize, units: u32) {
-        self.release_later(unit, units);
-        self.pass_returned();
+        self.release_all(std::iter::once((unit, units)));
     }
 
-    /// Returns a window; [`Dense::pass_returned`] is to follow. The oldest one is passed at once, and not written down.
+    /// Returns windows: first unit and size of each.
     #[inline(always)]
-    pub(super) fn release_later(&mut self, unit: usize, units: u32) {
-        debug_assert_eq!(self.returned[unit], 0, "a window was returned twice");
-        if unit == self.tail {
-            self.pass(units as usize);
-        } else {
-            self.returned[unit] = units;
+    pub(super) fn release_all(&mut self, windows: impl Iterator<Item = (usize, u32)>) {
+        // In registers: through memory, each window would wait for the one before.
+        let (mut tail, mut used) = (self.tail, self.used);
+        for (unit, units) in windows {
+            debug_assert_eq!(self.returned[unit], 0, "a window was returned twice");
+            // The oldest one is passed at once, and not written down.
+            if unit == tail {
+                used -= units as usize;
+                tail += units as usize;
+                if tail == self.returned.len() {
+                    tail = 0;
+                }
+            } else {
+                self.returned[unit] = units;
+            }
         }
+        (self.tail, self.used) = (tail, used);
+        self.pass_returned();
     }
 
     /// Moves the tail over what was returned.
     #[inline(always)]
-    pub(super) fn pass_returned(&mut self) {
+    fn pass_returned(&mut self) {
         while self.used > 0 && self.returned[self.tail] != 0 {
             let units = std::mem::take(&mut self.returned[self.tail]) as usize;
-            self.pass(units);
-        }
-    }
-
-    #[inline(always)]
-    fn pass(&mut self, units: usize) {
-        self.used -= units;
-        self.tail += units;
-        if self.tail == self.returned.len() {
-            self.tail = 0;
+            self.used -= units;
+            self.tail += units;
+            if self.tail == self.returned.len() {
+                self.tail = 0;
+            }
         }
     }
 

@@ -1,32 +1,43 @@
-//! One pass over the descriptors of a bin: all that must be known of them before the device gets them. A core that feeds
+//! One pass over descriptors: all that must be known of them before anybody reaches their packets. A core that feeds
 //! a GPU has three nanoseconds for a packet, so two go through at once where the core can do that.
 
 use godwit_abi::{Descriptor, WINDOW_UNIT_BYTES};
 
 /// What descriptors have in common. Windows and rooms are in units of windows, heads and lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Scan {
+pub struct Scan {
     /// Where the first window begins.
-    pub(super) first: u32,
+    pub first: u32,
     /// Where the last begins.
-    pub(super) last: u32,
+    pub last: u32,
     /// Where the last ends; wide enough for any descriptor, however wrong.
-    pub(super) end: u64,
+    pub end: u64,
     /// All rooms.
-    pub(super) units: u64,
+    pub units: u64,
+    /// The largest.
+    pub room: u32,
     /// The least head.
-    pub(super) head: u32,
+    pub head: u32,
     /// Where the frame ends that reaches furthest into its window.
-    pub(super) frame_end: u32,
+    pub frame_end: u32,
     /// All lengths, none counted beyond what is read.
-    pub(super) read_bytes: u64,
+    pub read_bytes: u64,
     /// Whether a frame reaches beyond its window.
-    pub(super) beyond: bool,
+    pub beyond: bool,
 }
 
 impl Scan {
-    const NONE: Self =
-        Self { first: u32::MAX, last: 0, end: 0, units: 0, head: u32::MAX, frame_end: 0, read_bytes: 0, beyond: false };
+    const NONE: Self = Self {
+        first: u32::MAX,
+        last: 0,
+        end: 0,
+        units: 0,
+        room: 0,
+        head: u32::MAX,
+        frame_end: 0,
+        read_bytes: 0,
+        beyond: false,
+    };
 
     #[inline(always)]
     fn add(&mut self, descriptor: &Descriptor, reads_bytes: u16) {
@@ -35,6 +46,7 @@ impl Scan {
         self.last = self.last.max(descriptor.window);
         self.end = self.end.max(u64::from(descriptor.window) + u64::from(descriptor.room));
         self.units += u64::from(descriptor.room);
+        self.room = self.room.max(descriptor.room.into());
         self.head = self.head.min(head);
         self.frame_end = self.frame_end.max(head + length);
         self.read_bytes += u64::from(descriptor.length.min(reads_bytes));
@@ -44,7 +56,7 @@ impl Scan {
 
 /// Scans descriptors of a function that reads so many bytes of a frame.
 #[inline]
-pub(super) fn scan(descriptors: &[Descriptor], reads_bytes: u16) -> Scan {
+pub fn scan(descriptors: &[Descriptor], reads_bytes: u16) -> Scan {
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
@@ -81,7 +93,8 @@ unsafe fn scan_avx2(descriptors: &[Descriptor], reads_bytes: u16) -> Scan {
     let (low8, low16) = (_mm256_set1_epi32(0xff), _mm256_set1_epi32(0xffff));
     let reach = _mm256_set1_epi32(i32::from(reads_bytes));
     let (mut first, mut last, mut end) = (_mm256_set1_epi32(-1), _mm256_setzero_si256(), _mm256_setzero_si256());
-    let (mut units, mut read_bytes) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+    let (mut units, mut largest, mut read_bytes) =
+        (_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256());
     let (mut head, mut frame_end, mut beyond) = (low16, _mm256_setzero_si256(), _mm256_setzero_si256());
     for pair in pairs {
         // SAFETY: two descriptors are 32 bytes.
@@ -92,6 +105,7 @@ unsafe fn scan_avx2(descriptors: &[Descriptor], reads_bytes: u16) -> Scan {
         last = _mm256_max_epu32(last, words);
         end = _mm256_max_epu32(end, _mm256_add_epi32(words, room));
         units = _mm256_add_epi32(units, room);
+        largest = _mm256_max_epu32(largest, room);
         let length = _mm256_srli_epi32::<16>(words);
         let start = _mm256_and_si256(words, low16);
         let stop = _mm256_add_epi32(start, length);
@@ -106,7 +120,7 @@ unsafe fn scan_avx2(descriptors: &[Descriptor], reads_bytes: u16) -> Scan {
         unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), vector) };
         lanes
     };
-    let (first, last, end, units) = (lanes(first), lanes(last), lanes(end), lanes(units));
+    let (first, last, end, units, largest) = (lanes(first), lanes(last), lanes(end), lanes(units), lanes(largest));
     let (head, frame_end, read_bytes, beyond) = (lanes(head), lanes(frame_end), lanes(read_bytes), lanes(beyond));
     let last = last[0].max(last[4]);
     let mut scan = Scan {
@@ -115,6 +129,7 @@ unsafe fn scan_avx2(descriptors: &[Descriptor], reads_bytes: u16) -> Scan {
         // A sum wrapped where a window is so far out that no arena reaches there.
         end: if last > u32::MAX - 0xff { u64::from(u32::MAX) + 0xff } else { end[0].max(end[4]).into() },
         units: u64::from(units[0]) + u64::from(units[4]),
+        room: largest[0].max(largest[4]),
         head: head[1].min(head[5]),
         frame_end: frame_end[1].max(frame_end[5]),
         read_bytes: u64::from(read_bytes[1]) + u64::from(read_bytes[5]),
