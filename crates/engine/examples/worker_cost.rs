@@ -2,7 +2,7 @@
 //! without the cipher. The device holds chunks back as one does that has work to do.
 //!
 //! ```text
-//! cargo run --release -p godwit-engine --example worker_cost -- [frame bytes] [packets in flight] [packets of a chunk] [seconds]
+//! cargo run --release -p godwit-engine --example worker_cost -- [frame bytes] [packets in flight] [packets of a chunk] [seconds] [workers]
 //! ```
 
 use std::collections::VecDeque;
@@ -28,7 +28,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let mut next = |default: &str| arguments.next().unwrap_or_else(|| default.to_owned());
     let (size, in_flight, chunk, seconds) = (next("60"), next("65536"), next("16384"), next("2"));
-    let config = Config::parse(&configuration(&size, &in_flight, &chunk), "worker_cost", Path::new("."))?;
+    let workers = next("1");
+    let config = Config::parse(&configuration(&size, &in_flight, &chunk, &workers), "worker_cost", Path::new("."))?;
     let options = Options { opener: Some(idle_device()), ..Options::default() };
     let stop = Arc::new(AtomicBool::new(false));
     let engine = Engine::new(config, &options)?;
@@ -38,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let counter = |name: &str| report.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value);
     let sent = report.conservation.sent as f64;
     println!(
-        "{size} B, {in_flight} in flight, chunks of {chunk}: {sent} packets, {:.1} ns of the processor each, {:.1} ns busy, {:.2} Mpps",
+        "{size} B, {workers} workers, {in_flight} in flight each, chunks of {chunk}: {sent} packets, {:.1} ns of the processor each, {:.1} ns busy, {:.2} Mpps",
         used_s * 1e9 / sent,
         counter("engine_busy_ns") as f64 / sent,
         sent / report.elapsed_s / 1e6
@@ -54,12 +55,12 @@ fn processor_s() -> Result<f64, Box<dyn Error>> {
     Ok(fields.split_whitespace().nth(11).unwrap_or_default().parse::<f64>()? / 100.0)
 }
 
-fn configuration(size: &str, in_flight: &str, chunk: &str) -> String {
+fn configuration(size: &str, in_flight: &str, chunk: &str, workers: &str) -> String {
     let (size, longest) = if size == "imix" { ("\"imix\"", 1514) } else { (size, size.parse().unwrap_or(60)) };
     let mut text = format!(
         r#"
         [engine]
-        workers = 1
+        workers = {workers}
         in_flight_packets = {in_flight}
         [arena]
         layout = "dense"

@@ -8,6 +8,7 @@ use godwit_io::Departure;
 use godwit_packet::Descriptor;
 
 use crate::counters::{DROPPED, DROPPED_CHAIN, DROPPED_PORT, DROPPED_UNROUTED};
+use crate::egress::Departing;
 use crate::flood::Flood;
 use crate::plan::Plan;
 use crate::worker::Worker;
@@ -100,7 +101,13 @@ impl Worker {
     #[inline]
     fn send_out(&mut self, plan: &Plan, descriptors: &[Descriptor], port: u16) {
         match self.exits.get(usize::from(port)) {
-            Some(true) if plan.ordered[usize::from(port)] => self.order.wait_exit(descriptors, port as u8),
+            Some(true) if plan.ordered[usize::from(port)] => {
+                let Departing { outs, arrivals } = &mut self.departing;
+                let arrived = |arrival_ns, packets| arrivals.push((arrival_ns, packets));
+                if !self.order.pass_exit(descriptors, &mut outs[usize::from(port)], arrived) {
+                    self.order.wait_exit(descriptors, port as u8);
+                }
+            }
             Some(true) => descriptors.iter().for_each(|descriptor| self.send_at_once(descriptor, usize::from(port))),
             _ => descriptors.iter().for_each(|descriptor| self.drop_packet(descriptor, DROPPED_PORT)),
         }

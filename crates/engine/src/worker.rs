@@ -211,16 +211,21 @@ impl Worker {
         // Where the last turn began; the turn ends where the next one begins.
         let mut turned_ns = self.now_ns();
         let mut moved = false;
+        // Counted anew for every plan and not in every turn: the count is on a cache line that all workers want.
+        let mut plan = Arc::clone(&self.plan);
         loop {
             let stopping = stop.load(Ordering::Relaxed);
             let now_ns = self.now_ns();
             self.counts.add(WORKED_NS, if moved { now_ns - turned_ns } else { 0 });
             turned_ns = now_ns;
             self.look_for_plan(now_ns)?;
+            if !Arc::ptr_eq(&plan, &self.plan) {
+                plan = Arc::clone(&self.plan);
+            }
             self.tracer.turn();
-            let received = self.receive(now_ns, stopping)?;
+            let received = self.receive(&plan, now_ns, stopping)?;
             let no_more = self.receivers.iter().all(|receiver| receiver.has_no_more(stopping));
-            let worked = self.work(now_ns, received == 0, no_more)?;
+            let worked = self.work(&plan, now_ns, received == 0, no_more)?;
             let sent = self.depart()?;
             self.counts.add(LOOPS, 1);
             moved = received > 0 || worked || sent > 0;
@@ -282,8 +287,7 @@ impl Worker {
     }
 
     /// Takes one burst from every source and starts each packet on its chain.
-    fn receive(&mut self, now_ns: u64, stopping: bool) -> Result<usize, Error> {
-        let plan = Arc::clone(&self.plan);
+    fn receive(&mut self, plan: &Plan, now_ns: u64, stopping: bool) -> Result<usize, Error> {
         let mut batch = std::mem::take(&mut self.batch);
         let mut received = 0;
         for source in 0..self.receivers.len() {
@@ -304,9 +308,9 @@ impl Worker {
             if !self.change.hold(&batch.descriptors) {
                 if self.tracer.is_choosing() {
                     let (region, origin) = (&self.region, &Origin::Port);
-                    self.tracer.choose(&plan, region, &batch.descriptors, &batch.stamps, now_ns, origin);
+                    self.tracer.choose(plan, region, &batch.descriptors, &batch.stamps, now_ns, origin);
                 }
-                self.start(&plan, &batch.descriptors);
+                self.start(plan, &batch.descriptors);
             }
         }
         self.counts.add(RECEIVED, received as u64);
@@ -318,8 +322,7 @@ impl Worker {
     ///
     /// `idle`: nothing arrived, so a device with nothing to do is not kept waiting for fuller bins or for the deadline.
     /// `no_more`: nothing will ever arrive.
-    fn work(&mut self, now_ns: u64, idle: bool, no_more: bool) -> Result<bool, Error> {
-        let plan = Arc::clone(&self.plan);
+    fn work(&mut self, plan: &Plan, now_ns: u64, idle: bool, no_more: bool) -> Result<bool, Error> {
         let mut worked = false;
         self.flushing = no_more;
         let flush = no_more || self.change.drains();
@@ -331,18 +334,18 @@ impl Worker {
                 if let Some(gate) = plan.stages[function].gate {
                     self.order.open(gate, &mut self.inputs[function].pending);
                 }
-                worked |= self.feed(&plan, function, now_ns)?;
+                worked |= self.feed(plan, function, now_ns)?;
             }
             for place in 0..self.places.len() {
                 while self.places[place].is_due(now_ns, idle, flush) {
-                    if !self.submit(&plan, place, now_ns)? {
+                    if !self.submit(plan, place, now_ns)? {
                         break;
                     }
                     moved = true;
                     // Chunks that are never full have a device of their own choice too.
-                    plan.sequence.iter().for_each(|&function| _ = self.spread(&plan, function));
+                    plan.sequence.iter().for_each(|&function| _ = self.spread(plan, function));
                 }
-                moved |= self.fetch(&plan, place)?;
+                moved |= self.fetch(plan, place)?;
             }
             worked |= moved;
             if !moved {
