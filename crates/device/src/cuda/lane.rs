@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys;
 use godwit_abi::Bin;
@@ -16,6 +16,11 @@ use super::driver::{PageLock, text};
 use super::slot::{DIRECT_PACKETS_MIN, Slot};
 use crate::check::{check_bins, outside, packets_of};
 use crate::{BinTime, Error, Lane, Rejected};
+
+/// A chunk that has been awaited for some time is asked for again when so much of that time has gone by again.
+const ASK_SHARE: u32 = 16;
+/// But at the latest then.
+const ASK_INTERVAL_MAX: Duration = Duration::from_micros(100);
 
 /// Most chunks whose arrays a lane page-locks.
 const LOCKED_CHUNKS_MAX: usize = 64;
@@ -32,6 +37,8 @@ pub(super) struct LaunchLane {
     locked: ManuallyDrop<HashMap<usize, Option<PageLock>>>,
     /// When a chunk came back last.
     heard: Instant,
+    /// The driver is not asked before: it has one lock for all threads, and those who wait would hold up those who work.
+    ask_at: Instant,
     said_lost: bool,
     device: ManuallyDrop<Arc<CudaDevice>>,
 }
@@ -52,6 +59,7 @@ impl LaunchLane {
             moved_bytes: [0, 0],
             locked: ManuallyDrop::new(HashMap::new()),
             heard: Instant::now(),
+            ask_at: Instant::now(),
             said_lost: false,
             device: ManuallyDrop::new(device),
         }
@@ -156,11 +164,17 @@ impl Lane for LaunchLane {
             // Each lane says once that the device is lost.
             return if self.device.watch.lost().is_some() && !self.said_lost { Err(self.lose()) } else { Ok(None) };
         };
+        let now = Instant::now();
+        if now < self.ask_at {
+            return Ok(None);
+        }
         // What is done is done, also when the device has been lost since.
         match self.device.bind().and_then(|()| oldest.slot.is_done().map_err(|error| self.device.failed(error))) {
             Ok(true) => {}
             Ok(false) => {
-                if self.device.watch.is_overdue(oldest.submitted.max(self.heard)) {
+                let since = oldest.submitted.max(self.heard);
+                self.ask_at = now + (now.saturating_duration_since(since) / ASK_SHARE).min(ASK_INTERVAL_MAX);
+                if self.device.watch.is_overdue(since) {
                     self.device.watch.lose_silent();
                 }
                 return if self.device.watch.lost().is_some() { Err(self.lose()) } else { Ok(None) };
