@@ -36,7 +36,7 @@ typedef struct gw_wide_lanes {
 
 /* What the SAs of sixteen packets are found by. */
 typedef struct gw_wide_sas {
-    const gw_ipsec_sa *sa[GW_WIDE_LANES];
+    const gw_ipsec_sa *sa[GW_WIDE_LANES] __attribute__((aligned(64)));
 } gw_wide_sas;
 
 /* Rows to blocks and back: transposing twice changes nothing. */

@@ -18,8 +18,9 @@ GW_WIDE gw_u32 gw_wide_class(const gw_descriptor *descriptor)
     return class < GW_WIDE_CLASSES ? class : GW_WIDE_CLASSES - 1;
 }
 
-/* The order of a batch by length, so that the lanes of a group end together. */
-GW_WIDE void gw_wide_sort(const gw_descriptor *descriptors, gw_u32 count, gw_u16 *order)
+/* The order of a batch by length, so that the lanes of a group end together. Returns whether they
+ * are in it as they come. */
+GW_WIDE gw_u32 gw_wide_sort(const gw_descriptor *descriptors, gw_u32 count, gw_u16 *order)
 {
     const gw_u32 first = gw_wide_class(&descriptors[0]);
     gw_u32 difference = 0;
@@ -28,7 +29,7 @@ GW_WIDE void gw_wide_sort(const gw_descriptor *descriptors, gw_u32 count, gw_u16
         order[i] = (gw_u16)i;
     }
     if (difference == 0) {
-        return;
+        return 1;
     }
     gw_u16 places[GW_WIDE_CLASSES + 1] = {0};
     for (gw_u32 i = 0; i < count; i++) {
@@ -40,6 +41,7 @@ GW_WIDE void gw_wide_sort(const gw_descriptor *descriptors, gw_u32 count, gw_u16
     for (gw_u32 i = 0; i < count; i++) {
         order[places[gw_wide_class(&descriptors[i])]++] = (gw_u16)i;
     }
+    return 0;
 }
 
 /* A batch under way. */
@@ -49,6 +51,7 @@ typedef struct gw_wide_batch {
     gw_u32 count;
     gw_u32 next;    /* place in `order` of the packet to begin next */
     gw_u32 fetched; /* the same of the packet to fetch next */
+    gw_u32 in_row;  /* `order` is that of the bin */
     gw_u16 order[GW_WIDE_BATCH];
 } gw_wide_batch;
 

@@ -2,72 +2,72 @@
 #ifndef GODWIT_IPSEC_WIDE_BIN_H
 #define GODWIT_IPSEC_WIDE_BIN_H
 
-#include "wide_plain.h"
+#include "wide_next.h"
 
-/* Begins up to sixteen packets at once; returns 0 where they are not alike: nothing is done then.
- */
-GW_WIDE gw_u32 gw_wide_fill_plain(gw_wide_group *group, gw_wide_batch *batch, gw_wide_form form)
+/* The group is these. */
+GW_WIDE void gw_wide_plain_filled(gw_wide_group *group, gw_wide_batch *batch,
+                                  const gw_wide_plain *plain, gw_u32 count)
 {
-    const gw_bin_call *call = batch->call;
-    const gw_ipsec_image *image = (const gw_ipsec_image *)call->image;
-    const gw_ipsec_sa *sas = (const gw_ipsec_sa *)(call->image + image->sa_offset);
-    const gw_u32 left = batch->count - batch->next;
-    const gw_u32 count = left < GW_WIDE_LANES ? left : GW_WIDE_LANES;
-    gw_wide_plain plain;
-    if (count == 0 || image->sa_count == 0) {
-        return 0;
-    }
-    gw_u32 known = 1;
-    for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
-        /* Lanes that are left do what the last one does. */
-        const gw_u32 at = batch->next + (i < count ? i : count - 1);
-        const gw_u32 index = batch->first + batch->order[at];
-        const gw_descriptor *descriptor = &call->descriptors[index];
-        const gw_u64 parameter = call->parameters[index];
-        const gw_u32 sa = gw_ipsec_sa_index(parameter);
-        const gw_u64 sequence = gw_ipsec_sequence(parameter);
-        known &= sa < image->sa_count;
-        plain.index[i] = index;
-        plain.frame[i] =
-            call->arena + (gw_u64)descriptor->window * GW_WINDOW_UNIT + descriptor->head;
-        plain.place[i] = (gw_u32)descriptor->length << 16 | descriptor->head;
-        plain.room[i] = descriptor->room;
-        plain.numbers[0][i] = (gw_u32)(sequence >> 32);
-        plain.numbers[1][i] = (gw_u32)sequence;
-        plain.sequence[i] = sequence;
-        plain.sas.sa[i] = &sas[sa < image->sa_count ? sa : 0];
-    }
-    if (!known || !gw_wide_plain_seal(&plain, call->variant, form.suite)) {
-        return 0;
-    }
-    const gw_u32 front = GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(form.suite);
-    for (gw_u32 i = 0; i < count; i++) {
-        gw_wide_packet *packet = &group->places[i];
-        gw_descriptor *descriptor = &call->descriptors[plain.index[i]];
-        gw_outcome outcome = {GW_IPSEC_ENCRYPTED, 0, 0, plain.spi[i]};
-        gw_u8 *inner = plain.frame[i] + GW_ETHERNET_BYTES;
-        packet->found.sa = plain.sas.sa[i];
-        packet->text = inner - front;
-        packet->data = inner;
-        packet->sequence = plain.sequence[i];
-        packet->data_bytes = plain.data_bytes[i];
-        packet->text_bytes = front + plain.data_bytes[i];
-        packet->authentic = 1;
-        gw_wide_pad(inner + plain.total_bytes[i],
-                    plain.data_bytes[i] - GW_ESP_TAIL_BYTES - plain.total_bytes[i],
-                    GW_PROTOCOL_IPV4);
-        descriptor->head = (gw_u16)plain.place[i];
-        descriptor->length = (gw_u16)(plain.place[i] >> 16);
-        call->outcomes[plain.index[i]] = outcome;
-    }
+    const __m512i places = _mm512_min_epu32(gw_wide_lane_numbers(), gw_wide_set(count - 1));
+    const __m512i offset = _mm512_mullo_epi32(places, gw_wide_set(sizeof(group->places[0])));
     batch->next += count;
     group->count = count;
     group->plain = 1;
-    gw_wide_group_filled(group);
+    gw_wide_addresses(group->packets, group->places, gw_wide_long(offset, 0),
+                      gw_wide_long(offset, 1));
+    group->sas = plain->sas;
     for (gw_u32 half = 0; half < 2; half++) {
-        _mm512_store_si512(group->numbers[half], _mm512_load_si512(plain.numbers[half]));
+        _mm512_store_si512(group->numbers[half], _mm512_load_si512(plain->numbers[half]));
     }
-    _mm512_store_si512(group->spi, _mm512_load_si512(plain.spi));
+    _mm512_store_si512(group->spi, _mm512_load_si512(plain->spi));
+}
+
+/* Where frames are now, and verdicts. */
+GW_WIDE void gw_wide_plain_said(const gw_wide_plain *plain, const gw_bin_call *call, gw_u32 count)
+{
+    for (gw_u32 i = 0; i < count; i++) {
+        const gw_u32 index = plain->index[i];
+        const gw_u32 place = plain->place[i];
+        const gw_outcome outcome = {GW_IPSEC_ENCRYPTED, 0, 0, plain->spi[i]};
+        /* Both fields at once. */
+        __builtin_memcpy(&call->descriptors[index].head, &place, sizeof(place));
+        call->outcomes[index] = outcome;
+    }
+}
+
+/* Begins up to sixteen packets at once, outbound; returns 0 where they are not alike: nothing is
+ * done then. */
+GW_WIDE gw_u32 gw_wide_fill_seal(gw_wide_group *group, gw_wide_batch *batch, gw_wide_form form)
+{
+    const gw_bin_call *call = batch->call;
+    gw_wide_plain plain;
+    const gw_u32 count = gw_wide_plain_next(&plain, batch);
+    if (count == 0 || !gw_wide_plain_seal(&plain, call->variant, form.suite)) {
+        return 0;
+    }
+    const gw_u32 front = GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(form.suite);
+    gw_wide_padding padding = gw_wide_pad_of(0);
+    for (gw_u32 i = 0; i < count; i++) {
+        gw_wide_packet *packet = &group->places[i];
+        gw_u8 *inner = plain.frame[i] + GW_ETHERNET_BYTES;
+        const gw_u32 total_bytes = plain.total_bytes[i];
+        const gw_u32 data_bytes = plain.data_bytes[i];
+        const gw_u32 pad_bytes = data_bytes - GW_ESP_TAIL_BYTES - total_bytes;
+        packet->found.sa = plain.sas.sa[i];
+        packet->text = inner - front;
+        packet->data = inner;
+        packet->sequence = (gw_u64)plain.numbers[0][i] << 32 | plain.numbers[1][i];
+        packet->data_bytes = data_bytes;
+        packet->text_bytes = front + data_bytes;
+        packet->authentic = 1;
+        if (pad_bytes != padding.bytes) {
+            padding = gw_wide_pad_of(pad_bytes);
+        }
+        _mm256_mask_storeu_epi8(inner + total_bytes, padding.mask, padding.all);
+    }
+    gw_wide_plain_said(&plain, call, count);
+    group->even = plain.even;
+    gw_wide_plain_filled(group, batch, &plain, count);
     return 1;
 }
 
@@ -79,7 +79,7 @@ GW_WIDE void gw_wide_fill(gw_wide_group *group, gw_wide_batch *batch, gw_wide_fo
     group->plain = 0;
     gw_wide_ahead(batch, GW_WIDE_LANES);
     if (form.outbound && form.suite.protocol == GW_IPSEC_ESP &&
-        form.suite.cipher != GW_IPSEC_CIPHER_NULL && gw_wide_fill_plain(group, batch, form)) {
+        form.suite.cipher != GW_IPSEC_CIPHER_NULL && gw_wide_fill_seal(group, batch, form)) {
         return;
     }
     while (begun < GW_WIDE_LANES && batch->next < batch->count) {
@@ -95,6 +95,7 @@ GW_WIDE void gw_wide_fill(gw_wide_group *group, gw_wide_batch *batch, gw_wide_fo
     if (begun != 0) {
         gw_wide_group_filled(group);
         gw_wide_group_numbers(group);
+        group->even = gw_wide_even(group);
     }
 }
 
@@ -140,7 +141,7 @@ GW_WIDE void gw_wide_both(gw_wide_group *to_cipher, gw_wide_group *to_hash, gw_w
 GW_WIDE gw_u32 gw_wide_group_even(gw_wide_group *group, gw_wide_batch *batch, gw_wide_form form)
 {
     const gw_u32 state_words = gw_wide_state_words(form.suite);
-    if (form.suite.cipher != GW_IPSEC_CIPHER_CBC || state_words == 0 || !gw_wide_even(group)) {
+    if (form.suite.cipher != GW_IPSEC_CIPHER_CBC || state_words == 0 || !group->even) {
         return 0;
     }
     if (form.outbound) {
@@ -190,7 +191,7 @@ GW_WIDE void gw_wide_bin_of(const gw_bin_call *call, gw_wide_form form)
         batch.count = left < GW_WIDE_BATCH ? left : GW_WIDE_BATCH;
         batch.next = 0;
         batch.fetched = 0;
-        gw_wide_sort(call->descriptors + batch.first, batch.count, batch.order);
+        batch.in_row = gw_wide_sort(call->descriptors + batch.first, batch.count, batch.order);
         gw_wide_batch_run(&batch, form);
     }
 }

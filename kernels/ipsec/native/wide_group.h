@@ -10,9 +10,10 @@
 typedef struct gw_wide_group {
     gw_wide_packet places[GW_WIDE_LANES];
     gw_wide_ah ahs[GW_WIDE_LANES];
-    gw_wide_packet *packets[GW_WIDE_LANES];
+    gw_wide_packet *packets[GW_WIDE_LANES] __attribute__((aligned(64)));
     gw_u32 count;
     gw_u32 plain; /* nothing is left to do with it behind the transforms */
+    gw_u32 even;  /* what gw_wide_even says */
     gw_wide_sas sas;
     gw_u32 spi[GW_WIDE_LANES] __attribute__((aligned(64)));
     gw_u32 numbers[2][GW_WIDE_LANES] __attribute__((aligned(64))); /* the sequence's halves */

@@ -42,16 +42,25 @@ GW_WIDE void gw_wide_iv(gw_u8 *iv, gw_ipsec_suite suite, const gw_ipsec_sa *sa, 
     }
 }
 
-/* As gw_ipsec_pad, up to 15 bytes of padding. */
-GW_WIDE void gw_wide_pad(gw_u8 *trailer, gw_u32 pad_bytes, gw_u32 next_header)
+/* What lies behind an IPv4 packet in a tunnel: so many bytes of padding, up to 15, their number,
+ * and the next header (gw_ipsec_pad). */
+typedef struct gw_wide_padding {
+    __m256i all;
+    __mmask32 mask;
+    gw_u32 bytes;
+} gw_wide_padding;
+
+GW_WIDE gw_wide_padding gw_wide_pad_of(gw_u32 pad_bytes)
 {
     static const gw_u8 numbers[32]
         __attribute__((aligned(32))) = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
-    const __m256i padding = _mm256_min_epu8(_mm256_set1_epi8((char)pad_bytes),
-                                            _mm256_load_si256((const __m256i *)numbers));
-    const __m256i all =
-        _mm256_mask_set1_epi8(padding, (__mmask32)2 << pad_bytes, (char)next_header);
-    _mm256_mask_storeu_epi8(trailer, ((__mmask32)4 << pad_bytes) - 1, all);
+    const __m256i all = _mm256_min_epu8(_mm256_set1_epi8((char)pad_bytes),
+                                        _mm256_load_si256((const __m256i *)numbers));
+    gw_wide_padding padding;
+    padding.all = _mm256_mask_set1_epi8(all, (__mmask32)2 << pad_bytes, GW_PROTOCOL_IPV4);
+    padding.mask = ((__mmask32)4 << pad_bytes) - 1;
+    padding.bytes = pad_bytes;
+    return padding;
 }
 
 /* Headers of an ESP packet, outbound; returns whether there is more to do. */

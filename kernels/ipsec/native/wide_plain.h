@@ -17,15 +17,15 @@
 #define GW_WIDE_LEAD 2u
 
 typedef struct gw_wide_plain {
-    gw_u8 *frame[GW_WIDE_LANES];
-    gw_u32 index[GW_WIDE_LANES];                              /* in the bin */
+    gw_u8 *frame[GW_WIDE_LANES] __attribute__((aligned(64)));
+    gw_u32 index[GW_WIDE_LANES] __attribute__((aligned(64))); /* in the bin */
     gw_u32 place[GW_WIDE_LANES] __attribute__((aligned(64))); /* descriptor: length << 16 | head */
     gw_u32 room[GW_WIDE_LANES] __attribute__((aligned(64)));
-    gw_u64 sequence[GW_WIDE_LANES];
     gw_u32 numbers[2][GW_WIDE_LANES] __attribute__((aligned(64))); /* the sequence's halves */
     gw_wide_sas sas;
     __m512i l2[4]; /* the first chunk of a row */
     __m512i ip[4]; /* the first words of the packet inside, as numbers */
+    gw_u32 even;   /* as gw_wide_even would say */
     /* Results, one for each lane. */
     gw_u32 spi[GW_WIDE_LANES] __attribute__((aligned(64)));
     gw_u32 total_bytes[GW_WIDE_LANES] __attribute__((aligned(64)));
@@ -113,6 +113,15 @@ GW_WIDE void gw_wide_plain_write(const gw_wide_plain *plain, __m512i chunks[4][4
         gw_wide_store_two(chunks[2][j], chunks[3][j], to[0] + 32, to[1] + 32, to[2] + 32,
                           to[3] + 32);
     }
+}
+
+/* As gw_wide_even. */
+GW_WIDE gw_u32 gw_wide_plain_even(__m512i flags, __m512i data_bytes)
+{
+    const __mmask16 extended = gw_wide_has(flags, GW_IPSEC_SA_ESN);
+    const __m512i first = _mm512_broadcastd_epi32(_mm512_castsi512_si128(data_bytes));
+    return (extended == 0 || extended == 0xffff) &&
+           _mm512_cmpeq_epu32_mask(data_bytes, first) == 0xffff;
 }
 
 /* Checks all packets, and writes headers and results if every one is plain; else changes nothing
@@ -230,6 +239,7 @@ static __attribute__((noinline)) gw_u32 gw_wide_plain_seal(gw_wide_plain *plain,
     _mm512_store_si512(plain->spi, spi);
     _mm512_store_si512(plain->total_bytes, total);
     _mm512_store_si512(plain->data_bytes, data_bytes);
+    plain->even = gw_wide_plain_even(flags, data_bytes);
     return 1;
 }
 

@@ -47,7 +47,7 @@ impl Decision {
     const SA: u32 = 32;
     const KIND: u32 = 62;
 
-    const fn encrypt(sa: u32) -> Self {
+    pub(super) const fn encrypt(sa: u32) -> Self {
         Self((sa as u64) << Self::SA)
     }
 
@@ -213,7 +213,13 @@ impl Database {
     /// would say the same of them.
     #[inline(always)]
     pub(super) fn decide(&self, policies: &Policies, frame: &[u8]) -> Decision {
-        let Some(plain) = Plain::parse(frame) else { return self.decide_any(policies, frame) };
+        self.decide_parsed(policies, Plain::parse(frame), frame)
+    }
+
+    /// [`Database::decide`] for a frame that [`Plain::parse`] said this of.
+    #[inline(always)]
+    pub(super) fn decide_parsed(&self, policies: &Policies, plain: Option<Plain>, frame: &[u8]) -> Decision {
+        let Some(plain) = plain else { return self.decide_any(policies, frame) };
         match plain.protocol {
             protocol::ESP => match plain.esp {
                 Some((spi, sequence)) => self
@@ -230,7 +236,7 @@ impl Database {
 
     /// Whether some inbound SA takes ESP in UDP.
     #[inline(always)]
-    fn ends_udp(&self) -> bool {
+    pub(super) fn ends_udp(&self) -> bool {
         self.udp_ports.load(Ordering::Relaxed) != 0
     }
 
@@ -329,7 +335,7 @@ impl Database {
     }
 
     #[inline(always)]
-    fn protect(action: Option<Action>) -> Decision {
+    pub(super) fn protect(action: Option<Action>) -> Decision {
         match action {
             Some(Action::Protect(sa)) => Decision::encrypt(sa),
             Some(Action::Bypass) => Decision::pass(VERDICT_BYPASS),

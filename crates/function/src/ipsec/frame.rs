@@ -160,6 +160,12 @@ impl Plain {
         Some(Self { source: word(26), destination: word(30), protocol, esp })
     }
 
+    /// Source and destination as one number.
+    #[inline(always)]
+    pub(super) fn pair(&self) -> u64 {
+        u64::from(self.source) << 32 | u64::from(self.destination)
+    }
+
     /// What a frame that is plain shows to selectors.
     #[cold]
     #[inline(never)]

@@ -6,6 +6,7 @@ use godwit_abi::{Descriptor, Outcome};
 use godwit_packet::{BUCKETS, Region};
 
 use super::arrange::Arranger;
+use super::burst::Burst;
 use super::database::{Database, Decided, Decision};
 use super::state::States;
 use super::{DROP_WRONG_WORKER, parameter, sa_and_sequence};
@@ -19,8 +20,8 @@ pub(super) struct IpsecHost {
     pub(super) database: Arc<Database>,
     /// Per bucket: whether its SAs' packets are steered to this worker.
     owned: [bool; BUCKETS],
-    /// Of the batch at hand.
-    decisions: Vec<Decision>,
+    /// The one at hand.
+    burst: Burst,
     /// Where packets are taken apart, joined or made.
     arranger: Option<Box<Arranger>>,
 }
@@ -29,7 +30,7 @@ impl IpsecHost {
     pub(super) fn new(database: Arc<Database>, worker: usize, workers: usize, arranges: bool) -> Self {
         // As `Steering::worker` computes it.
         let owned = std::array::from_fn(|bucket| bucket % workers.max(1) == worker);
-        Self { database, owned, decisions: Vec::new(), arranger: arranges.then(Box::default) }
+        Self { database, owned, burst: Burst::default(), arranger: arranges.then(Box::default) }
     }
 
     /// What is to be done with one packet.
@@ -70,34 +71,59 @@ fn settle(work: &mut Work, outcome: Outcome) {
 }
 
 impl IpsecHost {
-    /// See [`HostHalf::prepare`].
-    #[inline]
-    pub(super) fn prepare_all(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
-        // Two passes: each waits for one kind of memory only, and the waits of one pass overlap.
-        let mut decisions = std::mem::take(&mut self.decisions);
-        decisions.clear();
-        let policies = self.database.policies.load();
-        decisions.extend(region.frames(descriptors).map(|frame| self.database.decide(&policies, frame)));
-        let first = work.len();
-        // Places that are there already are written without asking each time whether there is room.
-        work.resize(first + descriptors.len(), Work::Run { variant: 0, parameter: 0 });
-        for ((decision, descriptor), work) in decisions.iter().zip(descriptors).zip(&mut work[first..]) {
-            // Most packets are to be encrypted by an SA of this worker, and need little.
-            let numbered = match decision.to_encrypt() {
-                Some(sa) if self.owned[Database::bucket(sa)] => self
-                    .database
-                    .states
-                    .next(sa, descriptor.length.into())
-                    .map(|(variant, sequence)| (variant, parameter(sa, sequence)))
-                    .map_err(Outcome::drop),
-                _ => self.numbered(*decision, descriptor.length),
-            };
-            match numbered {
+    /// The SA of this worker that is to encrypt the packet, where one is.
+    #[inline(always)]
+    fn encrypts(&self, decision: Decision) -> Option<u32> {
+        decision.to_encrypt().filter(|&sa| self.owned[Database::bucket(sa)])
+    }
+
+    /// Numbers packets up to one that no SA of this worker encrypts: how many. Most are such, so they have a loop of their
+    /// own, which fits into registers.
+    #[inline(never)]
+    fn number_encrypted(&self, decisions: &[Decision], descriptors: &[Descriptor], work: &mut [Work]) -> usize {
+        let states = &self.database.states;
+        for (place, ((&decision, descriptor), work)) in decisions.iter().zip(descriptors).zip(work).enumerate() {
+            let Some(sa) = self.encrypts(decision) else { return place };
+            match states.next(sa, descriptor.length.into()) {
+                Ok((variant, sequence)) => *work = Work::Run { variant, parameter: parameter(sa, sequence) },
+                Err(reason) => settle(work, Outcome::drop(reason)),
+            }
+        }
+        decisions.len()
+    }
+
+    /// The same of packets that are decrypted, pass or are dropped, up to one that is not.
+    #[inline(never)]
+    fn number_others(&self, decisions: &[Decision], descriptors: &[Descriptor], work: &mut [Work]) -> usize {
+        for (place, ((&decision, descriptor), work)) in decisions.iter().zip(descriptors).zip(work).enumerate() {
+            if self.encrypts(decision).is_some() {
+                return place;
+            }
+            match self.numbered(decision, descriptor.length) {
                 Ok((variant, parameter)) => *work = Work::Run { variant, parameter },
                 Err(outcome) => settle(work, outcome),
             }
         }
-        self.decisions = decisions;
+        decisions.len()
+    }
+
+    /// See [`HostHalf::prepare`].
+    #[inline]
+    pub(super) fn prepare_all(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
+        // In passes: each waits for one kind of memory only, and the waits of one pass overlap.
+        let mut burst = std::mem::take(&mut self.burst);
+        self.database.decide_all(&self.database.policies.load(), region.frames(descriptors), &mut burst);
+        let first = work.len();
+        // Places that are there already are written without asking each time whether there is room.
+        work.resize(first + descriptors.len(), Work::Run { variant: 0, parameter: 0 });
+        let (mut decisions, mut descriptors, mut work) = (&burst.decisions[..], descriptors, &mut work[first..]);
+        while !decisions.is_empty() {
+            let encrypted = self.number_encrypted(decisions, descriptors, work);
+            let done = encrypted
+                + self.number_others(&decisions[encrypted..], &descriptors[encrypted..], &mut work[encrypted..]);
+            (decisions, descriptors, work) = (&decisions[done..], &descriptors[done..], &mut work[done..]);
+        }
+        self.burst = burst;
     }
 }
 

@@ -179,6 +179,12 @@ impl Lookup {
         }
     }
 
+    /// The same, where the key lies in its first bucket; else [`Lookup::ABSENT`].
+    #[inline(always)]
+    pub(super) fn first_look(&self, key: u64) -> u64 {
+        self.buckets[self.places(key).0].get(key)
+    }
+
     #[inline]
     fn places(&self, key: u64) -> (usize, usize) {
         let hash = mix(key);
@@ -212,6 +218,7 @@ mod tests {
             let table = Lookup::new(&entries);
             for &(key, value) in &entries {
                 assert_eq!(table.get(key), value, "{count} keys, {step:#x} apart");
+                assert!([value, Lookup::ABSENT].contains(&table.first_look(key)));
             }
             for absent in (0..count + 10).map(|index| index.wrapping_mul(step).wrapping_add(step / 2 + 1)) {
                 let expected = entries.iter().find(|_| step == 1).and_then(|_| (absent < count).then_some(absent));

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `config.rs`, `config_sa.rs`, `key.rs` | what the operator writes |
 //! | `sa.rs`, `suite.rs`, `selector.rs` | what an SA is |
-//! | `frame.rs`, `database.rs`, `policies.rs`, `lookup.rs` | which SA a packet belongs to |
+//! | `frame.rs`, `burst.rs`, `database.rs`, `policies.rs`, `lookup.rs` | which SA a packet belongs to |
 //! | `state.rs`, `replay.rs`, `host.rs` | what changes per packet |
 //! | `arrange.rs`, `lengths.rs`, `keepalive.rs` | fragments, packets that are too long, keepalives |
 //! | `tables.rs`, `key_area.rs`, `aes_key.rs`, `room.rs` | what the kernel gets |
@@ -16,6 +16,7 @@
 
 mod aes_key;
 mod arrange;
+mod burst;
 mod commands;
 mod config;
 mod config_sa;

@@ -132,6 +132,37 @@ pub(super) struct Arranged<A> {
     is_one_table: bool,
 }
 
+/// All policies for IPv4, where one table has them.
+#[derive(Clone, Copy)]
+pub(super) struct Table<'a> {
+    /// Of both prefixes, as [`Findable::pair`] has them.
+    masks: u64,
+    lookup: &'a Lookup,
+}
+
+impl Table<'_> {
+    /// The SA that protects packets between these addresses, given as a [`Findable::pair`], where the first place to look
+    /// at says so. `None`: the answer may be any.
+    #[inline(always)]
+    pub(super) fn first_look(self, pair: u64) -> Option<u32> {
+        Answer(self.lookup.first_look(pair & self.masks)).protects()
+    }
+
+    /// The answer.
+    pub(super) fn answer(self, pair: u64) -> Answer {
+        Answer(self.lookup.get(pair & self.masks))
+    }
+}
+
+impl Arranged<u32> {
+    /// The only table, where there is nothing else to be asked.
+    #[inline]
+    pub(super) fn table(&self) -> Option<Table<'_>> {
+        let group = self.groups.first().filter(|_| self.is_one_table)?;
+        Some(Table { masks: u32::pair(group.masks.0, group.masks.1), lookup: &group.lookup })
+    }
+}
+
 /// The policies with the same prefix lengths.
 struct Group<A> {
     masks: (A, A),
@@ -184,7 +215,7 @@ impl<A: Address> Rule<A> {
 ///  63                 32 31                  0
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Answer(u64);
+pub(super) struct Answer(u64);
 
 impl Answer {
     /// No policy matches.
@@ -210,14 +241,21 @@ impl Answer {
         (low >> 30 == 1).then_some((low & !Self::LIST) as usize)
     }
 
+    /// What the policy says; `None` where there is none. Of a list, the policy must have been found.
     #[inline(always)]
-    fn action(self) -> Option<Action> {
-        let low = self.0 as u32;
+    pub(super) fn action(self) -> Option<Action> {
         // Most packets are protected, so that is asked first, in one comparison.
-        if low < Self::LIST {
-            return Some(Action::Protect(low));
+        match self.protects() {
+            Some(sa) => Some(Action::Protect(sa)),
+            None => (self != Self::NONE).then(|| Action::decode(self.0 as u32)),
         }
-        (self != Self::NONE).then(|| Action::decode(low))
+    }
+
+    /// The SA of a policy that protects.
+    #[inline(always)]
+    fn protects(self) -> Option<u32> {
+        let low = self.0 as u32;
+        (low < Self::LIST).then_some(low)
     }
 }
 

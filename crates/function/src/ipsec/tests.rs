@@ -10,6 +10,9 @@ use godwit_abi::{Descriptor, Outcome};
 use godwit_packet::{Arena, ArenaConfig, BUCKETS, Region, Steering};
 use proptest::prelude::*;
 
+use super::burst::Burst;
+use super::policies::{Action, Policies, Policy};
+use super::selector::{Prefix, Selector};
 use super::*;
 use crate::Work;
 
@@ -283,23 +286,70 @@ proptest! {
 
     /// What is decided of a frame at a glance is what is decided of it once it is taken apart.
     #[test]
-    fn plain_frames_are_decided_as_all_are(
-        protocol in prop::sample::select(vec![6u8, 17, 50, 51]),
-        fragment in prop::sample::select(vec![0u16, 0, 0, 0x2000, 0x4000, 1]),
-        ends in (0..3u8, 0..3u8),
-        spi in prop::sample::select(vec![0x2001u32, 0x2002, 0x2003, 0, 9]),
-        payload in prop::collection::vec(any::<u8>(), 0..24),
-        broken in prop::option::of((prop::sample::select(vec![12usize, 13, 14, 16, 17]), any::<u8>())),
-        cut in prop::option::of(0..70usize),
-        behind in 0..3usize,
+    fn plain_frames_are_decided_as_all_are(bytes in any_frame(), takes_udp: bool) {
+        let function = ipsec(&(gateway(takes_udp)
+            + "[[policy]]\naction = \"discard\"\nprotocol = \"tcp\"\ndestination_ports = \"0-30000\"\n\
+               [[policy]]\naction = \"protect\"\ndestination = \"192.0.2.0/31\"\nsa = \"west\"\n"));
+        let database = &function.database;
+        let policies = database.policies.load();
+        prop_assert_eq!(database.decide(&policies, &bytes), database.decide_any(&policies, &bytes));
+    }
+
+    /// What is decided of a burst is what is decided of each of its frames, whether one table has all policies or not,
+    /// and when SAs have been replaced in between.
+    #[test]
+    fn bursts_are_decided_as_their_frames_are(
+        bursts in prop::collection::vec(prop::collection::vec(any_frame(), 0..40), 3),
+        drawn in prop::collection::vec((0..4u8, 0..8u8), 0..8),
+        bits in prop::sample::select(vec![vec![32u8], vec![31], vec![30, 32]]),
+        replaced in prop::collection::vec((0..8usize, 100..200u32), 4),
         takes_udp: bool,
     ) {
-        let udp = if takes_udp { "udp_encapsulation = {}" } else { "" };
-        let stanza = sa("west", 0x1001, "out", "") + &sa("east", 0x2001, "in", "") + &sa("nat", 0x2002, "in", udp)
-            + "[[policy]]\naction = \"discard\"\nprotocol = \"tcp\"\ndestination_ports = \"0-30000\"\n\
-               [[policy]]\naction = \"protect\"\ndestination = \"192.0.2.0/31\"\nsa = \"west\"\n";
-        let function = ipsec(&stanza);
-        let mut payload = payload;
+        let function = ipsec(&gateway(takes_udp));
+        let mut drawn: Vec<_> = (0..).zip(bits.iter().cycle()).zip(drawn).map(|((order, bits), (last, dice))| {
+            let destination = Prefix::parse(&format!("192.0.2.{}/{bits}", last & (0xff << (32 - bits)) as u8)).unwrap();
+            let action = match dice {
+                0 => Action::Bypass,
+                1 => Action::Discard,
+                _ => Action::Protect(order),
+            };
+            Policy { selector: Selector { destination, ..Selector::default() }, action }
+        }).collect();
+        let policies = Policies::new(&drawn);
+        let mut burst = Burst::default();
+        for frames in &bursts {
+            let frames = || frames.iter().map(Vec::as_slice);
+            function.database.decide_all(&policies, frames(), &mut burst);
+            let each: Vec<_> = frames().map(|frame| function.database.decide_any(&policies, frame)).collect();
+            prop_assert_eq!(&burst.decisions, &each);
+            for &(order, sa) in &replaced {
+                if let Some(policy) = drawn.get_mut(order).filter(|policy| matches!(policy.action, Action::Protect(_))) {
+                    policies.protect_by(order as u32, policy, sa);
+                    policy.action = Action::Protect(sa);
+                }
+            }
+        }
+    }
+}
+
+/// SA `west`, and two inbound ones, of which one may take ESP in UDP.
+fn gateway(takes_udp: bool) -> String {
+    let udp = if takes_udp { "udp_encapsulation = {}" } else { "" };
+    sa("west", 0x1001, "out", "") + &sa("east", 0x2001, "in", "") + &sa("nat", 0x2002, "in", udp)
+}
+
+prop_compose! {
+    /// IPv4 between hosts of 192.0.2.0/30, in and out of tunnels and neither, whole, broken and cut short.
+    fn any_frame()(
+        protocol in prop::sample::select(vec![6u8, 17, 50, 51]),
+        fragment in prop::sample::select(vec![0u16, 0, 0, 0x2000, 0x4000, 1]),
+        ends in (0..4u8, 0..4u8),
+        spi in prop::sample::select(vec![0x2001u32, 0x2002, 0x2003, 0, 9]),
+        mut payload in prop::collection::vec(any::<u8>(), 0..24),
+        broken in prop::option::weighted(0.3, (prop::sample::select(vec![12usize, 13, 14, 16, 17]), any::<u8>())),
+        cut in prop::option::weighted(0.2, 0..70usize),
+        behind in 0..3usize,
+    ) -> Vec<u8> {
         // As ESP shows it, or ESP in UDP to port 4500.
         for (place, bytes) in [(0, spi), (8, spi)] {
             if payload.len() >= place + 4 && protocol != 6 {
@@ -315,8 +365,6 @@ proptest! {
             bytes[at] = value;
         }
         bytes.truncate(cut.unwrap_or(bytes.len()));
-        let database = &function.database;
-        let policies = database.policies.load();
-        prop_assert_eq!(database.decide(&policies, &bytes), database.decide_any(&policies, &bytes));
+        bytes
     }
 }
