@@ -275,7 +275,12 @@ impl<'a> Gateway<'a> {
         let flows = FLOWS_PER_SA * self.associations.sas;
         let prefix_bits = 24 - self.associations.sas.ilog2();
         let size_text = size.configured();
-        let (count, digest) = (packets.unwrap_or(0), packets.is_some());
+        // While the clock runs, cores write no payload: a NIC would, and what they write to memory copies to a device wait for
+        // (an H200 and 16 cores, 1408 bytes: 48 GB/s each way, 39 while these write 25.6 million such frames a second).
+        let (count, digest, payload) = match packets {
+            Some(packets) => (packets, true, "zero"),
+            None => (0, false, "stale"),
+        };
         let mut text = format!(
             r#"
             [engine]
@@ -294,7 +299,7 @@ impl<'a> Gateway<'a> {
             size = {size_text}
             flows = {flows}
             destination = "10.0.0.0/{prefix_bits}"
-            payload = "zero"
+            payload = "{payload}"
             packets = {count}
             digest = {digest}
             [[chain]]

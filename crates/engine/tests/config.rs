@@ -299,6 +299,13 @@ fn a_missing_capture_is_found_on_request() {
 }
 
 #[test]
+fn stale_payload_stays_inside() {
+    let text = GOOD.replacen("kind = \"synthetic\"", "kind = \"synthetic\"\npayload = \"stale\"", 1);
+    let error = parse(&text).unwrap_err().to_string();
+    assert!(error.contains("would show bytes of other packets to port `wan`"), "{error}");
+}
+
+#[test]
 fn a_missing_file_is_said() {
     let error = Config::load(Path::new("/nowhere/x.toml")).unwrap_err().to_string();
     assert!(error.starts_with("/nowhere/x.toml: No such file"), "{error}");

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::{Arrived, Folder, Random, departure, drain, region, regions, steering, tool};
 use godwit_io::synthetic::{Config, Digest, Generator, receiver, receiver_with_clock, transmitter};
 use godwit_io::{Clock, QueueContext, Receive, Received};
-use godwit_packet::{Batch, Outgoing, SteerKey, Steering};
+use godwit_packet::{Batch, Descriptor, Outgoing, SteerKey, Steering};
 use proptest::prelude::*;
 
 fn config(text: &str) -> Config {
@@ -181,6 +181,36 @@ fn packets_are_valid() {
         let arguments: Vec<&str> = ["-r", path, "-Y", bad].into_iter().chain(options).chain(decode).collect();
         let Some(rows) = tool("tshark", &arguments) else { return };
         assert_eq!(rows, "", "{kind:?}");
+    }
+}
+
+/// Headers are those of packets of zeros, without checksum above IP; what is behind them was in the window before.
+#[test]
+fn stale_payload_is_not_written() {
+    const HEADERS_BYTES: usize = 42;
+    for size in ["60", "{ min = 60, max = 300 }"] {
+        let text = |payload: &str| {
+            config(&format!("packets = 300\ntime = \"schedule\"\nsize = {size}\npayload = \"{payload}\""))
+        };
+        let mut region = region();
+        for offset in 0..region.extent().1 / 64 {
+            let window = Descriptor { window: offset as u32, room: 1, ..Descriptor::default() };
+            region.window_mut(&window).fill(0xa5);
+        }
+        let mut receiver = receiver(&text("stale"), context(0, 1)).unwrap();
+        let (stale, error) = drain(receiver.as_mut(), &mut region, 7);
+        assert!(error.is_none());
+        let zero = make(&text("zero"), 1, &mut Random(5));
+        assert_eq!(stale.len(), zero.len());
+        for (stale, zero) in stale.iter().zip(&zero) {
+            let mut headers = zero.frame[..HEADERS_BYTES].to_vec();
+            headers[40..].fill(0);
+            assert_eq!(stale.frame[..HEADERS_BYTES], headers);
+            assert_eq!(stale.frame.len(), zero.frame.len());
+            // Headers may be written in one piece that is a little longer.
+            assert!(stale.frame[HEADERS_BYTES + 6..].iter().all(|&byte| byte == 0xa5), "{:?}", stale.frame);
+            assert_eq!(stale.flow_hash, zero.flow_hash);
+        }
     }
 }
 
@@ -424,6 +454,10 @@ fn bad_configurations_say_which_key() {
         ("payload = \"pattern\"", "patterns = nothing"),
         ("patterns = \"x\"", "patterns = x"),
         ("payload = \"pattern\"\npatterns = \"/no/such\"", "cannot read /no/such"),
+        ("payload = \"stale\"\nprotocol = \"tcp\"", "only UDP over IPv4"),
+        ("payload = \"stale\"\nip = \"v6\"\nsize = 70", "only UDP over IPv4"),
+        ("payload = \"stale\"\ndigest = true", "digest = true"),
+        ("payload = \"stale\"\nprobe = true", "probe = true"),
         ("source = \"::/0\"", "source = ::"),
         ("destinations = [\"::1\"]", "destinations = ::1"),
     ] {

@@ -88,6 +88,15 @@ pub(super) fn read<'a>(
         }
         ports.push(read_one(document, stanza, name, eal, directory)?);
     }
+    let is_stale = |port: &&PortConfig| matches!(&port.kind, PortKind::Synthetic(config) if config.payload == synthetic::PayloadKind::Stale);
+    let is_outside = |port: &&PortConfig| !matches!(port.kind, PortKind::Synthetic(_));
+    if let (Some(stale), Some(outside)) = (ports.iter().find(is_stale), ports.iter().find(is_outside)) {
+        let message = format!(
+            "payload = \"stale\" of port `{}` would show bytes of other packets to port `{}`: all ports must be synthetic",
+            stale.name, outside.name
+        );
+        return Err(document.refuse_line(stale.line, message));
+    }
     Ok(ports)
 }
 

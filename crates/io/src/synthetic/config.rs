@@ -100,6 +100,10 @@ pub enum PayloadKind {
     /// Random bytes, and in some packets a pattern at a random place. Of the patterns, those that fit are equally likely; where none
     /// fits there is none. A short pattern may also occur by accident.
     Pattern,
+    /// What the window holds already: nothing is written behind the headers, so that a bench measures what is behind the
+    /// port and not how fast cores write to memory, which with a NIC they do not. UDP over IPv4 only, without checksum
+    /// (RFC 768). Packets carry what others left, and are not the same in every run.
+    Stale,
 }
 
 /// What generated packets say of their time of arrival.
@@ -179,6 +183,18 @@ impl Config {
         if (self.payload == PayloadKind::Pattern) != self.patterns.is_some() {
             let value = self.patterns.as_ref().map_or("nothing".into(), |path| path.display().to_string());
             return Err(Error::config("patterns", value, "goes with payload = \"pattern\", and only with it"));
+        }
+        if self.payload == PayloadKind::Stale {
+            let refuse = |key, value: String, reason| Err(Error::config(key, value, reason));
+            if self.ip != IpVersion::V4 || self.protocol != Transport::Udp {
+                let reason = "only UDP over IPv4 can do without a checksum (RFC 768; RFC 8200, section 8.1)";
+                return refuse("payload", "\"stale\"".to_owned(), reason);
+            }
+            for (key, asked) in [("digest", self.digest), ("probe", self.probe)] {
+                if asked {
+                    return refuse(key, "true".to_owned(), "payload = \"stale\" is not the same in every run");
+                }
+            }
         }
         let wants_v4 = self.ip == IpVersion::V4;
         for (key, prefix) in [("source", self.source), ("destination", self.destination)] {

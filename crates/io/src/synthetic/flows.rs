@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use godwit_packet::{BUCKETS, Steering};
 
-use super::config::{Config, IpVersion};
+use super::config::{Config, IpVersion, PayloadKind};
 use super::draw::{Draws, below, draw};
 use super::headers::{HEADERS_BYTES_MAX, Shape, Sums};
 use super::schedule::Schedule;
@@ -165,6 +165,8 @@ pub(super) struct FlowMaker {
     headers: [u8; HEADERS_BYTES_MAX],
     /// Length of all packets, where they have one.
     frame_bytes: Option<u16>,
+    /// Whether packets have one above IP.
+    has_checksum: bool,
     steering: Arc<Steering>,
 }
 
@@ -190,6 +192,7 @@ impl FlowMaker {
             destination_port: config.destination_port,
             headers: shape.headers(config),
             frame_bytes,
+            has_checksum: config.payload != PayloadKind::Stale,
             steering,
         }
     }
@@ -232,7 +235,9 @@ impl FlowMaker {
 
         if let Some(frame_bytes) = self.frame_bytes {
             sums.transport = self.shape.set_lengths(sums, frame_bytes, &mut headers);
-            self.shape.set_checksum(sums.transport.into(), &mut headers);
+            if self.has_checksum {
+                self.shape.set_checksum(sums.transport.into(), &mut headers);
+            }
         }
         let mut made = Made { flow: Flow { head: [0; HEAD_BYTES], flow_hash, sums }, tail: [0; TAIL_BYTES], bucket };
         made.flow.head.copy_from_slice(&headers[..HEAD_BYTES]);

@@ -325,7 +325,7 @@ impl Generator {
         }
     }
 
-    /// Fills in what a flow does not say: lengths and checksums.
+    /// Fills in what a flow does not say: lengths and checksums. Without one its place is 0, as the flow has it.
     #[inline(always)]
     fn finish<const COPY: usize>(
         &self,
@@ -339,7 +339,9 @@ impl Generator {
             Some(_) => flow.sums.transport,
             None => shape.set_lengths(flow.sums, frame_bytes, headers),
         };
-        shape.set_checksum(u64::from(sum) + payload_sum, headers);
+        if self.payload.has_checksum() {
+            shape.set_checksum(u64::from(sum) + payload_sum, headers);
+        }
     }
 
     /// Passes over packets until at most `units` units before `due` are waiting; this worker's are missed.

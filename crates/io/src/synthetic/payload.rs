@@ -40,7 +40,7 @@ impl Payload {
         patterns.sort_by_key(Vec::len);
         // A short copy may read beyond the last piece.
         let pool_bytes = match config.payload {
-            PayloadKind::Zero => 0,
+            PayloadKind::Zero | PayloadKind::Stale => 0,
             _ => 2 * STARTS as usize + PIECE_BYTES_MAX + STEP_BYTES,
         };
         let seed = draw(config.seed, u64::MAX / 2);
@@ -60,6 +60,12 @@ impl Payload {
         })
     }
 
+    /// Whether packets have a checksum: their payload is known.
+    #[inline(always)]
+    pub(super) fn has_checksum(&self) -> bool {
+        self.kind != PayloadKind::Stale
+    }
+
     /// Writes a payload of `bytes` bytes to the beginning of `out`, which may be longer: what lies behind is scratch. `random`: drawn for the
     /// packet. Returns the sum of its words.
     #[inline(always)]
@@ -69,6 +75,7 @@ impl Payload {
                 zero(out, bytes);
                 0
             }
+            PayloadKind::Stale => 0,
             PayloadKind::Random => self.emit_random(draw(random, 0), bytes, out),
             PayloadKind::Pattern => self.emit_pattern(draw(random, 0), bytes, out),
         }
