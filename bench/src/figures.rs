@@ -14,7 +14,7 @@ use godwit_device::{cpu, has_own_memory};
 
 use crate::frames::Random;
 use crate::function::{Workload, many_sas};
-use crate::ipsec::{Transforms, whole};
+use crate::ipsec::whole;
 use crate::suites::Associations;
 use crate::throughput::Feed;
 use crate::{BenchOptions, Error, Progress, Row, Size, devices, gateway, throughput};
@@ -22,8 +22,8 @@ use crate::{BenchOptions, Error, Progress, Row, Size, devices, gateway, throughp
 /// PIPSEA's combinations (section 4.2), each encryption (ENC) and decryption (DEC).
 const COMBINATIONS: [(&str, &str); 3] =
     [("AES-CBC+HMAC-SHA1", "cbc128_sha1"), ("AES-CBC", "cbc128_none"), ("HMAC-SHA1", "null_sha1")];
-/// The one that there is a peer for, and APUNet's.
-const WITH_PEER: &str = "AES-CBC+HMAC-SHA1 ENC";
+/// APUNet's.
+const APUNET_COMBINATION: (&str, &str, bool) = ("AES-CBC+HMAC-SHA1", "cbc128_sha1", false);
 /// SAs: PIPSEA's packets differ in both addresses.
 const SAS: u32 = 4096;
 /// Figure 12: chunks of 4096 packets in 64 bins. A device with memory of its own has larger ones, of bins as large.
@@ -106,8 +106,9 @@ fn eight(ways: &[Way], options: &BenchOptions, progress: &mut Progress<'_>) -> R
             rows.extend(lane(&associations, &combination, false, &options, progress)?);
         }
     }
-    let mut peers = peer(options, &PAYLOADS, frame, progress)?;
-    rows.append(&mut peers);
+    for combination in every_combination() {
+        rows.extend(peer(combination, options, &PAYLOADS, frame, progress)?);
+    }
     Ok(rows.into_iter().map(|row| named(of_payload(row), "ipsec-pipsea-8")).collect())
 }
 
@@ -135,7 +136,9 @@ fn twelve(ways: &[Way], options: &BenchOptions, progress: &mut Progress<'_>) -> 
             rows.extend(found.into_iter().map(|row| labelled(row, &format!("{name} ENC"), &options)));
         }
     }
-    rows.extend(peer(options, &FRAMES, Some, progress)?);
+    for combination in every_combination() {
+        rows.extend(peer(combination, options, &FRAMES, Some, progress)?);
+    }
     Ok(rows.into_iter().map(|row| named(row, "ipsec-pipsea-12")).collect())
 }
 
@@ -145,20 +148,28 @@ fn apunet(ways: &[Way], options: &BenchOptions, progress: &mut Progress<'_>) -> 
     for way in ways {
         let options = on(options, way, &APUNET);
         let found = gateway::run(&options, progress)?;
-        rows.extend(found.into_iter().map(|row| labelled(row, WITH_PEER, &options)));
+        rows.extend(found.into_iter().map(|row| labelled(row, &title(APUNET_COMBINATION), &options)));
     }
-    rows.extend(peer(options, &APUNET, Some, progress)?);
+    rows.extend(peer(APUNET_COMBINATION, options, &APUNET, Some, progress)?);
     Ok(rows.into_iter().map(|row| named(row, "ipsec-apunet-9a")).collect())
+}
+
+/// The six: what is done, the suite, and whether packets are opened.
+fn every_combination() -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+    COMBINATIONS.into_iter().flat_map(|(name, suite)| [false, true].map(|opens| (name, suite, opens)))
+}
+
+fn title((name, _, opens): (&str, &str, bool)) -> String {
+    format!("{name} {}", if opens { "DEC" } else { "ENC" })
 }
 
 /// The six, with their names.
 fn combinations(options: &BenchOptions) -> Result<Vec<(String, Associations)>, Error> {
-    let one = |(name, suite): (&str, &str), inbound: bool| {
-        let direction = if inbound { "DEC" } else { "ENC" };
-        let associations = Associations::new(&[suite], options.sas.unwrap_or(SAS), inbound)?;
-        Ok((format!("{name} {direction}"), associations))
+    let one = |combination: (&str, &str, bool)| {
+        let associations = Associations::new(&[combination.1], options.sas.unwrap_or(SAS), combination.2)?;
+        Ok((title(combination), associations))
     };
-    COMBINATIONS.into_iter().flat_map(|both| [false, true].map(|inbound| one(both, inbound))).collect()
+    every_combination().map(one).collect()
 }
 
 /// Chunks of these SAs' packets through the device's lane.
@@ -178,6 +189,7 @@ fn lane(
 
 /// The peer, one core with what it needs in its caches, and our `native` as a whole function in the same rounds.
 fn peer(
+    combination: (&str, &str, bool),
     options: &BenchOptions,
     sizes: &[Size],
     frame: impl Fn(Size) -> Option<Size>,
@@ -189,10 +201,13 @@ fn peer(
     if !options.peers || options.sizes.is_empty() {
         return Ok(Vec::new());
     }
-    let rows = whole(Transforms::CbcSha1, &options, progress)?;
+    let title = title(combination);
+    progress(&format!("{title} beside ipsec-mb"));
+    let Some(suite) = Associations::new(&[combination.1], 1, combination.2)?.only() else { return Ok(Vec::new()) };
+    let rows = whole(suite, combination.2, &options, progress)?;
     // Without the peer there is nothing to hold it against.
     let rows = if rows.iter().any(|row| row.peer) { rows } else { Vec::new() };
-    Ok(rows.into_iter().map(|row| labelled(row, WITH_PEER, &options)).collect())
+    Ok(rows.into_iter().map(|row| labelled(row, &title, &options)).collect())
 }
 
 /// The implementation is as it was asked for, since what the fastest level of a kernel is may differ from size to size; the form goes

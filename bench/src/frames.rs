@@ -87,17 +87,24 @@ pub(crate) struct Packets {
 impl Packets {
     /// `count` packets.
     pub(crate) fn new(count: usize, size: Size, make: &Make<'_>) -> Result<Self, Error> {
-        let frame_bytes_max = size.frame_bytes_max().max(60);
+        let mut random = Random::new(7);
+        Self::within(size.frame_bytes_max().max(60), (0..count).map(|_| make(size, &mut random)).collect())
+    }
+
+    /// These.
+    pub(crate) fn of(frames: Vec<Vec<u8>>) -> Result<Self, Error> {
+        Self::within(frames.iter().map(Vec::len).max().unwrap_or(60), frames)
+    }
+
+    fn within(frame_bytes_max: usize, frames: Vec<Vec<u8>>) -> Result<Self, Error> {
+        let count = frames.len();
         let config = ArenaConfig { packets: count, frame_bytes_max, ..ArenaConfig::default() };
         let mut region = Arena::new(config, 1).map_err(Error::setup)?.split().remove(0);
-        let mut random = Random::new(7);
-        let (mut descriptors, mut frames) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        for _ in 0..count {
-            let frame = make(size, &mut random);
+        let mut descriptors = Vec::with_capacity(count);
+        for frame in &frames {
             let descriptor =
                 region.allocate(frame.len()).ok_or_else(|| Error::Setup("the region is full".to_owned()))?;
             descriptors.push(descriptor);
-            frames.push(frame);
         }
         let mut packets = Self { region, descriptors, frames, redirections: 0 };
         packets.refresh(0..count);
@@ -109,6 +116,11 @@ impl Packets {
         for index in range {
             self.region.frame_mut(&self.descriptors[index]).copy_from_slice(&self.frames[index]);
         }
+    }
+
+    /// Takes other frames, as long as those before them, which it gives; they show from the next refresh on.
+    pub(crate) fn exchange(&mut self, frames: &mut Vec<Vec<u8>>) {
+        std::mem::swap(&mut self.frames, frames);
     }
 
     /// Bytes of all frames.

@@ -5,17 +5,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use godwit_abi::{Bin, Outcome};
+use godwit_abi::{Bin, Outcome, VERDICT_DROP};
 use godwit_device::cpu::CpuDevice;
 use godwit_device::{Device, Implementation, Lane, Program};
 use godwit_engine::FunctionProgram;
+use godwit_function::ipsec::suite::Protocol;
 use godwit_function::{Function, HostHalf, Site, Work};
+use godwit_packet::Region;
 use godwit_sched::Chunk;
 use toml::de::DeTable;
 
 use crate::flow::Job;
 use crate::frames::{self, Packets, Random};
-use crate::ipsec::{Transforms, together, whole};
+use crate::ipsec::{together, whole};
 use crate::suites::Associations;
 use crate::{BenchOptions, Error, Progress, Row, Size, figures, median_p99, routes, throughput};
 
@@ -68,6 +70,10 @@ pub(crate) struct Workload<'a> {
     pub(crate) job: Option<&'a (dyn Fn(&mut Random) -> Job + Sync)>,
     /// Whether the chunks of a lane are what a packer makes of packets as they come, and not bins of one length each.
     pub(crate) packed: bool,
+    /// What is done with all frames before each pass, untimed: a pass opens what this seals.
+    pub(crate) before: Option<Arc<dyn Function>>,
+    /// What the notes of ours begin with.
+    pub(crate) note: String,
 }
 
 impl Workload<'_> {
@@ -82,6 +88,8 @@ impl Workload<'_> {
             competitor: None,
             job: None,
             packed: false,
+            before: None,
+            note: String::new(),
         }
     }
 }
@@ -126,16 +134,17 @@ pub(crate) fn ipsec(options: &BenchOptions, progress: &mut Progress<'_>) -> Resu
         let workload = Workload { sizes: &throughput::SIZES, job: Some(&any), ..Workload::new("ipsec", function) };
         return measure(workload, options, progress);
     }
-    if options.decrypt || options.sas.is_some() {
-        let message =
-            "packets of many SAs, and packets to be opened, go through a device's lane: say --mode launch too";
+    if options.sas.is_some() {
+        let message = "packets of so many SAs go through a device's lane: say --mode launch too";
         return Err(Error::Setup(message.to_owned()));
     }
-    // With a peer, where it is asked for one of the suites that it is told about.
-    match options.suite.as_deref() {
-        None | Some("cbc128_sha1") => return whole(Transforms::CbcSha1, options, progress),
-        Some("gcm128") => return whole(Transforms::Gcm, options, progress),
-        Some(_) => (),
+    // One suite of ESP, with a peer.
+    if let Some(suite) = associations.only().filter(|suite| suite.protocol == Protocol::Esp) {
+        return whole(suite, options.decrypt, options, progress);
+    }
+    if options.decrypt {
+        let message = "packets of AH, and of several suites, are opened through a device's lane: say --mode launch too";
+        return Err(Error::Setup(message.to_owned()));
     }
     let function = many_sas(&associations.with(1), 1)?;
     let sizes = [Size::Bytes(60), Size::Bytes(252), Size::Bytes(508), Size::Bytes(1020), Size::Bytes(1404), Size::Imix];
@@ -222,7 +231,7 @@ pub(crate) fn measure(
     if options.through_lane() {
         return throughput::measure(&workload, options, progress);
     }
-    let Workload { bench, function, sizes, frame, refresh, mut competitor, .. } = workload;
+    let Workload { bench, function, sizes, frame, refresh, mut competitor, before, note: front, .. } = workload;
     let mut runners = runners(&function, options)?;
     if !options.peers {
         competitor = None;
@@ -232,6 +241,7 @@ pub(crate) fn measure(
     for &size in sizes {
         progress(&format!("{bench} at {size}"));
         let mut packets = Packets::new(PACKETS, size, frame)?;
+        let mut preparation = before.as_ref().map(|before| Preparation::new(before, &mut packets)).transpose()?;
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); runners.len()];
         let mut peer_times = Vec::new();
         let started = Instant::now();
@@ -244,11 +254,15 @@ pub(crate) fn measure(
                         Refresh::Addresses => packets.redirect(),
                         Refresh::Made => packets.make_again(frame),
                     }
+                    if let Some(preparation) = &mut preparation {
+                        preparation.again(&mut packets)?;
+                    }
                     times.push(runner.pass(&mut packets)?);
                 }
             }
             if let Some(competitor) = &mut competitor {
-                peer_times.push((competitor.round)(packets.frames())?);
+                let plain = preparation.as_ref().map_or(packets.frames(), |preparation| preparation.plain.frames());
+                peer_times.push((competitor.round)(plain)?);
             }
         }
         let bits = packets.bytes() as f64 * 8.0 / PACKETS as f64;
@@ -274,11 +288,11 @@ pub(crate) fn measure(
         for (runner, times) in runners.iter_mut().zip(&mut times) {
             let (kernel, _) = median_p99(&mut runner.kernel_ns);
             runner.kernel_ns.clear();
-            let note = match runner.host_half {
-                Some(_) => format!("{:.1} ns a packet in the kernel", kernel / PACKETS as f64),
-                None => String::new(),
-            };
-            rows.push(row("cpu", &runner.form, "call", times, PACKETS, note));
+            let said = runner.host_half.is_some();
+            let said = said.then(|| format!("{:.1} ns a packet in the kernel", kernel / PACKETS as f64));
+            let parts: Vec<String> =
+                [Some(front.clone()), said].into_iter().flatten().filter(|part| !part.is_empty()).collect();
+            rows.push(row("cpu", &runner.form, "call", times, PACKETS, parts.join("; ")));
         }
         if let Some(competitor) = &competitor {
             let Competitor { device, implementation, mode, ref note, packets, .. } = *competitor;
@@ -299,6 +313,60 @@ pub(crate) fn say_ratio(rows: &[Row], progress: &mut Progress<'_>) {
     let mut line = String::new();
     let _ = write!(line, "{:.2} Mpps against {:.2} of {}: ratio {:.2}", best, peer.mpps, peer.device, best / peer.mpps);
     progress(&line);
+}
+
+/// Passes that frames are made for together: most passes then find in the caches what a pass before them left there.
+const PREPARED_PASSES: usize = 16;
+
+/// What is done with packets before they are what is measured.
+struct Preparation {
+    plain: Packets,
+    runner: Runner,
+    /// Frames of passes to come.
+    ready: Vec<Vec<Vec<u8>>>,
+    /// Index of those of the next pass.
+    next: usize,
+}
+
+impl Preparation {
+    /// Makes `packets` those that `function` makes of them.
+    fn new(function: &Arc<dyn Function>, packets: &mut Packets) -> Result<Self, Error> {
+        let runner = Runner::new(function, Implementation::Native)?;
+        let plain = Packets::of(packets.frames().to_vec())?;
+        let mut preparation = Self { plain, runner, ready: Vec::new(), next: PREPARED_PASSES };
+        let mut frames = Vec::with_capacity(PACKETS);
+        preparation.each(&mut |_, frame| frames.push(frame.to_vec()))?;
+        preparation.ready = vec![frames.clone(); PREPARED_PASSES];
+        *packets = Packets::of(frames)?;
+        Ok(preparation)
+    }
+
+    /// Makes `packets` new ones, as long as they were.
+    fn again(&mut self, packets: &mut Packets) -> Result<(), Error> {
+        if self.next == PREPARED_PASSES {
+            let mut ready = std::mem::take(&mut self.ready);
+            for frames in &mut ready {
+                self.each(&mut |index, frame| frames[index].copy_from_slice(frame))?;
+            }
+            (self.ready, self.next) = (ready, 0);
+        }
+        packets.exchange(&mut self.ready[self.next]);
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Does it with all packets once more.
+    fn each(&mut self, take: &mut dyn FnMut(usize, &[u8])) -> Result<(), Error> {
+        let mut index = 0;
+        let mut show = |region: &Region, chunk: &Chunk| {
+            for descriptor in chunk.descriptors.iter() {
+                take(index, region.frame(descriptor));
+                index += 1;
+            }
+        };
+        self.runner.pass_to(&mut self.plain, &mut show)?;
+        Ok(())
+    }
 }
 
 /// One implementation on the CPU.
@@ -327,11 +395,15 @@ fn runners(function: &Arc<dyn Function>, options: &BenchOptions) -> Result<Vec<R
             return Err(Error::Unknown { what: "implementation", name: name.to_owned(), known });
         }
     };
-    let runner = |implementation| {
+    implementations.into_iter().map(|implementation| Runner::new(function, implementation)).collect()
+}
+
+impl Runner {
+    fn new(function: &Arc<dyn Function>, implementation: Implementation) -> Result<Self, Error> {
         let name = function.contract().kind.to_owned();
         let program: Arc<dyn Program> = Arc::new(FunctionProgram::new(name, Arc::clone(function)));
         let device = Arc::new(CpuDevice::new(vec![(program, implementation)]).map_err(Error::setup)?);
-        Ok(Runner {
+        Ok(Self {
             form: device.choices()[0].form.clone(),
             lane: device.lane().map_err(Error::setup)?,
             host_half: function.host_half(0, 1),
@@ -341,13 +413,15 @@ fn runners(function: &Arc<dyn Function>, options: &BenchOptions) -> Result<Vec<R
             outcomes: vec![Outcome::default(); BIN_PACKETS],
             kernel_ns: Vec::new(),
         })
-    };
-    implementations.into_iter().map(runner).collect()
-}
+    }
 
-impl Runner {
     /// One pass over all packets: nanoseconds in host half and kernel, with what the host half learns afterwards.
     fn pass(&mut self, packets: &mut Packets) -> Result<f64, Error> {
+        self.pass_to(packets, &mut |_, _| ())
+    }
+
+    /// The same; each chunk is shown before its packets are what they were again.
+    fn pass_to(&mut self, packets: &mut Packets, show: &mut dyn FnMut(&Region, &Chunk)) -> Result<f64, Error> {
         let (mut total_ns, mut kernel_ns) = (0.0, 0.0);
         let mut chunk = Chunk::new(1, BIN_PACKETS);
         for start in (0..PACKETS).step_by(BIN_PACKETS) {
@@ -383,8 +457,22 @@ impl Runner {
             }
             total_ns += started.elapsed().as_nanos() as f64;
             chunk = done.ok_or_else(|| Error::Setup("the CPU gave no chunk back".to_owned()))?;
+            self.check(&chunk)?;
+            show(&packets.region, &chunk);
         }
         self.kernel_ns.push(kernel_ns);
         Ok(total_ns)
+    }
+
+    /// Where there is a host half, every packet is one that it lets through: a pass over packets that are dropped at once would be
+    /// fast.
+    fn check(&self, chunk: &Chunk) -> Result<(), Error> {
+        let drops = |outcomes: &[Outcome]| outcomes.iter().filter(|said| said.verdict == VERDICT_DROP).count();
+        let dropped = if self.host_half.is_some() { drops(&self.outcomes).max(drops(&chunk.outcomes)) } else { 0 };
+        if dropped == 0 {
+            return Ok(());
+        }
+        let what = format!("{dropped} of {} packets dropped", chunk.outcomes.len());
+        Err(Error::Wrong { who: self.form.clone(), what })
     }
 }

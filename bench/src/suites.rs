@@ -52,6 +52,11 @@ impl Associations {
         Ok(Self { suites: names.iter().map(suite).collect::<Result<_, _>>()?, sas, inbound, both: false })
     }
 
+    /// The suite, where there is one.
+    pub(crate) fn only(&self) -> Option<&'static Suite> {
+        if let [(_, suite)] = self.suites[..] { Some(suite) } else { None }
+    }
+
     /// Of the same suites, so many.
     pub(crate) fn with(self, sas: u32) -> Self {
         Self { sas, ..self }
@@ -83,7 +88,13 @@ impl Associations {
                     4096 + sa
                 );
                 let suite = self.suite(sa).1;
-                text += &transforms(suite, &mut random);
+                let mut key = |bytes: usize| {
+                    let words = (0..bytes.div_ceil(4)).map(|_| format!("{:08x}", random.next_u32()));
+                    let mut key = words.collect::<String>();
+                    key.truncate(2 * bytes);
+                    key
+                };
+                text += &transforms(suite, &key(suite.key_bytes + suite.salt_bytes()), &key(hmac_key_bytes(suite)));
                 // Who seals and opens at once has both directions of an SA.
                 if inbound && suite.authentication != Authentication::None {
                     text += "insecure = true\n";
@@ -110,15 +121,28 @@ impl Associations {
     }
 }
 
-/// The keys of an SA that say what is done to packets.
-fn transforms(suite: &Suite, random: &mut Random) -> String {
-    let mut key = |bytes: usize| {
-        let mut key = (0..bytes.div_ceil(4)).map(|_| format!("{:08x}", random.next_u32())).collect::<String>();
-        key.truncate(2 * bytes);
-        key
-    };
+/// Bytes of the key of a suite's HMAC.
+pub(crate) fn hmac_key_bytes(suite: &Suite) -> usize {
+    match suite.authentication {
+        Authentication::Sha1 => 20,
+        Authentication::Sha256 => 32,
+        Authentication::None | Authentication::Ghash | Authentication::Poly1305 => 0,
+    }
+}
+
+/// Bytes of a suite's ICV where an SA does not choose them.
+pub(crate) fn icv_bytes(suite: &Suite) -> usize {
+    match suite.authentication {
+        Authentication::None => 0,
+        Authentication::Sha1 => 12,
+        Authentication::Sha256 | Authentication::Ghash | Authentication::Poly1305 => 16,
+    }
+}
+
+/// What an SA of a suite says is done to packets, with its keys in hexadecimal: that of the cipher or of GMAC, the salt behind, and
+/// that of HMAC.
+pub(crate) fn transforms(suite: &Suite, cipher_key: &str, hmac_key: &str) -> String {
     let bits = 8 * suite.key_bytes;
-    let is_esp = suite.protocol == Protocol::Esp;
     let encryption = match (suite.cipher, suite.authentication) {
         (Cipher::Cbc, _) => format!("aes-{bits}-cbc"),
         (Cipher::Ctr, Authentication::Ghash) => format!("aes-{bits}-gcm"),
@@ -127,32 +151,24 @@ fn transforms(suite: &Suite, random: &mut Random) -> String {
         (Cipher::Null, Authentication::Ghash) => format!("aes-{bits}-gmac"),
         (Cipher::Null, _) => "null".to_owned(),
     };
-    let authentication = match suite.authentication {
-        Authentication::Sha1 => Some(("hmac-sha1-96", 20)),
-        Authentication::Sha256 => Some(("hmac-sha-256-128", 32)),
-        Authentication::None => Some(("none", 0)),
-        Authentication::Ghash | Authentication::Poly1305 => None,
+    let mut text = match (suite.protocol, suite.key_bytes) {
+        (Protocol::Esp, 0) => format!("encryption = \"{encryption}\"\n"),
+        (Protocol::Esp, _) => format!("encryption = \"{encryption}\"\nencryption_key = \"{cipher_key}\"\n"),
+        (Protocol::Ah, 0) => "protocol = \"ah\"\n".to_owned(),
+        (Protocol::Ah, _) => {
+            format!("protocol = \"ah\"\nauthentication = \"{encryption}\"\nauthentication_key = \"{cipher_key}\"\n")
+        }
     };
-    let key_bytes = suite.key_bytes + suite.salt_bytes();
-    let mut text = String::new();
-    // Writing to a String cannot fail.
-    let _ = match (is_esp, suite.key_bytes) {
-        (true, 0) => writeln!(text, "encryption = \"{encryption}\""),
-        (true, _) => writeln!(text, "encryption = \"{encryption}\"\nencryption_key = \"{}\"", key(key_bytes)),
-        (false, 0) => writeln!(text, "protocol = \"ah\""),
-        (false, _) => writeln!(
-            text,
-            "protocol = \"ah\"\nauthentication = \"{encryption}\"\nauthentication_key = \"{}\"",
-            key(key_bytes)
-        ),
+    text += &match suite.authentication {
+        Authentication::Sha1 => {
+            format!("authentication = \"hmac-sha1-96\"\nauthentication_key = \"{hmac_key}\"\n")
+        }
+        Authentication::Sha256 => {
+            format!("authentication = \"hmac-sha-256-128\"\nauthentication_key = \"{hmac_key}\"\n")
+        }
+        Authentication::None => "authentication = \"none\"\ninsecure = true\n".to_owned(),
+        Authentication::Ghash | Authentication::Poly1305 => String::new(),
     };
-    if let Some((name, bytes)) = authentication {
-        let _ = writeln!(text, "authentication = \"{name}\"");
-        let _ = match bytes {
-            0 => writeln!(text, "insecure = true"),
-            _ => writeln!(text, "authentication_key = \"{}\"", key(bytes)),
-        };
-    }
     text
 }
 

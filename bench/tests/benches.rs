@@ -85,6 +85,31 @@ fn ipsec_is_measured_with_any_suite_both_ways() {
     assert!(run("ipsec", &wrong, &mut |_| {}).unwrap_err().is_users());
 }
 
+/// Both directions of the whole function, with the host half: nothing is dropped, so no number comes twice, and the peer, where it
+/// is built, leaves the same data and ICVs.
+#[test]
+fn ipsec_is_measured_as_a_whole_function_both_ways() {
+    for suite in ["cbc128_sha1", "cbc256_sha256", "ctr128_sha1", "gcm128", "gmac256", "chacha20_poly1305", "null_sha1"]
+    {
+        for decrypt in [false, true] {
+            let options = BenchOptions {
+                suite: Some(suite.to_owned()),
+                decrypt,
+                sizes: vec![Size::Bytes(64), Size::Imix],
+                time: Duration::from_millis(1),
+                ..BenchOptions::default()
+            };
+            let rows = run("ipsec", &options, &mut |_| {});
+            let rows = rows.unwrap_or_else(|error| panic!("{suite}, {decrypt}: {error}"));
+            let ours: Vec<_> = rows.iter().filter(|row| !row.peer).collect();
+            assert!(ours.len() == 2 && ours.iter().all(|row| row.mpps > 0.0), "{rows:#?}");
+            assert_eq!(ours.iter().all(|row| row.note.contains(", opened")), decrypt, "{rows:#?}");
+        }
+    }
+    let wrong = BenchOptions { suite: Some("ah_sha1".to_owned()), decrypt: true, ..BenchOptions::default() };
+    assert!(run("ipsec", &wrong, &mut |_| {}).is_err());
+}
+
 /// PIPSEA's six combinations and their mix, and the gateway, on the CPU and on what else is here.
 #[test]
 fn ipsec_draws_the_figures() {

@@ -7,30 +7,33 @@ use std::path::PathBuf;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use godwit_function::ipsec::suite::{Protocol, Suite};
 use godwit_packet::{ArenaConfig, Layout};
 
-use super::{Transforms, keys, packets, stanza};
+use super::{keys, packets, stanza};
 use crate::flow::Flow;
 use crate::frames::{self, Random};
 use crate::function::build;
 use crate::passes::Passes;
 use crate::peer::{self, Peer};
 use crate::several::{even, on_threads};
+use crate::suites::Associations;
 use crate::{BenchOptions, Error, Progress, Row, Size, cores, median_p99, routes};
 
 /// The peer's program, and what it is to do.
 pub(super) struct Program {
     path: PathBuf,
-    transforms: Transforms,
+    suite: &'static Suite,
+    opens: bool,
 }
 
-/// `None` where it is not wanted, is not built, or does nothing of what is asked for.
-pub(super) fn find(options: &BenchOptions, progress: &mut Progress<'_>) -> Option<Program> {
-    let transforms = match (options.suite.as_deref(), options.decrypt) {
-        (None | Some("cbc128_sha1"), false) => Transforms::CbcSha1,
-        (Some("gcm128"), false) => Transforms::Gcm,
-        _ => return None,
-    };
+/// `None` where it is not wanted, is not built, or does nothing of what is asked for: it does one suite of ESP.
+pub(super) fn find(
+    associations: &Associations,
+    options: &BenchOptions,
+    progress: &mut Progress<'_>,
+) -> Option<Program> {
+    let suite = associations.only().filter(|suite| suite.protocol == Protocol::Esp)?;
     if !options.peers {
         return None;
     }
@@ -38,7 +41,7 @@ pub(super) fn find(options: &BenchOptions, progress: &mut Progress<'_>) -> Optio
     if path.is_none() {
         progress("peer ipsec_mb is not built (`make peers`): left out");
     }
-    path.map(|path| Program { path, transforms })
+    path.map(|path| Program { path, suite, opens: options.decrypt })
 }
 
 /// One for each core, each with a copy of the same packets.
@@ -48,7 +51,7 @@ pub(super) struct Peers<'a> {
     size: Size,
     packets: usize,
     frame_bytes: f64,
-    /// Of the first packets, so many, the sum of what their ICVs begin with.
+    /// Of the first packets, so many, the sum of the words of their data and ICVs.
     sums: Vec<u64>,
 }
 
@@ -61,24 +64,22 @@ enum Part<'a> {
 impl<'a> Peers<'a> {
     /// Starts them on their cores.
     pub(super) fn start(program: &Program, cores: &'a [usize], size: Size, count: usize) -> Result<Self, Error> {
-        let keys = keys(&mut Random::new(1));
-        let function = build("ipsec", &stanza(program.transforms, &keys))?;
+        let keys = keys(program.suite);
+        let function = build("ipsec", &stanza(program.suite, &keys, false))?;
         let mut random = Random::new(7);
         let frames: Vec<Vec<u8>> = (0..count).map(|_| frames::frame(size, &mut random, &frames::noise)).collect();
         // As packets lie that go through a lane.
         let config = ArenaConfig {
             layout: Layout::Dense,
-            packets: count,
-            frame_bytes_max: size.frame_bytes_max().max(60),
             headroom_bytes: function.headroom_bytes().into(),
             tailroom_bytes: function.tailroom_bytes().into(),
             tailroom_saved: function.tailroom_saved(),
             align_bytes: 64,
             ..ArenaConfig::default()
         };
-        let (bytes, icvs) = packets(program.transforms, &*function, &keys, &frames, config)?;
-        let sums = std::iter::once(0).chain(icvs.iter().scan(0, |sum, icv| {
-            *sum += icv;
+        let (bytes, of_packets) = packets(program.suite, program.opens, &*function, &keys, &frames, &config)?;
+        let sums = std::iter::once(0).chain(of_packets.iter().scan(0, |sum, of_packet| {
+            *sum += of_packet;
             Some(*sum)
         }));
         let file = routes::temporary(&bytes)?;
@@ -197,7 +198,7 @@ impl Part<'_> {
                 barrier.wait();
                 let (time_ns, sum) = peer.ask(&format!("jobs {packets}"))?;
                 if sum != sums[packets] {
-                    let what = format!("ICVs of {packets} packets add up to {sum}, ours to {}", sums[packets]);
+                    let what = format!("data and ICVs of {packets} packets add up to {sum}, ours to {}", sums[packets]);
                     return Err(Error::Wrong { who: "ipsec_mb".to_owned(), what });
                 }
                 Ok((packets as f64 / time_ns, time_ns))

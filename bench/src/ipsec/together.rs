@@ -42,7 +42,7 @@ pub(crate) fn run(
     let links = several::links(options, progress);
     let links: Vec<Option<f64>> = links.alone().collect();
     let functions = on_threads((1..=cores.len() as u64).collect(), |seed| many_sas(associations, seed))?;
-    let peer = peers::find(options, progress);
+    let peer = peers::find(associations, options, progress);
     let sizes = if options.sizes.is_empty() { &SIZES[..] } else { &options.sizes };
     let mut rows = Vec::new();
     for &size in sizes {
