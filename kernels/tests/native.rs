@@ -77,6 +77,10 @@ fn image(suite: &Suite, random: &mut Random, plain: bool) -> Lines {
     }
     let mut selector = [0; 64];
     selector[36..38].copy_from_slice(&256_u16.to_le_bytes());
+    if random.below(3) == 0 {
+        // IPv4 whose source begins with a 0.
+        (selector[32], selector[34]) = (1, 4);
+    }
     write_image(&sas, &selector)
 }
 
@@ -91,7 +95,8 @@ fn polyval(a: u128, b: u128) -> u128 {
 
 fn sound(random: &mut Random, total_bytes: usize) -> Vec<u8> {
     let mut ip = random.bytes(total_bytes);
-    ip[..8].copy_from_slice(&[0x45, 0, (total_bytes >> 8) as u8, total_bytes as u8, 0, 0, 0, 0]);
+    let tos = if random.below(3) == 0 { random.below(256) as u8 } else { 0 };
+    ip[..8].copy_from_slice(&[0x45, tos, (total_bytes >> 8) as u8, total_bytes as u8, 0, 0, 0, 0]);
     ip[10..12].fill(0);
     let sum = !ones_sum(&ip[..20]);
     ip[10..12].copy_from_slice(&sum.to_be_bytes());
@@ -157,6 +162,22 @@ fn compare(native: &Native, level: &Level, batch: &Batch, variant: u8, image: &L
     (ours, through)
 }
 
+/// Now and then a router on the way has marked what is outside (RFC 3168), or a link has padded the frame.
+fn mark(sealed: &mut Batch, index: usize, random: &mut Random) {
+    let descriptor = sealed.descriptors[index];
+    if descriptor.length >= 34 && sealed.frame(index)[12..15] == [8, 0, 0x45] && random.below(4) == 0 {
+        let start = descriptor.frame_offset() + 14;
+        let ip = &mut sealed.arena.bytes_mut()[start..start + 20];
+        ip[1] = ip[1] & 0xfc | random.below(4) as u8;
+        ip[10..12].fill(0);
+        let sum = !ones_sum(ip);
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+    if random.below(8) == 0 {
+        sealed.descriptors[index].length += random.below(9) as u16;
+    }
+}
+
 #[test]
 fn whole_bins_are_as_the_kernel_has_them() {
     let level = levels().iter().rfind(|level| level.supported()).expect("no level runs on this CPU");
@@ -180,6 +201,7 @@ fn whole_bins_are_as_the_kernel_has_them() {
                 let (mut sealed, out) = compare(native, level, &batch, 2 * suite.number, &image);
                 for index in 0..count {
                     sealed.parameters[index] += (SAS as u64) << 44;
+                    mark(&mut sealed, index, &mut random);
                     let descriptor = sealed.descriptors[index];
                     if descriptor.length != 0 && random.below(10) == 0 {
                         let at = descriptor.frame_offset() + random.below(u64::from(descriptor.length)) as usize;

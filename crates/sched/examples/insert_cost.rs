@@ -32,7 +32,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         leftover_packets: 8192,
         ..cpu.clone()
     };
-    let mixed = PackerConfig { grouping: Grouping::None, ..gpu.clone() };
     let wide = PackerConfig { bin_packets: 256, bins: 160, ..gpu.clone() };
 
     let short = traffic(|_| (0, 60));
@@ -46,7 +45,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     row("6 variants, grouping variant, chunk 256", &cpu, &mixed_imix)?;
     row("6 variants x 24 length classes, IMIX, bins of 64", &gpu, &mixed_imix)?;
     row("6 variants x 24 length classes, uniform, bins of 64", &gpu, &mixed_uniform)?;
-    row("6 variants, IMIX, grouping none, bins of 64", &mixed, &mixed_imix)?;
     row("6 variants x 24 length classes, IMIX, bins of 256", &wide, &mixed_imix)?;
     row("6 variants x 24 length classes, uniform, bins of 256", &wide, &mixed_uniform)?;
     Ok(())

@@ -205,17 +205,11 @@ impl Packer {
     ) -> Insert {
         let descriptor = descriptor.borrow();
         let place = self.places.of(instance, variant, descriptor.length);
-        let open = usize::from(self.table[place]);
-        let cursor = &mut self.cursors[open];
-        if cursor.next >= cursor.end || self.room == 0 {
+        let cursor = &mut self.cursors[usize::from(self.table[place])];
+        if cursor.next >= cursor.end || cursor.variant != u32::from(variant) || self.room == 0 {
             return self.insert_slow(now_ns, instance, variant, descriptor, parameter);
         }
         let slot = cursor.next as usize;
-        if cursor.variant != u32::from(variant) {
-            // Only where labels say nothing of variants.
-            cursor.variant = variant.into();
-            self.parts.begin(open - 1, slot, variant);
-        }
         cursor.next += 1;
         cursor.longest = cursor.longest.max(descriptor.length.into());
         self.filling.descriptors[slot] = *descriptor;

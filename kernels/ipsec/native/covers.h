@@ -12,9 +12,8 @@ GW_LANE gw_u32 gw_wide_covers(gw_u32 variant)
     if (suite.protocol == 0) {
         return 0;
     }
-    /* GMAC and ChaCha20-Poly1305 are left to the kernel. */
-    return suite.auth == GW_IPSEC_AUTH_GHASH ? suite.cipher == GW_IPSEC_CIPHER_CTR
-                                             : suite.auth != GW_IPSEC_AUTH_POLY1305;
+    /* AH with GMAC is left to the kernel. */
+    return suite.protocol == GW_IPSEC_ESP || suite.auth != GW_IPSEC_AUTH_GHASH;
 }
 
 #endif

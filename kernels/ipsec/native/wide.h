@@ -197,6 +197,52 @@ GW_WIDE __m512i gw_wide_gather(const gw_u8 *a, const gw_u8 *b, const gw_u8 *c, c
     return _mm512_mask_broadcast_i32x4(value, 0xf000, _mm_loadu_si128((const __m128i *)d));
 }
 
+/* Chunks of a step: rows of 64 bytes where there are four. */
+GW_WIDE void gw_wide_chunks_load(__m512i blocks[4][4], const gw_wide_lanes *lanes, gw_u32 offset,
+                                 gw_u32 count)
+{
+    if (count == 4) {
+        gw_wide_load(blocks, lanes, offset);
+        return;
+    }
+    gw_u8 *const *at = lanes->at;
+    for (gw_u32 k = 0; k < count; k++) {
+        const gw_u32 from = offset + 16 * k;
+        GW_WIDE_UNROLL
+        for (gw_u32 j = 0; j < 4; j++) {
+            blocks[k][j] =
+                gw_wide_gather(at[j] + from, at[j + 4] + from, at[j + 8] + from, at[j + 12] + from);
+        }
+    }
+}
+
+/* The same back. */
+GW_WIDE void gw_wide_chunks_store(__m512i blocks[4][4], const gw_wide_lanes *lanes, gw_u32 offset,
+                                  gw_u32 count)
+{
+    gw_u8 *const *at = lanes->at;
+    gw_u32 k = 0;
+    for (; k + 2 <= count; k += 2) {
+        const gw_u32 to = offset + 16 * k;
+        GW_WIDE_UNROLL
+        for (gw_u32 j = 0; j < 4; j++) {
+            gw_wide_store_two(blocks[k][j], blocks[k + 1][j], at[j] + to, at[j + 4] + to,
+                              at[j + 8] + to, at[j + 12] + to);
+        }
+    }
+    if (k < count) {
+        const gw_u32 to = offset + 16 * k;
+        GW_WIDE_UNROLL
+        for (gw_u32 j = 0; j < 4; j++) {
+            const __m512i block = blocks[k][j];
+            _mm_storeu_si128((__m128i *)(at[j] + to), _mm512_castsi512_si128(block));
+            _mm_storeu_si128((__m128i *)(at[j + 4] + to), _mm512_extracti32x4_epi32(block, 1));
+            _mm_storeu_si128((__m128i *)(at[j + 8] + to), _mm512_extracti32x4_epi32(block, 2));
+            _mm_storeu_si128((__m128i *)(at[j + 12] + to), _mm512_extracti32x4_epi32(block, 3));
+        }
+    }
+}
+
 /* A block of each lane as the words of a tag. */
 GW_WIDE void gw_wide_tags(const __m512i blocks[4], gw_ipsec_tag tags[GW_WIDE_LANES])
 {

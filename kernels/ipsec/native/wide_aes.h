@@ -123,8 +123,8 @@ GW_WIDE void gw_wide_cipher_load(gw_wide_cipher *cipher)
 {
     const gw_u32 left = cipher->lanes.longest - cipher->offset;
     cipher->count = left >= GW_WIDE_ROW_BYTES ? 4 : (left + 15) / 16;
-    if (cipher->offset + GW_WIDE_ROW_BYTES <= cipher->lanes.shortest) {
-        gw_wide_load(cipher->blocks, &cipher->lanes, cipher->offset);
+    if (cipher->offset + 16 * cipher->count <= cipher->lanes.shortest) {
+        gw_wide_chunks_load(cipher->blocks, &cipher->lanes, cipher->offset, cipher->count);
     } else {
         gw_wide_load_some(cipher->blocks, &cipher->lanes, cipher->offset);
     }
@@ -173,8 +173,8 @@ GW_WIDE void gw_wide_cipher_part(gw_wide_cipher *cipher, __m512i x[4], gw_u32 mo
 /* Ends a step. */
 GW_WIDE void gw_wide_cipher_store(gw_wide_cipher *cipher)
 {
-    if (cipher->offset + GW_WIDE_ROW_BYTES <= cipher->lanes.shortest) {
-        gw_wide_store(cipher->blocks, &cipher->lanes, cipher->offset);
+    if (cipher->offset + 16 * cipher->count <= cipher->lanes.shortest) {
+        gw_wide_chunks_store(cipher->blocks, &cipher->lanes, cipher->offset, cipher->count);
     } else {
         gw_wide_store_some(cipher->blocks, &cipher->lanes, cipher->offset);
     }

@@ -2,7 +2,9 @@
 #ifndef GODWIT_IPSEC_WIDE_BIN_H
 #define GODWIT_IPSEC_WIDE_BIN_H
 
+#include "wide_chacha.h"
 #include "wide_next.h"
+#include "wide_plain_open.h"
 
 /* The group is these. */
 GW_WIDE void gw_wide_plain_filled(gw_wide_group *group, gw_wide_batch *batch,
@@ -71,6 +73,36 @@ GW_WIDE gw_u32 gw_wide_fill_seal(gw_wide_group *group, gw_wide_batch *batch, gw_
     return 1;
 }
 
+/* The same inbound. */
+GW_WIDE gw_u32 gw_wide_fill_open(gw_wide_group *group, gw_wide_batch *batch, gw_wide_form form)
+{
+    gw_wide_plain plain;
+    const gw_u32 count = gw_wide_plain_next(&plain, batch);
+    if (count == 0 || !gw_wide_plain_open(&plain, batch->call->variant, form.suite)) {
+        return 0;
+    }
+    const gw_u32 front = GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(form.suite);
+    for (gw_u32 i = 0; i < count; i++) {
+        gw_wide_packet *packet = &group->places[i];
+        gw_u8 *outer = plain.frame[i] + GW_ETHERNET_BYTES;
+        packet->found.sa = plain.sas.sa[i];
+        packet->found.l2_bytes = GW_ETHERNET_BYTES;
+        packet->found.version = 4;
+        packet->text = outer + GW_IPV4_BYTES;
+        packet->data = packet->text + front;
+        packet->sequence = (gw_u64)plain.numbers[0][i] << 32 | plain.numbers[1][i];
+        packet->text_bytes = front + plain.data_bytes[i];
+        packet->data_bytes = plain.data_bytes[i];
+        packet->named_at = GW_WIDE_NAMED_AT;
+        packet->index = (gw_u16)(plain.index[i] - batch->first);
+        packet->authentic = 1;
+        packet->ah = 0;
+    }
+    group->even = plain.even;
+    gw_wide_plain_filled(group, batch, &plain, count);
+    return 1;
+}
+
 /* Begins packets until there are sixteen that have more to do, or no more of the batch. */
 GW_WIDE void gw_wide_fill(gw_wide_group *group, gw_wide_batch *batch, gw_wide_form form)
 {
@@ -79,7 +111,11 @@ GW_WIDE void gw_wide_fill(gw_wide_group *group, gw_wide_batch *batch, gw_wide_fo
     group->plain = 0;
     gw_wide_ahead(batch, GW_WIDE_LANES);
     if (form.outbound && form.suite.protocol == GW_IPSEC_ESP &&
-        form.suite.cipher != GW_IPSEC_CIPHER_NULL && gw_wide_fill_seal(group, batch, form)) {
+        gw_ipsec_iv_bytes(form.suite) != 0 && gw_wide_fill_seal(group, batch, form)) {
+        return;
+    }
+    if (!form.outbound && form.suite.protocol == GW_IPSEC_ESP &&
+        gw_wide_fill_open(group, batch, form)) {
         return;
     }
     while (begun < GW_WIDE_LANES && batch->next < batch->count) {
@@ -103,11 +139,17 @@ GW_WIDE void gw_wide_fill(gw_wide_group *group, gw_wide_batch *batch, gw_wide_fo
 GW_WIDE void gw_wide_settle(gw_wide_group *group, const gw_wide_batch *batch, gw_wide_form form)
 {
     const gw_bin_call *call = batch->call;
-    for (gw_u32 i = 0; i < group->count && !group->plain; i++) {
+    const gw_u32 done = form.outbound && group->plain;
+    for (gw_u32 i = 0; i < group->count && !done; i++) {
         const gw_u32 index = batch->first + group->places[i].index;
+        gw_descriptor *descriptor = &call->descriptors[index];
+        if (!form.outbound && group->plain &&
+            gw_wide_plain_leave(&group->places[i], call, form.suite, descriptor,
+                                &call->outcomes[index])) {
+            continue;
+        }
         const gw_lane lane = gw_wide_lane(call, index);
-        gw_wide_finish(&group->places[i], &lane, form, &call->descriptors[index],
-                       &call->outcomes[index]);
+        gw_wide_finish(&group->places[i], &lane, form, descriptor, &call->outcomes[index]);
     }
     group->count = 0;
 }
@@ -137,22 +179,11 @@ GW_WIDE void gw_wide_both(gw_wide_group *to_cipher, gw_wide_group *to_hash, gw_w
     }
 }
 
-/* A group of one length; returns 0 where it is none: nothing is done then. */
-GW_WIDE gw_u32 gw_wide_group_even(gw_wide_group *group, gw_wide_batch *batch, gw_wide_form form)
+/* Whether the packets of a group take the same steps. */
+GW_WIDE gw_u32 gw_wide_group_even(const gw_wide_group *group, gw_wide_form form)
 {
-    const gw_u32 state_words = gw_wide_state_words(form.suite);
-    if (form.suite.cipher != GW_IPSEC_CIPHER_CBC || state_words == 0 || !group->even) {
-        return 0;
-    }
-    if (form.outbound) {
-        gw_wide_even_seal(group, batch, form.suite, state_words);
-        return 1;
-    }
-    gw_wide_group none;
-    none.count = 0;
-    gw_wide_even_verify(group, batch, state_words);
-    gw_wide_both(group, &none, form);
-    return 1;
+    return group->count != 0 && form.suite.cipher == GW_IPSEC_CIPHER_CBC &&
+           gw_wide_state_words(form.suite) != 0 && group->even;
 }
 
 /*
@@ -172,7 +203,16 @@ GW_WIDE void gw_wide_batch_run(gw_wide_batch *batch, gw_wide_form form)
         if (now->count != 0 && form.suite.auth == GW_IPSEC_AUTH_GHASH) {
             gw_wide_gcm_of(now, form.suite, form.outbound);
             gw_wide_settle(now, batch, form);
-        } else if (now->count != 0 && gw_wide_group_even(now, batch, form)) {
+        } else if (now->count != 0 && form.suite.auth == GW_IPSEC_AUTH_POLY1305) {
+            gw_wide_chacha_of(now, batch, form.outbound);
+            gw_wide_settle(now, batch, form);
+        } else if (gw_wide_group_even(now, form)) {
+            const gw_u32 state_words = gw_wide_state_words(form.suite);
+            if (form.outbound) {
+                gw_wide_even_seal(now, batch, form.suite, state_words);
+            } else {
+                gw_wide_even_open(now, batch, form.suite, state_words);
+            }
             gw_wide_settle(now, batch, form);
         } else if (now->count != 0 || before->count != 0) {
             gw_wide_both(form.outbound ? now : before, form.outbound ? before : now, form);

@@ -100,12 +100,63 @@ static __attribute__((noinline)) void gw_wide_text_block_sha256(gw_wide_text *te
     gw_wide_text_block(text, 8);
 }
 
+/* Encrypts or decrypts the chunks of a step and hashes a block: done together, each fills the waits
+ * of the other. */
+GW_WIDE void gw_wide_even_both(gw_wide_cipher *cipher, gw_wide_text *text, gw_u32 state_words,
+                               gw_u32 mode)
+{
+    __m512i x[4];
+    __m512i w[16];
+    __m512i v[8];
+    GW_WIDE_UNROLL
+    for (gw_u32 i = 0; i < 16; i++) {
+        w[i] = text->words[i];
+    }
+    GW_WIDE_UNROLL
+    for (gw_u32 i = 0; i < state_words; i++) {
+        v[i] = text->state[i];
+    }
+    GW_WIDE_UNROLL
+    for (gw_u32 part = 0; part < 16; part++) {
+        gw_wide_hash_part(v, w, part, state_words);
+        gw_wide_cipher_part(cipher, x, mode, part);
+    }
+    GW_WIDE_UNROLL
+    for (gw_u32 i = 0; i < state_words; i++) {
+        text->state[i] = _mm512_add_epi32(text->state[i], v[i]);
+    }
+}
+
+#define GW_WIDE_EVEN_BOTH(name, state_words, mode)                                                 \
+    static __attribute__((noinline)) void gw_wide_even_##name(gw_wide_cipher *cipher,              \
+                                                              gw_wide_text *text)                  \
+    {                                                                                              \
+        gw_wide_even_both(cipher, text, state_words, mode);                                        \
+    }
+
+GW_WIDE_EVEN_BOTH(seal_sha1, 5, GW_WIDE_CBC_SEAL)
+GW_WIDE_EVEN_BOTH(seal_sha256, 8, GW_WIDE_CBC_SEAL)
+GW_WIDE_EVEN_BOTH(open_sha1, 5, GW_WIDE_CBC_OPEN)
+GW_WIDE_EVEN_BOTH(open_sha256, 8, GW_WIDE_CBC_OPEN)
+
 GW_WIDE void gw_wide_text_next(gw_wide_text *text, gw_u32 state_words)
 {
     if (state_words == 5) {
         gw_wide_text_block_sha1(text);
     } else {
         gw_wide_text_block_sha256(text);
+    }
+}
+
+/* The same, and the chunks that `opening` has at hand are decrypted; 0: there are none. */
+GW_WIDE void gw_wide_text_beside(gw_wide_text *text, gw_wide_cipher *opening, gw_u32 state_words)
+{
+    if (opening == 0) {
+        gw_wide_text_next(text, state_words);
+    } else if (state_words == 5) {
+        gw_wide_even_open_sha1(opening, text);
+    } else {
+        gw_wide_even_open_sha256(opening, text);
     }
 }
 
@@ -122,10 +173,10 @@ GW_WIDE void gw_wide_text_clear(gw_wide_text *text, gw_u32 from, gw_u32 to)
 
 /*
  * The end of all texts, of which `there` words are left, 2 to 14, and the outer block (RFC 2104).
- * Leaves the digests in text->state.
+ * Leaves the digests in text->state. opening: decrypted beside the first block.
  */
 GW_WIDE void gw_wide_text_end(gw_wide_text *text, const gw_wide_group *group, gw_wide_batch *batch,
-                              gw_u32 there, gw_u32 state_words)
+                              gw_u32 there, gw_wide_cipher *opening, gw_u32 state_words)
 {
     const gw_wide_packet *first = group->packets[0];
     gw_u32 bytes = GW_WIDE_ROW_BYTES + first->text_bytes;
@@ -137,12 +188,13 @@ GW_WIDE void gw_wide_text_end(gw_wide_text *text, const gw_wide_group *group, gw
     gw_wide_text_clear(text, there, 16);
     if (there > 14) {
         gw_wide_ahead(batch, GW_WIDE_LANES / 4);
-        gw_wide_text_next(text, state_words);
+        gw_wide_text_beside(text, opening, state_words);
+        opening = 0;
         gw_wide_text_clear(text, 0, 15);
     }
     text->words[15] = _mm512_set1_epi32((int)(8 * bytes));
     gw_wide_ahead(batch, GW_WIDE_LANES / 4);
-    gw_wide_text_next(text, state_words);
+    gw_wide_text_beside(text, opening, state_words);
     GW_WIDE_UNROLL
     for (gw_u32 i = 0; i < state_words; i++) {
         text->words[i] = text->state[i];
@@ -170,52 +222,6 @@ GW_WIDE void gw_wide_text_tags(const gw_wide_text *text, __m128i tags[GW_WIDE_LA
     }
 }
 
-/* Chunks of a step: rows of 64 bytes where there are four. */
-GW_WIDE void gw_wide_chunks_load(__m512i blocks[4][4], const gw_wide_lanes *lanes, gw_u32 offset,
-                                 gw_u32 count)
-{
-    if (count == 4) {
-        gw_wide_load(blocks, lanes, offset);
-        return;
-    }
-    gw_u8 *const *at = lanes->at;
-    for (gw_u32 k = 0; k < count; k++) {
-        const gw_u32 from = offset + 16 * k;
-        GW_WIDE_UNROLL
-        for (gw_u32 j = 0; j < 4; j++) {
-            blocks[k][j] =
-                gw_wide_gather(at[j] + from, at[j + 4] + from, at[j + 8] + from, at[j + 12] + from);
-        }
-    }
-}
-
-/* The same back. */
-GW_WIDE void gw_wide_chunks_store(__m512i blocks[4][4], const gw_wide_lanes *lanes, gw_u32 offset,
-                                  gw_u32 count)
-{
-    gw_u8 *const *at = lanes->at;
-    gw_u32 k = 0;
-    for (; k + 2 <= count; k += 2) {
-        const gw_u32 to = offset + 16 * k;
-        GW_WIDE_UNROLL
-        for (gw_u32 j = 0; j < 4; j++) {
-            gw_wide_store_two(blocks[k][j], blocks[k + 1][j], at[j] + to, at[j + 4] + to,
-                              at[j + 8] + to, at[j + 12] + to);
-        }
-    }
-    if (k < count) {
-        const gw_u32 to = offset + 16 * k;
-        GW_WIDE_UNROLL
-        for (gw_u32 j = 0; j < 4; j++) {
-            const __m512i block = blocks[k][j];
-            _mm_storeu_si128((__m128i *)(at[j] + to), _mm512_castsi512_si128(block));
-            _mm_storeu_si128((__m128i *)(at[j + 4] + to), _mm512_extracti32x4_epi32(block, 1));
-            _mm_storeu_si128((__m128i *)(at[j + 8] + to), _mm512_extracti32x4_epi32(block, 2));
-            _mm_storeu_si128((__m128i *)(at[j + 12] + to), _mm512_extracti32x4_epi32(block, 3));
-        }
-    }
-}
-
 /* Encrypts the chunks of a step, one after the other. */
 static __attribute__((noinline)) void gw_wide_even_cipher(gw_wide_cipher *cipher)
 {
@@ -237,44 +243,6 @@ static __attribute__((noinline)) void gw_wide_even_cipher(gw_wide_cipher *cipher
             cipher->blocks[k][j] = x[j];
         }
     }
-}
-
-/* Encrypts four chunks and hashes a block: done together, each fills the waits of the other. */
-GW_WIDE void gw_wide_even_both(gw_wide_cipher *cipher, gw_wide_text *text, gw_u32 state_words)
-{
-    __m512i x[4];
-    __m512i w[16];
-    __m512i v[8];
-    GW_WIDE_UNROLL
-    for (gw_u32 i = 0; i < 16; i++) {
-        w[i] = text->words[i];
-    }
-    GW_WIDE_UNROLL
-    for (gw_u32 i = 0; i < state_words; i++) {
-        v[i] = text->state[i];
-    }
-    cipher->count = 4;
-    GW_WIDE_UNROLL
-    for (gw_u32 part = 0; part < 16; part++) {
-        gw_wide_hash_part(v, w, part, state_words);
-        gw_wide_cipher_part(cipher, x, GW_WIDE_CBC_SEAL, part);
-    }
-    GW_WIDE_UNROLL
-    for (gw_u32 i = 0; i < state_words; i++) {
-        text->state[i] = _mm512_add_epi32(text->state[i], v[i]);
-    }
-}
-
-static __attribute__((noinline)) void gw_wide_even_both_sha1(gw_wide_cipher *cipher,
-                                                             gw_wide_text *text)
-{
-    gw_wide_even_both(cipher, text, 5);
-}
-
-static __attribute__((noinline)) void gw_wide_even_both_sha256(gw_wide_cipher *cipher,
-                                                               gw_wide_text *text)
-{
-    gw_wide_even_both(cipher, text, 8);
 }
 
 /* The block is done: what is behind it begins the next. */
@@ -314,9 +282,9 @@ static __attribute__((noinline)) void gw_wide_even_seal(const gw_wide_group *gro
         if (step == 0 || count < 4) {
             gw_wide_even_cipher(&cipher);
         } else if (state_words == 5) {
-            gw_wide_even_both_sha1(&cipher, &text);
+            gw_wide_even_seal_sha1(&cipher, &text);
         } else {
-            gw_wide_even_both_sha256(&cipher, &text);
+            gw_wide_even_seal_sha256(&cipher, &text);
         }
         if (step != 0 && count < 4) {
             gw_wide_text_next(&text, state_words);
@@ -329,7 +297,7 @@ static __attribute__((noinline)) void gw_wide_even_seal(const gw_wide_group *gro
             gw_wide_text_take(&text, cipher.blocks[k], k);
         }
     }
-    gw_wide_text_end(&text, group, batch, 2 + 4 * (chunks % 4), state_words);
+    gw_wide_text_end(&text, group, batch, 2 + 4 * (chunks % 4), 0, state_words);
     __m128i tags[GW_WIDE_LANES];
     gw_wide_text_tags(&text, tags);
     for (gw_u32 i = 0; i < group->count; i++) {
@@ -339,32 +307,78 @@ static __attribute__((noinline)) void gw_wide_even_seal(const gw_wide_group *gro
     }
 }
 
-/* Says which packets are authentic. */
-static __attribute__((noinline)) void gw_wide_even_verify(const gw_wide_group *group,
-                                                          gw_wide_batch *batch, gw_u32 state_words)
+/* Encrypts the data of a packet again, which was decrypted and is not authentic: it is left as it
+ * came (RFC 4303, section 3.4.4.1). Seldom needed. The SA has the keys of decryption. */
+static __attribute__((noinline)) void gw_wide_restore(const gw_wide_packet *packet, gw_u32 rounds)
 {
-    gw_wide_lanes lanes;
+    const __m128i *inverse = (const __m128i *)packet->found.sa->keys;
+    const __m128i zero = _mm_setzero_si128();
+    __m128i keys[15];
+    for (gw_u32 i = 0; i <= rounds; i++) {
+        const __m128i key = _mm_loadu_si128(inverse + rounds - i);
+        /* Those between were made by InvMixColumns (FIPS 197, section 5.3.5); this is its inverse.
+         */
+        const __m128i mixed = _mm_aesenc_si128(_mm_aesdeclast_si128(key, zero), zero);
+        keys[i] = i == 0 || i == rounds ? key : mixed;
+    }
+    __m128i chain = _mm_loadu_si128((const __m128i *)(packet->data - 16));
+    for (gw_u32 at = 0; at < packet->data_bytes; at += 16) {
+        __m128i *block = (__m128i *)(packet->data + at);
+        chain = _mm_xor_si128(_mm_xor_si128(chain, _mm_loadu_si128(block)), keys[0]);
+        for (gw_u32 i = 1; i < rounds; i++) {
+            chain = _mm_aesenc_si128(chain, keys[i]);
+        }
+        chain = _mm_aesenclast_si128(chain, keys[rounds]);
+        _mm_storeu_si128(block, chain);
+    }
+}
+
+/* Says which packets are authentic, and decrypts them. Each step hashes up to four chunks, of which
+ * the IV is the first, and decrypts them meanwhile. */
+static __attribute__((noinline)) void gw_wide_even_open(const gw_wide_group *group,
+                                                        gw_wide_batch *batch, gw_ipsec_suite suite,
+                                                        gw_u32 state_words)
+{
+    gw_wide_cipher cipher;
     gw_wide_text text;
-    __m512i blocks[4][4];
+    __m512i iv[4];
+    const gw_u32 rounds = gw_ipsec_aes_rounds(suite);
     const gw_u32 chunks = group->packets[0]->data_bytes / 16 + 1;
     const gw_u32 whole = chunks / 4;
     for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
-        lanes.at[i] = group->packets[i]->data - 16;
+        cipher.lanes.at[i] = group->packets[i]->data - 16;
     }
+    gw_wide_keys_load(&cipher.keys, &group->sas, rounds);
     gw_wide_text_begin(&text, group, state_words);
-    for (gw_u32 step = 0; step <= whole; step++) {
-        const gw_u32 count = step < whole ? 4 : chunks % 4;
-        gw_wide_ahead(batch, GW_WIDE_LANES / 4);
-        gw_wide_chunks_load(blocks, &lanes, GW_WIDE_ROW_BYTES * step, count);
-        for (gw_u32 k = 0; k < count; k++) {
-            gw_wide_text_take(&text, blocks[k], k);
-        }
-        if (count == 4) {
-            gw_wide_text_next(&text, state_words);
-            gw_wide_text_carry(&text);
-        }
+    GW_WIDE_UNROLL
+    for (gw_u32 j = 0; j < 4; j++) {
+        cipher.chain[j] = _mm512_setzero_si512();
     }
-    gw_wide_text_end(&text, group, batch, 2 + 4 * (chunks % 4), state_words);
+    for (gw_u32 step = 0; step <= whole; step++) {
+        const gw_u32 offset = GW_WIDE_ROW_BYTES * step;
+        cipher.count = step < whole ? 4 : chunks % 4;
+        gw_wide_ahead(batch, GW_WIDE_LANES / 4);
+        gw_wide_chunks_load(cipher.blocks, &cipher.lanes, offset, cipher.count);
+        for (gw_u32 k = 0; k < cipher.count; k++) {
+            gw_wide_text_take(&text, cipher.blocks[k], k);
+        }
+        GW_WIDE_UNROLL
+        for (gw_u32 j = 0; j < 4 && step == 0; j++) {
+            iv[j] = cipher.blocks[0][j];
+        }
+        if (step < whole) {
+            gw_wide_text_beside(&text, &cipher, state_words);
+            gw_wide_text_carry(&text);
+        } else {
+            gw_wide_text_end(&text, group, batch, 2 + 4 * cipher.count, &cipher, state_words);
+        }
+        /* The IV is no data: it stays what it is. */
+        GW_WIDE_UNROLL
+        for (gw_u32 j = 0; j < 4 && step == 0; j++) {
+            cipher.blocks[0][j] = iv[j];
+        }
+        gw_wide_chunks_store(cipher.blocks, &cipher.lanes, offset, cipher.count);
+    }
     __m128i tags[GW_WIDE_LANES];
     gw_wide_text_tags(&text, tags);
     for (gw_u32 i = 0; i < group->count; i++) {
@@ -372,6 +386,9 @@ static __attribute__((noinline)) void gw_wide_even_verify(const gw_wide_group *g
         const __mmask8 mask = gw_wide_icv_mask(packet->found.sa->icv_bytes);
         const __m128i came = _mm_maskz_loadu_epi32(mask, packet->data + packet->data_bytes);
         packet->authentic = _mm_mask_cmpneq_epi32_mask(mask, came, tags[i]) == 0;
+        if (!packet->authentic) {
+            gw_wide_restore(packet, rounds);
+        }
     }
 }
 

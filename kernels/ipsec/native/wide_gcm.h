@@ -196,18 +196,22 @@ GW_WIDE void gw_gcm_step(gw_gcm *gcm, __m512i wire[GW_GCM_ROWS], gw_u32 offset, 
     }
 }
 
+/* The lengths in bits of what is authenticated only and of what is encrypted too, as elements. */
+GW_WIDE __m512i gw_gcm_lengths(gw_u64 front_bits, gw_u64 data_bits)
+{
+    return _mm512_mask_set1_epi64(_mm512_set1_epi64((long long)front_bits), 0x55,
+                                  (long long)data_bits);
+}
+
 /*
  * The last rows, of which `count` hold data, and the lengths: in the block behind the data, which
  * may be the first of another row. The sum is reduced for the last time, and its four parts become
  * one.
  */
 GW_WIDE __m128i gw_gcm_end(gw_gcm *gcm, __m512i wire[GW_GCM_ROWS], gw_u32 count, gw_u32 is_first,
-                           gw_u32 front_bits)
+                           __m512i lengths)
 {
-    const gw_u32 data_bytes = gcm->bytes - GW_GCM_BLOCK;
     const gw_u32 blocks = (gcm->bytes + GW_GCM_BLOCK - 1) / GW_GCM_BLOCK % 4; /* of the last row */
-    const __m512i lengths = _mm512_mask_set1_epi64(_mm512_set1_epi64((long long)front_bits), 0x55,
-                                                   (long long)(8 * (gw_u64)data_bytes));
     const __m512i places = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
     /* The powers of the last row begin with that of its number of blocks, and the lengths. */
     const __m512i from = _mm512_add_epi64(places, _mm512_set1_epi64((long long)(6 - 2 * blocks)));
@@ -254,7 +258,8 @@ GW_WIDE __m128i gw_gcm_run(const gw_wide_packet *packet, gw_u32 rounds, gw_u32 o
     __m128i mask = _mm_setzero_si128();
     __m128i sum = _mm_setzero_si128();
     const gw_ipsec_sa *sa = packet->found.sa;
-    const gw_u32 front_bits = (sa->flags & GW_IPSEC_SA_ESN) != 0 ? 96 : 64;
+    const __m512i lengths = gw_gcm_lengths((sa->flags & GW_IPSEC_SA_ESN) != 0 ? 96 : 64,
+                                           8 * (gw_u64)packet->data_bytes);
     const gw_u32 group = GW_GCM_ROWS * GW_GCM_ROW;
     gcm.text = packet->data - GW_GCM_BLOCK;
     gcm.bytes = packet->data_bytes + GW_GCM_BLOCK;
@@ -266,7 +271,7 @@ GW_WIDE __m128i gw_gcm_run(const gw_wide_packet *packet, gw_u32 rounds, gw_u32 o
 
 #define GW_GCM_LAST(count, is_first)                                                               \
     gw_gcm_step(&gcm, wire, offset, count, 0, is_first, front, &mask);                             \
-    sum = gw_gcm_end(&gcm, wire, count, is_first, front_bits);                                     \
+    sum = gw_gcm_end(&gcm, wire, count, is_first, lengths);                                        \
     break;
 
     gw_u32 offset = 0;

@@ -2,7 +2,7 @@
 #ifndef GODWIT_IPSEC_WIDE_GROUP_H
 #define GODWIT_IPSEC_WIDE_GROUP_H
 
-#include "wide_gcm.h"
+#include "wide_gmac.h"
 #include "wide_packet.h"
 #include "wide_run.h"
 
@@ -12,7 +12,8 @@ typedef struct gw_wide_group {
     gw_wide_ah ahs[GW_WIDE_LANES];
     gw_wide_packet *packets[GW_WIDE_LANES] __attribute__((aligned(64)));
     gw_u32 count;
-    gw_u32 plain; /* nothing is left to do with it behind the transforms */
+    gw_u32 plain; /* outbound: nothing is left to do with it behind the transforms; inbound: it is
+                     what gw_wide_plain_leave is for */
     gw_u32 even;  /* what gw_wide_even says */
     gw_wide_sas sas;
     gw_u32 spi[GW_WIDE_LANES] __attribute__((aligned(64)));
@@ -127,14 +128,16 @@ GW_WIDE __mmask8 gw_wide_icv_mask(gw_u32 icv_bytes)
     return (__mmask8)((1u << (icv_bytes / 4)) - 1);
 }
 
-/* The whole of GCM for a group. */
+/* The whole of GCM, or GMAC, for a group. */
 static __attribute__((noinline)) void gw_wide_gcm_of(gw_wide_group *group, gw_ipsec_suite suite,
                                                      gw_u32 outbound)
 {
     const gw_u32 rounds = gw_ipsec_aes_rounds(suite);
+    const gw_u32 encrypts = suite.cipher != GW_IPSEC_CIPHER_NULL;
     for (gw_u32 i = 0; i < group->count; i++) {
         gw_wide_packet *packet = group->packets[i];
-        const __m128i tag = gw_gcm_packet(packet, rounds, outbound);
+        const __m128i tag =
+            encrypts ? gw_gcm_packet(packet, rounds, outbound) : gw_gmac_packet(packet, rounds);
         gw_u8 *icv = packet->data + packet->data_bytes;
         const __mmask8 mask = gw_wide_icv_mask(packet->found.sa->icv_bytes);
         if (outbound) {
@@ -143,7 +146,7 @@ static __attribute__((noinline)) void gw_wide_gcm_of(gw_wide_group *group, gw_ip
         }
         packet->authentic =
             _mm_mask_cmpneq_epi32_mask(mask, _mm_maskz_loadu_epi32(mask, icv), tag) == 0;
-        if (!packet->authentic) {
+        if (!packet->authentic && encrypts) {
             /* It is left as it came (RFC 4303, section 3.4.4.1): decrypting twice does that, and is
              * seldom needed. */
             (void)gw_gcm_packet(packet, rounds, outbound);

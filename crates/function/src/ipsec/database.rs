@@ -300,7 +300,7 @@ impl Database {
     }
 
     /// The index of the inbound SA with this name.
-    #[inline]
+    #[inline(always)]
     fn named(&self, name: u64, class: Class) -> Option<u32> {
         let value = self.inbound.get(name);
         // No SA is found by `Lookup::ABSENT`, whose class is none.

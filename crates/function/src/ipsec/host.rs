@@ -151,15 +151,25 @@ impl HostHalf for IpsecHost {
         let states = &self.database.states;
         let is_inbound = variant & 1 == 1;
         for ((descriptor, &parameter), outcome) in descriptors.iter().zip(parameters).zip(outcomes) {
-            let (sa, sequence) = sa_and_sequence(parameter);
             if outcome.verdict == VERDICT_DROP {
-                states.dropped(sa, outcome.reason);
-                if is_inbound && States::was_authentic(outcome.reason) {
-                    states.used(sa, sequence);
-                }
-            } else if is_inbound && let Err(reason) = states.authentic(sa, sequence, descriptor.length.into()) {
+                dropped(states, is_inbound, parameter, outcome.reason);
+                continue;
+            }
+            let (sa, sequence) = sa_and_sequence(parameter);
+            if is_inbound && let Err(reason) = states.authentic(sa, sequence, descriptor.length.into()) {
                 *outcome = Outcome::drop(reason);
             }
         }
+    }
+}
+
+/// The kernel dropped a packet. Apart from those that go on, which are most.
+#[cold]
+#[inline(never)]
+fn dropped(states: &States, is_inbound: bool, parameter: u64, reason: u8) {
+    let (sa, sequence) = sa_and_sequence(parameter);
+    states.dropped(sa, reason);
+    if is_inbound && States::was_authentic(reason) {
+        states.used(sa, sequence);
     }
 }

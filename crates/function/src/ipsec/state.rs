@@ -256,10 +256,6 @@ impl States {
     pub(super) fn check(&self, index: u32, sequence_low: u32) -> Result<(u8, u64), u8> {
         let hot = self.hot(index);
         let plan = hot.plan();
-        let replayed = || {
-            add(&self.cold(index).replayed, 1);
-            DROP_REPLAYED
-        };
         if plan.is(Plan::ENDED) {
             add(&self.cold(index).ended, 1);
             return Err(DROP_LIFETIME);
@@ -275,36 +271,45 @@ impl States {
             Some(sequence_low.into())
         };
         // Number 0 is never sent.
-        let sequence = sequence.filter(|&sequence| sequence > 0).ok_or_else(replayed)?;
+        let sequence = sequence.filter(|&sequence| sequence > 0).ok_or_else(|| self.replayed(index))?;
         if sequence <= largest && (largest - sequence >= window || self.ring(index).has(sequence)) {
-            return Err(replayed());
+            return Err(self.replayed(index));
         }
         Ok((plan.variant(), sequence))
     }
 
     /// Inbound: the packet was authentic. Whether it is dropped in spite of that, and why.
-    #[inline]
+    #[inline(always)]
     pub(super) fn authentic(&self, index: u32, sequence: u64, frame_bytes: u64) -> Result<(), u8> {
-        let (hot, cold) = (self.hot(index), self.cold(index));
+        let hot = self.hot(index);
         let (plan, largest) = (hot.plan(), hot.sequence());
         if plan.window() > 0 && !self.ring(index).commit(largest, sequence) {
-            add(&cold.replayed, 1);
-            return Err(DROP_REPLAYED);
+            return Err(self.replayed(index));
         }
         if sequence > largest {
             hot.sequence.store(sequence, Relaxed);
         }
         let (packets, bytes) = (hot.stop_or_packets.load(Relaxed) + 1, hot.bytes() + frame_bytes);
         if plan.is(Plan::LIMITED) {
-            self.has_lifetime(hot, cold, packets, bytes)?;
+            self.has_lifetime(index, packets, bytes)?;
         }
         hot.stop_or_packets.store(packets, Relaxed);
         hot.bytes.store(bytes, Relaxed);
         Ok(())
     }
 
+    /// A packet that was there, or is too old.
+    #[cold]
+    #[inline(never)]
+    fn replayed(&self, index: u32) -> u8 {
+        add(&self.cold(index).replayed, 1);
+        DROP_REPLAYED
+    }
+
     /// Inbound: whether the SA may have another packet, which makes it so many packets and bytes.
-    fn has_lifetime(&self, hot: &Hot, cold: &Cold, packets: u64, bytes: u64) -> Result<(), u8> {
+    #[inline(never)]
+    fn has_lifetime(&self, index: u32, packets: u64, bytes: u64) -> Result<(), u8> {
+        let (hot, cold) = (self.hot(index), self.cold(index));
         let [soft_bytes, hard_bytes, soft_packets, hard_packets] = cold.limits();
         if packets > soft_packets || bytes > soft_bytes {
             self.happened(hot, Plan::SOFT);
