@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use godwit_device::{Implementation, cpu, has_own_memory};
-use godwit_engine::config::{Config, EngineConfig};
+use godwit_engine::config::{ChunkDefaults, Config, EngineConfig};
 use godwit_engine::{Engine, Options, Report};
 use godwit_packet::Layout;
 
@@ -30,10 +30,6 @@ const SIZES: [Size; 5] = [Size::Bytes(60), Size::Bytes(512), Size::Bytes(1024), 
 const FLOWS_PER_SA: u32 = 4;
 /// Most packets of a worker in flight.
 const IN_FLIGHT_PACKETS_MAX: usize = 65_536;
-/// Bytes of windows with which a chunk of a device with memory of its own is full (`[packing] chunk_bytes`).
-const CHUNK_BYTES: usize = 2 << 20;
-/// Chunks of a worker for such a device, the one that fills included (`[[device]] chunks`).
-const CHUNKS: usize = 4;
 /// In front of a frame, for what ESP prepends.
 const HEADROOM_BYTES: usize = 44;
 /// Behind it, for what ESP appends.
@@ -244,9 +240,11 @@ impl<'a> Gateway<'a> {
 
     /// Packets of as many bytes as a worker's chunks take.
     fn packets_of_chunks(&self) -> usize {
-        let chunks = self.options.in_flight.map_or(CHUNKS, |chunks| chunks + 1);
+        let mode = self.options.mode.unwrap_or_default();
+        let defaults = ChunkDefaults::of(self.devices[0], mode, self.workers);
+        let chunks = self.options.in_flight.map_or(defaults.chunks, |chunks| chunks + 1);
         // Each device has its own.
-        chunks * self.devices.len() * CHUNK_BYTES / self.mean_window_bytes()
+        chunks * self.devices.len() * defaults.bytes as usize / self.mean_window_bytes()
     }
 
     /// The key of `[arena]` that makes a worker's ring as long as packets in flight need, and an eighth: what goes around in

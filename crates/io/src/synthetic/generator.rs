@@ -9,7 +9,7 @@ use super::draw::draw;
 use super::flows::{Flow, Flows, HEAD_BYTES, NO_TAIL, Tail};
 use super::headers::Shape;
 use super::lengths::Lengths;
-use super::payload::{Payload, zero};
+use super::payload::Payload;
 use super::schedule::{Cursor, Schedule};
 use super::units::Rate;
 use crate::{Error, PortCounters};
@@ -56,7 +56,7 @@ pub struct Generator {
     lengths: Lengths,
     flows: Flows,
     payload: Payload,
-    /// Whether all packets of a flow are the same: flows say everything.
+    /// Whether all packets of a flow are the same, but for a payload that no checksum is about: flows say everything.
     is_one_frame: bool,
     seed: u64,
     port: u8,
@@ -91,7 +91,7 @@ impl Generator {
         let (flows, schedule) = Flows::new(config, shape, steering, worker, lengths.fixed())?;
         Ok(Self {
             shape,
-            is_one_frame: lengths.fixed().is_some() && config.payload == PayloadKind::Zero,
+            is_one_frame: lengths.fixed().is_some() && matches!(config.payload, PayloadKind::Zero | PayloadKind::Stale),
             lengths,
             flows,
             payload: Payload::new(config)?,
@@ -316,7 +316,7 @@ impl Generator {
         }
         out[..COPY].copy_from_slice(&headers::<COPY>(flow, tail));
         if self.is_one_frame {
-            zero(&mut out[payload..], payload_bytes);
+            self.payload.emit(random, payload_bytes, &mut out[payload..]);
             return;
         }
         let payload_sum = self.payload.emit(random, payload_bytes, &mut out[payload..]);

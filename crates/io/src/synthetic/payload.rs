@@ -128,7 +128,7 @@ fn copy(from: &[u8], out: &mut [u8], bytes: usize) {
 
 /// As [`copy`], of zeros.
 #[inline(always)]
-pub(super) fn zero(out: &mut [u8], bytes: usize) {
+fn zero(out: &mut [u8], bytes: usize) {
     if bytes <= STEP_BYTES
         && let Some(to) = out.first_chunk_mut::<STEP_BYTES>()
     {
