@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(100);
 fn hanging_kernels() -> String {
     let mut source = godwit_kernels::opencl_source().to_owned();
     for (after, at) in [
-        ("const gw_bin bin = chunk.bins[index];", "bins + index"),
+        ("const gw_bin bin = bins[index];", "bins + index"),
         ("const gw_bin bin = *(const __global gw_bin *)place;", "place"),
     ] {
         assert!(source.contains(after), "the kernels no longer read a bin so: {after}");

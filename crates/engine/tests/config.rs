@@ -188,6 +188,15 @@ fn a_device_is_used_as_its_stanza_says() {
     let text = text.replace("in_flight_packets = 1024", "in_flight_packets = 65536").replace("bins = 8\n", "");
     let cuda = device(&text.replace("bins = 9\n", ""), "cuda:0");
     assert_eq!((cuda.packing.chunk_packets, cuda.packing.bins), (16_384, 512));
+    // Launched, workers share what a discrete GPU has in flight, in copies that suit its bus.
+    let launched = text.replace("mode = \"persistent\"\nchunks = 2\n", "").replace("bins = 9\n", "");
+    for (workers, chunks, chunk_packets) in
+        [(2, 4, 16_384), (5, 4, 16_384), (8, 3, 65_536 / 3), (16, 2, 32_768), (64, 2, 32_768)]
+    {
+        let cuda = device(&launched.replace("workers = 2", &format!("workers = {workers}")), "cuda:0");
+        let packing = &cuda.packing;
+        assert_eq!((cuda.chunks, packing.chunk_packets, packing.chunk_bytes), (chunks, chunk_packets, Some(8 << 20)));
+    }
 }
 
 #[test]

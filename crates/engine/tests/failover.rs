@@ -243,7 +243,7 @@ fn processor() -> Option<(usize, String)> {
 /// Godwit's kernels, but a group that comes to a bin of 7, 15, 23 … packets stays there.
 fn hanging_kernels() -> String {
     let source = godwit_kernels::opencl_source();
-    let after = "const gw_bin bin = chunk.bins[index];";
+    let after = "const gw_bin bin = bins[index];";
     assert!(source.contains(after), "gw_chunk no longer reads its bin so");
     source.replace(
         after,

@@ -13,11 +13,11 @@ use super::{ConfigError, EngineConfig, FunctionConfig};
 
 /// Most sets of bins of a worker and a device, unless the operator says otherwise.
 const CHUNKS: usize = 4;
+/// Most of them. More than a few in flight gain nothing.
+const CHUNKS_MAX: usize = 64;
 /// Chunks that all workers together have on a discrete GPU: a few more than keep both directions of the bus busy. With 48 it
 /// copied less than with 16 (an H200, 16 workers, 1408 bytes: 0.80 and 0.88 of half the duplex copy rate).
 const CHUNKS_IN_FLIGHT: usize = 16;
-/// Most of them. More than a few in flight gain nothing.
-const CHUNKS_MAX: usize = 64;
 /// Longest watchdog: an hour.
 const WATCHDOG_MS_MAX: usize = 3_600_000;
 /// Packets of a bin of such a device: two warps.

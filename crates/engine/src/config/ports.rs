@@ -88,7 +88,10 @@ pub(super) fn read<'a>(
         }
         ports.push(read_one(document, stanza, name, eal, directory)?);
     }
-    let is_stale = |port: &&PortConfig| matches!(&port.kind, PortKind::Synthetic(config) if config.payload == synthetic::PayloadKind::Stale);
+    let is_stale = |port: &&PortConfig| match &port.kind {
+        PortKind::Synthetic(config) => config.payload == synthetic::PayloadKind::Stale,
+        _ => false,
+    };
     let is_outside = |port: &&PortConfig| !matches!(port.kind, PortKind::Synthetic(_));
     if let (Some(stale), Some(outside)) = (ports.iter().find(is_stale), ports.iter().find(is_outside)) {
         let message = format!(
