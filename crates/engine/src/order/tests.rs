@@ -1,0 +1,106 @@
+//! Packets in order, against a model.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Where a packet of the model stands.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Stand {
+    /// In flight before gate `n`.
+    Before(usize),
+    At(usize),
+}
+
+proptest! {
+    /// Packets that take random ways pass each gate, and the exit, in order of arrival; none is lost.
+    #[test]
+    fn gates_restore_the_order(
+        gates in 0usize..4,
+        steps in prop::collection::vec((0u8..6, any::<prop::sample::Index>(), 0usize..5), 1..2000),
+    ) {
+        let mut order = Order::new(64, gates);
+        let mut live: Vec<(Descriptor, Stand)> = Vec::new();
+        let mut last_at_gate = vec![None::<u64>; gates];
+        let mut last_out = None::<u64>;
+        let (mut arrived, mut gone) = (0u64, 0u64);
+        // What has left since it was looked at.
+        let (mut outs, mut left): ([Vec<Departure>; 4], u64) = Default::default();
+        for (kind, index, hop) in steps {
+            match kind {
+                0 | 1 if order.room() > 0 => {
+                    let mut descriptor = Descriptor { flow_hash: arrived as u32, ..Descriptor::default() };
+                    let stamp = Stamp { sequence: arrived, time_ns: 0 };
+                    order.arrive(std::slice::from_mut(&mut descriptor), &[stamp], 0);
+                    live.push((descriptor, Stand::Before(0)));
+                    arrived += 1;
+                }
+                2 | 3 if !live.is_empty() => {
+                    let index = index.index(live.len());
+                    if let (descriptor, Stand::Before(passed)) = live[index] {
+                        let gate = passed + hop;
+                        if gate < gates {
+                            let entered = kind == 2 && order.enter(gate, &[descriptor]);
+                            if entered {
+                                let sequence = order.remembered(&descriptor).0.sequence;
+                                prop_assert!(last_at_gate[gate].is_none_or(|last| last < sequence));
+                                last_at_gate[gate] = Some(sequence);
+                            } else {
+                                order.wait(&descriptor, gate);
+                            }
+                            live[index].1 = if entered { Stand::Before(gate + 1) } else { Stand::At(gate) };
+                        } else {
+                            // Some at once, which often arrived one after the other.
+                            let end = live.len().min(index + 1 + 3 * hop);
+                            let both = live[index..end].iter_mut().filter(|(_, stand)| matches!(stand, Stand::Before(_)));
+                            let run: Vec<Descriptor> = both
+                                .map(|(descriptor, stand)| {
+                                    *stand = Stand::At(gates);
+                                    *descriptor
+                                })
+                                .collect();
+                            // The next to leave may leave at once.
+                            if kind == 3 || !order.pass_exit(&run, &mut outs[3], |_, packets| left += packets) {
+                                order.wait_exit(&run, 3);
+                            }
+                        }
+                    }
+                }
+                4 if !live.is_empty() => {
+                    let index = index.index(live.len());
+                    if let (descriptor, Stand::Before(_)) = live[index] {
+                        order.leave(&descriptor);
+                        live.swap_remove(index);
+                        gone += 1;
+                    }
+                }
+                _ => {
+                    for (gate, last) in last_at_gate.iter_mut().enumerate() {
+                        let mut next = Vec::new();
+                        order.open(gate, &mut next);
+                        for descriptor in next {
+                            let sequence = order.remembered(&descriptor).0.sequence;
+                            prop_assert_eq!(sequence as u32, descriptor.flow_hash);
+                            prop_assert!(last.is_none_or(|last| last < sequence));
+                            *last = Some(sequence);
+                            let packet = live.iter_mut().find(|(live, _)| live.order == descriptor.order).unwrap();
+                            prop_assert_eq!(packet.1, Stand::At(gate));
+                            packet.1 = Stand::Before(gate + 1);
+                        }
+                    }
+                    order.open_exit(&mut outs, |_, packets| left += packets, |_, _, _| unreachable!());
+                    prop_assert!(outs[..3].iter().all(Vec::is_empty) && outs[3].len() as u64 == left);
+                    left = 0;
+                    for Departure { descriptor, stamp: Stamp { sequence, .. } } in outs[3].drain(..) {
+                        prop_assert!(last_out.is_none_or(|last| last < sequence));
+                        last_out = Some(sequence);
+                        live.retain(|(live, _)| live.order != descriptor.order);
+                        gone += 1;
+                    }
+                }
+            }
+            prop_assert_eq!(arrived - gone, live.len() as u64);
+            prop_assert!(order.in_flight() + left as usize >= live.len());
+        }
+    }
+}
