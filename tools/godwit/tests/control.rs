@@ -3,55 +3,13 @@
 mod common;
 
 use std::fs;
-use std::io::Write;
-use std::path::Path;
-use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use common::{Said, conserved, godwit, run};
+use common::running::Running;
+use common::{godwit, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-
-/// A running godwit, stopped when dropped.
-struct Running(Option<Child>);
-
-impl Running {
-    fn start(config: &Path, control: &Path) -> Self {
-        let mut command = godwit();
-        command.arg("run").arg(config).arg("--control").arg(control).args(["--seconds", "120", "--json", "-"]);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let running = Self(Some(child));
-        // It answers once packets flow.
-        while run(godwit().arg("status").arg("--control").arg(control)).code != Some(0) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        running
-    }
-
-    /// Its report, once it was told to stop.
-    fn finish(mut self) -> Value {
-        let said = Said::of(self.0.take().unwrap().wait_with_output().unwrap()).succeeded();
-        conserved(&said.stdout)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// Says one line to the socket itself.
-fn tell(control: &Path, line: &str) {
-    let mut stream = std::os::unix::net::UnixStream::connect(control).unwrap();
-    stream.write_all(line.as_bytes()).unwrap();
-    stream.write_all(b"\n").unwrap();
-    std::io::Read::read(&mut stream, &mut [0; 4096]).unwrap();
-}
 
 const ECHO: &str = r#"
 [[port]]
@@ -122,8 +80,7 @@ fn status_says_how_it_goes_and_what_is_wrong_is_a_sentence() {
         let said = run(sa.arg("sa").args(words).args(["--function", "bakc", "--control"]).arg(&control));
         assert!(said.refused().contains("back"), "{said:?}");
     }
-    tell(&control, "{\"command\":\"stop\"}");
-    let report = running.finish();
+    let report = running.stop();
     assert!(report["conservation"]["received"].as_u64() > Some(0));
     assert!(!control.exists());
 }
@@ -205,8 +162,7 @@ fn routes_change_while_packets_flow() {
     while counter("engine_sent") == sent {
         std::thread::sleep(Duration::from_millis(5));
     }
-    tell(&control, "{\"command\":\"stop\"}");
-    running.finish();
+    running.stop();
 }
 
 const SWITCH: &str = r#"
@@ -275,8 +231,7 @@ fn addresses_of_a_switch_are_listed_added_deleted_and_flushed() {
     assert_eq!(mac("delete", &["02:00:00:00:00:07"]).code, Some(2));
     assert_eq!(mac("flush", &["--port", "right"]).succeeded().stdout, "0 flushed\n");
     assert_eq!(mac("flush", &["--port", "right", "--static"]).succeeded().stdout, "1 flushed\n");
-    tell(&control, "{\"command\":\"stop\"}");
-    running.finish();
+    running.stop();
 }
 
 const FORK: &str = r#"
@@ -369,7 +324,7 @@ fn the_chain_changes_while_packets_flow() {
     }
     goes_by(1);
 
-    let process = Pid::from_raw(running.0.as_ref().unwrap().id() as i32);
+    let process = Pid::from_raw(running.id() as i32);
     fs::write(&config, FORK.to_owned() + &by("left")).unwrap();
     kill(process, Signal::SIGHUP).unwrap();
     let before = count(0);
@@ -383,8 +338,7 @@ fn the_chain_changes_while_packets_flow() {
     assert!(said(&["reload"]).refused().contains("fork.toml: No such file"));
     goes_by(0);
 
-    tell(&control, "{\"command\":\"stop\"}");
-    let report = running.finish();
+    let report = running.stop();
     let flow = &report["conservation"];
     assert_eq!((&flow["dropped"], &flow["sent"]), (&0.into(), &flow["received"]));
     let probes = &report["ports"][0]["probes"];

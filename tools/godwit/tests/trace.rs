@@ -6,9 +6,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use common::{Said, conserved, godwit, listing, run};
+use common::running::Running;
+use common::{Said, godwit, listing, run};
 use godwit_tests::Peer;
 use serde_json::{Value, json};
 
@@ -63,38 +64,6 @@ from = "route"
 verdict = "forward"
 to = "egress"
 "#;
-
-/// A running godwit, stopped when dropped.
-struct Running(Option<Child>);
-
-impl Running {
-    fn start(config: &Path, control: &Path) -> Self {
-        let mut command = godwit();
-        command.arg("run").arg(config).arg("--control").arg(control).args(["--seconds", "120", "--json", "-"]);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let running = Self(Some(child));
-        // It answers once packets flow.
-        while run(godwit().arg("status").arg("--control").arg(control)).code != Some(0) {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        running
-    }
-
-    /// Its report, once it was told to stop.
-    fn finish(mut self) -> Value {
-        let said = Said::of(self.0.take().unwrap().wait_with_output().unwrap()).succeeded();
-        conserved(&said.stdout)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
 
 /// A client that speaks the protocol itself.
 struct Client(BufReader<UnixStream>);

@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use toml::de::DeTable;
 use zeroize::Zeroizing;
 
-use super::config::Config;
+use super::config::{Config, PolicyConfig};
 use super::config_sa::Mode;
 use super::control::{Control, Refusal};
+use super::policies::{Action, Policy};
 use super::sa::{Lifetime, Sa};
 use super::state::Plan;
 use super::suite::Protocol;
@@ -51,19 +52,36 @@ fn said(error: Error) -> Error {
     Error::Command { message }
 }
 
-/// The stanzas of a request, by the reader of the configuration.
+/// The stanzas of a request, by the reader of the configuration. What is wrong is said of the stanza that it is in.
 fn stanzas(request: &Value) -> Result<Config, Error> {
+    let mut lists: Vec<(&str, &[Value])> = Vec::new();
+    for key in ["sa", "policy"] {
+        match request.get(key) {
+            None => {}
+            Some(Value::Array(values)) => lists.push((key, values)),
+            Some(_) => return refuse(format!("the command needs \"{key}\": [{{...}}, ...]")),
+        }
+    }
+    read(&lists).map_err(|error| {
+        let stanzas = lists.iter().flat_map(|(key, values)| (1..).zip(*values).map(move |stanza| (*key, stanza)));
+        let wrong = |(key, (number, value))| {
+            let error = read(&[(key, std::slice::from_ref(value))]).err()?;
+            let name = value.get("name").and_then(Value::as_str).filter(|_| key == "sa");
+            let stanza = name.map_or_else(|| format!("{key} {number}"), |name| format!("SA \"{name}\""));
+            Some(Error::Command { message: format!("{stanza}: {error}") })
+        };
+        stanzas.into_iter().find_map(wrong).unwrap_or(error)
+    })
+}
+
+fn read(lists: &[(&str, &[Value])]) -> Result<Config, Error> {
     let mut text = Zeroizing::new(String::new());
     // What a text that grows leaves behind is not wiped.
-    text.reserve_exact(
-        request.as_object().into_iter().flatten().map(|(key, value)| 8 + key.len() + bytes(value)).sum(),
-    );
-    for (key, value) in request.as_object().into_iter().flatten() {
-        if key == "sa" || key == "policy" {
-            let _ = write!(*text, "{key} = ");
-            emit(&mut text, value)?;
-            text.push('\n');
-        }
+    text.reserve_exact(lists.iter().map(|(key, values)| 8 + key.len() + bytes_of(values)).sum());
+    for (key, values) in lists {
+        let _ = write!(*text, "{key} = ");
+        emit_array(&mut text, values)?;
+        text.push('\n');
     }
     let document = DeTable::parse(&text).map_err(|_| Error::Command { message: "no TOML can say this".to_owned() })?;
     crate::config::read(document).map_err(said)
@@ -73,10 +91,14 @@ fn stanzas(request: &Value) -> Result<Config, Error> {
 fn bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => 6 * text.len() + 2,
-        Value::Array(values) => values.iter().map(|value| 2 + bytes(value)).sum::<usize>() + 2,
+        Value::Array(values) => bytes_of(values),
         Value::Object(map) => map.iter().map(|(key, value)| 6 * key.len() + 8 + bytes(value)).sum::<usize>() + 2,
         _ => 32,
     }
+}
+
+fn bytes_of(values: &[Value]) -> usize {
+    values.iter().map(|value| 2 + bytes(value)).sum::<usize>() + 2
 }
 
 /// Writes a value as TOML, whose basic strings take what JSON escapes.
@@ -84,14 +106,7 @@ fn emit(out: &mut String, value: &Value) -> Result<(), Error> {
     match value {
         Value::Null => return refuse("null says nothing: leave the key out"),
         Value::String(text) => emit_text(out, text),
-        Value::Array(values) => {
-            out.push('[');
-            for value in values {
-                emit(out, value)?;
-                out.push(',');
-            }
-            out.push(']');
-        }
+        Value::Array(values) => emit_array(out, values)?,
         Value::Object(map) => {
             out.push('{');
             for (index, (key, value)) in map.iter().enumerate() {
@@ -106,6 +121,16 @@ fn emit(out: &mut String, value: &Value) -> Result<(), Error> {
             let _ = write!(out, "{value}");
         }
     }
+    Ok(())
+}
+
+fn emit_array(out: &mut String, values: &[Value]) -> Result<(), Error> {
+    out.push('[');
+    for value in values {
+        emit(out, value)?;
+        out.push(',');
+    }
+    out.push(']');
     Ok(())
 }
 
@@ -215,7 +240,8 @@ fn delete(control: &mut Control, request: &Value, running: &dyn Running) -> Resu
     if let Some(&used) = indexes.iter().find(|index| control.policies_of(**index) > 0) {
         let name = control.database.sa(used).map_or(String::new(), |sa| sa.name.clone());
         let count = control.policies_of(used);
-        return refuse(format!("SA \"{name}\" protects for {count} policies: replace it, or set other policies first"));
+        let policies = if count == 1 { "a policy".to_owned() } else { format!("{count} policies") };
+        return refuse(format!("SA \"{name}\" protects for {policies}: replace it, or set other policies first"));
     }
     control.lose(&indexes);
     if let Err(error) = running.quiesce() {
@@ -287,15 +313,38 @@ fn describe(control: &Control, index: u32, sa: &Sa) -> Value {
     said
 }
 
-/// All policies anew. Packets that were steered by the old ones may come to a worker that no more owns their SA.
+/// The policies in order, or all of them anew. Packets that were steered by the old ones may come to a worker that no more
+/// owns their SA.
 fn policies(control: &mut Control, request: &Value) -> Result<Value, Error> {
+    if request.get("policy").is_none() && request.get("sa").is_none() {
+        let described = control.policies().iter().map(|policy| describe_policy(control, policy));
+        return Ok(json!({ "policy": described.collect::<Vec<_>>() }));
+    }
     let config = stanzas(request)?;
     if request.get("policy").is_none() || !config.sa.is_empty() {
         return refuse("the command needs \"policy\": [{...}, ...] and nothing else");
     }
-    let resolved = config.policy.iter().map(|policy| policy.resolve(&|name| control.outbound(name)).map_err(said));
-    let resolved = resolved.collect::<Result<Vec<_>, _>>()?;
+    let named = |(number, policy): (usize, &PolicyConfig)| {
+        let of_policy = |error| Error::Command { message: format!("policy {number}: {}", said(error)) };
+        policy.resolve(&|name| control.outbound(name)).map_err(of_policy)
+    };
+    let resolved = (1..).zip(&config.policy).map(named).collect::<Result<Vec<_>, _>>()?;
     let count = resolved.len();
     control.set_policies(resolved);
     Ok(json!({ "policies": count }))
+}
+
+/// A policy by the keys of its stanza.
+fn describe_policy(control: &Control, policy: &Policy) -> Value {
+    let Policy { selector, action } = policy;
+    let mut said = selector.describe();
+    match *action {
+        Action::Protect(index) => {
+            said["action"] = "protect".into();
+            said["sa"] = control.database.sa(index).map_or(Value::Null, |sa| sa.name.clone().into());
+        }
+        Action::Bypass => said["action"] = "bypass".into(),
+        Action::Discard => said["action"] = "discard".into(),
+    }
+    said
 }

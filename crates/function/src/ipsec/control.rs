@@ -137,6 +137,11 @@ impl Control {
         self.records.get(&index).map_or(0, |record| record.policies.len())
     }
 
+    /// In the order in which they are asked.
+    pub(super) fn policies(&self) -> &[Policy] {
+        &self.policies
+    }
+
     /// Writes an SA to a place of the image that nobody can find; `replaced`: the SA whose name it gets,
     /// and whose bucket if fragments do not ask for another.
     pub(super) fn place(&mut self, mut sa: Sa, replaced: Option<u32>) -> Result<u32, Refusal> {

@@ -7,6 +7,7 @@ use std::ops::{BitAnd, Not};
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
+use serde_json::{Value, json};
 
 /// What a packet must show to be meant. Everything where nothing is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -154,6 +155,27 @@ impl Selector {
     }
 }
 
+impl Selector {
+    /// By the keys of the configuration; what it does not ask about is left out.
+    pub(super) fn describe(&self) -> Value {
+        let mut said = json!({});
+        let prefixes = [("source", self.source), ("destination", self.destination)];
+        for (key, prefix) in prefixes.into_iter().filter(|(_, prefix)| *prefix != Prefix::Any) {
+            said[key] = prefix.to_string().into();
+        }
+        if let Some(protocol) = self.protocol {
+            let name = PROTOCOLS.iter().find(|known| known.1 == protocol).map(|known| known.0);
+            said["protocol"] = name.map_or_else(|| protocol.into(), Into::into);
+        }
+        for (key, ports) in [("source_ports", self.source_ports), ("destination_ports", self.destination_ports)] {
+            if let Some(Ports(first, last)) = ports {
+                said[key] = if first == last { first.into() } else { format!("{first}-{last}").into() };
+            }
+        }
+        said
+    }
+}
+
 /// Whether headers of the protocol begin with two ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
 pub(super) fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 33 | 132 | 136)
@@ -291,12 +313,12 @@ mod tests {
     use super::*;
 
     #[derive(Deserialize)]
-    struct Value<T> {
+    struct Written<T> {
         value: T,
     }
 
     fn read<T: for<'de> Deserialize<'de>>(value: &str) -> Result<T, String> {
-        let read = toml::from_str::<Value<T>>(&format!("value = {value}"));
+        let read = toml::from_str::<Written<T>>(&format!("value = {value}"));
         read.map(|document| document.value).map_err(|error| error.message().to_owned())
     }
 

@@ -11,11 +11,12 @@ use crate::control::{Connection, Socket};
 use crate::failure::Failure;
 use crate::output::{self, Json};
 use crate::secret::{self, Secret};
+use crate::table::{self, Align, Table};
 
 /// About so many bytes of SAs go in one request, which is done whole or not at all.
 const REQUEST_BYTES: usize = 256 << 10;
 
-/// Change or list the security associations of an `ipsec` function of a running godwit.
+/// Change or list the security associations and policies of an `ipsec` function of a running godwit.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -32,6 +33,8 @@ enum SaCommand {
     Delete(NameArguments),
     /// List SAs with what they have counted; keys are never shown.
     List(ListArguments),
+    /// List the policies in the order in which they are asked, or set all of them anew.
+    Policies(PolicyArguments),
 }
 
 #[derive(Args)]
@@ -72,29 +75,54 @@ struct ListArguments {
     names: Vec<String>,
 }
 
+#[derive(Args)]
+struct PolicyArguments {
+    #[command(flatten)]
+    target: Target,
+    /// TOML with `[[policy]]` stanzas, with the same keys as `[[function.policy]]` in a configuration, all there are to be; - is
+    /// standard input. Without it the policies are listed.
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Write the list as JSON; - is standard output.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    json: Option<PathBuf>,
+}
+
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         SaCommand::Add(arguments) => send(arguments, "add", "added"),
         SaCommand::Replace(arguments) => send(arguments, "replace", "replaced"),
         SaCommand::Delete(NameArguments { target, names }) => {
-            target.ask(&mut target.socket.connect()?, "delete", names.clone().into())?;
+            target.ask(&mut target.socket.connect()?, "delete", "sa", names.clone().into())?;
             output::print(&format!("{} deleted\n", plural(names.len())))
         }
         SaCommand::List(ListArguments { target, json, names }) => {
             let json = Json::open(json.as_deref())?;
             let names = if names.is_empty() { Value::Null } else { names.clone().into() };
-            let list = target.ask(&mut target.socket.connect()?, "list", names)?;
-            output::print_beside(&json, &text(&list))?;
+            let list = target.ask(&mut target.socket.connect()?, "list", "sa", names)?;
+            output::print_beside(&json, &associations(&list))?;
+            json.write(&list)
+        }
+        SaCommand::Policies(PolicyArguments { target, file: Some(file), .. }) => {
+            let stanzas = read(file, "policy")?.iter_mut().map(|policy| policy.0.take()).collect();
+            target.ask(&mut target.socket.connect()?, "policies", "policy", Value::Array(stanzas))?;
+            output::print("the policies are set\n")
+        }
+        SaCommand::Policies(PolicyArguments { target, file: None, json }) => {
+            let json = Json::open(json.as_deref())?;
+            let list = target.ask(&mut target.socket.connect()?, "policies", "policy", Value::Null)?;
+            output::print_beside(&json, &policies(&list))?;
             json.write(&list)
         }
     }
 }
 
 impl Target {
-    fn ask(&self, connection: &mut Connection<'_>, command: &str, sas: Value) -> Result<Value, Failure> {
+    /// `values`, unless they are null, under this key.
+    fn ask(&self, connection: &mut Connection<'_>, command: &str, key: &str, values: Value) -> Result<Value, Failure> {
         let mut request = Secret(json!({ "function": self.function, "command": command }));
-        if !sas.is_null() {
-            request.0["sa"] = sas;
+        if !values.is_null() {
+            request.0[key] = values;
         }
         connection.ask(&request.0)
     }
@@ -107,7 +135,7 @@ fn plural(count: usize) -> String {
 /// Sends the SAs of a file, as many at a time as go into a request.
 fn send(arguments: &FileArguments, command: &str, done: &str) -> Result<(), Failure> {
     let FileArguments { target, file } = arguments;
-    let sas = read(file)?;
+    let sas = read(file, "sa")?;
     let mut connection = target.socket.connect()?;
     let (mut batch, mut batch_bytes, mut sent) = (Vec::new(), 0, 0);
     let count = sas.len();
@@ -116,7 +144,7 @@ fn send(arguments: &FileArguments, command: &str, done: &str) -> Result<(), Fail
         batch.push(sa.0.take());
         if batch_bytes >= REQUEST_BYTES || index + 1 == count {
             let asked = batch.len();
-            let said = target.ask(&mut connection, command, std::mem::take(&mut batch).into());
+            let said = target.ask(&mut connection, command, "sa", std::mem::take(&mut batch).into());
             said.map_err(|error| match sent {
                 0 => error,
                 _ => Failure::User(format!("{error}; {} of the file were {done} before", plural(sent))),
@@ -128,8 +156,8 @@ fn send(arguments: &FileArguments, command: &str, done: &str) -> Result<(), Fail
     output::print(&format!("{} {done}\n", plural(sent)))
 }
 
-/// The SAs of a file. No message quotes what stands there: it may be a key.
-fn read(path: &Path) -> Result<Vec<Secret>, Failure> {
+/// The stanzas of this name in a file. No message quotes what stands there: it may be a key.
+fn read(path: &Path, wanted: &str) -> Result<Vec<Secret>, Failure> {
     let origin = path.display();
     let text = secret::read(path).map_err(|error| Failure::User(format!("cannot read {origin}: {error}")))?;
     // Texts of the table are those of the file, and not copied.
@@ -141,13 +169,14 @@ fn read(path: &Path) -> Result<Vec<Secret>, Failure> {
     let table = table.get_ref();
     // A stanza may be copied from a configuration as it stands there.
     let nested = table.get("function").and_then(|function| function.get_ref().as_table());
-    let stanzas = table.get("sa").or_else(|| nested?.get("sa")).and_then(|stanzas| stanzas.get_ref().as_array());
+    let stanzas = table.get(wanted).or_else(|| nested?.get(wanted)).and_then(|stanzas| stanzas.get_ref().as_array());
     let other = table.keys().chain(nested.into_iter().flat_map(|table| table.keys()));
-    if let Some(key) = other.map(|key| &**key.get_ref()).find(|key| !matches!(*key, "sa" | "function")) {
-        return Err(Failure::User(format!("{origin}: unknown key `{key}`: it holds [[sa]] stanzas and nothing else")));
+    if let Some(key) = other.map(|key| &**key.get_ref()).find(|key| *key != wanted && *key != "function") {
+        let message = format!("{origin}: unknown key `{key}`: it holds [[{wanted}]] stanzas and nothing else");
+        return Err(Failure::User(message));
     }
     let Some(stanzas) = stanzas.filter(|stanzas| !stanzas.is_empty()) else {
-        return Err(Failure::User(format!("{origin}: there is no [[sa]] in it")));
+        return Err(Failure::User(format!("{origin}: there is no [[{wanted}]] in it")));
     };
     let value = |stanza: &Spanned<DeValue<'_>>| json(stanza.get_ref()).map(Secret);
     let values: Option<Vec<Secret>> = stanzas.iter().map(value).collect();
@@ -170,18 +199,72 @@ fn json(value: &DeValue<'_>) -> Option<Value> {
     })
 }
 
-/// A line per SA: its name, and what is said of it.
-fn text(list: &Value) -> String {
-    let mut text = String::new();
+/// A row per SA.
+fn associations(list: &Value) -> String {
+    let left = ["SA", "direction", "SPI", "source", "destination", "mode", "suite"].map(|title| (title, Align::Left));
+    let right = ["sequence", "packets", "bytes", "dropped"].map(|title| (title, Align::Right));
+    let mut table = Table::new(&[&left[..], &right[..], &[("state", Align::Left), ("", Align::Left)]].concat());
     for sa in list["sa"].as_array().into_iter().flatten() {
-        text += sa["name"].as_str().unwrap_or("?");
-        for (key, value) in sa.as_object().into_iter().flatten().filter(|(key, _)| *key != "name") {
-            match value.as_str() {
-                Some(word) => text += &format!("  {key} {word}"),
-                None => text += &format!("  {key} {value}"),
-            }
-        }
-        text.push('\n');
+        let word = |key: &str| sa[key].as_str().unwrap_or("?").to_owned();
+        let number = |key: &str| sa[key].as_u64().map_or_else(|| "?".to_owned(), table::grouped);
+        let drops = sa.as_object().into_iter().flatten().filter(|(key, _)| key.starts_with("dropped_"));
+        let dropped: u64 = drops.filter_map(|(_, count)| count.as_u64()).sum();
+        table.row(vec![
+            word("name"),
+            word("direction"),
+            format!("{:#x}", sa["spi"].as_u64().unwrap_or(0)),
+            word("source"),
+            word("destination"),
+            word("mode"),
+            word("suite"),
+            number("sequence"),
+            number("packets"),
+            number("bytes"),
+            table::grouped(dropped),
+            word("state"),
+            details(sa),
+        ]);
     }
-    text
+    table.text()
+}
+
+/// What not every SA has: why it dropped packets, and how it was configured.
+fn details(sa: &Value) -> String {
+    let mut said = Vec::new();
+    for (key, value) in sa.as_object().into_iter().flatten() {
+        match (key.as_str(), value) {
+            ("esn", Value::Bool(true)) => said.push("extended sequence numbers".to_owned()),
+            ("replay_window", window) => said.push(format!("window {window}")),
+            ("policies", count) => said.push(if *count == 1 { "1 policy".into() } else { format!("{count} policies") }),
+            ("udp_encapsulation", ports) => {
+                said.push(format!("UDP {} to {}", ports["source_port"], ports["destination_port"]));
+            }
+            ("lifetime", limits) => {
+                let limits = limits.as_object().into_iter().flatten();
+                said.extend(limits.map(|(name, limit)| format!("{} {limit}", name.replace('_', " "))));
+            }
+            (key, count) if count.as_u64() > Some(0) => {
+                said.extend(key.strip_prefix("dropped_").map(|reason| format!("dropped, {reason}: {count}")));
+            }
+            _ => {}
+        }
+    }
+    said.join(", ")
+}
+
+/// A row per policy, in order.
+fn policies(list: &Value) -> String {
+    let left = ["action", "source", "destination", "protocol", "source ports", "destination ports", "SA"];
+    let mut table = Table::new(&[&[("", Align::Right)][..], &left.map(|title| (title, Align::Left))].concat());
+    let keys = ["action", "source", "destination", "protocol", "source_ports", "destination_ports", "sa"];
+    for (number, policy) in (1..).zip(list["policy"].as_array().into_iter().flatten()) {
+        let cell = |key: &str| match &policy[key] {
+            Value::Null if key == "sa" => String::new(),
+            Value::Null => "any".to_owned(),
+            Value::String(word) => word.clone(),
+            number => number.to_string(),
+        };
+        table.row(std::iter::once(number.to_string()).chain(keys.map(cell)).collect());
+    }
+    table.text()
 }

@@ -31,9 +31,10 @@ fn text(report: &Value) -> String {
     let count = |value: &Value| grouped(value.as_u64().unwrap_or(0));
     let flow = &report["conservation"];
     let mut text = format!(
-        "{:.1} s, {} workers: received {}, sent {}, dropped {}, in flight {}\n\n",
+        "{:.1} s, {} {}: received {}, sent {}, dropped {}, in flight {}\n\n",
         report["elapsed_s"].as_f64().unwrap_or(0.0),
         report["workers"],
+        if report["workers"] == 1 { "worker" } else { "workers" },
         count(&flow["received"]),
         count(&flow["sent"]),
         count(&flow["dropped"]),

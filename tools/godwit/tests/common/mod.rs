@@ -3,6 +3,8 @@
 // Each test file uses a part of this.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod running;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -165,7 +165,7 @@ fn a_replaced_sa_loses_nothing() {
     let owner = |frame: &[u8]| steer.steer_key(frame, &godwit_wire::parse(frame), 77) as usize % BUCKETS;
     let bucket = owner(&plain_frame());
     assert_eq!(prepare(&function, 0, 1, &[plain_frame()]), [encrypt(1, 1)]);
-    assert!(ask(&function, &engine, "delete", json!(["west"])).unwrap_err().contains("protects for 1 policies"));
+    assert!(ask(&function, &engine, "delete", json!(["west"])).unwrap_err().contains("protects for a policy"));
     let same_spi = ask(&function, &engine, "replace", json!([sa_json("west", 0x1001, "out")])).unwrap_err();
     assert!(same_spi.contains("same SPI"), "{same_spi}");
     let inbound = ask(&function, &engine, "replace", json!([sa_json("west", 0x1002, "in")])).unwrap_err();
@@ -244,6 +244,44 @@ fn two_inbound_sas_of_a_peer_live_side_by_side() {
     );
 }
 
+/// By the keys of stanzas, in order: what is listed can be set again, and means the same.
+#[test]
+fn policies_are_listed_as_they_are_written() {
+    let (function, engine) = (empty(&sa("west", 0x1001, "out", "")), Engine::default());
+    let ask = |request: Value| function.command(&request, &engine).map_err(|error| error.to_string());
+    let listed = || ask(json!({ "command": "policies" })).unwrap()["policy"].clone();
+    assert_eq!(listed(), json!([]));
+    let policies = json!([
+        { "action": "bypass", "protocol": "udp", "source_ports": "500-501", "destination_ports": 500 },
+        { "action": "discard", "protocol": 33 },
+        { "action": "protect", "source": "10.1.0.0/16", "destination": "0.0.0.0/0", "sa": "west" },
+        { "action": "protect", "source": "2001:db8::1/128", "destination": "::/0", "sa": "west" },
+        { "action": "discard" },
+    ]);
+    ask(json!({ "command": "policies", "policy": policies })).unwrap();
+    let written = listed();
+    assert_eq!(written, policies);
+    ask(json!({ "command": "policies", "policy": [] })).unwrap();
+    assert_eq!(listed(), json!([]));
+    ask(json!({ "command": "policies", "policy": written })).unwrap();
+    assert_eq!(listed(), policies);
+}
+
+/// Of many stanzas the one that is wrong.
+#[test]
+fn an_error_names_the_stanza() {
+    let (function, engine) = (empty(""), Engine::default());
+    let mut wrong = sa_json("third", 0x2003, "in");
+    wrong["encryption"] = "aes-129-cbc".into();
+    let said = ask(&function, &engine, "add", json!([sa_json("first", 0x2001, "in"), wrong])).unwrap_err();
+    assert!(said.starts_with("SA \"third\": unknown variant `aes-129-cbc`"), "{said}");
+    let policies = json!([{ "action": "bypass" }, { "action": "discard", "destination": "10.0.0.1/8" }]);
+    let said = function.command(&json!({ "command": "policies", "policy": policies }), &engine).unwrap_err();
+    assert!(said.to_string().starts_with("policy 2: \"10.0.0.1/8\" has bits set behind"), "{said}");
+    let said = function.command(&json!({ "command": "add", "sa": "west" }), &engine).unwrap_err();
+    assert_eq!(said.to_string(), "the command needs \"sa\": [{...}, ...]");
+}
+
 #[test]
 fn policies_are_set_as_a_whole() {
     let (function, engine) = (empty(""), Engine::default());
@@ -256,7 +294,8 @@ fn policies_are_set_as_a_whole() {
     assert_eq!(set(json!([protect, { "action": "bypass" }])).unwrap(), json!({ "policies": 2 }));
     assert_eq!(prepare(&function, 0, 1, &[plain_frame()]), [encrypt(0, 1)]);
     assert!(ask(&function, &engine, "delete", json!(["west"])).unwrap_err().contains("protects"));
-    assert!(set(json!([{ "action": "protect", "sa": "wset" }])).unwrap_err().contains("no SA is called"));
+    let wrong = set(json!([protect, { "action": "protect", "sa": "wset" }])).unwrap_err();
+    assert!(wrong.contains("policy 2: no SA is called"), "{wrong}");
     assert_eq!(prepare(&function, 0, 1, &[plain_frame()]), [encrypt(0, 2)]);
     assert_eq!(set(json!([])).unwrap(), json!({ "policies": 0 }));
     assert_eq!(prepare(&function, 0, 1, &[plain_frame()]), [drop(DROP_POLICY_DISCARD)]);

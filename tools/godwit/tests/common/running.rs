@@ -1,0 +1,59 @@
+//! A godwit that runs beside the test and listens at a control socket.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Said, conserved, godwit, run};
+
+/// Killed when dropped.
+pub(crate) struct Running {
+    child: Option<Child>,
+    control: PathBuf,
+}
+
+impl Running {
+    /// Once it answers, which it does when packets flow.
+    pub(crate) fn start(config: &Path, control: &Path) -> Self {
+        let mut command = godwit();
+        command.arg("run").arg(config).arg("--control").arg(control).args(["--seconds", "120", "--json", "-"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let running = Self { child: Some(child), control: control.to_owned() };
+        while run(godwit().arg("status").arg("--control").arg(control)).code != Some(0) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        running
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// Tells it to stop; its report.
+    pub(crate) fn stop(self) -> Value {
+        let mut stream = BufReader::new(UnixStream::connect(&self.control).unwrap());
+        stream.get_mut().write_all(b"{\"command\":\"stop\"}\n").unwrap();
+        stream.read_line(&mut String::new()).unwrap();
+        self.finish()
+    }
+
+    /// Its report, once it was told to stop.
+    pub(crate) fn finish(mut self) -> Value {
+        let said = Said::of(self.child.take().unwrap().wait_with_output().unwrap()).succeeded();
+        conserved(&said.stdout)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! `godwit sa`: SAs and policies of a running gateway are listed, replaced, added, deleted and set, and no key is ever shown.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::running::Running;
+use common::{Said, godwit, run};
+use serde_json::Value;
+
+const GATEWAY: &str = r#"
+[[port]]
+name = "lan"
+kind = "synthetic"
+size = 256
+rate = "50kpps"
+source = "10.1.0.0/16"
+destination = "10.2.0.0/16"
+
+[[port]]
+name = "wan"
+kind = "synthetic"
+
+[[function]]
+name = "vpn"
+kind = "ipsec"
+
+[[function.policy]]
+action = "protect"
+source = "10.1.0.0/16"
+sa = "west"
+
+[[chain]]
+from = "lan"
+to = "vpn"
+
+[[chain]]
+from = "vpn"
+to = "wan"
+"#;
+
+const KEY: &str = "00112233445566778899aabbccddeeff";
+
+/// A stanza `[[sa]]` of an outbound SA; the digits behind [`KEY`] make keys different.
+fn sa(name: &str, spi: u32, digits: &str, more: &str) -> String {
+    format!(
+        "[[sa]]\nname = \"{name}\"\nspi = {spi}\ndirection = \"out\"\nsource = \"192.0.2.1\"\n\
+         destination = \"198.51.100.1\"\nencryption = \"aes-128-gcm\"\nencryption_key = \"{KEY}{digits}\"\n{more}\n"
+    )
+}
+
+struct Gateway<'a> {
+    folder: &'a Path,
+    running: Running,
+}
+
+impl Gateway<'_> {
+    fn said(&self, words: &[&str]) -> Said {
+        let mut command = godwit();
+        command.arg("sa").args(words).args(["--function", "vpn", "--control"]).arg(self.folder.join("control"));
+        let said = run(&mut command);
+        assert!(!said.stdout.contains(KEY) && !said.stderr.contains(KEY), "{said:?}");
+        said
+    }
+
+    /// A command with a file of this text.
+    fn with_file(&self, command: &str, text: &str) -> Said {
+        let file = self.folder.join("file.toml");
+        fs::write(&file, text).unwrap();
+        self.said(&[command, "--file", file.to_str().unwrap()])
+    }
+
+    fn list(&self, names: &[&str]) -> Value {
+        let said = self.said(&[&["list", "--json", "-"], names].concat()).succeeded();
+        serde_json::from_str(&said.stdout).unwrap()
+    }
+
+    /// Waits until an SA has protected packets.
+    fn protects(&self, name: &str) {
+        while self.list(&[name])["sa"][0]["packets"] == 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn sas_and_policies_change_while_packets_flow() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let config = folder.join("gateway.toml");
+    fs::write(&config, GATEWAY.to_owned() + &sa("west", 0x1001, "01020304", "").replace("[[sa]]", "[[function.sa]]"))
+        .unwrap();
+    let gateway = Gateway { folder, running: Running::start(&config, &folder.join("control")) };
+    gateway.protects("west");
+
+    let lifetime = "lifetime = { soft_packets = 100000000 }";
+    let said = gateway.with_file("replace", &sa("west", 0x1002, "05060708", lifetime)).succeeded();
+    assert_eq!(said.stdout, "1 SA replaced\n");
+    gateway.protects("west");
+    let said = gateway.said(&["list"]).succeeded();
+    let row: Vec<&str> = said.stdout.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..7], ["west", "out", "0x1002", "192.0.2.1", "198.51.100.1", "tunnel", "gcm128"], "{said:?}");
+    assert!(said.stdout.contains("in use  soft packets 100000000, 1 policy"), "{said:?}");
+
+    let both = sa("east", 0x1003, "090a0b0c", "") + &sa("north", 0x1004, "0d0e0f10", "");
+    assert_eq!(gateway.with_file("add", &both).succeeded().stdout, "2 SAs added\n");
+    assert!(gateway.with_file("add", &both).refused().contains("two SAs are called \"east\""));
+    let short = sa("south", 0x1005, "01", "");
+    assert!(gateway.with_file("add", &short).refused().contains("encryption_key of SA \"south\" must have 20 bytes"));
+    assert!(gateway.said(&["delete", "west"]).refused().contains("protects for a policy"));
+
+    let policies = "[[policy]]\naction = \"bypass\"\nprotocol = \"udp\"\ndestination_ports = 500\n\n\
+                    [[policy]]\naction = \"protect\"\ndestination = \"10.2.0.0/16\"\nsa = \"east\"\n";
+    gateway.with_file("policies", policies).succeeded();
+    gateway.protects("east");
+    let said = gateway.said(&["policies"]).succeeded();
+    let rows: Vec<Vec<&str>> = said.stdout.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["1", "bypass", "any", "any", "udp", "any", "500"]);
+    assert_eq!(rows[1], ["2", "protect", "any", "10.2.0.0/16", "any", "any", "any", "east"]);
+    let wrong = policies.replace("\"east\"", "\"esat\"");
+    assert!(gateway.with_file("policies", &wrong).refused().contains("policy 2: no SA is called \"esat\""));
+    assert!(gateway.with_file("policies", &both).refused().contains("unknown key `sa`"));
+
+    assert_eq!(gateway.said(&["delete", "west", "north"]).succeeded().stdout, "2 SAs deleted\n");
+    assert_eq!(gateway.list(&[])["sa"].as_array().unwrap().len(), 1);
+    assert!(gateway.said(&["list", "west"]).refused().contains("no SA is called \"west\""));
+    let report = gateway.running.stop();
+    let count = |name: &str| report["functions"][0]["verdicts"][name].as_u64().unwrap();
+    assert_eq!(count("encrypted"), report["conservation"]["received"].as_u64().unwrap(), "{report}");
+}
