@@ -22,8 +22,7 @@ fn run(text: &str, folder: &Path) -> Report {
 
 /// Runs an engine to its end while `talk` speaks to it at this socket.
 fn run_while(text: &str, folder: &Path, talk: impl FnOnce(&Path) + Send) -> Report {
-    // Engines of one process on one CUDA device were seen to wait for each other without end. The likely reason: as long as
-    // groups of one stay, the driver gives no memory of another back.
+    // A CUDA device takes no second engine of a process beside persistent groups.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let config = Config::parse(text, "test.toml", folder).unwrap_or_else(|error| panic!("{error}\n{text}"));

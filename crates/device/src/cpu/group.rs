@@ -70,7 +70,8 @@ pub(super) fn choose(level: &Level, image: ImageRef<'_>) -> Turns {
     let best_ns = measured.iter().map(|(_, ns)| *ns).fold(f64::INFINITY, f64::min);
     // The list is not empty, and one of its entries is the best.
     let (group, ns) = measured.into_iter().find(|(_, ns)| *ns <= best_ns * NEAR_BEST).unwrap_or((GROUP_MAX, best_ns));
-    Turns { group, reason: format!("{group} in turns: {size} answers in {alone_ns:.1} ns, every {ns:.1} ns so") }
+    let reason = format!("{group} in turns: {size} answers in {alone_ns:.1} ns, every {ns:.1} ns where {group} wait");
+    Turns { group, reason }
 }
 
 fn size(bytes: usize) -> String {

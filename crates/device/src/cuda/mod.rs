@@ -24,6 +24,7 @@
 //! the two only the device reaches slot and windows, and no window shares a cache line with another.
 
 mod carriage;
+mod claim;
 mod compiler;
 mod driver;
 mod lane;
@@ -48,6 +49,7 @@ use crate::{Capabilities, Choice, Device, DeviceChain, DeviceOptions, Error, Fou
 pub(crate) use measure::CudaMeasure;
 pub use probe::probe;
 
+use claim::Claim;
 use driver::{Context, DeviceMemory, Registration, failed};
 use lane::LaunchLane;
 use persistent::{Groups, PersistentLane, Running};
@@ -92,6 +94,7 @@ struct Parts {
     registration: Registration,
     arena: ArenaHandle,
     context: Arc<Context>,
+    claim: Claim,
 }
 
 impl CudaDevice {
@@ -102,14 +105,26 @@ impl CudaDevice {
     /// Takes seconds when the kernels were not compiled before; they are kept in the user's cache folder.
     ///
     /// # Errors
-    /// [`Error::Absent`] and [`Error::Unusable`] for a device that is not here or that Godwit cannot use,
-    /// [`Error::TooLarge`] for an arena or tables beyond its memory, [`Error::Build`] and [`Error::Driver`] when compiler
+    /// [`Error::Absent`] and [`Error::Unusable`] for a device that is not here or that Godwit cannot use, or on which persistent groups
+    /// of this process run, [`Error::TooLarge`] for an arena or tables beyond its memory, [`Error::Build`] and [`Error::Driver`] when compiler
     /// or driver fail.
     pub fn new(
         number: usize,
         programs: Vec<Arc<dyn Program>>,
         arena: &ArenaHandle,
         options: &DeviceOptions,
+    ) -> Result<Self, Error> {
+        Self::with_kernels(number, programs, arena, options, godwit_kernels::cuda_source())
+    }
+
+    /// As [`CudaDevice::new`], with other kernels in the place of Godwit's: for tests that look at every byte.
+    #[doc(hidden)]
+    pub fn with_kernels(
+        number: usize,
+        programs: Vec<Arc<dyn Program>>,
+        arena: &ArenaHandle,
+        options: &DeviceOptions,
+        source: &str,
     ) -> Result<Self, Error> {
         let id = format!("{ID}:{number}");
         let count = probe::devices().map_err(|reason| Error::Unusable { id: id.clone(), reason })?;
@@ -120,21 +135,23 @@ impl CudaDevice {
         if let Err(reason) = &found.usable {
             return Err(Error::Unusable { id, reason: reason.clone() });
         }
+        let claim =
+            Claim::new(number).map_err(|reason| Error::Unusable { id: id.clone(), reason: reason.to_owned() })?;
         let context = Context::new(&id, result::device::get(number as i32).map_err(failed(&id, "open it"))?)?;
-        let kernels = Kernels::load(&context)?;
+        let kernels = Kernels::load(&context, source)?;
         let chain = options.chain.as_deref();
         let needs = DeviceChain::needs(chain, &programs);
         let tables = Tables::new(&context, &programs, &DeviceChain::image(chain, &programs), &needs)?;
         // SAFETY: the handle, which this device keeps for longer than the registration, keeps the memory mapped.
         let registration = unsafe { Registration::new(&context, arena.base(), arena.bytes())? };
         let shadow = DeviceMemory::new(&context, arena.bytes(), "the packet arena")?;
-        let mut parts = Parts { groups: None, kernels, tables, shadow, registration, arena: arena.clone(), context };
+        let arena = arena.clone();
+        let mut parts = Parts { groups: None, kernels, tables, shadow, registration, arena, context, claim };
         let mut fallback = None;
-        if options.mode == Mode::Persistent {
-            match Groups::start(&parts.context, &parts.kernels, &parts.arguments(), options) {
-                Ok(groups) => parts.groups = Some(Running::new(groups)),
-                Err(error) => fallback = Some(format!("{id} launches its chunks: {error}")),
-            }
+        if options.mode == Mode::Persistent
+            && let Err(reason) = parts.start_groups(options)
+        {
+            fallback = Some(format!("{id} launches its chunks: {reason}"));
         }
         let device = Self {
             found,
@@ -176,6 +193,20 @@ impl CudaDevice {
 }
 
 impl Parts {
+    /// # Errors
+    /// Why there can be none: a sentence.
+    fn start_groups(&mut self, options: &DeviceOptions) -> Result<(), String> {
+        self.claim.begin_groups()?;
+        match Groups::start(&self.context, &self.kernels, &self.arguments(), options) {
+            Ok(groups) => self.groups = Some(Running::new(groups)),
+            Err(error) => {
+                self.claim.end_groups();
+                return Err(error.to_string());
+            }
+        }
+        Ok(())
+    }
+
     /// What every launch is told.
     fn arguments(&self) -> DeviceArguments {
         self.tables.arguments(self.shadow.pointer, self.registration.pointer)

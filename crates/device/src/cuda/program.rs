@@ -39,10 +39,10 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
-    pub(super) fn load(context: &Arc<Context>) -> Result<Self, Error> {
+    pub(super) fn load(context: &Arc<Context>, source: &str) -> Result<Self, Error> {
         let id = &context.id;
         let architecture = probe::architecture(probe::capability(context.device));
-        let cubin = compiler::cubin(id, godwit_kernels::cuda_source(), &architecture)?;
+        let cubin = compiler::cubin(id, source, &architecture)?;
         let module = Arc::new(Module::new(context, &cubin).map_err(failed(id, "load the kernels"))?);
         let scratch_bytes = module.number("gw_scratch_bytes")?;
         let function = |name| {

@@ -1,0 +1,164 @@
+//! Packets through a device, each different from all others, whose every byte is looked at on both sides: whoever reads what was
+//! there before, or half of what is there, is found out.
+
+// Each test file uses a part of this.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use godwit_abi::{Bin, Outcome};
+use godwit_device::{Device, Lane};
+use godwit_packet::Region;
+use godwit_sched::Chunk;
+
+/// The variant that reads and writes whole frames.
+const WHOLE: u8 = 77;
+pub(crate) const BIN_PACKETS: usize = 64;
+const IN_FLIGHT: usize = 4;
+/// Windows that a worker needs.
+pub(crate) const WINDOWS: usize = 100 * BIN_PACKETS;
+
+/// Godwit's kernels in one dialect, but `template` does something else for the variant [`WHOLE`]: it sums up what it finds in the frame,
+/// which is its outcome, and inverts every byte.
+pub(crate) fn summing_kernels(source: &str) -> String {
+    let before = "gw_swap_macs(gw_frame(lane, descriptor));\n    gw_verdict(outcome, GW_TEMPLATE_FORWARD, 0, 0);";
+    let instead = "
+        if (lane->variant == 77u) {
+            GW_GLOBAL gw_u8 *frame = gw_frame(lane, descriptor);
+            gw_u32 sum = (gw_u32)lane->parameter;
+            for (gw_u32 at = 0; at < descriptor->length; at += 4) {
+                const gw_u32 word = gw_load_be32(frame + at);
+                sum = sum * 16777619u ^ word;
+                gw_store_be32(frame + at, ~word);
+            }
+            gw_verdict(outcome, GW_TEMPLATE_FORWARD, 0, sum);
+            return;
+        }";
+    assert!(source.contains(before), "template is another");
+    source.replace(before, &format!("{instead}\n    {before}"))
+}
+
+/// Random numbers for a packet (splitmix64), from which its length and its content follow.
+fn mixed(number: u64) -> u64 {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// A multiple of 4; mostly short, so that there are many.
+fn length(number: u64) -> usize {
+    let random = mixed(number);
+    16 + 4 * (if random & 15 == 0 { random >> 32 & 255 } else { random >> 32 & 31 }) as usize
+}
+
+/// The words of its frame.
+fn content(number: u64) -> impl Iterator<Item = u32> {
+    let mut state = mixed(number) as u32 | 1;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state
+    })
+}
+
+/// Fills the next window there is with packet `number`.
+fn write(region: &mut Region, chunk: &mut Chunk, at: usize, number: u64) {
+    let descriptor = region.allocate(length(number)).expect("the region has windows for all chunks in flight");
+    for (bytes, word) in region.frame_mut(&descriptor).chunks_exact_mut(4).zip(content(number)) {
+        bytes.copy_from_slice(&word.to_be_bytes());
+    }
+    chunk.descriptors[at] = descriptor;
+    chunk.parameters[at] = number;
+    chunk.outcomes[at] = Outcome::drop(77);
+}
+
+/// A chunk of bins of any number and size, some of them empty.
+pub(crate) fn fill(region: &mut Region, mut chunk: Chunk, next: &mut u64, end: u64) -> Chunk {
+    chunk.bins.clear();
+    chunk.packets = 0;
+    let bins_max = chunk.descriptors.len() / BIN_PACKETS;
+    let random = mixed(!*next);
+    for bin in 0..1 + random as usize % bins_max {
+        let first = bin * BIN_PACKETS;
+        let count = (mixed(random.wrapping_add(bin as u64)) % (BIN_PACKETS as u64 + 1)).min(end - *next) as usize;
+        for at in first..first + count {
+            write(region, &mut chunk, at, *next);
+            *next += 1;
+        }
+        let (count, first) = (count as u16, first as u32);
+        chunk.bins.push(Bin { first, count, kernel: godwit_kernels::TEMPLATE, variant: WHOLE, ..Bin::default() });
+        chunk.packets += u32::from(count);
+    }
+    chunk
+}
+
+/// Demands that the device has seen all of each packet, and that all that it wrote is seen here.
+fn check(region: &mut Region, chunk: &Chunk) {
+    for bin in &chunk.bins {
+        for at in chunk.range(bin) {
+            let (descriptor, number) = (chunk.descriptors[at], chunk.parameters[at]);
+            let mut sum = number as u32;
+            let frame = region.frame(&descriptor);
+            assert_eq!(frame.len(), length(number));
+            for (at, (bytes, word)) in frame.chunks_exact(4).zip(content(number)).enumerate() {
+                sum = sum.wrapping_mul(16_777_619) ^ word;
+                assert_eq!(bytes, (!word).to_be_bytes(), "packet {number}: word {at} is not what the device wrote");
+            }
+            let expected = Outcome { value: sum, ..Outcome::verdict(0) };
+            assert_eq!(chunk.outcomes[at], expected, "packet {number}: the device read something else");
+            region.release(&descriptor);
+        }
+    }
+}
+
+/// Sends packets `next..end` through a lane. Windows are used again at once: the slot freed last comes first.
+pub(crate) fn run(lane: &mut dyn Lane, region: &mut Region, next: u64, end: u64) {
+    run_programs(lane, region, next, end, 1);
+}
+
+/// The same with bins for so many programs in turn; how many bins each of them had.
+pub(crate) fn run_programs(
+    lane: &mut dyn Lane,
+    region: &mut Region,
+    mut next: u64,
+    end: u64,
+    programs: usize,
+) -> Vec<u64> {
+    let mut bins = vec![0; programs];
+    let mut spare: Vec<_> = (0..IN_FLIGHT).map(|bins| Chunk::new(48, BIN_PACKETS * [48, 3, 17, 30][bins])).collect();
+    while next < end || lane.in_flight() > 0 {
+        if next < end && !spare.is_empty() {
+            let chunk = spare.swap_remove(mixed(next) as usize % spare.len());
+            let mut chunk = fill(region, chunk, &mut next, end);
+            for (bin, program) in chunk.bins.iter_mut().zip((0..programs).cycle()) {
+                bin.instance = program as u16;
+                bins[program] += 1;
+            }
+            lane.submit(region, chunk).unwrap_or_else(|rejected| panic!("{}", rejected.error));
+        }
+        while let Some(chunk) = lane.poll(region).unwrap() {
+            assert_eq!(lane.bin_times().len(), chunk.bins.len());
+            check(region, &chunk);
+            spare.push(chunk);
+        }
+    }
+    assert_eq!(region.allocated(), 0);
+    bins
+}
+
+/// Many packets through windows and places that are used again and again, by several workers at once, one for each region. As many as
+/// `GODWIT_STRESS_PACKETS` says.
+pub(crate) fn by_workers(device: Arc<dyn Device>, regions: Vec<Region>) {
+    let packets = std::env::var("GODWIT_STRESS_PACKETS").ok().map(|text| text.parse().expect("a number"));
+    let packets: u64 = packets.unwrap_or(2_000_000);
+    let (workers, started) = (regions.len() as u64, Instant::now());
+    std::thread::scope(|scope| {
+        for (worker, mut region) in (0..).zip(regions) {
+            let mut lane = Arc::clone(&device).lane().unwrap();
+            let share = packets / workers;
+            scope.spawn(move || run(&mut *lane, &mut region, worker * share, (worker + 1) * share));
+        }
+    });
+    println!("{packets} packets by {workers} workers in {:.1} s", started.elapsed().as_secs_f64());
+}
