@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// The functions that the demo leaves out, so that each kind of function is measured.
+/// What the demo leaves out of the functions that need no tables to do something with the sample.
 const OTHER_FUNCTIONS: &str = "
 [[function]]
 name = \"echo\"
@@ -138,11 +138,14 @@ fn text(document: &Document) -> String {
                 text += &format!("  {compute_units} cores, {memory_gib:.1} GiB of memory\n");
                 text += &format!("  levels: {}\n", features.join(", "));
             }
-            Some(Driver { platform, version, modes, chain_lacks, .. }) => {
+            Some(driver) => {
+                let Driver { platform, version, modes, chain_lacks, .. } = driver;
+                let whose = if driver.host_memory { "the host's" } else { "its own" };
                 text += &format!(
-                    "  {compute_units} compute units, warp of {warp_packets}, {memory_gib:.1} GiB of memory\n"
+                    "  {compute_units} compute units, warp of {warp_packets}, {memory_gib:.1} GiB of memory, {whose}\n"
                 );
                 text += &format!("  {platform}, driver {version}, {}\n", features.join(", "));
+                text += &format!("  {}\n", more(driver));
                 for ModeFound { mode, lacks } in modes {
                     let can = lacks.as_ref().map_or("yes".to_owned(), |reason| format!("no: {reason}"));
                     text += &format!("  mode {}: {can}\n", mode.name());
@@ -160,7 +163,7 @@ fn text(document: &Document) -> String {
             };
         }
         if !functions.is_empty() {
-            text += "  fastest level of each kernel, measured just now on 64 packets of 256 bytes:\n\n";
+            text += "  fastest form of some kernels, measured just now on 64 packets of 256 bytes:\n\n";
             text += &levels(functions);
         }
         text.push('\n');
@@ -171,10 +174,23 @@ fn text(document: &Document) -> String {
     text
 }
 
+/// Memory of a work-group, and what not every driver tells.
+fn more(driver: &Driver) -> String {
+    let mut said = vec![format!("{} KiB of memory for a work-group", driver.local_memory_bytes >> 10)];
+    let Svm { coarse, fine, system, atomics } = driver.svm;
+    let kinds = [("coarse-grained", coarse), ("fine-grained", fine), ("system", system), ("with atomics", atomics)];
+    let kinds: Vec<&str> = kinds.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name).collect();
+    if !kinds.is_empty() {
+        said.push(format!("shared virtual memory: {}", kinds.join(", ")));
+    }
+    said.extend(driver.pci.as_ref().map(|place| format!("PCI {place}")));
+    said.join(", ")
+}
+
 fn levels(functions: &[Choice]) -> String {
     let mut table = Table::new(&[
         ("kernel", Align::Left),
-        ("level", Align::Left),
+        ("form", Align::Left),
         ("ns per packet", Align::Left),
         ("gopt", Align::Left),
     ]);
