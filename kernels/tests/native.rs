@@ -103,13 +103,31 @@ fn sound(random: &mut Random, total_bytes: usize) -> Vec<u8> {
     [&random.bytes(12)[..], &[8, 0], &ip].concat()
 }
 
-/// `spread`: lengths of a bin differ as much as they can.
-fn plain(random: &mut Random, count: usize, spread: bool) -> Batch {
+/// What the packets of a bin have in common.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bin {
+    /// Most have one length; some are no packets, or have no room, or no SA.
+    Mixed,
+    /// The same, and their lengths differ as much as they can.
+    Spread,
+    /// All can be sealed, and have one length.
+    Alike,
+    /// All can be sealed, and hold equally many blocks of 16 bytes.
+    Close,
+}
+
+fn plain(random: &mut Random, count: usize, bin: Bin) -> Batch {
     // Now and then more blocks than a byte can count.
     let most = if random.below(6) == 0 { 9000 } else { 20 + random.below(1480) };
+    let tidy = matches!(bin, Bin::Alike | Bin::Close);
+    let spread = bin == Bin::Spread;
     let frames: Vec<Vec<u8>> = (0..count)
         .map(|_| match random.below(24) {
-            0 => random_frame(random, DESTINATIONS, PATTERNS),
+            _ if bin == Bin::Close => {
+                let bytes = (most as usize).next_multiple_of(16) - 1 + random.below(16) as usize;
+                sound(random, bytes)
+            }
+            0 if !tidy => random_frame(random, DESTINATIONS, PATTERNS),
             _ if spread => {
                 let bytes = 20 + random.below(most - 10) as usize;
                 sound(random, bytes)
@@ -121,12 +139,12 @@ fn plain(random: &mut Random, count: usize, spread: bool) -> Batch {
         Batch { arena: Lines::zeroed(64), descriptors: vec![], parameters: vec![], outcomes: vec![], trails: vec![] };
     for frame in &frames {
         // Now and then there is no room to grow.
-        let head = if random.below(30) == 0 { 40 } else { 110 + random.below(40) as usize };
+        let head = if !tidy && random.below(30) == 0 { 40 } else { 110 + random.below(40) as usize };
         batch.push(frame, head, 64);
     }
     for parameter in &mut batch.parameters {
         // One SA more than there are outbound.
-        *parameter = random.below(SAS as u64 + 1) << 44 | (random.next() & ((1 << 44) - 1)) | 1;
+        *parameter = random.below(SAS as u64 + u64::from(!tidy)) << 44 | (random.next() & ((1 << 44) - 1)) | 1;
     }
     batch
 }
@@ -194,16 +212,25 @@ fn whole_bins_are_as_the_kernel_has_them() {
             covered += 1;
             assert!(native.covers(IPSEC, 2 * suite.number + 1));
             let (mut through, mut all) = ([0; 2], 0);
-            for round in 0..2 * BATCHES.len() {
+            for round in 0..4 * BATCHES.len() {
                 let count = BATCHES[round % BATCHES.len()];
-                let image = image(suite, &mut random, round < BATCHES.len());
-                let batch = plain(&mut random, count, round % 3 != 0);
+                let turn = round / BATCHES.len();
+                let image = image(suite, &mut random, matches!(turn, 0 | 2));
+                let bin = match turn {
+                    2 | 3 => [Bin::Alike, Bin::Close][round % 2],
+                    _ => [Bin::Mixed, Bin::Spread, Bin::Spread][round % 3],
+                };
+                let batch = plain(&mut random, count, bin);
                 let (mut sealed, out) = compare(native, level, &batch, 2 * suite.number, &image);
                 for index in 0..count {
                     sealed.parameters[index] += (SAS as u64) << 44;
-                    mark(&mut sealed, index, &mut random);
+                    if bin != Bin::Alike {
+                        mark(&mut sealed, index, &mut random);
+                    }
                     let descriptor = sealed.descriptors[index];
-                    if descriptor.length != 0 && random.below(10) == 0 {
+                    // Of bins whose packets are all alike, one packet at most.
+                    let odds = if bin == Bin::Alike { index == count / 2 } else { random.below(10) == 0 };
+                    if descriptor.length != 0 && odds {
                         let at = descriptor.frame_offset() + random.below(u64::from(descriptor.length)) as usize;
                         sealed.arena.bytes_mut()[at] ^= 1 << random.below(8);
                     }

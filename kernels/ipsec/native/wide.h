@@ -108,15 +108,20 @@ GW_WIDE void gw_wide_load_four(__m512i *b0, __m512i *b1, __m512i *b2, __m512i *b
     *b3 = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
 }
 
-/* Rows at `offset`, all of them whole; those that come after the next are fetched: sixteen streams
- * are more than a core follows by itself. */
+/* Fetches the rows that come after the one behind `offset`: sixteen streams are more than a core
+ * follows by itself. */
+GW_WIDE void gw_wide_load_ahead(const gw_wide_lanes *lanes, gw_u32 offset)
+{
+    GW_WIDE_UNROLL
+    for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
+        __builtin_prefetch(lanes->at[i] + offset + 2 * GW_WIDE_ROW_BYTES);
+    }
+}
+
+/* Rows at `offset`, all of them whole. */
 GW_WIDE void gw_wide_load(__m512i blocks[4][4], const gw_wide_lanes *lanes, gw_u32 offset)
 {
     gw_u8 *const *at = lanes->at;
-    GW_WIDE_UNROLL
-    for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
-        __builtin_prefetch(at[i] + offset + 2 * GW_WIDE_ROW_BYTES);
-    }
     GW_WIDE_UNROLL
     for (gw_u32 j = 0; j < 4; j++) {
         gw_wide_load_four(&blocks[0][j], &blocks[1][j], &blocks[2][j], &blocks[3][j],
@@ -240,6 +245,16 @@ GW_WIDE void gw_wide_chunks_store(__m512i blocks[4][4], const gw_wide_lanes *lan
             _mm_storeu_si128((__m128i *)(at[j + 8] + to), _mm512_extracti32x4_epi32(block, 2));
             _mm_storeu_si128((__m128i *)(at[j + 12] + to), _mm512_extracti32x4_epi32(block, 3));
         }
+    }
+}
+
+/* Sixteen addresses, moved by so many bytes. */
+GW_WIDE void gw_wide_move(gw_u8 **to, gw_u8 *const *from, long long bytes)
+{
+    const __m512i by = _mm512_set1_epi64(bytes);
+    GW_WIDE_UNROLL
+    for (gw_u32 i = 0; i < GW_WIDE_LANES; i += 8) {
+        _mm512_storeu_si512(to + i, _mm512_add_epi64(_mm512_loadu_si512(from + i), by));
     }
 }
 

@@ -124,6 +124,9 @@ GW_WIDE void gw_wide_cipher_load(gw_wide_cipher *cipher)
     const gw_u32 left = cipher->lanes.longest - cipher->offset;
     cipher->count = left >= GW_WIDE_ROW_BYTES ? 4 : (left + 15) / 16;
     if (cipher->offset + 16 * cipher->count <= cipher->lanes.shortest) {
+        if (left > 2 * GW_WIDE_ROW_BYTES) {
+            gw_wide_load_ahead(&cipher->lanes, cipher->offset);
+        }
         gw_wide_chunks_load(cipher->blocks, &cipher->lanes, cipher->offset, cipher->count);
     } else {
         gw_wide_load_some(cipher->blocks, &cipher->lanes, cipher->offset);

@@ -44,15 +44,28 @@ GW_WIDE gw_u32 gw_wide_sort(const gw_descriptor *descriptors, gw_u32 count, gw_u
     return 0;
 }
 
+/* What the host says of up to sixteen packets that come next; lanes that are left do what the last
+ * one does. */
+typedef struct gw_wide_coming {
+    gw_u8 *frame[GW_WIDE_LANES] __attribute__((aligned(64)));
+    gw_u32 index[GW_WIDE_LANES] __attribute__((aligned(64))); /* in the bin */
+    gw_u32 place[GW_WIDE_LANES] __attribute__((aligned(64))); /* descriptor: length << 16 | head */
+    gw_u32 room[GW_WIDE_LANES] __attribute__((aligned(64)));
+    gw_u32 numbers[2][GW_WIDE_LANES] __attribute__((aligned(64))); /* the sequence's halves */
+    gw_wide_sas sas;
+    gw_u32 count;   /* 0: none, or not all have an SA */
+    gw_u32 fetched; /* so many of them */
+} gw_wide_coming;
+
 /* A batch under way. */
 typedef struct gw_wide_batch {
     const gw_bin_call *call;
     gw_u32 first; /* packet of the bin */
     gw_u32 count;
-    gw_u32 next;    /* place in `order` of the packet to begin next */
-    gw_u32 fetched; /* the same of the packet to fetch next */
-    gw_u32 in_row;  /* `order` is that of the bin */
+    gw_u32 next;   /* place in `order` of the packet to begin next */
+    gw_u32 in_row; /* `order` is that of the bin */
     gw_u16 order[GW_WIDE_BATCH];
+    gw_wide_coming coming;
 } gw_wide_batch;
 
 GW_WIDE gw_lane gw_wide_lane(const gw_bin_call *call, gw_u32 index)
@@ -63,30 +76,26 @@ GW_WIDE gw_lane gw_wide_lane(const gw_bin_call *call, gw_u32 index)
     return lane;
 }
 
-/* Fetches what the packet at a place of the order will need: its beginning with what comes in
- * front, and its SA. */
-GW_WIDE void gw_wide_fetch(const gw_wide_batch *batch, gw_u32 place)
-{
-    const gw_u32 index = batch->first + batch->order[place];
-    const gw_descriptor *descriptor = &batch->call->descriptors[index];
-    const gw_lane lane = gw_wide_lane(batch->call, index);
-    const gw_u8 *frame = gw_frame(&lane, descriptor);
-    __builtin_prefetch(frame - GW_WIDE_ROW_BYTES);
-    __builtin_prefetch(frame);
-    __builtin_prefetch(frame + GW_WIDE_ROW_BYTES);
-    gw_ipsec_touch(&lane, descriptor);
-}
-
-/* Fetches for up to so many packets more, of the sixteen that come next: the second cache is asked
- * while the group at hand is worked on, and not for all of them at once. */
+/* Fetches for up to so many packets more what they will need, of the sixteen that come next: a
+ * packet's beginning with what comes in front, and its SA. The second cache is asked while the
+ * group at hand is worked on, and not for all of them at once. */
 GW_WIDE void gw_wide_ahead(gw_wide_batch *batch, gw_u32 packets)
 {
-    gw_u32 end = batch->next + GW_WIDE_LANES;
-    end = end < batch->count ? end : batch->count;
-    end = end - batch->fetched < packets ? end : batch->fetched + packets;
-    for (; batch->fetched < end; batch->fetched++) {
-        gw_wide_fetch(batch, batch->fetched);
+    gw_wide_coming *coming = &batch->coming;
+    gw_u32 end = coming->fetched + packets;
+    end = end < coming->count ? end : coming->count;
+    for (gw_u32 i = coming->fetched; i < end; i++) {
+        const gw_u8 *frame = coming->frame[i];
+        const gw_u8 *sa = (const gw_u8 *)coming->sas.sa[i];
+        __builtin_prefetch(frame - GW_WIDE_ROW_BYTES);
+        __builtin_prefetch(frame);
+        __builtin_prefetch(frame + GW_WIDE_ROW_BYTES);
+        GW_WIDE_UNROLL
+        for (gw_u32 at = 0; at < sizeof(gw_ipsec_sa); at += GW_WIDE_ROW_BYTES) {
+            __builtin_prefetch(sa + at);
+        }
     }
+    coming->fetched = end;
 }
 
 #endif

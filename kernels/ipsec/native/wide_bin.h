@@ -6,6 +6,12 @@
 #include "wide_next.h"
 #include "wide_plain_open.h"
 
+/* Whether even groups of a suite go by themselves. */
+GW_WIDE gw_u32 gw_wide_goes_even(gw_wide_form form)
+{
+    return form.suite.cipher == GW_IPSEC_CIPHER_CBC && gw_wide_state_words(form.suite) != 0;
+}
+
 /* The group is these. */
 GW_WIDE void gw_wide_plain_filled(gw_wide_group *group, gw_wide_batch *batch,
                                   const gw_wide_plain *plain, gw_u32 count)
@@ -17,23 +23,82 @@ GW_WIDE void gw_wide_plain_filled(gw_wide_group *group, gw_wide_batch *batch,
     group->plain = 1;
     gw_wide_addresses(group->packets, group->places, gw_wide_long(offset, 0),
                       gw_wide_long(offset, 1));
-    group->sas = plain->sas;
+    group->sas = plain->coming->sas;
     for (gw_u32 half = 0; half < 2; half++) {
-        _mm512_store_si512(group->numbers[half], _mm512_load_si512(plain->numbers[half]));
+        _mm512_store_si512(group->numbers[half], _mm512_load_si512(plain->coming->numbers[half]));
     }
     _mm512_store_si512(group->spi, _mm512_load_si512(plain->spi));
 }
 
-/* Where frames are now, and verdicts. */
-GW_WIDE void gw_wide_plain_said(const gw_wide_plain *plain, const gw_bin_call *call, gw_u32 count)
+/* The places and verdicts of sixteen packets that follow each other. */
+GW_WIDE void gw_wide_plain_said_in_row(const gw_wide_plain *plain, const gw_bin_call *call)
 {
+    const gw_u32 first = plain->coming->index[0];
+    const gw_outcome none = {GW_IPSEC_ENCRYPTED, 0, 0, 0};
+    const __m512i place = _mm512_load_si512(plain->coming->place);
+    const __m512i spi = _mm512_load_si512(plain->spi);
+    gw_u64 verdict;
+    __builtin_memcpy(&verdict, &none, sizeof(verdict));
+    GW_WIDE_UNROLL
+    for (gw_u32 half = 0; half < 2; half++) {
+        const __m512i value = _mm512_slli_epi64(gw_wide_long(spi, half), 32);
+        _mm512_storeu_si512(&call->outcomes[first + 8 * half],
+                            _mm512_or_si512(value, _mm512_set1_epi64((long long)verdict)));
+    }
+    GW_WIDE_UNROLL
+    for (gw_u32 j = 0; j < 4; j++) {
+        /* Head and length are the second word of a descriptor. */
+        const __m512i lanes = _mm512_set1_epi32((int)(4 * j));
+        const __m512i from = _mm512_add_epi32(
+            lanes, _mm512_setr_epi32(0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0));
+        _mm512_mask_storeu_epi32(&call->descriptors[first + 4 * j], 0x2222,
+                                 _mm512_permutexvar_epi32(from, place));
+    }
+}
+
+/* Where frames are now, and verdicts. */
+GW_WIDE void gw_wide_plain_said(const gw_wide_plain *plain, const gw_wide_batch *batch,
+                                gw_u32 count)
+{
+    const gw_bin_call *call = batch->call;
+    if (count == GW_WIDE_LANES && batch->in_row) {
+        gw_wide_plain_said_in_row(plain, call);
+        return;
+    }
     for (gw_u32 i = 0; i < count; i++) {
-        const gw_u32 index = plain->index[i];
-        const gw_u32 place = plain->place[i];
+        const gw_u32 index = plain->coming->index[i];
+        const gw_u32 place = plain->coming->place[i];
         const gw_outcome outcome = {GW_IPSEC_ENCRYPTED, 0, 0, plain->spi[i]};
         /* Both fields at once. */
         __builtin_memcpy(&call->descriptors[index].head, &place, sizeof(place));
         call->outcomes[index] = outcome;
+    }
+}
+
+/* Writes the padding of all packets. */
+GW_WIDE void gw_wide_plain_pad(const gw_wide_plain *plain, gw_u32 count)
+{
+    gw_u8 *const *frame = plain->coming->frame;
+    const gw_u32 first_bytes = plain->total_bytes[0];
+    const gw_u32 first_pad_bytes = plain->data_bytes[0] - GW_ESP_TAIL_BYTES - first_bytes;
+    gw_wide_padding padding = gw_wide_pad_of(first_pad_bytes);
+    if (plain->even && gw_wide_same(_mm512_load_si512(plain->total_bytes))) {
+        /* Lanes that are left do what the last one does. */
+        GW_WIDE_UNROLL
+        for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
+            _mm256_mask_storeu_epi8(frame[i] + GW_ETHERNET_BYTES + first_bytes, padding.mask,
+                                    padding.all);
+        }
+        return;
+    }
+    for (gw_u32 i = 0; i < count; i++) {
+        const gw_u32 total_bytes = plain->total_bytes[i];
+        const gw_u32 pad_bytes = plain->data_bytes[i] - GW_ESP_TAIL_BYTES - total_bytes;
+        if (pad_bytes != padding.bytes) {
+            padding = gw_wide_pad_of(pad_bytes);
+        }
+        _mm256_mask_storeu_epi8(frame[i] + GW_ETHERNET_BYTES + total_bytes, padding.mask,
+                                padding.all);
     }
 }
 
@@ -42,33 +107,31 @@ GW_WIDE void gw_wide_plain_said(const gw_wide_plain *plain, const gw_bin_call *c
 GW_WIDE gw_u32 gw_wide_fill_seal(gw_wide_group *group, gw_wide_batch *batch, gw_wide_form form)
 {
     const gw_bin_call *call = batch->call;
+    gw_wide_coming *coming = &batch->coming;
     gw_wide_plain plain;
-    const gw_u32 count = gw_wide_plain_next(&plain, batch);
+    const gw_u32 count = coming->count;
+    plain.coming = coming;
     if (count == 0 || !gw_wide_plain_seal(&plain, call->variant, form.suite)) {
         return 0;
     }
     const gw_u32 front = GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(form.suite);
-    gw_wide_padding padding = gw_wide_pad_of(0);
-    for (gw_u32 i = 0; i < count; i++) {
+    const gw_u32 filled = plain.even && gw_wide_goes_even(form) ? 1 : count;
+    for (gw_u32 i = 0; i < filled; i++) {
         gw_wide_packet *packet = &group->places[i];
-        gw_u8 *inner = plain.frame[i] + GW_ETHERNET_BYTES;
-        const gw_u32 total_bytes = plain.total_bytes[i];
-        const gw_u32 data_bytes = plain.data_bytes[i];
-        const gw_u32 pad_bytes = data_bytes - GW_ESP_TAIL_BYTES - total_bytes;
-        packet->found.sa = plain.sas.sa[i];
+        gw_u8 *inner = coming->frame[i] + GW_ETHERNET_BYTES;
+        packet->found.sa = coming->sas.sa[i];
         packet->text = inner - front;
         packet->data = inner;
-        packet->sequence = (gw_u64)plain.numbers[0][i] << 32 | plain.numbers[1][i];
-        packet->data_bytes = data_bytes;
-        packet->text_bytes = front + data_bytes;
+        packet->sequence = (gw_u64)coming->numbers[0][i] << 32 | coming->numbers[1][i];
+        packet->data_bytes = plain.data_bytes[i];
+        packet->text_bytes = front + plain.data_bytes[i];
         packet->authentic = 1;
-        if (pad_bytes != padding.bytes) {
-            padding = gw_wide_pad_of(pad_bytes);
-        }
-        _mm256_mask_storeu_epi8(inner + total_bytes, padding.mask, padding.all);
     }
-    gw_wide_plain_said(&plain, call, count);
+    gw_wide_plain_pad(&plain, count);
+    gw_wide_plain_said(&plain, batch, count);
     group->even = plain.even;
+    group->icv_bytes = plain.icv_bytes;
+    gw_wide_move(group->data, coming->frame, GW_ETHERNET_BYTES);
     gw_wide_plain_filled(group, batch, &plain, count);
     return 1;
 }
@@ -76,31 +139,47 @@ GW_WIDE gw_u32 gw_wide_fill_seal(gw_wide_group *group, gw_wide_batch *batch, gw_
 /* The same inbound. */
 GW_WIDE gw_u32 gw_wide_fill_open(gw_wide_group *group, gw_wide_batch *batch, gw_wide_form form)
 {
+    gw_wide_coming *coming = &batch->coming;
     gw_wide_plain plain;
-    const gw_u32 count = gw_wide_plain_next(&plain, batch);
+    const gw_u32 count = coming->count;
+    plain.coming = coming;
     if (count == 0 || !gw_wide_plain_open(&plain, batch->call->variant, form.suite)) {
         return 0;
     }
     const gw_u32 front = GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(form.suite);
     for (gw_u32 i = 0; i < count; i++) {
         gw_wide_packet *packet = &group->places[i];
-        gw_u8 *outer = plain.frame[i] + GW_ETHERNET_BYTES;
-        packet->found.sa = plain.sas.sa[i];
+        gw_u8 *outer = coming->frame[i] + GW_ETHERNET_BYTES;
+        packet->found.sa = coming->sas.sa[i];
         packet->found.l2_bytes = GW_ETHERNET_BYTES;
         packet->found.version = 4;
         packet->text = outer + GW_IPV4_BYTES;
         packet->data = packet->text + front;
-        packet->sequence = (gw_u64)plain.numbers[0][i] << 32 | plain.numbers[1][i];
+        packet->sequence = (gw_u64)coming->numbers[0][i] << 32 | coming->numbers[1][i];
         packet->text_bytes = front + plain.data_bytes[i];
         packet->data_bytes = plain.data_bytes[i];
         packet->named_at = GW_WIDE_NAMED_AT;
-        packet->index = (gw_u16)(plain.index[i] - batch->first);
+        packet->index = (gw_u16)(coming->index[i] - batch->first);
         packet->authentic = 1;
         packet->ah = 0;
     }
     group->even = plain.even;
+    group->icv_bytes = 0;
+    gw_wide_move(group->data, coming->frame, GW_ETHERNET_BYTES + GW_IPV4_BYTES + front);
     gw_wide_plain_filled(group, batch, &plain, count);
     return 1;
+}
+
+/* Begins packets that are alike at once; returns 0 where they are not: nothing is done then. */
+GW_WIDE gw_u32 gw_wide_fill_plain(gw_wide_group *group, gw_wide_batch *batch, gw_wide_form form)
+{
+    if (form.suite.protocol != GW_IPSEC_ESP) {
+        return 0;
+    }
+    if (form.outbound) {
+        return gw_ipsec_iv_bytes(form.suite) != 0 && gw_wide_fill_seal(group, batch, form);
+    }
+    return gw_wide_fill_open(group, batch, form);
 }
 
 /* Begins packets until there are sixteen that have more to do, or no more of the batch. */
@@ -108,16 +187,12 @@ GW_WIDE void gw_wide_fill(gw_wide_group *group, gw_wide_batch *batch, gw_wide_fo
 {
     const gw_bin_call *call = batch->call;
     gw_u32 begun = 0;
-    group->plain = 0;
     gw_wide_ahead(batch, GW_WIDE_LANES);
-    if (form.outbound && form.suite.protocol == GW_IPSEC_ESP &&
-        gw_ipsec_iv_bytes(form.suite) != 0 && gw_wide_fill_seal(group, batch, form)) {
+    if (gw_wide_fill_plain(group, batch, form)) {
+        gw_wide_look(batch);
         return;
     }
-    if (!form.outbound && form.suite.protocol == GW_IPSEC_ESP &&
-        gw_wide_fill_open(group, batch, form)) {
-        return;
-    }
+    group->plain = 0;
     while (begun < GW_WIDE_LANES && batch->next < batch->count) {
         gw_wide_packet *packet = &group->places[begun];
         packet->index = batch->order[batch->next++];
@@ -127,6 +202,7 @@ GW_WIDE void gw_wide_fill(gw_wide_group *group, gw_wide_batch *batch, gw_wide_fo
         begun +=
             gw_wide_begin(packet, &lane, form, &call->descriptors[index], &call->outcomes[index]);
     }
+    gw_wide_look(batch);
     group->count = begun;
     if (begun != 0) {
         gw_wide_group_filled(group);
@@ -179,13 +255,6 @@ GW_WIDE void gw_wide_both(gw_wide_group *to_cipher, gw_wide_group *to_hash, gw_w
     }
 }
 
-/* Whether the packets of a group take the same steps. */
-GW_WIDE gw_u32 gw_wide_group_even(const gw_wide_group *group, gw_wide_form form)
-{
-    return group->count != 0 && form.suite.cipher == GW_IPSEC_CIPHER_CBC &&
-           gw_wide_state_words(form.suite) != 0 && group->even;
-}
-
 /*
  * Groups of one length by themselves. Of others, outbound, a group is encrypted while the one
  * before it is hashed; inbound, what is authentic of a group is decrypted while the one behind it
@@ -206,7 +275,7 @@ GW_WIDE void gw_wide_batch_run(gw_wide_batch *batch, gw_wide_form form)
         } else if (now->count != 0 && form.suite.auth == GW_IPSEC_AUTH_POLY1305) {
             gw_wide_chacha_of(now, batch, form.outbound);
             gw_wide_settle(now, batch, form);
-        } else if (gw_wide_group_even(now, form)) {
+        } else if (now->count != 0 && now->even && gw_wide_goes_even(form)) {
             const gw_u32 state_words = gw_wide_state_words(form.suite);
             if (form.outbound) {
                 gw_wide_even_seal(now, batch, form.suite, state_words);
@@ -230,8 +299,8 @@ GW_WIDE void gw_wide_bin_of(const gw_bin_call *call, gw_wide_form form)
         const gw_u32 left = call->count - batch.first;
         batch.count = left < GW_WIDE_BATCH ? left : GW_WIDE_BATCH;
         batch.next = 0;
-        batch.fetched = 0;
         batch.in_row = gw_wide_sort(call->descriptors + batch.first, batch.count, batch.order);
+        gw_wide_look(&batch);
         gw_wide_batch_run(&batch, form);
     }
 }

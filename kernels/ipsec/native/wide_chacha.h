@@ -110,6 +110,7 @@ GW_WIDE void gw_wide_chacha_data(gw_wide_chacha *chacha, gw_wide_poly *poly,
         gw_wide_ahead(batch, GW_WIDE_LANES / 4);
         gw_wide_chacha_next(chacha, stream);
         if (whole) {
+            gw_wide_load_ahead(lanes, offset);
             gw_wide_load(blocks, lanes, offset);
         } else {
             gw_wide_load_some(blocks, lanes, offset);

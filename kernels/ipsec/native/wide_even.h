@@ -243,9 +243,7 @@ static __attribute__((noinline)) void gw_wide_even_seal(const gw_wide_group *gro
     gw_wide_text text;
     const gw_u32 chunks = group->packets[0]->data_bytes / 16 + 1;
     const gw_u32 whole = chunks / 4;
-    for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
-        cipher.lanes.at[i] = group->packets[i]->data - 16;
-    }
+    gw_wide_move(cipher.lanes.at, group->data, -16);
     gw_wide_keys_load(&cipher.keys, &group->sas, gw_ipsec_aes_rounds(suite));
     gw_wide_text_begin(&text, group, state_words);
     GW_WIDE_UNROLL
@@ -257,6 +255,9 @@ static __attribute__((noinline)) void gw_wide_even_seal(const gw_wide_group *gro
         const gw_u32 count = step < whole ? 4 : chunks % 4;
         cipher.count = count;
         gw_wide_ahead(batch, GW_WIDE_LANES / 4);
+        if (step + 2 <= whole) {
+            gw_wide_load_ahead(&cipher.lanes, offset);
+        }
         gw_wide_chunks_load(cipher.blocks, &cipher.lanes, offset, count);
         if (step == 0 || count < 4) {
             gw_wide_even_cipher(&cipher);
@@ -279,10 +280,19 @@ static __attribute__((noinline)) void gw_wide_even_seal(const gw_wide_group *gro
     gw_wide_text_end(&text, group, batch, 2 + 4 * (chunks % 4), 0, state_words);
     __m128i tags[GW_WIDE_LANES];
     gw_wide_text_tags(&text, tags);
+    const gw_u32 data_bytes = group->packets[0]->data_bytes;
+    if (group->icv_bytes != 0) {
+        const __mmask8 mask = gw_wide_icv_mask(group->icv_bytes);
+        /* Lanes that are left have the tag of the last packet. */
+        GW_WIDE_UNROLL
+        for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
+            _mm_mask_storeu_epi32(group->data[i] + data_bytes, mask, tags[i]);
+        }
+        return;
+    }
     for (gw_u32 i = 0; i < group->count; i++) {
-        const gw_wide_packet *packet = group->packets[i];
-        _mm_mask_storeu_epi32(packet->data + packet->data_bytes,
-                              gw_wide_icv_mask(packet->found.sa->icv_bytes), tags[i]);
+        _mm_mask_storeu_epi32(group->data[i] + data_bytes,
+                              gw_wide_icv_mask(group->sas.sa[i]->icv_bytes), tags[i]);
     }
 }
 
@@ -324,9 +334,7 @@ static __attribute__((noinline)) void gw_wide_even_open(const gw_wide_group *gro
     const gw_u32 rounds = gw_ipsec_aes_rounds(suite);
     const gw_u32 chunks = group->packets[0]->data_bytes / 16 + 1;
     const gw_u32 whole = chunks / 4;
-    for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
-        cipher.lanes.at[i] = group->packets[i]->data - 16;
-    }
+    gw_wide_move(cipher.lanes.at, group->data, -16);
     gw_wide_keys_load(&cipher.keys, &group->sas, rounds);
     gw_wide_text_begin(&text, group, state_words);
     GW_WIDE_UNROLL
@@ -337,6 +345,9 @@ static __attribute__((noinline)) void gw_wide_even_open(const gw_wide_group *gro
         const gw_u32 offset = GW_WIDE_ROW_BYTES * step;
         cipher.count = step < whole ? 4 : chunks % 4;
         gw_wide_ahead(batch, GW_WIDE_LANES / 4);
+        if (step + 2 <= whole) {
+            gw_wide_load_ahead(&cipher.lanes, offset);
+        }
         gw_wide_chunks_load(cipher.blocks, &cipher.lanes, offset, cipher.count);
         for (gw_u32 k = 0; k < cipher.count; k++) {
             gw_wide_text_take(&text, cipher.blocks[k], k);

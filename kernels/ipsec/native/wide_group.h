@@ -6,11 +6,15 @@
 #include "wide_packet.h"
 #include "wide_run.h"
 
-/* Up to sixteen packets; places that are left repeat the last. */
+/* Up to sixteen packets; places that are left repeat the last. Where the group is plain and even
+ * and its suite chains blocks, only the first place is filled: the others differ from it in what
+ * lies beside the places. */
 typedef struct gw_wide_group {
     gw_wide_packet places[GW_WIDE_LANES];
     gw_wide_ah ahs[GW_WIDE_LANES];
     gw_wide_packet *packets[GW_WIDE_LANES] __attribute__((aligned(64)));
+    gw_u8 *data[GW_WIDE_LANES] __attribute__((aligned(64))); /* what is encrypted */
+    gw_u32 icv_bytes; /* of all packets; 0: they differ, or nobody looked */
     gw_u32 count;
     gw_u32 plain; /* outbound: nothing is left to do with it behind the transforms; inbound: it is
                      what gw_wide_plain_leave is for */
@@ -26,7 +30,9 @@ GW_WIDE void gw_wide_group_filled(gw_wide_group *group)
     for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
         group->packets[i] = &group->places[i < group->count ? i : group->count - 1];
         group->sas.sa[i] = group->packets[i]->found.sa;
+        group->data[i] = group->packets[i]->data;
     }
+    group->icv_bytes = 0;
 }
 
 /* The same, where it is not known yet. */

@@ -85,25 +85,26 @@ GW_WIDE __m512i gw_wide_long(__m512i words, gw_u32 half)
 
 GW_STATIC_ASSERT(sizeof(gw_ipsec_sa) == (1 << 8) + (1 << 7), wide_next_sa_size);
 
-/* The next packets of a batch, up to sixteen: how many, 0 where there are none, or not all have an
- * SA. */
-GW_WIDE gw_u32 gw_wide_plain_next(gw_wide_plain *plain, const gw_wide_batch *batch)
+/* Says what comes next in a batch. */
+GW_WIDE void gw_wide_look(gw_wide_batch *batch)
 {
     const gw_bin_call *call = batch->call;
     const gw_ipsec_image *image = (const gw_ipsec_image *)call->image;
+    gw_wide_coming *coming = &batch->coming;
     const gw_u32 left = batch->count - batch->next;
     const gw_u32 count = left < GW_WIDE_LANES ? left : GW_WIDE_LANES;
     const __m512i lanes = gw_wide_lane_numbers();
     const gw_u32 first = batch->first + batch->next;
     gw_wide_called called;
     __m512i index = _mm512_add_epi32(lanes, gw_wide_set(first));
+    coming->count = 0;
+    coming->fetched = 0;
     if (count == 0) {
-        return 0;
+        return;
     }
     if (count == GW_WIDE_LANES && batch->in_row) {
         called = gw_wide_called_in_row(call, first);
     } else {
-        /* Lanes that are left do what the last one does. */
         const __m512i last = _mm512_min_epu32(lanes, gw_wide_set(count - 1));
         const __m256i order =
             _mm256_maskz_loadu_epi16((__mmask16)((1u << count) - 1), batch->order + batch->next);
@@ -114,7 +115,7 @@ GW_WIDE gw_u32 gw_wide_plain_next(gw_wide_plain *plain, const gw_wide_batch *bat
     const gw_u32 sequence_bits = GW_IPSEC_SEQUENCE_BITS - 32;
     const __m512i sa = _mm512_srli_epi32(called.parameter[1], sequence_bits);
     if (_mm512_cmplt_epu32_mask(sa, gw_wide_set(image->sa_count)) != 0xffff) {
-        return 0;
+        return;
     }
     const __m512i head = _mm512_and_si512(called.place, gw_wide_set(0xffff));
     __m512i frame[2];
@@ -127,15 +128,16 @@ GW_WIDE gw_u32 gw_wide_plain_next(gw_wide_plain *plain, const gw_wide_batch *bat
         sa_offset[half] =
             _mm512_add_epi64(_mm512_slli_epi64(number, 8), _mm512_slli_epi64(number, 7));
     }
-    gw_wide_addresses(plain->frame, call->arena, frame[0], frame[1]);
-    gw_wide_addresses(plain->sas.sa, call->image + image->sa_offset, sa_offset[0], sa_offset[1]);
-    _mm512_store_si512(plain->index, index);
-    _mm512_store_si512(plain->place, called.place);
-    _mm512_store_si512(plain->room, _mm512_and_si512(called.room, gw_wide_set(0xff)));
-    _mm512_store_si512(plain->numbers[0], _mm512_and_si512(called.parameter[1],
-                                                           gw_wide_set((1u << sequence_bits) - 1)));
-    _mm512_store_si512(plain->numbers[1], called.parameter[0]);
-    return count;
+    gw_wide_addresses(coming->frame, call->arena, frame[0], frame[1]);
+    gw_wide_addresses(coming->sas.sa, call->image + image->sa_offset, sa_offset[0], sa_offset[1]);
+    _mm512_store_si512(coming->index, index);
+    _mm512_store_si512(coming->place, called.place);
+    _mm512_store_si512(coming->room, _mm512_and_si512(called.room, gw_wide_set(0xff)));
+    _mm512_store_si512(
+        coming->numbers[0],
+        _mm512_and_si512(called.parameter[1], gw_wide_set((1u << sequence_bits) - 1)));
+    _mm512_store_si512(coming->numbers[1], called.parameter[0]);
+    coming->count = count;
 }
 
 #endif

@@ -17,15 +17,11 @@
 #define GW_WIDE_LEAD 2u
 
 typedef struct gw_wide_plain {
-    gw_u8 *frame[GW_WIDE_LANES] __attribute__((aligned(64)));
-    gw_u32 index[GW_WIDE_LANES] __attribute__((aligned(64))); /* in the bin */
-    gw_u32 place[GW_WIDE_LANES] __attribute__((aligned(64))); /* descriptor: length << 16 | head */
-    gw_u32 room[GW_WIDE_LANES] __attribute__((aligned(64)));
-    gw_u32 numbers[2][GW_WIDE_LANES] __attribute__((aligned(64))); /* the sequence's halves */
-    gw_wide_sas sas;
-    __m512i l2[4]; /* the first chunk of a row */
-    __m512i ip[4]; /* the first words of the packet inside, as numbers */
-    gw_u32 even;   /* as gw_wide_even would say */
+    gw_wide_coming *coming; /* place: also a result, outbound; numbers[1]: inbound */
+    __m512i l2[4];          /* the first chunk of a row */
+    __m512i ip[4];          /* the first words of the packet inside, as numbers */
+    gw_u32 even;            /* as gw_wide_even would say */
+    gw_u32 icv_bytes;       /* of all lanes; 0: they differ */
     /* Results, one for each lane. */
     gw_u32 spi[GW_WIDE_LANES] __attribute__((aligned(64)));
     gw_u32 total_bytes[GW_WIDE_LANES] __attribute__((aligned(64)));
@@ -59,7 +55,7 @@ GW_WIDE __mmask16 gw_wide_plain_read(gw_wide_plain *plain)
 {
     __m512i blocks[4];
     __m512i words[4];
-    gw_u8 *const *frame = plain->frame;
+    gw_u8 *const *frame = plain->coming->frame;
     GW_WIDE_UNROLL
     for (gw_u32 j = 0; j < 4; j++) {
         const __m512i ab = gw_wide_halves(frame[j] - GW_WIDE_LEAD, frame[j + 4] - GW_WIDE_LEAD);
@@ -106,7 +102,7 @@ GW_WIDE void gw_wide_plain_write(const gw_wide_plain *plain, __m512i chunks[4][4
         gw_u8 *to[4];
         GW_WIDE_UNROLL
         for (gw_u32 i = 0; i < 4; i++) {
-            to[i] = plain->frame[j + 4 * i] - added - GW_WIDE_LEAD;
+            to[i] = plain->coming->frame[j + 4 * i] - added - GW_WIDE_LEAD;
             _mm_mask_storeu_epi8(to[i], front, gw_wide_quarter(chunks[0][j], i));
             _mm_storeu_si128((__m128i *)(to[i] + 16), gw_wide_quarter(chunks[1][j], i));
         }
@@ -115,13 +111,24 @@ GW_WIDE void gw_wide_plain_write(const gw_wide_plain *plain, __m512i chunks[4][4
     }
 }
 
+/* Whether all lanes have the same number. */
+GW_WIDE gw_u32 gw_wide_same(__m512i numbers)
+{
+    const __m512i first = _mm512_broadcastd_epi32(_mm512_castsi512_si128(numbers));
+    return _mm512_cmpeq_epu32_mask(numbers, first) == 0xffff;
+}
+
 /* As gw_wide_even. */
 GW_WIDE gw_u32 gw_wide_plain_even(__m512i flags, __m512i data_bytes)
 {
     const __mmask16 extended = gw_wide_has(flags, GW_IPSEC_SA_ESN);
-    const __m512i first = _mm512_broadcastd_epi32(_mm512_castsi512_si128(data_bytes));
-    return (extended == 0 || extended == 0xffff) &&
-           _mm512_cmpeq_epu32_mask(data_bytes, first) == 0xffff;
+    return (extended == 0 || extended == 0xffff) && gw_wide_same(data_bytes);
+}
+
+/* The number that all lanes have, or 0. */
+GW_WIDE gw_u32 gw_wide_one_number(__m512i numbers)
+{
+    return gw_wide_same(numbers) ? (gw_u32)_mm512_cvtsi512_si32(numbers) : 0;
 }
 
 /* Checks all packets, and writes headers and results if every one is plain; else changes nothing
@@ -135,7 +142,7 @@ static __attribute__((noinline)) gw_u32 gw_wide_plain_seal(gw_wide_plain *plain,
     const gw_u32 other = GW_IPSEC_SA_USED | GW_IPSEC_SA_INBOUND | GW_IPSEC_SA_TRANSPORT |
                          GW_IPSEC_SA_OUTER_IPV6 | GW_IPSEC_SA_UDP;
     const __m512i ones = gw_wide_set(0xffff);
-    const __m512i place = _mm512_load_si512(plain->place);
+    const __m512i place = _mm512_load_si512(plain->coming->place);
     const __m512i head = _mm512_and_si512(place, ones);
     const __m512i length = _mm512_srli_epi32(place, 16);
     if ((_mm512_cmpge_epu32_mask(head, gw_wide_set(added)) &
@@ -146,7 +153,7 @@ static __attribute__((noinline)) gw_u32 gw_wide_plain_seal(gw_wide_plain *plain,
     __mmask16 fine = gw_wide_plain_read(plain);
     __m512i line[4][4];
     __m512i sa[12]; /* words 0 to 11 of gw_ipsec_sa */
-    gw_wide_line(line, &plain->sas, 0);
+    gw_wide_line(line, &plain->coming->sas, 0);
     GW_WIDE_UNROLL
     for (gw_u32 k = 0; k < 3; k++) {
         gw_wide_words(&sa[4 * k], line[k]);
@@ -178,15 +185,15 @@ static __attribute__((noinline)) gw_u32 gw_wide_plain_seal(gw_wide_plain *plain,
         _mm512_add_epi32(_mm512_add_epi32(data_bytes, icv_bytes), gw_wide_set(added));
     const __m512i bytes = _mm512_add_epi32(packet_bytes, gw_wide_set(GW_ETHERNET_BYTES));
     const __m512i new_head = _mm512_sub_epi32(head, gw_wide_set(added));
-    const __m512i room = _mm512_slli_epi32(_mm512_load_si512(plain->room), 6);
+    const __m512i room = _mm512_slli_epi32(_mm512_load_si512(plain->coming->room), 6);
     fine &= _mm512_cmple_epu32_mask(_mm512_add_epi32(new_head, bytes), room);
     if (fine != 0xffff) {
         return 0;
     }
 
     /* As gw_ipsec_enter_tos, gw_ipsec_enter_df and gw_ipsec_outer. */
-    const __m512i sequence_high = _mm512_load_si512(plain->numbers[0]);
-    const __m512i sequence_low = _mm512_load_si512(plain->numbers[1]);
+    const __m512i sequence_high = _mm512_load_si512(plain->coming->numbers[0]);
+    const __m512i sequence_low = _mm512_load_si512(plain->coming->numbers[1]);
     const __m512i tos = _mm512_and_si512(_mm512_srli_epi32(plain->ip[0], 16), gw_wide_set(0xff));
     const __m512i copied = _mm512_and_si512(tos, gw_wide_set(0xff & ~GW_IPSEC_ECN));
     const __m512i ecn = _mm512_maskz_and_epi32(
@@ -235,11 +242,13 @@ static __attribute__((noinline)) gw_u32 gw_wide_plain_seal(gw_wide_plain *plain,
         gw_wide_numbers(line[1 + k], &numbers[4 * k]);
     }
     gw_wide_plain_write(plain, line, added);
-    _mm512_store_si512(plain->place, _mm512_or_si512(new_head, _mm512_slli_epi32(bytes, 16)));
+    _mm512_store_si512(plain->coming->place,
+                       _mm512_or_si512(new_head, _mm512_slli_epi32(bytes, 16)));
     _mm512_store_si512(plain->spi, spi);
     _mm512_store_si512(plain->total_bytes, total);
     _mm512_store_si512(plain->data_bytes, data_bytes);
     plain->even = gw_wide_plain_even(flags, data_bytes);
+    plain->icv_bytes = gw_wide_one_number(icv_bytes);
     return 1;
 }
 

@@ -21,7 +21,7 @@
 GW_WIDE void gw_wide_plain_read_esp(const gw_wide_plain *plain, __m512i words[4])
 {
     const gw_u32 at = 32 - GW_WIDE_LEAD;
-    gw_u8 *const *frame = plain->frame;
+    gw_u8 *const *frame = plain->coming->frame;
     __m512i blocks[4];
     GW_WIDE_UNROLL
     for (gw_u32 j = 0; j < 4; j++) {
@@ -42,7 +42,7 @@ static __attribute__((noinline)) gw_u32 gw_wide_plain_open(gw_wide_plain *plain,
     const gw_u32 is = GW_IPSEC_SA_USED | GW_IPSEC_SA_INBOUND;
     const gw_u32 other = is | GW_IPSEC_SA_TRANSPORT | GW_IPSEC_SA_OUTER_IPV6 | GW_IPSEC_SA_UDP;
     const __m512i ones = gw_wide_set(0xffff);
-    const __m512i place = _mm512_load_si512(plain->place);
+    const __m512i place = _mm512_load_si512(plain->coming->place);
     const __m512i length = _mm512_srli_epi32(place, 16);
     if ((_mm512_cmpge_epu32_mask(_mm512_and_si512(place, ones), gw_wide_set(GW_WIDE_LEAD)) &
          _mm512_cmpge_epu32_mask(length, gw_wide_set(row_bytes))) != 0xffff) {
@@ -53,7 +53,7 @@ static __attribute__((noinline)) gw_u32 gw_wide_plain_open(gw_wide_plain *plain,
     __m512i sa[4];    /* words 0 to 3 of gw_ipsec_sa */
     __m512i peer[4];  /* words 8 to 11 */
     __m512i words[4]; /* from the outer destination on */
-    gw_wide_line(line, &plain->sas, 0);
+    gw_wide_line(line, &plain->coming->sas, 0);
     gw_wide_words(sa, line[0]);
     gw_wide_words(peer, line[2]);
     gw_wide_plain_read_esp(plain, words);
@@ -88,7 +88,7 @@ static __attribute__((noinline)) gw_u32 gw_wide_plain_open(gw_wide_plain *plain,
         return 0;
     }
     _mm512_store_si512(plain->spi, sa[0]);
-    _mm512_store_si512(plain->numbers[1], words[2]);
+    _mm512_store_si512(plain->coming->numbers[1], words[2]);
     _mm512_store_si512(plain->data_bytes, data_bytes);
     plain->even = gw_wide_plain_even(sa[1], data_bytes);
     return 1;
