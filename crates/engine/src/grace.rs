@@ -2,7 +2,8 @@
 //!
 //! The control thread asks by raising a number. Every worker looks at it once a turn; when it has risen, the worker notes
 //! which packets have arrived, and when the exit has passed all of these, answers with the number. Neither waits for the
-//! other on the packet path: a turn costs a load of a line that nobody writes.
+//! other on the packet path: a turn costs a load of a line that nobody writes. Before it answers, the worker wipes what these packets'
+//! kernels have left on its stack.
 //!
 //! # Ordering
 //!
@@ -13,6 +14,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use godwit_packet::wipe_stack;
 
 /// How often the control thread looks for answers.
 const LOOK_INTERVAL: Duration = Duration::from_micros(50);
@@ -92,6 +95,8 @@ impl Grace {
         if passed >= until {
             self.waiting = None;
             self.answered = number;
+            // What is wiped once these packets are gone, keys, may be on the stack, too: kernels have run there.
+            wipe_stack();
             self.shared.workers[self.worker].0.store(number, Ordering::Release);
         }
     }

@@ -21,6 +21,7 @@ mod loan;
 mod memory;
 mod region;
 mod scan;
+mod stack;
 mod steering;
 
 pub use arena::{Arena, ArenaConfig, ArenaHandle, Layout, Reuse};
@@ -33,6 +34,7 @@ pub use loan::{Borrower, Loan, Outgoing};
 pub use memory::{Backing, Memory};
 pub use region::Region;
 pub use scan::{Scan, scan};
+pub use stack::wipe_stack;
 pub use steering::{BUCKETS, SteerKey, Steering};
 
 /// What can go wrong when memory is set up. Nothing here happens on the packet path.

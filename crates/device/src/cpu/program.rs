@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_kernels::{BinCall, Level, Native};
-use godwit_packet::{Arena, ArenaConfig, ImageRef, Memory, Region};
+use godwit_packet::{Arena, ArenaConfig, ImageRef, Memory, Region, wipe_stack};
 
 use super::group;
 use crate::{Choice, Error, Implementation, Program};
@@ -207,6 +207,8 @@ impl Loaded {
             self.run_kernel(kernels, &mut region, &mut descriptors, &parameters, &mut outcomes, variant);
             best_ns = best_ns.min(started.elapsed().as_nanos() as f64);
         }
+        // The kernel may have spilled keys of the table, which whatever is built here next would carry along in its padding.
+        wipe_stack();
         let tells = outcomes.iter().any(|outcome| outcome.verdict != godwit_abi::VERDICT_DROP);
         Ok((best_ns / fresh.len() as f64, tells))
     }

@@ -16,7 +16,8 @@ use super::state::Plan;
 use super::suite::Protocol;
 use crate::{Error, Running};
 
-/// Does one command, whole or not at all.
+/// Does one command, whole or not at all. A frame of its own, so that what it leaves on the stack can be wiped.
+#[inline(never)]
 pub(super) fn run(control: &mut Control, request: &Value, running: &dyn Running) -> Result<Value, Error> {
     control.forget_retired(running);
     match request.get("command").and_then(Value::as_str) {

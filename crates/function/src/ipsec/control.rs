@@ -319,15 +319,17 @@ impl Control {
         quiet
     }
 
-    /// Forgets the SAs of [`Control::retire`] that no packet in flight refers to any more. Does not wait.
-    pub(super) fn forget_retired(&mut self, running: &dyn Running) {
+    /// Forgets the SAs of [`Control::retire`] that no packet in flight refers to any more. Does not wait. Whether there were any to look at.
+    #[inline(never)]
+    pub(super) fn forget_retired(&mut self, running: &dyn Running) -> bool {
         if self.retired.is_empty() {
-            return;
+            return false;
         }
         let retired = std::mem::take(&mut self.retired);
         let (quiet, waiting) = retired.into_iter().partition::<Vec<_>, _>(|&(_, asked)| running.is_quiet(asked));
         self.retired = waiting;
         self.forget(&quiet.into_iter().map(|(index, _)| index).collect::<Vec<_>>(), Some(running));
+        true
     }
 
     fn give_back_selectors(&mut self, run: Range<u32>) {

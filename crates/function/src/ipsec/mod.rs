@@ -48,7 +48,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_packet::{BUCKETS, Image, ImageRef, SteerKey};
+use godwit_packet::{BUCKETS, Image, ImageRef, SteerKey, wipe_stack};
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -263,6 +263,13 @@ pub struct Ipsec {
 }
 
 fn build(stanza: Spanned<DeTable<'_>>, _site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
+    let built = read(stanza);
+    wipe_stack();
+    built
+}
+
+#[inline(never)]
+fn read(stanza: Spanned<DeTable<'_>>) -> Result<Arc<dyn Function>, Error> {
     Ok(Arc::new(Ipsec::new(crate::config::read(stanza)?)?))
 }
 
@@ -355,7 +362,9 @@ impl Function for Ipsec {
     }
 
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
-        commands::run(&mut self.control(), request, running)
+        let said = commands::run(&mut self.control(), request, running);
+        wipe_stack();
+        said
     }
 
     fn housekeeping_interval(&self) -> Option<Duration> {
@@ -363,7 +372,9 @@ impl Function for Ipsec {
     }
 
     fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
-        self.control().forget_retired(running);
+        if self.control().forget_retired(running) {
+            wipe_stack();
+        }
         Ok(())
     }
 
