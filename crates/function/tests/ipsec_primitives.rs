@@ -1,4 +1,4 @@
-//! AES-128-CBC and HMAC-SHA1 of the kernel against NIST, RFC 2202 and Wycheproof.
+//! The algorithms of the kernel against NIST CAVP, Wycheproof, OpenSSL and the RFCs.
 //!
 //! A small C program around the kernel's headers is compiled as the levels of the CPU are, with AES instructions and
 //! without; round keys and HMAC states come from a table image, so they are tested along.
@@ -44,8 +44,7 @@ fn value<'a>(group: &'a [(String, String)], name: &str) -> &'a str {
 fn aes_cbc_nist() {
     let mut operations = Vec::new();
     for (bits, rounds) in [(128, 10), (192, 12), (256, 14)] {
-        let files: &[&str] = if bits == 128 { &["VarKey", "VarTxt"] } else { &[] };
-        for file in ["GFSbox", "KeySbox", "MMT"].iter().chain(files) {
+        for file in ["GFSbox", "KeySbox", "VarKey", "VarTxt", "MMT"] {
             let groups = groups(&read(&format!("nist-cavp/CBC{file}{bits}.rsp")));
             let cases: Vec<_> = groups.iter().filter(|group| group.iter().any(|(name, _)| name == "KEY")).collect();
             assert!(cases.len() >= 10, "{file}{bits}: {}", cases.len());
@@ -61,6 +60,29 @@ fn aes_cbc_nist() {
             }
         }
     }
+    check(&operations);
+}
+
+/// The plain text with its padding of PKCS #5; where that is wrong, the cipher text comes of another.
+#[test]
+fn aes_cbc_wycheproof() {
+    let mut operations = Vec::new();
+    let mut valid = 0;
+    for [_, result, key, iv, message, cipher] in rows("wycheproof/aes-cbc.txt") {
+        let message = none_if_empty(&message);
+        let padding = 16 - message.len() / 2 % 16;
+        let plain = format!("{message}{}", format!("{padding:02x}").repeat(padding));
+        let is_valid = result == "valid";
+        valid += usize::from(is_valid);
+        let suite = format!("cbc{}_sha1", key.len() * 4);
+        let [encrypt, decrypt] = [false, true].map(|inbound| area(&suite, inbound, &unhex(&key), &[]));
+        let rounds = key.len() / 8 + 6;
+        if is_valid {
+            operations.push((format!("encrypt {rounds} {encrypt} {iv} {plain}"), cipher.clone(), true));
+        }
+        operations.push((format!("decrypt {rounds} {decrypt} {iv} {cipher}"), plain, is_valid));
+    }
+    assert_eq!((valid, operations.len()), (72, 72 + 213));
     check(&operations);
 }
 
@@ -159,7 +181,7 @@ fn aes_gcm_nist() {
     for (bits, rounds) in [(128, 10), (256, 14)] {
         let groups = groups(&read(&format!("nist-cavp/gcmEncryptExtIV{bits}.rsp")));
         let cases: Vec<_> = groups.iter().filter(|group| group.iter().any(|(name, _)| name == "Key")).collect();
-        assert_eq!(cases.len(), 75, "{bits}");
+        assert_eq!(cases.len(), 1125, "{bits}");
         for case in cases {
             let [key, iv, aad, plain, cipher, tag] =
                 ["Key", "IV", "AAD", "PT", "CT", "Tag"].map(|name| value(case, name));
@@ -220,6 +242,21 @@ fn poly1305_rfc_8439() {
     let operation = |[key, message, tag]: [String; 3]| (format!("poly1305 {key} {message}"), tag, true);
     let operations: Vec<_> = rows.into_iter().map(operation).collect();
     assert_eq!(operations.len(), 9);
+    check(&operations);
+}
+
+#[test]
+fn chacha20_poly1305_openssl() {
+    let groups = groups(&read("openssl/chacha20-poly1305.txt"));
+    let operation = |case: &Vec<(String, String)>| {
+        let [key, iv, aad, tag, plain, cipher] =
+            ["Key", "IV", "AAD", "Tag", "Plaintext", "Ciphertext"].map(|name| value(case, name));
+        let area = area("chacha20_poly1305", false, &unhex(key), &[]);
+        let is_valid = case.iter().all(|(name, _)| name != "Result");
+        (format!("aead {area} {iv} {} {}", or_empty(aad), or_empty(plain)), format!("{cipher}{tag}"), is_valid)
+    };
+    let operations: Vec<_> = groups.iter().map(operation).collect();
+    assert_eq!((operations.len(), operations.iter().filter(|(.., valid)| *valid).count()), (5, 4));
     check(&operations);
 }
 
