@@ -1,16 +1,13 @@
+mod table;
+
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 
 use godwit_abi::{PORT_FLOOD, VERDICT_DROP};
-use godwit_kernels::image::L2Image;
 use godwit_packet::{Arena, ArenaConfig, Region};
-use proptest::prelude::*;
 use serde_json::json;
 
-use super::cuckoo::{Cuckoo, Value as CuckooValue};
-use super::hash::Hash;
-use super::waves::Waves;
 use super::*;
 use crate::testing::{self, Directory, build_error};
 
@@ -481,124 +478,6 @@ fn wrong_stanzas_are_refused_with_the_reason() {
     ] {
         let error = build_error(&KIND, stanza, &PORTS).to_string();
         assert!(error.contains(part), "{stanza}: {error}");
-    }
-}
-
-/// A table of the smallest size with a hash of its own.
-fn table(words: [u64; 9]) -> Cuckoo {
-    Cuckoo::new(Hash::of(words, tables::BUCKET_BITS.start))
-}
-
-fn value(port: u8) -> CuckooValue {
-    CuckooValue { port, is_static: port.is_multiple_of(3), is_fresh: port.is_multiple_of(2) }
-}
-
-/// Addresses chosen so that all meet in one bucket meet under that key alone, and no two tables have the same.
-#[test]
-fn nobody_chooses_where_addresses_meet() {
-    const CROWD: usize = 64;
-    const BUCKET_BITS: u32 = 12;
-    let known =
-        Hash::of([1, 2, 3, 4, 5, 6, 7, 8, 9].map(|word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15)), BUCKET_BITS);
-    let crowd: Vec<u64> =
-        (0..).map(|number| key(1, mac(number))).filter(|key| known.first(known.mix(*key)) == 7).take(CROWD).collect();
-    let other = Hash::random(BUCKET_BITS).unwrap();
-    let buckets: HashSet<u32> = crowd.iter().map(|key| other.first(other.mix(*key))).collect();
-    // At random some two of 64 meet in one of 4096 buckets; a third of them never do.
-    assert!(buckets.len() > CROWD * 2 / 3, "{} buckets for {CROWD} addresses", buckets.len());
-    let [one, two] = [(); 2].map(|()| Under::new("", &PORTS).function.image().to_vec());
-    assert_ne!(one[..size_of::<L2Image>()], two[..size_of::<L2Image>()], "two switches have the same secrets");
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    /// Every number of 60 bits has a place of its own, and tells where it came from.
-    #[test]
-    fn mixing_loses_nothing(words: [u64; 9], key in 0u64..1 << 60, bits in tables::BUCKET_BITS) {
-        let hash = Hash::of(words, bits);
-        let mixed = hash.mix(key);
-        prop_assert!(mixed < 1 << 60);
-        prop_assert_eq!(hash.unmix(mixed), key);
-        prop_assert_eq!(hash.key(hash.first(mixed), hash.rest(mixed)), key);
-        let other = hash.first(mixed) ^ hash.flip(hash.rest(mixed));
-        prop_assert!(other < 1 << bits && other / 2 != hash.first(mixed) / 2);
-    }
-
-    /// The table holds what a map holds; and between two waves, whatever of a wave is written in whatever order, every
-    /// address that is in the table before and behind the batch lies somewhere all the time.
-    #[test]
-    fn the_table_is_a_map_and_no_wave_loses_an_address(
-        words: [u64; 9],
-        batches in prop::collection::vec(
-            prop::collection::vec((0u8..8, 0u64..1400, any::<u8>(), any::<prop::sample::Index>()), 1..300),
-            1..12,
-        ),
-    ) {
-        let mut table = table(words);
-        let mut model: BTreeMap<u64, CuckooValue> = BTreeMap::new();
-        // As kernels see it.
-        let mut image = vec![0u64; table.places() as usize];
-        let capacity = tables::capacity_of(tables::BUCKET_BITS.start) as usize;
-        let shadow = |image: &[u64], words: [u64; 9]| {
-            let mut seen: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-            let decode = Cuckoo::of_words(Hash::of(words, tables::BUCKET_BITS.start), image.to_vec());
-            for place in 0..image.len() as u32 {
-                if let Some(key) = decode.key(place) {
-                    seen.entry(key).or_default().push(place);
-                }
-            }
-            seen
-        };
-        for batch in batches {
-            let mut waves = Waves::default();
-            let before: HashSet<u64> = model.keys().copied().collect();
-            let mut removed = HashSet::new();
-            for (kind, number, port, index) in batch {
-                let key = number * 0x0001_0001_0001;
-                match (kind, table.find(key)) {
-                    (0..=5, None) if model.len() < capacity => {
-                        prop_assert!(table.insert(key, value(port), &mut waves).is_some(), "{} are in", model.len());
-                        model.insert(key, value(port));
-                    }
-                    (0..=5, Some(place)) => {
-                        table.set(place, value(port), &mut waves);
-                        model.insert(key, value(port));
-                    }
-                    _ if !model.is_empty() => {
-                        let key = *model.keys().nth(index.index(model.len())).unwrap();
-                        table.remove(table.find(key).unwrap(), &mut waves);
-                        model.remove(&key);
-                        removed.insert(key);
-                    }
-                    _ => {}
-                }
-            }
-            let stays: Vec<u64> = before.iter().copied().filter(|key| !removed.contains(key)).collect();
-            let mut seen = shadow(&image, words);
-            while let Some(wave) = waves.front() {
-                let mut places = HashSet::new();
-                for &(place, word) in wave {
-                    prop_assert!(places.insert(place), "a place is written twice in one wave");
-                    image[place as usize] = word;
-                }
-                waves.pop();
-                let after = shadow(&image, words);
-                for key in &stays {
-                    // A place that holds it before and behind the wave holds it while the wave is written.
-                    let places = &after[key];
-                    prop_assert!(seen[key].iter().any(|place| places.contains(place)));
-                }
-                seen = after;
-            }
-            let after = shadow(&image, words);
-            prop_assert_eq!(after.len(), model.len());
-            for (key, value) in &model {
-                prop_assert_eq!(after[key].len(), 1);
-                prop_assert_eq!(table.find(*key), Some(after[key][0]));
-                prop_assert_eq!(table.value(after[key][0]), Some(*value));
-            }
-        }
     }
 }
 

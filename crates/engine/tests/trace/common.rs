@@ -1,0 +1,296 @@
+//! Runs that are traced, and what a trace must agree with.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use godwit_engine::config::Config;
+use godwit_engine::trace::{Found, Next, Packet, What};
+use godwit_engine::{Engine, Options, Replay, Report};
+use serde_json::Value;
+
+pub(crate) const FAULTY: &str = "opencl:9";
+
+/// A UDP packet over IPv4, Ethernet and all, with a good header checksum.
+pub(crate) fn udp(source: [u8; 4], destination: [u8; 4], ports: [u16; 2], ttl: u8, payload: &[u8]) -> Vec<u8> {
+    let length = 28 + payload.len() as u16;
+    let mut ip = vec![0x45, 0];
+    ip.extend(length.to_be_bytes());
+    ip.extend([0, 1, 0, 0, ttl, 17, 0, 0]);
+    ip.extend(source);
+    ip.extend(destination);
+    let sum: u32 = ip.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let sum = !((sum >> 16) + (sum & 0xffff)) as u16;
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    frame.extend(ip);
+    ports.iter().for_each(|port| frame.extend(port.to_be_bytes()));
+    frame.extend((length - 20).to_be_bytes());
+    frame.extend([0, 0]);
+    frame.extend(payload);
+    frame
+}
+
+pub(crate) fn write_capture(path: &Path, frames: &[Vec<u8>]) {
+    let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+    for (number, frame) in (0_u32..).zip(frames) {
+        let length = frame.len() as u32;
+        [1_700_000_000, number, length, length].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        bytes.extend(frame);
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// A run that is traced from its first packet on.
+pub(crate) fn run(text: &str, folder: &Path, request: &Value, options: &Options) -> (Report, Found) {
+    let config = Config::parse(text, "test.toml", folder).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let engine = Engine::new(config, options).unwrap();
+    let trace = engine.trace(request).unwrap();
+    let report = engine.run(&Arc::new(AtomicBool::new(false)), Some(Duration::from_secs(120)), &mut |_| {}).unwrap();
+    assert!(report.conservation.holds(), "{}", report.conservation);
+    (report, trace.stop())
+}
+
+/// Frames that come by these ports, through a configuration of one worker.
+pub(crate) fn replay(text: &str, inputs: &[(&str, Vec<Vec<u8>>)], request: &Value) -> (Report, Found) {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = |(port, frames): &(&str, Vec<Vec<u8>>)| {
+        let path = folder.path().join(format!("{port}.pcap"));
+        write_capture(&path, frames);
+        (Some((*port).to_owned()), path)
+    };
+    let replay =
+        Replay { inputs: inputs.iter().map(capture).collect(), outputs: vec![(None, folder.path().join("out.pcap"))] };
+    std::fs::write(folder.path().join("patterns.txt"), "attack\n").unwrap();
+    run(text, folder.path(), request, &Options { replay: Some(replay), ..Options::default() })
+}
+
+/// What a packet went through, without times and numbers of chunks, a word a step.
+pub(crate) fn path(packet: &Packet) -> Vec<String> {
+    let next = |next: &Next| match next {
+        Next::Function(name) | Next::Port(name) => name.clone(),
+        Next::Flood(ports) => ports.join("+"),
+        Next::Drop => "drop".to_owned(),
+        Next::Nowhere => "nowhere".to_owned(),
+    };
+    let word = |what: &What| match what {
+        What::Received { class, next: to } => format!("{class} > {}", next(to)),
+        What::Created { function, class } => format!("made by {function}, {class}"),
+        What::MadeOf { function, packet } => format!("made by {function} of {packet}"),
+        What::Split { function, packet } => format!("{function} makes {packet}"),
+        What::Held { function } => format!("{function} holds"),
+        What::Joined { function, held, .. } => format!("{function} joins {held}"),
+        What::Prepared { function, variant } => format!("{function} prepares {}", variant.as_deref().unwrap_or("none")),
+        What::Binned { function, device, .. } => format!("{function} bin of {device}"),
+        What::Submitted { device, .. } => format!("to {device}"),
+        What::NotTaken { device } => format!("not taken by {device}"),
+        What::Returned { device } => format!("from {device}"),
+        What::Verdict { function, verdict, next: to, on_device } => {
+            format!("{function}: {verdict} > {}{}", next(to), if *on_device { " (led)" } else { "" })
+        }
+        What::Copied { port } => format!("copy to {port}"),
+        What::CopyDropped { port, counter, .. } => format!("no copy to {port}: {counter}"),
+        What::Sent { port, .. } => format!("sent by {port}"),
+        What::HandedOver { port, .. } => format!("handed over for {port}"),
+        What::SentOrRefused { port, .. } => format!("sent by {port} or refused"),
+        What::Dropped { counter, .. } => format!("dropped: {counter}"),
+    };
+    packet.steps.iter().map(|step| word(&step.what)).collect()
+}
+
+pub(crate) fn count(report: &Report, counter: &str) -> u64 {
+    report.counters.iter().find(|(name, _)| name == counter).map_or(0, |(_, value)| *value)
+}
+
+/// A trace of all packets says what the counters say.
+pub(crate) fn agrees(report: &Report, found: &Found) {
+    assert_eq!((found.missed, found.packets.iter().map(|packet| packet.steps_left_out).sum::<u64>()), (0, 0));
+    let mut counted: BTreeMap<String, u64> = BTreeMap::new();
+    let mut add = |name: String| *counted.entry(name).or_default() += 1;
+    let mut fates = BTreeMap::new();
+    for packet in &found.packets {
+        assert!(packet.steps.is_sorted_by_key(|step| step.at_ns), "{packet:?}");
+        *fates.entry(format!("{:?}", packet.fate)).or_insert(0) += 1;
+        let mut gone = 0;
+        for step in &packet.steps {
+            match &step.what {
+                What::Received { .. } => add("engine_received".to_owned()),
+                What::Created { .. } | What::MadeOf { .. } => add("engine_created".to_owned()),
+                What::Copied { .. } => add("engine_created".to_owned()),
+                What::Verdict { function, verdict, .. } => add(format!("{function} said {verdict}")),
+                What::Submitted { device, .. } => add(format!("device_packets{{device=\"{device}\"}}")),
+                What::Dropped { counter, reason } => {
+                    assert!(!reason.is_empty());
+                    add(counter.clone());
+                    add("engine_dropped".to_owned());
+                    gone += 1;
+                }
+                What::CopyDropped { counter, .. } => {
+                    add("engine_created".to_owned());
+                    add("engine_dropped".to_owned());
+                    add(counter.clone());
+                }
+                What::Sent { .. } => {
+                    add("engine_sent".to_owned());
+                    gone += 1;
+                }
+                What::Held { .. } => gone += 1,
+                _ => {}
+            }
+        }
+        let copies = packet.steps.iter().filter(|step| matches!(step.what, What::Copied { .. })).count();
+        assert_eq!(gone, 1 + copies, "it and its copies are sent, dropped or held, once: {packet:?}");
+    }
+    // A chunk that was not taken counts as submitted where it went.
+    for packet in &found.packets {
+        for step in &packet.steps {
+            if let What::NotTaken { device } = &step.what {
+                *counted.entry(format!("device_packets{{device=\"{device}\"}}")).or_default() -= 1;
+            }
+        }
+    }
+    counted.retain(|_, count| *count > 0);
+    let mut expected: BTreeMap<String, u64> = report
+        .counters
+        .iter()
+        .filter(|(name, _)| {
+            name.contains("_dropped")
+                || ["engine_received", "engine_created", "engine_sent"].contains(&name.as_str())
+                || name.starts_with("device_packets")
+        })
+        .cloned()
+        .collect();
+    for function in &report.functions {
+        let said = function.verdicts.iter().filter(|(_, count)| *count > 0);
+        expected.extend(said.map(|(verdict, count)| (format!("{} said {verdict}", function.name), *count)));
+    }
+    assert_eq!(counted, expected, "{fates:?}");
+}
+
+pub(crate) const GATEWAY: &str = r#"
+    [engine]
+    pin = false
+    [[port]]
+    name = "lan"
+    kind = "synthetic"
+    [[port]]
+    name = "wan"
+    kind = "synthetic"
+    [[function]]
+    name = "inspect"
+    kind = "dpi"
+    patterns = "patterns.txt"
+    [[function]]
+    name = "route"
+    kind = "ipv4"
+    [[function.next_hop]]
+    name = "there"
+    port = "wan"
+    destination_mac = "02:00:00:00:00:07"
+    source_mac = "02:00:00:00:00:08"
+    [[function.next_hop]]
+    name = "nowhere"
+    blackhole = true
+    [[function.route]]
+    prefix = "10.0.0.0/8"
+    next_hop = "there"
+    [[function.route]]
+    prefix = "10.9.0.0/16"
+    next_hop = "nowhere"
+    [[class]]
+    name = "branch"
+    destination = "10.2.0.0/16"
+    [[class]]
+    name = "dns"
+    protocol = "udp"
+    destination_ports = 53
+    [[chain]]
+    from = "lan"
+    to = "route"
+    [[chain]]
+    from = "lan"
+    class = "branch"
+    to = "inspect"
+    [[chain]]
+    from = "wan"
+    to = "lan"
+    [[chain]]
+    from = "inspect"
+    verdict = "clean"
+    to = "route"
+    [[chain]]
+    from = "inspect"
+    verdict = "match"
+    to = "drop"
+    [[chain]]
+    from = "route"
+    verdict = "forward"
+    to = "egress"
+"#;
+
+pub(crate) const HERE: [u8; 4] = [10, 1, 0, 5];
+
+pub(crate) fn gateway_frames() -> [(&'static str, Vec<Vec<u8>>); 2] {
+    let lan = vec![
+        udp(HERE, [10, 2, 3, 4], [4000, 5000], 64, b"harmless"),
+        udp(HERE, [10, 2, 3, 4], [4000, 5000], 64, b"an attack"),
+        udp(HERE, [10, 3, 0, 1], [4001, 53], 64, b"question"),
+        udp(HERE, [10, 9, 0, 1], [4001, 80], 64, b"into a hole"),
+        udp(HERE, [10, 3, 0, 1], [4002, 80], 1, b"too old"),
+    ];
+    [("lan", lan), ("wan", vec![udp([10, 3, 0, 1], HERE, [53, 4001], 64, b"answer")])]
+}
+
+/// Packets of several classes through two functions on a device of the test's.
+pub(crate) const TWICE: &str = r#"
+    [engine]
+    workers = 2
+    pin = false
+    burst_packets = 64
+    in_flight_packets = 1024
+    [packing]
+    deadline_ns = 20000
+    [[device]]
+    name = "opencl:9"
+    watchdog_ms = 20
+    chunks = 3
+    chunk_packets = 64
+    bins = 5
+    bin_packets = 32
+    [[port]]
+    name = "in"
+    kind = "synthetic"
+    packets = 3000
+    flows = 300
+    size = "imix"
+    seed = 5
+    [[port]]
+    name = "out"
+    kind = "synthetic"
+    [[function]]
+    name = "swap"
+    kind = "template"
+    device = "opencl:9"
+    [[function]]
+    name = "number"
+    kind = "echo"
+    device = "opencl:9"
+    [[class]]
+    name = "some"
+    source_ports = "0-30000"
+    [[chain]]
+    from = "in"
+    to = "number"
+    [[chain]]
+    from = "in"
+    class = "some"
+    to = "swap"
+    [[chain]]
+    from = "swap"
+    to = "number"
+    [[chain]]
+    from = "number"
+    to = "out"
+"#;

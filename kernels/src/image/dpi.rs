@@ -1,0 +1,80 @@
+//! Headers of the table image of `dpi`: `kernels/dpi/image.h`.
+
+use super::concat;
+
+/// `dpi`: the header (`gw_dpi_image`).
+///
+/// ```text
+/// 0        64                 320                   matches_offset   bytes
+/// | header | 256 * u8         | states*classes*u32  | match_states * 8 |
+/// ```
+///
+/// A row is a state's number times `classes`, below 2^32; a transition holds the
+/// row of the next state. States where patterns end have the numbers
+/// `0..match_states`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DpiImage {
+    /// [`DPI_MAGIC`].
+    pub magic: u32,
+    /// Number of states.
+    pub states: u32,
+    /// Number of byte classes, 1..=256.
+    pub classes: u32,
+    /// Number of states where patterns end.
+    pub match_states: u32,
+    /// Row of the start state.
+    pub start: u32,
+    /// Number of patterns.
+    pub patterns: u32,
+    /// Length of the longest pattern: no state is deeper.
+    pub longest_bytes: u32,
+    /// `match_states` times `classes`: rows below are of states where patterns end.
+    pub match_limit: u32,
+    /// Where the [`DpiMatch`]es begin.
+    pub matches_offset: u64,
+    /// Size of the image.
+    pub bytes: u64,
+}
+
+/// [`DpiImage::magic`].
+pub const DPI_MAGIC: u32 = u32::from_le_bytes(*b"DPI ");
+/// Where the class of each byte begins (`GW_DPI_CLASS_MAP_OFFSET`).
+pub const DPI_CLASS_MAP_OFFSET: usize = 64;
+/// Where the transitions begin (`GW_DPI_TRANSITIONS_OFFSET`).
+pub const DPI_TRANSITIONS_OFFSET: usize = 320;
+
+impl DpiImage {
+    /// The struct's bytes in the image.
+    pub fn emit(&self) -> [u8; size_of::<Self>()] {
+        concat([
+            &self.magic.to_le_bytes(),
+            &self.states.to_le_bytes(),
+            &self.classes.to_le_bytes(),
+            &self.match_states.to_le_bytes(),
+            &self.start.to_le_bytes(),
+            &self.patterns.to_le_bytes(),
+            &self.longest_bytes.to_le_bytes(),
+            &self.match_limit.to_le_bytes(),
+            &self.matches_offset.to_le_bytes(),
+            &self.bytes.to_le_bytes(),
+        ])
+    }
+}
+
+/// `dpi`: what ends in a state (`gw_dpi_match`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DpiMatch {
+    /// The lowest number of the patterns that end here.
+    pub pattern: u32,
+    /// How many patterns end here, at least 1.
+    pub count: u32,
+}
+
+impl DpiMatch {
+    /// The struct's bytes in the image.
+    pub fn emit(&self) -> [u8; size_of::<Self>()] {
+        concat([&self.pattern.to_le_bytes(), &self.count.to_le_bytes()])
+    }
+}
