@@ -75,6 +75,10 @@ fn scan_each(descriptors: &[Descriptor], reads_bytes: u16) -> Scan {
 #[cfg(target_arch = "x86_64")]
 const PACKETS_MAX: usize = 1 << 16;
 
+/// So far ahead descriptors are asked for, those of the next bins mostly.
+#[cfg(target_arch = "x86_64")]
+const AHEAD_BYTES: usize = 4096;
+
 /// A descriptor is four words: window; head and length; room, port and order; flow hash. Two of them make a vector, whose
 /// lanes of the same word are looked at together; what the other lanes then hold means nothing.
 ///
@@ -97,6 +101,8 @@ unsafe fn scan_avx2(descriptors: &[Descriptor], reads_bytes: u16) -> Scan {
         (_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256());
     let (mut head, mut frame_end, mut beyond) = (low16, _mm256_setzero_si256(), _mm256_setzero_si256());
     for pair in pairs {
+        // The processor looks ahead within a page of 4 KiB only, and whoever wrote these may have been a device.
+        _mm_prefetch::<_MM_HINT_T0>(pair.as_ptr().cast::<i8>().wrapping_add(AHEAD_BYTES));
         // SAFETY: two descriptors are 32 bytes.
         let words = unsafe { _mm256_loadu_si256(pair.as_ptr().cast()) };
         // Room, beside the window and beside head and length.

@@ -3,7 +3,7 @@
 
 use std::ffi::{CString, c_void};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
@@ -292,6 +292,76 @@ impl Drop for Stream {
         // SAFETY: made once, destroyed once.
         let _ = unsafe { result::stream::destroy(self.stream) };
     }
+}
+
+/// Copies between page-locked memory of the host and the device's, which the driver is told of in one call: each call takes
+/// its lock, which all threads share.
+#[derive(Default)]
+pub(super) struct Copies {
+    to: Vec<DevicePointer>,
+    from: Vec<DevicePointer>,
+    bytes: Vec<usize>,
+}
+
+impl Copies {
+    /// One more.
+    pub(super) fn add(&mut self, direction: Direction, device: DevicePointer, host: *mut u8, bytes: usize) {
+        let host = host.expose_provenance() as DevicePointer;
+        let (to, from) = match direction {
+            Direction::ToDevice => (device, host),
+            Direction::ToHost => (host, device),
+        };
+        self.to.push(to);
+        self.from.push(from);
+        self.bytes.push(bytes);
+    }
+
+    /// Puts all that were added into the stream, done in any order, and forgets them.
+    ///
+    /// # Safety
+    /// Memory of host and device has so many bytes there, and nobody else touches them, until the stream is done with them.
+    pub(super) unsafe fn submit(&mut self, stream: &Stream) -> Result<(), DriverError> {
+        let count = self.bytes.len();
+        let submitted = if count > 1 && knows_batches() {
+            // SAFETY: plain numbers, of which 0 says that where the memories are is not known.
+            let mut attributes: sys::CUmemcpyAttributes = unsafe { std::mem::zeroed() };
+            attributes.srcAccessOrder = sys::CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+            let mut first = 0;
+            let (to, from, bytes) = (self.to.as_mut_ptr(), self.from.as_mut_ptr(), self.bytes.as_mut_ptr());
+            // SAFETY: three arrays of `count` values, one of attributes which hold from the first on, and the caller's
+            // promise.
+            unsafe { sys::cuMemcpyBatchAsync_v2(to, from, bytes, count, &mut attributes, &mut first, 1, stream.stream) }
+                .result()
+        } else {
+            let mut each = self.to.iter().zip(&self.from).zip(&self.bytes);
+            // SAFETY: the caller's promise.
+            each.try_for_each(|((&to, &from), &bytes)| unsafe {
+                sys::cuMemcpyAsync(to, from, bytes, stream.stream).result()
+            })
+        };
+        self.to.clear();
+        self.from.clear();
+        self.bytes.clear();
+        submitted
+    }
+}
+
+/// Whether the driver takes several copies in one call: of CUDA 13.0 on.
+fn knows_batches() -> bool {
+    static KNOWS: OnceLock<bool> = OnceLock::new();
+    *KNOWS.get_or_init(|| {
+        let mut version = 0;
+        // SAFETY: it writes one number.
+        let asked = unsafe { sys::cuDriverGetVersion(&mut version) }.result();
+        asked.is_ok() && version >= 13_000
+    })
+}
+
+/// Where a copy goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    ToDevice,
+    ToHost,
 }
 
 /// A place in a stream.

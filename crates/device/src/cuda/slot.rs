@@ -10,7 +10,7 @@ use godwit_packet::Plain;
 use godwit_sched::Chunk;
 
 use super::carriage::{Carriage, Columns, Plan, Run};
-use super::driver::{DeviceMemory, DevicePointer, Event, PinnedMemory, Stream};
+use super::driver::{Copies, DeviceMemory, DevicePointer, Direction, Event, PinnedMemory, Stream};
 use super::program::{DeviceArguments, GROUP_LANES, Kernels};
 use super::{CudaDevice, Error};
 use crate::BinTime;
@@ -34,7 +34,8 @@ pub(super) const DIRECT_PACKETS_MIN: usize = 2048;
 /// ```
 ///
 /// Packets of a small chunk lie bin after bin without gaps in the slot's arrays. Those of a large one lie as in the chunk,
-/// whose own arrays the copies begin and end in; bins go apart then.
+/// whose own arrays the copies begin and end in; the groups read its bins over the bus then, which costs no call of the
+/// driver.
 pub(super) struct Slot {
     pub(super) stream: Stream,
     done: Event,
@@ -47,7 +48,9 @@ pub(super) struct Slot {
     /// Where the desk begins, behind the arrays of the largest chunk, and for how many packets it is.
     desk: (usize, usize),
     at: Places,
-    /// Whether the chunk's own arrays are used.
+    /// Empty between two calls, kept for its memory.
+    copies: Copies,
+    /// Whether the chunk's own arrays are used, but for the bins.
     direct: bool,
 }
 
@@ -84,34 +87,36 @@ impl Places {
         Self { bins: bins_at, cycles, parameters, descriptors, outcomes, trails, end, packets }
     }
 
-    /// What goes to the device of the packets' arrays: from where on, and how many bytes.
-    fn inward(&self) -> (usize, usize) {
-        (self.parameters, self.descriptors + self.packets * size_of::<Descriptor>() - self.parameters)
+    /// What goes to the device. `direct`: the groups read the bins where they are.
+    fn inward(&self, direct: bool) -> [(usize, usize); 3] {
+        joined([
+            (self.bins, if direct { 0 } else { self.parameters - self.bins }),
+            (self.parameters, self.packets * size_of::<u64>()),
+            (self.descriptors, self.packets * size_of::<Descriptor>()),
+        ])
     }
 
-    /// The bins.
-    fn bins(&self) -> (usize, usize) {
-        (self.bins, self.parameters - self.bins)
+    /// What comes back.
+    fn outward(&self) -> [(usize, usize); 3] {
+        let trails = if self.trails < self.end { self.packets * size_of::<u32>() } else { 0 };
+        joined([
+            (self.descriptors, self.packets * size_of::<Descriptor>()),
+            (self.outcomes, self.packets * size_of::<Outcome>()),
+            (self.trails, trails),
+        ])
     }
+}
 
-    /// What comes back. Arrays in one go, unless there is much between them.
-    fn outward(&self) -> Vec<(usize, usize)> {
-        let mut parts = vec![(self.descriptors, self.packets * size_of::<Descriptor>())];
-        let mut behind = |start: usize, bytes: usize| {
-            let count = parts.len();
-            let last = &mut parts[count - 1];
-            if start - (last.0 + last.1) > GAP_BYTES_MAX {
-                parts.push((start, bytes));
-            } else {
-                last.1 = start + bytes - last.0;
-            }
-        };
-        behind(self.outcomes, self.packets * size_of::<Outcome>());
-        if self.trails < self.end {
-            behind(self.trails, self.packets * size_of::<u32>());
+/// Parts of a slot, place and bytes, in order: those that have little between them in one go, and so some without bytes.
+fn joined<const PARTS: usize>(mut parts: [(usize, usize); PARTS]) -> [(usize, usize); PARTS] {
+    for index in 1..PARTS {
+        let (before, (place, bytes)) = (parts[index - 1], parts[index]);
+        if before.1 > 0 && bytes > 0 && place - (before.0 + before.1) <= GAP_BYTES_MAX {
+            parts[index] = (before.0, place + bytes - before.0);
+            parts[index - 1].1 = 0;
         }
-        parts
     }
+    parts
 }
 
 /// A copy call costs as much as copying so many bytes.
@@ -137,6 +142,7 @@ impl Slot {
             follows: device.follows,
             desk: (bytes, desk_packets),
             at: Places::default(),
+            copies: Copies::default(),
             direct: false,
         })
     }
@@ -196,23 +202,21 @@ impl Slot {
             true => chunk.parameters.pages().base().as_ptr().wrapping_add(chunk.parameters.offset()),
             false => self.host.base().as_ptr().wrapping_add(at.parameters),
         };
-        let copy = |direction, (place, bytes): (usize, usize)| {
-            let host = arrays.wrapping_add(place - at.parameters);
-            self.copy(direction, self.device.pointer + place as u64, host, bytes)
+        let device = self.device.pointer;
+        let add = |copies: &mut Copies, direction, (place, bytes): (usize, usize)| {
+            if bytes > 0 {
+                let host = arrays.wrapping_add(place).wrapping_sub(at.parameters);
+                copies.add(direction, device + place as u64, host, bytes);
+            }
         };
-        let host = self.host.base().as_ptr().wrapping_add(at.bins);
-        let (inward, bins) = (at.inward(), at.bins());
-        let beside = if self.direct { bins.1 } else { bins.1 + inward.1 };
-        self.copy(Direction::ToDevice, self.device.pointer + at.bins as u64, host, beside)?;
-        if self.direct {
-            copy(Direction::ToDevice, inward)?;
-        }
-        self.carry(Direction::ToDevice, arguments.shadow, arena, &plan.carriage)?;
+        let mut copies = std::mem::take(&mut self.copies);
+        at.inward(self.direct).into_iter().for_each(|part| add(&mut copies, Direction::ToDevice, part));
+        self.carry(copies, Direction::ToDevice, arguments.shadow, arena, &plan.carriage)?;
         self.run(kernels, arguments, plan, chunk.bins.len())?;
-        if plan.writes {
-            self.carry(Direction::ToHost, arguments.shadow, arena, &plan.carriage)?;
-        }
-        at.outward().into_iter().try_for_each(|part| copy(Direction::ToHost, part))?;
+        let mut copies = std::mem::take(&mut self.copies);
+        at.outward().into_iter().for_each(|part| add(&mut copies, Direction::ToHost, part));
+        let carriage = if plan.writes { &plan.carriage } else { &Carriage::None };
+        self.carry(copies, Direction::ToHost, arguments.shadow, arena, carriage)?;
         self.done.record(&self.stream)
     }
 
@@ -226,8 +230,9 @@ impl Slot {
     fn run(&self, kernels: &Kernels, arguments: &DeviceArguments, plan: &Plan, bins: usize) -> Result<(), DriverError> {
         let (at, device, host) = (self.at, self.device.pointer, self.host.pointer);
         let mut by_device = *arguments;
-        let [mut descriptors, mut parameters, mut outcomes, mut bins_at, mut next_bin] =
-            [at.descriptors, at.parameters, at.outcomes, at.bins, 0].map(|place| device + place as u64);
+        let [mut descriptors, mut parameters, mut outcomes, mut next_bin] =
+            [at.descriptors, at.parameters, at.outcomes, 0].map(|place| device + place as u64);
+        let mut bins_at = if self.direct { host } else { device } + at.bins as u64;
         let mut cycles = host + at.cycles as u64;
         let (mut bin_count, mut by_group) = (bins as u32, u32::from(plan.carriage == Carriage::Groups));
         let (mut trails, mut desk) = (device + at.trails as u64, device + self.desk.0 as u64);
@@ -252,51 +257,42 @@ impl Slot {
         unsafe { kernels.chunk.launch(&self.stream, groups, GROUP_LANES, &mut values) }
     }
 
-    fn copy(
-        &self,
-        direction: Direction,
-        device: DevicePointer,
-        host: *mut u8,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        // SAFETY: both memories have so many bytes there: a slot's own, the arena and its shadow, or the chunk's arrays.
-        // The host touches them only when `done` is reached, and they stay until then.
-        unsafe {
-            match direction {
-                Direction::ToDevice => sys::cuMemcpyHtoDAsync_v2(device, host.cast(), bytes, self.stream.stream),
-                Direction::ToHost => sys::cuMemcpyDtoHAsync_v2(host.cast(), device, bytes, self.stream.stream),
-            }
-        }
-        .result()
-    }
-
+    /// Puts these copies and those of windows into the stream.
     fn carry(
-        &self,
+        &mut self,
+        mut copies: Copies,
         direction: Direction,
         shadow: DevicePointer,
         arena: *mut u8,
         carriage: &Carriage,
     ) -> Result<(), DriverError> {
-        match carriage {
-            Carriage::Groups | Carriage::None => Ok(()),
-            Carriage::Runs(runs) => runs.iter().try_for_each(|run| {
-                self.copy(direction, shadow + run.offset as u64, arena.wrapping_add(run.offset), run.bytes)
-            }),
-            Carriage::Rows { runs, pitch, columns_in, columns_out } => runs.iter().try_for_each(|run| {
-                let columns = match direction {
-                    Direction::ToDevice => *columns_in,
-                    Direction::ToHost => *columns_out,
-                };
-                let rows = rows(direction, shadow, arena, *run, *pitch, columns);
-                // SAFETY: as above: the rows are windows of packets that the lane holds.
-                unsafe { sys::cuMemcpy2DAsync_v2(&rows, self.stream.stream) }.result()
-            }),
+        if let Carriage::Runs(runs) = carriage {
+            for run in runs {
+                copies.add(direction, shadow + run.offset as u64, arena.wrapping_add(run.offset), run.bytes);
+            }
         }
+        // SAFETY: both memories have so many bytes there: a slot's own, the arena and its shadow, or the chunk's arrays.
+        // The host touches them only when `done` is reached, and they stay until then.
+        unsafe { copies.submit(&self.stream) }?;
+        self.copies = copies;
+        let Carriage::Rows { runs, pitch, columns_in, columns_out } = carriage else { return Ok(()) };
+        runs.iter().try_for_each(|run| {
+            let columns = match direction {
+                Direction::ToDevice => *columns_in,
+                Direction::ToHost => *columns_out,
+            };
+            let rows = rows(direction, shadow, arena, *run, *pitch, columns);
+            // SAFETY: as above: the rows are windows of packets that the lane holds.
+            unsafe { sys::cuMemcpy2DAsync_v2(&rows, self.stream.stream) }.result()
+        })
     }
 
     /// Bytes of the present chunk's arrays that travel to the device and back.
     pub(super) fn array_bytes(&self) -> [usize; 2] {
-        [self.at.bins().1 + self.at.inward().1, self.at.outward().iter().map(|part| part.1).sum()]
+        let sum = |parts: [(usize, usize); 3]| parts.iter().map(|part| part.1).sum();
+        // The bins do in any case.
+        let bins = if self.direct { self.at.parameters - self.at.bins } else { 0 };
+        [bins + sum(self.at.inward(self.direct)), sum(self.at.outward())]
     }
 
     /// Whether all is back.
@@ -331,12 +327,6 @@ impl Slot {
 /// Places of the chunk's arrays up to the last that a bin names.
 fn extent(chunk: &Chunk) -> usize {
     chunk.bins.iter().map(|bin| bin.first as usize + usize::from(bin.count)).max().unwrap_or(0)
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    ToDevice,
-    ToHost,
 }
 
 fn rows(
