@@ -1,12 +1,13 @@
 //! What changes per packet of an SA: sequence numbers, replay windows, counters. One worker writes an SA's, others read.
 //!
 //! An SA's place is its index in the table image. Its worker follows from the lower bits of the index, so what is packed
-//! into one cache line is of SAs of one worker, however many workers there are:
+//! into two cache lines side by side, which processors like to fetch together, is of SAs of one worker, however many
+//! workers there are:
 //!
 //! ```text
-//!       +---------------+---------------+
-//! line  | SA i          | SA i + 128    |   64 bytes; i modulo 128 is the bucket that steers both
-//!       +---------------+---------------+
+//!       +---------------+---------------+---------------+---------------+
+//! lines | SA i          | SA i + 128    | SA i + 256    | SA i + 384    |   128 bytes; i modulo 128 is the bucket that
+//!       +---------------+---------------+---------------+---------------+   steers all four
 //! ```
 //!
 //! All of it lives with the function and not with the host halves, so that no number, and so no IV, comes twice when
@@ -40,12 +41,12 @@ pub(super) struct Hot {
 /// What a descriptor can say.
 const FRAME_BYTES_MAX: u64 = u16::MAX as u64;
 
-/// SAs that share a cache line.
-const SHARING: usize = 2;
+/// SAs that share two cache lines.
+const SHARING: usize = 4;
 
 #[derive(Default)]
-#[repr(align(64))]
-struct Line([Hot; SHARING]);
+#[repr(align(128))]
+struct Lines([Hot; SHARING]);
 
 /// What few packets of an SA need.
 #[derive(Default)]
@@ -146,7 +147,7 @@ const RINGS: usize = 128;
 
 /// Of all SAs.
 pub(super) struct States {
-    lines: Box<[Line]>,
+    lines: Box<[Lines]>,
     cold: Box<[Cold]>,
     rings: Box<[OnceLock<Box<[Ring]>>]>,
     /// Something has happened to some SA that the operator is to hear of.
@@ -158,7 +159,7 @@ impl States {
     pub(super) fn new(capacity: usize) -> Self {
         let lines = capacity.next_multiple_of(SHARING * BUCKETS) / SHARING;
         Self {
-            lines: (0..lines).map(|_| Line::default()).collect(),
+            lines: (0..lines).map(|_| Lines::default()).collect(),
             cold: (0..capacity).map(|_| Cold::default()).collect(),
             rings: (0..capacity.div_ceil(RINGS)).map(|_| OnceLock::new()).collect(),
             has_events: AtomicBool::new(false),
