@@ -15,7 +15,8 @@ use crate::{Arrangement, HostHalf, Work};
 /// What `godwit_abi` calls a drop.
 const VERDICT_DROP: u8 = godwit_abi::VERDICT_DROP;
 
-/// The host half of one worker.
+/// The host half of one worker. Those of all workers are made one after the other, and processors fetch cache lines in pairs.
+#[repr(align(128))]
 pub(super) struct IpsecHost {
     pub(super) database: Arc<Database>,
     /// Per bucket: whether its SAs' packets are steered to this worker.

@@ -1,13 +1,13 @@
 //! What changes per packet of an SA: sequence numbers, replay windows, counters. One worker writes an SA's, others read.
 //!
-//! An SA's place is its index in the table image. Its worker follows from the lower bits of the index, so what is packed
-//! into two cache lines side by side, which processors like to fetch together, is of SAs of one worker, however many
-//! workers there are:
+//! An SA's place is its index in the table image, and its worker follows from the lower bits of the index, its bucket. What
+//! changes with every packet of a bucket's SAs lies together, and begins a page: processors fetch lines ahead of those that
+//! were asked for, up to the end of a page, and those of another worker would be taken from it again and again.
 //!
 //! ```text
-//!       +---------------+---------------+---------------+---------------+
-//! lines | SA i          | SA i + 128    | SA i + 256    | SA i + 384    |   128 bytes; i modulo 128 is the bucket that
-//!       +---------------+---------------+---------------+---------------+   steers all four
+//!         +------+----------+----------+-- ... --+
+//! pages   | SA i | SA i+128 | SA i+256 |         |   i modulo 128 is the bucket that steers them all
+//!         +------+----------+----------+-- ... --+
 //! ```
 //!
 //! All of it lives with the function and not with the host halves, so that no number, and so no IV, comes twice when
@@ -41,12 +41,11 @@ pub(super) struct Hot {
 /// What a descriptor can say.
 const FRAME_BYTES_MAX: u64 = u16::MAX as u64;
 
-/// SAs that share two cache lines.
-const SHARING: usize = 4;
+/// SAs that share a page.
+const PAGE_SAS: usize = 4096 / size_of::<Hot>();
 
-#[derive(Default)]
-#[repr(align(128))]
-struct Lines([Hot; SHARING]);
+#[repr(align(4096))]
+struct Page([Hot; PAGE_SAS]);
 
 /// What few packets of an SA need.
 #[derive(Default)]
@@ -142,14 +141,18 @@ impl Hot {
     }
 }
 
-/// Rings of so many SAs are allocated together, when the first of them wants one.
-const RINGS: usize = 128;
+/// Rings of so many SAs of one bucket are allocated together, when the first of them wants one.
+const RINGS: usize = 32;
 
 /// Of all SAs.
 pub(super) struct States {
-    lines: Box<[Lines]>,
+    /// As many for each bucket, one bucket after the other.
+    pages: Box<[Page]>,
+    bucket_pages: usize,
     cold: Box<[Cold]>,
+    /// As many for each bucket.
     rings: Box<[OnceLock<Box<[Ring]>>]>,
+    bucket_rings: usize,
     /// Something has happened to some SA that the operator is to hear of.
     has_events: AtomicBool,
 }
@@ -157,20 +160,22 @@ pub(super) struct States {
 impl States {
     /// `capacity`: a multiple of [`BUCKETS`].
     pub(super) fn new(capacity: usize) -> Self {
-        let lines = capacity.next_multiple_of(SHARING * BUCKETS) / SHARING;
+        let bucket_sas = capacity.div_ceil(BUCKETS);
+        let (bucket_pages, bucket_rings) = (bucket_sas.div_ceil(PAGE_SAS), bucket_sas.div_ceil(RINGS));
         Self {
-            lines: (0..lines).map(|_| Lines::default()).collect(),
+            pages: (0..BUCKETS * bucket_pages).map(|_| Page(std::array::from_fn(|_| Hot::default()))).collect(),
+            bucket_pages,
             cold: (0..capacity).map(|_| Cold::default()).collect(),
-            rings: (0..capacity.div_ceil(RINGS)).map(|_| OnceLock::new()).collect(),
+            rings: (0..BUCKETS * bucket_rings).map(|_| OnceLock::new()).collect(),
+            bucket_rings,
             has_events: AtomicBool::new(false),
         }
     }
 
     #[inline]
     pub(super) fn hot(&self, index: u32) -> &Hot {
-        let index = index as usize;
-        let (block, within) = (index / (SHARING * BUCKETS), index % (SHARING * BUCKETS));
-        &self.lines[block * BUCKETS + within % BUCKETS].0[within / BUCKETS]
+        let (bucket, number) = (index as usize % BUCKETS, index as usize / BUCKETS);
+        &self.pages[bucket * self.bucket_pages + number / PAGE_SAS].0[number % PAGE_SAS]
     }
 
     pub(super) fn cold(&self, index: u32) -> &Cold {
@@ -178,8 +183,9 @@ impl States {
     }
 
     fn ring(&self, index: u32) -> &Ring {
-        let rings = self.rings[index as usize / RINGS].get_or_init(|| (0..RINGS).map(|_| Ring::default()).collect());
-        &rings[index as usize % RINGS]
+        let (bucket, number) = (index as usize % BUCKETS, index as usize / BUCKETS);
+        let rings = &self.rings[bucket * self.bucket_rings + number / RINGS];
+        &rings.get_or_init(|| (0..RINGS).map(|_| Ring::default()).collect())[number % RINGS]
     }
 
     /// Begins an SA at a place that nobody can find yet.
