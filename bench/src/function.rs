@@ -10,7 +10,7 @@ use godwit_device::cpu::CpuDevice;
 use godwit_device::{Device, Implementation, Lane, Program};
 use godwit_engine::FunctionProgram;
 use godwit_function::ipsec::suite::Protocol;
-use godwit_function::{Function, HostHalf, Site, Work};
+use godwit_function::{Function, HostHalf, Site, WorkColumns};
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 use toml::de::DeTable;
@@ -376,7 +376,7 @@ struct Runner {
     host_half: Option<Box<dyn HostHalf>>,
     variant: u8,
     kernel: u8,
-    work: Vec<Work>,
+    work: WorkColumns,
     outcomes: Vec<Outcome>,
     /// Of each pass, what the kernel took.
     kernel_ns: Vec<f64>,
@@ -409,7 +409,7 @@ impl Runner {
             host_half: function.host_half(0, 1),
             variant: function.variant(),
             kernel: function.contract().kernel,
-            work: Vec::new(),
+            work: WorkColumns::default(),
             outcomes: vec![Outcome::default(); BIN_PACKETS],
             kernel_ns: Vec::new(),
         })
@@ -433,16 +433,15 @@ impl Runner {
             let started = Instant::now();
             if let Some(host_half) = &mut self.host_half {
                 self.work.clear();
-                host_half.prepare(&packets.region, &chunk.descriptors, &mut self.work);
-                for (work, slot) in self.work.iter().zip(chunk.parameters.iter_mut()) {
-                    match *work {
-                        Work::Run { variant, parameter } => (bin.variant, *slot) = (variant, parameter),
-                        Work::Done(outcome) => {
-                            let what = format!("the host half settled a packet: {outcome:?}");
-                            return Err(Error::Wrong { who: self.form.clone(), what });
-                        }
+                host_half.prepare_columns(&packets.region, &chunk.descriptors, &mut self.work);
+                match self.work.run(0) {
+                    Some((variant, BIN_PACKETS)) => bin.variant = variant,
+                    _ => {
+                        let what = format!("the host half settles packets, or parts them: {:?}", self.work.at(0));
+                        return Err(Error::Wrong { who: self.form.clone(), what });
                     }
                 }
+                chunk.parameters.copy_from_slice(self.work.parameters(0..BIN_PACKETS));
             }
             chunk.bins.clear();
             chunk.bins.push(bin);

@@ -293,7 +293,7 @@ impl Receive for Queue {
                 at = self.after(at);
             }
             let mut written = block.iter();
-            let made = region.allocate_each(&lengths[..count], &mut batch.descriptors, |packet, out| {
+            let made = region.allocate_each(&lengths[..count], &mut batch.descriptors, |_, packet, out| {
                 // There are as many of each.
                 let Some(&frame) = written.next() else { return };
                 frames.write(frame, out);
@@ -351,7 +351,7 @@ impl Transmit for Sink {
             packets.iter().for_each(|packet| counts[class(now_ns.saturating_sub(packet.stamp.time_ns))] += 1);
         }
         self.counters.sent_bytes += packets.iter().map(|packet| u64::from(packet.descriptor.length)).sum::<u64>();
-        windows.release_all(packets.iter().map(|packet| &packet.descriptor));
+        windows.release_all(packets);
         self.counters.sent_packets += packets.len() as u64;
         self.shared.publish(&self.counters);
         Ok(packets.len())

@@ -1,8 +1,8 @@
 //! The way through a function: packets are prepared, wait in bins, go to a device in a chunk and come back.
 
-use godwit_function::{HostHalf, Said, Step, Work};
+use godwit_function::{HostHalf, Said, Step, Work, WorkColumns};
 use godwit_packet::Descriptor;
-use godwit_sched::{Chunk, Insert};
+use godwit_sched::{Chunk, Insert, Parameters};
 
 use crate::Error;
 use crate::counters::{
@@ -36,7 +36,7 @@ pub(crate) struct Input {
     pub(crate) said: Vec<Said>,
     /// Prepared, not all in bins: those from `taken` on still wait.
     pub(crate) prepared: Vec<Descriptor>,
-    work: Vec<Work>,
+    work: WorkColumns,
     taken: usize,
 }
 
@@ -74,7 +74,7 @@ impl Worker {
                 } else {
                     std::mem::swap(&mut input.prepared, &mut input.pending);
                     if let Some(host_half) = input.host_half.as_mut().filter(|_| input.prepares) {
-                        host_half.prepare(&self.region, &input.prepared, &mut input.work);
+                        host_half.prepare_columns(&self.region, &input.prepared, &mut input.work);
                         debug_assert_eq!(input.work.len(), input.prepared.len());
                     }
                 }
@@ -123,7 +123,7 @@ impl Worker {
             let stream = stream_of(&self.order, &rest[0]);
             let run = run_of(&self.order, rest, stream);
             let packer = &mut self.places[place].packer;
-            let (taken, insert) = packer.insert_all(now_ns, stream, variant, &rest[..run], |_| 0);
+            let (taken, insert) = packer.insert_all(now_ns, stream, variant, &rest[..run], Parameters::Alike(0));
             if self.tracer.follows() {
                 self.tracer.binned(plan, function, &self.places[place].id, variant, &rest[..taken]);
             }
@@ -133,33 +133,30 @@ impl Worker {
             }
         }
         while input.taken < input.prepared.len() {
-            let (rest, work) = (&input.prepared[input.taken..], &input.work[input.taken..]);
-            let (taken, insert) = match work[0] {
-                Work::Run { variant, parameter } => {
+            let rest = &input.prepared[input.taken..];
+            let (taken, insert) = match input.work.run(input.taken) {
+                Some((variant, run)) => {
                     let packer = &mut self.places[place].packer;
-                    let same = |work: &Work| matches!(work, Work::Run { variant: other, .. } if *other == variant);
-                    let run = work.iter().position(|work| !same(work)).unwrap_or(work.len());
                     let stream = stream_of(&self.order, &rest[0]);
                     let run = run_of(&self.order, &rest[..run], stream);
+                    let parameters = input.work.parameters(input.taken..input.taken + run);
                     let (taken, insert) = if run < RUN_PACKETS_MIN {
                         let first = &rest[0];
-                        let insert = packer.insert(now_ns, stream, variant, first, parameter);
+                        let insert = packer.insert(now_ns, stream, variant, first, parameters[0]);
                         (usize::from(insert != Insert::Refused), insert)
                     } else {
-                        let work = &work[..run];
-                        packer.insert_all(now_ns, stream, variant, &rest[..run], |packet| match work[packet] {
-                            Work::Run { parameter, .. } => parameter,
-                            Work::Done(_) => unreachable!("a run is of packets to run"),
-                        })
+                        packer.insert_all(now_ns, stream, variant, &rest[..run], Parameters::Each(parameters))
                     };
                     if self.tracer.follows() {
                         self.tracer.binned(plan, function, &self.places[place].id, variant, &rest[..taken]);
                     }
                     (taken, insert)
                 }
-                Work::Done(outcome) => {
-                    self.counts.add(stage.counters.plain(SETTLED), 1);
-                    self.decide(plan, function, &rest[..1], &[outcome]);
+                None => {
+                    if let Work::Done(outcome) = input.work.at(input.taken) {
+                        self.counts.add(stage.counters.plain(SETTLED), 1);
+                        self.decide(plan, function, &rest[..1], &[outcome]);
+                    }
                     (1, Insert::Binned)
                 }
             };

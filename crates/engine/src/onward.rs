@@ -5,7 +5,7 @@ use godwit_abi::{Outcome, PORT_FLOOD, VERDICT_DROP};
 use godwit_chain::Next;
 use godwit_function::Said;
 use godwit_io::Departure;
-use godwit_packet::Descriptor;
+use godwit_packet::{Descriptor, verdict_of_all};
 
 use crate::counters::{DROPPED, DROPPED_CHAIN, DROPPED_PORT, DROPPED_UNROUTED};
 use crate::egress::Departing;
@@ -135,6 +135,12 @@ impl Worker {
     pub(crate) fn decide(&mut self, plan: &Plan, function: usize, descriptors: &[Descriptor], outcomes: &[Outcome]) {
         if self.tracer.follows() {
             self.tracer.said(plan, &self.order, function, descriptors, outcomes);
+        }
+        if plan.classifier.is_trivial()
+            && let Some(verdict) = verdict_of_all(outcomes)
+        {
+            self.decide_alike(plan, function, key(0, verdict), descriptors, outcomes);
+            return;
         }
         let mut parting = std::mem::take(&mut self.parting);
         let is_parted = if plan.classifier.is_trivial() {

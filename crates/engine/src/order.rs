@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use godwit_io::Departure;
-use godwit_packet::{Descriptor, Stamp};
+use godwit_packet::{Descriptor, Stamp, are_in_order};
 
 use crate::flood::Flood;
 
@@ -219,11 +219,9 @@ impl Order {
     #[inline]
     fn places(&self, descriptors: &[Descriptor]) -> Option<Range<usize>> {
         let first = descriptors.first().filter(|_| self.trains.is_empty())?;
-        let is_next =
-            |(index, descriptor): (usize, &Descriptor)| descriptor.order == first.order.wrapping_add(index as u16);
         let place = self.place(first);
         let places = place..place + descriptors.len();
-        (places.end <= self.mask + 1 && descriptors.iter().enumerate().all(is_next)).then_some(places)
+        (places.end <= self.mask + 1 && are_in_order(descriptors)).then_some(places)
     }
 
     /// Packets come to the exit, and leave at once where it is their turn: they are appended to `out`, and `arrived` is told times of

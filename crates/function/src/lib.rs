@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod arrange;
+mod columns;
 mod config;
 mod contract;
 pub mod dpi;
@@ -42,6 +43,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 pub use arrange::{Arrangement, Said, Step};
+pub use columns::WorkColumns;
 pub use contract::{Contract, Counter, Drop, Verdict};
 pub use error::Error;
 
@@ -227,6 +229,11 @@ pub trait Running {
 pub trait HostHalf: Send {
     /// Appends one [`Work`] per descriptor, in the same order.
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>);
+
+    /// The same in columns, which is how the engine asks. A host half that is to be fast writes them itself.
+    fn prepare_columns(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut WorkColumns) {
+        work.extend_with_rows(|rows| self.prepare(region, descriptors, rows));
+    }
 
     /// Whether it wants to see packets before the kernel does; if not, all go there as [`Function::variant`] with parameter 0, and
     /// `prepare` is never called. Always the same.

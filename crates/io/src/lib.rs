@@ -100,6 +100,12 @@ pub struct Departure {
     pub stamp: Stamp,
 }
 
+impl AsRef<Descriptor> for Departure {
+    fn as_ref(&self) -> &Descriptor {
+        &self.descriptor
+    }
+}
+
 /// One worker's transmit queue of a port. The worker calls it, or a thread that sends for the worker; always the same one.
 pub trait Transmit: Send {
     /// Takes all `packets`, in their worker's order of arrival, and releases each window once it is out, or hands it over to the port.

@@ -23,6 +23,7 @@ mod region;
 mod scan;
 mod stack;
 mod steering;
+pub mod wide;
 
 pub use arena::{Arena, ArenaConfig, ArenaHandle, Layout, Reuse};
 pub use array::{Array, Pages, Plain, arrays};
@@ -33,7 +34,7 @@ pub use image::{Image, ImageRef};
 pub use loan::{Borrower, Loan, Outgoing};
 pub use memory::{Backing, Memory};
 pub use region::Region;
-pub use scan::{Scan, scan};
+pub use scan::{Extents, Scan, are_in_order, extents, scan, verdict_of_all};
 pub use stack::wipe_stack;
 pub use steering::{BUCKETS, SteerKey, Steering};
 

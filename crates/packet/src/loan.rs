@@ -318,10 +318,10 @@ impl Outgoing<'_> {
 
     /// Returns the windows of packets that are out.
     #[inline]
-    pub fn release_all<'d>(&mut self, descriptors: impl Iterator<Item = &'d Descriptor>) {
+    pub fn release_all(&mut self, packets: &[impl AsRef<Descriptor>]) {
         match self {
-            Self::Own(region) => region.release_all(descriptors),
-            Self::Lent(borrower) => descriptors.for_each(|descriptor| borrower.release(descriptor)),
+            Self::Own(region) => region.release_all(packets),
+            Self::Lent(borrower) => packets.iter().for_each(|packet| borrower.release(packet.as_ref())),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use self::dense::{Dense, aligned};
 use crate::loan::Units;
+use crate::scan::side_by_side;
 use crate::{ArenaConfig, Borrower, Descriptor, Layout, Loan, Memory, Reuse, WINDOW_UNIT_BYTES, scan};
 
 /// One worker's part of the arena.
@@ -133,14 +134,14 @@ impl Region {
     }
 
     /// Windows for frames of these lengths, until there is none, appended to `packets`; returns how many. Each frame is written at
-    /// once: `write` gets the packet, of which it may set port and flow hash, and its window from the frame's first byte on. For one
-    /// packet as [`Region::allocate`] and [`Region::window_mut`], without what packets of one length have in common.
+    /// once: `write` gets the number of its length, the packet, of which it may set port and flow hash, and its window from the frame's
+    /// first byte on. For one packet as [`Region::allocate`] and [`Region::window_mut`], without what packets of one length have in common.
     #[inline(always)]
     pub fn allocate_each(
         &mut self,
         lengths: &[u16],
         packets: &mut Vec<Descriptor>,
-        mut write: impl FnMut(&mut Descriptor, &mut [u8]),
+        mut write: impl FnMut(usize, &mut Descriptor, &mut [u8]),
     ) -> usize {
         let mut made = 0;
         while let Some((&length, rest)) = lengths[made..].split_first() {
@@ -149,7 +150,8 @@ impl Region {
                 0 => rest.len(),
                 _ => rest.iter().take_while(|&&other| other == length).count(),
             };
-            let run = self.allocate_alike(length, 1 + alike, packets, &mut write);
+            let write = |packet, descriptor: &mut _, frame: &mut _| write(made + packet, descriptor, frame);
+            let run = self.allocate_alike(length, 1 + alike, packets, write);
             made += run;
             if run <= alike {
                 break;
@@ -165,7 +167,7 @@ impl Region {
         length: u16,
         count: usize,
         packets: &mut Vec<Descriptor>,
-        mut write: impl FnMut(&mut Descriptor, &mut [u8]),
+        mut write: impl FnMut(usize, &mut Descriptor, &mut [u8]),
     ) -> usize {
         let base = self.memory.base().as_ptr();
         let mut made = 0;
@@ -181,13 +183,19 @@ impl Region {
             packets.extend((0..run as u32).map(|packet| Descriptor { window: window(packet), ..first }));
             debug_assert!(self.contains_all(&packets[start..]));
             let mut at = base.wrapping_add(first.window_offset());
-            for packet in &mut packets[start..] {
-                for unit in 0..usize::from(fetched_units) {
-                    fetch_to_write(at.wrapping_add(FETCHED_AHEAD_BYTES + unit * WINDOW_UNIT_BYTES));
+            for (index, packet) in packets[start..].iter_mut().enumerate() {
+                let ahead = at.wrapping_add(FETCHED_AHEAD_BYTES);
+                if fetched_units == 2 {
+                    // Short frames, of which there are most in a second.
+                    fetch_to_write(ahead);
+                    fetch_to_write(ahead.wrapping_add(WINDOW_UNIT_BYTES));
+                } else {
+                    (0..usize::from(fetched_units))
+                        .for_each(|unit| fetch_to_write(ahead.wrapping_add(unit * WINDOW_UNIT_BYTES)));
                 }
                 // SAFETY: a window of this region that was free until now, so that nobody has it, a borrower neither; `&mut self`
                 // makes this the only reference. The headroom is part of it.
-                write(packet, unsafe { std::slice::from_raw_parts_mut(at.add(head), room - head) });
+                write(made + index, packet, unsafe { std::slice::from_raw_parts_mut(at.add(head), room - head) });
                 at = at.wrapping_add(room);
             }
             made += run;
@@ -262,27 +270,28 @@ impl Region {
 
     /// Returns windows, cheapest where they were allocated in this order.
     #[inline]
-    pub fn release_all<'a>(&mut self, descriptors: impl Iterator<Item = &'a Descriptor>) {
+    pub fn release_all(&mut self, packets: &[impl AsRef<Descriptor>]) {
+        debug_assert!(self.allocated >= packets.len(), "a window was returned twice");
+        let windows = packets.iter().map(|packet| packet.as_ref().window);
         match &mut self.windows {
             Windows::Dense(dense) => {
                 let start = self.start / WINDOW_UNIT_BYTES;
-                let mut returned = 0;
-                dense.release_all(descriptors.map(|descriptor| {
-                    returned += 1;
-                    (descriptor.window as usize - start, u32::from(descriptor.room))
-                }));
-                debug_assert!(self.allocated >= returned, "a window was returned twice");
-                self.allocated -= returned;
+                let unit = |window: u32| window as usize - start;
+                match side_by_side(packets) {
+                    // One large window, as it were.
+                    Some((window, units)) if !dense.begins_within(unit(window), units) => {
+                        dense.release(unit(window), units);
+                    }
+                    _ => dense.release_all(packets.iter().map(|packet| {
+                        let packet = packet.as_ref();
+                        (unit(packet.window), u32::from(packet.room))
+                    })),
+                }
             }
-            Windows::Slots(slots) => {
-                let before = slots.free.len();
-                slots.free.extend(descriptors.map(|descriptor| descriptor.window));
-                let returned = slots.free.len() - before;
-                debug_assert!(self.allocated >= returned, "a window was returned twice");
-                self.allocated -= returned;
-            }
-            Windows::SlotQueue(_) => descriptors.for_each(|descriptor| self.release(descriptor)),
+            Windows::Slots(slots) => slots.free.extend(windows),
+            Windows::SlotQueue(slots) => slots.free.extend(windows),
         }
+        self.allocated -= packets.len();
     }
 
     /// Gives up a window for good: it counts as returned, and no packet gets it again. For a window that a lost device

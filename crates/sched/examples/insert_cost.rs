@@ -7,7 +7,7 @@ use std::error::Error;
 use std::hint::black_box;
 use std::time::Instant;
 
-use godwit_sched::{Descriptor, Grouping, Insert, Packer, PackerConfig};
+use godwit_sched::{Descriptor, Grouping, Insert, Packer, PackerConfig, Parameters};
 
 /// So few that they stay in the L2 cache, as packets just received do.
 const PACKETS: usize = 1 << 13;
@@ -118,7 +118,7 @@ fn insert_bursts(packer: &mut Packer, traffic: &Traffic) {
     for descriptors in traffic.descriptors.chunks(BURST) {
         let mut done = 0;
         while done < descriptors.len() {
-            done += packer.insert_all(0, 0, traffic.variants[0], &descriptors[done..], |_| 0).0;
+            done += packer.insert_all(0, 0, traffic.variants[0], &descriptors[done..], Parameters::Alike(0)).0;
             if packer.ready(0) {
                 turn(packer);
             }

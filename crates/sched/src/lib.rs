@@ -24,6 +24,7 @@ mod config;
 mod cost;
 mod label;
 mod packer;
+mod parameters;
 mod parts;
 
 pub use chunk::Chunk;
@@ -32,3 +33,4 @@ pub use cost::CostModel;
 pub use godwit_abi::{Bin, Descriptor, Outcome, PART_MORE, PART_REST};
 pub use label::{Label, length_class};
 pub use packer::{Insert, Packer, Stream};
+pub use parameters::Parameters;

@@ -5,11 +5,13 @@ use std::collections::VecDeque;
 use std::mem;
 
 use godwit_abi::{Bin, Descriptor, PART_MORE, WINDOW_UNIT_BYTES};
+use godwit_packet::{Extents, extents};
 
 use crate::chunk::Chunk;
 use crate::config::{Error, PackerConfig};
 use crate::cost::CostModel;
 use crate::label::{Label, Places};
+use crate::parameters::Parameters;
 use crate::parts::Parts;
 
 /// What became of a packet.
@@ -219,8 +221,8 @@ impl Packer {
         if self.room == 0 { Insert::ChunkFull } else { Insert::Binned }
     }
 
-    /// Inserts packets of one function and variant in order, as [`Packer::insert`] would; `parameter(i)` is that of the
-    /// `i`th. Packets of one label are copied in one go (1.3 against 2.9 ns, `insert_cost`).
+    /// Inserts packets of one function and variant in order, as [`Packer::insert`] would. Packets of one label are
+    /// copied in one go (1.3 against 2.9 ns, `insert_cost`).
     ///
     /// Stops after the packet that fills the chunk, so that the caller can take it and come back with the
     /// rest; called while the chunk is full already, goes on into the leftover queue.
@@ -229,23 +231,24 @@ impl Packer {
     /// [`Insert::Refused`], of the one after those taken; with no packets at all, [`Insert::Binned`].
     ///
     /// # Panics
-    /// Where there is no such function.
+    /// Where there is no such function, or a packet without a parameter.
     pub fn insert_all(
         &mut self,
         now_ns: u64,
         instance: u16,
         variant: u8,
         descriptors: &[Descriptor],
-        parameter: impl Fn(usize) -> u64,
+        parameters: Parameters<'_>,
     ) -> (usize, Insert) {
-        let Common { shortest, longest, .. } = common(descriptors);
-        let one_label = self.places.class(shortest) == self.places.class(longest);
+        let all = extents(descriptors);
+        let one_label = self.places.class(all.shortest) == self.places.class(all.longest);
         let mut taken = 0;
         let mut last = Insert::Binned;
         while taken < descriptors.len() && !matches!(last, Insert::ChunkFull | Insert::Refused) {
             let rest = &descriptors[taken..];
             let run = if one_label {
-                self.insert_run(instance, variant, rest, |packet| parameter(taken + packet))
+                let known = (taken == 0).then_some(all);
+                self.insert_run(instance, variant, rest, parameters.from(taken), known)
             } else {
                 0
             };
@@ -254,7 +257,7 @@ impl Packer {
                 last = if self.room == 0 { Insert::ChunkFull } else { Insert::Binned };
             } else {
                 let first = &rest[0];
-                last = self.insert(now_ns, instance, variant, first, parameter(taken));
+                last = self.insert(now_ns, instance, variant, first, parameters.of(taken));
                 taken += usize::from(last != Insert::Refused);
             }
         }
@@ -351,14 +354,15 @@ impl Packer {
         self.budget - self.room
     }
 
-    /// Copies as many packets of one label as fit into its open bin; 0 where it has none.
+    /// Copies as many packets of one label as fit into its open bin; 0 where it has none. `all`: what is known of all of them.
     #[inline]
     fn insert_run(
         &mut self,
         instance: u16,
         variant: u8,
         descriptors: &[Descriptor],
-        parameter: impl Fn(usize) -> u64,
+        parameters: Parameters<'_>,
+        all: Option<Extents>,
     ) -> usize {
         let place = self.places.of(instance, variant, descriptors[0].length);
         let cursor = &mut self.cursors[usize::from(self.table[place])];
@@ -367,10 +371,13 @@ impl Packer {
         }
         let fits = (cursor.end - cursor.next).min(self.room);
         let mut run = descriptors.len().min(fits as usize);
-        let mut of_run = common(&descriptors[..run]);
+        let mut of_run = match all {
+            Some(all) if run == descriptors.len() => all,
+            _ => extents(&descriptors[..run]),
+        };
         if of_run.units >= self.units {
             run = fitting(&descriptors[..run], self.units);
-            of_run = common(&descriptors[..run]);
+            of_run = extents(&descriptors[..run]);
         }
         let slots = cursor.next as usize..cursor.next as usize + run;
         cursor.longest = cursor.longest.max(of_run.longest.into());
@@ -378,7 +385,7 @@ impl Packer {
         cursor.next += run as u32;
         self.room -= run as u32;
         self.filling.descriptors[slots.clone()].copy_from_slice(&descriptors[..run]);
-        self.filling.parameters[slots].iter_mut().enumerate().for_each(|(packet, slot)| *slot = parameter(packet));
+        parameters.write(&mut self.filling.parameters[slots]);
         self.count_units(of_run.units);
         run
     }
@@ -554,26 +561,6 @@ fn sort_longest_first(bins: &mut [Bin], estimates: &mut Vec<(f64, Bin)>, costs: 
     for (bin, (_, sorted)) in bins.iter_mut().zip(estimates) {
         *bin = *sorted;
     }
-}
-
-/// What is known of packets taken together.
-struct Common {
-    /// Shortest frame, bytes.
-    shortest: u16,
-    /// Longest frame, bytes.
-    longest: u16,
-    /// All windows.
-    units: u64,
-}
-
-#[inline]
-fn common(descriptors: &[Descriptor]) -> Common {
-    let none = Common { shortest: u16::MAX, longest: 0, units: 0 };
-    descriptors.iter().fold(none, |Common { shortest, longest, units }, descriptor| Common {
-        shortest: shortest.min(descriptor.length),
-        longest: longest.max(descriptor.length),
-        units: units + u64::from(descriptor.room),
-    })
 }
 
 /// How many packets it takes to reach so many units of windows.

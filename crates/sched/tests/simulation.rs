@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use godwit_sched::{Bin, Chunk, Descriptor, Grouping, Insert, Outcome, PART_MORE, PART_REST, Packer, PackerConfig};
+use godwit_sched::{
+    Bin, Chunk, Descriptor, Grouping, Insert, Outcome, PART_MORE, PART_REST, Packer, PackerConfig, Parameters,
+};
 
 const SEEDS: u64 = 3_000;
 
@@ -237,7 +239,13 @@ impl World {
         while done < burst {
             let waiting = self.packer.waiting();
             let (taken, last) = if in_bulk {
-                self.packer.insert_all(self.now_ns, instance, variant, &descriptors[done..], |_| parameter)
+                self.packer.insert_all(
+                    self.now_ns,
+                    instance,
+                    variant,
+                    &descriptors[done..],
+                    Parameters::Alike(parameter),
+                )
             } else {
                 let last = self.packer.insert(self.now_ns, instance, variant, descriptors[done], parameter);
                 (usize::from(last != Insert::Refused), last)
@@ -324,7 +332,8 @@ fn bursts_and_single_packets_make_the_same_chunks() {
                 })
                 .collect();
             let (instance, variant, parameter) = (random.below(2) as u16, random.below(3) as u8, random.next());
-            let bulk = packers[0].insert_all(7, instance, variant, &packets, |packet| parameter ^ packet as u64);
+            let parameters: Vec<u64> = (0..packets.len() as u64).map(|packet| parameter ^ packet).collect();
+            let bulk = packers[0].insert_all(7, instance, variant, &packets, Parameters::Each(&parameters));
             let mut single = (0, Insert::Binned);
             for (number, packet) in (0..).zip(&packets) {
                 single.1 = packers[1].insert(7, instance, variant, packet, parameter ^ number);

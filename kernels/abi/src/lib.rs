@@ -41,6 +41,12 @@ pub struct Descriptor {
     pub flow_hash: u32,
 }
 
+impl AsRef<Self> for Descriptor {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl Descriptor {
     /// Bytes from the arena's base to the window.
     pub fn window_offset(&self) -> usize {

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use godwit_abi::{Outcome, PORT_FLOOD, VERDICT_DROP};
 use godwit_chain::Next as Decided;
-use godwit_function::Work;
+use godwit_function::{Work, WorkColumns};
 use godwit_io::Departure;
 use godwit_packet::{Descriptor, Region, Stamp};
 use godwit_sched::Chunk;
@@ -294,12 +294,12 @@ impl Tracer {
 
     /// A host half has looked at these.
     #[cold]
-    pub(crate) fn prepared(&mut self, plan: &Plan, function: usize, packets: &[Descriptor], work: &[Work]) {
+    pub(crate) fn prepared(&mut self, plan: &Plan, function: usize, packets: &[Descriptor], work: &WorkColumns) {
         let stage = &plan.stages[function];
         // Without a host half there is no work to tell of.
         let packets = &packets[..work.len().min(packets.len())];
         self.note(packets, |_, packet| {
-            let variant = match work[packet] {
+            let variant = match work.at(packet) {
                 Work::Run { variant, .. } => Some(variant_name(plan, function, variant)),
                 Work::Done(_) => None,
             };

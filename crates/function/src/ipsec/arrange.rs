@@ -13,7 +13,7 @@ use super::{
     VERDICT_ENCRYPTED, VERDICT_TOO_BIG, sa_and_sequence,
 };
 use crate::fragments::{Added, Limits, Reassembler, Refusal, Split, ip_at, too_big};
-use crate::{Arrangement, Step, Work};
+use crate::{Arrangement, Step, Work, WorkColumns};
 
 /// Messages to senders, of one worker in one second (RFC 1812, section 4.3.2.8).
 const MESSAGES_A_SECOND: u32 = 100;
@@ -55,7 +55,7 @@ pub(super) struct Arranger {
     keepalives: Keepalives,
     /// Which second it is, and the messages sent in it.
     messages: (u64, u32),
-    work: Vec<Work>,
+    work: WorkColumns,
     /// A copy of the packet at hand.
     packet: Vec<u8>,
 }
@@ -80,12 +80,12 @@ impl Arranger {
     fn ordinary(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>, run: &[Descriptor]) {
         self.work.clear();
         host.prepare_all(packets.region, run, &mut self.work);
-        for (&packet, &work) in run.iter().zip(&self.work) {
+        for (&packet, work) in run.iter().zip(self.work.iter()) {
             packets.steps.push(Step::Keep { packet, work });
         }
         if packets.live && host.database.lengths.has_keepalives() {
-            for (packet, work) in run.iter().zip(&self.work) {
-                note(&mut self.keepalives, host, packets.region, packet, *work, packets.now_ns);
+            for (packet, work) in run.iter().zip(self.work.iter()) {
+                note(&mut self.keepalives, host, packets.region, packet, work, packets.now_ns);
             }
         }
     }
@@ -224,7 +224,7 @@ impl Arranger {
                 let region = &mut *packets.region;
                 self.work.clear();
                 host.prepare_all(region, &[whole], &mut self.work);
-                packets.steps.push(Step::Join { packet: *packet, whole, held, work: self.work[0] });
+                packets.steps.push(Step::Join { packet: *packet, whole, held, work: self.work.at(0) });
             }
         }
     }

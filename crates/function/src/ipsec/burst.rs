@@ -1,10 +1,11 @@
 //! What is to be done with the frames of a burst, in passes: one reads headers, one asks the table of policies. Each is
 //! short, so what packets wait for overlaps, and what all have in common stays in registers.
 
-use godwit_wire::protocol;
+use godwit_packet::wide::{Form, Wide, wide};
+use godwit_wire::{ethertype, protocol};
 
 use super::database::{Database, Decision};
-use super::frame::Plain;
+use super::frame::{IPV4_BYTES, Plain};
 use super::policies::{Answer, Policies, Table};
 
 /// Of one burst at a time.
@@ -27,42 +28,84 @@ impl Database {
         frames: impl ExactSizeIterator<Item = &'a [u8]>,
         burst: &mut Burst,
     ) {
-        burst.decisions.clear();
         match policies.ipv4().table() {
-            Some(table) => self.decide_by_table(policies, table, frames, burst),
-            None => burst.decisions.extend(frames.map(|frame| self.decide(policies, frame))),
-        }
-    }
-
-    #[inline(always)]
-    fn decide_by_table<'a>(
-        &self,
-        policies: &Policies,
-        table: Table<'_>,
-        frames: impl ExactSizeIterator<Item = &'a [u8]>,
-        burst: &mut Burst,
-    ) {
-        let Burst { pairs, others, decisions } = burst;
-        others.clear();
-        pairs.clear();
-        pairs.resize(frames.len(), 0);
-        let ends_udp = self.ends_udp();
-        for (place, (frame, pair)) in (0..).zip(frames.zip(&mut pairs[..])) {
-            match Plain::parse(frame) {
-                Some(plain) if !may_be_inbound(plain.protocol, ends_udp) => *pair = plain.pair(),
-                plain => others.push((place, self.decide_parsed(policies, plain, frame))),
+            Some(table) => wide(ByTable { database: self, policies, table, frames, burst }),
+            None => {
+                burst.decisions.clear();
+                burst.decisions.extend(frames.map(|frame| self.decide(policies, frame)));
             }
         }
+    }
+}
+
+/// Decides what is to be done with frames where one table has all policies for IPv4.
+struct ByTable<'b, F> {
+    database: &'b Database,
+    policies: &'b Policies,
+    table: Table<'b>,
+    frames: F,
+    burst: &'b mut Burst,
+}
+
+impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Wide for ByTable<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, form: impl Form) {
+        let Self { database, policies, table, frames, burst } = self;
+        let Burst { pairs, others, decisions } = burst;
+        others.clear();
+        // What bursts before left in these places is written over, or not looked at.
+        pairs.resize(frames.len(), 0);
+        decisions.resize(frames.len(), Decision::encrypt(0));
+        let ends_udp = database.ends_udp();
+        // A protocol that no packet has.
+        let ended = if ends_udp { u32::from(protocol::UDP) } else { u32::MAX };
+        let mut packets = frames.zip(&mut pairs[..]).enumerate();
+        loop {
+            let mut other = None;
+            for (place, (frame, pair)) in &mut packets {
+                match plain_pair(frame, ended) {
+                    Some(plain) => *pair = plain,
+                    None => {
+                        other = Some((place, (frame, pair)));
+                        break;
+                    }
+                }
+            }
+            let Some(other) = other else { break };
+            let decide = |plain, frame| database.decide_parsed(policies, plain, frame);
+            look_closer(std::iter::once(other).chain(&mut packets), ends_udp, others, decide);
+        }
         if others.len() < pairs.len() {
-            decisions.extend(pairs.iter().map(|&pair| match table.first_look(pair) {
-                Some(sa) => Decision::encrypt(sa),
-                None => look_again(table, pair),
-            }));
-        } else {
-            decisions.resize(others.len(), Decision::encrypt(0));
+            for (decision, &pair) in decisions.iter_mut().zip(&*pairs) {
+                *decision = match table.first_look(pair, form) {
+                    Some(sa) => Decision::encrypt(sa),
+                    None => look_again(table, pair),
+                };
+            }
         }
         for &(place, decision) in &*others {
             decisions[place as usize] = decision;
+        }
+    }
+}
+
+/// Decides about packets that a glance is not enough for, up to one for which it is: they stand together, mostly.
+#[inline(never)]
+fn look_closer<'f, 'p>(
+    packets: impl Iterator<Item = (usize, (&'f [u8], &'p mut u64))>,
+    ends_udp: bool,
+    others: &mut Vec<(u32, Decision)>,
+    decide: impl Fn(Option<Plain>, &'f [u8]) -> Decision,
+) {
+    for (place, (frame, pair)) in packets {
+        match Plain::parse(frame) {
+            Some(plain) if !may_be_inbound(plain.protocol, ends_udp) => {
+                *pair = plain.pair();
+                return;
+            }
+            plain => others.push((place as u32, decide(plain, frame))),
         }
     }
 }
@@ -72,6 +115,26 @@ impl Database {
 fn may_be_inbound(protocol: u8, ends_udp: bool) -> bool {
     matches!(protocol, protocol::ESP | protocol::AH) || (protocol == protocol::UDP && ends_udp)
 }
+
+/// Source and destination of a frame that [`Plain::parse`] takes and that is no packet of an SA's other end: neither ESP nor AH, nor of
+/// the protocol `ended`. For most frames a glance.
+#[inline(always)]
+fn plain_pair(frame: &[u8], ended: u32) -> Option<u64> {
+    let header = frame.first_chunk::<{ Plain::BYTES }>()?;
+    let eight = |at: usize| u64::from_be_bytes(*header[at..].first_chunk().unwrap_or(&[0; 8]));
+    // EtherType, version and length of the header; its type of service; the packet's length; and two bytes more.
+    let start = eight(12);
+    // Behind the header; of a packet that is shorter than it, more than there can be.
+    let payload_bytes = (start >> 16 & 0xffff).wrapping_sub(IPV4_BYTES as u64);
+    let is_plain = start >> 40 == (u64::from(ethertype::IPV4) << 8 | 0x45);
+    let is_whole = payload_bytes <= (frame.len() - Plain::BYTES) as u64;
+    let number = u32::from(header[23]);
+    // ESP and AH differ in the lowest bit.
+    let is_inbound = number & !1 == u32::from(protocol::ESP) || number == ended;
+    (is_plain && is_whole && !is_inbound).then(|| eight(26))
+}
+
+const _: () = assert!(protocol::ESP & 1 == 0 && protocol::AH == protocol::ESP + 1);
 
 /// Where the first look finds no SA.
 #[cold]

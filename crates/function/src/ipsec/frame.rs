@@ -137,22 +137,25 @@ pub(super) struct Plain {
 }
 
 impl Plain {
+    /// The headers that are read.
+    pub(super) const BYTES: usize = ETHERNET_BYTES + IPV4_BYTES;
+
     /// `None`: it is none of these, or [`Frame::parse`] has something to say against it.
     #[inline(always)]
     pub(super) fn parse(frame: &[u8]) -> Option<Self> {
-        let header = frame.first_chunk::<{ ETHERNET_BYTES + IPV4_BYTES }>()?;
+        let header = frame.first_chunk::<{ Self::BYTES }>()?;
         let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         // EtherType, then version and length of the header in one byte.
         let is_plain = word(12) >> 8 == (u32::from(ethertype::IPV4) << 8 | 0x45);
         let total_bytes = (word(ETHERNET_BYTES) & 0xffff) as usize;
         // Behind the header; of a packet that is shorter than it, more than there can be.
         let payload_bytes = total_bytes.wrapping_sub(IPV4_BYTES);
-        if !is_plain || payload_bytes > frame.len() - (ETHERNET_BYTES + IPV4_BYTES) {
+        if !is_plain || payload_bytes > frame.len() - Self::BYTES {
             return None;
         }
         let protocol = header[23];
         let esp = || {
-            let [a, b, c, d, e, f, g, h] = *frame.get(ETHERNET_BYTES + IPV4_BYTES..)?.first_chunk()?;
+            let [a, b, c, d, e, f, g, h] = *frame.get(Self::BYTES..)?.first_chunk()?;
             let is_whole = total_bytes >= IPV4_BYTES + 8 && word(20) >> 16 & 0x3fff == 0;
             is_whole.then_some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])))
         };

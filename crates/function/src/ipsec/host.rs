@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_packet::{BUCKETS, Region};
+use godwit_packet::{BUCKETS, Region, verdict_of_all};
 
 use super::arrange::Arranger;
 use super::burst::Burst;
 use super::database::{Database, Decided, Decision};
 use super::state::States;
 use super::{DROP_WRONG_WORKER, parameter, sa_and_sequence};
+use crate::columns::{Slots, WorkColumns};
 use crate::{Arrangement, HostHalf, Work};
 
 /// What `godwit_abi` calls a drop.
@@ -23,6 +24,8 @@ pub(super) struct IpsecHost {
     owned: [bool; BUCKETS],
     /// The one at hand.
     burst: Burst,
+    /// Where rows are asked for.
+    columns: WorkColumns,
     /// Where packets are taken apart, joined or made.
     arranger: Option<Box<Arranger>>,
 }
@@ -31,7 +34,13 @@ impl IpsecHost {
     pub(super) fn new(database: Arc<Database>, worker: usize, workers: usize, arranges: bool) -> Self {
         // As `Steering::worker` computes it.
         let owned = std::array::from_fn(|bucket| bucket % workers.max(1) == worker);
-        Self { database, owned, burst: Burst::default(), arranger: arranges.then(Box::default) }
+        Self {
+            database,
+            owned,
+            burst: Burst::default(),
+            columns: WorkColumns::default(),
+            arranger: arranges.then(Box::default),
+        }
     }
 
     /// What is to be done with one packet.
@@ -63,14 +72,6 @@ impl IpsecHost {
     }
 }
 
-/// Apart from what runs: where both are written by the same instructions, they come through memory, are read wider than
-/// they were written, and every packet waits for that.
-#[cold]
-#[inline(never)]
-fn settle(work: &mut Work, outcome: Outcome) {
-    *work = Work::Done(outcome);
-}
-
 impl IpsecHost {
     /// The SA of this worker that is to encrypt the packet, where one is.
     #[inline(always)]
@@ -81,13 +82,15 @@ impl IpsecHost {
     /// Numbers packets up to one that no SA of this worker encrypts: how many. Most are such, so they have a loop of their
     /// own, which fits into registers.
     #[inline(never)]
-    fn number_encrypted(&self, decisions: &[Decision], descriptors: &[Descriptor], work: &mut [Work]) -> usize {
+    fn number_encrypted(&self, decisions: &[Decision], descriptors: &[Descriptor], mut work: Slots<'_>) -> usize {
         let states = &self.database.states;
-        for (place, ((&decision, descriptor), work)) in decisions.iter().zip(descriptors).zip(work).enumerate() {
+        for (place, ((&decision, descriptor), slot)) in
+            decisions.iter().zip(descriptors).zip(work.iter_mut()).enumerate()
+        {
             let Some(sa) = self.encrypts(decision) else { return place };
             match states.next(sa, descriptor.length.into()) {
-                Ok((variant, sequence)) => *work = Work::Run { variant, parameter: parameter(sa, sequence) },
-                Err(reason) => settle(work, Outcome::drop(reason)),
+                Ok((variant, sequence)) => slot.run(variant, parameter(sa, sequence)),
+                Err(reason) => slot.settle(Outcome::drop(reason)),
             }
         }
         decisions.len()
@@ -95,34 +98,31 @@ impl IpsecHost {
 
     /// The same of packets that are decrypted, pass or are dropped, up to one that is not.
     #[inline(never)]
-    fn number_others(&self, decisions: &[Decision], descriptors: &[Descriptor], work: &mut [Work]) -> usize {
-        for (place, ((&decision, descriptor), work)) in decisions.iter().zip(descriptors).zip(work).enumerate() {
+    fn number_others(&self, decisions: &[Decision], descriptors: &[Descriptor], mut work: Slots<'_>) -> usize {
+        for (place, ((&decision, descriptor), slot)) in
+            decisions.iter().zip(descriptors).zip(work.iter_mut()).enumerate()
+        {
             if self.encrypts(decision).is_some() {
                 return place;
             }
             match self.numbered(decision, descriptor.length) {
-                Ok((variant, parameter)) => *work = Work::Run { variant, parameter },
-                Err(outcome) => settle(work, outcome),
+                Ok((variant, parameter)) => slot.run(variant, parameter),
+                Err(outcome) => slot.settle(outcome),
             }
         }
         decisions.len()
     }
 
-    /// See [`HostHalf::prepare`].
-    #[inline]
-    pub(super) fn prepare_all(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
+    /// See [`HostHalf::prepare_columns`].
+    pub(super) fn prepare_all(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut WorkColumns) {
         // In passes: each waits for one kind of memory only, and the waits of one pass overlap.
         let mut burst = std::mem::take(&mut self.burst);
         self.database.decide_all(&self.database.policies.load(), region.frames(descriptors), &mut burst);
-        let first = work.len();
-        // Places that are there already are written without asking each time whether there is room.
-        work.resize(first + descriptors.len(), Work::Run { variant: 0, parameter: 0 });
-        let (mut decisions, mut descriptors, mut work) = (&burst.decisions[..], descriptors, &mut work[first..]);
-        while !decisions.is_empty() {
-            let encrypted = self.number_encrypted(decisions, descriptors, work);
-            let done = encrypted
-                + self.number_others(&decisions[encrypted..], &descriptors[encrypted..], &mut work[encrypted..]);
-            (decisions, descriptors, work) = (&decisions[done..], &descriptors[done..], &mut work[done..]);
+        let mut slots = work.grow(descriptors.len());
+        let mut done = 0;
+        while done < descriptors.len() {
+            done += self.number_encrypted(&burst.decisions[done..], &descriptors[done..], slots.from(done));
+            done += self.number_others(&burst.decisions[done..], &descriptors[done..], slots.from(done));
         }
         self.burst = burst;
     }
@@ -130,6 +130,14 @@ impl IpsecHost {
 
 impl HostHalf for IpsecHost {
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
+        let mut columns = std::mem::take(&mut self.columns);
+        columns.clear();
+        self.prepare_all(region, descriptors, &mut columns);
+        work.extend(columns.iter());
+        self.columns = columns;
+    }
+
+    fn prepare_columns(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut WorkColumns) {
         self.prepare_all(region, descriptors, work);
     }
 
@@ -151,6 +159,10 @@ impl HostHalf for IpsecHost {
     fn complete(&mut self, variant: u8, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
         let states = &self.database.states;
         let is_inbound = variant & 1 == 1;
+        if !is_inbound && verdict_of_all(outcomes).is_some_and(|verdict| verdict != VERDICT_DROP) {
+            // Nothing is to be done about packets that were encrypted.
+            return;
+        }
         for ((descriptor, &parameter), outcome) in descriptors.iter().zip(parameters).zip(outcomes) {
             if outcome.verdict == VERDICT_DROP {
                 dropped(states, is_inbound, parameter, outcome.reason);

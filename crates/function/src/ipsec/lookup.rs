@@ -17,6 +17,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use godwit_packet::wide::{Form, Four};
+
 const WAYS: usize = 4;
 
 /// Exact keys to values.
@@ -28,7 +30,7 @@ pub(super) struct Lookup {
 #[derive(Default)]
 #[repr(align(64))]
 struct Bucket {
-    keys: [AtomicU64; WAYS],
+    keys: Four,
     /// One more than the value; 0 where there is no key. In the last one also [`OVERFLOWED`].
     values: [AtomicU64; WAYS],
 }
@@ -38,7 +40,7 @@ const OVERFLOWED: u64 = 1 << 63;
 
 impl Bucket {
     fn key(&self, way: usize) -> u64 {
-        self.keys[way].load(Ordering::Relaxed)
+        self.keys.0[way].load(Ordering::Relaxed)
     }
 
     /// The value, [`Lookup::ABSENT`] where there is none.
@@ -52,7 +54,12 @@ impl Bucket {
         // All are compared, without a branch: where the key lies cannot be predicted. A place that is not used may look
         // as if it had the key; a used one comes first, because a key goes to the first free place.
         let same = |way: usize| u32::from(self.key(way) == key) << way;
-        let ways = same(0) | same(1) | same(2) | same(3);
+        self.get_among(key, same(0) | same(1) | same(2) | same(3))
+    }
+
+    /// The same, where `ways` says which of the keys it looks like.
+    #[inline(always)]
+    fn get_among(&self, key: u64, ways: u32) -> u64 {
         let way = ways.trailing_zeros() as usize % WAYS;
         let value = self.value(way);
         // Before and after: a key that came in between does not have this value.
@@ -77,7 +84,7 @@ impl Bucket {
     fn insert(&self, key: u64, value: u64) -> bool {
         let free = (0..WAYS).find(|&way| self.value(way) == Lookup::ABSENT);
         if let Some(way) = free {
-            self.keys[way].store(key, Ordering::Release);
+            self.keys.0[way].store(key, Ordering::Release);
             self.set(way, value + 1);
         }
         free.is_some()
@@ -181,16 +188,25 @@ impl Lookup {
 
     /// The same, where the key lies in its first bucket; else [`Lookup::ABSENT`].
     #[inline(always)]
-    pub(super) fn first_look(&self, key: u64) -> u64 {
-        self.buckets[self.places(key).0].get(key)
+    pub(super) fn first_look(&self, key: u64, form: impl Form) -> u64 {
+        let bucket = &self.buckets[self.places(key).0];
+        bucket.get_among(key, form.equal(&bucket.keys, key))
     }
 
-    #[inline]
+    #[inline(always)]
     fn places(&self, key: u64) -> (usize, usize) {
-        let hash = mix(key);
+        let hash = spread(key);
         let mask = self.buckets.len() - 1;
         ((hash as usize) & mask, (hash >> 32) as usize & mask)
     }
+}
+
+/// Where a key lies, in both halves. Both halves of the key reach all of the upper bits of the product, and those the lower half
+/// of the hash; different keys stay different. One multiplication less than [`mix`]: tables grow where it was too little.
+#[inline(always)]
+fn spread(key: u64) -> u64 {
+    let product = (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    product ^ product >> 32
 }
 
 /// The finalizer of MurmurHash3 (A. Appleby, public domain): every bit of the input reaches every other, and different
@@ -204,9 +220,21 @@ pub(super) fn mix(mut hash: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use godwit_packet::wide::{Wide, scalar, wide};
     use proptest::prelude::*;
 
     use super::*;
+
+    struct FirstLook<'a>(&'a Lookup, u64);
+
+    impl Wide for FirstLook<'_> {
+        type Output = u64;
+
+        #[inline(always)]
+        fn run(self, form: impl Form) -> u64 {
+            self.0.first_look(self.1, form)
+        }
+    }
 
     #[test]
     fn what_was_put_in_is_found_and_nothing_else() {
@@ -218,7 +246,8 @@ mod tests {
             let table = Lookup::new(&entries);
             for &(key, value) in &entries {
                 assert_eq!(table.get(key), value, "{count} keys, {step:#x} apart");
-                assert!([value, Lookup::ABSENT].contains(&table.first_look(key)));
+                assert!([value, Lookup::ABSENT].contains(&wide(FirstLook(&table, key))));
+                assert_eq!(wide(FirstLook(&table, key)), scalar(FirstLook(&table, key)));
             }
             for absent in (0..count + 10).map(|index| index.wrapping_mul(step).wrapping_add(step / 2 + 1)) {
                 let expected = entries.iter().find(|_| step == 1).and_then(|_| (absent < count).then_some(absent));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use godwit_packet::wide::{Form, Wide, wide};
 use godwit_packet::{Batch, Descriptor, Region, Stamp, Steering};
 
 use super::config::{Config, IpVersion, PayloadKind, Transport};
@@ -9,7 +10,7 @@ use super::draw::draw;
 use super::flows::{Flow, Flows, HEAD_BYTES, NO_TAIL, Tail};
 use super::headers::Shape;
 use super::lengths::Lengths;
-use super::payload::Payload;
+use super::payload::{Payload, STEP_BYTES};
 use super::schedule::{Cursor, Schedule};
 use super::units::Rate;
 use crate::{Error, PortCounters};
@@ -75,6 +76,24 @@ enum UnitsPer {
     Bit,
 }
 
+/// [`Generator::fill_ready`] for headers of one kind.
+struct Ready<'a, const V6: bool, const TCP: bool, const COPY: usize> {
+    generator: &'a mut Generator,
+    region: &'a mut Region,
+    batch: &'a mut Batch,
+    packets: usize,
+    pace: &'a Pace,
+}
+
+impl<const V6: bool, const TCP: bool, const COPY: usize> Wide for Ready<'_, V6, TCP, COPY> {
+    type Output = Stop;
+
+    #[inline(always)]
+    fn run(self, _: impl Form) -> Stop {
+        self.generator.fill_ready::<V6, TCP, COPY>(self.region, self.batch, self.packets, self.pace)
+    }
+}
+
 /// Packets that are drawn before the first of them is written: enough for a flow to come from memory meanwhile, few enough
 /// for all of them to stay in the first cache.
 const BLOCK_PACKETS: usize = 32;
@@ -137,14 +156,14 @@ impl Generator {
         pace: &Pace,
     ) -> Stop {
         match &self.flows {
-            Flows::Ready(_) => self.fill_ready::<V6, TCP, COPY>(region, batch, packets, pace),
+            Flows::Ready(_) => wide(Ready::<V6, TCP, COPY> { generator: self, region, batch, packets, pace }),
             Flows::Random(_) => self.fill_random::<V6, TCP, COPY>(region, batch, packets, pace),
         }
     }
 
     /// With flows made in advance. A block of packets is drawn first, and written then: the flows have time to come into the
     /// cache, and either loop is short enough for the processor to work on several packets at once.
-    #[inline(never)]
+    #[inline(always)]
     fn fill_ready<const V6: bool, const TCP: bool, const COPY: usize>(
         &mut self,
         region: &mut Region,
@@ -166,6 +185,9 @@ impl Generator {
         let mut before: [usize; BLOCK_PACKETS] = std::array::from_fn(|packet| packet);
         let mut lengths = [plain_bytes.unwrap_or(0); BLOCK_PACKETS];
         let mut stamps = [Stamp::default(); BLOCK_PACKETS];
+        let payload_at = const { shape::<V6, TCP>().headers_bytes() };
+        // Bytes of a payload of zeros that all packets have.
+        let zeros = fixed_bytes.filter(|_| self.payload.is_zero()).map(|bytes| usize::from(bytes) - payload_at);
         let mut left = packets;
         let mut stop = Stop::Enough;
         while left > 0 && stop == Stop::Enough {
@@ -177,13 +199,16 @@ impl Generator {
             let mut slots = steps.from(at, left.min(BLOCK_PACKETS));
             let last = slots.last().map_or(u64::MAX, |slot| at.turn_start + u64::from(slot.place));
             if plain_bytes.is_some() && last < sequence_end && last <= pace.due {
-                let packets = slots.iter().zip(&mut randoms).zip(&mut indices).zip(&mut stamps);
-                for (((slot, random), index), stamp) in packets {
+                for ((slot, random), stamp) in slots.iter().zip(&mut randoms).zip(&mut stamps) {
                     let sequence = at.turn_start + u64::from(slot.place);
-                    *random = draw(seed, sequence);
-                    *index = flows.index(slot.group.into(), *random);
-                    flows.prefetch(*index);
                     *stamp = Stamp { sequence, time_ns: pace.start_ns };
+                    *random = sequence;
+                }
+                // By itself it is done for several at once.
+                randoms[..slots.len()].iter_mut().for_each(|random| *random = draw(seed, *random));
+                for ((slot, &random), index) in slots.iter().zip(&randoms).zip(&mut indices) {
+                    *index = flows.index(slot.group.into(), random);
+                    flows.prefetch(*index);
                 }
                 if pace.unit_ns != 0.0 {
                     stamps.iter_mut().for_each(|stamp| stamp.time_ns = pace.time_ns(stamp.sequence));
@@ -218,16 +243,27 @@ impl Generator {
                 count += 1;
             }
             left -= looked_at;
-            let mut drawn = randoms.iter().zip(&indices);
-            let made = region.allocate_each(&lengths[..count], &mut batch.descriptors, |descriptor, out| {
-                // A block has as many packets of each.
-                let Some((&random, &index)) = drawn.next() else { return };
-                ask_for(out.as_ptr().wrapping_add(AHEAD_BYTES));
-                let flow = flows.get(index);
-                let tail = if COPY > HEAD_BYTES { flows.tail(index) } else { &NO_TAIL };
-                (descriptor.port, descriptor.flow_hash) = (port, flow.flow_hash);
-                self.emit::<V6, TCP, COPY>(flow, tail, random, descriptor.length, out);
-            });
+            let made = if self.is_one_frame && COPY <= HEAD_BYTES {
+                // The flow says all but zeros.
+                region.allocate_each(&lengths[..count], &mut batch.descriptors, |packet, descriptor, out| {
+                    ask_for(out.as_ptr().wrapping_add(AHEAD_BYTES));
+                    let flow = flows.get(indices[packet % BLOCK_PACKETS]);
+                    (descriptor.port, descriptor.flow_hash) = (port, flow.flow_hash);
+                    copy_head::<COPY>(flow, out);
+                    if let Some(bytes) = zeros {
+                        zero_payload(out, payload_at, bytes);
+                    }
+                })
+            } else {
+                region.allocate_each(&lengths[..count], &mut batch.descriptors, |packet, descriptor, out| {
+                    ask_for(out.as_ptr().wrapping_add(AHEAD_BYTES));
+                    let (random, index) = (randoms[packet % BLOCK_PACKETS], indices[packet % BLOCK_PACKETS]);
+                    let flow = flows.get(index);
+                    let tail = if COPY > HEAD_BYTES { flows.tail(index) } else { &NO_TAIL };
+                    (descriptor.port, descriptor.flow_hash) = (port, flow.flow_hash);
+                    self.emit::<V6, TCP, COPY>(flow, tail, random, descriptor.length, out);
+                })
+            };
             if made < count {
                 // The next one is the first without a window.
                 stop = Stop::RegionFull;
@@ -409,6 +445,36 @@ const fn shape<const V6: bool, const TCP: bool>() -> Shape {
 }
 
 /// A flow's headers, in one piece.
+/// Writes a flow's headers, none of which is in a [`Tail`]; what lies behind them is scratch.
+#[inline(always)]
+fn copy_head<const COPY: usize>(flow: &Flow, out: &mut [u8]) {
+    match (out.first_chunk_mut::<COPY>(), flow.head.first_chunk::<COPY>()) {
+        (Some(out), Some(head)) => *out = *head,
+        _ => copy_short(flow, out),
+    }
+}
+
+/// Into a window that ends within the copy: as far as the headers reach, or beyond.
+#[inline(never)]
+fn copy_short(flow: &Flow, out: &mut [u8]) {
+    out.iter_mut().zip(&flow.head).for_each(|(out, byte)| *out = *byte);
+}
+
+/// Writes a payload of zeros; what lies behind it is scratch. Short ones by one store: of both ways, the compiler would make one
+/// call with the length that is right, 26 instructions a packet.
+#[inline(always)]
+fn zero_payload(out: &mut [u8], at: usize, bytes: usize) {
+    match out.get_mut(at..).and_then(|payload| payload.first_chunk_mut::<STEP_BYTES>()) {
+        Some(payload) if bytes <= STEP_BYTES => *payload = [0; STEP_BYTES],
+        _ => zero_long(&mut out[at..], bytes),
+    }
+}
+
+#[inline(never)]
+fn zero_long(payload: &mut [u8], bytes: usize) {
+    payload[..bytes].fill(0);
+}
+
 #[inline(always)]
 fn headers<const COPY: usize>(flow: &Flow, tail: &Tail) -> [u8; COPY] {
     let mut headers = [0; COPY];

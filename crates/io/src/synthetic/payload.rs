@@ -16,7 +16,7 @@ const STARTS: u32 = 32 << 10;
 const PIECE_BYTES_MAX: usize = 16 << 10;
 
 /// Payloads up to this length are copied in one piece of this length where there is room: what 60-byte frames have.
-const STEP_BYTES: usize = 32;
+pub(super) const STEP_BYTES: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct Payload {
@@ -64,6 +64,11 @@ impl Payload {
     #[inline(always)]
     pub(super) fn has_checksum(&self) -> bool {
         self.kind != PayloadKind::Stale
+    }
+
+    /// Whether it is of zeros.
+    pub(super) fn is_zero(&self) -> bool {
+        self.kind == PayloadKind::Zero
     }
 
     /// Writes a payload of `bytes` bytes to the beginning of `out`, which may be longer: what lies behind is scratch. `random`: drawn for the

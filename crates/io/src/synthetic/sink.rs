@@ -52,7 +52,7 @@ impl Transmit for Transmitter {
             packets.iter().for_each(|departure| finder.look(windows.frame(&departure.descriptor)));
         }
         self.counters.sent_bytes += packets.iter().map(|departure| u64::from(departure.descriptor.length)).sum::<u64>();
-        windows.release_all(packets.iter().map(|departure| &departure.descriptor));
+        windows.release_all(packets);
         self.counters.sent_packets += packets.len() as u64;
         Ok(packets.len())
     }

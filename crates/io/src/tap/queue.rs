@@ -108,7 +108,7 @@ impl Transmit for Transmitter {
                 self.counters.sent_bytes += bytes as u64;
             }
         }
-        windows.release_all(packets.iter().map(|departure| &departure.descriptor));
+        windows.release_all(packets);
         self.counters.sent_packets += accepted as u64;
         self.queue.sent.publish(&self.counters);
         Ok(accepted)

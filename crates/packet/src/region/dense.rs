@@ -121,6 +121,12 @@ impl Dense {
         }
     }
 
+    /// Whether the oldest window is among these, and not the first of them: in a full ring the newest ends where it begins.
+    #[inline(always)]
+    pub(super) fn begins_within(&self, unit: usize, units: u32) -> bool {
+        unit < self.tail && self.tail < unit + units as usize
+    }
+
     pub(super) fn release(&mut self, unit: usize, units: u32) {
         self.release_all(std::iter::once((unit, units)));
     }

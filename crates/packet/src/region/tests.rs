@@ -210,7 +210,8 @@ proptest! {
         for (lengths, first, count, quarantine) in steps {
             let expected: Vec<_> = lengths.iter().map_while(|&length| one.allocate(length.into())).collect();
             let (mut found, mut written) = (Vec::new(), 0);
-            let allocated = other.allocate_each(&lengths, &mut found, |descriptor, frame| {
+            let allocated = other.allocate_each(&lengths, &mut found, |number, descriptor, frame| {
+                assert_eq!((number, lengths[number]), (usize::from(written), descriptor.length));
                 assert_eq!(frame.len(), descriptor.room_bytes() - usize::from(descriptor.head));
                 frame.fill(written);
                 written += 1;
@@ -230,7 +231,7 @@ proptest! {
                 }
             } else if !gone.is_empty() {
                 gone.iter().for_each(|descriptor| one.release(descriptor));
-                other.release_all(gone.iter());
+                other.release_all(&gone);
             }
             prop_assert_eq!((one.allocated(), other.allocated()), (live.len(), live.len()));
         }

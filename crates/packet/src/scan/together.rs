@@ -1,0 +1,328 @@
+//! Short questions about many descriptors, answered two descriptors or four outcomes at a time where the core can do that.
+
+use godwit_abi::{Descriptor, Outcome};
+
+/// The lengths of packets, and their windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extents {
+    /// Shortest frame, bytes; `u16::MAX` where there is no packet.
+    pub shortest: u16,
+    /// Longest frame, bytes.
+    pub longest: u16,
+    /// All windows, in units of windows.
+    pub units: u64,
+}
+
+impl Extents {
+    /// Of no packet.
+    pub const NONE: Self = Self { shortest: u16::MAX, longest: 0, units: 0 };
+
+    #[inline(always)]
+    fn and(self, descriptor: &Descriptor) -> Self {
+        Self {
+            shortest: self.shortest.min(descriptor.length),
+            longest: self.longest.max(descriptor.length),
+            units: self.units + u64::from(descriptor.room),
+        }
+    }
+}
+
+/// At most so many go through at once, so that no sum of 32 bits wraps.
+const PACKETS_MAX: usize = 1 << 16;
+
+/// Lengths and windows of these packets.
+#[inline]
+pub fn extents(descriptors: &[Descriptor]) -> Extents {
+    #[cfg(target_arch = "x86_64")]
+    if descriptors.len() >= 4 && descriptors.len() <= PACKETS_MAX && std::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { extents_avx2(descriptors) };
+    }
+    extents_each(descriptors)
+}
+
+fn extents_each(descriptors: &[Descriptor]) -> Extents {
+    descriptors.iter().fold(Extents::NONE, Extents::and)
+}
+
+/// Whether packets arrived one after the other: each has the place in order behind that of the one before.
+#[inline]
+pub fn are_in_order(descriptors: &[Descriptor]) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if descriptors.len() >= 4 && std::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { are_in_order_avx2(descriptors) };
+    }
+    are_in_order_each(descriptors)
+}
+
+fn are_in_order_each(descriptors: &[Descriptor]) -> bool {
+    descriptors.windows(2).all(|two| two[1].order == two[0].order.wrapping_add(1))
+}
+
+/// The verdict that all of these have; `None`: they have several, or there is none.
+#[inline]
+pub fn verdict_of_all(outcomes: &[Outcome]) -> Option<u8> {
+    let verdict = outcomes.first()?.verdict;
+    #[cfg(target_arch = "x86_64")]
+    if outcomes.len() >= 4 && std::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { all_say_avx2(outcomes, verdict) }.then_some(verdict);
+    }
+    all_say_each(outcomes, verdict).then_some(verdict)
+}
+
+fn all_say_each(outcomes: &[Outcome], verdict: u8) -> bool {
+    outcomes.iter().fold(0, |differs, outcome| differs | (outcome.verdict ^ verdict)) == 0
+}
+
+/// Where windows lie side by side that are not used twice: the first unit, and how many they are together. `None`: there is none,
+/// something lies between them, or they do not end where the last packet's window does.
+#[inline]
+pub(crate) fn side_by_side<T: AsRef<Descriptor>>(packets: &[T]) -> Option<(u32, u32)> {
+    #[cfg(target_arch = "x86_64")]
+    if packets.len() >= 2 && packets.len() <= PACKETS_MAX && std::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        let reach = unsafe { reach_avx2(packets) };
+        return reach.side_by_side(packets);
+    }
+    if packets.len() > PACKETS_MAX {
+        return None;
+    }
+    reach_each(packets).side_by_side(packets)
+}
+
+/// Where windows begin, and what they are in sum.
+struct Reach {
+    first: u32,
+    last: u32,
+    units: u32,
+}
+
+impl Reach {
+    #[inline(always)]
+    fn and(self, descriptor: &Descriptor) -> Self {
+        Self {
+            first: self.first.min(descriptor.window),
+            last: self.last.max(descriptor.window),
+            units: self.units + u32::from(descriptor.room),
+        }
+    }
+
+    /// All windows begin between the first and the last, and none lies on another: where their sum reaches from the beginning of
+    /// the first to the end of the last, nothing is left between them.
+    #[inline(always)]
+    fn side_by_side<T: AsRef<Descriptor>>(self, packets: &[T]) -> Option<(u32, u32)> {
+        let last = packets.last()?.as_ref();
+        let is_last = last.window == self.last;
+        (is_last && self.last - self.first + u32::from(last.room) == self.units).then_some((self.first, self.units))
+    }
+}
+
+fn reach_each<T: AsRef<Descriptor>>(packets: &[T]) -> Reach {
+    let none = Reach { first: u32::MAX, last: 0, units: 0 };
+    packets.iter().fold(none, |reach, packet| reach.and(packet.as_ref()))
+}
+
+// A descriptor is four words: window; head and length; room, port and order; flow hash. What other lanes than those that are
+// asked about hold means nothing.
+#[cfg(target_arch = "x86_64")]
+const _: () = {
+    use std::mem::offset_of;
+    assert!(offset_of!(Descriptor, window) == 0 && offset_of!(Descriptor, length) == 6);
+    assert!(offset_of!(Descriptor, room) == 8 && offset_of!(Descriptor, order) == 10 && size_of::<Descriptor>() == 16);
+};
+
+/// # Safety
+/// The processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn extents_avx2(descriptors: &[Descriptor]) -> Extents {
+    use std::arch::x86_64::*;
+    let (pairs, rest) = descriptors.as_chunks::<2>();
+    let low8 = _mm256_set1_epi32(0xff);
+    let (mut shortest, mut longest, mut units) =
+        (_mm256_set1_epi32(-1), _mm256_setzero_si256(), _mm256_setzero_si256());
+    for pair in pairs {
+        // SAFETY: two descriptors are 32 bytes.
+        let words = unsafe { _mm256_loadu_si256(pair.as_ptr().cast()) };
+        let length = _mm256_srli_epi32::<16>(words);
+        shortest = _mm256_min_epu32(shortest, length);
+        longest = _mm256_max_epu32(longest, length);
+        units = _mm256_add_epi32(units, _mm256_and_si256(words, low8));
+    }
+    let (shortest, longest, units) = (lanes(shortest), lanes(longest), lanes(units));
+    let of_pairs = Extents {
+        // No length has more than 16 bits.
+        shortest: shortest[1].min(shortest[5]).min(u16::MAX.into()) as u16,
+        longest: longest[1].max(longest[5]) as u16,
+        units: u64::from(units[2]) + u64::from(units[6]),
+    };
+    rest.iter().fold(of_pairs, Extents::and)
+}
+
+/// # Safety
+/// The processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn are_in_order_avx2(descriptors: &[Descriptor]) -> bool {
+    use std::arch::x86_64::*;
+    let Some(first) = descriptors.first() else { return true };
+    let (pairs, rest) = descriptors.as_chunks::<2>();
+    // The order is the upper half of a word, in which it wraps by itself.
+    let [one, other] = [0, 1].map(|index: u16| i32::from(first.order.wrapping_add(index) as i16) << 16);
+    let mut expected = _mm256_setr_epi32(0, 0, one, 0, 0, 0, other, 0);
+    let step = _mm256_set1_epi32(2 << 16);
+    let mut differs = _mm256_setzero_si256();
+    for pair in pairs {
+        // SAFETY: two descriptors are 32 bytes.
+        let words = unsafe { _mm256_loadu_si256(pair.as_ptr().cast()) };
+        differs = _mm256_or_si256(differs, _mm256_xor_si256(words, expected));
+        expected = _mm256_add_epi32(expected, step);
+    }
+    let differs = lanes(differs);
+    let end = first.order.wrapping_add(2 * pairs.len() as u16);
+    (differs[2] | differs[6]) >> 16 == 0 && rest.first().is_none_or(|last| last.order == end)
+}
+
+/// # Safety
+/// The processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn all_say_avx2(outcomes: &[Outcome], verdict: u8) -> bool {
+    use std::arch::x86_64::*;
+    const { assert!(std::mem::offset_of!(Outcome, verdict) == 0 && size_of::<Outcome>() == 8) };
+    let (fours, rest) = outcomes.as_chunks::<4>();
+    let expected = _mm256_set1_epi64x(verdict.into());
+    let mut differs = _mm256_setzero_si256();
+    for four in fours {
+        // SAFETY: four outcomes are 32 bytes.
+        let words = unsafe { _mm256_loadu_si256(four.as_ptr().cast()) };
+        differs = _mm256_or_si256(differs, _mm256_xor_si256(words, expected));
+    }
+    _mm256_testz_si256(differs, _mm256_set1_epi64x(0xff)) == 1 && all_say_each(rest, verdict)
+}
+
+/// # Safety
+/// The processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn reach_avx2<T: AsRef<Descriptor>>(packets: &[T]) -> Reach {
+    use std::arch::x86_64::*;
+    let (pairs, rest) = packets.as_chunks::<2>();
+    let low8 = _mm256_set1_epi32(0xff);
+    let (mut first, mut last, mut units) = (_mm256_set1_epi32(-1), _mm256_setzero_si256(), _mm256_setzero_si256());
+    for [one, other] in pairs {
+        let [one, other]: [*const Descriptor; 2] = [one.as_ref(), other.as_ref()];
+        // SAFETY: a descriptor is 16 bytes.
+        let words = unsafe { _mm256_loadu2_m128i(other.cast(), one.cast()) };
+        first = _mm256_min_epu32(first, words);
+        last = _mm256_max_epu32(last, words);
+        units = _mm256_add_epi32(units, _mm256_and_si256(words, low8));
+    }
+    let (first, last, units) = (lanes(first), lanes(last), lanes(units));
+    let of_pairs = Reach { first: first[0].min(first[4]), last: last[0].max(last[4]), units: units[2] + units[6] };
+    rest.iter().fold(of_pairs, |reach, packet| reach.and(packet.as_ref()))
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn lanes(vector: std::arch::x86_64::__m256i) -> [u32; 8] {
+    let mut lanes = [0_u32; 8];
+    // SAFETY: eight words are 32 bytes.
+    unsafe { std::arch::x86_64::_mm256_storeu_si256(lanes.as_mut_ptr().cast(), vector) };
+    lanes
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::tests::descriptor;
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn extents_are_those_of_each(descriptors in prop::collection::vec(descriptor(), 0..70)) {
+            let expected = extents_each(&descriptors);
+            prop_assert_eq!(extents(&descriptors), expected);
+            #[cfg(target_arch = "x86_64")]
+            if std::is_x86_feature_detected!("avx2") {
+                // SAFETY: the processor has AVX2.
+                prop_assert_eq!(unsafe { extents_avx2(&descriptors) }, expected);
+            }
+        }
+
+        /// All alike but for at most one.
+        #[test]
+        fn another_verdict_is_seen(
+            verdict: u8,
+            count in 0..40_usize,
+            wrong: prop::sample::Index,
+            other: u8,
+            is_wrong: bool,
+            rest: (u8, u16, u32),
+        ) {
+            let (reason, port, value) = rest;
+            let other_fields = |at: usize| Outcome { verdict, reason, port, value: value ^ at as u32 };
+            let mut outcomes: Vec<Outcome> = (0..count).map(other_fields).collect();
+            if is_wrong && count > 0 {
+                outcomes[wrong.index(count)].verdict = other;
+            }
+            let first = outcomes.first().map(|first| first.verdict);
+            let expected = first.filter(|&first| outcomes.iter().all(|outcome| outcome.verdict == first));
+            prop_assert_eq!(verdict_of_all(&outcomes), expected);
+            prop_assert_eq!(first.filter(|&first| all_say_each(&outcomes, first)), expected);
+        }
+
+        /// In order but for at most one.
+        #[test]
+        fn order_is_seen(first: u16, count in 0..70_usize, wrong: prop::sample::Index, other: u16, is_wrong: bool) {
+            let place = |at: usize| first.wrapping_add(at as u16);
+            let mut descriptors: Vec<Descriptor> = (0..count)
+                .map(|at| Descriptor { order: place(at), room: at as u8, port: 7, flow_hash: at as u32, ..Descriptor::default() })
+                .collect();
+            if is_wrong && count > 0 {
+                descriptors[wrong.index(count)].order = other;
+            }
+            let expected = are_in_order_each(&descriptors);
+            prop_assert_eq!(are_in_order(&descriptors), expected);
+            #[cfg(target_arch = "x86_64")]
+            if std::is_x86_feature_detected!("avx2") {
+                // SAFETY: the processor has AVX2.
+                prop_assert_eq!(unsafe { are_in_order_avx2(&descriptors) }, expected);
+            }
+        }
+
+        /// Windows of a ring, of which one is missing or comes elsewhere.
+        #[test]
+        fn windows_side_by_side_are_seen(
+            start in 0..1_u32 << 24,
+            rooms in prop::collection::vec(1..=255_u8, 1..70),
+            missing: prop::sample::Index,
+            swapped: [prop::sample::Index; 2],
+            change in 0..3_u8,
+        ) {
+            let mut window = start;
+            let mut descriptors: Vec<Descriptor> = rooms.iter().map(|&room| {
+                window += u32::from(room);
+                Descriptor { window: window - u32::from(room), room, order: 9, length: 60, ..Descriptor::default() }
+            }).collect();
+            match change {
+                1 => drop(descriptors.remove(missing.index(rooms.len()))),
+                2 => descriptors.swap(swapped[0].index(rooms.len()), swapped[1].index(rooms.len())),
+                _ => {}
+            }
+            let found = side_by_side(&descriptors);
+            let tiles = reach_each(&descriptors).side_by_side(&descriptors);
+            prop_assert_eq!(found, tiles);
+            let mut sorted = descriptors.clone();
+            sorted.sort_unstable_by_key(|descriptor| descriptor.window);
+            let touches = |two: &[Descriptor]| two[0].window + u32::from(two[0].room) == two[1].window;
+            let is_last = descriptors.last().map(|last| last.window) == sorted.last().map(|last| last.window);
+            let units = descriptors.iter().map(|descriptor| u32::from(descriptor.room)).sum();
+            let expected = sorted.first().filter(|_| is_last && sorted.windows(2).all(touches));
+            prop_assert_eq!(found, expected.map(|first| (first.window, units)));
+        }
+    }
+}
