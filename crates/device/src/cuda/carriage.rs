@@ -89,6 +89,9 @@ impl Windows {
     /// The one run that they make, if they do. Windows do not overlap, so they do when nothing is between them. Slots are
     /// `pitch` bytes apart.
     fn run(&self, pitch: Option<usize>) -> Option<Run> {
+        if self.packets == 0 {
+            return None;
+        }
         let unit = WINDOW_UNIT_BYTES;
         let offset = self.first as usize * unit;
         match pitch {
