@@ -98,9 +98,6 @@ impl<const V6: bool, const TCP: bool, const COPY: usize> Wide for Ready<'_, V6, 
 /// for all of them to stay in the first cache.
 const BLOCK_PACKETS: usize = 32;
 
-/// So far behind a frame that is written memory is asked for: at 60 bytes where the sixteenth frame after it comes to lie.
-const AHEAD_BYTES: usize = 2048;
-
 impl Generator {
     /// A generator of the packets of `worker` that come in by `port`.
     ///
@@ -246,7 +243,6 @@ impl Generator {
             let made = if self.is_one_frame && COPY <= HEAD_BYTES {
                 // The flow says all but zeros.
                 region.allocate_each(&lengths[..count], &mut batch.descriptors, |packet, descriptor, out| {
-                    ask_for(out.as_ptr().wrapping_add(AHEAD_BYTES));
                     let flow = flows.get(indices[packet % BLOCK_PACKETS]);
                     (descriptor.port, descriptor.flow_hash) = (port, flow.flow_hash);
                     copy_head::<COPY>(flow, out);
@@ -256,7 +252,6 @@ impl Generator {
                 })
             } else {
                 region.allocate_each(&lengths[..count], &mut batch.descriptors, |packet, descriptor, out| {
-                    ask_for(out.as_ptr().wrapping_add(AHEAD_BYTES));
                     let (random, index) = (randoms[packet % BLOCK_PACKETS], indices[packet % BLOCK_PACKETS]);
                     let flow = flows.get(index);
                     let tail = if COPY > HEAD_BYTES { flows.tail(index) } else { &NO_TAIL };
@@ -421,20 +416,6 @@ impl Generator {
     pub fn counters(&self) -> PortCounters {
         self.counters
     }
-}
-
-/// Says that memory will be written soon. What a device has written last is in no cache of this core, and whoever reads a
-/// frame that was just written would wait for all of it.
-#[inline(always)]
-fn ask_for(memory: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which changes nothing that the program could see, whatever the address; processors that do not have the
-    // instruction do nothing.
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) memory, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = memory;
 }
 
 const fn shape<const V6: bool, const TCP: bool>() -> Shape {
