@@ -44,6 +44,8 @@ fn wipe_vectors() {
     }
 }
 
+/// # Safety
+/// The processor has AVX-512F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn wipe_upper_vectors() {

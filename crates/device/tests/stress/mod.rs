@@ -1,7 +1,6 @@
 //! Packets through a device, each different from all others, whose every byte is looked at on both sides: whoever reads what was
 //! there before, or half of what is there, is found out.
 
-// Each test file uses a part of this.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::sync::Arc;
