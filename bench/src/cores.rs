@@ -32,6 +32,31 @@ pub(crate) fn beside_device(options: &BenchOptions) -> Result<(Vec<usize>, usize
     Ok((cores, feeding))
 }
 
+/// How many threads feed the device asked for, one after the other: each `--workers`, or one; and the cores that they stay on, from
+/// the first on, where there are several.
+///
+/// # Errors
+/// Several threads are to feed several devices or the CPU, or there are fewer cores.
+pub(crate) fn feeding(options: &BenchOptions) -> Result<(Vec<usize>, Vec<usize>), Error> {
+    let threads = if options.workers.is_empty() { vec![1] } else { options.workers.clone() };
+    let most = threads.iter().copied().max().unwrap_or(1);
+    if most == 1 {
+        return Ok((threads, Vec::new()));
+    }
+    if options.devices().len() > 1 || options.device() == cpu::ID {
+        return Err(Error::Setup(format!(
+            "device `{}`: {most} workers can feed one device that is not the CPU",
+            options.device()
+        )));
+    }
+    let cores = allowed()?;
+    if most > cores.len() {
+        let message = format!("{most} workers that feed a device need a core each: there are {}", cores.len());
+        return Err(Error::Setup(message));
+    }
+    Ok((threads, cores))
+}
+
 /// Cores that this process may use.
 fn allowed() -> Result<Vec<usize>, Error> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).map_err(Error::setup)?;

@@ -183,7 +183,9 @@ fn lane(
     progress(&format!("{combination} on {}", options.device()));
     let any = |random: &mut Random| associations.any(random);
     let workload = Workload { job: Some(&any), packed, ..Workload::new("ipsec", many_sas(associations, 1)?) };
-    let rows = throughput::measure(&workload, options, progress)?;
+    // Workers are the engine's here.
+    let fed_by_one = BenchOptions { workers: Vec::new(), ..options.clone() };
+    let rows = throughput::measure(&workload, &fed_by_one, progress)?;
     Ok(rows.into_iter().map(|row| labelled(row, combination, options)).collect())
 }
 

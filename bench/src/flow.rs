@@ -335,7 +335,7 @@ impl Flow {
             }
         }
         let mut observed = Vec::new();
-        self.pass_all(&mut self.no_passes(), &mut observed)?;
+        self.pass_all(&mut self.no_passes(), Some(&mut observed))?;
         self.lane.copy_region(&mut self.region, false).map_err(Error::setup)?;
         for (chunk, place, window, descriptor, outcome) in &expected {
             let Some(chunk) = &self.chunks[*chunk] else { continue };
@@ -410,7 +410,7 @@ impl Flow {
         let (started, mut done) = (Instant::now(), 0);
         while done < 3 || started.elapsed() < time {
             self.refresh()?;
-            self.pass_all(std::slice::from_mut(&mut passes), &mut Vec::new())?;
+            self.pass_all(std::slice::from_mut(&mut passes), None)?;
             done += 1;
         }
         self.check_drops()?;
@@ -439,16 +439,17 @@ impl Flow {
         (0..self.streams()).map(|_| Passes::default()).collect()
     }
 
-    fn pass_all(&mut self, passes: &mut [Passes], observed: &mut Vec<(Bin, u64)>) -> Result<(), Error> {
+    fn pass_all(&mut self, passes: &mut [Passes], observed: Option<&mut Vec<(Bin, u64)>>) -> Result<(), Error> {
         let all = vec![usize::MAX; passes.len()];
         self.pass(passes, observed, &all)
     }
 
-    /// All chunks once, or of each stream the first `chunks_max`. `passes` has one for each stream.
+    /// All chunks once, or of each stream the first `chunks_max`. `passes` has one for each stream. `observed` gets what bins took; a
+    /// pass that is timed does without.
     pub(crate) fn pass(
         &mut self,
         passes: &mut [Passes],
-        observed: &mut Vec<(Bin, u64)>,
+        mut observed: Option<&mut Vec<(Bin, u64)>>,
         chunks_max: &[usize],
     ) -> Result<(), Error> {
         let moved = self.lane.moved_bytes();
@@ -497,7 +498,10 @@ impl Flow {
             let stream = self.stream_of[number];
             passes[stream].latencies_ns.push(answered.duration_since(submitted[number]).as_nanos() as f64);
             streams[stream].answered(answered, chunk.packets);
-            observed.extend(self.lane.bin_times().iter().map(|time| (chunk.bins[time.bin as usize], time.elapsed_ns)));
+            if let Some(observed) = &mut observed {
+                let times = self.lane.bin_times().iter();
+                observed.extend(times.map(|time| (chunk.bins[time.bin as usize], time.elapsed_ns)));
+            }
             self.chunks[number] = Some(chunk);
         }
         for (stream, passes) in streams.into_iter().zip(&mut *passes) {

@@ -130,11 +130,12 @@ pub struct BenchOptions {
     pub batch: Option<usize>,
     /// Packets of a bin.
     pub bin_packets: Option<usize>,
-    /// Chunks in flight.
+    /// Chunks in flight, of each thread that feeds the device.
     pub in_flight: Option<usize>,
-    /// Packets in the arena: more than the caches hold, unless little time is given.
+    /// Packets in the arena, of all threads: more than the caches hold, unless little time is given.
     pub packets: Option<usize>,
-    /// Workers, where the bench runs the engine; empty: as many as there are cores.
+    /// Workers, where the bench runs the engine; empty: as many as there are cores. Where a function goes through the lane of a device
+    /// that is not the CPU, threads that feed it; empty: one.
     pub workers: Vec<usize>,
     /// The suite of `ipsec`, or `mix`; `None`: AES-128-CBC with HMAC-SHA1-96.
     pub suite: Option<String>,

@@ -1,6 +1,7 @@
 //! What is counted while chunks go through a device: per stream of chunks, pass after pass.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 /// What a stream of chunks took, over passes.
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Passes {
     /// Packets per nanosecond, one a pass.
     pub(crate) rates: Vec<f64>,
-    /// Submit to completion of each chunk, nanoseconds.
+    /// Submit to completion of each chunk, nanoseconds, in the order in which they came back.
     pub(crate) latencies_ns: Vec<f64>,
     /// Packets and time while pipelines were full.
     pub(crate) packets: u64,
@@ -24,11 +25,23 @@ pub(crate) struct Passes {
 }
 
 impl Passes {
-    /// Says how fast the last pass was.
-    pub(crate) fn set_last_rate(&mut self, packets_per_ns: f64) {
-        if let Some(last) = self.rates.last_mut() {
-            *last = packets_per_ns;
-        }
+    /// Of this one pass only that time counts, in which it did so many packets per nanosecond: the rate, and chunks that came back
+    /// in it.
+    pub(crate) fn restrict(&mut self, time: &RangeInclusive<Instant>, packets_per_ns: f64) {
+        self.rates = vec![packets_per_ns];
+        let mut completions = self.completions.iter();
+        self.latencies_ns.retain(|_| completions.next().is_some_and(|(at, _)| time.contains(at)));
+    }
+
+    /// Adds what passes that came later took.
+    pub(crate) fn append(&mut self, later: Self) {
+        self.rates.extend(later.rates);
+        self.latencies_ns.extend(later.latencies_ns);
+        self.packets += later.packets;
+        self.elapsed_ns += later.elapsed_ns;
+        self.moved_bytes.iter_mut().zip(later.moved_bytes).for_each(|(sum, bytes)| *sum += bytes);
+        self.all_packets += later.all_packets;
+        (self.completions, self.fed_until) = (later.completions, later.fed_until);
     }
 
     /// Median over passes, millions of packets per second.

@@ -9,6 +9,7 @@
 //! in flight as asked for: from when the last of them had its first chunk back until the first of them had no chunk
 //! left to submit.
 
+use std::ops::RangeInclusive;
 use std::panic::resume_unwind;
 use std::sync::Barrier;
 use std::thread::{self, ScopedJoinHandle};
@@ -190,9 +191,7 @@ impl<'a> Side<'a> {
         let mut latencies_ns: Vec<f64> = passes.iter().flat_map(|passes| passes.latencies_ns.clone()).collect();
         let (p50, p99) = median_p99(&mut latencies_ns);
         let mut note = self.moved(&passes, &rates);
-        if apart > 0 {
-            note += &format!("; {apart} passes in which they were not busy at the same time");
-        }
+        note += &apart_note(apart);
         let row = Row {
             bench: self.bench.to_owned(),
             device: self.devices.join("+"),
@@ -232,8 +231,9 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Passes over all flows at the same time, for about `time`, three at least: what each stream of each flow did, and how many
-/// passes there were in which there was no time when all were busy; the rates of these are those of each stream's own time.
+/// Passes over all flows at the same time, for about `time`, three at least: what each stream of each flow did while all were busy,
+/// and how many passes there were in which there was no such time. These do not count; if all were so, they do, and rates are
+/// those of each stream's own time.
 /// `chunks_max`: of each flow, by stream. `cores`: for each flow the one that its thread stays on.
 pub(crate) fn at_once(
     flows: &mut [Flow],
@@ -241,45 +241,62 @@ pub(crate) fn at_once(
     cores: Option<&[usize]>,
     time: Duration,
 ) -> Result<(Vec<Passes>, usize), Error> {
-    let mut all: Vec<Vec<Passes>> = flows.iter().map(Flow::no_passes).collect();
+    let none = |flows: &[Flow]| flows.iter().map(Flow::no_passes).collect::<Vec<_>>();
+    let (mut busy, mut others) = (none(flows), none(flows));
     let pin = |at: usize| cores.map_or(Ok(()), |cores| cores::pin(&cores[at..=at]));
     let (started, mut done, mut apart) = (Instant::now(), 0, 0);
     while done < 3 || started.elapsed() < time {
         // On the core that goes over the packets next.
         on_threads(flows.iter_mut().enumerate().collect(), |(at, flow)| pin(at).and_then(|()| flow.refresh()))?;
         let barrier = Barrier::new(flows.len());
-        let work: Vec<_> = flows.iter_mut().zip(&mut all).zip(chunks_max).enumerate().collect();
+        let mut pass = none(flows);
+        let work: Vec<_> = flows.iter_mut().zip(&mut pass).zip(chunks_max).enumerate().collect();
         on_threads(work, |(at, ((flow, passes), chunks_max))| {
             let pinned = pin(at);
             // The others wait for it in any case.
             barrier.wait();
             pinned?;
-            flow.pass(passes, &mut Vec::new(), chunks_max)
+            flow.pass(passes, None, chunks_max)
         })?;
-        match rates_while_all_are_busy(&all.iter().flatten().collect::<Vec<_>>()) {
-            Some(rates) => all.iter_mut().flatten().zip(rates).for_each(|(passes, rate)| passes.set_last_rate(rate)),
-            None => apart += 1,
-        }
+        let into = match while_all_are_busy(&pass.iter().flatten().collect::<Vec<_>>()) {
+            Some((time, rates)) => {
+                pass.iter_mut().flatten().zip(rates).for_each(|(pass, rate)| pass.restrict(&time, rate));
+                &mut busy
+            }
+            None => {
+                apart += 1;
+                &mut others
+            }
+        };
+        into.iter_mut().flatten().zip(pass.into_iter().flatten()).for_each(|(passes, pass)| passes.append(pass));
         done += 1;
     }
     flows.iter().try_for_each(Flow::check_drops)?;
-    Ok((all.into_iter().flatten().collect(), apart))
+    let counted = if apart < done { busy } else { others };
+    Ok((counted.into_iter().flatten().collect(), apart))
 }
 
-/// Of the last pass of each: packets per nanosecond while all of them had work; `None` where there was no such time, or not two
-/// completions of each in it.
-fn rates_while_all_are_busy(passes: &[&Passes]) -> Option<Vec<f64>> {
+/// What a note says of passes that [`at_once`] did not count.
+pub(crate) fn apart_note(apart: usize) -> String {
+    if apart == 0 { String::new() } else { format!("; {apart} passes in which they were not busy at the same time") }
+}
+
+/// Of one pass of each: the time when all of them had work, and packets of each per nanosecond in it; `None` where there was no
+/// such time, or not two completions of each in it.
+fn while_all_are_busy(passes: &[&Passes]) -> Option<(RangeInclusive<Instant>, Vec<f64>)> {
     let since = passes.iter().filter_map(|passes| passes.completions.first()).map(|(at, _)| *at).max()?;
     let until = passes.iter().filter_map(|passes| passes.fed_until).min()?;
+    let time = since..=until;
     let rate = |passes: &&Passes| {
-        let mut within = passes.completions.iter().filter(|(at, _)| (since..=until).contains(at));
+        let mut within = passes.completions.iter().filter(|(at, _)| time.contains(at));
         // Its packets were done before that.
         let (first, _) = *within.next()?;
         let (last, packets) = within.fold((first, 0), |(_, sum), (at, packets)| (*at, sum + u64::from(*packets)));
         let elapsed = last.duration_since(first);
         (packets > 0 && !elapsed.is_zero()).then(|| packets as f64 / elapsed.as_nanos() as f64)
     };
-    passes.iter().map(rate).collect()
+    let rates: Option<Vec<f64>> = passes.iter().map(rate).collect();
+    Some((time, rates?))
 }
 
 /// Does this with each, on a thread of its own.
@@ -314,10 +331,27 @@ mod tests {
         // All are busy from 20 to 50 µs. Before and after that the first is twice as fast.
         let first = pass(&[(5, 100), (10, 100), (20, 100), (30, 100), (40, 100), (45, 100), (50, 100)], 50);
         let second = pass(&[(20, 300), (35, 300), (50, 300), (200, 300)], 190);
-        let rates = rates_while_all_are_busy(&[&first, &second]).unwrap();
+        let (time, rates) = while_all_are_busy(&[&first, &second]).unwrap();
+        assert_eq!(time, at(20)..=at(50));
         assert!((rates[0] - 400.0 / 30_000.0).abs() < 1e-9 && (rates[1] - 600.0 / 30_000.0).abs() < 1e-9, "{rates:?}");
         let (early, late) = (pass(&[(1, 1), (2, 1)], 2), pass(&[(3, 1), (4, 1)], 4));
-        assert!(rates_while_all_are_busy(&[&early, &late]).is_none());
+        assert!(while_all_are_busy(&[&early, &late]).is_none());
+    }
+
+    #[test]
+    fn chunks_count_that_came_back_while_all_were_busy() {
+        let start = Instant::now();
+        let at = |us: u64| start + Duration::from_micros(us);
+        let mut all = Passes::default();
+        for (pass, rate) in [(0, 3.0), (100, 5.0)] {
+            let mut one = Passes::default();
+            one.rates = vec![1.0];
+            one.completions = [10, 20, 30, 40].map(|us| (at(pass + us), 64)).into();
+            one.latencies_ns = [1.0, 2.0, 3.0, 4.0].map(|ns| pass as f64 + ns).into();
+            one.restrict(&(at(pass + 20)..=at(pass + 35)), rate);
+            all.append(one);
+        }
+        assert_eq!((all.rates, all.latencies_ns), (vec![3.0, 5.0], vec![2.0, 3.0, 102.0, 103.0]));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use godwit_function::Function;
 use crate::flow::{Flow, Job, Site};
 use crate::frames::{self, Random};
 use crate::passes::Passes;
-use crate::several::{at_once, even};
+use crate::several::{apart_note, at_once, even};
 use crate::suites::Associations;
 use crate::throughput::Feed;
 use crate::{BenchOptions, Error, Progress, Row, Size, function, median_p99};
@@ -91,7 +91,7 @@ impl Sharing<'_> {
         (size, mode): (Size, Mode),
         progress: &mut Progress<'_>,
     ) -> Result<Option<Vec<Flow>>, Error> {
-        let (device, feed) = (self.options.device(), Feed::new(self.options, size));
+        let (device, feed) = (self.options.device(), Feed::for_threads(self.options, size, threads)?);
         let site = Site {
             device,
             mode,
@@ -99,7 +99,7 @@ impl Sharing<'_> {
             resident: false,
             layout: self.options.layout,
             functions: self.functions,
-            packets: feed.packets / threads,
+            packets: feed.packets,
             bins: feed.batch.div_ceil(feed.bin_packets) + 4,
             bin_packets: feed.bin_packets,
             in_flight: feed.in_flight,
@@ -119,7 +119,7 @@ impl Sharing<'_> {
             return Ok(None);
         }
         for flow in &mut flows {
-            flow.prepare_apart(feed.batch.min(feed.packets / threads / instances.len()).max(1), feed.bin_packets);
+            flow.prepare_apart(feed.batch.min(feed.packets / instances.len()).max(1), feed.bin_packets);
             let verified = flow.verify()?.0;
             progress(&format!("sharing at {size} on {device}: {verified} packets compared with ref"));
         }
@@ -175,9 +175,7 @@ impl Sharing<'_> {
                     figures.p50_us / alone.p50_us,
                     figures.p99_us / alone.p99_us,
                 );
-                if apart > 0 {
-                    note += &format!("; {apart} passes in which they were not busy at the same time");
-                }
+                note += &apart_note(apart);
                 rows.push(self.row(format!("{function}, {name}"), (size, mode), figures, flows[0].frame_bytes(), note));
             }
         }
@@ -196,7 +194,7 @@ impl Sharing<'_> {
         let mut first = None;
         for &count in threads {
             let Some(mut flows) = self.flow(&[0], &[], count, (size, mode), progress)? else { continue };
-            let (mut passes, _) = at_once(&mut flows, &vec![vec![usize::MAX]; count], None, self.options.time)?;
+            let (mut passes, apart) = at_once(&mut flows, &vec![vec![usize::MAX]; count], None, self.options.time)?;
             let each: Vec<Figures> = passes.iter_mut().map(Figures::of).collect();
             let longest = |of: fn(&Figures) -> f64| each.iter().map(of).fold(0.0, f64::max);
             let all = Figures {
@@ -207,12 +205,15 @@ impl Sharing<'_> {
             let of_first = *first.get_or_insert(all.mpps);
             let list: Vec<String> = each.iter().map(|figures| format!("{:.2}", figures.mpps)).collect();
             let note = format!(
-                "each a lane and packets of its own: {} Mpps; {:.2} x {} of them",
+                "each a lane and packets of its own: {} Mpps; {:.2} x {} of them{}",
                 list.join(" and "),
                 all.mpps / of_first,
-                threads[0]
+                threads[0],
+                apart_note(apart)
             );
-            rows.push(self.row(format!("ipsec, {count} threads"), (size, mode), &all, flows[0].frame_bytes(), note));
+            let name = format!("ipsec, {count} threads");
+            let batch = Feed::for_threads(self.options, size, count)?.batch;
+            rows.push(Row { batch, ..self.row(name, (size, mode), &all, flows[0].frame_bytes(), note) });
         }
         Ok(())
     }

@@ -11,8 +11,10 @@ use godwit_sched::{Grouping, PackerConfig};
 use crate::flow::{Flow, Job, Site};
 use crate::frames::Random;
 use crate::function::{Make, Workload};
+use crate::passes::Passes;
 use crate::power::PowerWatch;
-use crate::{BenchOptions, Error, Layout, Progress, Row, Size, median_p99, several};
+use crate::several::{self, apart_note, at_once, on_threads};
+use crate::{BenchOptions, Error, Layout, Progress, Row, Size, cores, median_p99};
 
 /// Frame sizes, where the user names none.
 pub(crate) const SIZES: [Size; 6] =
@@ -23,6 +25,10 @@ pub(crate) const COPY_BYTES: usize = 32 << 20;
 
 /// Frames of a chunk for a discrete GPU, bytes: about 8 MiB of windows.
 const COPY_PACKETS_BYTES: usize = 4 << 20;
+
+/// Where several threads feed a device, each has so many times the chunks that it keeps in flight: nearly all of a pass is then
+/// time in which all of them have as many in flight.
+const PIPELINES: usize = 4;
 
 /// PIPSEA's choice of length classes (section 4.2).
 const GRANULARITY_BYTES: u32 = 256;
@@ -64,6 +70,30 @@ impl Feed {
             in_flight: options.in_flight.unwrap_or(in_flight).max(1),
             packets,
         }
+    }
+
+    /// What each of so many threads that feed the device has, which share the packets; chunks are smaller where there are too few for
+    /// several threads, unless the user says how large they are.
+    ///
+    /// # Errors
+    /// There are too few packets.
+    pub(crate) fn for_threads(options: &BenchOptions, size: Size, threads: usize) -> Result<Self, Error> {
+        let mut feed = Self::new(options, size);
+        if threads == 1 {
+            return Ok(feed);
+        }
+        feed.packets /= threads;
+        let chunks = PIPELINES * feed.in_flight;
+        feed.batch = options.batch.unwrap_or_else(|| feed.batch.min(feed.packets / chunks)).max(1);
+        if feed.batch * chunks > feed.packets {
+            return Err(Error::Setup(format!(
+                "{threads} workers with {} chunks of {} packets in flight each need --packets {} or more, or smaller chunks",
+                feed.in_flight,
+                feed.batch,
+                feed.batch * chunks * threads
+            )));
+        }
+        Ok(feed)
     }
 }
 
@@ -109,6 +139,7 @@ pub(crate) fn measure(
     options: &BenchOptions,
     progress: &mut Progress<'_>,
 ) -> Result<Vec<Row>, Error> {
+    let (threads, cores) = cores::feeding(options)?;
     if options.devices().len() > 1 {
         return measure_several(workload, options, progress);
     }
@@ -119,35 +150,48 @@ pub(crate) fn measure(
     let link = has_own_memory(device).then(|| link(device, time, progress)).flatten();
     let mut rows = Vec::new();
     for &size in sizes(workload, options) {
-        let feed = Feed::new(options, size);
-        let mut flow = flow(Packets::of(workload), options, device, implementation, &feed, size)?;
-        if let Some(reason) = flow.device.fallback() {
-            progress(&format!("{device} runs in mode {}: {reason}", flow.device.mode().name()));
+        for &threads in &threads {
+            let feed = Feed::for_threads(options, size, threads)?;
+            let mut flows = flows(Packets::of(workload), options, device, implementation, &feed, size, threads)?;
+            let on_device = Arc::clone(&flows[0].device);
+            if let Some(reason) = on_device.fallback() {
+                progress(&format!("{device} runs in mode {}: {reason}", on_device.mode().name()));
+            }
+            let verified = on_threads(flows.iter_mut().collect(), Flow::verify)?;
+            let verified: usize = verified.iter().map(|(verified, _)| verified).sum();
+            progress(&format!("{} at {size} on {device}: {verified} packets compared with ref", workload.bench));
+            let (packets, chunks) = flows[0].prepared();
+            let watch = PowerWatch::start(device);
+            let measured = match &mut flows[..] {
+                [flow] => flow.measure(options.time).map(|passes| (vec![passes], 0)),
+                flows => at_once(flows, &vec![vec![usize::MAX]; threads], Some(&cores[..threads]), options.time),
+            };
+            let watts = watch.stop();
+            let (mut each, apart) = measured?;
+            let rates: Vec<f64> = each.iter_mut().map(Passes::mpps).collect();
+            let gbps = rates.iter().zip(&flows).map(|(mpps, flow)| mpps * flow.frame_bytes() * 8.0 / 1e3).sum();
+            let mpps = rates.iter().sum();
+            let mut passes = Passes::default();
+            each.into_iter().for_each(|of_one| passes.append(of_one));
+            let (p50, p99) = median_p99(&mut passes.latencies_ns);
+            let front = if threads > 1 { format!("fed by {threads} threads, each: ") } else { String::new() };
+            let note = front + &note(&feed, options, verified, mpps, passes.moved_per_packet(), link);
+            rows.push(Row {
+                bench: workload.bench.to_owned(),
+                device: device.to_owned(),
+                implementation: on_device.choices()[0].form.clone(),
+                mode: on_device.mode().name(),
+                size: Some(size),
+                batch: if workload.packed { packets / chunks.max(1) } else { feed.batch },
+                mpps,
+                gbps,
+                p50_us: p50 / 1e3,
+                p99_us: p99 / 1e3,
+                watts,
+                peer: false,
+                note: note + &apart_note(apart),
+            });
         }
-        let (verified, _) = flow.verify()?;
-        progress(&format!("{} at {size} on {device}: {verified} packets compared with ref", workload.bench));
-        let (packets, chunks) = flow.prepared();
-        let watch = PowerWatch::start(device);
-        let mut passes = flow.measure(options.time)?;
-        let watts = watch.stop();
-        let mpps = passes.mpps();
-        let (p50, p99) = median_p99(&mut passes.latencies_ns);
-        let note = note(&feed, options, verified, mpps, passes.moved_per_packet(), link);
-        rows.push(Row {
-            bench: workload.bench.to_owned(),
-            device: device.to_owned(),
-            implementation: flow.device.choices()[0].form.clone(),
-            mode: flow.device.mode().name(),
-            size: Some(size),
-            batch: if workload.packed { packets / chunks.max(1) } else { feed.batch },
-            mpps,
-            gbps: mpps * flow.frame_bytes() * 8.0 / 1e3,
-            p50_us: p50 / 1e3,
-            p99_us: p99 / 1e3,
-            watts,
-            peer: false,
-            note,
-        });
     }
     Ok(rows)
 }

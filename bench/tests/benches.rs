@@ -63,6 +63,52 @@ fn functions_run_through_lanes_and_are_compared() {
     }
 }
 
+/// A device that several threads feed, each with packets of its own, all compared with `ref`.
+#[test]
+fn several_threads_feed_a_device() {
+    let on = |name: &str, device: &str, workers: &[usize], packets: usize| {
+        let options = BenchOptions {
+            device: Some(device.to_owned()),
+            mode: Some(Mode::Launch),
+            batch: Some(32),
+            bin_packets: Some(32),
+            packets: Some(packets),
+            in_flight: Some(2),
+            workers: workers.to_vec(),
+            sas: Some(64),
+            sizes: vec![Size::Imix],
+            time: Duration::from_millis(1),
+            ..BenchOptions::default()
+        };
+        run(name, &options, &mut |_| {})
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let refused = |device: &str, workers, packets| on("echo", device, &[workers], packets).unwrap_err().to_string();
+    for device in ["cpu", "cpu,opencl:0"] {
+        assert!(refused(device, 2, 1024).contains("can feed one device that is not the CPU"), "{device}");
+    }
+    for (device, _) in lanes().into_iter().filter(|(device, mode)| device != "cpu" && *mode == Mode::Launch) {
+        assert!(refused(&device, 4097, 1024).contains("4097 workers that feed a device need a core each: there are"));
+        if cores == 1 {
+            continue;
+        }
+        let few = refused(&device, 2, 511);
+        assert!(few.contains("2 chunks of 32 packets in flight each need --packets 512 or more"), "{few}");
+        for name in ["echo", "ipsec"] {
+            let rows = on(name, &device, &[1, 2], 1024).unwrap_or_else(|error| panic!("{name} on {device}: {error}"));
+            assert_eq!(rows.len(), 2, "{rows:#?}");
+            for row in &rows {
+                assert_eq!((row.bench.as_str(), row.device.as_str(), row.batch), (name, device.as_str(), 32));
+                assert!(row.mpps > 0.0 && row.gbps > 0.0 && row.p99_us >= row.p50_us && row.p50_us > 0.0, "{row:?}");
+                assert!(row.note.contains(" 1024 compared with ref"), "{row:?}");
+            }
+            assert!(rows[0].note.contains("dense, 2 in flight") && !rows[0].note.contains("fed by"), "{rows:#?}");
+            let fed = "fed by 2 threads, each: dense, 2 in flight, bins of 32, arena of 512 packets";
+            assert!(rows[1].note.starts_with(fed), "{rows:#?}");
+        }
+    }
+}
+
 /// Both directions of several suites, compared with `ref`.
 #[test]
 fn ipsec_is_measured_with_any_suite_both_ways() {
@@ -188,7 +234,6 @@ fn ipsec_is_measured_with_cpu_and_device_together() {
         let options = BenchOptions {
             device: Some(device.to_owned()),
             together: true,
-            batch: Some(64),
             bin_packets: Some(32),
             packets: Some(600),
             in_flight: Some(2),
@@ -345,7 +390,8 @@ fn several_devices_are_measured_alone_and_at_once() {
                 bin_packets: Some(32),
                 packets: Some(1024),
                 in_flight: Some(2),
-                workers: vec![2],
+                // The engine's.
+                workers: if name == "gateway" { vec![2] } else { Vec::new() },
                 sas: Some(64),
                 sizes: vec![Size::Bytes(128)],
                 time: Duration::from_millis(1),

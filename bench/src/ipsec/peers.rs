@@ -190,7 +190,7 @@ impl Part<'_> {
                 barrier.wait();
                 pinned?;
                 let started = Instant::now();
-                flow.pass(passes, &mut Vec::new(), &[chunks])?;
+                flow.pass(passes, None, &[chunks])?;
                 let rate = passes[0].rates.last().copied().unwrap_or(0.0);
                 Ok((rate, started.elapsed().as_nanos() as f64))
             }

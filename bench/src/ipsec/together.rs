@@ -103,20 +103,15 @@ impl Together<'_> {
         Ok((flows, verified.iter().map(|(verified, _)| verified).sum()))
     }
 
-    fn device_feed(&self) -> Feed {
-        let mut feed = Feed::new(self.options, self.size);
-        feed.packets = (feed.packets / self.feeding).max(1);
-        // Enough chunks for every thread to keep as many in flight as asked for.
-        if self.feeding > 1 {
-            feed.batch = feed.batch.min((feed.packets / (2 * feed.in_flight)).max(1));
-        }
-        feed
+    fn device_feed(&self) -> Result<Feed, Error> {
+        Feed::for_threads(self.options, self.size, self.feeding)
     }
 
     /// What the cores that feed it send to the device, compared with `ref`.
     fn on_device(&self, progress: &mut Progress<'_>) -> Result<(Vec<Flow>, usize), Error> {
         let device = self.options.device();
-        let make = || self.flows(device, &self.device_feed(), &self.functions[0], self.feeding);
+        let feed = self.device_feed()?;
+        let make = || self.flows(device, &feed, &self.functions[0], self.feeding);
         let (flows, verified) = cores::on(&self.cores[..self.feeding], make)?;
         if let Some(reason) = flows[0].device.fallback() {
             progress(&format!("{device} runs in mode {}: {reason}", flows[0].device.mode().name()));
@@ -129,7 +124,7 @@ impl Together<'_> {
     fn rows(&self, on_device: &mut [Flow], verified: usize, progress: &mut Progress<'_>) -> Result<[Row; 3], Error> {
         let &Self { options, cores, feeding, size, .. } = self;
         let (device, all) = (options.device(), cores.len());
-        let (core_feed, device_feed) = (self.core_feed(), self.device_feed());
+        let (core_feed, device_feed) = (self.core_feed(), self.device_feed()?);
         let made = on_threads(cores.iter().zip(self.functions).collect(), |(&core, function)| {
             cores::pin(&[core])?;
             self.flows(cpu::ID, &core_feed, function, 1)

@@ -41,14 +41,15 @@ pub(crate) struct Arguments {
     /// Packets of a bin; without it what suits the device.
     #[arg(long, value_name = "PACKETS")]
     bin: Option<NonZeroU32>,
-    /// Chunks in flight; without it what suits the device.
+    /// Chunks in flight, of each thread that feeds the device; without it what suits the device.
     #[arg(long, value_name = "CHUNKS")]
     in_flight: Option<NonZeroU32>,
     /// Packets in the arena; without it more than the caches hold.
     #[arg(long, value_name = "PACKETS")]
     packets: Option<NonZeroU32>,
-    /// Workers, where the bench runs the engine; without it as many as there are cores. Given more than once, one after
-    /// the other is measured.
+    /// Workers, where the bench runs the engine; without it as many as there are cores. Where a function goes through the lane
+    /// of a device that is not the CPU: threads that feed it, without it one. Given more than once, one after the other is
+    /// measured.
     #[arg(long, value_name = "N")]
     workers: Vec<NonZeroU32>,
     /// Suite of ipsec: cbc128_sha1, gcm128, chacha20_poly1305 and so on, or mix: these three in turn.
