@@ -1,12 +1,12 @@
 //! How the windows of a chunk come to the device's memory and back.
 //!
-//! One pass over the packets decides, without sorting, and a second where the first finds no single run: windows that lie
+//! One pass over the packets decides, without sorting, over all bins of which the same is needed together, and a second where the first finds no single run: windows that lie
 //! side by side, as they do when a worker's packets were received one after another, are one run, or two where the ring
 //! began anew between them. Copy engines are told of runs (dense layout) or of rows (slots); everything else the groups of
 //! the device fetch and return by themselves, over the bus.
 
-use godwit_abi::WINDOW_UNIT_BYTES;
-use godwit_packet::{Region, Scan, scan};
+use godwit_abi::{Bin, WINDOW_UNIT_BYTES};
+use godwit_packet::{Region, Scan, scan, scan_all};
 use godwit_sched::Chunk;
 
 use crate::Error;
@@ -110,11 +110,24 @@ fn runs(chunk: &Chunk, all: &Windows, middle: u64, pitch: Option<usize>) -> Opti
     if let Some(run) = all.run(pitch) {
         return Some(vec![run]);
     }
+    if all.packets == 0 {
+        return Some(Vec::new());
+    }
+    // Nothing began anew.
+    if all.last < middle || all.first >= middle {
+        return None;
+    }
     let mut halves = [Windows::NONE; 2];
     for bin in &chunk.bins {
-        for descriptor in &chunk.descriptors[chunk.range(bin)] {
-            let half = usize::from(u64::from(descriptor.window) >= middle);
-            halves[half].join(&scan(std::slice::from_ref(descriptor), 0), 1);
+        let descriptors = &chunk.descriptors[chunk.range(bin)];
+        let whole = scan(descriptors, 0);
+        let half = |window: u32| usize::from(u64::from(window) >= middle);
+        if half(whole.first) == half(whole.last) {
+            halves[half(whole.last)].join(&whole, descriptors.len());
+            continue;
+        }
+        for descriptor in descriptors {
+            halves[half(descriptor.window)].join(&scan(std::slice::from_ref(descriptor), 0), 1);
         }
     }
     halves.iter().filter(|half| half.packets > 0).map(|half| half.run(pitch)).collect()
@@ -152,24 +165,25 @@ pub(super) fn plan(chunk: &Chunk, needs: &[Needs], region: &Region, pitch: Optio
     let (start, bytes) = region.extent();
     let (mut all, mut frames, mut written) = (Windows::NONE, Columns::NONE, Columns::NONE);
     let (mut writes, mut group_bytes) = (false, [0, 0]);
-    for bin in &chunk.bins {
-        let needs = &needs[usize::from(bin.instance)];
-        let packets = chunk.range(bin).len();
+    let (first, end) = (start.div_ceil(WINDOW_UNIT_BYTES) as u64, ((start + bytes) / WINDOW_UNIT_BYTES) as u64);
+    let packets_of = |bin: &Bin| &chunk.descriptors[chunk.range(bin)];
+    let is_inside = |scan: &Scan| !scan.beyond && u64::from(scan.first) >= first && scan.end <= end;
+    let is_lent = |bin: &Bin| region.is_lending() && !packets_of(bin).iter().all(|packet| region.contains(packet));
+    let needs_of = |bin: &Bin| &needs[usize::from(bin.instance)];
+    // Bins of which the same is needed are looked at together: mostly all.
+    for bins in chunk.bins.chunk_by(|one, next| needs_of(one) == needs_of(next)) {
+        let needs = needs_of(&bins[0]);
+        let packets = bins.iter().map(|bin| usize::from(bin.count)).sum();
         if packets == 0 {
             continue;
         }
-        let scan = scan(&chunk.descriptors[chunk.range(bin)], needs.reads_bytes);
-        let unit = WINDOW_UNIT_BYTES as u64;
-        let lent = || region.is_lending() && !chunk.descriptors[chunk.range(bin)].iter().all(|it| region.contains(it));
-        if lent()
-            || scan.beyond
-            || u64::from(scan.first) * unit < start as u64
-            || scan.end * unit > (start + bytes) as u64
-        {
-            return Err(outside(bin));
+        let found = scan_all(bins.iter().map(packets_of), needs.reads_bytes);
+        if !is_inside(&found) || bins.iter().any(is_lent) {
+            let is_wrong = |bin: &&Bin| !is_inside(&scan(packets_of(bin), 0)) || is_lent(bin);
+            return Err(outside(bins.iter().find(is_wrong).unwrap_or(&bins[0])));
         }
-        all.join(&scan, packets);
-        let (head, end, read_bytes) = (scan.head as usize, scan.frame_end as usize, scan.read_bytes as usize);
+        all.join(&found, packets);
+        let (head, end, read_bytes) = (found.head as usize, found.frame_end as usize, found.read_bytes as usize);
         frames.include(head, end);
         group_bytes[0] += read_bytes;
         match needs.writes_bytes {

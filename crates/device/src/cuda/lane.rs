@@ -22,8 +22,8 @@ const ASK_SHARE: u32 = 16;
 /// But at the latest then.
 const ASK_INTERVAL_MAX: Duration = Duration::from_micros(100);
 
-/// Most chunks whose arrays a lane page-locks.
-const LOCKED_CHUNKS_MAX: usize = 64;
+/// Most chunks whose arrays a lane page-locks: those of half a million packets, if they are just large enough for it.
+const LOCKED_CHUNKS_MAX: usize = 256;
 
 /// See the module. Chunks come back in the order in which they were submitted. As many can be in flight as the caller has;
 /// slots are made when they are first needed.

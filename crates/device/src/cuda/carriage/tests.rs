@@ -182,3 +182,30 @@ fn a_function_that_reads_little_of_long_frames_has_them_fetched() {
     let all = planned(&region, pitch, &chunk(&descriptors, 1, |_| 0), &programs(&[(u16::MAX, u16::MAX)]));
     assert!(matches!(all.carriage, Carriage::Runs(runs) if runs.len() <= 2));
 }
+
+#[test]
+fn a_packet_outside_the_region_is_found_in_whichever_bin_it_is() {
+    for layout in [Layout::Dense, Layout::Slots] {
+        let arena = Arena::new(ArenaConfig { layout, packets: 256, ..ArenaConfig::default() }, 2).unwrap();
+        let pitch = arena.handle().slot_pitch_bytes();
+        let mut regions = arena.split();
+        let mut others = regions.pop().unwrap();
+        let mut region = regions.pop().unwrap();
+        let descriptors: Vec<Descriptor> = (0..90).map(|_| region.allocate(100).unwrap()).collect();
+        let programs = programs(&[(u16::MAX, u16::MAX); 4]);
+        // 22 or 23 in a bin: some that are looked at eight at a time, and some that are left.
+        let good = chunk(&descriptors, 4, |index| index % 4);
+        let beyond = Descriptor { length: u16::MAX, ..descriptors[0] };
+        let far = Descriptor { window: u32::MAX, ..descriptors[0] };
+        for wrong in [others.allocate(100).unwrap(), beyond, far] {
+            for bin in &good.bins {
+                for place in good.range(bin) {
+                    let mut chunk = chunk(&descriptors, 4, |index| index % 4);
+                    chunk.descriptors[place] = wrong;
+                    let error = plan(&chunk, &DeviceChain::needs(None, &programs), &region, pitch).unwrap_err();
+                    assert_eq!(error.to_string(), outside(bin).to_string());
+                }
+            }
+        }
+    }
+}

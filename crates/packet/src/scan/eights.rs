@@ -1,0 +1,176 @@
+//! The scan eight descriptors at a time, for AVX2.
+//!
+//! ```text
+//! descriptor:  window | head, length | room, port, order | flow hash      words of 32 bits
+//! of eight:    8 windows    8 heads and lengths    8 rooms                a vector each, in the order 0 2 4 6 1 3 5 7
+//! ```
+
+use std::arch::x86_64::*;
+
+use godwit_abi::Descriptor;
+
+use super::Scan;
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(offset_of!(Descriptor, window) == 0 && offset_of!(Descriptor, head) == 4);
+    assert!(offset_of!(Descriptor, room) == 8 && size_of::<Descriptor>() == 16);
+};
+
+/// After so many packets sums are put away, so that none wraps: all lengths of two times as many fit into 32 bits.
+const PACKETS_MAX: usize = 1 << 15;
+
+/// So far ahead descriptors are asked for, those of the next bins mostly.
+const AHEAD_BYTES: usize = 4096;
+
+/// `MASKS[32 - 4 * n..]` has all bits of the first `n` descriptors' words.
+static MASKS: [i32; 64] = {
+    let mut masks = [0; 64];
+    let mut word = 0;
+    while word < 32 {
+        masks[word] = -1;
+        word += 1;
+    }
+    masks
+};
+
+/// The same of four vectors: each over all its lanes.
+macro_rules! of_lanes {
+    ($of_eight:ident, $of_four:ident, $vectors:expr) => {{
+        let [a, b, c, d] = $vectors;
+        let front = $of_eight(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+        let back = $of_eight(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+        let both = $of_eight(_mm256_unpacklo_epi64(front, back), _mm256_unpackhi_epi64(front, back));
+        let four = $of_four(_mm256_castsi256_si128(both), _mm256_extracti128_si256::<1>(both));
+        let mut words = [0_u32; 4];
+        // SAFETY: four words are 16 bytes.
+        unsafe { _mm_storeu_si128(words.as_mut_ptr().cast(), four) };
+        words
+    }};
+}
+
+/// What eight descriptors at a time have in common with those before them, place by place.
+struct Eights {
+    first: __m256i,
+    last: __m256i,
+    end: __m256i,
+    units: __m256i,
+    room: __m256i,
+    head: __m256i,
+    frame_end: __m256i,
+    read_bytes: __m256i,
+    beyond: __m256i,
+}
+
+impl Eights {
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn none() -> Self {
+        let (ones, zeros) = (_mm256_set1_epi32(-1), _mm256_setzero_si256());
+        let (units, read_bytes) = (zeros, zeros);
+        Self {
+            first: ones,
+            last: zeros,
+            end: zeros,
+            units,
+            room: zeros,
+            head: ones,
+            frame_end: zeros,
+            read_bytes,
+            beyond: zeros,
+        }
+    }
+
+    /// Two descriptors in each of the four. `missing`: all bits of those that are not there and whose words are 0.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn add(&mut self, pairs: [__m256i; 4], reach: __m256i, missing: __m256i) {
+        let (low8, low16) = (_mm256_set1_epi32(0xff), _mm256_set1_epi32(0xffff));
+        let (front, back) = (_mm256_unpacklo_epi32(pairs[0], pairs[1]), _mm256_unpacklo_epi32(pairs[2], pairs[3]));
+        let (window, frame) = (_mm256_unpacklo_epi64(front, back), _mm256_unpackhi_epi64(front, back));
+        let (front, back) = (_mm256_unpackhi_epi32(pairs[0], pairs[1]), _mm256_unpackhi_epi32(pairs[2], pairs[3]));
+        let room = _mm256_and_si256(_mm256_unpacklo_epi64(front, back), low8);
+        let (start, length) = (_mm256_and_si256(frame, low16), _mm256_srli_epi32::<16>(frame));
+        let stop = _mm256_add_epi32(start, length);
+        self.first = _mm256_min_epu32(self.first, _mm256_or_si256(window, missing));
+        self.last = _mm256_max_epu32(self.last, window);
+        self.end = _mm256_max_epu32(self.end, _mm256_add_epi32(window, room));
+        self.units = _mm256_add_epi32(self.units, room);
+        self.room = _mm256_max_epu32(self.room, room);
+        self.head = _mm256_min_epu32(self.head, _mm256_or_si256(start, missing));
+        self.frame_end = _mm256_max_epu32(self.frame_end, stop);
+        self.read_bytes = _mm256_add_epi32(self.read_bytes, _mm256_min_epu32(length, reach));
+        self.beyond = _mm256_or_si256(self.beyond, _mm256_cmpgt_epi32(stop, _mm256_slli_epi32::<6>(room)));
+    }
+
+    /// Of all eight places.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn scan(&self) -> Scan {
+        let [last, end, room, frame_end] =
+            of_lanes!(_mm256_max_epu32, _mm_max_epu32, [self.last, self.end, self.room, self.frame_end]);
+        let [first, head, ..] =
+            of_lanes!(_mm256_min_epu32, _mm_min_epu32, [self.first, self.head, self.first, self.head]);
+        let sums = [self.units, self.read_bytes, self.units, self.read_bytes];
+        let [units, read_bytes, ..] = of_lanes!(_mm256_add_epi32, _mm_add_epi32, sums);
+        Scan {
+            first,
+            last,
+            // A sum wrapped where a window is so far out that no arena reaches there.
+            end: if last > u32::MAX - 0xff { u64::from(u32::MAX) + 0xff } else { end.into() },
+            units: units.into(),
+            room,
+            head,
+            frame_end,
+            read_bytes: read_bytes.into(),
+            beyond: _mm256_testz_si256(self.beyond, self.beyond) == 0,
+        }
+    }
+}
+
+/// Scans descriptors in several places.
+#[target_feature(enable = "avx2")]
+pub(super) fn scan<'a>(places: impl Iterator<Item = &'a [Descriptor]>, reads_bytes: u16) -> Scan {
+    let mut all = Scan::NONE;
+    let mut eights = Eights::none();
+    let mut counted = 0;
+    let (reach, none) = (_mm256_set1_epi32(reads_bytes.into()), _mm256_setzero_si256());
+    let places_of_words = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+    for place in places {
+        for place in place.chunks(PACKETS_MAX) {
+            counted += place.len();
+            if counted > 2 * PACKETS_MAX {
+                all.join(&eights.scan());
+                (eights, counted) = (Eights::none(), place.len());
+            }
+            let (whole, rest) = place.as_chunks::<8>();
+            for eight in whole {
+                let at = eight.as_ptr().cast::<__m256i>();
+                // The processor looks ahead within a page of 4 KiB only, and whoever wrote these may have been a device.
+                _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(AHEAD_BYTES));
+                _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(AHEAD_BYTES + 64));
+                // SAFETY: eight descriptors are 4 times 32 bytes.
+                let pairs = unsafe {
+                    let pair = |pair: usize| _mm256_loadu_si256(at.add(pair));
+                    [pair(0), pair(1), pair(2), pair(3)]
+                };
+                eights.add(pairs, reach, none);
+            }
+            if !rest.is_empty() {
+                let (at, masks) = (rest.as_ptr().cast::<i32>(), MASKS[32 - 4 * rest.len()..].as_ptr());
+                // SAFETY: of 32 words those that the masks name are in `rest`; masks begin at 28 at most and are 32.
+                let pairs = unsafe {
+                    let pair = |pair: usize| {
+                        let mask = _mm256_loadu_si256(masks.add(8 * pair).cast());
+                        _mm256_maskload_epi32(at.wrapping_add(8 * pair), mask)
+                    };
+                    [pair(0), pair(1), pair(2), pair(3)]
+                };
+                let missing = _mm256_cmpgt_epi32(places_of_words, _mm256_set1_epi32(rest.len() as i32 - 1));
+                eights.add(pairs, reach, missing);
+            }
+        }
+    }
+    all.join(&eights.scan());
+    all
+}
