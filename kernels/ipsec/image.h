@@ -42,8 +42,8 @@ GW_STATIC_ASSERT(sizeof(gw_ipsec_image) == 32, ipsec_image_size);
  *   HMAC             state after key xor ipad in 0..8,  as the cipher has it
  *                    after key xor opad in 8..16
  *                    (SHA-1 uses the first five of each)
- *   GCM, GMAC        powers of the hash key H           round keys of AES to encrypt
- *                    (dialect/ghash.h)
+ *   GCM, GMAC        powers 1 to 4 of the hash key H    round keys of AES to encrypt; behind those
+ *                    (dialect/ghash.h)                  of AES-128, powers 5 to 8
  *   AES-CBC          as HMAC                            round keys: outbound to encrypt, inbound
  *                                                       to decrypt (dialect/aes.h)
  *   AES-CTR          as HMAC                            round keys to encrypt

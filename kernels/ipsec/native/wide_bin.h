@@ -3,13 +3,23 @@
 #define GODWIT_IPSEC_WIDE_BIN_H
 
 #include "wide_chacha.h"
+#include "wide_gcm_group.h"
 #include "wide_next.h"
-#include "wide_plain_open.h"
+#include "wide_plain_leave.h"
 
 /* Whether even groups of a suite go by themselves. */
 GW_WIDE gw_u32 gw_wide_goes_even(gw_wide_form form)
 {
     return form.suite.cipher == GW_IPSEC_CIPHER_CBC && gw_wide_state_words(form.suite) != 0;
+}
+
+/* Places that a plain group's transforms ask for, outbound. */
+GW_WIDE gw_u32 gw_wide_places(gw_wide_form form, gw_u32 even, gw_u32 count)
+{
+    if (form.suite.auth == GW_IPSEC_AUTH_GHASH) {
+        return 0;
+    }
+    return even && gw_wide_goes_even(form) ? 1 : count;
 }
 
 /* The group is these. */
@@ -23,56 +33,15 @@ GW_WIDE void gw_wide_plain_filled(gw_wide_group *group, gw_wide_batch *batch,
     group->plain = 1;
     gw_wide_addresses(group->packets, group->places, gw_wide_long(offset, 0),
                       gw_wide_long(offset, 1));
+    group->even = plain->even;
+    group->icv_bytes = plain->icv_bytes;
+    group->extended = plain->extended;
     group->sas = plain->coming->sas;
     for (gw_u32 half = 0; half < 2; half++) {
         _mm512_store_si512(group->numbers[half], _mm512_load_si512(plain->coming->numbers[half]));
     }
     _mm512_store_si512(group->spi, _mm512_load_si512(plain->spi));
-}
-
-/* The places and verdicts of sixteen packets that follow each other. */
-GW_WIDE void gw_wide_plain_said_in_row(const gw_wide_plain *plain, const gw_bin_call *call)
-{
-    const gw_u32 first = plain->coming->index[0];
-    const gw_outcome none = {GW_IPSEC_ENCRYPTED, 0, 0, 0};
-    const __m512i place = _mm512_load_si512(plain->coming->place);
-    const __m512i spi = _mm512_load_si512(plain->spi);
-    gw_u64 verdict;
-    __builtin_memcpy(&verdict, &none, sizeof(verdict));
-    GW_WIDE_UNROLL
-    for (gw_u32 half = 0; half < 2; half++) {
-        const __m512i value = _mm512_slli_epi64(gw_wide_long(spi, half), 32);
-        _mm512_storeu_si512(&call->outcomes[first + 8 * half],
-                            _mm512_or_si512(value, _mm512_set1_epi64((long long)verdict)));
-    }
-    GW_WIDE_UNROLL
-    for (gw_u32 j = 0; j < 4; j++) {
-        /* Head and length are the second word of a descriptor. */
-        const __m512i lanes = _mm512_set1_epi32((int)(4 * j));
-        const __m512i from = _mm512_add_epi32(
-            lanes, _mm512_setr_epi32(0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0));
-        _mm512_mask_storeu_epi32(&call->descriptors[first + 4 * j], 0x2222,
-                                 _mm512_permutexvar_epi32(from, place));
-    }
-}
-
-/* Where frames are now, and verdicts. */
-GW_WIDE void gw_wide_plain_said(const gw_wide_plain *plain, const gw_wide_batch *batch,
-                                gw_u32 count)
-{
-    const gw_bin_call *call = batch->call;
-    if (count == GW_WIDE_LANES && batch->in_row) {
-        gw_wide_plain_said_in_row(plain, call);
-        return;
-    }
-    for (gw_u32 i = 0; i < count; i++) {
-        const gw_u32 index = plain->coming->index[i];
-        const gw_u32 place = plain->coming->place[i];
-        const gw_outcome outcome = {GW_IPSEC_ENCRYPTED, 0, 0, plain->spi[i]};
-        /* Both fields at once. */
-        __builtin_memcpy(&call->descriptors[index].head, &place, sizeof(place));
-        call->outcomes[index] = outcome;
-    }
+    _mm512_store_si512(group->data_bytes, _mm512_load_si512(plain->data_bytes));
 }
 
 /* Writes the padding of all packets. */
@@ -115,7 +84,7 @@ GW_WIDE gw_u32 gw_wide_fill_seal(gw_wide_group *group, gw_wide_batch *batch, gw_
         return 0;
     }
     const gw_u32 front = GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(form.suite);
-    const gw_u32 filled = plain.even && gw_wide_goes_even(form) ? 1 : count;
+    const gw_u32 filled = gw_wide_places(form, plain.even, count);
     for (gw_u32 i = 0; i < filled; i++) {
         gw_wide_packet *packet = &group->places[i];
         gw_u8 *inner = coming->frame[i] + GW_ETHERNET_BYTES;
@@ -128,9 +97,8 @@ GW_WIDE gw_u32 gw_wide_fill_seal(gw_wide_group *group, gw_wide_batch *batch, gw_
         packet->authentic = 1;
     }
     gw_wide_plain_pad(&plain, count);
-    gw_wide_plain_said(&plain, batch, count);
-    group->even = plain.even;
-    group->icv_bytes = plain.icv_bytes;
+    gw_wide_plain_said(batch, coming->index, _mm512_load_si512(coming->place),
+                       _mm512_load_si512(plain.spi), count, GW_IPSEC_ENCRYPTED);
     gw_wide_move(group->data, coming->frame, GW_ETHERNET_BYTES);
     gw_wide_plain_filled(group, batch, &plain, count);
     return 1;
@@ -143,30 +111,20 @@ GW_WIDE gw_u32 gw_wide_fill_open(gw_wide_group *group, gw_wide_batch *batch, gw_
     gw_wide_plain plain;
     const gw_u32 count = coming->count;
     plain.coming = coming;
-    if (count == 0 || !gw_wide_plain_open(&plain, batch->call->variant, form.suite)) {
+    if (count == 0 || !gw_wide_plain_open(&plain, batch->call, form.suite)) {
         return 0;
     }
-    const gw_u32 front = GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(form.suite);
-    for (gw_u32 i = 0; i < count; i++) {
-        gw_wide_packet *packet = &group->places[i];
-        gw_u8 *outer = coming->frame[i] + GW_ETHERNET_BYTES;
-        packet->found.sa = coming->sas.sa[i];
-        packet->found.l2_bytes = GW_ETHERNET_BYTES;
-        packet->found.version = 4;
-        packet->text = outer + GW_IPV4_BYTES;
-        packet->data = packet->text + front;
-        packet->sequence = (gw_u64)coming->numbers[0][i] << 32 | coming->numbers[1][i];
-        packet->text_bytes = front + plain.data_bytes[i];
-        packet->data_bytes = plain.data_bytes[i];
-        packet->named_at = GW_WIDE_NAMED_AT;
-        packet->index = (gw_u16)(coming->index[i] - batch->first);
-        packet->authentic = 1;
-        packet->ah = 0;
-    }
-    group->even = plain.even;
-    group->icv_bytes = 0;
-    gw_wide_move(group->data, coming->frame, GW_ETHERNET_BYTES + GW_IPV4_BYTES + front);
+    const gw_u32 around = GW_IPV4_BYTES + GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(form.suite);
+    group->for_any = plain.for_any;
+    group->placed = 0;
+    _mm512_store_si512(group->index, _mm512_load_si512(coming->index));
+    _mm512_store_si512(group->place, _mm512_load_si512(coming->place));
+    _mm512_store_si512(group->ecn, plain.ecn);
+    gw_wide_move(group->data, coming->frame, GW_ETHERNET_BYTES + around);
     gw_wide_plain_filled(group, batch, &plain, count);
+    if (form.suite.auth != GW_IPSEC_AUTH_GHASH) {
+        gw_wide_place_open(group, batch, form.suite);
+    }
     return 1;
 }
 
@@ -215,7 +173,11 @@ GW_WIDE void gw_wide_fill(gw_wide_group *group, gw_wide_batch *batch, gw_wide_fo
 GW_WIDE void gw_wide_settle(gw_wide_group *group, const gw_wide_batch *batch, gw_wide_form form)
 {
     const gw_bin_call *call = batch->call;
-    const gw_u32 done = form.outbound && group->plain;
+    const gw_u32 done = group->count != 0 && group->plain &&
+                        (form.outbound || gw_wide_plain_leave_all(group, batch, form.suite));
+    if (!done && group->plain) {
+        gw_wide_place_open(group, batch, form.suite);
+    }
     for (gw_u32 i = 0; i < group->count && !done; i++) {
         const gw_u32 index = batch->first + group->places[i].index;
         gw_descriptor *descriptor = &call->descriptors[index];
@@ -228,6 +190,22 @@ GW_WIDE void gw_wide_settle(gw_wide_group *group, const gw_wide_batch *batch, gw
         gw_wide_finish(&group->places[i], &lane, form, descriptor, &call->outcomes[index]);
     }
     group->count = 0;
+}
+
+/* A group through GCM or GMAC. */
+GW_WIDE void gw_wide_ghash(gw_wide_group *group, gw_wide_batch *batch, gw_gcm_shape *shape,
+                           gw_wide_form form)
+{
+    const gw_u32 wrong = gw_gcm_of(group, batch, shape, form.suite, form.outbound);
+    if (wrong == 0) {
+        return;
+    }
+    if (group->plain) {
+        gw_wide_place_open(group, batch, form.suite);
+    }
+    for (gw_u32 i = 0; i < group->count; i++) {
+        group->places[i].authentic = (wrong >> i & 1u) == 0;
+    }
 }
 
 /* The cipher and the hash of two groups, or of one. */
@@ -263,14 +241,16 @@ GW_WIDE void gw_wide_both(gw_wide_group *to_cipher, gw_wide_group *to_hash, gw_w
 GW_WIDE void gw_wide_batch_run(gw_wide_batch *batch, gw_wide_form form)
 {
     gw_wide_group groups[2];
+    gw_gcm_shape shape;
     gw_u32 side = 0;
+    shape.is = ~0u;
     groups[1].count = 0;
     do {
         gw_wide_group *now = &groups[side];
         gw_wide_group *before = &groups[side ^ 1];
         gw_wide_fill(now, batch, form);
         if (now->count != 0 && form.suite.auth == GW_IPSEC_AUTH_GHASH) {
-            gw_wide_gcm_of(now, form.suite, form.outbound);
+            gw_wide_ghash(now, batch, &shape, form);
             gw_wide_settle(now, batch, form);
         } else if (now->count != 0 && form.suite.auth == GW_IPSEC_AUTH_POLY1305) {
             gw_wide_chacha_of(now, batch, form.outbound);

@@ -2,13 +2,11 @@
 #ifndef GODWIT_IPSEC_WIDE_GROUP_H
 #define GODWIT_IPSEC_WIDE_GROUP_H
 
-#include "wide_gmac.h"
 #include "wide_packet.h"
 #include "wide_run.h"
 
-/* Up to sixteen packets; places that are left repeat the last. Where the group is plain and even
- * and its suite chains blocks, only the first place is filled: the others differ from it in what
- * lies beside the places. */
+/* Up to sixteen packets; places that are left repeat the last. Where the group is plain, places may
+ * not be filled, or only the first one: what lies beside them says all that transforms need. */
 typedef struct gw_wide_group {
     gw_wide_packet places[GW_WIDE_LANES];
     gw_wide_ah ahs[GW_WIDE_LANES];
@@ -19,9 +17,17 @@ typedef struct gw_wide_group {
     gw_u32 plain; /* outbound: nothing is left to do with it behind the transforms; inbound: it is
                      what gw_wide_plain_leave is for */
     gw_u32 even;  /* what gw_wide_even says */
+    gw_u32 extended; /* bits of lanes whose sequence numbers are extended */
     gw_wide_sas sas;
+    gw_u32 data_bytes[GW_WIDE_LANES] __attribute__((aligned(64)));
     gw_u32 spi[GW_WIDE_LANES] __attribute__((aligned(64)));
     gw_u32 numbers[2][GW_WIDE_LANES] __attribute__((aligned(64))); /* the sequence's halves */
+    /* Of a plain group, inbound. */
+    gw_u32 placed;                                            /* places are filled */
+    gw_u32 for_any;                                           /* its SAs are for any packet */
+    gw_u32 index[GW_WIDE_LANES] __attribute__((aligned(64))); /* in the bin */
+    gw_u32 place[GW_WIDE_LANES] __attribute__((aligned(64))); /* as gw_wide_coming */
+    gw_u32 ecn[GW_WIDE_LANES] __attribute__((aligned(64)));   /* of the outer header */
 } gw_wide_group;
 
 /* Once `count` places are filled; at least one is. */
@@ -38,12 +44,16 @@ GW_WIDE void gw_wide_group_filled(gw_wide_group *group)
 /* The same, where it is not known yet. */
 GW_WIDE void gw_wide_group_numbers(gw_wide_group *group)
 {
+    gw_u32 extended = 0;
     for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
         const gw_wide_packet *packet = group->packets[i];
         group->spi[i] = packet->found.sa->spi;
         group->numbers[0][i] = (gw_u32)(packet->sequence >> 32);
         group->numbers[1][i] = (gw_u32)packet->sequence;
+        group->data_bytes[i] = packet->data_bytes;
+        extended |= (gw_u32)((packet->found.sa->flags & GW_IPSEC_SA_ESN) != 0) << i;
     }
+    group->extended = extended;
 }
 
 /* How a suite's data is treated. */
@@ -132,32 +142,6 @@ GW_WIDE void gw_wide_tags_of(const gw_ipsec_tag tags[GW_WIDE_LANES], gw_wide_gro
 GW_WIDE __mmask8 gw_wide_icv_mask(gw_u32 icv_bytes)
 {
     return (__mmask8)((1u << (icv_bytes / 4)) - 1);
-}
-
-/* The whole of GCM, or GMAC, for a group. */
-static __attribute__((noinline)) void gw_wide_gcm_of(gw_wide_group *group, gw_ipsec_suite suite,
-                                                     gw_u32 outbound)
-{
-    const gw_u32 rounds = gw_ipsec_aes_rounds(suite);
-    const gw_u32 encrypts = suite.cipher != GW_IPSEC_CIPHER_NULL;
-    for (gw_u32 i = 0; i < group->count; i++) {
-        gw_wide_packet *packet = group->packets[i];
-        const __m128i tag =
-            encrypts ? gw_gcm_packet(packet, rounds, outbound) : gw_gmac_packet(packet, rounds);
-        gw_u8 *icv = packet->data + packet->data_bytes;
-        const __mmask8 mask = gw_wide_icv_mask(packet->found.sa->icv_bytes);
-        if (outbound) {
-            _mm_mask_storeu_epi32(icv, mask, tag);
-            continue;
-        }
-        packet->authentic =
-            _mm_mask_cmpneq_epi32_mask(mask, _mm_maskz_loadu_epi32(mask, icv), tag) == 0;
-        if (!packet->authentic && encrypts) {
-            /* It is left as it came (RFC 4303, section 3.4.4.1): decrypting twice does that, and is
-             * seldom needed. */
-            (void)gw_gcm_packet(packet, rounds, outbound);
-        }
-    }
 }
 
 #endif

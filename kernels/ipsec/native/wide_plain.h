@@ -22,6 +22,9 @@ typedef struct gw_wide_plain {
     __m512i ip[4];          /* the first words of the packet inside, as numbers */
     gw_u32 even;            /* as gw_wide_even would say */
     gw_u32 icv_bytes;       /* of all lanes; 0: they differ */
+    gw_u32 extended;        /* bits of lanes whose sequence numbers are extended */
+    gw_u32 for_any;         /* inbound: as gw_wide_group */
+    __m512i ecn;            /* inbound: of the outer headers */
     /* Results, one for each lane. */
     gw_u32 spi[GW_WIDE_LANES] __attribute__((aligned(64)));
     gw_u32 total_bytes[GW_WIDE_LANES] __attribute__((aligned(64)));
@@ -249,6 +252,7 @@ static __attribute__((noinline)) gw_u32 gw_wide_plain_seal(gw_wide_plain *plain,
     _mm512_store_si512(plain->data_bytes, data_bytes);
     plain->even = gw_wide_plain_even(flags, data_bytes);
     plain->icv_bytes = gw_wide_one_number(icv_bytes);
+    plain->extended = gw_wide_has(flags, GW_IPSEC_SA_ESN);
     return 1;
 }
 

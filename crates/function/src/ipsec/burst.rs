@@ -5,7 +5,7 @@ use godwit_packet::wide::{Form, Wide, wide};
 use godwit_wire::{ethertype, protocol};
 
 use super::database::{Database, Decision};
-use super::frame::{IPV4_BYTES, Plain};
+use super::frame::{IPV4_BYTES, Plain, PlainEsp};
 use super::policies::{Answer, Policies, Table};
 
 /// Of one burst at a time.
@@ -30,10 +30,32 @@ impl Database {
     ) {
         match policies.ipv4().table() {
             Some(table) => wide(ByTable { database: self, policies, table, frames, burst }),
-            None => {
-                burst.decisions.clear();
-                burst.decisions.extend(frames.map(|frame| self.decide(policies, frame)));
-            }
+            None => wide(ByFrame { database: self, policies, frames, decisions: &mut burst.decisions }),
+        }
+    }
+}
+
+/// Decides what is to be done with frames, one by one.
+struct ByFrame<'b, F> {
+    database: &'b Database,
+    policies: &'b Policies,
+    frames: F,
+    decisions: &'b mut Vec<Decision>,
+}
+
+impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Wide for ByFrame<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, form: impl Form) {
+        let Self { database, policies, frames, decisions } = self;
+        // What bursts before left in these places is written over.
+        decisions.resize(frames.len(), Decision::encrypt(0));
+        for (decision, frame) in decisions.iter_mut().zip(frames) {
+            *decision = match PlainEsp::parse(frame).and_then(|esp| database.decide_named(esp, form)) {
+                Some(named) => named,
+                None => database.decide_apart(policies, frame),
+            };
         }
     }
 }
@@ -74,8 +96,24 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Wide for ByTable<'_, F> {
                 }
             }
             let Some(other) = other else { break };
+            // Packets of one direction stand together, mostly.
+            let mut unnamed = None;
+            for (place, (frame, pair)) in std::iter::once(other).chain(&mut packets) {
+                match PlainEsp::parse(frame).and_then(|esp| database.decide_named(esp, form)) {
+                    Some(decision) => others.push((place as u32, decision)),
+                    None => {
+                        unnamed = Some((place, (frame, pair)));
+                        break;
+                    }
+                }
+            }
+            let Some((place, (frame, pair))) = unnamed else { break };
+            if let Some(plain) = plain_pair(frame, ended) {
+                *pair = plain;
+                continue;
+            }
             let decide = |plain, frame| database.decide_parsed(policies, plain, frame);
-            look_closer(std::iter::once(other).chain(&mut packets), ends_udp, others, decide);
+            look_closer(std::iter::once((place, (frame, pair))).chain(&mut packets), ends_udp, others, decide);
         }
         if others.len() < pairs.len() {
             for (decision, &pair) in decisions.iter_mut().zip(&*pairs) {

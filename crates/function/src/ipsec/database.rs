@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use arc_swap::ArcSwap;
+use godwit_packet::wide::Form;
 use godwit_packet::{BUCKETS, SteerKey};
 use godwit_wire::{Parsed, protocol};
 
-use super::frame::{Frame, Packet, Plain};
+use super::frame::{Frame, Packet, Plain, PlainEsp};
 use super::lengths::Lengths;
 use super::lookup::{Lookup, mix};
 use super::policies::{Action, Findable, Policies};
@@ -67,6 +68,12 @@ impl Decision {
     #[inline(always)]
     pub(super) fn to_encrypt(self) -> Option<u32> {
         (self.0 >> Self::KIND == 0).then_some((self.0 >> Self::SA) as u32)
+    }
+
+    /// SA and sequence number of [`Decided::Decrypt`].
+    #[inline(always)]
+    pub(super) fn to_decrypt(self) -> Option<(u32, u32)> {
+        (self.0 >> Self::KIND == 1).then_some(((self.0 >> Self::SA) as u32 & ((1 << 30) - 1), self.0 as u32))
     }
 
     #[inline]
@@ -216,6 +223,12 @@ impl Database {
         self.decide_parsed(policies, Plain::parse(frame), frame)
     }
 
+    /// The same, for loops whose frames are mostly others.
+    #[inline(never)]
+    pub(super) fn decide_apart(&self, policies: &Policies, frame: &[u8]) -> Decision {
+        self.decide(policies, frame)
+    }
+
     /// [`Database::decide`] for a frame that [`Plain::parse`] said this of.
     #[inline(always)]
     pub(super) fn decide_parsed(&self, policies: &Policies, plain: Option<Plain>, frame: &[u8]) -> Decision {
@@ -232,6 +245,13 @@ impl Database {
             }
             _ => Self::protect(policies.ipv4().find(plain.source, plain.destination, || Plain::shown(frame))),
         }
+    }
+
+    /// [`Database::decide`] for a frame that shows this name, where the first look finds an SA that takes ESP.
+    #[inline(always)]
+    pub(super) fn decide_named(&self, esp: PlainEsp, form: impl Form) -> Option<Decision> {
+        let value = self.inbound.first_look(esp.name, form);
+        (value >> 32 == Class::Esp as u64).then_some(Decision::decrypt(value as u32, esp.sequence))
     }
 
     /// Whether some inbound SA takes ESP in UDP.

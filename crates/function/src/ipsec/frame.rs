@@ -179,6 +179,34 @@ impl Plain {
     }
 }
 
+/// What an ESP packet shows that is plain.
+#[derive(Clone, Copy)]
+pub(super) struct PlainEsp {
+    /// Destination and SPI: what an inbound SA is found by.
+    pub(super) name: u64,
+    pub(super) sequence: u32,
+}
+
+impl PlainEsp {
+    /// For frames of which [`Plain::parse`] says that they carry ESP, a glance.
+    #[inline(always)]
+    pub(super) fn parse(frame: &[u8]) -> Option<Self> {
+        const BYTES: usize = Plain::BYTES + 8;
+        let header = frame.first_chunk::<BYTES>()?;
+        let eight = |at: usize| u64::from_be_bytes(*header[at..].first_chunk().unwrap_or(&[0; 8]));
+        // EtherType, version and length of the header; its type of service; the packet's length; and two bytes more.
+        let start = eight(12);
+        // Behind the ESP header; of a packet that is shorter than it, more than there can be.
+        let payload_bytes = (start >> 16 & 0xffff).wrapping_sub((IPV4_BYTES + 8) as u64);
+        let is_plain = start >> 40 == (u64::from(ethertype::IPV4) << 8 | 0x45);
+        let is_whole = payload_bytes <= (frame.len() - BYTES) as u64;
+        // More fragments or an offset; what lives how long; and the protocol.
+        let is_esp = eight(16) & 0x3fff_00ff == u64::from(protocol::ESP);
+        let sequence = u32::from_be_bytes(*header[38..].first_chunk().unwrap_or(&[0; 4]));
+        (is_plain && is_whole && is_esp).then_some(Self { name: eight(30), sequence })
+    }
+}
+
 /// An IPv6 packet whose lengths are right, and its extension headers (RFC 8200, sections 3 and 4).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ipv6Frame<'a> {

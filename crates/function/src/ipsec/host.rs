@@ -96,13 +96,33 @@ impl IpsecHost {
         decisions.len()
     }
 
-    /// The same of packets that are decrypted, pass or are dropped, up to one that is not.
+    /// The inbound SA of this worker that is to decrypt the packet, where one is, and the sequence number that it shows.
+    #[inline(always)]
+    fn decrypts(&self, decision: Decision) -> Option<(u32, u32)> {
+        decision.to_decrypt().filter(|&(sa, _)| self.owned[Database::bucket(sa)])
+    }
+
+    /// The same of packets that an SA of this worker decrypts.
+    #[inline(never)]
+    fn number_decrypted(&self, decisions: &[Decision], mut work: Slots<'_>) -> usize {
+        let states = &self.database.states;
+        for (place, (&decision, slot)) in decisions.iter().zip(work.iter_mut()).enumerate() {
+            let Some((sa, sequence_low)) = self.decrypts(decision) else { return place };
+            match states.check(sa, sequence_low) {
+                Ok((variant, sequence)) => slot.run(variant, parameter(sa, sequence)),
+                Err(reason) => slot.settle(Outcome::drop(reason)),
+            }
+        }
+        decisions.len()
+    }
+
+    /// The same of packets that pass or are dropped, up to one that does not.
     #[inline(never)]
     fn number_others(&self, decisions: &[Decision], descriptors: &[Descriptor], mut work: Slots<'_>) -> usize {
         for (place, ((&decision, descriptor), slot)) in
             decisions.iter().zip(descriptors).zip(work.iter_mut()).enumerate()
         {
-            if self.encrypts(decision).is_some() {
+            if self.encrypts(decision).is_some() || self.decrypts(decision).is_some() {
                 return place;
             }
             match self.numbered(decision, descriptor.length) {
@@ -122,6 +142,7 @@ impl IpsecHost {
         let mut done = 0;
         while done < descriptors.len() {
             done += self.number_encrypted(&burst.decisions[done..], &descriptors[done..], slots.from(done));
+            done += self.number_decrypted(&burst.decisions[done..], slots.from(done));
             done += self.number_others(&burst.decisions[done..], &descriptors[done..], slots.from(done));
         }
         self.burst = burst;

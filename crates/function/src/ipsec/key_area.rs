@@ -4,8 +4,11 @@
 //! 0                            64                     304        320
 //! | authentication, 16 words   | keys, 60 words       | reserved |
 //!   HMAC: inner and outer state  AES: round keys
-//!   GHASH: four powers of H      ChaCha20: the key
+//!   GHASH: powers 1 to 4 of H    ChaCha20: the key
 //! ```
+//!
+//! Round keys of AES-128 leave room behind them, where the powers 5 to 8 lie: `native` takes eight blocks at a time into
+//! a sum, and those of longer keys it computes.
 
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Aes192, Aes256};
@@ -18,6 +21,9 @@ use super::suite::{Authentication, Cipher, Suite};
 pub const KEY_AREA_BYTES: usize = 320;
 /// Where `keys` lie in it.
 const KEYS: usize = 64;
+/// Where the powers 5 to 8 of H lie in it, with keys of [`AES128_BYTES`].
+const MORE_POWERS: usize = KEYS + 11 * 16;
+const AES128_BYTES: usize = 16;
 /// Where the outer state of HMAC lies in it.
 const HMAC_OUTER: usize = 32;
 
@@ -48,8 +54,11 @@ pub fn emit_keys(suite: &Suite, inbound: bool, encryption_key: &[u8], authentica
             put(out, HMAC_OUTER, &*sha256_state(authentication_key, 0x5c));
         }
         Authentication::Ghash => {
-            for (place, power) in out.chunks_exact_mut(16).zip(*ghash_powers(encryption_key)) {
-                place.copy_from_slice(&power.to_le_bytes());
+            let powers = ghash_powers(encryption_key);
+            let (first, more) = powers.split_at(4);
+            put_powers(out, 0, first);
+            if suite.key_bytes == AES128_BYTES {
+                put_powers(out, MORE_POWERS, more);
             }
         }
     }
@@ -87,12 +96,12 @@ fn sha256_state(key: &[u8], pad: u8) -> Zeroizing<[u32; 8]> {
     state
 }
 
-/// GHASH's key H (NIST SP 800-38D, section 7.1) as `kernels/dialect/ghash.h` wants it: its first four powers.
-fn ghash_powers(key: &[u8]) -> Zeroizing<[u128; 4]> {
+/// GHASH's key H (NIST SP 800-38D, section 7.1) as `kernels/dialect/ghash.h` wants it: its first eight powers.
+fn ghash_powers(key: &[u8]) -> Zeroizing<[u128; 8]> {
     let mut block = Zeroizing::new([0; 16]);
     encrypt_block(key, &mut block);
-    let mut powers = Zeroizing::new([times_x(u128::from_be_bytes(*block)); 4]);
-    for i in 1..4 {
+    let mut powers = Zeroizing::new([times_x(u128::from_be_bytes(*block)); 8]);
+    for i in 1..8 {
         powers[i] = dot(powers[0], powers[i - 1]);
     }
     powers
@@ -130,6 +139,13 @@ fn dot(a: u128, b: u128) -> u128 {
 fn put(out: &mut [u8], at: usize, words: &[u32]) {
     for (place, word) in out[at..].chunks_exact_mut(4).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// Writes powers of H from byte `at` on.
+fn put_powers(out: &mut [u8], at: usize, powers: &[u128]) {
+    for (place, power) in out[at..].chunks_exact_mut(16).zip(powers) {
+        place.copy_from_slice(&power.to_le_bytes());
     }
 }
 

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Numbers of one block.
 const BLOCK: u64 = u64::BITS as u64;
+/// Numbers of one cache line.
+const LINE: u64 = 8 * BLOCK;
 /// Blocks of a ring. It remembers more numbers than the largest window has: packets that were within the window when
 /// they came may be overtaken by as many as are in flight before they are known to be authentic.
 const BLOCKS: u64 = 128;
@@ -23,7 +25,37 @@ impl Default for Ring {
     }
 }
 
+/// A ring that begins some lines further on than others.
+#[derive(Clone, Copy)]
+pub(super) struct Turned<'a> {
+    pub(super) ring: &'a Ring,
+    pub(super) lines: usize,
+}
+
+impl Turned<'_> {
+    /// [`Ring::has`].
+    #[inline(always)]
+    pub(super) fn has(self, sequence: u64) -> bool {
+        self.ring.has(self.turned(sequence))
+    }
+
+    /// [`Ring::commit`].
+    #[inline(always)]
+    pub(super) fn commit(self, largest: u64, sequence: u64) -> bool {
+        self.ring.commit(self.turned(largest), self.turned(sequence))
+    }
+
+    /// Numbers are of at most 44 bits, so all of them can be larger.
+    #[inline(always)]
+    fn turned(self, sequence: u64) -> u64 {
+        sequence + self.lines as u64 * LINE
+    }
+}
+
 impl Ring {
+    /// Lines of 64 bytes.
+    pub(super) const LINES: usize = (BLOCKS * BLOCK / LINE) as usize;
+
     pub(super) fn clear(&self) {
         self.0.iter().for_each(|block| block.store(0, Relaxed));
     }

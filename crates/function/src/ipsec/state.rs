@@ -7,7 +7,7 @@
 //! ```text
 //!         +------+----------+----------+-- ... --+
 //! pages   | SA i | SA i+128 | SA i+256 |         |   i modulo 128 is the bucket that steers them all
-//!         +------+----------+----------+-- ... --+
+//!         +------+----------+----------+-- ... --+   (turned round in the page by i lines)
 //! ```
 //!
 //! All of it lives with the function and not with the host halves, so that no number, and so no IV, comes twice when
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relax
 
 use godwit_packet::BUCKETS;
 
-use super::replay::{self, Ring};
+use super::replay::{self, Ring, Turned};
 use super::sa::{Lifetime, Sa};
 use super::suite::variant;
 use super::{
@@ -43,6 +43,9 @@ const FRAME_BYTES_MAX: u64 = u16::MAX as u64;
 
 /// SAs that share a page.
 const PAGE_SAS: usize = 4096 / size_of::<Hot>();
+
+/// SAs that share a line.
+const LINE_SAS: usize = 64 / size_of::<Hot>();
 
 #[repr(align(4096))]
 struct Page([Hot; PAGE_SAS]);
@@ -175,17 +178,22 @@ impl States {
     #[inline]
     pub(super) fn hot(&self, index: u32) -> &Hot {
         let (bucket, number) = (index as usize % BUCKETS, index as usize / BUCKETS);
-        &self.pages[bucket * self.bucket_pages + number / PAGE_SAS].0[number % PAGE_SAS]
+        // Each bucket begins elsewhere in its page: caches have few places for lines that lie alike in their pages.
+        let place = number + bucket * LINE_SAS;
+        &self.pages[bucket * self.bucket_pages + number / PAGE_SAS].0[place % PAGE_SAS]
     }
 
     pub(super) fn cold(&self, index: u32) -> &Cold {
         &self.cold[index as usize]
     }
 
-    fn ring(&self, index: u32) -> &Ring {
+    #[inline]
+    fn ring(&self, index: u32) -> Turned<'_> {
         let (bucket, number) = (index as usize % BUCKETS, index as usize / BUCKETS);
         let rings = &self.rings[bucket * self.bucket_rings + number / RINGS];
-        &rings.get_or_init(|| (0..RINGS).map(|_| Ring::default()).collect())[number % RINGS]
+        let rings = rings.get_or_init(|| (0..RINGS).map(|_| Ring::default()).collect());
+        // SAs of which all buckets have few, and that have come equally far, would have it in the same place of their pages.
+        Turned { ring: &rings[(number + bucket / Ring::LINES) % RINGS], lines: bucket % Ring::LINES }
     }
 
     /// Begins an SA at a place that nobody can find yet.
@@ -202,7 +210,7 @@ impl States {
         cold.soft_packets.store(sa.lifetime.soft_packets, Relaxed);
         cold.hard_packets.store(sa.lifetime.hard_packets, Relaxed);
         if sa.is_inbound() && sa.replay_window > 0 {
-            self.ring(index).clear();
+            self.ring(index).ring.clear();
         }
         hot.plan.store(Plan::new(sa).0, Relaxed);
     }
@@ -259,7 +267,7 @@ impl States {
     }
 
     /// Inbound: variant and sequence number of a packet that shows these lower bits of it; or why it is dropped.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check(&self, index: u32, sequence_low: u32) -> Result<(u8, u64), u8> {
         let hot = self.hot(index);
         let plan = hot.plan();
