@@ -56,6 +56,16 @@ impl Ring {
     /// Lines of 64 bytes.
     pub(super) const LINES: usize = (BLOCKS * BLOCK / LINE) as usize;
 
+    /// So many rings, of no numbers.
+    #[cold]
+    pub(super) fn several<const COUNT: usize>() -> Box<[Self; COUNT]> {
+        let rings: Box<[Self]> = (0..COUNT).map(|_| Self::default()).collect();
+        match rings.try_into() {
+            Ok(rings) => rings,
+            Err(_) => unreachable!("they were counted"),
+        }
+    }
+
     pub(super) fn clear(&self) {
         self.0.iter().for_each(|block| block.store(0, Relaxed));
     }

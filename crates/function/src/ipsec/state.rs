@@ -154,7 +154,7 @@ pub(super) struct States {
     bucket_pages: usize,
     cold: Box<[Cold]>,
     /// As many for each bucket.
-    rings: Box<[OnceLock<Box<[Ring]>>]>,
+    rings: Box<[OnceLock<Box<[Ring; RINGS]>>]>,
     bucket_rings: usize,
     /// Something has happened to some SA that the operator is to hear of.
     has_events: AtomicBool,
@@ -191,7 +191,7 @@ impl States {
     fn ring(&self, index: u32) -> Turned<'_> {
         let (bucket, number) = (index as usize % BUCKETS, index as usize / BUCKETS);
         let rings = &self.rings[bucket * self.bucket_rings + number / RINGS];
-        let rings = rings.get_or_init(|| (0..RINGS).map(|_| Ring::default()).collect());
+        let rings = rings.get_or_init(Ring::several);
         // SAs of which all buckets have few, and that have come equally far, would have it in the same place of their pages.
         Turned { ring: &rings[(number + bucket / Ring::LINES) % RINGS], lines: bucket % Ring::LINES }
     }
