@@ -50,6 +50,7 @@ static const gw_layout_row rows[] = {
     FIELD(gw_stop, variant),
     SIZE(gw_mailbox),
     FIELD(gw_mailbox, stop),
+    FIELD(gw_mailbox, extent),
     FIELD(gw_mailbox, finished),
     FIELD(gw_mailbox, running),
     SIZE(gw_bin_call),

@@ -138,13 +138,25 @@ GW_ASSERT_OFFSET(gw_stop, variant, 4);
 typedef struct gw_mailbox {
     gw_u32 posted; /* written by the host: places filled so far, modulo 2^32 */
     gw_u32 stop;   /* written by the host: not 0 when the group is to end once all is worked off */
-    gw_u32 reserved_host[14];
+    gw_u64 extent; /* written by the host, of the last place: below */
+    gw_u32 reserved_host[12];
     gw_u32 finished; /* written by the group: places worked off so far, modulo 2^32 */
     gw_u32 running;  /* written by the group: 1 once it polls, 2 when it has ended */
     gw_u32 reserved_device[14];
 } gw_mailbox;
 GW_STATIC_ASSERT(sizeof(gw_mailbox) == 128, mailbox_size);
+GW_ASSERT_OFFSET(gw_mailbox, extent, 8);
 GW_ASSERT_OFFSET(gw_mailbox, finished, 64);
+
+/*
+ * Where the windows of a bin lie, if they lie side by side in the order of its packets, so that a
+ * group can bring them before it has seen the descriptors:
+ *
+ *   the first's window | units of all together << 32 | posted behind it, modulo 2^16, << 48
+ *
+ * Units are those of windows; 0: they do not lie so, or are more than GW_EXTENT_UNITS_MAX.
+ */
+#define GW_EXTENT_UNITS_MAX 192u
 
 #define GW_MAILBOX_POLLING 1u
 #define GW_MAILBOX_ENDED   2u

@@ -77,11 +77,15 @@ GW_LANE gw_u32 gw_uniform(gw_u32 value)
 /* The greatest of what all lanes of the warp brought. */
 GW_LANE gw_u32 gw_warp_max(gw_u32 value)
 {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(0xffffffffu, value);
+#else
     for (gw_u32 distance = warpSize / 2; distance != 0; distance /= 2) {
         const gw_u32 other = __shfl_xor_sync(0xffffffffu, value, (int)distance);
         value = other > value ? other : value;
     }
     return value;
+#endif
 }
 
 /* Waits for the lanes of the caller's warp, and orders their memory accesses. */
@@ -197,6 +201,14 @@ GW_LANE gw_u32 gw_rotate_left32(gw_u32 value, gw_u32 bits)
 GW_LANE gw_u64 gw_rotate_left64(gw_u64 value, gw_u32 bits)
 {
     return (value << (bits & 63)) | (value >> ((64 - bits) & 63));
+}
+
+/* Of three words, in one step. A compiler would add first what is ready last. */
+GW_LANE gw_u32 gw_xor3(gw_u32 a, gw_u32 b, gw_u32 c)
+{
+    gw_u32 sum;
+    asm("lop3.b32 %0, %1, %2, %3, 0x96;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+    return sum;
 }
 
 GW_LANE gw_u32 gw_swap32(gw_u32 value)

@@ -23,10 +23,10 @@
 /* A bound that is never reached: the rank of each turn's function is greater than the last. */
 #define GW_TURNS_MAX 0xffffu
 
-/* The same in all lanes of all groups. */
-GW_LANE gw_u32 gw_has_chain(const gw_chunk_arrays *chunk)
+/* Of these images; the same in all lanes of all groups. */
+GW_LANE gw_u32 gw_has_chain(const GW_GLOBAL gw_u8 *images)
 {
-    return (gw_u32)(((const GW_GLOBAL gw_chain *)chunk->images)->rows != 0);
+    return (gw_u32)(((const GW_GLOBAL gw_chain *)images)->rows != 0);
 }
 
 GW_LANE const GW_GLOBAL gw_stop *gw_stops(const gw_chunk_arrays *chunk)
@@ -124,7 +124,7 @@ GW_GROUP void gw_pack_desk(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *step
  */
 GW_GROUP gw_u32 gw_follow(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps, gw_u32 turn)
 {
-    if (!gw_has_chain(chunk)) {
+    if (!gw_uniform(steps->follows)) {
         return 0;
     }
     gw_barrier();

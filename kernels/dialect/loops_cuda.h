@@ -8,7 +8,8 @@
  * at the same offsets as in the host's arena. Copy engines bring the windows of a
  * chunk there and back where these lie side by side; otherwise, and for persistent
  * groups, the group itself fetches what its function reads and returns what it
- * wrote, over the bus, in whole 16-byte words (gw_fetch, gw_return).
+ * wrote, over the bus, in whole 16-byte words (gw_fetch, gw_return). A persistent
+ * group has windows that lie side by side in its own memory instead (GW_NEAR_WORDS).
  */
 #ifndef GODWIT_LOOPS_CUDA_H
 #define GODWIT_LOOPS_CUDA_H
@@ -26,6 +27,7 @@ typedef struct gw_reach {
 
 /* Bytes that one thread moves at once. */
 #define GW_WORD_BYTES 16u
+#define GW_UNIT_WORDS (GW_WINDOW_UNIT / GW_WORD_BYTES)
 
 /*
  * Words that one thread has under way at once. A trip over the bus takes as long for one of them
@@ -49,7 +51,7 @@ GW_LANE gw_span gw_span_of(const gw_descriptor *descriptor, gw_u32 reach_bytes)
     const gw_u32 length = place.y >> 16;
     const gw_u32 bytes = length < reach_bytes ? length : reach_bytes;
     gw_span span;
-    span.first = (gw_u64)place.x * (GW_WINDOW_UNIT / GW_WORD_BYTES) + head / GW_WORD_BYTES;
+    span.first = (gw_u64)place.x * GW_UNIT_WORDS + head / GW_WORD_BYTES;
     span.words = (head % GW_WORD_BYTES + bytes + GW_WORD_BYTES - 1) / GW_WORD_BYTES;
     return span;
 }
@@ -70,6 +72,7 @@ GW_LANE gw_u32 gw_span_words_max(const gw_descriptor *descriptors, const gw_outc
                                  gw_u32 count, gw_u32 reach_bytes)
 {
     gw_u32 most = 0;
+    GW_NO_COPY
     for (gw_u32 i = threadIdx.x % warpSize; i < count; i += warpSize) {
         const gw_span span = gw_span_at(descriptors, outcomes, i, reach_bytes);
         most = span.words > most ? span.words : most;
@@ -90,8 +93,6 @@ GW_GROUP void gw_carry(gw_u8 *to, const gw_u8 *from, const gw_descriptor *descri
     if (words == 0) {
         return;
     }
-    const gw_u32 packets_on = blockDim.x / words;
-    const gw_u32 words_on = blockDim.x % words;
     gw_u32 packet = threadIdx.x / words;
     gw_u32 word = threadIdx.x % words;
     if (words * count <= blockDim.x) {
@@ -103,6 +104,8 @@ GW_GROUP void gw_carry(gw_u8 *to, const gw_u8 *from, const gw_descriptor *descri
         }
         return;
     }
+    const gw_u32 packets_on = blockDim.x / words;
+    const gw_u32 words_on = blockDim.x % words;
     while (packet < count) {
         /* No branches, or the loads would wait for each other. */
         gw_u64 places[GW_WORDS_UNDER_WAY];
@@ -176,13 +179,14 @@ extern "C" __device__ const gw_u32 gw_scratch_bytes = sizeof(gw_scratch);
  * (more), otherwise `index`, or, where that is for the group of the bin in front, what the counter
  * says. Not below bin_count: there is none.
  */
-GW_LANE gw_u32 gw_take(gw_steps *steps, const gw_u64 *image_offsets, const gw_bin *bins,
+GW_LANE gw_u32 gw_take(gw_steps *steps, const gw_device *device, const gw_bin *bins,
                        gw_u32 bin_count, gw_u32 *next_bin, gw_u32 index, gw_u32 more)
 {
     while (index < bin_count) {
         const gw_bin bin = bins[index];
         if (more || (bin.part & GW_PART_REST) == 0) {
-            gw_begin_steps(steps, bin, image_offsets[bin.instance]);
+            gw_begin_steps(steps, bin, device->image_offsets[bin.instance],
+                           gw_has_chain(device->images));
             break;
         }
         index = gridDim.x + atomicInc(next_bin, bin_count - 1);
@@ -221,7 +225,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     chunk.bin_count = bin_count;
     if (gw_lane_id() == 0) {
         /* The first bin of each group is known; the counter is for those behind. */
-        taken = gw_take(&steps, device.image_offsets, bins, bin_count, next_bin, blockIdx.x, 0);
+        taken = gw_take(&steps, &device, bins, bin_count, next_bin, blockIdx.x, 0);
         started = clock64();
     }
     gw_barrier();
@@ -248,18 +252,27 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
              */
             const gw_u32 more = steps.bin.part & GW_PART_MORE;
             const gw_u32 index = more ? taken + 1 : gridDim.x + atomicInc(next_bin, bin_count - 1);
-            taken = gw_take(&steps, device.image_offsets, bins, bin_count, next_bin, index, more);
+            taken = gw_take(&steps, &device, bins, bin_count, next_bin, index, more);
         }
         gw_barrier();
     }
 }
 
-/* Reads a word that the host writes; what it wrote before is visible after. */
-GW_LANE gw_u32 gw_load_acquire(const gw_u32 *address)
+/* What the host has written into a mailbox; what it wrote before is visible after. */
+typedef struct gw_look {
+    gw_u64 counters; /* posted | stop << 32 */
+    gw_u64 extent;
+} gw_look;
+
+/* One request on the bus. Of its two words either may be read before the other. */
+GW_LANE gw_look gw_look_into(const gw_mailbox *box)
 {
-    gw_u32 value;
-    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
-    return value;
+    gw_look look;
+    asm volatile("ld.acquire.sys.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(look.counters), "=l"(look.extent)
+                 : "l"(box)
+                 : "memory");
+    return look;
 }
 
 /* Writes a word that the host reads; what the group wrote before a barrier is visible by then. */
@@ -272,23 +285,41 @@ GW_LANE void gw_store_release(gw_u32 *address, gw_u32 value)
 #define GW_POLLS_BEFORE_PAUSE 4096u
 #define GW_PAUSE_NS           256u
 
-/* Waits for the mailbox's next place, by one lane: what is posted, or `taken` when it is to end. */
-GW_LANE gw_u32 gw_await(const gw_mailbox *box, gw_u32 taken)
+/* What lane 0 tells the group when it has seen something in the mailbox. */
+typedef struct gw_seen {
+    gw_u32 posted; /* the bins taken: the group is to end */
+    gw_u32 first;  /* where the next bin's windows lie side by side, in units, */
+    gw_u32 units;  /* and how many; 0: they do not, or it is not known */
+} gw_seen;
+
+/* Waits for the mailbox's next place, by one lane. */
+GW_LANE gw_seen gw_await(const gw_mailbox *box, gw_u32 taken)
 {
-    for (gw_u32 polls = 0;; polls++) {
-        gw_u32 posted = gw_load_acquire(&box->posted);
-        /* Posted first, stop afterwards: when stop is seen, nothing is posted any more. */
-        if (posted == taken && polls % 16 == 15 && gw_load_acquire(&box->stop)) {
-            return gw_load_acquire(&box->posted);
-        }
-        if (posted != taken) {
-            return posted;
-        }
+    gw_look look = gw_look_into(box);
+    for (gw_u32 polls = 0; look.counters == taken; polls++) {
         if (polls >= GW_POLLS_BEFORE_PAUSE) {
             __nanosleep(GW_PAUSE_NS);
         }
+        look = gw_look_into(box);
     }
+    gw_seen seen;
+    seen.posted = (gw_u32)look.counters;
+    /* The extent is that of the last place posted, and may be older than the counters, or newer. */
+    const gw_u32 right = seen.posted == taken + 1 && look.extent >> 48 == (seen.posted & 0xffffu);
+    seen.first = (gw_u32)look.extent;
+    seen.units = right ? (gw_u32)(look.extent >> 32) & 0xffffu : 0;
+    return seen;
 }
+
+/*
+ * Windows in the group's memory, from which loads take a tenth of the time, one behind the other as
+ * they lie in the host's arena. They come over the bus with the place, before anything is known of
+ * them but the extent, so that a bin waits for one trip and not for two.
+ */
+#define GW_NEAR_WORDS (GW_EXTENT_UNITS_MAX * GW_UNIT_WORDS)
+
+/* Words of them that a lane brings. */
+#define GW_NEAR_LANE_WORDS ((GW_NEAR_WORDS + GW_GROUP_LANES - 1) / GW_GROUP_LANES)
 
 /* Packets of a bin that a persistent group has room for in its shared memory. */
 #define GW_NEAR_PACKETS 64u
@@ -335,10 +366,11 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     __shared__ gw_u64 near_parameters[GW_NEAR_PACKETS];
     __shared__ uint2 near_outcomes[GW_NEAR_PACKETS];
     __shared__ gw_u32 near_trails[GW_NEAR_PACKETS];
+    alignas(GW_WINDOW_UNIT) __shared__ uint4 near_words[GW_NEAR_WORDS];
     __shared__ gw_steps steps;
     __shared__ gw_instance instances[GW_INSTANCES];
-    __shared__ gw_u32 go;
-    __shared__ uint4 bin_words;
+    __shared__ gw_seen seen;
+    __shared__ gw_reach reach;
     /* Each lane's own; no register is spent on what is looked at once a bin. */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
@@ -356,9 +388,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
         outcomes = (uint2 *)(desk + GW_PLACE_OUTCOMES(bin_packets));
         trails = (gw_u32 *)(desk + GW_PLACE_TRAILS(bin_packets));
     }
-    const gw_bin *bin = (const gw_bin *)&bin_words;
     gw_chunk_arrays chunk;
-    chunk.arena = device.shadow;
     chunk.images = device.images;
     chunk.image_offsets = device.image_offsets;
     chunk.descriptors = (gw_descriptor *)descriptors;
@@ -374,55 +404,77 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     }
     /* The host may start its counters anywhere. */
     gw_u32 taken = box->finished;
-    gw_u32 posted = taken; /* as lane 0 last saw it */
+    gw_seen last = {taken, 0, 0}; /* as lane 0 saw it */
     gw_barrier();
     if (gw_lane_id() == 0) {
         gw_store_release(&box->running, GW_MAILBOX_POLLING);
     }
     for (;;) {
         if (gw_lane_id() == 0) {
-            posted = posted == taken ? gw_await(box, taken) : posted;
-            go = posted != taken;
+            last.units = 0;
+            last = last.posted == taken ? gw_await(box, taken) : last;
+            seen = last;
         }
         gw_barrier();
-        if (!gw_uniform(go)) {
+        if (gw_uniform(seen.posted) == taken) {
             break;
         }
         gw_u8 *place = (gw_u8 *)(box + 1) + (gw_u64)(taken % places) * GW_PLACE_BYTES(bin_packets);
         uint4 *host_descriptors = (uint4 *)(place + GW_PLACE_DESCRIPTORS);
+        const gw_u32 units = gw_uniform(seen.units);
+        const gw_u32 first = units != 0 ? gw_uniform(seen.first) : 0;
         /* All loads at once, whatever the bin holds: each costs the same trip over the bus. */
-        if (gw_lane_id() == gw_lane_count() - 1) {
-            bin_words = *(const uint4 *)place;
+        const uint4 *host_words = (const uint4 *)device.host + (gw_u64)first * GW_UNIT_WORDS;
+        uint4 words[GW_NEAR_LANE_WORDS];
+        GW_UNROLL
+        for (gw_u32 i = 0; i < GW_NEAR_LANE_WORDS; i++) {
+            const gw_u32 word = gw_lane_id() + i * GW_GROUP_LANES;
+            words[i] = word < units * GW_UNIT_WORDS ? host_words[word] : make_uint4(0, 0, 0, 0);
         }
         for (gw_u32 i = gw_lane_id(); i < bin_packets; i += gw_lane_count()) {
-            const uint4 descriptor = host_descriptors[i];
+            uint4 descriptor = host_descriptors[i];
             const gw_u64 parameter =
                 ((const gw_u64 *)(place + GW_PLACE_PARAMETERS(bin_packets)))[i];
+            descriptor.x -= first;
             descriptors[i] = descriptor;
             parameters[i] = parameter;
         }
-        gw_barrier();
-        gw_instance *slot = &instances[bin->instance % GW_INSTANCES];
-        const gw_instance instance = gw_instance_of(&device, slot, bin->instance);
-        gw_fetch(device.shadow, device.host, chunk.descriptors, bin->count, instance.reach);
-        if (gw_lane_id() == 0) {
-            gw_begin_steps(&steps, *bin, instance.image_offset);
+        if (gw_lane_id() == gw_lane_count() - 1) {
+            const gw_u32 follows = gw_has_chain(device.images);
+            const uint4 bin_words = *(const uint4 *)place;
+            const gw_bin bin = *(const gw_bin *)&bin_words;
+            gw_instance *slot = &instances[bin.instance % GW_INSTANCES];
+            *slot = gw_instance_of(&device, slot, bin.instance);
+            gw_begin_steps(&steps, bin, slot->image_offset, follows);
+            reach = slot->reach;
+        }
+        GW_UNROLL
+        for (gw_u32 i = 0; i < GW_NEAR_LANE_WORDS; i++) {
+            const gw_u32 word = gw_lane_id() + i * GW_GROUP_LANES;
+            if (word < units * GW_UNIT_WORDS) {
+                near_words[word] = words[i];
+            }
         }
         gw_barrier();
-        if (gw_lane_id() == 0) {
-            *slot = instance;
+        const gw_u32 count = gw_uniform(steps.bin.count);
+        if (units == 0) {
+            gw_fetch(device.shadow, device.host, chunk.descriptors, count, reach);
+            gw_barrier();
         }
+        chunk.arena = units != 0 ? (gw_u8 *)near_words : device.shadow;
         gw_run_bin(&chunk, &steps, scratch, &prepared[gw_lane_id()]);
         gw_barrier();
-        for (gw_u32 i = gw_lane_id(); i < bin->count; i += gw_lane_count()) {
-            host_descriptors[i] = descriptors[i];
+        for (gw_u32 i = gw_lane_id(); i < count; i += gw_lane_count()) {
+            uint4 descriptor = descriptors[i];
+            descriptor.x += first;
+            host_descriptors[i] = descriptor;
             ((uint2 *)(place + GW_PLACE_OUTCOMES(bin_packets)))[i] = outcomes[i];
-            if (gw_has_chain(&chunk)) {
+            if (steps.follows) {
                 ((gw_u32 *)(place + GW_PLACE_TRAILS(bin_packets)))[i] = trails[i];
             }
         }
-        gw_return(device.shadow, device.host, chunk.descriptors, chunk.outcomes, bin->count,
-                  slot->reach);
+        gw_return(chunk.arena, device.host + (gw_u64)first * GW_WINDOW_UNIT, chunk.descriptors,
+                  chunk.outcomes, count, reach);
         taken++;
         gw_barrier();
         if (gw_lane_id() == 0) {

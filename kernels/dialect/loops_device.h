@@ -101,18 +101,21 @@ typedef struct gw_steps {
     gw_u32 count;        /* packets that are at that function */
     gw_u32 led_on;       /* whether another function led them there: no host half prepared them */
     gw_u32 on_desk;      /* whether they lie on the desk, and not where the bin does */
+    gw_u32 follows;      /* whether there is a chain: gw_has_chain */
     gw_u32 least;        /* of all packets' hops */
     gw_u32 most;
 } gw_steps;
 
 /* By lane 0. */
-GW_LANE void gw_begin_steps(GW_LOCAL gw_steps *steps, gw_bin bin, gw_u64 image_offset)
+GW_LANE void gw_begin_steps(GW_LOCAL gw_steps *steps, gw_bin bin, gw_u64 image_offset,
+                            gw_u32 follows)
 {
     steps->bin = bin;
     steps->image_offset = image_offset;
     steps->count = bin.count;
     steps->led_on = 0;
     steps->on_desk = 0;
+    steps->follows = follows;
 }
 
 #include "loops_chain.h"

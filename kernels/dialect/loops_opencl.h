@@ -46,7 +46,7 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
             taken = index;
             if (index < bin_count) {
                 const gw_bin bin = bins[index];
-                gw_begin_steps(&steps, bin, image_offsets[bin.instance]);
+                gw_begin_steps(&steps, bin, image_offsets[bin.instance], gw_has_chain(images));
             }
         }
         gw_barrier();
@@ -135,7 +135,7 @@ __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
             go = gw_await(box, taken);
             if (go != 0) {
                 const gw_bin bin = *(const __global gw_bin *)place;
-                gw_begin_steps(&steps, bin, image_offsets[bin.instance]);
+                gw_begin_steps(&steps, bin, image_offsets[bin.instance], gw_has_chain(images));
             }
         }
         gw_barrier();

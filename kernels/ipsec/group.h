@@ -40,16 +40,28 @@ GW_LANE gw_lane gw_ipsec_lane(const gw_work *work, const gw_descriptor *descript
     return lane;
 }
 
+/* The places for SAs of an image. */
+typedef struct gw_ipsec_sas {
+    const GW_GLOBAL gw_ipsec_sa *first;
+    gw_u32 count;
+} gw_ipsec_sas;
+
 /* The SA that a packet's parameter names, before anything is known of the packet. One that is not
  * there gets the packet dropped; until then the first does for it. */
-GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_named_sa(const gw_work *work, gw_u64 parameter)
+GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_named_sa(gw_ipsec_sas sas, gw_u64 parameter)
 {
-    const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)work->image;
     const gw_u32 number = gw_ipsec_sa_index(parameter);
-    return (const GW_GLOBAL gw_ipsec_sa *)(work->image + image->sa_offset) +
-           (number < image->sa_count ? number : 0);
+    return sas.first + (number < sas.count ? number : 0);
 }
 
+/* Whether gw_ipsec_seal_end has something to do for an SA with these flags. */
+GW_LANE gw_u32 gw_ipsec_has_udp_checksum(gw_u32 flags)
+{
+    const gw_u32 udp_in_ipv6 = GW_IPSEC_SA_UDP | GW_IPSEC_SA_OUTER_IPV6;
+    return (flags & udp_in_ipv6) == udp_in_ipv6;
+}
+
+#include "group_plain.h"
 #include "group_aead.h"
 
 /* Packets of one round. */
@@ -57,7 +69,12 @@ GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_named_sa(const gw_work *work, gw_u
 /* Lanes of all teams. */
 #define GW_IPSEC_TEAMS (GW_IPSEC_ROUND * GW_AES_TEAM_LANES)
 
-GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_TEAMS + GW_IPSEC_ROUND, ipsec_group_lanes);
+/*
+ * The first that hashes. Of a bin of up to 32 packets two warps are teams and one hashes, and it is
+ * to have a scheduler and its instruction cache, of which a multiprocessor has four, for itself.
+ */
+#define GW_IPSEC_HASHES (GW_IPSEC_TEAMS + 64u)
+GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_HASHES + GW_IPSEC_ROUND, ipsec_group_lanes);
 
 #define GW_IPSEC_BLOCK_WORDS 4u
 #define GW_IPSEC_STEP_BLOCKS 4u
@@ -70,6 +87,7 @@ GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_TEAMS + GW_IPSEC_ROUND, ipsec_group_
 typedef struct gw_ipsec_scratch {
     gw_aes_team_table table;
     gw_u32 table_direction; /* what the table is for */
+    gw_ipsec_sas sas;       /* of the image: no bin waits for them */
     union {
         struct {
             gw_u64 data[GW_IPSEC_ROUND];   /* bytes from the arena's start to the first block */
@@ -99,8 +117,9 @@ GW_LANE gw_u32 gw_ipsec_hash_blocks(gw_u32 words)
 GW_LANE gw_u32 gw_ipsec_words_max(const GW_LOCAL gw_ipsec_scratch *scratch)
 {
     gw_u32 words_max = 0;
-    for (gw_u32 i = gw_lane_id() % warpSize; i < GW_IPSEC_ROUND; i += warpSize) {
-        const gw_u32 words = scratch->words[i];
+    GW_UNROLL
+    for (gw_u32 i = 0; i < GW_IPSEC_ROUND; i += GW_AES_TABLE_LANES) {
+        const gw_u32 words = scratch->words[i + gw_lane_id() % GW_AES_TABLE_LANES];
         words_max = words > words_max ? words : words_max;
     }
     return gw_uniform(gw_warp_max(words_max));
@@ -125,10 +144,13 @@ GW_LANE gw_u32 gw_ipsec_steps(gw_ipsec_suite suite, gw_u32 words_max)
 /* The table depends on the direction, so the first bin fills it. */
 GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_scratch *scratch)
 {
-    (void)image;
     if (gw_lane_id() == 0) {
+        const GW_GLOBAL gw_ipsec_image *header = (const GW_GLOBAL gw_ipsec_image *)image;
         scratch->table_direction = GW_IPSEC_TABLE_NONE;
+        scratch->sas.first = (const GW_GLOBAL gw_ipsec_sa *)(image + header->sa_offset);
+        scratch->sas.count = header->sa_count;
     }
+    gw_barrier();
 }
 
 /* Whether teams work on the suite; otherwise each lane takes packets of its own. */
@@ -174,16 +196,19 @@ GW_GROUP void gw_ipsec_fill_table(GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 dir
 GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
                                GW_LOCAL gw_ipsec_scratch *scratch)
 {
-    gw_barrier();
     if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
         gw_ipsec_fill_table(scratch, gw_ipsec_direction(work->variant));
     }
     /* Whole warps of each kind. */
     const gw_u32 place = gw_uniform(gw_lane_id());
+    const gw_u32 chains_128 = gw_uniform(gw_ipsec_team_encrypts(work, suite) &&
+                                         gw_ipsec_aes_rounds(suite) == GW_AES_TEAM_SPLIT);
     for (gw_u32 first = 0; first < work->count; first += GW_IPSEC_ROUND) {
-        if (place < GW_IPSEC_TEAMS) {
+        if (place < GW_IPSEC_TEAMS && chains_128) {
+            gw_ipsec_team_chain_128(work, suite, scratch, first);
+        } else if (place < GW_IPSEC_TEAMS) {
             gw_ipsec_team_round(work, suite, scratch, first);
-        } else if (place < GW_IPSEC_TEAMS + GW_IPSEC_ROUND) {
+        } else if (place >= GW_IPSEC_HASHES && place < GW_IPSEC_HASHES + GW_IPSEC_ROUND) {
             gw_ipsec_hash_round(work, suite, scratch, first);
         } else {
             gw_ipsec_idle_round(work, suite, scratch);
@@ -191,19 +216,19 @@ GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
     }
 }
 
+/* All lanes come from a barrier: the last bin is done with, and the scratch memory prepared. */
 GW_GROUP void gw_ipsec_bin(const gw_work *work, GW_LOCAL gw_ipsec_scratch *scratch)
 {
     const gw_ipsec_suite suite = gw_ipsec_suite_of(work->variant);
-    const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)work->image;
     if (work->count == 0) {
         return;
     }
-    if (gw_uniform(image->sa_count) != 0 && gw_ipsec_has_teams(suite)) {
+    const gw_u32 sas = gw_uniform(scratch->sas.count);
+    if (sas != 0 && gw_ipsec_has_teams(suite)) {
         gw_ipsec_by_team(work, suite, scratch);
-    } else if (gw_uniform(image->sa_count) != 0 && gw_aead_takes(suite)) {
-        gw_barrier();
+    } else if (sas != 0 && gw_aead_takes(suite)) {
         gw_ipsec_fill_table(scratch, GW_IPSEC_OUTBOUND);
-        gw_aead_bin(work, suite, &scratch->table, &scratch->aead);
+        gw_aead_bin(work, suite, scratch->sas, &scratch->table, &scratch->aead);
     } else {
         gw_ipsec_by_lane(work);
         gw_warp_barrier();

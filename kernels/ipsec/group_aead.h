@@ -56,6 +56,7 @@ typedef struct gw_aead_scratch {
 typedef struct gw_aead_round {
     const gw_work *work;
     gw_ipsec_suite suite;
+    gw_ipsec_sas sas;
     gw_u32 first; /* index of its first packet */
     gw_u32 lanes; /* of a team */
 } gw_aead_round;
@@ -79,7 +80,7 @@ GW_LANE gw_aead_lane gw_aead_lane_of(const gw_aead_round *round)
     lane.place = gw_lane_id() & (round->lanes - 1);
     const gw_u32 index = round->first + lane.packet;
     const gw_u64 parameter = index < work->count ? work->parameters[index] : 0;
-    lane.sa = gw_ipsec_named_sa(work, parameter);
+    lane.sa = gw_ipsec_named_sa(round->sas, parameter);
     const gw_u64 sequence = gw_ipsec_sequence(parameter);
     lane.iv[0] = gw_swap32((gw_u32)(sequence >> 32));
     lane.iv[1] = gw_swap32((gw_u32)sequence);
@@ -135,13 +136,14 @@ GW_LANE gw_u32 gw_aead_takes(gw_ipsec_suite suite)
  * not looked at for ChaCha20. Kept out of the loop, so that what it needs of registers is not taken
  * from others.
  */
-GW_APART void gw_aead_bin(const gw_work *work, gw_ipsec_suite suite,
+GW_APART void gw_aead_bin(const gw_work *work, gw_ipsec_suite suite, gw_ipsec_sas sas,
                           const GW_LOCAL gw_aes_team_table *table,
                           GW_LOCAL gw_aead_scratch *scratch)
 {
     gw_aead_round round;
     round.work = work;
     round.suite = suite;
+    round.sas = sas;
     round.lanes = gw_aead_lanes(work->count);
     for (round.first = 0; round.first < work->count;
          round.first += GW_AEAD_TEAM_LANES / round.lanes) {

@@ -11,39 +11,64 @@ typedef struct gw_aead_head {
     gw_u32 cipher_bytes; /* 0: none, or the packet is settled */
     gw_u64 sequence;
     GW_GLOBAL gw_u8 *esp;
-    gw_u32 once[4]; /* GCM: what is added to the sum at last */
+    gw_u32 icv_bytes;
+    gw_u32 udp_checksum; /* 1: gw_ipsec_seal_end has something to do */
+    gw_u32 once[4];      /* GCM: what is added to the sum at last */
 } gw_aead_head;
 
-/* Parses and checks packet `index` of the bin, and says what the team has to do. */
+/* Parses and checks any packet. */
+GW_LANE void gw_aead_head_check(gw_aead_head *head, const gw_aead_round *round, gw_u32 index)
+{
+    const gw_work *work = round->work;
+    gw_descriptor descriptor = work->descriptors[index];
+    const gw_lane lane = gw_ipsec_lane(work, &descriptor, index);
+    gw_outcome outcome = {0, 0, 0, 0};
+    head->found = gw_ipsec_find(&lane, &descriptor, &outcome);
+    if (head->found.sa != 0 && gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
+        const gw_ipsec_sealing sealing =
+            gw_ipsec_seal_begin(&lane, head->found, round->suite, &descriptor, &outcome);
+        head->esp = sealing.esp;
+        head->cipher_bytes = sealing.cipher_bytes;
+        head->sequence = sealing.sequence;
+        work->descriptors[index] = descriptor;
+        if (head->cipher_bytes != 0) {
+            gw_store_be64(head->esp + GW_IPSEC_ESP_HEADER_BYTES, head->sequence);
+        }
+    } else if (head->found.sa != 0) {
+        const gw_ipsec_opening opening =
+            gw_ipsec_open_begin(&lane, head->found, round->suite, &descriptor, &outcome);
+        head->esp = opening.esp;
+        head->cipher_bytes = opening.cipher_bytes;
+        head->sequence = opening.sequence;
+        head->named_at = opening.named_at;
+    }
+    if (head->cipher_bytes != 0) {
+        head->icv_bytes = head->found.sa->icv_bytes;
+        head->udp_checksum = gw_ipsec_has_udp_checksum(head->found.sa->flags);
+    }
+    work->outcomes[index] = outcome;
+}
+
+/* Takes up packet `index` of the bin, and says what the team has to do. */
 GW_LANE void gw_aead_head_begin(gw_aead_head *head, const gw_aead_round *round,
                                 GW_LOCAL gw_aead_scratch *scratch, gw_u32 index)
 {
     const gw_work *work = round->work;
     head->cipher_bytes = 0;
     if (head->packet < GW_AEAD_TEAM_LANES / round->lanes && index < work->count) {
-        gw_descriptor descriptor = work->descriptors[index];
-        const gw_lane lane = gw_ipsec_lane(work, &descriptor, index);
-        gw_outcome outcome = {0, 0, 0, 0};
-        head->found = gw_ipsec_find(&lane, &descriptor, &outcome);
-        if (head->found.sa != 0 && gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
-            const gw_ipsec_sealing sealing =
-                gw_ipsec_seal_begin(&lane, head->found, round->suite, &descriptor, &outcome);
-            head->esp = sealing.esp;
-            head->cipher_bytes = sealing.cipher_bytes;
-            head->sequence = sealing.sequence;
-            work->descriptors[index] = descriptor;
-            if (head->cipher_bytes != 0) {
-                gw_store_be64(head->esp + GW_IPSEC_ESP_HEADER_BYTES, head->sequence);
-            }
-        } else if (head->found.sa != 0) {
-            const gw_ipsec_opening opening =
-                gw_ipsec_open_begin(&lane, head->found, round->suite, &descriptor, &outcome);
-            head->esp = opening.esp;
-            head->cipher_bytes = opening.cipher_bytes;
-            head->sequence = opening.sequence;
-            head->named_at = opening.named_at;
+        if (gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
+            const gw_ipsec_plain packet =
+                gw_ipsec_seal_plain(work, round->suite, round->sas, index);
+            head->found.sa = gw_ipsec_named_sa(round->sas, work->parameters[index]);
+            head->esp = packet.esp;
+            head->cipher_bytes = packet.cipher_bytes;
+            head->sequence = packet.sequence;
+            head->icv_bytes = packet.icv_bytes;
+            head->udp_checksum = 0;
         }
-        work->outcomes[index] = outcome;
+        if (head->cipher_bytes == 0) {
+            gw_aead_head_check(head, round, index);
+        }
         if (head->cipher_bytes != 0) {
             const gw_u32 before = GW_IPSEC_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(round->suite);
             scratch->data[head->packet] = (gw_u64)(head->esp + before - work->arena);
@@ -141,13 +166,15 @@ GW_LANE void gw_aead_head_end(gw_aead_head *head, const gw_aead_round *round,
     GW_GLOBAL gw_u8 *icv = head->esp + GW_IPSEC_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(round->suite) +
                            head->cipher_bytes;
     if (gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
-        gw_ipsec_sealing sealing;
-        sealing.esp = head->esp;
-        sealing.sequence = head->sequence;
-        sealing.cipher_bytes = head->cipher_bytes;
-        gw_ipsec_tag_store(icv, tag, head->found.sa->icv_bytes);
-        gw_ipsec_seal_end(head->found, round->suite, sealing);
-    } else if (!gw_ipsec_tag_same(icv, tag, head->found.sa->icv_bytes)) {
+        gw_ipsec_tag_store(icv, tag, head->icv_bytes);
+        if (head->udp_checksum) {
+            gw_ipsec_sealing sealing;
+            sealing.esp = head->esp;
+            sealing.sequence = head->sequence;
+            sealing.cipher_bytes = head->cipher_bytes;
+            gw_ipsec_seal_end(head->found, round->suite, sealing);
+        }
+    } else if (!gw_ipsec_tag_same(icv, tag, head->icv_bytes)) {
         gw_outcome outcome;
         gw_drop(&outcome, GW_IPSEC_AUTHENTICATION);
         work->outcomes[index] = outcome;

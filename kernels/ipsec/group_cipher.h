@@ -156,7 +156,6 @@ GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
     /* The IV, as block -1, lies in front of the ring's first word. */
     lane->ring += (GW_IPSEC_RING_WORDS - GW_IPSEC_BLOCK_WORDS) * GW_IPSEC_STRIDE;
     gw_ipsec_fetch(lane, &lane->raw[0], 0);
-    gw_ipsec_fetch(lane, &lane->raw[1], 1);
     gw_u32 third = 0;
     GW_NO_COPY
     for (gw_u32 block = 0; block < blocks_max; block++) {
@@ -165,15 +164,14 @@ GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
         state.word[0] ^= before.word[0];
         state.word[1] ^= before.word[1];
         state = gw_aes_team_enter(&lane->aes, state);
-        state = gw_aes_team_rounds(&lane->aes, 0, state, 1, 3);
-        gw_ipsec_hand_over(lane, scratch, before);
-        state = gw_aes_team_rounds(&lane->aes, 0, state, 3, 5);
+        state = gw_aes_team_rounds(&lane->aes, 0, state, 1, 2);
         gw_ipsec_write(lane, block - 1, before, third);
-        state = gw_aes_team_rounds(&lane->aes, 0, state, 5, 7);
+        state = gw_aes_team_rounds(&lane->aes, 0, state, 2, 3);
         third = lane->raw[0].word[2];
-        lane->raw[0] = lane->raw[1];
-        gw_ipsec_fetch(lane, &lane->raw[1], block + 2);
-        state = gw_aes_team_rounds(&lane->aes, 0, state, 7, GW_AES_TEAM_SPLIT);
+        gw_ipsec_fetch(lane, &lane->raw[0], block + 1);
+        state = gw_aes_team_rounds(&lane->aes, 0, state, 3, 5);
+        gw_ipsec_hand_over(lane, scratch, before);
+        state = gw_aes_team_rounds(&lane->aes, 0, state, 5, GW_AES_TEAM_SPLIT);
         lane->previous = gw_aes_team_seal(&lane->aes, state);
         /* All blocks of the step before are handed over. */
         if (block != 0 && block % GW_IPSEC_STEP_BLOCKS == 0) {
@@ -250,21 +248,19 @@ GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
 }
 
 /*
- * A round by the teams: the barriers are those of gw_ipsec_hash_round. Apart, so that the round
- * keys find room in registers: each block would wait for them.
+ * A round by the teams: the barriers are those of gw_ipsec_hash_round. rounds and encrypts, whether
+ * blocks are chained outbound, follow from suite and direction.
  */
-GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
-                                  GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
+GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
+                                GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first, gw_u32 rounds,
+                                gw_u32 encrypts)
 {
     gw_ipsec_cipher lane;
     lane.packet = gw_lane_id() / GW_AES_TEAM_LANES;
     lane.half = gw_lane_id() % GW_AES_TEAM_LANES;
     const gw_u32 index = first + lane.packet;
     const gw_u64 parameter = index < work->count ? work->parameters[index] : 0;
-    const GW_GLOBAL gw_ipsec_sa *sa = gw_ipsec_named_sa(work, parameter);
-    const gw_u32 rounds = gw_ipsec_aes_rounds(suite);
-    const gw_u32 encrypts = suite.cipher == GW_IPSEC_CIPHER_CBC &&
-                            gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND;
+    const GW_GLOBAL gw_ipsec_sa *sa = gw_ipsec_named_sa(scratch->sas, parameter);
     if (encrypts) {
         gw_aes_team_begin(&lane.aes, &scratch->table, sa->keys, rounds, lane.half);
         /* Of a warp without packets, teams leave the tables to the others. */
@@ -277,18 +273,14 @@ GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
     const gw_u32 steps = gw_ipsec_steps(suite, words_max);
     gw_ipsec_team_begin(&lane, work, scratch);
     const gw_u32 blocks_max = gw_uniform(gw_warp_max(lane.blocks));
-    if (encrypts && gw_uniform(rounds) == GW_AES_TEAM_SPLIT) {
-        /* Known when it is compiled, it leaves no branch among the rounds. */
-        lane.aes.rounds = GW_AES_TEAM_SPLIT;
-        gw_ipsec_encrypt_round(&lane, scratch, blocks_max, steps);
-    } else if (encrypts) {
+    if (encrypts) {
         gw_ipsec_encrypt_round(&lane, scratch, blocks_max, steps);
     } else if (suite.auth != GW_IPSEC_AUTH_NONE) {
         gw_ipsec_stage_round(&lane, scratch, steps);
     } else {
         gw_ipsec_wait(steps);
     }
-    if (gw_ipsec_direction(work->variant) == GW_IPSEC_INBOUND) {
+    if (!encrypts && gw_ipsec_direction(work->variant) == GW_IPSEC_INBOUND) {
         gw_barrier();
         if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
             gw_aes_team_begin(&lane.aes, &scratch->table, sa->keys, rounds, lane.half);
@@ -297,6 +289,33 @@ GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
         }
     }
     gw_barrier();
+}
+
+/* Whether teams chain blocks. */
+GW_LANE gw_u32 gw_ipsec_team_encrypts(const gw_work *work, gw_ipsec_suite suite)
+{
+    return suite.cipher == GW_IPSEC_CIPHER_CBC &&
+           gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND;
+}
+
+/* Apart, as the next, so that the round keys find room in registers: each block would wait for
+ * them. */
+GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
+                                  GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
+{
+    gw_ipsec_team_work(work, suite, scratch, first, gw_ipsec_aes_rounds(suite),
+                       gw_ipsec_team_encrypts(work, suite));
+}
+
+/*
+ * The same where blocks are chained and keys have 128 bits. What is known when it is compiled
+ * leaves no branch among the rounds, and all registers to them: a packet is as late as its blocks,
+ * one behind the other.
+ */
+GW_APART void gw_ipsec_team_chain_128(const gw_work *work, gw_ipsec_suite suite,
+                                      GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
+{
+    gw_ipsec_team_work(work, suite, scratch, first, GW_AES_TEAM_SPLIT, 1);
 }
 
 /* The same round by lanes that have no part in it. */

@@ -10,7 +10,10 @@ typedef struct gw_ipsec_hash {
     gw_u32 packet;         /* place in the round */
     gw_u32 extended;       /* 1: the upper half of the sequence number is authenticated last */
     gw_u32 upper;
-    gw_u32 state[8]; /* SHA-1 uses five */
+    gw_u32 icv_bytes;
+    gw_u32 udp_checksum; /* 1: gw_ipsec_seal_end has something to do */
+    gw_u32 state[8];     /* SHA-1 uses five */
+    gw_u32 outer[8];     /* the state with which the outer hash begins */
 } gw_ipsec_hash;
 
 /* What of gw_ipsec_found and gw_ipsec_opening is needed once a packet is decrypted, in one word. */
@@ -19,19 +22,29 @@ GW_LANE gw_u32 gw_ipsec_places(gw_ipsec_found found, gw_u32 named_at)
     return named_at << 16 | found.version << 8 | found.l2_bytes;
 }
 
-/* States, from the SA or computed. */
+/* Words of a state. */
 GW_LANE gw_u32 gw_ipsec_state_words(gw_ipsec_suite suite)
 {
     return suite.auth == GW_IPSEC_AUTH_SHA256 ? 8 : 5;
 }
 
-GW_LANE void gw_ipsec_load_state(gw_ipsec_hash *hash, const GW_GLOBAL gw_u32 *words,
-                                 gw_ipsec_suite suite)
+/* Half of a state. */
+GW_LANE void gw_ipsec_load_half(gw_u32 *words, const GW_GLOBAL gw_u32 *from)
 {
-    GW_UNROLL
-    for (gw_u32 i = 0; i < 8; i++) {
-        hash->state[i] = i < gw_ipsec_state_words(suite) ? words[i] : 0;
-    }
+    const gw_block block = gw_load_block((const GW_GLOBAL gw_u8 *)from);
+    words[0] = block.word0;
+    words[1] = block.word1;
+    words[2] = block.word2;
+    words[3] = block.word3;
+}
+
+/* Both states, at once and before they are needed. */
+GW_LANE void gw_ipsec_load_states(gw_ipsec_hash *hash, const GW_GLOBAL gw_ipsec_sa *sa)
+{
+    gw_ipsec_load_half(hash->state, sa->authentication);
+    gw_ipsec_load_half(hash->state + 4, sa->authentication + 4);
+    gw_ipsec_load_half(hash->outer, sa->authentication + GW_IPSEC_HMAC_OUTER);
+    gw_ipsec_load_half(hash->outer + 4, sa->authentication + GW_IPSEC_HMAC_OUTER + 4);
 }
 
 /* Takes one block of 16 words into the state. */
@@ -71,16 +84,17 @@ GW_LANE void gw_ipsec_put_ahead(const gw_ipsec_hash *hash, GW_LOCAL gw_ipsec_scr
 /* Takes up a packet whose headers are checked; esp: its ESP header. */
 GW_LANE void gw_ipsec_hash_data(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                 GW_LOCAL gw_ipsec_scratch *scratch, GW_GLOBAL gw_u8 *esp,
-                                gw_u64 sequence, gw_u32 cipher_bytes)
+                                gw_u64 sequence, gw_u32 cipher_bytes, gw_u32 spi, gw_u32 flags)
 {
     const gw_u32 ahead = gw_ipsec_ahead(suite);
     const gw_u32 encrypts = gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND;
     hash->data = esp + 4 * ahead;
     hash->words = cipher_bytes / 4;
-    hash->extended = gw_ipsec_has(hash->sa, GW_IPSEC_SA_ESN) != 0;
+    hash->extended = (flags & GW_IPSEC_SA_ESN) != 0;
+    hash->udp_checksum = gw_ipsec_has_udp_checksum(flags);
     hash->upper = (gw_u32)(sequence >> 32);
     scratch->data[hash->packet] = (gw_u64)(hash->data - work->arena);
-    gw_ipsec_put_ahead(hash, scratch, ahead, hash->sa->spi);
+    gw_ipsec_put_ahead(hash, scratch, ahead, spi);
     gw_ipsec_put_ahead(hash, scratch, ahead - 1, (gw_u32)sequence);
     /* Encrypting, the team has the IV. */
     for (gw_u32 i = 2; i < ahead && !encrypts; i++) {
@@ -88,40 +102,60 @@ GW_LANE void gw_ipsec_hash_data(gw_ipsec_hash *hash, const gw_work *work, gw_ips
     }
 }
 
-/* Parses and checks packet `index` of the bin, and says what the team has to do. */
+/* Parses and checks any packet. */
+GW_LANE void gw_ipsec_hash_check(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
+                                 GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 index)
+{
+    gw_descriptor descriptor = work->descriptors[index];
+    const gw_lane lane = gw_ipsec_lane(work, &descriptor, index);
+    gw_outcome outcome = {0, 0, 0, 0};
+    const gw_ipsec_found found = gw_ipsec_find(&lane, &descriptor, &outcome);
+    gw_ipsec_sealing sealing;
+    sealing.esp = 0;
+    sealing.sequence = 0;
+    sealing.cipher_bytes = 0;
+    if (found.sa != 0 && gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
+        sealing = gw_ipsec_seal_begin(&lane, found, suite, &descriptor, &outcome);
+        work->descriptors[index] = descriptor;
+    } else if (found.sa != 0) {
+        const gw_ipsec_opening opening =
+            gw_ipsec_open_begin(&lane, found, suite, &descriptor, &outcome);
+        sealing.esp = opening.esp;
+        sealing.sequence = opening.sequence;
+        sealing.cipher_bytes = opening.cipher_bytes;
+        scratch->places[hash->packet] = gw_ipsec_places(found, opening.named_at);
+    }
+    if (sealing.cipher_bytes != 0) {
+        hash->icv_bytes = found.sa->icv_bytes;
+        gw_ipsec_hash_data(hash, work, suite, scratch, sealing.esp, sealing.sequence,
+                           sealing.cipher_bytes, found.sa->spi, found.sa->flags);
+    }
+    work->outcomes[index] = outcome;
+}
+
+/* Takes up packet `index` of the bin, and says what the team has to do. */
 GW_LANE void gw_ipsec_hash_begin(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                  GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 index)
 {
-    hash->packet = gw_lane_id() - GW_IPSEC_TEAMS;
+    hash->packet = gw_lane_id() - GW_IPSEC_HASHES;
     hash->words = 0;
     if (index < work->count) {
-        gw_descriptor descriptor = work->descriptors[index];
-        const gw_lane lane = gw_ipsec_lane(work, &descriptor, index);
-        gw_outcome outcome = {0, 0, 0, 0};
-        const gw_ipsec_found found = gw_ipsec_find(&lane, &descriptor, &outcome);
-        hash->sa = found.sa;
-        if (found.sa != 0) {
-            /* Needed later, but asked for now, with everything else. */
-            gw_ipsec_load_state(hash, found.sa->authentication, suite);
-        }
-        if (found.sa != 0 && gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
-            const gw_ipsec_sealing sealing =
-                gw_ipsec_seal_begin(&lane, found, suite, &descriptor, &outcome);
-            if (sealing.cipher_bytes != 0) {
-                gw_ipsec_hash_data(hash, work, suite, scratch, sealing.esp, sealing.sequence,
-                                   sealing.cipher_bytes);
+        gw_u32 plain = 0;
+        if (gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
+            const gw_ipsec_plain packet = gw_ipsec_seal_plain(work, suite, scratch->sas, index);
+            plain = packet.cipher_bytes != 0;
+            if (plain) {
+                hash->icv_bytes = packet.icv_bytes;
+                gw_ipsec_hash_data(hash, work, suite, scratch, packet.esp, packet.sequence,
+                                   packet.cipher_bytes, packet.spi, packet.flags);
             }
-            work->descriptors[index] = descriptor;
-        } else if (found.sa != 0) {
-            const gw_ipsec_opening opening =
-                gw_ipsec_open_begin(&lane, found, suite, &descriptor, &outcome);
-            if (opening.cipher_bytes != 0) {
-                gw_ipsec_hash_data(hash, work, suite, scratch, opening.esp, opening.sequence,
-                                   opening.cipher_bytes);
-            }
-            scratch->places[hash->packet] = gw_ipsec_places(found, opening.named_at);
         }
-        work->outcomes[index] = outcome;
+        if (!plain) {
+            gw_ipsec_hash_check(hash, work, suite, scratch, index);
+        }
+        /* They come while the teams work on the first step. */
+        hash->sa = gw_ipsec_named_sa(scratch->sas, work->parameters[index]);
+        gw_ipsec_load_states(hash, hash->sa);
     }
     scratch->words[hash->packet] = hash->words;
 }
@@ -170,15 +204,34 @@ GW_LANE void gw_ipsec_hash_turn(gw_ipsec_hash *hash, gw_ipsec_suite suite,
         const gw_u32 words = gw_ipsec_state_words(suite);
         GW_UNROLL
         for (gw_u32 i = 0; i < 15; i++) {
-            w[i] = i < 8 ? hash->state[i] : 0;
-            w[i] = i == words ? 0x80000000u : w[i];
+            const gw_u32 word = i < 8 ? hash->state[i] : 0;
+            w[i] = i < words ? word : (i == words ? 0x80000000u : 0);
         }
         w[15] = 8 * (4 * GW_IPSEC_STEP_WORDS + 4 * words);
-        gw_ipsec_load_state(hash, hash->sa->authentication + GW_IPSEC_HMAC_OUTER, suite);
+        GW_UNROLL
+        for (gw_u32 i = 0; i < 8; i++) {
+            hash->state[i] = hash->outer[i];
+        }
     } else {
         gw_ipsec_hash_words(hash, suite, scratch, turn, turns, w);
     }
     gw_ipsec_compress(hash, suite, w);
+}
+
+/* gw_ipsec_tag_store, in whole words where they lie so. */
+GW_LANE void gw_ipsec_store_icv(GW_GLOBAL gw_u8 *to, gw_ipsec_tag tag, gw_u32 icv_bytes)
+{
+    if (((gw_u32)(gw_u64)to & 3u) != 0) {
+        gw_ipsec_tag_store(to, tag, icv_bytes);
+        return;
+    }
+    GW_GLOBAL gw_u32 *words = (GW_GLOBAL gw_u32 *)to;
+    GW_UNROLL
+    for (gw_u32 i = 0; i < 4; i++) {
+        if (4 * i < icv_bytes) {
+            words[i] = gw_swap32(tag.words[i]);
+        }
+    }
 }
 
 /* Writes or compares the ICV. A packet that is not authentic is not decrypted. */
@@ -188,12 +241,12 @@ GW_LANE void gw_ipsec_hash_end(gw_ipsec_hash *hash, const gw_work *work, gw_ipse
     if (hash->words == 0) {
         return;
     }
-    const gw_u32 icv_bytes = suite.auth == GW_IPSEC_AUTH_NONE ? 0 : hash->sa->icv_bytes;
+    const gw_u32 icv_bytes = suite.auth == GW_IPSEC_AUTH_NONE ? 0 : hash->icv_bytes;
     GW_GLOBAL gw_u8 *icv = hash->data + 4 * hash->words;
     const gw_ipsec_tag tag =
         gw_ipsec_tag_words(hash->state[0], hash->state[1], hash->state[2], hash->state[3]);
     if (gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
-        gw_ipsec_tag_store(icv, tag, icv_bytes);
+        gw_ipsec_store_icv(icv, tag, icv_bytes);
     } else if (!gw_ipsec_tag_same(icv, tag, icv_bytes)) {
         gw_outcome outcome;
         gw_drop(&outcome, GW_IPSEC_AUTHENTICATION);
@@ -206,7 +259,7 @@ GW_LANE void gw_ipsec_hash_end(gw_ipsec_hash *hash, const gw_work *work, gw_ipse
 /* Settles a packet that is encrypted, and all of it written. */
 GW_LANE void gw_ipsec_settle_sealed(const gw_ipsec_hash *hash, gw_ipsec_suite suite)
 {
-    if (hash->words == 0) {
+    if (hash->words == 0 || !hash->udp_checksum) {
         return;
     }
     gw_ipsec_found found;
@@ -248,7 +301,7 @@ GW_GROUP void gw_ipsec_hash_round(const gw_work *work, gw_ipsec_suite suite,
                                   GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
     gw_ipsec_hash hash;
-    const gw_u32 index = first + gw_lane_id() - GW_IPSEC_TEAMS;
+    const gw_u32 index = first + gw_lane_id() - GW_IPSEC_HASHES;
     gw_ipsec_hash_begin(&hash, work, suite, scratch, index);
     gw_barrier();
     const gw_u32 steps = gw_ipsec_steps(suite, gw_ipsec_words_max(scratch));

@@ -51,7 +51,7 @@ fn rust_layout() -> Vec<(String, usize)> {
     layout!("gw_bin", Bin, first count kernel variant instance length_bytes length_class row part);
     layout!("gw_chain", Chain, rows verdicts instances);
     layout!("gw_stop", Stop, kernel variant);
-    layout!("gw_mailbox", Mailbox, stop finished running);
+    layout!("gw_mailbox", Mailbox, stop extent finished running);
     layout!("gw_bin_call", BinCall,
         arena image descriptors parameters outcomes count variant);
     layout!("gw_echo_image", EchoImage, magic ports);

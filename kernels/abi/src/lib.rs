@@ -168,14 +168,35 @@ pub struct Mailbox {
     pub posted: u32,
     /// Written by the host: not 0 when the group is to end once all is worked off.
     pub stop: u32,
+    /// Written by the host, of the last place: [`extent`].
+    pub extent: u64,
     /// 0.
-    pub reserved_host: [u32; 14],
+    pub reserved_host: [u32; 12],
     /// Written by the group: places worked off so far, modulo 2^32.
     pub finished: u32,
     /// Written by the group: [`MAILBOX_POLLING`] once it polls, [`MAILBOX_ENDED`] when it has ended.
     pub running: u32,
     /// 0.
     pub reserved_device: [u32; 14],
+}
+
+/// Of windows that a group can bring before it has seen their descriptors, so many units together at most.
+pub const EXTENT_UNITS_MAX: u32 = 192;
+
+/// [`Mailbox::extent`] of a bin, behind which `posted` are posted: where its windows lie if they lie side by side, in the
+/// order of its packets.
+pub fn extent(descriptors: &[Descriptor], posted: u32) -> u64 {
+    let tag = u64::from(posted as u16) << 48;
+    let Some(first) = descriptors.first() else { return tag };
+    let mut end = first.window;
+    for descriptor in descriptors {
+        if descriptor.window != end || end - first.window > EXTENT_UNITS_MAX {
+            return tag;
+        }
+        end += u32::from(descriptor.room);
+    }
+    let units = end - first.window;
+    if units > EXTENT_UNITS_MAX { tag } else { tag | u64::from(units) << 32 | u64::from(first.window) }
 }
 
 /// [`Mailbox::running`] of a group that polls.
@@ -247,3 +268,23 @@ const _: () = {
     assert!(size_of::<Stop>() == 8);
     assert!(offset_of!(Stop, variant) == 4);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_extent_is_of_windows_side_by_side() {
+        let window = |window, room| Descriptor { window, room, ..Descriptor::default() };
+        let tag = 7_u64 << 48;
+        let side_by_side = [window(1000, 2), window(1002, 3), window(1005, 2)];
+        assert_eq!(extent(&side_by_side, 0x1_0007), tag | 7 << 32 | 1000);
+        // One between them that is not the bin's, another order, one too many units: nothing but of which place it is.
+        assert_eq!(extent(&[side_by_side[0], side_by_side[2]], 7), tag);
+        assert_eq!(extent(&[side_by_side[1], side_by_side[0]], 7), tag);
+        let large: Vec<_> = (0..9).map(|at| window(24 * at, 24)).collect();
+        assert_eq!(extent(&large[..8], 7), tag | 192 << 32);
+        assert_eq!(extent(&large, 7), tag);
+        assert_eq!(extent(&[], 7), tag);
+    }
+}

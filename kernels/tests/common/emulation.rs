@@ -10,13 +10,17 @@ use super::chunk::Chunk;
 /// What g++ cannot compile: PTX. Each must occur, so that none is forgotten when it changes.
 const REPLACED: &[(&str, &str)] = &[
     (
-        r#"asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");"#,
-        "emulation::host(); value = __atomic_load_n(address, __ATOMIC_ACQUIRE);",
+        r#"asm volatile("ld.acquire.sys.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(look.counters), "=l"(look.extent)
+                 : "l"(box)
+                 : "memory");"#,
+        "emulation::host(); look = *(const gw_look *)box;",
     ),
     (
         r#"asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");"#,
         "__atomic_store_n(address, value, __ATOMIC_RELEASE);",
     ),
+    (r#"asm("lop3.b32 %0, %1, %2, %3, 0x96;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));"#, "sum = a ^ b ^ c;"),
 ];
 
 /// The compiled program.

@@ -122,8 +122,28 @@ struct Host {
         memcpy(at + GW_PLACE_PARAMETERS(bin_packets), parameters.values + bin.first, bin.count * 8);
         bin.first = 0;
         memcpy(at, &bin, sizeof(bin));
-        box(block)->posted = ++posted;
+        posted++;
+        box(block)->extent = extent(descriptors.values + bins.values[next].first, bin.count);
+        box(block)->posted = posted;
         next += blocks;
+    }
+
+    /* As the host says it (abi.h); now and then it leaves it at that of the place before. */
+    gw_u64 extent(const gw_descriptor *own, gw_u32 count)
+    {
+        gw_u32 units = 0;
+        for (gw_u32 i = 0; i < count; i++) {
+            if (own[i].window != own[0].window + units) {
+                units = GW_EXTENT_UNITS_MAX + 1;
+                break;
+            }
+            units += own[i].room;
+        }
+        if (random >> 50 & 1) {
+            return box(block)->extent;
+        }
+        return (gw_u64)(posted & 0xffff) << 48 |
+               (units > GW_EXTENT_UNITS_MAX ? 0 : (gw_u64)units << 32 | own[0].window);
     }
 
     void collect()

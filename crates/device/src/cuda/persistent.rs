@@ -9,6 +9,11 @@
 //!   group loads `posted` with acquire at system scope, and the other lanes follow behind the group's barrier. So all
 //!   that the host wrote before is visible to all lanes. The x86 processor keeps its stores in order, and a release store
 //!   keeps the compiler from moving them.
+//! * A look of the group takes 16 bytes, `posted` with `stop` and the bin's extent, in one request: acquire loads of two
+//!   words of 8 bytes, of which either may come before the other. The extent says of which place it is by the lowest bits of
+//!   `posted`, and counts only if that is the place which the group takes; it is written anew for every place, before
+//!   `posted`, so one of 65,536 places before cannot be seen any more by a group that has seen a place since. Where it
+//!   counts the group brings windows and place at once: the windows are ordered by `posted` in any case.
 //! * Group to host. All lanes write windows, descriptors and outcomes to the host's memory; a barrier; then one lane
 //!   stores `finished` with release at system scope. The barrier puts what the others wrote before that store, and
 //!   release is cumulative: whoever sees the new number with acquire sees all of it. The host loads `finished` with
@@ -26,10 +31,10 @@ use std::ffi::c_void;
 use std::mem::{ManuallyDrop, offset_of, size_of};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use godwit_abi::{Bin, DESK_PACKET_BYTES, MAILBOX_ENDED, MAILBOX_POLLING, Mailbox, PLACE_PACKETS, Place};
+use godwit_abi::{Bin, DESK_PACKET_BYTES, MAILBOX_ENDED, MAILBOX_POLLING, Mailbox, PLACE_PACKETS, Place, extent};
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
@@ -138,8 +143,18 @@ impl Groups {
         unsafe { AtomicU32::from_ptr(self.boxes.base().as_ptr().add(group * self.box_bytes + offset).cast()) }
     }
 
-    fn posted(&self, group: usize) -> &AtomicU32 {
-        self.word(group, offset_of!(Mailbox, posted))
+    fn pair(&self, group: usize, offset: usize) -> &AtomicU64 {
+        // SAFETY: within the mailbox, at a multiple of 8; the device and the host reach it by atomics of 8 bytes only.
+        unsafe { AtomicU64::from_ptr(self.boxes.base().as_ptr().add(group * self.box_bytes + offset).cast()) }
+    }
+
+    /// `posted`, and `stop` in the upper half.
+    fn counters(&self, group: usize) -> &AtomicU64 {
+        self.pair(group, offset_of!(Mailbox, posted))
+    }
+
+    fn extent(&self, group: usize) -> &AtomicU64 {
+        self.pair(group, offset_of!(Mailbox, extent))
     }
 
     fn finished(&self, group: usize) -> &AtomicU32 {
@@ -164,7 +179,8 @@ impl Groups {
     /// Tells all groups to end, and waits until they have. False: they do not.
     fn stop(&self) -> bool {
         for group in 0..self.groups {
-            self.word(group, offset_of!(Mailbox, stop)).store(1, Ordering::Release);
+            // Nobody posts any more.
+            self.counters(group).fetch_or(STOP, Ordering::Release);
         }
         let waiting = Instant::now();
         while !(0..self.groups).all(|group| self.running(group) == MAILBOX_ENDED) {
@@ -176,6 +192,9 @@ impl Groups {
         self.stream.synchronize().is_ok()
     }
 }
+
+/// Of [`Groups::counters`]: the group is to end.
+const STOP: u64 = 1 << 32;
 
 /// Groups get so long at least to begin, and to end.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
@@ -265,7 +284,7 @@ impl PersistentLane {
     pub(super) fn new(device: Arc<CudaDevice>, groups: &Groups, index: usize) -> Self {
         let range = index * groups.per_lane..(index + 1) * groups.per_lane;
         let posted = range.clone().map(|group| Posted {
-            next: groups.posted(group).load(Ordering::Relaxed),
+            next: groups.counters(group).load(Ordering::Relaxed) as u32,
             given: vec![0; device.programs.len()],
             ..Posted::default()
         });
@@ -299,9 +318,10 @@ impl PersistentLane {
             let place = unsafe { groups.place(group, posted.next) };
             put(place, 0, 0, &[Bin { first: 0, ..*bin }]);
             put(place, groups.place.descriptors, 0, &chunk.descriptors[packets.clone()]);
-            put(place, groups.place.parameters, 0, &chunk.parameters[packets]);
+            put(place, groups.place.parameters, 0, &chunk.parameters[packets.clone()]);
             posted.next = posted.next.wrapping_add(1);
-            groups.posted(group).store(posted.next, Ordering::Release);
+            groups.extent(group).store(extent(&chunk.descriptors[packets], posted.next), Ordering::Relaxed);
+            groups.counters(group).store(posted.next.into(), Ordering::Release);
             let weight = u64::from(bin.count) * u64::from(bin.length_bytes.max(64));
             posted.weight += weight;
             posted.bins.push_back(Sent { chunk: number, bin: index, weight, since: Instant::now() });
