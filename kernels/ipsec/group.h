@@ -3,7 +3,7 @@
  * each, and one lane more to hash it, which follows a step behind.
  *
  *   lanes 0..127     team of packet 0 | team of packet 1 | ... | team of packet 63
- *   lanes 128..191   hash of packet 0, of packet 1, ...
+ *   lanes 192..255   hash of packet 0, of packet 1, ...
  *   the others       wait at the barriers; AEADs have use for them (group_aead.h)
  *
  * A step is 64 bytes of each packet. In step k the teams leave its words in a ring in
@@ -17,10 +17,10 @@
  * The ring holds what the hash may still ask for and what the teams write: 16 + 6 + 16
  * words at most.
  *
- * Encrypting, a step is encrypted; decrypting, the steps bring the packet to the
- * hash first, and what is authentic is decrypted afterwards. Packets that have ended
- * or are dropped go on as idle lanes until the round's longest ends (dummy packets,
- * Hummingbird, section 4): all lanes meet at the same barriers.
+ * Encrypting, a step is encrypted, one block behind the other or, by CTR, two at once; decrypting,
+ * the steps bring the packet to the hash first, and what is authentic is decrypted afterwards.
+ * Packets that have ended or are dropped go on as idle lanes until the round's longest ends (dummy
+ * packets, Hummingbird, section 4): all lanes meet at the same barriers.
  *
  * Headers, checks and verdicts are those of the lane form, by the hash lanes.
  */
@@ -157,7 +157,8 @@ GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_s
 GW_LANE gw_u32 gw_ipsec_has_teams(gw_ipsec_suite suite)
 {
     return suite.protocol == GW_IPSEC_ESP &&
-           (suite.cipher == GW_IPSEC_CIPHER_CBC || suite.cipher == GW_IPSEC_CIPHER_NULL) &&
+           (suite.cipher == GW_IPSEC_CIPHER_CBC || suite.cipher == GW_IPSEC_CIPHER_CTR ||
+            suite.cipher == GW_IPSEC_CIPHER_NULL) &&
            (suite.auth == GW_IPSEC_AUTH_NONE || suite.auth == GW_IPSEC_AUTH_SHA1 ||
             suite.auth == GW_IPSEC_AUTH_SHA256);
 }
@@ -198,14 +199,18 @@ GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
 {
     if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
         gw_ipsec_fill_table(scratch, gw_ipsec_direction(work->variant));
+    } else if (suite.cipher == GW_IPSEC_CIPHER_CTR) {
+        gw_ipsec_fill_table(scratch, GW_IPSEC_OUTBOUND);
     }
     /* Whole warps of each kind. */
     const gw_u32 place = gw_uniform(gw_lane_id());
-    const gw_u32 chains_128 = gw_uniform(gw_ipsec_team_encrypts(work, suite) &&
-                                         gw_ipsec_aes_rounds(suite) == GW_AES_TEAM_SPLIT);
+    const gw_u32 chains_128 =
+        gw_uniform(gw_ipsec_chains(work, suite) && gw_ipsec_aes_rounds(suite) == GW_AES_TEAM_SPLIT);
     for (gw_u32 first = 0; first < work->count; first += GW_IPSEC_ROUND) {
         if (place < GW_IPSEC_TEAMS && chains_128) {
             gw_ipsec_team_chain_128(work, suite, scratch, first);
+        } else if (place < GW_IPSEC_TEAMS && suite.cipher == GW_IPSEC_CIPHER_CTR) {
+            gw_ipsec_team_counter(work, suite, scratch, first);
         } else if (place < GW_IPSEC_TEAMS) {
             gw_ipsec_team_round(work, suite, scratch, first);
         } else if (place >= GW_IPSEC_HASHES && place < GW_IPSEC_HASHES + GW_IPSEC_ROUND) {

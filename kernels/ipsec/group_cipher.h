@@ -8,9 +8,9 @@
 #ifndef GODWIT_IPSEC_GROUP_CIPHER_H
 #define GODWIT_IPSEC_GROUP_CIPHER_H
 
-/* Blocks that are decrypted at once, so that one's exchanges and look-ups fill the other's waits.
- */
-#define GW_IPSEC_DECRYPT_BLOCKS 2u
+/* Blocks that do not wait for each other and go at once, so that one's exchanges and look-ups fill
+ * the other's waits. */
+#define GW_IPSEC_PARALLEL_BLOCKS 2u
 
 /* Blocks that so many words reach into. */
 GW_LANE gw_u32 gw_ipsec_blocks(gw_u32 words)
@@ -204,11 +204,12 @@ GW_GROUP void gw_ipsec_stage_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scra
     }
 }
 
-/* Decrypts all packets of a warp; their blocks do not wait for each other. */
-GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
+/* Takes up what lies in front of block 0: CBC's IV, or the sequence number and CTR's IV. */
+GW_LANE void gw_ipsec_parallel_begin(gw_ipsec_cipher *lane)
 {
+    lane->previous.word[0] = 0;
+    lane->previous.word[1] = 0;
     if (lane->blocks != 0) {
-        /* The IV. */
         const GW_GLOBAL gw_u32 *words = lane->words - GW_IPSEC_BLOCK_WORDS;
         lane->raw[0].word[0] = words[0];
         lane->raw[0].word[1] = words[1];
@@ -217,34 +218,98 @@ GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
         lane->written = lane->previous.word[1];
     }
     GW_UNROLL
-    for (gw_u32 i = 0; i < GW_IPSEC_DECRYPT_BLOCKS; i++) {
+    for (gw_u32 i = 0; i < GW_IPSEC_PARALLEL_BLOCKS; i++) {
         gw_ipsec_fetch(lane, &lane->raw[i], i);
     }
+}
+
+/* Decrypts all packets of a warp by CBC. */
+GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
+{
+    gw_ipsec_parallel_begin(lane);
     GW_NO_COPY
-    for (gw_u32 first = 0; first < blocks_max; first += GW_IPSEC_DECRYPT_BLOCKS) {
-        gw_aes_half plain[GW_IPSEC_DECRYPT_BLOCKS];
-        gw_aes_half cipher[GW_IPSEC_DECRYPT_BLOCKS];
-        gw_u32 third[GW_IPSEC_DECRYPT_BLOCKS];
+    for (gw_u32 first = 0; first < blocks_max; first += GW_IPSEC_PARALLEL_BLOCKS) {
+        gw_aes_half plain[GW_IPSEC_PARALLEL_BLOCKS];
+        gw_aes_half cipher[GW_IPSEC_PARALLEL_BLOCKS];
+        gw_u32 third[GW_IPSEC_PARALLEL_BLOCKS];
         GW_UNROLL
-        for (gw_u32 i = 0; i < GW_IPSEC_DECRYPT_BLOCKS; i++) {
+        for (gw_u32 i = 0; i < GW_IPSEC_PARALLEL_BLOCKS; i++) {
             cipher[i] = gw_ipsec_fetched(lane, lane->raw[i]);
             third[i] = lane->raw[i].word[2];
-            gw_ipsec_fetch(lane, &lane->raw[i], first + GW_IPSEC_DECRYPT_BLOCKS + i);
+            gw_ipsec_fetch(lane, &lane->raw[i], first + GW_IPSEC_PARALLEL_BLOCKS + i);
         }
         GW_UNROLL
-        for (gw_u32 i = 0; i < GW_IPSEC_DECRYPT_BLOCKS; i++) {
+        for (gw_u32 i = 0; i < GW_IPSEC_PARALLEL_BLOCKS; i++) {
             plain[i] = gw_aes_team_enter(&lane->aes, cipher[i]);
             plain[i] = gw_aes_team_rounds(&lane->aes, 1, plain[i], 1, GW_AES_TEAM_SPLIT);
             plain[i] = gw_aes_team_open(&lane->aes, plain[i]);
         }
         GW_UNROLL
-        for (gw_u32 i = 0; i < GW_IPSEC_DECRYPT_BLOCKS; i++) {
+        for (gw_u32 i = 0; i < GW_IPSEC_PARALLEL_BLOCKS; i++) {
             plain[i].word[0] ^= lane->previous.word[0];
             plain[i].word[1] ^= lane->previous.word[1];
             gw_ipsec_write(lane, first + i, plain[i], third[i]);
             lane->previous = cipher[i];
         }
     }
+}
+
+/*
+ * CTR over all packets of a warp, of up to blocks_max blocks, either way (RFC 3686, section 2.1).
+ * In step with the hash of the round where there are steps: outbound. What the last block has
+ * behind the packet's end, of the ICV, stays as it is.
+ */
+GW_GROUP void gw_ipsec_counter_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
+                                     const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 blocks_max,
+                                     gw_u32 steps)
+{
+    const gw_u32 hands_over = steps != 0;
+    gw_ipsec_parallel_begin(lane);
+    /* The counter block (section 4 there): salt, IV, and the counter, which is the last word. */
+    gw_aes_half counter;
+    counter.word[0] = lane->half == 0 ? sa->salt : lane->previous.word[1];
+    counter.word[1] = gw_pair_word(lane->previous.word[0]);
+    const gw_u32 words = scratch->words[lane->packet];
+    GW_NO_COPY
+    for (gw_u32 first = 0; first < blocks_max; first += GW_IPSEC_PARALLEL_BLOCKS) {
+        gw_aes_half stream[GW_IPSEC_PARALLEL_BLOCKS];
+        GW_UNROLL
+        for (gw_u32 i = 0; i < GW_IPSEC_PARALLEL_BLOCKS; i++) {
+            counter.word[1] = lane->half == 0 ? counter.word[1] : gw_swap32(first + i + 1);
+            stream[i] = gw_aes_team_enter(&lane->aes, counter);
+            stream[i] = gw_aes_team_rounds(&lane->aes, 0, stream[i], 1, GW_AES_TEAM_SPLIT);
+            stream[i] = gw_aes_team_seal(&lane->aes, stream[i]);
+        }
+        GW_UNROLL
+        for (gw_u32 i = 0; i < GW_IPSEC_PARALLEL_BLOCKS; i++) {
+            const gw_u32 third = lane->raw[i].word[2];
+            gw_aes_half half = gw_ipsec_fetched(lane, lane->raw[i]);
+            gw_ipsec_fetch(lane, &lane->raw[i], first + GW_IPSEC_PARALLEL_BLOCKS + i);
+            GW_UNROLL
+            for (gw_u32 j = 0; j < GW_AES_TEAM_WORDS; j++) {
+                const gw_u32 word =
+                    GW_IPSEC_BLOCK_WORDS * (first + i) + GW_AES_TEAM_WORDS * lane->half + j;
+                half.word[j] ^= word < words ? stream[i].word[j] : 0;
+            }
+            if (hands_over) {
+                gw_ipsec_hand_over(lane, scratch, half);
+            }
+            gw_ipsec_write(lane, first + i, half, third);
+        }
+        if (hands_over && (first + GW_IPSEC_PARALLEL_BLOCKS) % GW_IPSEC_STEP_BLOCKS == 0) {
+            gw_barrier();
+            steps--;
+        }
+    }
+    gw_ipsec_wait(steps);
+}
+
+/* Which packet of the bin is the lane's. */
+GW_LANE gw_u32 gw_ipsec_team_index(gw_ipsec_cipher *lane, gw_u32 first)
+{
+    lane->packet = gw_lane_id() / GW_AES_TEAM_LANES;
+    lane->half = gw_lane_id() % GW_AES_TEAM_LANES;
+    return first + lane->packet;
 }
 
 /*
@@ -256,9 +321,7 @@ GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
                                 gw_u32 encrypts)
 {
     gw_ipsec_cipher lane;
-    lane.packet = gw_lane_id() / GW_AES_TEAM_LANES;
-    lane.half = gw_lane_id() % GW_AES_TEAM_LANES;
-    const gw_u32 index = first + lane.packet;
+    const gw_u32 index = gw_ipsec_team_index(&lane, first);
     const gw_u64 parameter = index < work->count ? work->parameters[index] : 0;
     const GW_GLOBAL gw_ipsec_sa *sa = gw_ipsec_named_sa(scratch->sas, parameter);
     if (encrypts) {
@@ -292,7 +355,7 @@ GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
 }
 
 /* Whether teams chain blocks. */
-GW_LANE gw_u32 gw_ipsec_team_encrypts(const gw_work *work, gw_ipsec_suite suite)
+GW_LANE gw_u32 gw_ipsec_chains(const gw_work *work, gw_ipsec_suite suite)
 {
     return suite.cipher == GW_IPSEC_CIPHER_CBC &&
            gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND;
@@ -304,7 +367,7 @@ GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
                                   GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
     gw_ipsec_team_work(work, suite, scratch, first, gw_ipsec_aes_rounds(suite),
-                       gw_ipsec_team_encrypts(work, suite));
+                       gw_ipsec_chains(work, suite));
 }
 
 /*
@@ -316,6 +379,29 @@ GW_APART void gw_ipsec_team_chain_128(const gw_work *work, gw_ipsec_suite suite,
                                       GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
     gw_ipsec_team_work(work, suite, scratch, first, GW_AES_TEAM_SPLIT, 1);
+}
+
+/* The same of CTR, whose key stream is one thing in both directions. */
+GW_APART void gw_ipsec_team_counter(const gw_work *work, gw_ipsec_suite suite,
+                                    GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
+{
+    gw_ipsec_cipher lane;
+    const gw_u32 index = gw_ipsec_team_index(&lane, first);
+    const GW_GLOBAL gw_ipsec_sa *sa =
+        gw_ipsec_named_sa(scratch->sas, index < work->count ? work->parameters[index] : 0);
+    gw_aes_team_begin(&lane.aes, &scratch->table, sa->keys, gw_ipsec_aes_rounds(suite), lane.half);
+    gw_barrier();
+    gw_u32 steps = gw_ipsec_steps(suite, gw_ipsec_words_max(scratch));
+    gw_ipsec_team_begin(&lane, work, scratch);
+    const gw_u32 blocks_max = gw_uniform(gw_warp_max(lane.blocks));
+    if (gw_ipsec_direction(work->variant) == GW_IPSEC_INBOUND) {
+        gw_ipsec_stage_round(&lane, scratch, steps);
+        gw_barrier();
+        steps = 0;
+        lane.blocks = gw_ipsec_blocks(scratch->words[lane.packet]);
+    }
+    gw_ipsec_counter_round(&lane, scratch, sa, blocks_max, steps);
+    gw_barrier();
 }
 
 /* The same round by lanes that have no part in it. */

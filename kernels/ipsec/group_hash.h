@@ -87,7 +87,6 @@ GW_LANE void gw_ipsec_hash_data(gw_ipsec_hash *hash, const gw_work *work, gw_ips
                                 gw_u64 sequence, gw_u32 cipher_bytes, gw_u32 spi, gw_u32 flags)
 {
     const gw_u32 ahead = gw_ipsec_ahead(suite);
-    const gw_u32 encrypts = gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND;
     hash->data = esp + 4 * ahead;
     hash->words = cipher_bytes / 4;
     hash->extended = (flags & GW_IPSEC_SA_ESN) != 0;
@@ -96,8 +95,9 @@ GW_LANE void gw_ipsec_hash_data(gw_ipsec_hash *hash, const gw_work *work, gw_ips
     scratch->data[hash->packet] = (gw_u64)(hash->data - work->arena);
     gw_ipsec_put_ahead(hash, scratch, ahead, spi);
     gw_ipsec_put_ahead(hash, scratch, ahead - 1, (gw_u32)sequence);
-    /* Encrypting, the team has the IV. */
-    for (gw_u32 i = 2; i < ahead && !encrypts; i++) {
+    /* Where the team chains blocks it has the IV. */
+    const gw_u32 has_iv = !gw_ipsec_chains(work, suite);
+    for (gw_u32 i = 2; i < ahead && has_iv; i++) {
         gw_ipsec_put_ahead(hash, scratch, ahead - i, gw_load_be32(esp + 4 * i));
     }
 }
@@ -117,6 +117,9 @@ GW_LANE void gw_ipsec_hash_check(gw_ipsec_hash *hash, const gw_work *work, gw_ip
     if (found.sa != 0 && gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
         sealing = gw_ipsec_seal_begin(&lane, found, suite, &descriptor, &outcome);
         work->descriptors[index] = descriptor;
+        if (sealing.cipher_bytes != 0 && suite.cipher == GW_IPSEC_CIPHER_CTR) {
+            gw_store_be64(sealing.esp + GW_IPSEC_ESP_HEADER_BYTES, sealing.sequence);
+        }
     } else if (found.sa != 0) {
         const gw_ipsec_opening opening =
             gw_ipsec_open_begin(&lane, found, suite, &descriptor, &outcome);

@@ -86,12 +86,13 @@ fn a_chain_is_followed_under_cuda_as_on_the_cpu() {
     }
 }
 
-/// Every suite of `ipsec`, with the forms that groups have for some.
+/// Every suite of `ipsec`, each in the group form that it has: bins of less than a round, and of more.
 #[test]
 fn every_suite_ends_under_cuda_as_on_the_cpu() {
     let Some(emulation) = emulation("suites") else { return };
     let chunk = Chunk::new(suite_parts(70, 7), &[33, 1, 7, 64, 13, 3, 32]);
     assert_same(&emulation, &chunk, 1, Mode::InPlace);
+    let chunk = Chunk::new(suite_parts(70, 9), &[70]);
     assert_same(&emulation, &chunk, 2, Mode::ByGroup);
 }
 

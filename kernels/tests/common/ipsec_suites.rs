@@ -240,7 +240,8 @@ fn ipv6(random: &mut Random, payload_bytes: usize) -> Vec<u8> {
 /// In a frame; the version is one that the SA takes, mostly.
 fn frame(random: &mut Random, pair: Pair) -> Vec<u8> {
     let version = if pair.is_transport() && random.below(16) != 0 { pair.version() } else { random.pick(&[4, 6]) };
-    let limit = random.pick(&[100, 100, 100, 100, 100, 600]);
+    // Often nothing at all behind the headers.
+    let limit = random.pick(&[1, 100, 100, 100, 100, 600]);
     let payload_bytes = random.below(limit) as usize;
     let mut frame = random.bytes(12);
     if random.below(4) == 0 {
