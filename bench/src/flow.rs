@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use godwit_abi::{Bin, Descriptor, VERDICT_DROP};
-use godwit_device::{Device, DeviceChain, DeviceOptions, Implementation, Lane, Mode, Program, cpu};
+use godwit_device::{Device, DeviceChain, DeviceOptions, Implementation, Lane, Mode, Program, cpu, has_own_memory};
 use godwit_engine::FunctionProgram;
 use godwit_function::Function;
 use godwit_packet::{Arena, ArenaConfig, Layout, Region, Reuse};
@@ -30,8 +30,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Packets that are compared with `ref` each time a flow is set up.
 const SAMPLES: usize = 1024;
 const ETHERNET_BYTES: usize = 14;
-/// Polls without an answer before others get the core: a device that is the processor itself needs it.
+/// Polls without an answer before others get the core: a device that is the processor itself needs it, and of one that is not an
+/// answer would come while the core is given away.
 const POLLS_BEFORE_YIELD: u32 = 64;
+const POLLS_BEFORE_YIELD_ELSEWHERE: u32 = 1 << 14;
 
 /// What is to be done with a packet.
 #[derive(Clone, Copy)]
@@ -462,6 +464,8 @@ impl Flow {
             (0..passes.len()).map(|stream| Stream::new(chunks_of(stream), started)).collect();
         let mut submitted = vec![started; self.chunks.len()];
         let (mut answered, mut idle) = (started, 0);
+        let elsewhere = has_own_memory(&self.device.capabilities().id);
+        let polls_before_yield = if elsewhere { POLLS_BEFORE_YIELD_ELSEWHERE } else { POLLS_BEFORE_YIELD };
         while self.lane.in_flight() > 0 || streams.iter().any(|stream| !stream.waiting.is_empty()) {
             for stream in &mut streams {
                 while stream.in_flight < self.in_flight {
@@ -474,7 +478,7 @@ impl Flow {
             }
             let Some(mut chunk) = self.lane.poll(&mut self.region).map_err(Error::setup)? else {
                 idle += 1;
-                if idle >= POLLS_BEFORE_YIELD {
+                if idle >= polls_before_yield {
                     std::thread::yield_now();
                     if answered.elapsed() > PATIENCE {
                         let who = self.device.capabilities().id.clone();
