@@ -271,6 +271,10 @@ unsafe fn over_with(
 
 /// Runs a packet twice through buffers that are never mapped: a device that keeps copies of its own shows by not
 /// bringing back what it wrote, or by not seeing what the host wrote since. Also has the driver finish its compiling.
+///
+/// With as many groups as any launch has: PoCL keeps what it compiled by the widest launch so far, and where a wider one comes it
+/// keeps both and takes one for the other when a launch ends, which an assertion of its own may not outlive
+/// (`pocl_release_dlhandle_cache`, seen with 5.0).
 pub(super) fn demand_host_memory(
     found: &Found,
     context: &Arc<Context>,
@@ -286,11 +290,13 @@ pub(super) fn demand_host_memory(
     let arena_buffer = unsafe { over(found, context, handle.base(), handle.bytes(), "an arena of one packet")? };
     let packets = Packets::Shared(arena_buffer);
     let parts = SlotParts { found, context, device, kernels, tables: &tables, packets: &packets, follows: false };
-    let mut slot = Slot::new(&parts, 1, 1)?;
+    let mut slot = Slot::new(&parts, kernels.groups_max, 1)?;
     // SAFETY: the device is the context's.
     let queue = unsafe { CommandQueue::create(context, device.id(), 0) }.map_err(failed(id, "make a command queue"))?;
-    let mut chunk = Chunk::new(1, 1);
-    chunk.bins.push(Bin { count: 1, kernel: godwit_kernels::TEMPLATE, ..Bin::default() });
+    let mut chunk = Chunk::new(kernels.groups_max, 1);
+    let empty = Bin { first: 1, kernel: godwit_kernels::TEMPLATE, ..Bin::default() };
+    chunk.bins.resize(kernels.groups_max, empty);
+    chunk.bins[0] = Bin { first: 0, count: 1, ..empty };
     let Some(descriptor) = region.allocate(WINDOW_UNIT_BYTES) else { unreachable!("the arena has a window") };
     for round in 1..=2_u8 {
         // The function `template` swaps the addresses.
