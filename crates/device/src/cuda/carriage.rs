@@ -1,9 +1,9 @@
 //! How the windows of a chunk come to the device's memory and back.
 //!
-//! One pass over the packets decides, without sorting, over all bins of which the same is needed together, and a second where the first finds no single run: windows that lie
-//! side by side, as they do when a worker's packets were received one after another, are one run, or two where the ring
-//! began anew between them. Copy engines are told of runs (dense layout) or of rows (slots); everything else the groups of
-//! the device fetch and return by themselves, over the bus.
+//! One pass over the packets decides, without sorting, over all bins of which the same is needed together, and a second where
+//! the first finds no single run: windows that lie side by side, as they do when a worker's packets were received one after
+//! another, are one run, or two where the ring began anew between them. Copy engines are told of runs (dense layout) or of
+//! rows (slots); everything else the groups of the device fetch and return by themselves, over the bus.
 
 use godwit_abi::{Bin, WINDOW_UNIT_BYTES};
 use godwit_packet::{Region, Scan, scan, scan_all};

@@ -273,7 +273,7 @@ unsafe fn over_with(
 /// bringing back what it wrote, or by not seeing what the host wrote since. Also has the driver finish its compiling.
 ///
 /// With as many groups as any launch has: PoCL keeps what it compiled by the widest launch so far, and where a wider one comes it
-/// keeps both and takes one for the other when a launch ends, which an assertion of its own may not outlive
+/// keeps both and takes one for the other when a launch ends, until an assertion of its own ends the process
 /// (`pocl_release_dlhandle_cache`, seen with 5.0).
 pub(super) fn demand_host_memory(
     found: &Found,
