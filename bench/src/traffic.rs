@@ -293,7 +293,7 @@ impl Receive for Queue {
                 at = self.after(at);
             }
             let mut written = block.iter();
-            let made = region.allocate_each(&lengths[..count], &mut batch.descriptors, |_, packet, out| {
+            let made = region.allocate_each(&lengths[..count], &[], &mut batch.descriptors, |_, packet, out| {
                 // There are as many of each.
                 let Some(&frame) = written.next() else { return };
                 frames.write(frame, out);

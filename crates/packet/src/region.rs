@@ -1,13 +1,14 @@
 //! One worker's part of the arena: allocate, reach and return windows. No locks, no atomics.
 
 mod dense;
+mod each;
 mod ports;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::dense::{Dense, aligned};
+use self::dense::Dense;
 use crate::loan::Units;
 use crate::scan::side_by_side;
 use crate::{ArenaConfig, Borrower, Descriptor, Layout, Loan, Memory, Reuse, WINDOW_UNIT_BYTES, scan};
@@ -131,96 +132,6 @@ impl Region {
         self.allocated += 1;
         let (head, length) = (self.headroom_bytes as u16, length as u16);
         Some(Descriptor { window, head, length, room, ..Descriptor::default() })
-    }
-
-    /// Windows for frames of these lengths, until there is none, appended to `packets`; returns how many. Each frame is written at
-    /// once: `write` gets the number of its length, the packet, of which it may set port and flow hash, and its window from the frame's
-    /// first byte on. For one packet as [`Region::allocate`] and [`Region::window_mut`], without what packets of one length have in common.
-    #[inline(always)]
-    pub fn allocate_each(
-        &mut self,
-        lengths: &[u16],
-        packets: &mut Vec<Descriptor>,
-        mut write: impl FnMut(usize, &mut Descriptor, &mut [u8]),
-    ) -> usize {
-        let mut made = 0;
-        while let Some((&length, rest)) = lengths[made..].split_first() {
-            // Where all have one length, that is found out without a branch for each.
-            let alike = match rest.iter().fold(0, |differs, other| differs | (other ^ length)) {
-                0 => rest.len(),
-                _ => rest.iter().take_while(|&&other| other == length).count(),
-            };
-            let write = |packet, descriptor: &mut _, frame: &mut _| write(made + packet, descriptor, frame);
-            let run = self.allocate_alike(length, 1 + alike, packets, write);
-            made += run;
-            if run <= alike {
-                break;
-            }
-        }
-        made
-    }
-
-    /// The same for `count` frames of one length.
-    #[inline(always)]
-    fn allocate_alike(
-        &mut self,
-        length: u16,
-        count: usize,
-        packets: &mut Vec<Descriptor>,
-        mut write: impl FnMut(usize, &mut Descriptor, &mut [u8]),
-    ) -> usize {
-        let base = self.memory.base().as_ptr();
-        let mut made = 0;
-        while made < count {
-            let Some((first, run)) = self.allocate_run(length.into(), count - made) else { break };
-            let (head, room) = (usize::from(first.head), first.room_bytes());
-            let fetched_units = match &self.windows {
-                Windows::Dense(_) if first.room <= FETCHED_UNITS_MAX => first.room,
-                _ => 0,
-            };
-            let start = packets.len();
-            let window = |packet: u32| first.window + packet * u32::from(first.room);
-            packets.extend((0..run as u32).map(|packet| Descriptor { window: window(packet), ..first }));
-            debug_assert!(self.contains_all(&packets[start..]));
-            let mut at = base.wrapping_add(first.window_offset());
-            for (index, packet) in packets[start..].iter_mut().enumerate() {
-                let ahead = at.wrapping_add(FETCHED_AHEAD_BYTES);
-                if fetched_units == 2 {
-                    // Short frames, of which there are most in a second.
-                    fetch_to_write(ahead);
-                    fetch_to_write(ahead.wrapping_add(WINDOW_UNIT_BYTES));
-                } else {
-                    (0..usize::from(fetched_units))
-                        .for_each(|unit| fetch_to_write(ahead.wrapping_add(unit * WINDOW_UNIT_BYTES)));
-                }
-                // SAFETY: a window of this region that was free until now, so that nobody has it, a borrower neither; `&mut self`
-                // makes this the only reference. The headroom is part of it.
-                write(made + index, packet, unsafe { std::slice::from_raw_parts_mut(at.add(head), room - head) });
-                at = at.wrapping_add(room);
-            }
-            made += run;
-        }
-        made
-    }
-
-    /// Windows side by side for frames of one length: the first one's, and for how many of the `packets` they are, at least one.
-    #[inline(always)]
-    fn allocate_run(&mut self, length: usize, packets: usize) -> Option<(Descriptor, usize)> {
-        if let Windows::Dense(dense) = &mut self.windows
-            && length <= self.frame_bytes_max
-        {
-            let bytes = self.headroom_bytes + length + self.tailroom_bytes[length % 16];
-            let units = aligned(bytes.div_ceil(WINDOW_UNIT_BYTES), dense.align_units);
-            // Nearly always all fit in front of the ring's end.
-            if dense.fits_at_head(packets * units) {
-                let unit = dense.place(packets * units).0;
-                self.allocated += packets;
-                let window = (self.start / WINDOW_UNIT_BYTES + unit) as u32;
-                let (head, length, room) = (self.headroom_bytes as u16, length as u16, units as u8);
-                return Some((Descriptor { window, head, length, room, ..Descriptor::default() }, packets));
-            }
-        }
-        Some((self.allocate(length)?, 1))
     }
 
     /// A packet with the same frame, in a window of its own: the head behind the headroom, or where the original has it. `None`
@@ -546,25 +457,6 @@ impl Region {
 #[inline(never)]
 pub(crate) fn outside(descriptor: Descriptor) -> ! {
     panic!("descriptor outside its region, or in other hands: {descriptor:?}");
-}
-
-/// Windows of up to so many units are fetched ahead; longer ones are as well fetched by the processor, which sees where they
-/// go on.
-const FETCHED_UNITS_MAX: u8 = 4;
-/// How far ahead: what a core writes in the time that memory takes.
-const FETCHED_AHEAD_BYTES: usize = 2048;
-
-/// Brings a cache line here that is going to be written. A ring of windows is cold: each of them was last in the hands of a
-/// device, or long ago, and stores that wait for their lines hold up all stores behind them.
-#[inline(always)]
-fn fetch_to_write(line: *mut u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch changes nothing that the program could see, whatever the address.
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
 }
 
 #[cfg(test)]

@@ -98,6 +98,9 @@ impl<const V6: bool, const TCP: bool, const COPY: usize> Wide for Ready<'_, V6, 
 /// for all of them to stay in the first cache.
 const BLOCK_PACKETS: usize = 32;
 
+/// So many lengths of the next block are known when one is written, where they are mixed: its windows are fetched already.
+const NEXT_PACKETS: usize = Region::FETCHED_AHEAD_PACKETS;
+
 impl Generator {
     /// A generator of the packets of `worker` that come in by `port`.
     ///
@@ -173,14 +176,13 @@ impl Generator {
         let (frame_bytes_max, steps, fixed_bytes) =
             (region.frame_bytes_max(), self.schedule.steps(), self.lengths.fixed());
         let (mut at, mut counters) = (self.at, self.counters);
-        // Where all packets have one length, and are numbered by what they are due by, a look at the last of a block tells all.
-        let plain_bytes =
-            fixed_bytes.filter(|&bytes| self.units_per == UnitsPer::Packet && usize::from(bytes) <= frame_bytes_max);
+        // Where no packet is too long, and they are numbered by what they are due by, a look at the last of a block tells all.
+        let is_plain = self.units_per == UnitsPer::Packet && usize::from(self.lengths.longest()) <= frame_bytes_max;
         // Of each packet of a block, what was drawn for it, and which flow it is of.
         let (mut randoms, mut indices) = ([0; BLOCK_PACKETS], [0; BLOCK_PACKETS]);
         // How many packets of the block were looked at before each; packets that are too long count, and are not made.
         let mut before: [usize; BLOCK_PACKETS] = std::array::from_fn(|packet| packet);
-        let mut lengths = [plain_bytes.unwrap_or(0); BLOCK_PACKETS];
+        let mut lengths = [fixed_bytes.unwrap_or(0); BLOCK_PACKETS + NEXT_PACKETS];
         let mut stamps = [Stamp::default(); BLOCK_PACKETS];
         let payload_at = const { shape::<V6, TCP>().headers_bytes() };
         // Bytes of a payload of zeros that all packets have.
@@ -192,15 +194,17 @@ impl Generator {
                 stop = Stop::Ended;
                 break;
             }
-            let (from, mut count, mut looked_at) = (at, 0, 0);
-            let mut slots = steps.from(at, left.min(BLOCK_PACKETS));
+            let (from, mut count, mut looked_at, mut next) = (at, 0, 0, 0..0);
+            let known = steps.from(at, left.min(BLOCK_PACKETS) + NEXT_PACKETS);
+            let mut slots = &known[..known.len().min(left).min(BLOCK_PACKETS)];
             let last = slots.last().map_or(u64::MAX, |slot| at.turn_start + u64::from(slot.place));
-            if plain_bytes.is_some() && last < sequence_end && last <= pace.due {
+            if is_plain && last < sequence_end && last <= pace.due {
                 for ((slot, random), stamp) in slots.iter().zip(&mut randoms).zip(&mut stamps) {
                     let sequence = at.turn_start + u64::from(slot.place);
                     *stamp = Stamp { sequence, time_ns: pace.start_ns };
                     *random = sequence;
                 }
+                self.lengths.of_slots(at.turn_start, known, &mut lengths);
                 // By itself it is done for several at once.
                 randoms[..slots.len()].iter_mut().for_each(|random| *random = draw(seed, *random));
                 for ((slot, &random), index) in slots.iter().zip(&randoms).zip(&mut indices) {
@@ -210,7 +214,7 @@ impl Generator {
                 if pace.unit_ns != 0.0 {
                     stamps.iter_mut().for_each(|stamp| stamp.time_ns = pace.time_ns(stamp.sequence));
                 }
-                (count, looked_at, slots) = (slots.len(), slots.len(), &[]);
+                (count, looked_at, next, slots) = (slots.len(), slots.len(), slots.len()..known.len(), &[]);
             }
             for slot in slots {
                 let sequence = at.turn_start + u64::from(slot.place);
@@ -240,9 +244,10 @@ impl Generator {
                 count += 1;
             }
             left -= looked_at;
+            let (lengths, next) = (&lengths[..count], &lengths[next]);
             let made = if self.is_one_frame && COPY <= HEAD_BYTES {
                 // The flow says all but zeros.
-                region.allocate_each(&lengths[..count], &mut batch.descriptors, |packet, descriptor, out| {
+                region.allocate_each(lengths, next, &mut batch.descriptors, |packet, descriptor, out| {
                     let flow = flows.get(indices[packet % BLOCK_PACKETS]);
                     (descriptor.port, descriptor.flow_hash) = (port, flow.flow_hash);
                     copy_head::<COPY>(flow, out);
@@ -251,7 +256,7 @@ impl Generator {
                     }
                 })
             } else {
-                region.allocate_each(&lengths[..count], &mut batch.descriptors, |packet, descriptor, out| {
+                region.allocate_each(lengths, next, &mut batch.descriptors, |packet, descriptor, out| {
                     let (random, index) = (randoms[packet % BLOCK_PACKETS], indices[packet % BLOCK_PACKETS]);
                     let flow = flows.get(index);
                     let tail = if COPY > HEAD_BYTES { flows.tail(index) } else { &NO_TAIL };

@@ -1,7 +1,7 @@
 //! Lengths of frames: a shuffled cycle in which each length has its share, so that what lies before a packet is known without adding it up.
 
 use super::draw::{Shares, draw};
-use super::schedule::shuffle;
+use super::schedule::{Slot, shuffle};
 use super::units::Size;
 
 /// Packets of a cycle. A prime above any turn of a schedule: no slot meets the same lengths again and again.
@@ -22,6 +22,7 @@ pub(super) struct Cycle {
     /// Bytes of the packets of a cycle before each.
     before: Vec<u32>,
     total_bytes: u64,
+    longest: u16,
 }
 
 impl Lengths {
@@ -38,7 +39,8 @@ impl Lengths {
         let before =
             bytes.iter().scan(0, |sum, &bytes| Some(std::mem::replace(sum, *sum + u32::from(bytes)))).collect();
         let total_bytes = bytes.iter().map(|&bytes| u64::from(bytes)).sum();
-        Self::Cycle(Box::new(Cycle { bytes, before, total_bytes }))
+        let longest = bytes.iter().copied().max().unwrap_or(0);
+        Self::Cycle(Box::new(Cycle { bytes, before, total_bytes, longest }))
     }
 
     /// The length of all packets, where there is only one.
@@ -55,6 +57,27 @@ impl Lengths {
         match self {
             Self::Fixed(bytes) => *bytes,
             Self::Cycle(cycle) => cycle.bytes[(sequence % CYCLE_PACKETS as u64) as usize],
+        }
+    }
+
+    /// The longest, bytes.
+    pub(super) fn longest(&self) -> u16 {
+        match self {
+            Self::Fixed(bytes) => *bytes,
+            Self::Cycle(cycle) => cycle.longest,
+        }
+    }
+
+    /// Of packets of one turn of a schedule, which begins with packet `turn_start`: written to `lengths`, as many as there are slots.
+    /// Lengths that are all alike are left as they are.
+    #[inline(always)]
+    pub(super) fn of_slots(&self, turn_start: u64, slots: &[Slot], lengths: &mut [u16]) {
+        let Self::Cycle(cycle) = self else { return };
+        // A turn is shorter than a cycle: one division does for all of them.
+        let first = (turn_start % CYCLE_PACKETS as u64) as usize;
+        for (length, slot) in lengths.iter_mut().zip(slots) {
+            let packet = first + usize::from(slot.place);
+            *length = cycle.bytes[packet.checked_sub(CYCLE_PACKETS).unwrap_or(packet)];
         }
     }
 
@@ -93,6 +116,23 @@ mod tests {
                 sum += u64::from(lengths.bytes(packet));
             }
             assert!((sum as f64 / 40_000.0 / lengths.mean_bytes() - 1.0).abs() < 0.01);
+        }
+    }
+
+    #[test]
+    fn slots_have_the_lengths_of_their_packets() {
+        let slots: Vec<Slot> = (0..CYCLE_PACKETS as u16 - 1).step_by(7).map(|place| Slot { place, group: 0 }).collect();
+        for size in [Size::Fixed(61), Size::Imix, Size::Uniform { min: 60, max: 1514 }] {
+            let lengths = Lengths::new(3, &size, 42);
+            let mut longest = 0;
+            for turn_start in [0, 16384, 2 * 16384, u64::MAX - 40_000] {
+                let mut found = vec![lengths.fixed().unwrap_or(0); slots.len()];
+                lengths.of_slots(turn_start, &slots, &mut found);
+                let packets = slots.iter().map(|slot| turn_start + u64::from(slot.place));
+                assert_eq!(found, packets.map(|packet| lengths.bytes(packet)).collect::<Vec<_>>());
+                longest = found.into_iter().fold(longest, u16::max);
+            }
+            assert_eq!(lengths.longest(), longest);
         }
     }
 }
