@@ -35,6 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let wide = PackerConfig { bin_packets: 256, bins: 160, ..gpu.clone() };
 
     let short = traffic(|_| (0, 60));
+    let one_imix = traffic(|random| (0, imix(random >> 32)));
+    let one_uniform = traffic(|random| (0, 60 + ((random >> 32) % 1454) as u16));
     let mixed_imix = traffic(|random| ((random % 6) as u8, imix(random >> 32)));
     let mixed_uniform = traffic(|random| ((random % 6) as u8, 60 + ((random >> 32) % 1454) as u16));
 
@@ -42,6 +44,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     row("one label, grouping none, chunk 256", &none, &short)?;
     row("one label, grouping variant, chunk 256", &cpu, &short)?;
     row("one label, grouping variant+length, chunk 8192", &gpu, &short)?;
+    row("24 length classes, IMIX, bins of 64", &gpu, &one_imix)?;
+    row("24 length classes, IMIX, bins of 256", &wide, &one_imix)?;
+    row("24 length classes, uniform, bins of 64", &gpu, &one_uniform)?;
+    row("24 length classes, uniform, bins of 256", &wide, &one_uniform)?;
     row("6 variants, grouping variant, chunk 256", &cpu, &mixed_imix)?;
     row("6 variants x 24 length classes, IMIX, bins of 64", &gpu, &mixed_imix)?;
     row("6 variants x 24 length classes, uniform, bins of 64", &gpu, &mixed_uniform)?;
