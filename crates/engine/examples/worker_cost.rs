@@ -2,7 +2,7 @@
 //! without the cipher. The device holds chunks back as one does that has work to do.
 //!
 //! ```text
-//! cargo run --release -p godwit-engine --example worker_cost -- [frame bytes] [packets in flight] [packets of a chunk] [seconds] [workers]
+//! cargo run --release -p godwit-engine --example worker_cost -- [frame bytes] [packets in flight] [packets of a chunk] [seconds] [workers] [payload]
 //! ```
 
 use std::collections::VecDeque;
@@ -28,8 +28,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let mut next = |default: &str| arguments.next().unwrap_or_else(|| default.to_owned());
     let (size, in_flight, chunk, seconds) = (next("60"), next("65536"), next("16384"), next("2"));
-    let workers = next("1");
-    let config = Config::parse(&configuration(&size, &in_flight, &chunk, &workers), "worker_cost", Path::new("."))?;
+    let (workers, payload) = (next("1"), next("zero"));
+    let text = configuration(&size, &in_flight, &chunk, &workers, &payload);
+    let config = Config::parse(&text, "worker_cost", Path::new("."))?;
     let options = Options { opener: Some(idle_device()), ..Options::default() };
     let stop = Arc::new(AtomicBool::new(false));
     let engine = Engine::new(config, &options)?;
@@ -39,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let counter = |name: &str| report.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value);
     let sent = report.conservation.sent as f64;
     println!(
-        "{size} B, {workers} workers, {in_flight} in flight each, chunks of {chunk}: {sent} packets, {:.1} ns of the processor each, {:.1} ns busy, {:.2} Mpps",
+        "{size} B, payload {payload}, {workers} workers, {in_flight} in flight each, chunks of {chunk}: {sent} packets, {:.1} ns of the processor each, {:.1} ns busy, {:.2} Mpps",
         used_s * 1e9 / sent,
         counter("engine_busy_ns") as f64 / sent,
         sent / report.elapsed_s / 1e6
@@ -55,7 +56,7 @@ fn processor_s() -> Result<f64, Box<dyn Error>> {
     Ok(fields.split_whitespace().nth(11).unwrap_or_default().parse::<f64>()? / 100.0)
 }
 
-fn configuration(size: &str, in_flight: &str, chunk: &str, workers: &str) -> String {
+fn configuration(size: &str, in_flight: &str, chunk: &str, workers: &str, payload: &str) -> String {
     let (size, longest) = if size == "imix" { ("\"imix\"", 1514) } else { (size, size.parse().unwrap_or(60)) };
     let mut text = format!(
         r#"
@@ -74,7 +75,7 @@ fn configuration(size: &str, in_flight: &str, chunk: &str, workers: &str) -> Str
         size = {size}
         flows = {FLOWS}
         destination = "10.0.0.0/12"
-        payload = "zero"
+        payload = "{payload}"
         [[chain]]
         from = "memory"
         to = "gateway"

@@ -515,7 +515,9 @@ fn leave(
 #[inline]
 fn leading<T: Copy + PartialEq>(values: &[T], value: T) -> usize {
     let (eights, _) = values.as_chunks::<8>();
-    let whole = eights.iter().take_while(|eight| **eight == [value; 8]).count() * 8;
+    // Arrays compared as such would be a call of `memcmp` each.
+    let are_alike = |eight: &&[T; 8]| eight.iter().fold(true, |alike, other| alike & (*other == value));
+    let whole = eights.iter().take_while(are_alike).count() * 8;
     whole + values[whole..].iter().take_while(|other| **other == value).count()
 }
 
