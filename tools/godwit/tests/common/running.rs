@@ -21,9 +21,13 @@ impl Running {
     pub(crate) fn start(config: &Path, control: &Path) -> Self {
         let mut command = godwit();
         command.arg("run").arg(config).arg("--control").arg(control).args(["--seconds", "120", "--json", "-"]);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let running = Self { child: Some(child), control: control.to_owned() };
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut running = Self { child: Some(child), control: control.to_owned() };
         while run(godwit().arg("status").arg("--control").arg(control)).code != Some(0) {
+            if let Some(child) = running.child.take_if(|child| child.try_wait().unwrap().is_some()) {
+                let said = child.wait_with_output().unwrap();
+                panic!("it did not start, {}: {}", said.status, String::from_utf8_lossy(&said.stderr));
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
         running
