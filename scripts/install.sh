@@ -8,7 +8,7 @@ set -euo pipefail
 need=(gcc libc6-dev)
 if [ "${1:-build}" = test ]; then
     # PoCL is the OpenCL device of machines without a GPU; oclgrind is one that finds faults in kernels. DPDK is measured against by benches, and linked only by the feature `dpdk`, whose tests need it.
-    need+=(pocl-opencl-icd oclgrind ocl-icd-libopencl1 tshark python3-scapy python3-cryptography python3-venv clang clang-format g++ pkg-config dpdk-dev libdpdk-dev xz-utils)
+    need+=(pocl-opencl-icd oclgrind ocl-icd-libopencl1 tshark python3-scapy python3-cryptography python3-venv clang libclang-rt-dev clang-format g++ pkg-config dpdk-dev libdpdk-dev xz-utils)
     # Topologies in network namespaces: who makes them, and who speaks in them. clang makes the XDP program once more, to compare.
     need+=(iproute2 ethtool frr iputils-ping iperf3 curl tcpreplay bpftool clang llvm)
     # The other end of a tunnel: IKE, and ESP in userland.
