@@ -19,7 +19,7 @@ test: install-test nvrtc secgw check
 
 check: install-test
 	cargo fmt --all --check
-	find kernels -name '*.[ch]' -o -name '*.cl' -o -name '*.cu' | xargs clang-format --dry-run --Werror
+	find kernels -name '*.[ch]' -o -name '*.cl' -o -name '*.cu' -o -name '*.cpp' | xargs clang-format --dry-run --Werror
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked -p godwit-io -p godwit-engine -p godwit --features dpdk --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps

@@ -1,108 +1,31 @@
 //! The CUDA devices here: every function, in chunks of mixed bins, in both modes and both layouts, does what `ref` does;
 //! packets are never lost, and nothing stale is ever read, on either side; and without CUDA there is a sentence.
 
+mod cuda_suite;
 mod matrix;
 mod stress;
 mod template;
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
 use godwit_device::cuda::{CudaDevice, probe};
-use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program};
-use godwit_packet::{Arena, ArenaConfig, ArenaHandle};
+use godwit_device::{DeviceOptions, Error};
+use godwit_packet::{Arena, ArenaConfig};
 
-use matrix::{Scope, compare_with_ref, usable};
-use stress::{BIN_PACKETS, WINDOWS, by_workers, summing_kernels};
-use template::Template;
-
-/// While groups of one test stay on a device, what another gives back waits for them.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-const MODES: [Mode; 2] = [Mode::Launch, Mode::Persistent];
-
-/// How a device is tried.
-struct Setup {
-    number: usize,
-    mode: Mode,
-}
-
-impl matrix::Setup for Setup {
-    fn name(&self) -> String {
-        format!("cuda:{} {}", self.number, self.mode.name())
-    }
-
-    fn copies(&self) -> bool {
-        true
-    }
-
-    fn arena(&self, config: ArenaConfig) -> Arena {
-        Arena::new(config, 1).unwrap()
-    }
-
-    fn lane(&self, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Box<dyn Lane> {
-        let options = DeviceOptions { mode: self.mode, ..DeviceOptions::default() };
-        let device = CudaDevice::new(self.number, programs, arena, &options).unwrap_or_else(|error| panic!("{error}"));
-        let device = Arc::new(device);
-        assert_eq!(device.mode(), self.mode);
-        device.lane().unwrap()
-    }
-}
+use matrix::Scope;
+use stress::packets;
 
 #[test]
 fn every_function_does_what_ref_does_in_mixed_chunks() {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let modes = |number| MODES.map(|mode| Setup { number, mode });
-    let setups: Vec<_> = usable(&probe()).into_iter().flat_map(modes).collect();
-    compare_with_ref(&setups, &Scope::ALL);
+    cuda_suite::compare(&Scope::ALL);
 }
 
-/// See [`by_workers`]. Several groups of each worker take bins at once, and every window is used again at once.
 #[test]
 fn nobody_ever_reads_anything_stale() {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let workers = 4;
-    for (number, mode) in usable(&probe()).into_iter().flat_map(|number| MODES.map(|mode| (number, mode))) {
-        let arena = Arena::new(ArenaConfig { packets: WINDOWS, ..ArenaConfig::default() }, workers).unwrap();
-        let options = DeviceOptions {
-            mode,
-            lanes: workers,
-            bin_packets: BIN_PACKETS,
-            watchdog: Duration::from_secs(60),
-            ..DeviceOptions::default()
-        };
-        let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
-        let kernels = summing_kernels(godwit_kernels::cuda_source());
-        let device = CudaDevice::with_kernels(number, programs, &arena.handle(), &options, &kernels).unwrap();
-        assert_eq!((device.mode(), device.fallback()), (mode, None));
-        by_workers(Arc::new(device), arena.split());
-    }
+    cuda_suite::read_nothing_stale(packets());
 }
 
-/// Another engine beside persistent groups would wait for them without end: it is refused, or launches.
 #[test]
 fn groups_have_a_device_for_themselves_in_a_process() {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    for number in usable(&probe()) {
-        let arena = Arena::new(ArenaConfig { packets: WINDOWS, ..ArenaConfig::default() }, 1).unwrap().handle();
-        let open = |mode| {
-            let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
-            CudaDevice::new(number, programs, &arena, &DeviceOptions { mode, ..DeviceOptions::default() })
-        };
-        let first = open(Mode::Persistent).unwrap();
-        assert_eq!(first.mode(), Mode::Persistent);
-        for mode in MODES {
-            let Err(Error::Unusable { reason, .. }) = open(mode) else { panic!("groups run there") };
-            assert!(reason.contains("another engine of this process"), "{reason}");
-        }
-        drop(first);
-        let first = open(Mode::Launch).unwrap();
-        let second = open(Mode::Persistent).unwrap();
-        assert_eq!((first.mode(), second.mode()), (Mode::Launch, Mode::Launch));
-        assert!(second.fallback().unwrap().contains("another engine of this process"), "{:?}", second.fallback());
-        drop(first);
-        drop(second);
-        assert_eq!(open(Mode::Persistent).unwrap().mode(), Mode::Persistent);
-    }
+    cuda_suite::leave_a_device_to_groups();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //!
 //! The kernel really hangs, in a process of its own: a core goes with it until that process ends.
 
+mod lost;
 mod template;
 
 use std::io::Write as _;
@@ -10,16 +11,17 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use godwit_abi::Bin;
 use godwit_device::opencl::{OpenClDevice, probe};
-use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program, arena_memory};
+use godwit_device::{Device, DeviceOptions, Mode, Program, arena_memory};
 use godwit_packet::{Arena, ArenaConfig, Region};
-use godwit_sched::Chunk;
 
+use lost::{chunk, demand_lost, until_lost};
 use template::Template;
 
 /// The variant that makes the kernel hang.
 const HANG: u8 = 99;
+/// Why such a device is lost.
+const SILENT: &str = "no chunk back";
 /// Far more than a process that ends takes.
 const PATIENCE: Duration = Duration::from_secs(100);
 
@@ -35,14 +37,6 @@ fn hanging_kernels() -> String {
         source = source.replace(after, &format!("{after} {spin}"));
     }
     source
-}
-
-fn chunk(region: &mut Region, variant: u8) -> Chunk {
-    let mut chunk = Chunk::new(1, 1);
-    chunk.bins.push(Bin { count: 1, kernel: godwit_kernels::TEMPLATE, variant, ..Bin::default() });
-    chunk.descriptors[0] = region.allocate(64).unwrap();
-    chunk.packets = 1;
-    chunk
 }
 
 /// A device that is the processor itself: others may be somebody else's too.
@@ -63,22 +57,6 @@ fn device(regions: usize, mode: Mode) -> (Arc<OpenClDevice>, Vec<Region>) {
     (Arc::new(device), arena.split())
 }
 
-/// What the lane gives back until it says that the device is lost, and what it hands back then.
-fn until_lost(lane: &mut dyn Lane, region: &mut Region) -> (usize, Vec<Chunk>) {
-    let mut back = 0;
-    loop {
-        match lane.poll(region) {
-            Ok(Some(_)) => back += 1,
-            Ok(None) => std::thread::sleep(Duration::from_millis(1)),
-            Err(Error::Lost { id, reason, chunks }) => {
-                assert!(id.starts_with("opencl:") && reason.contains("no chunk back"), "{id}: {reason}");
-                return (back, chunks);
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
 #[test]
 #[ignore = "hangs a core until its process ends: run by `a_device_that_hangs_is_lost_to_all_its_lanes`"]
 fn hangs_under_two_lanes() {
@@ -94,22 +72,16 @@ fn hangs_under_two_lanes() {
     lanes[0].submit(&mut regions[0], behind).unwrap();
     let other = chunk(&mut regions[1], 0);
     lanes[1].submit(&mut regions[1], other).unwrap();
-    let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0]);
+    let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0], SILENT);
     assert_eq!(back, 0);
     assert_eq!(chunks.iter().map(|chunk| chunk.descriptors[0]).collect::<Vec<_>>(), windows);
     // The second had a chunk, which the device may have finished; the third had none.
-    let (back, chunks) = until_lost(&mut *lanes[1], &mut regions[1]);
+    let (back, chunks) = until_lost(&mut *lanes[1], &mut regions[1], SILENT);
     assert_eq!(back + chunks.len(), 1);
-    let (back, chunks) = until_lost(&mut *lanes[2], &mut regions[2]);
+    let (back, chunks) = until_lost(&mut *lanes[2], &mut regions[2], SILENT);
     assert_eq!((back, chunks.len()), (0, 0));
     for (lane, region) in lanes.iter_mut().zip(&mut regions) {
-        assert_eq!(lane.in_flight(), 0);
-        assert!(lane.poll(region).unwrap().is_none(), "a device is lost once");
-        let late = chunk(region, 0);
-        let window = late.descriptors[0];
-        let rejected = lane.submit(region, late).unwrap_err();
-        assert!(matches!(rejected.error, Error::Unusable { .. }), "{}", rejected.error);
-        assert_eq!(rejected.chunk.descriptors[0], window);
+        demand_lost(&mut **lane, region);
     }
     assert!(Arc::clone(&device).lane().is_err());
     drop((lanes, device, regions));
@@ -143,19 +115,15 @@ fn hangs_in_a_persistent_group() {
         lane.submit(region, healthy).unwrap();
         while lane.poll(region).unwrap().is_none() {}
     }
-    let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0]);
+    let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0], SILENT);
     assert_eq!(back, 0);
     assert_eq!(chunks.iter().map(|chunk| chunk.descriptors[0]).collect::<Vec<_>>(), windows);
     for (lane, region) in lanes.iter_mut().zip(&mut regions).skip(1) {
-        let (back, chunks) = until_lost(&mut **lane, region);
+        let (back, chunks) = until_lost(&mut **lane, region, SILENT);
         assert_eq!((back, chunks.len()), (0, 0));
     }
     for (lane, region) in lanes.iter_mut().zip(&mut regions) {
-        assert_eq!(lane.in_flight(), 0);
-        assert!(lane.poll(region).unwrap().is_none(), "a device is lost once");
-        let late = chunk(region, 0);
-        let rejected = lane.submit(region, late).unwrap_err();
-        assert!(matches!(rejected.error, Error::Unusable { .. }), "{}", rejected.error);
+        demand_lost(&mut **lane, region);
     }
     drop((lanes, device, regions));
 }

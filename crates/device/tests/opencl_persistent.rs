@@ -14,7 +14,7 @@ use godwit_device::{Device, DeviceOptions, Mode, Program, arena_memory};
 use godwit_packet::{Arena, ArenaConfig};
 use godwit_sched::Chunk;
 
-use stress::{BIN_PACKETS, WINDOWS, by_workers, fill, run, run_programs, summing_kernels};
+use stress::{BIN_PACKETS, WINDOWS, by_workers, fill, packets, run, run_programs, summing_kernels};
 use template::Template;
 
 /// Groups of a processor take cores for themselves: one test at a time.
@@ -50,7 +50,7 @@ fn nobody_ever_reads_anything_stale() {
     let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
     let device = OpenClDevice::with_kernels(number, programs, &arena.handle(), &options, &kernels()).unwrap();
     assert_eq!((device.mode(), device.fallback()), (Mode::Persistent, None));
-    by_workers(Arc::new(device), arena.split());
+    by_workers(Arc::new(device), arena.split(), packets());
 }
 
 /// A device that cannot run in persistent mode runs launched, and does its work.

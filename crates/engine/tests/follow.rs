@@ -1,6 +1,9 @@
 //! Chains that a device follows: whatever the chain, the traffic and the device, what comes out is what the functions make
 //! of it one after the other, by `ref`.
 
+#[path = "../../device/tests/emulated/mod.rs"]
+mod emulated;
+
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -46,6 +49,7 @@ fn devices() -> Vec<String> {
 }
 
 fn find_devices() -> Vec<String> {
+    emulated::unless_there_is_a_driver();
     let probes = [("OpenCL", godwit_device::opencl::probe()), ("CUDA", godwit_device::cuda::probe())];
     let usable = probes.into_iter().flat_map(|(kind, probe)| {
         let usable = probe.found.into_iter().filter(|found| found.usable.is_ok()).map(|found| found.capabilities.id);

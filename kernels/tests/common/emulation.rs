@@ -14,11 +14,11 @@ const REPLACED: &[(&str, &str)] = &[
                  : "=l"(look.counters), "=l"(look.extent)
                  : "l"(box)
                  : "memory");"#,
-        "emulation::host(); look = *(const gw_look *)box;",
+        "emulation::load_acquire(look.counters, look.extent, box);",
     ),
     (
         r#"asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");"#,
-        "__atomic_store_n(address, value, __ATOMIC_RELEASE);",
+        "emulation::store_release(address, value);",
     ),
     (r#"asm("lop3.b32 %0, %1, %2, %3, 0x96;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));"#, "sum = a ^ b ^ c;"),
 ];

@@ -1,6 +1,6 @@
 /*
  * CUDA on a CPU, for tests: goes in front of the CUDA text of the kernels, so that
- * g++ compiles it and runs it as a device would, one block after another.
+ * g++ compiles it and runs it as a device would, each block on a thread of the system.
  *
  * A thread of a block is a fiber that runs until it has to wait for others. Who goes
  * next is chosen by a random number, so a missing barrier shows. What would hang a
@@ -85,7 +85,8 @@ struct Block {
     uint64_t random = 1;
 };
 
-inline Block block;
+/* Of the calling thread of the system: blocks that run at the same time have one each. */
+inline thread_local Block block;
 
 /* What the host does while the device looks into memory that both of them write. */
 inline std::function<void()> host = [] {};
@@ -183,16 +184,51 @@ inline void run_block(unsigned threads)
     }
 }
 
-inline void launch(unsigned blocks, unsigned threads, uint64_t seed, std::function<void()> kernel)
+/* One block of a launch. */
+inline void launch_block(unsigned index, unsigned blocks, unsigned threads, uint64_t seed,
+                         std::function<void()> kernel)
 {
     block.kernel = std::move(kernel);
     block.random = seed;
     block.dimension.x = threads;
     block.grid.x = blocks;
+    block.index.x = index;
+    run_block(threads);
+    /* The thread may outlive what it came from. */
+    block.kernel = nullptr;
+}
+
+inline void launch(unsigned blocks, unsigned threads, uint64_t seed, std::function<void()> kernel)
+{
     for (unsigned i = 0; i < blocks; i++) {
-        block.index.x = i;
-        run_block(threads);
+        launch_block(i, blocks, threads, seed + i, kernel);
     }
+}
+
+/* What PTX says; whoever compiles the text puts these in its place. */
+template <typename A, typename B> void load_acquire(A &first, B &second, const void *address)
+{
+    host();
+    const uint64_t *words = (const uint64_t *)address;
+    /* In either order. */
+    if (block.random >> 40 & 1) {
+        first = __atomic_load_n(words, __ATOMIC_ACQUIRE);
+        second = __atomic_load_n(words + 1, __ATOMIC_ACQUIRE);
+    } else {
+        second = __atomic_load_n(words + 1, __ATOMIC_ACQUIRE);
+        first = __atomic_load_n(words, __ATOMIC_ACQUIRE);
+    }
+}
+
+template <typename A> void load_acquire(A &value, const A *address)
+{
+    host();
+    value = __atomic_load_n(address, __ATOMIC_ACQUIRE);
+}
+
+template <typename A> void store_release(A *address, A value)
+{
+    __atomic_store_n(address, value, __ATOMIC_RELEASE);
 }
 
 } // namespace emulation
@@ -201,8 +237,8 @@ inline void launch(unsigned blocks, unsigned threads, uint64_t seed, std::functi
 #define __device__
 #define __global__
 #define __constant__
-#define __shared__              static
-#define GW_SHARED_SCRATCH(name) static uint4 name[(sizeof(gw_scratch) + 15) / 16]
+#define __shared__              static thread_local
+#define GW_SHARED_SCRATCH(name) static thread_local uint4 name[(sizeof(gw_scratch) + 15) / 16]
 #define __noinline__            __attribute__((noinline))
 #define __forceinline__         inline __attribute__((always_inline))
 #define __launch_bounds__(...)

@@ -48,6 +48,8 @@ struct Flight {
     chunk: Chunk,
     slot: Slot,
     submitted: Instant,
+    /// Whether the driver took all of it; else its event tells of the chunk that had the slot before.
+    launched: bool,
 }
 
 impl LaunchLane {
@@ -98,7 +100,7 @@ impl LaunchLane {
         }
         let parts = &self.device.parts;
         let launched = slot.launch(&parts.kernels, &parts.arguments(), region.arena_base(), plan, &chunk);
-        self.in_flight.push_back(Flight { chunk, slot, submitted: Instant::now() });
+        self.in_flight.push_back(Flight { chunk, slot, submitted: Instant::now(), launched: launched.is_ok() });
         // Some of the copies may be under way: `poll` will hand everything back.
         if let Err(error) = launched {
             self.device.watch.lose(format!("its driver failed to take a chunk: {}", text(error)));
@@ -164,6 +166,9 @@ impl Lane for LaunchLane {
             // Each lane says once that the device is lost.
             return if self.device.watch.lost().is_some() && !self.said_lost { Err(self.lose()) } else { Ok(None) };
         };
+        if !oldest.launched {
+            return Err(self.lose());
+        }
         let now = Instant::now();
         if now < self.ask_at {
             return Ok(None);

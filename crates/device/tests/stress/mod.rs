@@ -92,8 +92,21 @@ pub(crate) fn fill(region: &mut Region, mut chunk: Chunk, next: &mut u64, end: u
     chunk
 }
 
+/// A chunk whose bins are all full, of packets that lie side by side.
+pub(crate) fn fill_up(region: &mut Region, chunk: &mut Chunk, next: u64) {
+    chunk.bins.clear();
+    for (at, number) in (0..chunk.descriptors.len()).zip(next..) {
+        write(region, chunk, at, number);
+    }
+    for first in (0..chunk.descriptors.len() as u32).step_by(BIN_PACKETS) {
+        let count = BIN_PACKETS as u16;
+        chunk.bins.push(Bin { first, count, kernel: godwit_kernels::TEMPLATE, variant: WHOLE, ..Bin::default() });
+    }
+    chunk.packets = chunk.descriptors.len() as u32;
+}
+
 /// Demands that the device has seen all of each packet, and that all that it wrote is seen here.
-fn check(region: &mut Region, chunk: &Chunk) {
+pub(crate) fn check(region: &mut Region, chunk: &Chunk) {
     for bin in &chunk.bins {
         for at in chunk.range(bin) {
             let (descriptor, number) = (chunk.descriptors[at], chunk.parameters[at]);
@@ -146,11 +159,14 @@ pub(crate) fn run_programs(
     bins
 }
 
-/// Many packets through windows and places that are used again and again, by several workers at once, one for each region. As many as
-/// `GODWIT_STRESS_PACKETS` says.
-pub(crate) fn by_workers(device: Arc<dyn Device>, regions: Vec<Region>) {
+/// As many as `GODWIT_STRESS_PACKETS` says.
+pub(crate) fn packets() -> u64 {
     let packets = std::env::var("GODWIT_STRESS_PACKETS").ok().map(|text| text.parse().expect("a number"));
-    let packets: u64 = packets.unwrap_or(2_000_000);
+    packets.unwrap_or(2_000_000)
+}
+
+/// Many packets through windows and places that are used again and again, by several workers at once, one for each region.
+pub(crate) fn by_workers(device: Arc<dyn Device>, regions: Vec<Region>, packets: u64) {
     let (workers, started) = (regions.len() as u64, Instant::now());
     std::thread::scope(|scope| {
         for (worker, mut region) in (0..).zip(regions) {

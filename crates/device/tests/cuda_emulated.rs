@@ -1,0 +1,90 @@
+//! All of the host's side of CUDA, and the kernels' CUDA text, on a device that is emulated: for machines without a GPU.
+
+mod cuda_suite;
+mod emulated;
+mod matrix;
+mod stress;
+mod template;
+
+use std::sync::Arc;
+
+use godwit_device::cuda::CudaDevice;
+use godwit_device::{Device, DeviceOptions, Program};
+use godwit_packet::{Arena, ArenaConfig, Layout};
+use godwit_sched::Chunk;
+
+use emulated::emulation;
+use matrix::Scope;
+use stress::{BIN_PACKETS, check, fill_up, summing_kernels};
+use template::Template;
+
+/// An emulated lane is some thousand times slower than one of a GPU.
+const STRESS_PACKETS: u64 = 50_000;
+
+#[test]
+fn every_function_does_what_ref_does_in_mixed_chunks() {
+    let Some(_emulation) = emulation(1) else { return };
+    cuda_suite::compare(&Scope { picks: |packet| packet.before.flow_hash % 16 == 3, ..Scope::ALL });
+}
+
+#[test]
+fn nobody_ever_reads_anything_stale() {
+    let Some(_emulation) = emulation(1) else { return };
+    cuda_suite::read_nothing_stale(STRESS_PACKETS);
+}
+
+#[test]
+fn groups_have_a_device_for_themselves_in_a_process() {
+    let Some(_emulation) = emulation(1) else { return };
+    cuda_suite::leave_a_device_to_groups();
+}
+
+/// The driver is asked as little as can be: it has one lock for all threads. Where the chunk's arrays cannot be page-locked they
+/// go by way of the slot's, in as many calls.
+#[test]
+fn a_large_chunk_takes_one_call_for_its_copies_each_way() {
+    const BINS: usize = 64;
+    const CALLS: [&std::ffi::CStr; 5] =
+        [c"cuMemcpyBatchAsync_v2", c"cuMemcpyAsync", c"cuMemcpy2DAsync_v2", c"cuLaunchKernel", c"cuMemHostRegister_v2"];
+    let _turn = cuda_suite::turn();
+    let Some(emulation) = emulation(1) else { return };
+    for locks in [true, false] {
+        // So that windows are little more than frames, and copy engines are worth asking.
+        let config = ArenaConfig {
+            layout: Layout::Dense,
+            packets: BINS * BIN_PACKETS,
+            headroom_bytes: 0,
+            tailroom_bytes: 0,
+            align_bytes: 64,
+            ..ArenaConfig::default()
+        };
+        let arena = Arena::new(config, 1).unwrap();
+        let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
+        let kernels = summing_kernels(godwit_kernels::cuda_source());
+        let options = DeviceOptions { bins: BINS, bin_packets: BIN_PACKETS, ..DeviceOptions::default() };
+        let device = CudaDevice::with_kernels(0, programs, &arena.handle(), &options, &kernels).unwrap();
+        let mut lane = Arc::new(device).lane().unwrap();
+        let mut region = arena.split().remove(0);
+        let mut chunk = Chunk::new(BINS, BINS * BIN_PACKETS);
+        if !locks {
+            emulation.break_call(c"cuMemHostRegister_v2", 0, 719);
+        }
+        for round in 0..3 {
+            let before = CALLS.map(|call| emulation.calls(call));
+            fill_up(&mut region, &mut chunk, round * 1_000_000);
+            lane.submit(&mut region, chunk).unwrap();
+            chunk = loop {
+                if let Some(chunk) = lane.poll(&mut region).unwrap() {
+                    break chunk;
+                }
+                std::thread::yield_now();
+            };
+            check(&mut region, &chunk);
+            let calls: Vec<u64> =
+                CALLS.iter().zip(before).map(|(call, before)| emulation.calls(call) - before).collect();
+            // Its pages are locked once, or tried to be.
+            assert_eq!(calls, [2, 0, 0, 1, u64::from(round == 0)], "round {round}, locks: {locks}");
+        }
+        emulation.mend();
+    }
+}

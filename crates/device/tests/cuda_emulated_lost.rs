@@ -1,0 +1,159 @@
+//! A CUDA device that hangs, and one whose driver fails, emulated: every lane gives its chunks back, nobody waits for ever, and
+//! what the device may still write to stays. Each test has a device of its own, for what is lost is never given back.
+
+mod emulated;
+mod lost;
+mod template;
+
+use std::ffi::CStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use godwit_device::cuda::CudaDevice;
+use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program};
+use godwit_packet::{Arena, ArenaConfig, Region};
+
+use emulated::Emulation;
+use lost::{chunk, demand_lost, until_lost};
+use template::Template;
+
+/// The calls of a chunk that may fail, and the result CUDA_ERROR_LAUNCH_FAILED.
+const CALLS: [&CStr; 4] = [c"cuMemcpyAsync", c"cuLaunchKernel", c"cuEventRecord", c"cuEventQuery"];
+const LAUNCH_FAILED: i32 = 719;
+const OUT_OF_MEMORY: i32 = 2;
+
+/// What a test tells the driver holds for all of the process, until its turn ends.
+struct Turn {
+    driver: &'static Emulation,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.driver.hold(false);
+        self.driver.mend();
+    }
+}
+
+fn turn() -> Option<Turn> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    Some(Turn { driver: emulated::emulation(16)?, _turn: turn })
+}
+
+fn open(number: usize, lanes: usize, mode: Mode) -> Result<(Arc<CudaDevice>, Vec<Region>), Error> {
+    let arena = Arena::new(ArenaConfig { packets: 16, ..ArenaConfig::default() }, lanes).unwrap();
+    let options = DeviceOptions { mode, watchdog: Duration::from_millis(500), lanes, ..DeviceOptions::default() };
+    let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
+    let device = CudaDevice::new(number, programs, &arena.handle(), &options)?;
+    assert_eq!((device.mode(), device.fallback()), (mode, None));
+    Ok((Arc::new(device), arena.split()))
+}
+
+fn lanes(device: &Arc<CudaDevice>, regions: &[Region]) -> Vec<Box<dyn Lane>> {
+    regions.iter().map(|_| Arc::clone(device).lane().unwrap()).collect()
+}
+
+#[test]
+fn a_device_that_hangs_is_lost_to_all_its_lanes() {
+    let Some(turn) = turn() else { return };
+    for (number, mode) in [Mode::Launch, Mode::Persistent].into_iter().enumerate() {
+        let (device, mut regions) = open(number, 3, mode).unwrap();
+        let mut lanes = lanes(&device, &regions);
+        let healthy = chunk(&mut regions[0], 0);
+        lanes[0].submit(&mut regions[0], healthy).unwrap();
+        while lanes[0].poll(&mut regions[0]).unwrap().is_none() {}
+        turn.driver.hold(true);
+        // A group may be behind its last look.
+        std::thread::sleep(Duration::from_millis(10));
+        let (first, behind, other) = (chunk(&mut regions[0], 0), chunk(&mut regions[0], 0), chunk(&mut regions[1], 0));
+        let windows = [first.descriptors[0], behind.descriptors[0]];
+        lanes[0].submit(&mut regions[0], first).unwrap();
+        lanes[0].submit(&mut regions[0], behind).unwrap();
+        lanes[1].submit(&mut regions[1], other).unwrap();
+        let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0], "no chunk back");
+        assert_eq!(back, 0, "{mode:?}");
+        assert_eq!(chunks.iter().map(|chunk| chunk.descriptors[0]).collect::<Vec<_>>(), windows);
+        let (back, chunks) = until_lost(&mut *lanes[1], &mut regions[1], "no chunk back");
+        assert_eq!((back, chunks.len()), (0, 1), "{mode:?}");
+        let (back, chunks) = until_lost(&mut *lanes[2], &mut regions[2], "no chunk back");
+        assert_eq!((back, chunks.len()), (0, 0), "{mode:?}");
+        for (lane, region) in lanes.iter_mut().zip(&mut regions) {
+            demand_lost(&mut **lane, region);
+        }
+        assert!(Arc::clone(&device).lane().is_err());
+        drop((lanes, device, regions));
+        // It goes on, and writes where it was told to.
+        turn.driver.hold(false);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_lane_with_chunks_on_a_device_that_hangs_can_be_dropped() {
+    let Some(turn) = turn() else { return };
+    for (number, mode) in [Mode::Launch, Mode::Persistent].into_iter().enumerate() {
+        let (device, mut regions) = open(2 + number, 1, mode).unwrap();
+        let mut lanes = lanes(&device, &regions);
+        turn.driver.hold(true);
+        let waiting = chunk(&mut regions[0], 0);
+        lanes[0].submit(&mut regions[0], waiting).unwrap();
+        drop((lanes, device, regions));
+        turn.driver.hold(false);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_driver_that_fails_loses_the_device_and_no_chunk() {
+    let Some(turn) = turn() else { return };
+    for (number, call) in CALLS.into_iter().enumerate() {
+        let (device, mut regions) = open(4 + number, 2, Mode::Launch).unwrap();
+        let mut lanes = lanes(&device, &regions);
+        let healthy = chunk(&mut regions[0], 0);
+        lanes[0].submit(&mut regions[0], healthy).unwrap();
+        while lanes[0].poll(&mut regions[0]).unwrap().is_none() {}
+        turn.driver.break_call(call, 0, LAUNCH_FAILED);
+        let failing = chunk(&mut regions[0], 0);
+        let window = failing.descriptors[0];
+        lanes[0].submit(&mut regions[0], failing).unwrap();
+        let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0], "CUDA_ERROR_LAUNCH_FAILED");
+        assert_eq!((back, chunks.len(), chunks[0].descriptors[0]), (0, 1, window), "{call:?}");
+        let (back, chunks) = until_lost(&mut *lanes[1], &mut regions[1], "CUDA_ERROR_LAUNCH_FAILED");
+        assert_eq!((back, chunks.len()), (0, 0), "{call:?}");
+        for (lane, region) in lanes.iter_mut().zip(&mut regions) {
+            demand_lost(&mut **lane, region);
+        }
+        turn.driver.mend();
+    }
+}
+
+/// Whatever the driver refuses while a device is made ready, there is an error that says so, and all is given back: the same
+/// device can be had afterwards.
+#[test]
+fn a_device_that_cannot_be_made_ready_is_an_error() {
+    let Some(turn) = turn() else { return };
+    let number = 8;
+    drop(open(number, 1, Mode::Launch).unwrap());
+    let refused =
+        [c"cuMemAlloc_v2", c"cuMemHostAlloc", c"cuMemHostRegister_v2", c"cuModuleLoadData", c"cuStreamCreate"];
+    for call in refused.into_iter().chain([c"cuModuleGetFunction", c"cuFuncSetAttribute", c"cuLaunchKernel"]) {
+        for calls_before in 0..3 {
+            let result = if call == c"cuMemAlloc_v2" { OUT_OF_MEMORY } else { LAUNCH_FAILED };
+            turn.driver.break_call(call, calls_before, result);
+            // Some are not called as often as that.
+            match open(number, 1, Mode::Launch) {
+                Err(Error::TooLarge { bytes, bytes_max, .. }) if result == OUT_OF_MEMORY => assert!(bytes < bytes_max),
+                Err(Error::Driver { reason, .. }) => assert!(reason.contains("LAUNCH_FAILED"), "{call:?}: {reason}"),
+                Err(error) => panic!("{call:?}: {error}"),
+                Ok(_) => assert!(calls_before > 0, "{call:?} is not called"),
+            }
+            turn.driver.mend();
+            let (device, mut regions) = open(number, 1, Mode::Persistent).unwrap();
+            let mut lane = device.lane().unwrap();
+            let healthy = chunk(&mut regions[0], 0);
+            lane.submit(&mut regions[0], healthy).unwrap();
+            while lane.poll(&mut regions[0]).unwrap().is_none() {}
+        }
+    }
+}

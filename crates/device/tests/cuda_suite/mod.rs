@@ -1,0 +1,103 @@
+//! What CUDA devices must do, real ones and emulated ones.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use godwit_device::cuda::{CudaDevice, probe};
+use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program};
+use godwit_packet::{Arena, ArenaConfig, ArenaHandle};
+
+use super::matrix::{self, Scope, compare_with_ref, usable};
+use super::stress::{BIN_PACKETS, WINDOWS, by_workers, summing_kernels};
+use super::template::Template;
+
+const MODES: [Mode; 2] = [Mode::Launch, Mode::Persistent];
+
+/// How a device is tried.
+struct Setup {
+    number: usize,
+    mode: Mode,
+}
+
+impl matrix::Setup for Setup {
+    fn name(&self) -> String {
+        format!("cuda:{} {}", self.number, self.mode.name())
+    }
+
+    fn copies(&self) -> bool {
+        true
+    }
+
+    fn arena(&self, config: ArenaConfig) -> Arena {
+        Arena::new(config, 1).unwrap()
+    }
+
+    fn lane(&self, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Box<dyn Lane> {
+        let options = DeviceOptions { mode: self.mode, ..DeviceOptions::default() };
+        let device = CudaDevice::new(self.number, programs, arena, &options).unwrap_or_else(|error| panic!("{error}"));
+        let device = Arc::new(device);
+        assert_eq!(device.mode(), self.mode);
+        device.lane().unwrap()
+    }
+}
+
+/// While groups of one test stay on a device, what another gives back waits for them: one at a time.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Every function does what `ref` does, in mixed chunks.
+pub(crate) fn compare(scope: &Scope) {
+    let _turn = turn();
+    let modes = |number| MODES.map(|mode| Setup { number, mode });
+    let setups: Vec<_> = usable(&probe()).into_iter().flat_map(modes).collect();
+    compare_with_ref(&setups, scope);
+}
+
+/// See [`by_workers`]. Several groups of each worker take bins at once, and every window is used again at once.
+pub(crate) fn read_nothing_stale(packets: u64) {
+    let _turn = turn();
+    let workers = 4;
+    for (number, mode) in usable(&probe()).into_iter().flat_map(|number| MODES.map(|mode| (number, mode))) {
+        let arena = Arena::new(ArenaConfig { packets: WINDOWS, ..ArenaConfig::default() }, workers).unwrap();
+        let options = DeviceOptions {
+            mode,
+            lanes: workers,
+            bin_packets: BIN_PACKETS,
+            watchdog: Duration::from_secs(60),
+            ..DeviceOptions::default()
+        };
+        let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
+        let kernels = summing_kernels(godwit_kernels::cuda_source());
+        let device = CudaDevice::with_kernels(number, programs, &arena.handle(), &options, &kernels).unwrap();
+        assert_eq!((device.mode(), device.fallback()), (mode, None));
+        by_workers(Arc::new(device), arena.split(), packets);
+    }
+}
+
+/// Another engine beside persistent groups would wait for them without end: it is refused, or launches.
+pub(crate) fn leave_a_device_to_groups() {
+    let _turn = turn();
+    for number in usable(&probe()) {
+        let arena = Arena::new(ArenaConfig { packets: WINDOWS, ..ArenaConfig::default() }, 1).unwrap().handle();
+        let open = |mode| {
+            let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
+            CudaDevice::new(number, programs, &arena, &DeviceOptions { mode, ..DeviceOptions::default() })
+        };
+        let first = open(Mode::Persistent).unwrap();
+        assert_eq!(first.mode(), Mode::Persistent);
+        for mode in MODES {
+            let Err(Error::Unusable { reason, .. }) = open(mode) else { panic!("groups run there") };
+            assert!(reason.contains("another engine of this process"), "{reason}");
+        }
+        drop(first);
+        let first = open(Mode::Launch).unwrap();
+        let second = open(Mode::Persistent).unwrap();
+        assert_eq!((first.mode(), second.mode()), (Mode::Launch, Mode::Launch));
+        assert!(second.fallback().unwrap().contains("another engine of this process"), "{:?}", second.fallback());
+        drop(first);
+        drop(second);
+        assert_eq!(open(Mode::Persistent).unwrap().mode(), Mode::Persistent);
+    }
+}

@@ -1,0 +1,44 @@
+//! Lanes of a device that does not answer any more.
+
+use std::time::Duration;
+
+use godwit_abi::Bin;
+use godwit_device::{Error, Lane};
+use godwit_packet::Region;
+use godwit_sched::Chunk;
+
+/// A chunk of one packet for `template`.
+pub(crate) fn chunk(region: &mut Region, variant: u8) -> Chunk {
+    let mut chunk = Chunk::new(1, 1);
+    chunk.bins.push(Bin { count: 1, kernel: godwit_kernels::TEMPLATE, variant, ..Bin::default() });
+    chunk.descriptors[0] = region.allocate(64).unwrap();
+    chunk.packets = 1;
+    chunk
+}
+
+/// What the lane gives back until it says that the device is lost, and why, and what it hands back then.
+pub(crate) fn until_lost(lane: &mut dyn Lane, region: &mut Region, why: &str) -> (usize, Vec<Chunk>) {
+    let mut back = 0;
+    loop {
+        match lane.poll(region) {
+            Ok(Some(_)) => back += 1,
+            Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+            Err(Error::Lost { id, reason, chunks }) => {
+                assert!(reason.contains(why), "{id}: {reason}");
+                return (back, chunks);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// What holds for every lane that has said it.
+pub(crate) fn demand_lost(lane: &mut dyn Lane, region: &mut Region) {
+    assert_eq!(lane.in_flight(), 0);
+    assert!(lane.poll(region).unwrap().is_none(), "a device is lost once");
+    let late = chunk(region, 0);
+    let window = late.descriptors[0];
+    let rejected = lane.submit(region, late).unwrap_err();
+    assert!(matches!(rejected.error, Error::Unusable { .. }), "{}", rejected.error);
+    assert_eq!(rejected.chunk.descriptors[0], window);
+}

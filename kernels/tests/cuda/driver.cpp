@@ -1,0 +1,866 @@
+/*
+ * CUDA's driver for an emulated device, for tests: as much of its interface as Godwit uses, where
+ * kernels are what compiler.cpp makes. So all of the host's side runs where there is no GPU.
+ *
+ * Streams are threads: nothing is done when a call returns, and streams overtake each other. What a
+ * real driver leaves undefined ends the program with a message: copies from or to anything but
+ * page-locked memory and the device's, and beyond their ends; memory that is given back while the
+ * device has something to do that does not end.
+ *
+ * For tests: emulated_break, emulated_hold, emulated_mend; emulated_calls.
+ */
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <dlfcn.h>
+#include <functional>
+#include <link.h>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <sched.h>
+#include <string>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace
+{
+
+enum Result {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    INVALID_CONTEXT = 201,
+    NOT_FOUND = 500,
+    NOT_READY = 600,
+    LAUNCH_FAILED = 719,
+    ALREADY_REGISTERED = 712,
+    NOT_REGISTERED = 713,
+};
+
+using Address = uint64_t;
+
+constexpr uint64_t MEMORY_BYTES = 4ull << 30;
+constexpr uint64_t ALIGN_BYTES = 256;
+constexpr uint64_t PAGE_BYTES = 4096;
+constexpr int UNITS = 2;
+constexpr int GROUPS_OF_UNIT = 2;
+constexpr int SHARED_BYTES_MAX = 227 << 10;
+constexpr auto PATIENCE = std::chrono::seconds(30);
+const char NAME[] = "CUDA emulated on a CPU";
+
+[[noreturn]] void fail(const char *what)
+{
+    fprintf(stderr, "emulated driver: %s\n", what);
+    abort();
+}
+
+/* See entries.h. */
+struct Kernel {
+    void *(*take)(void **arguments);
+    void (*run)(void *taken, unsigned index, unsigned blocks, unsigned threads, uint64_t seed);
+    void (*drop)(void *taken);
+    std::function<void()> *host;
+};
+
+/* Threads of the system for blocks, as many as there are blocks at a time. */
+class Pool
+{
+  public:
+    void run(std::function<void()> work)
+    {
+        std::lock_guard guard(mutex);
+        waiting.push_back(std::move(work));
+        if (idle < waiting.size()) {
+            std::thread([this] { serve(); }).detach();
+        }
+        more.notify_one();
+    }
+
+  private:
+    void serve()
+    {
+        std::unique_lock lock(mutex);
+        for (;;) {
+            idle++;
+            more.wait(lock, [this] { return !waiting.empty(); });
+            idle--;
+            const std::function<void()> work = std::move(waiting.front());
+            waiting.pop_front();
+            lock.unlock();
+            work();
+            lock.lock();
+        }
+    }
+
+    std::mutex mutex;
+    std::condition_variable more;
+    std::deque<std::function<void()>> waiting;
+    size_t idle = 0;
+};
+
+/* Does one thing after the other, on a thread of its own. */
+class Stream
+{
+  public:
+    Stream() : thread([this] { serve(); })
+    {
+    }
+
+    ~Stream()
+    {
+        {
+            std::lock_guard guard(mutex);
+            closing = true;
+        }
+        changed.notify_all();
+        thread.join();
+    }
+
+    void push(std::function<void()> work)
+    {
+        {
+            std::lock_guard guard(mutex);
+            queue.push_back(std::move(work));
+        }
+        changed.notify_all();
+    }
+
+    bool is_idle()
+    {
+        std::lock_guard guard(mutex);
+        return queue.empty();
+    }
+
+    void wait()
+    {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [this] { return queue.empty(); });
+    }
+
+  private:
+    void serve()
+    {
+        std::unique_lock lock(mutex);
+        for (;;) {
+            changed.wait(lock, [this] { return closing || !queue.empty(); });
+            if (queue.empty()) {
+                return;
+            }
+            const std::function<void()> &work = queue.front();
+            lock.unlock();
+            work();
+            lock.lock();
+            queue.pop_front();
+            changed.notify_all();
+        }
+    }
+
+    std::mutex mutex;
+    std::condition_variable changed;
+    /* Its first is being done. */
+    std::deque<std::function<void()>> queue;
+    bool closing = false;
+    std::thread thread;
+};
+
+struct Event {
+    std::atomic<uint64_t> recorded{0}, reached{0};
+};
+
+struct Module {
+    void *library;
+};
+
+/* Memory that copies may begin and end in. */
+struct Area {
+    uint64_t bytes;
+    bool on_device;
+    void *mapped; /* and all that is mapped for it */
+    uint64_t mapped_bytes;
+};
+
+struct Broken {
+    uint64_t calls_before;
+    Result result;
+};
+
+/* Never destroyed: threads use it until the process ends. */
+struct World {
+    std::mutex mutex;
+    std::map<Address, Area> areas;
+    uint64_t used_bytes = 0;
+    std::map<Stream *, int> streams; /* and the device of each */
+    std::map<std::string, Broken> broken;
+    std::map<std::string, uint64_t> calls;
+    std::mt19937_64 random{4711};
+    Pool pool;
+    std::atomic<bool> held{false};
+    std::atomic<int> devices{1};
+    /* Only their addresses matter: of each device one. */
+    char contexts[16];
+};
+
+World &world = *new World;
+/* That of the calling thread's context; -1: it has none. */
+thread_local int device = -1;
+
+/* A kernel waits until it may go on; there may be fewer processors than groups that wait for
+ * something. */
+void pause_kernel()
+{
+    do {
+        sched_yield();
+    } while (world.held);
+}
+
+/* What the test wants the call to say, else SUCCESS. */
+Result wanted(const char *call)
+{
+    std::lock_guard guard(world.mutex);
+    world.calls[call]++;
+    const auto found = world.broken.find(call);
+    if (found == world.broken.end()) {
+        return SUCCESS;
+    }
+    if (found->second.calls_before > 0) {
+        found->second.calls_before--;
+        return SUCCESS;
+    }
+    return found->second.result;
+}
+
+/* At the beginning of every call that wants a context. */
+#define GODWIT_DEMAND_CONTEXT()                                                                    \
+    do {                                                                                           \
+        if (device < 0) {                                                                          \
+            return INVALID_CONTEXT;                                                                \
+        }                                                                                          \
+        if (const Result result = wanted(__func__)) {                                              \
+            return result;                                                                         \
+        }                                                                                          \
+    } while (0)
+
+/* The memory that holds all these bytes; 0: none does. */
+const Area *area_of(Address address, uint64_t bytes)
+{
+    auto after = world.areas.upper_bound(address);
+    if (after == world.areas.begin()) {
+        return nullptr;
+    }
+    const auto &[start, area] = *--after;
+    return address - start <= area.bytes && bytes <= area.bytes - (address - start) ? &area
+                                                                                    : nullptr;
+}
+
+void demand_area(Address address, uint64_t bytes, bool on_device, const char *what)
+{
+    std::lock_guard guard(world.mutex);
+    const Area *area = area_of(address, bytes);
+    if (bytes != 0 && (!area || area->on_device != on_device)) {
+        fail(what);
+    }
+}
+
+void demand_any_area(Address address, uint64_t bytes)
+{
+    std::lock_guard guard(world.mutex);
+    if (bytes != 0 && !area_of(address, bytes)) {
+        fail("a copy in a stream begins or ends in memory that is neither page-locked nor the "
+             "device's");
+    }
+}
+
+void add_area(Address address, Area area)
+{
+    std::lock_guard guard(world.mutex);
+    world.areas[address] = area;
+}
+
+/* Takes what begins there out of the list. */
+Area remove_area(Address address, const char *what)
+{
+    std::lock_guard guard(world.mutex);
+    const auto found = world.areas.find(address);
+    if (found == world.areas.end()) {
+        fail(what);
+    }
+    const Area area = found->second;
+    world.areas.erase(found);
+    return area;
+}
+
+/* For the device, as a driver does before it gives anything back. */
+void wait_for_all()
+{
+    const auto begun = std::chrono::steady_clock::now();
+    for (;;) {
+        bool idle = true;
+        {
+            std::lock_guard guard(world.mutex);
+            for (const auto &[stream, of] : world.streams) {
+                idle = idle && (of != device || stream->is_idle());
+            }
+        }
+        if (idle) {
+            return;
+        }
+        if (std::chrono::steady_clock::now() - begun > PATIENCE) {
+            fail("memory is given back while the device has something to do that does not end");
+        }
+        sched_yield();
+    }
+}
+
+void copy(Address to, Address from, uint64_t bytes)
+{
+    memcpy((void *)to, (const void *)from, bytes);
+}
+
+} // namespace
+
+extern "C" {
+
+/* From its call number `calls_before` on, counted from 0, the named call says `result` and does
+ * nothing. */
+void emulated_break(const char *call, uint64_t calls_before, int result)
+{
+    std::lock_guard guard(world.mutex);
+    world.broken[call] = Broken{calls_before, (Result)result};
+}
+
+/* So many devices there are; called before anything else, with at most 16. */
+void emulated_devices(int devices)
+{
+    world.devices = devices;
+}
+
+/* Not 0: kernels that are launched do not begin, and groups that stay look for nothing any more,
+ * until it is called with 0. */
+void emulated_hold(int held)
+{
+    world.held = held != 0;
+}
+
+/* How often the function was called. */
+uint64_t emulated_calls(const char *call)
+{
+    std::lock_guard guard(world.mutex);
+    return world.calls[call];
+}
+
+/* All calls work again. */
+void emulated_mend(int)
+{
+    std::lock_guard guard(world.mutex);
+    world.broken.clear();
+}
+
+Result cuInit(unsigned)
+{
+    return SUCCESS;
+}
+
+Result cuDriverGetVersion(int *version)
+{
+    *version = 13000;
+    return SUCCESS;
+}
+
+Result cuGetErrorName(Result result, const char **name)
+{
+    switch (result) {
+    case SUCCESS:
+        *name = "CUDA_SUCCESS";
+        break;
+    case INVALID_VALUE:
+        *name = "CUDA_ERROR_INVALID_VALUE";
+        break;
+    case OUT_OF_MEMORY:
+        *name = "CUDA_ERROR_OUT_OF_MEMORY";
+        break;
+    case INVALID_CONTEXT:
+        *name = "CUDA_ERROR_INVALID_CONTEXT";
+        break;
+    case LAUNCH_FAILED:
+        *name = "CUDA_ERROR_LAUNCH_FAILED";
+        break;
+    default:
+        *name = "CUDA_ERROR_UNKNOWN";
+        break;
+    }
+    return SUCCESS;
+}
+
+Result cuGetErrorString(Result, const char **text)
+{
+    *text = "as the emulated driver was told to say, or says of a mistake";
+    return SUCCESS;
+}
+
+Result cuDeviceGetCount(int *count)
+{
+    *count = world.devices;
+    return SUCCESS;
+}
+
+Result cuDeviceGet(int *found, int number)
+{
+    *found = number;
+    return number >= 0 && number < world.devices ? SUCCESS : INVALID_DEVICE;
+}
+
+Result cuDeviceGetName(char *name, int bytes, int)
+{
+    snprintf(name, bytes, "%s", NAME);
+    return SUCCESS;
+}
+
+Result cuDeviceTotalMem_v2(size_t *bytes, int)
+{
+    *bytes = MEMORY_BYTES;
+    return SUCCESS;
+}
+
+Result cuDeviceGetPCIBusId(char *, int, int)
+{
+    return INVALID_VALUE;
+}
+
+Result cuDeviceGetAttribute(int *value, int attribute, int)
+{
+    switch (attribute) {
+    case 8:
+        *value = 48 << 10;
+        break; /* shared memory of a block */
+    case 10:
+        *value = 32;
+        break; /* lanes of a warp */
+    case 13:
+        *value = 1000000;
+        break; /* kHz: the emulation's clock64 counts nanoseconds */
+    case 16:
+        *value = UNITS;
+        break; /* multiprocessors */
+    case 19:
+        *value = 1;
+        break; /* it can reach the host's memory */
+    case 75:
+        *value = 9;
+        break; /* compute capability 9.9, which no device has: */
+    case 76:
+        *value = 9;
+        break; /* none will ever take a cubin of this one's for its own */
+    default:
+        *value = 0;
+        break;
+    }
+    return SUCCESS;
+}
+
+Result cuDevicePrimaryCtxRetain(char **context, int number)
+{
+    *context = &world.contexts[number];
+    return SUCCESS;
+}
+
+Result cuDevicePrimaryCtxRelease_v2(int)
+{
+    return SUCCESS;
+}
+
+Result cuCtxSetCurrent(const char *context)
+{
+    const bool is_one = context >= world.contexts && context < world.contexts + world.devices;
+    device = is_one ? (int)(context - world.contexts) : -1;
+    return is_one ? SUCCESS : INVALID_CONTEXT;
+}
+
+Result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    std::lock_guard guard(world.mutex);
+    *free_bytes = MEMORY_BYTES - world.used_bytes;
+    *total_bytes = MEMORY_BYTES;
+    return SUCCESS;
+}
+
+/* Ends where the next page may not be touched. */
+Result cuMemAlloc_v2(Address *address, size_t bytes)
+{
+    GODWIT_DEMAND_CONTEXT();
+    const uint64_t whole = (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    const uint64_t pages = (whole + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    {
+        std::lock_guard guard(world.mutex);
+        if (bytes == 0 || pages > MEMORY_BYTES - world.used_bytes) {
+            return bytes == 0 ? INVALID_VALUE : OUT_OF_MEMORY;
+        }
+        world.used_bytes += pages;
+    }
+    void *mapped = mmap(nullptr, pages + PAGE_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED || mprotect((char *)mapped + pages, PAGE_BYTES, PROT_NONE) != 0) {
+        fail("no memory for the device");
+    }
+    *address = (Address)mapped + pages - whole;
+    /* What nobody has written yet must not be taken for zeros. */
+    memset((void *)*address, 0xcd, std::min<uint64_t>(bytes, 64 << 20));
+    add_area(*address, Area{bytes, true, mapped, pages + PAGE_BYTES});
+    return SUCCESS;
+}
+
+Result cuMemFree_v2(Address address)
+{
+    GODWIT_DEMAND_CONTEXT();
+    wait_for_all();
+    const Area area = remove_area(address, "memory is given back that nobody has");
+    munmap(area.mapped, area.mapped_bytes);
+    std::lock_guard guard(world.mutex);
+    world.used_bytes -= area.mapped_bytes - PAGE_BYTES;
+    return SUCCESS;
+}
+
+Result cuMemHostAlloc(void **memory, size_t bytes, unsigned)
+{
+    GODWIT_DEMAND_CONTEXT();
+    *memory = aligned_alloc(PAGE_BYTES, (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES);
+    memset(*memory, 0xcd, bytes);
+    add_area((Address)*memory, Area{bytes, false, nullptr, 0});
+    return SUCCESS;
+}
+
+Result cuMemFreeHost(void *memory)
+{
+    GODWIT_DEMAND_CONTEXT();
+    wait_for_all();
+    remove_area((Address)memory, "page-locked memory is given back that nobody has");
+    free(memory);
+    return SUCCESS;
+}
+
+Result cuMemHostRegister_v2(void *memory, size_t bytes, unsigned)
+{
+    GODWIT_DEMAND_CONTEXT();
+    std::lock_guard guard(world.mutex);
+    const auto after = world.areas.lower_bound((Address)memory + bytes);
+    if (after != world.areas.begin()) {
+        const auto &[start, area] = *std::prev(after);
+        if (start + area.bytes > (Address)memory) {
+            return ALREADY_REGISTERED;
+        }
+    }
+    world.areas[(Address)memory] = Area{bytes, false, nullptr, 0};
+    return SUCCESS;
+}
+
+Result cuMemHostUnregister(void *memory)
+{
+    GODWIT_DEMAND_CONTEXT();
+    wait_for_all();
+    remove_area((Address)memory, "memory is unregistered that was not registered");
+    return SUCCESS;
+}
+
+Result cuMemHostGetDevicePointer_v2(Address *address, void *memory, unsigned)
+{
+    GODWIT_DEMAND_CONTEXT();
+    std::lock_guard guard(world.mutex);
+    const Area *area = area_of((Address)memory, 1);
+    if (!area || area->on_device) {
+        return INVALID_VALUE;
+    }
+    *address = (Address)memory;
+    return SUCCESS;
+}
+
+Result cuMemsetD8_v2(Address address, unsigned char value, size_t bytes)
+{
+    GODWIT_DEMAND_CONTEXT();
+    demand_area(address, bytes, true, "other memory than the device's is set");
+    memset((void *)address, value, bytes);
+    return SUCCESS;
+}
+
+Result cuMemcpyHtoD_v2(Address to, const void *from, size_t bytes)
+{
+    GODWIT_DEMAND_CONTEXT();
+    demand_area(to, bytes, true, "a copy to the device does not end there");
+    copy(to, (Address)from, bytes);
+    return SUCCESS;
+}
+
+Result cuMemcpyDtoH_v2(void *to, Address from, size_t bytes)
+{
+    GODWIT_DEMAND_CONTEXT();
+    /* A module's variables are no areas. */
+    copy((Address)to, from, bytes);
+    return SUCCESS;
+}
+
+Result cuMemcpyAsync(Address to, Address from, size_t bytes, Stream *stream)
+{
+    GODWIT_DEMAND_CONTEXT();
+    demand_any_area(to, bytes);
+    demand_any_area(from, bytes);
+    stream->push([=] { copy(to, from, bytes); });
+    return SUCCESS;
+}
+
+Result cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t bytes, Stream *stream)
+{
+    return cuMemcpyAsync(to, (Address)from, bytes, stream);
+}
+
+Result cuMemcpyDtoHAsync_v2(void *to, Address from, size_t bytes, Stream *stream)
+{
+    return cuMemcpyAsync((Address)to, from, bytes, stream);
+}
+
+/* In any order. */
+Result cuMemcpyBatchAsync_v2(Address *to, Address *from, size_t *bytes, size_t count, void *,
+                             size_t *, size_t, Stream *stream)
+{
+    GODWIT_DEMAND_CONTEXT();
+    struct Copy {
+        Address to, from;
+        size_t bytes;
+    };
+    std::vector<Copy> copies;
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] == 0) {
+            return INVALID_VALUE;
+        }
+        demand_any_area(to[i], bytes[i]);
+        demand_any_area(from[i], bytes[i]);
+        copies.push_back(Copy{to[i], from[i], bytes[i]});
+    }
+    {
+        std::lock_guard guard(world.mutex);
+        std::shuffle(copies.begin(), copies.end(), world.random);
+    }
+    stream->push([=] {
+        for (const Copy &one : copies) {
+            copy(one.to, one.from, one.bytes);
+        }
+    });
+    return SUCCESS;
+}
+
+struct Memcpy2D {
+    size_t from_x, from_y;
+    unsigned from_type;
+    const void *from_host;
+    Address from_device;
+    void *from_array;
+    size_t from_pitch, to_x, to_y;
+    unsigned to_type;
+    void *to_host;
+    Address to_device;
+    void *to_array;
+    size_t to_pitch, row_bytes, rows;
+};
+
+Result cuMemcpy2DAsync_v2(const Memcpy2D *copied, Stream *stream)
+{
+    GODWIT_DEMAND_CONTEXT();
+    constexpr unsigned HOST = 1;
+    const Memcpy2D all = *copied;
+    if (all.from_x || all.from_y || all.to_x || all.to_y || all.row_bytes > all.from_pitch ||
+        all.row_bytes > all.to_pitch) {
+        return INVALID_VALUE;
+    }
+    const Address from = all.from_type == HOST ? (Address)all.from_host : all.from_device;
+    const Address to = all.to_type == HOST ? (Address)all.to_host : all.to_device;
+    if (all.rows != 0 && all.row_bytes != 0) {
+        demand_area(from, (all.rows - 1) * all.from_pitch + all.row_bytes, all.from_type != HOST,
+                    "rows begin in other memory than it says");
+        demand_area(to, (all.rows - 1) * all.to_pitch + all.row_bytes, all.to_type != HOST,
+                    "rows end in other memory than it says");
+    }
+    stream->push([=] {
+        for (size_t row = 0; row < all.rows; row++) {
+            copy(to + row * all.to_pitch, from + row * all.from_pitch, all.row_bytes);
+        }
+    });
+    return SUCCESS;
+}
+
+Result cuStreamCreate(Stream **stream, unsigned)
+{
+    GODWIT_DEMAND_CONTEXT();
+    *stream = new Stream;
+    std::lock_guard guard(world.mutex);
+    world.streams[*stream] = device;
+    return SUCCESS;
+}
+
+Result cuStreamDestroy_v2(Stream *stream)
+{
+    {
+        std::lock_guard guard(world.mutex);
+        world.streams.erase(stream);
+    }
+    delete stream;
+    return SUCCESS;
+}
+
+/* The default stream has never anything to do. */
+Result cuStreamSynchronize(Stream *stream)
+{
+    GODWIT_DEMAND_CONTEXT();
+    if (stream) {
+        stream->wait();
+    }
+    return SUCCESS;
+}
+
+Result cuStreamQuery(Stream *stream)
+{
+    GODWIT_DEMAND_CONTEXT();
+    return stream->is_idle() ? SUCCESS : NOT_READY;
+}
+
+Result cuEventCreate(std::shared_ptr<Event> **event, unsigned)
+{
+    GODWIT_DEMAND_CONTEXT();
+    *event = new std::shared_ptr<Event>(new Event);
+    return SUCCESS;
+}
+
+Result cuEventDestroy_v2(std::shared_ptr<Event> *event)
+{
+    delete event;
+    return SUCCESS;
+}
+
+Result cuEventRecord(std::shared_ptr<Event> *event, Stream *stream)
+{
+    GODWIT_DEMAND_CONTEXT();
+    const std::shared_ptr<Event> recorded = *event;
+    const uint64_t number = ++recorded->recorded;
+    stream->push([=] { recorded->reached = number; });
+    return SUCCESS;
+}
+
+Result cuEventQuery(std::shared_ptr<Event> *event)
+{
+    GODWIT_DEMAND_CONTEXT();
+    return (*event)->reached >= (*event)->recorded ? SUCCESS : NOT_READY;
+}
+
+Result cuModuleLoadData(Module **module, const void *cubin)
+{
+    GODWIT_DEMAND_CONTEXT();
+    uint64_t bytes = 0;
+    memcpy(&bytes, cubin, sizeof(bytes));
+    /* The loader takes two files of one name for one. */
+    char path[] = "/tmp/godwit-emulation-XXXXXX";
+    const int file = mkstemp(path);
+    if (file < 0 || write(file, (const char *)cubin + sizeof(bytes), bytes) != (ssize_t)bytes) {
+        fail("no room for a module");
+    }
+    close(file);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    unlink(path);
+    if (!library) {
+        return INVALID_IMAGE;
+    }
+    *module = new Module{library};
+    return SUCCESS;
+}
+
+Result cuModuleUnload(Module *module)
+{
+    GODWIT_DEMAND_CONTEXT();
+    wait_for_all();
+    dlclose(module->library);
+    delete module;
+    return SUCCESS;
+}
+
+Result cuModuleGetFunction(const Kernel **kernel, Module *module, const char *name)
+{
+    GODWIT_DEMAND_CONTEXT();
+    *kernel = (const Kernel *)dlsym(module->library, ("emulated_" + std::string(name)).c_str());
+    if (!*kernel) {
+        return NOT_FOUND;
+    }
+    *(*kernel)->host = pause_kernel;
+    return SUCCESS;
+}
+
+Result cuModuleGetGlobal_v2(Address *address, size_t *bytes, Module *module, const char *name)
+{
+    GODWIT_DEMAND_CONTEXT();
+    void *variable = dlsym(module->library, name);
+    Dl_info info;
+    const ElfW(Sym) *symbol = nullptr;
+    if (!variable || !dladdr1(variable, &info, (void **)&symbol, RTLD_DL_SYMENT) || !symbol) {
+        return NOT_FOUND;
+    }
+    *address = (Address)variable;
+    *bytes = symbol->st_size;
+    return SUCCESS;
+}
+
+Result cuFuncSetAttribute(const Kernel *, int, int value)
+{
+    GODWIT_DEMAND_CONTEXT();
+    return value <= SHARED_BYTES_MAX ? SUCCESS : INVALID_VALUE;
+}
+
+Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *groups, const Kernel *, int, size_t)
+{
+    *groups = GROUPS_OF_UNIT;
+    return SUCCESS;
+}
+
+Result cuLaunchKernel(const Kernel *kernel, unsigned blocks, unsigned, unsigned, unsigned threads,
+                      unsigned, unsigned, unsigned, Stream *stream, void **arguments, void **)
+{
+    GODWIT_DEMAND_CONTEXT();
+    if (blocks == 0 || threads == 0 || threads > 1024) {
+        return INVALID_VALUE;
+    }
+    void *taken = kernel->take(arguments);
+    uint64_t seed = 0;
+    {
+        std::lock_guard guard(world.mutex);
+        seed = world.random();
+    }
+    stream->push([=] {
+        pause_kernel();
+        /* Groups take blocks, as many groups as the device runs at once. */
+        std::atomic<unsigned> next{0};
+        std::mutex mutex;
+        std::condition_variable ended;
+        unsigned left = std::min<unsigned>(blocks, UNITS * GROUPS_OF_UNIT);
+        for (unsigned group = left; group != 0; group--) {
+            world.pool.run([&] {
+                for (unsigned index = next++; index < blocks; index = next++) {
+                    kernel->run(taken, index, blocks, threads, seed + index);
+                }
+                std::lock_guard guard(mutex);
+                left--;
+                ended.notify_one();
+            });
+        }
+        std::unique_lock lock(mutex);
+        ended.wait(lock, [&] { return left == 0; });
+        lock.unlock();
+        kernel->drop(taken);
+    });
+    return SUCCESS;
+}
+}
