@@ -3,10 +3,8 @@
 
 mod common;
 
-use std::io::Write as _;
-
 use common::chunk::{Chunk, chained, parts};
-use common::emulation::{Emulation, Launch, Mode};
+use common::emulation::{Emulation, Launch, Mode, Sanitizer};
 use common::ipsec::ipsec_parts;
 use common::ipsec_suites::suite_parts;
 use common::ipv6::ipv6_parts;
@@ -14,16 +12,6 @@ use common::ndn::ndn_part;
 use godwit_abi::VERDICT_DROP;
 
 const THREADS: u64 = godwit_kernels::CUDA_GROUP_LANES as u64;
-
-/// Says so when there is no g++.
-fn emulation(name: &str) -> Option<Emulation> {
-    let emulation = Emulation::build(name);
-    if emulation.is_none() {
-        // Past the test harness, which shows nothing of a test that passes.
-        std::io::stderr().write_all(b"skipped: no g++ here to emulate CUDA with\n").unwrap();
-    }
-    emulation
-}
 
 /// Of a shadow of the arena, dropped packets are not taken back.
 fn assert_same(emulation: &Emulation, chunk: &Chunk, seed: u64, mode: Mode) {
@@ -50,7 +38,7 @@ fn assert_same(emulation: &Emulation, chunk: &Chunk, seed: u64, mode: Mode) {
 
 #[test]
 fn a_chunk_ends_under_cuda_as_on_the_cpu() {
-    let Some(emulation) = emulation("chunk") else { return };
+    let Some(emulation) = Emulation::build("chunk", Sanitizer::Addresses) else { return };
     let all = || {
         let ipsec = ipsec_parts(700, 5).into_iter().chain(ipsec_parts(300, 6));
         parts(500).into_iter().chain(ipsec).chain(ipv6_parts(300, 7)).chain([ndn_part(900, 7)]).collect()
@@ -67,7 +55,7 @@ fn a_chunk_ends_under_cuda_as_on_the_cpu() {
 /// Parts of bins, of all functions, with chains behind them and without.
 #[test]
 fn a_bin_in_parts_ends_under_cuda_as_on_the_cpu() {
-    let Some(emulation) = emulation("parts") else { return };
+    let Some(emulation) = Emulation::build("parts", Sanitizer::Addresses) else { return };
     for (seed, mode) in (0..).zip([Mode::InPlace, Mode::ByGroup]) {
         let all = parts(150).into_iter().chain(suite_parts(40, seed)).collect();
         assert_same(&emulation, &Chunk::new(all, &[11, 1, 31, 2]).in_parts(seed), seed, mode);
@@ -78,7 +66,7 @@ fn a_bin_in_parts_ends_under_cuda_as_on_the_cpu() {
 /// Chains over all functions: packets part and meet, and go on to others that have group forms.
 #[test]
 fn a_chain_is_followed_under_cuda_as_on_the_cpu() {
-    let Some(emulation) = emulation("chain") else { return };
+    let Some(emulation) = Emulation::build("chain", Sanitizer::Addresses) else { return };
     for seed in 0..6 {
         let chunk = chained(seed, &[33, 1, 64, 2, 32, 31]);
         let mode = [Mode::InPlace, Mode::ByGroup, Mode::Persistent { bin_packets: 64 }][seed as usize % 3];
@@ -89,7 +77,7 @@ fn a_chain_is_followed_under_cuda_as_on_the_cpu() {
 /// Every suite of `ipsec`, each in the group form that it has: bins of less than a round, and of more.
 #[test]
 fn every_suite_ends_under_cuda_as_on_the_cpu() {
-    let Some(emulation) = emulation("suites") else { return };
+    let Some(emulation) = Emulation::build("suites", Sanitizer::Addresses) else { return };
     let chunk = Chunk::new(suite_parts(70, 7), &[33, 1, 7, 64, 13, 3, 32]);
     assert_same(&emulation, &chunk, 1, Mode::InPlace);
     let chunk = Chunk::new(suite_parts(70, 9), &[70]);

@@ -1,5 +1,6 @@
 //! The CUDA text of the kernels, compiled by g++ over `cuda/emulation.h` and run here.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, slice};
@@ -49,15 +50,38 @@ pub(crate) enum Mode {
     Persistent { bin_packets: u64 },
 }
 
+/// Which mistakes end the program, or are reported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sanitizer {
+    /// Addresses that are nobody's, and undefined behaviour.
+    Addresses,
+    /// Lanes that reach the same memory with no barrier between them.
+    Races,
+}
+
 impl Emulation {
-    /// Under the address and undefined behaviour sanitizers. `None`: there is no g++ here, or this is no x86-64.
-    pub(crate) fn build(name: &str) -> Option<Self> {
+    /// `None`: there is no g++ here, or this is no x86-64; says so.
+    pub(crate) fn build(name: &str, sanitizer: Sanitizer) -> Option<Self> {
+        Self::build_text(name, sanitizer, godwit_kernels::cuda_source())
+    }
+
+    /// The same of a text that is not quite that of the kernels.
+    pub(crate) fn build_text(name: &str, sanitizer: Sanitizer, text: &str) -> Option<Self> {
+        let emulation = Self::compile(name, sanitizer, text);
+        if emulation.is_none() {
+            // Past the test harness, which shows nothing of a test that passes.
+            std::io::stderr().write_all(b"skipped: no g++ here to emulate CUDA with\n").unwrap();
+        }
+        emulation
+    }
+
+    fn compile(name: &str, sanitizer: Sanitizer, text: &str) -> Option<Self> {
         if !cfg!(target_arch = "x86_64") {
             return None;
         }
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&folder).unwrap();
-        let mut text = godwit_kernels::cuda_source().to_owned();
+        let mut text = text.to_owned();
         for (ptx, plain) in REPLACED {
             assert_eq!(text.matches(ptx).count(), 1, "{ptx}");
             text = text.replace(ptx, plain);
@@ -66,10 +90,15 @@ impl Emulation {
         let source = folder.join("emulation.cpp");
         let program = folder.join("emulation");
         fs::write(&source, format!("#include \"emulation.h\"\n{text}\n#line 1\n#include \"main.h\"\n")).unwrap();
+        let sanitizers: &[&str] = match sanitizer {
+            Sanitizer::Addresses => &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+            // It keeps g++ from seeing what is initialised where.
+            Sanitizer::Races => &["-fsanitize=thread", "-Wno-maybe-uninitialized"],
+        };
         let output = Command::new("g++")
             .args(["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"])
             .args(["-Wno-unknown-pragmas", "-fno-strict-aliasing"])
-            .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
+            .args(sanitizers)
             .arg("-I")
             .arg(headers)
             .arg(source)
@@ -83,14 +112,49 @@ impl Emulation {
 
     /// The chunk's packets afterwards.
     pub(crate) fn run(&self, chunk: &Chunk, launch: Launch) -> Batch {
-        let mut batch = chunk.batch.clone();
-        let input = self.folder.join("input");
         let output = self.folder.join("output");
+        let mut command = Command::new(&self.program);
+        let ended = command.args([self.input(chunk, launch), output.clone()]).output().unwrap();
+        assert!(ended.status.success(), "{launch:?}: {}", String::from_utf8_lossy(&ended.stderr));
+        let mut batch = chunk.batch.clone();
+        let bytes = fs::read(&output).unwrap();
+        let (arena, rest) = bytes.split_at(batch.arena.bytes().len());
+        let (descriptors, rest) = rest.split_at(size_of_val(batch.descriptors.as_slice()));
+        let (outcomes, trails) = rest.split_at(size_of_val(batch.outcomes.as_slice()));
+        batch.arena.bytes_mut().copy_from_slice(arena);
+        fill(&mut batch.descriptors, descriptors);
+        fill(&mut batch.outcomes, outcomes);
+        fill(&mut batch.trails, trails);
+        batch
+    }
+
+    /// The data races that the thread sanitizer reports, but for those that [`is_exchange`] knows.
+    pub(crate) fn races(&self, chunk: &Chunk, launch: Launch) -> Vec<String> {
+        // The sanitizer wants certain addresses for itself.
+        let is_fixed = Command::new("setarch").args(["-R", "true"]).status().is_ok_and(|status| status.success());
+        let mut command = Command::new(if is_fixed { "setarch".as_ref() } else { self.program.as_os_str() });
+        if is_fixed {
+            command.arg("-R").arg(&self.program);
+        }
+        command
+            .args([self.input(chunk, launch), self.folder.join("output")])
+            .env("TSAN_OPTIONS", "exitcode=0 suppress_equal_addresses=0");
+        let ended = command.output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && !said.contains("FATAL"), "{launch:?}: {said}");
+        let reports = said.split("==================\n").filter(|report| report.contains("WARNING: ThreadSanitizer"));
+        reports.filter(|report| !is_exchange(report)).map(str::to_owned).collect()
+    }
+
+    /// A file with all that the program is to know.
+    fn input(&self, chunk: &Chunk, launch: Launch) -> PathBuf {
+        let batch = &chunk.batch;
         let (mode, bin_packets) = match launch.mode {
             Mode::InPlace => (0, 0),
             Mode::ByGroup => (1, 0),
             Mode::Persistent { bin_packets } => (2, bin_packets),
         };
+        let input = self.folder.join("input");
         let header = [
             batch.arena.bytes().len() as u64,
             chunk.images.bytes().len() as u64,
@@ -114,18 +178,27 @@ impl Emulation {
             bytes_of(&chunk.bins),
         ];
         fs::write(&input, parts.concat()).unwrap();
-        let ended = Command::new(&self.program).arg(&input).arg(&output).output().unwrap();
-        assert!(ended.status.success(), "{launch:?}: {}", String::from_utf8_lossy(&ended.stderr));
-        let bytes = fs::read(&output).unwrap();
-        let (arena, rest) = bytes.split_at(batch.arena.bytes().len());
-        let (descriptors, rest) = rest.split_at(size_of_val(batch.descriptors.as_slice()));
-        let (outcomes, trails) = rest.split_at(size_of_val(batch.outcomes.as_slice()));
-        batch.arena.bytes_mut().copy_from_slice(arena);
-        fill(&mut batch.descriptors, descriptors);
-        fill(&mut batch.outcomes, outcomes);
-        fill(&mut batch.trails, trails);
-        batch
+        input
     }
+}
+
+/// Whether it is about two lanes of a warp of which one writes what the other had read. Teams of `ipsec` do so: what is written has
+/// come out of an exchange of words to which the other brought what it read, and an exchange waits for all lanes of the warp; but by
+/// itself it orders nothing in memory, and the sanitizer does not follow what is in registers.
+fn is_exchange(report: &str) -> bool {
+    let lines = || report.lines().map(str::trim);
+    let accesses: Vec<&str> =
+        lines().filter(|line| line.contains(" of size ") && line.contains(" by thread ")).collect();
+    let &[written, read] = accesses.as_slice() else { return false };
+    let warp = |access: &str| {
+        let thread = access.split(" by thread ").nth(1)?.trim_end_matches(':');
+        let about = lines().find(|line| line.starts_with(&format!("Thread {thread} 'warp ")))?;
+        Some(about.split('\'').nth(1)?.to_owned())
+    };
+    written.starts_with("Write of size")
+        && read.starts_with("Previous read of size")
+        && warp(written).is_some()
+        && warp(written) == warp(read)
 }
 
 fn bytes_of<T: Copy>(values: &[T]) -> &[u8] {

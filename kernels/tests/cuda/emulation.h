@@ -17,14 +17,27 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <time.h>
 #include <vector>
+
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+extern "C" void AnnotateIgnoreReadsBegin(const char *file, int line);
+extern "C" void AnnotateIgnoreReadsEnd(const char *file, int line);
+extern "C" void AnnotateIgnoreWritesBegin(const char *file, int line);
+extern "C" void AnnotateIgnoreWritesEnd(const char *file, int line);
+#endif
 
 namespace emulation
 {
 
 constexpr unsigned WARP_LANES = 32;
+#if defined(__SANITIZE_THREAD__)
+constexpr size_t STACK_BYTES = 256 << 10;
+#else
 constexpr size_t STACK_BYTES = 64 << 10;
+#endif
 
 [[noreturn]] inline void fail(const char *what)
 {
@@ -51,6 +64,100 @@ asm(".text\n"
 #error "emulation.h switches fibers on x86-64 only"
 #endif
 
+/*
+ * For the thread sanitizer every fiber is a thread of its own, and only barriers order what they
+ * do: what a barrier is missing for is a data race, whatever order the fibers ran in.
+ */
+#if defined(__SANITIZE_THREAD__)
+struct Sanitizer {
+    void *fiber = nullptr;
+
+    void create(unsigned warp)
+    {
+        destroy();
+        fiber = __tsan_create_fiber(0);
+        __tsan_set_fiber_name(fiber, ("warp " + std::to_string(warp)).c_str());
+    }
+
+    void destroy()
+    {
+        if (fiber) {
+            __tsan_destroy_fiber(fiber);
+        }
+        fiber = nullptr;
+    }
+
+    void current()
+    {
+        fiber = __tsan_get_current_fiber();
+    }
+
+    void enter() const
+    {
+        __tsan_switch_to_fiber(fiber, __tsan_switch_to_fiber_no_sync);
+    }
+
+    static void release(void *barrier)
+    {
+        __tsan_release(barrier);
+    }
+
+    static void acquire(void *barrier)
+    {
+        __tsan_acquire(barrier);
+    }
+};
+
+/* While one of these is there, what the emulation itself reads and writes is no business of the
+ * sanitizer's. */
+struct Unseen {
+    Unseen()
+    {
+        AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+        AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+    }
+
+    ~Unseen()
+    {
+        AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+        AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+    }
+};
+#else
+struct Sanitizer {
+    void create(unsigned)
+    {
+    }
+
+    void destroy()
+    {
+    }
+
+    void current()
+    {
+    }
+
+    void enter() const
+    {
+    }
+
+    static void release(void *)
+    {
+    }
+
+    static void acquire(void *)
+    {
+    }
+};
+
+struct Unseen {
+    /* So that nobody takes it for an unused variable. */
+    Unseen()
+    {
+    }
+};
+#endif
+
 /* A place where the lanes of a mask meet and leave a value each. */
 struct Meeting {
     unsigned arrived = 0;
@@ -62,6 +169,7 @@ struct Meeting {
 struct Fiber {
     Context context = nullptr;
     std::unique_ptr<char[]> stack;
+    Sanitizer sanitizer;
     unsigned thread = 0;
     bool done = false;
     /* Runnable once *generation is no longer awaited. */
@@ -77,10 +185,12 @@ struct Block {
     std::vector<Fiber> fibers;
     std::vector<std::map<unsigned, Meeting>> warps;
     Context scheduler = nullptr;
+    Sanitizer scheduler_sanitizer;
     Fiber *current = nullptr;
     std::function<void()> kernel;
     unsigned arrived = 0;
     unsigned generation = 0;
+    char barriers[2]; /* of even and odd generations: who is late must not learn of the next */
     Dim index, dimension, grid;
     uint64_t random = 1;
 };
@@ -96,24 +206,32 @@ inline void wait(const unsigned *generation, unsigned awaited)
     Fiber *self = block.current;
     self->generation = generation;
     self->awaited = awaited;
+    block.scheduler_sanitizer.enter();
     emulation_switch(&self->context, block.scheduler);
 }
 
 /* All threads of the block. */
 inline void meet_block()
 {
+    const Unseen unseen;
     const unsigned now = block.generation;
+    Sanitizer::release(&block.barriers[now & 1]);
     if (++block.arrived == block.fibers.size()) {
         block.arrived = 0;
         block.generation++;
-        return;
+    } else {
+        wait(&block.generation, now);
     }
-    wait(&block.generation, now);
+    Sanitizer::acquire(&block.barriers[now & 1]);
 }
+
+/* Of meet_warp: the one that orders what the lanes do in memory. */
+constexpr unsigned BARRIER = 1;
 
 /* The lanes of the mask; what each of them brought. */
 inline const uint64_t *meet_warp(unsigned mask, unsigned operation, uint64_t value)
 {
+    const Unseen unseen;
     const unsigned thread = block.current->thread;
     const unsigned lane = thread % WARP_LANES;
     if ((mask >> lane & 1) == 0) {
@@ -127,11 +245,17 @@ inline const uint64_t *meet_warp(unsigned mask, unsigned operation, uint64_t val
     meeting.operation = operation;
     meeting.values[now & 1][lane] = value;
     meeting.arrived |= 1u << lane;
+    if (operation == BARRIER) {
+        Sanitizer::release(meeting.values[now & 1]);
+    }
     if (meeting.arrived == mask) {
         meeting.arrived = 0;
         meeting.generation++;
     } else {
         wait(&meeting.generation, now);
+    }
+    if (operation == BARRIER) {
+        Sanitizer::acquire(meeting.values[now & 1]);
     }
     return meeting.values[now & 1];
 }
@@ -139,12 +263,19 @@ inline const uint64_t *meet_warp(unsigned mask, unsigned operation, uint64_t val
 inline void run_fiber()
 {
     block.kernel();
-    block.current->done = true;
+    {
+        const Unseen unseen;
+        Sanitizer::release(block.barriers);
+        block.current->done = true;
+    }
+    block.scheduler_sanitizer.enter();
     emulation_switch(&block.current->context, block.scheduler);
 }
 
 inline void run_block(unsigned threads)
 {
+    const Unseen unseen;
+    block.scheduler_sanitizer.current();
     block.warps.assign((threads + WARP_LANES - 1) / WARP_LANES, {});
     block.fibers.resize(threads);
     block.arrived = 0;
@@ -153,6 +284,7 @@ inline void run_block(unsigned threads)
         if (!fiber.stack) {
             fiber.stack.reset(new char[STACK_BYTES]);
         }
+        fiber.sanitizer.create(thread / WARP_LANES);
         fiber.thread = thread;
         fiber.done = false;
         fiber.generation = nullptr;
@@ -175,12 +307,17 @@ inline void run_block(unsigned threads)
             fiber.generation = nullptr;
             progress = true;
             block.current = &fiber;
+            fiber.sanitizer.enter();
             emulation_switch(&block.scheduler, fiber.context);
             left -= fiber.done;
         }
         if (!progress) {
             fail("some threads wait for others that never come");
         }
+    }
+    Sanitizer::acquire(block.barriers);
+    for (Fiber &fiber : block.fibers) {
+        fiber.sanitizer.destroy();
     }
 }
 
@@ -284,7 +421,7 @@ inline void __syncthreads()
 
 inline void __syncwarp(unsigned mask = 0xffffffffu)
 {
-    emulation::meet_warp(mask, 1, 0);
+    emulation::meet_warp(mask, emulation::BARRIER, 0);
 }
 
 inline unsigned __ballot_sync(unsigned mask, int predicate)
@@ -379,15 +516,19 @@ template <typename T, typename U> T atomicOr(T *address, U value)
 
 template <typename T, typename U> T atomicMin(T *address, U value)
 {
-    const T old = *address;
-    *address = T(value) < old ? T(value) : old;
+    T old = __atomic_load_n(address, __ATOMIC_RELAXED);
+    while (T(value) < old && !__atomic_compare_exchange_n(address, &old, T(value), false,
+                                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
     return old;
 }
 
 template <typename T, typename U> T atomicMax(T *address, U value)
 {
-    const T old = *address;
-    *address = T(value) > old ? T(value) : old;
+    T old = __atomic_load_n(address, __ATOMIC_RELAXED);
+    while (old < T(value) && !__atomic_compare_exchange_n(address, &old, T(value), false,
+                                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
     return old;
 }
 

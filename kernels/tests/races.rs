@@ -1,0 +1,73 @@
+//! No two lanes of a group reach the same memory with no barrier between them, one of them writing: the CUDA text of the kernels,
+//! emulated on the CPU, under the thread sanitizer.
+
+mod common;
+
+use common::chunk::{Chunk, chained, parts};
+use common::emulation::{Emulation, Launch, Mode, Sanitizer};
+use common::ipsec::ipsec_parts;
+use common::ipsec_suites::suite_parts;
+use common::ipv6::ipv6_parts;
+use common::ndn::ndn_part;
+
+const THREADS: u64 = godwit_kernels::CUDA_GROUP_LANES as u64;
+const MODES: [Mode; 3] = [Mode::InPlace, Mode::ByGroup, Mode::Persistent { bin_packets: 64 }];
+
+fn races(emulation: &Emulation, chunk: &Chunk, seed: u64, mode: Mode) -> Vec<String> {
+    emulation.races(chunk, Launch { blocks: 2, threads: THREADS, seed, mode })
+}
+
+fn all_functions(packets: usize) -> Chunk {
+    let ipsec = ipsec_parts(packets, 5);
+    let all = parts(packets).into_iter().chain(ipsec).chain(ipv6_parts(packets, 7)).chain([ndn_part(packets, 7)]);
+    Chunk::new(all.collect(), &[33, 1, 64, 7, 32])
+}
+
+#[test]
+fn there_are_no_data_races() {
+    let Some(emulation) = Emulation::build("races", Sanitizer::Races) else { return };
+    let suites = || suite_parts(40, 9);
+    let chunks = [
+        ("all functions", all_functions(150)),
+        ("every suite", Chunk::new(suites(), &[33, 7, 40])),
+        ("bins in parts", Chunk::new(suites(), &[11, 1, 31, 2]).in_parts(4)),
+        ("chains", chained(3, &[33, 1, 64, 2, 32, 31])),
+        ("chains behind bins in parts", chained(5, &[11, 1, 31, 2]).in_parts(6)),
+    ];
+    for (seed, (name, chunk)) in (1..).zip(&chunks) {
+        // Parts of a bin come to launched groups only.
+        let modes =
+            MODES.iter().filter(|mode| !name.contains("parts") || matches!(mode, Mode::InPlace | Mode::ByGroup));
+        for &mode in modes {
+            let found = races(&emulation, chunk, seed, mode);
+            assert!(found.is_empty(), "{name}, {mode:?}: {} data races, the first:\n{}", found.len(), found[0]);
+        }
+    }
+}
+
+/// Barriers, as they stand in the text. Without them all packets still come out right here, mostly.
+const BARRIERS: [(&str, &str); 3] = [
+    // Windows lie in the group's memory.
+    (
+        "gw_barrier();\n        const gw_u32 count = gw_uniform(steps.bin.count);",
+        "const gw_u32 count = gw_uniform(steps.bin.count);",
+    ),
+    // The function is done with its packets.
+    ("gw_barrier();\n            const gw_bin *bin = &bins[taken];", "const gw_bin *bin = &bins[taken];"),
+    ("gw_barrier();\n            steps--;", "steps--;"),
+];
+
+#[test]
+fn a_barrier_that_is_missing_is_found() {
+    let chunk = all_functions(70);
+    for (index, (barrier, none)) in BARRIERS.iter().enumerate() {
+        let source = godwit_kernels::cuda_source();
+        assert!(source.contains(barrier), "the text is another: {barrier}");
+        let text = source.replacen(barrier, none, 1);
+        let Some(emulation) = Emulation::build_text(&format!("missing-{index}"), Sanitizer::Races, &text) else {
+            return;
+        };
+        let found = MODES.into_iter().any(|mode| !races(&emulation, &chunk, 1, mode).is_empty());
+        assert!(found, "nobody misses the barrier in front of `{none}`");
+    }
+}
