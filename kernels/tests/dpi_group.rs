@@ -4,7 +4,6 @@ mod common;
 #[path = "common/opencl.rs"]
 mod opencl;
 
-use std::io::Write as _;
 use std::iter::zip;
 
 use common::batch::Batch;

@@ -207,6 +207,7 @@ struct World {
     std::mt19937_64 random{4711};
     Pool pool;
     std::atomic<bool> held{false};
+    std::atomic<uint64_t> launches{0}, held_from{UINT64_MAX};
     std::atomic<int> devices{1};
     /* Only their addresses matter: of each device one. */
     char contexts[16];
@@ -351,6 +352,13 @@ void emulated_devices(int devices)
 void emulated_hold(int held)
 {
     world.held = held != 0;
+    world.held_from = UINT64_MAX;
+}
+
+/* As many launches more begin; those behind them wait for emulated_hold(0). */
+void emulated_hold_after(int launches)
+{
+    world.held_from = world.launches + launches;
 }
 
 /* How often the function was called. */
@@ -839,8 +847,11 @@ Result cuLaunchKernel(const Kernel *kernel, unsigned blocks, unsigned, unsigned,
         std::lock_guard guard(world.mutex);
         seed = world.random();
     }
+    const uint64_t number = world.launches++;
     stream->push([=] {
-        pause_kernel();
+        do {
+            pause_kernel();
+        } while (number >= world.held_from);
         /* Groups take blocks, as many groups as the device runs at once. */
         std::atomic<unsigned> next{0};
         std::mutex mutex;

@@ -70,6 +70,11 @@ impl Emulation {
         self.tell(b"emulated_hold", held.into());
     }
 
+    /// As many launches more begin; those behind them wait until [`Emulation::hold`] is told `false`.
+    pub(crate) fn hold_after(&self, launches: i32) {
+        self.tell(b"emulated_hold_after", launches);
+    }
+
     /// How often the driver's function was called.
     pub(crate) fn calls(&self, call: &CStr) -> u64 {
         // SAFETY: the types are those of the source.

@@ -1,0 +1,74 @@
+//! A CUDA device, emulated, whose driver fails or which hangs while traffic flows: every packet is processed or counted, in order.
+
+#[path = "../../device/tests/emulated/mod.rs"]
+mod emulated;
+mod failures;
+
+use std::sync::{Mutex, PoisonError};
+
+use emulated::Emulation;
+use failures::{FAULTY, MACHINE, Machine, check, clean, records, run, text};
+use godwit_engine::Report;
+
+/// CUDA_ERROR_LAUNCH_FAILED.
+const LAUNCH_FAILED: i32 = 719;
+
+/// Runs traffic on device `number` after the driver was told what is to happen; demands what holds whatever happens.
+fn run_on(number: usize, driver: &Emulation, arena: &'static str, tell: impl FnOnce(&Emulation)) -> Report {
+    let device = format!("cuda:{number}");
+    let machine = Machine { arena, ..MACHINE };
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("out.pcap");
+    let text = text(&machine, &device, true, &capture).replace(FAULTY, &device);
+    // Kernels take their time here.
+    let text = text.replace("watchdog_ms = 20", "watchdog_ms = 1000");
+    tell(driver);
+    let report = run(&text, None);
+    driver.hold(false);
+    driver.mend();
+    let report = report.unwrap();
+    check(&report, &records(&capture), &clean(&machine));
+    report
+}
+
+/// Each test has a device of its own: what is lost is never given back.
+fn check_loss(number: usize, reason: &str, tell: impl FnOnce(&Emulation)) {
+    // What the driver is told holds for all of the process.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(driver) = emulated::emulation(16) else { return };
+    let report = run_on(number, driver, "layout = \"slots\"", |_| ());
+    assert_eq!((report.conservation.dropped, report.lost_devices.len()), (0, 0));
+    let report = run_on(number, driver, "layout = \"dense\"", tell);
+    let [lost] = report.lost_devices.as_slice() else { panic!("{:?}", report.lost_devices) };
+    assert!(lost.reason.contains(reason), "{}", lost.reason);
+    assert_eq!((lost.device.as_str(), lost.moved_to.as_str(), lost.workers), (&*format!("cuda:{number}"), "cpu", 2));
+    assert!(report.conservation.dropped > 0, "{}", report.conservation);
+    assert!(report.functions.iter().all(|function| function.device == "cpu"));
+}
+
+#[test]
+fn a_copy_that_fails_loses_the_device_and_nothing_else() {
+    check_loss(0, "LAUNCH_FAILED", |driver| driver.break_call(c"cuMemcpyAsync", 7, LAUNCH_FAILED));
+}
+
+#[test]
+fn a_launch_that_fails_loses_the_device_and_nothing_else() {
+    // The first is of the device itself, which runs its kernels once.
+    check_loss(1, "LAUNCH_FAILED", |driver| driver.break_call(c"cuLaunchKernel", 9, LAUNCH_FAILED));
+}
+
+#[test]
+fn an_event_that_cannot_be_recorded_loses_the_device_and_nothing_else() {
+    check_loss(2, "LAUNCH_FAILED", |driver| driver.break_call(c"cuEventRecord", 8, LAUNCH_FAILED));
+}
+
+#[test]
+fn a_kernel_that_fails_loses_the_device_and_nothing_else() {
+    check_loss(3, "LAUNCH_FAILED", |driver| driver.break_call(c"cuEventQuery", 30, LAUNCH_FAILED));
+}
+
+#[test]
+fn a_kernel_that_hangs_loses_the_device_and_nothing_else() {
+    check_loss(4, "no chunk back", |driver| driver.hold_after(11));
+}
