@@ -7,9 +7,10 @@ mod stress;
 mod template;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use godwit_device::cuda::CudaDevice;
-use godwit_device::{Device, DeviceOptions, Program};
+use godwit_device::{Device, DeviceOptions, Program, measure};
 use godwit_packet::{Arena, ArenaConfig, Layout};
 use godwit_sched::Chunk;
 
@@ -87,4 +88,21 @@ fn a_large_chunk_takes_one_call_for_its_copies_each_way() {
         }
         emulation.mend();
     }
+}
+
+/// That the numbers are right only a GPU can show; that there are any shows here.
+#[test]
+fn what_a_device_is_worth_can_be_measured() {
+    let _turn = cuda_suite::turn();
+    let Some(_emulation) = emulation(1) else { return };
+    let time = Duration::from_millis(5);
+    for rates in measure::copy_at_once(&["cuda:0", "cuda:0"], 10_000, time).unwrap() {
+        assert!(rates.host_to_device > 0.0 && rates.device_to_host > 0.0 && rates.both > 0.0, "{rates:?}");
+    }
+    let mut device = measure::open("cuda:0").unwrap();
+    for times in [device.launch(20), device.mailbox(20)] {
+        let times = times.unwrap().unwrap();
+        assert!(times.len() == 20 && times.iter().all(|time| *time > 0.0), "{times:?}");
+    }
+    assert!(device.random_reads(100_000, 300, time).unwrap() > 0.0);
 }
