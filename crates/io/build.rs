@@ -10,8 +10,8 @@ fn main() {
 /// DPDK's packet path consists of inline functions, so what calls them is C.
 #[cfg(feature = "dpdk")]
 fn dpdk() {
-    const SOURCES: [&str; 2] = ["src/dpdk/shim.c", "src/dpdk/xdp_link.c"];
-    for file in SOURCES.iter().chain(&["src/dpdk/shim.h"]) {
+    const SOURCES: [&str; 3] = ["src/dpdk/shim.c", "src/dpdk/shim_pool.c", "src/dpdk/xdp_link.c"];
+    for file in SOURCES.iter().chain(&["src/dpdk/shim.h", "src/dpdk/shim_pool.h"]) {
         println!("cargo::rerun-if-changed={file}");
     }
     let found = pkg_config::Config::new().atleast_version("21.11").cargo_metadata(false).probe("libdpdk");

@@ -7,49 +7,26 @@
  * page-locked memory and the device's, and beyond their ends; memory that is given back while the
  * device has something to do that does not end.
  *
- * For tests: emulated_break, emulated_hold, emulated_mend; emulated_calls.
+ * Tests tell it more by the functions called emulated_..., which no real driver has.
  */
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <dlfcn.h>
 #include <functional>
 #include <link.h>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <random>
 #include <sched.h>
 #include <string>
 #include <sys/mman.h>
-#include <thread>
 #include <unistd.h>
 #include <vector>
 
+#include "world.h"
+
 namespace
 {
-
-enum Result {
-    SUCCESS = 0,
-    INVALID_VALUE = 1,
-    OUT_OF_MEMORY = 2,
-    INVALID_DEVICE = 101,
-    INVALID_IMAGE = 200,
-    INVALID_CONTEXT = 201,
-    NOT_FOUND = 500,
-    NOT_READY = 600,
-    LAUNCH_FAILED = 719,
-    ALREADY_REGISTERED = 712,
-    NOT_REGISTERED = 713,
-};
-
-using Address = uint64_t;
 
 constexpr uint64_t MEMORY_BYTES = 4ull << 30;
 constexpr uint64_t ALIGN_BYTES = 256;
@@ -57,14 +34,7 @@ constexpr uint64_t PAGE_BYTES = 4096;
 constexpr int UNITS = 2;
 constexpr int GROUPS_OF_UNIT = 2;
 constexpr int SHARED_BYTES_MAX = 227 << 10;
-constexpr auto PATIENCE = std::chrono::seconds(30);
 const char NAME[] = "CUDA emulated on a CPU";
-
-[[noreturn]] void fail(const char *what)
-{
-    fprintf(stderr, "emulated driver: %s\n", what);
-    abort();
-}
 
 /* See entries.h. */
 struct Kernel {
@@ -74,148 +44,9 @@ struct Kernel {
     std::function<void()> *host;
 };
 
-/* Threads of the system for blocks, as many as there are blocks at a time. */
-class Pool
-{
-  public:
-    void run(std::function<void()> work)
-    {
-        std::lock_guard guard(mutex);
-        waiting.push_back(std::move(work));
-        if (idle < waiting.size()) {
-            std::thread([this] { serve(); }).detach();
-        }
-        more.notify_one();
-    }
-
-  private:
-    void serve()
-    {
-        std::unique_lock lock(mutex);
-        for (;;) {
-            idle++;
-            more.wait(lock, [this] { return !waiting.empty(); });
-            idle--;
-            const std::function<void()> work = std::move(waiting.front());
-            waiting.pop_front();
-            lock.unlock();
-            work();
-            lock.lock();
-        }
-    }
-
-    std::mutex mutex;
-    std::condition_variable more;
-    std::deque<std::function<void()>> waiting;
-    size_t idle = 0;
-};
-
-/* Does one thing after the other, on a thread of its own. */
-class Stream
-{
-  public:
-    Stream() : thread([this] { serve(); })
-    {
-    }
-
-    ~Stream()
-    {
-        {
-            std::lock_guard guard(mutex);
-            closing = true;
-        }
-        changed.notify_all();
-        thread.join();
-    }
-
-    void push(std::function<void()> work)
-    {
-        {
-            std::lock_guard guard(mutex);
-            queue.push_back(std::move(work));
-        }
-        changed.notify_all();
-    }
-
-    bool is_idle()
-    {
-        std::lock_guard guard(mutex);
-        return queue.empty();
-    }
-
-    void wait()
-    {
-        std::unique_lock lock(mutex);
-        changed.wait(lock, [this] { return queue.empty(); });
-    }
-
-  private:
-    void serve()
-    {
-        std::unique_lock lock(mutex);
-        for (;;) {
-            changed.wait(lock, [this] { return closing || !queue.empty(); });
-            if (queue.empty()) {
-                return;
-            }
-            const std::function<void()> &work = queue.front();
-            lock.unlock();
-            work();
-            lock.lock();
-            queue.pop_front();
-            changed.notify_all();
-        }
-    }
-
-    std::mutex mutex;
-    std::condition_variable changed;
-    /* Its first is being done. */
-    std::deque<std::function<void()>> queue;
-    bool closing = false;
-    std::thread thread;
-};
-
-struct Event {
-    std::atomic<uint64_t> recorded{0}, reached{0};
-};
-
 struct Module {
     void *library;
 };
-
-/* Memory that copies may begin and end in. */
-struct Area {
-    uint64_t bytes;
-    bool on_device;
-    void *mapped; /* and all that is mapped for it */
-    uint64_t mapped_bytes;
-};
-
-struct Broken {
-    uint64_t calls_before;
-    Result result;
-};
-
-/* Never destroyed: threads use it until the process ends. */
-struct World {
-    std::mutex mutex;
-    std::map<Address, Area> areas;
-    uint64_t used_bytes = 0;
-    std::map<Stream *, int> streams; /* and the device of each */
-    std::map<std::string, Broken> broken;
-    std::map<std::string, uint64_t> calls;
-    std::mt19937_64 random{4711};
-    Pool pool;
-    std::atomic<bool> held{false};
-    std::atomic<uint64_t> launches{0}, held_from{UINT64_MAX};
-    std::atomic<int> devices{1};
-    /* Only their addresses matter: of each device one. */
-    char contexts[16];
-};
-
-World &world = *new World;
-/* That of the calling thread's context; -1: it has none. */
-thread_local int device = -1;
 
 /* A kernel waits until it may go on; there may be fewer processors than groups that wait for
  * something. */
@@ -224,22 +55,6 @@ void pause_kernel()
     do {
         sched_yield();
     } while (world.held);
-}
-
-/* What the test wants the call to say, else SUCCESS. */
-Result wanted(const char *call)
-{
-    std::lock_guard guard(world.mutex);
-    world.calls[call]++;
-    const auto found = world.broken.find(call);
-    if (found == world.broken.end()) {
-        return SUCCESS;
-    }
-    if (found->second.calls_before > 0) {
-        found->second.calls_before--;
-        return SUCCESS;
-    }
-    return found->second.result;
 }
 
 /* At the beginning of every call that wants a context. */
@@ -252,77 +67,6 @@ Result wanted(const char *call)
             return result;                                                                         \
         }                                                                                          \
     } while (0)
-
-/* The memory that holds all these bytes; 0: none does. */
-const Area *area_of(Address address, uint64_t bytes)
-{
-    auto after = world.areas.upper_bound(address);
-    if (after == world.areas.begin()) {
-        return nullptr;
-    }
-    const auto &[start, area] = *--after;
-    return address - start <= area.bytes && bytes <= area.bytes - (address - start) ? &area
-                                                                                    : nullptr;
-}
-
-void demand_area(Address address, uint64_t bytes, bool on_device, const char *what)
-{
-    std::lock_guard guard(world.mutex);
-    const Area *area = area_of(address, bytes);
-    if (bytes != 0 && (!area || area->on_device != on_device)) {
-        fail(what);
-    }
-}
-
-void demand_any_area(Address address, uint64_t bytes)
-{
-    std::lock_guard guard(world.mutex);
-    if (bytes != 0 && !area_of(address, bytes)) {
-        fail("a copy in a stream begins or ends in memory that is neither page-locked nor the "
-             "device's");
-    }
-}
-
-void add_area(Address address, Area area)
-{
-    std::lock_guard guard(world.mutex);
-    world.areas[address] = area;
-}
-
-/* Takes what begins there out of the list. */
-Area remove_area(Address address, const char *what)
-{
-    std::lock_guard guard(world.mutex);
-    const auto found = world.areas.find(address);
-    if (found == world.areas.end()) {
-        fail(what);
-    }
-    const Area area = found->second;
-    world.areas.erase(found);
-    return area;
-}
-
-/* For the device, as a driver does before it gives anything back. */
-void wait_for_all()
-{
-    const auto begun = std::chrono::steady_clock::now();
-    for (;;) {
-        bool idle = true;
-        {
-            std::lock_guard guard(world.mutex);
-            for (const auto &[stream, of] : world.streams) {
-                idle = idle && (of != device || stream->is_idle());
-            }
-        }
-        if (idle) {
-            return;
-        }
-        if (std::chrono::steady_clock::now() - begun > PATIENCE) {
-            fail("memory is given back while the device has something to do that does not end");
-        }
-        sched_yield();
-    }
-}
 
 void copy(Address to, Address from, uint64_t bytes)
 {

@@ -91,7 +91,7 @@ impl Emulation {
 
 /// Another one whenever any of the sources changes.
 fn version() -> u32 {
-    let texts = ["driver.cpp", "compiler.cpp", "emulation.h", "entries.h"]
+    let texts = ["driver.cpp", "world.h", "streams.h", "compiler.cpp", "emulation.h", "sanitizer.h", "entries.h"]
         .map(|name| std::fs::read(Path::new(SOURCES).join(name)).unwrap());
     // FNV-1a; it has to fit into a C int.
     let step = |sum: u32, &byte: &u8| (sum ^ u32::from(byte)).wrapping_mul(0x100_0193);

@@ -5,7 +5,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `shim.h`, `shim.c` | what is C: DPDK's packet path consists of inline functions |
+//! | `shim.h`, `shim.c`, `shim_pool.c` | what is C: DPDK's packet path consists of inline functions |
 //! | `ffi` | its declarations |
 //! | `eal` | DPDK's environment, once a process |
 //! | `interface` | what drivers over an interface of the kernel leave undone |

@@ -1,0 +1,120 @@
+/* What the emulated driver (driver.cpp) does things on: threads of the system. */
+#ifndef GODWIT_EMULATED_STREAMS_H
+#define GODWIT_EMULATED_STREAMS_H
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+/* Threads of the system for blocks, as many as there are blocks at a time. */
+class Pool
+{
+  public:
+    void run(std::function<void()> work)
+    {
+        std::lock_guard guard(mutex);
+        waiting.push_back(std::move(work));
+        if (idle < waiting.size()) {
+            std::thread([this] { serve(); }).detach();
+        }
+        more.notify_one();
+    }
+
+  private:
+    void serve()
+    {
+        std::unique_lock lock(mutex);
+        for (;;) {
+            idle++;
+            more.wait(lock, [this] { return !waiting.empty(); });
+            idle--;
+            const std::function<void()> work = std::move(waiting.front());
+            waiting.pop_front();
+            lock.unlock();
+            work();
+            lock.lock();
+        }
+    }
+
+    std::mutex mutex;
+    std::condition_variable more;
+    std::deque<std::function<void()>> waiting;
+    size_t idle = 0;
+};
+
+/* Does one thing after the other, on a thread of its own. */
+class Stream
+{
+  public:
+    Stream() : thread([this] { serve(); })
+    {
+    }
+
+    ~Stream()
+    {
+        {
+            std::lock_guard guard(mutex);
+            closing = true;
+        }
+        changed.notify_all();
+        thread.join();
+    }
+
+    void push(std::function<void()> work)
+    {
+        {
+            std::lock_guard guard(mutex);
+            queue.push_back(std::move(work));
+        }
+        changed.notify_all();
+    }
+
+    bool is_idle()
+    {
+        std::lock_guard guard(mutex);
+        return queue.empty();
+    }
+
+    void wait()
+    {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [this] { return queue.empty(); });
+    }
+
+  private:
+    void serve()
+    {
+        std::unique_lock lock(mutex);
+        for (;;) {
+            changed.wait(lock, [this] { return closing || !queue.empty(); });
+            if (queue.empty()) {
+                return;
+            }
+            const std::function<void()> &work = queue.front();
+            lock.unlock();
+            work();
+            lock.lock();
+            queue.pop_front();
+            changed.notify_all();
+        }
+    }
+
+    std::mutex mutex;
+    std::condition_variable changed;
+    /* Its first is being done. */
+    std::deque<std::function<void()>> queue;
+    bool closing = false;
+    std::thread thread;
+};
+
+/* A place in a stream: the number of the last time it was recorded there, and of the last that was
+ * reached. */
+struct Event {
+    std::atomic<uint64_t> recorded{0}, reached{0};
+};
+
+#endif
