@@ -171,6 +171,7 @@ impl ChainBench<'_> {
             implementation: Implementation::Native,
             resident: false,
             layout: self.options.layout,
+            windows: self.options.windows.unwrap_or_default(),
             functions: self.functions,
             packets: feed.packets,
             bins: ROWS * (feed.batch.div_ceil(feed.bin_packets) + 4),

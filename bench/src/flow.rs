@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use godwit_abi::{Bin, Descriptor, VERDICT_DROP};
-use godwit_device::{Device, DeviceChain, DeviceOptions, Implementation, Lane, Mode, Program, cpu, has_own_memory};
+use godwit_device::{
+    Device, DeviceChain, DeviceOptions, Implementation, Lane, Mode, Program, Windows, cpu, has_own_memory,
+};
 use godwit_engine::FunctionProgram;
 use godwit_function::Function;
 use godwit_packet::{Arena, ArenaConfig, Layout, Region, Reuse};
@@ -57,6 +59,8 @@ pub(crate) struct Site<'a> {
     /// Whether packets stay in the device's own memory, so that its link is no limit.
     pub(crate) resident: bool,
     pub(crate) layout: Layout,
+    /// How packets come to a device and back.
+    pub(crate) windows: Windows,
     pub(crate) functions: &'a [Arc<dyn Function>],
     pub(crate) packets: usize,
     /// Room of a chunk.
@@ -180,6 +184,7 @@ impl Flow {
             bins: site.bins,
             bin_packets: site.bin_packets,
             resident: site.resident,
+            windows: site.windows,
             share: site.share.to_vec(),
             chain: site.chain.as_ref().filter(|chain| chain.by == By::Device).map(|chain| Arc::clone(&chain.hops)),
             ..DeviceOptions::default()

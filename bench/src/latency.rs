@@ -1,12 +1,13 @@
 //! One batch of 32 packets, submit to completion, nothing else in flight (APUNet figure 7).
 //!
-//! Three ways, as far as the device has them: `launch` and `persistent` where packets lie; on a device that works on the host's
-//! memory, `copy` besides: what launch mode takes plus copying the batch's windows to a staging memory and back.
+//! Three ways, as far as the device has them: `launch` and `persistent` where packets lie, and `+copy`. On a device that works on the
+//! host's memory that is what launch mode takes plus copying the batch's windows to a staging memory and back; on a CUDA device with
+//! memory of its own copy engines bring windows there and back, where otherwise its kernels reach over the bus for them.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use godwit_device::{Mode, cpu, has_own_memory};
+use godwit_device::{Mode, Windows, cpu, cuda, has_own_memory};
 
 use crate::flow::{Flow, Site};
 use crate::suites::Associations;
@@ -26,19 +27,27 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
     let sizes = if options.sizes.is_empty() { &sizes[..] } else { &options.sizes };
     let both = if device == cpu::ID { vec![Mode::Launch] } else { vec![Mode::Launch, Mode::Persistent] };
     let modes = options.mode.map_or(both, |mode| vec![mode]);
+    let has_ways = cuda::number(device).is_some() && has_own_memory(device);
+    let ways: Vec<(Mode, Windows)> = modes
+        .into_iter()
+        .flat_map(|mode| match options.windows {
+            None if has_ways && mode == Mode::Launch => vec![(mode, Windows::Copied), (mode, Windows::Reached)],
+            windows => vec![(mode, windows.unwrap_or_default())],
+        })
+        .collect();
     let implementation = implementation(options)?;
     let associations = Associations::asked(options)?;
     let esp = function::many_sas(&associations, 1)?;
-    let copy = if has_own_memory(device) { "copies to the device and back" } else { "zero-copy" };
     let mut rows = Vec::new();
     for &size in sizes {
-        for &mode in &modes {
+        for &(mode, windows) in &ways {
             let site = Site {
                 device,
                 mode,
                 implementation,
                 resident: false,
                 layout: options.layout,
+                windows,
                 functions: &[Arc::clone(&esp)],
                 packets: BATCH * BATCHES,
                 bins: BATCH,
@@ -56,7 +65,8 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
             }
             flow.prepare_by_length(BATCH, site.bin_packets);
             let (verified, _) = flow.verify()?;
-            progress(&format!("{device}, {}, {size}: {verified} packets compared with ref", mode.name()));
+            let way = way(device, mode, windows);
+            progress(&format!("{device}, {}, {way}, {size}: {verified} packets compared with ref", mode.name()));
             let passes = flow.measure(options.time)?;
             let count = passes.latencies_ns.len();
             let frame_bytes = flow.frame_bytes();
@@ -80,10 +90,11 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
                 });
             };
             let form = flow.device.choices()[0].form.clone();
+            let copied = if has_ways && windows == Windows::Copied { "+copy" } else { "" };
             row(
-                &form,
+                &format!("{form}{copied}"),
                 &mut passes.latencies_ns.clone(),
-                format!("ESP, {copy}, {count} batches, {verified} compared with ref"),
+                format!("ESP, {way}, {count} batches, {verified} compared with ref"),
             );
             if mode == Mode::Launch && device != cpu::ID && !has_own_memory(device) {
                 let mut copied = flow.copies_ns(&passes.latencies_ns);
@@ -96,6 +107,17 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
         }
     }
     Ok(rows)
+}
+
+/// How packets come to the device and back, for people.
+fn way(device: &str, mode: Mode, windows: Windows) -> &'static str {
+    let is_cuda = cuda::number(device).is_some();
+    match (has_own_memory(device), mode, windows) {
+        (false, ..) => "zero-copy",
+        (true, Mode::Persistent, _) | (true, Mode::Launch, Windows::Reached) if is_cuda => "zero-copy, over the bus",
+        (true, Mode::Launch, Windows::Auto) if is_cuda => "as is cheaper",
+        _ => "copies to the device and back",
+    }
 }
 
 impl Flow {

@@ -69,7 +69,7 @@ use godwit_device::cpu;
 use serde::Serialize;
 
 pub use error::Error;
-pub use godwit_device::Mode;
+pub use godwit_device::{Mode, Windows};
 pub use godwit_packet::Layout;
 pub use size::Size;
 
@@ -126,6 +126,8 @@ pub struct BenchOptions {
     pub mode: Option<Mode>,
     /// How packets lie in the arena, where the bench fills one.
     pub layout: Layout,
+    /// How packets of launched chunks come to a CUDA device and back; `None`: as is cheaper, and in `latency` both ways.
+    pub windows: Option<Windows>,
     /// Packets of a chunk.
     pub batch: Option<usize>,
     /// Packets of a bin.
@@ -181,6 +183,7 @@ impl Default for BenchOptions {
             peers: true,
             mode: None,
             layout: Layout::Dense,
+            windows: None,
             batch: None,
             bin_packets: None,
             in_flight: None,

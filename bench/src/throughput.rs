@@ -251,6 +251,7 @@ pub(crate) fn flows(
         implementation,
         resident: false,
         layout: options.layout,
+        windows: options.windows.unwrap_or_default(),
         functions: std::slice::from_ref(function),
         packets: feed.packets,
         // A bin that is not full for each length there is.

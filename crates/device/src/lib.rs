@@ -125,6 +125,33 @@ impl Mode {
     }
 }
 
+/// How packets of a chunk that is launched come to memory of the device's own, and back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Windows {
+    /// As is cheaper for each chunk.
+    #[default]
+    Auto,
+    /// Copy engines bring whole windows, where these lie so that they can.
+    Copied,
+    /// The kernel reaches over the bus for what its functions read, and returns what they wrote: zero-copy (APUNet, section 4.1).
+    Reached,
+}
+
+impl Windows {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Copied, Self::Reached];
+
+    /// Its name in options and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Copied => "copied",
+            Self::Reached => "reached",
+        }
+    }
+}
+
 /// How a device is to be used: what must be known before anything is allocated.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
@@ -142,6 +169,8 @@ pub struct DeviceOptions {
     /// For benches: packets stay in the device's own memory, so that its link is no limit: only
     /// [`Lane::copy_region`] brings and fetches windows. See [`Device::is_resident`].
     pub resident: bool,
+    /// How packets come to a CUDA device that has memory of its own and launches, and back; others know one way only.
+    pub windows: Windows,
     /// In [`Mode::Persistent`]: of each program its share of the groups of a lane, which then serve no others; 0, or behind the
     /// end: any group serves it. Empty: every group serves every program. A device whose groups are too few for one each runs in
     /// [`Mode::Launch`] and says so.
@@ -159,6 +188,7 @@ impl Default for DeviceOptions {
             bin_packets: 256,
             watchdog: Duration::from_secs(2),
             resident: false,
+            windows: Windows::Auto,
             share: Vec::new(),
             chain: None,
         }

@@ -9,9 +9,9 @@ use godwit_abi::{Bin, WINDOW_UNIT_BYTES};
 use godwit_packet::{Region, Scan, scan, scan_all};
 use godwit_sched::Chunk;
 
-use crate::Error;
 use crate::chain::Needs;
 use crate::check::outside;
+use crate::{Error, Windows};
 
 /// Copies of a chunk's windows, at the same offsets in arena and shadow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ const GROUP_PACKET_BYTES: usize = 96;
 
 /// Windows taken together, in units of windows.
 #[derive(Clone, Copy)]
-struct Windows {
+struct Together {
     first: u64,
     /// Where the last begins.
     last: u64,
@@ -75,7 +75,7 @@ struct Windows {
     packets: usize,
 }
 
-impl Windows {
+impl Together {
     const NONE: Self = Self { first: u64::MAX, last: 0, end: 0, units: 0, packets: 0 };
 
     fn join(&mut self, scan: &Scan, packets: usize) {
@@ -106,7 +106,7 @@ impl Windows {
 
 /// The runs that a chunk's windows make, if they are at most two: a ring that began anew between them has them in
 /// different halves of the region, or side by side.
-fn runs(chunk: &Chunk, all: &Windows, middle: u64, pitch: Option<usize>) -> Option<Vec<Run>> {
+fn runs(chunk: &Chunk, all: &Together, middle: u64, pitch: Option<usize>) -> Option<Vec<Run>> {
     if let Some(run) = all.run(pitch) {
         return Some(vec![run]);
     }
@@ -117,7 +117,7 @@ fn runs(chunk: &Chunk, all: &Windows, middle: u64, pitch: Option<usize>) -> Opti
     if all.last < middle || all.first >= middle {
         return None;
     }
-    let mut halves = [Windows::NONE; 2];
+    let mut halves = [Together::NONE; 2];
     for bin in &chunk.bins {
         let descriptors = &chunk.descriptors[chunk.range(bin)];
         let whole = scan(descriptors, 0);
@@ -161,9 +161,15 @@ impl Columns {
 
 /// Decides, and checks on the way that all packets are of the worker's region. `pitch` is the distance of slots where the
 /// arena has such.
-pub(super) fn plan(chunk: &Chunk, needs: &[Needs], region: &Region, pitch: Option<usize>) -> Result<Plan, Error> {
+pub(super) fn plan(
+    chunk: &Chunk,
+    needs: &[Needs],
+    region: &Region,
+    pitch: Option<usize>,
+    windows: Windows,
+) -> Result<Plan, Error> {
     let (start, bytes) = region.extent();
-    let (mut all, mut frames, mut written) = (Windows::NONE, Columns::NONE, Columns::NONE);
+    let (mut all, mut frames, mut written) = (Together::NONE, Columns::NONE, Columns::NONE);
     let (mut writes, mut group_bytes) = (false, [0, 0]);
     let (first, end) = (start.div_ceil(WINDOW_UNIT_BYTES) as u64, ((start + bytes) / WINDOW_UNIT_BYTES) as u64);
     let packets_of = |bin: &Bin| &chunk.descriptors[chunk.range(bin)];
@@ -191,7 +197,8 @@ pub(super) fn plan(chunk: &Chunk, needs: &[Needs], region: &Region, pitch: Optio
             u16::MAX => {
                 let (before, behind) = (needs.headroom_bytes, needs.tailroom_bytes);
                 written.include(head.saturating_sub(before.into()), end + usize::from(behind));
-                group_bytes[1] += read_bytes;
+                // As if every packet grew as far as it can.
+                group_bytes[1] += read_bytes + packets * usize::from(before + behind);
                 writes = true;
             }
             writes_bytes => {
@@ -221,7 +228,12 @@ pub(super) fn plan(chunk: &Chunk, needs: &[Needs], region: &Region, pitch: Optio
     };
     // Groups reach three quarters of what copy engines do.
     let group_cost_bytes = group_bytes[0] + packets * GROUP_PACKET_BYTES;
-    match carriage.filter(|_| cost_bytes * 3 <= group_cost_bytes * 4) {
+    let is_copied = match windows {
+        Windows::Auto => cost_bytes * 3 <= group_cost_bytes * 4,
+        Windows::Copied => true,
+        Windows::Reached => packets == 0,
+    };
+    match carriage.filter(|_| is_copied) {
         Some(carriage) => Ok(Plan { carriage, writes, bytes: copied_bytes }),
         None => Ok(Plan { carriage: Carriage::Groups, writes, bytes: group_bytes }),
     }

@@ -84,7 +84,10 @@ impl LaunchLane {
                 self.device.check_packets(region, chunk)?;
                 Plan::RESIDENT
             }
-            false => plan(chunk, &self.device.needs, region, self.device.parts.arena.slot_pitch_bytes())?,
+            false => {
+                let CudaDevice { needs, windows, parts, .. } = &**self.device;
+                plan(chunk, needs, region, parts.arena.slot_pitch_bytes(), *windows)?
+            }
         };
         self.device.bind()?;
         Ok((self.slot(chunk)?, plan))

@@ -44,7 +44,7 @@ use godwit_packet::ArenaHandle;
 
 use crate::chain::Needs;
 use crate::watch::Watch;
-use crate::{Capabilities, Choice, Device, DeviceChain, DeviceOptions, Error, Found, Lane, Mode, Program};
+use crate::{Capabilities, Choice, Device, DeviceChain, DeviceOptions, Error, Found, Lane, Mode, Program, Windows};
 
 pub(crate) use measure::CudaMeasure;
 pub use probe::probe;
@@ -75,6 +75,8 @@ pub struct CudaDevice {
     fallback: Option<String>,
     /// Whether packets stay on the device.
     resident: bool,
+    /// How they come there and back.
+    windows: Windows,
     /// Of each program, with those that it leads to here.
     needs: Vec<Needs>,
     /// Whether it leads packets from one program to another.
@@ -160,6 +162,7 @@ impl CudaDevice {
             lanes: Mutex::new((0..options.lanes.max(1)).rev().collect()),
             fallback,
             resident: options.resident && options.mode == Mode::Launch,
+            windows: options.windows,
             needs,
             follows: chain.is_some_and(DeviceChain::has_table),
             patience: options.watchdog,

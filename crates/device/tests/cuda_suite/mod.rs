@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use godwit_device::cuda::{CudaDevice, probe};
-use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program};
+use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program, Windows};
 use godwit_packet::{Arena, ArenaConfig, ArenaHandle};
 
 use super::matrix::{self, Scope, compare_with_ref, usable};
@@ -12,16 +12,20 @@ use super::stress::{BIN_PACKETS, WINDOWS, by_workers, summing_kernels};
 use super::template::Template;
 
 const MODES: [Mode; 2] = [Mode::Launch, Mode::Persistent];
+/// And ways of launched packets.
+const WAYS: [(Mode, Windows); 3] =
+    [(Mode::Launch, Windows::Copied), (Mode::Launch, Windows::Reached), (Mode::Persistent, Windows::Auto)];
 
 /// How a device is tried.
 struct Setup {
     number: usize,
     mode: Mode,
+    windows: Windows,
 }
 
 impl matrix::Setup for Setup {
     fn name(&self) -> String {
-        format!("cuda:{} {}", self.number, self.mode.name())
+        format!("cuda:{} {}, windows {}", self.number, self.mode.name(), self.windows.name())
     }
 
     fn copies(&self) -> bool {
@@ -33,7 +37,7 @@ impl matrix::Setup for Setup {
     }
 
     fn lane(&self, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Box<dyn Lane> {
-        let options = DeviceOptions { mode: self.mode, ..DeviceOptions::default() };
+        let options = DeviceOptions { mode: self.mode, windows: self.windows, ..DeviceOptions::default() };
         let device = CudaDevice::new(self.number, programs, arena, &options).unwrap_or_else(|error| panic!("{error}"));
         let device = Arc::new(device);
         assert_eq!(device.mode(), self.mode);
@@ -50,7 +54,7 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
 /// Every function does what `ref` does, in mixed chunks.
 pub(crate) fn compare(scope: &Scope) {
     let _turn = turn();
-    let modes = |number| MODES.map(|mode| Setup { number, mode });
+    let modes = |number| WAYS.map(|(mode, windows)| Setup { number, mode, windows });
     let setups: Vec<_> = usable(&probe()).into_iter().flat_map(modes).collect();
     compare_with_ref(&setups, scope);
 }

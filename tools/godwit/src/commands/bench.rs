@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use godwit_bench::{BENCHES, BenchOptions, Layout, Mode, Row, Size};
+use godwit_bench::{BENCHES, BenchOptions, Layout, Mode, Row, Size, Windows};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -35,6 +35,10 @@ pub(crate) struct Arguments {
     /// How packets lie in the arena: dense or slots.
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout, default_value = "dense")]
     layout: Layout,
+    /// How packets of launched chunks come to a CUDA device and back: copied, by copy engines; reached, by the kernel over the bus; auto, as is
+    /// cheaper for each chunk. Without it auto, and in the bench latency one after the other.
+    #[arg(long, value_name = "WINDOWS", value_parser = parse_windows)]
+    windows: Option<Windows>,
     /// Packets of a chunk; without it what suits the device.
     #[arg(long, value_name = "PACKETS")]
     batch: Option<NonZeroU32>,
@@ -101,6 +105,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         peers: !arguments.no_peers,
         mode: arguments.mode,
         layout: arguments.layout,
+        windows: arguments.windows,
         batch: number(arguments.batch),
         bin_packets: number(arguments.bin),
         in_flight: number(arguments.in_flight),
@@ -131,6 +136,11 @@ fn parse_mode(text: &str) -> Result<Mode, String> {
     let known = [Mode::Launch, Mode::Persistent];
     let found = known.into_iter().find(|mode| mode.name() == text);
     found.ok_or_else(|| format!("expected launch or persistent, not {text}"))
+}
+
+fn parse_windows(text: &str) -> Result<Windows, String> {
+    let found = Windows::ALL.into_iter().find(|windows| windows.name() == text);
+    found.ok_or_else(|| format!("expected auto, copied or reached, not {text}"))
 }
 
 fn parse_layout(text: &str) -> Result<Layout, String> {

@@ -82,7 +82,7 @@ fn region(layout: Layout, packets: usize) -> (Region, Option<usize>) {
 }
 
 fn planned(region: &Region, pitch: Option<usize>, chunk: &Chunk, programs: &[Arc<dyn Program>]) -> Plan {
-    plan(chunk, &DeviceChain::needs(None, programs), region, pitch).unwrap()
+    plan(chunk, &DeviceChain::needs(None, programs), region, pitch, Windows::Auto).unwrap()
 }
 
 proptest! {
@@ -202,10 +202,28 @@ fn a_packet_outside_the_region_is_found_in_whichever_bin_it_is() {
                 for place in good.range(bin) {
                     let mut chunk = chunk(&descriptors, 4, |index| index % 4);
                     chunk.descriptors[place] = wrong;
-                    let error = plan(&chunk, &DeviceChain::needs(None, &programs), &region, pitch).unwrap_err();
+                    let error =
+                        plan(&chunk, &DeviceChain::needs(None, &programs), &region, pitch, Windows::Auto).unwrap_err();
                     assert_eq!(error.to_string(), outside(bin).to_string());
                 }
             }
         }
     }
+}
+
+/// Long packets that lie side by side are copied, unless somebody says otherwise.
+#[test]
+fn how_windows_travel_can_be_said() {
+    let (mut region, pitch) = region(Layout::Dense, 100);
+    let descriptors: Vec<Descriptor> = (0..50).map(|_| region.allocate(1000).unwrap()).collect();
+    let programs = programs(&[(u16::MAX, u16::MAX)]);
+    let chunk = chunk(&descriptors, 1, |_| 0);
+    let needs = DeviceChain::needs(None, &programs);
+    let planned = |chunk: &Chunk, windows| plan(chunk, &needs, &region, pitch, windows).unwrap().carriage;
+    assert!(matches!(planned(&chunk, Windows::Auto), Carriage::Runs(_)));
+    assert!(matches!(planned(&chunk, Windows::Copied), Carriage::Runs(_)));
+    assert_eq!(planned(&chunk, Windows::Reached), Carriage::Groups);
+    // Copy engines are told of runs, or rows.
+    let scattered: Vec<Descriptor> = descriptors.iter().copied().step_by(2).collect();
+    assert_eq!(planned(&self::chunk(&scattered, 1, |_| 0), Windows::Copied), Carriage::Groups);
 }
