@@ -126,8 +126,7 @@ impl Mode {
 }
 
 /// How packets of a chunk that is launched come to memory of the device's own, and back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Windows {
     /// As is cheaper for each chunk.
     #[default]

@@ -308,7 +308,7 @@ fn a_packet_that_a_device_leads_on_goes_there_once() {
         if follows && !leads_on(&device) {
             continue;
         }
-        let keys = format!("[[device]]\nname = \"{device}\"\nfollow_chain = {follows}\n");
+        let keys = format!("[[device]]\nname = \"{device}\"\nwatchdog_ms = 30000\nfollow_chain = {follows}\n");
         let report = run(&drawn.text(&format!("{device:?}"), &keys, "native"), folder.path());
         let at_functions: u64 = report.functions.iter().map(|function| function.packets).sum();
         assert!(at_functions > 2 * report.conservation.received, "{:?}", report.functions);
@@ -332,7 +332,7 @@ proptest! {
         let shared = drawn.share();
         let ways = ["", "follow_chain = false", "mode = \"persistent\"", shared.as_str()];
         for (device, keys) in devices().into_iter().flat_map(|device| ways.map(|keys| (device.clone(), keys))) {
-            let stanza = |keys: &str| format!("[[device]]\nname = \"{device}\"\n{keys}\n");
+            let stanza = |keys: &str| format!("[[device]]\nname = \"{device}\"\nwatchdog_ms = 30000\n{keys}\n");
             for placed in [format!("{device:?}"), format!("[{device:?}, \"cpu\"]")] {
                 let report = run(&drawn.text(&placed, &stanza(keys), "native"), folder.path());
                 prop_assert_eq!(seen(&report), expected.clone(), "{} {}", placed, keys);
@@ -387,7 +387,7 @@ fn a_packet_goes_to_a_device_once_by_every_chain() {
     let chains = [6, 7].map(|number| CLASS.to_owned() + &drawn(number).chain());
     let devices = devices().into_iter().filter(|device| leads_on(device));
     for (device, keys) in devices.flat_map(|device| ["", "mode = \"persistent\""].map(|keys| (device.clone(), keys))) {
-        let stanza = format!("[[device]]\nname = \"{device}\"\n{keys}\n");
+        let stanza = format!("[[device]]\nname = \"{device}\"\nwatchdog_ms = 30000\n{keys}\n");
         let text = drawn(6).text(&format!("{device:?}"), &stanza, "native").replace("packets = 3000", SLOWLY);
         let mut taken = 0;
         let report =
@@ -443,7 +443,7 @@ proptest! {
             captured(folder.path())
         });
         for (device, keys) in devices().into_iter().flat_map(|device| ["", "mode = \"persistent\""].map(|keys| (device.clone(), keys))) {
-            let stanza = format!("[[device]]\nname = \"{device}\"\n{keys}\n");
+            let stanza = format!("[[device]]\nname = \"{device}\"\nwatchdog_ms = 30000\n{keys}\n");
             let text = with_captures(drawn.text(&format!("{device:?}"), &stanza, "native"));
             let mut taken = 0;
             let report = run_while(&text, folder.path(), |control| taken = take_in_turns(control, [&chains[0], &chains[1]]));

@@ -126,7 +126,7 @@ impl Groups {
         };
         let waiting = Instant::now();
         while !(0..groups).all(|group| started.running(group) == MAILBOX_POLLING) {
-            if waiting.elapsed() > PATIENCE_MIN {
+            if waiting.elapsed() > options.watchdog.max(PATIENCE_MIN) {
                 let reason =
                     format!("not all of {groups} persistent groups run at once: something else uses the device");
                 let error = Error::Unusable { id: context.id.clone(), reason };

@@ -37,7 +37,9 @@ impl matrix::Setup for Setup {
     }
 
     fn lane(&self, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Box<dyn Lane> {
-        let options = DeviceOptions { mode: self.mode, windows: self.windows, ..DeviceOptions::default() };
+        // An emulated one may have few processors for much to do.
+        let watchdog = Duration::from_secs(60);
+        let options = DeviceOptions { mode: self.mode, windows: self.windows, watchdog, ..DeviceOptions::default() };
         let device = CudaDevice::new(self.number, programs, arena, &options).unwrap_or_else(|error| panic!("{error}"));
         let device = Arc::new(device);
         assert_eq!(device.mode(), self.mode);
