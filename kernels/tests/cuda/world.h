@@ -26,7 +26,6 @@ enum Result {
     NOT_READY = 600,
     LAUNCH_FAILED = 719,
     ALREADY_REGISTERED = 712,
-    NOT_REGISTERED = 713,
 };
 
 using Address = uint64_t;
