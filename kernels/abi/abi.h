@@ -27,6 +27,10 @@ typedef struct gw_descriptor {
     gw_u16 order;     /* place in the worker's order of arrival, modulo 2^16 */
     gw_u32 flow_hash; /* symmetric Toeplitz hash of the 5-tuple */
 } gw_descriptor;
+
+/* What a function may move of it, in one word: head | length << 16. */
+#define GW_BOUNDS(descriptor) ((descriptor).head | (gw_u32)(descriptor).length << 16)
+
 GW_STATIC_ASSERT(sizeof(gw_descriptor) == 16, descriptor_size);
 GW_ASSERT_OFFSET(gw_descriptor, head, 4);
 GW_ASSERT_OFFSET(gw_descriptor, length, 6);

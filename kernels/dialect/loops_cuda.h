@@ -8,8 +8,9 @@
  * at the same offsets as in the host's arena. Copy engines bring the windows of a
  * chunk there and back where these lie side by side; otherwise, and for persistent
  * groups, the group itself fetches what its function reads and returns what it
- * wrote, over the bus, in whole 16-byte words (gw_fetch, gw_return). A persistent
- * group has windows that lie side by side in its own memory instead (GW_NEAR_WORDS).
+ * wrote, over the bus, in whole 16-byte words (gw_fetch, gw_return), and can do so
+ * with the chunk's arrays (gw_fetch_arrays, gw_return_arrays). A persistent group
+ * has windows that lie side by side in its own memory instead (GW_NEAR_WORDS).
  */
 #ifndef GODWIT_LOOPS_CUDA_H
 #define GODWIT_LOOPS_CUDA_H
@@ -155,6 +156,57 @@ GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descrip
     }
 }
 
+/*
+ * The arrays of a chunk lie in the host's memory as they do in the device's, one behind the other:
+ * this is where the host's parameters lie, and so where all others do. 0: copy engines bring and
+ * take them.
+ */
+typedef gw_u64 gw_host_arrays;
+
+/* In the host's memory, an array that the device has at `array`. */
+#define GW_HOST_ARRAY(type, host, chunk, array)                                                    \
+    ((type *)((host) + ((gw_u64)(array) - (gw_u64)(chunk)->parameters)))
+
+/* Brings the numbers of a bin's packets. */
+GW_GROUP void gw_fetch_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host, gw_u32 first,
+                              gw_u32 count)
+{
+    uint4 *descriptors = (uint4 *)chunk->descriptors;
+    gw_u64 *parameters = (gw_u64 *)chunk->parameters;
+    const uint4 *host_descriptors = GW_HOST_ARRAY(const uint4, host, chunk, descriptors);
+    const gw_u64 *host_parameters = (const gw_u64 *)host;
+    for (gw_u32 i = first + gw_lane_id(); i < first + count; i += gw_lane_count()) {
+        const uint4 descriptor = host_descriptors[i];
+        const gw_u64 parameter = host_parameters[i];
+        descriptors[i] = descriptor;
+        parameters[i] = parameter;
+    }
+}
+
+/*
+ * Tells the host what has become of a bin's packets, by all lanes but those of the first warp, of
+ * which one looks for the next bin meanwhile.
+ */
+GW_GROUP void gw_return_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host, gw_u32 *bounds,
+                               gw_u32 follows, gw_u32 first, gw_u32 count)
+{
+    if (gw_lane_id() < warpSize) {
+        return;
+    }
+    const gw_u32 from = first + gw_lane_id() - warpSize;
+    const gw_u32 step = gw_lane_count() - warpSize;
+    gw_u32 *there = host != 0 ? GW_HOST_ARRAY(gw_u32, host, chunk, bounds) : bounds;
+    for (gw_u32 i = from; i < first + count; i += step) {
+        there[i] = GW_BOUNDS(chunk->descriptors[i]);
+        if (host != 0) {
+            GW_HOST_ARRAY(uint2, host, chunk, chunk->outcomes)[i] = ((uint2 *)chunk->outcomes)[i];
+            if (follows) {
+                GW_HOST_ARRAY(gw_u32, host, chunk, chunk->trails)[i] = chunk->trails[i];
+            }
+        }
+    }
+}
+
 /* What the entries have in common, in memory that the device can reach. */
 typedef struct gw_device {
     gw_u8 *shadow;               /* of the whole arena, in the device's memory; 64-byte aligned */
@@ -177,16 +229,18 @@ extern "C" __device__ const gw_u32 gw_scratch_bytes = sizeof(gw_scratch);
 /*
  * Lane 0 takes the next bin: the one behind the last, where that is another part of the same bin
  * (more), otherwise `index`, or, where that is for the group of the bin in front, what the counter
- * says. Not below bin_count: there is none.
+ * says. Not below bin_count: there is none. How far its function reaches is written down too.
  */
-GW_LANE gw_u32 gw_take(gw_steps *steps, const gw_device *device, const gw_bin *bins,
-                       gw_u32 bin_count, gw_u32 *next_bin, gw_u32 index, gw_u32 more)
+GW_LANE gw_u32 gw_take(gw_steps *steps, gw_reach *reach, const gw_device *device,
+                       const gw_bin *bins, gw_u32 bin_count, gw_u32 *next_bin, gw_u32 index,
+                       gw_u32 more)
 {
     while (index < bin_count) {
         const gw_bin bin = bins[index];
         if (more || (bin.part & GW_PART_REST) == 0) {
             gw_begin_steps(steps, bin, device->image_offsets[bin.instance],
                            gw_has_chain(device->images));
+            *reach = device->reaches[bin.instance];
             break;
         }
         index = gridDim.x + atomicInc(next_bin, bin_count - 1);
@@ -195,17 +249,20 @@ GW_LANE gw_u32 gw_take(gw_steps *steps, const gw_device *device, const gw_bin *b
 }
 
 /*
- * by_group: groups fetch and return windows; otherwise copy engines do. cycles (of each bin) may
- * lie in the host's memory: each is written once. next_bin is 0 before and after.
+ * by_group: groups fetch and return windows; otherwise copy engines do. bounds are what the host is
+ * told of descriptors, which stay here. bins and cycles (of each bin) may lie in the host's memory:
+ * each is read, or written, once. next_bin is 0 before and after.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
-    gw_chunk(gw_device device, gw_descriptor *descriptors, const gw_u64 *parameters,
-             gw_outcome *outcomes, const gw_bin *bins, gw_u32 bin_count, gw_u32 *next_bin,
-             gw_u32 *cycles, gw_u32 by_group, gw_u32 *trails, gw_u8 *desk, gw_u32 desk_packets)
+    gw_chunk(gw_device device, gw_host_arrays host_arrays, gw_u64 *parameters,
+             gw_descriptor *descriptors, gw_outcome *outcomes, gw_u32 *bounds, gw_u32 *trails,
+             const gw_bin *bins, gw_u32 bin_count, gw_u32 *next_bin, gw_u32 *cycles,
+             gw_u32 by_group, gw_u8 *desk, gw_u32 desk_packets)
 {
     GW_SHARED_SCRATCH(shared);
     gw_scratch *scratch = (gw_scratch *)shared;
     __shared__ gw_steps steps;
+    __shared__ gw_reach reach;
     __shared__ gw_u32 taken;
     __shared__ long long started;
     /* Each lane's own; no register is spent on what is looked at once a bin. */
@@ -225,25 +282,31 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     chunk.bin_count = bin_count;
     if (gw_lane_id() == 0) {
         /* The first bin of each group is known; the counter is for those behind. */
-        taken = gw_take(&steps, &device, bins, bin_count, next_bin, blockIdx.x, 0);
+        taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, blockIdx.x, 0);
         started = clock64();
     }
     gw_barrier();
     while (gw_uniform(taken) < bin_count) {
+        if (host_arrays != 0) {
+            gw_fetch_arrays(&chunk, host_arrays, steps.bin.first, steps.bin.count);
+            gw_barrier();
+        }
         if (by_group) {
-            const gw_bin *bin = &steps.bin;
-            gw_fetch(device.shadow, device.host, descriptors + bin->first, bin->count,
-                     device.reaches[bin->instance]);
+            gw_fetch(device.shadow, device.host, descriptors + steps.bin.first, steps.bin.count,
+                     reach);
             gw_barrier();
         }
         gw_run_bin(&chunk, &steps, scratch, &prepared[gw_lane_id()]);
+        const gw_u32 first = gw_uniform(steps.bin.first);
+        const gw_u32 count = gw_uniform(steps.bin.count);
+        const gw_u32 follows = gw_uniform(steps.follows);
         if (by_group) {
             gw_barrier();
-            const gw_bin *bin = &bins[taken];
-            gw_return(device.shadow, device.host, descriptors + bin->first, outcomes + bin->first,
-                      bin->count, device.reaches[bin->instance]);
+            gw_return(device.shadow, device.host, descriptors + first, outcomes + first, count,
+                      reach);
         }
         gw_barrier();
+        gw_return_arrays(&chunk, host_arrays, bounds, follows, first, count);
         if (gw_lane_id() == 0) {
             const long long now = clock64();
             cycles[taken] = (gw_u32)(now - started);
@@ -252,7 +315,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
              */
             const gw_u32 more = steps.bin.part & GW_PART_MORE;
             const gw_u32 index = more ? taken + 1 : gridDim.x + atomicInc(next_bin, bin_count - 1);
-            taken = gw_take(&steps, &device, bins, bin_count, next_bin, index, more);
+            taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, index, more);
         }
         gw_barrier();
     }

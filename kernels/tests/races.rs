@@ -46,14 +46,21 @@ fn there_are_no_data_races() {
 }
 
 /// Barriers, as they stand in the text. Without them all packets still come out right here, mostly.
-const BARRIERS: [(&str, &str); 3] = [
+const BARRIERS: [(&str, &str); 5] = [
     // Windows lie in the group's memory.
     (
         "gw_barrier();\n        const gw_u32 count = gw_uniform(steps.bin.count);",
         "const gw_u32 count = gw_uniform(steps.bin.count);",
     ),
     // The function is done with its packets.
-    ("gw_barrier();\n            const gw_bin *bin = &bins[taken];", "const gw_bin *bin = &bins[taken];"),
+    (
+        "gw_barrier();\n            gw_return(device.shadow, device.host, descriptors + first",
+        "gw_return(device.shadow, device.host, descriptors + first",
+    ),
+    // What the host is told of is in the device's memory.
+    ("gw_barrier();\n        gw_return_arrays(", "gw_return_arrays("),
+    // Descriptors have come.
+    ("gw_barrier();\n        }\n        if (by_group) {", "}\n        if (by_group) {"),
     ("gw_barrier();\n            steps--;", "steps--;"),
 ];
 

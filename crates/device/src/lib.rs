@@ -133,7 +133,8 @@ pub enum Windows {
     Auto,
     /// Copy engines bring whole windows, where these lie so that they can.
     Copied,
-    /// The kernel reaches over the bus for what its functions read, and returns what they wrote: zero-copy (APUNet, section 4.1).
+    /// The kernel reaches over the bus for what its functions read, and returns what they wrote, and so with the chunk's arrays:
+    /// zero-copy (APUNet, section 4.1).
     Reached,
 }
 

@@ -14,12 +14,14 @@ const PAGE_BYTES: usize = 4096;
 /// Arrays that share pages begin at multiples of this.
 const ALIGN_BYTES: usize = 64;
 
-/// Four arrays of as many values each, one behind the other on the same pages, so that a device can be given neighbours
+/// Five arrays of as many values each, one behind the other on the same pages, so that a device can be given neighbours
 /// in one go.
 ///
 /// # Panics
 /// Where the machine cannot address so many.
-pub fn arrays<A: Plain, B: Plain, C: Plain, D: Plain>(len: usize) -> (Array<A>, Array<B>, Array<C>, Array<D>) {
+pub fn arrays<A: Plain, B: Plain, C: Plain, D: Plain, E: Plain>(
+    len: usize,
+) -> (Array<A>, Array<B>, Array<C>, Array<D>, Array<E>) {
     let behind = |offset: usize, size: usize| {
         let bytes = len.checked_mul(size).and_then(|bytes| bytes.checked_next_multiple_of(ALIGN_BYTES));
         let end = bytes.and_then(|bytes| bytes.checked_add(offset));
@@ -28,12 +30,14 @@ pub fn arrays<A: Plain, B: Plain, C: Plain, D: Plain>(len: usize) -> (Array<A>, 
     let second = behind(0, size_of::<A>());
     let third = behind(second, size_of::<B>());
     let fourth = behind(third, size_of::<C>());
-    let pages = Pages(Arc::new(Block::new(behind(fourth, size_of::<D>()))));
+    let fifth = behind(fourth, size_of::<D>());
+    let pages = Pages(Arc::new(Block::new(behind(fifth, size_of::<E>()))));
     (
         Array::at(&pages, 0, len),
         Array::at(&pages, second, len),
         Array::at(&pages, third, len),
         Array::at(&pages, fourth, len),
+        Array::at(&pages, fifth, len),
     )
 }
 
@@ -134,16 +138,6 @@ impl<T: Plain> Array<T> {
         self.offset
     }
 
-    /// Its values in another array, read one by one from memory that something else may be writing.
-    pub fn volatile_copy(&self) -> Self {
-        let mut copy = Self::new(self.len);
-        for (index, value) in copy.iter_mut().enumerate() {
-            // SAFETY: within the array; any bytes are a value, also those of a write that is only half there.
-            *value = unsafe { self.base().add(index).read_volatile() };
-        }
-        copy
-    }
-
     /// Its memory.
     pub fn pages(&self) -> &Pages {
         &self.pages
@@ -196,16 +190,17 @@ mod tests {
         let wrapping = usize::MAX / size_of::<Descriptor>() + 2;
         for len in [wrapping, usize::MAX, usize::MAX / size_of::<Descriptor>()] {
             assert!(std::panic::catch_unwind(|| Array::<Descriptor>::new(len)).is_err());
-            assert!(std::panic::catch_unwind(|| arrays::<u64, Descriptor, Outcome, u32>(len)).is_err());
+            assert!(std::panic::catch_unwind(|| arrays::<u64, Descriptor, Outcome, u32, u32>(len)).is_err());
         }
     }
 
     #[test]
     fn neighbours_share_pages_and_nothing_else() {
         for len in [0, 1, 7, 1000] {
-            let (mut a, mut b, mut c, mut d) = arrays::<u64, Descriptor, Outcome, u32>(len);
+            let (mut a, mut b, mut c, mut d, mut e) = arrays::<u64, Descriptor, Outcome, u32, u32>(len);
             a.fill(u64::MAX);
             d.fill(5);
+            e.fill(6);
             c.fill(Outcome::drop(3));
             assert!(b.iter().all(|value| *value == Descriptor::default()));
             b.fill(Descriptor { window: 1, ..Descriptor::default() });
@@ -214,7 +209,8 @@ mod tests {
             assert_eq!(a.pages().base(), c.pages().base());
             assert!(a.offset() + 8 * len <= b.offset() && b.offset() + 16 * len <= c.offset());
             assert!(d.iter().all(|value| *value == 5) && c.offset() + 8 * len <= d.offset());
-            assert!(d.offset() + 4 * len <= a.pages().bytes());
+            assert!(e.iter().all(|value| *value == 6) && d.offset() + 4 * len <= e.offset());
+            assert!(e.offset() + 4 * len <= a.pages().bytes());
         }
     }
 

@@ -13,6 +13,7 @@ use godwit_packet::{Array, arrays};
 /// descriptors:  ├── 0..256 ──┤├256..512┤├512..515┤ not used ...|
 /// parameters:   ├── same indices ...
 /// outcomes:     ├── same indices, written by the device
+/// bounds:       ├── same indices, written by a device that has descriptors of its own
 /// trails:       ├── same indices, written by a device that follows the chain
 /// ```
 ///
@@ -33,6 +34,8 @@ pub struct Chunk {
     pub parameters: Array<u64>,
     /// What the function says of each packet.
     pub outcomes: Array<Outcome>,
+    /// Where the frames of packets lie now ([`Descriptor::bounds`]); of use to the device alone, which puts it into `descriptors`.
+    pub bounds: Array<u32>,
     /// Which verdicts led each packet on from function to function on the device (`GW_TRAIL_NONE` in `kernels/abi/abi.h`).
     pub trails: Array<u32>,
     /// Whether the device has followed the chain, so that `trails` are of this chunk.
@@ -49,13 +52,14 @@ impl Chunk {
     /// An empty chunk with room for `bins` entries of bins and `packets` packets.
     pub fn new(bins: usize, packets: usize) -> Self {
         // In the order in which a device reads and writes them.
-        let (parameters, descriptors, outcomes, trails) = arrays(packets);
+        let (parameters, descriptors, outcomes, bounds, trails) = arrays(packets);
         Self {
             bins: Vec::with_capacity(bins),
             bin_bytes: Vec::with_capacity(bins),
             descriptors,
             parameters,
             outcomes,
+            bounds,
             trails,
             followed: false,
             packets: 0,

@@ -128,7 +128,7 @@ impl Emulation {
         batch
     }
 
-    /// The data races that the thread sanitizer reports, but for those that [`is_exchange`] knows.
+    /// The data races that the thread sanitizer reports, but for those that are none ([`is_exchange`], [`is_read_in_vain`]).
     pub(crate) fn races(&self, chunk: &Chunk, launch: Launch) -> Vec<String> {
         // The sanitizer wants certain addresses for itself.
         let is_fixed = Command::new("setarch").args(["-R", "true"]).status().is_ok_and(|status| status.success());
@@ -143,7 +143,7 @@ impl Emulation {
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(ended.status.success() && !said.contains("FATAL"), "{launch:?}: {said}");
         let reports = said.split("==================\n").filter(|report| report.contains("WARNING: ThreadSanitizer"));
-        reports.filter(|report| !is_exchange(report)).map(str::to_owned).collect()
+        reports.filter(|report| !is_exchange(report) && !is_read_in_vain(report)).map(str::to_owned).collect()
     }
 
     /// A file with all that the program is to know.
@@ -182,23 +182,46 @@ impl Emulation {
     }
 }
 
-/// Whether it is about two lanes of a warp of which one writes what the other had read. Teams of `ipsec` do so: what is written has
-/// come out of an exchange of words to which the other brought what it read, and an exchange waits for all lanes of the warp; but by
-/// itself it orders nothing in memory, and the sanitizer does not follow what is in registers.
+/// Whether a lane writes what another of its warp had read. Teams of `ipsec` do so: what is written has come out of an exchange of
+/// words to which the other brought what it read, and an exchange waits for all lanes of the warp; but by itself it orders nothing in
+/// memory, and the sanitizer does not follow what is in registers.
 fn is_exchange(report: &str) -> bool {
+    let Some([now, before]) = accesses_in_a_warp(report) else { return false };
+    now.what.starts_with("Write of size") && before.what.starts_with("Previous read of size")
+}
+
+/// Whether a lane of a team of `ipsec` reads what another has written: it does when it has no block left, and reads the first again
+/// for nothing.
+fn is_read_in_vain(report: &str) -> bool {
+    let Some([now, before]) = accesses_in_a_warp(report) else { return false };
+    now.what.starts_with("Read of size")
+        && now.place.contains("gw_ipsec_fetch ")
+        && before.what.starts_with("Previous write of size")
+        && before.place.contains("gw_ipsec_write ")
+}
+
+/// One of two accesses to the same memory.
+struct Access<'a> {
+    what: &'a str,
+    /// The innermost function.
+    place: &'a str,
+}
+
+/// The two that a report is about, the later one first, if both are by lanes of the same warp.
+fn accesses_in_a_warp(report: &str) -> Option<[Access<'_>; 2]> {
     let lines = || report.lines().map(str::trim);
-    let accesses: Vec<&str> =
-        lines().filter(|line| line.contains(" of size ") && line.contains(" by thread ")).collect();
-    let &[written, read] = accesses.as_slice() else { return false };
-    let warp = |access: &str| {
-        let thread = access.split(" by thread ").nth(1)?.trim_end_matches(':');
+    let found: Vec<(&str, &str)> = lines()
+        .zip(lines().skip(1))
+        .filter(|(line, _)| line.contains(" of size ") && line.contains(" by thread "))
+        .collect();
+    let &[now, before] = found.as_slice() else { return None };
+    let warp = |what: &str| {
+        let thread = what.split(" by thread ").nth(1)?.trim_end_matches(':');
         let about = lines().find(|line| line.starts_with(&format!("Thread {thread} 'warp ")))?;
         Some(about.split('\'').nth(1)?.to_owned())
     };
-    written.starts_with("Write of size")
-        && read.starts_with("Previous read of size")
-        && warp(written).is_some()
-        && warp(written) == warp(read)
+    let is_one = warp(now.0).is_some() && warp(now.0) == warp(before.0);
+    is_one.then(|| [now, before].map(|(what, place)| Access { what, place }))
 }
 
 fn bytes_of<T: Copy>(values: &[T]) -> &[u8] {

@@ -58,6 +58,57 @@ template <typename T> struct Array {
 /* Header::mode: who brings packets to the groups, and how these come by their bins. */
 enum Mode : uint64_t { IN_PLACE, BY_GROUP, PERSISTENT };
 
+/* A chunk's arrays, which lie alike in the host's memory and in the device's. */
+struct Arrays {
+    static constexpr size_t ALIGN = 64, COUNT = 5;
+    static constexpr size_t SIZES[COUNT] = {sizeof(gw_u64), sizeof(gw_descriptor),
+                                            sizeof(gw_outcome), sizeof(gw_u32), sizeof(gw_u32)};
+
+    uint64_t packets;
+    Array<gw_u8> memory;
+    gw_u64 *parameters = (gw_u64 *)at(0);
+    gw_descriptor *descriptors = (gw_descriptor *)at(1);
+    gw_outcome *outcomes = (gw_outcome *)at(2);
+    gw_u32 *bounds = (gw_u32 *)at(3);
+    gw_u32 *trails = (gw_u32 *)at(4);
+
+    explicit Arrays(uint64_t packets) : packets(packets), memory(place(packets, COUNT))
+    {
+        for (size_t i = 0; i < COUNT; i++) {
+            const uint64_t end = place(packets, i) + packets * SIZES[i];
+            ASAN_POISON_MEMORY_REGION(memory.values + end, place(packets, i + 1) - end);
+        }
+    }
+
+    ~Arrays()
+    {
+        ASAN_UNPOISON_MEMORY_REGION(memory.values, memory.count);
+    }
+
+    /* Where an array begins: nobody touches what lies between two. */
+    static uint64_t place(uint64_t packets, size_t array)
+    {
+        uint64_t at = 0;
+        for (size_t i = 0; i < array; i++) {
+            at += (packets * SIZES[i] + ALIGN - 1) / ALIGN * ALIGN + ALIGN;
+        }
+        return at;
+    }
+
+    gw_u8 *at(size_t array)
+    {
+        return memory.values + place(packets, array);
+    }
+
+    /* Some of the arrays, as copy engines do. */
+    void copy(Arrays &from, size_t first, size_t end)
+    {
+        for (size_t i = first; i < end; i++) {
+            memcpy(at(i), from.at(i), packets * SIZES[i]);
+        }
+    }
+};
+
 /* The places of a mailbox. */
 constexpr gw_u32 PLACES = 4;
 
@@ -247,11 +298,32 @@ int main(int argc, char **argv)
         const gw_u32 places = ((gw_u32)header.packets + 15) / 16 * 16;
         Array<gw_u8> desk(GW_DESK_BYTES((uint64_t)places));
         memset(desk.values, 0, desk.count);
+        Arrays here(header.packets), there(header.packets);
+        memcpy(here.parameters, parameters.values, header.packets * sizeof(gw_u64));
+        memcpy((void *)here.descriptors, descriptors.values,
+               header.packets * sizeof(gw_descriptor));
+        memcpy((void *)here.outcomes, outcomes.values, header.packets * sizeof(gw_outcome));
+        const bool by_group = header.mode == BY_GROUP;
+        if (!by_group) {
+            there.copy(here, 0, 3);
+        }
         emulation::launch(header.blocks, header.threads, header.seed, [&] {
-            gw_chunk(device, descriptors.values, parameters.values, outcomes.values, bins.values,
-                     (gw_u32)header.bins, &next_bin, cycles.values, header.mode == BY_GROUP,
-                     trails.values, desk.values, places);
+            gw_chunk(device, by_group ? (gw_host_arrays)here.parameters : 0, there.parameters,
+                     there.descriptors, there.outcomes, there.bounds, there.trails, bins.values,
+                     (gw_u32)header.bins, &next_bin, cycles.values, by_group, desk.values, places);
         });
+        if (!by_group) {
+            here.copy(there, 2, 5);
+        }
+        memcpy((void *)outcomes.values, here.outcomes, header.packets * sizeof(gw_outcome));
+        memcpy(trails.values, here.trails, header.packets * sizeof(gw_u32));
+        for (uint64_t i = 0; i < header.packets; i++) {
+            descriptors.values[i].head = (gw_u16)here.bounds[i];
+            descriptors.values[i].length = (gw_u16)(here.bounds[i] >> 16);
+            if (memcmp(&descriptors.values[i], &there.descriptors[i], sizeof(gw_descriptor)) != 0) {
+                emulation::fail("a function changed more of a descriptor than head and length");
+            }
+        }
     }
     ASAN_UNPOISON_MEMORY_REGION(device.shadow, header.arena_bytes);
 

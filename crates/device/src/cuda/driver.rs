@@ -226,7 +226,7 @@ impl Registration {
 /// Pages of an array, page-locked and allocated for as long as this lives.
 pub(super) struct PageLock {
     // Dropped before the pages are.
-    _registration: Registration,
+    registration: Registration,
     _pages: Pages,
 }
 
@@ -235,7 +235,12 @@ impl PageLock {
         let pages = pages.clone();
         // SAFETY: the pages are kept.
         let registration = unsafe { Registration::new(context, pages.base(), pages.bytes())? };
-        Ok(Self { _registration: registration, _pages: pages })
+        Ok(Self { registration, _pages: pages })
+    }
+
+    /// Where the device reaches the pages over the bus.
+    pub(super) fn pointer(&self) -> DevicePointer {
+        self.registration.pointer
     }
 }
 

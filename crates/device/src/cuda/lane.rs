@@ -12,7 +12,7 @@ use godwit_sched::Chunk;
 
 use super::CudaDevice;
 use super::carriage::{Plan, plan};
-use super::driver::{PageLock, text};
+use super::driver::{DevicePointer, PageLock, text};
 use super::slot::{DIRECT_PACKETS_MIN, Slot};
 use crate::check::{check_bins, outside, packets_of};
 use crate::{BinTime, Error, Lane, Rejected};
@@ -95,7 +95,7 @@ impl LaunchLane {
 
     fn launch(&mut self, region: &mut Region, mut chunk: Chunk, mut slot: Slot, plan: &Plan) {
         chunk.followed = self.device.follows;
-        let direct = Slot::wants_direct(&chunk) && self.lock(&chunk);
+        let direct = if Slot::wants_direct(&chunk) { self.lock(&chunk) } else { None };
         slot.write(&chunk, direct);
         for ((moved, window_bytes), array_bytes) in self.moved_bytes.iter_mut().zip(plan.bytes).zip(slot.array_bytes())
         {
@@ -110,21 +110,22 @@ impl LaunchLane {
         }
     }
 
-    /// Page-locks the chunk's arrays, unless they are. False: they are not, and the chunk has to be copied.
-    fn lock(&mut self, chunk: &Chunk) -> bool {
+    /// Page-locks the chunk's arrays, unless they are; where the device reaches their pages then. `None`: it does not, and
+    /// the chunk has to be copied.
+    fn lock(&mut self, chunk: &Chunk) -> Option<DevicePointer> {
         let pages = chunk.descriptors.pages();
         let address = pages.base().as_ptr().addr();
         if let Some(lock) = self.locked.get(&address) {
-            return lock.is_some();
+            return lock.as_ref().map(PageLock::pointer);
         }
         // Packers use the same few chunks again and again; whoever does not is served by copying.
         if self.locked.len() >= LOCKED_CHUNKS_MAX {
-            return false;
+            return None;
         }
         let lock = PageLock::new(&self.device.parts.context, pages).ok();
-        let locked = lock.is_some();
+        let pointer = lock.as_ref().map(PageLock::pointer);
         self.locked.insert(address, lock);
-        locked
+        pointer
     }
 
     /// The device is gone: nothing that it may still reach is ever given back.
@@ -132,12 +133,13 @@ impl LaunchLane {
         self.said_lost = true;
         let chunks = self.in_flight.drain(..).map(|Flight { mut chunk, slot, .. }| {
             std::mem::forget(slot);
-            // The old ones may be written yet, with what they hold, but for heads and lengths.
+            // The old ones may be read and written yet, but descriptors and parameters are only read.
             let mut safe = Chunk::new(chunk.bins.capacity(), chunk.descriptors.len());
-            safe.descriptors.copy_from_slice(&chunk.descriptors.volatile_copy());
+            safe.descriptors.copy_from_slice(&chunk.descriptors);
             safe.parameters.copy_from_slice(&chunk.parameters);
             (chunk.descriptors, chunk.parameters) = (safe.descriptors, safe.parameters);
-            (chunk.outcomes, chunk.trails, chunk.followed) = (safe.outcomes, safe.trails, false);
+            (chunk.outcomes, chunk.bounds) = (safe.outcomes, safe.bounds);
+            (chunk.trails, chunk.followed) = (safe.trails, false);
             chunk
         });
         self.device.watch.lost_with(chunks.collect())

@@ -28,14 +28,14 @@ pub(super) const DIRECT_PACKETS_MIN: usize = 2048;
 /// device follows a chain.
 ///
 /// ```text
-/// 0                                                |------------- back -----------|
-/// | next_bin or nothing | cycles | bins | parameters | descriptors | outcomes | trails | desk
-///                                |----------- to the device -------|
+/// 0                                                              |-------- back --------|
+/// | next_bin or nothing | cycles | bins | parameters | descriptors | outcomes | bounds | trails | desk
+///                                |-------- to the device ---------|
 /// ```
 ///
 /// Packets of a small chunk lie bin after bin without gaps in the slot's arrays. Those of a large one lie as in the chunk,
 /// whose own arrays the copies begin and end in; the groups read its bins over the bus then, which costs no call of the
-/// driver.
+/// driver. Where they reach for the windows too ([`Plan::is_reached`]), they do for all arrays, and nothing is copied.
 pub(super) struct Slot {
     pub(super) stream: Stream,
     done: Event,
@@ -50,8 +50,8 @@ pub(super) struct Slot {
     at: Places,
     /// Empty between two calls, kept for its memory.
     copies: Copies,
-    /// Whether the chunk's own arrays are used, but for the bins.
-    direct: bool,
+    /// Where the device reaches the chunk's own arrays, if these are used, but for the bins.
+    direct: Option<DevicePointer>,
 }
 
 /// Where the arrays of the present chunk begin.
@@ -62,6 +62,7 @@ struct Places {
     parameters: usize,
     descriptors: usize,
     outcomes: usize,
+    bounds: usize,
     /// Where there are none: as `end`.
     trails: usize,
     end: usize,
@@ -83,8 +84,9 @@ impl Places {
         let parameters = place(places * size_of::<u64>());
         let descriptors = place(places * size_of::<Descriptor>());
         let outcomes = place(places * size_of::<Outcome>());
+        let bounds = place(places * size_of::<u32>());
         let trails = place(if follows { places * size_of::<u32>() } else { 0 });
-        Self { bins: bins_at, cycles, parameters, descriptors, outcomes, trails, end, packets }
+        Self { bins: bins_at, cycles, parameters, descriptors, outcomes, bounds, trails, end, packets }
     }
 
     /// What goes to the device. `direct`: the groups read the bins where they are.
@@ -100,8 +102,8 @@ impl Places {
     fn outward(&self) -> [(usize, usize); 3] {
         let trails = if self.trails < self.end { self.packets * size_of::<u32>() } else { 0 };
         joined([
-            (self.descriptors, self.packets * size_of::<Descriptor>()),
             (self.outcomes, self.packets * size_of::<Outcome>()),
+            (self.bounds, self.packets * size_of::<u32>()),
             (self.trails, trails),
         ])
     }
@@ -143,7 +145,7 @@ impl Slot {
             desk: (bytes, desk_packets),
             at: Places::default(),
             copies: Copies::default(),
-            direct: false,
+            direct: None,
         })
     }
 
@@ -156,24 +158,25 @@ impl Slot {
     /// the same pages as [`Chunk::new`] puts them.
     pub(super) fn wants_direct(chunk: &Chunk) -> bool {
         let packets = chunk.packets as usize;
-        let pages = [chunk.parameters.pages(), chunk.descriptors.pages(), chunk.outcomes.pages(), chunk.trails.pages()];
+        let own = chunk.parameters.pages();
+        let others = [chunk.descriptors.pages(), chunk.outcomes.pages(), chunk.bounds.pages(), chunk.trails.pages()];
         packets >= DIRECT_PACKETS_MIN
             && extent(chunk) * 3 <= packets * 4
-            && pages.iter().all(|other| other.base() == pages[0].base())
+            && others.iter().all(|other| other.base() == own.base())
     }
 
-    /// Writes down what the device is to do. The chunk was checked and has room here. `direct`: its arrays are
-    /// page-locked.
-    pub(super) fn write(&mut self, chunk: &Chunk, direct: bool) {
-        self.direct = direct;
+    /// Writes down what the device is to do. The chunk was checked and has room here. `direct`: where the device reaches
+    /// the pages of its arrays, if these are page-locked.
+    pub(super) fn write(&mut self, chunk: &Chunk, direct: Option<DevicePointer>) {
+        self.direct = direct.map(|pages| pages + chunk.parameters.offset() as u64);
         let (places, packets) = match direct {
-            true => (chunk.descriptors.len(), extent(chunk)),
-            false => (chunk.packets as usize, chunk.packets as usize),
+            Some(_) => (chunk.descriptors.len(), extent(chunk)),
+            None => (chunk.packets as usize, chunk.packets as usize),
         };
         let at = Places::new(chunk.bins.len(), places, packets, self.follows);
         self.at = at;
         let bytes = self.host.bytes_mut();
-        if direct {
+        if direct.is_some() {
             put(bytes, at.bins, 0, &chunk.bins);
             return;
         }
@@ -197,10 +200,14 @@ impl Slot {
         chunk: &Chunk,
     ) -> Result<(), DriverError> {
         let at = self.at;
+        if plan.is_reached {
+            self.run(kernels, arguments, plan, chunk.bins.len())?;
+            return self.done.record(&self.stream);
+        }
         // The chunk's arrays follow each other as the slot's do.
         let arrays = match self.direct {
-            true => chunk.parameters.pages().base().as_ptr().wrapping_add(chunk.parameters.offset()),
-            false => self.host.base().as_ptr().wrapping_add(at.parameters),
+            Some(_) => chunk.parameters.pages().base().as_ptr().wrapping_add(chunk.parameters.offset()),
+            None => self.host.base().as_ptr().wrapping_add(at.parameters),
         };
         let device = self.device.pointer;
         let add = |copies: &mut Copies, direction, (place, bytes): (usize, usize)| {
@@ -210,7 +217,7 @@ impl Slot {
             }
         };
         let mut copies = std::mem::take(&mut self.copies);
-        at.inward(self.direct).into_iter().for_each(|part| add(&mut copies, Direction::ToDevice, part));
+        at.inward(self.direct.is_some()).into_iter().for_each(|part| add(&mut copies, Direction::ToDevice, part));
         self.carry(copies, Direction::ToDevice, arguments.shadow, arena, &plan.carriage)?;
         self.run(kernels, arguments, plan, chunk.bins.len())?;
         let mut copies = std::mem::take(&mut self.copies);
@@ -230,24 +237,27 @@ impl Slot {
     fn run(&self, kernels: &Kernels, arguments: &DeviceArguments, plan: &Plan, bins: usize) -> Result<(), DriverError> {
         let (at, device, host) = (self.at, self.device.pointer, self.host.pointer);
         let mut by_device = *arguments;
-        let [mut descriptors, mut parameters, mut outcomes, mut next_bin] =
-            [at.descriptors, at.parameters, at.outcomes, 0].map(|place| device + place as u64);
-        let mut bins_at = if self.direct { host } else { device } + at.bins as u64;
+        let mut host_arrays = if plan.is_reached { self.direct.unwrap_or(host + at.parameters as u64) } else { 0 };
+        let [mut parameters, mut descriptors, mut outcomes, mut bounds, mut trails, mut next_bin] =
+            [at.parameters, at.descriptors, at.outcomes, at.bounds, at.trails, 0].map(|place| device + place as u64);
+        let bins_are_here = self.direct.is_some() || plan.is_reached;
+        let mut bins_at = if bins_are_here { host } else { device } + at.bins as u64;
         let mut cycles = host + at.cycles as u64;
         let (mut bin_count, mut by_group) = (bins as u32, u32::from(plan.carriage == Carriage::Groups));
-        let (mut trails, mut desk) = (device + at.trails as u64, device + self.desk.0 as u64);
-        let mut desk_packets = self.desk.1 as u32;
-        let mut values: [*mut c_void; 12] = [
+        let (mut desk, mut desk_packets) = (device + self.desk.0 as u64, self.desk.1 as u32);
+        let mut values: [*mut c_void; 14] = [
             (&raw mut by_device).cast(),
-            (&raw mut descriptors).cast(),
+            (&raw mut host_arrays).cast(),
             (&raw mut parameters).cast(),
+            (&raw mut descriptors).cast(),
             (&raw mut outcomes).cast(),
+            (&raw mut bounds).cast(),
+            (&raw mut trails).cast(),
             (&raw mut bins_at).cast(),
             (&raw mut bin_count).cast(),
             (&raw mut next_bin).cast(),
             (&raw mut cycles).cast(),
             (&raw mut by_group).cast(),
-            (&raw mut trails).cast(),
             (&raw mut desk).cast(),
             (&raw mut desk_packets).cast(),
         ];
@@ -291,8 +301,9 @@ impl Slot {
     pub(super) fn array_bytes(&self) -> [usize; 2] {
         let sum = |parts: [(usize, usize); 3]| parts.iter().map(|part| part.1).sum();
         // The bins do in any case.
-        let bins = if self.direct { self.at.parameters - self.at.bins } else { 0 };
-        [bins + sum(self.at.inward(self.direct)), sum(self.at.outward())]
+        let direct = self.direct.is_some();
+        let bins = if direct { self.at.parameters - self.at.bins } else { 0 };
+        [bins + sum(self.at.inward(direct)), sum(self.at.outward())]
     }
 
     /// Whether all is back.
@@ -302,20 +313,22 @@ impl Slot {
 
     /// Copies what the device wrote back into the chunk, and how long its bins took. Everything is back.
     pub(super) fn read(&mut self, chunk: &mut Chunk, cycles_per_us: f64, times: &mut Vec<BinTime>) {
-        let (at, direct) = (self.at, self.direct);
+        let (at, direct) = (self.at, self.direct.is_some());
         let bytes = &*self.host.bytes_mut();
         let mut first = 0;
         times.clear();
         for (index, bin) in chunk.bins.iter().enumerate() {
+            let packets = packets_of(bin);
             if !direct {
-                let packets = packets_of(bin);
-                get(bytes, at.descriptors, first, &mut chunk.descriptors[packets.clone()]);
                 get(bytes, at.outcomes, first, &mut chunk.outcomes[packets.clone()]);
+                get(bytes, at.bounds, first, &mut chunk.bounds[packets.clone()]);
                 if self.follows {
-                    get(bytes, at.trails, first, &mut chunk.trails[packets]);
+                    get(bytes, at.trails, first, &mut chunk.trails[packets.clone()]);
                 }
                 first += usize::from(bin.count);
             }
+            let moved = chunk.descriptors[packets.clone()].iter_mut().zip(&chunk.bounds[packets]);
+            moved.for_each(|(descriptor, &bounds)| descriptor.set_bounds(bounds));
             let mut cycles = [0_u32];
             get(bytes, at.cycles, index, &mut cycles);
             let elapsed_ns = (f64::from(cycles[0]) * 1000.0 / cycles_per_us) as u64;
