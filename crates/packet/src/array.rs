@@ -14,31 +14,39 @@ const PAGE_BYTES: usize = 4096;
 /// Arrays that share pages begin at multiples of this.
 const ALIGN_BYTES: usize = 64;
 
-/// Five arrays of as many values each, one behind the other on the same pages, so that a device can be given neighbours
-/// in one go.
-///
-/// # Panics
-/// Where the machine cannot address so many.
-pub fn arrays<A: Plain, B: Plain, C: Plain, D: Plain, E: Plain>(
+/// Arrays of as many values each, one behind the other on the same pages, so that a device can be given neighbours in one go.
+pub struct Neighbours {
+    pages: Pages,
     len: usize,
-) -> (Array<A>, Array<B>, Array<C>, Array<D>, Array<E>) {
-    let behind = |offset: usize, size: usize| {
-        let bytes = len.checked_mul(size).and_then(|bytes| bytes.checked_next_multiple_of(ALIGN_BYTES));
-        let end = bytes.and_then(|bytes| bytes.checked_add(offset));
-        end.unwrap_or_else(|| panic!("arrays of {len} values"))
-    };
-    let second = behind(0, size_of::<A>());
-    let third = behind(second, size_of::<B>());
-    let fourth = behind(third, size_of::<C>());
-    let fifth = behind(fourth, size_of::<D>());
-    let pages = Pages(Arc::new(Block::new(behind(fifth, size_of::<E>()))));
-    (
-        Array::at(&pages, 0, len),
-        Array::at(&pages, second, len),
-        Array::at(&pages, third, len),
-        Array::at(&pages, fourth, len),
-        Array::at(&pages, fifth, len),
-    )
+    /// Bytes of those that were given out.
+    used: usize,
+}
+
+impl Neighbours {
+    /// Room for arrays of `len` values each, whose values have so many bytes.
+    ///
+    /// # Panics
+    /// Where the machine cannot address so many.
+    pub fn new(len: usize, value_bytes: &[usize]) -> Self {
+        let bytes = value_bytes.iter().try_fold(0_usize, |end, &size| end.checked_add(Self::bytes(len, size)?));
+        let bytes = bytes.unwrap_or_else(|| panic!("arrays of {len} values"));
+        Self { pages: Pages(Arc::new(Block::new(bytes))), len, used: 0 }
+    }
+
+    fn bytes(len: usize, value_bytes: usize) -> Option<usize> {
+        len.checked_mul(value_bytes)?.checked_next_multiple_of(ALIGN_BYTES)
+    }
+
+    /// The next of them, all zeros.
+    ///
+    /// # Panics
+    /// Where there is no room for it.
+    pub fn array<T: Plain>(&mut self) -> Array<T> {
+        let offset = self.used;
+        let end = Self::bytes(self.len, size_of::<T>()).and_then(|bytes| bytes.checked_add(offset));
+        self.used = end.filter(|&end| end <= self.pages.bytes()).unwrap_or_else(|| panic!("there is no room for it"));
+        Array::at(&self.pages, offset, self.len)
+    }
 }
 
 /// Data that is the same bytes here and on a device.
@@ -190,17 +198,18 @@ mod tests {
         let wrapping = usize::MAX / size_of::<Descriptor>() + 2;
         for len in [wrapping, usize::MAX, usize::MAX / size_of::<Descriptor>()] {
             assert!(std::panic::catch_unwind(|| Array::<Descriptor>::new(len)).is_err());
-            assert!(std::panic::catch_unwind(|| arrays::<u64, Descriptor, Outcome, u32, u32>(len)).is_err());
+            assert!(std::panic::catch_unwind(|| Neighbours::new(len, &[16, 8])).is_err());
         }
     }
 
     #[test]
     fn neighbours_share_pages_and_nothing_else() {
         for len in [0, 1, 7, 1000] {
-            let (mut a, mut b, mut c, mut d, mut e) = arrays::<u64, Descriptor, Outcome, u32, u32>(len);
+            let mut neighbours = Neighbours::new(len, &[8, 16, 8]);
+            let mut a = neighbours.array::<u64>();
+            let mut b = neighbours.array::<Descriptor>();
+            let mut c = neighbours.array::<Outcome>();
             a.fill(u64::MAX);
-            d.fill(5);
-            e.fill(6);
             c.fill(Outcome::drop(3));
             assert!(b.iter().all(|value| *value == Descriptor::default()));
             b.fill(Descriptor { window: 1, ..Descriptor::default() });
@@ -208,10 +217,15 @@ mod tests {
             assert_eq!((a.len(), b.len(), c.len()), (len, len, len));
             assert_eq!(a.pages().base(), c.pages().base());
             assert!(a.offset() + 8 * len <= b.offset() && b.offset() + 16 * len <= c.offset());
-            assert!(d.iter().all(|value| *value == 5) && c.offset() + 8 * len <= d.offset());
-            assert!(e.iter().all(|value| *value == 6) && d.offset() + 4 * len <= e.offset());
-            assert!(e.offset() + 4 * len <= a.pages().bytes());
+            assert!(c.offset() + 8 * len <= a.pages().bytes());
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "no room")]
+    fn there_are_no_more_neighbours_than_were_asked_for() {
+        let mut neighbours = Neighbours::new(1000, &[8]);
+        let (_first, _second) = (neighbours.array::<u64>(), neighbours.array::<u64>());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use godwit_abi::{Bin, Descriptor, Outcome};
-use godwit_packet::{Array, arrays};
+use godwit_packet::{Array, Neighbours};
 
 /// Bins submitted together.
 ///
@@ -52,7 +52,11 @@ impl Chunk {
     /// An empty chunk with room for `bins` entries of bins and `packets` packets.
     pub fn new(bins: usize, packets: usize) -> Self {
         // In the order in which a device reads and writes them.
-        let (parameters, descriptors, outcomes, bounds, trails) = arrays(packets);
+        let sizes =
+            [size_of::<u64>(), size_of::<Descriptor>(), size_of::<Outcome>(), size_of::<u32>(), size_of::<u32>()];
+        let mut arrays = Neighbours::new(packets, &sizes);
+        let (parameters, descriptors, outcomes) = (arrays.array(), arrays.array(), arrays.array());
+        let (bounds, trails) = (arrays.array(), arrays.array());
         Self {
             bins: Vec::with_capacity(bins),
             bin_bytes: Vec::with_capacity(bins),
