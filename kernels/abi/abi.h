@@ -28,8 +28,8 @@ typedef struct gw_descriptor {
     gw_u32 flow_hash; /* symmetric Toeplitz hash of the 5-tuple */
 } gw_descriptor;
 
-/* What a function may move of it, in one word: head | length << 16. */
-#define GW_BOUNDS(descriptor) ((descriptor).head | (gw_u32)(descriptor).length << 16)
+/* Which of its words is head | length << 16, the bounds of its frame. */
+#define GW_BOUNDS_WORD 1u
 
 GW_STATIC_ASSERT(sizeof(gw_descriptor) == 16, descriptor_size);
 GW_ASSERT_OFFSET(gw_descriptor, head, 4);

@@ -184,20 +184,21 @@ GW_GROUP void gw_fetch_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host,
 }
 
 /*
- * Tells the host what has become of a bin's packets, by all lanes but those of the first warp, of
- * which one looks for the next bin meanwhile.
+ * Tells the host what has become of a bin's packets. The first warp, of which a lane looks for the
+ * next bin meanwhile, leaves it to the others, where there are others.
  */
 GW_GROUP void gw_return_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host, gw_u32 *bounds,
                                gw_u32 follows, gw_u32 first, gw_u32 count)
 {
-    if (gw_lane_id() < warpSize) {
+    const gw_u32 spared = gw_lane_count() > warpSize ? warpSize : 0;
+    if (gw_lane_id() < spared) {
         return;
     }
-    const gw_u32 from = first + gw_lane_id() - warpSize;
-    const gw_u32 step = gw_lane_count() - warpSize;
+    const gw_u32 from = first + gw_lane_id() - spared;
+    const gw_u32 step = gw_lane_count() - spared;
     gw_u32 *there = host != 0 ? GW_HOST_ARRAY(gw_u32, host, chunk, bounds) : bounds;
     for (gw_u32 i = from; i < first + count; i += step) {
-        there[i] = GW_BOUNDS(chunk->descriptors[i]);
+        there[i] = ((const gw_u32 *)&chunk->descriptors[i])[GW_BOUNDS_WORD];
         if (host != 0) {
             GW_HOST_ARRAY(uint2, host, chunk, chunk->outcomes)[i] = ((uint2 *)chunk->outcomes)[i];
             if (follows) {

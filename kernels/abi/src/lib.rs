@@ -63,7 +63,7 @@ impl Descriptor {
         self.window_offset() + usize::from(self.head)
     }
 
-    /// What a function may move of it, in one word (`GW_BOUNDS`).
+    /// The bounds of its frame, which a function may move, in one word (`GW_BOUNDS_WORD`).
     pub fn bounds(&self) -> u32 {
         u32::from(self.head) | u32::from(self.length) << 16
     }
