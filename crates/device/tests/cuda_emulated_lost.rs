@@ -9,12 +9,13 @@ use std::ffi::CStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use godwit_abi::Outcome;
 use godwit_device::cuda::CudaDevice;
-use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program};
+use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program, Windows};
 use godwit_packet::{Arena, ArenaConfig, Region};
 
 use emulated::Emulation;
-use lost::{chunk, demand_lost, until_lost};
+use lost::{chunk, chunk_of, demand_lost, until_lost};
 use template::Template;
 
 /// The calls of a chunk that may fail, and the result CUDA_ERROR_LAUNCH_FAILED.
@@ -42,11 +43,15 @@ fn turn() -> Option<Turn> {
 }
 
 fn open(number: usize, lanes: usize, mode: Mode) -> Result<(Arc<CudaDevice>, Vec<Region>), Error> {
-    let arena = Arena::new(ArenaConfig { packets: 16, ..ArenaConfig::default() }, lanes).unwrap();
-    let options = DeviceOptions { mode, watchdog: Duration::from_millis(500), lanes, ..DeviceOptions::default() };
+    open_with(number, 16, &DeviceOptions { mode, lanes, ..DeviceOptions::default() })
+}
+
+fn open_with(number: usize, packets: usize, options: &DeviceOptions) -> Result<(Arc<CudaDevice>, Vec<Region>), Error> {
+    let arena = Arena::new(ArenaConfig { packets, ..ArenaConfig::default() }, options.lanes).unwrap();
+    let options = DeviceOptions { watchdog: Duration::from_millis(500), ..options.clone() };
     let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
     let device = CudaDevice::new(number, programs, &arena.handle(), &options)?;
-    assert_eq!((device.mode(), device.fallback()), (mode, None));
+    assert_eq!((device.mode(), device.fallback()), (options.mode, None));
     Ok((Arc::new(device), arena.split()))
 }
 
@@ -86,6 +91,35 @@ fn a_device_that_hangs_is_lost_to_all_its_lanes() {
         // It goes on, and writes where it was told to.
         turn.driver.hold(false);
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A chunk so large that the device works on its very arrays: those that come back are others.
+#[test]
+fn what_came_back_of_a_device_that_hangs_is_never_written_to() {
+    const PACKETS: u16 = 2048;
+    let Some(turn) = turn() else { return };
+    for (number, windows) in [Windows::Copied, Windows::Reached].into_iter().enumerate() {
+        let options = DeviceOptions { windows, ..DeviceOptions::default() };
+        let (device, mut regions) = open_with(9 + number, PACKETS.into(), &options).unwrap();
+        let mut lane = Arc::clone(&device).lane().unwrap();
+        turn.driver.hold(true);
+        let large = chunk_of(&mut regions[0], 0, PACKETS);
+        let (arrays, windows_before) = (large.outcomes.pages().base(), large.descriptors.to_vec());
+        lane.submit(&mut regions[0], large).unwrap();
+        let (_, mut chunks) = until_lost(&mut *lane, &mut regions[0], "no chunk back");
+        let back = &mut chunks[0];
+        assert_eq!(*back.descriptors, *windows_before);
+        assert_ne!(back.outcomes.pages().base(), arrays);
+        let mark = Outcome { verdict: 0xee, reason: 0xee, port: 0xeeee, value: 0xeeee_eeee };
+        back.outcomes.fill(mark);
+        back.bounds.fill(0xeeee_eeee);
+        drop(lane);
+        turn.driver.hold(false);
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(back.outcomes.iter().all(|outcome| *outcome == mark), "windows {}", windows.name());
+        assert!(back.bounds.iter().all(|bounds| *bounds == 0xeeee_eeee), "windows {}", windows.name());
+        assert_eq!(*back.descriptors, *windows_before);
     }
 }
 

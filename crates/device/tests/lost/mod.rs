@@ -9,10 +9,15 @@ use godwit_sched::Chunk;
 
 /// A chunk of one packet for `template`.
 pub(crate) fn chunk(region: &mut Region, variant: u8) -> Chunk {
-    let mut chunk = Chunk::new(1, 1);
-    chunk.bins.push(Bin { count: 1, kernel: godwit_kernels::TEMPLATE, variant, ..Bin::default() });
-    chunk.descriptors[0] = region.allocate(64).unwrap();
-    chunk.packets = 1;
+    chunk_of(region, variant, 1)
+}
+
+/// A chunk of a bin of so many.
+pub(crate) fn chunk_of(region: &mut Region, variant: u8, packets: u16) -> Chunk {
+    let mut chunk = Chunk::new(1, packets.into());
+    chunk.bins.push(Bin { count: packets, kernel: godwit_kernels::TEMPLATE, variant, ..Bin::default() });
+    chunk.descriptors.fill_with(|| region.allocate(64).unwrap());
+    chunk.packets = packets.into();
     chunk
 }
 
