@@ -44,7 +44,18 @@ as_root=()
 if [ "$(id -u)" -ne 0 ]; then
     as_root=(sudo)
 fi
-echo "install: apt-get install ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get update -qq
-"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"
+available=()
+for package in "${missing[@]}"; do
+    # Debian 13 has no oclgrind; the tests say then what they skip.
+    if [ "$package" = oclgrind ] && ! apt-cache show oclgrind >/dev/null 2>&1; then
+        echo "install: there is no package oclgrind for this release: kernels are not run under it"
+        continue
+    fi
+    available+=("$package")
+done
+if [ ${#available[@]} -gt 0 ]; then
+    echo "install: apt-get install ${available[*]}"
+    "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${available[@]}"
+fi
