@@ -31,6 +31,8 @@ pub(super) enum Carriage {
     },
     /// By the groups.
     Groups,
+    /// By the groups, and the chunk's arrays too: nothing is copied.
+    Reached,
     /// Not at all: packets stay in the device's memory.
     None,
 }
@@ -48,16 +50,13 @@ pub(super) struct Plan {
     pub(super) carriage: Carriage,
     /// Whether any function writes to its packets.
     pub(super) writes: bool,
-    /// Whether groups reach for the chunk's arrays as for its windows: nothing at all is copied.
-    pub(super) is_reached: bool,
     /// Bytes of windows that travel to the device and back.
     pub(super) bytes: [usize; 2],
 }
 
 impl Plan {
     /// For packets that are on the device already.
-    pub(super) const RESIDENT: Self =
-        Self { carriage: Carriage::None, writes: false, is_reached: false, bytes: [0, 0] };
+    pub(super) const RESIDENT: Self = Self { carriage: Carriage::None, writes: false, bytes: [0, 0] };
 }
 
 /// What copy engines like rows to begin and end at.
@@ -237,10 +236,10 @@ pub(super) fn plan(
         Windows::Reached => packets == 0,
     };
     match carriage.filter(|_| is_copied) {
-        Some(carriage) => Ok(Plan { carriage, writes, is_reached: false, bytes: copied_bytes }),
+        Some(carriage) => Ok(Plan { carriage, writes, bytes: copied_bytes }),
         None => {
-            let is_reached = windows == Windows::Reached;
-            Ok(Plan { carriage: Carriage::Groups, writes, is_reached, bytes: group_bytes })
+            let carriage = if windows == Windows::Reached { Carriage::Reached } else { Carriage::Groups };
+            Ok(Plan { carriage, writes, bytes: group_bytes })
         }
     }
 }

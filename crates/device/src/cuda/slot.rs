@@ -35,7 +35,7 @@ pub(super) const DIRECT_PACKETS_MIN: usize = 2048;
 ///
 /// Packets of a small chunk lie bin after bin without gaps in the slot's arrays. Those of a large one lie as in the chunk,
 /// whose own arrays the copies begin and end in; the groups read its bins over the bus then, which costs no call of the
-/// driver. Where they reach for the windows too ([`Plan::is_reached`]), they do for all arrays, and nothing is copied.
+/// driver. Where they reach for the windows too ([`Carriage::Reached`]), they do for all arrays, and nothing is copied.
 pub(super) struct Slot {
     pub(super) stream: Stream,
     done: Event,
@@ -200,7 +200,7 @@ impl Slot {
         chunk: &Chunk,
     ) -> Result<(), DriverError> {
         let at = self.at;
-        if plan.is_reached {
+        if plan.carriage == Carriage::Reached {
             self.run(kernels, arguments, plan, chunk.bins.len())?;
             return self.done.record(&self.stream);
         }
@@ -237,13 +237,14 @@ impl Slot {
     fn run(&self, kernels: &Kernels, arguments: &DeviceArguments, plan: &Plan, bins: usize) -> Result<(), DriverError> {
         let (at, device, host) = (self.at, self.device.pointer, self.host.pointer);
         let mut by_device = *arguments;
-        let mut host_arrays = if plan.is_reached { self.direct.unwrap_or(host + at.parameters as u64) } else { 0 };
+        let is_reached = plan.carriage == Carriage::Reached;
+        let mut host_arrays = if is_reached { self.direct.unwrap_or(host + at.parameters as u64) } else { 0 };
         let [mut parameters, mut descriptors, mut outcomes, mut bounds, mut trails, mut next_bin] =
             [at.parameters, at.descriptors, at.outcomes, at.bounds, at.trails, 0].map(|place| device + place as u64);
-        let bins_are_here = self.direct.is_some() || plan.is_reached;
-        let mut bins_at = if bins_are_here { host } else { device } + at.bins as u64;
+        let mut bins_at = if self.direct.is_some() || is_reached { host } else { device } + at.bins as u64;
         let mut cycles = host + at.cycles as u64;
-        let (mut bin_count, mut by_group) = (bins as u32, u32::from(plan.carriage == Carriage::Groups));
+        let by_group = is_reached || plan.carriage == Carriage::Groups;
+        let (mut bin_count, mut by_group) = (bins as u32, u32::from(by_group));
         let (mut desk, mut desk_packets) = (device + self.desk.0 as u64, self.desk.1 as u32);
         let mut values: [*mut c_void; 14] = [
             (&raw mut by_device).cast(),

@@ -222,7 +222,7 @@ fn how_windows_travel_can_be_said() {
     let planned = |chunk: &Chunk, windows| plan(chunk, &needs, &region, pitch, windows).unwrap().carriage;
     assert!(matches!(planned(&chunk, Windows::Auto), Carriage::Runs(_)));
     assert!(matches!(planned(&chunk, Windows::Copied), Carriage::Runs(_)));
-    assert_eq!(planned(&chunk, Windows::Reached), Carriage::Groups);
+    assert_eq!(planned(&chunk, Windows::Reached), Carriage::Reached);
     // Copy engines are told of runs, or rows.
     let scattered: Vec<Descriptor> = descriptors.iter().copied().step_by(2).collect();
     assert_eq!(planned(&self::chunk(&scattered, 1, |_| 0), Windows::Copied), Carriage::Groups);
