@@ -5,6 +5,7 @@
  *   EMULATION_FOLDER    where those two are
  *   EMULATION_VERSION   another one whenever they change, so that no cache keeps what is old
  */
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
