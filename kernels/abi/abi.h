@@ -27,10 +27,6 @@ typedef struct gw_descriptor {
     gw_u16 order;     /* place in the worker's order of arrival, modulo 2^16 */
     gw_u32 flow_hash; /* symmetric Toeplitz hash of the 5-tuple */
 } gw_descriptor;
-
-/* Which of its words is head | length << 16, the bounds of its frame. */
-#define GW_BOUNDS_WORD 1u
-
 GW_STATIC_ASSERT(sizeof(gw_descriptor) == 16, descriptor_size);
 GW_ASSERT_OFFSET(gw_descriptor, head, 4);
 GW_ASSERT_OFFSET(gw_descriptor, length, 6);

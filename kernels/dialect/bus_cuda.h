@@ -175,26 +175,24 @@ GW_GROUP void gw_fetch_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host,
 }
 
 /*
- * Tells the host what has become of a bin's packets. The first warp, of which a lane looks for the
- * next bin meanwhile, leaves it to the others, where there are others.
+ * Takes back what has become of a bin's packets. The first warp, of which a lane looks for the next
+ * bin meanwhile, leaves it to the others, where there are others.
  */
-GW_GROUP void gw_return_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host, gw_u32 *bounds,
-                               gw_u32 follows, gw_u32 first, gw_u32 count)
+GW_GROUP void gw_return_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host, gw_u32 follows,
+                               gw_u32 first, gw_u32 count)
 {
     const gw_u32 spared = gw_lane_count() > warpSize ? warpSize : 0;
     if (gw_lane_id() < spared) {
         return;
     }
-    const gw_u32 from = first + gw_lane_id() - spared;
+    const uint4 *descriptors = (const uint4 *)chunk->descriptors;
+    const uint2 *outcomes = (const uint2 *)chunk->outcomes;
     const gw_u32 step = gw_lane_count() - spared;
-    gw_u32 *there = host != 0 ? GW_HOST_ARRAY(gw_u32, host, chunk, bounds) : bounds;
-    for (gw_u32 i = from; i < first + count; i += step) {
-        there[i] = ((const gw_u32 *)&chunk->descriptors[i])[GW_BOUNDS_WORD];
-        if (host != 0) {
-            GW_HOST_ARRAY(uint2, host, chunk, chunk->outcomes)[i] = ((uint2 *)chunk->outcomes)[i];
-            if (follows) {
-                GW_HOST_ARRAY(gw_u32, host, chunk, chunk->trails)[i] = chunk->trails[i];
-            }
+    for (gw_u32 i = first + gw_lane_id() - spared; i < first + count; i += step) {
+        GW_HOST_ARRAY(uint4, host, chunk, descriptors)[i] = descriptors[i];
+        GW_HOST_ARRAY(uint2, host, chunk, outcomes)[i] = outcomes[i];
+        if (follows) {
+            GW_HOST_ARRAY(gw_u32, host, chunk, chunk->trails)[i] = chunk->trails[i];
         }
     }
 }

@@ -58,15 +58,15 @@ GW_LANE gw_u32 gw_take(gw_steps *steps, gw_reach *reach, const gw_device *device
 }
 
 /*
- * by_group: groups fetch and return windows; otherwise copy engines do. bounds are what the host is
- * told of descriptors, which stay here. bins and cycles (of each bin) may lie in the host's memory:
- * each is read, or written, once. next_bin is 0 before and after.
+ * by_group: groups fetch and return windows; otherwise copy engines do. bins and cycles (of each
+ * bin) may lie in the host's memory: each is read, or written, once. next_bin is 0 before and
+ * after.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     gw_chunk(gw_device device, gw_host_arrays host_arrays, gw_u64 *parameters,
-             gw_descriptor *descriptors, gw_outcome *outcomes, gw_u32 *bounds, gw_u32 *trails,
-             const gw_bin *bins, gw_u32 bin_count, gw_u32 *next_bin, gw_u32 *cycles,
-             gw_u32 by_group, gw_u8 *desk, gw_u32 desk_packets)
+             gw_descriptor *descriptors, gw_outcome *outcomes, gw_u32 *trails, const gw_bin *bins,
+             gw_u32 bin_count, gw_u32 *next_bin, gw_u32 *cycles, gw_u32 by_group, gw_u8 *desk,
+             gw_u32 desk_packets)
 {
     GW_SHARED_SCRATCH(shared);
     gw_scratch *scratch = (gw_scratch *)shared;
@@ -115,7 +115,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
                       reach);
         }
         gw_barrier();
-        gw_return_arrays(&chunk, host_arrays, bounds, follows, first, count);
+        if (host_arrays != 0) {
+            gw_return_arrays(&chunk, host_arrays, follows, first, count);
+        }
         if (gw_lane_id() == 0) {
             const long long now = clock64();
             cycles[taken] = (gw_u32)(now - started);

@@ -57,8 +57,11 @@ const BARRIERS: [(&str, &str); 5] = [
         "gw_barrier();\n            gw_return(device.shadow, device.host, descriptors + first",
         "gw_return(device.shadow, device.host, descriptors + first",
     ),
-    // What the host is told of is in the device's memory.
-    ("gw_barrier();\n        gw_return_arrays(", "gw_return_arrays("),
+    // Outcomes are in the device's memory.
+    (
+        "gw_barrier();\n        if (host_arrays != 0) {\n            gw_return_arrays(",
+        "if (host_arrays != 0) {\n            gw_return_arrays(",
+    ),
     // Descriptors have come.
     ("gw_barrier();\n        }\n        if (by_group) {", "}\n        if (by_group) {"),
     ("gw_barrier();\n            steps--;", "steps--;"),

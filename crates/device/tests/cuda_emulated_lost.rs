@@ -113,12 +113,10 @@ fn what_came_back_of_a_device_that_hangs_is_never_written_to() {
         assert_ne!(back.outcomes.pages().base(), arrays);
         let mark = Outcome { verdict: 0xee, reason: 0xee, port: 0xeeee, value: 0xeeee_eeee };
         back.outcomes.fill(mark);
-        back.bounds.fill(0xeeee_eeee);
         drop(lane);
         turn.driver.hold(false);
         std::thread::sleep(Duration::from_millis(50));
         assert!(back.outcomes.iter().all(|outcome| *outcome == mark), "windows {}", windows.name());
-        assert!(back.bounds.iter().all(|bounds| *bounds == 0xeeee_eeee), "windows {}", windows.name());
         assert_eq!(*back.descriptors, *windows_before);
     }
 }

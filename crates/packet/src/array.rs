@@ -14,39 +14,27 @@ const PAGE_BYTES: usize = 4096;
 /// Arrays that share pages begin at multiples of this.
 const ALIGN_BYTES: usize = 64;
 
-/// Arrays of as many values each, one behind the other on the same pages, so that a device can be given neighbours in one go.
-pub struct Neighbours {
-    pages: Pages,
-    len: usize,
-    /// Bytes of those that were given out.
-    used: usize,
-}
-
-impl Neighbours {
-    /// Room for arrays of `len` values each, whose values have so many bytes.
-    ///
-    /// # Panics
-    /// Where the machine cannot address so many.
-    pub fn new(len: usize, value_bytes: &[usize]) -> Self {
-        let bytes = value_bytes.iter().try_fold(0_usize, |end, &size| end.checked_add(Self::bytes(len, size)?));
-        let bytes = bytes.unwrap_or_else(|| panic!("arrays of {len} values"));
-        Self { pages: Pages(Arc::new(Block::new(bytes))), len, used: 0 }
-    }
-
-    fn bytes(len: usize, value_bytes: usize) -> Option<usize> {
-        len.checked_mul(value_bytes)?.checked_next_multiple_of(ALIGN_BYTES)
-    }
-
-    /// The next of them, all zeros.
-    ///
-    /// # Panics
-    /// Where there is no room for it.
-    pub fn array<T: Plain>(&mut self) -> Array<T> {
-        let offset = self.used;
-        let end = Self::bytes(self.len, size_of::<T>()).and_then(|bytes| bytes.checked_add(offset));
-        self.used = end.filter(|&end| end <= self.pages.bytes()).unwrap_or_else(|| panic!("there is no room for it"));
-        Array::at(&self.pages, offset, self.len)
-    }
+/// Four arrays of as many values each, one behind the other on the same pages, so that a device can be given neighbours
+/// in one go.
+///
+/// # Panics
+/// Where the machine cannot address so many.
+pub fn arrays<A: Plain, B: Plain, C: Plain, D: Plain>(len: usize) -> (Array<A>, Array<B>, Array<C>, Array<D>) {
+    let behind = |offset: usize, size: usize| {
+        let bytes = len.checked_mul(size).and_then(|bytes| bytes.checked_next_multiple_of(ALIGN_BYTES));
+        let end = bytes.and_then(|bytes| bytes.checked_add(offset));
+        end.unwrap_or_else(|| panic!("arrays of {len} values"))
+    };
+    let second = behind(0, size_of::<A>());
+    let third = behind(second, size_of::<B>());
+    let fourth = behind(third, size_of::<C>());
+    let pages = Pages(Arc::new(Block::new(behind(fourth, size_of::<D>()))));
+    (
+        Array::at(&pages, 0, len),
+        Array::at(&pages, second, len),
+        Array::at(&pages, third, len),
+        Array::at(&pages, fourth, len),
+    )
 }
 
 /// Data that is the same bytes here and on a device.
@@ -146,6 +134,16 @@ impl<T: Plain> Array<T> {
         self.offset
     }
 
+    /// Its values in another array, read one by one from memory that something else may be writing.
+    pub fn volatile_copy(&self) -> Self {
+        let mut copy = Self::new(self.len);
+        for (index, value) in copy.iter_mut().enumerate() {
+            // SAFETY: within the array; any bytes are a value, also those of a write that is only half there.
+            *value = unsafe { self.base().add(index).read_volatile() };
+        }
+        copy
+    }
+
     /// Its memory.
     pub fn pages(&self) -> &Pages {
         &self.pages
@@ -198,18 +196,16 @@ mod tests {
         let wrapping = usize::MAX / size_of::<Descriptor>() + 2;
         for len in [wrapping, usize::MAX, usize::MAX / size_of::<Descriptor>()] {
             assert!(std::panic::catch_unwind(|| Array::<Descriptor>::new(len)).is_err());
-            assert!(std::panic::catch_unwind(|| Neighbours::new(len, &[16, 8])).is_err());
+            assert!(std::panic::catch_unwind(|| arrays::<u64, Descriptor, Outcome, u32>(len)).is_err());
         }
     }
 
     #[test]
     fn neighbours_share_pages_and_nothing_else() {
         for len in [0, 1, 7, 1000] {
-            let mut neighbours = Neighbours::new(len, &[8, 16, 8]);
-            let mut a = neighbours.array::<u64>();
-            let mut b = neighbours.array::<Descriptor>();
-            let mut c = neighbours.array::<Outcome>();
+            let (mut a, mut b, mut c, mut d) = arrays::<u64, Descriptor, Outcome, u32>(len);
             a.fill(u64::MAX);
+            d.fill(5);
             c.fill(Outcome::drop(3));
             assert!(b.iter().all(|value| *value == Descriptor::default()));
             b.fill(Descriptor { window: 1, ..Descriptor::default() });
@@ -217,15 +213,9 @@ mod tests {
             assert_eq!((a.len(), b.len(), c.len()), (len, len, len));
             assert_eq!(a.pages().base(), c.pages().base());
             assert!(a.offset() + 8 * len <= b.offset() && b.offset() + 16 * len <= c.offset());
-            assert!(c.offset() + 8 * len <= a.pages().bytes());
+            assert!(d.iter().all(|value| *value == 5) && c.offset() + 8 * len <= d.offset());
+            assert!(d.offset() + 4 * len <= a.pages().bytes());
         }
-    }
-
-    #[test]
-    #[should_panic(expected = "no room")]
-    fn there_are_no_more_neighbours_than_were_asked_for() {
-        let mut neighbours = Neighbours::new(1000, &[8]);
-        let (_first, _second) = (neighbours.array::<u64>(), neighbours.array::<u64>());
     }
 
     #[test]

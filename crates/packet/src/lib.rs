@@ -26,7 +26,7 @@ mod steering;
 pub mod wide;
 
 pub use arena::{Arena, ArenaConfig, ArenaHandle, Layout, Reuse};
-pub use array::{Array, Neighbours, Pages, Plain};
+pub use array::{Array, Pages, Plain, arrays};
 pub use batch::{Batch, Stamp};
 pub use flow::SYMMETRIC_KEY;
 pub use godwit_abi::{Descriptor, Outcome, WINDOW_UNIT_BYTES};

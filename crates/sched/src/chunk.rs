@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use godwit_abi::{Bin, Descriptor, Outcome};
-use godwit_packet::{Array, Neighbours};
+use godwit_packet::{Array, arrays};
 
 /// Bins submitted together.
 ///
@@ -13,7 +13,6 @@ use godwit_packet::{Array, Neighbours};
 /// descriptors:  ├── 0..256 ──┤├256..512┤├512..515┤ not used ...|
 /// parameters:   ├── same indices ...
 /// outcomes:     ├── same indices, written by the device
-/// bounds:       ├── same indices, written by a device that has descriptors of its own
 /// trails:       ├── same indices, written by a device that follows the chain
 /// ```
 ///
@@ -34,8 +33,6 @@ pub struct Chunk {
     pub parameters: Array<u64>,
     /// What the function says of each packet.
     pub outcomes: Array<Outcome>,
-    /// Where the frames of packets lie now ([`Descriptor::bounds`]); of use to the device alone, which puts it into `descriptors`.
-    pub bounds: Array<u32>,
     /// Which verdicts led each packet on from function to function on the device (`GW_TRAIL_NONE` in `kernels/abi/abi.h`).
     pub trails: Array<u32>,
     /// Whether the device has followed the chain, so that `trails` are of this chunk.
@@ -52,18 +49,13 @@ impl Chunk {
     /// An empty chunk with room for `bins` entries of bins and `packets` packets.
     pub fn new(bins: usize, packets: usize) -> Self {
         // In the order in which a device reads and writes them.
-        let sizes =
-            [size_of::<u64>(), size_of::<Descriptor>(), size_of::<Outcome>(), size_of::<u32>(), size_of::<u32>()];
-        let mut arrays = Neighbours::new(packets, &sizes);
-        let (parameters, descriptors, outcomes) = (arrays.array(), arrays.array(), arrays.array());
-        let (bounds, trails) = (arrays.array(), arrays.array());
+        let (parameters, descriptors, outcomes, trails) = arrays(packets);
         Self {
             bins: Vec::with_capacity(bins),
             bin_bytes: Vec::with_capacity(bins),
             descriptors,
             parameters,
             outcomes,
-            bounds,
             trails,
             followed: false,
             packets: 0,

@@ -63,16 +63,6 @@ impl Descriptor {
         self.window_offset() + usize::from(self.head)
     }
 
-    /// The bounds of its frame, which a function may move, in one word (`GW_BOUNDS_WORD`).
-    pub fn bounds(&self) -> u32 {
-        u32::from(self.head) | u32::from(self.length) << 16
-    }
-
-    /// The other way round.
-    pub fn set_bounds(&mut self, bounds: u32) {
-        (self.head, self.length) = (bounds as u16, (bounds >> 16) as u16);
-    }
-
     /// Bytes free behind the frame; 0 when the descriptor is not consistent.
     pub fn tailroom_bytes(&self) -> usize {
         self.room_bytes().saturating_sub(usize::from(self.head) + usize::from(self.length))

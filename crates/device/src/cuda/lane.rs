@@ -133,13 +133,12 @@ impl LaunchLane {
         self.said_lost = true;
         let chunks = self.in_flight.drain(..).map(|Flight { mut chunk, slot, .. }| {
             std::mem::forget(slot);
-            // The old ones may be read and written yet, but descriptors and parameters are only read.
+            // The old ones may be written yet, with what they hold, but for heads and lengths.
             let mut safe = Chunk::new(chunk.bins.capacity(), chunk.descriptors.len());
-            safe.descriptors.copy_from_slice(&chunk.descriptors);
+            safe.descriptors.copy_from_slice(&chunk.descriptors.volatile_copy());
             safe.parameters.copy_from_slice(&chunk.parameters);
             (chunk.descriptors, chunk.parameters) = (safe.descriptors, safe.parameters);
-            (chunk.outcomes, chunk.bounds) = (safe.outcomes, safe.bounds);
-            (chunk.trails, chunk.followed) = (safe.trails, false);
+            (chunk.outcomes, chunk.trails, chunk.followed) = (safe.outcomes, safe.trails, false);
             chunk
         });
         self.device.watch.lost_with(chunks.collect())

@@ -28,9 +28,9 @@ pub(super) const DIRECT_PACKETS_MIN: usize = 2048;
 /// device follows a chain.
 ///
 /// ```text
-/// 0                                                              |-------- back --------|
-/// | next_bin or nothing | cycles | bins | parameters | descriptors | outcomes | bounds | trails | desk
-///                                |-------- to the device ---------|
+/// 0                                                |------------- back -----------|
+/// | next_bin or nothing | cycles | bins | parameters | descriptors | outcomes | trails | desk
+///                                |----------- to the device -------|
 /// ```
 ///
 /// Packets of a small chunk lie bin after bin without gaps in the slot's arrays. Those of a large one lie as in the chunk,
@@ -62,7 +62,6 @@ struct Places {
     parameters: usize,
     descriptors: usize,
     outcomes: usize,
-    bounds: usize,
     /// Where there are none: as `end`.
     trails: usize,
     end: usize,
@@ -84,9 +83,8 @@ impl Places {
         let parameters = place(places * size_of::<u64>());
         let descriptors = place(places * size_of::<Descriptor>());
         let outcomes = place(places * size_of::<Outcome>());
-        let bounds = place(places * size_of::<u32>());
         let trails = place(if follows { places * size_of::<u32>() } else { 0 });
-        Self { bins: bins_at, cycles, parameters, descriptors, outcomes, bounds, trails, end, packets }
+        Self { bins: bins_at, cycles, parameters, descriptors, outcomes, trails, end, packets }
     }
 
     /// What goes to the device. `direct`: the groups read the bins where they are.
@@ -102,8 +100,8 @@ impl Places {
     fn outward(&self) -> [(usize, usize); 3] {
         let trails = if self.trails < self.end { self.packets * size_of::<u32>() } else { 0 };
         joined([
+            (self.descriptors, self.packets * size_of::<Descriptor>()),
             (self.outcomes, self.packets * size_of::<Outcome>()),
-            (self.bounds, self.packets * size_of::<u32>()),
             (self.trails, trails),
         ])
     }
@@ -159,7 +157,7 @@ impl Slot {
     pub(super) fn wants_direct(chunk: &Chunk) -> bool {
         let packets = chunk.packets as usize;
         let own = chunk.parameters.pages();
-        let others = [chunk.descriptors.pages(), chunk.outcomes.pages(), chunk.bounds.pages(), chunk.trails.pages()];
+        let others = [chunk.descriptors.pages(), chunk.outcomes.pages(), chunk.trails.pages()];
         packets >= DIRECT_PACKETS_MIN
             && extent(chunk) * 3 <= packets * 4
             && others.iter().all(|other| other.base() == own.base())
@@ -239,20 +237,19 @@ impl Slot {
         let mut by_device = *arguments;
         let is_reached = plan.carriage == Carriage::Reached;
         let mut host_arrays = if is_reached { self.direct.unwrap_or(host + at.parameters as u64) } else { 0 };
-        let [mut parameters, mut descriptors, mut outcomes, mut bounds, mut trails, mut next_bin] =
-            [at.parameters, at.descriptors, at.outcomes, at.bounds, at.trails, 0].map(|place| device + place as u64);
+        let [mut parameters, mut descriptors, mut outcomes, mut trails, mut next_bin] =
+            [at.parameters, at.descriptors, at.outcomes, at.trails, 0].map(|place| device + place as u64);
         let mut bins_at = if self.direct.is_some() || is_reached { host } else { device } + at.bins as u64;
         let mut cycles = host + at.cycles as u64;
         let by_group = is_reached || plan.carriage == Carriage::Groups;
         let (mut bin_count, mut by_group) = (bins as u32, u32::from(by_group));
         let (mut desk, mut desk_packets) = (device + self.desk.0 as u64, self.desk.1 as u32);
-        let mut values: [*mut c_void; 14] = [
+        let mut values: [*mut c_void; 13] = [
             (&raw mut by_device).cast(),
             (&raw mut host_arrays).cast(),
             (&raw mut parameters).cast(),
             (&raw mut descriptors).cast(),
             (&raw mut outcomes).cast(),
-            (&raw mut bounds).cast(),
             (&raw mut trails).cast(),
             (&raw mut bins_at).cast(),
             (&raw mut bin_count).cast(),
@@ -319,17 +316,15 @@ impl Slot {
         let mut first = 0;
         times.clear();
         for (index, bin) in chunk.bins.iter().enumerate() {
-            let packets = packets_of(bin);
             if !direct {
+                let packets = packets_of(bin);
+                get(bytes, at.descriptors, first, &mut chunk.descriptors[packets.clone()]);
                 get(bytes, at.outcomes, first, &mut chunk.outcomes[packets.clone()]);
-                get(bytes, at.bounds, first, &mut chunk.bounds[packets.clone()]);
                 if self.follows {
-                    get(bytes, at.trails, first, &mut chunk.trails[packets.clone()]);
+                    get(bytes, at.trails, first, &mut chunk.trails[packets]);
                 }
                 first += usize::from(bin.count);
             }
-            let moved = chunk.descriptors[packets.clone()].iter_mut().zip(&chunk.bounds[packets]);
-            moved.for_each(|(descriptor, &bounds)| descriptor.set_bounds(bounds));
             let mut cycles = [0_u32];
             get(bytes, at.cycles, index, &mut cycles);
             let elapsed_ns = (f64::from(cycles[0]) * 1000.0 / cycles_per_us) as u64;
