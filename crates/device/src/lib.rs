@@ -126,7 +126,8 @@ impl Mode {
 }
 
 /// How packets of a chunk that is launched come to memory of the device's own, and back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Windows {
     /// As is cheaper for each chunk.
     #[default]

@@ -18,8 +18,15 @@ use emulated::Emulation;
 use lost::{chunk, chunk_of, demand_lost, until_lost};
 use template::Template;
 
-/// The calls of a chunk that may fail, and the result CUDA_ERROR_LAUNCH_FAILED.
-const CALLS: [&CStr; 4] = [c"cuMemcpyAsync", c"cuLaunchKernel", c"cuEventRecord", c"cuEventQuery"];
+/// The calls of a chunk that may fail, each with the number of a device to lose, and the result CUDA_ERROR_LAUNCH_FAILED.
+const CALLS: [(usize, Windows, &CStr); 6] = [
+    (4, Windows::Copied, c"cuMemcpyAsync"),
+    (5, Windows::Copied, c"cuLaunchKernel"),
+    (6, Windows::Copied, c"cuEventRecord"),
+    (7, Windows::Copied, c"cuEventQuery"),
+    (12, Windows::Reached, c"cuGraphExecKernelNodeSetParams_v2"),
+    (13, Windows::Reached, c"cuGraphLaunch"),
+];
 const LAUNCH_FAILED: i32 = 719;
 const OUT_OF_MEMORY: i32 = 2;
 
@@ -139,8 +146,9 @@ fn a_lane_with_chunks_on_a_device_that_hangs_can_be_dropped() {
 #[test]
 fn a_driver_that_fails_loses_the_device_and_no_chunk() {
     let Some(turn) = turn() else { return };
-    for (number, call) in CALLS.into_iter().enumerate() {
-        let (device, mut regions) = open(4 + number, 2, Mode::Launch).unwrap();
+    for (number, windows, call) in CALLS {
+        let options = DeviceOptions { windows, lanes: 2, ..DeviceOptions::default() };
+        let (device, mut regions) = open_with(number, 16, &options).unwrap();
         let mut lanes = lanes(&device, &regions);
         let healthy = chunk(&mut regions[0], 0);
         lanes[0].submit(&mut regions[0], healthy).unwrap();
@@ -160,6 +168,22 @@ fn a_driver_that_fails_loses_the_device_and_no_chunk() {
     }
 }
 
+/// Groups that say by themselves when a chunk is done say nothing of what has gone wrong.
+#[test]
+fn a_kernel_that_fails_while_it_reaches_for_windows_loses_the_device_and_no_chunk() {
+    let Some(turn) = turn() else { return };
+    let options = DeviceOptions { windows: Windows::Reached, ..DeviceOptions::default() };
+    let (device, mut regions) = open_with(11, 16, &options).unwrap();
+    let mut lane = Arc::clone(&device).lane().unwrap();
+    turn.driver.hold(true);
+    let failing = chunk(&mut regions[0], 0);
+    let window = failing.descriptors[0];
+    lane.submit(&mut regions[0], failing).unwrap();
+    turn.driver.break_call(c"cuStreamQuery", 0, LAUNCH_FAILED);
+    let (back, chunks) = until_lost(&mut *lane, &mut regions[0], "CUDA_ERROR_LAUNCH_FAILED");
+    assert_eq!((back, chunks.len(), chunks[0].descriptors[0]), (0, 1, window));
+}
+
 /// Whatever the driver refuses while a device is made ready, there is an error that says so, and all is given back: the same
 /// device can be had afterwards.
 #[test]
@@ -167,9 +191,10 @@ fn a_device_that_cannot_be_made_ready_is_an_error() {
     let Some(turn) = turn() else { return };
     let number = 8;
     drop(open(number, 1, Mode::Launch).unwrap());
-    let refused =
-        [c"cuMemAlloc_v2", c"cuMemHostAlloc", c"cuMemHostRegister_v2", c"cuModuleLoadData", c"cuStreamCreate"];
-    for call in refused.into_iter().chain([c"cuModuleGetFunction", c"cuFuncSetAttribute", c"cuLaunchKernel"]) {
+    let memory = [c"cuMemAlloc_v2", c"cuMemHostAlloc", c"cuMemHostRegister_v2"];
+    let module = [c"cuModuleLoadData", c"cuModuleGetFunction", c"cuFuncSetAttribute", c"cuStreamCreate"];
+    let graph = [c"cuGraphCreate", c"cuGraphAddKernelNode_v2", c"cuGraphInstantiateWithFlags"];
+    for call in memory.into_iter().chain(module).chain(graph).chain([c"cuLaunchKernel"]) {
         for calls_before in 0..3 {
             let result = if call == c"cuMemAlloc_v2" { OUT_OF_MEMORY } else { LAUNCH_FAILED };
             turn.driver.break_call(call, calls_before, result);

@@ -92,6 +92,7 @@ impl Devices {
             let chain = chain.filter(DeviceChain::says_anything);
             let options = DeviceOptions {
                 mode: device.mode,
+                windows: device.windows,
                 lanes: config.engine.workers,
                 bins: device.packing.entries_max(),
                 bin_packets: device.packing.bin_packets as usize,

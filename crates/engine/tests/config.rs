@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use godwit_chain::Next;
-use godwit_device::Mode;
+use godwit_device::{Mode, Windows};
 use godwit_engine::config::{Config, ConfigError, PortKind, fuzz};
 use godwit_packet::Layout;
 use proptest::prelude::*;
@@ -196,6 +196,23 @@ fn a_device_is_used_as_its_stanza_says() {
         let cuda = device(&launched.replace("workers = 2", &format!("workers = {workers}")), "cuda:0");
         let packing = &cuda.packing;
         assert_eq!((cuda.chunks, packing.chunk_packets, packing.chunk_bytes), (chunks, chunk_packets, Some(8 << 20)));
+    }
+}
+
+#[test]
+fn how_windows_travel_is_said_of_cuda_devices_that_launch() {
+    let text = |id: &str, keys: &str| format!("{GOOD}\n[[device]]\nname = \"{id}\"\n{keys}\n");
+    let config = parse(&text("cuda:0", "windows = \"reached\"")).unwrap();
+    assert_eq!(config.devices.last().unwrap().windows, Windows::Reached);
+    assert_eq!(parse(&text("cuda:0", "")).unwrap().devices.last().unwrap().windows, Windows::Auto);
+    for (id, keys, why) in [
+        ("cuda:0", "windows = \"reached\"\nmode = \"persistent\"", "`windows` is of CUDA devices that launch"),
+        ("opencl:0", "windows = \"reached\"", "`windows` is of CUDA devices that launch"),
+        ("cpu", "windows = \"copied\"", "it has no `windows`"),
+        ("cuda:0", "windows = \"open\"", "unknown variant `open`"),
+    ] {
+        let error = parse(&text(id, keys)).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
     }
 }
 

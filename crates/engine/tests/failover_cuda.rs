@@ -14,14 +14,20 @@ use godwit_engine::Report;
 const LAUNCH_FAILED: i32 = 719;
 
 /// Runs traffic on device `number` after the driver was told what is to happen; demands what holds whatever happens.
-fn run_on(number: usize, driver: &Emulation, arena: &'static str, tell: impl FnOnce(&Emulation)) -> Report {
+fn run_on(
+    number: usize,
+    driver: &Emulation,
+    arena: &'static str,
+    windows: &str,
+    tell: impl FnOnce(&Emulation),
+) -> Report {
     let device = format!("cuda:{number}");
     let machine = Machine { arena, ..MACHINE };
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("out.pcap");
     let text = text(&machine, &device, true, &capture).replace(FAULTY, &device);
     // Kernels take their time here.
-    let text = text.replace("watchdog_ms = 20", "watchdog_ms = 1000");
+    let text = text.replace("watchdog_ms = 20", &format!("watchdog_ms = 1000\nwindows = \"{windows}\""));
     tell(driver);
     let report = run(&text, None);
     driver.hold(false);
@@ -32,14 +38,14 @@ fn run_on(number: usize, driver: &Emulation, arena: &'static str, tell: impl FnO
 }
 
 /// Each test has a device of its own: what is lost is never given back.
-fn check_loss(number: usize, reason: &str, tell: impl FnOnce(&Emulation)) {
+fn check_loss(number: usize, windows: &str, reason: &str, tell: impl FnOnce(&Emulation)) {
     // What the driver is told holds for all of the process.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(driver) = emulated::emulation(16) else { return };
-    let report = run_on(number, driver, "layout = \"slots\"", |_| ());
+    let report = run_on(number, driver, "layout = \"slots\"", windows, |_| ());
     assert_eq!((report.conservation.dropped, report.lost_devices.len()), (0, 0));
-    let report = run_on(number, driver, "layout = \"dense\"", tell);
+    let report = run_on(number, driver, "layout = \"dense\"", windows, tell);
     let [lost] = report.lost_devices.as_slice() else { panic!("{:?}", report.lost_devices) };
     assert!(lost.reason.contains(reason), "{}", lost.reason);
     assert_eq!((lost.device.as_str(), lost.moved_to.as_str(), lost.workers), (&*format!("cuda:{number}"), "cpu", 2));
@@ -49,26 +55,36 @@ fn check_loss(number: usize, reason: &str, tell: impl FnOnce(&Emulation)) {
 
 #[test]
 fn a_copy_that_fails_loses_the_device_and_nothing_else() {
-    check_loss(0, "LAUNCH_FAILED", |driver| driver.break_call(c"cuMemcpyAsync", 7, LAUNCH_FAILED));
+    check_loss(0, "copied", "LAUNCH_FAILED", |driver| driver.break_call(c"cuMemcpyAsync", 7, LAUNCH_FAILED));
 }
 
 #[test]
 fn a_launch_that_fails_loses_the_device_and_nothing_else() {
     // The first is of the device itself, which runs its kernels once.
-    check_loss(1, "LAUNCH_FAILED", |driver| driver.break_call(c"cuLaunchKernel", 9, LAUNCH_FAILED));
+    check_loss(1, "copied", "LAUNCH_FAILED", |driver| driver.break_call(c"cuLaunchKernel", 9, LAUNCH_FAILED));
 }
 
 #[test]
 fn an_event_that_cannot_be_recorded_loses_the_device_and_nothing_else() {
-    check_loss(2, "LAUNCH_FAILED", |driver| driver.break_call(c"cuEventRecord", 8, LAUNCH_FAILED));
+    check_loss(2, "copied", "LAUNCH_FAILED", |driver| driver.break_call(c"cuEventRecord", 8, LAUNCH_FAILED));
 }
 
 #[test]
 fn a_kernel_that_fails_loses_the_device_and_nothing_else() {
-    check_loss(3, "LAUNCH_FAILED", |driver| driver.break_call(c"cuEventQuery", 30, LAUNCH_FAILED));
+    check_loss(3, "copied", "LAUNCH_FAILED", |driver| driver.break_call(c"cuEventQuery", 30, LAUNCH_FAILED));
 }
 
 #[test]
 fn a_kernel_that_hangs_loses_the_device_and_nothing_else() {
-    check_loss(4, "no chunk back", |driver| driver.hold_after(11));
+    check_loss(4, "copied", "no chunk back", |driver| driver.hold_after(11));
+}
+
+#[test]
+fn a_repeated_launch_that_fails_loses_the_device_and_nothing_else() {
+    check_loss(5, "reached", "LAUNCH_FAILED", |driver| driver.break_call(c"cuGraphLaunch", 9, LAUNCH_FAILED));
+}
+
+#[test]
+fn a_kernel_that_reaches_for_windows_and_hangs_loses_the_device_and_nothing_else() {
+    check_loss(6, "reached", "no chunk back", |driver| driver.hold_after(11));
 }

@@ -17,6 +17,7 @@
 #include <functional>
 #include <link.h>
 #include <memory>
+#include <optional>
 #include <sched.h>
 #include <string>
 #include <sys/mman.h>
@@ -72,6 +73,77 @@ void copy(Address to, Address from, uint64_t bytes)
 {
     memcpy((void *)to, (const void *)from, bytes);
 }
+
+/* A kernel with the arguments that it was launched with. */
+struct Launch {
+    const Kernel *kernel;
+    unsigned blocks, threads;
+    std::shared_ptr<void> taken;
+
+    Launch(const Kernel *kernel, unsigned blocks, unsigned threads, void **arguments)
+        : kernel(kernel), blocks(blocks), threads(threads),
+          taken(kernel->take(arguments), kernel->drop)
+    {
+    }
+
+    void run(uint64_t seed) const
+    {
+        /* Groups take blocks, as many groups as the device runs at once. */
+        std::atomic<unsigned> next{0};
+        std::mutex mutex;
+        std::condition_variable ended;
+        unsigned left = std::min<unsigned>(blocks, UNITS * GROUPS_OF_UNIT);
+        for (unsigned group = left; group != 0; group--) {
+            world.pool.run([&] {
+                for (unsigned index = next++; index < blocks; index = next++) {
+                    kernel->run(taken.get(), index, blocks, threads, seed + index);
+                }
+                std::lock_guard guard(mutex);
+                left--;
+                ended.notify_one();
+            });
+        }
+        std::unique_lock lock(mutex);
+        ended.wait(lock, [&] { return left == 0; });
+    }
+};
+
+void launch(const Launch &launch, Stream *stream)
+{
+    uint64_t seed = 0;
+    {
+        std::lock_guard guard(world.mutex);
+        seed = world.random();
+    }
+    const uint64_t number = world.launches++;
+    stream->push([=] {
+        do {
+            pause_kernel();
+        } while (number >= world.held_from);
+        launch.run(seed);
+    });
+}
+
+/* As the driver is told of a kernel of a graph. */
+struct KernelNode {
+    const Kernel *kernel;
+    unsigned blocks[3], threads[3], shared_bytes;
+    void **arguments;
+};
+
+/* Of one kernel; also what is made of it to be launched. */
+struct Graph {
+    std::optional<Launch> kernel;
+
+    Result set(const KernelNode &node)
+    {
+        if (node.blocks[0] == 0 || node.threads[0] == 0 || node.threads[0] > 1024) {
+            return INVALID_VALUE;
+        }
+        kernel.emplace(node.kernel, node.blocks[0], node.threads[0], node.arguments);
+        return SUCCESS;
+    }
+};
 
 } // namespace
 
@@ -585,37 +657,53 @@ Result cuLaunchKernel(const Kernel *kernel, unsigned blocks, unsigned, unsigned,
     if (blocks == 0 || threads == 0 || threads > 1024) {
         return INVALID_VALUE;
     }
-    void *taken = kernel->take(arguments);
-    uint64_t seed = 0;
-    {
-        std::lock_guard guard(world.mutex);
-        seed = world.random();
-    }
-    const uint64_t number = world.launches++;
-    stream->push([=] {
-        do {
-            pause_kernel();
-        } while (number >= world.held_from);
-        /* Groups take blocks, as many groups as the device runs at once. */
-        std::atomic<unsigned> next{0};
-        std::mutex mutex;
-        std::condition_variable ended;
-        unsigned left = std::min<unsigned>(blocks, UNITS * GROUPS_OF_UNIT);
-        for (unsigned group = left; group != 0; group--) {
-            world.pool.run([&] {
-                for (unsigned index = next++; index < blocks; index = next++) {
-                    kernel->run(taken, index, blocks, threads, seed + index);
-                }
-                std::lock_guard guard(mutex);
-                left--;
-                ended.notify_one();
-            });
-        }
-        std::unique_lock lock(mutex);
-        ended.wait(lock, [&] { return left == 0; });
-        lock.unlock();
-        kernel->drop(taken);
-    });
+    launch(Launch(kernel, blocks, threads, arguments), stream);
+    return SUCCESS;
+}
+
+Result cuGraphCreate(Graph **graph, unsigned)
+{
+    GODWIT_DEMAND_CONTEXT();
+    *graph = new Graph;
+    return SUCCESS;
+}
+
+Result cuGraphDestroy(Graph *graph)
+{
+    delete graph;
+    return SUCCESS;
+}
+
+/* One to a graph. */
+Result cuGraphAddKernelNode_v2(Graph **node, Graph *graph, void *, size_t, const KernelNode *kernel)
+{
+    GODWIT_DEMAND_CONTEXT();
+    *node = graph;
+    return graph->set(*kernel);
+}
+
+Result cuGraphInstantiateWithFlags(Graph **exec, const Graph *graph, unsigned long long)
+{
+    GODWIT_DEMAND_CONTEXT();
+    *exec = new Graph(*graph);
+    return SUCCESS;
+}
+
+Result cuGraphExecDestroy(Graph *exec)
+{
+    return cuGraphDestroy(exec);
+}
+
+Result cuGraphExecKernelNodeSetParams_v2(Graph *exec, Graph *, const KernelNode *kernel)
+{
+    GODWIT_DEMAND_CONTEXT();
+    return exec->set(*kernel);
+}
+
+Result cuGraphLaunch(const Graph *exec, Stream *stream)
+{
+    GODWIT_DEMAND_CONTEXT();
+    launch(*exec->kernel, stream);
     return SUCCESS;
 }
 }

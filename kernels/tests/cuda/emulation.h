@@ -504,14 +504,17 @@ inline void __nanosleep(unsigned)
 
 inline void __threadfence()
 {
+    __asm__ volatile("mfence" ::: "memory");
 }
 
 inline void __threadfence_system()
 {
+    __asm__ volatile("mfence" ::: "memory");
 }
 
 inline void __threadfence_block()
 {
+    __asm__ volatile("mfence" ::: "memory");
 }
 
 #endif

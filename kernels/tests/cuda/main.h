@@ -269,7 +269,8 @@ int main(int argc, char **argv)
         reaches.values[i] = gw_reach{GW_REACH_ALL, GW_REACH_ALL};
     }
     Array<gw_u32> cycles(header.bins);
-    gw_u32 next_bin = 0;
+    gw_counters counters = {};
+    gw_u32 done = 0;
     gw_device device;
     device.shadow = header.mode == IN_PLACE ? arena.values : shadow.values;
     device.host = arena.values;
@@ -309,8 +310,12 @@ int main(int argc, char **argv)
         emulation::launch(header.blocks, header.threads, header.seed, [&] {
             gw_chunk(device, by_group ? (gw_host_arrays)here.parameters : 0, there.parameters,
                      there.descriptors, there.outcomes, there.trails, bins.values,
-                     (gw_u32)header.bins, &next_bin, cycles.values, by_group, desk.values, places);
+                     (gw_u32)header.bins, &counters, cycles.values, by_group, desk.values, places,
+                     by_group ? &done : nullptr);
         });
+        if (done != by_group || counters.next_bin != 0 || counters.ended != 0) {
+            emulation::fail("the groups have ended and do not say so, or do not count from 0");
+        }
         if (!by_group) {
             here.copy(there, 1, 4);
         }

@@ -1,4 +1,4 @@
-//! What the driver gives, each thing owned: a context, memory, streams, events, a module. Whoever owns one gives it back
+//! What the driver gives, each thing owned: a context, memory, streams, events, a module, launches. Whoever owns one gives it back
 //! by dropping it, and keeps the context alive meanwhile.
 
 use std::ffi::{CString, c_void};
@@ -513,6 +513,104 @@ impl Function {
         unsafe {
             let (groups, lanes) = ((groups, 1, 1), (lanes, 1, 1));
             result::launch_kernel(self.function, groups, lanes, self.scratch_bytes, stream.stream, arguments)
+        }
+    }
+}
+
+/// A launch that is made again and again, each time with other arguments: a graph of one kernel. It costs the calling thread
+/// half of what a launch does (3.5 us there), as long as the number of groups stays the same.
+pub(super) struct Repeated {
+    exec: sys::CUgraphExec,
+    graph: sys::CUgraph,
+    node: sys::CUgraphNode,
+    function: sys::CUfunction,
+    lanes: u32,
+    scratch_bytes: u32,
+    context: Arc<Context>,
+    _module: Arc<Module>,
+}
+
+// SAFETY: a graph is used by one thread at a time, in its context.
+unsafe impl Send for Repeated {}
+
+impl Repeated {
+    /// For groups of so many lanes. `arguments` as for [`Repeated::launch`], which gets others before anything runs.
+    pub(super) fn new(
+        context: &Arc<Context>,
+        function: &Function,
+        lanes: u32,
+        arguments: &mut [*mut c_void],
+    ) -> Result<Self, Error> {
+        let mut repeated = Self {
+            exec: std::ptr::null_mut(),
+            graph: std::ptr::null_mut(),
+            node: std::ptr::null_mut(),
+            function: function.function,
+            lanes,
+            scratch_bytes: function.scratch_bytes,
+            context: Arc::clone(context),
+            _module: Arc::clone(&function._module),
+        };
+        repeated.make(arguments).map_err(failed(&context.id, "prepare a launch"))?;
+        Ok(repeated)
+    }
+
+    /// What is not made stays null.
+    fn make(&mut self, arguments: &mut [*mut c_void]) -> Result<(), DriverError> {
+        let node = self.described(1, arguments);
+        // SAFETY: each call writes one handle; the node depends on none, and its arguments are copied.
+        unsafe {
+            sys::cuGraphCreate(&mut self.graph, 0).result()?;
+            sys::cuGraphAddKernelNode_v2(&mut self.node, self.graph, std::ptr::null(), 0, &node).result()?;
+            sys::cuGraphInstantiateWithFlags(&mut self.exec, self.graph, 0).result()
+        }
+    }
+
+    fn described(&self, groups: u32, arguments: &mut [*mut c_void]) -> sys::CUDA_KERNEL_NODE_PARAMS {
+        sys::CUDA_KERNEL_NODE_PARAMS {
+            func: self.function,
+            gridDimX: groups,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: self.lanes,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: self.scratch_bytes,
+            kernelParams: arguments.as_mut_ptr(),
+            extra: std::ptr::null_mut(),
+            kern: std::ptr::null_mut(),
+            ctx: std::ptr::null_mut(),
+        }
+    }
+
+    /// # Safety
+    /// As for [`Function::launch`].
+    pub(super) unsafe fn launch(
+        &mut self,
+        stream: &Stream,
+        groups: u32,
+        arguments: &mut [*mut c_void],
+    ) -> Result<(), DriverError> {
+        let node = self.described(groups, arguments);
+        // SAFETY: the caller's promise; what is in flight keeps the arguments that it was launched with.
+        unsafe {
+            sys::cuGraphExecKernelNodeSetParams_v2(self.exec, self.node, &node).result()?;
+            sys::cuGraphLaunch(self.exec, stream.stream).result()
+        }
+    }
+}
+
+impl Drop for Repeated {
+    fn drop(&mut self) {
+        let _ = self.context.bind();
+        // SAFETY: each was made once, or never, and is destroyed once.
+        unsafe {
+            if !self.exec.is_null() {
+                let _ = sys::cuGraphExecDestroy(self.exec);
+            }
+            if !self.graph.is_null() {
+                let _ = sys::cuGraphDestroy(self.graph);
+            }
         }
     }
 }

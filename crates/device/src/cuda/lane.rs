@@ -11,16 +11,22 @@ use godwit_packet::Region;
 use godwit_sched::Chunk;
 
 use super::CudaDevice;
-use super::carriage::{Plan, plan};
+use super::carriage::{Carriage, Plan, plan};
 use super::driver::{DevicePointer, PageLock, text};
 use super::slot::{DIRECT_PACKETS_MIN, Slot};
 use crate::check::{check_bins, outside, packets_of};
-use crate::{BinTime, Error, Lane, Rejected};
+use crate::{BinTime, Error, Lane, Rejected, Windows};
 
 /// A chunk that has been awaited for some time is asked for again when so much of that time has gone by again.
 const ASK_SHARE: u32 = 16;
 /// But at the latest then.
 const ASK_INTERVAL_MAX: Duration = Duration::from_micros(100);
+/// Where the device says by itself that a chunk is done, the driver is asked for errors only.
+const ASK_INTERVAL_TOLD: Duration = Duration::from_millis(1);
+
+/// Slots that are left alone for a while when they come back: their streams may still be ending a launch that has said it was
+/// done, and the next would wait behind it.
+const SPARE_SLOTS: usize = 4;
 
 /// Most chunks whose arrays a lane page-locks: those of half a million packets, if they are just large enough for it.
 const LOCKED_CHUNKS_MAX: usize = 256;
@@ -28,7 +34,8 @@ const LOCKED_CHUNKS_MAX: usize = 256;
 /// See the module. Chunks come back in the order in which they were submitted. As many can be in flight as the caller has;
 /// slots are made when they are first needed.
 pub(super) struct LaunchLane {
-    slots: Vec<Slot>,
+    /// The one that has been idle for longest first.
+    slots: VecDeque<Slot>,
     /// Oldest first.
     in_flight: ManuallyDrop<VecDeque<Flight>>,
     times: Vec<BinTime>,
@@ -48,14 +55,14 @@ struct Flight {
     chunk: Chunk,
     slot: Slot,
     submitted: Instant,
-    /// Whether the driver took all of it; else its event tells of the chunk that had the slot before.
+    /// Whether the driver took all of it; else its event, or its stream, would tell of the chunk that had the slot before.
     launched: bool,
 }
 
 impl LaunchLane {
     pub(super) fn new(device: Arc<CudaDevice>) -> Self {
         Self {
-            slots: Vec::new(),
+            slots: VecDeque::new(),
             in_flight: ManuallyDrop::new(VecDeque::new()),
             times: Vec::new(),
             moved_bytes: [0, 0],
@@ -68,9 +75,14 @@ impl LaunchLane {
     }
 
     /// A slot with room for the chunk.
-    fn slot(&mut self, chunk: &Chunk) -> Result<Slot, Error> {
+    fn slot(&mut self, chunk: &Chunk, plan: &Plan) -> Result<Slot, Error> {
+        let slot = match plan.carriage {
+            Carriage::Reached if self.slots.len() <= SPARE_SLOTS => None,
+            Carriage::Reached => self.slots.pop_front(),
+            _ => self.slots.pop_back(),
+        };
         // One that is too small is given up: chunks of a packer all have the same size.
-        if let Some(slot) = self.slots.pop().filter(|slot| slot.holds(chunk)) {
+        if let Some(slot) = slot.filter(|slot| slot.holds(chunk)) {
             return Ok(slot);
         }
         Slot::new(&self.device, chunk.bins.len().max(chunk.bins.capacity()), chunk.descriptors.len())
@@ -90,12 +102,12 @@ impl LaunchLane {
             }
         };
         self.device.bind()?;
-        Ok((self.slot(chunk)?, plan))
+        Ok((self.slot(chunk, &plan)?, plan))
     }
 
     fn launch(&mut self, region: &mut Region, mut chunk: Chunk, mut slot: Slot, plan: &Plan) {
         chunk.followed = self.device.follows;
-        let direct = if Slot::wants_direct(&chunk) { self.lock(&chunk) } else { None };
+        let direct = if Slot::wants_direct(&chunk, plan) { self.lock(&chunk) } else { None };
         slot.write(&chunk, direct);
         for ((moved, window_bytes), array_bytes) in self.moved_bytes.iter_mut().zip(plan.bytes).zip(slot.array_bytes())
         {
@@ -149,8 +161,8 @@ impl Lane for LaunchLane {
     fn reserve(&mut self, chunk: &Chunk) -> Result<(), Error> {
         self.device.bind()?;
         let slot = Slot::new(&self.device, chunk.bins.capacity(), chunk.descriptors.len())?;
-        self.slots.push(slot);
-        if chunk.descriptors.len() >= DIRECT_PACKETS_MIN {
+        self.slots.push_back(slot);
+        if chunk.descriptors.len() >= DIRECT_PACKETS_MIN || self.device.windows == Windows::Reached {
             // Not locked: it will be copied.
             self.lock(chunk);
         }
@@ -173,15 +185,18 @@ impl Lane for LaunchLane {
         if !oldest.launched {
             return Err(self.lose());
         }
+        let is_told = oldest.slot.is_told();
         let now = Instant::now();
-        if now < self.ask_at {
+        let since = oldest.submitted.max(self.heard);
+        let ask_at = if oldest.slot.tells() { self.ask_at.max(since + ASK_INTERVAL_TOLD) } else { self.ask_at };
+        if !is_told && now < ask_at {
             return Ok(None);
         }
         // What is done is done, also when the device has been lost since.
-        match self.device.bind().and_then(|()| oldest.slot.is_done().map_err(|error| self.device.failed(error))) {
+        let ask = || self.device.bind().and_then(|()| oldest.slot.is_done().map_err(|error| self.device.failed(error)));
+        match if is_told { Ok(true) } else { ask() } {
             Ok(true) => {}
             Ok(false) => {
-                let since = oldest.submitted.max(self.heard);
                 self.ask_at = now + (now.saturating_duration_since(since) / ASK_SHARE).min(ASK_INTERVAL_MAX);
                 if self.device.watch.is_overdue(since) {
                     self.device.watch.lose_silent();
@@ -198,7 +213,7 @@ impl Lane for LaunchLane {
         // `oldest` is the first, so there is one.
         let Some(Flight { mut chunk, mut slot, .. }) = self.in_flight.pop_front() else { return Ok(None) };
         slot.read(&mut chunk, self.device.parts.kernels.cycles_per_us, &mut self.times);
-        self.slots.push(slot);
+        self.slots.push_back(slot);
         Ok(Some(chunk))
     }
 

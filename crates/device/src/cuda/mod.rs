@@ -169,7 +169,7 @@ impl CudaDevice {
             parts: ManuallyDrop::new(parts),
         };
         if device.parts.groups.is_none() {
-            let slot = Slot::new(&device, 0, 0)?;
+            let mut slot = Slot::new(&device, 0, 0)?;
             let warm = slot.warm_up(&device.parts.kernels, &device.parts.arguments());
             warm.map_err(failed(&id, "run the kernels for the first time"))?;
         }

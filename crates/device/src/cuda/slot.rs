@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::mem::size_of;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys;
@@ -10,7 +11,7 @@ use godwit_packet::Plain;
 use godwit_sched::Chunk;
 
 use super::carriage::{Carriage, Columns, Plan, Run};
-use super::driver::{Copies, DeviceMemory, DevicePointer, Direction, Event, PinnedMemory, Stream};
+use super::driver::{Copies, DeviceMemory, DevicePointer, Direction, Event, PinnedMemory, Repeated, Stream};
 use super::program::{DeviceArguments, GROUP_LANES, Kernels};
 use super::{CudaDevice, Error};
 use crate::BinTime;
@@ -23,22 +24,26 @@ const ALIGN_BYTES: usize = 64;
 /// few copy calls more cost as much as copying so many packets' numbers twice.
 pub(super) const DIRECT_PACKETS_MIN: usize = 2048;
 
-/// Arrays for one chunk, the same in both memories, but for three: `next_bin` and the desk are only the device's, and cycles
-/// only the host's, where the device writes them over the bus, four bytes a bin. Trails and desk are there where the
+/// Arrays for one chunk, the same in both memories, but for some: counters and the desk are only the device's; `done` and
+/// cycles only the host's, where the device writes them over the bus, four bytes a bin. Trails and desk are there where the
 /// device follows a chain.
 ///
 /// ```text
-/// 0                                                |------------- back -----------|
-/// | next_bin or nothing | cycles | bins | parameters | descriptors | outcomes | trails | desk
-///                                |----------- to the device -------|
+/// 0                                              |------------- back -----------|
+/// | counters or done | cycles | bins | parameters | descriptors | outcomes | trails | desk
+///                             |----------- to the device -------|
 /// ```
 ///
 /// Packets of a small chunk lie bin after bin without gaps in the slot's arrays. Those of a large one lie as in the chunk,
 /// whose own arrays the copies begin and end in; the groups read its bins over the bus then, which costs no call of the
-/// driver. Where they reach for the windows too ([`Carriage::Reached`]), they do for all arrays, and nothing is copied.
+/// driver. Where they reach for the windows too ([`Carriage::Reached`]), they do for all arrays, nothing is copied, and the
+/// groups say when all is back.
 pub(super) struct Slot {
     pub(super) stream: Stream,
-    done: Event,
+    /// Where there are copies in the stream: all is back.
+    copied: Event,
+    /// Where there are none.
+    launches: Repeated,
     host: PinnedMemory,
     device: DeviceMemory,
     bins_max: usize,
@@ -52,7 +57,15 @@ pub(super) struct Slot {
     copies: Copies,
     /// Where the device reaches the chunk's own arrays, if these are used, but for the bins.
     direct: Option<DevicePointer>,
+    /// Whether the groups say when all is back.
+    tells: bool,
 }
+
+/// Parameters of `gw_chunk`, none longer than the first.
+const ARGUMENTS: usize = 14;
+
+/// Of `gw_counters` (kernels/dialect/loops_cuda.h).
+const COUNTERS_BYTES: usize = 2 * size_of::<u32>();
 
 /// Where the arrays of the present chunk begin.
 #[derive(Clone, Copy, Default)]
@@ -130,11 +143,14 @@ impl Slot {
         let desk_packets = if device.follows { packets_max.next_multiple_of(PLACE_PACKETS) } else { 0 };
         let device_bytes = bytes + desk_packets * DESK_PACKET_BYTES;
         let device_memory = DeviceMemory::new(context, device_bytes, "a chunk")?;
-        // `next_bin`, which launches leave at 0, and the desk.
-        device_memory.fill(&vec![0; if device.follows { device_bytes } else { size_of::<u32>() }])?;
+        // The counters, which launches leave at 0, and the desk.
+        device_memory.fill(&vec![0; if device.follows { device_bytes } else { COUNTERS_BYTES }])?;
+        let mut nothing = [0_u64; size_of::<DeviceArguments>() / size_of::<u64>()];
+        let mut arguments: [*mut c_void; ARGUMENTS] = [(&raw mut nothing).cast(); ARGUMENTS];
         Ok(Self {
             stream: Stream::new(context)?,
-            done: Event::new(context)?,
+            copied: Event::new(context)?,
+            launches: Repeated::new(context, &device.parts.kernels.chunk, GROUP_LANES, &mut arguments)?,
             host: PinnedMemory::new(context, bytes)?,
             device: device_memory,
             bins_max,
@@ -144,6 +160,7 @@ impl Slot {
             at: Places::default(),
             copies: Copies::default(),
             direct: None,
+            tells: false,
         })
     }
 
@@ -152,15 +169,14 @@ impl Slot {
         chunk.bins.len() <= self.bins_max && chunk.descriptors.len() <= self.packets_max
     }
 
-    /// Whether a chunk is large enough, and its packets close enough together, for its own arrays to be used, which lie on
-    /// the same pages as [`Chunk::new`] puts them.
-    pub(super) fn wants_direct(chunk: &Chunk) -> bool {
+    /// Whether a chunk's own arrays should be used, which lie on the same pages as [`Chunk::new`] puts them: it is large
+    /// enough, and its packets are close enough together, or nothing is copied anyway.
+    pub(super) fn wants_direct(chunk: &Chunk, plan: &Plan) -> bool {
         let packets = chunk.packets as usize;
         let own = chunk.parameters.pages();
         let others = [chunk.descriptors.pages(), chunk.outcomes.pages(), chunk.trails.pages()];
-        packets >= DIRECT_PACKETS_MIN
-            && extent(chunk) * 3 <= packets * 4
-            && others.iter().all(|other| other.base() == own.base())
+        let is_dense = || packets >= DIRECT_PACKETS_MIN && extent(chunk) * 3 <= packets * 4;
+        (plan.carriage == Carriage::Reached || is_dense()) && others.iter().all(|other| other.base() == own.base())
     }
 
     /// Writes down what the device is to do. The chunk was checked and has room here. `direct`: where the device reaches
@@ -198,9 +214,10 @@ impl Slot {
         chunk: &Chunk,
     ) -> Result<(), DriverError> {
         let at = self.at;
-        if plan.carriage == Carriage::Reached {
-            self.run(kernels, arguments, plan, chunk.bins.len())?;
-            return self.done.record(&self.stream);
+        self.tells = plan.carriage == Carriage::Reached;
+        if self.tells {
+            self.done().store(0, Ordering::Relaxed);
+            return self.run(kernels, arguments, plan, chunk.bins.len());
         }
         // The chunk's arrays follow each other as the slot's do.
         let arrays = match self.direct {
@@ -222,29 +239,36 @@ impl Slot {
         at.outward().into_iter().for_each(|part| add(&mut copies, Direction::ToHost, part));
         let carriage = if plan.writes { &plan.carriage } else { &Carriage::None };
         self.carry(copies, Direction::ToHost, arguments.shadow, arena, carriage)?;
-        self.done.record(&self.stream)
+        self.copied.record(&self.stream)
     }
 
     /// Runs the kernel for no bins: the driver loads it, and gives it memory for what registers do not hold, when it runs for
     /// the first time, which takes 50 to 350 ms.
-    pub(super) fn warm_up(&self, kernels: &Kernels, arguments: &DeviceArguments) -> Result<(), DriverError> {
+    pub(super) fn warm_up(&mut self, kernels: &Kernels, arguments: &DeviceArguments) -> Result<(), DriverError> {
         self.run(kernels, arguments, &Plan::RESIDENT, 0)?;
         self.stream.synchronize()
     }
 
-    fn run(&self, kernels: &Kernels, arguments: &DeviceArguments, plan: &Plan, bins: usize) -> Result<(), DriverError> {
+    fn run(
+        &mut self,
+        kernels: &Kernels,
+        arguments: &DeviceArguments,
+        plan: &Plan,
+        bins: usize,
+    ) -> Result<(), DriverError> {
         let (at, device, host) = (self.at, self.device.pointer, self.host.pointer);
         let mut by_device = *arguments;
         let is_reached = plan.carriage == Carriage::Reached;
         let mut host_arrays = if is_reached { self.direct.unwrap_or(host + at.parameters as u64) } else { 0 };
-        let [mut parameters, mut descriptors, mut outcomes, mut trails, mut next_bin] =
+        let [mut parameters, mut descriptors, mut outcomes, mut trails, mut counters] =
             [at.parameters, at.descriptors, at.outcomes, at.trails, 0].map(|place| device + place as u64);
         let mut bins_at = if self.direct.is_some() || is_reached { host } else { device } + at.bins as u64;
         let mut cycles = host + at.cycles as u64;
         let by_group = is_reached || plan.carriage == Carriage::Groups;
         let (mut bin_count, mut by_group) = (bins as u32, u32::from(by_group));
         let (mut desk, mut desk_packets) = (device + self.desk.0 as u64, self.desk.1 as u32);
-        let mut values: [*mut c_void; 13] = [
+        let mut host_done = if is_reached { host } else { 0 };
+        let mut values: [*mut c_void; ARGUMENTS] = [
             (&raw mut by_device).cast(),
             (&raw mut host_arrays).cast(),
             (&raw mut parameters).cast(),
@@ -253,16 +277,22 @@ impl Slot {
             (&raw mut trails).cast(),
             (&raw mut bins_at).cast(),
             (&raw mut bin_count).cast(),
-            (&raw mut next_bin).cast(),
+            (&raw mut counters).cast(),
             (&raw mut cycles).cast(),
             (&raw mut by_group).cast(),
             (&raw mut desk).cast(),
             (&raw mut desk_packets).cast(),
+            (&raw mut host_done).cast(),
         ];
         let groups = bins.clamp(1, kernels.groups_max) as u32;
         // SAFETY: these are the parameters of `gw_chunk`. The arrays hold a chunk that was checked, so the kernel stays
         // within them, the tables, and the windows of packets that the lane holds.
-        unsafe { kernels.chunk.launch(&self.stream, groups, GROUP_LANES, &mut values) }
+        unsafe {
+            match is_reached {
+                true => self.launches.launch(&self.stream, groups, &mut values),
+                false => kernels.chunk.launch(&self.stream, groups, GROUP_LANES, &mut values),
+            }
+        }
     }
 
     /// Puts these copies and those of windows into the stream.
@@ -280,7 +310,7 @@ impl Slot {
             }
         }
         // SAFETY: both memories have so many bytes there: a slot's own, the arena and its shadow, or the chunk's arrays.
-        // The host touches them only when `done` is reached, and they stay until then.
+        // The host touches them only when `copied` is reached, and they stay until then.
         unsafe { copies.submit(&self.stream) }?;
         self.copies = copies;
         let Carriage::Rows { runs, pitch, columns_in, columns_out } = carriage else { return Ok(()) };
@@ -304,9 +334,25 @@ impl Slot {
         [bins + sum(self.at.inward(direct)), sum(self.at.outward())]
     }
 
-    /// Whether all is back.
+    /// Whether all is back, by what the groups say. `false`: it is not, or they do not say it.
+    pub(super) fn is_told(&self) -> bool {
+        // Acquires what the groups wrote (`gw_tell_done`).
+        self.tells && self.done().load(Ordering::Acquire) != 0
+    }
+
+    /// Whether the groups say when all is back, so that the driver need be asked only for what has gone wrong.
+    pub(super) fn tells(&self) -> bool {
+        self.tells
+    }
+
+    fn done(&self) -> &AtomicU32 {
+        // SAFETY: the first word of the host's memory, which lives as long as `self`; nobody reaches it otherwise.
+        unsafe { AtomicU32::from_ptr(self.host.base().as_ptr().cast()) }
+    }
+
+    /// Whether all is back, by what the driver says.
     pub(super) fn is_done(&self) -> Result<bool, DriverError> {
-        self.done.is_reached()
+        if self.tells { self.stream.is_idle() } else { self.copied.is_reached() }
     }
 
     /// Copies what the device wrote back into the chunk, and how long its bins took. Everything is back.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use godwit_device::{DeviceOptions, Mode, cpu, cuda};
+use godwit_device::{DeviceOptions, Mode, Windows, cpu, cuda};
 use godwit_sched::{Grouping, PackerConfig};
 use serde::Deserialize;
 
@@ -61,6 +61,8 @@ pub struct DeviceConfig {
     pub id: String,
     /// How bins come to it.
     pub mode: Mode,
+    /// How packets of launched chunks come to memory of its own, and back.
+    pub windows: Windows,
     /// A chunk that is not back after this time makes the device lost, milliseconds.
     pub watchdog_ms: u64,
     /// Sets of bins of each worker: one fills while the others are on the device.
@@ -81,6 +83,7 @@ impl DeviceConfig {
         Self {
             id: id.to_owned(),
             mode,
+            windows: Windows::default(),
             watchdog_ms: DeviceOptions::default().watchdog.as_millis() as u64,
             chunks: defaults.chunks,
             follow_chain: true,
@@ -127,6 +130,7 @@ fn packing_of(id: &str, chunks: ChunkDefaults, engine: &EngineConfig, keys: &[&P
 #[serde(default, deny_unknown_fields)]
 struct DeviceKeys {
     mode: Option<Mode>,
+    windows: Option<Windows>,
     watchdog_ms: Option<usize>,
     chunks: Option<usize>,
     follow_chain: Option<bool>,
@@ -207,7 +211,7 @@ fn read_one<'a>(
     if !godwit_device::is_id(id) {
         return Err(document.refuse(name.span(), format!("there can be no device {}", no_device(id))));
     }
-    for key in ["mode", "watchdog_ms", "chunks", "follow_chain", "share"] {
+    for key in ["mode", "windows", "watchdog_ms", "chunks", "follow_chain", "share"] {
         if id == cpu::ID && stanza.has(key) {
             let message = format!("the CPU runs a chunk at once, on the worker's own thread: it has no `{key}`");
             return Err(document.refuse(stanza.span_of(key), message));
@@ -215,6 +219,13 @@ fn read_one<'a>(
     }
     let keys: DeviceKeys = document.read(stanza, &["name"])?;
     let mut config = DeviceConfig::new(id, keys.mode.unwrap_or_default(), engine, packing);
+    if let Some(windows) = keys.windows {
+        config.windows = windows;
+        if cuda::number(id).is_none() || config.mode != Mode::Launch {
+            let message = "`windows` is of CUDA devices that launch: others have but one way to come by their packets";
+            return Err(document.refuse(stanza.span_of("windows"), message.to_owned()));
+        }
+    }
     if let Some(chunks) = keys.chunks {
         within(document, stanza, "chunks", chunks, 2, CHUNKS_MAX)?;
         config.chunks = chunks;
