@@ -209,7 +209,7 @@ fn how_windows_travel_is_said_of_cuda_devices_that_launch() {
         ("cuda:0", "windows = \"reached\"\nmode = \"persistent\"", "`windows` is of CUDA devices that launch"),
         ("opencl:0", "windows = \"reached\"", "`windows` is of CUDA devices that launch"),
         ("cpu", "windows = \"copied\"", "it has no `windows`"),
-        ("cuda:0", "windows = \"open\"", "unknown variant `open`"),
+        ("cuda:0", "windows = \"open\"", "there is `auto`, `copied` and `reached`"),
     ] {
         let error = parse(&text(id, keys)).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
