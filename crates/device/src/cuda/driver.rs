@@ -438,7 +438,7 @@ impl Module {
         // SAFETY: the module is loaded.
         let function = unsafe { result::module::get_function(self.module, name) };
         let function = function.map_err(failed(&self.context.id, "find a kernel"))?;
-        Ok(Function { function, scratch_bytes: 0, _module: Arc::clone(self) })
+        Ok(Function { function, scratch_bytes: 0, module: Arc::clone(self) })
     }
 
     /// The number that the kernels' text keeps under this name.
@@ -468,7 +468,7 @@ pub(super) struct Function {
     function: sys::CUfunction,
     /// Shared memory that a launch asks for.
     scratch_bytes: u32,
-    _module: Arc<Module>,
+    module: Arc<Module>,
 }
 
 // SAFETY: a function is not changed once its module is loaded.
@@ -518,7 +518,7 @@ impl Function {
 }
 
 /// A launch that is made again and again, each time with other arguments: a graph of one kernel. It costs the calling thread
-/// half of what a launch does (3.5 us there), as long as the number of groups stays the same.
+/// 2 us where a launch costs 3.5 (an H200's host), as long as the number of groups stays the same, and 3.3 where it does not.
 pub(super) struct Repeated {
     exec: sys::CUgraphExec,
     graph: sys::CUgraph,
@@ -549,7 +549,7 @@ impl Repeated {
             lanes,
             scratch_bytes: function.scratch_bytes,
             context: Arc::clone(context),
-            _module: Arc::clone(&function._module),
+            _module: Arc::clone(&function.module),
         };
         repeated.make(arguments).map_err(failed(&context.id, "prepare a launch"))?;
         Ok(repeated)

@@ -160,9 +160,12 @@ impl LaunchLane {
 impl Lane for LaunchLane {
     fn reserve(&mut self, chunk: &Chunk) -> Result<(), Error> {
         self.device.bind()?;
-        let slot = Slot::new(&self.device, chunk.bins.capacity(), chunk.descriptors.len())?;
-        self.slots.push_back(slot);
-        if chunk.descriptors.len() >= DIRECT_PACKETS_MIN || self.device.windows == Windows::Reached {
+        let reaches = self.device.windows == Windows::Reached;
+        let spare = if reaches && self.slots.is_empty() { SPARE_SLOTS } else { 0 };
+        for _ in 0..=spare {
+            self.slots.push_back(Slot::new(&self.device, chunk.bins.capacity(), chunk.descriptors.len())?);
+        }
+        if reaches || chunk.descriptors.len() >= DIRECT_PACKETS_MIN {
             // Not locked: it will be copied.
             self.lock(chunk);
         }

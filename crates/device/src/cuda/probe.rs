@@ -13,6 +13,8 @@ use crate::{Capabilities, Found, Mode, ModeFound, Probe, Svm};
 /// Oldest compute capability that Godwit uses: the first (Volta) whose threads of a warp wait for each other one by one
 /// and whose memory model knows acquire and release.
 const CAPABILITY_MIN: (i32, i32) = (7, 0);
+/// Oldest driver, as it says it: of CUDA 12.0, whose graphs take new arguments.
+const DRIVER_MIN: i32 = 12_000;
 
 /// Asks the driver.
 pub fn probe() -> Probe {
@@ -58,7 +60,7 @@ pub(super) fn describe(number: usize) -> Result<Found, DriverError> {
     let mut driver = 0;
     // SAFETY: writes one integer.
     let _ = unsafe { sys::cuDriverGetVersion(&mut driver) };
-    let driver = format!("{}.{}", driver / 1000, driver % 1000 / 10);
+    let cuda = version(driver);
     Ok(Found {
         capabilities: Capabilities {
             id: format!("{ID}:{number}"),
@@ -66,10 +68,10 @@ pub(super) fn describe(number: usize) -> Result<Found, DriverError> {
             compute_units: ask(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).max(1) as usize,
             warp_packets: ask(Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE).max(1) as usize,
             memory_bytes,
-            features: vec![format!("CUDA {driver}"), architecture((major, minor))],
+            features: vec![format!("CUDA {cuda}"), architecture((major, minor))],
         },
         platform: "NVIDIA CUDA".to_owned(),
-        driver,
+        driver: cuda,
         kind: "gpu",
         host_memory: ask(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED) != 0,
         local_memory_bytes: ask(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK).max(0) as u64,
@@ -78,7 +80,7 @@ pub(super) fn describe(number: usize) -> Result<Found, DriverError> {
         modes: [Mode::Launch, Mode::Persistent].map(|mode| ModeFound { mode, lacks: None }).into(),
         chain_lacks: None,
         pci: pci(device),
-        usable: usable((major, minor), ask(Attribute::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY) != 0),
+        usable: usable(driver, (major, minor), ask(Attribute::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY) != 0),
     })
 }
 
@@ -92,13 +94,21 @@ pub(super) fn capability(device: sys::CUdevice) -> (i32, i32) {
     )
 }
 
+/// A version of CUDA as people write it.
+fn version(number: i32) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
+}
+
 /// What the compiler calls a compute capability: `sm_90`.
 pub(super) fn architecture((major, minor): (i32, i32)) -> String {
     format!("sm_{major}{minor}")
 }
 
 /// See [`Found::usable`].
-fn usable(capability: (i32, i32), maps_host_memory: bool) -> Result<(), String> {
+fn usable(driver: i32, capability: (i32, i32), maps_host_memory: bool) -> Result<(), String> {
+    if driver < DRIVER_MIN {
+        return Err(format!("its driver is of CUDA {}; {} is the least", version(driver), version(DRIVER_MIN)));
+    }
     if capability < CAPABILITY_MIN {
         let ((major, minor), (major_min, minor_min)) = (capability, CAPABILITY_MIN);
         return Err(format!("its compute capability is {major}.{minor}; {major_min}.{minor_min} is the least"));
@@ -116,4 +126,20 @@ fn pci(device: sys::CUdevice) -> Option<String> {
     // SAFETY: as above.
     let place = unsafe { CStr::from_ptr(place.as_ptr()) };
     Some(place.to_string_lossy().to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_device_is_not_used_is_said() {
+        for (driver, capability, maps, why) in [
+            (11_080, (9, 0), true, "its driver is of CUDA 11.8; 12.0 is the least"),
+            (12_000, (6, 1), true, "its compute capability is 6.1; 7.0 is the least"),
+            (13_020, (7, 0), false, "it cannot reach the host's memory"),
+        ] {
+            assert_eq!(usable(driver, capability, maps), Err(why.to_owned()));
+        }
+    }
 }
