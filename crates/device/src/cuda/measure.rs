@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 
-use super::driver::{Context, DeviceMemory, Function, Module, PinnedMemory, Stream, failed};
+use super::driver::{Context, DeviceMemory, PinnedMemory, Stream, failed};
+use super::module::{Function, Module};
 use super::{ID, compiler, probe};
 use crate::Error;
 use crate::measure::{CopyRates, Measure, table_word, table_words};

@@ -12,7 +12,8 @@
 //! In launch mode a chunk is a sequence in a stream of its own: its arrays go to the device, its windows go to the shadow,
 //! the kernel runs, windows and arrays come back. Chunks in flight overlap each other, so both directions of the bus and
 //! the multiprocessors are busy at once. How windows travel is decided for each chunk (`carriage.rs`): by few large copies
-//! where they lie side by side, which is what reaches the bus's rate, else by the groups themselves.
+//! where they lie side by side, which is what reaches the bus's rate, else by the groups themselves. Groups can be told to
+//! move the arrays too: then a chunk is one launch and no copy.
 //!
 //! In persistent mode groups stay on the device and take bins out of mailboxes (`persistent.rs`, with the ordering
 //! argument): no driver call a chunk, which is what small urgent batches want.
@@ -20,8 +21,10 @@
 //! # Ordering in launch mode
 //!
 //! What a worker writes before it submits is visible to copies and kernels of that stream, and what these wrote is visible
-//! to the worker once the event behind them is reached: that is what the driver promises for page-locked memory. Between
-//! the two only the device reaches slot and windows, and no window shares a cache line with another.
+//! to the worker once the event behind them is reached: that is what the driver promises for page-locked memory. Where
+//! groups move everything there is no event: the last of them releases a word at system scope, which the worker acquires
+//! (`gw_tell_done` in kernels/dialect/loops_cuda.h, with the argument). Between the two only the device reaches slot and
+//! windows, and no window shares a cache line with another.
 
 mod carriage;
 mod claim;
@@ -29,6 +32,7 @@ mod compiler;
 mod driver;
 mod lane;
 mod measure;
+mod module;
 mod persistent;
 mod probe;
 mod program;

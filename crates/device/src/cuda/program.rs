@@ -10,7 +10,8 @@ use godwit_kernels::image::ALIGNMENT_BYTES;
 use godwit_packet::ImageRef;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::driver::{Context, DeviceMemory, DevicePointer, Function, Module, PinnedMemory, Stream, failed};
+use super::driver::{Context, DeviceMemory, DevicePointer, PinnedMemory, Stream, failed};
+use super::module::{Function, Module};
 use super::{compiler, probe};
 use crate::chain::Needs;
 use crate::{DeviceChain, Error, Program};

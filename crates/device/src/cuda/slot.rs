@@ -11,7 +11,8 @@ use godwit_packet::Plain;
 use godwit_sched::Chunk;
 
 use super::carriage::{Carriage, Columns, Plan, Run};
-use super::driver::{Copies, DeviceMemory, DevicePointer, Direction, Event, PinnedMemory, Repeated, Stream};
+use super::driver::{Copies, DeviceMemory, DevicePointer, Direction, Event, PinnedMemory, Stream};
+use super::module::Repeated;
 use super::program::{DeviceArguments, GROUP_LANES, Kernels};
 use super::{CudaDevice, Error};
 use crate::BinTime;
