@@ -315,6 +315,9 @@ impl<'a> Gateway<'a> {
             if let Some(mode) = options.mode.filter(|_| device != cpu::ID) {
                 let _ = writeln!(text, "mode = \"{}\"", mode.name());
             }
+            if let Some(windows) = options.windows.filter(|_| device != cpu::ID) {
+                let _ = writeln!(text, "windows = \"{}\"", windows.name());
+            }
             if !options.devices().contains(&device) {
                 continue;
             }

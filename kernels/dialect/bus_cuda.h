@@ -150,7 +150,7 @@ GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descrip
 /*
  * The arrays of a chunk lie in the host's memory as they do in the device's, one behind the other:
  * this is where the host's parameters lie, and so where all others do. 0: copy engines bring and
- * take them.
+ * take them, and windows.
  */
 typedef gw_u64 gw_host_arrays;
 

@@ -6,8 +6,8 @@
  *
  * Functions work on a shadow of the arena in the device's memory, window by window
  * at the same offsets as in the host's arena. Copy engines bring the windows of a
- * chunk there and back where these lie side by side; otherwise, and for persistent
- * groups, the group itself does, and can do so with the chunk's arrays (bus_cuda.h).
+ * chunk there and back where these lie side by side, and the chunk's arrays; otherwise,
+ * and for persistent groups, the group itself does (bus_cuda.h).
  * A persistent group has windows that lie side by side in its own memory instead
  * (GW_NEAR_WORDS).
  */
@@ -87,14 +87,14 @@ typedef struct gw_counters {
 } gw_counters;
 
 /*
- * by_group: groups fetch and return windows; otherwise copy engines do. bins and cycles (of each
- * bin) may lie in the host's memory: each is read, or written, once. host_done: to be 1 when all is
- * back in the host's memory, or 0 where nobody looks.
+ * host_arrays: groups fetch and return windows and the chunk's arrays, and host_done is to be 1 when
+ * all is back in the host's memory. Otherwise copy engines do, and both are 0. bins and cycles (of
+ * each bin) may lie in the host's memory: each is read, or written, once.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     gw_chunk(gw_device device, gw_host_arrays host_arrays, gw_u64 *parameters,
              gw_descriptor *descriptors, gw_outcome *outcomes, gw_u32 *trails, const gw_bin *bins,
-             gw_u32 bin_count, gw_counters *counters, gw_u32 *cycles, gw_u32 by_group, gw_u8 *desk,
+             gw_u32 bin_count, gw_counters *counters, gw_u32 *cycles, gw_u8 *desk,
              gw_u32 desk_packets, gw_u32 *host_done)
 {
     gw_u32 *next_bin = &counters->next_bin;
@@ -129,8 +129,6 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
         if (host_arrays != 0) {
             gw_fetch_arrays(&chunk, host_arrays, steps.bin.first, steps.bin.count);
             gw_barrier();
-        }
-        if (by_group) {
             gw_fetch(device.shadow, device.host, descriptors + steps.bin.first, steps.bin.count,
                      reach);
             gw_barrier();
@@ -139,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
         const gw_u32 first = gw_uniform(steps.bin.first);
         const gw_u32 count = gw_uniform(steps.bin.count);
         const gw_u32 follows = gw_uniform(steps.follows);
-        if (by_group) {
+        if (host_arrays != 0) {
             gw_barrier();
             gw_return(device.shadow, device.host, descriptors + first, outcomes + first, count,
                       reach);
@@ -160,7 +158,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
         }
         gw_barrier();
     }
-    if (host_done != 0 && gw_lane_id() == 0) {
+    if (host_arrays != 0 && gw_lane_id() == 0) {
         gw_tell_done(host_done, &counters->ended);
     }
 }

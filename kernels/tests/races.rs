@@ -63,7 +63,10 @@ const BARRIERS: [(&str, &str); 5] = [
         "if (host_arrays != 0) {\n            gw_return_arrays(",
     ),
     // Descriptors have come.
-    ("gw_barrier();\n        }\n        if (by_group) {", "}\n        if (by_group) {"),
+    (
+        "gw_barrier();\n            gw_fetch(device.shadow, device.host, descriptors + steps",
+        "gw_fetch(device.shadow, device.host, descriptors + steps",
+    ),
     ("gw_barrier();\n            steps--;", "steps--;"),
 ];
 

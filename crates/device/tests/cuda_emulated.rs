@@ -55,7 +55,7 @@ fn a_large_chunk_takes_one_call_for_its_copies_each_way() {
     ];
     let _turn = cuda_suite::turn();
     let Some(emulation) = emulation(1) else { return };
-    let ways = [(Windows::Auto, true), (Windows::Auto, false), (Windows::Reached, true), (Windows::Reached, false)];
+    let ways = [(Windows::Copied, true), (Windows::Copied, false), (Windows::Reached, true), (Windows::Reached, false)];
     for (windows, locks) in ways {
         let (copies, launches, repeated) = if windows == Windows::Reached { (0, 0, 1) } else { (2, 1, 0) };
         // So that windows are little more than frames, and copy engines are worth asking.

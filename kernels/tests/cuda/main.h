@@ -310,7 +310,7 @@ int main(int argc, char **argv)
         emulation::launch(header.blocks, header.threads, header.seed, [&] {
             gw_chunk(device, by_group ? (gw_host_arrays)here.parameters : 0, there.parameters,
                      there.descriptors, there.outcomes, there.trails, bins.values,
-                     (gw_u32)header.bins, &counters, cycles.values, by_group, desk.values, places,
+                     (gw_u32)header.bins, &counters, cycles.values, desk.values, places,
                      by_group ? &done : nullptr);
         });
         if (done != by_group || counters.next_bin != 0 || counters.ended != 0) {

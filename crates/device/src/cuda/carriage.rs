@@ -3,9 +3,10 @@
 //! One pass over the packets decides, without sorting, over all bins of which the same is needed together, and a second where
 //! the first finds no single run: windows that lie side by side, as they do when a worker's packets were received one after
 //! another, are one run, or two where the ring began anew between them. Copy engines are told of runs (dense layout) or of
-//! rows (slots); everything else the groups of the device fetch and return by themselves, over the bus.
+//! rows (slots). Small chunks, those of which a function needs little, and windows that lie scattered the groups of the device
+//! fetch and return by themselves, over the bus, with the chunk's arrays.
 
-use godwit_abi::{Bin, WINDOW_UNIT_BYTES};
+use godwit_abi::{Bin, Descriptor, Outcome, WINDOW_UNIT_BYTES};
 use godwit_packet::{Region, Scan, scan, scan_all};
 use godwit_sched::Chunk;
 
@@ -29,8 +30,6 @@ pub(super) enum Carriage {
         /// Bytes of a slot that come back.
         columns_out: Columns,
     },
-    /// By the groups.
-    Groups,
     /// By the groups, and the chunk's arrays too: nothing is copied.
     Reached,
     /// Not at all: packets stay in the device's memory.
@@ -63,8 +62,16 @@ impl Plan {
 const COLUMN_BYTES: usize = 64;
 /// A row costs a copy engine no less than so many bytes would (247 million rows a second both ways, on an H200).
 const ROW_BYTES_MIN: usize = 206;
-/// A packet costs groups so many bytes more than it has: they moved 275 million of 64 bytes a second.
-const GROUP_PACKET_BYTES: usize = 96;
+/// Of a packet in a chunk's arrays, each way: its descriptor with a parameter there, with an outcome, as long, back.
+const ARRAYS_PACKET_BYTES: usize = size_of::<Descriptor>() + size_of::<Outcome>();
+/// What copies cost a chunk beside what they copy, in bytes that a copy engine moves meanwhile. This and the numbers below were fitted
+/// to what `ipsec`, `ipv6` and `l2` reach on an H200 both ways (docs/benchmarks.md).
+const COPIES_BYTES: usize = 512 << 10;
+
+/// What it costs the bus when groups reach for packets, in bytes that a copy engine moves meanwhile, by the bytes there and back.
+fn reached_cost_bytes(packets: usize, bytes: [usize; 2]) -> usize {
+    packets * 60 + bytes[0] * 14 / 10 + bytes[1] * 9 / 10
+}
 
 /// Windows taken together, in units of windows.
 #[derive(Clone, Copy)]
@@ -172,7 +179,7 @@ pub(super) fn plan(
 ) -> Result<Plan, Error> {
     let (start, bytes) = region.extent();
     let (mut all, mut frames, mut written) = (Together::NONE, Columns::NONE, Columns::NONE);
-    let (mut writes, mut group_bytes) = (false, [0, 0]);
+    let (mut writes, mut reached_bytes) = (false, [0, 0]);
     let (first, end) = (start.div_ceil(WINDOW_UNIT_BYTES) as u64, ((start + bytes) / WINDOW_UNIT_BYTES) as u64);
     let packets_of = |bin: &Bin| &chunk.descriptors[chunk.range(bin)];
     let is_inside = |scan: &Scan| !scan.beyond && u64::from(scan.first) >= first && scan.end <= end;
@@ -193,19 +200,19 @@ pub(super) fn plan(
         all.join(&found, packets);
         let (head, end, read_bytes) = (found.head as usize, found.frame_end as usize, found.read_bytes as usize);
         frames.include(head, end);
-        group_bytes[0] += read_bytes;
+        reached_bytes[0] += read_bytes;
         match needs.writes_bytes {
             0 => {}
             u16::MAX => {
                 let (before, behind) = (needs.headroom_bytes, needs.tailroom_bytes);
                 written.include(head.saturating_sub(before.into()), end + usize::from(behind));
                 // As if every packet grew as far as it can.
-                group_bytes[1] += read_bytes + packets * usize::from(before + behind);
+                reached_bytes[1] += read_bytes + packets * usize::from(before + behind);
                 writes = true;
             }
             writes_bytes => {
                 written.include(head, end);
-                group_bytes[1] += packets * usize::from(writes_bytes);
+                reached_bytes[1] += packets * usize::from(writes_bytes);
                 writes = true;
             }
         }
@@ -228,20 +235,19 @@ pub(super) fn plan(
             (runs.map(|runs| Carriage::Rows { runs, pitch, columns_in, columns_out }), bytes, packets * row_bytes)
         }
     };
-    // Groups reach three quarters of what copy engines do.
-    let group_cost_bytes = group_bytes[0] + packets * GROUP_PACKET_BYTES;
-    let is_copied = match windows {
-        Windows::Auto => cost_bytes * 3 <= group_cost_bytes * 4,
-        Windows::Copied => true,
-        Windows::Reached => packets == 0,
+    let is_copied = packets == 0
+        || match windows {
+            Windows::Auto => {
+                cost_bytes + packets * ARRAYS_PACKET_BYTES + COPIES_BYTES <= reached_cost_bytes(packets, reached_bytes)
+            }
+            Windows::Copied => true,
+            Windows::Reached => false,
+        };
+    let (carriage, bytes) = match carriage.filter(|_| is_copied) {
+        Some(carriage) => (carriage, copied_bytes),
+        None => (Carriage::Reached, reached_bytes),
     };
-    match carriage.filter(|_| is_copied) {
-        Some(carriage) => Ok(Plan { carriage, writes, bytes: copied_bytes }),
-        None => {
-            let carriage = if windows == Windows::Reached { Carriage::Reached } else { Carriage::Groups };
-            Ok(Plan { carriage, writes, bytes: group_bytes })
-        }
-    }
+    Ok(Plan { carriage, writes, bytes })
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ impl LaunchLane {
 impl Lane for LaunchLane {
     fn reserve(&mut self, chunk: &Chunk) -> Result<(), Error> {
         self.device.bind()?;
-        let reaches = self.device.windows == Windows::Reached;
+        let reaches = self.device.windows != Windows::Copied;
         let spare = if reaches && self.slots.is_empty() { SPARE_SLOTS } else { 0 };
         for _ in 0..=spare {
             self.slots.push_back(Slot::new(&self.device, chunk.bins.capacity(), chunk.descriptors.len())?);

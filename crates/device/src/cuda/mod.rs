@@ -12,8 +12,8 @@
 //! In launch mode a chunk is a sequence in a stream of its own: its arrays go to the device, its windows go to the shadow,
 //! the kernel runs, windows and arrays come back. Chunks in flight overlap each other, so both directions of the bus and
 //! the multiprocessors are busy at once. How windows travel is decided for each chunk (`carriage.rs`): by few large copies
-//! where they lie side by side, which is what reaches the bus's rate, else by the groups themselves. Groups can be told to
-//! move the arrays too: then a chunk is one launch and no copy.
+//! where many bytes lie side by side, which is what reaches the bus's rate, else by the groups themselves, arrays and all:
+//! then a chunk is one launch and no copy.
 //!
 //! In persistent mode groups stay on the device and take bins out of mailboxes (`persistent.rs`, with the ordering
 //! argument): no driver call a chunk, which is what small urgent batches want.

@@ -37,7 +37,7 @@ pub(super) const DIRECT_PACKETS_MIN: usize = 2048;
 ///
 /// Packets of a small chunk lie bin after bin without gaps in the slot's arrays. Those of a large one lie as in the chunk,
 /// whose own arrays the copies begin and end in; the groups read its bins over the bus then, which costs no call of the
-/// driver. Where they reach for the windows too ([`Carriage::Reached`]), they do for all arrays, nothing is copied, and the
+/// driver. Where they reach for the windows ([`Carriage::Reached`]), they do for all arrays, nothing is copied, and the
 /// groups say when all is back.
 pub(super) struct Slot {
     pub(super) stream: Stream,
@@ -63,7 +63,7 @@ pub(super) struct Slot {
 }
 
 /// Parameters of `gw_chunk`, none longer than the first.
-const ARGUMENTS: usize = 14;
+const ARGUMENTS: usize = 13;
 
 /// Of `gw_counters` (kernels/dialect/loops_cuda.h).
 const COUNTERS_BYTES: usize = 2 * size_of::<u32>();
@@ -265,8 +265,7 @@ impl Slot {
             [at.parameters, at.descriptors, at.outcomes, at.trails, 0].map(|place| device + place as u64);
         let mut bins_at = if self.direct.is_some() || is_reached { host } else { device } + at.bins as u64;
         let mut cycles = host + at.cycles as u64;
-        let by_group = is_reached || plan.carriage == Carriage::Groups;
-        let (mut bin_count, mut by_group) = (bins as u32, u32::from(by_group));
+        let mut bin_count = bins as u32;
         let (mut desk, mut desk_packets) = (device + self.desk.0 as u64, self.desk.1 as u32);
         let mut host_done = if is_reached { host } else { 0 };
         let mut values: [*mut c_void; ARGUMENTS] = [
@@ -280,7 +279,6 @@ impl Slot {
             (&raw mut bin_count).cast(),
             (&raw mut counters).cast(),
             (&raw mut cycles).cast(),
-            (&raw mut by_group).cast(),
             (&raw mut desk).cast(),
             (&raw mut desk_packets).cast(),
             (&raw mut host_done).cast(),

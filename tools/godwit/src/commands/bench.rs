@@ -48,7 +48,8 @@ pub(crate) struct Arguments {
     /// Chunks in flight, of each thread that feeds the device; without it what suits the device.
     #[arg(long, value_name = "CHUNKS")]
     in_flight: Option<NonZeroU32>,
-    /// Packets in the arena; without it more than the caches hold.
+    /// Packets in the arena; without it more than the caches hold, and where `--seconds` is less than 0.1 no more than 2048, whatever
+    /// chunks are to hold.
     #[arg(long, value_name = "PACKETS")]
     packets: Option<NonZeroU32>,
     /// Workers, where the bench runs the engine; without it as many as there are cores. Where a function goes through the lane

@@ -81,8 +81,14 @@ fn region(layout: Layout, packets: usize) -> (Region, Option<usize>) {
     (arena.split().remove(0), pitch)
 }
 
-fn planned(region: &Region, pitch: Option<usize>, chunk: &Chunk, programs: &[Arc<dyn Program>]) -> Plan {
-    plan(chunk, &DeviceChain::needs(None, programs), region, pitch, Windows::Auto).unwrap()
+fn planned(
+    region: &Region,
+    pitch: Option<usize>,
+    chunk: &Chunk,
+    programs: &[Arc<dyn Program>],
+    windows: Windows,
+) -> Plan {
+    plan(chunk, &DeviceChain::needs(None, programs), region, pitch, windows).unwrap()
 }
 
 proptest! {
@@ -114,7 +120,7 @@ proptest! {
             .map(|descriptor| (descriptor.window_offset(), descriptor.window_offset() + descriptor.room_bytes()))
             .collect();
         windows.sort_unstable();
-        match planned(&region, pitch, &chunk, &programs).carriage {
+        match planned(&region, pitch, &chunk, &programs, Windows::Copied).carriage {
             Carriage::Runs(mut runs) => {
                 runs.sort_by_key(|run| run.offset);
                 let mut merged: Vec<(usize, usize)> = Vec::new();
@@ -134,7 +140,7 @@ proptest! {
                 }
                 prop_assert_eq!(told, merged);
             }
-            Carriage::Groups => {}
+            Carriage::Reached => {}
             carriage => prop_assert!(false, "there are no slots: {carriage:?}"),
         }
     }
@@ -153,7 +159,7 @@ proptest! {
         let descriptors: Vec<Descriptor> = lengths.iter().map(|&length| region.allocate(length).unwrap()).collect();
         let programs = programs(&reaches);
         let chunk = chunk(&descriptors, programs.len(), |index| index % programs.len());
-        let plan = planned(&region, pitch, &chunk, &programs);
+        let plan = planned(&region, pitch, &chunk, &programs, Windows::Copied);
         if let Carriage::Rows { runs, pitch, columns_in, columns_out } = plan.carriage {
             let rows: usize = runs.iter().map(|run| run.bytes / pitch).sum();
             prop_assert_eq!(rows, descriptors.len());
@@ -174,13 +180,15 @@ proptest! {
 }
 
 #[test]
-fn a_function_that_reads_little_of_long_frames_has_them_fetched() {
-    let (mut region, pitch) = region(Layout::Dense, 64);
-    let descriptors: Vec<Descriptor> = (0..64).map(|_| region.allocate(1500).unwrap()).collect();
-    let little = planned(&region, pitch, &chunk(&descriptors, 1, |_| 0), &programs(&[(78, 30)]));
-    assert_eq!(little.carriage, Carriage::Groups);
-    let all = planned(&region, pitch, &chunk(&descriptors, 1, |_| 0), &programs(&[(u16::MAX, u16::MAX)]));
-    assert!(matches!(all.carriage, Carriage::Runs(runs) if runs.len() <= 2));
+fn a_function_that_reads_little_of_long_frames_reaches_for_them_however_many_there_are() {
+    let (mut region, pitch) = region(Layout::Dense, 8192);
+    let descriptors: Vec<Descriptor> = (0..8192).map(|_| region.allocate(1500).unwrap()).collect();
+    let planned = |programs: &[Arc<dyn Program>]| {
+        planned(&region, pitch, &chunk(&descriptors, 1, |_| 0), programs, Windows::Auto).carriage
+    };
+    assert_eq!(planned(&programs(&[(78, 30)])), Carriage::Reached);
+    let all = planned(&programs(&[(u16::MAX, u16::MAX)]));
+    assert!(matches!(all, Carriage::Runs(runs) if runs.len() <= 2));
 }
 
 #[test]
@@ -211,19 +219,25 @@ fn a_packet_outside_the_region_is_found_in_whichever_bin_it_is() {
     }
 }
 
-/// Long packets that lie side by side are copied, unless somebody says otherwise.
+/// Packets that lie side by side are copied, unless there are few bytes of them or somebody says otherwise.
 #[test]
 fn how_windows_travel_can_be_said() {
-    let (mut region, pitch) = region(Layout::Dense, 100);
-    let descriptors: Vec<Descriptor> = (0..50).map(|_| region.allocate(1000).unwrap()).collect();
+    let (mut region, pitch) = region(Layout::Dense, 1000);
+    let descriptors: Vec<Descriptor> = (0..1000).map(|_| region.allocate(1000).unwrap()).collect();
     let programs = programs(&[(u16::MAX, u16::MAX)]);
-    let chunk = chunk(&descriptors, 1, |_| 0);
-    let needs = DeviceChain::needs(None, &programs);
-    let planned = |chunk: &Chunk, windows| plan(chunk, &needs, &region, pitch, windows).unwrap().carriage;
-    assert!(matches!(planned(&chunk, Windows::Auto), Carriage::Runs(_)));
-    assert!(matches!(planned(&chunk, Windows::Copied), Carriage::Runs(_)));
-    assert_eq!(planned(&chunk, Windows::Reached), Carriage::Reached);
+    let planned = |descriptors: &[Descriptor], windows| {
+        planned(&region, pitch, &chunk(descriptors, 1, |_| 0), &programs, windows).carriage
+    };
+    assert!(matches!(planned(&descriptors, Windows::Auto), Carriage::Runs(_)));
+    assert!(matches!(planned(&descriptors, Windows::Copied), Carriage::Runs(_)));
+    assert_eq!(planned(&descriptors, Windows::Reached), Carriage::Reached);
+    let few = &descriptors[..100];
+    assert_eq!(planned(few, Windows::Auto), Carriage::Reached);
+    assert!(matches!(planned(few, Windows::Copied), Carriage::Runs(_)));
     // Copy engines are told of runs, or rows.
     let scattered: Vec<Descriptor> = descriptors.iter().copied().step_by(2).collect();
-    assert_eq!(planned(&self::chunk(&scattered, 1, |_| 0), Windows::Copied), Carriage::Groups);
+    assert_eq!(planned(&scattered, Windows::Copied), Carriage::Reached);
+    for windows in Windows::ALL {
+        assert!(matches!(planned(&[], windows), Carriage::Runs(runs) if runs.is_empty()));
+    }
 }
