@@ -87,9 +87,9 @@ typedef struct gw_counters {
 } gw_counters;
 
 /*
- * host_arrays: groups fetch and return windows and the chunk's arrays, and host_done is to be 1 when
- * all is back in the host's memory. Otherwise copy engines do, and both are 0. bins and cycles (of
- * each bin) may lie in the host's memory: each is read, or written, once.
+ * host_arrays: groups fetch and return windows and the chunk's arrays, and host_done is to be 1
+ * when all is back in the host's memory. Otherwise copy engines do, and both are 0. bins and cycles
+ * (of each bin) may lie in the host's memory: each is read, or written, once.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     gw_chunk(gw_device device, gw_host_arrays host_arrays, gw_u64 *parameters,
