@@ -24,6 +24,12 @@ fn nobody_ever_reads_anything_stale() {
 }
 
 #[test]
+fn chunks_come_and_go_both_ways_at_once() {
+    let _turn = cuda_suite::turn();
+    cuda_suite::bring_chunks_both_ways(300);
+}
+
+#[test]
 fn groups_have_a_device_for_themselves_in_a_process() {
     cuda_suite::leave_a_device_to_groups();
 }

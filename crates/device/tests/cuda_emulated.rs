@@ -100,6 +100,18 @@ fn a_large_chunk_takes_one_call_for_its_copies_each_way() {
     }
 }
 
+#[test]
+fn chunks_come_and_go_both_ways_at_once() {
+    let _turn = cuda_suite::turn();
+    let Some(emulation) = emulation(1) else { return };
+    let ways = [c"cuLaunchKernel", c"cuGraphLaunch"];
+    let before = ways.map(|call| emulation.calls(call));
+    cuda_suite::bring_chunks_both_ways(2);
+    // Three of each in a round; one more where the lane is made.
+    let made = |way: usize| emulation.calls(ways[way]) - before[way];
+    assert_eq!((made(0), made(1)), (2 * 3 + 1, 2 * 3));
+}
+
 /// That the numbers are right only a GPU can show; that there are any shows here.
 #[test]
 fn what_a_device_is_worth_can_be_measured() {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use godwit_device::cuda::{CudaDevice, probe};
 use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program, Windows};
-use godwit_packet::{Arena, ArenaConfig, ArenaHandle};
+use godwit_packet::{Arena, ArenaConfig, ArenaHandle, Layout};
+use godwit_sched::Chunk;
 
 use super::matrix::{self, Scope, compare_with_ref, usable};
-use super::stress::{BIN_PACKETS, WINDOWS, by_workers, summing_kernels};
+use super::stress::{BIN_PACKETS, WINDOWS, by_workers, check, fill_up, summing_kernels};
 use super::template::Template;
 
 const MODES: [Mode; 2] = [Mode::Launch, Mode::Persistent];
@@ -79,6 +80,46 @@ pub(crate) fn read_nothing_stale(packets: u64) {
         let device = CudaDevice::with_kernels(number, programs, &arena.handle(), &options, &kernels).unwrap();
         assert_eq!((device.mode(), device.fallback()), (mode, None));
         by_workers(Arc::new(device), arena.split(), packets);
+    }
+}
+
+/// Large chunks, which copy engines bring, and small ones, for which groups reach, all in flight at once in one lane whose slots serve
+/// both. To be called in one's [`turn`].
+pub(crate) fn bring_chunks_both_ways(rounds: u64) {
+    const BINS: [usize; 6] = [128, 4, 128, 1, 4, 128];
+    for number in usable(&probe()) {
+        // So that windows are little more than frames, and copy engines are worth asking.
+        let config = ArenaConfig {
+            layout: Layout::Dense,
+            packets: 2 * BINS.iter().sum::<usize>() * BIN_PACKETS,
+            headroom_bytes: 0,
+            tailroom_bytes: 0,
+            align_bytes: 64,
+            ..ArenaConfig::default()
+        };
+        let arena = Arena::new(config, 1).unwrap();
+        let options =
+            DeviceOptions { bin_packets: BIN_PACKETS, watchdog: Duration::from_secs(60), ..DeviceOptions::default() };
+        let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
+        let kernels = summing_kernels(godwit_kernels::cuda_source());
+        let device = CudaDevice::with_kernels(number, programs, &arena.handle(), &options, &kernels).unwrap();
+        let mut lane = Arc::new(device).lane().unwrap();
+        let mut region = arena.split().remove(0);
+        let mut chunks = Vec::from(BINS.map(|bins| Chunk::new(bins, bins * BIN_PACKETS)));
+        for round in 0..rounds {
+            // Each of them is the first now and then.
+            chunks.rotate_left(1);
+            for (index, mut chunk) in (0..).zip(std::mem::take(&mut chunks)) {
+                fill_up(&mut region, &mut chunk, (round * BINS.len() as u64 + index) * 1_000_000);
+                lane.submit(&mut region, chunk).unwrap_or_else(|rejected| panic!("{}", rejected.error));
+            }
+            while chunks.len() < BINS.len() {
+                let Some(chunk) = lane.poll(&mut region).unwrap() else { continue };
+                check(&mut region, &chunk);
+                chunks.push(chunk);
+            }
+        }
+        assert_eq!(region.allocated(), 0);
     }
 }
 
