@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use godwit_device::cuda::CudaDevice;
 use godwit_device::{Device, DeviceOptions, Program, Windows, measure};
-use godwit_packet::{Arena, ArenaConfig, Layout};
+use godwit_packet::Arena;
 use godwit_sched::Chunk;
 
 use emulated::emulation;
@@ -58,16 +58,7 @@ fn a_large_chunk_takes_one_call_for_its_copies_each_way() {
     let ways = [(Windows::Copied, true), (Windows::Copied, false), (Windows::Reached, true), (Windows::Reached, false)];
     for (windows, locks) in ways {
         let (copies, launches, repeated) = if windows == Windows::Reached { (0, 0, 1) } else { (2, 1, 0) };
-        // So that windows are little more than frames, and copy engines are worth asking.
-        let config = ArenaConfig {
-            layout: Layout::Dense,
-            packets: BINS * BIN_PACKETS,
-            headroom_bytes: 0,
-            tailroom_bytes: 0,
-            align_bytes: 64,
-            ..ArenaConfig::default()
-        };
-        let arena = Arena::new(config, 1).unwrap();
+        let arena = Arena::new(cuda_suite::worth_copying(BINS * BIN_PACKETS), 1).unwrap();
         let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
         let kernels = summing_kernels(godwit_kernels::cuda_source());
         let options = DeviceOptions { bins: BINS, bin_packets: BIN_PACKETS, windows, ..DeviceOptions::default() };

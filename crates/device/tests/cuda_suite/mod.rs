@@ -83,21 +83,24 @@ pub(crate) fn read_nothing_stale(packets: u64) {
     }
 }
 
+/// Windows side by side and little more than frames, so that copy engines are worth asking.
+pub(crate) fn worth_copying(packets: usize) -> ArenaConfig {
+    ArenaConfig {
+        layout: Layout::Dense,
+        packets,
+        headroom_bytes: 0,
+        tailroom_bytes: 0,
+        align_bytes: 64,
+        ..ArenaConfig::default()
+    }
+}
+
 /// Large chunks, which copy engines bring, and small ones, for which groups reach, all in flight at once in one lane whose slots serve
 /// both. To be called in one's [`turn`].
 pub(crate) fn bring_chunks_both_ways(rounds: u64) {
     const BINS: [usize; 6] = [128, 4, 128, 1, 4, 128];
     for number in usable(&probe()) {
-        // So that windows are little more than frames, and copy engines are worth asking.
-        let config = ArenaConfig {
-            layout: Layout::Dense,
-            packets: 2 * BINS.iter().sum::<usize>() * BIN_PACKETS,
-            headroom_bytes: 0,
-            tailroom_bytes: 0,
-            align_bytes: 64,
-            ..ArenaConfig::default()
-        };
-        let arena = Arena::new(config, 1).unwrap();
+        let arena = Arena::new(worth_copying(2 * BINS.iter().sum::<usize>() * BIN_PACKETS), 1).unwrap();
         let options =
             DeviceOptions { bin_packets: BIN_PACKETS, watchdog: Duration::from_secs(60), ..DeviceOptions::default() };
         let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
