@@ -2,10 +2,11 @@
 //!
 //! Three ways, as far as the device has them: `launch` and `persistent` where packets lie, and `+copy`. On a device that works on the
 //! host's memory that is what launch mode takes plus copying the batch's windows to a staging memory and back; on a CUDA device with
-//! memory of its own copy engines bring windows there and back, where otherwise its kernels reach over the bus for them.
+//! memory of its own copy engines bring windows there and back, where otherwise its kernels reach over the bus for them. Beside
+//! each is what the same thread does to a wait of that length with no device: the least that the 99th percentile can be there.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use godwit_device::{Mode, Windows, cpu, cuda, has_own_memory};
 
@@ -89,12 +90,17 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
                     note,
                 });
             };
+            let (wait_ns, _) = median_p99(&mut passes.latencies_ns.clone());
+            let alone_us = median_p99(&mut waits_ns(wait_ns, count)).1 / 1e3;
             let form = flow.device.choices()[0].form.clone();
             let copied = if has_ways && windows == Windows::Copied { "+copy" } else { "" };
             row(
                 &format!("{form}{copied}"),
                 &mut passes.latencies_ns.clone(),
-                format!("ESP, {way}, {count} batches, {verified} compared with ref"),
+                format!(
+                    "ESP, {way}, {count} batches, {verified} compared with ref; \
+                     a wait as long as the median, with no device: p99 {alone_us:.2} us"
+                ),
             );
             if mode == Mode::Launch && device != cpu::ID && !has_own_memory(device) {
                 let mut copied = flow.copies_ns(&passes.latencies_ns);
@@ -118,6 +124,23 @@ fn way(device: &str, mode: Mode, windows: Windows) -> &'static str {
         (true, Mode::Launch, Windows::Auto) if is_cuda => "as is cheaper",
         _ => "copies to the device and back",
     }
+}
+
+/// How long so many waits of `wait_ns` take this thread, which does nothing but look at the clock: what the machine takes from it
+/// meanwhile, with timers and what else it runs, is in every figure beside this.
+fn waits_ns(wait_ns: f64, count: usize) -> Vec<f64> {
+    let wait = Duration::from_nanos(wait_ns as u64);
+    (0..count)
+        .map(|_| {
+            let started = Instant::now();
+            loop {
+                let waited = started.elapsed();
+                if waited >= wait {
+                    return waited.as_nanos() as f64;
+                }
+            }
+        })
+        .collect()
 }
 
 impl Flow {

@@ -195,7 +195,7 @@ fn a_device_is_used_as_its_stanza_says() {
     {
         let cuda = device(&launched.replace("workers = 2", &format!("workers = {workers}")), "cuda:0");
         let packing = &cuda.packing;
-        assert_eq!((cuda.chunks, packing.chunk_packets, packing.chunk_bytes), (chunks, chunk_packets, Some(8 << 20)));
+        assert_eq!((cuda.chunks, packing.chunk_packets, packing.chunk_bytes), (chunks, chunk_packets, Some(6 << 20)));
     }
 }
 
