@@ -18,15 +18,21 @@ use emulated::Emulation;
 use lost::{chunk, chunk_of, demand_lost, until_lost};
 use template::Template;
 
-/// The calls of a chunk that may fail, each with the number of a device to lose, and the result CUDA_ERROR_LAUNCH_FAILED.
-const CALLS: [(usize, Windows, &CStr); 6] = [
-    (4, Windows::Copied, c"cuMemcpyAsync"),
-    (5, Windows::Copied, c"cuLaunchKernel"),
-    (6, Windows::Copied, c"cuEventRecord"),
-    (7, Windows::Copied, c"cuEventQuery"),
-    (12, Windows::Reached, c"cuGraphExecKernelNodeSetParams_v2"),
-    (13, Windows::Reached, c"cuGraphLaunch"),
+/// The calls of a chunk that may fail, and how often they are made before: each with the number of a device to lose.
+const CALLS: [(usize, Windows, &CStr, u64); 11] = [
+    (4, Windows::Copied, c"cuMemcpyAsync", 0),
+    (5, Windows::Copied, c"cuLaunchKernel", 0),
+    (6, Windows::Copied, c"cuEventRecord", 0),
+    (7, Windows::Copied, c"cuEventQuery", 0),
+    (12, Windows::Reached, c"cuGraphExecKernelNodeSetParams_v2", 0),
+    (13, Windows::Reached, c"cuGraphLaunch", 0),
+    (14, Windows::Copied, c"cuStreamWaitEvent", 0),
+    (15, Windows::Copied, c"cuEventRecord", 1),
+    (16, Windows::Copied, c"cuStreamWaitEvent", 1),
+    (17, Windows::Copied, c"cuMemcpyAsync", 1),
+    (18, Windows::Copied, c"cuEventRecord", 2),
 ];
+/// CUDA_ERROR_LAUNCH_FAILED and CUDA_ERROR_OUT_OF_MEMORY.
 const LAUNCH_FAILED: i32 = 719;
 const OUT_OF_MEMORY: i32 = 2;
 
@@ -46,7 +52,7 @@ impl Drop for Turn {
 fn turn() -> Option<Turn> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    Some(Turn { driver: emulated::emulation(16)?, _turn: turn })
+    Some(Turn { driver: emulated::emulation(19)?, _turn: turn })
 }
 
 fn open(number: usize, lanes: usize, mode: Mode) -> Result<(Arc<CudaDevice>, Vec<Region>), Error> {
@@ -146,14 +152,14 @@ fn a_lane_with_chunks_on_a_device_that_hangs_can_be_dropped() {
 #[test]
 fn a_driver_that_fails_loses_the_device_and_no_chunk() {
     let Some(turn) = turn() else { return };
-    for (number, windows, call) in CALLS {
+    for (number, windows, call, calls_before) in CALLS {
         let options = DeviceOptions { windows, lanes: 2, ..DeviceOptions::default() };
         let (device, mut regions) = open_with(number, 16, &options).unwrap();
         let mut lanes = lanes(&device, &regions);
         let healthy = chunk(&mut regions[0], 0);
         lanes[0].submit(&mut regions[0], healthy).unwrap();
         while lanes[0].poll(&mut regions[0]).unwrap().is_none() {}
-        turn.driver.break_call(call, 0, LAUNCH_FAILED);
+        turn.driver.break_call(call, calls_before, LAUNCH_FAILED);
         let failing = chunk(&mut regions[0], 0);
         let window = failing.descriptors[0];
         lanes[0].submit(&mut regions[0], failing).unwrap();

@@ -572,15 +572,24 @@ Result cuEventRecord(std::shared_ptr<Event> *event, Stream *stream)
 {
     GODWIT_DEMAND_CONTEXT();
     const std::shared_ptr<Event> recorded = *event;
-    const uint64_t number = ++recorded->recorded;
-    stream->push([=] { recorded->reached = number; });
+    const uint64_t number = recorded->record();
+    stream->push([=] { recorded->reach(number); });
+    return SUCCESS;
+}
+
+Result cuStreamWaitEvent(Stream *stream, std::shared_ptr<Event> *event, unsigned)
+{
+    GODWIT_DEMAND_CONTEXT();
+    const std::shared_ptr<Event> awaited = *event;
+    const uint64_t number = awaited->last();
+    stream->push([=] { awaited->wait(number); });
     return SUCCESS;
 }
 
 Result cuEventQuery(std::shared_ptr<Event> *event)
 {
     GODWIT_DEMAND_CONTEXT();
-    return (*event)->reached >= (*event)->recorded ? SUCCESS : NOT_READY;
+    return (*event)->is_reached() ? SUCCESS : NOT_READY;
 }
 
 Result cuModuleLoadData(Module **module, const void *cubin)

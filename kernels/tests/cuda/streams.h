@@ -2,7 +2,6 @@
 #ifndef GODWIT_EMULATED_STREAMS_H
 #define GODWIT_EMULATED_STREAMS_H
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -113,8 +112,46 @@ class Stream
 
 /* A place in a stream: the number of the last time it was recorded there, and of the last that was
  * reached. */
-struct Event {
-    std::atomic<uint64_t> recorded{0}, reached{0};
+class Event
+{
+  public:
+    uint64_t record()
+    {
+        std::lock_guard guard(mutex);
+        return ++recorded;
+    }
+
+    uint64_t last()
+    {
+        std::lock_guard guard(mutex);
+        return recorded;
+    }
+
+    void reach(uint64_t number)
+    {
+        {
+            std::lock_guard guard(mutex);
+            reached = number;
+        }
+        changed.notify_all();
+    }
+
+    bool is_reached()
+    {
+        std::lock_guard guard(mutex);
+        return reached >= recorded;
+    }
+
+    void wait(uint64_t number)
+    {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [=] { return reached >= number; });
+    }
+
+  private:
+    std::mutex mutex;
+    std::condition_variable changed;
+    uint64_t recorded = 0, reached = 0;
 };
 
 #endif

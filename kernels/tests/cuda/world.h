@@ -65,7 +65,7 @@ struct World {
     std::atomic<uint64_t> launches{0}, held_from{UINT64_MAX};
     std::atomic<int> devices{1};
     /* Only their addresses matter: of each device one. */
-    char contexts[16];
+    char contexts[32];
 };
 
 inline World &world = *new World;

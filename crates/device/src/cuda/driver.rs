@@ -283,6 +283,12 @@ impl Stream {
         unsafe { result::stream::synchronize(self.stream) }
     }
 
+    /// What is put into it from now on waits for what the event was last recorded behind.
+    pub(super) fn await_event(&self, event: &Event) -> Result<(), DriverError> {
+        // SAFETY: both exist, in the same context.
+        unsafe { result::stream::wait_event(self.stream, event.event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT) }
+    }
+
     /// Whether all is done.
     pub(super) fn is_idle(&self) -> Result<bool, DriverError> {
         // SAFETY: the stream exists.

@@ -1,4 +1,4 @@
-//! One worker's way to a CUDA device in launch mode: a slot with a stream for each chunk in flight.
+//! One worker's way to a CUDA device in launch mode: a slot for each chunk in flight, and a stream for copies each way.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem::ManuallyDrop;
@@ -12,8 +12,8 @@ use godwit_sched::Chunk;
 
 use super::CudaDevice;
 use super::carriage::{Carriage, Plan, plan};
-use super::driver::{DevicePointer, PageLock, text};
-use super::slot::{DIRECT_PACKETS_MIN, Slot};
+use super::driver::{DevicePointer, PageLock, Stream, text};
+use super::slot::{CopyStreams, DIRECT_PACKETS_MIN, Slot};
 use crate::check::{check_bins, outside, packets_of};
 use crate::{BinTime, Error, Lane, Rejected, Windows};
 
@@ -38,6 +38,7 @@ pub(super) struct LaunchLane {
     slots: VecDeque<Slot>,
     /// Oldest first.
     in_flight: ManuallyDrop<VecDeque<Flight>>,
+    copy_streams: ManuallyDrop<CopyStreams>,
     times: Vec<BinTime>,
     moved_bytes: [u64; 2],
     /// Arrays of chunks, by address; `None`: they cannot be page-locked.
@@ -60,10 +61,12 @@ struct Flight {
 }
 
 impl LaunchLane {
-    pub(super) fn new(device: Arc<CudaDevice>) -> Self {
-        Self {
+    pub(super) fn new(device: Arc<CudaDevice>) -> Result<Self, Error> {
+        device.bind()?;
+        Ok(Self {
             slots: VecDeque::new(),
             in_flight: ManuallyDrop::new(VecDeque::new()),
+            copy_streams: ManuallyDrop::new(CopyStreams::new(&device.parts.context)?),
             times: Vec::new(),
             moved_bytes: [0, 0],
             locked: ManuallyDrop::new(HashMap::new()),
@@ -71,7 +74,7 @@ impl LaunchLane {
             ask_at: Instant::now(),
             said_lost: false,
             device: ManuallyDrop::new(device),
-        }
+        })
     }
 
     /// A slot with room for the chunk.
@@ -114,7 +117,8 @@ impl LaunchLane {
             *moved += (window_bytes + array_bytes) as u64;
         }
         let parts = &self.device.parts;
-        let launched = slot.launch(&parts.kernels, &parts.arguments(), region.arena_base(), plan, &chunk);
+        let launched =
+            slot.launch(&self.copy_streams, &parts.kernels, &parts.arguments(), region.arena_base(), plan, &chunk);
         self.in_flight.push_back(Flight { chunk, slot, submitted: Instant::now(), launched: launched.is_ok() });
         // Some of the copies may be under way: `poll` will hand everything back.
         if let Err(error) = launched {
@@ -286,17 +290,20 @@ impl Drop for LaunchLane {
     fn drop(&mut self) {
         // Waits for what is in flight, unless the device is gone: then it may go on writing, and nothing is given back.
         let waiting = Instant::now();
-        let idle = |flight: &Flight| loop {
-            match flight.slot.stream.is_idle() {
+        let idle = |stream: &Stream| loop {
+            match stream.is_idle() {
                 Ok(true) => return true,
                 Ok(false) if !self.device.watch.is_overdue(waiting) => std::thread::yield_now(),
                 _ => return false,
             }
         };
-        if self.device.watch.lost().is_none() && self.device.bind().is_ok() && self.in_flight.iter().all(idle) {
-            // SAFETY: none of the three is used after this.
+        let is_bound = self.device.watch.lost().is_none() && self.device.bind().is_ok();
+        let kernels = self.in_flight.iter().map(|flight| &flight.slot.stream);
+        if is_bound && self.copy_streams.both().into_iter().chain(kernels).all(idle) {
+            // SAFETY: none of the four is used after this.
             unsafe {
                 ManuallyDrop::drop(&mut self.in_flight);
+                ManuallyDrop::drop(&mut self.copy_streams);
                 ManuallyDrop::drop(&mut self.locked);
                 ManuallyDrop::drop(&mut self.device);
             }

@@ -276,7 +276,7 @@ impl Device for CudaDevice {
 
     fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error> {
         self.watch.demand_alive()?;
-        let Some(groups) = &self.parts.groups else { return Ok(Box::new(LaunchLane::new(self))) };
+        let Some(groups) = &self.parts.groups else { return Ok(Box::new(LaunchLane::new(self)?)) };
         let Some(index) = self.free_lanes().pop() else {
             let reason = "it has no groups for one more lane".to_owned();
             return Err(Error::Unusable { id: self.found.capabilities.id.clone(), reason });

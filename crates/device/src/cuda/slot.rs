@@ -1,7 +1,8 @@
-//! What one chunk in flight needs: its arrays, page-locked here and a copy on the device, and a stream of its own.
+//! What one chunk in flight needs: its arrays, page-locked here and a copy on the device, and a stream for its kernel.
 
 use std::ffi::c_void;
 use std::mem::size_of;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cudarc::driver::result::DriverError;
@@ -11,7 +12,7 @@ use godwit_packet::Plain;
 use godwit_sched::Chunk;
 
 use super::carriage::{Carriage, Columns, Plan, Run};
-use super::driver::{Copies, DeviceMemory, DevicePointer, Direction, Event, PinnedMemory, Stream};
+use super::driver::{Context, Copies, DeviceMemory, DevicePointer, Direction, Event, PinnedMemory, Stream};
 use super::module::Repeated;
 use super::program::{DeviceArguments, GROUP_LANES, Kernels};
 use super::{CudaDevice, Error};
@@ -24,6 +25,30 @@ const ALIGN_BYTES: usize = 64;
 /// Chunks of at least so many packets are not copied by the host: their arrays go to the device from where they are. A
 /// few copy calls more cost as much as copying so many packets' numbers twice.
 pub(super) const DIRECT_PACKETS_MIN: usize = 2048;
+
+/// Where all slots of a lane have their copies: a stream each way, so that copies one way come one after the other, in the order of
+/// the chunks. Each in its chunk's stream, they were seen to come in bunches, and the bus to carry something one way only meanwhile.
+pub(super) struct CopyStreams {
+    to_device: Stream,
+    to_host: Stream,
+}
+
+impl CopyStreams {
+    pub(super) fn new(context: &Arc<Context>) -> Result<Self, Error> {
+        Ok(Self { to_device: Stream::new(context)?, to_host: Stream::new(context)? })
+    }
+
+    pub(super) fn both(&self) -> [&Stream; 2] {
+        [&self.to_device, &self.to_host]
+    }
+
+    fn of(&self, direction: Direction) -> &Stream {
+        match direction {
+            Direction::ToDevice => &self.to_device,
+            Direction::ToHost => &self.to_host,
+        }
+    }
+}
 
 /// Arrays for one chunk, the same in both memories, but for some: counters and the desk are only the device's; `done` and
 /// cycles only the host's, where the device writes them over the bus, four bytes a bin. Trails and desk are there where the
@@ -40,10 +65,15 @@ pub(super) const DIRECT_PACKETS_MIN: usize = 2048;
 /// driver. Where they reach for the windows ([`Carriage::Reached`]), they do for all arrays, nothing is copied, and the
 /// groups say when all is back.
 pub(super) struct Slot {
+    /// The kernel's.
     pub(super) stream: Stream,
-    /// Where there are copies in the stream: all is back.
+    /// Where there are copies: all is on the device.
+    brought: Event,
+    /// And the kernel has ended.
+    ran: Event,
+    /// And all is back.
     copied: Event,
-    /// Where there are none.
+    /// Where there are no copies.
     launches: Repeated,
     host: PinnedMemory,
     device: DeviceMemory,
@@ -150,6 +180,8 @@ impl Slot {
         let mut arguments: [*mut c_void; ARGUMENTS] = [(&raw mut nothing).cast(); ARGUMENTS];
         Ok(Self {
             stream: Stream::new(context)?,
+            brought: Event::new(context)?,
+            ran: Event::new(context)?,
             copied: Event::new(context)?,
             launches: Repeated::new(context, &device.parts.kernels.chunk, GROUP_LANES, &mut arguments)?,
             host: PinnedMemory::new(context, bytes)?,
@@ -205,9 +237,10 @@ impl Slot {
         }
     }
 
-    /// Puts copies and launch into the stream. After an error some of them may be under way.
+    /// Puts copies and launch into the streams. After an error some of them may be under way.
     pub(super) fn launch(
         &mut self,
+        streams: &CopyStreams,
         kernels: &Kernels,
         arguments: &DeviceArguments,
         arena: *mut u8,
@@ -234,13 +267,17 @@ impl Slot {
         };
         let mut copies = std::mem::take(&mut self.copies);
         at.inward(self.direct.is_some()).into_iter().for_each(|part| add(&mut copies, Direction::ToDevice, part));
-        self.carry(copies, Direction::ToDevice, arguments.shadow, arena, &plan.carriage)?;
+        self.carry(copies, streams, Direction::ToDevice, arguments.shadow, arena, &plan.carriage)?;
+        self.brought.record(&streams.to_device)?;
+        self.stream.await_event(&self.brought)?;
         self.run(kernels, arguments, plan, chunk.bins.len())?;
+        self.ran.record(&self.stream)?;
+        streams.to_host.await_event(&self.ran)?;
         let mut copies = std::mem::take(&mut self.copies);
         at.outward().into_iter().for_each(|part| add(&mut copies, Direction::ToHost, part));
         let carriage = if plan.writes { &plan.carriage } else { &Carriage::None };
-        self.carry(copies, Direction::ToHost, arguments.shadow, arena, carriage)?;
-        self.copied.record(&self.stream)
+        self.carry(copies, streams, Direction::ToHost, arguments.shadow, arena, carriage)?;
+        self.copied.record(&streams.to_host)
     }
 
     /// Runs the kernel for no bins: the driver loads it, and gives it memory for what registers do not hold, when it runs for
@@ -294,10 +331,11 @@ impl Slot {
         }
     }
 
-    /// Puts these copies and those of windows into the stream.
+    /// Puts these copies and those of windows into their stream.
     fn carry(
         &mut self,
         mut copies: Copies,
+        streams: &CopyStreams,
         direction: Direction,
         shadow: DevicePointer,
         arena: *mut u8,
@@ -308,9 +346,10 @@ impl Slot {
                 copies.add(direction, shadow + run.offset as u64, arena.wrapping_add(run.offset), run.bytes);
             }
         }
+        let stream = streams.of(direction);
         // SAFETY: both memories have so many bytes there: a slot's own, the arena and its shadow, or the chunk's arrays.
         // The host touches them only when `copied` is reached, and they stay until then.
-        unsafe { copies.submit(&self.stream) }?;
+        unsafe { copies.submit(stream) }?;
         self.copies = copies;
         let Carriage::Rows { runs, pitch, columns_in, columns_out } = carriage else { return Ok(()) };
         runs.iter().try_for_each(|run| {
@@ -320,7 +359,7 @@ impl Slot {
             };
             let rows = rows(direction, shadow, arena, *run, *pitch, columns);
             // SAFETY: as above: the rows are windows of packets that the lane holds.
-            unsafe { sys::cuMemcpy2DAsync_v2(&rows, self.stream.stream) }.result()
+            unsafe { sys::cuMemcpy2DAsync_v2(&rows, stream.stream) }.result()
         })
     }
 
