@@ -20,6 +20,8 @@ pub(crate) struct Passes {
     all_packets: u64,
     /// Of the last pass: when chunks came back, and of how many packets each was.
     pub(crate) completions: Vec<(Instant, u32)>,
+    /// Of the last pass: since when its pipeline was full.
+    pub(crate) full_since: Option<Instant>,
     /// Of the last pass: when the last chunk was submitted.
     pub(crate) fed_until: Option<Instant>,
 }
@@ -41,7 +43,7 @@ impl Passes {
         self.elapsed_ns += later.elapsed_ns;
         self.moved_bytes.iter_mut().zip(later.moved_bytes).for_each(|(sum, bytes)| *sum += bytes);
         self.all_packets += later.all_packets;
-        (self.completions, self.fed_until) = (later.completions, later.fed_until);
+        (self.completions, self.full_since, self.fed_until) = (later.completions, later.full_since, later.fed_until);
     }
 
     /// Median over passes, millions of packets per second.
@@ -61,8 +63,11 @@ pub(crate) struct Stream {
     /// Numbers of chunks.
     pub(crate) waiting: VecDeque<usize>,
     pub(crate) in_flight: usize,
+    /// Most that were in flight.
+    depth: usize,
     packets: u64,
-    /// Since the pipeline is full: when, and packets done before.
+    /// Since the pipeline is full, that is, since as many chunks came back as it holds: when, and packets done before. The first of
+    /// them do not say what it does: they come back in a bunch where they wait for each other.
     full: Option<(Instant, u64)>,
     /// While it was full: how long, and packets.
     timed: Option<(Duration, u64)>,
@@ -76,12 +81,13 @@ impl Stream {
     pub(crate) fn new(waiting: VecDeque<usize>, started: Instant) -> Self {
         let completions = Vec::with_capacity(waiting.len());
         let (full, timed, fed_until) = (None, None, None);
-        Self { waiting, in_flight: 0, packets: 0, full, timed, answered: started, completions, fed_until }
+        Self { waiting, in_flight: 0, depth: 0, packets: 0, full, timed, answered: started, completions, fed_until }
     }
 
     /// A chunk went to the device.
     pub(crate) fn submitted(&mut self, at: Instant) {
         self.in_flight += 1;
+        self.depth = self.depth.max(self.in_flight);
         if self.waiting.is_empty() && self.timed.is_none() {
             self.timed = self.full.map(|(since, before)| (self.answered.duration_since(since), self.packets - before));
         }
@@ -94,7 +100,7 @@ impl Stream {
         self.answered = at;
         self.packets += u64::from(packets);
         self.completions.push((at, packets));
-        if self.full.is_none() {
+        if self.full.is_none() && self.completions.len() >= self.depth {
             self.full = Some((at, self.packets));
         }
     }
@@ -111,6 +117,43 @@ impl Stream {
         passes.packets += counted;
         passes.elapsed_ns += elapsed_ns;
         passes.all_packets += self.packets;
+        passes.full_since = self.full.map(|(since, _)| since);
         (passes.completions, passes.fed_until) = (self.completions, self.fed_until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Chunks of 64 packets, four in flight, one submitted for each that comes back.
+    fn rate(came_back_us: &[u64]) -> f64 {
+        let start = Instant::now();
+        let mut stream = Stream::new((0..came_back_us.len()).collect(), start);
+        let submit = |stream: &mut Stream, at| {
+            if stream.waiting.pop_front().is_some() {
+                stream.submitted(at);
+            }
+        };
+        (0..4).for_each(|_| submit(&mut stream, start));
+        for us in came_back_us {
+            let at = start + Duration::from_micros(*us);
+            stream.answered(at, 64);
+            submit(&mut stream, at);
+        }
+        let mut passes = Passes::default();
+        stream.add_to(&mut passes, start);
+        passes.rates[0] * 1e3
+    }
+
+    #[test]
+    fn chunks_that_come_in_bunches_are_not_faster_for_it() {
+        let evenly: Vec<u64> = (1..=16).map(|chunk| chunk * 10).collect();
+        assert!((rate(&evenly) - 6.4).abs() < 1e-9);
+        let bunches: Vec<u64> = (1..=16).map(|chunk: u64| chunk.div_ceil(4) * 40 + chunk % 4).collect();
+        assert!((rate(&bunches) / 6.4 - 1.0).abs() < 0.05, "{}", rate(&bunches));
+        // Too few for a full pipeline: all of the pass counts.
+        assert!((rate(&evenly[..8]) - 6.4).abs() < 1e-9);
+        assert!((rate(&[40, 41, 42, 43]) - 4.0 * 64.0 / 43.0).abs() < 1e-9);
     }
 }

@@ -284,7 +284,7 @@ pub(crate) fn apart_note(apart: usize) -> String {
 /// Of one pass of each: the time when all of them had work, and packets of each per nanosecond in it; `None` where there was no
 /// such time, or not two completions of each in it.
 fn while_all_are_busy(passes: &[&Passes]) -> Option<(RangeInclusive<Instant>, Vec<f64>)> {
-    let since = passes.iter().filter_map(|passes| passes.completions.first()).map(|(at, _)| *at).max()?;
+    let since = passes.iter().filter_map(|passes| passes.full_since).max()?;
     let until = passes.iter().filter_map(|passes| passes.fed_until).min()?;
     let time = since..=until;
     let rate = |passes: &&Passes| {
@@ -325,6 +325,7 @@ mod tests {
         let pass = |completions: &[(u64, u32)], fed_until: u64| {
             let mut passes = Passes::default();
             passes.completions = completions.iter().map(|(us, packets)| (at(*us), *packets)).collect();
+            passes.full_since = completions.first().map(|(us, _)| at(*us));
             passes.fed_until = Some(at(fed_until));
             passes
         };

@@ -26,9 +26,11 @@ pub(crate) const COPY_BYTES: usize = 32 << 20;
 /// Frames of a chunk for a discrete GPU, bytes: about 8 MiB of windows.
 const COPY_PACKETS_BYTES: usize = 4 << 20;
 
-/// Where several threads feed a device, each has so many times the chunks that it keeps in flight: nearly all of a pass is then
-/// time in which all of them have as many in flight.
+/// A pass has so many times the chunks that a thread keeps in flight: half of it is then time in which as many are, and where several
+/// threads feed a device, all of them do.
 const PIPELINES: usize = 4;
+/// But no more packets for that than so many, unless the user says so.
+const PIPELINES_PACKETS_MAX: usize = 1 << 20;
 
 /// PIPSEA's choice of length classes (section 4.2).
 const GRANULARITY_BYTES: u32 = 256;
@@ -60,14 +62,16 @@ impl Feed {
             "opencl" => (1024, 64, 4, 1 << 16),
             _ => ((COPY_PACKETS_BYTES / size.frame_bytes_mean()).clamp(1 << 14, 1 << 16), 64, 4, 1 << 19),
         };
-        // With little time to measure, a large arena takes longer to make than to measure.
-        let packets = if options.time < Duration::from_millis(100) { packets.min(2048) } else { packets };
         let batch = options.batch.unwrap_or(batch).max(1);
+        let in_flight = options.in_flight.unwrap_or(in_flight).max(1);
+        let pipelines = batch.saturating_mul(in_flight).saturating_mul(PIPELINES).min(PIPELINES_PACKETS_MAX);
+        // With little time to measure, a large arena takes longer to make than to measure.
+        let packets = if options.time < Duration::from_millis(100) { packets.min(2048) } else { packets.max(pipelines) };
         let packets = options.packets.unwrap_or(packets);
         Self {
             batch: batch.min(packets),
             bin_packets: options.bin_packets.unwrap_or(bin_packets).clamp(1, usize::from(u16::MAX)),
-            in_flight: options.in_flight.unwrap_or(in_flight).max(1),
+            in_flight,
             packets,
         }
     }

@@ -7,7 +7,7 @@
 //! | its table image | [`Program::image`] | where it is | copied into one buffer for all | copied to the device's memory |
 //! | changes to it | [`Device::update_image`] | seen where they are | written to the copy | copied on a stream of its own |
 //! | packets | windows of the arena | where they are | where they are, or copied to a shadow of the arena | copied to a shadow of the arena and back (`cuda/carriage.rs`) |
-//! | one worker's way in | [`Lane`] | runs the chunk at once, on the worker's own thread (`cpu/lane.rs`) | a command queue; several chunks in flight (`opencl/lane.rs`) | a stream for each chunk in flight (`cuda/lane.rs`) |
+//! | one worker's way in | [`Lane`] | runs the chunk at once, on the worker's own thread (`cpu/lane.rs`) | a command queue; several chunks in flight (`opencl/lane.rs`) | a stream for each chunk in flight, and one each way for copies (`cuda/lane.rs`) |
 //! | one chunk in flight | | | `opencl/slot.rs` | `cuda/slot.rs` |
 //! | persistent groups | [`Mode::Persistent`] | | mailboxes in shared virtual memory (`opencl/persistent.rs`) | mailboxes in page-locked memory (`cuda/persistent.rs`) |
 //! | the unit of work | a [`Bin`](godwit_abi::Bin) of a [`Chunk`] | a loop over its packets | a work-group | a thread block |

@@ -9,9 +9,10 @@
 //! mailboxes | mailbox 0 | mailbox 1 | ...                    page-locked; one per persistent group
 //! ```
 //!
-//! In launch mode a chunk is a sequence in a stream of its own: its arrays go to the device, its windows go to the shadow,
-//! the kernel runs, windows and arrays come back. Chunks in flight overlap each other, so both directions of the bus and
-//! the multiprocessors are busy at once. How windows travel is decided for each chunk (`carriage.rs`): by few large copies
+//! In launch mode a chunk is a sequence: its arrays go to the device, its windows go to the shadow, the kernel runs, windows
+//! and arrays come back. The kernel has a stream of the chunk's own; copies have two of the lane's, one each way, so that they
+//! keep the order of the chunks, and events between the three. Chunks in flight overlap each other, so both directions of the
+//! bus and the multiprocessors are busy at once. How windows travel is decided for each chunk (`carriage.rs`): by few large copies
 //! where many bytes lie side by side, which is what reaches the bus's rate, else by the groups themselves, arrays and all:
 //! then a chunk is one launch and no copy.
 //!
@@ -20,8 +21,9 @@
 //!
 //! # Ordering in launch mode
 //!
-//! What a worker writes before it submits is visible to copies and kernels of that stream, and what these wrote is visible
-//! to the worker once the event behind them is reached: that is what the driver promises for page-locked memory. Where
+//! What a worker writes before it submits is visible to its copies and kernel, what is in front of an event to what waits for
+//! it in another stream, and all of it to the worker once the event behind the last copy is reached: that is what the driver
+//! promises for page-locked memory. Where
 //! groups move everything there is no event: the last of them releases a word at system scope, which the worker acquires
 //! (`gw_tell_done` in kernels/dialect/loops_cuda.h, with the argument). Between the two only the device reaches slot and
 //! windows, and no window shares a cache line with another.
