@@ -66,7 +66,8 @@ impl Feed {
         let in_flight = options.in_flight.unwrap_or(in_flight).max(1);
         let pipelines = batch.saturating_mul(in_flight).saturating_mul(PIPELINES).min(PIPELINES_PACKETS_MAX);
         // With little time to measure, a large arena takes longer to make than to measure.
-        let packets = if options.time < Duration::from_millis(100) { packets.min(2048) } else { packets.max(pipelines) };
+        let packets =
+            if options.time < Duration::from_millis(100) { packets.min(2048) } else { packets.max(pipelines) };
         let packets = options.packets.unwrap_or(packets);
         Self {
             batch: batch.min(packets),
