@@ -3,7 +3,7 @@
 //! Three ways, as far as the device has them: `launch` and `persistent` where packets lie, and `+copy`. On a device that works on the
 //! host's memory that is what launch mode takes plus copying the batch's windows to a staging memory and back; on a CUDA device with
 //! memory of its own copy engines bring windows there and back, where otherwise its kernels reach over the bus for them. Beside
-//! each is what the same thread does to a wait of that length with no device: the least that the 99th percentile can be there.
+//! each is how long the same thread takes to wait as long with no device: what the machine adds to the 99th percentile.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -127,7 +127,7 @@ fn way(device: &str, mode: Mode, windows: Windows) -> &'static str {
 }
 
 /// How long so many waits of `wait_ns` take this thread, which does nothing but look at the clock: what the machine takes from it
-/// meanwhile, with timers and what else it runs, is in every figure beside this.
+/// now and then, with timers and what else it runs, it takes from the batches too.
 fn waits_ns(wait_ns: f64, count: usize) -> Vec<f64> {
     let wait = Duration::from_nanos(wait_ns as u64);
     (0..count)
