@@ -19,7 +19,7 @@ typedef struct gw_layout_row {
 
 static const gw_layout_row rows[] = {
     SIZE(gw_descriptor),
-    FIELD(gw_descriptor, window),
+    FIELD(gw_descriptor, buffer),
     FIELD(gw_descriptor, head),
     FIELD(gw_descriptor, length),
     FIELD(gw_descriptor, room),
@@ -45,9 +45,9 @@ static const gw_layout_row rows[] = {
     FIELD(gw_chain, rows),
     FIELD(gw_chain, verdicts),
     FIELD(gw_chain, instances),
-    SIZE(gw_stop),
-    FIELD(gw_stop, kernel),
-    FIELD(gw_stop, variant),
+    SIZE(gw_chain_stage),
+    FIELD(gw_chain_stage, kernel),
+    FIELD(gw_chain_stage, variant),
     SIZE(gw_mailbox),
     FIELD(gw_mailbox, stop),
     FIELD(gw_mailbox, extent),

@@ -112,18 +112,18 @@ fn per(gbps: f64, cores: usize, watts: Option<f64>) -> String {
 fn hops(needed: bool, second_inspection: bool) -> Arc<DeviceChain> {
     let mut hops = DeviceChain::new(4, ROWS, VERDICTS);
     let opened = godwit_function::ipsec::VERDICT_DECRYPTED.into();
-    hops.lead(OPEN, 0, opened, INSPECT, 2);
-    hops.lead(OPEN, 1, opened, ROUTE, 4);
+    hops.connect(OPEN, 0, opened, INSPECT, 2);
+    hops.connect(OPEN, 1, opened, ROUTE, 4);
     for row in 0..ROWS {
         // Clean, and match.
-        hops.lead(INSPECT, row, 0, ROUTE, 4);
+        hops.connect(INSPECT, row, 0, ROUTE, 4);
         let behind = if second_inspection { (AGAIN, 3) } else { (ROUTE, 4) };
-        hops.lead(INSPECT, row, 1, behind.0, behind.1);
-        hops.lead(AGAIN, row, 0, ROUTE, 4);
-        hops.lead(AGAIN, row, 1, ROUTE, 4);
+        hops.connect(INSPECT, row, 1, behind.0, behind.1);
+        hops.connect(AGAIN, row, 0, ROUTE, 4);
+        hops.connect(AGAIN, row, 1, ROUTE, 4);
     }
     if !needed {
-        (0..4).for_each(|function| hops.nobody_needs(function));
+        (0..4).for_each(|function| hops.skip_copy_back(function));
     }
     Arc::new(hops)
 }
@@ -171,7 +171,7 @@ impl ChainBench<'_> {
             implementation: Implementation::Native,
             resident: false,
             layout: self.options.layout,
-            windows: self.options.windows.unwrap_or_default(),
+            transfer: self.options.transfer.unwrap_or_default(),
             functions: self.functions,
             packets: feed.packets,
             bins: ROWS * (feed.batch.div_ceil(feed.bin_packets) + 4),
@@ -197,7 +197,7 @@ impl ChainBench<'_> {
             let by = if device == cpu::ID { By::Host } else { By::Device };
             let chain = way.chain.clone().map(|chain| Chain { by, ..chain });
             let flow = self.flow(device, feed, &Way { chain, ..*way }, size)?;
-            if by == By::Device && way.chain.is_some() && !flow.device.follows() {
+            if by == By::Device && way.chain.is_some() && !flow.device.runs_chain() {
                 return Err(Error::Setup(format!("{device} does not follow chains")));
             }
             Ok(flow)
@@ -228,7 +228,7 @@ impl ChainBench<'_> {
             progress(&format!("{device} does not run in mode {}: {why}", mode.name()));
             return Ok(None);
         }
-        if way.chain.as_ref().is_some_and(|chain| chain.by == By::Device) && !flow.device.follows() {
+        if way.chain.as_ref().is_some_and(|chain| chain.by == By::Device) && !flow.device.runs_chain() {
             return Err(Error::Setup(format!("{device} does not follow chains")));
         }
         let (verified, _) = flow.verify_frames(way.name != "chain, verdict only")?;

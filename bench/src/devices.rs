@@ -179,7 +179,7 @@ fn hand_overs(
             implementation: Implementation::Scalar,
             resident: false,
             layout: Layout::Dense,
-            windows: options.windows.unwrap_or_default(),
+            transfer: options.transfer.unwrap_or_default(),
             functions: &template,
             packets: count,
             bins: 1,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use godwit_abi::{Bin, Descriptor, VERDICT_DROP};
 use godwit_device::{
-    Device, DeviceChain, DeviceOptions, Implementation, Lane, Mode, Program, Windows, cpu, has_own_memory,
+    Device, DeviceChain, DeviceOptions, Implementation, Lane, Mode, Program, Transfer, cpu, has_own_memory,
 };
 use godwit_engine::FunctionProgram;
 use godwit_function::Function;
@@ -60,7 +60,7 @@ pub(crate) struct Site<'a> {
     pub(crate) resident: bool,
     pub(crate) layout: Layout,
     /// How packets come to a device and back.
-    pub(crate) windows: Windows,
+    pub(crate) transfer: Transfer,
     pub(crate) functions: &'a [Arc<dyn Function>],
     pub(crate) packets: usize,
     /// Room of a chunk.
@@ -152,7 +152,7 @@ impl Flow {
         let most = |bytes: fn(&dyn Function) -> u16| {
             site.functions.iter().map(|function| usize::from(bytes(&**function))).max().unwrap_or(0)
         };
-        // Nothing to spare: what lies in a window may have to be copied. What is behind the Ethernet header is aligned, as
+        // Nothing to spare: what lies in a buffer may have to be copied. What is behind the Ethernet header is aligned, as
         // ports that write packets themselves can have it.
         let headroom_bytes = (most(|function| function.headroom_bytes()) + ETHERNET_BYTES).next_multiple_of(16);
         let config = ArenaConfig {
@@ -184,7 +184,7 @@ impl Flow {
             bins: site.bins,
             bin_packets: site.bin_packets,
             resident: site.resident,
-            windows: site.windows,
+            transfer: site.transfer,
             share: site.share.to_vec(),
             chain: site.chain.as_ref().filter(|chain| chain.by == By::Device).map(|chain| Arc::clone(&chain.hops)),
             ..DeviceOptions::default()
@@ -226,8 +226,8 @@ impl Flow {
             let mut packet = Packet { descriptor, headers, frame: None, job: job(random) };
             if let Some((variant, parameter)) = packet.job.before {
                 let function = &site.functions[usize::from(packet.job.instance)];
-                let window = region.window_mut(&descriptor);
-                let outcome = function.run_ref(window, &mut packet.descriptor, variant, parameter);
+                let buffer = region.buffer_mut(&descriptor);
+                let outcome = function.run_ref(buffer, &mut packet.descriptor, variant, parameter);
                 if outcome.verdict == VERDICT_DROP {
                     return Err(Error::Setup(format!("a packet cannot be made what it is to be: {outcome:?}")));
                 }
@@ -327,29 +327,29 @@ impl Flow {
                         continue;
                     }
                     let mut descriptor = chunk.descriptors[place];
-                    let mut window = self.region.window_mut(&descriptor).to_vec();
+                    let mut buffer = self.region.buffer_mut(&descriptor).to_vec();
                     let function = &self.functions[usize::from(bin.instance)];
                     let parameter = chunk.parameters[place];
-                    let mut outcome = function.run_ref(&mut window, &mut descriptor, bin.variant, parameter);
+                    let mut outcome = function.run_ref(&mut buffer, &mut descriptor, bin.variant, parameter);
                     let mut at = usize::from(bin.instance);
                     while let Some(next) = self.next(at, bin.row, outcome.verdict) {
                         let function = &self.functions[next];
-                        outcome = function.run_ref(&mut window, &mut descriptor, function.variant(), 0);
+                        outcome = function.run_ref(&mut buffer, &mut descriptor, function.variant(), 0);
                         at = next;
                     }
-                    expected.push((chunk.opened_ns as usize, place, window, descriptor, outcome));
+                    expected.push((chunk.opened_ns as usize, place, buffer, descriptor, outcome));
                 }
             }
         }
         let mut observed = Vec::new();
         self.pass_all(&mut self.no_passes(), Some(&mut observed))?;
         self.lane.copy_region(&mut self.region, false).map_err(Error::setup)?;
-        for (chunk, place, window, descriptor, outcome) in &expected {
+        for (chunk, place, buffer, descriptor, outcome) in &expected {
             let Some(chunk) = &self.chunks[*chunk] else { continue };
             let (got, said) = (chunk.descriptors[*place], chunk.outcomes[*place]);
             let head = usize::from(descriptor.head);
-            let frame = &window[head..head + usize::from(descriptor.length)];
-            // What is in the window of a packet that is dropped means nothing.
+            let frame = &buffer[head..head + usize::from(descriptor.length)];
+            // What is in the buffer of a packet that is dropped means nothing.
             let dropped = outcome.verdict == VERDICT_DROP;
             let differs = got != *descriptor || frames && self.region.frame(&got) != frame;
             if said != *outcome || !dropped && differs {
@@ -434,10 +434,10 @@ impl Flow {
         Ok(())
     }
 
-    /// Every window of a chunk that is not in flight.
-    pub(crate) fn windows_of(&mut self, chunk: usize, look: &mut dyn FnMut(&mut [u8])) {
+    /// Every buffer of a chunk that is not in flight.
+    pub(crate) fn buffers_of(&mut self, chunk: usize, look: &mut dyn FnMut(&mut [u8])) {
         for descriptor in &self.fresh[chunk].0 {
-            look(self.region.window_mut(descriptor));
+            look(self.region.buffer_mut(descriptor));
         }
     }
 

@@ -10,7 +10,7 @@ use godwit_device::cpu::CpuDevice;
 use godwit_device::{Device, Implementation, Lane, Program};
 use godwit_engine::FunctionProgram;
 use godwit_function::ipsec::suite::Protocol;
-use godwit_function::{Function, HostHalf, Site, WorkColumns};
+use godwit_function::{BuildContext, Function, HostHalf, WorkColumns};
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 use toml::de::DeTable;
@@ -102,7 +102,7 @@ pub(crate) fn build(kind: &str, stanza: &str) -> Result<Arc<dyn Function>, Error
 /// The same where there are these ports.
 pub(crate) fn build_at(kind: &str, stanza: &str, ports: &[String]) -> Result<Arc<dyn Function>, Error> {
     let registration = godwit_function::kind(kind).ok_or_else(|| Error::Setup(format!("no function `{kind}`")))?;
-    let site = Site { name: kind, ports, directory: Path::new(".") };
+    let site = BuildContext { name: kind, ports, directory: Path::new(".") };
     let table = DeTable::parse(stanza).map_err(Error::setup)?;
     (registration.build)(table, &site).map_err(Error::setup)
 }

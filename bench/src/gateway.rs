@@ -221,19 +221,19 @@ impl<'a> Gateway<'a> {
         self.devices.iter().any(|device| has_own_memory(device))
     }
 
-    /// Window of a frame of so many bytes.
-    fn window_bytes(frame_bytes: usize) -> usize {
+    /// Buffer of a frame of so many bytes.
+    fn buffer_bytes(frame_bytes: usize) -> usize {
         (HEADROOM_BYTES + frame_bytes + TAILROOM_BYTES / 2).next_multiple_of(ALIGN_BYTES)
     }
 
-    fn mean_window_bytes(&self) -> usize {
+    fn mean_buffer_bytes(&self) -> usize {
         match self.size {
-            Size::Bytes(bytes) => Self::window_bytes(bytes.into()),
-            Size::Random => Self::window_bytes((60 + 1514) / 2),
-            Size::Uniform { min, max } => Self::window_bytes((usize::from(min) + usize::from(max)) / 2),
-            Size::Imix => (7 * Self::window_bytes(60) + 4 * Self::window_bytes(566) + Self::window_bytes(1514)) / 12,
+            Size::Bytes(bytes) => Self::buffer_bytes(bytes.into()),
+            Size::Random => Self::buffer_bytes((60 + 1514) / 2),
+            Size::Uniform { min, max } => Self::buffer_bytes((usize::from(min) + usize::from(max)) / 2),
+            Size::Imix => (7 * Self::buffer_bytes(60) + 4 * Self::buffer_bytes(566) + Self::buffer_bytes(1514)) / 12,
             Size::ImixPipsea => {
-                (60 * Self::window_bytes(56) + 23 * Self::window_bytes(532) + 15 * Self::window_bytes(1356)) / 98
+                (60 * Self::buffer_bytes(56) + 23 * Self::buffer_bytes(532) + 15 * Self::buffer_bytes(1356)) / 98
             }
         }
     }
@@ -244,7 +244,7 @@ impl<'a> Gateway<'a> {
         let defaults = ChunkDefaults::of(self.devices[0], mode, self.workers);
         let chunks = self.options.in_flight.map_or(defaults.chunks, |chunks| chunks + 1);
         // Each device has its own.
-        chunks * self.devices.len() * defaults.bytes as usize / self.mean_window_bytes()
+        chunks * self.devices.len() * defaults.bytes as usize / self.mean_buffer_bytes()
     }
 
     /// The key of `[arena]` that makes a worker's ring as long as packets in flight need, and an eighth: what goes around in
@@ -254,7 +254,7 @@ impl<'a> Gateway<'a> {
             return String::new();
         }
         let packets = self.options.packets.unwrap_or_else(|| self.packets_of_chunks()).min(in_flight_packets);
-        let bytes = packets * self.mean_window_bytes() * 9 / 8;
+        let bytes = packets * self.mean_buffer_bytes() * 9 / 8;
         let longest = HEADROOM_BYTES + self.size.frame_bytes_max().max(60) + TAILROOM_BYTES;
         format!("packets = {}", bytes / longest + 1)
     }
@@ -315,8 +315,8 @@ impl<'a> Gateway<'a> {
             if let Some(mode) = options.mode.filter(|_| device != cpu::ID) {
                 let _ = writeln!(text, "mode = \"{}\"", mode.name());
             }
-            if let Some(windows) = options.windows.filter(|_| device != cpu::ID) {
-                let _ = writeln!(text, "windows = \"{}\"", windows.name());
+            if let Some(transfer) = options.transfer.filter(|_| device != cpu::ID) {
+                let _ = writeln!(text, "transfer = \"{}\"", transfer.name());
             }
             if !options.devices().contains(&device) {
                 continue;

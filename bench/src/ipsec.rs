@@ -166,12 +166,12 @@ fn packets(
         let Work::Run { variant, parameter } = work else {
             return Err(Error::Setup(format!("the host half settled a packet: {work:?}")));
         };
-        let _ = out.run_ref(region.window_mut(descriptor), descriptor, variant, parameter);
+        let _ = out.run_ref(region.buffer_mut(descriptor), descriptor, variant, parameter);
     }
     let sealed: Vec<Vec<u8>> = descriptors.iter().map(|descriptor| region.frame(descriptor).to_vec()).collect();
     // Where ours lie before: those to be opened begin where a frame that arrives does.
     let places = if opens { placed(&sealed, config)?.1 } else { descriptors };
-    let end = |descriptor: &Descriptor| descriptor.window_offset() + descriptor.room_bytes();
+    let end = |descriptor: &Descriptor| descriptor.buffer_offset() + descriptor.room_bytes();
     let arena_bytes = places.iter().map(end).max().unwrap_or(0) as u32;
     let mut bytes = Vec::new();
     let [cipher, authentication] = numbers(suite);
@@ -199,7 +199,7 @@ fn packets(
         plain.extend((1..=padding).map(|byte| byte as u8));
         plain.extend([padding as u8, 4]);
         // The region of the sealed frames begins where the peer's arena does.
-        let place = (place.window_offset() + usize::from(place.head) + esp) as u32;
+        let place = (place.buffer_offset() + usize::from(place.head) + esp) as u32;
         for word in [u32::from(frame[30]) - 1, place, (icv - data) as u32] {
             bytes.extend(word.to_le_bytes());
         }

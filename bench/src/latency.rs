@@ -1,14 +1,14 @@
 //! One batch of 32 packets, submit to completion, nothing else in flight (APUNet figure 7).
 //!
 //! Three ways, as far as the device has them: `launch` and `persistent` where packets lie, and `+copy`. On a device that works on the
-//! host's memory that is what launch mode takes plus copying the batch's windows to a staging memory and back; on a CUDA device with
-//! memory of its own copy engines bring windows there and back, where otherwise its kernels reach over the bus for them. Beside
+//! host's memory that is what launch mode takes plus copying the batch's buffers to a staging memory and back; on a CUDA device with
+//! memory of its own copy engines bring buffers there and back, where otherwise its kernels reach over the bus for them. Beside
 //! each is how long the same thread takes to wait as long with no device: what the machine adds to the 99th percentile.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use godwit_device::{Mode, Windows, cpu, cuda, has_own_memory};
+use godwit_device::{Mode, Transfer, cpu, cuda, has_own_memory};
 
 use crate::flow::{Flow, Site};
 use crate::suites::Associations;
@@ -29,11 +29,11 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
     let both = if device == cpu::ID { vec![Mode::Launch] } else { vec![Mode::Launch, Mode::Persistent] };
     let modes = options.mode.map_or(both, |mode| vec![mode]);
     let has_ways = cuda::number(device).is_some() && has_own_memory(device);
-    let ways: Vec<(Mode, Windows)> = modes
+    let ways: Vec<(Mode, Transfer)> = modes
         .into_iter()
-        .flat_map(|mode| match options.windows {
-            None if has_ways && mode == Mode::Launch => vec![(mode, Windows::Copied), (mode, Windows::Reached)],
-            windows => vec![(mode, windows.unwrap_or_default())],
+        .flat_map(|mode| match options.transfer {
+            None if has_ways && mode == Mode::Launch => vec![(mode, Transfer::Copy), (mode, Transfer::ZeroCopy)],
+            transfer => vec![(mode, transfer.unwrap_or_default())],
         })
         .collect();
     let implementation = implementation(options)?;
@@ -41,14 +41,14 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
     let esp = function::many_sas(&associations, 1)?;
     let mut rows = Vec::new();
     for &size in sizes {
-        for &(mode, windows) in &ways {
+        for &(mode, transfer) in &ways {
             let site = Site {
                 device,
                 mode,
                 implementation,
                 resident: false,
                 layout: options.layout,
-                windows,
+                transfer,
                 functions: &[Arc::clone(&esp)],
                 packets: BATCH * BATCHES,
                 bins: BATCH,
@@ -66,7 +66,7 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
             }
             flow.prepare_by_length(BATCH, site.bin_packets);
             let (verified, _) = flow.verify()?;
-            let way = way(device, mode, windows);
+            let way = way(device, mode, transfer);
             progress(&format!("{device}, {}, {way}, {size}: {verified} packets compared with ref", mode.name()));
             let passes = flow.measure(options.time)?;
             let count = passes.latencies_ns.len();
@@ -93,7 +93,7 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
             let (wait_ns, _) = median_p99(&mut passes.latencies_ns.clone());
             let alone_us = median_p99(&mut waits_ns(wait_ns, count)).1 / 1e3;
             let form = flow.device.choices()[0].form.clone();
-            let copied = if has_ways && windows == Windows::Copied { "+copy" } else { "" };
+            let copied = if has_ways && transfer == Transfer::Copy { "+copy" } else { "" };
             row(
                 &format!("{form}{copied}"),
                 &mut passes.latencies_ns.clone(),
@@ -107,7 +107,7 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
                 row(
                     &format!("{form}+copy"),
                     &mut copied,
-                    "ESP, windows copied to a staging memory and back".to_owned(),
+                    "ESP, buffers copied to a staging memory and back".to_owned(),
                 );
             }
         }
@@ -116,12 +116,12 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
 }
 
 /// How packets come to the device and back, for people.
-fn way(device: &str, mode: Mode, windows: Windows) -> &'static str {
+fn way(device: &str, mode: Mode, transfer: Transfer) -> &'static str {
     let is_cuda = cuda::number(device).is_some();
-    match (has_own_memory(device), mode, windows) {
+    match (has_own_memory(device), mode, transfer) {
         (false, ..) => "zero-copy",
-        (true, Mode::Persistent, _) | (true, Mode::Launch, Windows::Reached) if is_cuda => "zero-copy, over the bus",
-        (true, Mode::Launch, Windows::Auto) if is_cuda => "as is cheaper",
+        (true, Mode::Persistent, _) | (true, Mode::Launch, Transfer::ZeroCopy) if is_cuda => "zero-copy, over the bus",
+        (true, Mode::Launch, Transfer::Auto) if is_cuda => "as is cheaper",
         _ => "copies to the device and back",
     }
 }
@@ -144,7 +144,7 @@ fn waits_ns(wait_ns: f64, count: usize) -> Vec<f64> {
 }
 
 impl Flow {
-    /// These latencies, each with the time that it takes to copy a batch's windows somewhere and back.
+    /// These latencies, each with the time that it takes to copy a batch's buffers somewhere and back.
     fn copies_ns(&mut self, latencies_ns: &[f64]) -> Vec<f64> {
         let mut staging = vec![0u8; BATCH * (16 << 10)];
         let chunks = self.prepared().1;
@@ -153,14 +153,14 @@ impl Flow {
             .map(|(turn, latency_ns)| {
                 let started = Instant::now();
                 let mut at = 0;
-                self.windows_of(turn % chunks, &mut |window| {
-                    staging[at..at + window.len()].copy_from_slice(window);
-                    at += window.len();
+                self.buffers_of(turn % chunks, &mut |buffer| {
+                    staging[at..at + buffer.len()].copy_from_slice(buffer);
+                    at += buffer.len();
                 });
                 at = 0;
-                self.windows_of(turn % chunks, &mut |window| {
-                    window.copy_from_slice(&staging[at..at + window.len()]);
-                    at += window.len();
+                self.buffers_of(turn % chunks, &mut |buffer| {
+                    buffer.copy_from_slice(&staging[at..at + buffer.len()]);
+                    at += buffer.len();
                 });
                 latency_ns + started.elapsed().as_nanos() as f64
             })

@@ -69,7 +69,7 @@ use godwit_device::cpu;
 use serde::Serialize;
 
 pub use error::Error;
-pub use godwit_device::{Mode, Windows};
+pub use godwit_device::{Mode, Transfer};
 pub use godwit_packet::Layout;
 pub use size::Size;
 
@@ -127,7 +127,7 @@ pub struct BenchOptions {
     /// How packets lie in the arena, where the bench fills one.
     pub layout: Layout,
     /// How packets of launched chunks come to a CUDA device and back; `None`: as is cheaper, and in `latency` both ways.
-    pub windows: Option<Windows>,
+    pub transfer: Option<Transfer>,
     /// Packets of a chunk.
     pub batch: Option<usize>,
     /// Packets of a bin.
@@ -183,7 +183,7 @@ impl Default for BenchOptions {
             peers: true,
             mode: None,
             layout: Layout::Dense,
-            windows: None,
+            transfer: None,
             batch: None,
             bin_packets: None,
             in_flight: None,

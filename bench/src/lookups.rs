@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use godwit_function::{Function, Site, l2};
+use godwit_function::{BuildContext, Function, l2};
 use godwit_wire::MacAddress;
 use tempfile::NamedTempFile;
 use toml::de::DeTable;
@@ -101,7 +101,7 @@ pub(crate) fn l2(extent: &Extent) -> Result<Lookups, Error> {
     };
     // Nothing ages: what looks for old entries would share memory with the look-ups.
     let stanza = |capacity: u32| format!("capacity = {capacity}\nageing_s = 0\n");
-    let site = Site { name: "l2", ports: &PORTS.map(str::to_owned), directory: Path::new(".") };
+    let site = BuildContext { name: "l2", ports: &PORTS.map(str::to_owned), directory: Path::new(".") };
     let text = stanza(stations + NEAR_STATIONS);
     let function = l2::build_switch(DeTable::parse(&text).map_err(Error::setup)?, &site).map_err(Error::setup)?;
     // Not by a file: seventy million lines are 2 GB of text, and take longer to write and to read than to enter.

@@ -54,7 +54,7 @@ pub(crate) fn run(options: &BenchOptions, progress: &mut Progress<'_>) -> Result
                 implementation: implementation(options)?,
                 resident,
                 layout: options.layout,
-                windows: options.windows.unwrap_or_default(),
+                transfer: options.transfer.unwrap_or_default(),
                 functions: &functions,
                 packets: feed.packets,
                 bins: settings.iter().map(|setting| setting.config.entries_max()).max().unwrap_or(1),

@@ -98,7 +98,7 @@ impl Sharing<'_> {
             implementation: Implementation::Native,
             resident: false,
             layout: self.options.layout,
-            windows: self.options.windows.unwrap_or_default(),
+            transfer: self.options.transfer.unwrap_or_default(),
             functions: self.functions,
             packets: feed.packets,
             bins: feed.batch.div_ceil(feed.bin_packets) + 4,

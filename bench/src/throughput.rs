@@ -23,7 +23,7 @@ pub(crate) const SIZES: [Size; 6] =
 /// Size of copies that the link is measured with, bytes: beyond the knee of every copy engine.
 pub(crate) const COPY_BYTES: usize = 32 << 20;
 
-/// Frames of a chunk for a discrete GPU, bytes: about 8 MiB of windows.
+/// Frames of a chunk for a discrete GPU, bytes: about 8 MiB of buffers.
 const COPY_PACKETS_BYTES: usize = 4 << 20;
 
 /// A pass has so many times the chunks that a thread keeps in flight: half of it is then time in which as many are, and where several
@@ -53,7 +53,7 @@ impl Feed {
 
     /// The same of one of several devices.
     pub(crate) fn of(options: &BenchOptions, device: &str, size: Size) -> Self {
-        // A discrete GPU wants copies of 8 MB and four of them under way, for beside the windows each chunk has small copies
+        // A discrete GPU wants copies of 8 MB and four of them under way, for beside the buffers each chunk has small copies
         // (an H200 at 60 bytes: 0.80 of half the duplex copy rate with chunks of 16,384, 0.94 with 65,536); the processor wants
         // chunks that stay in its L2 cache, and runs them on submission. Arenas are larger than the last-level cache.
         let kind = device.split(':').next().unwrap_or_default();
@@ -256,7 +256,7 @@ pub(crate) fn flows(
         implementation,
         resident: false,
         layout: options.layout,
-        windows: options.windows.unwrap_or_default(),
+        transfer: options.transfer.unwrap_or_default(),
         functions: std::slice::from_ref(function),
         packets: feed.packets,
         // A bin that is not full for each length there is.

@@ -8,11 +8,11 @@ use godwit_io::live::{ArenaNeeds, Live, LiveContext, LivePort, SharedCounters};
 use godwit_io::{Clock, Departure, Error, PortCounters, QueueContext, Receive, Received, Transmit};
 use godwit_packet::{Batch, Outgoing, Region, Stamp, Steering};
 
-/// Frames are kept in whole lines of so many bytes, and copied so where a window has room: that takes no call.
+/// Frames are kept in whole lines of so many bytes, and copied so where a buffer has room: that takes no call.
 const LINE_BYTES: usize = 64;
 /// Longer frames are as well copied by a call.
 const LINES_MAX: usize = 4;
-/// Packets that get their windows at once.
+/// Packets that get their buffers at once.
 const BLOCK_PACKETS: usize = 32;
 /// How many packets ahead frames are fetched: a NIC would have put them into the cache.
 const FETCHED_AHEAD_PACKETS: usize = 64;
@@ -341,9 +341,9 @@ struct Sink {
 }
 
 impl Transmit for Sink {
-    fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
+    fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
         if let Some(digest) = &self.digest {
-            let sum = packets.iter().map(|packet| hash(windows.frame(&packet.descriptor))).fold(0, u64::wrapping_add);
+            let sum = packets.iter().map(|packet| hash(buffers.frame(&packet.descriptor))).fold(0, u64::wrapping_add);
             digest.fetch_add(sum, Ordering::Relaxed);
         }
         if let Some((_, counts)) = &mut self.timed {
@@ -351,7 +351,7 @@ impl Transmit for Sink {
             packets.iter().for_each(|packet| counts[class(now_ns.saturating_sub(packet.stamp.time_ns))] += 1);
         }
         self.counters.sent_bytes += packets.iter().map(|packet| u64::from(packet.descriptor.length)).sum::<u64>();
-        windows.release_all(packets);
+        buffers.release_all(packets);
         self.counters.sent_packets += packets.len() as u64;
         self.shared.publish(&self.counters);
         Ok(packets.len())

@@ -7,22 +7,22 @@
 #ifndef GODWIT_ABI_H
 #define GODWIT_ABI_H
 
-/* A window starts at arena + window * GW_WINDOW_UNIT. */
-#define GW_WINDOW_UNIT 64u
+/* A buffer starts at arena + buffer * GW_BUFFER_UNIT. */
+#define GW_BUFFER_UNIT 64u
 
 /*
  * The place of one packet in the arena.
  *
- *   window*64            +head              +head+length        +room*64
+ *   buffer*64            +head              +head+length        +room*64
  *   |<---- headroom ---->|<---- frame ----->|<---- tailroom --->|
  *
- * A function may move head and length (and no other field) within the window.
+ * A function may move head and length (and no other field) within the buffer.
  */
 typedef struct gw_descriptor {
-    gw_u32 window;    /* start of the window, in units of 64 bytes from the arena's base */
-    gw_u16 head;      /* bytes from the window's start to the first byte of the frame */
+    gw_u32 buffer;    /* start of the buffer, in units of 64 bytes from the arena's base */
+    gw_u16 head;      /* bytes from the buffer's start to the first byte of the frame */
     gw_u16 length;    /* bytes of the frame, without FCS */
-    gw_u8 room;       /* size of the window, in units of 64 bytes */
+    gw_u8 room;       /* size of the buffer, in units of 64 bytes */
     gw_u8 port;       /* port the packet came in by */
     gw_u16 order;     /* place in the worker's order of arrival, modulo 2^16 */
     gw_u32 flow_hash; /* symmetric Toeplitz hash of the 5-tuple */
@@ -87,7 +87,8 @@ GW_ASSERT_OFFSET(gw_bin, part, 15);
 /*
  * The part of the chain that a device follows by itself, at the beginning of its table images:
  *
- *   | gw_chain, 64 bytes | gw_stop of each instance | hops: gw_u32 [instance][row][verdict] |
+ *   | gw_chain, 64 bytes | gw_chain_stage of each instance | hops: gw_u32 [instance][row][verdict]
+ * |
  *
  * Packets whose hop leads on go to the next function on the device; the others are done, and the
  * host decides on.
@@ -103,12 +104,12 @@ GW_ASSERT_OFFSET(gw_chain, verdicts, 4);
 GW_ASSERT_OFFSET(gw_chain, instances, 8);
 
 /* A configured function, as packets that come to it on a device are run: with parameter 0. */
-typedef struct gw_stop {
+typedef struct gw_chain_stage {
     gw_u32 kernel;  /* which kernel it has */
     gw_u32 variant; /* of all packets */
-} gw_stop;
-GW_STATIC_ASSERT(sizeof(gw_stop) == 8, stop_size);
-GW_ASSERT_OFFSET(gw_stop, variant, 4);
+} gw_chain_stage;
+GW_STATIC_ASSERT(sizeof(gw_chain_stage) == 8, stop_size);
+GW_ASSERT_OFFSET(gw_chain_stage, variant, 4);
 
 /*
  * A hop: a rank, smaller than that of every function behind it, in the upper 16 bits; the
@@ -124,7 +125,7 @@ GW_ASSERT_OFFSET(gw_stop, variant, 4);
 #define GW_HOPS_MAX   4u
 
 /* Where a device packs packets anew (dialect/loops_chain.h); packets is a multiple of 16. */
-#define GW_DESK_BYTES(packets) (40u * (packets))
+#define GW_CHAIN_SCRATCH_BYTES(packets) (40u * (packets))
 
 /*
  * How host and one persistent group talk (Hummingbird, algorithms 1 and 2): a ring of
@@ -149,12 +150,12 @@ GW_ASSERT_OFFSET(gw_mailbox, extent, 8);
 GW_ASSERT_OFFSET(gw_mailbox, finished, 64);
 
 /*
- * Where the windows of a bin lie, if they lie side by side in the order of its packets, so that a
+ * Where the buffers of a bin lie, if they lie side by side in the order of its packets, so that a
  * group can bring them before it has seen the descriptors:
  *
- *   the first's window | units of all together << 32 | posted behind it, modulo 2^16, << 48
+ *   the first's buffer | units of all together << 32 | posted behind it, modulo 2^16, << 48
  *
- * Units are those of windows; 0: they do not lie so, or are more than GW_EXTENT_UNITS_MAX.
+ * Units are those of buffers; 0: they do not lie so, or are more than GW_EXTENT_UNITS_MAX.
  */
 #define GW_EXTENT_UNITS_MAX 192u
 
@@ -162,10 +163,10 @@ GW_ASSERT_OFFSET(gw_mailbox, finished, 64);
 #define GW_MAILBOX_ENDED   2u
 
 /* Bytes of a place; bin_packets is a multiple of 16, so that places begin at multiples of 64. */
-#define GW_PLACE_BYTES(bin_packets)      (64u + 36u * (bin_packets))
-#define GW_PLACE_DESCRIPTORS             64u
-#define GW_PLACE_PARAMETERS(bin_packets) (64u + 16u * (bin_packets))
-#define GW_PLACE_OUTCOMES(bin_packets)   (64u + 24u * (bin_packets))
-#define GW_PLACE_TRAILS(bin_packets)     (64u + 32u * (bin_packets))
+#define GW_MAILBOX_SLOT_BYTES(bin_packets)      (64u + 36u * (bin_packets))
+#define GW_MAILBOX_SLOT_DESCRIPTORS             64u
+#define GW_MAILBOX_SLOT_PARAMETERS(bin_packets) (64u + 16u * (bin_packets))
+#define GW_MAILBOX_SLOT_OUTCOMES(bin_packets)   (64u + 24u * (bin_packets))
+#define GW_MAILBOX_SLOT_TRAILS(bin_packets)     (64u + 32u * (bin_packets))
 
 #endif

@@ -19,7 +19,7 @@ typedef struct gw_reach {
 
 /* Bytes that one thread moves at once. */
 #define GW_WORD_BYTES 16u
-#define GW_UNIT_WORDS (GW_WINDOW_UNIT / GW_WORD_BYTES)
+#define GW_UNIT_WORDS (GW_BUFFER_UNIT / GW_WORD_BYTES)
 
 /*
  * Words that one thread has under way at once. A trip over the bus takes as long for one of them
@@ -27,7 +27,7 @@ typedef struct gw_reach {
  */
 #define GW_WORDS_UNDER_WAY 12u
 
-/* The words of a window that a packet's bytes lie in: they stay within the window, which begins
+/* The words of a buffer that a packet's bytes lie in: they stay within the buffer, which begins
  * and ends at multiples of 64. */
 typedef struct gw_span {
     gw_u64 first; /* counted from the arena's start */
@@ -37,7 +37,7 @@ typedef struct gw_span {
 /* Of the first bytes of a frame, no more than reach_bytes. */
 GW_LANE gw_span gw_span_of(const gw_descriptor *descriptor, gw_u32 reach_bytes)
 {
-    /* window | head, length */
+    /* buffer | head, length */
     const uint2 place = *(const uint2 *)descriptor;
     const gw_u32 head = place.y & 0xffffu;
     const gw_u32 length = place.y >> 16;
@@ -150,7 +150,7 @@ GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descrip
 /*
  * The arrays of a chunk lie in the host's memory as they do in the device's, one behind the other:
  * this is where the host's parameters lie, and so where all others do. 0: copy engines bring and
- * take them, and windows.
+ * take them, and buffers.
  */
 typedef gw_u64 gw_host_arrays;
 

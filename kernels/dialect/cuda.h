@@ -115,7 +115,7 @@ GW_LANE void gw_local_max(gw_u32 *word, gw_u32 value)
 
 /*
  * A device moves aligned words only, each with an instruction of its own, so the fewer the better.
- * The words around some bytes lie in the same window, or image: those begin and end at multiples
+ * The words around some bytes lie in the same buffer, or image: those begin and end at multiples
  * of 64. Most frames lie at even addresses.
  */
 GW_LANE gw_u32 gw_load_be16(const gw_u8 *bytes)

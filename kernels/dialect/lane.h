@@ -4,7 +4,7 @@
 
 /* What one lane knows of its packet. */
 typedef struct gw_lane {
-    GW_GLOBAL gw_u8 *window;      /* start of the packet's window in the arena, 64-byte aligned */
+    GW_GLOBAL gw_u8 *buffer;      /* start of the packet's buffer in the arena, 64-byte aligned */
     const GW_GLOBAL gw_u8 *image; /* the function's table image, 64-byte aligned */
     gw_u64 parameter;             /* from the function's host half */
     gw_u32 variant;               /* the same for all packets of a bin */
@@ -12,7 +12,7 @@ typedef struct gw_lane {
 
 /* What a group of lanes is given: one bin. The arrays begin with the bin's first packet. */
 typedef struct gw_work {
-    GW_GLOBAL gw_u8 *arena;       /* windows count from here; 64-byte aligned */
+    GW_GLOBAL gw_u8 *arena;       /* buffers count from here; 64-byte aligned */
     const GW_GLOBAL gw_u8 *image; /* the function's table image, 64-byte aligned */
     GW_GLOBAL gw_descriptor *descriptors;
     const GW_GLOBAL gw_u64 *parameters;
@@ -25,7 +25,7 @@ typedef struct gw_work {
 /* The first byte of the frame. */
 GW_LANE GW_GLOBAL gw_u8 *gw_frame(const gw_lane *lane, const gw_descriptor *descriptor)
 {
-    return lane->window + descriptor->head;
+    return lane->buffer + descriptor->head;
 }
 
 /* Settles a packet with a verdict of the contract. */

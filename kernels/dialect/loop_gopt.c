@@ -51,12 +51,12 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
 
     /* Frames come in the order of the bin, so those of the packets that begin next are fetched. */
     for (gw_u32 i = 0; group != 1 && i < count && i < GW_FRAMES_AHEAD; i++) {
-        GW_FETCH(arena + (gw_u64)descriptors[i].window * GW_WINDOW_UNIT + descriptors[i].head);
+        GW_FETCH(arena + (gw_u64)descriptors[i].buffer * GW_BUFFER_UNIT + descriptors[i].head);
     }
     for (gw_u32 i = 0; i < count; i++) {
         if (group != 1 && i + GW_FRAMES_AHEAD < count) {
             const gw_descriptor *far = &descriptors[i + GW_FRAMES_AHEAD];
-            GW_FETCH(arena + (gw_u64)far->window * GW_WINDOW_UNIT + far->head);
+            GW_FETCH(arena + (gw_u64)far->buffer * GW_BUFFER_UNIT + far->head);
         }
         /* In its place: a copy would be saved at every switch. Of it head and length may change. */
         gw_descriptor *descriptor = descriptors + i;
@@ -66,9 +66,9 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
         outcome->port = 0;
         outcome->value = 0;
         /* Only what differs from packet to packet is saved at a switch. */
-        gw_u8 *window = arena + (gw_u64)descriptor->window * GW_WINDOW_UNIT;
+        gw_u8 *buffer = arena + (gw_u64)descriptor->buffer * GW_BUFFER_UNIT;
         const gw_u64 parameter = parameters[i];
-        const gw_lane lane = {window, image, parameter, variant};
+        const gw_lane lane = {buffer, image, parameter, variant};
         gw_NAME_packet(&lane, descriptor, outcome);
     }
 }

@@ -5,16 +5,16 @@
  * (gw_chain, abi.h). Of all packets of the bin that are led on, those whose next function has the
  * lowest rank go first, so that ways that part and meet again are joined where they meet: a
  * function sees each packet of a bin in one turn. Where all packets go the same way they stay where
- * they are; otherwise those that go are packed side by side on a desk, so that no lane is idle, and
- * brought back when the function has settled them.
+ * they are; otherwise those that go are packed side by side on a scratch, so that no lane is idle,
+ * and brought back when the function has settled them.
  *
  * Nothing leaves the group: there is no launch, no list and no atomic of the whole device between
  * two functions, and it is the same for a launched chunk and for a persistent group's mailbox.
  *
- *   desk     zeros | descriptors | outcomes | hops | origins        desk_packets of each
+ *   scratch     zeros | descriptors | outcomes | hops | origins        scratch_packets of each
  *
  * zeros: the parameter of packets that no host half has prepared, never written. hops: where each
- * packet of the bin goes next. origins: of packets on the desk, their places in the bin. A bin's
+ * packet of the bin goes next. origins: of packets on the scratch, their places in the bin. A bin's
  * parts begin at its place in the chunk's arrays.
  */
 #ifndef GODWIT_LOOPS_CHAIN_H
@@ -29,34 +29,34 @@ GW_LANE gw_u32 gw_has_chain(const GW_GLOBAL gw_u8 *images)
     return (gw_u32)(((const GW_GLOBAL gw_chain *)images)->rows != 0);
 }
 
-GW_LANE const GW_GLOBAL gw_stop *gw_stops(const gw_chunk_arrays *chunk)
+GW_LANE const GW_GLOBAL gw_chain_stage *gw_chain_stages(const gw_chunk_arrays *chunk)
 {
-    return (const GW_GLOBAL gw_stop *)((const GW_GLOBAL gw_chain *)chunk->images + 1);
+    return (const GW_GLOBAL gw_chain_stage *)((const GW_GLOBAL gw_chain *)chunk->images + 1);
 }
 
 GW_LANE const GW_GLOBAL gw_u64 *gw_desk_zeros(const gw_chunk_arrays *chunk)
 {
-    return (const GW_GLOBAL gw_u64 *)chunk->desk;
+    return (const GW_GLOBAL gw_u64 *)chunk->scratch;
 }
 
 GW_LANE GW_GLOBAL gw_descriptor *gw_desk_descriptors(const gw_chunk_arrays *chunk)
 {
-    return (GW_GLOBAL gw_descriptor *)(chunk->desk + (gw_u64)chunk->desk_packets * 8);
+    return (GW_GLOBAL gw_descriptor *)(chunk->scratch + (gw_u64)chunk->scratch_packets * 8);
 }
 
 GW_LANE GW_GLOBAL gw_outcome *gw_desk_outcomes(const gw_chunk_arrays *chunk)
 {
-    return (GW_GLOBAL gw_outcome *)(chunk->desk + (gw_u64)chunk->desk_packets * 24);
+    return (GW_GLOBAL gw_outcome *)(chunk->scratch + (gw_u64)chunk->scratch_packets * 24);
 }
 
 GW_LANE GW_GLOBAL gw_u32 *gw_desk_hops(const gw_chunk_arrays *chunk)
 {
-    return (GW_GLOBAL gw_u32 *)(chunk->desk + (gw_u64)chunk->desk_packets * 32);
+    return (GW_GLOBAL gw_u32 *)(chunk->scratch + (gw_u64)chunk->scratch_packets * 32);
 }
 
 GW_LANE GW_GLOBAL gw_u32 *gw_desk_origins(const gw_chunk_arrays *chunk)
 {
-    return (GW_GLOBAL gw_u32 *)(chunk->desk + (gw_u64)chunk->desk_packets * 36);
+    return (GW_GLOBAL gw_u32 *)(chunk->scratch + (gw_u64)chunk->scratch_packets * 36);
 }
 
 /* Functions that led a packet on, by its trail. */
@@ -69,20 +69,21 @@ GW_LANE gw_u32 gw_trail_hops(gw_u32 trail)
     return hops;
 }
 
-/* Writes down where packets go that a function has settled: of the bin, or of those on the desk. */
+/* Writes down where packets go that a function has settled: of the bin, or of those on the scratch.
+ */
 GW_GROUP void gw_settle_step(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps *steps,
                              gw_u32 turn)
 {
     const GW_GLOBAL gw_chain *chain = (const GW_GLOBAL gw_chain *)chunk->images;
     const gw_u32 verdicts = chain->verdicts;
     const GW_GLOBAL gw_u32 *hops =
-        (const GW_GLOBAL gw_u32 *)(gw_stops(chunk) + chain->instances) +
+        (const GW_GLOBAL gw_u32 *)(gw_chain_stages(chunk) + chain->instances) +
         (gw_u64)(steps->bin.instance * chain->rows + steps->bin.row) * verdicts;
     for (gw_u32 i = gw_lane_id(); i < steps->count; i += gw_lane_count()) {
         const gw_u64 from = (gw_u64)steps->bin.first + i;
         gw_u64 to = from;
         gw_u32 verdict;
-        if (steps->on_desk) {
+        if (steps->in_scratch) {
             const gw_outcome outcome = gw_desk_outcomes(chunk)[from];
             to = (gw_u64)steps->bin.first + gw_desk_origins(chunk)[from];
             chunk->descriptors[to] = gw_desk_descriptors(chunk)[from];
@@ -151,9 +152,9 @@ GW_GROUP gw_u32 gw_follow(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps
     const gw_u32 together = (gw_u32)(gw_uniform(steps->most) == hop);
     if (gw_lane_id() == 0) {
         const gw_u32 instance = hop & 0xffff;
-        const gw_stop stop = gw_stops(chunk)[instance];
+        const gw_chain_stage stop = gw_chain_stages(chunk)[instance];
         steps->count = together ? steps->bin.count : 0;
-        steps->on_desk = !together;
+        steps->in_scratch = !together;
         steps->led_on = 1;
         steps->image_offset = chunk->image_offsets[instance];
         steps->bin.instance = (gw_u16)instance;

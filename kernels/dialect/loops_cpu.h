@@ -41,24 +41,24 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
     gw_lane ahead = lane;
 
     for (gw_u32 i = 0; i < GW_AHEAD && i < count; i++) {
-        ahead.window = arena + (gw_u64)descriptors[i].window * GW_WINDOW_UNIT;
+        ahead.buffer = arena + (gw_u64)descriptors[i].buffer * GW_BUFFER_UNIT;
         ahead.parameter = parameters[i];
         touch(&ahead, &descriptors[i]);
     }
     for (gw_u32 i = 0; i < count; i++) {
         if (i + 2 * GW_AHEAD < count) {
             const gw_descriptor *far = &descriptors[i + 2 * GW_AHEAD];
-            __builtin_prefetch(arena + (gw_u64)far->window * GW_WINDOW_UNIT + far->head);
+            __builtin_prefetch(arena + (gw_u64)far->buffer * GW_BUFFER_UNIT + far->head);
         }
         if (i + GW_AHEAD < count) {
             const gw_descriptor *near = &descriptors[i + GW_AHEAD];
-            ahead.window = arena + (gw_u64)near->window * GW_WINDOW_UNIT;
+            ahead.buffer = arena + (gw_u64)near->buffer * GW_BUFFER_UNIT;
             ahead.parameter = parameters[i + GW_AHEAD];
             touch(&ahead, near);
         }
         gw_descriptor descriptor = descriptors[i];
         gw_outcome outcome = {0, 0, 0, 0};
-        lane.window = arena + (gw_u64)descriptor.window * GW_WINDOW_UNIT;
+        lane.buffer = arena + (gw_u64)descriptor.buffer * GW_BUFFER_UNIT;
         lane.parameter = parameters[i];
         packet(&lane, &descriptor, &outcome);
         descriptors[i].head = descriptor.head;

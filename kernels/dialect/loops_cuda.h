@@ -4,11 +4,11 @@
  *   gw_chunk        launched for one chunk; any number of groups
  *   gw_persistent   launched once; group i serves mailbox i until it is told to stop
  *
- * Functions work on a shadow of the arena in the device's memory, window by window
- * at the same offsets as in the host's arena. Copy engines bring the windows of a
+ * Functions work on a shadow of the arena in the device's memory, buffer by buffer
+ * at the same offsets as in the host's arena. Copy engines bring the buffers of a
  * chunk there and back where these lie side by side, and the chunk's arrays; otherwise,
  * and for persistent groups, the group itself does (bus_cuda.h).
- * A persistent group has windows that lie side by side in its own memory instead
+ * A persistent group has buffers that lie side by side in its own memory instead
  * (GW_NEAR_WORDS).
  */
 #ifndef GODWIT_LOOPS_CUDA_H
@@ -87,15 +87,15 @@ typedef struct gw_counters {
 } gw_counters;
 
 /*
- * host_arrays: groups fetch and return windows and the chunk's arrays, and host_done is to be 1
+ * host_arrays: groups fetch and return buffers and the chunk's arrays, and host_done is to be 1
  * when all is back in the host's memory. Otherwise copy engines do, and both are 0. bins and cycles
  * (of each bin) may lie in the host's memory: each is read, or written, once.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     gw_chunk(gw_device device, gw_host_arrays host_arrays, gw_u64 *parameters,
              gw_descriptor *descriptors, gw_outcome *outcomes, gw_u32 *trails, const gw_bin *bins,
-             gw_u32 bin_count, gw_counters *counters, gw_u32 *cycles, gw_u8 *desk,
-             gw_u32 desk_packets, gw_u32 *host_done)
+             gw_u32 bin_count, gw_counters *counters, gw_u32 *cycles, gw_u8 *scratch,
+             gw_u32 scratch_packets, gw_u32 *host_done)
 {
     gw_u32 *next_bin = &counters->next_bin;
     GW_SHARED_SCRATCH(shared);
@@ -115,8 +115,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     chunk.parameters = parameters;
     chunk.outcomes = outcomes;
     chunk.trails = trails;
-    chunk.desk = desk;
-    chunk.desk_packets = desk_packets;
+    chunk.scratch = scratch;
+    chunk.scratch_packets = scratch_packets;
     chunk.bins = bins;
     chunk.bin_count = bin_count;
     if (gw_lane_id() == 0) {
@@ -187,7 +187,7 @@ GW_LANE gw_look gw_look_into(const gw_mailbox *box)
 /* What lane 0 tells the group when it has seen something in the mailbox. */
 typedef struct gw_seen {
     gw_u32 posted; /* the bins taken: the group is to end */
-    gw_u32 first;  /* where the next bin's windows lie side by side, in units, */
+    gw_u32 first;  /* where the next bin's buffers lie side by side, in units, */
     gw_u32 units;  /* and how many; 0: they do not, or it is not known */
 } gw_seen;
 
@@ -211,7 +211,7 @@ GW_LANE gw_seen gw_await(const gw_mailbox *box, gw_u32 taken)
 }
 
 /*
- * Windows in the group's memory, from which loads take a tenth of the time, one behind the other as
+ * Buffers in the group's memory, from which loads take a tenth of the time, one behind the other as
  * they lie in the host's arena. They come over the bus with the place, before anything is known of
  * them but the extent, so that a bin waits for one trip and not for two.
  */
@@ -252,12 +252,12 @@ GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *s
  * Works on copies of what lies in the mailbox, which is read once and written once, for each
  * access to it crosses the bus. Copies of small bins lie in shared memory.
  *
- * desks: for each group, in the device's memory, a place (abi.h) for bins of more than
- * GW_NEAR_PACKETS, and behind it the desk of its chain.
+ * scratch: for each group, in the device's memory, a place (abi.h) for bins of more than
+ * GW_NEAR_PACKETS, and behind it the scratch of its chain.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     gw_persistent(gw_device device, gw_u8 *mailboxes, gw_u64 mailbox_bytes, gw_u32 places,
-                  gw_u32 bin_packets, gw_u8 *desks)
+                  gw_u32 bin_packets, gw_u8 *scratch)
 {
     GW_SHARED_SCRATCH(shared);
     gw_scratch *scratch = (gw_scratch *)shared;
@@ -265,7 +265,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     __shared__ gw_u64 near_parameters[GW_NEAR_PACKETS];
     __shared__ uint2 near_outcomes[GW_NEAR_PACKETS];
     __shared__ gw_u32 near_trails[GW_NEAR_PACKETS];
-    alignas(GW_WINDOW_UNIT) __shared__ uint4 near_words[GW_NEAR_WORDS];
+    alignas(GW_BUFFER_UNIT) __shared__ uint4 near_words[GW_NEAR_WORDS];
     __shared__ gw_steps steps;
     __shared__ gw_instance instances[GW_INSTANCES];
     __shared__ gw_seen seen;
@@ -274,18 +274,18 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_mailbox *box = (gw_mailbox *)(mailboxes + blockIdx.x * mailbox_bytes);
-    gw_u8 *desk =
-        desks + (gw_u64)blockIdx.x * (GW_PLACE_BYTES(bin_packets) + GW_DESK_BYTES(bin_packets));
+    gw_u8 *scratch = scratch + (gw_u64)blockIdx.x * (GW_MAILBOX_SLOT_BYTES(bin_packets) +
+                                                     GW_CHAIN_SCRATCH_BYTES(bin_packets));
     /* Moved in as few words as there can be: each is a request of its own on the bus. */
     uint4 *descriptors = near_descriptors;
     gw_u64 *parameters = near_parameters;
     uint2 *outcomes = near_outcomes;
     gw_u32 *trails = near_trails;
     if (bin_packets > GW_NEAR_PACKETS) {
-        descriptors = (uint4 *)(desk + GW_PLACE_DESCRIPTORS);
-        parameters = (gw_u64 *)(desk + GW_PLACE_PARAMETERS(bin_packets));
-        outcomes = (uint2 *)(desk + GW_PLACE_OUTCOMES(bin_packets));
-        trails = (gw_u32 *)(desk + GW_PLACE_TRAILS(bin_packets));
+        descriptors = (uint4 *)(scratch + GW_MAILBOX_SLOT_DESCRIPTORS);
+        parameters = (gw_u64 *)(scratch + GW_MAILBOX_SLOT_PARAMETERS(bin_packets));
+        outcomes = (uint2 *)(scratch + GW_MAILBOX_SLOT_OUTCOMES(bin_packets));
+        trails = (gw_u32 *)(scratch + GW_MAILBOX_SLOT_TRAILS(bin_packets));
     }
     gw_chunk_arrays chunk;
     chunk.images = device.images;
@@ -294,8 +294,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     chunk.parameters = parameters;
     chunk.outcomes = (gw_outcome *)outcomes;
     chunk.trails = trails;
-    chunk.desk = desk + GW_PLACE_BYTES(bin_packets);
-    chunk.desk_packets = bin_packets;
+    chunk.scratch = scratch + GW_MAILBOX_SLOT_BYTES(bin_packets);
+    chunk.scratch_packets = bin_packets;
     chunk.bins = 0;
     chunk.bin_count = 1;
     for (gw_u32 i = gw_lane_id(); i < GW_INSTANCES; i += gw_lane_count()) {
@@ -318,8 +318,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
         if (gw_uniform(seen.posted) == taken) {
             break;
         }
-        gw_u8 *place = (gw_u8 *)(box + 1) + (gw_u64)(taken % places) * GW_PLACE_BYTES(bin_packets);
-        uint4 *host_descriptors = (uint4 *)(place + GW_PLACE_DESCRIPTORS);
+        gw_u8 *place =
+            (gw_u8 *)(box + 1) + (gw_u64)(taken % places) * GW_MAILBOX_SLOT_BYTES(bin_packets);
+        uint4 *host_descriptors = (uint4 *)(place + GW_MAILBOX_SLOT_DESCRIPTORS);
         const gw_u32 units = gw_uniform(seen.units);
         const gw_u32 first = units != 0 ? gw_uniform(seen.first) : 0;
         /* All loads at once, whatever the bin holds: each costs the same trip over the bus. */
@@ -333,7 +334,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
         for (gw_u32 i = gw_lane_id(); i < bin_packets; i += gw_lane_count()) {
             uint4 descriptor = host_descriptors[i];
             const gw_u64 parameter =
-                ((const gw_u64 *)(place + GW_PLACE_PARAMETERS(bin_packets)))[i];
+                ((const gw_u64 *)(place + GW_MAILBOX_SLOT_PARAMETERS(bin_packets)))[i];
             descriptor.x -= first;
             descriptors[i] = descriptor;
             parameters[i] = parameter;
@@ -367,12 +368,12 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
             uint4 descriptor = descriptors[i];
             descriptor.x += first;
             host_descriptors[i] = descriptor;
-            ((uint2 *)(place + GW_PLACE_OUTCOMES(bin_packets)))[i] = outcomes[i];
+            ((uint2 *)(place + GW_MAILBOX_SLOT_OUTCOMES(bin_packets)))[i] = outcomes[i];
             if (steps.follows) {
-                ((gw_u32 *)(place + GW_PLACE_TRAILS(bin_packets)))[i] = trails[i];
+                ((gw_u32 *)(place + GW_MAILBOX_SLOT_TRAILS(bin_packets)))[i] = trails[i];
             }
         }
-        gw_return(chunk.arena, device.host + (gw_u64)first * GW_WINDOW_UNIT, chunk.descriptors,
+        gw_return(chunk.arena, device.host + (gw_u64)first * GW_BUFFER_UNIT, chunk.descriptors,
                   chunk.outcomes, count, reach);
         taken++;
         gw_barrier();

@@ -26,8 +26,8 @@ typedef struct gw_chunk_arrays {
     GW_GLOBAL gw_outcome *outcomes;
     GW_GLOBAL gw_u32 *trails; /* per packet, where there is a chain */
     GW_GLOBAL gw_u8
-        *desk;           /* where packets are packed anew, where there is a chain (loops_chain.h) */
-    gw_u32 desk_packets; /* places of the desk */
+        *scratch; /* where packets are packed anew, where there is a chain (loops_chain.h) */
+    gw_u32 scratch_packets; /* places of the scratch */
     const GW_GLOBAL gw_bin *bins;
     gw_u32 bin_count;
 } gw_chunk_arrays;
@@ -62,7 +62,7 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
         gw_descriptor descriptor = work.descriptors[i];                                            \
         gw_outcome outcome = {0, 0, 0, 0};                                                         \
         gw_lane lane;                                                                              \
-        lane.window = work.arena + (gw_u64)descriptor.window * GW_WINDOW_UNIT;                     \
+        lane.buffer = work.arena + (gw_u64)descriptor.buffer * GW_BUFFER_UNIT;                     \
         lane.image = work.image;                                                                   \
         lane.parameter = work.parameters[i];                                                       \
         lane.variant = work.variant;                                                               \
@@ -100,7 +100,7 @@ typedef struct gw_steps {
     gw_u64 image_offset; /* of that function's image, from all images' base */
     gw_u32 count;        /* packets that are at that function */
     gw_u32 led_on;       /* whether another function led them there: no host half prepared them */
-    gw_u32 on_desk;      /* whether they lie on the desk, and not where the bin does */
+    gw_u32 in_scratch;   /* whether they lie on the scratch, and not where the bin does */
     gw_u32 follows;      /* whether there is a chain: gw_has_chain */
     gw_u32 least;        /* of all packets' hops */
     gw_u32 most;
@@ -114,7 +114,7 @@ GW_LANE void gw_begin_steps(GW_LOCAL gw_steps *steps, gw_bin bin, gw_u64 image_o
     steps->image_offset = image_offset;
     steps->count = bin.count;
     steps->led_on = 0;
-    steps->on_desk = 0;
+    steps->in_scratch = 0;
     steps->follows = follows;
 }
 
@@ -133,7 +133,7 @@ GW_GROUP void gw_run_step(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps 
     work.outcomes = chunk->outcomes + first;
     if (gw_uniform(steps->led_on)) {
         work.parameters = gw_desk_zeros(chunk) + first;
-        if (steps->on_desk) {
+        if (steps->in_scratch) {
             work.descriptors = gw_desk_descriptors(chunk) + first;
             work.outcomes = gw_desk_outcomes(chunk) + first;
         }

@@ -15,7 +15,7 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
                        const __global gw_u64 *parameters, __global gw_outcome *outcomes,
                        const __global gw_bin *bins, gw_u32 bin_count,
                        volatile __global gw_u32 *next_bin, __global gw_u32 *trails,
-                       __global gw_u8 *desk, gw_u32 desk_packets)
+                       __global gw_u8 *scratch, gw_u32 scratch_packets)
 {
     __local gw_scratch scratch;
     __local gw_steps steps;
@@ -30,8 +30,8 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
     chunk.parameters = parameters;
     chunk.outcomes = outcomes;
     chunk.trails = trails;
-    chunk.desk = desk;
-    chunk.desk_packets = desk_packets;
+    chunk.scratch = scratch;
+    chunk.scratch_packets = scratch_packets;
     chunk.bins = bins;
     chunk.bin_count = bin_count;
     for (gw_u32 turn = 0; turn < bin_count; turn++) {
@@ -105,7 +105,7 @@ GW_LANE gw_u32 gw_await(volatile __global gw_mailbox *box, gw_u32 taken)
 __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
                             const __global gw_u64 *image_offsets, __global gw_u8 *mailboxes,
                             gw_u64 mailbox_bytes, gw_u32 places, gw_u32 bin_packets,
-                            __global gw_u8 *desks)
+                            __global gw_u8 *scratch)
 {
     __local gw_scratch scratch;
     __local gw_steps steps;
@@ -119,8 +119,8 @@ __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
     chunk.arena = arena;
     chunk.images = images;
     chunk.image_offsets = image_offsets;
-    chunk.desk = desks + get_group_id(0) * (gw_u64)GW_DESK_BYTES(bin_packets);
-    chunk.desk_packets = bin_packets;
+    chunk.scratch = scratch + get_group_id(0) * (gw_u64)GW_CHAIN_SCRATCH_BYTES(bin_packets);
+    chunk.scratch_packets = bin_packets;
     chunk.bins = 0;
     chunk.bin_count = 1;
     /* All lanes have read finished before anybody writes it. */
@@ -130,7 +130,7 @@ __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
     }
     for (;;) {
         __global gw_u8 *place = base + sizeof(gw_mailbox) +
-                                (gw_u64)(taken & (places - 1)) * GW_PLACE_BYTES(bin_packets);
+                                (gw_u64)(taken & (places - 1)) * GW_MAILBOX_SLOT_BYTES(bin_packets);
         if (gw_lane_id() == 0) {
             go = gw_await(box, taken);
             if (go != 0) {
@@ -142,10 +142,11 @@ __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
         if (go == 0) {
             break;
         }
-        chunk.descriptors = (__global gw_descriptor *)(place + GW_PLACE_DESCRIPTORS);
-        chunk.parameters = (const __global gw_u64 *)(place + GW_PLACE_PARAMETERS(bin_packets));
-        chunk.outcomes = (__global gw_outcome *)(place + GW_PLACE_OUTCOMES(bin_packets));
-        chunk.trails = (__global gw_u32 *)(place + GW_PLACE_TRAILS(bin_packets));
+        chunk.descriptors = (__global gw_descriptor *)(place + GW_MAILBOX_SLOT_DESCRIPTORS);
+        chunk.parameters =
+            (const __global gw_u64 *)(place + GW_MAILBOX_SLOT_PARAMETERS(bin_packets));
+        chunk.outcomes = (__global gw_outcome *)(place + GW_MAILBOX_SLOT_OUTCOMES(bin_packets));
+        chunk.trails = (__global gw_u32 *)(place + GW_MAILBOX_SLOT_TRAILS(bin_packets));
         gw_run_bin(&chunk, &steps, &scratch, &prepared);
         taken++;
         /* All lanes are done with the bin, and what they wrote is ordered before the store. */

@@ -150,20 +150,20 @@ GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
 }
 
 /*
- * The bytes from..to of the window, from < to; counts is what ends at counted or behind it.
- * Loads aligned blocks of 16 bytes, the next before this one is used: a window is whole blocks.
+ * The bytes from..to of the buffer, from < to; counts is what ends at counted or behind it.
+ * Loads aligned blocks of 16 bytes, the next before this one is used: a buffer is whole blocks.
  * counted is from, or a multiple of 4.
  */
-GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *window, gw_u32 from,
+GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *buffer, gw_u32 from,
                                gw_u32 counted, gw_u32 to)
 {
-    gw_block next = gw_load_block(window + (from & ~15u));
+    gw_block next = gw_load_block(buffer + (from & ~15u));
     gw_block block = next;
     for (gw_u32 at = from & ~15u; at < to; at += 4) {
         if ((at & 15) == 0) {
             block = next;
             if (at + 16 < to) {
-                next = gw_load_block(window + at + 16);
+                next = gw_load_block(buffer + at + 16);
             }
         }
         gw_u32 word = block.word0;
@@ -186,9 +186,9 @@ GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *window,
     }
 }
 
-/* Walks through one segment of a payload that lies at start..end of the window. */
+/* Walks through one segment of a payload that lies at start..end of the buffer. */
 GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_scratch *scratch,
-                                   const gw_dpi_shares *shares, const GW_GLOBAL gw_u8 *window,
+                                   const gw_dpi_shares *shares, const GW_GLOBAL gw_u8 *buffer,
                                    gw_u32 start, gw_u32 end, gw_u32 segment)
 {
     const GW_GLOBAL gw_dpi_image *image = (const GW_GLOBAL gw_dpi_image *)work->image;
@@ -202,7 +202,7 @@ GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_sc
     walk.found.count = 0;
     walk.found.first = 0;
 
-    /* Segments begin at multiples of 4 in the window, the first where the payload does. */
+    /* Segments begin at multiples of 4 in the buffer, the first where the payload does. */
     const gw_u32 origin = start & ~3u;
     const gw_u32 segments_log2 =
         gw_dpi_segments_log2(end - start, shares->segment_bytes, shares->lanes_log2);
@@ -216,7 +216,7 @@ GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_sc
     /* Up to 3 bytes earlier than need be, for whole words. */
     const gw_u32 run_up = (shares->run_up_bytes + 3) & ~3u;
     const gw_u32 from = counted - start <= run_up ? start : counted - run_up;
-    gw_dpi_walk_bytes(&walk, window, from, counted, to);
+    gw_dpi_walk_bytes(&walk, buffer, from, counted, to);
     return walk.found;
 }
 
@@ -251,14 +251,14 @@ GW_GROUP void gw_dpi_bin(const gw_work *work, GW_LOCAL gw_dpi_scratch *scratch)
         gw_u32 truncated = 0;
         if (works) {
             const gw_descriptor descriptor = work->descriptors[index];
-            const GW_GLOBAL gw_u8 *window =
-                work->arena + (gw_u64)descriptor.window * GW_WINDOW_UNIT;
+            const GW_GLOBAL gw_u8 *buffer =
+                work->arena + (gw_u64)descriptor.buffer * GW_BUFFER_UNIT;
             const gw_u32 head = descriptor.head;
-            const gw_payload payload = gw_payload_parse(window + head, descriptor.length);
+            const gw_payload payload = gw_payload_parse(buffer + head, descriptor.length);
             truncated = payload.start > payload.end;
             if (!truncated) {
                 scratch->parts[side][lane] =
-                    gw_dpi_segment(work, scratch, &shares, window, head + payload.start,
+                    gw_dpi_segment(work, scratch, &shares, buffer, head + payload.start,
                                    head + payload.end, segment);
             }
         }

@@ -49,9 +49,9 @@ GW_APART gw_ipsec_sealing gw_ipsec_seal_begin(const gw_lane *lane, gw_ipsec_foun
     const gw_u32 cipher_bytes =
         (payload_bytes + GW_ESP_TAIL_BYTES + block_bytes - 1) & ~(block_bytes - 1);
     const gw_u32 length = added + found.l2_bytes + wrapping.kept + cipher_bytes + sa->icv_bytes;
-    /* A window is far smaller than 2^16 bytes, so what fits into it fits into an IP packet. */
+    /* A buffer is far smaller than 2^16 bytes, so what fits into it fits into an IP packet. */
     if (descriptor->head < added ||
-        descriptor->head - added + length > descriptor->room * GW_WINDOW_UNIT) {
+        descriptor->head - added + length > descriptor->room * GW_BUFFER_UNIT) {
         gw_drop(outcome, GW_IPSEC_NO_ROOM);
         return sealing;
     }

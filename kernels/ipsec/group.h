@@ -33,7 +33,7 @@
 GW_LANE gw_lane gw_ipsec_lane(const gw_work *work, const gw_descriptor *descriptor, gw_u32 index)
 {
     gw_lane lane;
-    lane.window = work->arena + (gw_u64)descriptor->window * GW_WINDOW_UNIT;
+    lane.buffer = work->arena + (gw_u64)descriptor->buffer * GW_BUFFER_UNIT;
     lane.image = work->image;
     lane.parameter = work->parameters[index];
     lane.variant = work->variant;

@@ -1,7 +1,7 @@
 /*
  * The teams' part of a round (group.h): encrypt or decrypt, and bring words to the hash.
  *
- * Windows are read and written in aligned words, each composed of two neighbouring
+ * Buffers are read and written in aligned words, each composed of two neighbouring
  * columns where the packet begins elsewhere. A word that reaches into the next
  * column is written with that, so nothing is written before it was read.
  */
@@ -53,7 +53,7 @@ GW_LANE void gw_ipsec_fetch(gw_ipsec_cipher *lane, gw_ipsec_raw *raw, gw_u32 blo
         lane->words + GW_IPSEC_BLOCK_WORDS * (block < lane->blocks ? block : 0);
     raw->word[0] = words[0];
     raw->word[1] = words[1];
-    /* What lies behind the last block may be behind the window. */
+    /* What lies behind the last block may be behind the buffer. */
     raw->word[2] = words[lane->shift != 0 ? 2 : 1];
 }
 

@@ -59,18 +59,18 @@ GW_LANE gw_ipsec_plain gw_ipsec_seal_plain(const gw_work *work, gw_ipsec_suite s
     /* A compiler would load these only behind the branch below. */
     const gw_u32 source = GW_ONCE(gw_u32, sa + 16);
     const gw_u32 destination = GW_ONCE(gw_u32, sa + 32);
-    /* window | head, length | room, ... */
+    /* buffer | head, length | room, ... */
     const gw_block descriptor = gw_load_block((const GW_GLOBAL gw_u8 *)&work->descriptors[index]);
     const gw_u32 head = descriptor.word1 & 0xffffu;
     const gw_u32 frame_bytes = descriptor.word1 >> 16;
-    const gw_u32 room_bytes = (descriptor.word2 & 0xffu) * GW_WINDOW_UNIT;
-    GW_GLOBAL gw_u8 *window = work->arena + (gw_u64)descriptor.word0 * GW_WINDOW_UNIT;
+    const gw_u32 room_bytes = (descriptor.word2 & 0xffu) * GW_BUFFER_UNIT;
+    GW_GLOBAL gw_u8 *buffer = work->arena + (gw_u64)descriptor.word0 * GW_BUFFER_UNIT;
     gw_u32 plain = frame_bytes >= GW_ETHERNET_BYTES + GW_IPV4_BYTES && head >= 4 && head % 2 == 0;
 
-    /* Words from two bytes in front of the frame on. Of what is too short, those of the window. */
+    /* Words from two bytes in front of the frame on. Of what is too short, those of the buffer. */
     const gw_u32 from = plain ? head - 2 : 0;
     const gw_u32 shift = 8 * (from & 2u);
-    const GW_GLOBAL gw_u32 *words = (const GW_GLOBAL gw_u32 *)(window + (from & ~3u));
+    const GW_GLOBAL gw_u32 *words = (const GW_GLOBAL gw_u32 *)(buffer + (from & ~3u));
     gw_u32 raw[7];
     GW_UNROLL
     for (gw_u32 i = 0; i < 7; i++) {
@@ -108,7 +108,7 @@ GW_LANE gw_ipsec_plain gw_ipsec_seal_plain(const gw_work *work, gw_ipsec_suite s
     const gw_u32 added = GW_IPV4_BYTES + GW_ESP_HEADER_BYTES + iv_bytes;
     const gw_u32 outer_bytes = added + packet.cipher_bytes + packet.icv_bytes;
     plain &= head >= added && head - added + GW_ETHERNET_BYTES + outer_bytes <= room_bytes;
-    packet.esp = window + head + GW_ETHERNET_BYTES - added + GW_IPV4_BYTES;
+    packet.esp = buffer + head + GW_ETHERNET_BYTES - added + GW_IPV4_BYTES;
     if (!plain) {
         packet.cipher_bytes = 0;
         return packet;
@@ -139,7 +139,7 @@ GW_LANE gw_ipsec_plain gw_ipsec_seal_plain(const gw_work *work, gw_ipsec_suite s
     /* Where the frame lies at a multiple of four the words are pairs of halves: the first begins
      * with it, and of the last only a half is left; otherwise only a half of the first is its. */
     const gw_u32 count = GW_IPSEC_FRONT_WORDS + (iv_bytes == 8 ? 2 : 0);
-    GW_GLOBAL gw_u8 *to = window + head - 2 - added + shift / 8;
+    GW_GLOBAL gw_u8 *to = buffer + head - 2 - added + shift / 8;
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_IPSEC_FRONT_WORDS + 2; i++) {
         const gw_u32 next = i + 1 < GW_IPSEC_FRONT_WORDS + 2 ? front[i + 1] : 0;
@@ -152,7 +152,7 @@ GW_LANE gw_ipsec_plain gw_ipsec_seal_plain(const gw_work *work, gw_ipsec_suite s
     *(GW_GLOBAL gw_u16 *)(shift == 0 ? to + 2 : to + 4 * (count - 1)) =
         (gw_u16)(shift == 0 ? front[0] >> 16
                             : (count == GW_IPSEC_FRONT_WORDS ? front[10] : front[12]) >> 16);
-    gw_ipsec_pad_plain(window + head + GW_ETHERNET_BYTES + total_bytes,
+    gw_ipsec_pad_plain(buffer + head + GW_ETHERNET_BYTES + total_bytes,
                        packet.cipher_bytes - GW_ESP_TAIL_BYTES - total_bytes, GW_PROTOCOL_IPV4);
     gw_descriptor *changed = &work->descriptors[index];
     gw_outcome outcome = {0, 0, 0, 0};

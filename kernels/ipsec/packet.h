@@ -66,7 +66,7 @@ GW_LANE gw_ipsec_ip gw_ipsec_ip_parse(const GW_GLOBAL gw_u8 *packet, gw_u32 byte
         ip.header_bytes = (packet[0] & 0x0fu) * 4;
         ip.total_bytes = gw_load_be16(packet + 2);
     } else {
-        /* A jumbogram, which says 0, does not fit into a window. */
+        /* A jumbogram, which says 0, does not fit into a buffer. */
         ip.total_bytes = GW_IPV6_BYTES + gw_load_be16(packet + 4);
     }
     if (packet[0] >> 4 != version || ip.header_bytes < least || ip.total_bytes < ip.header_bytes) {
@@ -209,7 +209,7 @@ GW_LANE void gw_ipsec_move_l2(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, 
     }
 }
 
-/* Moves L2 and the headers behind it towards the window's start. bytes % 4 == 2, as it is with L2
+/* Moves L2 and the headers behind it towards the buffer's start. bytes % 4 == 2, as it is with L2
  * in front of headers that are multiples of 4. */
 GW_LANE void gw_ipsec_move_forward(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, gw_u32 bytes)
 {

@@ -225,7 +225,7 @@ GW_LANE void gw_ndn_leave(const gw_lane *lane, const GW_GLOBAL gw_ndn_next_hop *
 {
     const gw_u32 head = descriptor->head;
     const gw_u32 header_bytes = span->l3 + gw_ndn_carrier_bytes(next_hop->carrier);
-    GW_GLOBAL gw_u8 *old = lane->window + head;
+    GW_GLOBAL gw_u8 *old = lane->buffer + head;
     GW_GLOBAL gw_u8 *frame = old + span->start - header_bytes;
     const gw_u32 tag =
         span->l3 == GW_ETHERNET_BYTES ? 0 : gw_load_be32(old + GW_ETHERNET_BYTES - 2);

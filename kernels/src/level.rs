@@ -68,8 +68,8 @@ impl Level {
     ///
     /// - [`Level::supported`] is true.
     /// - The pointers of `call` are valid for `count` elements, and nothing else reads or writes
-    ///   the descriptors, the outcomes and the packets' windows during the call.
-    /// - Every descriptor is consistent: its window lies in the arena, `head + length` in its window.
+    ///   the descriptors, the outcomes and the packets' buffers during the call.
+    /// - Every descriptor is consistent: its buffer lies in the arena, `head + length` in its buffer.
     /// - `image` is an image of that function, built as its `image.h` says, or the function has none.
     pub unsafe fn run_bin(&self, kernel: u8, call: &BinCall) {
         debug_assert!(self.supported(), "{} is not supported by this CPU", self.name);

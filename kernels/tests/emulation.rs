@@ -25,14 +25,14 @@ fn assert_same(emulation: &Emulation, chunk: &Chunk, seed: u64, mode: Mode) {
             assert_eq!(batch.trails[index], expected.trails[index], "{context}");
         }
         if mode == Mode::InPlace {
-            assert!(batch.window(index) == expected.window(index), "{context}: windows differ");
+            assert!(batch.buffer(index) == expected.buffer(index), "{context}: buffers differ");
         } else if outcome.verdict != VERDICT_DROP {
             assert_eq!(batch.frame(index), expected.frame(index), "{context}");
         }
     }
     assert!(
         mode != Mode::InPlace || batch.arena.bytes() == expected.arena.bytes(),
-        "something was written between windows"
+        "something was written between buffers"
     );
 }
 

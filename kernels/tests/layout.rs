@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 
-use godwit_abi::{Bin, Chain, Descriptor, Mailbox, Outcome, Stop};
+use godwit_abi::{Bin, Chain, ChainStage, Descriptor, Mailbox, Outcome};
 use godwit_kernels::BinCall;
 use godwit_kernels::image::{
     DpiImage, DpiMatch, EchoImage, Ipv4Image, Ipv4NextHop, Ipv6Bucket, Ipv6Hash, Ipv6HashLine, Ipv6Image, Ipv6NextHop,
@@ -46,11 +46,11 @@ fn rust_layout() -> Vec<(String, usize)> {
             ));)*
         };
     }
-    layout!("gw_descriptor", Descriptor, window head length room port order flow_hash);
+    layout!("gw_descriptor", Descriptor, buffer head length room port order flow_hash);
     layout!("gw_outcome", Outcome, verdict reason port value);
     layout!("gw_bin", Bin, first count kernel variant instance length_bytes length_class row part);
     layout!("gw_chain", Chain, rows verdicts instances);
-    layout!("gw_stop", Stop, kernel variant);
+    layout!("gw_chain_stage", ChainStage, kernel variant);
     layout!("gw_mailbox", Mailbox, stop extent finished running);
     layout!("gw_bin_call", BinCall,
         arena image descriptors parameters outcomes count variant);

@@ -47,7 +47,7 @@ fn there_are_no_data_races() {
 
 /// Barriers, as they stand in the text. Without them all packets still come out right here, mostly.
 const BARRIERS: [(&str, &str); 5] = [
-    // Windows lie in the group's memory.
+    // Buffers lie in the group's memory.
     (
         "gw_barrier();\n        const gw_u32 count = gw_uniform(steps.bin.count);",
         "const gw_u32 count = gw_uniform(steps.bin.count);",

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use godwit_abi::{Chain, HOP_NONE, Stop};
+use godwit_abi::{Chain, ChainStage, HOP_NONE};
 
 use crate::Program;
 
@@ -80,7 +80,7 @@ impl DeviceChain {
     }
 
     /// The device is to have the table even where nothing leads on, for chains that come later.
-    pub fn stand_by(&mut self) {
+    pub fn reserve_table(&mut self) {
         self.stands_by = true;
     }
 
@@ -89,14 +89,14 @@ impl DeviceChain {
     ///
     /// # Panics
     /// When there is no such function, row or verdict, or the rank is 0 or more than 65534.
-    pub fn lead(&mut self, from: usize, row: usize, verdict: usize, to: usize, rank: u16) {
+    pub fn connect(&mut self, from: usize, row: usize, verdict: usize, to: usize, rank: u16) {
         assert!(rank > 0 && rank < u16::MAX && row < self.rows && verdict < self.verdicts && to < self.unneeded.len());
         self.hops[(from * self.rows + row) * self.verdicts + verdict] = u32::from(rank) << 16 | to as u32;
     }
 
     /// Nobody looks at packets any more that come back from `instance`, or from functions that it leads to: their frames
     /// may stay on the device.
-    pub fn nobody_needs(&mut self, instance: usize) {
+    pub fn skip_copy_back(&mut self, instance: usize) {
         self.unneeded[instance] = true;
     }
 
@@ -114,27 +114,27 @@ impl DeviceChain {
     }
 
     /// Whether the device leads any packet from this function to another.
-    pub fn leads(&self, from: usize) -> bool {
+    pub fn continues(&self, from: usize) -> bool {
         self.row_hops(from).any(|hop| hop != HOP_NONE)
     }
 
     /// Whether the device leads any packet on.
-    pub fn leads_any(&self) -> bool {
+    pub fn continues_any(&self) -> bool {
         self.hops.iter().any(|&hop| hop != HOP_NONE)
     }
 
     /// Whether a device is to know it: it leads packets on, or chains that come later may, or packets need not come back.
-    pub fn says_anything(&self) -> bool {
+    pub fn is_needed(&self) -> bool {
         self.has_table() || self.unneeded.contains(&true)
     }
 
     /// Whether the device has a table for it.
     pub(crate) fn has_table(&self) -> bool {
-        self.stands_by || self.leads_any()
+        self.stands_by || self.continues_any()
     }
 
     /// Whether packets of this function go different ways by their row.
-    pub fn tells_rows_apart(&self, from: usize) -> bool {
+    pub fn distinguishes_rows(&self, from: usize) -> bool {
         let rows = self.reached(from).into_iter().flat_map(|function| {
             let start = function * self.rows * self.verdicts;
             let row = move |row: usize| &self.hops[start + row * self.verdicts..][..self.verdicts];
@@ -173,9 +173,11 @@ impl DeviceChain {
             instances: programs.len() as u32,
             reserved: [0; 13],
         };
-        let stop =
-            |program: &Arc<dyn Program>| Stop { kernel: program.kernel().into(), variant: program.variant().into() };
-        let stops = programs.iter().map(stop).flat_map(|Stop { kernel, variant }| [kernel, variant]);
+        let stop = |program: &Arc<dyn Program>| ChainStage {
+            kernel: program.kernel().into(),
+            variant: program.variant().into(),
+        };
+        let stops = programs.iter().map(stop).flat_map(|ChainStage { kernel, variant }| [kernel, variant]);
         let words = [header.rows, header.verdicts, header.instances].into_iter().chain(header.reserved).chain(stops);
         let mut image: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
         if let Some(chain) = chain {
@@ -192,7 +194,7 @@ impl DeviceChain {
     /// else of the image is touched.
     pub(crate) fn parts(&self) -> Vec<(usize, Vec<u8>)> {
         let instances = self.unneeded.len();
-        let hops_at = size_of::<Chain>() + instances * size_of::<Stop>();
+        let hops_at = size_of::<Chain>() + instances * size_of::<ChainStage>();
         let part = |instance: usize| {
             let first = (instance * self.table_rows + self.own_rows.start) * self.verdicts;
             let used = self.row_hops(instance);
@@ -217,7 +219,7 @@ impl DeviceChain {
             let beyond = (0..programs.len()).filter(|&instance| !needs[instance].are_within(&reserved[instance]));
             // Those behind come first: then the ones before them may do with what is left.
             let Some(instance) = beyond.max_by_key(|&instance| rank_of(&self, instance)) else { return Ok(self) };
-            if !self.leads(instance) {
+            if !self.continues(instance) {
                 return Err(instance);
             }
             let of_instance = self.rows * self.verdicts;

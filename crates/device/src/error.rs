@@ -80,10 +80,10 @@ pub enum Error {
         /// What its driver said.
         reason: String,
         /// The chunk as it was submitted, but for heads and lengths of its packets: the device may have changed some already.
-        /// Its windows are the worker's again; what is in them is anybody's guess.
+        /// Its buffers are the worker's again; what is in them is anybody's guess.
         chunk: Box<Chunk>,
     },
-    /// The device does not answer any more, or its driver gave it up. It may still write to the windows of the packets
+    /// The device does not answer any more, or its driver gave it up. It may still write to the buffers of the packets
     /// in its hands: they must never be used again.
     #[error("device `{id}` is lost with {} packets in its hands: {reason}", .chunks.iter().map(|chunk| chunk.packets).sum::<u32>())]
     Lost {
@@ -92,7 +92,7 @@ pub enum Error {
         /// What shows that it is lost.
         reason: String,
         /// All chunks that were in flight, as they were submitted, but for heads and lengths of their packets: the device
-        /// may have changed some already. The windows that they name are the same.
+        /// may have changed some already. The buffers that they name are the same.
         chunks: Vec<Chunk>,
     },
 }

@@ -6,7 +6,7 @@
 //! | a function made ready | [`Program`] in the device's list | the kernel at the x86-64 level that measured fastest (`cpu/program.rs`) | its case in one kernel for all functions (`opencl/program.rs`) | the same, compiled by NVRTC and kept on disk (`cuda/program.rs`) |
 //! | its table image | [`Program::image`] | where it is | copied into one buffer for all | copied to the device's memory |
 //! | changes to it | [`Device::update_image`] | seen where they are | written to the copy | copied on a stream of its own |
-//! | packets | windows of the arena | where they are | where they are, or copied to a shadow of the arena | copied to a shadow of the arena and back (`cuda/carriage.rs`) |
+//! | packets | buffers of the arena | where they are | where they are, or copied to a shadow of the arena | copied to a shadow of the arena and back (`cuda/carriage.rs`) |
 //! | one worker's way in | [`Lane`] | runs the chunk at once, on the worker's own thread (`cpu/lane.rs`) | a command queue; several chunks in flight (`opencl/lane.rs`) | a stream for each chunk in flight, and one each way for copies (`cuda/lane.rs`) |
 //! | one chunk in flight | | | `opencl/slot.rs` | `cuda/slot.rs` |
 //! | persistent groups | [`Mode::Persistent`] | | mailboxes in shared virtual memory (`opencl/persistent.rs`) | mailboxes in page-locked memory (`cuda/persistent.rs`) |
@@ -61,7 +61,7 @@ pub trait Program: Send + Sync {
     fn reads_bytes(&self) -> u16;
 
     /// How far from the first byte of the frame the kernel may write, bytes: where that is less than all, the frame
-    /// begins where it began. `u16::MAX`: anywhere in the window; 0: it writes nothing.
+    /// begins where it began. `u16::MAX`: anywhere in the buffer; 0: it writes nothing.
     fn writes_bytes(&self) -> u16;
 
     /// Most bytes that the kernel prepends to a frame.
@@ -70,8 +70,8 @@ pub trait Program: Send + Sync {
     /// Most bytes that the kernel appends to a frame.
     fn tailroom_bytes(&self) -> u16;
 
-    /// Does to one packet what the kernel does, straight from the standard; `window` is the packet's whole window.
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
+    /// Does to one packet what the kernel does, straight from the standard; `buffer` is the packet's whole buffer.
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
 }
 
 /// One way to run a function on the CPU.
@@ -127,28 +127,28 @@ impl Mode {
 
 /// How packets of a chunk that is launched come to memory of the device's own, and back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Windows {
+#[serde(rename_all = "snake_case")]
+pub enum Transfer {
     /// As is cheaper for each chunk.
     #[default]
     Auto,
-    /// Copy engines bring whole windows, where these lie so that they can.
-    Copied,
+    /// Copy engines bring whole buffers, where these lie so that they can.
+    Copy,
     /// The kernel reaches over the bus for what its functions read, and returns what they wrote, and so with the chunk's arrays:
     /// zero-copy (APUNet, section 4.1).
-    Reached,
+    ZeroCopy,
 }
 
-impl Windows {
+impl Transfer {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Copied, Self::Reached];
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Copy, Self::ZeroCopy];
 
     /// Its name in options and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
-            Self::Copied => "copied",
-            Self::Reached => "reached",
+            Self::Copy => "copy",
+            Self::ZeroCopy => "zero_copy",
         }
     }
 }
@@ -168,15 +168,15 @@ pub struct DeviceOptions {
     /// none itself for eight times as long.
     pub watchdog: Duration,
     /// For benches: packets stay in the device's own memory, so that its link is no limit: only
-    /// [`Lane::copy_region`] brings and fetches windows. See [`Device::is_resident`].
+    /// [`Lane::copy_region`] brings and fetches buffers. See [`Device::is_resident`].
     pub resident: bool,
     /// How packets come to a CUDA device that has memory of its own and launches, and back; others know one way only.
-    pub windows: Windows,
+    pub transfer: Transfer,
     /// In [`Mode::Persistent`]: of each program its share of the groups of a lane, which then serve no others; 0, or behind the
     /// end: any group serves it. Empty: every group serves every program. A device whose groups are too few for one each runs in
     /// [`Mode::Launch`] and says so.
     pub share: Vec<u32>,
-    /// What the device is to follow by itself, where [`Device::follows`] says that it can.
+    /// What the device is to follow by itself, where [`Device::runs_chain`] says that it can.
     pub chain: Option<Arc<DeviceChain>>,
 }
 
@@ -189,7 +189,7 @@ impl Default for DeviceOptions {
             bin_packets: 256,
             watchdog: Duration::from_secs(2),
             resident: false,
-            windows: Windows::Auto,
+            transfer: Transfer::Auto,
             share: Vec::new(),
             chain: None,
         }
@@ -244,7 +244,7 @@ pub trait Lane: Send {
     }
 
     /// Takes a chunk whose packets all lie in `region`. They belong to the device until the chunk comes back from
-    /// [`Lane::poll`]: until then nobody may look at their windows through copies of their descriptors.
+    /// [`Lane::poll`]: until then nobody may look at their buffers through copies of their descriptors.
     ///
     /// # Errors
     /// [`Rejected`] with the chunk when the device cannot take it; nothing was touched then.
@@ -309,8 +309,8 @@ pub trait Device: Send + Sync {
     }
 
     /// Whether it follows the chain of [`DeviceOptions::chain`]: packets of chunks that come back with
-    /// [`Chunk::followed`] have gone on by their `trails`, and outcomes are those of the last function of each.
-    fn follows(&self) -> bool {
+    /// [`Chunk::ran_chain`] have gone on by their `trails`, and outcomes are those of the last function of each.
+    fn runs_chain(&self) -> bool {
         false
     }
 
@@ -335,7 +335,7 @@ pub trait Device: Send + Sync {
     }
 
     /// Writes another chain than [`DeviceOptions::chain`] into its rows of the table ([`DeviceChain::in_table`]), where the device
-    /// [follows](Device::follows) one: bins with these rows that are submitted after the call go by it, and none is in flight.
+    /// [follows](Device::runs_chain) one: bins with these rows that are submitted after the call go by it, and none is in flight.
     /// Returns what the device took of it: where packets would need more to be brought there or back than what the
     /// first chain needed, they come back in between. Waits for what it does, beside what lanes do; not for workers.
     ///

@@ -4,12 +4,12 @@
 //! for a copy call costs as much as many thousand bytes:
 //!
 //! ```text
-//! windows     | head~~frame~~~~~~~tail | head~~frame~~tail |  foreign  | head~~frame~~~~~~tail |
+//! buffers     | head~~frame~~~~~~~tail | head~~frame~~tail |  foreign  | head~~frame~~~~~~tail |
 //! in               [--------------------------------]                       [--------]              what is read
 //! out         [--------------------------------------------]           [------------------------]   what may be written
 //! ```
 //!
-//! * A run reaches from one window into the next only where the two lie side by side: what is between belongs to other
+//! * A run reaches from one buffer into the next only where the two lie side by side: what is between belongs to other
 //!   packets, which ports and other chunks write meanwhile.
 //! * What comes back without having been written by the device went there before, or lies outside of the frame, where
 //!   nobody has anything. So a run on the way out bridges only what a run on the way in has covered.
@@ -40,7 +40,7 @@ impl Run {
 pub struct Reach {
     /// From the first byte of the frame; `u16::MAX`: to its end.
     pub reads_bytes: u16,
-    /// From the first byte of the frame; `u16::MAX`: anywhere in the window; 0: nowhere.
+    /// From the first byte of the frame; `u16::MAX`: anywhere in the buffer; 0: nowhere.
     pub writes_bytes: u16,
 }
 
@@ -56,7 +56,7 @@ impl Reach {
 pub struct Costs {
     /// So many bytes that nobody needs are copied along rather than beginning a new run: about what a copy call costs.
     pub gap_bytes_max: usize,
-    /// Bytes between two windows side by side that belong to nobody: `ArenaHandle::padding_bytes`.
+    /// Bytes between two buffers side by side that belong to nobody: `ArenaHandle::padding_bytes`.
     pub padding_bytes: usize,
 }
 
@@ -73,8 +73,8 @@ pub struct Plan {
 /// What is needed of one packet. Bytes from the arena's base.
 #[derive(Clone, Copy, Debug)]
 struct Span {
-    window: usize,
-    window_end: usize,
+    buffer: usize,
+    buffer_end: usize,
     /// What the device must have: what is read, and what else comes back of the frame.
     inward: (usize, usize),
     /// What it may write; empty: nothing.
@@ -83,18 +83,18 @@ struct Span {
 
 impl Span {
     fn of(descriptor: &Descriptor, reach: Reach) -> Self {
-        let window = descriptor.window_offset();
-        let window_end = window + descriptor.room_bytes();
+        let buffer = descriptor.buffer_offset();
+        let buffer_end = buffer + descriptor.room_bytes();
         let frame = descriptor.frame_offset();
         let frame_end = frame + usize::from(descriptor.length);
         let within = |bytes: u16, end: usize| if bytes == u16::MAX { end } else { end.min(frame + usize::from(bytes)) };
         let outward = match reach.writes_bytes {
             0 => (frame, frame),
-            u16::MAX => (window, window_end),
-            bytes => (frame, within(bytes, window_end)),
+            u16::MAX => (buffer, buffer_end),
+            bytes => (frame, within(bytes, buffer_end)),
         };
         let inward_end = within(reach.reads_bytes, frame_end).max(outward.1.min(frame_end));
-        Self { window, window_end, inward: (frame, inward_end), outward }
+        Self { buffer, buffer_end, inward: (frame, inward_end), outward }
     }
 
     fn writes(&self) -> bool {
@@ -113,7 +113,7 @@ impl Plan {
             self.packets.extend(chunk.descriptors[packets_of(bin)].iter().map(|packet| Span::of(packet, reach)));
         }
         if !self.one_run(costs) {
-            self.packets.sort_unstable_by_key(|span| span.window);
+            self.packets.sort_unstable_by_key(|span| span.buffer);
             self.merge(costs);
         }
     }
@@ -128,26 +128,26 @@ impl Plan {
         self.outward.iter().map(|run| run.bytes).sum()
     }
 
-    /// Plans without sorting where all windows together are one piece of the arena, which they are when packets
+    /// Plans without sorting where all buffers together are one piece of the arena, which they are when packets
     /// are taken as they came out of a dense layout.
     fn one_run(&mut self, costs: Costs) -> bool {
         let (Some(&(mut first)), Some(&(mut last))) = (self.packets.first(), self.packets.first()) else { return true };
         let (mut bytes, mut writers) = (0, 0);
-        // Largest parts of a window before and behind what is needed of it.
+        // Largest parts of a buffer before and behind what is needed of it.
         let (mut before, mut behind) = (0, 0);
         for span in &self.packets {
-            if span.window < first.window {
+            if span.buffer < first.buffer {
                 first = *span;
             }
-            if span.window > last.window {
+            if span.buffer > last.buffer {
                 last = *span;
             }
-            bytes += span.window_end - span.window + costs.padding_bytes;
+            bytes += span.buffer_end - span.buffer + costs.padding_bytes;
             writers += usize::from(span.writes());
-            before = before.max(span.inward.0 - span.window);
-            behind = behind.max(span.window_end - span.inward.1);
+            before = before.max(span.inward.0 - span.buffer);
+            behind = behind.max(span.buffer_end - span.inward.1);
         }
-        let is_one = bytes == last.window_end + costs.padding_bytes - first.window
+        let is_one = bytes == last.buffer_end + costs.padding_bytes - first.buffer
             && before + behind + costs.padding_bytes <= costs.gap_bytes_max;
         if !is_one || (writers != 0 && writers != self.packets.len()) {
             return false;
@@ -161,13 +161,13 @@ impl Plan {
         true
     }
 
-    /// Plans for windows in ascending order.
+    /// Plans for buffers in ascending order.
     fn merge(&mut self, costs: Costs) {
         let mut before: Option<Span> = None;
         // Whether everything between the last run outward and here lies side by side and went inward in one run.
         let mut covered = false;
         for span in &self.packets {
-            let beside = before.is_some_and(|before| span.window <= before.window_end + costs.padding_bytes);
+            let beside = before.is_some_and(|before| span.buffer <= before.buffer_end + costs.padding_bytes);
             let inward = join(&mut self.inward, span.inward, beside, costs);
             covered &= inward;
             if span.writes() {
@@ -208,9 +208,9 @@ mod tests {
         Reach { reads_bytes: 0, writes_bytes: 0 },
     ];
 
-    /// A window of the arena, and what to do with it.
+    /// A buffer of the arena, and what to do with it.
     #[derive(Clone, Debug)]
-    struct Window {
+    struct Buffer {
         room: u8,
         head: u16,
         length: u16,
@@ -220,46 +220,46 @@ mod tests {
         rank: u32,
     }
 
-    fn windows() -> impl Strategy<Value = Vec<Window>> {
+    fn buffers() -> impl Strategy<Value = Vec<Buffer>> {
         let instances = prop_oneof![
             prop::option::weighted(0.8, 0..REACHES.len()).boxed(),
             // Such chunks as take the short way.
             Just(Some(0)).boxed(),
             Just(Some(1)).boxed(),
         ];
-        let window = instances.prop_flat_map(|instance| (1_u8..28, Just(instance), any::<(u16, u16, u32)>()));
+        let buffer = instances.prop_flat_map(|instance| (1_u8..28, Just(instance), any::<(u16, u16, u32)>()));
         let all = prop_oneof![Just(None), (0..REACHES.len()).prop_map(Some)];
-        (prop::collection::vec(window, 1..60), all).prop_map(|(windows, all)| {
-            let window = |(room, instance, (head, length, rank)): (u8, _, (u16, u16, u32))| {
+        (prop::collection::vec(buffer, 1..60), all).prop_map(|(buffers, all)| {
+            let buffer = |(room, instance, (head, length, rank)): (u8, _, (u16, u16, u32))| {
                 let room_bytes = u16::from(room) * 64;
                 let head = head % (room_bytes + 1);
                 let length = length % (room_bytes - head + 1);
-                Window { room, head, length, instance: all.or(instance), rank }
+                Buffer { room, head, length, instance: all.or(instance), rank }
             };
-            windows.into_iter().map(window).collect()
+            buffers.into_iter().map(buffer).collect()
         })
     }
 
-    /// The windows side by side, and a chunk with those that belong into it.
-    fn chunk(windows: &[Window], padding_bytes: usize) -> (Vec<Descriptor>, Chunk, usize) {
+    /// The buffers side by side, and a chunk with those that belong into it.
+    fn chunk(buffers: &[Buffer], padding_bytes: usize) -> (Vec<Descriptor>, Chunk, usize) {
         let mut end = 0;
-        let place = |window: &Window| {
+        let place = |buffer: &Buffer| {
             let descriptor = Descriptor {
-                window: (end / 64) as u32,
-                head: window.head,
-                length: window.length,
-                room: window.room,
+                buffer: (end / 64) as u32,
+                head: buffer.head,
+                length: buffer.length,
+                room: buffer.room,
                 ..Descriptor::default()
             };
             end += descriptor.room_bytes() + padding_bytes;
             descriptor
         };
-        let places: Vec<_> = windows.iter().map(place).collect();
-        let mut chunk = Chunk::new(REACHES.len(), windows.len());
+        let places: Vec<_> = buffers.iter().map(place).collect();
+        let mut chunk = Chunk::new(REACHES.len(), buffers.len());
         let mut first = 0;
         for instance in 0..REACHES.len() {
-            let mut bin: Vec<_> = (0..windows.len()).filter(|&at| windows[at].instance == Some(instance)).collect();
-            bin.sort_by_key(|&at| windows[at].rank);
+            let mut bin: Vec<_> = (0..buffers.len()).filter(|&at| buffers[at].instance == Some(instance)).collect();
+            bin.sort_by_key(|&at| buffers[at].rank);
             for (to, &at) in (first..).zip(&bin) {
                 chunk.descriptors[to] = places[at];
             }
@@ -282,11 +282,11 @@ mod tests {
         /// and no byte of another packet has changed on either side.
         #[test]
         fn a_shadow_does_what_the_arena_itself_would(
-            windows in windows(),
+            buffers in buffers(),
             padding_bytes in prop_oneof![Just(0_usize), Just(128)],
             gap_bytes_max in prop_oneof![Just(0_usize), Just(64), Just(700), Just(1 << 20)],
         ) {
-            let (places, chunk, bytes) = chunk(&windows, padding_bytes);
+            let (places, chunk, bytes) = chunk(&buffers, padding_bytes);
             let mut plan = Plan::default();
             plan.make(&chunk, |instance| REACHES[usize::from(instance)], Costs { gap_bytes_max, padding_bytes });
             demand_apart(&plan.inward);
@@ -300,15 +300,15 @@ mod tests {
                 shadow[run.offset..run.end()].copy_from_slice(&host[run.offset..run.end()]);
             }
             let mut expected = before.clone();
-            for (window, place) in windows.iter().zip(&places) {
-                let (start, end) = (place.window_offset(), place.window_offset() + place.room_bytes());
-                let Some(instance) = window.instance else {
+            for (buffer, place) in buffers.iter().zip(&places) {
+                let (start, end) = (place.buffer_offset(), place.buffer_offset() + place.room_bytes());
+                let Some(instance) = buffer.instance else {
                     prop_assert!(shadow[start..end].iter().all(|&byte| byte == 200), "copied in over {place:?}");
                     continue;
                 };
                 let Reach { reads_bytes, writes_bytes } = REACHES[instance];
                 let frame = place.frame_offset();
-                let read = frame..frame + usize::from(window.length.min(reads_bytes));
+                let read = frame..frame + usize::from(buffer.length.min(reads_bytes));
                 prop_assert_eq!(&shadow[read.clone()], &before[read], "not copied in: {:?}", place);
                 let writes = match writes_bytes {
                     u16::MAX => start..end,
@@ -323,17 +323,17 @@ mod tests {
             for run in &plan.outward {
                 host[run.offset..run.end()].copy_from_slice(&shadow[run.offset..run.end()]);
             }
-            for (window, place) in windows.iter().zip(&places) {
+            for (buffer, place) in buffers.iter().zip(&places) {
                 let frame = place.frame_offset();
-                let bytes = match window.instance {
-                    // All of the window is somebody else's; in the chunk's own only the frame is anybody's.
-                    None => place.window_offset()..place.window_offset() + place.room_bytes(),
-                    Some(_) => frame..frame + usize::from(window.length),
+                let bytes = match buffer.instance {
+                    // All of the buffer is somebody else's; in the chunk's own only the frame is anybody's.
+                    None => place.buffer_offset()..place.buffer_offset() + place.room_bytes(),
+                    Some(_) => frame..frame + usize::from(buffer.length),
                 };
-                prop_assert_eq!(&host[bytes.clone()], &expected[bytes.clone()], "{:?} of {:?}", bytes, window);
+                prop_assert_eq!(&host[bytes.clone()], &expected[bytes.clone()], "{:?} of {:?}", bytes, buffer);
                 // What was written outside of the frame comes back too.
-                if window.instance.is_some() {
-                    let all = place.window_offset()..place.window_offset() + place.room_bytes();
+                if buffer.instance.is_some() {
+                    let all = place.buffer_offset()..place.buffer_offset() + place.room_bytes();
                     prop_assert!(all.clone().all(|at| expected[at] != 100 || host[at] == 100));
                 }
             }
@@ -341,23 +341,23 @@ mod tests {
     }
 
     #[test]
-    fn windows_side_by_side_are_one_run_each_way() {
-        let window = |instance| Window { room: 4, head: 64, length: 100, instance: Some(instance), rank: 0 };
+    fn buffers_side_by_side_are_one_run_each_way() {
+        let buffer = |instance| Buffer { room: 4, head: 64, length: 100, instance: Some(instance), rank: 0 };
         let costs = Costs { gap_bytes_max: 256, padding_bytes: 0 };
         let mut plan = Plan::default();
-        let all = |windows: &[Window], plan: &mut Plan| {
-            plan.make(&chunk(windows, 0).1, |instance| REACHES[usize::from(instance)], costs);
+        let all = |buffers: &[Buffer], plan: &mut Plan| {
+            plan.make(&chunk(buffers, 0).1, |instance| REACHES[usize::from(instance)], costs);
         };
-        all(&vec![window(0); 32], &mut plan);
+        all(&vec![buffer(0); 32], &mut plan);
         let (first, last) = (64, 31 * 256 + 164);
         assert_eq!(plan.inward, [Run { offset: first, bytes: last - first }]);
         assert_eq!(plan.outward, [Run { offset: 0, bytes: 32 * 256 }]);
         assert_eq!((plan.inward_bytes(), plan.outward_bytes()), (last - first, 32 * 256));
         // A function that only looks brings nothing back.
-        all(&vec![window(1); 32], &mut plan);
+        all(&vec![buffer(1); 32], &mut plan);
         assert_eq!((plan.inward.len(), plan.outward.len()), (1, 0));
         // Among such that write it is bridged, for it went there.
-        all(&[window(0), window(1), window(0)], &mut plan);
+        all(&[buffer(0), buffer(1), buffer(0)], &mut plan);
         assert_eq!(plan.outward, [Run { offset: 0, bytes: 3 * 256 }]);
         all(&[], &mut plan);
         assert_eq!((plan.inward.len(), plan.outward.len()), (0, 0));

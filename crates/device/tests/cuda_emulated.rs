@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_device::cuda::CudaDevice;
-use godwit_device::{Device, DeviceOptions, Program, Windows, measure};
+use godwit_device::{Device, DeviceOptions, Program, Transfer, measure};
 use godwit_packet::Arena;
 use godwit_sched::Chunk;
 
@@ -55,13 +55,14 @@ fn a_large_chunk_takes_one_call_for_its_copies_each_way() {
     ];
     let _turn = cuda_suite::turn();
     let Some(emulation) = emulation(1) else { return };
-    let ways = [(Windows::Copied, true), (Windows::Copied, false), (Windows::Reached, true), (Windows::Reached, false)];
-    for (windows, locks) in ways {
-        let (copies, launches, repeated) = if windows == Windows::Reached { (0, 0, 1) } else { (2, 1, 0) };
+    let ways =
+        [(Transfer::Copy, true), (Transfer::Copy, false), (Transfer::ZeroCopy, true), (Transfer::ZeroCopy, false)];
+    for (transfer, locks) in ways {
+        let (copies, launches, repeated) = if transfer == Transfer::ZeroCopy { (0, 0, 1) } else { (2, 1, 0) };
         let arena = Arena::new(cuda_suite::worth_copying(BINS * BIN_PACKETS), 1).unwrap();
         let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
         let kernels = summing_kernels(godwit_kernels::cuda_source());
-        let options = DeviceOptions { bins: BINS, bin_packets: BIN_PACKETS, windows, ..DeviceOptions::default() };
+        let options = DeviceOptions { bins: BINS, bin_packets: BIN_PACKETS, transfer, ..DeviceOptions::default() };
         let device = CudaDevice::with_kernels(0, programs, &arena.handle(), &options, &kernels).unwrap();
         let mut lane = Arc::new(device).lane().unwrap();
         let mut region = arena.split().remove(0);
@@ -83,9 +84,9 @@ fn a_large_chunk_takes_one_call_for_its_copies_each_way() {
             let calls: Vec<u64> =
                 CALLS.iter().zip(before).map(|(call, before)| emulation.calls(call) - before).collect();
             // Its pages are locked once, or tried to be.
-            let windows = windows.name();
+            let transfer = transfer.name();
             let expected = [copies, 0, 0, launches, repeated, u64::from(round == 0)];
-            assert_eq!(calls, expected, "{windows}, round {round}, locks: {locks}");
+            assert_eq!(calls, expected, "{transfer}, round {round}, locks: {locks}");
         }
         emulation.mend();
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use godwit_abi::Outcome;
 use godwit_device::cuda::CudaDevice;
-use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program, Windows};
+use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program, Transfer};
 use godwit_packet::{Arena, ArenaConfig, Region};
 
 use emulated::Emulation;
@@ -19,18 +19,18 @@ use lost::{chunk, chunk_of, demand_lost, until_lost};
 use template::Template;
 
 /// The calls of a chunk that may fail, and how often they are made before: each with the number of a device to lose.
-const CALLS: [(usize, Windows, &CStr, u64); 11] = [
-    (4, Windows::Copied, c"cuMemcpyAsync", 0),
-    (5, Windows::Copied, c"cuLaunchKernel", 0),
-    (6, Windows::Copied, c"cuEventRecord", 0),
-    (7, Windows::Copied, c"cuEventQuery", 0),
-    (12, Windows::Reached, c"cuGraphExecKernelNodeSetParams_v2", 0),
-    (13, Windows::Reached, c"cuGraphLaunch", 0),
-    (14, Windows::Copied, c"cuStreamWaitEvent", 0),
-    (15, Windows::Copied, c"cuEventRecord", 1),
-    (16, Windows::Copied, c"cuStreamWaitEvent", 1),
-    (17, Windows::Copied, c"cuMemcpyAsync", 1),
-    (18, Windows::Copied, c"cuEventRecord", 2),
+const CALLS: [(usize, Transfer, &CStr, u64); 11] = [
+    (4, Transfer::Copy, c"cuMemcpyAsync", 0),
+    (5, Transfer::Copy, c"cuLaunchKernel", 0),
+    (6, Transfer::Copy, c"cuEventRecord", 0),
+    (7, Transfer::Copy, c"cuEventQuery", 0),
+    (12, Transfer::ZeroCopy, c"cuGraphExecKernelNodeSetParams_v2", 0),
+    (13, Transfer::ZeroCopy, c"cuGraphLaunch", 0),
+    (14, Transfer::Copy, c"cuStreamWaitEvent", 0),
+    (15, Transfer::Copy, c"cuEventRecord", 1),
+    (16, Transfer::Copy, c"cuStreamWaitEvent", 1),
+    (17, Transfer::Copy, c"cuMemcpyAsync", 1),
+    (18, Transfer::Copy, c"cuEventRecord", 2),
 ];
 /// CUDA_ERROR_LAUNCH_FAILED and CUDA_ERROR_OUT_OF_MEMORY.
 const LAUNCH_FAILED: i32 = 719;
@@ -85,13 +85,13 @@ fn a_device_that_hangs_is_lost_to_all_its_lanes() {
         // A group may be behind its last look.
         std::thread::sleep(Duration::from_millis(10));
         let (first, behind, other) = (chunk(&mut regions[0], 0), chunk(&mut regions[0], 0), chunk(&mut regions[1], 0));
-        let windows = [first.descriptors[0], behind.descriptors[0]];
+        let buffers = [first.descriptors[0], behind.descriptors[0]];
         lanes[0].submit(&mut regions[0], first).unwrap();
         lanes[0].submit(&mut regions[0], behind).unwrap();
         lanes[1].submit(&mut regions[1], other).unwrap();
         let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0], "no chunk back");
         assert_eq!(back, 0, "{mode:?}");
-        assert_eq!(chunks.iter().map(|chunk| chunk.descriptors[0]).collect::<Vec<_>>(), windows);
+        assert_eq!(chunks.iter().map(|chunk| chunk.descriptors[0]).collect::<Vec<_>>(), buffers);
         let (back, chunks) = until_lost(&mut *lanes[1], &mut regions[1], "no chunk back");
         assert_eq!((back, chunks.len()), (0, 1), "{mode:?}");
         let (back, chunks) = until_lost(&mut *lanes[2], &mut regions[2], "no chunk back");
@@ -112,25 +112,25 @@ fn a_device_that_hangs_is_lost_to_all_its_lanes() {
 fn what_came_back_of_a_device_that_hangs_is_never_written_to() {
     const PACKETS: u16 = 2048;
     let Some(turn) = turn() else { return };
-    for (number, windows) in [Windows::Copied, Windows::Reached].into_iter().enumerate() {
-        let options = DeviceOptions { windows, ..DeviceOptions::default() };
+    for (number, transfer) in [Transfer::Copy, Transfer::ZeroCopy].into_iter().enumerate() {
+        let options = DeviceOptions { transfer, ..DeviceOptions::default() };
         let (device, mut regions) = open_with(9 + number, PACKETS.into(), &options).unwrap();
         let mut lane = Arc::clone(&device).lane().unwrap();
         turn.driver.hold(true);
         let large = chunk_of(&mut regions[0], 0, PACKETS);
-        let (arrays, windows_before) = (large.outcomes.pages().base(), large.descriptors.to_vec());
+        let (arrays, buffers_before) = (large.outcomes.pages().base(), large.descriptors.to_vec());
         lane.submit(&mut regions[0], large).unwrap();
         let (_, mut chunks) = until_lost(&mut *lane, &mut regions[0], "no chunk back");
         let back = &mut chunks[0];
-        assert_eq!(*back.descriptors, *windows_before);
+        assert_eq!(*back.descriptors, *buffers_before);
         assert_ne!(back.outcomes.pages().base(), arrays);
         let mark = Outcome { verdict: 0xee, reason: 0xee, port: 0xeeee, value: 0xeeee_eeee };
         back.outcomes.fill(mark);
         drop(lane);
         turn.driver.hold(false);
         std::thread::sleep(Duration::from_millis(50));
-        assert!(back.outcomes.iter().all(|outcome| *outcome == mark), "windows {}", windows.name());
-        assert_eq!(*back.descriptors, *windows_before);
+        assert!(back.outcomes.iter().all(|outcome| *outcome == mark), "transfer {}", transfer.name());
+        assert_eq!(*back.descriptors, *buffers_before);
     }
 }
 
@@ -152,8 +152,8 @@ fn a_lane_with_chunks_on_a_device_that_hangs_can_be_dropped() {
 #[test]
 fn a_driver_that_fails_loses_the_device_and_no_chunk() {
     let Some(turn) = turn() else { return };
-    for (number, windows, call, calls_before) in CALLS {
-        let options = DeviceOptions { windows, lanes: 2, ..DeviceOptions::default() };
+    for (number, transfer, call, calls_before) in CALLS {
+        let options = DeviceOptions { transfer, lanes: 2, ..DeviceOptions::default() };
         let (device, mut regions) = open_with(number, 16, &options).unwrap();
         let mut lanes = lanes(&device, &regions);
         let healthy = chunk(&mut regions[0], 0);
@@ -161,10 +161,10 @@ fn a_driver_that_fails_loses_the_device_and_no_chunk() {
         while lanes[0].poll(&mut regions[0]).unwrap().is_none() {}
         turn.driver.break_call(call, calls_before, LAUNCH_FAILED);
         let failing = chunk(&mut regions[0], 0);
-        let window = failing.descriptors[0];
+        let buffer = failing.descriptors[0];
         lanes[0].submit(&mut regions[0], failing).unwrap();
         let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0], "CUDA_ERROR_LAUNCH_FAILED");
-        assert_eq!((back, chunks.len(), chunks[0].descriptors[0]), (0, 1, window), "{call:?}");
+        assert_eq!((back, chunks.len(), chunks[0].descriptors[0]), (0, 1, buffer), "{call:?}");
         let (back, chunks) = until_lost(&mut *lanes[1], &mut regions[1], "CUDA_ERROR_LAUNCH_FAILED");
         assert_eq!((back, chunks.len()), (0, 0), "{call:?}");
         for (lane, region) in lanes.iter_mut().zip(&mut regions) {
@@ -176,18 +176,18 @@ fn a_driver_that_fails_loses_the_device_and_no_chunk() {
 
 /// Groups that say by themselves when a chunk is done say nothing of what has gone wrong.
 #[test]
-fn a_kernel_that_fails_while_it_reaches_for_windows_loses_the_device_and_no_chunk() {
+fn a_kernel_that_fails_while_it_reaches_for_buffers_loses_the_device_and_no_chunk() {
     let Some(turn) = turn() else { return };
-    let options = DeviceOptions { windows: Windows::Reached, ..DeviceOptions::default() };
+    let options = DeviceOptions { transfer: Transfer::ZeroCopy, ..DeviceOptions::default() };
     let (device, mut regions) = open_with(11, 16, &options).unwrap();
     let mut lane = Arc::clone(&device).lane().unwrap();
     turn.driver.hold(true);
     let failing = chunk(&mut regions[0], 0);
-    let window = failing.descriptors[0];
+    let buffer = failing.descriptors[0];
     lane.submit(&mut regions[0], failing).unwrap();
     turn.driver.break_call(c"cuStreamQuery", 0, LAUNCH_FAILED);
     let (back, chunks) = until_lost(&mut *lane, &mut regions[0], "CUDA_ERROR_LAUNCH_FAILED");
-    assert_eq!((back, chunks.len(), chunks[0].descriptors[0]), (0, 1, window));
+    assert_eq!((back, chunks.len(), chunks[0].descriptors[0]), (0, 1, buffer));
 }
 
 /// Whatever the driver refuses while a device is made ready, there is an error that says so, and all is given back: the same

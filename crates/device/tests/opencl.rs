@@ -284,7 +284,7 @@ fn a_wrong_chunk_comes_back_untouched() {
             spoil(&mut wrong);
             demand_refused(&mut *lane, region, wrong, reason);
         }
-        // A region of an arena that the device was not given: its windows would be taken for others.
+        // A region of an arena that the device was not given: its buffers would be taken for others.
         let (_other, mut others) = setup.small_arena(64, 1);
         let wrong = echo_chunk(&mut others[0], 8);
         demand_refused(&mut *lane, &mut others[0], wrong, "another arena");

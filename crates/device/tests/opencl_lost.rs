@@ -65,7 +65,7 @@ fn hangs_under_two_lanes() {
     // The first lane finds the device lost. Its chunks come back in the order in which they went.
     let (healthy, hanging, behind) =
         (chunk(&mut regions[0], 0), chunk(&mut regions[0], HANG), chunk(&mut regions[0], 0));
-    let windows = [hanging.descriptors[0], behind.descriptors[0]];
+    let buffers = [hanging.descriptors[0], behind.descriptors[0]];
     lanes[0].submit(&mut regions[0], healthy).unwrap();
     while lanes[0].poll(&mut regions[0]).unwrap().is_none() {}
     lanes[0].submit(&mut regions[0], hanging).unwrap();
@@ -74,7 +74,7 @@ fn hangs_under_two_lanes() {
     lanes[1].submit(&mut regions[1], other).unwrap();
     let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0], SILENT);
     assert_eq!(back, 0);
-    assert_eq!(chunks.iter().map(|chunk| chunk.descriptors[0]).collect::<Vec<_>>(), windows);
+    assert_eq!(chunks.iter().map(|chunk| chunk.descriptors[0]).collect::<Vec<_>>(), buffers);
     // The second had a chunk, which the device may have finished; the third had none.
     let (back, chunks) = until_lost(&mut *lanes[1], &mut regions[1], SILENT);
     assert_eq!(back + chunks.len(), 1);
@@ -106,7 +106,7 @@ fn hangs_in_a_persistent_group() {
     let (device, mut regions) = device(units.min(2), Mode::Persistent);
     let mut lanes: Vec<_> = regions.iter().map(|_| Arc::clone(&device).lane().unwrap()).collect();
     let (hanging, behind) = (chunk(&mut regions[0], HANG), chunk(&mut regions[0], 0));
-    let windows = [hanging.descriptors[0], behind.descriptors[0]];
+    let buffers = [hanging.descriptors[0], behind.descriptors[0]];
     lanes[0].submit(&mut regions[0], hanging).unwrap();
     lanes[0].submit(&mut regions[0], behind).unwrap();
     // A group beside it goes on meanwhile.
@@ -117,7 +117,7 @@ fn hangs_in_a_persistent_group() {
     }
     let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0], SILENT);
     assert_eq!(back, 0);
-    assert_eq!(chunks.iter().map(|chunk| chunk.descriptors[0]).collect::<Vec<_>>(), windows);
+    assert_eq!(chunks.iter().map(|chunk| chunk.descriptors[0]).collect::<Vec<_>>(), buffers);
     for (lane, region) in lanes.iter_mut().zip(&mut regions).skip(1) {
         let (back, chunks) = until_lost(&mut **lane, region, SILENT);
         assert_eq!((back, chunks.len()), (0, 0));

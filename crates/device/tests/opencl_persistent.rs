@@ -14,7 +14,7 @@ use godwit_device::{Device, DeviceOptions, Mode, Program, arena_memory};
 use godwit_packet::{Arena, ArenaConfig};
 use godwit_sched::Chunk;
 
-use stress::{BIN_PACKETS, WINDOWS, by_workers, fill, packets, run, run_programs, summing_kernels};
+use stress::{BIN_PACKETS, BUFFERS, by_workers, fill, packets, run, run_programs, summing_kernels};
 use template::Template;
 
 /// Groups of a processor take cores for themselves: one test at a time.
@@ -41,7 +41,7 @@ fn nobody_ever_reads_anything_stale() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(number) = device_number() else { return };
     let lanes = probe().found[number].capabilities.compute_units.min(4);
-    let config = ArenaConfig { packets: WINDOWS, ..ArenaConfig::default() };
+    let config = ArenaConfig { packets: BUFFERS, ..ArenaConfig::default() };
     let memory = arena_memory(&[&format!("opencl:{number}")], Arena::bytes_for(&config, lanes).unwrap()).unwrap();
     let arena = Arena::over(memory, config, lanes).unwrap();
     let watchdog = Duration::from_secs(60);
@@ -60,7 +60,7 @@ fn without_what_groups_need_a_device_is_launched_and_says_why() {
     let Some(number) = device_number() else { return };
     let units = probe().found[number].capabilities.compute_units;
     for (lanes, is_shared, reason) in [(1, false, "the arena does not lie in memory"), (units + 1, true, "workers")] {
-        let config = ArenaConfig { packets: WINDOWS, ..ArenaConfig::default() };
+        let config = ArenaConfig { packets: BUFFERS, ..ArenaConfig::default() };
         let arena = match is_shared {
             false => Arena::new(config, 1).unwrap(),
             true => {
@@ -87,7 +87,7 @@ fn groups_are_split_between_functions_by_share() {
     let Some(number) = device_number() else { return };
     let units = probe().found[number].capabilities.compute_units;
     for (share, lanes) in [(vec![1, 0, 1], 1), (vec![0, 5, 0], 1), (vec![1; units + 1], 1), (vec![1, 1, 0], units)] {
-        let config = ArenaConfig { packets: WINDOWS, ..ArenaConfig::default() };
+        let config = ArenaConfig { packets: BUFFERS, ..ArenaConfig::default() };
         let memory = arena_memory(&[&format!("opencl:{number}")], Arena::bytes_for(&config, 1).unwrap()).unwrap();
         let arena = Arena::over(memory, config, 1).unwrap();
         let options = DeviceOptions {
@@ -137,7 +137,7 @@ fn groups_are_split_between_functions_by_share() {
 fn a_lane_that_is_dropped_makes_room_for_another() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(number) = device_number() else { return };
-    let config = ArenaConfig { packets: WINDOWS, ..ArenaConfig::default() };
+    let config = ArenaConfig { packets: BUFFERS, ..ArenaConfig::default() };
     let memory = arena_memory(&[&format!("opencl:{number}")], Arena::bytes_for(&config, 1).unwrap()).unwrap();
     let arena = Arena::over(memory, config, 1).unwrap();
     let options = DeviceOptions { mode: Mode::Persistent, bin_packets: BIN_PACKETS - 1, ..DeviceOptions::default() };
@@ -153,10 +153,10 @@ fn a_lane_that_is_dropped_makes_room_for_another() {
         // With something in flight, which is waited for.
         let mut next = 0;
         let chunk = fill(region, Chunk::new(3, 3 * BIN_PACKETS), &mut next, 100);
-        let windows: Vec<_> = chunk.bins.iter().flat_map(|bin| chunk.descriptors[chunk.range(bin)].to_vec()).collect();
+        let buffers: Vec<_> = chunk.bins.iter().flat_map(|bin| chunk.descriptors[chunk.range(bin)].to_vec()).collect();
         lane.submit(region, chunk).unwrap();
         drop(lane);
-        windows.iter().for_each(|window| region.release(window));
+        buffers.iter().for_each(|buffer| region.release(buffer));
     }
     let mut lane = Arc::clone(&device).lane().unwrap();
     let mut large = Chunk::new(1, 2 * BIN_PACKETS);

@@ -172,8 +172,8 @@ impl Lane for IdleLane {
         let (mut first, mut end, mut units) = (u32::MAX, 0, 0);
         for bin in &chunk.bins {
             for descriptor in &chunk.descriptors[chunk.range(bin)] {
-                first = first.min(descriptor.window);
-                end = end.max(descriptor.window + u32::from(descriptor.room));
+                first = first.min(descriptor.buffer);
+                end = end.max(descriptor.buffer + u32::from(descriptor.room));
                 units += u64::from(descriptor.room);
             }
         }

@@ -64,7 +64,7 @@ impl Worker {
                     self.held += 1;
                 }
                 Step::Join { packet, mut whole, held, work } => {
-                    if whole.window != packet.window {
+                    if whole.buffer != packet.buffer {
                         self.region.release(&packet);
                     }
                     (whole.port, whole.flow_hash, whole.order) = (packet.port, packet.flow_hash, packet.order);
@@ -104,7 +104,7 @@ impl Worker {
     }
 
     /// Gives a packet that a host half has made, or held, a place behind all that have arrived, and past the function's gate. False where
-    /// no more can be in flight: its window is released.
+    /// no more can be in flight: its buffer is released.
     fn enter(
         &mut self,
         plan: &Plan,

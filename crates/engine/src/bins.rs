@@ -226,7 +226,7 @@ impl Worker {
             self.tracer.returned(&self.places[place].id, chunk);
         }
         let mut decided = 0;
-        let chain = plan.chains[place].as_deref().filter(|_| chunk.followed);
+        let chain = plan.chains[place].as_deref().filter(|_| chunk.ran_chain);
         for index in 0..chunk.bins.len() {
             let (bin, bytes) = (&chunk.bins[index], &chunk.bin_bytes[index]);
             let function = usize::from(bin.instance);
@@ -235,7 +235,7 @@ impl Worker {
             self.counts.add(counters.plain(BYTES), *bytes);
             self.counts.add(counters.plain(BINS), 1);
             self.function_latency[function].record(elapsed_ns, u64::from(bin.count));
-            if let Some(chain) = chain.filter(|chain| chain.leads(function)) {
+            if let Some(chain) = chain.filter(|chain| chain.continues(function)) {
                 decided += usize::from(bin.count);
                 self.complete_followed(plan, chain, *bin, chunk, elapsed_ns);
                 continue;

@@ -33,13 +33,13 @@ table! {
     DROPPED_UNROUTED = "engine_dropped_unrouted", Total, "packets", "Packets for which the chain names nothing.";
     DROPPED_PORT = "engine_dropped_port", Total, "packets", "Packets for a port that is not there or does not send.";
     DROPPED_REFUSED = "engine_dropped_refused", Total, "packets", "Packets that a port did not accept.";
-    DROPPED_FLOOD = "engine_dropped_flood", Total, "packets", "Copies of flooded packets that no window was left for, and packets flooded to no port but the one that they came by.";
+    DROPPED_FLOOD = "engine_dropped_flood", Total, "packets", "Copies of flooded packets that no buffer was left for, and packets flooded to no port but the one that they came by.";
     DROPPED_DEVICE = "engine_dropped_device", Total, "packets", "Packets that a device took and failed to finish.";
     DROPPED_DEVICE_LOST = "engine_dropped_device_lost", Total, "packets", "Packets in the hands of a device that was lost.";
     CREATED = "engine_created", Total, "packets", "Packets that a function made: fragments but for the first, keepalives; copies of flooded packets.";
     MERGED = "engine_merged", Total, "packets", "Packets that a function joined to others: fragments but for one of each packet.";
     HELD = "engine_held", Level, "packets", "Packets that a function keeps until others come.";
-    IN_FLIGHT = "engine_in_flight", Level, "packets", "Packets that have a window of the arena, or are held.";
+    IN_FLIGHT = "engine_in_flight", Level, "packets", "Packets that have a buffer of the arena, or are held.";
     LOOPS = "engine_loops", Total, "loops", "Turns of the worker's loop.";
     IDLE_LOOPS = "engine_idle_loops", Total, "loops", "Turns that moved no packet.";
     WORKED_NS = "engine_busy_ns", Total, "nanoseconds", "Time that workers spent in turns that moved a packet: what others take of their cores in such a turn included.";

@@ -66,7 +66,7 @@ impl Queues {
     }
 
     /// Sends what is to leave; none is left.
-    pub(crate) fn transmit(&mut self, mut windows: Outgoing<'_>, departing: &mut Departing) -> Result<Sent, Error> {
+    pub(crate) fn transmit(&mut self, mut buffers: Outgoing<'_>, departing: &mut Departing) -> Result<Sent, Error> {
         let now_ns = self.clock.elapsed().as_nanos() as u64;
         for (arrival_ns, packets) in departing.arrivals.drain(..) {
             self.latency.record(now_ns.saturating_sub(arrival_ns), packets);
@@ -75,11 +75,11 @@ impl Queues {
         for ((port, queue), out) in self.ports.iter_mut().zip(&mut departing.outs) {
             let Some(queue) = queue else { continue };
             let fault = |source| Error::Port { port: port.clone(), source };
-            queue.service(&mut windows).map_err(fault)?;
+            queue.service(&mut buffers).map_err(fault)?;
             if out.is_empty() {
                 continue;
             }
-            let accepted = queue.transmit(&mut windows, out).map_err(fault)?;
+            let accepted = queue.transmit(&mut buffers, out).map_err(fault)?;
             sent.add(Sent { accepted, refused: out.len() - accepted });
             out.clear();
         }
@@ -87,10 +87,10 @@ impl Queues {
     }
 
     /// What ports have to do where nothing is to leave.
-    pub(crate) fn service(&mut self, mut windows: Outgoing<'_>) -> Result<(), Error> {
+    pub(crate) fn service(&mut self, mut buffers: Outgoing<'_>) -> Result<(), Error> {
         for (port, queue) in &mut self.ports {
             if let Some(queue) = queue {
-                queue.service(&mut windows).map_err(|source| Error::Port { port: port.clone(), source })?;
+                queue.service(&mut buffers).map_err(|source| Error::Port { port: port.clone(), source })?;
             }
         }
         Ok(())

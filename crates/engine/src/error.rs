@@ -28,14 +28,14 @@ pub enum Error {
     Device(#[from] godwit_device::Error),
     /// A device is lost with nearly the whole arena of a worker in its hands: no packet can come in any more.
     #[error(
-        "device `{device}` is lost with {windows} windows of the arena in its hands, and no packet of full size fits into \
+        "device `{device}` is lost with {buffers} buffers of the arena in its hands, and no packet of full size fits into \
          what is left: more [arena] packets than in_flight_packets leave room to go on"
     )]
     ArenaLost {
         /// The device.
         device: String,
-        /// Windows that can never be used again.
-        windows: usize,
+        /// Buffers that can never be used again.
+        buffers: usize,
     },
     /// A bug: a worker panicked.
     #[error("worker {worker} stopped by a bug: {message}")]

@@ -1,7 +1,7 @@
 //! What a worker does when a device fails: nothing is forwarded unprocessed, every packet is accounted for, and the
 //! functions go on somewhere else.
 //!
-//! | what the lane says | packets in the device's hands | windows | the device |
+//! | what the lane says | packets in the device's hands | buffers | the device |
 //! |---|---|---|---|
 //! | rejected | go to the CPU | kept | given up |
 //! | failed | dropped, counted | released | goes on; given up after [`FAILURES_MAX`] in a row |
@@ -16,9 +16,9 @@ use godwit_packet::Descriptor;
 use godwit_sched::{Chunk, Insert, Packer};
 
 use crate::Error;
+use crate::balance::Load;
 use crate::counters::{DROPPED, DROPPED_DEVICE, DROPPED_DEVICE_LOST};
 use crate::plan::Plan;
-use crate::spread::Load;
 use crate::worker::Worker;
 
 /// The place that takes over: the CPU's.
@@ -127,7 +127,7 @@ impl Worker {
                 self.give_up(plan, place, &reason, dropped);
                 if !self.region.is_usable() {
                     let device = self.places[place].id.clone();
-                    return Err(Error::ArenaLost { device, windows: self.region.quarantined() });
+                    return Err(Error::ArenaLost { device, buffers: self.region.quarantined() });
                 }
             }
             other => return Err(Error::Device(other)),

@@ -1,6 +1,6 @@
 //! Packets that leave by several ports: copies are made at the exit, when it is their turn.
 //!
-//! Until then a flooded packet is one packet, with one place and one window, and keeps its order as all others do. The copies
+//! Until then a flooded packet is one packet, with one place and one buffer, and keeps its order as all others do. The copies
 //! have the original's place in the order of every port. Each counts as created when it is made, and as sent or dropped by
 //! its port, so that received + created = sent + dropped + merged + in flight as ever.
 
@@ -38,7 +38,7 @@ impl Flooder<'_> {
         let Departure { descriptor: packet, stamp } = departure;
         let function = &*self.plan.stages[flood.function].function;
         let mut leaves = |region: &mut Region, mut packet, port: u8| {
-            function.dress(region.window_mut(&packet), &mut packet, port, flood.set);
+            function.dress(region.buffer_mut(&packet), &mut packet, port, flood.set);
             outs[usize::from(port)].push(Departure { descriptor: packet, stamp });
         };
         let mut left = 0;

@@ -39,9 +39,9 @@ impl Gateway {
     }
 
     fn pass(&mut self, port: u8, frame: &[u8]) {
-        let mut before = self.region.allocate(frame.len()).expect("there is a window");
+        let mut before = self.region.allocate(frame.len()).expect("there is a buffer");
         before.port = port;
-        self.region.window_mut(&before).fill(0x5a);
+        self.region.buffer_mut(&before).fill(0x5a);
         self.region.frame_mut(&before).copy_from_slice(frame);
         let mut work = Vec::new();
         match self.host_half.as_mut().filter(|host_half| host_half.prepares()) {
@@ -59,9 +59,9 @@ impl Gateway {
 
     /// Through the kernel, which does what the reference does.
     fn run(&mut self, before: Descriptor, variant: u8, parameter: u64) {
-        let mut window = self.region.window_mut(&before).to_vec();
+        let mut buffer = self.region.buffer_mut(&before).to_vec();
         let mut expected = before;
-        let outcome = self.function.run_ref(&mut window, &mut expected, variant, parameter);
+        let outcome = self.function.run_ref(&mut buffer, &mut expected, variant, parameter);
         let mut chunk = self.chunk.take().expect("it comes back each time");
         chunk.bins.clear();
         let kernel = self.function.contract().kernel;
@@ -75,7 +75,7 @@ impl Gateway {
         if outcome.verdict != VERDICT_DROP {
             assert_eq!(after, expected);
             let head = usize::from(expected.head);
-            let frame = &window[head..head + usize::from(expected.length)];
+            let frame = &buffer[head..head + usize::from(expected.length)];
             assert!(self.region.frame(&after) == frame, "the kernel and ref make different packets");
         }
         if let Some(host_half) = &mut self.host_half {
@@ -88,15 +88,15 @@ impl Gateway {
         self.chunk = Some(chunk);
     }
 
-    /// What leaves by each port of a flood lies within its window.
+    /// What leaves by each port of a flood lies within its buffer.
     fn flood(&mut self, packet: &Descriptor, outcome: Outcome) {
         if outcome.verdict == VERDICT_DROP || outcome.port != PORT_FLOOD {
             return;
         }
         for &port in self.function.flood_ports(outcome.value) {
-            let mut copy = self.region.duplicate(packet).expect("there is a window");
-            let window = copy;
-            self.function.dress(self.region.window_mut(&window), &mut copy, port, outcome.value);
+            let mut copy = self.region.duplicate(packet).expect("there is a buffer");
+            let buffer = copy;
+            self.function.dress(self.region.buffer_mut(&buffer), &mut copy, port, outcome.value);
             assert!(self.region.contains(&copy));
             self.region.release(&copy);
         }

@@ -27,17 +27,18 @@
 #![forbid(unsafe_code)]
 
 mod arrange;
+mod balance;
 mod bins;
 mod change;
 mod changer;
 pub mod config;
 mod control;
 pub mod counters;
+mod device_chain;
 mod egress;
 mod error;
 mod failover;
 mod flood;
-mod follow;
 #[doc(hidden)]
 pub mod fuzz;
 mod grace;
@@ -55,7 +56,6 @@ mod running;
 mod sender;
 mod setup;
 mod socket;
-mod spread;
 pub mod trace;
 mod worker;
 

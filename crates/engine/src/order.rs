@@ -59,7 +59,7 @@ pub(crate) struct Order {
 /// One of several packets in one place.
 #[derive(Clone, Copy, Debug)]
 struct Member {
-    /// As it was when it last waited at a gate; its window names it at any time.
+    /// As it was when it last waited at a gate; its buffer names it at any time.
     descriptor: Descriptor,
     progress: u8,
     way: Way,
@@ -304,7 +304,7 @@ impl Order {
         members.insert(index + 1, Member { descriptor: *packet, ..members[index] });
     }
 
-    /// `whole` takes the place of `packet`, in another window.
+    /// `whole` takes the place of `packet`, in another buffer.
     #[cold]
     pub(crate) fn exchange(&mut self, packet: &Descriptor, whole: &Descriptor) {
         let place = self.place(packet);
@@ -316,7 +316,7 @@ impl Order {
 
     /// Which of the packets in a place it is.
     fn member(members: &[Member], descriptor: &Descriptor) -> usize {
-        let named = members.iter().position(|member| member.descriptor.window == descriptor.window);
+        let named = members.iter().position(|member| member.descriptor.buffer == descriptor.buffer);
         named.unwrap_or_else(|| unreachable!("a packet in a place of others: {descriptor:?}"))
     }
 

@@ -74,7 +74,7 @@ mod tests {
             let mut parting = Parting::default();
             for keys in rounds {
                 let descriptors: Vec<Descriptor> =
-                    (0..keys.len() as u32).map(|window| Descriptor { window, ..Descriptor::default() }).collect();
+                    (0..keys.len() as u32).map(|buffer| Descriptor { buffer, ..Descriptor::default() }).collect();
                 let outcomes: Vec<Outcome> =
                     (0..keys.len() as u32).map(|value| Outcome { value, ..Outcome::default() }).collect();
                 let differ = keys.iter().any(|key| *key != keys[0]);
@@ -84,11 +84,11 @@ mod tests {
                 }
                 let mut seen = std::collections::BTreeSet::new();
                 while let Some(key) = parting.next(&descriptors, &outcomes) {
-                    let windows: Vec<u32> = parting.descriptors.iter().map(|descriptor| descriptor.window).collect();
+                    let buffers: Vec<u32> = parting.descriptors.iter().map(|descriptor| descriptor.buffer).collect();
                     let expected: Vec<u32> =
                         (0..keys.len() as u32).filter(|packet| keys[*packet as usize] == key).collect();
-                    prop_assert_eq!(&windows, &expected);
-                    prop_assert!(parting.outcomes.iter().map(|outcome| outcome.value).eq(windows));
+                    prop_assert_eq!(&buffers, &expected);
+                    prop_assert!(parting.outcomes.iter().map(|outcome| outcome.value).eq(buffers));
                     prop_assert!(seen.insert(key), "a key comes once");
                 }
                 prop_assert!(keys.iter().all(|key| seen.contains(key)));

@@ -9,7 +9,7 @@ use godwit_function::Function;
 use godwit_sched::Stream;
 
 use crate::counters::{CounterLayout, FunctionLayout};
-use crate::follow::Streams;
+use crate::device_chain::Streams;
 use crate::order::Order;
 
 /// The chain as workers see it.

@@ -192,7 +192,7 @@ impl Ports {
                 continue;
             }
             let ArenaConfig { headroom_bytes, frame_bytes_max, .. } = config.arena;
-            let window_bytes = config.arena.window_bytes();
+            let buffer_bytes = config.arena.buffer_bytes();
             let context = LiveContext {
                 name: &port.name,
                 port: index as u8,
@@ -201,7 +201,7 @@ impl Ports {
                 arena,
                 regions: &extents,
                 slot_bytes: arena.slot_pitch_bytes(),
-                window_bytes,
+                buffer_bytes,
                 headroom_bytes,
                 frame_bytes_max,
             };

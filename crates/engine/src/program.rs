@@ -53,7 +53,7 @@ impl Program for FunctionProgram {
         self.function.tailroom_bytes()
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
-        self.function.run_ref(window, descriptor, variant, parameter)
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.function.run_ref(buffer, descriptor, variant, parameter)
     }
 }

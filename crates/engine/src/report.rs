@@ -151,7 +151,7 @@ pub struct Conservation {
     pub created: u64,
     /// Packets that functions joined to others.
     pub merged: u64,
-    /// Packets that still have a window of the arena, or are held by a function.
+    /// Packets that still have a buffer of the arena, or are held by a function.
     pub in_flight: u64,
 }
 

@@ -4,11 +4,11 @@
 //! worker   depart -> lend -> parcel ==>  ring of 16  ==> accept -> transmit -> settled   sender
 //!          count, take_back <- parcel <==  ring of 16  <== returned <-'
 //! ```
-//! What a turn of the worker sends travels as one parcel: the packets of all ports, the loan of their windows, and the sequence number
-//! that is settled behind them. The same parcel comes back with the windows and with what became of the packets, so that the worker counts a
-//! packet as sent in the moment in which it takes its window back: until then it is in flight, and conservation holds at any time.
+//! What a turn of the worker sends travels as one parcel: the packets of all ports, the loan of their buffers, and the sequence number
+//! that is settled behind them. The same parcel comes back with the buffers and with what became of the packets, so that the worker counts a
+//! packet as sent in the moment in which it takes its buffer back: until then it is in flight, and conservation holds at any time.
 //! There are as many parcels as places in a ring, so neither side ever waits for the other: a worker without a parcel gathers on,
-//! until its windows are used up.
+//! until its buffers are used up.
 
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -212,7 +212,7 @@ mod tests {
     }
 
     impl Transmit for Port {
-        fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, godwit_io::Error> {
+        fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, godwit_io::Error> {
             let mut accepted = 0;
             for Departure { descriptor, stamp } in packets {
                 match self.trouble {
@@ -223,9 +223,9 @@ mod tests {
                     Trouble::Panic(at) if at == stamp.sequence => panic!("a bug of the port"),
                     _ => {}
                 }
-                let frame = windows.frame(descriptor);
+                let frame = buffers.frame(descriptor);
                 assert!(frame.iter().all(|&byte| byte == stamp.sequence as u8), "packet {}", stamp.sequence);
-                windows.release(descriptor);
+                buffers.release(descriptor);
                 if stamp.sequence % self.refuses == 0 {
                     self.counters.refused += 1;
                 } else {
@@ -273,7 +273,7 @@ mod tests {
         fn turn(&mut self, packets: usize) -> Result<(), Error> {
             for _ in 0..packets {
                 let Some(descriptor) = self.region.allocate(60 + self.sequence as usize % 1000) else { break };
-                self.region.window_mut(&descriptor).fill(self.sequence as u8);
+                self.region.buffer_mut(&descriptor).fill(self.sequence as u8);
                 let stamp = Stamp { sequence: self.sequence, time_ns: 0 };
                 self.departing.outs[1].push(Departure { descriptor, stamp });
                 self.departing.arrived(0, 1);
@@ -295,7 +295,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
-        /// At any time every packet is sent, refused or has its window; packets and what is settled come in order; all is flushed.
+        /// At any time every packet is sent, refused or has its buffer; packets and what is settled come in order; all is flushed.
         #[test]
         fn packets_are_conserved_and_in_order(
             dense: bool,

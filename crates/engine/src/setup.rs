@@ -14,8 +14,8 @@ use crate::change::Changes;
 use crate::changer::{Changer, steering_functions};
 use crate::config::{Config, DeviceConfig, FunctionConfig, Idle, IoModel};
 use crate::control::{self, Names, cores_of_sender};
+use crate::device_chain::{HostSide, Rows, Site, Streams, device_chain};
 use crate::failover::{LAST_RESORT, Place};
-use crate::follow::{HostSide, Rows, Site, Streams, device_chain};
 use crate::grace::Graces;
 use crate::plan::{Placed, Plan};
 use crate::ports::Ports;
@@ -87,12 +87,12 @@ impl Devices {
         let rows = Rows::new(config.chain.classes().len());
         let site = Site { functions: &config.functions, placement: &placement, host_sides: &host_sides, rows };
         let load = |(number, &device): (usize, &&DeviceConfig)| {
-            let follows = number != LAST_RESORT && device.follow_chain;
+            let follows = number != LAST_RESORT && device.device_chain;
             let chain = follows.then(|| device_chain(&config.chain, 0, site, number));
-            let chain = chain.filter(DeviceChain::says_anything);
+            let chain = chain.filter(DeviceChain::is_needed);
             let options = DeviceOptions {
                 mode: device.mode,
-                windows: device.windows,
+                transfer: device.transfer,
                 lanes: config.engine.workers,
                 bins: device.packing.entries_max(),
                 bin_packets: device.packing.bin_packets as usize,
@@ -110,14 +110,14 @@ impl Devices {
                     tracing::warn!("{}: `share` is not kept: there are no groups to split", device.id);
                 }
             }
-            if !opened.follows() && options.chain.as_ref().is_some_and(|chain| chain.leads_any()) {
+            if !opened.runs_chain() && options.chain.as_ref().is_some_and(|chain| chain.continues_any()) {
                 tracing::warn!("{} follows no chain: packets come back from it after each function", device.id);
             }
             Ok(((device.clone(), opened), options.chain))
         };
         let loaded: Vec<_> = used.iter().enumerate().map(load).collect::<Result<_, Error>>()?;
         let followed =
-            |((_, device), chain): &((_, Arc<dyn Device>), Option<_>)| chain.clone().filter(|_| device.follows());
+            |((_, device), chain): &((_, Arc<dyn Device>), Option<_>)| chain.clone().filter(|_| device.runs_chain());
         let chains = loaded.iter().map(followed).collect();
         let knows_chain = loaded.iter().map(|(_, chain)| chain.is_some()).collect();
         let devices = loaded.into_iter().map(|(device, _)| device).collect();
@@ -139,13 +139,13 @@ impl Devices {
                 return Ok(None);
             }
             let id = &config.id;
-            if opened.follows() && !rows.can_change() {
+            if opened.runs_chain() && !rows.can_change() {
                 return Err(format!(
                     "device `{id}` follows the chain by itself, and with more than 128 classes it cannot follow another at the same \
-                     time: start Godwit again with this chain, or set follow_chain = false"
+                     time: start Godwit again with this chain, or set device_chain = false"
                 ));
             }
-            if opened.follows() && chain.classes().len() > rows.of(number).len() {
+            if opened.runs_chain() && chain.classes().len() > rows.of(number).len() {
                 warnings.push(format!(
                     "device `{id}` has room for a chain of {} classes: packets come back from it after each function until \
                      Godwit is started again",
@@ -154,13 +154,13 @@ impl Devices {
             }
             let wanted = device_chain(chain, number, site, device);
             let taken = opened.update_chain(wanted.clone()).map_err(|error| error.to_string())?;
-            if opened.follows() && taken != wanted {
+            if opened.runs_chain() && taken != wanted {
                 warnings.push(format!(
                     "device `{id}`: packets come back from it between functions that need more of them than those of the chain \
                      that Godwit was started with"
                 ));
             }
-            Ok(opened.follows().then(|| Arc::new(taken)))
+            Ok(opened.runs_chain().then(|| Arc::new(taken)))
         };
         self.devices.iter().enumerate().map(take).collect()
     }
@@ -348,7 +348,7 @@ pub(crate) fn plan(
     }
     let tells_classes_apart = |function: usize| {
         let places = devices.placement.get(function).into_iter().flatten();
-        places.flat_map(|&place| &chains[place]).any(|chain| chain.tells_rows_apart(function))
+        places.flat_map(|&place| &chains[place]).any(|chain| chain.distinguishes_rows(function))
     };
     let first_row = devices.rows.of(number).start;
     let streams = Streams::new(&kernels, chain.classes().len(), first_row, tells_classes_apart);

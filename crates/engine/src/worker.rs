@@ -23,10 +23,10 @@ use crate::change::Change;
 use crate::counters::{
     Counts, DROPPED, DROPPED_REFUSED, HELD, IDLE_LOOPS, IN_FLIGHT, LOOPS, RECEIVED, SENT, WORKED_NS,
 };
+use crate::device_chain::Followed;
 use crate::egress::{Departing, Egress, Queues};
 use crate::failover::{LostPlace, Place};
 use crate::flood::Flooder;
-use crate::follow::Followed;
 use crate::grace::Grace;
 use crate::histogram::Histogram;
 use crate::order::Order;

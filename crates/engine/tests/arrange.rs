@@ -63,8 +63,8 @@ impl Function for Mangler {
         Some(Box::new(ManglerHost { stage, random, counts, number: 0, last_seen: 0, held: Vec::new(), steps: 0 }))
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
-        self.template.run_ref(window, descriptor, variant, parameter)
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.template.run_ref(buffer, descriptor, variant, parameter)
     }
 }
 

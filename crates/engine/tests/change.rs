@@ -338,7 +338,7 @@ const TUNNEL: &str = r#"
 "#;
 
 /// A chain that steers packets of an SA to another worker than the one that counts for it is refused; with one worker it is not.
-/// So is one that needs more room around frames than windows have.
+/// So is one that needs more room around frames than buffers have.
 #[test]
 fn what_was_settled_at_the_start_stays() {
     for workers in [1, 2] {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use godwit_chain::Next;
-use godwit_device::{Mode, Windows};
+use godwit_device::{Mode, Transfer};
 use godwit_engine::config::{Config, ConfigError, PortKind, fuzz};
 use godwit_packet::Layout;
 use proptest::prelude::*;
@@ -200,16 +200,16 @@ fn a_device_is_used_as_its_stanza_says() {
 }
 
 #[test]
-fn how_windows_travel_is_said_of_cuda_devices_that_launch() {
+fn how_buffers_travel_is_said_of_cuda_devices_that_launch() {
     let text = |id: &str, keys: &str| format!("{GOOD}\n[[device]]\nname = \"{id}\"\n{keys}\n");
-    let config = parse(&text("cuda:0", "windows = \"reached\"")).unwrap();
-    assert_eq!(config.devices.last().unwrap().windows, Windows::Reached);
-    assert_eq!(parse(&text("cuda:0", "")).unwrap().devices.last().unwrap().windows, Windows::Auto);
+    let config = parse(&text("cuda:0", "transfer = \"zero_copy\"")).unwrap();
+    assert_eq!(config.devices.last().unwrap().transfer, Transfer::ZeroCopy);
+    assert_eq!(parse(&text("cuda:0", "")).unwrap().devices.last().unwrap().transfer, Transfer::Auto);
     for (id, keys, why) in [
-        ("cuda:0", "windows = \"reached\"\nmode = \"persistent\"", "`windows` is of CUDA devices that launch"),
-        ("opencl:0", "windows = \"reached\"", "`windows` is of CUDA devices that launch"),
-        ("cpu", "windows = \"copied\"", "it has no `windows`"),
-        ("cuda:0", "windows = \"open\"", "there is `auto`, `copied` and `reached`"),
+        ("cuda:0", "transfer = \"zero_copy\"\nmode = \"persistent\"", "`transfer` is of CUDA devices that launch"),
+        ("opencl:0", "transfer = \"zero_copy\"", "`transfer` is of CUDA devices that launch"),
+        ("cpu", "transfer = \"copy\"", "it has no `transfer`"),
+        ("cuda:0", "transfer = \"open\"", "there is `auto`, `copy` and `zero_copy`"),
     ] {
         let error = parse(&text(id, keys)).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
@@ -294,7 +294,7 @@ fn what_is_probably_not_meant_is_a_warning() {
 }
 
 #[test]
-fn frames_that_no_window_takes_are_a_warning() {
+fn frames_that_no_buffer_takes_are_a_warning() {
     let text = GOOD.replace("flows = 16", "flows = 16\nsize = 9001");
     let config = parse(&text).unwrap();
     let warning = "test.toml:17: port `lan` makes frames of up to 9001 bytes";

@@ -79,7 +79,7 @@ fn a_device_that_hangs_is_lost_with_what_it_has() {
     }
 }
 
-/// A device that takes all windows with it leaves nothing to go on with: that is said, and nothing hangs.
+/// A device that takes all buffers with it leaves nothing to go on with: that is said, and nothing hangs.
 #[test]
 fn a_device_that_takes_the_whole_arena_with_it_ends_the_run() {
     let arena = "packets = 64";
@@ -89,7 +89,7 @@ fn a_device_that_takes_the_whole_arena_with_it_ends_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let text = text(&machine, FAULTY, true, &folder.path().join("out.pcap"));
     let Err(error) = run(&text, Some(opener(FAULTY, faults))) else { panic!("it went on") };
-    assert!(matches!(&error, Error::ArenaLost { device, windows: 64 } if device == FAULTY), "{error}");
+    assert!(matches!(&error, Error::ArenaLost { device, buffers: 64 } if device == FAULTY), "{error}");
     assert!(error.is_users());
 }
 

@@ -91,15 +91,15 @@ impl Function for Spreader {
         SETS[set as usize]
     }
 
-    fn dress(&self, window: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
+    fn dress(&self, buffer: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
         descriptor.head -= DRESSED_BYTES as u16;
         descriptor.length += DRESSED_BYTES as u16;
         let head = usize::from(descriptor.head);
-        window[head..head + DRESSED_BYTES].copy_from_slice(&[MARK, port, set as u8, 0]);
+        buffer[head..head + DRESSED_BYTES].copy_from_slice(&[MARK, port, set as u8, 0]);
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
-        self.echo.run_ref(window, descriptor, variant, parameter)
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.echo.run_ref(buffer, descriptor, variant, parameter)
     }
 }
 
@@ -160,15 +160,15 @@ struct Case {
     workers: usize,
     io: &'static str,
     layout: &'static str,
-    windows: usize,
+    buffers: usize,
     splits: bool,
     device: &'static str,
 }
 
-const PLAIN: Case = Case { workers: 1, io: "single", layout: "slots", windows: 8192, splits: false, device: "cpu" };
+const PLAIN: Case = Case { workers: 1, io: "single", layout: "slots", buffers: 8192, splits: false, device: "cpu" };
 
 fn text(case: &Case, folder: &Path) -> String {
-    let Case { workers, io, layout, windows, splits, device } = case;
+    let Case { workers, io, layout, buffers, splits, device } = case;
     let input = folder.join("in.pcap");
     let to = if *splits { "splits" } else { "spreads" };
     let captures: String = (1..4)
@@ -192,7 +192,7 @@ fn text(case: &Case, folder: &Path) -> String {
         in_flight_packets = 256
         [arena]
         layout = "{layout}"
-        packets = {windows}
+        packets = {buffers}
         [packing]
         deadline_ns = 20000
         [[device]]
@@ -303,9 +303,9 @@ fn a_packet_leaves_by_every_port_but_that_it_came_by() {
 }
 
 #[test]
-fn copies_without_a_window_are_counted() {
+fn copies_without_a_buffer_are_counted() {
     for (layout, io) in [("slots", "single"), ("slots", "dual"), ("dense", "single")] {
-        let case = Case { layout, io, windows: 33, ..PLAIN };
+        let case = Case { layout, io, buffers: 33, ..PLAIN };
         let (report, ports) = run(&case, None);
         check(&case, &report, &ports);
         let lost = count(&report, "engine_dropped_flood");
@@ -350,11 +350,11 @@ proptest! {
         splits: bool,
         dual: bool,
         dense: bool,
-        windows in prop::sample::select(vec![150usize, 300, 8192]),
+        buffers in prop::sample::select(vec![150usize, 300, 8192]),
     ) {
         let faults = Faults { delay_polls, fails_each, loss };
         let (io, layout) = (if dual { "dual" } else { "single" }, if dense { "dense" } else { "slots" });
-        let case = Case { workers, io, layout, windows, splits, device: FAULTY };
+        let case = Case { workers, io, layout, buffers, splits, device: FAULTY };
         let (report, ports) = run(&case, Some(faults));
         check(&case, &report, &ports);
         for (port, packets) in (1..).zip(&ports) {

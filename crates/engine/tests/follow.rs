@@ -315,7 +315,7 @@ fn a_packet_that_a_device_leads_on_goes_there_once() {
         let counted = |name: &str| report.counters.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
         let submitted = counted(&format!("device_packets{{device=\"{device}\"}}"));
         let expected = if follows { report.conservation.received } else { at_functions };
-        assert_eq!(submitted, Some(expected), "{device}, follow_chain = {follows}: {:?}", report.counters);
+        assert_eq!(submitted, Some(expected), "{device}, device_chain = {follows}: {:?}", report.counters);
     }
 }
 
@@ -330,7 +330,7 @@ proptest! {
         }
         let expected = seen(&run(&drawn.text("\"cpu\"", "", "ref"), folder.path()));
         let shared = drawn.share();
-        let ways = ["", "follow_chain = false", "mode = \"persistent\"", shared.as_str()];
+        let ways = ["", "device_chain = false", "mode = \"persistent\"", shared.as_str()];
         for (device, keys) in devices().into_iter().flat_map(|device| ways.map(|keys| (device.clone(), keys))) {
             let stanza = |keys: &str| format!("[[device]]\nname = \"{device}\"\nwatchdog_ms = 30000\n{keys}\n");
             for placed in [format!("{device:?}"), format!("[{device:?}, \"cpu\"]")] {

@@ -1,5 +1,5 @@
 //! Mutated packets of IPsec through a whole engine: nothing is passed on that nobody sent, every packet is in a counter, and neither
-//! windows of the arena nor memory of the process are lost.
+//! buffers of the arena nor memory of the process are lost.
 //!
 //! `GODWIT_HOSTILE_PACKETS` says how many, for each of two gateways (without and with reassembly); 150 000 without it.
 
@@ -32,7 +32,7 @@ use ipsec_common::hostile::{Link, is_right, links, mutate, seal, sealer};
 use ipsec_common::{Random, forms, hex};
 use nix::fcntl::OFlag;
 
-/// Packets between two looks at the memory. All SAs go on to new sequence numbers then, or windows that have seen
+/// Packets between two looks at the memory. All SAs go on to new sequence numbers then, or buffers that have seen
 /// everything would say "replayed" and no more.
 const ROUND: usize = 15_000;
 /// Longest frame of the gateway.
@@ -137,7 +137,7 @@ fn gateway(mut links: Vec<Link>, packets: usize, reassembly: bool, random: &mut 
 fn check_report(report: &Report, packets: u64, passed: u64, reassembly: bool) {
     let conservation = &report.conservation;
     assert!(conservation.holds(), "{conservation}");
-    // The number of windows that are not free.
+    // The number of buffers that are not free.
     assert_eq!(conservation.in_flight, 0, "{conservation}");
     assert_eq!((conservation.received, conservation.sent), (packets, passed), "{conservation}");
     let gateway = &report.functions[0];

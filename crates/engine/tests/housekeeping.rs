@@ -81,8 +81,8 @@ impl Function for Keeper {
         vec![self.calls.load(Ordering::SeqCst), 0]
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
-        self.echo.run_ref(window, descriptor, variant, parameter)
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.echo.run_ref(buffer, descriptor, variant, parameter)
     }
 }
 

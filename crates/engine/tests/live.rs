@@ -1,4 +1,4 @@
-//! A port outside of the program, of which this test is the other side: windows change hands, packets are conserved, and what
+//! A port outside of the program, of which this test is the other side: buffers change hands, packets are conserved, and what
 //! the queues hold when the run is to stop is still received.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use godwit_io::live::{ArenaNeeds, Arrivals, Live, LiveContext, LivePort, SharedC
 use godwit_io::{Departure, Error, PortCounters, QueueContext, Receive, Received, Transmit};
 use godwit_packet::{Batch, Outgoing, Region};
 
-const WINDOWS: usize = 64;
+const BUFFERS: usize = 64;
 
 /// What the other side has seen and done.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Live for Wire {
         ArenaNeeds {
             headroom_bytes: 256,
             slot_bytes: Some((2048, 4096)),
-            windows: 2 * WINDOWS,
+            buffers: 2 * BUFFERS,
             ..ArenaNeeds::default()
         }
     }
@@ -49,16 +49,16 @@ impl Live for Wire {
 
 impl LivePort for Wire {
     fn receiver(&self, context: QueueContext, region: &mut Region) -> Result<Box<dyn Receive>, Error> {
-        let posted: VecDeque<u32> = (0..WINDOWS).map(|_| region.post().unwrap()).collect();
-        assert_eq!((region.in_ports(), region.allocated()), (WINDOWS, 0));
+        let posted: VecDeque<u32> = (0..BUFFERS).map(|_| region.post().unwrap()).collect();
+        assert_eq!((region.in_ports(), region.allocated()), (BUFFERS, 0));
         let (worker, arrivals) = (context.worker, Arrivals::new(context));
         let shared = SharedCounters::default();
-        Ok(Box::new(Queue { wire: self.clone(), worker, arrivals, windows: posted, rest: 100, shared }))
+        Ok(Box::new(Queue { wire: self.clone(), worker, arrivals, buffers: posted, rest: 100, shared }))
     }
 
     fn transmitter(&self, worker: usize) -> Result<Box<dyn Transmit>, Error> {
         let counters = PortCounters::default();
-        Ok(Box::new(Out { wire: self.clone(), worker, windows: VecDeque::new(), counters }))
+        Ok(Box::new(Out { wire: self.clone(), worker, buffers: VecDeque::new(), counters }))
     }
 
     fn stop(&self) {
@@ -75,7 +75,7 @@ struct Queue {
     worker: usize,
     arrivals: Arrivals,
     /// Posted, in the peer's hands.
-    windows: VecDeque<u32>,
+    buffers: VecDeque<u32>,
     rest: u64,
     shared: SharedCounters,
 }
@@ -92,10 +92,10 @@ impl Receive for Queue {
             if stopped && self.rest == 0 {
                 break;
             }
-            let Some(window) = self.windows.pop_front() else { break };
-            let offset = window as usize * 64 + 256;
-            assert_eq!(region.window_at(offset), Some(window));
-            // Nothing is believed that does not fit a posted window.
+            let Some(buffer) = self.buffers.pop_front() else { break };
+            let offset = buffer as usize * 64 + 256;
+            assert_eq!(region.buffer_at(offset), Some(buffer));
+            // Nothing is believed that does not fit a posted buffer.
             assert!(region.arrived(offset + (64 << 20), 60).is_none() && region.arrived(offset, 2000).is_none());
             let descriptor = region.arrived(offset, 60).unwrap();
             assert!(region.arrived(offset, 60).is_none());
@@ -106,9 +106,9 @@ impl Receive for Queue {
             counters.received_packets += 1;
             counters.received_bytes += 60;
         }
-        while self.windows.len() < WINDOWS {
+        while self.buffers.len() < BUFFERS {
             match region.post() {
-                Some(window) => self.windows.push_back(window),
+                Some(buffer) => self.buffers.push_back(buffer),
                 None => break,
             }
         }
@@ -132,22 +132,22 @@ impl Receive for Queue {
 struct Out {
     wire: Wire,
     worker: usize,
-    windows: VecDeque<u32>,
+    buffers: VecDeque<u32>,
     counters: PortCounters,
 }
 
 impl Transmit for Out {
-    fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
+    fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
         let mut accepted = 0;
         for Departure { descriptor, .. } in packets {
-            if self.windows.len() == WINDOWS {
-                windows.release(descriptor);
+            if self.buffers.len() == BUFFERS {
+                buffers.release(descriptor);
                 self.counters.refused += 1;
                 continue;
             }
-            assert!(windows.frame(descriptor).iter().all(|&byte| usize::from(byte) == self.worker));
-            windows.hand_over(descriptor);
-            self.windows.push_back(descriptor.window);
+            assert!(buffers.frame(descriptor).iter().all(|&byte| usize::from(byte) == self.worker));
+            buffers.hand_over(descriptor);
+            self.buffers.push_back(descriptor.buffer);
             self.counters.sent_packets += 1;
             accepted += 1;
         }
@@ -156,8 +156,8 @@ impl Transmit for Out {
     }
 
     /// The peer gives back the older half.
-    fn service(&mut self, windows: &mut Outgoing<'_>) -> Result<(), Error> {
-        self.windows.drain(..self.windows.len().div_ceil(2)).for_each(|window| windows.reclaim(window));
+    fn service(&mut self, buffers: &mut Outgoing<'_>) -> Result<(), Error> {
+        self.buffers.drain(..self.buffers.len().div_ceil(2)).for_each(|buffer| buffers.reclaim(buffer));
         Ok(())
     }
 

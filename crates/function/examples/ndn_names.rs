@@ -135,7 +135,7 @@ fn look_up(function: &Ndn, frames: &[Vec<u8>]) {
     let config = ArenaConfig { packets: frames.len(), ..ArenaConfig::default() };
     let mut region = Arena::new(config, 1).expect("there is memory").split().remove(0);
     let descriptors: Vec<Descriptor> =
-        frames.iter().map(|frame| region.allocate(frame.len()).expect("there are windows")).collect();
+        frames.iter().map(|frame| region.allocate(frame.len()).expect("there are buffers")).collect();
     for level in levels().iter().filter(|level| level.supported()) {
         let mut best = GROUPS.map(|_| f64::MAX);
         for _ in 0..9 {

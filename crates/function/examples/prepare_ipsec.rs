@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_function::{Site, Work, kind};
+use godwit_function::{BuildContext, Work, kind};
 use godwit_packet::{Arena, ArenaConfig, Region};
 use toml::de::DeTable;
 
@@ -90,7 +90,7 @@ fn frame(protocol: u8, source: [u8; 4], destination: [u8; 4]) -> Vec<u8> {
 fn measure(what: &str, sas: usize, stanza: &str, frame: impl Fn(usize) -> Vec<u8>) -> Result<(), Box<dyn Error>> {
     let begin = Instant::now();
     let stanza = DeTable::parse(stanza)?;
-    let site = Site { name: "to-all", ports: &[], directory: Path::new(".") };
+    let site = BuildContext { name: "to-all", ports: &[], directory: Path::new(".") };
     let function = (kind("ipsec").ok_or("no ipsec")?.build)(stanza, &site)?;
     let built = begin.elapsed();
     let mut host = function.host_half(0, 1).ok_or("no host half")?;

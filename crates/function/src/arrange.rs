@@ -8,7 +8,7 @@ use crate::{Contract, Work};
 
 /// Packets that have arrived at a host half, and what is to become of them.
 pub struct Arrangement<'a> {
-    /// Where packets lie. Frames may be rewritten, and windows allocated for [`Step::Split`], [`Step::Join`],
+    /// Where packets lie. Frames may be rewritten, and buffers allocated for [`Step::Split`], [`Step::Join`],
     /// [`Step::Resume`] and [`Step::Create`]; whoever allocates one that no step takes releases it. All others the engine releases.
     pub region: &'a mut Region,
     /// Nanoseconds on a clock that never goes back; in a replay the time of the packets.
@@ -48,7 +48,7 @@ impl Said {
 /// What is done with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It goes on; its frame may have become another one within its window.
+    /// It goes on; its frame may have become another one within its buffer.
     Keep {
         /// As it is now.
         packet: Descriptor,
@@ -57,7 +57,7 @@ pub enum Step {
     },
     /// One packet more, made of the one that the last `Keep` or `Join` names, and behind it wherever order counts.
     Split {
-        /// In a window that was allocated for it.
+        /// In a buffer that was allocated for it.
         packet: Descriptor,
         /// What is to be done with it.
         work: Work,
@@ -71,7 +71,7 @@ pub enum Step {
     Join {
         /// The one that was missing, as it arrived.
         packet: Descriptor,
-        /// In a window that was allocated for it, or in that of `packet`; the engine fills in what is known of `packet`.
+        /// In a buffer that was allocated for it, or in that of `packet`; the engine fills in what is known of `packet`.
         whole: Descriptor,
         /// So many were held.
         held: u32,
@@ -80,7 +80,7 @@ pub enum Step {
     },
     /// A packet that was held goes on, as if it had just arrived. Where no more can be in flight it is dropped.
     Resume {
-        /// In a window that was allocated for it; port and flow hash as it had them.
+        /// In a buffer that was allocated for it; port and flow hash as it had them.
         packet: Descriptor,
         /// What is to be done with it.
         work: Work,
@@ -89,7 +89,7 @@ pub enum Step {
     },
     /// A packet that came from nowhere. Where no more can be in flight there will be none.
     Create {
-        /// In a window that was allocated for it; port and flow hash as others of its flow have them.
+        /// In a buffer that was allocated for it; port and flow hash as others of its flow have them.
         packet: Descriptor,
         /// What is to be done with it.
         work: Work,

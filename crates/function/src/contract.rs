@@ -24,7 +24,7 @@ pub struct Contract {
     /// [`Contract::ALL`]: to the end.
     pub reads_bytes: u16,
     /// How far from the first byte of the frame it may write, bytes: what such a device has to bring back. A function
-    /// that moves that first byte says [`Contract::ALL`]: anywhere in the window; 0: it writes nothing. At most
+    /// that moves that first byte says [`Contract::ALL`]: anywhere in the buffer; 0: it writes nothing. At most
     /// `reads_bytes`: such a device has no more of the frame than that, and would bring back what it does not have.
     pub writes_bytes: u16,
     /// Most bytes it prepends to a frame.

@@ -60,10 +60,10 @@ pub struct Kind {
 }
 
 /// Makes a function from its stanza.
-pub type Build = fn(Spanned<DeTable<'_>>, &Site<'_>) -> Result<Arc<dyn Function>, Error>;
+pub type Build = fn(Spanned<DeTable<'_>>, &BuildContext<'_>) -> Result<Arc<dyn Function>, Error>;
 
 /// Where a function is built: what its stanza may refer to.
-pub struct Site<'a> {
+pub struct BuildContext<'a> {
     /// The configured name of the function.
     pub name: &'a str,
     /// Names of all ports; a port's number is its index.
@@ -161,10 +161,10 @@ pub trait Function: Send + Sync {
     }
 
     /// Makes a packet that is flooded, or the copy of it that leaves by `port`, what it is to be there; called on the worker for
-    /// each, with the frame as the kernel left it. `window` is the whole window; `descriptor.head` and `length` may change within
+    /// each, with the frame as the kernel left it. `buffer` is the whole buffer; `descriptor.head` and `length` may change within
     /// it, as far as [`Function::headroom_bytes`] and [`Function::tailroom_bytes`] go.
-    fn dress(&self, window: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
-        let _ = (window, descriptor, port, set);
+    fn dress(&self, buffer: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
+        let _ = (buffer, descriptor, port, set);
     }
 
     /// How often [`Function::housekeeping`] is called; `None`: never. Asked once.
@@ -191,8 +191,8 @@ pub trait Function: Send + Sync {
 
     /// Does to one packet what the kernel does, straight from the standard. Slow on purpose.
     ///
-    /// `window` is the packet's whole window; `descriptor.head` and `length` may change within it.
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
+    /// `buffer` is the packet's whole buffer; `descriptor.head` and `length` may change within it.
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
 }
 
 /// The engine, as a function's commands and housekeeping see it: how a function whose packets are in flight changes its tables.
@@ -275,11 +275,11 @@ pub trait HostHalf: Send {
 
     /// Whether a device may lead packets on to other functions before they are completed: `complete` then sees
     /// descriptors as the last function left them, of outcomes the verdict alone, and `finish` is not called. Always the same.
-    fn lets_lead_on(&self) -> bool {
+    fn may_continue_on_device(&self) -> bool {
         false
     }
 
-    /// Behind [`HostHalf::complete`], with the packets themselves: frames may be read, and rewritten within their windows.
+    /// Behind [`HostHalf::complete`], with the packets themselves: frames may be read, and rewritten within their buffers.
     fn finish(&mut self, region: &mut Region, descriptors: &mut [Descriptor], outcomes: &mut [Outcome]) {
         let _ = (region, descriptors, outcomes);
     }
@@ -304,8 +304,8 @@ pub fn kind(kind: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|candidate| candidate.contract.kind == kind)
 }
 
-/// The frame of a packet in its window.
-fn frame_mut<'a>(window: &'a mut [u8], descriptor: &Descriptor) -> &'a mut [u8] {
+/// The frame of a packet in its buffer.
+fn frame_mut<'a>(buffer: &'a mut [u8], descriptor: &Descriptor) -> &'a mut [u8] {
     let head = usize::from(descriptor.head);
-    &mut window[head..head + usize::from(descriptor.length)]
+    &mut buffer[head..head + usize::from(descriptor.length)]
 }

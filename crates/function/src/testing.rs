@@ -6,13 +6,13 @@ use std::sync::Arc;
 use godwit_abi::{Descriptor, Outcome};
 use toml::de::DeTable;
 
-use crate::{Error, Function, Kind, Site};
+use crate::{BuildContext, Error, Function, Kind};
 
 /// Builds a function from the text of its stanza.
 pub(crate) fn build(kind: &Kind, stanza: &str, ports: &[&str], directory: &Path) -> Result<Arc<dyn Function>, Error> {
     let ports: Vec<String> = ports.iter().map(|port| (*port).to_owned()).collect();
     let stanza = DeTable::parse(stanza).unwrap();
-    (kind.build)(stanza, &Site { name: "under test", ports: &ports, directory })
+    (kind.build)(stanza, &BuildContext { name: "under test", ports: &ports, directory })
 }
 
 pub(crate) fn build_ok(kind: &Kind, stanza: &str, ports: &[&str]) -> Arc<dyn Function> {
@@ -26,15 +26,15 @@ pub(crate) fn build_error(kind: &Kind, stanza: &str, ports: &[&str]) -> Error {
     }
 }
 
-/// Runs `ref` over a frame that fills its window up to the next 64 bytes.
+/// Runs `ref` over a frame that fills its buffer up to the next 64 bytes.
 pub(crate) fn run(function: &dyn Function, frame: &mut Vec<u8>) -> Outcome {
     let room = frame.len() / 64 + 1;
-    let mut window = frame.clone();
-    window.resize(room * 64, 0xa5);
+    let mut buffer = frame.clone();
+    buffer.resize(room * 64, 0xa5);
     let mut descriptor = Descriptor { length: frame.len() as u16, room: room as u8, ..Descriptor::default() };
-    let outcome = function.run_ref(&mut window, &mut descriptor, function.variant(), 0);
+    let outcome = function.run_ref(&mut buffer, &mut descriptor, function.variant(), 0);
     frame.clear();
-    frame.extend(&window[usize::from(descriptor.head)..][..usize::from(descriptor.length)]);
+    frame.extend(&buffer[usize::from(descriptor.head)..][..usize::from(descriptor.length)]);
     outcome
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use godwit_function::routing::{NextHop, Prefix, Routing};
-use godwit_function::{Error, Function, Running, Site, kind};
+use godwit_function::{BuildContext, Error, Function, Running, kind};
 use nix::sched::{CloneFlags, unshare};
 use toml::de::DeTable;
 
@@ -59,7 +59,7 @@ fn function(follow: &str) -> Arc<dyn Function> {
 fn function_of(which: &str, keys: &str, follow: &str) -> Arc<dyn Function> {
     let stanza = format!("{keys}\n[follow]\n{follow}\ninterfaces = {{ a = \"lan\", b = \"wan\" }}\n");
     let ports = ["a", "b"].map(str::to_owned);
-    let site = Site { name: "under test", ports: &ports, directory: Path::new(".") };
+    let site = BuildContext { name: "under test", ports: &ports, directory: Path::new(".") };
     (kind(which).unwrap().build)(DeTable::parse(&stanza).unwrap(), &site).unwrap()
 }
 

@@ -137,10 +137,10 @@ fn numbers_that_came_before_or_are_too_old() {
             name(&*east.function, passed.outcome)
         };
         let at = &link.association;
-        // The window has 64 places.
+        // The buffer has 64 places.
         assert_eq!(pass(100), "decrypted", "{at}");
         assert_eq!(pass(100 - 63), "decrypted", "{at}");
-        // Behind the window, an extended number is taken for one of the next 2^32, which it is not.
+        // Behind the buffer, an extended number is taken for one of the next 2^32, which it is not.
         let old = if at.esn { "authentication" } else { "replayed" };
         assert_eq!(pass(100 - 64), old, "{at}");
         assert_eq!(pass(100 - 63), "replayed", "{at}");
@@ -149,7 +149,7 @@ fn numbers_that_came_before_or_are_too_old() {
         assert_eq!(pass(399), "decrypted", "{at}");
         assert_eq!(pass(300), old, "{at}");
         assert_eq!(pass(399 - 63), "decrypted", "{at}");
-        // In one batch, and backwards: the window does not care.
+        // In one batch, and backwards: the buffer does not care.
         let mut east = Gateway::new(build(&at.inbound()));
         let order: Vec<Vec<u8>> = (100..140).rev().chain(100..140).map(|index| link.sealed[index].clone()).collect();
         let passed = east.pass(form, &order, false);
@@ -162,7 +162,7 @@ fn numbers_that_came_before_or_are_too_old() {
 
 /// A number far ahead that is not authentic moves nothing.
 #[test]
-fn a_forged_number_moves_no_window() {
+fn a_forged_number_moves_no_buffer() {
     let mut random = Random(15);
     let links = links(few(), &mut random, &[20; 3]);
     let form = *forms().last().unwrap();
@@ -231,7 +231,7 @@ fn oversized_packets() {
     }
 }
 
-/// So many mutated packets: each is accounted for, what goes on is what somebody sent, and no window is lost.
+/// So many mutated packets: each is accounted for, what goes on is what somebody sent, and no buffer is lost.
 fn mutated(packets: usize, seed: u64) {
     let mut random = Random(seed);
     let mut associations = every();
@@ -250,7 +250,7 @@ fn mutated(packets: usize, seed: u64) {
     let mut done = 0;
     let mut batch = 0u64;
     while done < packets {
-        // Windows that have seen everything say "replayed" and no more: now and then all SAs begin again.
+        // Buffers that have seen everything say "replayed" and no more: now and then all SAs begin again.
         if batch % 64 == 63 {
             east = self::east(&links);
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use godwit_function::ipsec::suite::{Protocol, SUITES, variant};
-use godwit_function::{Site, kind};
+use godwit_function::{BuildContext, kind};
 use ipsec_common::association::{every, icv_bytes};
 use toml::de::DeTable;
 
@@ -29,7 +29,7 @@ fn its_examples_are_understood() {
         let toml::Value::Table(mut stanza) = function else { panic!("{example}") };
         assert_eq!(stanza.remove("kind").unwrap().as_str(), Some("ipsec"));
         let name = stanza.remove("name").unwrap();
-        let site = Site { name: name.as_str().unwrap(), ports: &[], directory: Path::new(".") };
+        let site = BuildContext { name: name.as_str().unwrap(), ports: &[], directory: Path::new(".") };
         let text = toml::to_string(&stanza).unwrap();
         let built = (kind("ipsec").unwrap().build)(DeTable::parse(&text).unwrap(), &site);
         built.map(drop).unwrap_or_else(|error| panic!("{error}: {example}"));

@@ -13,7 +13,7 @@ fn packets_of_others_become_what_others_say() {
     for vector in all() {
         let stanza = vector.association.inbound();
         for form in forms() {
-            // A window per form, and per packet: what was before is known.
+            // A buffer per form, and per packet: what was before is known.
             let function = build(&stanza);
             let mut host_half = function.host_half(0, 1).unwrap();
             for (number, packet) in vector.packets.iter().enumerate() {

@@ -130,7 +130,7 @@ fn packets_leave_as_linux_sends_them() {
             let mut descriptor = *descriptor;
             region.frame_mut(&descriptor).copy_from_slice(&vector.frame);
             let variant = function.variant();
-            let outcome = function.run_ref(region.window_mut(&descriptor), &mut descriptor, variant, 0);
+            let outcome = function.run_ref(region.buffer_mut(&descriptor), &mut descriptor, variant, 0);
             check(&function, vector, &format!("ref, {form:?}"), outcome, region.frame(&descriptor));
         }
         let levels = levels().iter().filter(|level| level.supported());

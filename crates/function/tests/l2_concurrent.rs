@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-use godwit_function::{Error, Function, Running, Site, l2};
+use godwit_function::{BuildContext, Error, Function, Running, l2};
 use godwit_kernels::{Level, levels};
 use serde_json::json;
 use toml::de::DeTable;
@@ -52,7 +52,7 @@ fn look_up(level: &Level, function: &l2::L2, keys: &[u64], ports: &mut [u32]) {
 #[test]
 fn nobody_is_lost_while_others_move() {
     let ports: Vec<String> = (0..8).map(|port| format!("p{port}")).collect();
-    let site = Site { name: "under test", ports: &ports, directory: Path::new(".") };
+    let site = BuildContext { name: "under test", ports: &ports, directory: Path::new(".") };
     // All places but one of twenty.
     let stanza = format!("capacity = {}\nageing_s = 0", STAY + COME);
     let function = Arc::new(l2::build_switch(DeTable::parse(&stanza).unwrap(), &site).unwrap());

@@ -2,7 +2,7 @@
 //!
 //! A function gets the whole suite by one row in [`cases`], an implementation by one row in
 //! [`implementations`](implementations::implementations). Compared are the outcome, the descriptor, and every byte of the
-//! window that has a meaning, head and tail room included; windows lie back to back, so that writing beyond one shows in
+//! buffer that has a meaning, head and tail room included; buffers lie back to back, so that writing beyond one shows in
 //! the next.
 //!
 //! And no implementation reads or writes more of a packet than the contract says: devices with memory of their own
@@ -33,7 +33,7 @@ fn cases() -> Vec<Case> {
     functions::cases()
 }
 
-/// Packets that wait in their windows, and what the kernel is to do with each.
+/// Packets that wait in their buffers, and what the kernel is to do with each.
 struct Prepared {
     region: Region,
     packets: Vec<Packet>,
@@ -43,7 +43,7 @@ struct Packet {
     descriptor: Descriptor,
     variant: u8,
     parameter: u64,
-    window: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 #[test]
@@ -67,22 +67,22 @@ fn every_implementation_does_what_ref_does() {
     assert!(implementations.iter().any(|implementation| implementation.available.is_ok()), "nothing was compared");
 }
 
-/// Puts the frames into windows and asks the host half, where there is one, what is to be done with them.
+/// Puts the frames into buffers and asks the host half, where there is one, what is to be done with them.
 fn prepare(case: &Case) -> Prepared {
-    // Windows of exactly the needed size; in units, so that the room behind a frame differs from packet to packet.
+    // Buffers of exactly the needed size; in units, so that the room behind a frame differs from packet to packet.
     let config =
         ArenaConfig { layout: Layout::Dense, packets: case.frames.len() + 1, align_bytes: 64, ..Default::default() };
     let mut region = Arena::new(config, 1).unwrap().split().remove(0);
     let mut descriptors = Vec::new();
     for (order, frame) in case.frames.iter().enumerate() {
-        let mut allocated = region.allocate(frame.len()).expect("the arena has a window for each frame");
+        let mut allocated = region.allocate(frame.len()).expect("the arena has a buffer for each frame");
         // Where kernels alone see to it that there is room, some find none.
         if order % 16 == 15 && case.function.contract().headroom_bytes > 0 && case.function.host_half(0, 1).is_none() {
             allocated.head = 8;
         }
         let descriptor = Descriptor { order: order as u16, port: (order % 7) as u8, flow_hash: 0x5eed, ..allocated };
         let stale = (order as u8).wrapping_mul(37);
-        region.window_mut(&descriptor).fill(stale);
+        region.buffer_mut(&descriptor).fill(stale);
         region.frame_mut(&descriptor).copy_from_slice(frame);
         descriptors.push(descriptor);
     }
@@ -97,8 +97,8 @@ fn prepare(case: &Case) -> Prepared {
     let mut packets = Vec::new();
     for (descriptor, work) in descriptors.into_iter().zip(work) {
         if let Work::Run { variant, parameter } = work {
-            let window = region.window_mut(&descriptor).to_vec();
-            packets.push(Packet { descriptor, variant, parameter, window });
+            let buffer = region.buffer_mut(&descriptor).to_vec();
+            packets.push(Packet { descriptor, variant, parameter, buffer });
         }
     }
     // A bin has one variant.
@@ -110,18 +110,18 @@ fn prepare(case: &Case) -> Prepared {
 struct Expected {
     outcome: Outcome,
     descriptor: Descriptor,
-    window: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl Expected {
-    /// The bytes of the window that have a meaning: the frame, unless it is dropped, and everything that the packet
+    /// The bytes of the buffer that have a meaning: the frame, unless it is dropped, and everything that the packet
     /// never lay in, which is nobody's to write.
     fn compared(&self, before: &Descriptor) -> Vec<Range<usize>> {
         let [before, after] = [before, &self.descriptor].map(|place| {
             let head = usize::from(place.head);
             head..head + usize::from(place.length)
         });
-        let mut compared = vec![0..before.start.min(after.start), before.end.max(after.end)..self.window.len()];
+        let mut compared = vec![0..before.start.min(after.start), before.end.max(after.end)..self.buffer.len()];
         if self.outcome.verdict != VERDICT_DROP {
             compared.push(after);
         }
@@ -130,9 +130,9 @@ impl Expected {
 }
 
 fn run_ref(function: &dyn Function, packet: &Packet) -> Expected {
-    let (mut descriptor, mut window) = (packet.descriptor, packet.window.clone());
-    let outcome = function.run_ref(&mut window, &mut descriptor, packet.variant, packet.parameter);
-    Expected { outcome, descriptor, window }
+    let (mut descriptor, mut buffer) = (packet.descriptor, packet.buffer.clone());
+    let outcome = function.run_ref(&mut buffer, &mut descriptor, packet.variant, packet.parameter);
+    Expected { outcome, descriptor, buffer }
 }
 
 /// The frames lead to everything that the contract names and a kernel can say; else they test too little.
@@ -155,31 +155,31 @@ fn demand_variety(case: &Case, expected: &[Expected]) {
 }
 
 fn check(case: &Case, prepared: &mut Prepared, expected: &[Expected], implementation: &Implementation, batch: usize) {
-    let windows: Vec<_> = prepared.packets.iter().map(|packet| packet.window.clone()).collect();
-    let results = run(case, prepared, &windows, implementation, batch);
+    let buffers: Vec<_> = prepared.packets.iter().map(|packet| packet.buffer.clone()).collect();
+    let results = run(case, prepared, &buffers, implementation, batch);
     for (index, (result, expected)) in results.iter().zip(expected).enumerate() {
         let at = format!("{}: {}: bins of {batch}: packet {index}", case.name, implementation.name);
         let before = || format!("\nframe {:02x?}", frame_of(&prepared.packets[index]));
         assert_eq!(result.outcome, expected.outcome, "{at}{}", before());
         assert_eq!(result.descriptor, expected.descriptor, "{at}{}", before());
         for compared in expected.compared(&prepared.packets[index].descriptor) {
-            let differs = first_difference(&result.window[compared.clone()], &expected.window[compared.clone()]);
-            assert_eq!(differs, None, "{at}: first different byte of {compared:?} of the window{}", before());
+            let differs = first_difference(&result.buffer[compared.clone()], &expected.buffer[compared.clone()]);
+            assert_eq!(differs, None, "{at}: first different byte of {compared:?} of the buffer{}", before());
         }
     }
 }
 
-/// What an implementation makes of the packets, with these bytes in their windows.
+/// What an implementation makes of the packets, with these bytes in their buffers.
 fn run(
     case: &Case,
     prepared: &mut Prepared,
-    windows: &[Vec<u8>],
+    buffers: &[Vec<u8>],
     implementation: &Implementation,
     batch: usize,
 ) -> Vec<Expected> {
     let Prepared { region, packets } = prepared;
-    for (packet, window) in packets.iter().zip(windows) {
-        region.window_mut(&packet.descriptor).copy_from_slice(window);
+    for (packet, buffer) in packets.iter().zip(buffers) {
+        region.buffer_mut(&packet.descriptor).copy_from_slice(buffer);
     }
     let mut descriptors: Vec<_> = packets.iter().map(|packet| packet.descriptor).collect();
     let parameters: Vec<_> = packets.iter().map(|packet| packet.parameter).collect();
@@ -194,8 +194,8 @@ fn run(
         outcomes: &mut outcomes,
     });
     let results = packets.iter().zip(descriptors).zip(outcomes).map(|((packet, descriptor), outcome)| {
-        let window = region.window_mut(&packet.descriptor).to_vec();
-        Expected { outcome, descriptor, window }
+        let buffer = region.buffer_mut(&packet.descriptor).to_vec();
+        Expected { outcome, descriptor, buffer }
     });
     results.collect()
 }
@@ -232,25 +232,25 @@ fn no_implementation_reaches_further_than_its_contract_says() {
                 assert_eq!(result.descriptor, expected.descriptor, "{at}: reads more{}", before());
                 if result.outcome.verdict != VERDICT_DROP {
                     let written = written(&result.descriptor, writes);
-                    let differs = first_difference(&result.window[written.clone()], &expected.window[written]);
+                    let differs = first_difference(&result.buffer[written.clone()], &expected.buffer[written]);
                     assert_eq!(differs, None, "{at}: reads more: first different byte of what it wrote{}", before());
                 }
                 if writes != Contract::ALL {
                     let written = written(&result.descriptor, writes);
-                    let changed = |at: &usize| !written.contains(at) && result.window[*at] != garbled[index][*at];
-                    let changed = (0..result.window.len()).find(changed);
-                    assert_eq!(changed, None, "{at}: writes more: byte of the window{}", before());
+                    let changed = |at: &usize| !written.contains(at) && result.buffer[*at] != garbled[index][*at];
+                    let changed = (0..result.buffer.len()).find(changed);
+                    assert_eq!(changed, None, "{at}: writes more: byte of the buffer{}", before());
                 }
             }
         }
     }
 }
 
-/// The packet's window with other bytes wherever a kernel may not read: around the frame, and from `reads` on in it.
+/// The packet's buffer with other bytes wherever a kernel may not read: around the frame, and from `reads` on in it.
 fn garble(random: &mut Random, packet: &Packet, reads: u16) -> Vec<u8> {
     let head = usize::from(packet.descriptor.head);
     let read = head..head + usize::from(packet.descriptor.length.min(reads));
-    let garbled = packet.window.iter().enumerate().map(|(at, &byte)| match read.contains(&at) {
+    let garbled = packet.buffer.iter().enumerate().map(|(at, &byte)| match read.contains(&at) {
         true => byte,
         // Never what it was.
         false => byte.wrapping_add(1 + random.below(255) as u8),
@@ -258,7 +258,7 @@ fn garble(random: &mut Random, packet: &Packet, reads: u16) -> Vec<u8> {
     garbled.collect()
 }
 
-/// Where in its window a packet that leaves like this may have been written.
+/// Where in its buffer a packet that leaves like this may have been written.
 fn written(descriptor: &Descriptor, writes: u16) -> Range<usize> {
     let head = usize::from(descriptor.head);
     head..head + usize::from(descriptor.length.min(writes))
@@ -285,5 +285,5 @@ fn bins(case: &Case, packets: &[Packet], batch: usize) -> Vec<Bin> {
 }
 
 fn frame_of(packet: &Packet) -> &[u8] {
-    &packet.window[usize::from(packet.descriptor.head)..][..usize::from(packet.descriptor.length)]
+    &packet.buffer[usize::from(packet.descriptor.head)..][..usize::from(packet.descriptor.length)]
 }

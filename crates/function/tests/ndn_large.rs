@@ -79,7 +79,7 @@ fn outcomes(function: &Ndn, names: &[Vec<u8>]) -> Vec<Outcome> {
     let mut region = Arena::new(config, 1).unwrap().split().remove(0);
     let frames: Vec<Vec<u8>> = names.iter().map(|name| interest(name)).collect();
     let descriptors: Vec<Descriptor> =
-        frames.iter().map(|frame| region.allocate(frame.len()).expect("a window for each frame")).collect();
+        frames.iter().map(|frame| region.allocate(frame.len()).expect("a buffer for each frame")).collect();
     let mut said: Option<Vec<Outcome>> = None;
     for level in levels().iter().filter(|level| level.supported()) {
         for group in [1, 16, GROUP_MAX] {

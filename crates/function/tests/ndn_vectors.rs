@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use godwit_abi::{Descriptor, Outcome, VERDICT_DROP};
-use godwit_function::{Function, Site, kind};
+use godwit_function::{BuildContext, Function, kind};
 use godwit_kernels::levels;
 use godwit_packet::{Arena, ArenaConfig};
 use toml::de::DeTable;
@@ -77,7 +77,7 @@ fn vectors(function: &dyn Function) -> Vec<Vector> {
 fn function() -> Arc<dyn Function> {
     let stanza = STANZA.replace("LONG", &format!("/{}", "x".repeat(300))).replace("\n          ", " ");
     let ports: Vec<String> = (0..4).map(|port| format!("p{port}")).collect();
-    let site = Site { name: "names", ports: &ports, directory: Path::new(".") };
+    let site = BuildContext { name: "names", ports: &ports, directory: Path::new(".") };
     (kind("ndn").unwrap().build)(DeTable::parse(&stanza).unwrap(), &site).unwrap()
 }
 
@@ -100,7 +100,7 @@ fn packets_leave_as_another_forwarder_sends_them() {
     for (vector, descriptor) in vectors.iter().zip(&descriptors) {
         let mut descriptor = *descriptor;
         region.frame_mut(&descriptor).copy_from_slice(&vector.frame);
-        let outcome = function.run_ref(region.window_mut(&descriptor), &mut descriptor, 0, 0);
+        let outcome = function.run_ref(region.buffer_mut(&descriptor), &mut descriptor, 0, 0);
         check(vector, "ref", outcome, region.frame(&descriptor));
     }
     for level in levels().iter().filter(|level| level.supported()) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_function::routing::NextHop;
-use godwit_function::{Arrangement, Error, Function, HostHalf, Running, Said, Site, Step, Work, kind};
+use godwit_function::{Arrangement, BuildContext, Error, Function, HostHalf, Running, Said, Step, Work, kind};
 use godwit_packet::{Arena, ArenaConfig, Region};
 use toml::de::DeTable;
 
@@ -50,7 +50,7 @@ impl Running for Idle {
 
 fn build(which: &str, stanza: &str) -> Result<Arc<dyn Function>, Error> {
     let ports = ["a", "b"].map(str::to_owned);
-    let site = Site { name: "under test", ports: &ports, directory: Path::new(".") };
+    let site = BuildContext { name: "under test", ports: &ports, directory: Path::new(".") };
     (kind(which).unwrap().build)(DeTable::parse(stanza).unwrap(), &site)
 }
 

@@ -151,13 +151,13 @@ fn a_lookup_says_what_was_or_what_is() {
     }
 }
 
-/// A frame to 10.0.0.1, in a window of 64 bytes.
+/// A frame to 10.0.0.1, in a buffer of 64 bytes.
 #[repr(align(64))]
-struct Window([u8; 64]);
+struct Buffer([u8; 64]);
 
-fn window() -> Window {
-    let mut window = [0; 64];
-    window[12..14].copy_from_slice(&[8, 0]);
+fn buffer() -> Buffer {
+    let mut buffer = [0; 64];
+    buffer[12..14].copy_from_slice(&[8, 0]);
     let header = godwit_wire::Ipv4Header {
         traffic_class: 0,
         identification: 0,
@@ -171,8 +171,8 @@ fn window() -> Window {
         options: &[],
         payload_bytes: 20,
     };
-    header.emit(&mut window[14..]).unwrap();
-    Window(window)
+    header.emit(&mut buffer[14..]).unwrap();
+    Buffer(buffer)
 }
 
 fn station(port: u16, address: u8) -> Adjacency {
@@ -195,11 +195,11 @@ fn no_frame_leaves_with_half_a_next_hop() {
             let (readers, wrong, forwarded, image) = (&readers, &wrong, &forwarded, &image);
             scope.spawn(move || {
                 readers.read(reader, || {
-                    let mut window = window();
+                    let mut buffer = buffer();
                     let mut descriptor = Descriptor { length: 54, room: 1, ..Descriptor::default() };
                     let mut outcome = Outcome::default();
                     let call = BinCall {
-                        arena: window.0.as_mut_ptr(),
+                        arena: buffer.0.as_mut_ptr(),
                         image: image.as_ptr(),
                         descriptors: &raw mut descriptor,
                         parameters: &0,
@@ -208,19 +208,19 @@ fn no_frame_leaves_with_half_a_next_hop() {
                         variant,
                         group: 0,
                     };
-                    // SAFETY: one packet in a window of its own, the function's image, a level that this CPU has.
+                    // SAFETY: one packet in a buffer of its own, the function's image, a level that this CPU has.
                     unsafe { level().run_bin(IPV4, &call) };
                     let is_right = match outcome.verdict {
                         VERDICT_FORWARD => {
                             forwarded.fetch_add(1, Ordering::Relaxed);
-                            let station = station(outcome.port, window.0[2]);
-                            window.0[..6] == station.destination.0 && window.0[6..12] == station.source.0
+                            let station = station(outcome.port, buffer.0[2]);
+                            buffer.0[..6] == station.destination.0 && buffer.0[6..12] == station.source.0
                         }
                         VERDICT_UNRESOLVED => true,
                         _ => false,
                     };
                     if !is_right {
-                        let text = format!("{outcome:?} {:x?}", &window.0[..12]);
+                        let text = format!("{outcome:?} {:x?}", &buffer.0[..12]);
                         wrong.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
                     }
                 });

@@ -42,7 +42,7 @@ fn print(name: &str, ns: f64) {
     println!("{name:<44} {ns:>10.2} {:>10.1}", 1e3 / ns);
 }
 
-/// Nanoseconds a packet of the first of `workers` workers: allocate, make, stamp and return its window; best of all runs.
+/// Nanoseconds a packet of the first of `workers` workers: allocate, make, stamp and return its buffer; best of all runs.
 fn measure(config: &Config, layout: Layout, workers: usize) -> Result<f64, Box<dyn std::error::Error>> {
     let arena = ArenaConfig { layout, packets: 1024, ..ArenaConfig::default() };
     let mut region = Arena::new(arena, 1)?.split().remove(0);

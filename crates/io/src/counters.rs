@@ -80,10 +80,10 @@ counters! {
     RECEIVE_COUNTERS, receive_values: {
         received_packets, Total, "packets", "Packets that the port handed to a worker.";
         received_bytes, Total, "bytes", "Bytes of these packets, without FCS.";
-        missed, Total, "packets", "Packets lost because there was no free window and the source could not wait.";
+        missed, Total, "packets", "Packets lost because there was no free buffer and the source could not wait.";
         truncated, Total, "packets", "Packets passed over because the capture holds less than the whole frame.";
         empty, Total, "packets", "Packets passed over because the frame has no bytes.";
-        oversized, Total, "packets", "Packets passed over because the frame is longer than a window takes.";
+        oversized, Total, "packets", "Packets passed over because the frame is longer than a buffer takes.";
         bad_checksum, Total, "packets", "Packets passed over because the device found a wrong IP, TCP or UDP checksum.";
         faulty, Total, "packets", "Packets that the device itself found faulty, and did not deliver.";
         skipped_link_type, Total, "packets", "Packets passed over because their capture interface is not Ethernet.";

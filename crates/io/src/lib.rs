@@ -63,7 +63,7 @@ pub enum Received {
 pub trait Receive: Send {
     /// Appends up to `packets_max` packets to `batch`, in order, with flow hash and port filled in.
     ///
-    /// A packet that cannot be taken (truncated, longer than a window) is counted and passed over. When the region is full the
+    /// A packet that cannot be taken (truncated, longer than a buffer) is counted and passed over. When the region is full the
     /// packet stays where it is until the next call, where the source can wait; else it is counted as missed.
     ///
     /// With [`Received::Ended`] the batch may have got the last packets.
@@ -108,18 +108,18 @@ impl AsRef<Descriptor> for Departure {
 
 /// One worker's transmit queue of a port. The worker calls it, or a thread that sends for the worker; always the same one.
 pub trait Transmit: Send {
-    /// Takes all `packets`, in their worker's order of arrival, and releases each window once it is out, or hands it over to the port.
+    /// Takes all `packets`, in their worker's order of arrival, and releases each buffer once it is out, or hands it over to the port.
     /// Returns how many the port accepted; the rest is lost and counted as refused.
     ///
     /// # Errors
-    /// The sink failed (disk full). The windows are released all the same.
-    fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error>;
+    /// The sink failed (disk full). The buffers are released all the same.
+    fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error>;
 
-    /// Called each turn, also where nothing is to be sent: for ports that have windows in their hands.
+    /// Called each turn, also where nothing is to be sent: for ports that have buffers in their hands.
     ///
     /// # Errors
     /// The sink failed.
-    fn service(&mut self, _windows: &mut Outgoing<'_>) -> Result<(), Error> {
+    fn service(&mut self, _buffers: &mut Outgoing<'_>) -> Result<(), Error> {
         Ok(())
     }
 

@@ -8,7 +8,7 @@
 //! workers, and [`Steering`](godwit_packet::Steering) only gives the flow hash. It never ends by itself: told to [stop](LivePort::stop), it takes nothing more,
 //! and its receive queues end when what they hold has been received.
 //!
-//! A port that reads and writes the arena itself gets windows from the region ([`Region::post`], [`Region::arrived`],
+//! A port that reads and writes the arena itself gets buffers from the region ([`Region::post`], [`Region::arrived`],
 //! [`Outgoing::hand_over`](godwit_packet::Outgoing::hand_over), [`Outgoing::reclaim`](godwit_packet::Outgoing::reclaim)) and touches no others.
 //! `docs/decisions/0007-live-ports.md` says why.
 
@@ -27,14 +27,14 @@ pub struct ArenaNeeds {
     /// Least bytes in front of an arriving frame.
     pub headroom_bytes: usize,
     /// Least and greatest distance from one slot to the next, both powers of two, where the port prescribes it. Then the layout is
-    /// `slots`. `None` where the port copies, or takes any window.
+    /// `slots`. `None` where the port copies, or takes any buffer.
     pub slot_bytes: Option<(usize, usize)>,
-    /// Bytes in front of each window that the port's driver uses itself; a multiple of 128. Then the layout is `slots`.
+    /// Bytes in front of each buffer that the port's driver uses itself; a multiple of 128. Then the layout is `slots`.
     pub prefix_bytes: usize,
     /// Bytes that the port's driver may leave in front of a frame beside the headroom.
     pub driver_bytes: usize,
-    /// Windows of each worker that the port has in its hands, beside those of packets in flight.
-    pub windows: usize,
+    /// Buffers of each worker that the port has in its hands, beside those of packets in flight.
+    pub buffers: usize,
 }
 
 /// What a port outside the program is given when it is opened.
@@ -54,8 +54,8 @@ pub struct LiveContext<'a> {
     pub regions: &'a [Range<usize>],
     /// Distance from one slot to the next; `None` where the layout is dense.
     pub slot_bytes: Option<usize>,
-    /// Size of a window of a full-size frame.
-    pub window_bytes: usize,
+    /// Size of a buffer of a full-size frame.
+    pub buffer_bytes: usize,
     /// Bytes in front of an arriving frame.
     pub headroom_bytes: usize,
     /// Longest frame that may come in.
@@ -96,7 +96,7 @@ pub trait LivePort: Send + Sync {
     /// their receive rings before anything else.
     ///
     /// # Errors
-    /// The region has too few windows, or the device does not start.
+    /// The region has too few buffers, or the device does not start.
     fn attach(&self, _worker: usize, _region: &mut Region) -> Result<(), Error> {
         Ok(())
     }
@@ -167,7 +167,7 @@ impl Arrivals {
         self.sequence += 1;
     }
 
-    /// As [`push`](Arrivals::push), for frames that lie in windows in the port's hands ([`Region::arrived_each`]): all of them, or those in front
+    /// As [`push`](Arrivals::push), for frames that lie in buffers in the port's hands ([`Region::arrived_each`]): all of them, or those in front
     /// of the first that does not. Returns how many.
     #[inline(always)]
     pub fn push_arrived<T>(
@@ -181,8 +181,8 @@ impl Arrivals {
         descriptors.reserve(frames.len());
         let (port, steering) = (self.context.port, &*self.context.steering);
         let place = |frame: &T| {
-            let Arrived { window, head, length, .. } = arrived(frame);
-            (window, head, length)
+            let Arrived { buffer, head, length, .. } = arrived(frame);
+            (buffer, head, length)
         };
         let count = region.arrived_each(frames, place, |frame, descriptor, bytes| {
             let flow_hash = match arrived(frame).flow_hash {
@@ -203,12 +203,12 @@ impl Arrivals {
     }
 }
 
-/// A frame that has been written into a window in a port's hands.
+/// A frame that has been written into a buffer in a port's hands.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived {
-    /// The window, as [`Region::post`] named it.
-    pub window: u32,
-    /// Bytes from the window's start to the frame.
+    /// The buffer, as [`Region::post`] named it.
+    pub buffer: u32,
+    /// Bytes from the buffer's start to the frame.
     pub head: u16,
     /// Bytes of the frame.
     pub length: u16,

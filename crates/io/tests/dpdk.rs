@@ -1,4 +1,4 @@
-//! The `dpdk` port by itself: windows go to a device and come back, counted by both sides.
+//! The `dpdk` port by itself: buffers go to a device and come back, counted by both sides.
 #![cfg(feature = "dpdk")]
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn arena(ports: &[&Config]) -> (ArenaConfig, godwit_packet::ArenaHandle, Vec<Reg
         let needs = port.needs();
         config.prefix_bytes = config.prefix_bytes.max(needs.prefix_bytes);
         config.headroom_bytes = config.headroom_bytes.max(needs.headroom_bytes);
-        config.packets += needs.windows;
+        config.packets += needs.buffers;
     }
     let arena = Arena::new(config.clone(), 1).unwrap();
     (config, arena.handle(), arena.split())
@@ -37,7 +37,7 @@ fn open(
         arena: handle,
         regions: std::slice::from_ref(&whole),
         slot_bytes: handle.slot_pitch_bytes(),
-        window_bytes: config.window_bytes(),
+        buffer_bytes: config.buffer_bytes(),
         headroom_bytes: config.headroom_bytes,
         frame_bytes_max: config.frame_bytes_max,
     };
@@ -86,8 +86,8 @@ fn a_ring_gives_back_what_went_in_without_a_copy() {
         assert_eq!(receiver.receive(&mut region, &mut batch, 64).unwrap(), Received::Open);
         assert_eq!(batch.len(), accepted);
         for (departure, descriptor) in departures.iter().zip(&batch.descriptors) {
-            // The very same window: no copy.
-            assert_eq!(descriptor.window, departure.descriptor.window);
+            // The very same buffer: no copy.
+            assert_eq!(descriptor.buffer, departure.descriptor.buffer);
             assert_eq!((descriptor.length, descriptor.port), (departure.descriptor.length, 3));
             let frame = region.frame(descriptor);
             assert!(frame.iter().all(|&byte| byte == frame[0]), "round {round}");
@@ -110,7 +110,7 @@ fn a_ring_gives_back_what_went_in_without_a_copy() {
 }
 
 #[test]
-fn a_ring_that_is_full_refuses_and_windows_come_back() {
+fn a_ring_that_is_full_refuses_and_buffers_come_back() {
     let port = config("net_ring1");
     let (arena_config, handle, mut regions) = arena(&[&port]);
     let mut region = regions.remove(0);
@@ -156,7 +156,7 @@ fn nothing_that_is_not_there_is_opened() {
         arena: &handle,
         regions: std::slice::from_ref(&whole),
         slot_bytes: handle.slot_pitch_bytes(),
-        window_bytes: arena_config.window_bytes(),
+        buffer_bytes: arena_config.buffer_bytes(),
         headroom_bytes: arena_config.headroom_bytes,
         frame_bytes_max: arena_config.frame_bytes_max,
     };

@@ -372,7 +372,7 @@ fn a_folder_of_captures() {
 }
 
 proptest! {
-    /// Any damage to any capture: no panic, windows all come back.
+    /// Any damage to any capture: no panic, buffers all come back.
     #[test]
     fn damaged_captures(
         which in any::<prop::sample::Index>(),

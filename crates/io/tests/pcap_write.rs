@@ -214,7 +214,7 @@ fn nothing_is_left_of_a_file_that_was_not_finished() {
     drop(sink);
     assert_eq!(folder.names(), ["out.pcap"]);
     assert_eq!(std::fs::read(&path).unwrap(), b"what was there before");
-    // What comes later is refused, and its windows come back.
+    // What comes later is refused, and its buffers come back.
     let mut region = region();
     let departure = departure(&mut region, &packets(1, 1)[0]);
     let error = queue.transmit(&mut Outgoing::from(&mut region), &[departure]).unwrap_err();
@@ -232,7 +232,7 @@ fn fill_up(path: &Path) -> Error {
         let departure = departure(&mut region, &packet);
         let sent = queue.transmit(&mut Outgoing::from(&mut region), &[departure]);
         let settled = queue.settled(packet.sequence + 1);
-        assert_eq!(region.allocated(), 0, "windows come back all the same");
+        assert_eq!(region.allocated(), 0, "buffers come back all the same");
         if let Some(error) = sent.err().or(settled.err()) {
             first.get_or_insert(error);
         }

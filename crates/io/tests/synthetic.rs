@@ -184,7 +184,7 @@ fn packets_are_valid() {
     }
 }
 
-/// Headers are those of packets of zeros, without checksum above IP; what is behind them was in the window before.
+/// Headers are those of packets of zeros, without checksum above IP; what is behind them was in the buffer before.
 #[test]
 fn stale_payload_is_not_written() {
     const HEADERS_BYTES: usize = 42;
@@ -194,8 +194,8 @@ fn stale_payload_is_not_written() {
         };
         let mut region = region();
         for offset in 0..region.extent().1 / 64 {
-            let window = Descriptor { window: offset as u32, room: 1, ..Descriptor::default() };
-            region.window_mut(&window).fill(0xa5);
+            let buffer = Descriptor { buffer: offset as u32, room: 1, ..Descriptor::default() };
+            region.buffer_mut(&buffer).fill(0xa5);
         }
         let mut receiver = receiver(&text("stale"), context(0, 1)).unwrap();
         let (stale, error) = drain(receiver.as_mut(), &mut region, 7);
@@ -399,7 +399,7 @@ fn a_full_region_makes_the_source_wait() {
 }
 
 #[test]
-fn frames_longer_than_windows_are_counted() {
+fn frames_longer_than_buffers_are_counted() {
     let config = config("size = { min = 1510, max = 1525 }\npackets = 1600\npayload = \"zero\"");
     let mut receiver = receiver(&config, context(0, 1)).unwrap();
     let (packets, _) = drain(receiver.as_mut(), &mut region(), 32);

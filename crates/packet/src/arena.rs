@@ -3,17 +3,17 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::{Error, Memory, Region, WINDOW_UNIT_BYTES};
+use crate::{BUFFER_UNIT_BYTES, Error, Memory, Region};
 
 /// What regions are rounded to where a port prescribes their slots.
 const PAGE_BYTES: usize = 4096;
 
-/// How windows lie in a region.
+/// How buffers lie in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Windows of one fixed size; any order of return.
+    /// Buffers of one fixed size; any order of return.
     Slots,
-    /// Windows of the size each packet needs, back to back in a ring; space comes back in order of arrival.
+    /// Buffers of the size each packet needs, back to back in a ring; space comes back in order of arrival.
     Dense,
 }
 
@@ -31,11 +31,11 @@ pub enum Reuse {
 /// What the arena looks like. Sizes in bytes.
 #[derive(Clone, Debug)]
 pub struct ArenaConfig {
-    /// How windows lie in a region.
+    /// How buffers lie in a region.
     pub layout: Layout,
-    /// Which of the free windows a packet gets (`slots`). A dense ring always uses the oldest.
+    /// Which of the free buffers a packet gets (`slots`). A dense ring always uses the oldest.
     pub reuse: Reuse,
-    /// Windows per worker (`slots`), or full-size windows that a worker's ring has room for (`dense`).
+    /// Buffers per worker (`slots`), or full-size buffers that a worker's ring has room for (`dense`).
     pub packets: usize,
     /// Longest frame that a port may bring in.
     pub frame_bytes_max: usize,
@@ -44,14 +44,14 @@ pub struct ArenaConfig {
     /// Free bytes behind an arriving frame, for functions that append.
     pub tailroom_bytes: usize,
     /// How many of these a frame does without whose length is the index modulo 16: functions pad to blocks. It makes
-    /// windows of the dense layout smaller, where a device has to copy them.
+    /// buffers of the dense layout smaller, where a device has to copy them.
     pub tailroom_saved: [u8; 16],
-    /// Windows start at multiples of this: 64 or 128 (128 is what a copy engine wants).
+    /// Buffers start at multiples of this: 64 or 128 (128 is what a copy engine wants).
     pub align_bytes: usize,
-    /// Bytes in front of each window that belong to a port's driver, and that nothing else touches: a multiple of `align_bytes`.
+    /// Bytes in front of each buffer that belong to a port's driver, and that nothing else touches: a multiple of `align_bytes`.
     /// Regions are whole pages where there are any.
     pub prefix_bytes: usize,
-    /// Distance from one slot to the next where a port outside the program prescribes it: a power of two, no less than a window and its prefix.
+    /// Distance from one slot to the next where a port outside the program prescribes it: a power of two, no less than a buffer and its prefix.
     /// Regions are whole pages then.
     pub slot_bytes: Option<usize>,
 }
@@ -74,8 +74,8 @@ impl Default for ArenaConfig {
 }
 
 impl ArenaConfig {
-    /// Size of the window of a full-size frame.
-    pub fn window_bytes(&self) -> usize {
+    /// Size of the buffer of a full-size frame.
+    pub fn buffer_bytes(&self) -> usize {
         let needed = self.headroom_bytes + self.frame_bytes_max + self.tailroom_bytes;
         needed.next_multiple_of(self.align_bytes)
     }
@@ -86,7 +86,7 @@ impl ArenaConfig {
         if let Some(bytes) = self.slot_bytes {
             return bytes;
         }
-        let units = (self.prefix_bytes + self.window_bytes()) / self.align_bytes;
+        let units = (self.prefix_bytes + self.buffer_bytes()) / self.align_bytes;
         (units | 1) * self.align_bytes
     }
 
@@ -108,9 +108,9 @@ impl ArenaConfig {
         if !(60..=16128).contains(&self.frame_bytes_max) {
             return refuse("frame_bytes_max", self.frame_bytes_max, "must be 60 to 16128");
         }
-        let window_bytes_max = usize::from(u8::MAX) * WINDOW_UNIT_BYTES;
-        if self.headroom_bytes > window_bytes_max || self.tailroom_bytes > window_bytes_max {
-            return refuse("headroom_bytes", self.headroom_bytes, "a window holds at most 16320 bytes");
+        let buffer_bytes_max = usize::from(u8::MAX) * BUFFER_UNIT_BYTES;
+        if self.headroom_bytes > buffer_bytes_max || self.tailroom_bytes > buffer_bytes_max {
+            return refuse("headroom_bytes", self.headroom_bytes, "a buffer holds at most 16320 bytes");
         }
         if let Some(&most) = self.tailroom_saved.iter().max().filter(|&&most| usize::from(most) > self.tailroom_bytes) {
             return refuse("tailroom_saved", most.into(), "more than tailroom_bytes");
@@ -119,8 +119,8 @@ impl ArenaConfig {
             if self.layout != Layout::Slots {
                 return refuse("slot_bytes", bytes, "a dense ring has no slots");
             }
-            if !bytes.is_power_of_two() || bytes < self.prefix_bytes + self.window_bytes() {
-                return refuse("slot_bytes", bytes, "must be a power of two, and no less than a window and its prefix");
+            if !bytes.is_power_of_two() || bytes < self.prefix_bytes + self.buffer_bytes() {
+                return refuse("slot_bytes", bytes, "must be a power of two, and no less than a buffer and its prefix");
             }
         }
         if self.prefix_bytes > 0
@@ -128,11 +128,11 @@ impl ArenaConfig {
         {
             return refuse("prefix_bytes", self.prefix_bytes, "needs slots, and must be a multiple of align_bytes");
         }
-        if self.window_bytes() > window_bytes_max {
+        if self.buffer_bytes() > buffer_bytes_max {
             return refuse(
                 "frame_bytes_max",
                 self.frame_bytes_max,
-                "frame, headroom_bytes and tailroom_bytes must fit into a window of 16320 bytes",
+                "frame, headroom_bytes and tailroom_bytes must fit into a buffer of 16320 bytes",
             );
         }
         Ok(())
@@ -184,9 +184,9 @@ impl Arena {
         let (padding_bytes, slot_pitch_bytes) = match self.config.layout {
             Layout::Slots => {
                 let pitch_bytes = self.config.slot_stride_bytes();
-                // What lies between two windows with prefixes is a driver's, and must not be copied.
+                // What lies between two buffers with prefixes is a driver's, and must not be copied.
                 let free_bytes =
-                    if self.config.prefix_bytes > 0 { 0 } else { pitch_bytes - self.config.window_bytes() };
+                    if self.config.prefix_bytes > 0 { 0 } else { pitch_bytes - self.config.buffer_bytes() };
                 (free_bytes, Some(pitch_bytes))
             }
             Layout::Dense => (0, None),
@@ -206,8 +206,8 @@ impl Arena {
 /// Names the arena's memory to a device, and keeps it mapped for as long as the device may reach it.
 ///
 /// It gives an address and no reference: the bytes belong to the [`Region`]s. What reads or writes through the address
-/// may touch only windows of packets that are in its hands, that is, from the moment a worker submits them until that
-/// worker has them back; nothing else of the process reaches those windows meanwhile.
+/// may touch only buffers of packets that are in its hands, that is, from the moment a worker submits them until that
+/// worker has them back; nothing else of the process reaches those buffers meanwhile.
 #[derive(Clone, Debug)]
 pub struct ArenaHandle {
     memory: Arc<Memory>,
@@ -236,7 +236,7 @@ impl ArenaHandle {
         self.memory.owner()
     }
 
-    /// Bytes behind each window that belong to no packet.
+    /// Bytes behind each buffer that belong to no packet.
     pub fn padding_bytes(&self) -> usize {
         self.padding_bytes
     }

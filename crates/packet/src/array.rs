@@ -208,7 +208,7 @@ mod tests {
             d.fill(5);
             c.fill(Outcome::drop(3));
             assert!(b.iter().all(|value| *value == Descriptor::default()));
-            b.fill(Descriptor { window: 1, ..Descriptor::default() });
+            b.fill(Descriptor { buffer: 1, ..Descriptor::default() });
             assert!(a.iter().all(|value| *value == u64::MAX) && c.iter().all(|value| *value == Outcome::drop(3)));
             assert_eq!((a.len(), b.len(), c.len()), (len, len, len));
             assert_eq!(a.pages().base(), c.pages().base());
@@ -225,11 +225,11 @@ mod tests {
             assert!(array.iter().all(|value| *value == Descriptor::default()) && array.len() == len);
             assert_eq!(array.pages().base().as_ptr().align_offset(PAGE_BYTES), 0);
             assert!(array.pages().bytes() >= len * 16 && array.pages().bytes().is_multiple_of(PAGE_BYTES));
-            array.fill(Descriptor { window: 7, ..Descriptor::default() });
+            array.fill(Descriptor { buffer: 7, ..Descriptor::default() });
             let clone = array.clone();
             let pages = array.pages().clone();
             drop(array);
-            assert!(clone.iter().all(|value| value.window == 7));
+            assert!(clone.iter().all(|value| value.buffer == 7));
             // SAFETY: the pages live, and the array that used them is gone.
             assert_eq!(unsafe { pages.base().cast::<u32>().read() }, if len > 0 { 7 } else { 0 });
         }

@@ -18,7 +18,7 @@ use godwit_wire::{FiveTuple, IpAddress, Parsed};
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 40;
 
-/// Bytes of the longest input: two IPv6 addresses and two ports. The last window of the key ends where the key ends.
+/// Bytes of the longest input: two IPv6 addresses and two ports. The last buffer of the key ends where the key ends.
 const INPUT_BYTES_MAX: usize = KEY_BYTES - 4;
 
 /// The key that makes both directions of a flow hash alike (S. Woo and K. Park, "Scalable TCP session monitoring with
@@ -149,13 +149,13 @@ impl Toeplitz {
 
 /// What each value of the byte at `place` adds to the hash.
 fn table(key: &[u8; KEY_BYTES], place: usize) -> Table {
-    // The 40 bits of the key that the windows of this byte's eight bits cover.
-    let window = key[place..place + 5].iter().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
+    // The 40 bits of the key that the buffers of this byte's eight bits cover.
+    let buffer = key[place..place + 5].iter().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
     let mut entries = [0; 256];
     for (value, entry) in entries.iter_mut().enumerate() {
         for bit in 0..8 {
             if value & 0x80 >> bit != 0 {
-                *entry ^= (window >> (8 - bit)) as u32;
+                *entry ^= (buffer >> (8 - bit)) as u32;
             }
         }
     }
@@ -208,7 +208,7 @@ mod tests {
         let key_bit = |n: usize| u32::from(key[n / 8] >> (7 - n % 8) & 1);
         let mut hash = 0;
         for n in (0..8 * input.len()).filter(|n| input[n / 8] >> (7 - n % 8) & 1 == 1) {
-            hash ^= (n..n + 32).fold(0, |window, n| window << 1 | key_bit(n));
+            hash ^= (n..n + 32).fold(0, |buffer, n| buffer << 1 | key_bit(n));
         }
         hash
     }

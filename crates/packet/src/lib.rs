@@ -1,15 +1,15 @@
 //! Where a packet lives.
 //!
 //! One [`Memory`] is the arena; [`Arena::split`] cuts it into one [`Region`] per worker, and only that
-//! worker allocates, reaches and returns windows of it. A packet is named by a 16-byte
+//! worker allocates, reaches and returns buffers of it. A packet is named by a 16-byte
 //! [`Descriptor`]; a [`Batch`] is what a port hands to a worker; [`Steering`] says which worker a packet belongs to.
-//! Another thread that sends the packets is lent their windows ([`Loan`]).
+//! Another thread that sends the packets is lent their buffers ([`Loan`]).
 //!
 //! ```text
 //! arena    | region of worker 0        | region of worker 1        | ...
-//! slots    | w | w | w | w | w | w | w |   fixed windows, a stack or a queue of free ones
-//! dense    | w |w| w  |w|w|  free  | w |   windows of the needed size, a ring
-//! window   |<- headroom ->|<- frame ->|<- tailroom ->|
+//! slots    | w | w | w | w | w | w | w |   fixed buffers, a stack or a queue of free ones
+//! dense    | w |w| w  |w|w|  free  | w |   buffers of the needed size, a ring
+//! buffer   |<- headroom ->|<- frame ->|<- tailroom ->|
 //! ```
 
 mod arena;
@@ -21,15 +21,15 @@ mod loan;
 mod memory;
 mod region;
 mod scan;
+pub mod simd;
 mod stack;
 mod steering;
-pub mod wide;
 
 pub use arena::{Arena, ArenaConfig, ArenaHandle, Layout, Reuse};
 pub use array::{Array, Pages, Plain, arrays};
 pub use batch::{Batch, Stamp};
 pub use flow::SYMMETRIC_KEY;
-pub use godwit_abi::{Descriptor, Outcome, WINDOW_UNIT_BYTES};
+pub use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor, Outcome};
 pub use image::{Image, ImageRef};
 pub use loan::{Borrower, Loan, Outgoing};
 pub use memory::{Backing, Memory};

@@ -1,37 +1,37 @@
-//! Windows in another thread's hands: a region lends them, and a borrower reads their frames until it gives them back.
+//! Buffers in another thread's hands: a region lends them, and a borrower reads their frames until it gives them back.
 //!
 //! ```text
 //! worker's Region --lend--> Loan --accept--> sender's Borrower --frame, release, returned--> Loan --take_back--> Region
 //! ```
-//! A [`Loan`] cannot be copied, so a window is at any time either its region's or one borrower's, and each side refuses what is
+//! A [`Loan`] cannot be copied, so a buffer is at any time either its region's or one borrower's, and each side refuses what is
 //! in the other's hands. Handing a loan over, through a channel or otherwise, is what makes one side's writes visible to the other.
 
 use std::sync::Arc;
 
 use crate::region::outside;
-use crate::{Descriptor, Memory, Region, WINDOW_UNIT_BYTES};
+use crate::{BUFFER_UNIT_BYTES, Descriptor, Memory, Region};
 
-/// Some windows of a region, on their way from one hand to another. One that is dropped is lost to its region, memory is not.
+/// Some buffers of a region, on their way from one hand to another. One that is dropped is lost to its region, memory is not.
 #[derive(Debug)]
 pub struct Loan {
     /// The region, among all of the process.
     pub(crate) region: u64,
-    pub(crate) windows: Vec<Descriptor>,
-    /// Packets that a port has taken over: no longer in flight, but their windows are not free yet.
+    pub(crate) buffers: Vec<Descriptor>,
+    /// Packets that a port has taken over: no longer in flight, but their buffers are not free yet.
     pub(crate) handed_over: usize,
-    /// Windows, in units of 64 bytes, that a port has given back.
+    /// Buffers, in units of 64 bytes, that a port has given back.
     pub(crate) reclaimed: Vec<u32>,
 }
 
 impl Loan {
     /// Packets in it.
     pub fn len(&self) -> usize {
-        self.windows.len()
+        self.buffers.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.windows.is_empty()
+        self.buffers.is_empty()
     }
 }
 
@@ -126,19 +126,19 @@ fn each_word(first: usize, count: usize, mut with: impl FnMut(usize, u64)) {
     }
 }
 
-/// The one to whom a region lends windows. It reads frames; it writes nothing.
+/// The one to whom a region lends buffers. It reads frames; it writes nothing.
 #[derive(Debug)]
 pub struct Borrower {
     memory: Arc<Memory>,
     region: u64,
     start: usize,
     bytes: usize,
-    /// Units of all windows in its hands.
+    /// Units of all buffers in its hands.
     held: Units,
     released: Vec<Descriptor>,
     /// Packets handed over to ports since the last return.
     handed_over: usize,
-    /// Windows that ports gave back since then.
+    /// Buffers that ports gave back since then.
     reclaimed: Vec<u32>,
     /// Vectors to be used again.
     spare: Vec<Descriptor>,
@@ -148,7 +148,7 @@ pub struct Borrower {
 impl Borrower {
     pub(crate) fn new(memory: Arc<Memory>, region: u64, start: usize, bytes: usize) -> Self {
         let mut held = Units::default();
-        held.reserve(bytes.div_ceil(WINDOW_UNIT_BYTES));
+        held.reserve(bytes.div_ceil(BUFFER_UNIT_BYTES));
         Self {
             memory,
             region,
@@ -163,16 +163,16 @@ impl Borrower {
         }
     }
 
-    /// Takes windows into its hands.
+    /// Takes buffers into its hands.
     ///
     /// # Panics
     /// When they are another region's.
     pub fn accept(&mut self, mut loan: Loan) {
         assert_eq!(loan.region, self.region, "a loan of another region");
-        for descriptor in loan.windows.drain(..) {
+        for descriptor in loan.buffers.drain(..) {
             self.held.insert(self.first_unit(&descriptor), usize::from(descriptor.room));
         }
-        self.spare = loan.windows;
+        self.spare = loan.buffers;
         self.spare_reclaimed = loan.reclaimed;
     }
 
@@ -185,8 +185,8 @@ impl Borrower {
         if !self.holds(descriptor) {
             outside(*descriptor);
         }
-        // SAFETY: all units of the window are held, so they came with a loan that was not given back. A region makes no reference to what
-        // it has lent, lends nothing twice, and loans cannot be copied; so nobody writes here before the window is given back, which takes
+        // SAFETY: all units of the buffer are held, so they came with a loan that was not given back. A region makes no reference to what
+        // it has lent, lends nothing twice, and loans cannot be copied; so nobody writes here before the buffer is given back, which takes
         // `&mut self`. `memory` keeps the arena mapped. A device reaches only packets that were submitted to it, and those
         // that leave are not.
         unsafe {
@@ -195,7 +195,7 @@ impl Borrower {
         }
     }
 
-    /// Lets go of a window.
+    /// Lets go of a buffer.
     ///
     /// # Panics
     /// When it is not in its hands.
@@ -221,10 +221,10 @@ impl Borrower {
         self.handed_over += 1;
     }
 
-    /// As [`Region::reclaim`]; it is the region that looks whether a port had the window.
+    /// As [`Region::reclaim`]; it is the region that looks whether a port had the buffer.
     #[inline]
-    pub fn reclaim(&mut self, window: u32) {
-        self.reclaimed.push(window);
+    pub fn reclaim(&mut self, buffer: u32) {
+        self.reclaimed.push(buffer);
     }
 
     /// What was let go of since the last call, to be brought back to the region.
@@ -233,26 +233,26 @@ impl Borrower {
         let spare_reclaimed = std::mem::take(&mut self.spare_reclaimed);
         Loan {
             region: self.region,
-            windows: std::mem::replace(&mut self.released, spare),
+            buffers: std::mem::replace(&mut self.released, spare),
             handed_over: std::mem::take(&mut self.handed_over),
             reclaimed: std::mem::replace(&mut self.reclaimed, spare_reclaimed),
         }
     }
 
     fn holds(&self, descriptor: &Descriptor) -> bool {
-        let offset = descriptor.window_offset().wrapping_sub(self.start);
+        let offset = descriptor.buffer_offset().wrapping_sub(self.start);
         offset < self.bytes
             && descriptor.room_bytes() <= self.bytes - offset
             && usize::from(descriptor.head) + usize::from(descriptor.length) <= descriptor.room_bytes()
-            && self.held.all(offset / WINDOW_UNIT_BYTES, usize::from(descriptor.room))
+            && self.held.all(offset / BUFFER_UNIT_BYTES, usize::from(descriptor.room))
     }
 
     fn first_unit(&self, descriptor: &Descriptor) -> usize {
-        (descriptor.window_offset() - self.start) / WINDOW_UNIT_BYTES
+        (descriptor.buffer_offset() - self.start) / BUFFER_UNIT_BYTES
     }
 }
 
-/// The windows of packets on their way out, in whoever's hands they are.
+/// The buffers of packets on their way out, in whoever's hands they are.
 #[derive(Debug)]
 pub enum Outgoing<'a> {
     /// The worker that received them sends them too.
@@ -274,7 +274,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Returns the window of a packet that is out.
+    /// Returns the buffer of a packet that is out.
     #[inline]
     pub fn release(&mut self, descriptor: &Descriptor) {
         match self {
@@ -283,7 +283,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Gives a packet to a port that reads it later: it is no longer in flight, its window not free before it is reclaimed.
+    /// Gives a packet to a port that reads it later: it is no longer in flight, its buffer not free before it is reclaimed.
     ///
     /// # Panics
     /// When the packet is not in these hands.
@@ -307,16 +307,16 @@ impl Outgoing<'_> {
         }
     }
 
-    /// A window that was handed over is back.
+    /// A buffer that was handed over is back.
     #[inline]
-    pub fn reclaim(&mut self, window: u32) {
+    pub fn reclaim(&mut self, buffer: u32) {
         match self {
-            Self::Own(region) => region.reclaim(window),
-            Self::Lent(borrower) => borrower.reclaim(window),
+            Self::Own(region) => region.reclaim(buffer),
+            Self::Lent(borrower) => borrower.reclaim(buffer),
         }
     }
 
-    /// Returns the windows of packets that are out.
+    /// Returns the buffers of packets that are out.
     #[inline]
     pub fn release_all(&mut self, packets: &[impl AsRef<Descriptor>]) {
         match self {
@@ -365,10 +365,10 @@ mod tests {
             region.frame_mut(&lent).fill(7);
             let loan = region.lend([&lent]);
             assert!(panics(|| region.frame(&lent).len()));
-            assert!(panics(|| region.window_mut(&lent).len()));
+            assert!(panics(|| region.buffer_mut(&lent).len()));
             assert!(panics(|| region.lend([&lent])));
-            // A descriptor that reaches into the window from beside it.
-            let reaching = Descriptor { window: lent.window + 1, room: 1, head: 0, length: 1, ..lent };
+            // A descriptor that reaches into the buffer from beside it.
+            let reaching = Descriptor { buffer: lent.buffer + 1, room: 1, head: 0, length: 1, ..lent };
             assert!(!region.contains(&reaching) && region.contains(&kept));
             assert!(panics(|| borrower.frame(&lent).len()));
             borrower.accept(loan);
@@ -390,8 +390,8 @@ mod tests {
     #[should_panic(expected = "another region")]
     fn a_loan_goes_back_to_its_own_region() {
         let mut regions = Arena::new(ArenaConfig { packets: 4, ..ArenaConfig::default() }, 2).unwrap().split();
-        let window = regions[0].allocate(60).unwrap();
-        let loan = regions[0].lend([&window]);
+        let buffer = regions[0].allocate(60).unwrap();
+        let loan = regions[0].lend([&buffer]);
         regions[1].take_back(loan);
     }
 
@@ -421,7 +421,7 @@ mod tests {
                 }
                 if let Some(mut descriptor) = region.allocate(60 + packet as usize % 900) {
                     descriptor.flow_hash = packet;
-                    region.window_mut(&descriptor).fill(packet as u8);
+                    region.buffer_mut(&descriptor).fill(packet as u8);
                     descriptors.push(descriptor);
                 }
                 if descriptors.len() == 3 {

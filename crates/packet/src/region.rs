@@ -1,4 +1,4 @@
-//! One worker's part of the arena: allocate, reach and return windows. No locks, no atomics.
+//! One worker's part of the arena: allocate, reach and return buffers. No locks, no atomics.
 
 mod dense;
 mod each;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use self::dense::Dense;
 use crate::loan::Units;
 use crate::scan::side_by_side;
-use crate::{ArenaConfig, Borrower, Descriptor, Layout, Loan, Memory, Reuse, WINDOW_UNIT_BYTES, scan};
+use crate::{ArenaConfig, BUFFER_UNIT_BYTES, Borrower, Descriptor, Layout, Loan, Memory, Reuse, scan};
 
 /// One worker's part of the arena.
 ///
@@ -26,15 +26,15 @@ pub struct Region {
     /// By length modulo 16.
     tailroom_bytes: [usize; 16],
     frame_bytes_max: usize,
-    windows: Windows,
+    buffers: Buffers,
     allocated: usize,
     quarantined: usize,
     /// Names this region among all of the process.
     id: u64,
-    /// What windows in others' hands take up. Where there are slots, one bit stands for a whole window, that of its first unit, and all
-    /// other units count as lent: a descriptor that begins there names no window.
+    /// What buffers in others' hands take up. Where there are slots, one bit stands for a whole buffer, that of its first unit, and all
+    /// other units count as lent: a descriptor that begins there names no buffer.
     lent: Units,
-    /// Windows that ports have: posted to be written, or handed over to be sent.
+    /// Buffers that ports have: posted to be written, or handed over to be sent.
     /// Below zero while a borrower has handed some over, is about to tell, and they have arrived again.
     in_ports: isize,
     /// Distance from one slot to the next; 0 where there are none.
@@ -42,9 +42,9 @@ pub struct Region {
     /// 2^64 divided by the units of a slot, rounded up (0 for a slot of one unit): multiplying by it tells how far behind the beginning
     /// of a slot something lies. A division would take as long as all the rest.
     slot_inverse: u64,
-    /// Units of the longest window.
+    /// Units of the longest buffer.
     room_max: u8,
-    /// Bytes in front of each slot's window that are none of its.
+    /// Bytes in front of each slot's buffer that are none of its.
     prefix_bytes: usize,
     /// Vectors to be used again.
     spare: Vec<Descriptor>,
@@ -52,7 +52,7 @@ pub struct Region {
 }
 
 #[derive(Debug)]
-enum Windows {
+enum Buffers {
     Slots(Slots),
     SlotQueue(SlotQueue),
     Dense(Dense),
@@ -76,14 +76,14 @@ impl Region {
     pub(crate) fn new(memory: Arc<Memory>, start: usize, bytes: usize, config: &ArenaConfig) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let slots = (0..config.packets)
-            .map(|slot| ((start + slot * config.slot_stride_bytes() + config.prefix_bytes) / WINDOW_UNIT_BYTES) as u32);
-        let room = (config.window_bytes() / WINDOW_UNIT_BYTES) as u8;
-        let windows = match (config.layout, config.reuse) {
-            (Layout::Slots, Reuse::Last) => Windows::Slots(Slots { free: slots.rev().collect(), room }),
-            (Layout::Slots, Reuse::Oldest) => Windows::SlotQueue(SlotQueue { free: slots.collect(), room }),
-            (Layout::Dense, _) => Windows::Dense(Dense {
-                returned: vec![0; bytes / WINDOW_UNIT_BYTES],
-                align_units: config.align_bytes / WINDOW_UNIT_BYTES,
+            .map(|slot| ((start + slot * config.slot_stride_bytes() + config.prefix_bytes) / BUFFER_UNIT_BYTES) as u32);
+        let room = (config.buffer_bytes() / BUFFER_UNIT_BYTES) as u8;
+        let buffers = match (config.layout, config.reuse) {
+            (Layout::Slots, Reuse::Last) => Buffers::Slots(Slots { free: slots.rev().collect(), room }),
+            (Layout::Slots, Reuse::Oldest) => Buffers::SlotQueue(SlotQueue { free: slots.collect(), room }),
+            (Layout::Dense, _) => Buffers::Dense(Dense {
+                returned: vec![0; bytes / BUFFER_UNIT_BYTES],
+                align_units: config.align_bytes / BUFFER_UNIT_BYTES,
                 head: 0,
                 tail: 0,
                 used: 0,
@@ -98,7 +98,7 @@ impl Region {
             headroom_bytes: config.headroom_bytes,
             tailroom_bytes: config.tailroom_saved.map(|saved| config.tailroom_bytes - usize::from(saved)),
             frame_bytes_max: config.frame_bytes_max,
-            windows,
+            buffers,
             allocated: 0,
             quarantined: 0,
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -106,35 +106,35 @@ impl Region {
             in_ports: 0,
             prefix_bytes: config.prefix_bytes,
             slot_bytes,
-            slot_inverse: (u64::MAX / (slot_bytes / WINDOW_UNIT_BYTES).max(1) as u64).wrapping_add(1),
+            slot_inverse: (u64::MAX / (slot_bytes / BUFFER_UNIT_BYTES).max(1) as u64).wrapping_add(1),
             room_max: if slot_bytes > 0 { room } else { u8::MAX },
             spare: Vec::new(),
             spare_reclaimed: Vec::new(),
         }
     }
 
-    /// A window for a frame of `length` bytes, its head set behind the headroom.
+    /// A buffer for a frame of `length` bytes, its head set behind the headroom.
     /// The content is whatever was there before. `None` when the region is full or the frame is longer than `frame_bytes_max`.
     #[inline(always)]
     pub fn allocate(&mut self, length: usize) -> Option<Descriptor> {
         if length > self.frame_bytes_max {
             return None;
         }
-        let (window, room) = match &mut self.windows {
-            Windows::Slots(slots) => (slots.free.pop()?, slots.room),
-            Windows::SlotQueue(slots) => (slots.free.pop_front()?, slots.room),
-            Windows::Dense(dense) => {
+        let (buffer, room) = match &mut self.buffers {
+            Buffers::Slots(slots) => (slots.free.pop()?, slots.room),
+            Buffers::SlotQueue(slots) => (slots.free.pop_front()?, slots.room),
+            Buffers::Dense(dense) => {
                 let bytes = self.headroom_bytes + length + self.tailroom_bytes[length % 16];
-                let (unit, units) = dense.allocate(bytes.div_ceil(WINDOW_UNIT_BYTES))?;
-                ((self.start / WINDOW_UNIT_BYTES + unit) as u32, units)
+                let (unit, units) = dense.allocate(bytes.div_ceil(BUFFER_UNIT_BYTES))?;
+                ((self.start / BUFFER_UNIT_BYTES + unit) as u32, units)
             }
         };
         self.allocated += 1;
         let (head, length) = (self.headroom_bytes as u16, length as u16);
-        Some(Descriptor { window, head, length, room, ..Descriptor::default() })
+        Some(Descriptor { buffer, head, length, room, ..Descriptor::default() })
     }
 
-    /// A packet with the same frame, in a window of its own: the head behind the headroom, or where the original has it. `None`
+    /// A packet with the same frame, in a buffer of its own: the head behind the headroom, or where the original has it. `None`
     /// when the region is full.
     ///
     /// # Panics
@@ -152,10 +152,10 @@ impl Region {
             self.release(&copy);
             return None;
         };
-        let copy = Descriptor { window: copy.window, room: copy.room, head, ..*packet };
+        let copy = Descriptor { buffer: copy.buffer, room: copy.room, head, ..*packet };
         debug_assert!(self.contains(&copy));
         let base = self.memory.base().as_ptr();
-        // SAFETY: both frames lie within windows of this region, the original's checked above and not lent, the copy's just
+        // SAFETY: both frames lie within buffers of this region, the original's checked above and not lent, the copy's just
         // allocated, so that they do not overlap; `&mut self` makes sure that nobody else reaches either.
         unsafe {
             std::ptr::copy_nonoverlapping(base.add(packet.frame_offset()), base.add(copy.frame_offset()), length);
@@ -163,83 +163,83 @@ impl Region {
         Some(copy)
     }
 
-    /// Returns a window. Each allocated window is returned exactly once.
+    /// Returns a buffer. Each allocated buffer is returned exactly once.
     #[inline]
     pub fn release(&mut self, descriptor: &Descriptor) {
         debug_assert!(self.contains(descriptor));
-        debug_assert!(self.allocated > 0, "a window was returned twice");
+        debug_assert!(self.allocated > 0, "a buffer was returned twice");
         self.allocated -= 1;
-        match &mut self.windows {
-            Windows::Slots(slots) => slots.free.push(descriptor.window),
-            Windows::SlotQueue(slots) => slots.free.push_back(descriptor.window),
-            Windows::Dense(dense) => {
-                let unit = descriptor.window as usize - self.start / WINDOW_UNIT_BYTES;
+        match &mut self.buffers {
+            Buffers::Slots(slots) => slots.free.push(descriptor.buffer),
+            Buffers::SlotQueue(slots) => slots.free.push_back(descriptor.buffer),
+            Buffers::Dense(dense) => {
+                let unit = descriptor.buffer as usize - self.start / BUFFER_UNIT_BYTES;
                 dense.release(unit, u32::from(descriptor.room));
             }
         }
     }
 
-    /// Returns windows, cheapest where they were allocated in this order.
+    /// Returns buffers, cheapest where they were allocated in this order.
     #[inline]
     pub fn release_all(&mut self, packets: &[impl AsRef<Descriptor>]) {
-        debug_assert!(self.allocated >= packets.len(), "a window was returned twice");
-        let windows = packets.iter().map(|packet| packet.as_ref().window);
-        match &mut self.windows {
-            Windows::Dense(dense) => {
-                let start = self.start / WINDOW_UNIT_BYTES;
-                let unit = |window: u32| window as usize - start;
+        debug_assert!(self.allocated >= packets.len(), "a buffer was returned twice");
+        let buffers = packets.iter().map(|packet| packet.as_ref().buffer);
+        match &mut self.buffers {
+            Buffers::Dense(dense) => {
+                let start = self.start / BUFFER_UNIT_BYTES;
+                let unit = |buffer: u32| buffer as usize - start;
                 match side_by_side(packets) {
-                    // One large window, as it were.
-                    Some((window, units)) if !dense.begins_within(unit(window), units) => {
-                        dense.release(unit(window), units);
+                    // One large buffer, as it were.
+                    Some((buffer, units)) if !dense.begins_within(unit(buffer), units) => {
+                        dense.release(unit(buffer), units);
                     }
                     _ => dense.release_all(packets.iter().map(|packet| {
                         let packet = packet.as_ref();
-                        (unit(packet.window), u32::from(packet.room))
+                        (unit(packet.buffer), u32::from(packet.room))
                     })),
                 }
             }
-            Windows::Slots(slots) => slots.free.extend(windows),
-            Windows::SlotQueue(slots) => slots.free.extend(windows),
+            Buffers::Slots(slots) => slots.free.extend(buffers),
+            Buffers::SlotQueue(slots) => slots.free.extend(buffers),
         }
         self.allocated -= packets.len();
     }
 
-    /// Gives up a window for good: it counts as returned, and no packet gets it again. For a window that a lost device
-    /// may still write to. Instead of [`Region::release`], once for a window.
+    /// Gives up a buffer for good: it counts as returned, and no packet gets it again. For a buffer that a lost device
+    /// may still write to. Instead of [`Region::release`], once for a buffer.
     #[cold]
     pub fn quarantine(&mut self, descriptor: &Descriptor) {
         debug_assert!(self.contains(descriptor));
-        debug_assert!(self.allocated > 0, "a window was returned twice");
+        debug_assert!(self.allocated > 0, "a buffer was returned twice");
         self.allocated -= 1;
         self.quarantined += 1;
         // A slot that is not among the free ones is never found again.
-        if let Windows::Dense(dense) = &mut self.windows {
-            let unit = descriptor.window as usize - self.start / WINDOW_UNIT_BYTES;
+        if let Buffers::Dense(dense) = &mut self.buffers {
+            let unit = descriptor.buffer as usize - self.start / BUFFER_UNIT_BYTES;
             dense.quarantine(unit, u32::from(descriptor.room));
         }
     }
 
-    /// Windows given up for good.
+    /// Buffers given up for good.
     pub fn quarantined(&self) -> usize {
         self.quarantined
     }
 
-    /// Whether a frame of full size can ever get a window again: not when nearly all are quarantined.
+    /// Whether a frame of full size can ever get a buffer again: not when nearly all are quarantined.
     pub fn is_usable(&self) -> bool {
-        match &self.windows {
-            Windows::Slots(slots) => slots.free.len() + self.allocated + self.in_ports() > 0,
-            Windows::SlotQueue(slots) => slots.free.len() + self.allocated + self.in_ports() > 0,
-            Windows::Dense(dense) => {
+        match &self.buffers {
+            Buffers::Slots(slots) => slots.free.len() + self.allocated + self.in_ports() > 0,
+            Buffers::SlotQueue(slots) => slots.free.len() + self.allocated + self.in_ports() > 0,
+            Buffers::Dense(dense) => {
                 let tailroom_bytes = self.tailroom_bytes.iter().max().copied().unwrap_or(0);
                 let bytes = self.headroom_bytes + self.frame_bytes_max + tailroom_bytes;
-                let units = bytes.div_ceil(WINDOW_UNIT_BYTES).next_multiple_of(dense.align_units);
+                let units = bytes.div_ceil(BUFFER_UNIT_BYTES).next_multiple_of(dense.align_units);
                 dense.longest_run() >= units
             }
         }
     }
 
-    /// Windows allocated and not yet returned.
+    /// Buffers allocated and not yet returned.
     pub fn allocated(&self) -> usize {
         self.allocated
     }
@@ -249,50 +249,50 @@ impl Region {
         self.frame_bytes_max
     }
 
-    /// One to lend windows to.
+    /// One to lend buffers to.
     pub fn borrower(&self) -> Borrower {
         Borrower::new(Arc::clone(&self.memory), self.id, self.start, self.bytes)
     }
 
-    /// Gives windows out of hand; they stay allocated, and the region refuses to reach them until they are back.
+    /// Gives buffers out of hand; they stay allocated, and the region refuses to reach them until they are back.
     ///
     /// # Panics
     /// When one is not of this region, or lent already.
     pub fn lend<'a>(&mut self, descriptors: impl IntoIterator<Item = &'a Descriptor>) -> Loan {
         self.begin_lending();
-        let mut windows = std::mem::take(&mut self.spare);
+        let mut buffers = std::mem::take(&mut self.spare);
         for descriptor in descriptors {
             if !self.contains(descriptor) {
                 outside(*descriptor);
             }
-            let unit = (descriptor.window_offset() - self.start) / WINDOW_UNIT_BYTES;
+            let unit = (descriptor.buffer_offset() - self.start) / BUFFER_UNIT_BYTES;
             self.lent.insert(unit, self.marks(descriptor.room));
-            windows.push(*descriptor);
+            buffers.push(*descriptor);
         }
-        Loan { region: self.id, windows, handed_over: 0, reclaimed: std::mem::take(&mut self.spare_reclaimed) }
+        Loan { region: self.id, buffers, handed_over: 0, reclaimed: std::mem::take(&mut self.spare_reclaimed) }
     }
 
-    /// Whether windows are ever out of hand: only then is it not enough for a packet to lie in the region.
+    /// Whether buffers are ever out of hand: only then is it not enough for a packet to lie in the region.
     pub fn is_lending(&self) -> bool {
         !self.lent.is_unused()
     }
 
-    /// Returns windows that were lent: they are free.
+    /// Returns buffers that were lent: they are free.
     ///
     /// # Panics
     /// When they are another region's.
     pub fn take_back(&mut self, mut loan: Loan) {
         assert_eq!(loan.region, self.id, "a loan of another region");
-        for descriptor in loan.windows.drain(..) {
-            let unit = (descriptor.window_offset() - self.start) / WINDOW_UNIT_BYTES;
+        for descriptor in loan.buffers.drain(..) {
+            let unit = (descriptor.buffer_offset() - self.start) / BUFFER_UNIT_BYTES;
             self.lent.remove(unit, self.marks(descriptor.room));
             self.release(&descriptor);
         }
-        self.spare = loan.windows;
-        debug_assert!(self.allocated >= loan.handed_over, "a window was returned twice");
+        self.spare = loan.buffers;
+        debug_assert!(self.allocated >= loan.handed_over, "a buffer was returned twice");
         self.allocated -= loan.handed_over;
         self.in_ports += loan.handed_over as isize;
-        loan.reclaimed.drain(..).for_each(|window| self.reclaim(window));
+        loan.reclaimed.drain(..).for_each(|buffer| self.reclaim(buffer));
         self.spare_reclaimed = loan.reclaimed;
     }
 
@@ -306,12 +306,12 @@ impl Region {
 
     #[cold]
     fn mark_slots(&mut self) {
-        let units = self.bytes.div_ceil(WINDOW_UNIT_BYTES);
+        let units = self.bytes.div_ceil(BUFFER_UNIT_BYTES);
         self.lent.reserve(units);
         if self.slot_bytes > 0 {
             self.lent.insert(0, units);
-            let windows = (self.prefix_bytes / WINDOW_UNIT_BYTES..units).step_by(self.slot_bytes / WINDOW_UNIT_BYTES);
-            windows.for_each(|unit| self.lent.remove(unit, 1));
+            let buffers = (self.prefix_bytes / BUFFER_UNIT_BYTES..units).step_by(self.slot_bytes / BUFFER_UNIT_BYTES);
+            buffers.for_each(|unit| self.lent.remove(unit, 1));
         }
     }
 
@@ -320,7 +320,7 @@ impl Region {
         if self.slot_bytes > 0 { self.lent.has(unit) } else { self.lent.any(unit, usize::from(room)) }
     }
 
-    /// How many units stand for a window in [`Region::lent`].
+    /// How many units stand for a buffer in [`Region::lent`].
     #[inline(always)]
     fn marks(&self, room: u8) -> usize {
         if self.slot_bytes > 0 { 1 } else { usize::from(room) }
@@ -331,26 +331,26 @@ impl Region {
         self.headroom_bytes
     }
 
-    /// Whether the descriptor names a window of this region that is not lent, and its frame lies within the window.
+    /// Whether the descriptor names a buffer of this region that is not lent, and its frame lies within the buffer.
     #[inline]
     pub fn contains(&self, descriptor: &Descriptor) -> bool {
-        self.is_window(descriptor) && !self.is_lent(self.unit(descriptor), descriptor.room)
+        self.is_buffer(descriptor) && !self.is_lent(self.unit(descriptor), descriptor.room)
     }
 
     /// The same, lent or not.
     #[inline(always)]
-    fn is_window(&self, descriptor: &Descriptor) -> bool {
-        let offset = descriptor.window_offset().wrapping_sub(self.start);
+    fn is_buffer(&self, descriptor: &Descriptor) -> bool {
+        let offset = descriptor.buffer_offset().wrapping_sub(self.start);
         offset < self.bytes
             && descriptor.room_bytes() <= self.bytes - offset
             && descriptor.room <= self.room_max
             && usize::from(descriptor.head) + usize::from(descriptor.length) <= descriptor.room_bytes()
     }
 
-    /// Where a window begins, in units from the region's start.
+    /// Where a buffer begins, in units from the region's start.
     #[inline(always)]
     fn unit(&self, descriptor: &Descriptor) -> usize {
-        (descriptor.window as usize).wrapping_sub(self.start / WINDOW_UNIT_BYTES)
+        (descriptor.buffer as usize).wrapping_sub(self.start / BUFFER_UNIT_BYTES)
     }
 
     /// Whether [`Region::contains`] says yes of all of these.
@@ -359,7 +359,7 @@ impl Region {
         if self.is_lending() && self.slot_bytes == 0 {
             return descriptors.iter().all(|descriptor| self.contains(descriptor));
         }
-        let (start, units) = (self.start / WINDOW_UNIT_BYTES, self.bytes / WINDOW_UNIT_BYTES);
+        let (start, units) = (self.start / BUFFER_UNIT_BYTES, self.bytes / BUFFER_UNIT_BYTES);
         let found = scan(descriptors, 0);
         let is_inside = !found.beyond
             && found.first as usize >= start
@@ -419,27 +419,27 @@ impl Region {
     #[inline]
     pub fn frame_mut(&mut self, descriptor: &Descriptor) -> &mut [u8] {
         let (head, length) = (usize::from(descriptor.head), usize::from(descriptor.length));
-        &mut self.window_mut(descriptor)[head..head + length]
+        &mut self.buffer_mut(descriptor)[head..head + length]
     }
 
-    /// The whole window: headroom, frame and tailroom.
+    /// The whole buffer: headroom, frame and tailroom.
     ///
     /// # Panics
     /// When the descriptor is not of this region, or lent.
     #[inline]
-    pub fn window_mut(&mut self, descriptor: &Descriptor) -> &mut [u8] {
+    pub fn buffer_mut(&mut self, descriptor: &Descriptor) -> &mut [u8] {
         if !self.contains(descriptor) {
             outside(*descriptor);
         }
         // SAFETY: checked to lie inside this region and not to be lent: only this Region reaches it, and `&mut self` makes this the
         // only reference.
         unsafe {
-            let window = self.memory.base().as_ptr().add(descriptor.window_offset());
-            std::slice::from_raw_parts_mut(window, descriptor.room_bytes())
+            let buffer = self.memory.base().as_ptr().add(descriptor.buffer_offset());
+            std::slice::from_raw_parts_mut(buffer, descriptor.room_bytes())
         }
     }
 
-    /// The arena's base address, which descriptors count from. A device may touch only windows that this region contains,
+    /// The arena's base address, which descriptors count from. A device may touch only buffers that this region contains,
     /// and only while it has `&mut Region` or the packets are in its hands.
     pub fn arena_base(&mut self) -> *mut u8 {
         self.memory.base().as_ptr()

@@ -1,7 +1,7 @@
 //! One pass over descriptors: all that must be known of them before anybody reaches their packets. A core that feeds
 //! a GPU has three nanoseconds for a packet, so eight go through at once where the core can do that.
 
-use godwit_abi::{Descriptor, WINDOW_UNIT_BYTES};
+use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor};
 
 #[cfg(target_arch = "x86_64")]
 mod eights;
@@ -10,10 +10,10 @@ mod together;
 pub(crate) use together::side_by_side;
 pub use together::{Extents, are_in_order, extents, verdict_of_all};
 
-/// What descriptors have in common. Windows and rooms are in units of windows, heads and lengths in bytes.
+/// What descriptors have in common. Buffers and rooms are in units of buffers, heads and lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// Where the first window begins.
+    /// Where the first buffer begins.
     pub first: u32,
     /// Where the last begins.
     pub last: u32,
@@ -25,11 +25,11 @@ pub struct Scan {
     pub room: u32,
     /// The least head.
     pub head: u32,
-    /// Where the frame ends that reaches furthest into its window.
+    /// Where the frame ends that reaches furthest into its buffer.
     pub frame_end: u32,
     /// All lengths, none counted beyond what is read.
     pub read_bytes: u64,
-    /// Whether a frame reaches beyond its window.
+    /// Whether a frame reaches beyond its buffer.
     pub beyond: bool,
 }
 
@@ -63,15 +63,15 @@ impl Scan {
     #[inline(always)]
     fn add(&mut self, descriptor: &Descriptor, reads_bytes: u16) {
         let (head, length) = (u32::from(descriptor.head), u32::from(descriptor.length));
-        self.first = self.first.min(descriptor.window);
-        self.last = self.last.max(descriptor.window);
-        self.end = self.end.max(u64::from(descriptor.window) + u64::from(descriptor.room));
+        self.first = self.first.min(descriptor.buffer);
+        self.last = self.last.max(descriptor.buffer);
+        self.end = self.end.max(u64::from(descriptor.buffer) + u64::from(descriptor.room));
         self.units += u64::from(descriptor.room);
         self.room = self.room.max(descriptor.room.into());
         self.head = self.head.min(head);
         self.frame_end = self.frame_end.max(head + length);
         self.read_bytes += u64::from(descriptor.length.min(reads_bytes));
-        self.beyond |= head + length > u32::from(descriptor.room) * WINDOW_UNIT_BYTES as u32;
+        self.beyond |= head + length > u32::from(descriptor.room) * BUFFER_UNIT_BYTES as u32;
     }
 }
 
@@ -111,10 +111,10 @@ mod tests {
     use super::*;
 
     pub(super) fn descriptor() -> impl Strategy<Value = Descriptor> {
-        let window = prop_oneof![0..1_u32 << 20, Just(u32::MAX - 300), any::<u32>()];
-        (window, any::<[u16; 2]>(), any::<u8>(), any::<u8>(), any::<u32>()).prop_map(
-            |(window, [head, length], room, port, flow_hash)| Descriptor {
-                window,
+        let buffer = prop_oneof![0..1_u32 << 20, Just(u32::MAX - 300), any::<u32>()];
+        (buffer, any::<[u16; 2]>(), any::<u8>(), any::<u8>(), any::<u32>()).prop_map(
+            |(buffer, [head, length], room, port, flow_hash)| Descriptor {
+                buffer,
                 head: head % 300,
                 length: if port < 250 { length % 2000 } else { length },
                 room,

@@ -35,8 +35,8 @@ pub struct Chunk {
     pub outcomes: Array<Outcome>,
     /// Which verdicts led each packet on from function to function on the device (`GW_TRAIL_NONE` in `kernels/abi/abi.h`).
     pub trails: Array<u32>,
-    /// Whether the device has followed the chain, so that `trails` are of this chunk.
-    pub followed: bool,
+    /// Whether the device has ran_chain the chain, so that `trails` are of this chunk.
+    pub ran_chain: bool,
     /// Packets in all bins together.
     pub packets: u32,
     /// Arrival of its oldest packet, on the caller's clock.
@@ -57,7 +57,7 @@ impl Chunk {
             parameters,
             outcomes,
             trails,
-            followed: false,
+            ran_chain: false,
             packets: 0,
             opened_ns: 0,
             closed_ns: 0,

@@ -77,7 +77,7 @@ pub enum Grouping {
 pub struct PackerConfig {
     /// Most packets of a chunk, 1 to 2^24. May be less than `bins` times `bin_packets`: sparse bins cost little.
     pub chunk_packets: u32,
-    /// Bytes of windows with which a chunk is full, 1 to 2^32 - 1: copies to a device get faster up to some size, whatever the
+    /// Bytes of buffers with which a chunk is full, 1 to 2^32 - 1: copies to a device get faster up to some size, whatever the
     /// length of packets. `None`: packets alone count.
     pub chunk_bytes: Option<u32>,
     /// Bins of a chunk, 1 to 65535. What has several variants counts as one ([`PackerConfig::entries_max`]).

@@ -5,7 +5,7 @@ mod close;
 use std::borrow::Borrow;
 use std::collections::VecDeque;
 
-use godwit_abi::{Bin, Descriptor, WINDOW_UNIT_BYTES};
+use godwit_abi::{BUFFER_UNIT_BYTES, Bin, Descriptor};
 use godwit_packet::{Extents, extents};
 
 use crate::chunk::Chunk;
@@ -46,7 +46,7 @@ pub struct Packer {
     room: u32,
     /// `room`, plus the packets in it.
     budget: u32,
-    /// Units of windows until the filling chunk is full. Wide enough to count all of a chunk without a limit.
+    /// Units of buffers until the filling chunk is full. Wide enough to count all of a chunk without a limit.
     units: u64,
 
     /// Of each open bin, what the cursor need not know.
@@ -366,7 +366,7 @@ impl Packer {
         run
     }
 
-    /// Copies packets of several labels into their open bins, up to one that has none; how many. Their windows are fewer units than
+    /// Copies packets of several labels into their open bins, up to one that has none; how many. Their buffers are fewer units than
     /// the filling chunk takes, so that nothing has to be asked for each of them but whether its bin has room.
     #[inline]
     fn insert_open(
@@ -402,7 +402,7 @@ impl Packer {
         taken
     }
 
-    /// Packets with so many units of windows came into the filling chunk.
+    /// Packets with so many units of buffers came into the filling chunk.
     #[inline]
     fn count_units(&mut self, units: u64) {
         self.units = self.units.saturating_sub(units);
@@ -500,12 +500,12 @@ impl Packer {
     fn reopen(&mut self) {
         self.open = 0;
         self.units =
-            self.config.chunk_bytes.map_or(u64::MAX, |bytes| u64::from(bytes).div_ceil(WINDOW_UNIT_BYTES as u64));
+            self.config.chunk_bytes.map_or(u64::MAX, |bytes| u64::from(bytes).div_ceil(BUFFER_UNIT_BYTES as u64));
         self.set_room(0);
     }
 }
 
-/// How many packets it takes to reach so many units of windows.
+/// How many packets it takes to reach so many units of buffers.
 #[cold]
 fn fitting(descriptors: &[Descriptor], units: u64) -> usize {
     let mut sum = 0;

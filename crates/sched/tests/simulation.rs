@@ -43,7 +43,7 @@ fn random_config(random: &mut Random) -> PackerConfig {
     }
 }
 
-/// What the simulation knows of a packet; its number is its window.
+/// What the simulation knows of a packet; its number is its buffer.
 #[derive(Clone, Copy)]
 struct Packet {
     arrived_ns: u64,
@@ -153,7 +153,7 @@ impl World {
             let mut longest = 0;
             for slot in chunk.range(bin) {
                 assert!(!std::mem::replace(&mut used[slot], true), "seed {seed}: bins overlap");
-                let number = u64::from(chunk.descriptors[slot].window);
+                let number = u64::from(chunk.descriptors[slot].buffer);
                 let packet = &mut self.packets[number as usize];
                 assert!(!std::mem::replace(&mut packet.out, true), "seed {seed}: packet {number} twice");
                 let packet = *packet;
@@ -172,7 +172,7 @@ impl World {
 
         // Packets came into the chunk in order of their numbers; without the last it was not full.
         let packets = || bins.iter().flat_map(|bin| &chunk.descriptors[chunk.range(bin)]);
-        let last = packets().max_by_key(|packet| packet.window);
+        let last = packets().max_by_key(|packet| packet.buffer);
         let bytes: usize = packets().map(Descriptor::room_bytes).sum();
         let before = bytes - last.map_or(0, Descriptor::room_bytes);
         assert!(self.config.chunk_bytes.is_none_or(|most| before < most as usize), "seed {seed}: {bytes} bytes");
@@ -209,7 +209,7 @@ impl World {
             assert!(parts[1..].iter().all(|bin| bin.part & PART_REST != 0), "seed {seed}: {parts:?}");
             if self.config.grouping == Grouping::None {
                 let numbers =
-                    || parts.iter().flat_map(|bin| &chunk.descriptors[chunk.range(bin)]).map(|packet| packet.window);
+                    || parts.iter().flat_map(|bin| &chunk.descriptors[chunk.range(bin)]).map(|packet| packet.buffer);
                 if let Some((number, packets)) = newest.insert(instance, (numbers().max(), packets)) {
                     assert!(number < numbers().min(), "seed {seed}: a bin of packets that came later");
                     assert_eq!(packets, bin_packets, "seed {seed}: a bin was open before the one in front was full");
@@ -229,7 +229,7 @@ impl World {
         for number in first..first + burst {
             let length = random.below(length_bound) as u16;
             let room = random.below(20) as u8;
-            let descriptor = Descriptor { length, window: number as u32, room, ..Descriptor::default() };
+            let descriptor = Descriptor { length, buffer: number as u32, room, ..Descriptor::default() };
             self.packets.push(Packet { arrived_ns: self.now_ns, instance, variant, descriptor, parameter, out: false });
         }
         let descriptors: Vec<Descriptor> = self.packets[first..].iter().map(|packet| packet.descriptor).collect();

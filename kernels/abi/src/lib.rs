@@ -6,8 +6,8 @@
 
 use core::mem::{offset_of, size_of};
 
-/// Bytes per unit of [`Descriptor::window`] and [`Descriptor::room`].
-pub const WINDOW_UNIT_BYTES: usize = 64;
+/// Bytes per unit of [`Descriptor::buffer`] and [`Descriptor::room`].
+pub const BUFFER_UNIT_BYTES: usize = 64;
 
 /// The verdict that drops a packet; [`Outcome::reason`] says why.
 pub const VERDICT_DROP: u8 = 255;
@@ -19,19 +19,19 @@ pub const PORT_FLOOD: u16 = u16::MAX;
 /// The place of one packet in the arena (`gw_descriptor`).
 ///
 /// ```text
-/// window*64            +head              +head+length        +room*64
+/// buffer*64            +head              +head+length        +room*64
 /// |<---- headroom ---->|<---- frame ----->|<---- tailroom --->|
 /// ```
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Descriptor {
-    /// Start of the window, in units of 64 bytes from the arena's base.
-    pub window: u32,
-    /// Bytes from the window's start to the first byte of the frame.
+    /// Start of the buffer, in units of 64 bytes from the arena's base.
+    pub buffer: u32,
+    /// Bytes from the buffer's start to the first byte of the frame.
     pub head: u16,
     /// Bytes of the frame, without FCS.
     pub length: u16,
-    /// Size of the window, in units of 64 bytes.
+    /// Size of the buffer, in units of 64 bytes.
     pub room: u8,
     /// Port the packet came in by.
     pub port: u8,
@@ -48,19 +48,19 @@ impl AsRef<Self> for Descriptor {
 }
 
 impl Descriptor {
-    /// Bytes from the arena's base to the window.
-    pub fn window_offset(&self) -> usize {
-        self.window as usize * WINDOW_UNIT_BYTES
+    /// Bytes from the arena's base to the buffer.
+    pub fn buffer_offset(&self) -> usize {
+        self.buffer as usize * BUFFER_UNIT_BYTES
     }
 
-    /// Size of the window in bytes.
+    /// Size of the buffer in bytes.
     pub fn room_bytes(&self) -> usize {
-        usize::from(self.room) * WINDOW_UNIT_BYTES
+        usize::from(self.room) * BUFFER_UNIT_BYTES
     }
 
     /// Bytes from the arena's base to the first byte of the frame.
     pub fn frame_offset(&self) -> usize {
-        self.window_offset() + usize::from(self.head)
+        self.buffer_offset() + usize::from(self.head)
     }
 
     /// Bytes free behind the frame; 0 when the descriptor is not consistent.
@@ -125,7 +125,7 @@ pub const PART_MORE: u8 = 1;
 /// The one in front is another part (`GW_PART_REST`).
 pub const PART_REST: u8 = 2;
 
-/// The part of the chain that a device follows by itself (`gw_chain`); behind it lie a [`Stop`] for each configured
+/// The part of the chain that a device follows by itself (`gw_chain`); behind it lie a [`ChainStage`] for each configured
 /// function, and the hops: a `u32` for each instance, row and verdict.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,10 +140,10 @@ pub struct Chain {
     pub reserved: [u32; 13],
 }
 
-/// A configured function, as packets that come to it on a device are run (`gw_stop`).
+/// A configured function, as packets that come to it on a device are run (`gw_chain_stage`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stop {
+pub struct ChainStage {
     /// Which kernel it has.
     pub kernel: u32,
     /// Which variant of it all packets have.
@@ -156,11 +156,11 @@ pub const HOP_NONE: u32 = u32::MAX;
 pub const TRAIL_NONE: u32 = u32::MAX;
 /// Most functions that lead a packet on before it comes back to the host (`GW_HOPS_MAX`).
 pub const HOPS_MAX: usize = 4;
-/// Bytes of the desk on which a device packs a packet anew (`GW_DESK_BYTES`). A desk is for multiples of
-/// [`PLACE_PACKETS`], and all zeros at first.
-pub const DESK_PACKET_BYTES: usize = 40;
+/// Bytes of the scratch on which a device packs a packet anew (`GW_CHAIN_SCRATCH_BYTES`). A scratch is for multiples of
+/// [`MAILBOX_SLOT_PACKETS`], and all zeros at first.
+pub const CHAIN_SCRATCH_PACKET_BYTES: usize = 40;
 
-/// How host and one persistent group talk (`gw_mailbox`); behind it lie its places, see [`Place`].
+/// How host and one persistent group talk (`gw_mailbox`); behind it lie its places, see [`MailboxSlot`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mailbox {
@@ -180,23 +180,23 @@ pub struct Mailbox {
     pub reserved_device: [u32; 14],
 }
 
-/// Of windows that a group can bring before it has seen their descriptors, so many units together at most.
+/// Of buffers that a group can bring before it has seen their descriptors, so many units together at most.
 pub const EXTENT_UNITS_MAX: u32 = 192;
 
-/// [`Mailbox::extent`] of a bin, behind which `posted` are posted: where its windows lie if they lie side by side, in the
+/// [`Mailbox::extent`] of a bin, behind which `posted` are posted: where its buffers lie if they lie side by side, in the
 /// order of its packets.
 pub fn extent(descriptors: &[Descriptor], posted: u32) -> u64 {
     let tag = u64::from(posted as u16) << 48;
     let Some(first) = descriptors.first() else { return tag };
-    let mut end = first.window;
+    let mut end = first.buffer;
     for descriptor in descriptors {
-        if descriptor.window != end || end - first.window > EXTENT_UNITS_MAX {
+        if descriptor.buffer != end || end - first.buffer > EXTENT_UNITS_MAX {
             return tag;
         }
         end += u32::from(descriptor.room);
     }
-    let units = end - first.window;
-    if units > EXTENT_UNITS_MAX { tag } else { tag | u64::from(units) << 32 | u64::from(first.window) }
+    let units = end - first.buffer;
+    if units > EXTENT_UNITS_MAX { tag } else { tag | u64::from(units) << 32 | u64::from(first.buffer) }
 }
 
 /// [`Mailbox::running`] of a group that polls.
@@ -205,11 +205,11 @@ pub const MAILBOX_POLLING: u32 = 1;
 pub const MAILBOX_ENDED: u32 = 2;
 
 /// Places are for multiples of so many packets, so that they begin at multiples of 64 bytes.
-pub const PLACE_PACKETS: usize = 16;
+pub const MAILBOX_SLOT_PACKETS: usize = 16;
 
-/// Where things lie in a mailbox's place for a bin of up to `bin_packets` packets, a multiple of [`PLACE_PACKETS`]. Bytes.
+/// Where things lie in a mailbox's place for a bin of up to `bin_packets` packets, a multiple of [`MAILBOX_SLOT_PACKETS`]. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct MailboxSlot {
     /// The whole place.
     pub bytes: usize,
     /// From its start to the descriptors; the bin lies in front of them.
@@ -222,10 +222,10 @@ pub struct Place {
     pub trails: usize,
 }
 
-impl Place {
+impl MailboxSlot {
     /// The layout for bins of up to `bin_packets` packets.
     pub const fn new(bin_packets: usize) -> Self {
-        assert!(bin_packets.is_multiple_of(PLACE_PACKETS));
+        assert!(bin_packets.is_multiple_of(MAILBOX_SLOT_PACKETS));
         Self {
             bytes: 64 + 36 * bin_packets,
             descriptors: 64,
@@ -265,8 +265,8 @@ const _: () = {
     assert!(size_of::<Chain>() == 64);
     assert!(offset_of!(Chain, verdicts) == 4);
     assert!(offset_of!(Chain, instances) == 8);
-    assert!(size_of::<Stop>() == 8);
-    assert!(offset_of!(Stop, variant) == 4);
+    assert!(size_of::<ChainStage>() == 8);
+    assert!(offset_of!(ChainStage, variant) == 4);
 };
 
 #[cfg(test)]
@@ -274,15 +274,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_extent_is_of_windows_side_by_side() {
-        let window = |window, room| Descriptor { window, room, ..Descriptor::default() };
+    fn an_extent_is_of_buffers_side_by_side() {
+        let buffer = |buffer, room| Descriptor { buffer, room, ..Descriptor::default() };
         let tag = 7_u64 << 48;
-        let side_by_side = [window(1000, 2), window(1002, 3), window(1005, 2)];
+        let side_by_side = [buffer(1000, 2), buffer(1002, 3), buffer(1005, 2)];
         assert_eq!(extent(&side_by_side, 0x1_0007), tag | 7 << 32 | 1000);
         // One between them that is not the bin's, another order, one too many units: nothing but of which place it is.
         assert_eq!(extent(&[side_by_side[0], side_by_side[2]], 7), tag);
         assert_eq!(extent(&[side_by_side[1], side_by_side[0]], 7), tag);
-        let large: Vec<_> = (0..9).map(|at| window(24 * at, 24)).collect();
+        let large: Vec<_> = (0..9).map(|at| buffer(24 * at, 24)).collect();
         assert_eq!(extent(&large[..8], 7), tag | 192 << 32);
         assert_eq!(extent(&large, 7), tag);
         assert_eq!(extent(&[], 7), tag);

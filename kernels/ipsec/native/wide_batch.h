@@ -71,7 +71,7 @@ typedef struct gw_wide_batch {
 GW_WIDE gw_lane gw_wide_lane(const gw_bin_call *call, gw_u32 index)
 {
     gw_lane lane = {.image = call->image, .variant = call->variant};
-    lane.window = call->arena + (gw_u64)call->descriptors[index].window * GW_WINDOW_UNIT;
+    lane.buffer = call->arena + (gw_u64)call->descriptors[index].buffer * GW_BUFFER_UNIT;
     lane.parameter = call->parameters[index];
     return lane;
 }

@@ -7,7 +7,7 @@
 
 /* Sixteen descriptors and parameters as words of registers. */
 typedef struct gw_wide_called {
-    __m512i window;
+    __m512i buffer;
     __m512i place; /* length << 16 | head */
     __m512i room;
     __m512i parameter[2]; /* lower and upper half */
@@ -38,7 +38,7 @@ GW_WIDE gw_wide_called gw_wide_called_in_row(const gw_bin_call *call, gw_u32 fir
     for (gw_u32 j = 0; j < 4; j++) {
         rows[j] = _mm512_loadu_si512(descriptors + 4 * j);
     }
-    called.window = gw_wide_fourths(rows, fourth);
+    called.buffer = gw_wide_fourths(rows, fourth);
     called.place = gw_wide_fourths(rows, _mm512_add_epi32(fourth, one));
     called.room = gw_wide_fourths(rows, _mm512_add_epi32(fourth, _mm512_add_epi32(one, one)));
     called.parameter[0] = _mm512_permutex2var_epi32(low, even, high);
@@ -54,7 +54,7 @@ GW_WIDE gw_wide_called gw_wide_called_at(const gw_bin_call *call, __m512i index)
     const __m512i word = _mm512_slli_epi32(index, 2);
     const __m512i half = _mm512_slli_epi32(index, 1);
     gw_wide_called called;
-    called.window = _mm512_i32gather_epi32(word, descriptors, 4);
+    called.buffer = _mm512_i32gather_epi32(word, descriptors, 4);
     called.place = _mm512_i32gather_epi32(word, descriptors + 1, 4);
     called.room = _mm512_i32gather_epi32(word, descriptors + 2, 4);
     called.parameter[0] = _mm512_i32gather_epi32(half, parameters, 4);
@@ -122,9 +122,9 @@ GW_WIDE void gw_wide_look(gw_wide_batch *batch)
     __m512i sa_offset[2];
     GW_WIDE_UNROLL
     for (gw_u32 half = 0; half < 2; half++) {
-        const __m512i window = _mm512_slli_epi64(gw_wide_long(called.window, half), 6);
+        const __m512i buffer = _mm512_slli_epi64(gw_wide_long(called.buffer, half), 6);
         const __m512i number = gw_wide_long(sa, half);
-        frame[half] = _mm512_add_epi64(window, gw_wide_long(head, half));
+        frame[half] = _mm512_add_epi64(buffer, gw_wide_long(head, half));
         sa_offset[half] =
             _mm512_add_epi64(_mm512_slli_epi64(number, 8), _mm512_slli_epi64(number, 7));
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use godwit_abi::{Descriptor, Outcome, WINDOW_UNIT_BYTES};
+use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor, Outcome};
 use godwit_kernels::{BinCall, GOPT_KERNELS, GROUP_MAX, Level};
 
 /// Bytes at a 64-byte boundary.
@@ -49,7 +49,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Each frame in a window of its own, with headroom that varies, and so its alignment, and 64 bytes of tailroom.
+    /// Each frame in a buffer of its own, with headroom that varies, and so its alignment, and 64 bytes of tailroom.
     pub(crate) fn of(frames: &[Vec<u8>]) -> Self {
         let mut batch = Self {
             arena: Lines::zeroed(64),
@@ -64,17 +64,17 @@ impl Batch {
         batch
     }
 
-    /// One more frame, `head` bytes behind its window's start and with `tail` bytes or a few more behind it.
+    /// One more frame, `head` bytes behind its buffer's start and with `tail` bytes or a few more behind it.
     pub(crate) fn push(&mut self, frame: &[u8], head: usize, tail: usize) {
         let room_bytes = (head + frame.len()).next_multiple_of(64) + tail;
-        let mut window = vec![0xa5; room_bytes.max(64)];
-        window[head..head + frame.len()].copy_from_slice(frame);
-        let offset = self.arena.append(&window);
+        let mut buffer = vec![0xa5; room_bytes.max(64)];
+        buffer[head..head + frame.len()].copy_from_slice(frame);
+        let offset = self.arena.append(&buffer);
         self.descriptors.push(Descriptor {
-            window: (offset / WINDOW_UNIT_BYTES) as u32,
+            buffer: (offset / BUFFER_UNIT_BYTES) as u32,
             head: head as u16,
             length: frame.len() as u16,
-            room: (window.len() / WINDOW_UNIT_BYTES) as u8,
+            room: (buffer.len() / BUFFER_UNIT_BYTES) as u8,
             port: 3,
             order: self.descriptors.len() as u16,
             flow_hash: 0x1234_5678,
@@ -90,10 +90,10 @@ impl Batch {
         &self.arena.bytes()[start..start + usize::from(descriptor.length)]
     }
 
-    /// Everything in the packet's window.
-    pub(crate) fn window(&self, index: usize) -> &[u8] {
+    /// Everything in the packet's buffer.
+    pub(crate) fn buffer(&self, index: usize) -> &[u8] {
         let descriptor = &self.descriptors[index];
-        &self.arena.bytes()[descriptor.window_offset()..][..descriptor.room_bytes()]
+        &self.arena.bytes()[descriptor.buffer_offset()..][..descriptor.room_bytes()]
     }
 
     /// All packets as one bin.

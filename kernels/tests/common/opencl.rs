@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::ptr;
 
-use godwit_abi::{DESK_PACKET_BYTES, PLACE_PACKETS};
+use godwit_abi::{CHAIN_SCRATCH_PACKET_BYTES, MAILBOX_SLOT_PACKETS};
 use godwit_kernels::opencl_source;
 use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
@@ -78,8 +78,8 @@ impl Bench {
         let bins = self.upload(&chunk.bins);
         let next_bin = self.upload(&[0_u32]);
         let trails = self.upload(&batch.trails);
-        let places = batch.descriptors.len().next_multiple_of(PLACE_PACKETS);
-        let desk = self.upload(&vec![0_u8; places * DESK_PACKET_BYTES]);
+        let places = batch.descriptors.len().next_multiple_of(MAILBOX_SLOT_PACKETS);
+        let scratch = self.upload(&vec![0_u8; places * CHAIN_SCRATCH_PACKET_BYTES]);
         // SAFETY: the arguments are those of gw_chunk in loops_opencl.h, in its order.
         unsafe {
             ExecuteKernel::new(&self.kernel)
@@ -93,7 +93,7 @@ impl Bench {
                 .set_arg(&(chunk.bins.len() as u32))
                 .set_arg(&next_bin)
                 .set_arg(&trails)
-                .set_arg(&desk)
+                .set_arg(&scratch)
                 .set_arg(&(places as u32))
                 .set_global_work_size(groups * group_lanes)
                 .set_local_work_size(group_lanes)

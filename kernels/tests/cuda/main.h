@@ -7,7 +7,7 @@
  *   input    Header | arena | images | image_offsets | descriptors | parameters | outcomes | bins
  *   output   arena | descriptors | outcomes | trails
  *
- * Under the address sanitizer only the packets' windows of the arena may be touched.
+ * Under the address sanitizer only the packets' buffers of the arena may be touched.
  */
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -130,7 +130,7 @@ struct Host {
          Array<gw_u64> &parameters, Array<gw_outcome> &outcomes, Array<gw_u32> &trails)
         : bins(bins), descriptors(descriptors), parameters(parameters), outcomes(outcomes),
           trails(trails), blocks(header.blocks), bin_packets(header.bin_packets),
-          box_bytes(sizeof(gw_mailbox) + PLACES * GW_PLACE_BYTES(bin_packets)),
+          box_bytes(sizeof(gw_mailbox) + PLACES * GW_MAILBOX_SLOT_BYTES(bin_packets)),
           boxes(header.blocks * box_bytes), random(header.seed)
     {
         for (uint64_t i = 0; i < blocks; i++) {
@@ -156,7 +156,7 @@ struct Host {
 
     gw_u8 *place(gw_u32 count)
     {
-        return (gw_u8 *)(box(block) + 1) + count % PLACES * GW_PLACE_BYTES(bin_packets);
+        return (gw_u8 *)(box(block) + 1) + count % PLACES * GW_MAILBOX_SLOT_BYTES(bin_packets);
     }
 
     /* Bin i of the chunk is for group i % blocks. */
@@ -167,9 +167,10 @@ struct Host {
             emulation::fail("a bin is too large for a place");
         }
         gw_u8 *at = place(posted);
-        memset(at, 0xcd, GW_PLACE_BYTES(bin_packets));
-        memcpy(at + GW_PLACE_DESCRIPTORS, descriptors.values + bin.first, bin.count * 16);
-        memcpy(at + GW_PLACE_PARAMETERS(bin_packets), parameters.values + bin.first, bin.count * 8);
+        memset(at, 0xcd, GW_MAILBOX_SLOT_BYTES(bin_packets));
+        memcpy(at + GW_MAILBOX_SLOT_DESCRIPTORS, descriptors.values + bin.first, bin.count * 16);
+        memcpy(at + GW_MAILBOX_SLOT_PARAMETERS(bin_packets), parameters.values + bin.first,
+               bin.count * 8);
         bin.first = 0;
         memcpy(at, &bin, sizeof(bin));
         posted++;
@@ -183,7 +184,7 @@ struct Host {
     {
         gw_u32 units = 0;
         for (gw_u32 i = 0; i < count; i++) {
-            if (own[i].window != own[0].window + units) {
+            if (own[i].buffer != own[0].buffer + units) {
                 units = GW_EXTENT_UNITS_MAX + 1;
                 break;
             }
@@ -193,17 +194,18 @@ struct Host {
             return box(block)->extent;
         }
         return (gw_u64)(posted & 0xffff) << 48 |
-               (units > GW_EXTENT_UNITS_MAX ? 0 : (gw_u64)units << 32 | own[0].window);
+               (units > GW_EXTENT_UNITS_MAX ? 0 : (gw_u64)units << 32 | own[0].buffer);
     }
 
     void collect()
     {
         const gw_bin bin = bins.values[oldest];
         const gw_u8 *at = place(seen++);
-        memcpy((void *)(descriptors.values + bin.first), at + GW_PLACE_DESCRIPTORS, bin.count * 16);
-        memcpy((void *)(outcomes.values + bin.first), at + GW_PLACE_OUTCOMES(bin_packets),
+        memcpy((void *)(descriptors.values + bin.first), at + GW_MAILBOX_SLOT_DESCRIPTORS,
+               bin.count * 16);
+        memcpy((void *)(outcomes.values + bin.first), at + GW_MAILBOX_SLOT_OUTCOMES(bin_packets),
                bin.count * 8);
-        memcpy(trails.values + bin.first, at + GW_PLACE_TRAILS(bin_packets), bin.count * 4);
+        memcpy(trails.values + bin.first, at + GW_MAILBOX_SLOT_TRAILS(bin_packets), bin.count * 4);
         oldest += blocks;
     }
 
@@ -280,24 +282,24 @@ int main(int argc, char **argv)
     ASAN_POISON_MEMORY_REGION(device.shadow, header.arena_bytes);
     for (uint64_t i = 0; i < header.packets; i++) {
         ASAN_UNPOISON_MEMORY_REGION(device.shadow +
-                                        (uint64_t)descriptors.values[i].window * GW_WINDOW_UNIT,
-                                    (size_t)descriptors.values[i].room * GW_WINDOW_UNIT);
+                                        (uint64_t)descriptors.values[i].buffer * GW_BUFFER_UNIT,
+                                    (size_t)descriptors.values[i].room * GW_BUFFER_UNIT);
     }
     if (header.mode == PERSISTENT) {
         Host host(header, bins, descriptors, parameters, outcomes, trails);
-        Array<gw_u8> desks(header.blocks * (GW_PLACE_BYTES(header.bin_packets) +
-                                            GW_DESK_BYTES(header.bin_packets)));
-        memset(desks.values, 0, desks.count);
+        Array<gw_u8> scratch(header.blocks * (GW_MAILBOX_SLOT_BYTES(header.bin_packets) +
+                                              GW_CHAIN_SCRATCH_BYTES(header.bin_packets)));
+        memset(scratch.values, 0, scratch.count);
         emulation::host = [&] { host.turn(); };
         emulation::launch(header.blocks, header.threads, header.seed, [&] {
             gw_persistent(device, host.boxes.values, host.box_bytes, PLACES,
-                          (gw_u32)header.bin_packets, desks.values);
+                          (gw_u32)header.bin_packets, scratch.values);
         });
         host.finish(header.blocks - 1);
     } else {
         const gw_u32 places = ((gw_u32)header.packets + 15) / 16 * 16;
-        Array<gw_u8> desk(GW_DESK_BYTES((uint64_t)places));
-        memset(desk.values, 0, desk.count);
+        Array<gw_u8> scratch(GW_CHAIN_SCRATCH_BYTES((uint64_t)places));
+        memset(scratch.values, 0, scratch.count);
         Arrays here(header.packets), there(header.packets);
         memcpy(here.parameters, parameters.values, header.packets * sizeof(gw_u64));
         memcpy((void *)here.descriptors, descriptors.values,
@@ -310,7 +312,7 @@ int main(int argc, char **argv)
         emulation::launch(header.blocks, header.threads, header.seed, [&] {
             gw_chunk(device, by_group ? (gw_host_arrays)here.parameters : 0, there.parameters,
                      there.descriptors, there.outcomes, there.trails, bins.values,
-                     (gw_u32)header.bins, &counters, cycles.values, desk.values, places,
+                     (gw_u32)header.bins, &counters, cycles.values, scratch.values, places,
                      by_group ? &done : nullptr);
         });
         if (done != by_group || counters.next_bin != 0 || counters.ended != 0) {

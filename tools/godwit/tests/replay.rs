@@ -251,7 +251,7 @@ fn captures_of_several_ports_are_merged_and_kept_apart() {
         assert!(frames.is_sorted_by_key(|frame| frame.time_ns));
         for frame in frames {
             let number = u32::from_be_bytes(frame.data[42..46].try_into().unwrap());
-            let of_left = fs::read(&left).unwrap().windows(frame.data.len()).any(|window| window == frame.data);
+            let of_left = fs::read(&left).unwrap().windows(frame.data.len()).any(|buffer| buffer == frame.data);
             assert_eq!(number.is_multiple_of(2), of_left, "the number in the payload names the port");
         }
     }

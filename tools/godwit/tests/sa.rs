@@ -76,7 +76,7 @@ fn found(process: u32, spi: u32) -> Option<usize> {
         // What was given back meanwhile, or is a device's, is not read.
         let Ok(read) = memory.read_at(&mut content, start) else { continue };
         for wanted in [&bytes, &digits] {
-            count += content[..read].windows(wanted.len()).filter(|window| window == wanted).count();
+            count += content[..read].windows(wanted.len()).filter(|buffer| buffer == wanted).count();
         }
     }
     Some(count)

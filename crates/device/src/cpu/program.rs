@@ -152,8 +152,8 @@ impl Loaded {
             }
             Form::Ref => {
                 for ((descriptor, &parameter), outcome) in descriptors.iter_mut().zip(parameters).zip(outcomes) {
-                    let window = region.window_mut(descriptor);
-                    *outcome = self.program.run_ref(window, descriptor, variant, parameter);
+                    let buffer = region.buffer_mut(descriptor);
+                    *outcome = self.program.run_ref(buffer, descriptor, variant, parameter);
                 }
             }
         }
@@ -181,7 +181,7 @@ impl Loaded {
             variant: u32::from(variant),
             group: kernels.group,
         };
-        // SAFETY: the arrays have `count` entries each; every descriptor names a window of `region`, which
+        // SAFETY: the arrays have `count` entries each; every descriptor names a buffer of `region`, which
         // `&mut` makes ours alone; the image is the one this kernel's host half built; both forms are supported here.
         unsafe { kernels.run_bin(self.program.kernel(), &call) };
     }

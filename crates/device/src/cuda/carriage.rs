@@ -1,23 +1,23 @@
-//! How the windows of a chunk come to the device's memory and back.
+//! How the buffers of a chunk come to the device's memory and back.
 //!
 //! One pass over the packets decides, without sorting, over all bins of which the same is needed together, and a second where
-//! the first finds no single run: windows that lie side by side, as they do when a worker's packets were received one after
+//! the first finds no single run: buffers that lie side by side, as they do when a worker's packets were received one after
 //! another, are one run, or two where the ring began anew between them. Copy engines are told of runs (dense layout) or of
-//! rows (slots). Small chunks, those of which a function needs little, and windows that lie scattered the groups of the device
+//! rows (slots). Small chunks, those of which a function needs little, and buffers that lie scattered the groups of the device
 //! fetch and return by themselves, over the bus, with the chunk's arrays.
 
-use godwit_abi::{Bin, Descriptor, Outcome, WINDOW_UNIT_BYTES};
+use godwit_abi::{BUFFER_UNIT_BYTES, Bin, Descriptor, Outcome};
 use godwit_packet::{Region, Scan, scan, scan_all};
 use godwit_sched::Chunk;
 
 use crate::chain::Needs;
 use crate::check::outside;
-use crate::{Error, Windows};
+use crate::{Error, Transfer};
 
-/// Copies of a chunk's windows, at the same offsets in arena and shadow.
+/// Copies of a chunk's buffers, at the same offsets in arena and shadow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Carriage {
-    /// Whole windows.
+    /// Whole buffers.
     Runs(Vec<Run>),
     /// The same columns of slots that follow each other.
     Rows {
@@ -49,7 +49,7 @@ pub(super) struct Plan {
     pub(super) carriage: Carriage,
     /// Whether any function writes to its packets.
     pub(super) writes: bool,
-    /// Bytes of windows that travel to the device and back.
+    /// Bytes of buffers that travel to the device and back.
     pub(super) bytes: [usize; 2],
 }
 
@@ -73,7 +73,7 @@ fn reached_cost_bytes(packets: usize, bytes: [usize; 2]) -> usize {
     packets * 60 + bytes[0] * 14 / 10 + bytes[1] * 9 / 10
 }
 
-/// Windows taken together, in units of windows.
+/// Buffers taken together, in units of buffers.
 #[derive(Clone, Copy)]
 struct Together {
     first: u64,
@@ -95,13 +95,13 @@ impl Together {
         self.packets += packets;
     }
 
-    /// The one run that they make, if they do. Windows do not overlap, so they do when nothing is between them. Slots are
+    /// The one run that they make, if they do. Buffers do not overlap, so they do when nothing is between them. Slots are
     /// `pitch` bytes apart.
     fn run(&self, pitch: Option<usize>) -> Option<Run> {
         if self.packets == 0 {
             return None;
         }
-        let unit = WINDOW_UNIT_BYTES;
+        let unit = BUFFER_UNIT_BYTES;
         let offset = self.first as usize * unit;
         match pitch {
             None => (self.end - self.first == self.units).then(|| Run { offset, bytes: self.units as usize * unit }),
@@ -113,7 +113,7 @@ impl Together {
     }
 }
 
-/// The runs that a chunk's windows make, if they are at most two: a ring that began anew between them has them in
+/// The runs that a chunk's buffers make, if they are at most two: a ring that began anew between them has them in
 /// different halves of the region, or side by side.
 fn runs(chunk: &Chunk, all: &Together, middle: u64, pitch: Option<usize>) -> Option<Vec<Run>> {
     if let Some(run) = all.run(pitch) {
@@ -130,19 +130,19 @@ fn runs(chunk: &Chunk, all: &Together, middle: u64, pitch: Option<usize>) -> Opt
     for bin in &chunk.bins {
         let descriptors = &chunk.descriptors[chunk.range(bin)];
         let whole = scan(descriptors, 0);
-        let half = |window: u32| usize::from(u64::from(window) >= middle);
+        let half = |buffer: u32| usize::from(u64::from(buffer) >= middle);
         if half(whole.first) == half(whole.last) {
             halves[half(whole.last)].join(&whole, descriptors.len());
             continue;
         }
         for descriptor in descriptors {
-            halves[half(descriptor.window)].join(&scan(std::slice::from_ref(descriptor), 0), 1);
+            halves[half(descriptor.buffer)].join(&scan(std::slice::from_ref(descriptor), 0), 1);
         }
     }
     halves.iter().filter(|half| half.packets > 0).map(|half| half.run(pitch)).collect()
 }
 
-/// Bytes of windows: first and end.
+/// Bytes of buffers: first and end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Columns {
     pub(super) first: usize,
@@ -175,12 +175,12 @@ pub(super) fn plan(
     needs: &[Needs],
     region: &Region,
     pitch: Option<usize>,
-    windows: Windows,
+    transfer: Transfer,
 ) -> Result<Plan, Error> {
     let (start, bytes) = region.extent();
     let (mut all, mut frames, mut written) = (Together::NONE, Columns::NONE, Columns::NONE);
     let (mut writes, mut reached_bytes) = (false, [0, 0]);
-    let (first, end) = (start.div_ceil(WINDOW_UNIT_BYTES) as u64, ((start + bytes) / WINDOW_UNIT_BYTES) as u64);
+    let (first, end) = (start.div_ceil(BUFFER_UNIT_BYTES) as u64, ((start + bytes) / BUFFER_UNIT_BYTES) as u64);
     let packets_of = |bin: &Bin| &chunk.descriptors[chunk.range(bin)];
     let is_inside = |scan: &Scan| !scan.beyond && u64::from(scan.first) >= first && scan.end <= end;
     let is_lent = |bin: &Bin| region.is_lending() && !packets_of(bin).iter().all(|packet| region.contains(packet));
@@ -218,7 +218,7 @@ pub(super) fn plan(
         }
     }
     let packets = all.packets;
-    let runs = runs(chunk, &all, ((start + bytes / 2) / WINDOW_UNIT_BYTES) as u64, pitch);
+    let runs = runs(chunk, &all, ((start + bytes / 2) / BUFFER_UNIT_BYTES) as u64, pitch);
     let (carriage, copied_bytes, cost_bytes) = match pitch {
         None => {
             let bytes: usize = runs.iter().flatten().map(|run| run.bytes).sum();
@@ -236,12 +236,12 @@ pub(super) fn plan(
         }
     };
     let is_copied = packets == 0
-        || match windows {
-            Windows::Auto => {
+        || match transfer {
+            Transfer::Auto => {
                 cost_bytes + packets * ARRAYS_PACKET_BYTES + COPIES_BYTES <= reached_cost_bytes(packets, reached_bytes)
             }
-            Windows::Copied => true,
-            Windows::Reached => false,
+            Transfer::Copy => true,
+            Transfer::ZeroCopy => false,
         };
     let (carriage, bytes) = match carriage.filter(|_| is_copied) {
         Some(carriage) => (carriage, copied_bytes),

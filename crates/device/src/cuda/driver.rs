@@ -108,7 +108,7 @@ impl DeviceMemory {
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         let _ = self.context.bind();
-        // Tables hold keys, windows what packets said.
+        // Tables hold keys, buffers what packets said.
         self.wipe();
         // SAFETY: allocated once, freed once; nothing that uses it is under way (its owner waited, or leaks it).
         let _ = unsafe { result::free_sync(self.pointer) };

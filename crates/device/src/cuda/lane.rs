@@ -15,7 +15,7 @@ use super::carriage::{Carriage, Plan, plan};
 use super::driver::{DevicePointer, PageLock, Stream, text};
 use super::slot::{CopyStreams, DIRECT_PACKETS_MIN, Slot};
 use crate::check::{check_bins, outside, packets_of};
-use crate::{BinTime, Error, Lane, Rejected, Windows};
+use crate::{BinTime, Error, Lane, Rejected, Transfer};
 
 /// A chunk that has been awaited for some time is asked for again when so much of that time has gone by again.
 const ASK_SHARE: u32 = 16;
@@ -100,8 +100,8 @@ impl LaunchLane {
                 Plan::RESIDENT
             }
             false => {
-                let CudaDevice { needs, windows, parts, .. } = &**self.device;
-                plan(chunk, needs, region, parts.arena.slot_pitch_bytes(), *windows)?
+                let CudaDevice { needs, transfer, parts, .. } = &**self.device;
+                plan(chunk, needs, region, parts.arena.slot_pitch_bytes(), *transfer)?
             }
         };
         self.device.bind()?;
@@ -109,12 +109,12 @@ impl LaunchLane {
     }
 
     fn launch(&mut self, region: &mut Region, mut chunk: Chunk, mut slot: Slot, plan: &Plan) {
-        chunk.followed = self.device.follows;
+        chunk.ran_chain = self.device.runs_chain;
         let direct = if Slot::wants_direct(&chunk, plan) { self.lock(&chunk) } else { None };
         slot.write(&chunk, direct);
-        for ((moved, window_bytes), array_bytes) in self.moved_bytes.iter_mut().zip(plan.bytes).zip(slot.array_bytes())
+        for ((moved, buffer_bytes), array_bytes) in self.moved_bytes.iter_mut().zip(plan.bytes).zip(slot.array_bytes())
         {
-            *moved += (window_bytes + array_bytes) as u64;
+            *moved += (buffer_bytes + array_bytes) as u64;
         }
         let parts = &self.device.parts;
         let launched =
@@ -154,7 +154,7 @@ impl LaunchLane {
             safe.descriptors.copy_from_slice(&chunk.descriptors.volatile_copy());
             safe.parameters.copy_from_slice(&chunk.parameters);
             (chunk.descriptors, chunk.parameters) = (safe.descriptors, safe.parameters);
-            (chunk.outcomes, chunk.trails, chunk.followed) = (safe.outcomes, safe.trails, false);
+            (chunk.outcomes, chunk.trails, chunk.ran_chain) = (safe.outcomes, safe.trails, false);
             chunk
         });
         self.device.watch.lost_with(chunks.collect())
@@ -164,7 +164,7 @@ impl LaunchLane {
 impl Lane for LaunchLane {
     fn reserve(&mut self, chunk: &Chunk) -> Result<(), Error> {
         self.device.bind()?;
-        let reaches = self.device.windows != Windows::Copied;
+        let reaches = self.device.transfer != Transfer::Copy;
         let spare = if reaches && self.slots.is_empty() { SPARE_SLOTS } else { 0 };
         for _ in 0..=spare {
             self.slots.push_back(Slot::new(&self.device, chunk.bins.capacity(), chunk.descriptors.len())?);

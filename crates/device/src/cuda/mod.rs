@@ -9,10 +9,10 @@
 //! mailboxes | mailbox 0 | mailbox 1 | ...                    page-locked; one per persistent group
 //! ```
 //!
-//! In launch mode a chunk is a sequence: its arrays go to the device, its windows go to the shadow, the kernel runs, windows
+//! In launch mode a chunk is a sequence: its arrays go to the device, its buffers go to the shadow, the kernel runs, buffers
 //! and arrays come back. The kernel has a stream of the chunk's own; copies have two of the lane's, one each way, so that they
 //! keep the order of the chunks, and events between the three. Chunks in flight overlap each other, so both directions of the
-//! bus and the multiprocessors are busy at once. How windows travel is decided for each chunk (`carriage.rs`): by few large copies
+//! bus and the multiprocessors are busy at once. How buffers travel is decided for each chunk (`carriage.rs`): by few large copies
 //! where many bytes lie side by side, which is what reaches the bus's rate, else by the groups themselves, arrays and all:
 //! then a chunk is one launch and no copy.
 //!
@@ -26,7 +26,7 @@
 //! promises for page-locked memory. Where
 //! groups move everything there is no event: the last of them releases a word at system scope, which the worker acquires
 //! (`gw_tell_done` in kernels/dialect/loops_cuda.h, with the argument). Between the two only the device reaches slot and
-//! windows, and no window shares a cache line with another.
+//! buffers, and no buffer shares a cache line with another.
 
 mod carriage;
 mod claim;
@@ -50,7 +50,7 @@ use godwit_packet::ArenaHandle;
 
 use crate::chain::Needs;
 use crate::watch::Watch;
-use crate::{Capabilities, Choice, Device, DeviceChain, DeviceOptions, Error, Found, Lane, Mode, Program, Windows};
+use crate::{Capabilities, Choice, Device, DeviceChain, DeviceOptions, Error, Found, Lane, Mode, Program, Transfer};
 
 pub(crate) use measure::CudaMeasure;
 pub use probe::probe;
@@ -82,11 +82,11 @@ pub struct CudaDevice {
     /// Whether packets stay on the device.
     resident: bool,
     /// How they come there and back.
-    windows: Windows,
+    transfer: Transfer,
     /// Of each program, with those that it leads to here.
     needs: Vec<Needs>,
     /// Whether it leads packets from one program to another.
-    follows: bool,
+    runs_chain: bool,
     /// How long a copy beside packets may take.
     patience: Duration,
     parts: ManuallyDrop<Parts>,
@@ -168,9 +168,9 @@ impl CudaDevice {
             lanes: Mutex::new((0..options.lanes.max(1)).rev().collect()),
             fallback,
             resident: options.resident && options.mode == Mode::Launch,
-            windows: options.windows,
+            transfer: options.transfer,
             needs,
-            follows: chain.is_some_and(DeviceChain::has_table),
+            runs_chain: chain.is_some_and(DeviceChain::has_table),
             patience: options.watchdog,
             parts: ManuallyDrop::new(parts),
         };
@@ -239,8 +239,8 @@ impl Device for CudaDevice {
         self.resident
     }
 
-    fn follows(&self) -> bool {
-        self.follows
+    fn runs_chain(&self) -> bool {
+        self.runs_chain
     }
 
     fn choices(&self) -> Vec<Choice> {
@@ -269,7 +269,7 @@ impl Device for CudaDevice {
             function: self.programs[instance].name().to_owned(),
         };
         let chain = chain.within(&self.needs, &self.programs).map_err(not_brought)?;
-        if self.follows && self.watch.lost().is_none() {
+        if self.runs_chain && self.watch.lost().is_none() {
             let said = self.parts.tables.update_chain(&self.parts.context, &chain, self.patience);
             said.or_else(|error| self.watch.lost().map_or(Err(error), |_| Ok(())))?;
         }

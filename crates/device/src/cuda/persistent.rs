@@ -5,7 +5,7 @@
 //! A mailbox lies in page-locked memory of the host. Each of its words has one writer. The protocol is Hummingbird's
 //! (algorithms 1 and 2): one atomic a group and bin, not one a lane.
 //!
-//! * Host to group. The host writes windows and a place of the mailbox, then stores `posted` with release. A lane of the
+//! * Host to group. The host writes buffers and a place of the mailbox, then stores `posted` with release. A lane of the
 //!   group loads `posted` with acquire at system scope, and the other lanes follow behind the group's barrier. So all
 //!   that the host wrote before is visible to all lanes. The x86 processor keeps its stores in order, and a release store
 //!   keeps the compiler from moving them.
@@ -13,12 +13,12 @@
 //!   words of 8 bytes, of which either may come before the other. The extent says of which place it is by the lowest bits of
 //!   `posted`, and counts only if that is the place which the group takes; it is written anew for every place, before
 //!   `posted`, so one of 65,536 places before cannot be seen any more by a group that has seen a place since. Where it
-//!   counts the group brings windows and place at once: the windows are ordered by `posted` in any case.
-//! * Group to host. All lanes write windows, descriptors and outcomes to the host's memory; a barrier; then one lane
+//!   counts the group brings buffers and place at once: the buffers are ordered by `posted` in any case.
+//! * Group to host. All lanes write buffers, descriptors and outcomes to the host's memory; a barrier; then one lane
 //!   stores `finished` with release at system scope. The barrier puts what the others wrote before that store, and
 //!   release is cumulative: whoever sees the new number with acquire sees all of it. The host loads `finished` with
 //!   acquire.
-//! * Between the two the host touches neither the place nor the windows: a place is filled anew only when the number of
+//! * Between the two the host touches neither the place nor the buffers: a place is filled anew only when the number of
 //!   places that are posted and not seen as finished is below the ring's length.
 //!
 //! APUNet had to evict caches by reading through memory, because its APU's GPU could not be told to make writes visible
@@ -34,7 +34,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use godwit_abi::{Bin, DESK_PACKET_BYTES, MAILBOX_ENDED, MAILBOX_POLLING, Mailbox, PLACE_PACKETS, Place, extent};
+use godwit_abi::{
+    Bin, CHAIN_SCRATCH_PACKET_BYTES, MAILBOX_ENDED, MAILBOX_POLLING, MAILBOX_SLOT_PACKETS, Mailbox, MailboxSlot, extent,
+};
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
@@ -53,7 +55,7 @@ const PLACES: usize = 4;
 pub(super) struct Groups {
     boxes: PinnedMemory,
     box_bytes: usize,
-    place: Place,
+    place: MailboxSlot,
     /// Groups of one lane.
     per_lane: usize,
     groups: usize,
@@ -87,19 +89,19 @@ impl Groups {
             );
             return Err(Error::Unusable { id: context.id.clone(), reason });
         }
-        let bin_packets = options.bin_packets.next_multiple_of(PLACE_PACKETS);
-        let place = Place::new(bin_packets);
+        let bin_packets = options.bin_packets.next_multiple_of(MAILBOX_SLOT_PACKETS);
+        let place = MailboxSlot::new(bin_packets);
         let box_bytes = (size_of::<Mailbox>() + PLACES * place.bytes).next_multiple_of(128);
         let boxes = PinnedMemory::new(context, groups * box_bytes)?;
-        let desk_bytes = place.bytes + bin_packets * DESK_PACKET_BYTES;
-        let desks = DeviceMemory::new(context, groups * desk_bytes, "the desks of persistent groups")?;
-        desks.fill(&vec![0; groups * desk_bytes])?;
+        let desk_bytes = place.bytes + bin_packets * CHAIN_SCRATCH_PACKET_BYTES;
+        let scratch = DeviceMemory::new(context, groups * desk_bytes, "the scratch of persistent groups")?;
+        scratch.fill(&vec![0; groups * desk_bytes])?;
         let stream = Stream::new(context)?;
         let mut by_device = *arguments;
         let mut boxes_at = boxes.pointer;
         let (mut bytes, mut places) = (box_bytes as u64, PLACES as u32);
         let mut packets = bin_packets as u32;
-        let mut desks_at = desks.pointer;
+        let mut desks_at = scratch.pointer;
         let mut values: [*mut c_void; 6] = [
             (&raw mut by_device).cast(),
             (&raw mut boxes_at).cast(),
@@ -120,7 +122,7 @@ impl Groups {
             bin_packets,
             share: options.share.clone(),
             stream,
-            _desks: desks,
+            _desks: scratch,
             context: Arc::clone(context),
             watchdog: options.watchdog,
         };
@@ -165,7 +167,7 @@ impl Groups {
         self.word(group, offset_of!(Mailbox, running)).load(Ordering::Acquire)
     }
 
-    /// Place number `count` of a group's mailbox.
+    /// MailboxSlot number `count` of a group's mailbox.
     ///
     /// # Safety
     /// The group has finished what was in the place, or was never told of it; the caller is the group's only host.
@@ -349,7 +351,7 @@ impl PersistentLane {
                 let place = unsafe { groups.place(group, number) };
                 get(place, groups.place.descriptors, 0, &mut chunk.descriptors[packets.clone()]);
                 get(place, groups.place.outcomes, 0, &mut chunk.outcomes[packets.clone()]);
-                if chunk.followed {
+                if chunk.ran_chain {
                     get(place, groups.place.trails, 0, &mut chunk.trails[packets]);
                 }
                 *left -= 1;
@@ -388,7 +390,7 @@ impl Lane for PersistentLane {
         if self.in_flight.is_empty() {
             self.last_heard = Instant::now();
         }
-        chunk.followed = device.follows;
+        chunk.ran_chain = device.runs_chain;
         self.split.wait(self.next, &chunk.bins);
         // One without bins is done.
         self.done += usize::from(chunk.bins.is_empty());
@@ -443,7 +445,7 @@ impl Lane for PersistentLane {
 
 impl Drop for PersistentLane {
     fn drop(&mut self) {
-        // Nobody holds the windows of what is in flight any more: the groups must be done with them.
+        // Nobody holds the buffers of what is in flight any more: the groups must be done with them.
         self.split.clear();
         let device = Arc::clone(&self.device);
         let busy = |lane: &Self| lane.posted.iter().any(|posted| !posted.bins.is_empty());

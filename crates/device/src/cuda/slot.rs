@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys;
-use godwit_abi::{Bin, DESK_PACKET_BYTES, Descriptor, Outcome, PLACE_PACKETS};
+use godwit_abi::{Bin, CHAIN_SCRATCH_PACKET_BYTES, Descriptor, MAILBOX_SLOT_PACKETS, Outcome};
 use godwit_packet::Plain;
 use godwit_sched::Chunk;
 
@@ -50,19 +50,19 @@ impl CopyStreams {
     }
 }
 
-/// Arrays for one chunk, the same in both memories, but for some: counters and the desk are only the device's; `done` and
-/// cycles only the host's, where the device writes them over the bus, four bytes a bin. Trails and desk are there where the
+/// Arrays for one chunk, the same in both memories, but for some: counters and the scratch are only the device's; `done` and
+/// cycles only the host's, where the device writes them over the bus, four bytes a bin. Trails and scratch are there where the
 /// device follows a chain.
 ///
 /// ```text
 /// 0                                              |------------- back -----------|
-/// | counters or done | cycles | bins | parameters | descriptors | outcomes | trails | desk
+/// | counters or done | cycles | bins | parameters | descriptors | outcomes | trails | scratch
 ///                             |----------- to the device -------|
 /// ```
 ///
 /// Packets of a small chunk lie bin after bin without gaps in the slot's arrays. Those of a large one lie as in the chunk,
 /// whose own arrays the copies begin and end in; the groups read its bins over the bus then, which costs no call of the
-/// driver. Where they reach for the windows ([`Carriage::Reached`]), they do for all arrays, nothing is copied, and the
+/// driver. Where they reach for the buffers ([`Carriage::Reached`]), they do for all arrays, nothing is copied, and the
 /// groups say when all is back.
 pub(super) struct Slot {
     /// The kernel's.
@@ -80,9 +80,9 @@ pub(super) struct Slot {
     bins_max: usize,
     packets_max: usize,
     /// Whether the device follows a chain.
-    follows: bool,
-    /// Where the desk begins, behind the arrays of the largest chunk, and for how many packets it is.
-    desk: (usize, usize),
+    runs_chain: bool,
+    /// Where the scratch begins, behind the arrays of the largest chunk, and for how many packets it is.
+    scratch: (usize, usize),
     at: Places,
     /// Empty between two calls, kept for its memory.
     copies: Copies,
@@ -115,7 +115,7 @@ struct Places {
 
 impl Places {
     /// For arrays of so many places, of which the first `packets` are used.
-    fn new(bins: usize, places: usize, packets: usize, follows: bool) -> Self {
+    fn new(bins: usize, places: usize, packets: usize, runs_chain: bool) -> Self {
         let mut end = ALIGN_BYTES;
         let mut place = |bytes: usize| {
             let start = end;
@@ -127,7 +127,7 @@ impl Places {
         let parameters = place(places * size_of::<u64>());
         let descriptors = place(places * size_of::<Descriptor>());
         let outcomes = place(places * size_of::<Outcome>());
-        let trails = place(if follows { places * size_of::<u32>() } else { 0 });
+        let trails = place(if runs_chain { places * size_of::<u32>() } else { 0 });
         Self { bins: bins_at, cycles, parameters, descriptors, outcomes, trails, end, packets }
     }
 
@@ -170,12 +170,12 @@ impl Slot {
     /// For chunks of up to so many bins and packets.
     pub(super) fn new(device: &CudaDevice, bins_max: usize, packets_max: usize) -> Result<Self, Error> {
         let context = &device.parts.context;
-        let bytes = Places::new(bins_max, packets_max, packets_max, device.follows).end;
-        let desk_packets = if device.follows { packets_max.next_multiple_of(PLACE_PACKETS) } else { 0 };
-        let device_bytes = bytes + desk_packets * DESK_PACKET_BYTES;
+        let bytes = Places::new(bins_max, packets_max, packets_max, device.runs_chain).end;
+        let scratch_packets = if device.runs_chain { packets_max.next_multiple_of(MAILBOX_SLOT_PACKETS) } else { 0 };
+        let device_bytes = bytes + scratch_packets * CHAIN_SCRATCH_PACKET_BYTES;
         let device_memory = DeviceMemory::new(context, device_bytes, "a chunk")?;
-        // The counters, which launches leave at 0, and the desk.
-        device_memory.fill(&vec![0; if device.follows { device_bytes } else { COUNTERS_BYTES }])?;
+        // The counters, which launches leave at 0, and the scratch.
+        device_memory.fill(&vec![0; if device.runs_chain { device_bytes } else { COUNTERS_BYTES }])?;
         let mut nothing = [0_u64; size_of::<DeviceArguments>() / size_of::<u64>()];
         let mut arguments: [*mut c_void; ARGUMENTS] = [(&raw mut nothing).cast(); ARGUMENTS];
         Ok(Self {
@@ -188,8 +188,8 @@ impl Slot {
             device: device_memory,
             bins_max,
             packets_max,
-            follows: device.follows,
-            desk: (bytes, desk_packets),
+            runs_chain: device.runs_chain,
+            scratch: (bytes, scratch_packets),
             at: Places::default(),
             copies: Copies::default(),
             direct: None,
@@ -220,7 +220,7 @@ impl Slot {
             Some(_) => (chunk.descriptors.len(), extent(chunk)),
             None => (chunk.packets as usize, chunk.packets as usize),
         };
-        let at = Places::new(chunk.bins.len(), places, packets, self.follows);
+        let at = Places::new(chunk.bins.len(), places, packets, self.runs_chain);
         self.at = at;
         let bytes = self.host.bytes_mut();
         if direct.is_some() {
@@ -303,7 +303,7 @@ impl Slot {
         let mut bins_at = if self.direct.is_some() || is_reached { host } else { device } + at.bins as u64;
         let mut cycles = host + at.cycles as u64;
         let mut bin_count = bins as u32;
-        let (mut desk, mut desk_packets) = (device + self.desk.0 as u64, self.desk.1 as u32);
+        let (mut scratch, mut scratch_packets) = (device + self.scratch.0 as u64, self.scratch.1 as u32);
         let mut host_done = if is_reached { host } else { 0 };
         let mut values: [*mut c_void; ARGUMENTS] = [
             (&raw mut by_device).cast(),
@@ -316,13 +316,13 @@ impl Slot {
             (&raw mut bin_count).cast(),
             (&raw mut counters).cast(),
             (&raw mut cycles).cast(),
-            (&raw mut desk).cast(),
-            (&raw mut desk_packets).cast(),
+            (&raw mut scratch).cast(),
+            (&raw mut scratch_packets).cast(),
             (&raw mut host_done).cast(),
         ];
         let groups = bins.clamp(1, kernels.groups_max) as u32;
         // SAFETY: these are the parameters of `gw_chunk`. The arrays hold a chunk that was checked, so the kernel stays
-        // within them, the tables, and the windows of packets that the lane holds.
+        // within them, the tables, and the buffers of packets that the lane holds.
         unsafe {
             match is_reached {
                 true => self.launches.launch(&self.stream, groups, &mut values),
@@ -331,7 +331,7 @@ impl Slot {
         }
     }
 
-    /// Puts these copies and those of windows into their stream.
+    /// Puts these copies and those of buffers into their stream.
     fn carry(
         &mut self,
         mut copies: Copies,
@@ -358,7 +358,7 @@ impl Slot {
                 Direction::ToHost => *columns_out,
             };
             let rows = rows(direction, shadow, arena, *run, *pitch, columns);
-            // SAFETY: as above: the rows are windows of packets that the lane holds.
+            // SAFETY: as above: the rows are buffers of packets that the lane holds.
             unsafe { sys::cuMemcpy2DAsync_v2(&rows, stream.stream) }.result()
         })
     }
@@ -404,7 +404,7 @@ impl Slot {
                 let packets = packets_of(bin);
                 get(bytes, at.descriptors, first, &mut chunk.descriptors[packets.clone()]);
                 get(bytes, at.outcomes, first, &mut chunk.outcomes[packets.clone()]);
-                if self.follows {
+                if self.runs_chain {
                     get(bytes, at.trails, first, &mut chunk.trails[packets]);
                 }
                 first += usize::from(bin.count);

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use godwit_abi::{DESK_PACKET_BYTES, MAILBOX_ENDED, MAILBOX_POLLING, Mailbox, PLACE_PACKETS, Place};
+use godwit_abi::{
+    CHAIN_SCRATCH_PACKET_BYTES, MAILBOX_ENDED, MAILBOX_POLLING, MAILBOX_SLOT_PACKETS, Mailbox, MailboxSlot,
+};
 use godwit_packet::{ArenaHandle, Memory};
 use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
@@ -102,11 +104,12 @@ impl Groups {
         let kernels = Kernels::build_persistent(found, context, device, source)?;
         let kernel = kernels.entry(id)?;
         let count = groups_per_lane * lanes;
-        let bin_packets = options.bin_packets.max(1).next_multiple_of(PLACE_PACKETS);
-        let mailbox_bytes = size_of::<Mailbox>() + PLACES as usize * Place::new(bin_packets).bytes;
+        let bin_packets = options.bin_packets.max(1).next_multiple_of(MAILBOX_SLOT_PACKETS);
+        let mailbox_bytes = size_of::<Mailbox>() + PLACES as usize * MailboxSlot::new(bin_packets).bytes;
         let mut mailboxes = svm::allocate(found, context, count * mailbox_bytes, "the mailboxes of a device")?;
         // Zeros, all of them.
-        let desks = svm::allocate(found, context, count * bin_packets * DESK_PACKET_BYTES, "the desks of a device")?;
+        let scratch =
+            svm::allocate(found, context, count * bin_packets * CHAIN_SCRATCH_PACKET_BYTES, "the scratch of a device")?;
         for group in 0..count {
             for counter in [0, std::mem::offset_of!(Mailbox, finished)] {
                 let at = group * mailbox_bytes + counter;
@@ -126,14 +129,14 @@ impl Groups {
             kernel.set_arg(4, &(mailbox_bytes as u64)).map_err(&set)?;
             kernel.set_arg(5, &PLACES).map_err(&set)?;
             kernel.set_arg(6, &(bin_packets as u32)).map_err(&set)?;
-            kernel.set_arg_svm_pointer(7, desks.base().as_ptr().cast()).map_err(&set)?;
+            kernel.set_arg_svm_pointer(7, scratch.base().as_ptr().cast()).map_err(&set)?;
         }
         let groups = Self {
             held: ManuallyDrop::new(Held {
                 queue,
                 _kernel: kernel,
                 mailboxes,
-                _desks: desks,
+                _desks: scratch,
                 _tables: Arc::clone(tables),
                 _arena: arena.clone(),
                 _context: Arc::clone(context),
@@ -148,7 +151,7 @@ impl Groups {
         };
         let (group_lanes, all_lanes) = (kernels.group_lanes, count * kernels.group_lanes);
         let launch = || {
-            // SAFETY: all arguments are set; the groups reach the mailboxes, the tables, and windows of packets that a
+            // SAFETY: all arguments are set; the groups reach the mailboxes, the tables, and buffers of packets that a
             // lane has posted, all of which `held` keeps until they have ended.
             unsafe {
                 let kernel = groups.held._kernel.get();
@@ -215,7 +218,7 @@ impl Groups {
         assert!(group < self.count);
         // SAFETY: the mailboxes lie within the memory.
         let base = unsafe { self.held.mailboxes.base().add(group * self.mailbox_bytes) };
-        MailboxAt { base, place: Place::new(self.bin_packets) }
+        MailboxAt { base, place: MailboxSlot::new(self.bin_packets) }
     }
 }
 
@@ -259,7 +262,7 @@ const RUNNING: usize = std::mem::offset_of!(Mailbox, running);
 #[derive(Clone, Copy)]
 pub(super) struct MailboxAt {
     base: NonNull<u8>,
-    place: Place,
+    place: MailboxSlot,
 }
 
 // SAFETY: an address; what may be done with it when is said where it is used.

@@ -149,7 +149,7 @@ impl OpenClLane {
 
 impl Lane for OpenClLane {
     fn submit(&mut self, region: &mut Region, mut chunk: Chunk) -> Result<(), Box<Rejected>> {
-        chunk.followed = self.held.device.follows;
+        chunk.ran_chain = self.held.device.runs_chain;
         let alive = self.held.device.watch.demand_alive();
         let launched =
             alive.and_then(|()| self.held.device.check(region, &chunk)).and_then(|()| self.launch(region, &chunk));
@@ -383,27 +383,27 @@ mod tests {
         let mut device = OpenClDevice::with_own_memory(number, programs, &arena.handle(), &options).unwrap();
         let region = &mut arena.split().remove(0);
         let (mut near, mut far) = (chunk(region), chunk(region));
-        if near.descriptors[0].window > far.descriptors[0].window {
+        if near.descriptors[0].buffer > far.descriptors[0].buffer {
             std::mem::swap(&mut near, &mut far);
         }
         let Packets::Own(own) = &mut device.packets else { panic!("it has memory of its own") };
-        own.shadow = own::buffer(&device.context, far.descriptors[0].window_offset()).unwrap();
+        own.shadow = own::buffer(&device.context, far.descriptors[0].buffer_offset()).unwrap();
         let device = Arc::new(device);
         let (mut lane, mut other) =
             (OpenClLane::new(Arc::clone(&device)).unwrap(), OpenClLane::new(Arc::clone(&device)).unwrap());
 
-        let windows = [near.descriptors[0], far.descriptors[0]];
+        let buffers = [near.descriptors[0], far.descriptors[0]];
         lane.submit(region, near).unwrap();
         wait_for(&lane, 0);
         // Not rejected, which would mean that nothing has touched it.
         lane.submit(region, far).unwrap();
         assert_eq!(lane.in_flight(), 2);
         let done = lane.poll(region).unwrap().unwrap();
-        assert_eq!((done.descriptors[0], done.outcomes[0].verdict), (windows[0], 0));
+        assert_eq!((done.descriptors[0], done.outcomes[0].verdict), (buffers[0], 0));
         let error = lane.poll(region).unwrap_err();
         let Error::Lost { reason, chunks, .. } = error else { panic!("{error}") };
         assert!(reason.contains("failed to take a chunk"), "{reason}");
-        assert_eq!((chunks.len(), chunks[0].descriptors[0]), (1, windows[1]));
+        assert_eq!((chunks.len(), chunks[0].descriptors[0]), (1, buffers[1]));
         for lane in [&mut lane, &mut other] {
             let late = chunk(region);
             let rejected = lane.submit(region, late).unwrap_err();
@@ -428,7 +428,7 @@ mod tests {
             let region = &mut arena.split().remove(0);
             let mut lane = OpenClLane::new(Arc::clone(&device)).unwrap();
             let (first, stuck, last) = (chunk(region), chunk(region), chunk(region));
-            let [first_window, stuck_window, last_window] = [&first, &stuck, &last].map(|chunk| chunk.descriptors[0]);
+            let [first_buffer, stuck_buffer, last_buffer] = [&first, &stuck, &last].map(|chunk| chunk.descriptors[0]);
             lane.submit(region, first).unwrap();
             let slot = lane.slot(&stuck).unwrap();
             let event = create_user_event(device.context.get()).unwrap();
@@ -439,14 +439,14 @@ mod tests {
             wait_for(&lane, 2);
 
             device.watch.lose("another lane said so".to_owned());
-            for window in [first_window, last_window] {
+            for buffer in [first_buffer, last_buffer] {
                 let done = lane.poll(region).unwrap().unwrap();
-                assert_eq!((done.descriptors[0], done.outcomes[0].verdict), (window, 0));
+                assert_eq!((done.descriptors[0], done.outcomes[0].verdict), (buffer, 0));
             }
             let error = lane.poll(region).unwrap_err();
             let Error::Lost { reason, chunks, .. } = error else { panic!("{error}") };
             assert_eq!((reason.as_str(), chunks.len()), ("another lane said so", 1));
-            assert_eq!(chunks[0].descriptors[0], stuck_window);
+            assert_eq!(chunks[0].descriptors[0], stuck_buffer);
             assert!(lane.poll(region).unwrap().is_none(), "a device is lost once");
         }
     }

@@ -15,7 +15,7 @@
 //!
 //! All buffers lie on memory of the host (`CL_MEM_USE_HOST_PTR`) and are never mapped. OpenCL promises that host and
 //! device see each other's writes to such a buffer only through map and unmap, of ranges that nobody else uses
-//! meanwhile. Windows of packets on their way in, on the device and on their way out lie side by side, and a map of some
+//! meanwhile. Buffers of packets on their way in, on the device and on their way out lie side by side, and a map of some
 //! could write back or throw away cache lines of others: with packets that come and go one by one, the promise cannot
 //! be had. What stands in its place:
 //!
@@ -27,7 +27,7 @@
 //!   releases to the command (OpenCL 3.0, "Memory Ordering Rules: Host-side and Device-side Commands").
 //! * Device before host: that an event's status reads as complete is no synchronisation point by itself (note at
 //!   `clGetEventInfo`), so the lane then waits for that event, which is one and returns at once.
-//! * In between, only the device reaches the slot and the windows of the chunk: the lane holds the chunk, and a window
+//! * In between, only the device reaches the slot and the buffers of the chunk: the lane holds the chunk, and a buffer
 //!   is whole cache lines, so that no line is written from both sides.
 //!
 //! # A device that does not answer
@@ -110,7 +110,7 @@ pub struct OpenClDevice {
     context: Arc<Context>,
     watch: Watch,
     /// Whether it leads packets from one program to another.
-    follows: bool,
+    runs_chain: bool,
     /// Of each program: what is brought there and back.
     reserved: Vec<Needs>,
     /// How long a copy beside packets may take.
@@ -188,7 +188,7 @@ impl OpenClDevice {
         } else {
             demand_host_memory(&found, &context, device, &kernels)?;
             // SAFETY: the handle, which this device keeps, keeps the memory mapped. The device reaches it only through
-            // kernels, and these only windows of packets that a lane holds; see the module on the order of accesses.
+            // kernels, and these only buffers of packets that a lane holds; see the module on the order of accesses.
             Packets::Shared(unsafe { over(&found, &context, arena.base(), arena.bytes(), "the packet arena")? })
         };
         let watch = Watch::new(&id, options.watchdog);
@@ -214,7 +214,7 @@ impl OpenClDevice {
             arena,
             context,
             watch,
-            follows: chain.is_some(),
+            runs_chain: chain.is_some(),
             reserved,
             patience,
             found,
@@ -223,8 +223,8 @@ impl OpenClDevice {
 
     /// What its slots are made with.
     fn parts(&self) -> SlotParts<'_> {
-        let Self { found, context, device, kernels, tables, packets, follows, .. } = self;
-        SlotParts { found, context, device, kernels, tables, packets, follows: *follows }
+        let Self { found, context, device, kernels, tables, packets, runs_chain, .. } = self;
+        SlotParts { found, context, device, kernels, tables, packets, runs_chain: *runs_chain }
     }
 
     /// What is wrong with a chunk, if anything is.
@@ -254,8 +254,8 @@ impl Device for OpenClDevice {
         self.fallback.as_deref()
     }
 
-    fn follows(&self) -> bool {
-        self.follows
+    fn runs_chain(&self) -> bool {
+        self.runs_chain
     }
 
     fn choices(&self) -> Vec<Choice> {
@@ -281,7 +281,7 @@ impl Device for OpenClDevice {
         let not_brought =
             |instance: usize| Error::NotBrought { id: id.clone(), function: self.programs[instance].name().to_owned() };
         let chain = chain.within(&self.reserved, &self.programs).map_err(not_brought)?;
-        if self.follows && self.watch.lost().is_none() {
+        if self.runs_chain && self.watch.lost().is_none() {
             self.tables.update_chain(id, &chain, self.patience)?;
         }
         Ok(chain)

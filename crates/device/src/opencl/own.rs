@@ -1,17 +1,17 @@
 //! Devices with memory of their own: what a function reads is copied there, and what it writes comes back.
 //!
 //! ```text
-//! arena (host)     | window | window | ... |            the device has a shadow of it: the same windows at the same places
+//! arena (host)     | buffer | buffer | ... |            the device has a shadow of it: the same buffers at the same places
 //!                    |  runs (transfer.rs) ^
-//! shadow (device)  | v      | window | ... |
+//! shadow (device)  | v      | buffer | ... |
 //!
-//! packed (host)    | window | window |                  or, where a chunk's windows lie scattered, a copy of them side by
+//! packed (host)    | buffer | buffer |                  or, where a chunk's buffers lie scattered, a copy of them side by
 //!                    |   one run        ^               side, made by the CPU in page-locked memory; the device then
-//! packed (device)  | v      | window |                  takes that for the arena
+//! packed (device)  | v      | buffer |                  takes that for the arena
 //! ```
 //!
 //! A slot has a queue of its own, in order: arrays and packets in, kernel, packets and arrays out. Chunks in different
-//! slots overlap, copies both ways with kernels. No chunk reaches a window of another, on either side. The end of the last
+//! slots overlap, copies both ways with kernels. No chunk reaches a buffer of another, on either side. The end of the last
 //! copy is waited for before the host reads anything, which is the order that OpenCL promises.
 
 use std::ffi::c_void;
@@ -20,7 +20,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use godwit_abi::{Descriptor, Outcome, VERDICT_DROP, WINDOW_UNIT_BYTES};
+use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor, Outcome, VERDICT_DROP};
 use godwit_packet::{ArenaHandle, Memory, Region};
 use godwit_sched::Chunk;
 use opencl3::command_queue::{CommandQueue, enqueue_read_buffer, enqueue_write_buffer};
@@ -64,13 +64,13 @@ pub(super) struct OwnSlot {
     is_packed: bool,
 }
 
-/// Room for windows of one chunk side by side, here and there.
+/// Room for buffers of one chunk side by side, here and there.
 struct Packed {
     host: Memory,
     device: Buffer<u8>,
 }
 
-/// Where each window is put, in units of 64 bytes, in the order of a chunk's bins.
+/// Where each buffer is put, in units of 64 bytes, in the order of a chunk's bins.
 fn places<'a>(chunk: &'a Chunk) -> impl Iterator<Item = (usize, u32)> + 'a {
     let mut next = 0;
     chunk.bins.iter().flat_map(packets_of).map(move |at| {
@@ -129,10 +129,10 @@ impl OwnSlot {
                 let descriptor = &chunk.descriptors[at];
                 let frame = region.frame(descriptor);
                 let read = &frame[..frame.len().min(reads)];
-                let to = place as usize * WINDOW_UNIT_BYTES + usize::from(descriptor.head);
+                let to = place as usize * BUFFER_UNIT_BYTES + usize::from(descriptor.head);
                 host[to..to + read.len()].copy_from_slice(read);
-                let window = at * size_of::<Descriptor>();
-                descriptors[window..window + size_of::<u32>()].copy_from_slice(&place.to_le_bytes());
+                let buffer = at * size_of::<Descriptor>();
+                descriptors[buffer..buffer + size_of::<u32>()].copy_from_slice(&place.to_le_bytes());
             }
         }
         self.plan.inward.clear();
@@ -145,7 +145,7 @@ impl OwnSlot {
     /// Enqueues the copies of packets to the device, or back.
     ///
     /// # Safety
-    /// Until the queue has worked off the copies, the chunk's windows are reached by nothing else.
+    /// Until the queue has worked off the copies, the chunk's buffers are reached by nothing else.
     pub(super) unsafe fn copy(&self, own: &OwnMemory, inward: bool) -> Result<(), ClError> {
         let (base, buffer) = match &self.packed {
             Some(packed) if self.is_packed => (packed.host.base(), &packed.device),
@@ -164,23 +164,23 @@ impl OwnSlot {
         Ok(())
     }
 
-    /// Brings packets that came back packed into their windows, and their descriptors back to what they name.
-    pub(super) fn unpack(&self, own: &OwnMemory, region: &mut Region, chunk: &mut Chunk, windows: &[u32]) {
+    /// Brings packets that came back packed into their buffers, and their descriptors back to what they name.
+    pub(super) fn unpack(&self, own: &OwnMemory, region: &mut Region, chunk: &mut Chunk, buffers: &[u32]) {
         let Some(packed) = self.packed.as_ref().filter(|_| self.is_packed) else { return };
-        let mut windows = windows.iter();
+        let mut buffers = buffers.iter();
         for bin in &chunk.bins {
             let writes = own.reaches[usize::from(bin.instance)].writes_bytes;
             for at in packets_of(bin) {
                 let descriptor = &mut chunk.descriptors[at];
-                let place = descriptor.window_offset();
-                let Some(&window) = windows.next() else { unreachable!("one window a packet") };
-                descriptor.window = window;
+                let place = descriptor.buffer_offset();
+                let Some(&buffer) = buffers.next() else { unreachable!("one buffer a packet") };
+                descriptor.buffer = buffer;
                 let (head, length) = (usize::from(descriptor.head), usize::from(descriptor.length));
                 let Outcome { verdict, .. } = chunk.outcomes[at];
                 // Nobody needs a packet that is dropped.
                 if writes != 0 && verdict != VERDICT_DROP {
                     let span = head..head + length.min(usize::from(writes));
-                    region.window_mut(descriptor)[span.clone()]
+                    region.buffer_mut(descriptor)[span.clone()]
                         .copy_from_slice(&packed.host[place + span.start..place + span.end]);
                 }
             }

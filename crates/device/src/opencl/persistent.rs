@@ -10,16 +10,16 @@
 //! written by   lane            group              lane, until posted counts it; group, until finished counts it
 //! ```
 //!
-//! 1. The lane writes bin, descriptors and parameters into a place, and the worker has written the windows before. Then
+//! 1. The lane writes bin, descriptors and parameters into a place, and the worker has written the buffers before. Then
 //!    the lane stores `posted` (release).
 //! 2. One work-item of the group loads `posted` (acquire, in the scope that holds host and device). It reads from the
 //!    store, so the store synchronises with it: all that was written in 1 happens before whatever it does next. The
 //!    barrier that follows makes it happen before what the other work-items do.
-//! 3. The group writes windows, descriptors and outcomes. A barrier orders all that before what its first work-item does
+//! 3. The group writes buffers, descriptors and outcomes. A barrier orders all that before what its first work-item does
 //!    next, which is the store of `finished` (release, same scope): one store a bin, not one a packet.
 //! 4. The lane loads `finished` (acquire) and reads what was written in 3, by the same argument.
 //!
-//! Between 1 and 4 only the group reaches the place and the windows, before and after only the lane: no byte is reached
+//! Between 1 and 4 only the group reaches the place and the buffers, before and after only the lane: no byte is reached
 //! from both sides at once but the four counters, which are atomics. Counters wrap; how far one is ahead of the other
 //! never exceeds the places. `stop` is stored after the last `posted`, so a group that sees it and then nothing posted has
 //! nothing left to do.
@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use godwit_abi::{Bin, Place};
+use godwit_abi::{Bin, MailboxSlot};
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
@@ -171,7 +171,7 @@ impl PersistentLane {
     /// Posts as many bins as there are places for, those of the oldest chunk first among those that the same groups serve.
     fn post(&mut self) {
         let nothing_posted = self.boxes.iter().all(|mine| mine.bins.is_empty());
-        let place = Place::new(self.bin_packets());
+        let place = MailboxSlot::new(self.bin_packets());
         let Self { split, boxes, in_flight, .. } = self;
         split.give(|number, index, groups| {
             let free = groups.filter(|&group| boxes[group].bins.len() < PLACES as usize);
@@ -193,7 +193,7 @@ impl PersistentLane {
 
     /// Reads back what the groups have finished. Whether there was anything.
     fn collect(&mut self) -> bool {
-        let place = Place::new(self.bin_packets());
+        let place = MailboxSlot::new(self.bin_packets());
         let mut any = false;
         for mine in &mut self.boxes {
             let finished = mine.mailbox.word(FINISHED).load(Ordering::Acquire);
@@ -221,7 +221,7 @@ impl PersistentLane {
                 descriptors.copy_from_slice(&bytes[place.descriptors..][..descriptors.len()]);
                 let outcomes = bytes_of_mut(&mut flight.chunk.outcomes[packets.clone()]);
                 outcomes.copy_from_slice(&bytes[place.outcomes..][..outcomes.len()]);
-                if flight.chunk.followed {
+                if flight.chunk.ran_chain {
                     let trails = bytes_of_mut(&mut flight.chunk.trails[packets]);
                     trails.copy_from_slice(&bytes[place.trails..][..trails.len()]);
                 }
@@ -270,7 +270,7 @@ impl PersistentLane {
 
 impl Mine {
     /// Fills the next place with a bin of a chunk that was checked, and tells the group.
-    fn write(&mut self, place: Place, chunk: &Chunk, bin: &Bin) {
+    fn write(&mut self, place: MailboxSlot, chunk: &Chunk, bin: &Bin) {
         if self.bins.is_empty() {
             self.since = Instant::now();
         }
@@ -291,7 +291,7 @@ impl Mine {
 
 impl Lane for PersistentLane {
     fn submit(&mut self, region: &mut Region, mut chunk: Chunk) -> Result<(), Box<Rejected>> {
-        chunk.followed = self.device.follows;
+        chunk.ran_chain = self.device.runs_chain;
         if let Err(error) = self.check(region, &chunk) {
             return Err(Box::new(Rejected { chunk, error }));
         }

@@ -95,7 +95,7 @@ pub(super) fn describe(number: usize, platform: &str, device: &Device) -> Found 
         svm,
         modes: modes(device, platform, is_cpu, svm),
         chain_lacks: aborts_on_barriers(platform, &text(device.driver_version())).then(|| {
-            "this version of PoCL may end the process while it compiles a kernel that follows a chain".to_owned()
+            "this version of PoCL may end the process while it compiles a kernel that runs_chain a chain".to_owned()
         }),
         pci: pci(device, &extensions),
         usable: usable(device),

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use godwit_abi::{Bin, WINDOW_UNIT_BYTES};
+use godwit_abi::{BUFFER_UNIT_BYTES, Bin};
 use godwit_kernels::image::ALIGNMENT_BYTES;
 use godwit_packet::{Arena, ArenaConfig, Image, ImageRef, Memory};
 use godwit_sched::Chunk;
@@ -289,7 +289,7 @@ pub(super) fn demand_host_memory(
     // SAFETY: `handle` outlives the buffer (it was made before), and `region` is reached only between launches.
     let arena_buffer = unsafe { over(found, context, handle.base(), handle.bytes(), "an arena of one packet")? };
     let packets = Packets::Shared(arena_buffer);
-    let parts = SlotParts { found, context, device, kernels, tables: &tables, packets: &packets, follows: false };
+    let parts = SlotParts { found, context, device, kernels, tables: &tables, packets: &packets, runs_chain: false };
     let mut slot = Slot::new(&parts, kernels.groups_max, 1)?;
     // SAFETY: the device is the context's.
     let queue = unsafe { CommandQueue::create(context, device.id(), 0) }.map_err(failed(id, "make a command queue"))?;
@@ -297,7 +297,7 @@ pub(super) fn demand_host_memory(
     let empty = Bin { first: 1, kernel: godwit_kernels::TEMPLATE, ..Bin::default() };
     chunk.bins.resize(kernels.groups_max, empty);
     chunk.bins[0] = Bin { first: 0, count: 1, ..empty };
-    let Some(descriptor) = region.allocate(WINDOW_UNIT_BYTES) else { unreachable!("the arena has a window") };
+    let Some(descriptor) = region.allocate(BUFFER_UNIT_BYTES) else { unreachable!("the arena has a buffer") };
     for round in 1..=2_u8 {
         // The function `template` swaps the addresses.
         let frame = region.frame_mut(&descriptor);

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Arc;
 
-use godwit_abi::{Bin, DESK_PACKET_BYTES, Descriptor, Outcome, PLACE_PACKETS};
+use godwit_abi::{Bin, CHAIN_SCRATCH_PACKET_BYTES, Descriptor, MAILBOX_SLOT_PACKETS, Outcome};
 use godwit_packet::{Memory, Region};
 use godwit_sched::Chunk;
 use opencl3::command_queue::CommandQueue;
@@ -33,7 +33,7 @@ pub(super) struct SlotParts<'a> {
     pub(super) tables: &'a Tables,
     pub(super) packets: &'a Packets,
     /// Whether the device follows a chain.
-    pub(super) follows: bool,
+    pub(super) runs_chain: bool,
 }
 
 /// What became of a chunk that the driver was given.
@@ -62,7 +62,7 @@ pub(super) enum Packets {
 ///
 /// ```text
 /// 0           NEXT_BIN ends
-/// | next_bin  | bins ... | parameters ... | descriptors ... | outcomes ... | trails ... | desk |
+/// | next_bin  | bins ... | parameters ... | descriptors ... | outcomes ... | trails ... | scratch |
 /// |<------------- to a device with memory of its own ------>|
 ///                                         |<----------- and back from there ----------->|
 /// ```
@@ -72,8 +72,8 @@ pub(super) struct Slot {
     kernel: Kernel,
     _buffers: [Buffer<u8>; ARRAYS],
     own: Option<OwnSlot>,
-    /// On a device with memory of its own: the windows of the chunk's packets.
-    windows: Vec<u32>,
+    /// On a device with memory of its own: the buffers of the chunk's packets.
+    buffers: Vec<u32>,
     memory: Memory,
     /// Where each array lies in the memory.
     places: [Range<usize>; ARRAYS],
@@ -104,13 +104,13 @@ impl Slot {
     /// For chunks of up to so many bins and places for packets.
     pub(super) fn new(parts: &SlotParts<'_>, bins_max: usize, packets_max: usize) -> Result<Self, Error> {
         let id = &parts.found.capabilities.id;
-        let follower_packets = if parts.follows { packets_max } else { 0 };
-        let desk_packets = follower_packets.next_multiple_of(PLACE_PACKETS);
+        let follower_packets = if parts.runs_chain { packets_max } else { 0 };
+        let scratch_packets = follower_packets.next_multiple_of(MAILBOX_SLOT_PACKETS);
         let packet_bytes = [size_of::<u64>(), size_of::<Descriptor>(), size_of::<Outcome>()];
         let sizes = [size_of::<u32>(), bins_max * size_of::<Bin>()]
             .into_iter()
             .chain(packet_bytes.map(|bytes| packets_max * bytes))
-            .chain([follower_packets * size_of::<u32>(), desk_packets * DESK_PACKET_BYTES]);
+            .chain([follower_packets * size_of::<u32>(), scratch_packets * CHAIN_SCRATCH_PACKET_BYTES]);
         let mut end = 0;
         let mut places: [Range<usize>; ARRAYS] = Default::default();
         for (place, bytes) in places.iter_mut().zip(sizes) {
@@ -145,7 +145,7 @@ impl Slot {
             buffers.push(buffer);
         }
         // SAFETY: the argument is a `gw_u32`.
-        unsafe { kernel.set_arg(ARGUMENT_DESK_PACKETS, &(desk_packets as u32)) }
+        unsafe { kernel.set_arg(ARGUMENT_DESK_PACKETS, &(scratch_packets as u32)) }
             .map_err(failed(id, "set a kernel's argument"))?;
         let packets = match parts.packets {
             Packets::Shared(arena) => arena,
@@ -161,7 +161,7 @@ impl Slot {
             unsafe { kernel.set_arg(argument, &buffer.get()) }.map_err(failed(id, "set a kernel's argument"))?;
         }
         let Ok(buffers) = buffers.try_into() else { unreachable!("one buffer was made for each array") };
-        Ok(Self { kernel, _buffers: buffers, own, windows: Vec::new(), memory, places, bins_max, packets_max })
+        Ok(Self { kernel, _buffers: buffers, own, buffers: Vec::new(), memory, places, bins_max, packets_max })
     }
 
     /// Whether a chunk has room here.
@@ -201,8 +201,8 @@ impl Slot {
                 .map_err(failed(id, "launch a kernel"));
         };
         let Some(mut own) = self.own.take() else { unreachable!("the slot is of that device") };
-        self.windows.clear();
-        self.windows.extend(chunk.bins.iter().flat_map(packets_of).map(|at| chunk.descriptors[at].window));
+        self.buffers.clear();
+        self.buffers.extend(chunk.bins.iter().flat_map(packets_of).map(|at| chunk.descriptors[at].buffer));
         let result = own.prepare(parts, memory, region, chunk, self.array(DESCRIPTORS)).and_then(|packets| {
             self.begin(&own, packets, chunk).map_err(failed(id, "launch a kernel"))?;
             let launched = self.enqueue_rest(parts, &own, memory, chunk);
@@ -233,9 +233,9 @@ impl Slot {
         chunk: &Chunk,
     ) -> Result<Events, ClError> {
         let offset = self.places[DESCRIPTORS].start;
-        let last = if chunk.followed { TRAILS } else { OUTCOMES };
+        let last = if chunk.ran_chain { TRAILS } else { OUTCOMES };
         let outward = Run { offset, bytes: self.places[last].end - offset };
-        // SAFETY: the lane has the slot's memory and the chunk's windows, and reaches neither until all of this has
+        // SAFETY: the lane has the slot's memory and the chunk's buffers, and reaches neither until all of this has
         // ended.
         unsafe {
             own.copy(memory, true)?;
@@ -257,7 +257,7 @@ impl Slot {
         let groups = chunk.bins.len().clamp(1, kernels.groups_max);
         let (lanes, all_lanes) = (kernels.group_lanes, groups * kernels.group_lanes);
         // SAFETY: all arguments were set before. The arrays hold a chunk that was checked, so the kernel stays within
-        // them, the tables, and the windows of packets that the lane holds.
+        // them, the tables, and the buffers of packets that the lane holds.
         unsafe { queue.enqueue_nd_range_kernel(self.kernel.get(), 1, std::ptr::null(), &all_lanes, &lanes, &[]) }
     }
 
@@ -271,14 +271,14 @@ impl Slot {
             let outcomes = bytes_of_mut(&mut chunk.outcomes[packets.clone()]);
             let at = packets.start * size_of::<Outcome>();
             outcomes.copy_from_slice(&self.array(OUTCOMES)[at..at + outcomes.len()]);
-            if chunk.followed {
+            if chunk.ran_chain {
                 let trails = bytes_of_mut(&mut chunk.trails[packets.clone()]);
                 let at = packets.start * size_of::<u32>();
                 trails.copy_from_slice(&self.array(TRAILS)[at..at + trails.len()]);
             }
         }
         if let (Packets::Own(memory), Some(own)) = (packets, &self.own) {
-            own.unpack(memory, region, chunk, &self.windows);
+            own.unpack(memory, region, chunk, &self.buffers);
         }
     }
 

@@ -4,29 +4,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use godwit_device::cuda::{CudaDevice, probe};
-use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program, Windows};
+use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program, Transfer};
 use godwit_packet::{Arena, ArenaConfig, ArenaHandle, Layout};
 use godwit_sched::Chunk;
 
 use super::matrix::{self, Scope, compare_with_ref, usable};
-use super::stress::{BIN_PACKETS, WINDOWS, by_workers, check, fill_up, summing_kernels};
+use super::stress::{BIN_PACKETS, BUFFERS, by_workers, check, fill_up, summing_kernels};
 use super::template::Template;
 
 const MODES: [Mode; 2] = [Mode::Launch, Mode::Persistent];
 /// And ways of launched packets.
-const WAYS: [(Mode, Windows); 3] =
-    [(Mode::Launch, Windows::Copied), (Mode::Launch, Windows::Reached), (Mode::Persistent, Windows::Auto)];
+const WAYS: [(Mode, Transfer); 3] =
+    [(Mode::Launch, Transfer::Copy), (Mode::Launch, Transfer::ZeroCopy), (Mode::Persistent, Transfer::Auto)];
 
 /// How a device is tried.
 struct Setup {
     number: usize,
     mode: Mode,
-    windows: Windows,
+    transfer: Transfer,
 }
 
 impl matrix::Setup for Setup {
     fn name(&self) -> String {
-        format!("cuda:{} {}, windows {}", self.number, self.mode.name(), self.windows.name())
+        format!("cuda:{} {}, transfer {}", self.number, self.mode.name(), self.transfer.name())
     }
 
     fn copies(&self) -> bool {
@@ -40,7 +40,7 @@ impl matrix::Setup for Setup {
     fn lane(&self, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Box<dyn Lane> {
         // An emulated one may have few processors for much to do.
         let watchdog = Duration::from_secs(60);
-        let options = DeviceOptions { mode: self.mode, windows: self.windows, watchdog, ..DeviceOptions::default() };
+        let options = DeviceOptions { mode: self.mode, transfer: self.transfer, watchdog, ..DeviceOptions::default() };
         let device = CudaDevice::new(self.number, programs, arena, &options).unwrap_or_else(|error| panic!("{error}"));
         let device = Arc::new(device);
         assert_eq!(device.mode(), self.mode);
@@ -57,17 +57,17 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
 /// Every function does what `ref` does, in mixed chunks.
 pub(crate) fn compare(scope: &Scope) {
     let _turn = turn();
-    let modes = |number| WAYS.map(|(mode, windows)| Setup { number, mode, windows });
+    let modes = |number| WAYS.map(|(mode, transfer)| Setup { number, mode, transfer });
     let setups: Vec<_> = usable(&probe()).into_iter().flat_map(modes).collect();
     compare_with_ref(&setups, scope);
 }
 
-/// See [`by_workers`]. Several groups of each worker take bins at once, and every window is used again at once.
+/// See [`by_workers`]. Several groups of each worker take bins at once, and every buffer is used again at once.
 pub(crate) fn read_nothing_stale(packets: u64) {
     let _turn = turn();
     let workers = 4;
     for (number, mode) in usable(&probe()).into_iter().flat_map(|number| MODES.map(|mode| (number, mode))) {
-        let arena = Arena::new(ArenaConfig { packets: WINDOWS, ..ArenaConfig::default() }, workers).unwrap();
+        let arena = Arena::new(ArenaConfig { packets: BUFFERS, ..ArenaConfig::default() }, workers).unwrap();
         let options = DeviceOptions {
             mode,
             lanes: workers,
@@ -83,7 +83,7 @@ pub(crate) fn read_nothing_stale(packets: u64) {
     }
 }
 
-/// Windows side by side and little more than frames, so that copy engines are worth asking.
+/// Buffers side by side and little more than frames, so that copy engines are worth asking.
 pub(crate) fn worth_copying(packets: usize) -> ArenaConfig {
     ArenaConfig {
         layout: Layout::Dense,
@@ -130,7 +130,7 @@ pub(crate) fn bring_chunks_both_ways(rounds: u64) {
 pub(crate) fn leave_a_device_to_groups() {
     let _turn = turn();
     for number in usable(&probe()) {
-        let arena = Arena::new(ArenaConfig { packets: WINDOWS, ..ArenaConfig::default() }, 1).unwrap().handle();
+        let arena = Arena::new(ArenaConfig { packets: BUFFERS, ..ArenaConfig::default() }, 1).unwrap().handle();
         let open = |mode| {
             let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
             CudaDevice::new(number, programs, &arena, &DeviceOptions { mode, ..DeviceOptions::default() })

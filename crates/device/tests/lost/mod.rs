@@ -42,8 +42,8 @@ pub(crate) fn demand_lost(lane: &mut dyn Lane, region: &mut Region) {
     assert_eq!(lane.in_flight(), 0);
     assert!(lane.poll(region).unwrap().is_none(), "a device is lost once");
     let late = chunk(region, 0);
-    let window = late.descriptors[0];
+    let buffer = late.descriptors[0];
     let rejected = lane.submit(region, late).unwrap_err();
     assert!(matches!(rejected.error, Error::Unusable { .. }), "{}", rejected.error);
-    assert_eq!(rejected.chunk.descriptors[0], window);
+    assert_eq!(rejected.chunk.descriptors[0], buffer);
 }

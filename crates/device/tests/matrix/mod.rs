@@ -45,7 +45,7 @@ pub(crate) trait Setup {
 /// The order of bins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Order {
-    /// The windows of a chunk lie side by side.
+    /// The buffers of a chunk lie side by side.
     Neighbours,
     /// They lie anywhere.
     Random,
@@ -130,8 +130,8 @@ impl Program for FunctionProgram {
         self.1.contract().tailroom_bytes
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
-        self.1.run_ref(window, descriptor, variant, parameter)
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.1.run_ref(buffer, descriptor, variant, parameter)
     }
 }
 
@@ -146,14 +146,14 @@ pub(crate) struct Packet {
     variant: u8,
     parameter: u64,
     pub(crate) before: Descriptor,
-    window: Vec<u8>,
+    buffer: Vec<u8>,
     after: Descriptor,
-    window_after: Vec<u8>,
+    buffer_after: Vec<u8>,
     outcome: Outcome,
 }
 
 impl Packet {
-    /// The bytes of the window that have a meaning: the frame, unless it is dropped, and everything that the packet
+    /// The bytes of the buffer that have a meaning: the frame, unless it is dropped, and everything that the packet
     /// never lay in, which is nobody's to write. Copies bring back the frame alone.
     fn compared(&self, copies: bool) -> Vec<Range<usize>> {
         let [before, after] = [&self.before, &self.after].map(|place| {
@@ -172,15 +172,15 @@ impl Packet {
     }
 }
 
-/// Puts all frames of all rows into windows that lie back to back, so that writing beyond one shows in the next.
+/// Puts all frames of all rows into buffers that lie back to back, so that writing beyond one shows in the next.
 fn prepare(cases: &[Case], region: &mut Region) -> Vec<Packet> {
     let mut packets = Vec::new();
     for (instance, case) in cases.iter().enumerate() {
         let mut descriptors = Vec::new();
         for (order, frame) in case.frames.iter().enumerate() {
-            let allocated = region.allocate(frame.len()).expect("the arena has a window for each frame");
+            let allocated = region.allocate(frame.len()).expect("the arena has a buffer for each frame");
             let descriptor = Descriptor { order: order as u16, port: 3, ..allocated };
-            region.window_mut(&descriptor).fill((order as u8).wrapping_mul(37));
+            region.buffer_mut(&descriptor).fill((order as u8).wrapping_mul(37));
             region.frame_mut(&descriptor).copy_from_slice(frame);
             descriptors.push(descriptor);
         }
@@ -193,10 +193,10 @@ fn prepare(cases: &[Case], region: &mut Region) -> Vec<Packet> {
         for (before, work) in descriptors.into_iter().zip(work) {
             let Work::Run { variant, parameter } = work else { continue };
             let before = Descriptor { flow_hash: packets.len() as u32, ..before };
-            let window = region.window_mut(&before).to_vec();
-            let (mut after, mut window_after) = (before, window.clone());
-            let outcome = case.function.run_ref(&mut window_after, &mut after, variant, parameter);
-            packets.push(Packet { instance, variant, parameter, before, window, after, window_after, outcome });
+            let buffer = region.buffer_mut(&before).to_vec();
+            let (mut after, mut buffer_after) = (before, buffer.clone());
+            let outcome = case.function.run_ref(&mut buffer_after, &mut after, variant, parameter);
+            packets.push(Packet { instance, variant, parameter, before, buffer, after, buffer_after, outcome });
         }
         assert!(packets.len() - first > 1000, "{}: too few frames get to the kernel", case.name);
     }
@@ -311,7 +311,7 @@ pub(crate) fn compare_with_ref(setups: &[impl Setup], scope: &Scope) {
             scope.batches.iter().flat_map(|batch| scope.orders.iter().map(move |order| (batch, order)))
         {
             for packet in &packets {
-                region.window_mut(&packet.before).copy_from_slice(&packet.window);
+                region.buffer_mut(&packet.before).copy_from_slice(&packet.buffer);
             }
             round.seen = packets.iter().map(|packet| !(scope.picks)(packet)).collect();
             for chunk in chunks(&cases, &picked, batch, order, &mut random) {
@@ -352,15 +352,15 @@ impl Round<'_> {
             let packet = &self.packets[place];
             let name = self.cases[packet.instance].name;
             assert!(!std::mem::replace(&mut self.seen[place], true), "{name}: packet {place} came back twice");
-            assert_eq!(chunk.outcomes[at], packet.outcome, "{name}: packet {place}: {:02x?}", packet.window);
-            assert_eq!(descriptor, packet.after, "{name}: packet {place}: {:02x?}", packet.window);
-            let window = &region.window_mut(&packet.before);
+            assert_eq!(chunk.outcomes[at], packet.outcome, "{name}: packet {place}: {:02x?}", packet.buffer);
+            assert_eq!(descriptor, packet.after, "{name}: packet {place}: {:02x?}", packet.buffer);
+            let buffer = &region.buffer_mut(&packet.before);
             for compared in packet.compared(self.copies) {
-                let (window, expected) = (&window[compared.clone()], &packet.window_after[compared.clone()]);
+                let (buffer, expected) = (&buffer[compared.clone()], &packet.buffer_after[compared.clone()]);
                 assert!(
-                    window == expected,
-                    "{name}: packet {place}: bytes {compared:?} of its window differ: {window:02x?} from {:02x?}",
-                    packet.window
+                    buffer == expected,
+                    "{name}: packet {place}: bytes {compared:?} of its buffer differ: {buffer:02x?} from {:02x?}",
+                    packet.buffer
                 );
             }
         }

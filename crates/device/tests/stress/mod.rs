@@ -15,8 +15,8 @@ use godwit_sched::Chunk;
 const WHOLE: u8 = 77;
 pub(crate) const BIN_PACKETS: usize = 64;
 const IN_FLIGHT: usize = 4;
-/// Windows that a worker needs.
-pub(crate) const WINDOWS: usize = 100 * BIN_PACKETS;
+/// Buffers that a worker needs.
+pub(crate) const BUFFERS: usize = 100 * BIN_PACKETS;
 
 /// Godwit's kernels in one dialect, but `template` does something else for the variant [`WHOLE`]: it sums up what it finds in the frame,
 /// which is its outcome, and inverts every byte.
@@ -61,9 +61,9 @@ fn content(number: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Fills the next window there is with packet `number`.
+/// Fills the next buffer there is with packet `number`.
 fn write(region: &mut Region, chunk: &mut Chunk, at: usize, number: u64) {
-    let descriptor = region.allocate(length(number)).expect("the region has windows for all chunks in flight");
+    let descriptor = region.allocate(length(number)).expect("the region has buffers for all chunks in flight");
     for (bytes, word) in region.frame_mut(&descriptor).chunks_exact_mut(4).zip(content(number)) {
         bytes.copy_from_slice(&word.to_be_bytes());
     }
@@ -124,7 +124,7 @@ pub(crate) fn check(region: &mut Region, chunk: &Chunk) {
     }
 }
 
-/// Sends packets `next..end` through a lane. Windows are used again at once: the slot freed last comes first.
+/// Sends packets `next..end` through a lane. Buffers are used again at once: the slot freed last comes first.
 pub(crate) fn run(lane: &mut dyn Lane, region: &mut Region, next: u64, end: u64) {
     run_programs(lane, region, next, end, 1);
 }
@@ -165,7 +165,7 @@ pub(crate) fn packets() -> u64 {
     packets.unwrap_or(2_000_000)
 }
 
-/// Many packets through windows and places that are used again and again, by several workers at once, one for each region.
+/// Many packets through buffers and places that are used again and again, by several workers at once, one for each region.
 pub(crate) fn by_workers(device: Arc<dyn Device>, regions: Vec<Region>, packets: u64) {
     let (workers, started) = (regions.len() as u64, Instant::now());
     std::thread::scope(|scope| {

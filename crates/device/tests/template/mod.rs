@@ -39,8 +39,8 @@ impl Program for Template {
         0
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _: u8, _: u64) -> Outcome {
-        let frame = &mut window[usize::from(descriptor.head)..][..usize::from(descriptor.length)];
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _: u8, _: u64) -> Outcome {
+        let frame = &mut buffer[usize::from(descriptor.head)..][..usize::from(descriptor.length)];
         if frame.len() < 14 {
             return Outcome::drop(0);
         }

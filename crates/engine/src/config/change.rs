@@ -78,7 +78,7 @@ impl Config {
         if !self.room.is_enough_for(&needed) {
             let Room { headroom_bytes, tailroom_bytes, .. } = self.room;
             return refuse(format!(
-                "this chain needs {} bytes in front of frames and {} behind them, and windows were made with {headroom_bytes} and \
+                "this chain needs {} bytes in front of frames and {} behind them, and buffers were made with {headroom_bytes} and \
                  {tailroom_bytes} when Godwit was started: start it again with this chain, or with more headroom_bytes and \
                  tailroom_bytes in [arena]",
                 needed.headroom_bytes, needed.tailroom_bytes

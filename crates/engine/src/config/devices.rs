@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use godwit_device::{DeviceOptions, Mode, Windows, cpu, cuda};
+use godwit_device::{DeviceOptions, Mode, Transfer, cpu, cuda};
 use godwit_sched::{Grouping, PackerConfig};
 use serde::Deserialize;
 
@@ -38,7 +38,7 @@ pub struct ChunkDefaults {
     pub chunks: usize,
     /// Most packets of a chunk: `bytes` of short ones.
     pub packets_max: u32,
-    /// Bytes of windows with which a chunk is full.
+    /// Bytes of buffers with which a chunk is full.
     pub bytes: u32,
 }
 
@@ -47,7 +47,7 @@ impl ChunkDefaults {
     pub fn of(id: &str, mode: Mode, workers: usize) -> Self {
         if mode == Mode::Launch && cuda::number(id).is_some() {
             // Copies of 8 MiB reach 0.95 of the bus, of 2 MiB with the small ones beside them 0.85 (an H200); but with 16 workers
-            // that have 18 MiB of windows each, chunks of 6 MiB come around sooner: 512 bytes and IMIX 1.04 times as fast as
+            // that have 18 MiB of buffers each, chunks of 6 MiB come around sooner: 512 bytes and IMIX 1.04 times as fast as
             // with 8, longer frames alike.
             let in_flight = (CHUNKS_IN_FLIGHT / workers.max(1)).clamp(1, CHUNKS - 1);
             return Self { chunks: 1 + in_flight, packets_max: 32_768, bytes: 6 << 20 };
@@ -64,13 +64,13 @@ pub struct DeviceConfig {
     /// How bins come to it.
     pub mode: Mode,
     /// How packets of launched chunks come to memory of its own, and back.
-    pub windows: Windows,
+    pub transfer: Transfer,
     /// A chunk that is not back after this time makes the device lost, milliseconds.
     pub watchdog_ms: u64,
     /// Sets of bins of each worker: one fills while the others are on the device.
     pub chunks: usize,
     /// Whether it leads packets from function to function by itself, where it can.
-    pub follow_chain: bool,
+    pub device_chain: bool,
     /// Of its persistent groups: function and share, in the operator's order. Any group serves functions that it does not
     /// name.
     pub share: Vec<(String, u32)>,
@@ -85,10 +85,10 @@ impl DeviceConfig {
         Self {
             id: id.to_owned(),
             mode,
-            windows: Windows::default(),
+            transfer: Transfer::default(),
             watchdog_ms: DeviceOptions::default().watchdog.as_millis() as u64,
             chunks: defaults.chunks,
-            follow_chain: true,
+            device_chain: true,
             share: Vec::new(),
             packing: packing_of(id, defaults, engine, &[packing]),
         }
@@ -132,10 +132,10 @@ fn packing_of(id: &str, chunks: ChunkDefaults, engine: &EngineConfig, keys: &[&P
 #[serde(default, deny_unknown_fields)]
 struct DeviceKeys {
     mode: Option<Mode>,
-    windows: Option<Windows>,
+    transfer: Option<Transfer>,
     watchdog_ms: Option<usize>,
     chunks: Option<usize>,
-    follow_chain: Option<bool>,
+    device_chain: Option<bool>,
     share: Option<BTreeMap<String, u32>>,
     chunk_packets: Option<u32>,
     chunk_bytes: Option<u32>,
@@ -213,7 +213,7 @@ fn read_one<'a>(
     if !godwit_device::is_id(id) {
         return Err(document.refuse(name.span(), format!("there can be no device {}", no_device(id))));
     }
-    for key in ["mode", "windows", "watchdog_ms", "chunks", "follow_chain", "share"] {
+    for key in ["mode", "transfer", "watchdog_ms", "chunks", "device_chain", "share"] {
         if id == cpu::ID && stanza.has(key) {
             let message = format!("the CPU runs a chunk at once, on the worker's own thread: it has no `{key}`");
             return Err(document.refuse(stanza.span_of(key), message));
@@ -221,11 +221,11 @@ fn read_one<'a>(
     }
     let keys: DeviceKeys = document.read(stanza, &["name"])?;
     let mut config = DeviceConfig::new(id, keys.mode.unwrap_or_default(), engine, packing);
-    if let Some(windows) = keys.windows {
-        config.windows = windows;
+    if let Some(transfer) = keys.transfer {
+        config.transfer = transfer;
         if cuda::number(id).is_none() || config.mode != Mode::Launch {
-            let message = "`windows` is of CUDA devices that launch: others have but one way to come by their packets";
-            return Err(document.refuse(stanza.span_of("windows"), message.to_owned()));
+            let message = "`transfer` is of CUDA devices that launch: others have but one way to come by their packets";
+            return Err(document.refuse(stanza.span_of("transfer"), message.to_owned()));
         }
     }
     if let Some(chunks) = keys.chunks {
@@ -236,7 +236,7 @@ fn read_one<'a>(
         within(document, stanza, "watchdog_ms", watchdog_ms, 1, WATCHDOG_MS_MAX)?;
         config.watchdog_ms = watchdog_ms as u64;
     }
-    config.follow_chain = keys.follow_chain.unwrap_or(true);
+    config.device_chain = keys.device_chain.unwrap_or(true);
     config.share = keys.share.clone().unwrap_or_default().into_iter().collect();
     let defaults = ChunkDefaults { chunks: config.chunks, ..ChunkDefaults::of(id, config.mode, engine.workers) };
     config.packing = packing_of(id, defaults, engine, &[packing, &keys.packing()]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use godwit_chain::names;
 use godwit_device::{Implementation, cpu};
-use godwit_function::{Error, Function, KINDS, Site};
+use godwit_function::{BuildContext, Error, Function, KINDS};
 
 use super::document::{Document, Stanza};
 use super::{ConfigError, FUNCTIONS_MAX};
@@ -97,7 +97,7 @@ fn read_one<'a>(
         }
     };
     let devices = read_devices(document, &mut stanza, &name, asked)?;
-    let site = Site { name: &name, ports, directory };
+    let site = BuildContext { name: &name, ports, directory };
     let function = match (kind.build)(stanza.take_table(), &site) {
         Ok(function) => function,
         Err(error) => return Err(refuse(document, &stanza, &name, directory, &error)),

@@ -57,7 +57,7 @@ pub struct Config {
     pub engine: EngineConfig,
     /// The memory; with room for what the chain's functions prepend and append.
     pub arena: ArenaConfig,
-    /// Whether the operator says which free window a packet gets. Otherwise that depends on the devices.
+    /// Whether the operator says which free buffer a packet gets. Otherwise that depends on the devices.
     pub says_reuse: bool,
     /// Bins and chunks, of a device without packing of its own.
     pub packing: PackerConfig,
@@ -77,7 +77,7 @@ pub struct Config {
     origin: String,
     /// The file, where it came from one.
     path: Option<PathBuf>,
-    /// Room around frames that windows have for functions.
+    /// Room around frames that buffers have for functions.
     room: settings::Room,
     /// All that stays as it is while Godwit runs.
     fingerprint: fingerprint::Fingerprint,

@@ -103,7 +103,7 @@ pub(super) fn read<'a>(
     Ok(ports)
 }
 
-/// A frame longer than any window is counted and passed over: never what a generator is for.
+/// A frame longer than any buffer is counted and passed over: never what a generator is for.
 pub(super) fn warn_of_long_frames(
     ports: &[PortConfig],
     frame_bytes_max: usize,

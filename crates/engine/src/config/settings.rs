@@ -15,8 +15,8 @@ use super::{ConfigError, FunctionConfig, PortConfig, PortKind};
 
 /// Most packets of one worker: the order ring is addressed by 16 bits.
 const IN_FLIGHT_PACKETS_MAX: usize = 65536;
-/// Largest window: 255 units of 64 bytes.
-const WINDOW_BYTES_MAX: usize = 16320;
+/// Largest buffer: 255 units of 64 bytes.
+const BUFFER_BYTES_MAX: usize = 16320;
 
 /// `[engine]`: the workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -287,7 +287,7 @@ impl<'a> ArenaStanza<'a> {
     ) -> Result<Self, ConfigError> {
         let keys: ArenaKeys = document.read(&mut stanza, &[])?;
         if matches!(keys.layout, LayoutName::Dense) && keys.reuse.is_some() {
-            let message = "`reuse` is of layout \"slots\": a dense ring has no choice of windows";
+            let message = "`reuse` is of layout \"slots\": a dense ring has no choice of buffers";
             return Err(document.refuse(stanza.span_of("reuse"), message.to_owned()));
         }
         let default = ArenaConfig::default();
@@ -311,8 +311,8 @@ impl<'a> ArenaStanza<'a> {
         };
         within(document, &stanza, "packets", config.packets, 1, 1 << 20)?;
         within(document, &stanza, "frame_bytes_max", config.frame_bytes_max, 60, 16128)?;
-        within(document, &stanza, "headroom_bytes", config.headroom_bytes, 0, WINDOW_BYTES_MAX)?;
-        within(document, &stanza, "tailroom_bytes", config.tailroom_bytes, 0, WINDOW_BYTES_MAX)?;
+        within(document, &stanza, "headroom_bytes", config.headroom_bytes, 0, BUFFER_BYTES_MAX)?;
+        within(document, &stanza, "tailroom_bytes", config.tailroom_bytes, 0, BUFFER_BYTES_MAX)?;
         if !matches!(config.align_bytes, 64 | 128) {
             let message = format!("align_bytes = {}: must be 64 or 128", config.align_bytes);
             return Err(document.refuse(stanza.span_of("align_bytes"), message));
@@ -320,7 +320,7 @@ impl<'a> ArenaStanza<'a> {
         Ok(Self { config, stanza })
     }
 
-    /// Whether the operator says which free window a packet gets.
+    /// Whether the operator says which free buffer a packet gets.
     pub(super) fn says_reuse(&self) -> bool {
         self.stanza.has("reuse")
     }
@@ -358,11 +358,11 @@ impl<'a> ArenaStanza<'a> {
             tailroom_saved: config.tailroom_saved,
         };
         meet(&mut config, ports).map_err(|(key, message)| document.refuse(stanza.span_of(key), message))?;
-        if config.window_bytes() > WINDOW_BYTES_MAX {
+        if config.buffer_bytes() > BUFFER_BYTES_MAX {
             let ArenaConfig { frame_bytes_max, headroom_bytes, tailroom_bytes, .. } = config;
             let message = format!(
                 "frame_bytes_max = {frame_bytes_max}, headroom_bytes = {headroom_bytes} and tailroom_bytes = \
-                 {tailroom_bytes} do not fit into a window, which has at most {WINDOW_BYTES_MAX} bytes"
+                 {tailroom_bytes} do not fit into a buffer, which has at most {BUFFER_BYTES_MAX} bytes"
             );
             let keys = ["frame_bytes_max", "headroom_bytes", "tailroom_bytes"];
             let key = keys.iter().find(|key| stanza.has(key)).copied().unwrap_or_default();
@@ -372,7 +372,7 @@ impl<'a> ArenaStanza<'a> {
     }
 }
 
-/// Room around frames, as functions need it or as windows have it.
+/// Room around frames, as functions need it or as buffers have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     pub(super) headroom_bytes: usize,
@@ -421,19 +421,19 @@ pub(super) fn meet(config: &mut ArenaConfig, ports: &[PortConfig]) -> Result<(),
     let live: Vec<_> = live.collect();
     for (_, needs) in &live {
         config.headroom_bytes = config.headroom_bytes.max(needs.headroom_bytes);
-        config.packets += needs.windows;
+        config.packets += needs.buffers;
         config.prefix_bytes = config.prefix_bytes.max(needs.prefix_bytes);
     }
     config.tailroom_bytes += live.iter().map(|(_, needs)| needs.driver_bytes).max().unwrap_or(0);
     for (port, needs) in &live {
         if (needs.slot_bytes.is_some() || needs.prefix_bytes > 0) && config.layout == Layout::Dense {
             let message = format!(
-                "layout = \"dense\": {port} needs windows before it knows how long frames are: use layout = \"slots\""
+                "layout = \"dense\": {port} needs buffers before it knows how long frames are: use layout = \"slots\""
             );
             return Err(("layout", message));
         }
         let Some((least, most)) = needs.slot_bytes else { continue };
-        let needed = config.prefix_bytes + config.window_bytes();
+        let needed = config.prefix_bytes + config.buffer_bytes();
         let slot_bytes = config.slot_bytes.unwrap_or(0).max(least).max(needed.next_power_of_two());
         if slot_bytes > most {
             let ArenaConfig { frame_bytes_max, headroom_bytes, tailroom_bytes, .. } = config;
@@ -446,7 +446,7 @@ pub(super) fn meet(config: &mut ArenaConfig, ports: &[PortConfig]) -> Result<(),
         config.slot_bytes = Some(slot_bytes);
     }
     if config.packets > 1 << 20 {
-        let message = format!("packets = {}: with the windows of ports more than 1048576 per worker", config.packets);
+        let message = format!("packets = {}: with the buffers of ports more than 1048576 per worker", config.packets);
         return Err(("packets", message));
     }
     Ok(())

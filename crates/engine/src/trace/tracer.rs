@@ -1,6 +1,6 @@
 //! A worker's part of a trace: it chooses packets as they arrive, and notes what happens to them.
 //!
-//! A chosen packet is known by its window, which is its own until it has left; places in the order, which others may share,
+//! A chosen packet is known by its buffer, which is its own until it has left; places in the order, which others may share,
 //! only say quickly that a packet is none of them.
 
 use std::collections::HashMap;
@@ -30,11 +30,11 @@ const SIEVE_PLACES: usize = 4096;
 pub(crate) struct Tracer {
     /// Whether packets that arrive are to be looked at.
     is_choosing: bool,
-    /// By window: the number of the packet that has it, or of the one that it is a copy of.
-    windows: HashMap<u32, u64>,
+    /// By buffer: the number of the packet that has it, or of the one that it is a copy of.
+    buffers: HashMap<u32, u64>,
     /// By number.
     live: HashMap<u64, Live>,
-    /// How many of `windows` are of each place in the order, modulo [`SIEVE_PLACES`].
+    /// How many of `buffers` are of each place in the order, modulo [`SIEVE_PLACES`].
     sieve: Box<[u16]>,
     /// Those that are on their way out: number, port, and bytes.
     leaving: Vec<(u64, String, u16)>,
@@ -72,7 +72,7 @@ impl Tracer {
     pub(super) fn new(traces: Arc<Traces>, worker: usize, clock: Instant) -> Self {
         Self {
             is_choosing: false,
-            windows: HashMap::new(),
+            buffers: HashMap::new(),
             live: HashMap::new(),
             sieve: Box::default(),
             leaving: Vec::new(),
@@ -93,7 +93,7 @@ impl Tracer {
     /// Whether any packet is followed: only then there is something to note.
     #[inline]
     pub(crate) fn follows(&self) -> bool {
-        !self.windows.is_empty()
+        !self.buffers.is_empty()
     }
 
     /// Once a turn, before packets arrive.
@@ -128,7 +128,7 @@ impl Tracer {
                 session.finish(live.packet);
             }
         }
-        self.windows.clear();
+        self.buffers.clear();
         self.sieve.fill(0);
         self.is_choosing = false;
         self.session = None;
@@ -145,7 +145,7 @@ impl Tracer {
     /// The packet's number, if it is followed.
     fn number(&self, packet: &Descriptor) -> Option<u64> {
         let is_none = self.sieve[Self::sieve_place(packet)] == 0;
-        if is_none { None } else { self.windows.get(&packet.window).copied() }
+        if is_none { None } else { self.buffers.get(&packet.buffer).copied() }
     }
 
     fn live(&mut self, packet: &Descriptor) -> Option<&mut Live> {
@@ -155,15 +155,15 @@ impl Tracer {
 
     fn know(&mut self, packet: &Descriptor, number: u64) {
         self.sieve[Self::sieve_place(packet)] += 1;
-        let other = self.windows.insert(packet.window, number);
-        debug_assert_eq!(other, None, "a window has one packet");
+        let other = self.buffers.insert(packet.buffer, number);
+        debug_assert_eq!(other, None, "a buffer has one packet");
     }
 
-    /// The packet's window is its own no longer. Returns its number.
+    /// The packet's buffer is its own no longer. Returns its number.
     fn forget(&mut self, packet: &Descriptor) -> Option<u64> {
         let number = self.number(packet)?;
         self.sieve[Self::sieve_place(packet)] -= 1;
-        self.windows.remove(&packet.window);
+        self.buffers.remove(&packet.buffer);
         Some(number)
     }
 
@@ -240,7 +240,7 @@ impl Tracer {
             if !session.request.filter.fits(&parsed, class_name) {
                 continue;
             }
-            if self.windows.len() >= PACKETS_MAX {
+            if self.buffers.len() >= PACKETS_MAX {
                 session.miss();
                 continue;
             }
@@ -392,7 +392,7 @@ impl Tracer {
     pub(crate) fn split(&mut self, function: &str, region: &Region, of: &Descriptor, packet: &Descriptor) {
         let now_ns = self.now_ns();
         let (Some(session), Some(parent)) = (self.session.clone(), self.number(of)) else { return };
-        if self.windows.len() >= PACKETS_MAX {
+        if self.buffers.len() >= PACKETS_MAX {
             session.miss();
             return;
         }
@@ -457,7 +457,7 @@ impl Tracer {
         live.note(now_ns, What::CopyDropped { port, counter, reason });
     }
 
-    /// These are given to ports, by port; from now on their windows are the ports'.
+    /// These are given to ports, by port; from now on their buffers are the ports'.
     #[cold]
     pub(crate) fn leaving(&mut self, region: &Region, outs: &[Vec<Departure>]) {
         let now_ns = self.now_ns();

@@ -82,7 +82,7 @@ struct FaultyLane {
     in_flight: VecDeque<Flight>,
     moved: Instant,
     lost: bool,
-    /// Windows that were in its hands when it was lost: it goes on writing to them.
+    /// Buffers that were in its hands when it was lost: it goes on writing to them.
     reached: Vec<Descriptor>,
 }
 
@@ -125,7 +125,7 @@ impl FaultyLane {
 
     fn write_late(&self, region: &mut Region) {
         for descriptor in &self.reached {
-            region.window_mut(descriptor).fill(0xdd);
+            region.buffer_mut(descriptor).fill(0xdd);
         }
     }
 }
@@ -164,7 +164,7 @@ impl Lane for FaultyLane {
         let Some(Flight { mut chunk, .. }) = self.in_flight.pop_front() else { return Ok(None) };
         let each = self.device.faults.fails_each;
         if each > 0 && number.is_multiple_of(each) {
-            packets(&chunk).for_each(|descriptor| region.window_mut(descriptor).fill(0xee));
+            packets(&chunk).for_each(|descriptor| region.buffer_mut(descriptor).fill(0xee));
             half_finish(&mut chunk);
             let id = self.device.capabilities.id.clone();
             return Err(Error::Failed { id, reason: "it was told to".to_owned(), chunk: Box::new(chunk) });

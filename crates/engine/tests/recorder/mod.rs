@@ -139,8 +139,8 @@ impl Function for Recorder {
         Some(Box::new(RecorderHost { number: self.number, record: Arc::clone(&self.record) }))
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
-        self.inner.run_ref(window, descriptor, variant, parameter)
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.inner.run_ref(buffer, descriptor, variant, parameter)
     }
 }
 

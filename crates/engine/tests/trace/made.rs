@@ -177,8 +177,8 @@ impl Function for Maker {
         Some(Box::new(Makes { splits: self.splits }))
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
-        self.echo.run_ref(window, descriptor, variant, parameter)
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.echo.run_ref(buffer, descriptor, variant, parameter)
     }
 }
 
@@ -256,7 +256,7 @@ fn what_is_too_much_is_counted() {
     let report = engine.run(&Arc::new(AtomicBool::new(false)), None, &mut |_| {}).unwrap();
     let found = trace.stop();
     assert_eq!(report.conservation.received, 3000);
-    // Where no window is left nothing is made.
+    // Where no buffer is left nothing is made.
     let followed = 3000 + report.conservation.created;
     assert!(followed > PACKETS_MAX as u64, "{followed}");
     assert_eq!((found.packets.len(), found.chosen, found.missed), (PACKETS_MAX, 3000, followed - PACKETS_MAX as u64));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::{Case, patterns};
-use crate::{Error, Site};
+use crate::{BuildContext, Error};
 
 /// The keys of the stanza.
 #[derive(Debug, Deserialize)]
@@ -20,7 +20,7 @@ pub struct Config {
 
 impl Config {
     /// Reads the patterns.
-    pub(super) fn resolve(&self, site: &Site<'_>) -> Result<(Vec<Vec<u8>>, Case), Error> {
+    pub(super) fn resolve(&self, site: &BuildContext<'_>) -> Result<(Vec<Vec<u8>>, Case), Error> {
         let (path, text) = crate::config::read_file(site.directory, &self.patterns)?;
         match patterns::parse(&text) {
             Ok(patterns) if patterns.is_empty() => {

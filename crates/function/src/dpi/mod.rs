@@ -13,7 +13,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{Contract, Drop, Error, Function, Kind, Site, Verdict};
+use crate::{BuildContext, Contract, Drop, Error, Function, Kind, Verdict};
 
 pub use config::Config;
 pub use patterns::{parse as parse_patterns, parse_pattern};
@@ -102,7 +102,7 @@ impl Dpi {
     }
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
     let (patterns, case) = config.resolve(site)?;
     Ok(Arc::new(Dpi::new(patterns, case)?))
@@ -117,8 +117,8 @@ impl Function for Dpi {
         self.image[..self.image_bytes].into()
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
-        let Some(payload) = reference::payload(crate::frame_mut(window, descriptor)) else {
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+        let Some(payload) = reference::payload(crate::frame_mut(buffer, descriptor)) else {
             return Outcome::drop(DROP_TRUNCATED);
         };
         let found = reference::search(payload, &self.patterns, self.case);

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::{Error, Site};
+use crate::{BuildContext, Error};
 
 /// The keys of the stanza.
 #[derive(Debug, Deserialize)]
@@ -15,7 +15,7 @@ pub struct Config {
 
 impl Config {
     /// The number of ports, 1 to what the configuration has.
-    pub(super) fn ports(&self, site: &Site<'_>) -> Result<u32, Error> {
+    pub(super) fn ports(&self, site: &BuildContext<'_>) -> Result<u32, Error> {
         let available = u32::try_from(site.ports.len()).unwrap_or(u32::MAX);
         match &self.ports {
             Some(ports) if *ports.get_ref() == 0 || *ports.get_ref() > available => {

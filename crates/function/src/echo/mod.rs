@@ -13,7 +13,7 @@ use godwit_packet::{ImageRef, Memory};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{Contract, Drop, Error, Function, Kind, Site, Verdict};
+use crate::{BuildContext, Contract, Drop, Error, Function, Kind, Verdict};
 
 pub use config::Config;
 
@@ -56,7 +56,7 @@ pub struct Echo {
     image: Memory,
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
     let ports = config.ports(site)?;
     Ok(Arc::new(Echo { ports, image: tables::image(ports)? }))
@@ -71,8 +71,8 @@ impl Function for Echo {
         self.image[..].into()
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
-        reference::run_ref(window, descriptor, self.ports)
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+        reference::run_ref(buffer, descriptor, self.ports)
     }
 }
 

@@ -6,8 +6,8 @@ use godwit_wire::Ethernet;
 use super::{DROP_TRUNCATED, NUMBER_OFFSET, VERDICT_FORWARD};
 
 /// Sends the frame back to its sender by the port that the number in its payload names.
-pub(super) fn run_ref(window: &mut [u8], descriptor: &Descriptor, ports: u32) -> Outcome {
-    let frame = crate::frame_mut(window, descriptor);
+pub(super) fn run_ref(buffer: &mut [u8], descriptor: &Descriptor, ports: u32) -> Outcome {
+    let frame = crate::frame_mut(buffer, descriptor);
     let Some(number) = frame.get(NUMBER_OFFSET..).and_then(|rest| rest.first_chunk()) else {
         return Outcome::drop(DROP_TRUNCATED);
     };

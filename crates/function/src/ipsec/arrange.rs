@@ -26,7 +26,7 @@ const DONT_FRAGMENT: u8 = 0x40;
 #[derive(Clone, Copy)]
 struct Origin {
     packet: Descriptor,
-    /// The last fragment of it, as it arrived, and how many were held before; the packet lies in a window of its own.
+    /// The last fragment of it, as it arrived, and how many were held before; the packet lies in a buffer of its own.
     joined: Option<(Descriptor, u32)>,
 }
 
@@ -124,7 +124,7 @@ impl Arranger {
         true
     }
 
-    /// A packet becomes several, each with a number of its own: the first where it is, the others in windows of their own.
+    /// A packet becomes several, each with a number of its own: the first where it is, the others in buffers of their own.
     fn split(
         &mut self,
         host: &mut IpsecHost,

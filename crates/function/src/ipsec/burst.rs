@@ -1,7 +1,7 @@
 //! What is to be done with the frames of a burst, in passes: one reads headers, one asks the table of policies. Each is
 //! short, so what packets wait for overlaps, and what all have in common stays in registers.
 
-use godwit_packet::wide::{Form, Wide, wide};
+use godwit_packet::simd::{self, Isa, Vectorized};
 use godwit_wire::{ethertype, protocol};
 
 use super::database::{Database, Decision};
@@ -29,8 +29,8 @@ impl Database {
         burst: &mut Burst,
     ) {
         match policies.ipv4().table() {
-            Some(table) => wide(ByTable { database: self, policies, table, frames, burst }),
-            None => wide(ByFrame { database: self, policies, frames, decisions: &mut burst.decisions }),
+            Some(table) => simd::run(ByTable { database: self, policies, table, frames, burst }),
+            None => simd::run(ByFrame { database: self, policies, frames, decisions: &mut burst.decisions }),
         }
     }
 }
@@ -43,11 +43,11 @@ struct ByFrame<'b, F> {
     decisions: &'b mut Vec<Decision>,
 }
 
-impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Wide for ByFrame<'_, F> {
+impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByFrame<'_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self, form: impl Form) {
+    fn run(self, form: impl Isa) {
         let Self { database, policies, frames, decisions } = self;
         // What bursts before left in these places is written over.
         decisions.resize(frames.len(), Decision::encrypt(0));
@@ -69,11 +69,11 @@ struct ByTable<'b, F> {
     burst: &'b mut Burst,
 }
 
-impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Wide for ByTable<'_, F> {
+impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self, form: impl Form) {
+    fn run(self, form: impl Isa) {
         let Self { database, policies, table, frames, burst } = self;
         let Burst { pairs, others, decisions } = burst;
         others.clear();

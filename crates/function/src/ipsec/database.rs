@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use arc_swap::ArcSwap;
-use godwit_packet::wide::Form;
+use godwit_packet::simd::Isa;
 use godwit_packet::{BUCKETS, SteerKey};
 use godwit_wire::{Parsed, protocol};
 
@@ -249,7 +249,7 @@ impl Database {
 
     /// [`Database::decide`] for a frame that shows this name, where the first look finds an SA that takes ESP.
     #[inline(always)]
-    pub(super) fn decide_named(&self, esp: PlainEsp, form: impl Form) -> Option<Decision> {
+    pub(super) fn decide_named(&self, esp: PlainEsp, form: impl Isa) -> Option<Decision> {
         let value = self.inbound.first_look(esp.name, form);
         (value >> 32 == Class::Esp as u64).then_some(Decision::decrypt(value as u32, esp.sequence))
     }

@@ -8,7 +8,7 @@ use sha1::Sha1;
 use sha2::Sha256;
 use toml::de::DeTable;
 
-use crate::{Function, Site};
+use crate::{BuildContext, Function};
 
 /// SAs that see no packet twice are left out: what becomes of a frame must not depend on those before.
 const STANZA: &str = r#"
@@ -73,7 +73,7 @@ const KEY: [u8; 32] = {
 
 /// Inbound SAs of ESP and AH, tunnel and transport mode, over IPv4, IPv6 and UDP.
 pub fn function() -> Arc<dyn Function> {
-    let site = Site { name: "fuzzed", ports: &[], directory: Path::new(".") };
+    let site = BuildContext { name: "fuzzed", ports: &[], directory: Path::new(".") };
     let stanza = DeTable::parse(STANZA).expect("the stanza is TOML");
     super::build(stanza, &site).expect("the stanza is one of ipsec")
 }

@@ -173,7 +173,7 @@ impl HostHalf for IpsecHost {
         wake_ns
     }
 
-    fn lets_lead_on(&self) -> bool {
+    fn may_continue_on_device(&self) -> bool {
         true
     }
 

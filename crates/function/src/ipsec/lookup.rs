@@ -17,7 +17,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use godwit_packet::wide::{Form, Four};
+use godwit_packet::simd::{Four, Isa};
 
 const WAYS: usize = 4;
 
@@ -188,7 +188,7 @@ impl Lookup {
 
     /// The same, where the key lies in its first bucket; else [`Lookup::ABSENT`].
     #[inline(always)]
-    pub(super) fn first_look(&self, key: u64, form: impl Form) -> u64 {
+    pub(super) fn first_look(&self, key: u64, form: impl Isa) -> u64 {
         let bucket = &self.buckets[self.places(key).0];
         bucket.get_among(key, form.equal(&bucket.keys, key))
     }
@@ -220,18 +220,18 @@ pub(super) fn mix(mut hash: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use godwit_packet::wide::{Wide, scalar, wide};
+    use godwit_packet::simd::{self, Vectorized};
     use proptest::prelude::*;
 
     use super::*;
 
     struct FirstLook<'a>(&'a Lookup, u64);
 
-    impl Wide for FirstLook<'_> {
+    impl Vectorized for FirstLook<'_> {
         type Output = u64;
 
         #[inline(always)]
-        fn run(self, form: impl Form) -> u64 {
+        fn run(self, form: impl Isa) -> u64 {
             self.0.first_look(self.1, form)
         }
     }
@@ -246,8 +246,8 @@ mod tests {
             let table = Lookup::new(&entries);
             for &(key, value) in &entries {
                 assert_eq!(table.get(key), value, "{count} keys, {step:#x} apart");
-                assert!([value, Lookup::ABSENT].contains(&wide(FirstLook(&table, key))));
-                assert_eq!(wide(FirstLook(&table, key)), scalar(FirstLook(&table, key)));
+                assert!([value, Lookup::ABSENT].contains(&simd::run(FirstLook(&table, key))));
+                assert_eq!(simd::run(FirstLook(&table, key)), simd::run_scalar(FirstLook(&table, key)));
             }
             for absent in (0..count + 10).map(|index| index.wrapping_mul(step).wrapping_add(step / 2 + 1)) {
                 let expected = entries.iter().find(|_| step == 1).and_then(|_| (absent < count).then_some(absent));

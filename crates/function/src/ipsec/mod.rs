@@ -52,7 +52,7 @@ use godwit_packet::{BUCKETS, Image, ImageRef, SteerKey, wipe_stack};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{Contract, Error, Function, HostHalf, Kind, Running, Site, Verdict};
+use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running, Verdict};
 use config::within;
 use control::Control;
 use database::Database;
@@ -149,7 +149,7 @@ pub const CONTRACT: Contract = Contract {
         dropped("no_sa", "An ESP or AH packet for one of our endpoints names an SPI that is not configured for it."),
         dropped(
             "no_room",
-            "The window has no room for what is added, or more of an IPv6 packet's options may change than AH keeps aside.",
+            "The buffer has no room for what is added, or more of an IPv6 packet's options may change than AH keeps aside.",
         ),
         dropped("authentication", "The ICV is wrong: the packet was changed, or the keys differ."),
         dropped("padding", "The padding of an authentic packet is not 1, 2, 3 … (RFC 4303, section 2.4)."),
@@ -262,7 +262,7 @@ pub struct Ipsec {
     control: Mutex<Control>,
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, _site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, _site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let built = read(stanza);
     wipe_stack();
     built
@@ -386,8 +386,8 @@ impl Function for Ipsec {
         }
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
         let sa = self.database.sa(sa_and_sequence(parameter).0);
-        reference::run_ref(window, descriptor, sa.as_deref(), variant, parameter)
+        reference::run_ref(buffer, descriptor, sa.as_deref(), variant, parameter)
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use godwit_packet::wide::Form;
+use godwit_packet::simd::Isa;
 
 use super::lookup::{Lookup, mix};
 use super::selector::{Address, Match, Pattern, Selector, Shown};
@@ -146,7 +146,7 @@ impl Table<'_> {
     /// The SA that protects packets between these addresses, given as a [`Findable::pair`], where the first place to look
     /// at says so. `None`: the answer may be any.
     #[inline(always)]
-    pub(super) fn first_look(self, pair: u64, form: impl Form) -> Option<u32> {
+    pub(super) fn first_look(self, pair: u64, form: impl Isa) -> Option<u32> {
         Answer(self.lookup.first_look(pair & self.masks, form)).protects()
     }
 

@@ -9,7 +9,7 @@ use super::Spare;
 use crate::config::value;
 use crate::routes::{NextHopConfig, Resolved, RouteConfig, Stanza};
 use crate::routing::{FollowConfig, Follower};
-use crate::{Error, Site};
+use crate::{BuildContext, Error};
 
 /// The keys of the stanza.
 #[derive(Debug, Deserialize)]
@@ -59,12 +59,12 @@ impl Config {
     }
 
     /// What follows this machine's routes, if asked for.
-    pub(super) fn follower(&self, site: &Site<'_>) -> Result<Option<Follower>, Error> {
+    pub(super) fn follower(&self, site: &BuildContext<'_>) -> Result<Option<Follower>, Error> {
         self.follow.as_ref().map(|follow| follow.resolve(site)).transpose()
     }
 
     /// Reads the routes and resolves all names.
-    pub(super) fn resolve(&self, site: &Site<'_>) -> Result<Resolved<u32>, Error> {
+    pub(super) fn resolve(&self, site: &BuildContext<'_>) -> Result<Resolved<u32>, Error> {
         let (routes, default_next_hop) = (self.routes.as_ref(), self.default_next_hop.as_ref());
         let stanza = Stanza { routes, default_next_hop, route: &self.route, next_hop: &self.next_hop };
         if self.follow.is_some() { stanza.resolve_beside_followed(site) } else { stanza.resolve(site) }

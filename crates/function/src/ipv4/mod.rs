@@ -16,7 +16,7 @@ use toml::de::DeTable;
 
 use crate::routes::{Address, Resolved};
 use crate::routing::{FOLLOW_INTERVAL, Follower, NextHop, RESOLVE_INTERVAL, Resolver, Routing};
-use crate::{Contract, Drop, Error, Function, HostHalf, Kind, Running, Site, Verdict};
+use crate::{BuildContext, Contract, Drop, Error, Function, HostHalf, Kind, Running, Verdict};
 
 pub use config::Config;
 pub use tables::ROUTES_MAX;
@@ -208,7 +208,7 @@ impl Ipv4 {
     }
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
     let Resolved { routes, next_hops, asked } = config.resolve(site)?;
     let mut function = Ipv4::with_room(routes, next_hops, config.names(), config.spare()?)?;
@@ -263,9 +263,9 @@ impl Function for Ipv4 {
         self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.meet(functions, own))
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
         self.with_reference(|reference| {
-            reference::run_ref(window, descriptor, &reference.prefixes, &reference.next_hops)
+            reference::run_ref(buffer, descriptor, &reference.prefixes, &reference.next_hops)
         })
     }
 }

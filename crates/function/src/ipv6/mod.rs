@@ -22,7 +22,7 @@ use toml::de::DeTable;
 
 use crate::routes::{Address, Resolved};
 use crate::routing::{FOLLOW_INTERVAL, Follower, NextHop, NextHops, RESOLVE_INTERVAL, Resolver, Routing};
-use crate::{Contract, Drop, Error, Function, HostHalf, Kind, Running, Site, Verdict};
+use crate::{BuildContext, Contract, Drop, Error, Function, HostHalf, Kind, Running, Verdict};
 
 pub use config::Config;
 
@@ -272,7 +272,7 @@ impl Ipv6 {
     }
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
     let Resolved { routes, next_hops, asked } = config.resolve(site)?;
     let mut function = Ipv6::with_room(&routes, &next_hops, config.names(), config.form()?, config.spare()?)?;
@@ -330,9 +330,9 @@ impl Function for Ipv6 {
         self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.meet(functions, own))
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
         self.with_reference(|reference| {
-            reference::run_ref(window, descriptor, &reference.prefixes, &reference.next_hops)
+            reference::run_ref(buffer, descriptor, &reference.prefixes, &reference.next_hops)
         })
     }
 }

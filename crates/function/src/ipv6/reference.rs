@@ -44,12 +44,12 @@ impl Prefixes {
 
 /// Forwards one packet.
 pub(super) fn run_ref(
-    window: &mut [u8],
+    buffer: &mut [u8],
     descriptor: &Descriptor,
     prefixes: &Prefixes,
     next_hops: &[NextHop],
 ) -> Outcome {
-    let frame = crate::frame_mut(window, descriptor);
+    let frame = crate::frame_mut(buffer, descriptor);
     let header = match network_header(frame) {
         Ok(Some(header)) => header,
         Ok(None) => return Outcome::verdict(VERDICT_NOT_IPV6),

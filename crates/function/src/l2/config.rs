@@ -11,7 +11,7 @@ use super::macs;
 use super::switch::{Port, Switch};
 use super::{key, tables};
 use crate::config::value;
-use crate::{Error, Site};
+use crate::{BuildContext, Error};
 
 /// VLAN of ports of which nothing is said.
 const DEFAULT_VLAN: u16 = 1;
@@ -68,7 +68,7 @@ enum VlanRange {
 }
 
 impl Config {
-    pub(super) fn switch(&self, site: &Site<'_>) -> Result<Switch, Error> {
+    pub(super) fn switch(&self, site: &BuildContext<'_>) -> Result<Switch, Error> {
         let mut ports: Vec<Option<Port>> = site.ports.iter().map(|_| None).collect();
         if self.port.is_empty() {
             let port = |name: &String| Port { name: name.clone(), untagged: Some(DEFAULT_VLAN), ..Port::default() };
@@ -105,7 +105,12 @@ impl Config {
     }
 
     /// The static addresses, those of the file first.
-    pub(super) fn add_static(&self, switch: &Switch, site: &Site<'_>, control: &mut Control) -> Result<(), Error> {
+    pub(super) fn add_static(
+        &self,
+        switch: &Switch,
+        site: &BuildContext<'_>,
+        control: &mut Control,
+    ) -> Result<(), Error> {
         if let Some(file) = &self.macs {
             let (path, text) = crate::config::read_file(site.directory, file)?;
             let refuse = |(line, message)| Error::Line { path: path.clone(), line, message };

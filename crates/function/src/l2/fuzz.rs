@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use toml::de::DeTable;
 
-use crate::{Function, Site};
+use crate::{BuildContext, Function};
 
 /// Access ports and trunks, one port that is none of the switch's, and some addresses.
 const STANZA: &str = r#"
@@ -36,7 +36,7 @@ port = "p2"
 /// A switch.
 pub fn function() -> Arc<dyn Function> {
     let ports: Vec<String> = (0..4).map(|port| format!("p{port}")).collect();
-    let site = Site { name: "fuzzed", ports: &ports, directory: Path::new(".") };
+    let site = BuildContext { name: "fuzzed", ports: &ports, directory: Path::new(".") };
     let stanza = DeTable::parse(STANZA).expect("it is TOML");
     Arc::new(super::build_switch(stanza, &site).expect("it is a switch"))
 }

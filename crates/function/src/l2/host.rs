@@ -141,7 +141,7 @@ impl HostHalf for Host {
             }
             if outcome.verdict != VERDICT_DROP && flags & SET != 0 {
                 let mut edited = *descriptor;
-                tags::apply(region.window_mut(descriptor), &mut edited, flags & SET, vid);
+                tags::apply(region.buffer_mut(descriptor), &mut edited, flags & SET, vid);
                 *descriptor = edited;
             }
         }

@@ -37,7 +37,7 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{Contract, Counter, Drop, Error, Function, HostHalf, Kind, Running, Site, Verdict};
+use crate::{BuildContext, Contract, Counter, Drop, Error, Function, HostHalf, Kind, Running, Verdict};
 
 use config::Config;
 use control::{Control, Entries};
@@ -163,7 +163,7 @@ pub struct L2 {
 }
 
 impl L2 {
-    fn new(config: &Config, site: &Site<'_>) -> Result<Self, Error> {
+    fn new(config: &Config, site: &BuildContext<'_>) -> Result<Self, Error> {
         let switch = Arc::new(config.switch(site)?);
         let control = Control::new(Arc::clone(&switch), config.limits()?)?;
         let function = Self {
@@ -202,11 +202,11 @@ impl L2 {
 ///
 /// # Errors
 /// As a stanza is refused.
-pub fn build_switch(stanza: Spanned<DeTable<'_>>, site: &Site<'_>) -> Result<L2, Error> {
+pub fn build_switch(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<L2, Error> {
     L2::new(&crate::config::read(stanza)?, site)
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     Ok(Arc::new(build_switch(stanza, site)?))
 }
 
@@ -236,9 +236,9 @@ impl Function for L2 {
         self.switch.members(set as u16)
     }
 
-    fn dress(&self, window: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
+    fn dress(&self, buffer: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
         let vid = set as u16;
-        tags::dress(window, descriptor, vid, self.switch.is_tagged(vid, port));
+        tags::dress(buffer, descriptor, vid, self.switch.is_tagged(vid, port));
     }
 
     fn housekeeping_interval(&self) -> Option<Duration> {
@@ -253,8 +253,8 @@ impl Function for L2 {
         self.shared.counts()
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        reference::run_ref(window, descriptor, &self.switch, &entries)
+        reference::run_ref(buffer, descriptor, &self.switch, &entries)
     }
 }

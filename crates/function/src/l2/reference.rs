@@ -12,8 +12,8 @@ use super::{
 };
 
 /// Switches one frame.
-pub(super) fn run_ref(window: &mut [u8], descriptor: &Descriptor, switch: &Switch, entries: &Entries) -> Outcome {
-    let frame = crate::frame_mut(window, descriptor);
+pub(super) fn run_ref(buffer: &mut [u8], descriptor: &Descriptor, switch: &Switch, entries: &Entries) -> Outcome {
+    let frame = crate::frame_mut(buffer, descriptor);
     let Ok(ethernet) = Ethernet::new_checked(&*frame) else { return Outcome::drop(DROP_TRUNCATED) };
     let tag = match ethernet.ethertype() {
         ethertype::VLAN => match Vlan::new_checked(ethernet.payload()) {

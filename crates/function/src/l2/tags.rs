@@ -24,18 +24,18 @@ pub(super) fn edit(tag: Option<u16>, leaves_tagged: bool) -> u32 {
 }
 
 /// Does it.
-pub(super) fn apply(window: &mut [u8], descriptor: &mut Descriptor, edit: u32, vid: u16) {
+pub(super) fn apply(buffer: &mut [u8], descriptor: &mut Descriptor, edit: u32, vid: u16) {
     let head = usize::from(descriptor.head);
     match edit {
         POP => {
-            window.copy_within(head..head + TAG_OFFSET, head + TAG_BYTES);
+            buffer.copy_within(head..head + TAG_OFFSET, head + TAG_BYTES);
             descriptor.head += TAG_BYTES as u16;
             descriptor.length -= TAG_BYTES as u16;
         }
         PUSH => {
             let new = head - TAG_BYTES;
-            window.copy_within(head..head + TAG_OFFSET, new);
-            let tag = &mut window[new + TAG_OFFSET..][..TAG_BYTES];
+            buffer.copy_within(head..head + TAG_OFFSET, new);
+            let tag = &mut buffer[new + TAG_OFFSET..][..TAG_BYTES];
             tag[..2].copy_from_slice(&ethertype::VLAN.to_be_bytes());
             tag[2..].copy_from_slice(&vid.to_be_bytes());
             descriptor.head -= TAG_BYTES as u16;
@@ -43,7 +43,7 @@ pub(super) fn apply(window: &mut [u8], descriptor: &mut Descriptor, edit: u32, v
         }
         SET => {
             let [high, low] = vid.to_be_bytes();
-            let tci = &mut window[head + TAG_OFFSET + 2..][..2];
+            let tci = &mut buffer[head + TAG_OFFSET + 2..][..2];
             tci[0] = tci[0] & 0xf0 | high;
             tci[1] = low;
         }
@@ -52,11 +52,11 @@ pub(super) fn apply(window: &mut [u8], descriptor: &mut Descriptor, edit: u32, v
 }
 
 /// Gives a frame of a VLAN the tag that the port has which it leaves by, or none.
-pub(super) fn dress(window: &mut [u8], descriptor: &mut Descriptor, vid: u16, leaves_tagged: bool) {
+pub(super) fn dress(buffer: &mut [u8], descriptor: &mut Descriptor, vid: u16, leaves_tagged: bool) {
     let head = usize::from(descriptor.head);
-    let frame = &window[head..head + usize::from(descriptor.length)];
+    let frame = &buffer[head..head + usize::from(descriptor.length)];
     let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let is_tagged = word(TAG_OFFSET) == ethertype::VLAN;
     let tag = is_tagged.then(|| word(TAG_OFFSET + 2) & 0xfff);
-    apply(window, descriptor, edit(tag, leaves_tagged), vid);
+    apply(buffer, descriptor, edit(tag, leaves_tagged), vid);
 }

@@ -46,7 +46,7 @@ struct Under {
 impl Under {
     fn new(stanza: &str, ports: &[&str]) -> Self {
         let ports: Vec<String> = ports.iter().map(|port| (*port).to_owned()).collect();
-        let site = Site { name: "under test", ports: &ports, directory: std::path::Path::new(".") };
+        let site = BuildContext { name: "under test", ports: &ports, directory: std::path::Path::new(".") };
         let function = build_switch(DeTable::parse(stanza).unwrap(), &site).unwrap();
         let host = function.host_half(0, 1).unwrap();
         let config = ArenaConfig { packets: 64, headroom_bytes: 64, ..ArenaConfig::default() };
@@ -59,7 +59,7 @@ impl Under {
         packet.port = port;
         self.region.frame_mut(&packet).copy_from_slice(frame);
         let mut after = packet;
-        let mut outcome = self.function.run_ref(self.region.window_mut(&packet), &mut after, 0, 0);
+        let mut outcome = self.function.run_ref(self.region.buffer_mut(&packet), &mut after, 0, 0);
         assert_eq!(after, packet);
         assert_eq!(self.region.frame(&packet), frame, "the kernel writes nothing");
         let (descriptors, outcomes) = (std::slice::from_mut(&mut after), std::slice::from_mut(&mut outcome));
@@ -71,7 +71,7 @@ impl Under {
             assert_eq!(outcome.port, PORT_FLOOD);
             for &port in self.function.flood_ports(outcome.value).iter().filter(|port| **port != packet.port) {
                 let mut copy = self.region.duplicate(&after).unwrap();
-                self.function.dress(self.region.window_mut(&copy.clone()), &mut copy, port, outcome.value);
+                self.function.dress(self.region.buffer_mut(&copy.clone()), &mut copy, port, outcome.value);
                 left.push((port, self.region.frame(&copy).to_vec()));
                 self.region.release(&copy);
             }
@@ -310,7 +310,7 @@ fn the_frames_of_a_known_source_tell_nobody_anything() {
     assert_eq!(under.count("learned"), 1);
     let mut packet = under.region.allocate(60).unwrap();
     under.region.frame_mut(&packet).copy_from_slice(&frame(mac(9), mac(1), None));
-    let outcome = under.function.run_ref(under.region.window_mut(&packet.clone()), &mut packet, 0, 0);
+    let outcome = under.function.run_ref(under.region.buffer_mut(&packet.clone()), &mut packet, 0, 0);
     assert_eq!(outcome.value & NOTICE, 0);
     under.keep_house(0.01);
     assert_eq!(under.engine.changed.borrow().len(), changed);
@@ -512,12 +512,12 @@ fn tags_are_what_scapy_makes_of_them() {
         let [leaves, vid, came, left] = words[..] else { panic!("{line}") };
         let (came, left, vid) = (bytes(came), bytes(left), vid.parse::<u16>().unwrap());
         let (head, room) = (64usize, 4usize);
-        let mut window = vec![0x5a; room * 64];
-        window[head..head + came.len()].copy_from_slice(&came);
+        let mut buffer = vec![0x5a; room * 64];
+        buffer[head..head + came.len()].copy_from_slice(&came);
         let (head, length, room) = (head as u16, came.len() as u16, room as u8);
         let mut descriptor = Descriptor { head, length, room, ..Descriptor::default() };
-        tags::dress(&mut window, &mut descriptor, vid, leaves == "tagged");
-        assert_eq!(window[usize::from(descriptor.head)..][..usize::from(descriptor.length)], left, "{line}");
+        tags::dress(&mut buffer, &mut descriptor, vid, leaves == "tagged");
+        assert_eq!(buffer[usize::from(descriptor.head)..][..usize::from(descriptor.length)], left, "{line}");
         tried += 1;
     }
     assert!(tried > 80);

@@ -10,7 +10,7 @@ use super::names::{self, Names, NextHops};
 use super::{Carrier, NextHop, Parts, UDP_PORT};
 use crate::config::value;
 use crate::routes::{parse_mac, port_index};
-use crate::{Error, Site};
+use crate::{BuildContext, Error};
 
 /// Most names and next hops that a stanza makes room for.
 const SPARE_MAX: usize = 1 << 30;
@@ -64,7 +64,7 @@ pub(super) struct NextHopConfig {
 
 impl Config {
     /// Reads the names and resolves all next hops.
-    pub(super) fn resolve(&self, site: &Site<'_>) -> Result<Parts, Error> {
+    pub(super) fn resolve(&self, site: &BuildContext<'_>) -> Result<Parts, Error> {
         if self.names.is_none() && self.route.is_empty() {
             let message = format!(
                 "function \"{}\" has no names: name a file with names = \"FILE\", or add [[function.route]]",

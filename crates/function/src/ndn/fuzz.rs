@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use toml::de::DeTable;
 
-use crate::{Function, Site};
+use crate::{BuildContext, Function};
 
 const STANZA: &str = r#"
 [[next_hop]]
@@ -61,7 +61,7 @@ next_hop = "nowhere"
 
 /// A few names, with next hops of all kinds.
 pub fn function() -> Arc<dyn Function> {
-    let site = Site { name: "fuzzed", ports: &["p".to_owned()], directory: Path::new(".") };
+    let site = BuildContext { name: "fuzzed", ports: &["p".to_owned()], directory: Path::new(".") };
     let stanza = DeTable::parse(STANZA).expect("the stanza is TOML");
     super::build(stanza, &site).expect("the stanza is one of ndn")
 }

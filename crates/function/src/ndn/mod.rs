@@ -21,7 +21,7 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{Contract, Drop, Error, Function, Kind, Running, Site, Verdict};
+use crate::{BuildContext, Contract, Drop, Error, Function, Kind, Running, Verdict};
 
 pub use config::Config;
 pub use names::{NAME_BYTES_MAX, Names, parse as parse_names};
@@ -260,7 +260,7 @@ impl Ndn {
     }
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
     Ok(Arc::new(Ndn::new(config.resolve(site)?)?))
 }
@@ -286,8 +286,8 @@ impl Function for Ndn {
         said
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
-        self.with_fib(|fib| reference::run_ref(window, descriptor, fib, self.udp_port))
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+        self.with_fib(|fib| reference::run_ref(buffer, descriptor, fib, self.udp_port))
     }
 }
 

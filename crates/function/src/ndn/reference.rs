@@ -55,8 +55,8 @@ impl Fib {
 }
 
 /// Forwards one packet.
-pub(super) fn run_ref(window: &mut [u8], descriptor: &mut Descriptor, fib: &Fib, udp_port: u16) -> Outcome {
-    let frame = crate::frame_mut(window, descriptor);
+pub(super) fn run_ref(buffer: &mut [u8], descriptor: &mut Descriptor, fib: &Fib, udp_port: u16) -> Outcome {
+    let frame = crate::frame_mut(buffer, descriptor);
     let packet = match enter(frame, udp_port) {
         Ok(packet) => packet,
         Err(outcome) => return outcome,
@@ -113,7 +113,7 @@ pub(super) fn run_ref(window: &mut [u8], descriptor: &mut Descriptor, fib: &Fib,
     let Some(head) = end.checked_sub(sent.len()) else {
         return Outcome::drop(DROP_NO_ROOM);
     };
-    window[head..end].copy_from_slice(&sent);
+    buffer[head..end].copy_from_slice(&sent);
     (descriptor.head, descriptor.length) = (head as u16, sent.len() as u16);
     Outcome { port, value: index, ..Outcome::verdict(VERDICT_FORWARD) }
 }

@@ -10,7 +10,7 @@ use toml::Spanned;
 use crate::config::value;
 use crate::neighbours::Neighbours;
 use crate::routing::Prefix;
-use crate::{Error, Site};
+use crate::{BuildContext, Error};
 
 /// Messages that a worker sends in one second at most (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 (f)).
 const MESSAGES_A_SECOND: u32 = 1000;
@@ -84,7 +84,7 @@ impl Interface {
 }
 
 impl Config {
-    pub(super) fn resolve(&self, site: &Site<'_>) -> Result<Settings, Error> {
+    pub(super) fn resolve(&self, site: &BuildContext<'_>) -> Result<Settings, Error> {
         let mut interfaces: Vec<Option<Interface>> = site.ports.iter().map(|_| None).collect();
         for config in &self.interface {
             let name = config.port.get_ref();

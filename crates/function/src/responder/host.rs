@@ -307,7 +307,7 @@ fn forwarded(settings: &Settings, frame: &mut [u8], at: usize, station: Station,
 
 /// A frame in the place of the packet, back by the port that it came by.
 fn reply(region: &mut Region, packet: &Descriptor, frame: &[u8]) -> Vec<Step> {
-    let room = usize::from(packet.room) * godwit_abi::WINDOW_UNIT_BYTES - usize::from(packet.head);
+    let room = usize::from(packet.room) * godwit_abi::BUFFER_UNIT_BYTES - usize::from(packet.head);
     if frame.len() > room {
         return vec![Step::Drop { packet: *packet, reason: DROP_NO_ROOM }];
     }

@@ -25,7 +25,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use crate::neighbours::Neighbours;
-use crate::{Contract, Counter, Drop, Error, Function, HostHalf, Kind, Site, Verdict};
+use crate::{BuildContext, Contract, Counter, Drop, Error, Function, HostHalf, Kind, Verdict};
 
 pub use config::Config;
 use config::Settings;
@@ -111,7 +111,7 @@ pub struct Responder {
     settings: Arc<Settings>,
 }
 
-fn build(stanza: Spanned<DeTable<'_>>, site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
     Ok(Arc::new(Responder { settings: Arc::new(config.resolve(site)?) }))
 }
@@ -138,8 +138,8 @@ impl Function for Responder {
     }
 
     /// What the host half does with a packet of which nobody has said anything.
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
-        let frame = crate::frame_mut(window, descriptor);
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+        let frame = crate::frame_mut(buffer, descriptor);
         match answers::answer(&self.settings, descriptor.port.into(), frame) {
             Some(answer) if answer.len() == frame.len() => {
                 frame.copy_from_slice(&answer);

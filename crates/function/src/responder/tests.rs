@@ -23,7 +23,7 @@ fn settings() -> Settings {
     let document = DeTable::parse(STANZA).unwrap();
     let config: Config = crate::config::read(document).unwrap();
     let ports = ["a", "b", "c"].map(str::to_owned);
-    config.resolve(&Site { name: "under test", ports: &ports, directory: std::path::Path::new(".") }).unwrap()
+    config.resolve(&BuildContext { name: "under test", ports: &ports, directory: std::path::Path::new(".") }).unwrap()
 }
 
 fn answer(frame: &[u8]) -> Option<Vec<u8>> {

@@ -13,7 +13,7 @@ use super::{Address, Route};
 use crate::config::value;
 use crate::fragments::IPV4_MTU_MIN;
 use crate::routing::{Adjacency, Asked, NextHop};
-use crate::{Error, Site};
+use crate::{BuildContext, Error};
 
 /// The keys of a stanza that say where packets go.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,7 @@ impl<A> Default for Resolved<A> {
 
 impl Stanza<'_> {
     /// As [`Stanza::resolve`], where routes of this machine are followed: none are needed here, and none ask for stations.
-    pub(crate) fn resolve_beside_followed<A: Address>(&self, site: &Site<'_>) -> Result<Resolved<A>, Error> {
+    pub(crate) fn resolve_beside_followed<A: Address>(&self, site: &BuildContext<'_>) -> Result<Resolved<A>, Error> {
         if self.routes.is_none() && self.route.is_empty() && self.next_hop.is_empty() {
             return Ok(Resolved::default());
         }
@@ -87,7 +87,7 @@ impl Stanza<'_> {
     }
 
     /// Reads the routes and resolves all names.
-    pub(crate) fn resolve<A: Address>(&self, site: &Site<'_>) -> Result<Resolved<A>, Error> {
+    pub(crate) fn resolve<A: Address>(&self, site: &BuildContext<'_>) -> Result<Resolved<A>, Error> {
         if self.routes.is_none() && self.route.is_empty() {
             let message = format!(
                 "function \"{}\" has no routes: name a file with routes = \"FILE\", or add [[function.route]]",
@@ -134,7 +134,7 @@ impl Stanza<'_> {
 
 impl NextHopConfig {
     /// One whose station is to be asked for is unresolved.
-    fn resolve(&self, site: &Site<'_>) -> Result<NextHop, Error> {
+    fn resolve(&self, site: &BuildContext<'_>) -> Result<NextHop, Error> {
         let name = self.name.get_ref();
         let refuse = |message| Err(value(self.name.span(), message));
         let is_asked = self.via.is_some() || self.on_link;

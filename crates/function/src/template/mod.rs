@@ -11,7 +11,7 @@ use godwit_packet::ImageRef;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{Contract, Drop, Error, Function, Kind, Site, Verdict};
+use crate::{BuildContext, Contract, Drop, Error, Function, Kind, Verdict};
 
 pub use config::Config;
 
@@ -45,7 +45,7 @@ pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 #[derive(Debug)]
 pub struct Template;
 
-fn build(stanza: Spanned<DeTable<'_>>, _site: &Site<'_>) -> Result<Arc<dyn Function>, Error> {
+fn build(stanza: Spanned<DeTable<'_>>, _site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let Config {} = crate::config::read(stanza)?;
     Ok(Arc::new(Template))
 }
@@ -59,8 +59,8 @@ impl Function for Template {
         tables::IMAGE.into()
     }
 
-    fn run_ref(&self, window: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
-        reference::run_ref(window, descriptor)
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+        reference::run_ref(buffer, descriptor)
     }
 }
 

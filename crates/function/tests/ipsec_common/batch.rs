@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use godwit_abi::Outcome;
-use godwit_function::{Function, HostHalf, Site, Work};
+use godwit_function::{BuildContext, Function, HostHalf, Work};
 use godwit_kernels::{BinCall, Level, Native};
 use godwit_packet::{Arena, ArenaConfig, Descriptor, Region};
 use toml::de::DeTable;
@@ -52,7 +52,7 @@ pub(crate) fn forms() -> Vec<Form> {
 
 /// The function of a stanza.
 pub(crate) fn build(stanza: &str) -> Arc<dyn Function> {
-    let site = Site { name: "ipsec under test", ports: &[], directory: Path::new(".") };
+    let site = BuildContext { name: "ipsec under test", ports: &[], directory: Path::new(".") };
     let kind = godwit_function::kind("ipsec").unwrap();
     (kind.build)(DeTable::parse(stanza).unwrap(), &site).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -114,22 +114,22 @@ pub(crate) struct Packet {
     pub(crate) frame: Vec<u8>,
     /// Where the frame is.
     pub(crate) head: u16,
-    /// Everything in the window, the frame included.
-    pub(crate) window: Vec<u8>,
-    /// Bytes of the window that the packet lay in before or lies in now. A kernel may write all of them, and what it
+    /// Everything in the buffer, the frame included.
+    pub(crate) buffer: Vec<u8>,
+    /// Bytes of the buffer that the packet lay in before or lies in now. A kernel may write all of them, and what it
     /// leaves where the packet no longer is has no meaning; all others it leaves alone.
     pub(crate) used: Range<usize>,
 }
 
 impl Packet {
-    /// The window without the bytes that a kernel may write.
+    /// The buffer without the bytes that a kernel may write.
     fn untouched(&self) -> [&[u8]; 2] {
-        [&self.window[..self.used.start], &self.window[self.used.end..]]
+        [&self.buffer[..self.used.start], &self.buffer[self.used.end..]]
     }
 }
 
 /// Both are the same to who goes on with them: what was said, and the frame where it was not to drop it. And nothing
-/// else of the windows was written.
+/// else of the buffers was written.
 #[track_caller]
 pub(crate) fn assert_same(at: impl fmt::Display, expected: &[Packet], found: &[Packet]) {
     assert_eq!(expected.len(), found.len());
@@ -166,7 +166,7 @@ impl Batch {
         for (index, frame) in frames.iter().enumerate() {
             let mut descriptor = region.allocate(frame.len()).unwrap();
             descriptor.order = index as u16;
-            region.window_mut(&descriptor).fill(0xa5);
+            region.buffer_mut(&descriptor).fill(0xa5);
             region.frame_mut(&descriptor).copy_from_slice(frame);
             descriptors.push(descriptor);
         }
@@ -223,7 +223,7 @@ impl Batch {
                 outcome,
                 frame: region.frame(&descriptor).to_vec(),
                 head: descriptor.head,
-                window: region.window_mut(&descriptor).to_vec(),
+                buffer: region.buffer_mut(&descriptor).to_vec(),
                 used: old.start.min(new.start)..old.end.max(new.end),
             }
         };
@@ -267,7 +267,7 @@ impl Batch {
     }
 }
 
-/// One bin of packets whose windows are of the region.
+/// One bin of packets whose buffers are of the region.
 pub(crate) fn run_bin(
     region: &mut Region,
     function: &dyn Function,
@@ -283,7 +283,7 @@ pub(crate) fn run_bin(
     match form {
         Form::Ref => {
             for ((descriptor, parameter), outcome) in descriptors.iter_mut().zip(parameters).zip(outcomes) {
-                *outcome = function.run_ref(region.window_mut(descriptor), descriptor, variant, *parameter);
+                *outcome = function.run_ref(region.buffer_mut(descriptor), descriptor, variant, *parameter);
             }
         }
         Form::Cpu(_) | Form::Native(_) => {

@@ -1,4 +1,4 @@
-//! The receiving end as the engine runs it: host half, kernel, host half, and windows that are used again.
+//! The receiving end as the engine runs it: host half, kernel, host half, and buffers that are used again.
 
 use std::sync::Arc;
 
@@ -49,12 +49,12 @@ impl Gateway {
     fn pass_batch(&mut self, form: Form, frames: &[Vec<u8>], check: bool) -> Vec<Passed> {
         let mut descriptors: Vec<Descriptor> = Vec::with_capacity(frames.len());
         for (order, frame) in frames.iter().enumerate() {
-            let allocated = self.region.allocate(frame.len()).expect("every window was given back");
+            let allocated = self.region.allocate(frame.len()).expect("every buffer was given back");
             let descriptor = Descriptor { order: order as u16, ..allocated };
             self.region.frame_mut(&descriptor).copy_from_slice(frame);
             descriptors.push(descriptor);
         }
-        let windows = descriptors.clone();
+        let buffers = descriptors.clone();
         let mut work = Vec::with_capacity(frames.len());
         self.host_half.prepare(&self.region, &descriptors, &mut work);
         assert_eq!(work.len(), frames.len());
@@ -75,8 +75,8 @@ impl Gateway {
             frame: self.region.frame(descriptor).to_vec(),
         };
         let passed = outcomes.iter().zip(&descriptors).map(passed).collect();
-        windows.iter().for_each(|window| self.region.release(window));
-        assert_eq!(self.region.allocated(), 0, "windows are lost");
+        buffers.iter().for_each(|buffer| self.region.release(buffer));
+        assert_eq!(self.region.allocated(), 0, "buffers are lost");
         passed
     }
 
@@ -127,9 +127,9 @@ impl Gateway {
     }
 
     fn expect(&mut self, variant: u8, mut descriptor: Descriptor, parameter: u64) -> (Outcome, Descriptor, Vec<u8>) {
-        let mut window = self.region.window_mut(&descriptor).to_vec();
-        let outcome = self.function.run_ref(&mut window, &mut descriptor, variant, parameter);
+        let mut buffer = self.region.buffer_mut(&descriptor).to_vec();
+        let outcome = self.function.run_ref(&mut buffer, &mut descriptor, variant, parameter);
         let head = usize::from(descriptor.head);
-        (outcome, descriptor, window[head..head + usize::from(descriptor.length)].to_vec())
+        (outcome, descriptor, buffer[head..head + usize::from(descriptor.length)].to_vec())
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use godwit_function::dpi::{Case as LetterCase, Dpi};
 use godwit_function::ipv4::{Ipv4, Route};
 use godwit_function::routing::{Adjacency, NextHop};
-use godwit_function::{Function, Site, kind, l2};
+use godwit_function::{BuildContext, Function, kind, l2};
 use godwit_wire::MacAddress;
 use toml::de::DeTable;
 
@@ -57,7 +57,7 @@ pub(crate) fn cases() -> Vec<Case> {
 /// A function from the text of its stanza, in a configuration of so many ports.
 pub(crate) fn build(name: &str, stanza: &str, ports: usize) -> Arc<dyn Function> {
     let ports: Vec<String> = (0..ports).map(|port| format!("port{port}")).collect();
-    let site = Site { name: "under test", ports: &ports, directory: Path::new(".") };
+    let site = BuildContext { name: "under test", ports: &ports, directory: Path::new(".") };
     let stanza = DeTable::parse(stanza).unwrap();
     (kind(name).unwrap().build)(stanza, &site).unwrap()
 }
@@ -104,7 +104,7 @@ fn crowded_address(random: &mut Random) -> u32 {
 /// Six of seven ports, access ports and trunks, and frames of so many addresses of three VLANs, some of them in the table.
 fn l2(addresses: u32) -> (Arc<dyn Function>, Vec<Vec<u8>>) {
     let ports: Vec<String> = (0..7).map(|port| format!("p{port}")).collect();
-    let site = Site { name: "under test", ports: &ports, directory: Path::new(".") };
+    let site = BuildContext { name: "under test", ports: &ports, directory: Path::new(".") };
     let stanza = r#"
         [[port]]
         port = "p0"

@@ -80,7 +80,7 @@ fn sealed(west: &dyn Function, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut sealed = Vec::new();
     for (mut descriptor, work) in descriptors.into_iter().zip(work) {
         let Work::Run { variant, parameter } = work else { panic!("{work:?}: not protected") };
-        let said = west.run_ref(region.window_mut(&descriptor), &mut descriptor, variant, parameter);
+        let said = west.run_ref(region.buffer_mut(&descriptor), &mut descriptor, variant, parameter);
         assert_eq!(said.verdict, 0, "{said:?}: not protected");
         sealed.push(region.frame(&descriptor).to_vec());
     }

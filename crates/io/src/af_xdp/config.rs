@@ -32,7 +32,7 @@ pub struct Config {
     /// Whether workers run the driver's receive work themselves, in the place of interrupts.
     #[serde(default)]
     pub busy_poll: bool,
-    /// Windows that the kernel has to write arriving frames into, for each worker: a power of two.
+    /// Buffers that the kernel has to write arriving frames into, for each worker: a power of two.
     #[serde(default = "ring_packets")]
     pub rx_packets: u32,
     /// Packets that may wait to be sent, for each worker: a power of two.
@@ -209,11 +209,11 @@ impl Rule {
 
 impl Live for Config {
     fn needs(&self) -> ArenaNeeds {
-        let windows = (self.rx_packets + self.tx_packets) as usize;
+        let buffers = (self.rx_packets + self.tx_packets) as usize;
         ArenaNeeds {
             headroom_bytes: XDP_HEADROOM_BYTES,
             slot_bytes: Some(CHUNK_BYTES),
-            windows,
+            buffers,
             ..ArenaNeeds::default()
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! NIC queue i -> XDP program -- chosen --> socket i: RX ring -> worker i -> TX ring -> NIC queue i
-//!                    '--------- all else --> the kernel                  fill and completion rings: windows go and come back
+//!                    '--------- all else --> the kernel                  fill and completion rings: buffers go and come back
 //! ```
-//! A window is a chunk of the UMEM, and a worker's region the UMEM of its sockets, so frames are never copied here: with a driver that does zero
+//! A buffer is a chunk of the UMEM, and a worker's region the UMEM of its sockets, so frames are never copied here: with a driver that does zero
 //! copy the NIC writes where workers and devices read, else the kernel copies once. Links and sockets are file descriptors: when the process ends,
 //! however it does, the program is detached.
 //!

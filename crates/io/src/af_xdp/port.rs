@@ -80,7 +80,7 @@ impl Pair {
         }
     }
 
-    /// Packets that the kernel had no window or no place in the ring for.
+    /// Packets that the kernel had no buffer or no place in the ring for.
     pub(super) fn missed(&self) -> u64 {
         let sockets = lock(&self.sockets);
         sockets.missed + sockets.current.as_deref().map_or(0, missed)

@@ -1,4 +1,4 @@
-//! A worker's queues: windows that go to the kernel and come back.
+//! A worker's queues: buffers that go to the kernel and come back.
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -12,8 +12,8 @@ use super::socket::{Inbound, Outbound, Socket};
 use crate::live::Arrivals;
 use crate::{Departure, Error, PortCounters, Receive, Received, Transmit};
 
-/// Windows are posted so many at a time: each time costs a write that the driver's core has to fetch.
-const POST_WINDOWS: usize = 64;
+/// Buffers are posted so many at a time: each time costs a write that the driver's core has to fetch.
+const POST_BUFFERS: usize = 64;
 /// System calls with which one burst is sent at most.
 const KICKS_MAX: usize = 64;
 /// Turns between system calls while the interface takes nothing.
@@ -35,7 +35,7 @@ impl Slots {
         Self { start: region.start, slot_bytes, words: vec![0; slots.div_ceil(64)], count: 0 }
     }
 
-    /// A window is given as the distance of its start from the region's.
+    /// A buffer is given as the distance of its start from the region's.
     #[inline]
     fn insert(&mut self, place: usize) {
         let slot = place / self.slot_bytes;
@@ -58,25 +58,25 @@ impl Slots {
         }
     }
 
-    /// All of them, as windows of the arena; none is left.
+    /// All of them, as buffers of the arena; none is left.
     fn take_all(&mut self) -> Vec<u32> {
-        let mut windows = Vec::with_capacity(self.count);
+        let mut buffers = Vec::with_capacity(self.count);
         for (index, word) in self.words.iter_mut().enumerate() {
             let mut bits = std::mem::take(word);
             while bits != 0 {
                 let slot = index * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                windows.push(window(self.start + slot * self.slot_bytes));
+                buffers.push(buffer(self.start + slot * self.slot_bytes));
             }
         }
         self.count = 0;
-        windows
+        buffers
     }
 }
 
-/// The window at this offset from the arena's base.
-fn window(offset: usize) -> u32 {
-    (offset / godwit_packet::WINDOW_UNIT_BYTES) as u32
+/// The buffer at this offset from the arena's base.
+fn buffer(offset: usize) -> u32 {
+    (offset / godwit_packet::BUFFER_UNIT_BYTES) as u32
 }
 
 /// The socket's half that receives.
@@ -120,7 +120,7 @@ impl ReceiveQueue {
         Ok(queue)
     }
 
-    /// Gives the kernel windows to write into, as soon as there is room for `least`.
+    /// Gives the kernel buffers to write into, as soon as there is room for `least`.
     fn post(&mut self, region: &mut Region, least: usize) {
         let room = self.posted_max - self.posted.count;
         if room < least {
@@ -128,20 +128,20 @@ impl ReceiveQueue {
         }
         let room = room.min(self.inbound.fill.free(room as u32) as usize);
         for _ in 0..room {
-            let Some(window) = region.post() else { break };
-            let place = window as usize * godwit_packet::WINDOW_UNIT_BYTES - self.pair.region.start;
+            let Some(buffer) = region.post() else { break };
+            let place = buffer as usize * godwit_packet::BUFFER_UNIT_BYTES - self.pair.region.start;
             self.posted.insert(place);
             self.inbound.fill.push(place as u64);
         }
         self.inbound.fill.submit();
     }
 
-    /// The interface was gone and is back: another socket, and the windows that the old one had are free.
+    /// The interface was gone and is back: another socket, and the buffers that the old one had are free.
     #[cold]
     fn renew(&mut self, region: &mut Region) {
         let Ok((socket, inbound, generation)) = self.pair.take_inbound() else { return };
         (self.socket, self.inbound, self.generation) = (socket, inbound, generation);
-        self.posted.take_all().into_iter().for_each(|window| region.reclaim(window));
+        self.posted.take_all().into_iter().for_each(|buffer| region.reclaim(buffer));
         self.post(region, 1);
     }
 }
@@ -159,7 +159,7 @@ impl Receive for ReceiveQueue {
         let is_stopped = self.shared.stopped.load(Ordering::Acquire);
         let packets = (self.inbound.received.available() as usize).min(packets_max);
         if packets == 0 {
-            self.post(region, POST_WINDOWS);
+            self.post(region, POST_BUFFERS);
             return Ok(if is_stopped { Received::Ended } else { Received::Open });
         }
         let mut bytes = 0;
@@ -168,7 +168,7 @@ impl Receive for ReceiveQueue {
             let (place, length) = (addr as usize, len as usize);
             let start = place - place % self.posted.slot_bytes;
             if !self.posted.remove(start) {
-                return Err(Error::Port(format!("the kernel names a window that it does not have: {place:#x}")));
+                return Err(Error::Port(format!("the kernel names a buffer that it does not have: {place:#x}")));
             }
             let offset = self.pair.region.start + place;
             let fits = length <= self.frame_bytes_max;
@@ -190,7 +190,7 @@ impl Receive for ReceiveQueue {
         }
         self.inbound.received.release();
         self.counters.received_bytes += bytes;
-        self.post(region, POST_WINDOWS);
+        self.post(region, POST_BUFFERS);
         self.pair.received.publish(&self.counters);
         Ok(Received::Open)
     }
@@ -214,13 +214,13 @@ impl Receive for ReceiveQueue {
     }
 }
 
-/// Frees the window of a frame that is not taken.
+/// Frees the buffer of a frame that is not taken.
 #[cold]
 fn give_back(region: &mut Region, offset: usize, start: usize) {
-    // A frame that fits its window has become a packet of it by now.
+    // A frame that fits its buffer has become a packet of it by now.
     match region.arrived(offset, 0) {
         Some(descriptor) => region.release(&descriptor),
-        None => region.reclaim(window(start)),
+        None => region.reclaim(buffer(start)),
     }
 }
 
@@ -255,9 +255,9 @@ impl TransmitQueue {
         })
     }
 
-    /// Takes windows back that the kernel has read.
+    /// Takes buffers back that the kernel has read.
     #[inline]
-    fn reclaim(&mut self, windows: &mut Outgoing<'_>) -> Result<(), Error> {
+    fn reclaim(&mut self, buffers: &mut Outgoing<'_>) -> Result<(), Error> {
         let count = self.outbound.completed.available();
         if count == 0 {
             return Ok(());
@@ -266,9 +266,9 @@ impl TransmitQueue {
             let place = self.outbound.completed.pop() as usize;
             let start = place - place % self.handed_over.slot_bytes;
             if !self.handed_over.remove(start) {
-                return Err(Error::Port(format!("the kernel gives back a window that it does not have: {place:#x}")));
+                return Err(Error::Port(format!("the kernel gives back a buffer that it does not have: {place:#x}")));
             }
-            windows.reclaim(window(self.pair.region.start + start));
+            buffers.reclaim(buffer(self.pair.region.start + start));
         }
         self.outbound.completed.release();
         Ok(())
@@ -298,41 +298,41 @@ impl TransmitQueue {
     }
 
     #[cold]
-    fn renew(&mut self, windows: &mut Outgoing<'_>) {
+    fn renew(&mut self, buffers: &mut Outgoing<'_>) {
         let Ok((socket, outbound, generation)) = self.pair.take_outbound() else { return };
         (self.socket, self.outbound, self.generation) = (socket, outbound, generation);
-        self.handed_over.take_all().into_iter().for_each(|window| windows.reclaim(window));
+        self.handed_over.take_all().into_iter().for_each(|buffer| buffers.reclaim(buffer));
     }
 
     /// Room for one more, after asking the kernel for it.
     #[cold]
-    fn make_room(&mut self, windows: &mut Outgoing<'_>) -> Result<bool, Error> {
+    fn make_room(&mut self, buffers: &mut Outgoing<'_>) -> Result<bool, Error> {
         self.outbound.send.submit();
         self.kick()?;
-        self.reclaim(windows)?;
+        self.reclaim(buffers)?;
         Ok(self.handed_over.count < self.slots_max)
     }
 }
 
 impl Transmit for TransmitQueue {
-    fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
+    fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
         let frame_bytes_max = self.shared.mtu.load(Ordering::Relaxed) + HEADER_BYTES;
         let (mut accepted, mut bytes) = (0, 0);
         let mut is_full = false;
         for Departure { descriptor, .. } in packets {
             let is_long = usize::from(descriptor.length) > frame_bytes_max;
             if !is_long && !is_full && self.handed_over.count == self.slots_max {
-                is_full = !self.make_room(windows)?;
+                is_full = !self.make_room(buffers)?;
             }
             if is_long || is_full {
                 self.counters.over_mtu += u64::from(is_long);
                 self.counters.refused += 1;
-                windows.release(descriptor);
+                buffers.release(descriptor);
                 continue;
             }
             let place = descriptor.frame_offset() - self.pair.region.start;
-            windows.hand_over(descriptor);
-            self.handed_over.insert(descriptor.window_offset() - self.pair.region.start);
+            buffers.hand_over(descriptor);
+            self.handed_over.insert(descriptor.buffer_offset() - self.pair.region.start);
             // As many completions are outstanding at most as the ring has entries, so one is free.
             self.outbound.send.free(1);
             self.outbound.send.push(libc::xdp_desc { addr: place as u64, len: descriptor.length.into(), options: 0 });
@@ -349,14 +349,14 @@ impl Transmit for TransmitQueue {
         Ok(accepted)
     }
 
-    fn service(&mut self, windows: &mut Outgoing<'_>) -> Result<(), Error> {
+    fn service(&mut self, buffers: &mut Outgoing<'_>) -> Result<(), Error> {
         if self.generation != self.pair.generation.load(Ordering::Relaxed) {
-            self.renew(windows);
+            self.renew(buffers);
         }
         if self.handed_over.count == 0 {
             return Ok(());
         }
-        self.reclaim(windows)?;
+        self.reclaim(buffers)?;
         self.kick_in = self.kick_in.saturating_sub(1);
         if self.kick_in == 0 && self.outbound.send.is_pending() { self.kick() } else { Ok(()) }
     }

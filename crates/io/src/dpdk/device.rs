@@ -1,4 +1,4 @@
-//! A device: attached, configured, started once all workers have given it windows, and closed.
+//! A device: attached, configured, started once all workers have given it buffers, and closed.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,18 +29,18 @@ fn change() -> MutexGuard<'static, ()> {
     CHANGING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Windows of each worker that are in the device's hands.
-pub(super) fn windows(config: &Config) -> usize {
+/// Buffers of each worker that are in the device's hands.
+pub(super) fn buffers(config: &Config) -> usize {
     let fill = if config.is_af_xdp() { FILL_RING } else { 0 };
     usize::from(interface::receive_places(config)) + usize::from(config.transmit_ring) + fill + 1024
 }
 
-/// An open device, and the pools that its queues take windows from.
+/// An open device, and the pools that its queues take buffers from.
 pub(super) struct Port {
     device: String,
     number: u16,
     plan: Plan,
-    windows: u32,
+    buffers: u32,
     pub(super) frame_bytes_max: usize,
     pub(super) drop_bad_checksums: bool,
     /// Longest frame that may leave; not known of devices that are no interfaces of the kernel.
@@ -60,7 +60,7 @@ struct Plan {
 
 struct State {
     found: PortState,
-    /// Workers that have given windows.
+    /// Workers that have given buffers.
     ready: usize,
     started: bool,
     /// Whether the link was up, and how fast, in Mbps.
@@ -80,7 +80,7 @@ impl Port {
             return Err(Error::config(
                 "layout",
                 "dense",
-                "a DPDK device needs windows of one size: use layout = \"slots\"",
+                "a DPDK device needs buffers of one size: use layout = \"slots\"",
             ));
         }
         if let Some(mtu) = config.mtu
@@ -128,7 +128,7 @@ impl Port {
             device,
             number,
             plan: Plan { queues, config: Config { promiscuous, ..config.clone() } },
-            windows: windows(config) as u32,
+            buffers: buffers(config) as u32,
             frame_bytes_max: context.frame_bytes_max,
             drop_bad_checksums: config.checksum == Checksum::Drop,
             sent_bytes_max: AtomicUsize::new(mtu.map_or(usize::MAX, |mtu| mtu + HEADER_BYTES)),
@@ -149,11 +149,11 @@ impl Port {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Windows for a worker's queue; the last worker's start the device, whose driver fills its rings then.
+    /// Buffers for a worker's queue; the last worker's start the device, whose driver fills its rings then.
     fn supply(&self, worker: usize, region: &mut Region) -> Result<(), Error> {
-        let given = self.pools[worker].post(region, self.windows);
-        if given < self.windows {
-            let reason = format!("worker {worker} has {given} windows for it, and it needs {}", self.windows);
+        let given = self.pools[worker].post(region, self.buffers);
+        if given < self.buffers {
+            let reason = format!("worker {worker} has {given} buffers for it, and it needs {}", self.buffers);
             return Err(Error::Device {
                 device: self.device.clone(),
                 what: "[arena] packets is too small".into(),

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use crate::Error;
 
-/// Bytes in front of each window.
+/// Bytes in front of each buffer.
 pub(super) const PREFIX_BYTES: usize = 256;
 /// What drivers leave free in front of a frame.
 pub(super) const HEADROOM_BYTES: usize = 128;
@@ -24,7 +24,7 @@ pub(super) struct RawPool {
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Packet {
-    pub(super) window: u32,
+    pub(super) buffer: u32,
     pub(super) head: u16,
     pub(super) length: u16,
     pub(super) flow_hash: u32,
@@ -37,7 +37,7 @@ pub(super) struct PoolPlan {
     pub(super) first: u64,
     pub(super) slots: u32,
     pub(super) stride_bytes: u32,
-    pub(super) window_bytes: u32,
+    pub(super) buffer_bytes: u32,
     pub(super) headroom_bytes: u32,
     pub(super) socket: c_int,
 }
@@ -122,9 +122,9 @@ unsafe extern "C" {
     pub(super) fn gw_dpdk_pool_free(pool: *mut RawPool);
     pub(super) fn gw_dpdk_pool_own(pool: *mut RawPool);
     pub(super) fn gw_dpdk_pool_ready(pool: *mut RawPool) -> u32;
-    pub(super) fn gw_dpdk_pool_give(pool: *mut RawPool, windows: *const u32, count: u32);
-    pub(super) fn gw_dpdk_pool_take(pool: *mut RawPool, windows: *mut u32, count: u32) -> u32;
-    pub(super) fn gw_dpdk_pool_take_away(pool: *mut RawPool, windows: *mut u32, count: u32) -> u32;
+    pub(super) fn gw_dpdk_pool_give(pool: *mut RawPool, buffers: *const u32, count: u32);
+    pub(super) fn gw_dpdk_pool_take(pool: *mut RawPool, buffers: *mut u32, count: u32) -> u32;
+    pub(super) fn gw_dpdk_pool_take_away(pool: *mut RawPool, buffers: *mut u32, count: u32) -> u32;
     pub(super) fn gw_dpdk_receive(pool: *mut RawPool, port: u16, queue: u16, packets: *mut Packet, count: u16) -> u32;
     pub(super) fn gw_dpdk_transmit(
         pool: *mut RawPool,

@@ -19,7 +19,7 @@ const FRAME_BYTES: usize = 2048;
 /// What net_af_xdp gives the kernel to fill, whatever the size of its rings.
 const FILLED_AT_ONCE: u16 = 2048;
 
-/// Places of the receive ring: with net_af_xdp at least one for each window that the kernel may fill, so that it is windows that are wanting and never places, and all that is
+/// Places of the receive ring: with net_af_xdp at least one for each buffer that the kernel may fill, so that it is buffers that are wanting and never places, and all that is
 /// missed is counted.
 pub(super) fn receive_places(config: &Config) -> u16 {
     if config.is_af_xdp() { config.receive_ring.max(FILLED_AT_ONCE) } else { config.receive_ring }

@@ -99,7 +99,7 @@ impl Config {
         self.name().starts_with("net_af_packet")
     }
 
-    /// What the driver wants of a window beside the headroom and the frame.
+    /// What the driver wants of a buffer beside the headroom and the frame.
     fn driver_bytes(&self) -> usize {
         if self.is_af_xdp() {
             // XDP_PACKET_HEADROOM: an arriving frame begins behind it.
@@ -122,7 +122,7 @@ impl Live for Config {
     fn needs(&self) -> ArenaNeeds {
         ArenaNeeds {
             headroom_bytes: ffi::HEADROOM_BYTES,
-            windows: device::windows(self),
+            buffers: device::buffers(self),
             prefix_bytes: ffi::PREFIX_BYTES,
             driver_bytes: self.driver_bytes(),
             ..ArenaNeeds::default()

@@ -5,7 +5,7 @@
 //!   ^                ^                                                                      |
 //!   '---reclaim------'<----------driver: sent----------- transmit ring <-- hand_over <------'
 //! ```
-//! A window that was sent may be received into without passing by the region. What is ready is kept between [`FEW`] and [`MANY`].
+//! A buffer that was sent may be received into without passing by the region. What is ready is kept between [`FEW`] and [`MANY`].
 
 use std::ffi::{CString, c_int, c_void};
 use std::ops::Range;
@@ -19,7 +19,7 @@ use super::ffi::{self, RawPool};
 use crate::Error;
 use crate::live::LiveContext;
 
-/// Fewer windows than this that are ready are filled up to [`ENOUGH`].
+/// Fewer buffers than this that are ready are filled up to [`ENOUGH`].
 const FEW: u32 = 256;
 const ENOUGH: u32 = 512;
 /// More than this go back to the region, down to [`ENOUGH`].
@@ -110,7 +110,7 @@ impl Pool {
             first: region.start as u64,
             slots: slots as u32,
             stride_bytes: slot_bytes as u32,
-            window_bytes: context.window_bytes as u32,
+            buffer_bytes: context.buffer_bytes as u32,
             headroom_bytes: context.headroom_bytes as u32,
             socket,
         };
@@ -118,7 +118,7 @@ impl Pool {
         let name = CString::new(format!("gw{:x}", registered.arena.base().as_ptr() as usize + region.start));
         let name = name.unwrap_or_default();
         let mut error = 0;
-        // SAFETY: the slots of a region, each with PREFIX_BYTES in front of its window that nobody else touches; the arena is kept
+        // SAFETY: the slots of a region, each with PREFIX_BYTES in front of its buffer that nobody else touches; the arena is kept
         // mapped by `registered`.
         let raw = unsafe { ffi::gw_dpdk_pool_create(name.as_ptr(), &plan, &mut error) };
         let Some(raw) = NonNull::new(raw) else {
@@ -142,28 +142,28 @@ impl Pool {
         unsafe { ffi::gw_dpdk_pool_own(self.raw()) };
     }
 
-    /// Windows that are ready for drivers.
+    /// Buffers that are ready for drivers.
     fn ready(&self) -> u32 {
         // SAFETY: the caller is the owner.
         unsafe { ffi::gw_dpdk_pool_ready(self.raw()) }
     }
 
-    /// Gives drivers up to `count` windows of the region; returns how many it had.
+    /// Gives drivers up to `count` buffers of the region; returns how many it had.
     pub(super) fn post(&self, region: &mut Region, count: u32) -> u32 {
         let mut given = 0;
-        let mut windows = [0; 64];
+        let mut buffers = [0; 64];
         while given < count {
             let mut posted = 0;
-            while posted < windows.len().min((count - given) as usize) {
-                let Some(window) = region.post() else { break };
-                windows[posted] = window;
+            while posted < buffers.len().min((count - given) as usize) {
+                let Some(buffer) = region.post() else { break };
+                buffers[posted] = buffer;
                 posted += 1;
             }
             if posted == 0 {
                 break;
             }
-            // SAFETY: windows of this region that the region has given out of hand; the caller is the owner.
-            unsafe { ffi::gw_dpdk_pool_give(self.raw(), windows.as_ptr(), posted as u32) };
+            // SAFETY: buffers of this region that the region has given out of hand; the caller is the owner.
+            unsafe { ffi::gw_dpdk_pool_give(self.raw(), buffers.as_ptr(), posted as u32) };
             given += posted as u32;
         }
         given
@@ -180,38 +180,38 @@ impl Pool {
         }
     }
 
-    /// What a transmit queue does about windows that drivers are done with.
+    /// What a transmit queue does about buffers that drivers are done with.
     #[inline]
-    pub(super) fn collect(&self, windows: &mut Outgoing<'_>) {
-        if let Outgoing::Own(_) = windows {
+    pub(super) fn collect(&self, buffers: &mut Outgoing<'_>) {
+        if let Outgoing::Own(_) = buffers {
             let ready = self.ready();
             if ready > MANY {
-                self.reduce(windows, ready);
+                self.reduce(buffers, ready);
             }
         } else if !self.received_into.load(Ordering::Relaxed) {
-            self.give_back(windows, |raw, taken, count| {
-                // SAFETY: any thread may; room for `count` windows.
+            self.give_back(buffers, |raw, taken, count| {
+                // SAFETY: any thread may; room for `count` buffers.
                 unsafe { ffi::gw_dpdk_pool_take_away(raw, taken, count) }
             });
         }
     }
 
     #[cold]
-    fn reduce(&self, windows: &mut Outgoing<'_>, ready: u32) {
+    fn reduce(&self, buffers: &mut Outgoing<'_>, ready: u32) {
         let mut left = ready - ENOUGH;
-        self.give_back(windows, |raw, taken, count| {
+        self.give_back(buffers, |raw, taken, count| {
             let count = count.min(left);
             left -= count;
-            // SAFETY: the caller is the owner; room for `count` windows.
+            // SAFETY: the caller is the owner; room for `count` buffers.
             unsafe { ffi::gw_dpdk_pool_take(raw, taken, count) }
         });
     }
 
-    fn give_back(&self, windows: &mut Outgoing<'_>, mut take: impl FnMut(*mut RawPool, *mut u32, u32) -> u32) {
+    fn give_back(&self, buffers: &mut Outgoing<'_>, mut take: impl FnMut(*mut RawPool, *mut u32, u32) -> u32) {
         let mut taken = [0; 64];
         loop {
             let count = take(self.raw(), taken.as_mut_ptr(), taken.len() as u32) as usize;
-            taken[..count].iter().for_each(|&window| windows.reclaim(window));
+            taken[..count].iter().for_each(|&buffer| buffers.reclaim(buffer));
             if count < taken.len() {
                 return;
             }

@@ -60,15 +60,15 @@ impl ReceiveQueue {
         let count = if is_any_unwanted { self.sort_out(region, count, is_unwanted) } else { count };
         let packets = &self.packets[..count];
         let arrived = |packet: &Packet| Arrived {
-            window: packet.window,
+            buffer: packet.buffer,
             head: packet.head,
             length: packet.length,
             flow_hash: (packet.flags & HASHED != 0).then_some(packet.flow_hash),
         };
         let taken = self.arrivals.push_arrived(region, packets, arrived, batch);
-        if let Some(Packet { window, head, length, .. }) = packets.get(taken) {
+        if let Some(Packet { buffer, head, length, .. }) = packets.get(taken) {
             let what =
-                format!("its driver has written {length} bytes at {head} of {window}, which is no window that it has");
+                format!("its driver has written {length} bytes at {head} of {buffer}, which is no buffer that it has");
             return Err(self.port.fault(what));
         }
         self.counters.received_bytes += packets.iter().map(|packet| u64::from(packet.length)).sum::<u64>();
@@ -92,7 +92,7 @@ impl ReceiveQueue {
         wanted
     }
 
-    /// A packet that does not enter: its window goes back.
+    /// A packet that does not enter: its buffer goes back.
     #[cold]
     fn pass_over(&mut self, region: &mut Region, packet: &Packet) {
         if packet.flags & TOO_LONG != 0 || usize::from(packet.length) > self.port.frame_bytes_max {
@@ -102,8 +102,8 @@ impl ReceiveQueue {
         } else {
             self.counters.bad_checksum += 1;
         }
-        if packet.window != u32::MAX {
-            region.reclaim(packet.window);
+        if packet.buffer != u32::MAX {
+            region.reclaim(packet.buffer);
         }
     }
 }
@@ -181,7 +181,7 @@ impl TransmitQueue {
         let (number, queue) = (self.port.number(), self.worker as u16);
         let mut sent = 0;
         for _ in 0..TRIES {
-            // SAFETY: this worker's queue of a device that is started, and its pool; the windows were handed over.
+            // SAFETY: this worker's queue of a device that is started, and its pool; the buffers were handed over.
             let taken = unsafe {
                 let rest = self.packets[sent..].as_ptr();
                 ffi::gw_dpdk_transmit(self.pool.raw(), number, queue, rest, (count - sent) as u32)
@@ -198,28 +198,28 @@ impl TransmitQueue {
 }
 
 impl Transmit for TransmitQueue {
-    fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
+    fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
         let sent_bytes_max = self.port.sent_bytes_max.load(Ordering::Relaxed);
         let mut accepted = 0;
         for burst in packets.chunks(BURST_MAX) {
             let (mut count, mut bytes) = (0, 0);
             let fits = |descriptor: &&Descriptor| usize::from(descriptor.length) <= sent_bytes_max;
             let descriptors = burst.iter().map(|departure| &departure.descriptor);
-            windows.hand_over_all(descriptors.clone().filter(fits).inspect(|descriptor| {
-                let Descriptor { window, head, length, .. } = **descriptor;
-                self.packets[count] = Packet { window, head, length, ..Packet::default() };
+            buffers.hand_over_all(descriptors.clone().filter(fits).inspect(|descriptor| {
+                let Descriptor { buffer, head, length, .. } = **descriptor;
+                self.packets[count] = Packet { buffer, head, length, ..Packet::default() };
                 bytes += u64::from(length);
                 count += 1;
             }));
             if count < burst.len() {
                 self.counters.over_mtu += (burst.len() - count) as u64;
-                descriptors.filter(|descriptor| !fits(descriptor)).for_each(|descriptor| windows.release(descriptor));
+                descriptors.filter(|descriptor| !fits(descriptor)).for_each(|descriptor| buffers.release(descriptor));
             }
             let sent = self.send(count);
             accepted += sent;
             for packet in &self.packets[sent..count] {
                 bytes -= u64::from(packet.length);
-                windows.reclaim(packet.window);
+                buffers.reclaim(packet.buffer);
             }
             self.counters.sent_packets += sent as u64;
             self.counters.sent_bytes += bytes;
@@ -229,15 +229,15 @@ impl Transmit for TransmitQueue {
         Ok(accepted)
     }
 
-    fn service(&mut self, windows: &mut Outgoing<'_>) -> Result<(), Error> {
+    fn service(&mut self, buffers: &mut Outgoing<'_>) -> Result<(), Error> {
         if !self.is_known {
             self.is_known = true;
             eal::register_thread();
-            if matches!(windows, Outgoing::Own(_)) {
+            if matches!(buffers, Outgoing::Own(_)) {
                 self.pool.own();
             }
         }
-        self.pool.collect(windows);
+        self.pool.collect(buffers);
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! A file read through a window of bounded size.
+//! A file read through a buffer of bounded size.
 
 use std::io::{ErrorKind, Read};
 

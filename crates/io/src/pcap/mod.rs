@@ -5,7 +5,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `input` | a file read through a window of bounded size |
+//! | `input` | a file read through a buffer of bounded size |
 //! | `reader` | records of one file |
 //! | `replay` | [`Replay`]: files merged by time into a receive queue |
 //! | `writer` | records as bytes |

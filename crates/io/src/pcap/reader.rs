@@ -37,7 +37,7 @@ pub(super) struct Record {
 pub(super) enum Content {
     /// A frame, or its beginning: the place in the bytes available.
     Frame(Range<usize>),
-    /// More than [`PIECE_BYTES_MAX`], which no window takes; not read.
+    /// More than [`PIECE_BYTES_MAX`], which no buffer takes; not read.
     TooLong,
     /// A packet of an interface that is not Ethernet.
     OtherLinkType,

@@ -104,7 +104,7 @@ impl Replay {
         (0..self.files.len()).filter_map(|index| Some((time_ns(index)?, index))).min().map(|(_, index)| index)
     }
 
-    /// Places the next record of file `index` in the region when it is this worker's; false where it must wait for a free window.
+    /// Places the next record of file `index` in the region when it is this worker's; false where it must wait for a free buffer.
     fn take(&mut self, index: usize, region: &mut Region, batch: &mut Batch) -> bool {
         let file = &self.files[index];
         let record = file.next.as_ref().expect("`earliest` names files that have a record");

@@ -242,13 +242,13 @@ struct Transmitter {
 }
 
 impl Transmit for Transmitter {
-    fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
+    fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
         let mut bytes = 0;
         for departure in packets {
             let mut frame = self.spare.pop().unwrap_or_default();
-            frame.extend_from_slice(windows.frame(&departure.descriptor));
+            frame.extend_from_slice(buffers.frame(&departure.descriptor));
             bytes += frame.len();
-            windows.release(&departure.descriptor);
+            buffers.release(&departure.descriptor);
             self.nth += 1;
             self.burst.push(Held {
                 sequence: departure.stamp.sequence,

@@ -6,7 +6,7 @@
 use super::Format;
 use super::link_type::ETHERNET;
 
-/// Longest frame that a record holds: no window holds more (bytes).
+/// Longest frame that a record holds: no buffer holds more (bytes).
 const SNAP_BYTES: u32 = 65535;
 
 /// Appends what a file begins with. Interfaces are numbered in the order given; pcap cannot name them.

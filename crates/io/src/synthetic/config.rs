@@ -13,7 +13,7 @@ use crate::Error;
 /// Most flows whose headers are kept ready.
 const FLOWS_MAX: usize = 1 << 24;
 
-/// Longest frame that any window takes, bytes.
+/// Longest frame that any buffer takes, bytes.
 const FRAME_BYTES_MAX: u16 = 16128;
 
 /// A port of `kind = "synthetic"`. All keys have defaults.
@@ -100,7 +100,7 @@ pub enum PayloadKind {
     /// Random bytes, and in some packets a pattern at a random place. Of the patterns, those that fit are equally likely; where none
     /// fits there is none. A short pattern may also occur by accident.
     Pattern,
-    /// What the window holds already: nothing is written behind the headers, so that a bench measures what is behind the
+    /// What the buffer holds already: nothing is written behind the headers, so that a bench measures what is behind the
     /// port and not how fast cores write to memory, which with a NIC they do not. UDP over IPv4 only, without checksum
     /// (RFC 768). Packets carry what others left, and are not the same in every run.
     Stale,

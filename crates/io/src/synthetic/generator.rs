@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use godwit_packet::wide::{Form, Wide, wide};
+use godwit_packet::simd::{self, Isa, Vectorized};
 use godwit_packet::{Batch, Descriptor, Region, Stamp, Steering};
 
 use super::config::{Config, IpVersion, PayloadKind, Transport};
@@ -42,7 +42,7 @@ impl Pace {
 pub(super) enum Stop {
     /// It made as many as asked for, or looked at enough.
     Enough,
-    /// There is no free window.
+    /// There is no free buffer.
     RegionFull,
     /// The next packet is not due yet.
     NotDue,
@@ -85,11 +85,11 @@ struct Ready<'a, const V6: bool, const TCP: bool, const COPY: usize> {
     pace: &'a Pace,
 }
 
-impl<const V6: bool, const TCP: bool, const COPY: usize> Wide for Ready<'_, V6, TCP, COPY> {
+impl<const V6: bool, const TCP: bool, const COPY: usize> Vectorized for Ready<'_, V6, TCP, COPY> {
     type Output = Stop;
 
     #[inline(always)]
-    fn run(self, _: impl Form) -> Stop {
+    fn run(self, _: impl Isa) -> Stop {
         self.generator.fill_ready::<V6, TCP, COPY>(self.region, self.batch, self.packets, self.pace)
     }
 }
@@ -98,7 +98,7 @@ impl<const V6: bool, const TCP: bool, const COPY: usize> Wide for Ready<'_, V6, 
 /// for all of them to stay in the first cache.
 const BLOCK_PACKETS: usize = 32;
 
-/// So many lengths of the next block are known when one is written, where they are mixed: its windows are fetched already.
+/// So many lengths of the next block are known when one is written, where they are mixed: its buffers are fetched already.
 const NEXT_PACKETS: usize = Region::FETCHED_AHEAD_PACKETS;
 
 impl Generator {
@@ -156,7 +156,7 @@ impl Generator {
         pace: &Pace,
     ) -> Stop {
         match &self.flows {
-            Flows::Ready(_) => wide(Ready::<V6, TCP, COPY> { generator: self, region, batch, packets, pace }),
+            Flows::Ready(_) => simd::run(Ready::<V6, TCP, COPY> { generator: self, region, batch, packets, pace }),
             Flows::Random(_) => self.fill_random::<V6, TCP, COPY>(region, batch, packets, pace),
         }
     }
@@ -265,7 +265,7 @@ impl Generator {
                 })
             };
             if made < count {
-                // The next one is the first without a window.
+                // The next one is the first without a buffer.
                 stop = Stop::RegionFull;
                 looked_at = before[made];
             }
@@ -319,7 +319,7 @@ impl Generator {
                         stop = Stop::RegionFull;
                         break;
                     };
-                    let out = &mut region.window_mut(&place)[usize::from(place.head)..];
+                    let out = &mut region.buffer_mut(&place)[usize::from(place.head)..];
                     self.emit::<V6, TCP, COPY>(&made.flow, &made.tail, random, frame_bytes, out);
                     let stamp = Stamp { sequence: at.sequence, time_ns: pace.time_ns(units) };
                     batch.push(Descriptor { port: self.port, flow_hash: made.flow.flow_hash, ..place }, stamp);
@@ -347,7 +347,7 @@ impl Generator {
         let payload = shape.headers_bytes();
         let payload_bytes = usize::from(frame_bytes) - payload;
         if out.len() < COPY {
-            // A window that ends within the copy: the headers are made aside.
+            // A buffer that ends within the copy: the headers are made aside.
             let mut headers = headers::<COPY>(flow, tail);
             let payload_sum = self.payload.emit(random, payload_bytes, &mut out[payload..]);
             self.finish(shape, flow, frame_bytes, payload_sum, &mut headers);
@@ -440,7 +440,7 @@ fn copy_head<const COPY: usize>(flow: &Flow, out: &mut [u8]) {
     }
 }
 
-/// Into a window that ends within the copy: as far as the headers reach, or beyond.
+/// Into a buffer that ends within the copy: as far as the headers reach, or beyond.
 #[inline(never)]
 fn copy_short(flow: &Flow, out: &mut [u8]) {
     out.iter_mut().zip(&flow.head).for_each(|(out, byte)| *out = *byte);

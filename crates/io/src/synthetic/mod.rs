@@ -18,7 +18,7 @@
 //! | `generator` | [`Generator`]: fills a region with packets |
 //! | `probe` | packets that say which they are and when they were made |
 //! | `receive` | the receive queue: the generator, paced |
-//! | `sink` | the transmit queue: counts, digests, returns windows |
+//! | `sink` | the transmit queue: counts, digests, returns buffers |
 
 mod config;
 mod draw;

@@ -12,7 +12,7 @@ use crate::Error;
 /// Places at which a piece may begin, in 16-bit words.
 const STARTS: u32 = 32 << 10;
 
-/// The longest piece, bytes; no window holds a longer frame.
+/// The longest piece, bytes; no buffer holds a longer frame.
 const PIECE_BYTES_MAX: usize = 16 << 10;
 
 /// Payloads up to this length are copied in one piece of this length where there is room: what 60-byte frames have.

@@ -1,4 +1,4 @@
-//! The transmit queue: counts packets, digests them if asked to, and returns their windows.
+//! The transmit queue: counts packets, digests them if asked to, and returns their buffers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,17 +42,17 @@ struct Transmitter {
 }
 
 impl Transmit for Transmitter {
-    fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
+    fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
         if let Some(digest) = &self.digest {
-            let frames = packets.iter().map(|departure| hash(windows.frame(&departure.descriptor)));
+            let frames = packets.iter().map(|departure| hash(buffers.frame(&departure.descriptor)));
             digest.0.fetch_add(frames.fold(0, u64::wrapping_add), Ordering::Relaxed);
         }
         if let Some(finder) = &mut self.finder {
             finder.turn();
-            packets.iter().for_each(|departure| finder.look(windows.frame(&departure.descriptor)));
+            packets.iter().for_each(|departure| finder.look(buffers.frame(&departure.descriptor)));
         }
         self.counters.sent_bytes += packets.iter().map(|departure| u64::from(departure.descriptor.length)).sum::<u64>();
-        windows.release_all(packets);
+        buffers.release_all(packets);
         self.counters.sent_packets += packets.len() as u64;
         Ok(packets.len())
     }

@@ -99,16 +99,16 @@ impl Transmitter {
 }
 
 impl Transmit for Transmitter {
-    fn transmit(&mut self, windows: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
+    fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
         let mut accepted = 0;
         for Departure { descriptor, .. } in packets {
             // Full, or down: as any interface, it loses what it cannot take.
-            if let Ok(bytes) = (&self.queue.file).write(windows.frame(descriptor)) {
+            if let Ok(bytes) = (&self.queue.file).write(buffers.frame(descriptor)) {
                 accepted += 1;
                 self.counters.sent_bytes += bytes as u64;
             }
         }
-        windows.release_all(packets);
+        buffers.release_all(packets);
         self.counters.sent_packets += accepted as u64;
         self.queue.sent.publish(&self.counters);
         Ok(accepted)

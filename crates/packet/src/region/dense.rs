@@ -1,19 +1,19 @@
-//! The layout `dense`: where windows of any length lie, back to back, and which are free.
+//! The layout `dense`: where buffers of any length lie, back to back, and which are free.
 
 use std::ops::Range;
 
-/// A ring of windows, in units of 64 bytes from the region's start.
+/// A ring of buffers, in units of 64 bytes from the region's start.
 ///
 /// ```text
 /// 0        tail            head          end
-/// |  free  | windows in use |    free    |
+/// |  free  | buffers in use |    free    |
 /// ```
 ///
-/// The tail passes windows in the order in which they were allocated, once they are returned. Quarantined windows count
+/// The tail passes buffers in the order in which they were allocated, once they are returned. Quarantined buffers count
 /// as returned; the head goes around them.
 #[derive(Debug)]
 pub(super) struct Dense {
-    /// For the first unit of a returned window (or of a gap at the end): its units. 0: in use.
+    /// For the first unit of a returned buffer (or of a gap at the end): its units. 0: in use.
     pub(super) returned: Vec<u32>,
     pub(super) align_units: usize,
     pub(super) head: usize,
@@ -31,7 +31,7 @@ pub(super) fn aligned(units: usize, align_units: usize) -> usize {
 }
 
 impl Dense {
-    /// First unit and size of a new window of at least `units`.
+    /// First unit and size of a new buffer of at least `units`.
     #[inline]
     pub(super) fn allocate(&mut self, units: usize) -> Option<(usize, u8)> {
         let units = aligned(units, self.align_units);
@@ -42,7 +42,7 @@ impl Dense {
         let free = end - self.used;
         let to_end = end - self.head;
         if self.head >= self.tail && to_end < units {
-            // The window does not fit before the end: the rest becomes a gap that is free once the tail gets there.
+            // The buffer does not fit before the end: the rest becomes a gap that is free once the tail gets there.
             if free >= to_end + units {
                 self.leave_gap(to_end);
             } else if self.used == 0 && units <= end {
@@ -56,7 +56,7 @@ impl Dense {
         Some(self.place(units))
     }
 
-    /// Whether there is room for a window of so many units, a multiple of the alignment, where the head is.
+    /// Whether there is room for a buffer of so many units, a multiple of the alignment, where the head is.
     #[inline(always)]
     pub(super) fn fits_at_head(&self, units: usize) -> bool {
         let end = self.returned.len();
@@ -102,7 +102,7 @@ impl Dense {
         }
     }
 
-    /// A window at the head.
+    /// A buffer at the head.
     #[inline(always)]
     pub(super) fn place(&mut self, units: usize) -> (usize, u8) {
         let unit = self.head;
@@ -121,7 +121,7 @@ impl Dense {
         }
     }
 
-    /// Whether the oldest window is among these, and not the first of them: in a full ring the newest ends where it begins.
+    /// Whether the oldest buffer is among these, and not the first of them: in a full ring the newest ends where it begins.
     #[inline(always)]
     pub(super) fn begins_within(&self, unit: usize, units: u32) -> bool {
         unit < self.tail && self.tail < unit + units as usize
@@ -131,13 +131,13 @@ impl Dense {
         self.release_all(std::iter::once((unit, units)));
     }
 
-    /// Returns windows: first unit and size of each.
+    /// Returns buffers: first unit and size of each.
     #[inline(always)]
-    pub(super) fn release_all(&mut self, windows: impl Iterator<Item = (usize, u32)>) {
-        // In registers: through memory, each window would wait for the one before.
+    pub(super) fn release_all(&mut self, buffers: impl Iterator<Item = (usize, u32)>) {
+        // In registers: through memory, each buffer would wait for the one before.
         let (mut tail, mut used) = (self.tail, self.used);
-        for (unit, units) in windows {
-            debug_assert_eq!(self.returned[unit], 0, "a window was returned twice");
+        for (unit, units) in buffers {
+            debug_assert_eq!(self.returned[unit], 0, "a buffer was returned twice");
             // The oldest one is passed at once, and not written down.
             if unit == tail {
                 used -= units as usize;

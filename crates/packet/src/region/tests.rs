@@ -22,7 +22,7 @@ fn region(packets: usize, (layout, reuse): (Layout, Reuse)) -> Region {
 }
 
 proptest! {
-    /// Many at once are judged as each by itself, lent windows among them or not.
+    /// Many at once are judged as each by itself, lent buffers among them or not.
     #[test]
     fn all_are_contained_where_each_is(
         lends: bool,
@@ -39,14 +39,14 @@ proptest! {
         let first = (start / 64) as u32 - 5;
         let packets: Vec<Descriptor> = packets
             .into_iter()
-            .map(|(at, head, length, room)| Descriptor { window: first + at, head, length, room, ..Descriptor::default() })
+            .map(|(at, head, length, room)| Descriptor { buffer: first + at, head, length, room, ..Descriptor::default() })
             .collect();
         prop_assert_eq!(region.contains_all(&packets), packets.iter().all(|packet| region.contains(packet)));
     }
 }
 
 #[test]
-fn ports_have_windows_that_the_region_does_not_reach() {
+fn ports_have_buffers_that_the_region_does_not_reach() {
     for reuse in [Reuse::Last, Reuse::Oldest] {
         let config = ArenaConfig { reuse, packets: 5, slot_bytes: Some(2048), ..ArenaConfig::default() };
         let mut region = Arena::new(config, 2).unwrap().split().remove(1);
@@ -54,22 +54,22 @@ fn ports_have_windows_that_the_region_does_not_reach() {
         let posted = [(); 5].map(|()| region.post().unwrap());
         assert!(region.post().is_none() && region.allocate(60).is_none());
         assert_eq!((region.in_ports(), region.allocated()), (5, 0));
-        let offset = |window: u32| window as usize * 64 + 128;
-        // Not of this region; behind its last slot; longer than a window.
+        let offset = |buffer: u32| buffer as usize * 64 + 128;
+        // Not of this region; behind its last slot; longer than a buffer.
         assert!(region.arrived(128, 60).is_none());
         assert!(region.arrived(12288 + 5 * 2048, 60).is_none());
         assert!(region.arrived(offset(posted[0]), 1665).is_none());
         let packet = region.arrived(offset(posted[0]), 1600).unwrap();
-        assert_eq!((packet.head, packet.length, packet.window), (128, 1600, posted[0]));
+        assert_eq!((packet.head, packet.length, packet.buffer), (128, 1600, posted[0]));
         assert!(region.arrived(offset(posted[0]), 60).is_none(), "it is a packet already");
         assert_eq!((region.in_ports(), region.allocated()), (4, 1));
         region.frame_mut(&packet).fill(1);
         region.hand_over(&packet);
         assert!(!region.contains(&packet));
         assert_eq!((region.in_ports(), region.allocated()), (5, 0));
-        region.reclaim(packet.window);
+        region.reclaim(packet.buffer);
         let next = region.allocate(60).unwrap();
-        assert_eq!(next.window, packet.window);
+        assert_eq!(next.buffer, packet.buffer);
         // The same through a borrower, given back before and after the region hears of it.
         let mut borrower = region.borrower();
         for early in [true, false] {
@@ -77,14 +77,14 @@ fn ports_have_windows_that_the_region_does_not_reach() {
             borrower.accept(region.lend([&packet]));
             borrower.hand_over(&packet);
             if early {
-                borrower.reclaim(packet.window);
+                borrower.reclaim(packet.buffer);
             }
             let loan = borrower.returned();
             assert!(loan.is_empty());
             region.take_back(loan);
             assert_eq!((region.in_ports(), region.allocated()), (if early { 4 } else { 5 }, 0));
             if !early {
-                borrower.reclaim(packet.window);
+                borrower.reclaim(packet.buffer);
                 region.take_back(borrower.returned());
             }
             assert_eq!(region.in_ports(), 4);
@@ -101,18 +101,18 @@ fn slots() -> impl Strategy<Value = ArenaConfig> {
 
 proptest! {
     #[test]
-    fn a_byte_lies_in_the_window_of_its_slot(config in slots(), at: prop::sample::Index) {
+    fn a_byte_lies_in_the_buffer_of_its_slot(config in slots(), at: prop::sample::Index) {
         let stride_bytes = config.slot_stride_bytes();
         let region = Arena::new(config.clone(), 2).unwrap().split().remove(1);
         let (start, bytes) = region.extent();
         let inside = at.index(bytes);
-        let window = start + inside / stride_bytes * stride_bytes + config.prefix_bytes;
-        let expected = (inside % stride_bytes >= config.prefix_bytes).then_some((window / 64) as u32);
-        prop_assert_eq!(region.window_at(start + inside), expected);
-        prop_assert_eq!(region.window_at(start + bytes + inside), None);
+        let buffer = start + inside / stride_bytes * stride_bytes + config.prefix_bytes;
+        let expected = (inside % stride_bytes >= config.prefix_bytes).then_some((buffer / 64) as u32);
+        prop_assert_eq!(region.buffer_at(start + inside), expected);
+        prop_assert_eq!(region.buffer_at(start + bytes + inside), None);
     }
 
-    /// Only what a port has arrives, once, and only a frame that lies in its window; what arrived is a packet, and what a port has is none.
+    /// Only what a port has arrives, once, and only a frame that lies in its buffer; what arrived is a packet, and what a port has is none.
     #[test]
     fn what_arrives_together_was_posted(
         config in slots(),
@@ -121,24 +121,24 @@ proptest! {
         let mut region = Arena::new(config.clone(), 2).unwrap().split().remove(1);
         let mut posted: Vec<u32> = (0..3).map_while(|_| region.post()).collect();
         let kept = region.allocate(60).unwrap();
-        let known = [&posted[..], &[kept.window]].concat();
+        let known = [&posted[..], &[kept.buffer]].concat();
         for (at, beside, head, length) in frames {
-            // Nearly always a window, and a frame that fits.
-            let window = (i64::from(known[at.index(known.len())]) + if head % 8 == 0 { beside } else { 0 }) as u32;
-            let arrives = posted.contains(&window) && usize::from(head) + usize::from(length) <= config.window_bytes();
+            // Nearly always a buffer, and a frame that fits.
+            let buffer = (i64::from(known[at.index(known.len())]) + if head % 8 == 0 { beside } else { 0 }) as u32;
+            let arrives = posted.contains(&buffer) && usize::from(head) + usize::from(length) <= config.buffer_bytes();
             let mut packets = Vec::new();
-            let arrived = region.arrived_each(&[()], |()| (window, head, length), |(), packet, frame| {
+            let arrived = region.arrived_each(&[()], |()| (buffer, head, length), |(), packet, frame| {
                 assert_eq!(frame.len(), usize::from(length));
                 packets.push(packet);
             });
             prop_assert_eq!((arrived, packets.len()), (usize::from(arrives), usize::from(arrives)));
             if arrives {
-                posted.retain(|other| *other != window);
+                posted.retain(|other| *other != buffer);
                 prop_assert!(region.contains_all(&packets));
             }
             prop_assert_eq!((region.in_ports(), region.allocated()), (posted.len(), 4 - posted.len()));
-            for &window in &posted {
-                let packet = Descriptor { window, ..kept };
+            for &buffer in &posted {
+                let packet = Descriptor { buffer, ..kept };
                 prop_assert!(!region.contains(&packet) && !region.contains_all(&[packet]));
             }
             prop_assert!(region.contains(&kept));
@@ -150,9 +150,9 @@ proptest! {
 fn one_that_does_not_arrive_holds_up_those_behind_it() {
     let mut region =
         Arena::new(ArenaConfig { prefix_bytes: 256, ..ArenaConfig::default() }, 1).unwrap().split().remove(0);
-    let windows = [(); 3].map(|()| region.post().unwrap());
-    let frames = [windows[2], windows[0], windows[2], windows[1]];
-    assert_eq!(region.arrived_each(&frames, |window| (*window, 128, 60), |_, _, _| {}), 2);
+    let buffers = [(); 3].map(|()| region.post().unwrap());
+    let frames = [buffers[2], buffers[0], buffers[2], buffers[1]];
+    assert_eq!(region.arrived_each(&frames, |buffer| (*buffer, 128, 60), |_, _, _| {}), 2);
     assert_eq!((region.in_ports(), region.allocated()), (1, 2));
 }
 
@@ -166,7 +166,7 @@ fn a_packet_is_handed_over_once() {
 
 #[test]
 #[should_panic(expected = "outside its region")]
-fn a_window_longer_than_a_slot_is_refused() {
+fn a_buffer_longer_than_a_slot_is_refused() {
     let mut region = region(3, (Layout::Slots, Reuse::Last));
     let packet = region.allocate(60).unwrap();
     region.frame(&Descriptor { room: packet.room + 1, ..packet });
@@ -174,25 +174,25 @@ fn a_window_longer_than_a_slot_is_refused() {
 
 #[test]
 #[should_panic(expected = "in no port's hands")]
-fn a_window_that_no_port_had_is_not_reclaimed() {
+fn a_buffer_that_no_port_had_is_not_reclaimed() {
     let config = ArenaConfig { slot_bytes: Some(2048), ..ArenaConfig::default() };
     let mut region = Arena::new(config, 1).unwrap().split().remove(0);
     region.post().unwrap();
     let packet = region.allocate(60).unwrap();
-    region.reclaim(packet.window);
+    region.reclaim(packet.buffer);
 }
 
 #[test]
 fn the_oldest_slot_comes_first_where_neighbours_are_wanted() {
-    let windows = |reuse| {
+    let buffers = |reuse| {
         let mut region = region(3, (Layout::Slots, reuse));
         let first = [(); 2].map(|()| region.allocate(64).unwrap());
         first.iter().for_each(|descriptor| region.release(descriptor));
-        let next = [(); 3].map(|()| region.allocate(64).unwrap().window);
-        next.map(|window| first.iter().position(|descriptor| descriptor.window == window))
+        let next = [(); 3].map(|()| region.allocate(64).unwrap().buffer);
+        next.map(|buffer| first.iter().position(|descriptor| descriptor.buffer == buffer))
     };
-    assert_eq!(windows(Reuse::Last), [Some(1), Some(0), None]);
-    assert_eq!(windows(Reuse::Oldest), [None, Some(0), Some(1)]);
+    assert_eq!(buffers(Reuse::Last), [Some(1), Some(0), None]);
+    assert_eq!(buffers(Reuse::Oldest), [None, Some(0), Some(1)]);
 }
 
 /// Lengths of which few fit into a small ring, or many, or that are all alike; some are too long.
@@ -201,7 +201,7 @@ fn frame_bytes() -> impl Strategy<Value = u16> {
 }
 
 proptest! {
-    /// Packets taken and returned together get the windows that they would get one by one.
+    /// Packets taken and returned together get the buffers that they would get one by one.
     #[test]
     fn together_is_as_one_by_one(
         kind in kinds(),
@@ -255,7 +255,7 @@ fn an_empty_ring_takes_any_frame_wherever_its_head_stands() {
 }
 
 #[test]
-fn a_region_whose_windows_are_all_quarantined_says_so() {
+fn a_region_whose_buffers_are_all_quarantined_says_so() {
     for kind in [(Layout::Slots, Reuse::Last), (Layout::Slots, Reuse::Oldest), (Layout::Dense, Reuse::Last)] {
         let mut region = region(5, kind);
         let all: Vec<_> = std::iter::from_fn(|| region.allocate(1518)).collect();
@@ -279,7 +279,7 @@ fn slots_hold_exactly_what_was_configured() {
 }
 
 #[test]
-fn a_copy_has_the_frame_in_a_window_of_its_own() {
+fn a_copy_has_the_frame_in_a_buffer_of_its_own() {
     for kind in [(Layout::Slots, Reuse::Last), (Layout::Slots, Reuse::Oldest), (Layout::Dense, Reuse::Last)] {
         let mut region = region(3, kind);
         // As it arrived; longer than frames arrive, in front and behind; cut short in front.
@@ -290,8 +290,8 @@ fn a_copy_has_the_frame_in_a_window_of_its_own() {
             (packet.port, packet.order, packet.flow_hash) = (3, 500, 77);
             region.frame_mut(&packet).iter_mut().zip(1..).for_each(|(byte, value)| *byte = value as u8);
             let copy = region.duplicate(&packet).unwrap();
-            assert_ne!(copy.window, packet.window);
-            let same = Descriptor { window: packet.window, room: packet.room, head: packet.head, ..copy };
+            assert_ne!(copy.buffer, packet.buffer);
+            let same = Descriptor { buffer: packet.buffer, room: packet.room, head: packet.head, ..copy };
             assert_eq!(same, packet);
             assert_eq!(region.frame(&copy), region.frame(&packet));
             region.frame_mut(&copy).fill(0);
@@ -304,7 +304,7 @@ fn a_copy_has_the_frame_in_a_window_of_its_own() {
 }
 
 #[test]
-fn a_frame_longer_than_the_maximum_gets_no_window() {
+fn a_frame_longer_than_the_maximum_gets_no_buffer() {
     for layout in [Layout::Slots, Layout::Dense] {
         let mut region = regions(layout, 5, 1).remove(0);
         assert!(region.allocate(1519).is_none());
@@ -321,9 +321,9 @@ fn a_descriptor_of_another_worker_is_refused() {
 }
 
 proptest! {
-    /// Windows in use never overlap, keep their content, and all space comes back, but what is quarantined.
+    /// Buffers in use never overlap, keep their content, and all space comes back, but what is quarantined.
     #[test]
-    fn windows_are_exclusive(
+    fn buffers_are_exclusive(
         kind in kinds(),
         quarantines in 0usize..12,
         steps in prop::collection::vec((0usize..1519, 0u8..8, any::<prop::sample::Index>()), 1..600),
@@ -338,12 +338,12 @@ proptest! {
                     prop_assert!(region.contains(&descriptor));
                     prop_assert_eq!(usize::from(descriptor.length), length);
                     prop_assert!(descriptor.tailroom_bytes() >= 64);
-                    region.window_mut(&descriptor).fill(mark);
+                    region.buffer_mut(&descriptor).fill(mark);
                     live.push((descriptor, mark));
                 }
             } else if !live.is_empty() {
                 let (descriptor, mark) = live.swap_remove(index.index(live.len()));
-                prop_assert!(region.window_mut(&descriptor).iter().all(|&byte| byte == mark));
+                prop_assert!(region.buffer_mut(&descriptor).iter().all(|&byte| byte == mark));
                 if action == 4 && lost.len() < quarantines {
                     region.quarantine(&descriptor);
                     lost.push((descriptor, mark));
@@ -355,7 +355,7 @@ proptest! {
             prop_assert_eq!(region.quarantined(), lost.len());
         }
         for (descriptor, mark) in live.drain(..) {
-            prop_assert!(region.window_mut(&descriptor).iter().all(|&byte| byte == mark));
+            prop_assert!(region.buffer_mut(&descriptor).iter().all(|&byte| byte == mark));
             region.release(&descriptor);
         }
         // Twice around: nothing of what came back is lost, nothing of what is lost comes back.
@@ -364,15 +364,15 @@ proptest! {
             let full: Vec<_> = std::iter::from_fn(|| region.allocate(1518)).collect();
             prop_assert_eq!(!full.is_empty(), usable);
             if lost.is_empty() {
-                prop_assert!(full.len() >= 15, "only {} of 16 windows came back", full.len());
+                prop_assert!(full.len() >= 15, "only {} of 16 buffers came back", full.len());
             } else if kind.0 == Layout::Slots {
                 prop_assert_eq!(full.len() + lost.len(), 16);
             }
-            full.iter().for_each(|descriptor| region.window_mut(descriptor).fill(0xee));
+            full.iter().for_each(|descriptor| region.buffer_mut(descriptor).fill(0xee));
             full.iter().for_each(|descriptor| region.release(descriptor));
         }
         for (descriptor, mark) in lost {
-            prop_assert!(region.window_mut(&descriptor).iter().all(|&byte| byte == mark));
+            prop_assert!(region.buffer_mut(&descriptor).iter().all(|&byte| byte == mark));
         }
     }
 
@@ -383,8 +383,8 @@ proptest! {
         quarantined in prop::collection::btree_set(0usize..60, 0..8),
     ) {
         let mut region = region(8, (Layout::Dense, Reuse::Last));
-        let windows: Vec<_> = lengths.iter().map_while(|length| region.allocate(*length)).collect();
-        for (index, descriptor) in windows.iter().enumerate() {
+        let buffers: Vec<_> = lengths.iter().map_while(|length| region.allocate(*length)).collect();
+        for (index, descriptor) in buffers.iter().enumerate() {
             if quarantined.contains(&index) { region.quarantine(descriptor) } else { region.release(descriptor) }
         }
         for length in lengths.into_iter().chain([1518]) {

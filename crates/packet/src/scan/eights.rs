@@ -1,8 +1,8 @@
 //! The scan eight descriptors at a time, for AVX2.
 //!
 //! ```text
-//! descriptor:  window | head, length | room, port, order | flow hash      words of 32 bits
-//! of eight:    8 windows    8 heads and lengths    8 rooms                a vector each, in the order 0 2 4 6 1 3 5 7
+//! descriptor:  buffer | head, length | room, port, order | flow hash      words of 32 bits
+//! of eight:    8 buffers    8 heads and lengths    8 rooms                a vector each, in the order 0 2 4 6 1 3 5 7
 //! ```
 
 use std::arch::x86_64::*;
@@ -13,7 +13,7 @@ use super::Scan;
 
 const _: () = {
     use std::mem::offset_of;
-    assert!(offset_of!(Descriptor, window) == 0 && offset_of!(Descriptor, head) == 4);
+    assert!(offset_of!(Descriptor, buffer) == 0 && offset_of!(Descriptor, head) == 4);
     assert!(offset_of!(Descriptor, room) == 8 && size_of::<Descriptor>() == 16);
 };
 
@@ -87,14 +87,14 @@ impl Eights {
     fn add(&mut self, pairs: [__m256i; 4], reach: __m256i, missing: __m256i) {
         let (low8, low16) = (_mm256_set1_epi32(0xff), _mm256_set1_epi32(0xffff));
         let (front, back) = (_mm256_unpacklo_epi32(pairs[0], pairs[1]), _mm256_unpacklo_epi32(pairs[2], pairs[3]));
-        let (window, frame) = (_mm256_unpacklo_epi64(front, back), _mm256_unpackhi_epi64(front, back));
+        let (buffer, frame) = (_mm256_unpacklo_epi64(front, back), _mm256_unpackhi_epi64(front, back));
         let (front, back) = (_mm256_unpackhi_epi32(pairs[0], pairs[1]), _mm256_unpackhi_epi32(pairs[2], pairs[3]));
         let room = _mm256_and_si256(_mm256_unpacklo_epi64(front, back), low8);
         let (start, length) = (_mm256_and_si256(frame, low16), _mm256_srli_epi32::<16>(frame));
         let stop = _mm256_add_epi32(start, length);
-        self.first = _mm256_min_epu32(self.first, _mm256_or_si256(window, missing));
-        self.last = _mm256_max_epu32(self.last, window);
-        self.end = _mm256_max_epu32(self.end, _mm256_add_epi32(window, room));
+        self.first = _mm256_min_epu32(self.first, _mm256_or_si256(buffer, missing));
+        self.last = _mm256_max_epu32(self.last, buffer);
+        self.end = _mm256_max_epu32(self.end, _mm256_add_epi32(buffer, room));
         self.units = _mm256_add_epi32(self.units, room);
         self.room = _mm256_max_epu32(self.room, room);
         self.head = _mm256_min_epu32(self.head, _mm256_or_si256(start, missing));
@@ -116,7 +116,7 @@ impl Eights {
         Scan {
             first,
             last,
-            // A sum wrapped where a window is so far out that no arena reaches there.
+            // A sum wrapped where a buffer is so far out that no arena reaches there.
             end: if last > u32::MAX - 0xff { u64::from(u32::MAX) + 0xff } else { end.into() },
             units: units.into(),
             room,

@@ -2,14 +2,14 @@
 
 use godwit_abi::{Descriptor, Outcome};
 
-/// The lengths of packets, and their windows.
+/// The lengths of packets, and their buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extents {
     /// Shortest frame, bytes; `u16::MAX` where there is no packet.
     pub shortest: u16,
     /// Longest frame, bytes.
     pub longest: u16,
-    /// All windows, in units of windows.
+    /// All buffers, in units of buffers.
     pub units: u64,
 }
 
@@ -30,7 +30,7 @@ impl Extents {
 /// At most so many go through at once, so that no sum of 32 bits wraps.
 const PACKETS_MAX: usize = 1 << 16;
 
-/// Lengths and windows of these packets.
+/// Lengths and buffers of these packets.
 #[inline]
 pub fn extents(descriptors: &[Descriptor]) -> Extents {
     #[cfg(target_arch = "x86_64")]
@@ -76,8 +76,8 @@ fn all_say_each(outcomes: &[Outcome], verdict: u8) -> bool {
     outcomes.iter().fold(0, |differs, outcome| differs | (outcome.verdict ^ verdict)) == 0
 }
 
-/// Where windows lie side by side that are not used twice: the first unit, and how many they are together. `None`: there is none,
-/// something lies between them, or they do not end where the last packet's window does.
+/// Where buffers lie side by side that are not used twice: the first unit, and how many they are together. `None`: there is none,
+/// something lies between them, or they do not end where the last packet's buffer does.
 #[inline]
 pub(crate) fn side_by_side<T: AsRef<Descriptor>>(packets: &[T]) -> Option<(u32, u32)> {
     #[cfg(target_arch = "x86_64")]
@@ -92,7 +92,7 @@ pub(crate) fn side_by_side<T: AsRef<Descriptor>>(packets: &[T]) -> Option<(u32, 
     reach_each(packets).side_by_side(packets)
 }
 
-/// Where windows begin, and what they are in sum.
+/// Where buffers begin, and what they are in sum.
 struct Reach {
     first: u32,
     last: u32,
@@ -103,18 +103,18 @@ impl Reach {
     #[inline(always)]
     fn and(self, descriptor: &Descriptor) -> Self {
         Self {
-            first: self.first.min(descriptor.window),
-            last: self.last.max(descriptor.window),
+            first: self.first.min(descriptor.buffer),
+            last: self.last.max(descriptor.buffer),
             units: self.units + u32::from(descriptor.room),
         }
     }
 
-    /// All windows begin between the first and the last, and none lies on another: where their sum reaches from the beginning of
+    /// All buffers begin between the first and the last, and none lies on another: where their sum reaches from the beginning of
     /// the first to the end of the last, nothing is left between them.
     #[inline(always)]
     fn side_by_side<T: AsRef<Descriptor>>(self, packets: &[T]) -> Option<(u32, u32)> {
         let last = packets.last()?.as_ref();
-        let is_last = last.window == self.last;
+        let is_last = last.buffer == self.last;
         (is_last && self.last - self.first + u32::from(last.room) == self.units).then_some((self.first, self.units))
     }
 }
@@ -124,12 +124,12 @@ fn reach_each<T: AsRef<Descriptor>>(packets: &[T]) -> Reach {
     packets.iter().fold(none, |reach, packet| reach.and(packet.as_ref()))
 }
 
-// A descriptor is four words: window; head and length; room, port and order; flow hash. What other lanes than those that are
+// A descriptor is four words: buffer; head and length; room, port and order; flow hash. What other lanes than those that are
 // asked about hold means nothing.
 #[cfg(target_arch = "x86_64")]
 const _: () = {
     use std::mem::offset_of;
-    assert!(offset_of!(Descriptor, window) == 0 && offset_of!(Descriptor, length) == 6);
+    assert!(offset_of!(Descriptor, buffer) == 0 && offset_of!(Descriptor, length) == 6);
     assert!(offset_of!(Descriptor, room) == 8 && offset_of!(Descriptor, order) == 10 && size_of::<Descriptor>() == 16);
 };
 
@@ -294,19 +294,19 @@ mod tests {
             }
         }
 
-        /// Windows of a ring, of which one is missing or comes elsewhere.
+        /// Buffers of a ring, of which one is missing or comes elsewhere.
         #[test]
-        fn windows_side_by_side_are_seen(
+        fn buffers_side_by_side_are_seen(
             start in 0..1_u32 << 24,
             rooms in prop::collection::vec(1..=255_u8, 1..70),
             missing: prop::sample::Index,
             swapped: [prop::sample::Index; 2],
             change in 0..3_u8,
         ) {
-            let mut window = start;
+            let mut buffer = start;
             let mut descriptors: Vec<Descriptor> = rooms.iter().map(|&room| {
-                window += u32::from(room);
-                Descriptor { window: window - u32::from(room), room, order: 9, length: 60, ..Descriptor::default() }
+                buffer += u32::from(room);
+                Descriptor { buffer: buffer - u32::from(room), room, order: 9, length: 60, ..Descriptor::default() }
             }).collect();
             match change {
                 1 => drop(descriptors.remove(missing.index(rooms.len()))),
@@ -317,12 +317,12 @@ mod tests {
             let tiles = reach_each(&descriptors).side_by_side(&descriptors);
             prop_assert_eq!(found, tiles);
             let mut sorted = descriptors.clone();
-            sorted.sort_unstable_by_key(|descriptor| descriptor.window);
-            let touches = |two: &[Descriptor]| two[0].window + u32::from(two[0].room) == two[1].window;
-            let is_last = descriptors.last().map(|last| last.window) == sorted.last().map(|last| last.window);
+            sorted.sort_unstable_by_key(|descriptor| descriptor.buffer);
+            let touches = |two: &[Descriptor]| two[0].buffer + u32::from(two[0].room) == two[1].buffer;
+            let is_last = descriptors.last().map(|last| last.buffer) == sorted.last().map(|last| last.buffer);
             let units = descriptors.iter().map(|descriptor| u32::from(descriptor.room)).sum();
             let expected = sorted.first().filter(|_| is_last && sorted.windows(2).all(touches));
-            prop_assert_eq!(found, expected.map(|first| (first.window, units)));
+            prop_assert_eq!(found, expected.map(|first| (first.buffer, units)));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use godwit_bench::{BENCHES, BenchOptions, Layout, Mode, Row, Size, Windows};
+use godwit_bench::{BENCHES, BenchOptions, Layout, Mode, Row, Size, Transfer};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -37,8 +37,8 @@ pub(crate) struct Arguments {
     layout: Layout,
     /// How packets of launched chunks come to a CUDA device and back: copied, by copy engines; reached, by the kernel over the bus; auto, as is
     /// cheaper for each chunk. Without it auto, and in the bench latency one after the other.
-    #[arg(long, value_name = "WINDOWS", value_parser = parse_windows)]
-    windows: Option<Windows>,
+    #[arg(long, value_name = "BUFFERS", value_parser = parse_transfer)]
+    transfer: Option<Transfer>,
     /// Packets of a chunk; without it what suits the device.
     #[arg(long, value_name = "PACKETS")]
     batch: Option<NonZeroU32>,
@@ -106,7 +106,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         peers: !arguments.no_peers,
         mode: arguments.mode,
         layout: arguments.layout,
-        windows: arguments.windows,
+        transfer: arguments.transfer,
         batch: number(arguments.batch),
         bin_packets: number(arguments.bin),
         in_flight: number(arguments.in_flight),
@@ -139,8 +139,8 @@ fn parse_mode(text: &str) -> Result<Mode, String> {
     found.ok_or_else(|| format!("expected launch or persistent, not {text}"))
 }
 
-fn parse_windows(text: &str) -> Result<Windows, String> {
-    let found = Windows::ALL.into_iter().find(|windows| windows.name() == text);
+fn parse_transfer(text: &str) -> Result<Transfer, String> {
+    let found = Transfer::ALL.into_iter().find(|transfer| transfer.name() == text);
     found.ok_or_else(|| format!("expected auto, copied or reached, not {text}"))
 }
 

@@ -86,15 +86,15 @@ fn planned(
     pitch: Option<usize>,
     chunk: &Chunk,
     programs: &[Arc<dyn Program>],
-    windows: Windows,
+    transfer: Transfer,
 ) -> Plan {
-    plan(chunk, &DeviceChain::needs(None, programs), region, pitch, windows).unwrap()
+    plan(chunk, &DeviceChain::needs(None, programs), region, pitch, transfer).unwrap()
 }
 
 proptest! {
-    /// Whatever is copied are windows of the chunk and nothing else, and all of them: also around the end of the ring.
+    /// Whatever is copied are buffers of the chunk and nothing else, and all of them: also around the end of the ring.
     #[test]
-    fn runs_are_exactly_the_chunks_windows(
+    fn runs_are_exactly_the_chunks_buffers(
         before in prop::collection::vec(60usize..1518, 0..200),
         lengths in prop::collection::vec(60usize..1518, 1..100),
         missing in prop::option::of(any::<prop::sample::Index>()),
@@ -115,16 +115,16 @@ proptest! {
         }
         let programs = programs(&[(u16::MAX, u16::MAX), (u16::MAX, 0)]);
         let chunk = chunk(&descriptors, 2, |index| index % 2);
-        let mut windows: Vec<(usize, usize)> = descriptors
+        let mut buffers: Vec<(usize, usize)> = descriptors
             .iter()
-            .map(|descriptor| (descriptor.window_offset(), descriptor.window_offset() + descriptor.room_bytes()))
+            .map(|descriptor| (descriptor.buffer_offset(), descriptor.buffer_offset() + descriptor.room_bytes()))
             .collect();
-        windows.sort_unstable();
-        match planned(&region, pitch, &chunk, &programs, Windows::Copied).carriage {
+        buffers.sort_unstable();
+        match planned(&region, pitch, &chunk, &programs, Transfer::Copy).carriage {
             Carriage::Runs(mut runs) => {
                 runs.sort_by_key(|run| run.offset);
                 let mut merged: Vec<(usize, usize)> = Vec::new();
-                for (first, end) in windows {
+                for (first, end) in buffers {
                     match merged.last_mut() {
                         Some(last) if last.1 == first => last.1 = end,
                         _ => merged.push((first, end)),
@@ -159,15 +159,15 @@ proptest! {
         let descriptors: Vec<Descriptor> = lengths.iter().map(|&length| region.allocate(length).unwrap()).collect();
         let programs = programs(&reaches);
         let chunk = chunk(&descriptors, programs.len(), |index| index % programs.len());
-        let plan = planned(&region, pitch, &chunk, &programs, Windows::Copied);
+        let plan = planned(&region, pitch, &chunk, &programs, Transfer::Copy);
         if let Carriage::Rows { runs, pitch, columns_in, columns_out } = plan.carriage {
             let rows: usize = runs.iter().map(|run| run.bytes / pitch).sum();
             prop_assert_eq!(rows, descriptors.len());
             for descriptor in &descriptors {
                 let (head, end) = (usize::from(descriptor.head), usize::from(descriptor.head + descriptor.length));
                 let within = runs.iter().any(|run| {
-                    (run.offset..run.offset + run.bytes).contains(&descriptor.window_offset())
-                        && (descriptor.window_offset() - run.offset).is_multiple_of(pitch)
+                    (run.offset..run.offset + run.bytes).contains(&descriptor.buffer_offset())
+                        && (descriptor.buffer_offset() - run.offset).is_multiple_of(pitch)
                 });
                 prop_assert!(within);
                 prop_assert!(columns_in.first <= head && columns_in.end >= end);
@@ -184,7 +184,7 @@ fn a_function_that_reads_little_of_long_frames_reaches_for_them_however_many_the
     let (mut region, pitch) = region(Layout::Dense, 8192);
     let descriptors: Vec<Descriptor> = (0..8192).map(|_| region.allocate(1500).unwrap()).collect();
     let planned = |programs: &[Arc<dyn Program>]| {
-        planned(&region, pitch, &chunk(&descriptors, 1, |_| 0), programs, Windows::Auto).carriage
+        planned(&region, pitch, &chunk(&descriptors, 1, |_| 0), programs, Transfer::Auto).carriage
     };
     assert_eq!(planned(&programs(&[(78, 30)])), Carriage::Reached);
     let all = planned(&programs(&[(u16::MAX, u16::MAX)]));
@@ -204,14 +204,14 @@ fn a_packet_outside_the_region_is_found_in_whichever_bin_it_is() {
         // 22 or 23 in a bin: some that are looked at eight at a time, and some that are left.
         let good = chunk(&descriptors, 4, |index| index % 4);
         let beyond = Descriptor { length: u16::MAX, ..descriptors[0] };
-        let far = Descriptor { window: u32::MAX, ..descriptors[0] };
+        let far = Descriptor { buffer: u32::MAX, ..descriptors[0] };
         for wrong in [others.allocate(100).unwrap(), beyond, far] {
             for bin in &good.bins {
                 for place in good.range(bin) {
                     let mut chunk = chunk(&descriptors, 4, |index| index % 4);
                     chunk.descriptors[place] = wrong;
                     let error =
-                        plan(&chunk, &DeviceChain::needs(None, &programs), &region, pitch, Windows::Auto).unwrap_err();
+                        plan(&chunk, &DeviceChain::needs(None, &programs), &region, pitch, Transfer::Auto).unwrap_err();
                     assert_eq!(error.to_string(), outside(bin).to_string());
                 }
             }
@@ -221,23 +221,23 @@ fn a_packet_outside_the_region_is_found_in_whichever_bin_it_is() {
 
 /// Packets that lie side by side are copied, unless there are few bytes of them or somebody says otherwise.
 #[test]
-fn how_windows_travel_can_be_said() {
+fn how_buffers_travel_can_be_said() {
     let (mut region, pitch) = region(Layout::Dense, 1000);
     let descriptors: Vec<Descriptor> = (0..1000).map(|_| region.allocate(1000).unwrap()).collect();
     let programs = programs(&[(u16::MAX, u16::MAX)]);
-    let planned = |descriptors: &[Descriptor], windows| {
-        planned(&region, pitch, &chunk(descriptors, 1, |_| 0), &programs, windows).carriage
+    let planned = |descriptors: &[Descriptor], buffers| {
+        planned(&region, pitch, &chunk(descriptors, 1, |_| 0), &programs, buffers).carriage
     };
-    assert!(matches!(planned(&descriptors, Windows::Auto), Carriage::Runs(_)));
-    assert!(matches!(planned(&descriptors, Windows::Copied), Carriage::Runs(_)));
-    assert_eq!(planned(&descriptors, Windows::Reached), Carriage::Reached);
+    assert!(matches!(planned(&descriptors, Transfer::Auto), Carriage::Runs(_)));
+    assert!(matches!(planned(&descriptors, Transfer::Copy), Carriage::Runs(_)));
+    assert_eq!(planned(&descriptors, Transfer::ZeroCopy), Carriage::Reached);
     let few = &descriptors[..100];
-    assert_eq!(planned(few, Windows::Auto), Carriage::Reached);
-    assert!(matches!(planned(few, Windows::Copied), Carriage::Runs(_)));
+    assert_eq!(planned(few, Transfer::Auto), Carriage::Reached);
+    assert!(matches!(planned(few, Transfer::Copy), Carriage::Runs(_)));
     // Copy engines are told of runs, or rows.
     let scattered: Vec<Descriptor> = descriptors.iter().copied().step_by(2).collect();
-    assert_eq!(planned(&scattered, Windows::Copied), Carriage::Reached);
-    for windows in Windows::ALL {
-        assert!(matches!(planned(&[], windows), Carriage::Runs(runs) if runs.is_empty()));
+    assert_eq!(planned(&scattered, Transfer::Copy), Carriage::Reached);
+    for buffers in Transfer::ALL {
+        assert!(matches!(planned(&[], buffers), Carriage::Runs(runs) if runs.is_empty()));
     }
 }

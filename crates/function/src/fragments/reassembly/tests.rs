@@ -198,7 +198,7 @@ fn limits_hold() {
     add(&mut reassembler, &parts[1], SECOND - 1).unwrap();
     assert_eq!(add(&mut reassembler, &parts[2], SECOND), Ok(Added::Held));
     assert_eq!(reassembler.take_expired().collect::<Vec<_>>(), [(2, Refusal::Timeout)]);
-    // Too long for a window.
+    // Too long for a buffer.
     let mut reassembler = Reassembler::new(Limits { frame_bytes: 2433, ..LIMITS });
     add(&mut reassembler, &parts[0], 0).unwrap();
     assert_eq!(add(&mut reassembler, &parts[2], 0), Err(Refusal::Limit));

@@ -42,13 +42,13 @@ struct Done {
 
 /// Does what the kernel does to one packet.
 pub(super) fn run_ref(
-    window: &mut [u8],
+    buffer: &mut [u8],
     descriptor: &mut Descriptor,
     sa: Option<&Sa>,
     wanted: u8,
     parameter: u64,
 ) -> Outcome {
-    let frame = &window[usize::from(descriptor.head)..][..usize::from(descriptor.length)];
+    let frame = &buffer[usize::from(descriptor.head)..][..usize::from(descriptor.length)];
     let (l2, packet, ipv6) = match layer_3(frame) {
         Ok(Some(found)) => found,
         Ok(None) => return Outcome::verdict(VERDICT_NOT_IP),
@@ -63,7 +63,7 @@ pub(super) fn run_ref(
         Direction::Out => (protect(&association, sequence, l2, packet, ipv6), VERDICT_ENCRYPTED),
         Direction::In => (open(&association, sequence, l2, packet, ipv6), VERDICT_DECRYPTED),
     };
-    match done.and_then(|done| emit(window, descriptor, done)) {
+    match done.and_then(|done| emit(buffer, descriptor, done)) {
         Ok(()) => Outcome { value: sa.spi, ..Outcome::verdict(verdict) },
         Err(reason) => Outcome::drop(reason),
     }
@@ -286,12 +286,12 @@ fn set_family(l2: &mut [u8], ipv6: bool) {
 }
 
 /// Puts the packet where the kernel does: what is protected stays in its place.
-fn emit(window: &mut [u8], descriptor: &mut Descriptor, done: Done) -> Result<(), u8> {
+fn emit(buffer: &mut [u8], descriptor: &mut Descriptor, done: Done) -> Result<(), u8> {
     let frame = [done.l2, done.packet].concat();
     let head = descriptor.head as isize - done.added_in_front;
     let head = usize::try_from(head).map_err(|_| DROP_NO_ROOM)?;
-    window.get_mut(head..head + frame.len()).ok_or(DROP_NO_ROOM)?.copy_from_slice(&frame);
-    // Both lie within the window, which is smaller than 2^16 bytes.
+    buffer.get_mut(head..head + frame.len()).ok_or(DROP_NO_ROOM)?.copy_from_slice(&frame);
+    // Both lie within the buffer, which is smaller than 2^16 bytes.
     (descriptor.head, descriptor.length) = (head as u16, frame.len() as u16);
     Ok(())
 }

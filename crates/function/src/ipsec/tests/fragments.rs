@@ -147,7 +147,7 @@ fn a_joined_packet_is_taken_apart_again_where_it_goes_into_a_tunnel() {
 }
 
 #[test]
-fn without_windows_a_long_packet_is_dropped_and_nothing_leaks() {
+fn without_buffers_a_long_packet_is_dropped_and_nothing_leaks() {
     let function = ipsec(&(sa("west", 0x1001, "out", "path_mtu = 700") + PROTECT));
     let mut host = Host::with(&function, 2);
     let (steps, _) = host.arrange(&[udp(0, 1500)], 0);

@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use super::{Follower, From, Settings};
 use crate::config::value;
-use crate::{Error, Site};
+use crate::{BuildContext, Error};
 
 /// The main table of the kernel (rtnetlink(7)).
 const TABLE_MAIN: u32 = 254;
@@ -28,7 +28,7 @@ pub(crate) struct FollowConfig {
 }
 
 impl FollowConfig {
-    pub(crate) fn resolve(&self, site: &Site<'_>) -> Result<Follower, Error> {
+    pub(crate) fn resolve(&self, site: &BuildContext<'_>) -> Result<Follower, Error> {
         let from = match self.routes.get_ref().as_str() {
             "kernel" => From::Kernel,
             "fpm" => From::Fpm,

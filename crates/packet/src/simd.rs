@@ -1,7 +1,7 @@
 //! Loops over many packets, compiled for the vectors that the processor has.
 //!
 //! A loop that is written once, over arrays and without branches, is compiled for AVX2 and for any processor; which of
-//! them runs is asked once a burst. (For AVX-512 too it was no faster.) What the compiler does not find by itself is a primitive of [`Form`].
+//! them runs is asked once a burst. (For AVX-512 too it was no faster.) What the compiler does not find by itself is a primitive of [`Isa`].
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,23 +11,23 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Four(pub [AtomicU64; 4]);
 
 /// What a loop is compiled for.
-pub trait Form: Copy {
+pub trait Isa: Copy {
     /// Bit `i`: the `i`th of these numbers is `number`. As if each was loaded by itself (relaxed), in any order.
     fn equal(self, four: &Four, number: u64) -> u32;
 }
 
 /// A loop. `run` is to be `#[inline(always)]`, and all that it calls for each packet too.
-pub trait Wide {
+pub trait Vectorized {
     /// What comes out.
     type Output;
 
     /// The loop, compiled once for each form.
-    fn run(self, form: impl Form) -> Self::Output;
+    fn run(self, form: impl Isa) -> Self::Output;
 }
 
 /// Runs a loop in the widest form that the processor has.
 #[inline]
-pub fn wide<W: Wide>(work: W) -> W::Output {
+pub fn run<W: Vectorized>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
     if x86::has_avx2() {
         // SAFETY: asked just before.
@@ -37,14 +37,14 @@ pub fn wide<W: Wide>(work: W) -> W::Output {
 }
 
 /// Runs a loop as every processor can.
-pub fn scalar<W: Wide>(work: W) -> W::Output {
+pub fn run_scalar<W: Vectorized>(work: W) -> W::Output {
     work.run(Scalar)
 }
 
 #[derive(Clone, Copy)]
 struct Scalar;
 
-impl Form for Scalar {
+impl Isa for Scalar {
     #[inline(always)]
     fn equal(self, four: &Four, number: u64) -> u32 {
         // All are compared, without a branch: which of them it is cannot be predicted.
@@ -57,7 +57,7 @@ impl Form for Scalar {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{Form, Four, Wide};
+    use super::{Four, Isa, Vectorized};
 
     #[inline(always)]
     pub(super) fn has_avx2() -> bool {
@@ -71,7 +71,7 @@ mod x86 {
     #[derive(Clone, Copy)]
     struct Avx2(());
 
-    impl Form for Avx2 {
+    impl Isa for Avx2 {
         #[inline(always)]
         fn equal(self, four: &Four, number: u64) -> u32 {
             // SAFETY: the processor has AVX2, or this would not be here.
@@ -94,7 +94,7 @@ mod x86 {
     /// # Safety
     /// [`has_avx2`].
     #[target_feature(enable = "avx2,bmi1,bmi2,movbe")]
-    pub(super) unsafe fn run_avx2<W: Wide>(work: W) -> W::Output {
+    pub(super) unsafe fn run_avx2<W: Vectorized>(work: W) -> W::Output {
         work.run(Avx2(()))
     }
 }
@@ -107,11 +107,11 @@ mod tests {
 
     struct Compare<'a>(&'a [Four], &'a [u64]);
 
-    impl Wide for Compare<'_> {
+    impl Vectorized for Compare<'_> {
         type Output = Vec<u32>;
 
         #[inline(always)]
-        fn run(self, form: impl Form) -> Vec<u32> {
+        fn run(self, form: impl Isa) -> Vec<u32> {
             self.0.iter().zip(self.1).map(|(four, &number)| form.equal(four, number)).collect()
         }
     }
@@ -122,8 +122,8 @@ mod tests {
             let fours: Vec<Four> = numbers.iter().map(|(four, _)| Four(four.map(AtomicU64::new))).collect();
             // One of them, or another.
             let asked: Vec<u64> = numbers.iter().map(|(four, place)| four.get(*place).copied().unwrap_or(7)).collect();
-            let expected = scalar(Compare(&fours, &asked));
-            prop_assert_eq!(&wide(Compare(&fours, &asked)), &expected);
+            let expected = run_scalar(Compare(&fours, &asked));
+            prop_assert_eq!(&run(Compare(&fours, &asked)), &expected);
             for (((four, _), &asked), found) in numbers.iter().zip(&asked).zip(expected) {
                 prop_assert!((0..4).all(|place| (found >> place & 1 == 1) == (four[place] == asked)));
             }

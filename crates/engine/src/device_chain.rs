@@ -62,12 +62,15 @@ impl Rows {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostSide {
     is_there: bool,
-    lets_lead_on: bool,
+    may_continue_on_device: bool,
 }
 
 impl HostSide {
     pub(crate) fn new(host_half: Option<&dyn HostHalf>) -> Self {
-        Self { is_there: host_half.is_some(), lets_lead_on: host_half.is_none_or(HostHalf::lets_lead_on) }
+        Self {
+            is_there: host_half.is_some(),
+            may_continue_on_device: host_half.is_none_or(HostHalf::may_continue_on_device),
+        }
     }
 }
 
@@ -107,13 +110,13 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, site: Site<'_>, device: u
         let verdicts = contract(function).verdicts.len();
         (0..classes).flat_map(move |class| (0..verdicts).map(move |verdict| (class, verdict)))
     };
-    let lets_lead_on = |function: &usize| host_sides[*function].lets_lead_on;
-    for from in (0..functions.len()).filter(here).filter(lets_lead_on) {
+    let may_continue_on_device = |function: &usize| host_sides[*function].may_continue_on_device;
+    for from in (0..functions.len()).filter(here).filter(may_continue_on_device) {
         for (class, verdict) in said(from) {
             if let Next::Function(to) = decider.next(from as u16, class as u8, verdict as u8)
                 && can_be_led_to(usize::from(to))
             {
-                found.lead(from, class, verdict, to.into(), chain.ranks()[usize::from(to)]);
+                found.connect(from, class, verdict, to.into(), chain.ranks()[usize::from(to)]);
             }
         }
     }
@@ -131,12 +134,12 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, site: Site<'_>, device: u
         // Packets may come to it by another chain.
         needed[from] = !chain.is_reached(from) || said(from).any(is_needed);
         if !needed[from] {
-            found.nobody_needs(from);
+            found.skip_copy_back(from);
         }
     }
     let waits = |function: usize| could_be_led_to(function) && !chain.is_reached(function);
     if (0..functions.len()).any(waits) && (0..functions.len()).filter(here).count() > 1 {
-        found.stand_by();
+        found.reserve_table();
     }
     found
 }
