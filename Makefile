@@ -1,33 +1,43 @@
-# The two commands: `make demo` and `make test`. Both install what is missing first (scripts/install.sh).
+# The two commands: `make demo` and `make test`. Each first installs missing packages (scripts/install.sh).
 
-.PHONY: demo test check install-build install-test nvrtc secgw peers help
+.PHONY: demo test check deny fuzz-check install-build install-test nvrtc secgw peers help
 
 help:
 	@echo 'make demo    build Godwit and run generated traffic through a chain of functions (5 seconds)'
-	@echo 'make test    everything that must hold: format, lints, documentation, all tests'
-	@echo 'make check   format, lints and documentation alone'
-	@echo 'make peers   what benches are measured against (DPDK, ipsec-mb, C++20 coroutines)'
+	@echo 'make test    run all checks and all tests'
+	@echo 'make check   check format, lints, prose, dependencies and documentation, without the tests'
+	@echo 'make peers   build the programs that benchmarks compare with (DPDK, ipsec-mb, C++20 coroutines)'
 
 demo: install-build
 	cargo run --release --locked --package godwit -- demo $(DEMO)
 
-# The tests come last: what they say is the last thing to read.
+# The tests come last, so that the output ends with their result.
 test: install-test nvrtc secgw check
 	cargo build --locked --workspace --all-targets
 	$${CARGO_TARGET_DIR:-target}/debug/godwit demo --seconds 1
 	scripts/test.sh
 
-# Debian 12's: each of them formats otherwise.
+# Version of clang-format (Debian 12). Other versions format differently.
 CLANG_FORMAT = 14
 
 check: install-test
 	cargo fmt --all --check
 	@if clang-format --version | grep -q 'version $(CLANG_FORMAT)\.'; then \
 		find kernels -name '*.[ch]' -o -name '*.cl' -o -name '*.cu' -o -name '*.cpp' | xargs clang-format --dry-run --Werror; \
-	else echo 'check: the format of C is that of clang-format $(CLANG_FORMAT), which is not here: not checked'; fi
+	else echo 'skipped: format of C (clang-format $(CLANG_FORMAT) is not installed)'; fi
+	cargo xtask tidy
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked -p godwit-io -p godwit-engine -p godwit --features dpdk --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
+	cargo xtask msrv
+	@$(MAKE) --no-print-directory fuzz-check deny
+
+# The fuzz targets are a separate workspace that shares the build folder.
+fuzz-check:
+	cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}
+
+deny: install-test
+	@scripts/deny.sh
 
 install-build:
 	@scripts/install.sh build
@@ -41,10 +51,11 @@ nvrtc: install-test
 secgw: install-test
 	@scripts/secgw.sh
 
-# Programs that benches are measured against; `godwit bench` finds them in target/peers. Needs libdpdk and libipsec-mb (scripts/install.sh test).
+# Programs that benchmarks compare with; `godwit bench` finds them in target/peers.
+# They need libdpdk and libipsec-mb (scripts/install.sh test).
 peers: $(patsubst bench/peers/%.c,target/peers/%,$(wildcard bench/peers/*.c)) target/peers/coroutines
 
-# The same loops as written that the bench measures, compiled as it does (bench/build.rs).
+# The unmodified loops that the bench measures, compiled with the same options (bench/build.rs).
 LOOPS = $(patsubst %,bench/gopt/%.c,table cuckoo chase ipv6 dial)
 
 target/peers/coroutines: bench/peers/coroutines.cc bench/gopt/table.h $(LOOPS)
