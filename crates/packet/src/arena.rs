@@ -1,58 +1,61 @@
-//! The arena: its configuration, and how it is split between workers.
+//! The arena: configuration, allocation, and division between workers.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::{BUFFER_UNIT_BYTES, Error, Memory, Region};
 
-/// What regions are rounded to where a port prescribes their slots.
+/// Rounding unit of regions whose slot layout a port prescribes, in bytes.
 const PAGE_BYTES: usize = 4096;
 
-/// How buffers lie in a region.
+/// Arrangement of the buffers in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Buffers of one fixed size; any order of return.
+    /// Buffers of one fixed size. Packets may return in any order.
     Slots,
-    /// Buffers of the size each packet needs, back to back in a ring; space comes back in order of arrival.
+    /// A ring of adjacent buffers, each as large as its packet needs. Space becomes free in order
+    /// of arrival.
     Dense,
 }
 
-/// Which of the free slots a packet gets.
+/// Choice of the free slot for the next packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
-    /// The one freed last: it is still in the cache of the core.
+    /// The slot that was freed last, which is still in the core's cache.
     #[default]
     Last,
-    /// The one that has been free longest. Packets that arrive one after the other get neighbours, as long as they are
-    /// returned in about that order: what a copy engine wants, which moves neighbours in one go.
+    /// The slot that was freed first. Packets that arrive in sequence get adjacent slots, if they
+    /// return in about the same order. A copy engine can then copy adjacent slots in one transfer.
     Oldest,
 }
 
-/// What the arena looks like. Sizes in bytes.
+/// Arena configuration. Sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct ArenaConfig {
-    /// How buffers lie in a region.
+    /// Arrangement of the buffers in a region.
     pub layout: Layout,
-    /// Which of the free buffers a packet gets (`slots`). A dense ring always uses the oldest.
+    /// Choice of the free slot, for layout `slots`. A dense ring always uses the oldest space.
     pub reuse: Reuse,
-    /// Buffers per worker (`slots`), or full-size buffers that a worker's ring has room for (`dense`).
+    /// Buffers per worker. For layout `dense`, the number of full-size buffers that fit in the
+    /// ring.
     pub packets: usize,
-    /// Longest frame that a port may bring in.
+    /// Length of the longest frame that a port may receive.
     pub frame_bytes_max: usize,
-    /// Free bytes in front of an arriving frame, for functions that prepend headers.
+    /// Free bytes before a received frame, for functions that prepend headers.
     pub headroom_bytes: usize,
-    /// Free bytes behind an arriving frame, for functions that append.
+    /// Free bytes after a received frame, for functions that append padding or trailers.
     pub tailroom_bytes: usize,
-    /// How many of these a frame does without whose length is the index modulo 16: functions pad to blocks. It makes
-    /// buffers of the dense layout smaller, where a device has to copy them.
+    /// Tailroom bytes that a frame does not need, indexed by frame length modulo 16. Functions that
+    /// pad to blocks need less tailroom for some lengths. The saving makes dense buffers smaller,
+    /// which reduces the copies to devices.
     pub tailroom_saved: [u8; 16],
-    /// Buffers start at multiples of this: 64 or 128 (128 is what a copy engine wants).
+    /// Alignment of buffers: 64 or 128. Copy engines are fastest with 128.
     pub align_bytes: usize,
-    /// Bytes in front of each buffer that belong to a port's driver, and that nothing else touches: a multiple of `align_bytes`.
-    /// Regions are whole pages where there are any.
+    /// Bytes before each buffer that belong to a port's driver. Only the driver accesses them. Must
+    /// be a multiple of `align_bytes`. A nonzero value makes each region a whole number of pages.
     pub prefix_bytes: usize,
-    /// Distance from one slot to the next where a port outside the program prescribes it: a power of two, no less than a buffer and its prefix.
-    /// Regions are whole pages then.
+    /// Distance between slots, if an external port prescribes it. Must be a power of two and at
+    /// least the size of a buffer with its prefix. Makes each region a whole number of pages.
     pub slot_bytes: Option<usize>,
 }
 
@@ -74,14 +77,16 @@ impl Default for ArenaConfig {
 }
 
 impl ArenaConfig {
-    /// Size of the buffer of a full-size frame.
+    /// Returns the buffer size for a frame of full length.
     pub fn buffer_bytes(&self) -> usize {
         let needed = self.headroom_bytes + self.frame_bytes_max + self.tailroom_bytes;
         needed.next_multiple_of(self.align_bytes)
     }
 
-    /// Distance from one slot to the next. Where nobody prescribes it, an odd multiple of the alignment, so that the frames of
-    /// a batch spread over all sets of the caches instead of a few.
+    /// Returns the distance between slots.
+    ///
+    /// Without a prescribed distance, it is an odd multiple of the alignment. The frames of a batch
+    /// then use all sets of the caches instead of a few.
     pub(crate) fn slot_stride_bytes(&self) -> usize {
         if let Some(bytes) = self.slot_bytes {
             return bytes;
@@ -112,21 +117,31 @@ impl ArenaConfig {
         if self.headroom_bytes > buffer_bytes_max || self.tailroom_bytes > buffer_bytes_max {
             return refuse("headroom_bytes", self.headroom_bytes, "a buffer holds at most 16320 bytes");
         }
-        if let Some(&most) = self.tailroom_saved.iter().max().filter(|&&most| usize::from(most) > self.tailroom_bytes) {
-            return refuse("tailroom_saved", most.into(), "more than tailroom_bytes");
+        if let Some(&saved) =
+            self.tailroom_saved.iter().max().filter(|&&saved| usize::from(saved) > self.tailroom_bytes)
+        {
+            return refuse("tailroom_saved", saved.into(), "must not exceed tailroom_bytes");
         }
         if let Some(bytes) = self.slot_bytes {
             if self.layout != Layout::Slots {
                 return refuse("slot_bytes", bytes, "a dense ring has no slots");
             }
             if !bytes.is_power_of_two() || bytes < self.prefix_bytes + self.buffer_bytes() {
-                return refuse("slot_bytes", bytes, "must be a power of two, and no less than a buffer and its prefix");
+                return refuse(
+                    "slot_bytes",
+                    bytes,
+                    "must be a power of two, and at least the size of a buffer with its prefix",
+                );
             }
         }
         if self.prefix_bytes > 0
             && (self.layout != Layout::Slots || !self.prefix_bytes.is_multiple_of(self.align_bytes))
         {
-            return refuse("prefix_bytes", self.prefix_bytes, "needs slots, and must be a multiple of align_bytes");
+            return refuse(
+                "prefix_bytes",
+                self.prefix_bytes,
+                "requires the layout slots, and a multiple of align_bytes",
+            );
         }
         if self.buffer_bytes() > buffer_bytes_max {
             return refuse(
@@ -139,7 +154,20 @@ impl ArenaConfig {
     }
 }
 
-/// The one memory in which all packets live, for NIC, CPU and devices alike.
+/// The contiguous memory of all packets, shared by NICs, CPU and devices.
+///
+/// ```
+/// use godwit_packet::{Arena, ArenaConfig};
+///
+/// let config = ArenaConfig { packets: 64, ..ArenaConfig::default() };
+/// let mut regions = Arena::new(config, 2)?.split();
+/// assert_eq!(regions.len(), 2);
+///
+/// let packet = regions[0].allocate(60).expect("the region is empty");
+/// assert!(regions[0].contains(&packet));
+/// assert!(!regions[1].contains(&packet));
+/// # Ok::<(), godwit_packet::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Arena {
     memory: Arc<Memory>,
@@ -151,40 +179,40 @@ impl Arena {
     /// Allocates the arena for `workers` workers.
     ///
     /// # Errors
-    /// [`Error::Config`] for sizes that cannot work, [`Error::Memory`] when the machine has too little.
+    /// [`Error::Config`] for invalid sizes, [`Error::Memory`] if the machine has too little memory.
     pub fn new(config: ArenaConfig, workers: usize) -> Result<Self, Error> {
         let bytes = Self::bytes_for(&config, workers)?;
         Self::over(Memory::new(bytes, "the packet arena")?, config, workers)
     }
 
-    /// Size of the arena for `workers` workers.
+    /// Returns the arena size for `workers` workers, in bytes.
     ///
     /// # Errors
-    /// [`Error::Config`] for sizes that cannot work.
+    /// [`Error::Config`] for invalid sizes.
     pub fn bytes_for(config: &ArenaConfig, workers: usize) -> Result<usize, Error> {
         config.validate()?;
         Ok(config.region_bytes() * workers.max(1))
     }
 
-    /// Makes the arena for `workers` workers of memory of [`Arena::bytes_for`] bytes that is there already: a device's.
+    /// Creates the arena in existing memory, such as memory that a device driver allocated.
     ///
     /// # Errors
-    /// [`Error::Config`] for sizes that cannot work.
+    /// [`Error::Config`] for invalid sizes.
     ///
     /// # Panics
-    /// When the memory is too small.
+    /// If the memory has less than [`Arena::bytes_for`] bytes.
     pub fn over(memory: Memory, config: ArenaConfig, workers: usize) -> Result<Self, Error> {
         let bytes = Self::bytes_for(&config, workers)?;
         assert!(memory.bytes() >= bytes, "an arena of {bytes} bytes in {} bytes of memory", memory.bytes());
         Ok(Self { memory: Arc::new(memory), config, workers: workers.max(1) })
     }
 
-    /// What a device is given of the arena before it is split.
+    /// Returns the handle through which a device accesses the arena.
     pub fn handle(&self) -> ArenaHandle {
         let (padding_bytes, slot_pitch_bytes) = match self.config.layout {
             Layout::Slots => {
                 let pitch_bytes = self.config.slot_stride_bytes();
-                // What lies between two buffers with prefixes is a driver's, and must not be copied.
+                // A device must not copy the prefixes between buffers: they belong to a driver.
                 let free_bytes =
                     if self.config.prefix_bytes > 0 { 0 } else { pitch_bytes - self.config.buffer_bytes() };
                 (free_bytes, Some(pitch_bytes))
@@ -194,7 +222,7 @@ impl Arena {
         ArenaHandle { memory: Arc::clone(&self.memory), padding_bytes, slot_pitch_bytes }
     }
 
-    /// Cuts the arena into one region per worker.
+    /// Divides the arena into one region per worker.
     pub fn split(self) -> Vec<Region> {
         let bytes = self.config.region_bytes();
         (0..self.workers)
@@ -203,11 +231,11 @@ impl Arena {
     }
 }
 
-/// Names the arena's memory to a device, and keeps it mapped for as long as the device may reach it.
+/// A device's access to the arena. Keeps the memory mapped while the device may use it.
 ///
-/// It gives an address and no reference: the bytes belong to the [`Region`]s. What reads or writes through the address
-/// may touch only buffers of packets that are in its hands, that is, from the moment a worker submits them until that
-/// worker has them back; nothing else of the process reaches those buffers meanwhile.
+/// The handle gives an address and no reference, because the bytes belong to the [`Region`]s.
+/// A device may access only buffers of packets that are submitted to it. The worker that submitted
+/// a packet does not access its buffer until the device returns it.
 #[derive(Clone, Debug)]
 pub struct ArenaHandle {
     memory: Arc<Memory>,
@@ -216,27 +244,30 @@ pub struct ArenaHandle {
 }
 
 impl ArenaHandle {
-    /// The arena's base address, which descriptors count from. Aligned to 2 MiB where the memory is the process's own, to
-    /// 4096 where it is a device's; valid while this handle lives.
+    /// Returns the base address of the arena. Descriptor offsets are relative to it.
+    ///
+    /// The address is aligned to 2 MiB in process memory and to 4096 in device memory. It is valid
+    /// while this handle lives.
     pub fn base(&self) -> NonNull<u8> {
         self.memory.base()
     }
 
-    /// Distance from one slot to the next, where the layout is [`Layout::Slots`].
+    /// Returns the distance between slots, or `None` for [`Layout::Dense`].
     pub fn slot_pitch_bytes(&self) -> Option<usize> {
         self.slot_pitch_bytes
     }
 
-    /// Size of the arena: a multiple of 64.
+    /// Returns the arena size, in bytes. It is a multiple of 64.
     pub fn bytes(&self) -> usize {
         self.memory.bytes()
     }
-    /// What gives the memory back, where it is a device's: see [`Memory::owner`].
+
+    /// Returns the owner of the memory, if a device driver allocated it. See [`Memory::owner`].
     pub fn memory_owner(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
         self.memory.owner()
     }
 
-    /// Bytes behind each buffer that belong to no packet.
+    /// Returns the number of unused bytes between the end of a buffer and the next buffer.
     pub fn padding_bytes(&self) -> usize {
         self.padding_bytes
     }

@@ -1,4 +1,4 @@
-//! Arrays that a device may be given as they are: on pages of their own, and there for as long as the device needs them.
+//! Page-aligned arrays that a device can access directly, and that stay allocated while it may.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
@@ -11,24 +11,24 @@ use godwit_abi::Bin;
 use crate::{Descriptor, Outcome};
 
 const PAGE_BYTES: usize = 4096;
-/// Arrays that share pages begin at multiples of this.
+/// Alignment of arrays that share pages, in bytes.
 const ALIGN_BYTES: usize = 64;
 
-/// Four arrays of as many values each, one behind the other on the same pages, so that a device can be given neighbours
-/// in one go.
+/// Allocates four arrays of `len` values each, adjacent in the same pages. A device can then copy
+/// or map adjacent arrays together.
 ///
 /// # Panics
-/// Where the machine cannot address so many.
+/// If the arrays exceed the address space.
 pub fn arrays<A: Plain, B: Plain, C: Plain, D: Plain>(len: usize) -> (Array<A>, Array<B>, Array<C>, Array<D>) {
-    let behind = |offset: usize, size: usize| {
+    let end_of = |offset: usize, size: usize| {
         let bytes = len.checked_mul(size).and_then(|bytes| bytes.checked_next_multiple_of(ALIGN_BYTES));
         let end = bytes.and_then(|bytes| bytes.checked_add(offset));
         end.unwrap_or_else(|| panic!("arrays of {len} values"))
     };
-    let second = behind(0, size_of::<A>());
-    let third = behind(second, size_of::<B>());
-    let fourth = behind(third, size_of::<C>());
-    let pages = Pages(Arc::new(Block::new(behind(fourth, size_of::<D>()))));
+    let second = end_of(0, size_of::<A>());
+    let third = end_of(second, size_of::<B>());
+    let fourth = end_of(third, size_of::<C>());
+    let pages = Pages(Arc::new(Block::new(end_of(fourth, size_of::<D>()))));
     (
         Array::at(&pages, 0, len),
         Array::at(&pages, second, len),
@@ -37,35 +37,40 @@ pub fn arrays<A: Plain, B: Plain, C: Plain, D: Plain>(len: usize) -> (Array<A>, 
     )
 }
 
-/// Data that is the same bytes here and on a device.
+/// Data with the same byte representation on the host and on devices.
 ///
 /// # Safety
-/// Any bytes must be a value, and no byte of a value may be padding.
+/// Every byte pattern must be a valid value, and the type must not have padding bytes.
 pub unsafe trait Plain: Copy + 'static {}
 
 // SAFETY: an integer.
 unsafe impl Plain for u32 {}
 // SAFETY: an integer.
 unsafe impl Plain for u64 {}
-// SAFETY: integers in C's layout, whose sizes add up to that of the struct, as `godwit_abi` asserts.
+// SAFETY: a struct of integers in C layout. Their sizes add up to its size, as `godwit_abi`
+// asserts.
 unsafe impl Plain for Bin {}
 // SAFETY: as above.
 unsafe impl Plain for Descriptor {}
 // SAFETY: as above.
 unsafe impl Plain for Outcome {}
 
-/// A fixed number of values, all zero at first. Like a boxed slice, but on pages of its own or of a few arrays together,
-/// and its [`Pages`] can be kept.
+/// A fixed number of values, initialised to zero.
+///
+/// It behaves like a boxed slice, but starts on its own pages or shares pages with related arrays.
+/// A device keeps the memory allocated through [`Pages`].
 pub struct Array<T> {
     pages: Pages,
-    /// Bytes from the pages' start.
+    /// Offset of the first value in the pages, in bytes.
     offset: usize,
     len: usize,
     values: PhantomData<T>,
 }
 
-/// The memory of an [`Array`], which stays allocated while this lives. It gives an address and no reference: the bytes
-/// are the array's, and those of the arrays beside it. Whoever reaches them through the address does so only while nobody uses the array.
+/// Handle to the memory of an [`Array`], which stays allocated while a handle lives.
+///
+/// The handle gives an address and no reference, because the bytes belong to the array and to other
+/// arrays on the same pages. A device may use the address only while no code accesses the array.
 #[derive(Clone)]
 pub struct Pages(Arc<Block>);
 
@@ -74,7 +79,7 @@ struct Block {
     layout: Layout,
 }
 
-// SAFETY: owned memory, reached through the array's `&` and `&mut` only.
+// SAFETY: the memory is owned, and only the array's `&` and `&mut` give access to it.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
@@ -93,28 +98,28 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, once; nothing refers to it any more.
+        // SAFETY: allocated once with this layout, and no reference to it remains.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }
 
 impl Pages {
-    /// Address of the first byte, at the beginning of a page.
+    /// Returns the address of the first byte, which is the start of a page.
     pub fn base(&self) -> NonNull<u8> {
         self.0.base
     }
 
-    /// Whole pages.
+    /// Returns the size in bytes, a multiple of the page size.
     pub fn bytes(&self) -> usize {
         self.0.layout.size()
     }
 }
 
 impl<T: Plain> Array<T> {
-    /// `len` values of zero bytes.
+    /// Allocates `len` values, initialised to zero.
     ///
     /// # Panics
-    /// Where the machine cannot address so many.
+    /// If the array exceeds the address space.
     pub fn new(len: usize) -> Self {
         let bytes = len.checked_mul(size_of::<T>()).unwrap_or_else(|| panic!("an array of {len} values"));
         Self::at(&Pages(Arc::new(Block::new(bytes))), 0, len)
@@ -129,22 +134,23 @@ impl<T: Plain> Array<T> {
         self.pages.base().as_ptr().wrapping_add(self.offset).cast()
     }
 
-    /// Bytes from the beginning of its [`Pages`] to its first value, a multiple of 64.
+    /// Returns the offset of the first value in the [`Pages`], in bytes. It is a multiple of 64.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Its values in another array, read one by one from memory that something else may be writing.
+    /// Copies the values one by one from memory that a device may write at the same time.
     pub fn volatile_copy(&self) -> Self {
         let mut copy = Self::new(self.len);
         for (index, value) in copy.iter_mut().enumerate() {
-            // SAFETY: within the array; any bytes are a value, also those of a write that is only half there.
+            // SAFETY: within the array. Every byte pattern is a valid value, including one that is
+            // only partly written.
             *value = unsafe { self.base().add(index).read_volatile() };
         }
         copy
     }
 
-    /// Its memory.
+    /// Returns the memory of the array.
     pub fn pages(&self) -> &Pages {
         &self.pages
     }
@@ -154,15 +160,16 @@ impl<T: Plain> Deref for Array<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: so many values are allocated, aligned, and initialised: zeros are a `Plain` value.
+        // SAFETY: `len` values are allocated, aligned and initialised. Zero bytes are a valid
+        // `Plain`.
         unsafe { std::slice::from_raw_parts(self.base(), self.len) }
     }
 }
 
 impl<T: Plain> DerefMut for Array<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`; the array is the only one that gives references to this part of its pages, and `&mut self`
-        // makes this the only one.
+        // SAFETY: as in `deref`. Only this array gives references to its part of the pages, and
+        // `&mut self` makes this the only one.
         unsafe { std::slice::from_raw_parts_mut(self.base(), self.len) }
     }
 }
@@ -192,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_addressed_is_not_allocated() {
+    fn rejects_lengths_beyond_the_address_space() {
         let wrapping = usize::MAX / size_of::<Descriptor>() + 2;
         for len in [wrapping, usize::MAX, usize::MAX / size_of::<Descriptor>()] {
             assert!(std::panic::catch_unwind(|| Array::<Descriptor>::new(len)).is_err());
@@ -201,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_share_pages_and_nothing_else() {
+    fn arrays_share_pages_without_overlap() {
         for len in [0, 1, 7, 1000] {
             let (mut a, mut b, mut c, mut d) = arrays::<u64, Descriptor, Outcome, u32>(len);
             a.fill(u64::MAX);
@@ -230,7 +237,7 @@ mod tests {
             let pages = array.pages().clone();
             drop(array);
             assert!(clone.iter().all(|value| value.buffer == 7));
-            // SAFETY: the pages live, and the array that used them is gone.
+            // SAFETY: the pages are alive, and the array that used them is dropped.
             assert_eq!(unsafe { pages.base().cast::<u32>().read() }, if len > 0 { 7 } else { 0 });
         }
     }

@@ -1,27 +1,28 @@
-//! What a port hands to a worker.
+//! Batches of packets, which ports hand to workers.
 
 use crate::Descriptor;
 
-/// What the host remembers of a packet from its arrival to its departure.
+/// Metadata of a packet that the host keeps from its arrival to its departure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
-    /// The packet's number in its source: unique per source, the same whatever the number of workers.
+    /// Sequence number in the packet's source. It does not depend on the number of workers.
     pub sequence: u64,
-    /// Time of arrival in nanoseconds: of the capture where there is one, else of the machine's clock.
+    /// Arrival time, in nanoseconds: from the capture file if there is one, otherwise from the
+    /// machine's clock.
     pub time_ns: u64,
 }
 
-/// Packets that arrived together, in order. Both vectors have one entry a packet.
+/// Packets that arrived together, in order. Both vectors have one entry per packet.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// The packets.
+    /// Packets.
     pub descriptors: Vec<Descriptor>,
-    /// What the host remembers of each.
+    /// Metadata of each packet.
     pub stamps: Vec<Stamp>,
 }
 
 impl Batch {
-    /// An empty batch with room for `packets`.
+    /// Creates an empty batch with capacity for `packets` packets.
     pub fn with_capacity(packets: usize) -> Self {
         Self { descriptors: Vec::with_capacity(packets), stamps: Vec::with_capacity(packets) }
     }
@@ -33,17 +34,17 @@ impl Batch {
         self.stamps.push(stamp);
     }
 
-    /// Packets in it.
+    /// Returns the number of packets.
     pub fn len(&self) -> usize {
         self.descriptors.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the batch has no packets.
     pub fn is_empty(&self) -> bool {
         self.descriptors.is_empty()
     }
 
-    /// Forgets all packets, keeps the room.
+    /// Removes all packets and keeps the capacity.
     pub fn clear(&mut self) {
         self.descriptors.clear();
         self.stamps.clear();

@@ -1,8 +1,8 @@
-//! Flow hash: Toeplitz, as NICs compute it for receive-side scaling.
+//! Flow hash: the Toeplitz hash that NICs compute for receive-side scaling.
 //!
-//! The input is, in network order: source address, destination address, source port, destination port (Microsoft,
-//! "RSS hashing functions"). For each 1 bit of the input, the 32 bits of the key that start at the same place are
-//! XORed into the hash.
+//! The input is, in network order: source address, destination address, source port, destination
+//! port (Microsoft, "RSS hashing functions"). Each 1 bit of the input selects the 32 key bits that
+//! start at the same bit position. The hash is the XOR of all selected key words.
 //!
 //! ```text
 //! key    | k0 k1 k2 … k31 | k32 …                          40 bytes
@@ -10,19 +10,21 @@
 //! hash   = XOR over all n with i_n = 1 of  k_n … k_(n+31)
 //! ```
 //!
-//! The hash is linear, so a table per byte of input gives it in one lookup a byte. With the symmetric key, whose period
-//! is 16 bits, it depends only on the XOR of all 16-bit words of the input: two lookups, whatever the input.
+//! The hash is linear, so one table lookup per input byte computes it. The symmetric key has a
+//! period of 16 bits. With it, the hash depends only on the XOR of all 16-bit words of the input,
+//! so two lookups suffice for every input.
 
 use godwit_wire::{FiveTuple, IpAddress, Parsed};
 
-/// Bytes of a key.
+/// Key length, in bytes.
 pub const KEY_BYTES: usize = 40;
 
-/// Bytes of the longest input: two IPv6 addresses and two ports. The last buffer of the key ends where the key ends.
+/// Length of the longest input: two IPv6 addresses and two ports, in bytes. Its last bit selects
+/// the last 32 bits of the key.
 const INPUT_BYTES_MAX: usize = KEY_BYTES - 4;
 
-/// The key that makes both directions of a flow hash alike (S. Woo and K. Park, "Scalable TCP session monitoring with
-/// symmetric receive-side scaling", KAIST technical report, 2012).
+/// Key that gives both directions of a flow the same hash (S. Woo and K. Park, "Scalable TCP
+/// session monitoring with symmetric receive-side scaling", KAIST technical report, 2012).
 pub const SYMMETRIC_KEY: [u8; KEY_BYTES] = {
     let mut key = [0; KEY_BYTES];
     let mut at = 0;
@@ -33,14 +35,25 @@ pub const SYMMETRIC_KEY: [u8; KEY_BYTES] = {
     key
 };
 
-/// What a byte at one place of the input adds to the hash, by its value.
+/// Contribution of one input byte to the hash, indexed by its value.
 type Table = [u32; 256];
 
 /// A Toeplitz hash with a fixed key.
 ///
-/// Source and destination may be swapped without changing the hash if, and only if, the key repeats every 16 bits
-/// ([`Toeplitz::symmetric`]). Such a hash has 16 bits of information: both its halves are equal. It spreads flows over
-/// workers; it does not name a flow, and whoever knows it can make flows collide.
+/// If the key repeats every 16 bits ([`Toeplitz::symmetric`]), source and destination may be
+/// swapped without a change of the hash. With any other key, the hash changes. A symmetric hash has
+/// 16 bits of information: its two halves are equal. It distributes flows over workers but does not
+/// identify a flow. An attacker who knows the key can create collisions.
+///
+/// ```
+/// use godwit_packet::flow::Toeplitz;
+///
+/// let toeplitz = Toeplitz::symmetric();
+/// let (client, server) = ([192, 0, 2, 1], [198, 51, 100, 7]);
+/// let request = toeplitz.hash_v4(client, server, Some((40000, 443)));
+/// let response = toeplitz.hash_v4(server, client, Some((443, 40000)));
+/// assert_eq!(request, response);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Toeplitz {
     tables: Tables,
@@ -48,36 +61,37 @@ pub struct Toeplitz {
 
 #[derive(Clone, Debug)]
 enum Tables {
-    /// Any key: one table per place; 36 KiB.
-    Places(Box<[Table; INPUT_BYTES_MAX]>),
-    /// A key that repeats every 16 bits: one table for even places, one for odd ones; 2 KiB.
+    /// Tables for any key, one per byte position; 36 KiB.
+    Positions(Box<[Table; INPUT_BYTES_MAX]>),
+    /// Tables for a key that repeats every 16 bits: one for even positions, one for odd; 2 KiB.
     Period(Box<[Table; 2]>),
 }
 
 impl Toeplitz {
-    /// With any key. A key that repeats every 16 bits gets the fast form by itself.
+    /// Creates a hash with any key. A key that repeats every 16 bits uses the smaller tables.
     pub fn new(key: &[u8; KEY_BYTES]) -> Self {
         if key.chunks(2).all(|pair| pair == &key[..2]) {
             Self { tables: Tables::Period(Box::new([table(key, 0), table(key, 1)])) }
         } else {
-            Self::places(key)
+            Self::positions(key)
         }
     }
 
-    /// With [`SYMMETRIC_KEY`].
+    /// Creates a hash with [`SYMMETRIC_KEY`].
     pub fn symmetric() -> Self {
         Self::new(&SYMMETRIC_KEY)
     }
 
-    fn places(key: &[u8; KEY_BYTES]) -> Self {
+    fn positions(key: &[u8; KEY_BYTES]) -> Self {
         let mut tables = Box::new([[0; 256]; INPUT_BYTES_MAX]);
-        for (place, entries) in tables.iter_mut().enumerate() {
-            *entries = table(key, place);
+        for (position, entries) in tables.iter_mut().enumerate() {
+            *entries = table(key, position);
         }
-        Self { tables: Tables::Places(tables) }
+        Self { tables: Tables::Positions(tables) }
     }
 
-    /// Hash of IPv4 addresses, and of source and destination port if given. No ports and ports 0 are the same.
+    /// Hashes IPv4 addresses, and source and destination port if given. Ports 0 give the same hash
+    /// as no ports.
     #[inline(always)]
     pub fn hash_v4(&self, source: [u8; 4], destination: [u8; 4], ports: Option<(u16, u16)>) -> u32 {
         let (source_port, destination_port) = ports.unwrap_or_default();
@@ -86,18 +100,19 @@ impl Toeplitz {
                 let addresses = u32::from_be_bytes(source) ^ u32::from_be_bytes(destination);
                 period(tables, (addresses >> 16) as u16 ^ addresses as u16 ^ source_port ^ destination_port)
             }
-            Tables::Places(tables) => {
+            Tables::Positions(tables) => {
                 let mut input = [0; 12];
                 input[..4].copy_from_slice(&source);
                 input[4..8].copy_from_slice(&destination);
                 input[8..10].copy_from_slice(&source_port.to_be_bytes());
                 input[10..].copy_from_slice(&destination_port.to_be_bytes());
-                places(tables, &input)
+                positions(tables, &input)
             }
         }
     }
 
-    /// Hash of IPv6 addresses, and of source and destination port if given. No ports and ports 0 are the same.
+    /// Hashes IPv6 addresses, and source and destination port if given. Ports 0 give the same hash
+    /// as no ports.
     #[inline]
     pub fn hash_v6(&self, source: [u8; 16], destination: [u8; 16], ports: Option<(u16, u16)>) -> u32 {
         let (source_port, destination_port) = ports.unwrap_or_default();
@@ -108,19 +123,19 @@ impl Toeplitz {
                 let addresses = (addresses >> 32) as u32 ^ addresses as u32;
                 period(tables, (addresses >> 16) as u16 ^ addresses as u16 ^ source_port ^ destination_port)
             }
-            Tables::Places(tables) => {
+            Tables::Positions(tables) => {
                 let mut input = [0; INPUT_BYTES_MAX];
                 input[..16].copy_from_slice(&source);
                 input[16..32].copy_from_slice(&destination);
                 input[32..34].copy_from_slice(&source_port.to_be_bytes());
                 input[34..].copy_from_slice(&destination_port.to_be_bytes());
-                places(tables, &input)
+                positions(tables, &input)
             }
         }
     }
 
-    /// Hash of a five-tuple: addresses, and ports where there are any. The protocol is no part of it.
-    /// 0 for addresses of two families, which no packet has.
+    /// Hashes the addresses and ports of a five-tuple, without the protocol. Returns 0 if the
+    /// addresses are of different families, which no packet has.
     #[inline(always)]
     pub fn hash_five_tuple(&self, tuple: &FiveTuple) -> u32 {
         let ports = Some((tuple.source_port, tuple.destination_port));
@@ -131,7 +146,8 @@ impl Toeplitz {
         }
     }
 
-    /// Hash of a parsed frame; 0 for one without a five-tuple (not IP, or wrong), as a NIC reports it.
+    /// Hashes a parsed frame. Returns 0 for a frame without a five-tuple (not IP, or malformed), as
+    /// a NIC does.
     #[inline(always)]
     pub fn hash_parsed(&self, parsed: &Parsed) -> u32 {
         match &parsed.five_tuple {
@@ -140,22 +156,22 @@ impl Toeplitz {
         }
     }
 
-    /// Hash of a frame: [`hash_parsed`](Self::hash_parsed) of what [`godwit_wire::parse`] says of it.
+    /// Parses a frame and hashes its five-tuple. See [`hash_parsed`](Self::hash_parsed).
     #[inline]
     pub fn hash_frame(&self, frame: &[u8]) -> u32 {
         self.hash_parsed(&godwit_wire::parse(frame))
     }
 }
 
-/// What each value of the byte at `place` adds to the hash.
-fn table(key: &[u8; KEY_BYTES], place: usize) -> Table {
-    // The 40 bits of the key that the buffers of this byte's eight bits cover.
-    let buffer = key[place..place + 5].iter().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
+/// Returns the table of the input byte at `position`.
+fn table(key: &[u8; KEY_BYTES], position: usize) -> Table {
+    // The eight bits of this byte select key words within these 40 bits.
+    let key_bits = key[position..position + 5].iter().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
     let mut entries = [0; 256];
     for (value, entry) in entries.iter_mut().enumerate() {
         for bit in 0..8 {
             if value & 0x80 >> bit != 0 {
-                *entry ^= (buffer >> (8 - bit)) as u32;
+                *entry ^= (key_bits >> (8 - bit)) as u32;
             }
         }
     }
@@ -169,7 +185,7 @@ fn period(tables: &[Table; 2], word: u16) -> u32 {
 }
 
 #[inline]
-fn places<const N: usize>(tables: &[Table; INPUT_BYTES_MAX], input: &[u8; N]) -> u32 {
+fn positions<const N: usize>(tables: &[Table; INPUT_BYTES_MAX], input: &[u8; N]) -> u32 {
     tables.iter().zip(input).fold(0, |hash, (entries, &byte)| hash ^ entries[usize::from(byte)])
 }
 
@@ -182,15 +198,16 @@ mod tests {
 
     use super::*;
 
-    /// The key of the verification suite.
+    /// Key of the verification suite.
     #[rustfmt::skip]
     const SUITE_KEY: [u8; KEY_BYTES] = [
         0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb,
         0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
     ];
 
-    /// Microsoft, "Verifying the RSS hash calculation" (Windows network driver documentation), all rows:
-    /// source, its port, destination, its port, hash of addresses, hash of addresses and ports.
+    /// All rows of Microsoft, "Verifying the RSS hash calculation" (Windows network driver
+    /// documentation): source, source port, destination, destination port, hash of the addresses,
+    /// hash of the addresses and ports.
     #[rustfmt::skip]
     const SUITE: [(&str, u16, &str, u16, u32, u32); 8] = [
         ("66.9.149.187", 2794, "161.142.100.80", 1766, 0x323e8fc2, 0x51ccc178),
@@ -203,12 +220,12 @@ mod tests {
         ("3ffe:1900:4545:3:200:f8ff:fe21:67cf", 44251, "fe80::200:f8ff:fe21:67cf", 38024, 0x4b61e985, 0x02d1feef),
     ];
 
-    /// Bit by bit, straight from the definition.
+    /// Computes the hash bit by bit from the definition.
     fn slow(key: &[u8; KEY_BYTES], input: &[u8]) -> u32 {
         let key_bit = |n: usize| u32::from(key[n / 8] >> (7 - n % 8) & 1);
         let mut hash = 0;
         for n in (0..8 * input.len()).filter(|n| input[n / 8] >> (7 - n % 8) & 1 == 1) {
-            hash ^= (n..n + 32).fold(0, |buffer, n| buffer << 1 | key_bit(n));
+            hash ^= (n..n + 32).fold(0, |word, n| word << 1 | key_bit(n));
         }
         hash
     }
@@ -228,7 +245,7 @@ mod tests {
                 (IpAddr::V6(source), IpAddr::V6(destination)) => {
                     toeplitz.hash_v6(source.octets(), destination.octets(), ports)
                 }
-                _ => unreachable!("rows are of one family"),
+                _ => unreachable!("both addresses of a row have the same family"),
             };
         for (source, source_port, destination, destination_port, addresses, with_ports) in SUITE {
             assert_eq!(hash(source, destination, None), addresses, "{source} -> {destination}");
@@ -238,8 +255,9 @@ mod tests {
     }
 
     #[test]
-    fn the_symmetric_key_reaches_every_bucket() {
-        // The 16-bit word maps one to one onto the lower half, so any power of two of buckets is used evenly.
+    fn symmetric_key_covers_all_buckets() {
+        // The hash maps the 16-bit word one to one to the lower half. Any power of two of buckets
+        // is therefore used evenly.
         let toeplitz = Toeplitz::symmetric();
         let mut seen = vec![false; 1 << 16];
         for port in 0..=u16::MAX {
@@ -250,9 +268,9 @@ mod tests {
     }
 
     #[test]
-    fn frames_hash_by_their_five_tuple() {
+    fn hashes_frames_by_their_five_tuple() {
         let toeplitz = Toeplitz::new(&SUITE_KEY);
-        // The first row of the suite as a UDP datagram.
+        // First row of the suite, as a UDP datagram.
         #[rustfmt::skip]
         let mut frame = vec![
             0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0x08, 0x00,
@@ -260,7 +278,7 @@ mod tests {
             0x0a, 0xea, 0x06, 0xe6, 0, 8, 0, 0,
         ];
         assert_eq!(toeplitz.hash_frame(&frame), 0x51ccc178);
-        frame[20] = 0x20; // more fragments: addresses only
+        frame[20] = 0x20; // more fragments: only the addresses are hashed
         assert_eq!(toeplitz.hash_frame(&frame), 0x323e8fc2);
         frame[13] = 0x06; // ARP
         assert_eq!(toeplitz.hash_frame(&frame), 0);
@@ -291,14 +309,14 @@ mod tests {
         }
 
         #[test]
-        fn the_fast_form_of_a_repeated_key_equals_the_general_one(
+        fn period_tables_equal_the_position_tables(
             pair: [u8; 2],
             (v4, v6) in any::<([[u8; 4]; 2], [[u8; 16]; 2])>(),
             ports: Option<(u16, u16)>,
         ) {
             for pair in [pair, [0x6d, 0x5a]] {
                 let key: [u8; KEY_BYTES] = pair.repeat(KEY_BYTES / 2).try_into().unwrap();
-                let (fast, general) = (Toeplitz::new(&key), Toeplitz::places(&key));
+                let (fast, general) = (Toeplitz::new(&key), Toeplitz::positions(&key));
                 prop_assert!(matches!(fast.tables, Tables::Period(_)));
                 prop_assert_eq!(fast.hash_v4(v4[0], v4[1], ports), general.hash_v4(v4[0], v4[1], ports));
                 prop_assert_eq!(fast.hash_v6(v6[0], v6[1], ports), general.hash_v6(v6[0], v6[1], ports));
@@ -306,7 +324,7 @@ mod tests {
         }
 
         #[test]
-        fn both_directions_hash_alike(
+        fn both_directions_have_the_same_hash(
             (v4, v6) in any::<([[u8; 4]; 2], [[u8; 16]; 2])>(),
             (a, b) in any::<(u16, u16)>(),
         ) {

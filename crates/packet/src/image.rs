@@ -1,4 +1,4 @@
-//! Table images: bytes that kernels read, and that may change meanwhile.
+//! Table images: bytes that kernels read, and that the host may change at the same time.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -8,136 +8,157 @@ use zeroize::Zeroize;
 
 use crate::Memory;
 
-/// A table image that changes while kernels read it: parts that no packet refers to are written in place, and words that
-/// packets do refer to are stored whole.
+/// A table image that the host changes while kernels read it.
 ///
-/// Kernels read it through raw pointers and know nothing of writers, so who writes answers for this, as for all else in
-/// an image:
+/// The host writes parts in place that no packet refers to. It replaces words that packets do refer
+/// to with a single store.
 ///
-/// * No packet that a device has, or gets, refers to bytes that are written ([`Image::write`]) before the write is over:
-///   they were never findable, or have been made unfindable and every packet prepared before is back.
-/// * What refers to new bytes (an index in a parameter, or in a word of the image) is handed to workers by a release that
-///   they acquire or depend on, and only after devices with copies of their own have the bytes.
-/// * A word that packets refer to is changed by one of the stores of its size ([`Image::store_u64`]), and kernels read it
-///   by one load: they see what was there or what is.
+/// Kernels read the image through raw pointers and do not synchronise with writers. Every writer
+/// must keep these rules:
 ///
-/// Within the process bytes are written and read as atomics, so that a mistake here gives wrong bytes and no more.
-/// Wiped when dropped, for images hold keys, unless it was said that this one does not.
+/// * No packet refers to the bytes of an [`Image::write`] until the write is complete. This
+///   includes packets on a device. Either no lookup could find the bytes before, or the writer made
+///   them unreachable and waited until all packets prepared before have returned.
+/// * References to new bytes are indices in a parameter or in a word of the image. The writer
+///   passes them to workers by a release store, which workers acquire or depend on. Devices with
+///   their own copies must have the bytes before.
+/// * A word that packets refer to is changed by one store of its size, such as
+///   [`Image::store_u64`]. Kernels read it by one load, so they see either the old or the new
+///   value.
+///
+/// The process accesses the bytes as atomics, so a violation gives wrong bytes but no undefined
+/// behaviour in Rust. Images hold keys, so dropping an image wipes it, except for an image from
+/// [`Image::without_secrets`].
+///
+/// ```
+/// use godwit_packet::{Image, ImageRef, Memory};
+///
+/// let image = Image::new(Memory::new(64, "a table image")?);
+/// image.write(0, &[1, 2]);
+/// image.store_u64(8, 7);
+/// assert_eq!(ImageRef::from(&image).to_vec()[..2], [1, 2]);
+/// assert_eq!(image.load_u64(8), 7);
+/// # Ok::<(), godwit_packet::Error>(())
+/// ```
 pub struct Image {
     memory: Memory,
     holds_secrets: bool,
 }
 
 impl Image {
-    /// An image of these bytes, which are copied nowhere.
+    /// Creates an image from `memory`, without a copy.
     pub fn new(memory: Memory) -> Self {
         Self { memory, holds_secrets: true }
     }
 
-    /// As [`Image::new`], of bytes that need not be wiped.
+    /// Creates an image that need not be wiped when it is dropped.
     pub fn without_secrets(memory: Memory) -> Self {
         Self { memory, holds_secrets: false }
     }
 
-    /// Its first byte, for devices. Valid for `len()` bytes while the image lives, and aligned to 64.
+    /// Returns the address of the first byte, for devices. It is valid for `len()` bytes while the
+    /// image lives, and aligned to 64.
     pub fn base(&self) -> NonNull<u8> {
         self.memory.base()
     }
 
-    /// Its size.
+    /// Returns the size, in bytes.
     pub fn len(&self) -> usize {
         self.memory.bytes()
     }
 
-    /// Whether it has no byte.
+    /// Returns whether the size is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Overwrites bytes from `offset` on; see the type on when that is allowed.
+    /// Overwrites the bytes from `offset`. The type documentation lists the conditions.
     ///
     /// # Panics
-    /// When they do not lie within the image.
+    /// If the bytes do not lie within the image.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
-        for (place, &byte) in self.bytes(offset..offset + bytes.len()).iter().zip(bytes) {
-            place.store(byte, Ordering::Relaxed);
+        for (cell, &byte) in self.bytes(offset..offset + bytes.len()).iter().zip(bytes) {
+            cell.store(byte, Ordering::Relaxed);
         }
     }
 
-    /// Stores 16 bits, little-endian, in each of `count` places from `offset` on: whole, behind everything written before.
+    /// Fills `count` 16-bit words from `offset` with `value`, little-endian. Each store is atomic
+    /// and ordered after all earlier writes.
     ///
     /// # Panics
-    /// When they do not lie within the image, or not at a multiple of their size.
+    /// If the words do not lie within the image, or `offset` is not a multiple of their size.
     pub fn fill_u16(&self, offset: usize, count: usize, value: u16) {
-        for at in 0..count {
-            self.word::<AtomicU16>(offset + 2 * at).store(value.to_le(), Ordering::Release);
+        for index in 0..count {
+            self.word::<AtomicU16>(offset + 2 * index).store(value.to_le(), Ordering::Release);
         }
     }
 
-    /// Stores 32 bits, as [`Image::fill_u16`].
+    /// Fills 32-bit words, as [`Image::fill_u16`] does for 16-bit words.
     ///
     /// # Panics
-    /// As there.
+    /// Under the conditions of [`Image::fill_u16`].
     pub fn fill_u32(&self, offset: usize, count: usize, value: u32) {
-        for at in 0..count {
-            self.word::<AtomicU32>(offset + 4 * at).store(value.to_le(), Ordering::Release);
+        for index in 0..count {
+            self.word::<AtomicU32>(offset + 4 * index).store(value.to_le(), Ordering::Release);
         }
     }
 
-    /// Stores 64 bits, as [`Image::fill_u16`], in one place.
+    /// Stores one 64-bit word, as [`Image::fill_u16`] does for 16-bit words.
     ///
     /// # Panics
-    /// As there.
+    /// Under the conditions of [`Image::fill_u16`].
     pub fn store_u64(&self, offset: usize, value: u64) {
         self.word::<AtomicU64>(offset).store(value.to_le(), Ordering::Release);
     }
 
-    /// 16 bits at a multiple of 2.
+    /// Loads the 16-bit word at `offset`, a multiple of 2.
     ///
     /// # Panics
-    /// As [`Image::fill_u16`].
+    /// Under the conditions of [`Image::fill_u16`].
     pub fn load_u16(&self, offset: usize) -> u16 {
         u16::from_le(self.word::<AtomicU16>(offset).load(Ordering::Relaxed))
     }
 
-    /// 32 bits at a multiple of 4.
+    /// Loads the 32-bit word at `offset`, a multiple of 4.
     ///
     /// # Panics
-    /// As [`Image::fill_u16`].
+    /// Under the conditions of [`Image::fill_u16`].
     pub fn load_u32(&self, offset: usize) -> u32 {
         u32::from_le(self.word::<AtomicU32>(offset).load(Ordering::Relaxed))
     }
 
-    /// 64 bits at a multiple of 8.
+    /// Loads the 64-bit word at `offset`, a multiple of 8.
     ///
     /// # Panics
-    /// As [`Image::fill_u16`].
+    /// Under the conditions of [`Image::fill_u16`].
     pub fn load_u64(&self, offset: usize) -> u64 {
         u64::from_le(self.word::<AtomicU64>(offset).load(Ordering::Relaxed))
     }
 
-    /// The word of this type, which is one of the atomic integers, at `offset`.
+    /// Returns the word of type `T` at `offset`. `T` is an atomic integer.
     fn word<T: Word>(&self, offset: usize) -> &T {
         let bytes = size_of::<T>();
         let fits = offset.is_multiple_of(bytes) && offset.checked_add(bytes).is_some_and(|end| end <= self.len());
         assert!(fits, "{bytes} bytes at {offset} of an image of {}", self.len());
-        // SAFETY: within the memory, which lives as long as `self`, and aligned, for the memory is to 64. `T` is an atomic
-        // integer, for which all bytes are values; nothing makes a plain reference to them but `drop`.
+        // SAFETY: the word lies within the memory, which lives as long as `self`. It is aligned,
+        // because the memory is aligned to 64. `T` is an atomic integer, for which every byte
+        // pattern is valid. Only `drop` creates a plain reference to the bytes.
         unsafe { &*self.memory.base().as_ptr().add(offset).cast::<T>() }
     }
 
-    /// Overwrites bytes with zeros, as [`Image::write`].
+    /// Overwrites bytes with zeros. The conditions of [`Image::write`] apply.
     ///
     /// # Panics
-    /// When they do not lie within the image.
+    /// If the bytes do not lie within the image.
     pub fn wipe(&self, range: Range<usize>) {
-        self.bytes(range).iter().for_each(|place| place.store(0, Ordering::Relaxed));
+        self.bytes(range).iter().for_each(|cell| cell.store(0, Ordering::Relaxed));
     }
 
     fn bytes(&self, range: Range<usize>) -> &[AtomicU8] {
         assert!(range.start <= range.end && range.end <= self.len(), "{range:?} of an image of {} bytes", self.len());
-        // SAFETY: within the memory, which lives as long as `self`. Nothing makes a plain reference to it but `drop`, which
-        // has `&mut self`; an `AtomicU8` is laid out as a `u8`.
+        // SAFETY: the bytes lie within the memory, which lives as long as `self`. Only `drop`
+        // creates a plain reference to them, through `&mut self`. An `AtomicU8` has the layout of a
+        // `u8`.
         unsafe {
             let first = self.memory.base().as_ptr().add(range.start).cast::<AtomicU8>();
             std::slice::from_raw_parts(first, range.len())
@@ -145,7 +166,7 @@ impl Image {
     }
 }
 
-/// The atomic integers.
+/// Atomic integer types that an image can hold.
 trait Word {}
 impl Word for AtomicU16 {}
 impl Word for AtomicU32 {}
@@ -165,17 +186,17 @@ impl std::fmt::Debug for Image {
     }
 }
 
-/// A function's table image, as devices are given it.
+/// A reference to a function's table image, in the form that devices receive.
 #[derive(Clone, Copy, Debug)]
 pub enum ImageRef<'a> {
-    /// It stays as it is.
+    /// An image that never changes.
     Fixed(&'a [u8]),
-    /// Parts of it change.
+    /// An image that the host may change at any time.
     Changing(&'a Image),
 }
 
 impl ImageRef<'_> {
-    /// Its size.
+    /// Returns the size, in bytes.
     pub fn len(&self) -> usize {
         match self {
             Self::Fixed(bytes) => bytes.len(),
@@ -183,12 +204,12 @@ impl ImageRef<'_> {
         }
     }
 
-    /// Whether it has no byte.
+    /// Returns whether the size is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The first byte, for kernels: null for an empty image.
+    /// Returns the address of the first byte, for kernels. It is null for an empty image.
     pub fn as_ptr(&self) -> *const u8 {
         match self {
             _ if self.is_empty() => std::ptr::null(),
@@ -197,21 +218,21 @@ impl ImageRef<'_> {
         }
     }
 
-    /// Copies bytes from `offset` on.
+    /// Copies the bytes from `offset` to `out`.
     ///
     /// # Panics
-    /// When they do not lie within the image.
+    /// If the bytes do not lie within the image.
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) {
         match self {
             Self::Fixed(bytes) => out.copy_from_slice(&bytes[offset..offset + out.len()]),
             Self::Changing(image) => {
-                let places = image.bytes(offset..offset + out.len());
-                out.iter_mut().zip(places).for_each(|(byte, place)| *byte = place.load(Ordering::Relaxed));
+                let cells = image.bytes(offset..offset + out.len());
+                out.iter_mut().zip(cells).for_each(|(byte, cell)| *byte = cell.load(Ordering::Relaxed));
             }
         }
     }
 
-    /// A copy of it, as it is at the moment.
+    /// Returns a copy of the current bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len()];
         self.copy_to(0, &mut bytes);
@@ -246,20 +267,20 @@ mod tests {
         let mut memory = Memory::new(200, "a test").unwrap();
         memory.fill(7);
         let image = Image::new(memory);
-        let seen = ImageRef::from(&image);
-        let first = seen.as_ptr();
+        let current = ImageRef::from(&image);
+        let first = current.as_ptr();
         image.write(3, &[1, 2]);
         image.wipe(199..200);
-        assert_eq!(seen.to_vec()[..6], [7, 7, 7, 1, 2, 7]);
-        assert_eq!((seen.to_vec()[199], seen.len()), (0, 200));
-        assert_eq!(seen.as_ptr(), first);
+        assert_eq!(current.to_vec()[..6], [7, 7, 7, 1, 2, 7]);
+        assert_eq!((current.to_vec()[199], current.len()), (0, 200));
+        assert_eq!(current.as_ptr(), first);
         let mut part = [0; 2];
-        seen.copy_to(4, &mut part);
+        current.copy_to(4, &mut part);
         assert_eq!(part, [2, 7]);
         image.fill_u16(6, 2, 0x0102);
         image.store_u64(16, 0x0102_0304_0506_0708);
         image.fill_u32(12, 1, 9);
-        assert_eq!(seen.to_vec()[5..18], [7, 2, 1, 2, 1, 7, 7, 9, 0, 0, 0, 8, 7]);
+        assert_eq!(current.to_vec()[5..18], [7, 2, 1, 2, 1, 7, 7, 9, 0, 0, 0, 8, 7]);
         assert_eq!((image.load_u16(6), image.load_u32(12), image.load_u64(16)), (0x0102, 9, 0x0102_0304_0506_0708));
         for wrong in [1, 200, usize::MAX - 1] {
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| image.fill_u16(wrong, 1, 0))).is_err());
@@ -270,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_image_is_nowhere() {
+    fn empty_image_has_a_null_address() {
         let empty = ImageRef::from(&[][..]);
         assert!(empty.is_empty() && empty.as_ptr().is_null() && empty.to_vec().is_empty());
     }

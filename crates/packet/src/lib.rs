@@ -1,9 +1,11 @@
-//! Where a packet lives.
+//! Packet memory.
 //!
-//! One [`Memory`] is the arena; [`Arena::split`] cuts it into one [`Region`] per worker, and only that
-//! worker allocates, reaches and returns buffers of it. A packet is named by a 16-byte
-//! [`Descriptor`]; a [`Batch`] is what a port hands to a worker; [`Steering`] says which worker a packet belongs to.
-//! Another thread that sends the packets is lent their buffers ([`Loan`]).
+//! One [`Memory`] holds all packets of the process: the arena. [`Arena::split`] divides it into one
+//! [`Region`] per worker. Only this worker allocates, accesses and frees buffers of its region.
+//!
+//! A 16-byte [`Descriptor`] names a packet. A [`Batch`] carries packets from a port to a worker.
+//! [`Steering`] selects the worker of a packet. A [`Loan`] passes buffers to another thread that
+//! sends the packets.
 //!
 //! ```text
 //! arena    | region of worker 0        | region of worker 1        | ...
@@ -38,27 +40,27 @@ pub use scan::{Extents, Scan, are_in_order, extents, scan, scan_all, verdict_of_
 pub use stack::wipe_stack;
 pub use steering::{BUCKETS, SteerKey, Steering};
 
-/// What can go wrong when memory is set up. Nothing here happens on the packet path.
+/// Error of memory setup. No function on the packet path returns it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operator asked for more than the machine has.
+    /// The machine does not have enough memory.
     #[error("cannot allocate {bytes} bytes of memory for {what}: {source}")]
     Memory {
-        /// What the memory was for.
+        /// Purpose of the memory.
         what: &'static str,
-        /// How much was asked for.
+        /// Requested size, in bytes.
         bytes: usize,
-        /// What the operating system said.
+        /// Error from the operating system.
         source: std::io::Error,
     },
-    /// The operator gave a value that cannot work.
+    /// A configured value is not usable.
     #[error("arena: {key} = {value}: {reason}")]
     Config {
-        /// The key at fault.
+        /// Configuration key.
         key: &'static str,
-        /// Its value.
+        /// Configured value.
         value: u64,
-        /// What is wrong with it, and what would be right.
+        /// Reason for the refusal, with the valid range.
         reason: String,
     },
 }

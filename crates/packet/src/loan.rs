@@ -1,55 +1,76 @@
-//! Buffers in another thread's hands: a region lends them, and a borrower reads their frames until it gives them back.
+//! Loans: a region lends buffers to another thread, which reads their frames and returns them.
 //!
 //! ```text
 //! worker's Region --lend--> Loan --accept--> sender's Borrower --frame, release, returned--> Loan --take_back--> Region
 //! ```
-//! A [`Loan`] cannot be copied, so a buffer is at any time either its region's or one borrower's, and each side refuses what is
-//! in the other's hands. Handing a loan over, through a channel or otherwise, is what makes one side's writes visible to the other.
+//! A [`Loan`] cannot be copied. A buffer therefore belongs either to its region or to one borrower,
+//! and each side refuses access to the other side's buffers. The channel that transports a loan
+//! also makes one side's writes visible to the other.
 
 use std::sync::Arc;
 
 use crate::region::outside;
 use crate::{BUFFER_UNIT_BYTES, Descriptor, Memory, Region};
 
-/// Some buffers of a region, on their way from one hand to another. One that is dropped is lost to its region, memory is not.
+/// Buffers in transit between a region and a borrower.
+///
+/// If a loan is dropped, its buffers are lost to their region. The memory itself stays valid.
+///
+/// ```
+/// use godwit_packet::{Arena, ArenaConfig};
+///
+/// let mut region = Arena::new(ArenaConfig::default(), 1)?.split().remove(0);
+/// let mut borrower = region.borrower();
+/// let packet = region.allocate(60).expect("the region is empty");
+///
+/// borrower.accept(region.lend([&packet]));
+/// assert!(!region.contains(&packet));
+/// assert_eq!(borrower.frame(&packet).len(), 60);
+///
+/// borrower.release(&packet);
+/// region.take_back(borrower.returned());
+/// assert_eq!(region.allocated(), 0);
+/// # Ok::<(), godwit_packet::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Loan {
-    /// The region, among all of the process.
+    /// Process-wide unique identifier of the region.
     pub(crate) region: u64,
     pub(crate) buffers: Vec<Descriptor>,
-    /// Packets that a port has taken over: no longer in flight, but their buffers are not free yet.
+    /// Number of packets that a port has taken over. They are not in flight, but their buffers are
+    /// not free yet.
     pub(crate) handed_over: usize,
-    /// Buffers, in units of 64 bytes, that a port has given back.
+    /// Buffers that a port has returned, in units of 64 bytes.
     pub(crate) reclaimed: Vec<u32>,
 }
 
 impl Loan {
-    /// Packets in it.
+    /// Returns the number of packets.
     pub fn len(&self) -> usize {
         self.buffers.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the loan has no packets.
     pub fn is_empty(&self) -> bool {
         self.buffers.is_empty()
     }
 }
 
-/// A set of places in a region, in units of 64 bytes. Empty, it has no memory.
+/// Set of units of 64 bytes in a region. An empty set allocates no memory.
 #[derive(Debug, Default)]
 pub(crate) struct Units {
     words: Vec<u64>,
 }
 
 impl Units {
-    /// Room for so many units.
+    /// Allocates the set for `units` units.
     pub(crate) fn reserve(&mut self, units: usize) {
         if self.words.is_empty() {
             self.words.resize(units.div_ceil(64), 0);
         }
     }
 
-    /// Whether there never was any.
+    /// Returns whether the set is not allocated yet.
     #[inline]
     pub(crate) fn is_unused(&self) -> bool {
         self.words.is_empty()
@@ -65,13 +86,13 @@ impl Units {
         each_word(first, count, |word, mask| self.words[word] &= !mask);
     }
 
-    /// Whether a unit is in the set.
+    /// Returns whether a unit is in the set.
     #[inline(always)]
     pub(crate) fn has(&self, unit: usize) -> bool {
         self.words.get(unit / 64).is_some_and(|word| word >> (unit % 64) & 1 != 0)
     }
 
-    /// Adds a unit; false where it is in the set already, or beyond it.
+    /// Adds a unit. Returns false if the unit is already in the set, or out of its range.
     #[inline(always)]
     pub(crate) fn add(&mut self, unit: usize) -> bool {
         let Some(word) = self.words.get_mut(unit / 64) else { return false };
@@ -81,7 +102,7 @@ impl Units {
         is_new
     }
 
-    /// Removes a unit; false where it is not in the set.
+    /// Removes a unit. Returns false if the unit is not in the set.
     #[inline(always)]
     pub(crate) fn take(&mut self, unit: usize) -> bool {
         let Some(word) = self.words.get_mut(unit / 64) else { return false };
@@ -91,7 +112,7 @@ impl Units {
         was_there
     }
 
-    /// Whether any unit is in the set.
+    /// Returns whether the set contains any of `count` units from `first`.
     #[inline]
     pub(crate) fn any(&self, first: usize, count: usize) -> bool {
         if self.words.is_empty() {
@@ -102,7 +123,7 @@ impl Units {
         found
     }
 
-    /// Whether all units are in the set.
+    /// Returns whether the set contains all of `count` units from `first`.
     pub(crate) fn all(&self, first: usize, count: usize) -> bool {
         let mut all = !self.words.is_empty();
         each_word(first, count, |word, mask| all &= self.words.get(word).is_some_and(|bits| bits & mask == mask));
@@ -110,12 +131,12 @@ impl Units {
     }
 }
 
-/// The words that a range lies in, and which bits of each.
+/// Calls `with` for each word that a range of units covers, with the mask of the covered bits.
 #[inline]
 fn each_word(first: usize, count: usize, mut with: impl FnMut(usize, u64)) {
     let (mut at, end) = (first, first + count);
     if count > 0 && at % 64 + count <= 64 {
-        // Nearly all: slots lie at multiples of their size.
+        // The common case: slots are aligned to their size, so a range rarely crosses a word.
         with(at / 64, (u64::MAX >> (64 - count)) << (at % 64));
         return;
     }
@@ -126,22 +147,23 @@ fn each_word(first: usize, count: usize, mut with: impl FnMut(usize, u64)) {
     }
 }
 
-/// The one to whom a region lends buffers. It reads frames; it writes nothing.
+/// The receiver of a region's loans. It reads frames and writes nothing.
 #[derive(Debug)]
 pub struct Borrower {
     memory: Arc<Memory>,
     region: u64,
     start: usize,
     bytes: usize,
-    /// Units of all buffers in its hands.
+    /// Units of all buffers that the borrower holds.
     held: Units,
     released: Vec<Descriptor>,
-    /// Packets handed over to ports since the last return.
+    /// Number of packets handed over to ports since the last return.
     handed_over: usize,
-    /// Buffers that ports gave back since then.
+    /// Buffers that ports returned since the last return.
     reclaimed: Vec<u32>,
-    /// Vectors to be used again.
+    /// Empty vector, kept for reuse by the next return.
     spare: Vec<Descriptor>,
+    /// Empty vector, kept for reuse by the next return.
     spare_reclaimed: Vec<u32>,
 }
 
@@ -163,10 +185,10 @@ impl Borrower {
         }
     }
 
-    /// Takes buffers into its hands.
+    /// Accepts the buffers of a loan.
     ///
     /// # Panics
-    /// When they are another region's.
+    /// If the loan is of another region.
     pub fn accept(&mut self, mut loan: Loan) {
         assert_eq!(loan.region, self.region, "a loan of another region");
         for descriptor in loan.buffers.drain(..) {
@@ -176,29 +198,30 @@ impl Borrower {
         self.spare_reclaimed = loan.reclaimed;
     }
 
-    /// The frame of a packet in its hands.
+    /// Returns the frame of a packet.
     ///
     /// # Panics
-    /// When it is not.
+    /// If the borrower does not hold the buffer.
     #[inline]
     pub fn frame(&self, descriptor: &Descriptor) -> &[u8] {
         if !self.holds(descriptor) {
             outside(*descriptor);
         }
-        // SAFETY: all units of the buffer are held, so they came with a loan that was not given back. A region makes no reference to what
-        // it has lent, lends nothing twice, and loans cannot be copied; so nobody writes here before the buffer is given back, which takes
-        // `&mut self`. `memory` keeps the arena mapped. A device reaches only packets that were submitted to it, and those
-        // that leave are not.
+        // SAFETY: the borrower holds all units of the buffer, so they came with a loan that has not
+        // been returned. A region creates no reference to lent buffers and lends no buffer twice,
+        // and loans cannot be copied. No code writes the buffer before it is returned, which takes
+        // `&mut self`. `memory` keeps the arena mapped. A device accesses only packets that are
+        // submitted to it, and packets that are being sent are not.
         unsafe {
             let frame = self.memory.base().as_ptr().add(descriptor.frame_offset());
             std::slice::from_raw_parts(frame, usize::from(descriptor.length))
         }
     }
 
-    /// Lets go of a buffer.
+    /// Releases a buffer. It returns to the region with the next [`Borrower::returned`].
     ///
     /// # Panics
-    /// When it is not in its hands.
+    /// If the borrower does not hold the buffer.
     #[inline]
     pub fn release(&mut self, descriptor: &Descriptor) {
         if !self.holds(descriptor) {
@@ -208,10 +231,10 @@ impl Borrower {
         self.released.push(*descriptor);
     }
 
-    /// As [`Region::hand_over`].
+    /// Passes a packet to a port, as [`Region::hand_over`] does.
     ///
     /// # Panics
-    /// When the packet is not in its hands.
+    /// If the borrower does not hold the buffer.
     #[inline]
     pub fn hand_over(&mut self, descriptor: &Descriptor) {
         if !self.holds(descriptor) {
@@ -221,13 +244,14 @@ impl Borrower {
         self.handed_over += 1;
     }
 
-    /// As [`Region::reclaim`]; it is the region that looks whether a port had the buffer.
+    /// Takes a buffer back from a port, as [`Region::reclaim`] does. The region checks later that a
+    /// port held the buffer.
     #[inline]
     pub fn reclaim(&mut self, buffer: u32) {
         self.reclaimed.push(buffer);
     }
 
-    /// What was let go of since the last call, to be brought back to the region.
+    /// Returns all buffers released since the last call, for [`Region::take_back`].
     pub fn returned(&mut self) -> Loan {
         let spare = std::mem::take(&mut self.spare);
         let spare_reclaimed = std::mem::take(&mut self.spare_reclaimed);
@@ -252,20 +276,20 @@ impl Borrower {
     }
 }
 
-/// The buffers of packets on their way out, in whoever's hands they are.
+/// Access to the buffers of departing packets.
 #[derive(Debug)]
 pub enum Outgoing<'a> {
-    /// The worker that received them sends them too.
+    /// The worker that received the packets also sends them.
     Own(&'a mut Region),
-    /// A thread of its own sends them.
+    /// A separate thread sends the packets.
     Lent(&'a mut Borrower),
 }
 
 impl Outgoing<'_> {
-    /// The frame.
+    /// Returns the frame of a packet.
     ///
     /// # Panics
-    /// When the packet is not in these hands.
+    /// If this side does not hold the buffer.
     #[inline]
     pub fn frame(&self, descriptor: &Descriptor) -> &[u8] {
         match self {
@@ -274,7 +298,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Returns the buffer of a packet that is out.
+    /// Releases the buffer of a packet that has been sent.
     #[inline]
     pub fn release(&mut self, descriptor: &Descriptor) {
         match self {
@@ -283,10 +307,11 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Gives a packet to a port that reads it later: it is no longer in flight, its buffer not free before it is reclaimed.
+    /// Passes a packet to a port that reads it later. The packet is not in flight any more, but its
+    /// buffer is not free until it is [reclaimed](Outgoing::reclaim).
     ///
     /// # Panics
-    /// When the packet is not in these hands.
+    /// If this side does not hold the buffer.
     #[inline]
     pub fn hand_over(&mut self, descriptor: &Descriptor) {
         match self {
@@ -295,10 +320,10 @@ impl Outgoing<'_> {
         }
     }
 
-    /// [`Outgoing::hand_over`] of several packets.
+    /// Passes several packets to a port. See [`Outgoing::hand_over`].
     ///
     /// # Panics
-    /// When one is not in these hands.
+    /// If this side does not hold one of the buffers.
     #[inline]
     pub fn hand_over_all<'d>(&mut self, descriptors: impl Iterator<Item = &'d Descriptor>) {
         match self {
@@ -307,7 +332,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// A buffer that was handed over is back.
+    /// Takes back a buffer that was handed over to a port.
     #[inline]
     pub fn reclaim(&mut self, buffer: u32) {
         match self {
@@ -316,7 +341,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Returns the buffers of packets that are out.
+    /// Releases the buffers of packets that have been sent.
     #[inline]
     pub fn release_all(&mut self, packets: &[impl AsRef<Descriptor>]) {
         match self {
@@ -357,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn each_side_refuses_what_the_other_has() {
+    fn each_side_refuses_buffers_of_the_other() {
         for layout in [Layout::Slots, Layout::Dense] {
             let mut region = region(layout);
             let mut borrower = region.borrower();
@@ -367,9 +392,9 @@ mod tests {
             assert!(panics(|| region.frame(&lent).len()));
             assert!(panics(|| region.buffer_mut(&lent).len()));
             assert!(panics(|| region.lend([&lent])));
-            // A descriptor that reaches into the buffer from beside it.
-            let reaching = Descriptor { buffer: lent.buffer + 1, room: 1, head: 0, length: 1, ..lent };
-            assert!(!region.contains(&reaching) && region.contains(&kept));
+            // A descriptor of the lent buffer that starts one unit later.
+            let overlapping = Descriptor { buffer: lent.buffer + 1, room: 1, head: 0, length: 1, ..lent };
+            assert!(!region.contains(&overlapping) && region.contains(&kept));
             assert!(panics(|| borrower.frame(&lent).len()));
             borrower.accept(loan);
             assert!(borrower.frame(&lent).iter().all(|&byte| byte == 7));
@@ -388,16 +413,16 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "another region")]
-    fn a_loan_goes_back_to_its_own_region() {
+    fn region_rejects_a_loan_of_another_region() {
         let mut regions = Arena::new(ArenaConfig { packets: 4, ..ArenaConfig::default() }, 2).unwrap().split();
         let buffer = regions[0].allocate(60).unwrap();
         let loan = regions[0].lend([&buffer]);
         regions[1].take_back(loan);
     }
 
-    /// Frames are read on one thread while others are written on another; nothing is lost or mixed up.
+    /// One thread reads frames while another writes other frames. No frame is lost or corrupted.
     #[test]
-    fn frames_cross_threads() {
+    fn frames_cross_threads_intact() {
         let mut region = region(Layout::Dense);
         let mut borrower = region.borrower();
         let (there, arrived) = std::sync::mpsc::sync_channel::<(Loan, Vec<Descriptor>)>(4);
@@ -437,7 +462,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn units_are_a_set(steps in prop::collection::vec((0u8..3, 0usize..500, 0usize..140), 0..100)) {
+        fn units_behave_as_a_set(steps in prop::collection::vec((0u8..3, 0usize..500, 0usize..140), 0..100)) {
             let mut units = Units::default();
             prop_assert!(!units.any(0, 640));
             units.reserve(640);

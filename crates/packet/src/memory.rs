@@ -1,4 +1,4 @@
-//! One contiguous region of bytes, on hugepages where there are any.
+//! Contiguous memory, on hugepages if possible.
 
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
@@ -8,20 +8,20 @@ use crate::Error;
 
 const HUGEPAGE_BYTES: usize = 2 << 20;
 
-/// What kind of pages a [`Memory`] lies on.
+/// Kind of pages that hold a [`Memory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// Reserved hugepages (`vm.nr_hugepages`).
     Hugetlb,
-    /// Ordinary memory that the kernel was asked to back with hugepages.
+    /// Ordinary memory, for which the program requested transparent hugepages.
     Transparent,
-    /// Memory that a device's driver allocated.
+    /// Memory from a device driver.
     Device,
 }
 
-/// Zeroed, page-aligned memory of the process, given back when dropped.
+/// Zeroed, page-aligned memory. Dropping it frees the memory.
 ///
-/// Aligned to 2 MiB where it is the process's own. Writable through `&mut`; a shared `Memory` is read-only.
+/// Process memory is aligned to 2 MiB. `&mut` gives write access; a shared `Memory` is read-only.
 pub struct Memory {
     base: NonNull<u8>,
     bytes: usize,
@@ -29,24 +29,25 @@ pub struct Memory {
     owner: Owner,
 }
 
-/// Who gives the memory back.
+/// Way to free the memory.
 enum Owner {
-    /// Unmapped here.
+    /// A mapping of the process, which `Memory` unmaps.
     Mapping { base: NonNull<u8>, bytes: usize },
-    /// By being dropped.
+    /// An owner that frees the memory when it is dropped.
     Other(Box<dyn Any + Send + Sync>),
 }
 
-// SAFETY: Memory owns its mapping; reaching the bytes follows Rust's borrow rules through Deref and DerefMut.
+// SAFETY: `Memory` owns its mapping. Access to the bytes follows Rust's borrow rules through Deref
+// and DerefMut.
 unsafe impl Send for Memory {}
 // SAFETY: as above; `&Memory` gives shared reads only.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Maps `bytes` zeroed bytes for `what` (used in the error only).
+    /// Maps `bytes` zeroed bytes. The error names `what`, the purpose of the memory.
     ///
     /// # Errors
-    /// [`Error::Memory`] when the machine does not have them.
+    /// [`Error::Memory`] if the machine has too little memory.
     pub fn new(bytes: usize, what: &'static str) -> Result<Self, Error> {
         let bytes = bytes.max(1);
         let refuse = |source| Error::Memory { what, bytes, source };
@@ -59,30 +60,32 @@ impl Memory {
             let backing = Backing::Hugetlb;
             return Ok(Self { base, bytes, backing, owner: Owner::Mapping { base, bytes: rounded } });
         }
-        // One hugepage more than needed, so that an aligned start fits.
+        // Map one hugepage more than needed, so that an aligned start fits.
         let mapped_bytes = rounded + HUGEPAGE_BYTES;
         let mapped_base = map(mapped_bytes, 0).map_err(refuse)?;
         let skip = mapped_base.as_ptr().align_offset(HUGEPAGE_BYTES);
-        // SAFETY: skip < HUGEPAGE_BYTES, so base .. base + rounded lies in the mapping made above.
+        // SAFETY: skip < HUGEPAGE_BYTES, so base .. base + rounded lies in the mapping above.
         let base = unsafe { mapped_base.add(skip) };
-        // SAFETY: the range is the mapping's own; the advice changes no content, and its failure costs only speed.
+        // SAFETY: the range lies in this mapping. The advice changes no content, and a failure only
+        // costs speed.
         unsafe { libc::madvise(base.as_ptr().cast(), rounded, libc::MADV_HUGEPAGE) };
         let owner = Owner::Mapping { base: mapped_base, bytes: mapped_bytes };
         Ok(Self { base, bytes, backing: Backing::Transparent, owner })
     }
 
-    /// Memory that a device's driver allocated, and that `owner` gives back when it is dropped.
+    /// Wraps memory that a device driver allocated. Dropping `owner` frees it.
     ///
     /// # Safety
-    /// `bytes` bytes from `base`, which is aligned to 64, must be initialised, and until `owner` is dropped valid for
-    /// reads and writes and reached by nothing else but the device, under the rules of
-    /// [`ArenaHandle`](crate::ArenaHandle).
+    /// `base` must be aligned to 64, and the `bytes` bytes from `base` must be initialised. Until
+    /// `owner` is dropped, they must be valid for reads and writes. Only the device may access them
+    /// too, under the rules of [`ArenaHandle`](crate::ArenaHandle).
     pub unsafe fn from_owner(base: NonNull<u8>, bytes: usize, owner: Box<dyn Any + Send + Sync>) -> Self {
         debug_assert!(base.as_ptr().cast::<u64>().is_aligned() && base.as_ptr().align_offset(64) == 0);
         Self { base, bytes, backing: Backing::Device, owner: Owner::Other(owner) }
     }
 
-    /// What gives it back, where that is no mapping of its own: tells a device's driver whether the memory is its own.
+    /// Returns the owner of memory from a device driver, or `None` for a mapping of the process. A
+    /// driver uses it to recognise its memory.
     pub fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
         match &self.owner {
             Owner::Mapping { .. } => None,
@@ -90,17 +93,19 @@ impl Memory {
         }
     }
 
-    /// Address of the first byte. Valid for `len()` bytes while the `Memory` lives.
+    /// Returns the address of the first byte. It is valid for `len()` bytes while the `Memory`
+    /// lives.
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Its size. Unlike `len()` it makes no reference to the bytes, which may be in use as regions.
+    /// Returns the size, in bytes. Unlike `len()`, it creates no reference to the bytes, which may
+    /// be in use as regions.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What kind of pages it lies on.
+    /// Returns the kind of pages that hold the memory.
     pub fn backing(&self) -> Backing {
         self.backing
     }
@@ -110,7 +115,7 @@ impl Deref for Memory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: base .. base + bytes is mapped, initialised (zeroed) and lives as long as self.
+        // SAFETY: base .. base + bytes is mapped, initialised to zero and lives as long as self.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
     }
 }
@@ -125,7 +130,7 @@ impl DerefMut for Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Owner::Mapping { base, bytes } = self.owner {
-            // SAFETY: exactly the mapping that `new` made, and nothing can refer to it any more.
+            // SAFETY: this is exactly the mapping that `new` made, and no reference to it remains.
             unsafe { libc::munmap(base.as_ptr().cast(), bytes) };
         }
     }
@@ -138,7 +143,8 @@ impl std::fmt::Debug for Memory {
 }
 
 fn map(bytes: usize, flags: libc::c_int) -> std::io::Result<NonNull<u8>> {
-    // SAFETY: a new anonymous private mapping at an address of the kernel's choice touches no existing memory.
+    // SAFETY: a new anonymous private mapping, at an address that the kernel chooses, touches no
+    // existing memory.
     let address = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -155,7 +161,10 @@ fn map(bytes: usize, flags: libc::c_int) -> std::io::Result<NonNull<u8>> {
     NonNull::new(address.cast()).ok_or_else(std::io::Error::last_os_error)
 }
 
-/// What the kernel says can still be had. Overcommitting would be punished only later, by the OOM killer, in the middle of traffic.
+/// Returns the memory that the kernel reports as available, in bytes.
+///
+/// The check replaces a late failure: if memory is overcommitted, the OOM killer strikes only when
+/// traffic runs.
 fn memory_available_bytes() -> usize {
     let Ok(text) = std::fs::read_to_string("/proc/meminfo") else {
         return usize::MAX;
@@ -187,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_another_is_given_back_by_its_owner() {
+    fn owner_frees_foreign_memory() {
         struct Flag(std::sync::Arc<std::sync::atomic::AtomicBool>);
         impl Drop for Flag {
             fn drop(&mut self) {
@@ -195,10 +204,10 @@ mod tests {
             }
         }
         let dropped = std::sync::Arc::default();
-        let theirs = Memory::new(4096, "a test").unwrap();
-        let base = theirs.base();
-        let owner = Box::new((theirs, Flag(std::sync::Arc::clone(&dropped))));
-        // SAFETY: the memory is valid until its owner is dropped, and nothing else reaches it.
+        let foreign = Memory::new(4096, "a test").unwrap();
+        let base = foreign.base();
+        let owner = Box::new((foreign, Flag(std::sync::Arc::clone(&dropped))));
+        // SAFETY: the memory is valid until its owner is dropped, and has no other user.
         let mut memory = unsafe { Memory::from_owner(base, 4096, owner) };
         memory[4095] = 7;
         assert!(memory.owner().is_some_and(|owner| owner.is::<(Memory, Flag)>()));
@@ -209,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_machine_has_is_an_error_that_says_so() {
+    fn rejects_more_memory_than_the_machine_has() {
         for bytes in [1 << 50, usize::MAX] {
             let error = Memory::new(bytes, "a test").unwrap_err().to_string();
             assert!(error.contains("for a test"), "{error}");

@@ -1,4 +1,4 @@
-//! One worker's part of the arena: allocate, reach and return buffers. No locks, no atomics.
+//! One worker's part of the arena. Workers share no state, so it needs no locks and no atomics.
 
 mod dense;
 mod each;
@@ -10,44 +10,69 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use self::dense::Dense;
 use crate::loan::Units;
-use crate::scan::side_by_side;
+use crate::scan::adjacent;
 use crate::{ArenaConfig, BUFFER_UNIT_BYTES, Borrower, Descriptor, Layout, Loan, Memory, Reuse, scan};
 
 /// One worker's part of the arena.
 ///
-/// Every access checks the descriptor against the region, so a descriptor that is wrong panics
-/// instead of reaching another worker's packets: it is a bug, never bad input.
+/// Every access checks the descriptor against the region. A wrong descriptor is a bug, not bad
+/// input: the access panics, so it cannot touch another worker's packets.
+///
+/// ```
+/// use godwit_packet::{Arena, ArenaConfig};
+///
+/// let mut region = Arena::new(ArenaConfig::default(), 1)?.split().remove(0);
+/// let mut packet = region.allocate(60).expect("the region is empty");
+/// region.frame_mut(&packet).fill(0xff);
+///
+/// // Prepend a header of 4 bytes.
+/// packet.head -= 4;
+/// packet.length += 4;
+/// region.frame_mut(&packet)[..4].copy_from_slice(&[1, 2, 3, 4]);
+/// assert_eq!(region.frame(&packet)[..6], [1, 2, 3, 4, 0xff, 0xff]);
+///
+/// region.release(&packet);
+/// assert_eq!(region.allocated(), 0);
+/// # Ok::<(), godwit_packet::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Region {
     memory: Arc<Memory>,
     start: usize,
     bytes: usize,
     headroom_bytes: usize,
-    /// By length modulo 16.
+    /// Tailroom, indexed by frame length modulo 16.
     tailroom_bytes: [usize; 16],
     frame_bytes_max: usize,
     buffers: Buffers,
     allocated: usize,
     quarantined: usize,
-    /// Names this region among all of the process.
+    /// Process-wide unique identifier of the region.
     id: u64,
-    /// What buffers in others' hands take up. Where there are slots, one bit stands for a whole buffer, that of its first unit, and all
-    /// other units count as lent: a descriptor that begins there names no buffer.
+    /// Units of lent buffers.
+    ///
+    /// In layout `slots`, the bit of a buffer's first unit marks the whole buffer. All other units
+    /// are marked as lent permanently, so a descriptor that starts at one of them is invalid.
     lent: Units,
-    /// Buffers that ports have: posted to be written, or handed over to be sent.
-    /// Below zero while a borrower has handed some over, is about to tell, and they have arrived again.
+    /// Buffers that ports hold: posted for reception, or handed over for transmission.
+    ///
+    /// The count is negative if a borrower has handed buffers over and they arrive again before the
+    /// borrower reports it.
     in_ports: isize,
-    /// Distance from one slot to the next; 0 where there are none.
+    /// Distance between slots, in bytes. 0 in layout `dense`.
     slot_bytes: usize,
-    /// 2^64 divided by the units of a slot, rounded up (0 for a slot of one unit): multiplying by it tells how far behind the beginning
-    /// of a slot something lies. A division would take as long as all the rest.
+    /// 2^64 divided by the units of a slot, rounded up; 0 for a slot of one unit.
+    ///
+    /// A multiplication by it gives the offset within a slot. A division would double the cost of
+    /// the check.
     slot_inverse: u64,
-    /// Units of the longest buffer.
+    /// Size of the largest buffer, in units.
     room_max: u8,
-    /// Bytes in front of each slot's buffer that are none of its.
+    /// Bytes before each slot's buffer that belong to a port's driver.
     prefix_bytes: usize,
-    /// Vectors to be used again.
+    /// Empty vector, kept for reuse by the next loan.
     spare: Vec<Descriptor>,
+    /// Empty vector, kept for reuse by the next loan.
     spare_reclaimed: Vec<u32>,
 }
 
@@ -58,14 +83,14 @@ enum Buffers {
     Dense(Dense),
 }
 
-/// A stack of free slots: the slot freed last is still in the cache.
+/// Stack of free slots. The slot that was freed last is still in the cache.
 #[derive(Debug)]
 struct Slots {
     free: Vec<u32>,
     room: u8,
 }
 
-/// A queue of free slots: the slot freed first comes first.
+/// Queue of free slots. The slot that was freed first is used first.
 #[derive(Debug)]
 struct SlotQueue {
     free: VecDeque<u32>,
@@ -113,8 +138,10 @@ impl Region {
         }
     }
 
-    /// A buffer for a frame of `length` bytes, its head set behind the headroom.
-    /// The content is whatever was there before. `None` when the region is full or the frame is longer than `frame_bytes_max`.
+    /// Allocates a buffer for a frame of `length` bytes. The frame starts after the headroom.
+    ///
+    /// The content is not initialised: the buffer keeps the bytes of an earlier packet. Returns
+    /// `None` if the region is full or the frame is longer than `frame_bytes_max`.
     #[inline(always)]
     pub fn allocate(&mut self, length: usize) -> Option<Descriptor> {
         if length > self.frame_bytes_max {
@@ -134,17 +161,19 @@ impl Region {
         Some(Descriptor { buffer, head, length, room, ..Descriptor::default() })
     }
 
-    /// A packet with the same frame, in a buffer of its own: the head behind the headroom, or where the original has it. `None`
-    /// when the region is full.
+    /// Copies a packet into a new buffer.
+    ///
+    /// The frame of the copy starts after the headroom. If it does not fit there, it starts at the
+    /// offset of the original. Returns `None` if the region is full.
     ///
     /// # Panics
-    /// When the descriptor is not of this region, or lent.
+    /// If the descriptor is not of this region, or its buffer is lent.
     pub fn duplicate(&mut self, packet: &Descriptor) -> Option<Descriptor> {
         if !self.contains(packet) {
             outside(*packet);
         }
         let length = usize::from(packet.length);
-        // A function may have made it longer than frames arrive.
+        // A function may have made the frame longer than any received frame.
         let copy = self.allocate(length.min(self.frame_bytes_max))?;
         let fits = |head: u16| usize::from(head) + length <= copy.room_bytes();
         let head = [copy.head, packet.head].into_iter().find(|head| fits(*head));
@@ -155,15 +184,16 @@ impl Region {
         let copy = Descriptor { buffer: copy.buffer, room: copy.room, head, ..*packet };
         debug_assert!(self.contains(&copy));
         let base = self.memory.base().as_ptr();
-        // SAFETY: both frames lie within buffers of this region, the original's checked above and not lent, the copy's just
-        // allocated, so that they do not overlap; `&mut self` makes sure that nobody else reaches either.
+        // SAFETY: both frames lie within buffers of this region. The original was checked above and
+        // is not lent. The copy was just allocated, so the two do not overlap. `&mut self` excludes
+        // every other access.
         unsafe {
             std::ptr::copy_nonoverlapping(base.add(packet.frame_offset()), base.add(copy.frame_offset()), length);
         }
         Some(copy)
     }
 
-    /// Returns a buffer. Each allocated buffer is returned exactly once.
+    /// Frees a buffer. Each allocated buffer must be freed exactly once.
     #[inline]
     pub fn release(&mut self, descriptor: &Descriptor) {
         debug_assert!(self.contains(descriptor));
@@ -179,7 +209,7 @@ impl Region {
         }
     }
 
-    /// Returns buffers, cheapest where they were allocated in this order.
+    /// Frees several buffers. This is fastest if they are in the order of their allocation.
     #[inline]
     pub fn release_all(&mut self, packets: &[impl AsRef<Descriptor>]) {
         debug_assert!(self.allocated >= packets.len(), "a buffer was returned twice");
@@ -188,8 +218,8 @@ impl Region {
             Buffers::Dense(dense) => {
                 let start = self.start / BUFFER_UNIT_BYTES;
                 let unit = |buffer: u32| buffer as usize - start;
-                match side_by_side(packets) {
-                    // One large buffer, as it were.
+                match adjacent(packets) {
+                    // Adjacent buffers are freed as one large buffer.
                     Some((buffer, units)) if !dense.begins_within(unit(buffer), units) => {
                         dense.release(unit(buffer), units);
                     }
@@ -205,27 +235,29 @@ impl Region {
         self.allocated -= packets.len();
     }
 
-    /// Gives up a buffer for good: it counts as returned, and no packet gets it again. For a buffer that a lost device
-    /// may still write to. Instead of [`Region::release`], once for a buffer.
+    /// Retires a buffer: it counts as returned, but no packet gets it again.
+    ///
+    /// Called instead of [`Region::release`] for a buffer that a lost device may still write.
     #[cold]
     pub fn quarantine(&mut self, descriptor: &Descriptor) {
         debug_assert!(self.contains(descriptor));
         debug_assert!(self.allocated > 0, "a buffer was returned twice");
         self.allocated -= 1;
         self.quarantined += 1;
-        // A slot that is not among the free ones is never found again.
+        // A slot that is not in the free list is never allocated again.
         if let Buffers::Dense(dense) = &mut self.buffers {
             let unit = descriptor.buffer as usize - self.start / BUFFER_UNIT_BYTES;
             dense.quarantine(unit, u32::from(descriptor.room));
         }
     }
 
-    /// Buffers given up for good.
+    /// Returns the number of retired buffers.
     pub fn quarantined(&self) -> usize {
         self.quarantined
     }
 
-    /// Whether a frame of full size can ever get a buffer again: not when nearly all are quarantined.
+    /// Returns whether the region can still provide a buffer for a full-size frame. This is false
+    /// if nearly all of its memory is in quarantine.
     pub fn is_usable(&self) -> bool {
         match &self.buffers {
             Buffers::Slots(slots) => slots.free.len() + self.allocated + self.in_ports() > 0,
@@ -239,25 +271,25 @@ impl Region {
         }
     }
 
-    /// Buffers allocated and not yet returned.
+    /// Returns the number of buffers that are allocated and not yet freed.
     pub fn allocated(&self) -> usize {
         self.allocated
     }
 
-    /// Longest frame that [`Region::allocate`] accepts, in bytes.
+    /// Returns the length of the longest frame that [`Region::allocate`] accepts, in bytes.
     pub fn frame_bytes_max(&self) -> usize {
         self.frame_bytes_max
     }
 
-    /// One to lend buffers to.
+    /// Creates a borrower for buffers of this region.
     pub fn borrower(&self) -> Borrower {
         Borrower::new(Arc::clone(&self.memory), self.id, self.start, self.bytes)
     }
 
-    /// Gives buffers out of hand; they stay allocated, and the region refuses to reach them until they are back.
+    /// Lends buffers. They stay allocated, and the region refuses access until they return.
     ///
     /// # Panics
-    /// When one is not of this region, or lent already.
+    /// If a descriptor is not of this region, or its buffer is already lent.
     pub fn lend<'a>(&mut self, descriptors: impl IntoIterator<Item = &'a Descriptor>) -> Loan {
         self.begin_lending();
         let mut buffers = std::mem::take(&mut self.spare);
@@ -272,15 +304,16 @@ impl Region {
         Loan { region: self.id, buffers, handed_over: 0, reclaimed: std::mem::take(&mut self.spare_reclaimed) }
     }
 
-    /// Whether buffers are ever out of hand: only then is it not enough for a packet to lie in the region.
+    /// Returns whether the region has ever lent a buffer. Without loans, every buffer in the region
+    /// is accessible.
     pub fn is_lending(&self) -> bool {
         !self.lent.is_unused()
     }
 
-    /// Returns buffers that were lent: they are free.
+    /// Takes lent buffers back and frees them.
     ///
     /// # Panics
-    /// When they are another region's.
+    /// If the loan is of another region.
     pub fn take_back(&mut self, mut loan: Loan) {
         assert_eq!(loan.region, self.id, "a loan of another region");
         for descriptor in loan.buffers.drain(..) {
@@ -296,7 +329,7 @@ impl Region {
         self.spare_reclaimed = loan.reclaimed;
     }
 
-    /// From now on what is lent is marked.
+    /// Sets up the marks of lent buffers, on the first loan.
     #[inline]
     fn begin_lending(&mut self) {
         if self.lent.is_unused() {
@@ -320,24 +353,25 @@ impl Region {
         if self.slot_bytes > 0 { self.lent.has(unit) } else { self.lent.any(unit, usize::from(room)) }
     }
 
-    /// How many units stand for a buffer in [`Region::lent`].
+    /// Returns the number of units that mark a buffer in [`Region::lent`].
     #[inline(always)]
     fn marks(&self, room: u8) -> usize {
         if self.slot_bytes > 0 { 1 } else { usize::from(room) }
     }
 
-    /// Bytes in front of an arriving frame.
+    /// Returns the number of bytes before a received frame.
     pub fn headroom_bytes(&self) -> usize {
         self.headroom_bytes
     }
 
-    /// Whether the descriptor names a buffer of this region that is not lent, and its frame lies within the buffer.
+    /// Returns whether the descriptor names a buffer of this region that is not lent, with a frame
+    /// that lies within the buffer.
     #[inline]
     pub fn contains(&self, descriptor: &Descriptor) -> bool {
         self.is_buffer(descriptor) && !self.is_lent(self.unit(descriptor), descriptor.room)
     }
 
-    /// The same, lent or not.
+    /// Returns the same as [`Region::contains`], but accepts lent buffers.
     #[inline(always)]
     fn is_buffer(&self, descriptor: &Descriptor) -> bool {
         let offset = descriptor.buffer_offset().wrapping_sub(self.start);
@@ -347,13 +381,13 @@ impl Region {
             && usize::from(descriptor.head) + usize::from(descriptor.length) <= descriptor.room_bytes()
     }
 
-    /// Where a buffer begins, in units from the region's start.
+    /// Returns the index of a buffer's first unit, relative to the start of the region.
     #[inline(always)]
     fn unit(&self, descriptor: &Descriptor) -> usize {
         (descriptor.buffer as usize).wrapping_sub(self.start / BUFFER_UNIT_BYTES)
     }
 
-    /// Whether [`Region::contains`] says yes of all of these.
+    /// Returns whether [`Region::contains`] is true for every descriptor.
     #[inline]
     pub fn contains_all(&self, descriptors: &[Descriptor]) -> bool {
         if self.is_lending() && self.slot_bytes == 0 {
@@ -370,23 +404,23 @@ impl Region {
         is_inside && !(self.is_lending() && descriptors.iter().fold(false, is_lent))
     }
 
-    /// The frame.
+    /// Returns the frame of a packet.
     ///
     /// # Panics
-    /// When the descriptor is not of this region, or lent.
+    /// If the descriptor is not of this region, or its buffer is lent.
     #[inline]
     pub fn frame(&self, descriptor: &Descriptor) -> &[u8] {
         if !self.contains(descriptor) {
             outside(*descriptor);
         }
-        // SAFETY: checked just before.
+        // SAFETY: `contains` was checked above.
         unsafe { self.frame_unchecked(descriptor) }
     }
 
-    /// The frames of all of these, which are checked together.
+    /// Returns the frames of several packets. One check covers all of them.
     ///
     /// # Panics
-    /// When one of the descriptors is not of this region, or lent.
+    /// If a descriptor is not of this region, or its buffer is lent.
     #[inline]
     pub fn frames<'a>(&'a self, descriptors: &'a [Descriptor]) -> impl ExactSizeIterator<Item = &'a [u8]> {
         if !self.contains_all(descriptors)
@@ -394,69 +428,85 @@ impl Region {
         {
             outside(*other);
         }
-        // SAFETY: as in `frame`; `&self` lives as long as the iterator, so nothing is lent or written meanwhile.
+        // SAFETY: as in `frame`. `&self` lives as long as the iterator, so no buffer is lent or
+        // written during the iteration.
         descriptors.iter().map(|descriptor| unsafe { self.frame_unchecked(descriptor) })
     }
 
-    /// The frame.
+    /// Returns the frame of a packet, without a check.
     ///
     /// # Safety
-    /// [`Region::contains`] says yes of the descriptor.
+    /// [`Region::contains`] must be true for the descriptor.
     #[inline]
     unsafe fn frame_unchecked(&self, descriptor: &Descriptor) -> &[u8] {
-        // SAFETY: the caller has checked that it lies inside this region and is not lent: only this Region reaches it, and `&self` forbids
-        // writers. A device reaches only packets that were submitted to it; a worker does not look at those until it has them back.
+        // SAFETY: the caller has checked that the buffer lies inside this region and is not lent.
+        // Only this Region accesses it, and `&self` excludes writers. A device accesses only
+        // submitted packets, and a worker does not access those until they return.
         unsafe {
             let frame = self.memory.base().as_ptr().add(descriptor.frame_offset());
             std::slice::from_raw_parts(frame, usize::from(descriptor.length))
         }
     }
 
-    /// The frame, to be written.
+    /// Returns the frame of a packet, for writing.
     ///
     /// # Panics
-    /// When the descriptor is not of this region, or lent.
+    /// If the descriptor is not of this region, or its buffer is lent.
     #[inline]
     pub fn frame_mut(&mut self, descriptor: &Descriptor) -> &mut [u8] {
         let (head, length) = (usize::from(descriptor.head), usize::from(descriptor.length));
         &mut self.buffer_mut(descriptor)[head..head + length]
     }
 
-    /// The whole buffer: headroom, frame and tailroom.
+    /// Returns the whole buffer of a packet: headroom, frame and tailroom.
+    ///
+    /// ```
+    /// # use godwit_packet::{Arena, ArenaConfig};
+    /// # let mut region = Arena::new(ArenaConfig::default(), 1)?.split().remove(0);
+    /// let packet = region.allocate(60).expect("the region is empty");
+    /// let headroom_bytes = usize::from(packet.head);
+    /// region.buffer_mut(&packet)[headroom_bytes..].fill(7);
+    /// assert_eq!(region.frame(&packet), [7; 60]);
+    /// # Ok::<(), godwit_packet::Error>(())
+    /// ```
     ///
     /// # Panics
-    /// When the descriptor is not of this region, or lent.
+    /// If the descriptor is not of this region, or its buffer is lent.
     #[inline]
     pub fn buffer_mut(&mut self, descriptor: &Descriptor) -> &mut [u8] {
         if !self.contains(descriptor) {
             outside(*descriptor);
         }
-        // SAFETY: checked to lie inside this region and not to be lent: only this Region reaches it, and `&mut self` makes this the
-        // only reference.
+        // SAFETY: the buffer lies inside this region and is not lent, as checked above. Only this
+        // Region accesses it, and `&mut self` makes this the only reference.
         unsafe {
             let buffer = self.memory.base().as_ptr().add(descriptor.buffer_offset());
             std::slice::from_raw_parts_mut(buffer, descriptor.room_bytes())
         }
     }
 
-    /// The arena's base address, which descriptors count from. A device may touch only buffers that this region contains,
-    /// and only while it has `&mut Region` or the packets are in its hands.
+    /// Returns the base address of the arena. Descriptor offsets are relative to it.
+    ///
+    /// A device may access only buffers that this region contains. It must hold `&mut Region`, or
+    /// the packets must be submitted to it.
     pub fn arena_base(&mut self) -> *mut u8 {
         self.memory.base().as_ptr()
     }
 
-    /// This region's place in the arena: offset and size in bytes.
+    /// Returns the offset of the region in the arena, and its size, in bytes.
     pub fn extent(&self) -> (usize, usize) {
         (self.start, self.bytes)
     }
 }
 
-/// Out of line and by value: a reference would force every descriptor into memory before it is read back whole,
-/// which costs a stalled load a packet.
+/// Panics with the descriptor.
+///
+/// The function is out of line and takes the descriptor by value. A reference would force every
+/// descriptor into memory and back, which costs one stalled load per packet.
 #[cold]
 #[inline(never)]
 pub(crate) fn outside(descriptor: Descriptor) -> ! {
-    panic!("descriptor outside its region, or in other hands: {descriptor:?}");
+    panic!("descriptor outside its region, or its buffer is lent: {descriptor:?}");
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
-//! One pass over descriptors: all that must be known of them before anybody reaches their packets. A core that feeds
-//! a GPU has three nanoseconds for a packet, so eight go through at once where the core can do that.
+//! Checks of many descriptors in one pass, before any code accesses their packets.
+//!
+//! A core that feeds a GPU has about three nanoseconds per packet. With AVX2, the scan therefore
+//! processes eight descriptors at a time.
 
 use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor};
 
@@ -7,29 +9,30 @@ use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor};
 mod eights;
 mod together;
 
-pub(crate) use together::side_by_side;
+pub(crate) use together::adjacent;
 pub use together::{Extents, are_in_order, extents, verdict_of_all};
 
-/// What descriptors have in common. Buffers and rooms are in units of buffers, heads and lengths in bytes.
+/// Summary of several descriptors. Buffers and rooms are in buffer units, heads and lengths in
+/// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// Where the first buffer begins.
+    /// Start of the first buffer.
     pub first: u32,
-    /// Where the last begins.
+    /// Start of the last buffer.
     pub last: u32,
-    /// Where the last ends; wide enough for any descriptor, however wrong.
+    /// End of the last buffer. The type is wide enough for any descriptor, even an invalid one.
     pub end: u64,
-    /// All rooms.
+    /// Sum of all rooms.
     pub units: u64,
-    /// The largest.
+    /// Largest room.
     pub room: u32,
-    /// The least head.
+    /// Smallest head.
     pub head: u32,
-    /// Where the frame ends that reaches furthest into its buffer.
+    /// Largest end of a frame, relative to the start of its buffer.
     pub frame_end: u32,
-    /// All lengths, none counted beyond what is read.
+    /// Sum of all lengths, each limited to the bytes that the function reads.
     pub read_bytes: u64,
-    /// Whether a frame reaches beyond its buffer.
+    /// Whether a frame ends after its buffer.
     pub beyond: bool,
 }
 
@@ -46,7 +49,7 @@ impl Scan {
         beyond: false,
     };
 
-    /// Of these and of others.
+    /// Combines the summary with that of other descriptors.
     #[cfg(target_arch = "x86_64")]
     fn join(&mut self, other: &Self) {
         self.first = self.first.min(other.first);
@@ -75,10 +78,10 @@ impl Scan {
     }
 }
 
-/// Fewer are scanned faster one by one.
+/// Smallest number of packets for the AVX2 version. The scalar version is faster below it.
 const EIGHTS_PACKETS_MIN: usize = 6;
 
-/// Scans descriptors of a function that reads so many bytes of a frame.
+/// Scans descriptors for a function that reads at most `reads_bytes` bytes of a frame.
 #[inline]
 pub fn scan(descriptors: &[Descriptor], reads_bytes: u16) -> Scan {
     if descriptors.len() < EIGHTS_PACKETS_MIN {
@@ -87,20 +90,20 @@ pub fn scan(descriptors: &[Descriptor], reads_bytes: u16) -> Scan {
     scan_all(std::iter::once(descriptors), reads_bytes)
 }
 
-/// The same of descriptors that lie in several places, all taken together.
+/// Scans descriptors in several slices and returns one summary.
 #[inline]
-pub fn scan_all<'a>(places: impl Iterator<Item = &'a [Descriptor]>, reads_bytes: u16) -> Scan {
+pub fn scan_all<'a>(slices: impl Iterator<Item = &'a [Descriptor]>, reads_bytes: u16) -> Scan {
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
-        return unsafe { eights::scan(places, reads_bytes) };
+        return unsafe { eights::scan(slices, reads_bytes) };
     }
-    scan_each(places, reads_bytes)
+    scan_each(slices, reads_bytes)
 }
 
-fn scan_each<'a>(places: impl Iterator<Item = &'a [Descriptor]>, reads_bytes: u16) -> Scan {
+fn scan_each<'a>(slices: impl Iterator<Item = &'a [Descriptor]>, reads_bytes: u16) -> Scan {
     let mut scan = Scan::NONE;
-    places.flatten().for_each(|descriptor| scan.add(descriptor, reads_bytes));
+    slices.flatten().for_each(|descriptor| scan.add(descriptor, reads_bytes));
     scan
 }
 
@@ -127,26 +130,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn eight_at_once_are_as_one_by_one(
+        fn eight_at_a_time_equal_one_at_a_time(
             descriptors in prop::collection::vec(descriptor(), 0..70),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
             reads_bytes in prop_oneof![Just(u16::MAX), 0..200_u16],
         ) {
-            // In places of any length, of none too.
+            // Slices of any length, including empty ones.
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(descriptors.len() + 1)).collect();
             cuts.extend([0, descriptors.len()]);
             cuts.sort_unstable();
-            let places = || cuts.windows(2).map(|cut| &descriptors[cut[0]..cut[1]]);
-            let slow = scan_each(places(), reads_bytes);
-            // Far out, it is only known that it is.
+            let slices = || cuts.windows(2).map(|cut| &descriptors[cut[0]..cut[1]]);
+            let slow = scan_each(slices(), reads_bytes);
+            // For buffers at the end of the 32-bit range, `end` is only a lower bound.
             let known = |scan: Scan| if scan.last > u32::MAX - 0xff { Scan { end: 0, ..scan } } else { scan };
-            let mut forms = vec![scan(&descriptors, reads_bytes), scan_all(places(), reads_bytes)];
+            let mut results = vec![scan(&descriptors, reads_bytes), scan_all(slices(), reads_bytes)];
             #[cfg(target_arch = "x86_64")]
             if std::is_x86_feature_detected!("avx2") {
                 // SAFETY: the processor has AVX2.
-                forms.push(unsafe { eights::scan(places(), reads_bytes) });
+                results.push(unsafe { eights::scan(slices(), reads_bytes) });
             }
-            for fast in forms {
+            for fast in results {
                 prop_assert_eq!(known(fast), known(slow));
                 prop_assert!(fast.end >= slow.end);
             }

@@ -1,42 +1,64 @@
-//! Loops over many packets, compiled for the vectors that the processor has.
+//! Packet loops, compiled for AVX2 and for any processor.
 //!
-//! A loop that is written once, over arrays and without branches, is compiled for AVX2 and for any processor; which of
-//! them runs is asked once a burst. (For AVX-512 too it was no faster.) What the compiler does not find by itself is a primitive of [`Isa`].
+//! A loop is written once, over arrays and without branches, and the compiler vectorises it. It is
+//! compiled twice. [`run`] selects one version by the features of the processor, once per burst.
+//! A version for AVX-512 was not faster than AVX2. [`Isa`] provides the operations that the
+//! compiler does not vectorise by itself.
+//!
+//! ```
+//! use godwit_packet::simd::{self, Isa, Vectorized};
+//!
+//! struct Sum<'a>(&'a [u16]);
+//!
+//! impl Vectorized for Sum<'_> {
+//!     type Output = u32;
+//!
+//!     #[inline(always)]
+//!     fn run(self, _isa: impl Isa) -> u32 {
+//!         self.0.iter().map(|&length| u32::from(length)).sum()
+//!     }
+//! }
+//!
+//! assert_eq!(simd::run(Sum(&[60, 1500])), 1560);
+//! assert_eq!(simd::run_scalar(Sum(&[60, 1500])), 1560);
+//! ```
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Four numbers in half a cache line, which are compared together.
+/// Four integers in half a cache line, for comparison with one instruction.
 #[derive(Debug, Default)]
 #[repr(C, align(32))]
 pub struct Four(pub [AtomicU64; 4]);
 
-/// What a loop is compiled for.
+/// Instruction set of a compiled loop.
 pub trait Isa: Copy {
-    /// Bit `i`: the `i`th of these numbers is `number`. As if each was loaded by itself (relaxed), in any order.
+    /// Compares four integers with `number`. Bit `i` of the result is set if integer `i` is equal.
+    /// Each integer is loaded separately (relaxed), in any order.
     fn equal(self, four: &Four, number: u64) -> u32;
 }
 
-/// A loop. `run` is to be `#[inline(always)]`, and all that it calls for each packet too.
+/// A loop that is compiled once for each [`Isa`]. `run` and the functions that it calls for each
+/// packet must be `#[inline(always)]`.
 pub trait Vectorized {
-    /// What comes out.
+    /// Result of the loop.
     type Output;
 
-    /// The loop, compiled once for each form.
-    fn run(self, form: impl Isa) -> Self::Output;
+    /// Runs the loop.
+    fn run(self, isa: impl Isa) -> Self::Output;
 }
 
-/// Runs a loop in the widest form that the processor has.
+/// Runs the AVX2 version of a loop if the processor supports it, and the scalar version otherwise.
 #[inline]
 pub fn run<W: Vectorized>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
     if x86::has_avx2() {
-        // SAFETY: asked just before.
+        // SAFETY: `has_avx2` was checked above.
         return unsafe { x86::run_avx2(work) };
     }
     work.run(Scalar)
 }
 
-/// Runs a loop as every processor can.
+/// Runs the version of a loop that every processor supports.
 pub fn run_scalar<W: Vectorized>(work: W) -> W::Output {
     work.run(Scalar)
 }
@@ -47,8 +69,8 @@ struct Scalar;
 impl Isa for Scalar {
     #[inline(always)]
     fn equal(self, four: &Four, number: u64) -> u32 {
-        // All are compared, without a branch: which of them it is cannot be predicted.
-        let same = |place: usize| u32::from(four.0[place].load(Relaxed) == number) << place;
+        // Compare all four without a branch: the match position is unpredictable.
+        let same = |index: usize| u32::from(four.0[index].load(Relaxed) == number) << index;
         same(0) | same(1) | same(2) | same(3)
     }
 }
@@ -67,32 +89,33 @@ mod x86 {
             && std::is_x86_feature_detected!("movbe")
     }
 
-    /// There is only one where the processor has AVX2.
+    /// Proof that the processor has AVX2: `run_avx2` alone constructs it.
     #[derive(Clone, Copy)]
     struct Avx2(());
 
     impl Isa for Avx2 {
         #[inline(always)]
         fn equal(self, four: &Four, number: u64) -> u32 {
-            // SAFETY: the processor has AVX2, or this would not be here.
+            // SAFETY: a value of type `Avx2` exists only if the processor has AVX2.
             unsafe { equal(four, number) }
         }
     }
 
     /// # Safety
-    /// The processor has AVX2.
+    /// The processor must have AVX2.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn equal(four: &Four, number: u64) -> u32 {
-        // SAFETY: four numbers of 8 bytes, aligned to 32. Somebody may be writing one of them: hence volatile. The processor
-        // loads each aligned number of 8 bytes as it was at some time.
+        // SAFETY: the address holds four integers of 8 bytes, aligned to 32. Another thread may
+        // write one of them, so the load is volatile. The processor loads each aligned 8-byte
+        // integer atomically.
         let numbers = unsafe { std::ptr::from_ref(four).cast::<__m256i>().read_volatile() };
         let same = _mm256_cmpeq_epi64(numbers, _mm256_set1_epi64x(number as i64));
         _mm256_movemask_pd(_mm256_castsi256_pd(same)) as u32
     }
 
     /// # Safety
-    /// [`has_avx2`].
+    /// [`has_avx2`] must be true.
     #[target_feature(enable = "avx2,bmi1,bmi2,movbe")]
     pub(super) unsafe fn run_avx2<W: Vectorized>(work: W) -> W::Output {
         work.run(Avx2(()))
@@ -111,21 +134,21 @@ mod tests {
         type Output = Vec<u32>;
 
         #[inline(always)]
-        fn run(self, form: impl Isa) -> Vec<u32> {
-            self.0.iter().zip(self.1).map(|(four, &number)| form.equal(four, number)).collect()
+        fn run(self, isa: impl Isa) -> Vec<u32> {
+            self.0.iter().zip(self.1).map(|(four, &number)| isa.equal(four, number)).collect()
         }
     }
 
     proptest! {
         #[test]
-        fn every_form_says_the_same(numbers in prop::collection::vec((any::<[u64; 4]>(), 0..5_usize), 0..40)) {
+        fn all_versions_return_the_same(numbers in prop::collection::vec((any::<[u64; 4]>(), 0..5_usize), 0..40)) {
             let fours: Vec<Four> = numbers.iter().map(|(four, _)| Four(four.map(AtomicU64::new))).collect();
-            // One of them, or another.
-            let asked: Vec<u64> = numbers.iter().map(|(four, place)| four.get(*place).copied().unwrap_or(7)).collect();
-            let expected = run_scalar(Compare(&fours, &asked));
-            prop_assert_eq!(&run(Compare(&fours, &asked)), &expected);
-            for (((four, _), &asked), found) in numbers.iter().zip(&asked).zip(expected) {
-                prop_assert!((0..4).all(|place| (found >> place & 1 == 1) == (four[place] == asked)));
+            // Search for one of the four integers, or for another integer.
+            let keys: Vec<u64> = numbers.iter().map(|(four, index)| four.get(*index).copied().unwrap_or(7)).collect();
+            let expected = run_scalar(Compare(&fours, &keys));
+            prop_assert_eq!(&run(Compare(&fours, &keys)), &expected);
+            for (((four, _), &key), found) in numbers.iter().zip(&keys).zip(expected) {
+                prop_assert!((0..4).all(|index| (found >> index & 1 == 1) == (four[index] == key)));
             }
         }
     }

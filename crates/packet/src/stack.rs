@@ -1,17 +1,18 @@
-//! What functions that have returned leave on the stack and in registers.
+//! Removal of secrets from the stack and from registers.
 
 use std::hint::black_box;
 
 use zeroize::Zeroize;
 
-/// Eight bytes each: more than kernels use, and what makes keys ready for them.
+/// Size of the wiped stack area, in words of 8 bytes. Kernels and their key setup use less.
 const WORDS: usize = 8192;
 
-/// Overwrites 64 KiB of the calling thread's stack with zeros, below the caller's frame, and the vector registers: whatever its callees
-/// have left of keys there. Takes some microseconds.
+/// Overwrites 64 KiB of stack below the caller's frame and the vector registers with zeros.
 ///
-/// Registers count because the dynamic linker writes all of them to the stack when a function of a library is called for the first
-/// time, whoever calls it.
+/// This removes the remains of keys that called functions left there. It takes a few microseconds.
+///
+/// Registers count because the dynamic linker saves all of them to the stack. It does this on the
+/// first call of a library function, from any caller.
 #[inline(never)]
 pub fn wipe_stack() {
     wipe_vectors();
@@ -27,7 +28,7 @@ fn wipe_vectors() {
     if !std::arch::is_x86_feature_detected!("avx") {
         return;
     }
-    // SAFETY: there is AVX; registers change that are declared.
+    // SAFETY: the processor has AVX. All registers that change are declared.
     unsafe {
         asm!(
             "vzeroall",
@@ -39,17 +40,17 @@ fn wipe_vectors() {
         );
     }
     if std::arch::is_x86_feature_detected!("avx512f") {
-        // SAFETY: there is AVX-512F.
+        // SAFETY: the processor has AVX-512F.
         unsafe { wipe_upper_vectors() };
     }
 }
 
 /// # Safety
-/// The processor has AVX-512F.
+/// The processor must have AVX-512F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn wipe_upper_vectors() {
-    // SAFETY: registers change that are declared.
+    // SAFETY: all registers that change are declared.
     unsafe {
         std::arch::asm!(
             "vpxord zmm16, zmm16, zmm16", "vpxord zmm17, zmm17, zmm17", "vpxord zmm18, zmm18, zmm18",

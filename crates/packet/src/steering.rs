@@ -1,4 +1,4 @@
-//! Which worker a packet belongs to: receive-side scaling in software.
+//! Choice of the worker for each packet: receive-side scaling in software.
 
 use std::sync::Arc;
 
@@ -6,18 +6,28 @@ use godwit_wire::Parsed;
 
 use crate::flow::Toeplitz;
 
-/// Entries of the indirection table. A NIC's has 128 too.
+/// Number of entries in the indirection table, as in a typical NIC.
 pub const BUCKETS: usize = 128;
 
-/// A key wider than the flow: packets with equal keys go to the same worker.
+/// A steering key that covers several flows. All packets with the same key go to the same worker.
 ///
-/// Given by a function that keeps state for many flows at once (an SA).
+/// A function provides it if it keeps state for several flows, such as an IPsec SA.
 pub trait SteerKey: Send + Sync {
-    /// The key of a packet; `flow_hash` where the function keeps no such state for it.
+    /// Returns the key of a packet, or `flow_hash` if the function has no shared state for it.
     fn steer_key(&self, frame: &[u8], parsed: &Parsed, flow_hash: u32) -> u32;
 }
 
-/// Flow hash → bucket → worker.
+/// Mapping from flow hash to bucket to worker.
+///
+/// ```
+/// use godwit_packet::Steering;
+///
+/// let steering = Steering::new(4, None);
+/// let frame = [0; 60];
+/// let parsed = godwit_wire::parse(&frame);
+/// let worker = steering.worker(&frame, &parsed, steering.flow_hash(&parsed));
+/// assert!(worker < steering.workers());
+/// ```
 #[derive(Clone)]
 pub struct Steering {
     toeplitz: Toeplitz,
@@ -26,18 +36,18 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Spreads the buckets evenly over `workers` (at least 1); `key` replaces the flow hash as the key.
+    /// Distributes the buckets evenly over `workers` (at least 1). `key` replaces the flow hash.
     pub fn new(workers: usize, key: Option<Arc<dyn SteerKey>>) -> Self {
         Self { toeplitz: Toeplitz::symmetric(), workers: workers.max(1), key }
     }
 
-    /// The symmetric hash of the packet's flow.
+    /// Returns the symmetric hash of the packet's flow.
     #[inline(always)]
     pub fn flow_hash(&self, parsed: &Parsed) -> u32 {
         self.toeplitz.hash_parsed(parsed)
     }
 
-    /// The worker of a packet whose flow hash is known.
+    /// Returns the worker of a packet whose flow hash is known.
     #[inline]
     pub fn worker(&self, frame: &[u8], parsed: &Parsed, flow_hash: u32) -> usize {
         if self.workers == 1 {
@@ -46,7 +56,8 @@ impl Steering {
         self.worker_of(self.bucket(frame, parsed, flow_hash))
     }
 
-    /// The bucket of a packet, below [`BUCKETS`]. It does not depend on the number of workers.
+    /// Returns the bucket of a packet, below [`BUCKETS`]. It does not depend on the number of
+    /// workers.
     #[inline]
     pub fn bucket(&self, frame: &[u8], parsed: &Parsed, flow_hash: u32) -> usize {
         let key = match &self.key {
@@ -56,13 +67,13 @@ impl Steering {
         key as usize % BUCKETS
     }
 
-    /// The worker that owns a bucket.
+    /// Returns the worker that owns a bucket.
     #[inline]
     pub fn worker_of(&self, bucket: usize) -> usize {
         bucket % self.workers
     }
 
-    /// Number of workers.
+    /// Returns the number of workers.
     pub fn workers(&self) -> usize {
         self.workers
     }

@@ -1,7 +1,8 @@
-//! What an insert costs: `cargo run --release -p godwit-sched --example insert_cost`.
+//! Measures the cost of an insertion: `cargo run --release -p godwit-sched --example insert_cost`.
 //!
-//! The packet path has 25 ns a packet for the whole engine at 64 B. Each row is the best of several rounds of
-//! packets prepared beforehand, and includes taking, sorting and giving back the chunks.
+//! The packet path of the whole engine has 25 ns per packet at 64 B. Each row is the best of
+//! several rounds over prepared packets. It includes the cost of taking, sorting and returning
+//! chunks.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -9,12 +10,12 @@ use std::time::Instant;
 
 use godwit_sched::{Descriptor, Grouping, Insert, Packer, PackerConfig, Parameters};
 
-/// So few that they stay in the L2 cache, as packets just received do.
+/// Packets per round. They fit in the L2 cache, like packets that were just received.
 const PACKETS: usize = 1 << 13;
 const ROUNDS: usize = 1000;
 const BURST: usize = 32;
 
-/// What an insert is called with.
+/// Arguments of the insertions.
 struct Traffic {
     variants: Vec<u8>,
     descriptors: Vec<Descriptor>,
@@ -56,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn traffic(mut of: impl FnMut(u64) -> (u8, u16)) -> Traffic {
+fn traffic(mut packet: impl FnMut(u64) -> (u8, u16)) -> Traffic {
     let mut state = 1_u64;
     let (variants, descriptors) = (0..PACKETS)
         .map(|_| {
@@ -64,14 +65,15 @@ fn traffic(mut of: impl FnMut(u64) -> (u8, u16)) -> Traffic {
             state ^= state >> 12;
             state ^= state << 25;
             state ^= state >> 27;
-            let (variant, length) = of(state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 1);
+            let (variant, length) = packet(state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 1);
             (variant, Descriptor { length, ..Descriptor::default() })
         })
         .unzip();
     Traffic { variants, descriptors, parameters: (0..PACKETS as u64).collect() }
 }
 
-/// PIPSEA's mix of frame lengths (section 4.1): 61.22 % 60 B, 23.47 % 536 B, 15.31 % 1360 B.
+/// Frame lengths of PIPSEA's traffic mix (section 4.1): 61.22 % 60 B, 23.47 % 536 B, 15.31 % 1360
+/// B.
 fn imix(random: u64) -> u16 {
     match random % 10_000 {
         0..6_122 => 60,
@@ -111,10 +113,10 @@ fn insert_each(packer: &mut Packer, traffic: &Traffic) {
             match packer.insert(0, 0, variant, descriptor, parameter) {
                 Insert::Binned | Insert::Leftover => break,
                 Insert::ChunkFull => {
-                    turn(packer);
+                    submit(packer);
                     break;
                 }
-                Insert::Refused => turn(packer),
+                Insert::Refused => submit(packer),
             }
         }
     }
@@ -126,15 +128,15 @@ fn insert_bursts(packer: &mut Packer, traffic: &Traffic) {
         while done < descriptors.len() {
             done += packer.insert_all(0, 0, traffic.variants[0], &descriptors[done..], Parameters::Alike(0)).0;
             if packer.ready(0) {
-                turn(packer);
+                submit(packer);
             }
         }
     }
 }
 
-/// One chunk to a device that needs no time.
+/// Submits a chunk to a device that takes no time.
 #[inline(never)]
-fn turn(packer: &mut Packer) {
+fn submit(packer: &mut Packer) {
     if let Some(chunk) = black_box(packer.take(0)) {
         packer.give_back(chunk);
     }

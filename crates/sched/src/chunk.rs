@@ -1,11 +1,11 @@
-//! What is submitted to a device.
+//! Chunks: the unit of submission to a device.
 
 use std::ops::Range;
 
 use godwit_abi::{Bin, Descriptor, Outcome};
 use godwit_packet::{Array, arrays};
 
-/// Bins submitted together.
+/// Bins that are submitted to a device together.
 ///
 /// ```text
 /// bins:         bin  first=512 count=3 │ bin  first=0 count=256 │ ...        (longest first)
@@ -13,42 +13,45 @@ use godwit_packet::{Array, arrays};
 /// descriptors:  ├── 0..256 ──┤├256..512┤├512..515┤ not used ...|
 /// parameters:   ├── same indices ...
 /// outcomes:     ├── same indices, written by the device
-/// trails:       ├── same indices, written by a device that follows the chain
+/// trails:       ├── same indices, written by a device that runs the chain
 /// ```
 ///
-/// The arrays always have room for all bins filled to the brim. What no bin names is left from
-/// earlier chunks and means nothing, and so do outcomes until the device has written them. They lie on pages of their own,
-/// so that a device can be given them as they are.
+/// The arrays always have room for all bins at full size. Entries that belong to no bin hold data
+/// of earlier chunks. Outcomes are valid only after the device has written them. The arrays start
+/// on page boundaries, so that a device can access them directly.
 #[derive(Debug)]
 pub struct Chunk {
-    /// The bins, in the order in which a device should start them; a bin of several variants as its parts, one behind the other
-    /// ([`Bin::part`]). Never empty in a chunk from a packer.
+    /// Bins, in the order in which a device should start them.
+    ///
+    /// A bin of several variants is split into adjacent parts ([`Bin::part`]). A chunk from a
+    /// packer has at least one bin.
     pub bins: Vec<Bin>,
-    /// For each bin the bytes of its packets when the chunk was taken: a device changes the lengths in `descriptors`, and of
-    /// a chunk that it did not finish it may have changed some.
+    /// Total frame length of each bin when the chunk was taken, in bytes. A device changes the
+    /// lengths in `descriptors`, even in a chunk that it does not complete.
     pub bin_bytes: Vec<u64>,
-    /// One place a packet.
+    /// Packets.
     pub descriptors: Array<Descriptor>,
-    /// What the kernel gets to know of each packet, from the function's host half.
+    /// Parameter of each packet, from the function's host half to its kernel.
     pub parameters: Array<u64>,
-    /// What the function says of each packet.
+    /// Result of each packet, from the kernel.
     pub outcomes: Array<Outcome>,
-    /// Which verdicts led each packet on from function to function on the device (`GW_TRAIL_NONE` in `kernels/abi/abi.h`).
+    /// Verdicts that moved each packet from function to function on the device (`GW_TRAIL_NONE` in
+    /// `kernels/abi/abi.h`).
     pub trails: Array<u32>,
-    /// Whether the device has ran_chain the chain, so that `trails` are of this chunk.
+    /// Whether the device ran the chain, so that `trails` is valid.
     pub ran_chain: bool,
-    /// Packets in all bins together.
+    /// Number of packets in all bins.
     pub packets: u32,
-    /// Arrival of its oldest packet, on the caller's clock.
+    /// Arrival time of the oldest packet, on the caller's clock, in nanoseconds.
     pub opened_ns: u64,
-    /// When it was taken, on the caller's clock.
+    /// Time when the chunk was taken, on the caller's clock, in nanoseconds.
     pub closed_ns: u64,
 }
 
 impl Chunk {
-    /// An empty chunk with room for `bins` entries of bins and `packets` packets.
+    /// Creates an empty chunk with room for `bins` bin entries and `packets` packets.
     pub fn new(bins: usize, packets: usize) -> Self {
-        // In the order in which a device reads and writes them.
+        // The arrays are adjacent in the order in which a device reads and writes them.
         let (parameters, descriptors, outcomes, trails) = arrays(packets);
         Self {
             bins: Vec::with_capacity(bins),
@@ -64,7 +67,7 @@ impl Chunk {
         }
     }
 
-    /// Where the packets of `bin` lie in the arrays.
+    /// Returns the range of `bin` in the packet arrays.
     pub fn range(&self, bin: &Bin) -> Range<usize> {
         let first = bin.first as usize;
         first..first + usize::from(bin.count)

@@ -1,103 +1,111 @@
-//! What the operator can set, and what can be wrong with it.
+//! Packer configuration, its limits and its errors.
 
 use serde::{Deserialize, Serialize};
 
-/// Finest length classes that the label table has room for, bytes.
+/// Width of the finest length class, in bytes. Limits the size of the label table.
 const GRANULARITY_BYTES_MIN: u64 = 16;
-/// Most packets that any one queue or set of bins may hold: 2^24, half a gigabyte of arrays.
+/// Capacity limit of a queue or a set of bins, in packets: 2^24, half a gigabyte of arrays.
 const PACKETS_MAX: u64 = 1 << 24;
-/// A bin is counted in 16 bits (`Bin::count`), and the label table names bins in 16 bits, 0 meaning none.
+/// Limit of 16-bit counts: the packets of a bin (`Bin::count`), and the bins in the label table,
+/// where 0 means no bin.
 const U16_MAX: u64 = u16::MAX as u64;
 
-/// Variants that a function can have: all values of `u8`.
-const VARIANTS: usize = 256;
+/// Number of variants that a function can have: all values of `u8`.
+pub(crate) const VARIANTS: usize = 256;
 
-/// Why there can be no packer.
+/// Error of the construction of a packer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// For the operator: a number of the configuration is outside its range.
+    /// A configured number is outside its range. Operator error.
     #[error("{key} = {value}: must be between {least} and {most}")]
     OutOfRange {
-        /// The key at fault.
+        /// Configuration key.
         key: &'static str,
-        /// What it says.
+        /// Configured value.
         value: u64,
-        /// Least allowed value.
+        /// Smallest valid value.
         least: u64,
-        /// Most allowed value.
+        /// Largest valid value.
         most: u64,
     },
-    /// For the operator: the bins of one chunk need more memory than any device is given.
-    #[error("bins = {bins} times bin_packets = {bin_packets}: a chunk may have room for {PACKETS_MAX} packets at most")]
+    /// The bins of a chunk exceed the memory limit. Operator error.
+    #[error("bins = {bins} times bin_packets = {bin_packets}: a chunk holds at most {PACKETS_MAX} packets")]
     ChunkTooLarge {
-        /// Bins of a chunk.
+        /// Bins per chunk.
         bins: u32,
-        /// Packets of a bin.
+        /// Packets per bin.
         bin_packets: u32,
     },
-    /// For the operator: the table of labels would be too large.
+    /// The label table exceeds its limit. Operator error.
     #[error("length_granularity_bytes = {length_granularity_bytes}: too fine for {functions} functions")]
     TooManyLabels {
-        /// Width of a length class.
+        /// Width of a length class, in bytes.
         length_granularity_bytes: u32,
-        /// Configured functions.
+        /// Number of configured functions.
         functions: usize,
     },
-    /// For the engine: one set of bins cannot fill while another is on the device.
-    #[error("{chunks} sets of bins: there must be at least 2, one to fill while another is on the device")]
+    /// Too few sets of bins: none can fill while another is on the device. Engine error.
+    #[error("{chunks} sets of bins: at least 2 are required, one to fill while another is on the device")]
     TooFewChunks {
-        /// Sets asked for.
+        /// Requested number of sets.
         chunks: usize,
     },
-    /// For the engine: a packer without functions has nothing to pack.
+    /// The packer has no functions. Engine error.
     #[error("no function is configured")]
     NoFunctions,
 }
 
-/// What packets of one bin have in common. Whatever the grouping, they are of one function.
+/// Rule for the packets that share a bin. All packets of a bin belong to one function in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Grouping {
-    /// No grouping: each function fills one bin at a time in order of arrival, with packets of any variant and length. A device
-    /// runs the variants of a bin one after another, each with the lanes of the others idle. The cheapest where functions have
-    /// one variant; where they have several, what the other groupings are measured against.
+    /// No grouping. Each function fills one bin at a time in order of arrival, with packets of any
+    /// variant and length.
+    ///
+    /// A device runs the variants of a bin one after another, and the lanes of the other variants
+    /// are idle. This is the cheapest grouping for functions with one variant. With several
+    /// variants, it is the baseline of measurements.
     #[serde(rename = "none")]
     None,
     /// One open bin per function and variant.
     #[default]
     #[serde(rename = "variant")]
     Variant,
-    /// One open bin per function, variant and length class: PIPSEA's labels (section 3.3).
+    /// One open bin per function, variant and length class: the labels of PIPSEA (section 3.3).
     #[serde(rename = "variant+length")]
     VariantLength,
 }
 
-/// PIPSEA's tuning parameters (section 3.6), and what came with the deadline.
+/// Tuning parameters of the packer: those of PIPSEA (section 3.6), and those for the deadline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PackerConfig {
-    /// Most packets of a chunk, 1 to 2^24. May be less than `bins` times `bin_packets`: sparse bins cost little.
+    /// Packet limit of a chunk, 1 to 2^24. It may be less than `bins` times `bin_packets`, because
+    /// sparse bins cost little.
     pub chunk_packets: u32,
-    /// Bytes of buffers with which a chunk is full, 1 to 2^32 - 1: copies to a device get faster up to some size, whatever the
-    /// length of packets. `None`: packets alone count.
+    /// Buffer bytes that fill a chunk, 1 to 2^32 - 1, or `None` for no limit. Copies to a device
+    /// get faster up to a certain size, independent of the packet length.
     pub chunk_bytes: Option<u32>,
-    /// Bins of a chunk, 1 to 65535. What has several variants counts as one ([`PackerConfig::entries_max`]).
+    /// Bins per chunk, 1 to 65535. A bin of several variants counts once
+    /// ([`PackerConfig::entries_max`]).
     pub bins: u32,
-    /// Most packets of a bin, 1 to 65535. Should be a multiple of the device's warp.
+    /// Packet limit of a bin, 1 to 65535. Should be a multiple of the device's warp size.
     pub bin_packets: u32,
-    /// Width of a length class in bytes, 16 to 65535.
+    /// Width of a length class, in bytes, 16 to 65535.
     pub length_granularity_bytes: u32,
-    /// A chunk is ready when its oldest packet has waited this long, nanoseconds.
+    /// Time after which a chunk is ready, counted from the arrival of its oldest packet, in
+    /// nanoseconds.
     pub deadline_ns: u64,
     /// Whether a chunk's bins are sorted by estimated time, longest first.
     pub sort: bool,
-    /// What packets of one bin have in common.
+    /// Rule for the packets that share a bin.
     pub grouping: Grouping,
-    /// Most packets that wait for a bin of the next chunk, 1 to 2^24.
+    /// Capacity of the leftover queue, where packets wait for a bin of the next chunk, 1 to 2^24.
     pub leftover_packets: u32,
 }
 
 impl Default for PackerConfig {
-    /// For a CPU core: a chunk stays in the L2 cache, and waits no longer than a busy core needs to fill it.
+    /// Returns the configuration for a CPU core. A chunk fits in the L2 cache. The deadline is the
+    /// time in which a busy core fills a chunk.
     fn default() -> Self {
         Self {
             chunk_packets: 256,
@@ -114,10 +122,10 @@ impl Default for PackerConfig {
 }
 
 impl PackerConfig {
-    /// Checks every number.
+    /// Checks all numbers.
     ///
     /// # Errors
-    /// The first key that is out of range, or bins that have room for too many packets together.
+    /// Returns the first key that is out of range, or [`Error::ChunkTooLarge`].
     pub fn validate(&self) -> Result<(), Error> {
         let within = |key, value: u32, least, most| {
             let value = u64::from(value);
@@ -135,12 +143,13 @@ impl PackerConfig {
         Ok(())
     }
 
-    /// Whether packets of several variants come into one bin.
+    /// Returns whether packets of several variants can share a bin.
     pub(crate) fn mixes_variants(&self) -> bool {
         self.grouping == Grouping::None
     }
 
-    /// Most entries of [`Chunk::bins`](crate::Chunk::bins): a bin of several variants has one for each of them.
+    /// Returns the limit of [`Chunk::bins`](crate::Chunk::bins) entries. A bin of several variants
+    /// has one entry per variant.
     pub fn entries_max(&self) -> usize {
         let bins = self.bins as usize;
         match self.mixes_variants() {
@@ -160,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_has_its_range() {
+    fn rejects_values_outside_the_range_of_each_key() {
         type Spoil = fn(&mut PackerConfig);
         let faults: [(&str, Spoil); 10] = [
             ("chunk_packets", |c| c.chunk_packets = 0),
@@ -183,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn groupings_are_spelled_in_lower_case() {
+    fn parses_the_names_of_all_groupings() {
         for (word, grouping) in
             [("none", Grouping::None), ("variant", Grouping::Variant), ("variant+length", Grouping::VariantLength)]
         {

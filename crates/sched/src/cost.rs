@@ -1,35 +1,50 @@
-//! How long a bin will take, learned from how long bins took.
+//! Cost model: estimates the time of a bin from the times of earlier bins.
 
 use godwit_abi::Bin;
 
-/// Variants that a function can have: all values of `u8`.
-const VARIANTS: usize = 256;
-/// What is kept of older observations at each new one: the last 64 or so count.
+use crate::config::VARIANTS;
+
+/// Weight of older observations at each new one. The model averages over about the last 64.
 const KEEP: f64 = 1.0 - 1.0 / 64.0;
-/// Frame length that makes a full bin of weight 1, bytes.
+/// Frame length at which the bytes of a full bin have weight 1, in bytes.
 const FRAME_BYTES: f64 = 1024.0;
-/// How firmly fixed cost, cost per packet and cost per byte stay where they were as long as observations do
-/// not tell them apart: the cost per byte gives way first, since time grows with length (PIPSEA, figure 7).
+/// Regularisation of the fixed cost, the cost per packet and the cost per byte. It matters while
+/// the observations do not determine all three. The cost per byte has the least, so it adapts
+/// first: time grows with length (PIPSEA, figure 7).
 const STIFFNESS: [f64; 3] = [1e-3, 1e-4, 1e-5];
 
-/// Estimates time as fixed + per packet + per byte, for each function and variant.
+/// Linear time estimate per function and variant: a fixed cost, a cost per packet, a cost per byte.
 ///
-/// PIPSEA measures this once, before it starts (section 3.3); here it follows the device while traffic flows,
-/// as a least-squares fit to exponentially fading observations. Until a variant has been observed, its bins
-/// count by their bytes, at the nanoseconds per byte seen of all variants.
+/// PIPSEA measures these once, before the start (section 3.3). This model adapts to the device
+/// while traffic runs, with a least-squares fit to exponentially weighted observations. Before the
+/// first observation of a variant, the estimate is proportional to the bytes of the bin. The factor
+/// is then the average time per byte of all variants.
+///
+/// ```
+/// use godwit_sched::{Bin, CostModel};
+///
+/// let mut costs = CostModel::new(1, 64);
+/// let long = Bin { count: 64, length_bytes: 1500, ..Bin::default() };
+/// costs.observe(&long, 50_000);
+///
+/// let short = Bin { length_bytes: 60, ..long };
+/// assert!(costs.estimate_ns(&short) < costs.estimate_ns(&long));
+/// ```
 #[derive(Debug)]
 pub struct CostModel {
     variants: Vec<Fit>,
     bin_packets: f64,
-    /// Of everything observed, an exponential average. 1 before anything was.
+    /// Exponential average of the time per byte over all variants, in nanoseconds. 1 before the
+    /// first observation.
     byte_ns: f64,
     observed: bool,
 }
 
-/// Fading sums of one variant: of products of features, and of features times time.
+/// Weighted sums of one variant: products of features, and products of features and time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Fit {
-    /// xx, upper triangle row by row: 00 01 02 11 12 22.
+    /// Products of two features. The upper triangle of the matrix XX, in row order: 00 01 02 11 12
+    /// 22.
     products: [f64; 6],
     times: [f64; 3],
     weights_ns: [f64; 3],
@@ -37,23 +52,27 @@ struct Fit {
 }
 
 impl CostModel {
-    /// Knows nothing yet of `instances` functions whose bins hold `bin_packets` at most.
-    pub fn new(instances: usize, bin_packets: u32) -> Self {
+    /// Creates a model without observations, for `functions` functions with bins of at most
+    /// `bin_packets` packets.
+    pub fn new(functions: usize, bin_packets: u32) -> Self {
         Self {
-            variants: vec![Fit::default(); instances * VARIANTS],
+            variants: vec![Fit::default(); functions * VARIANTS],
             bin_packets: f64::from(bin_packets.max(1)),
             byte_ns: 1.0,
             observed: false,
         }
     }
 
-    /// Nanoseconds that a device will need for `bin`, as far as is known; never negative. Only the order of
-    /// estimates means anything until the bin's variant was observed.
+    /// Estimates the time that a device needs for `bin`, in nanoseconds. The result is never
+    /// negative.
+    ///
+    /// Before the first observation of the bin's variant, only the order of estimates is
+    /// meaningful.
     ///
     /// # Panics
-    /// Where there is no such function.
+    /// If the function of the bin does not exist.
     pub fn estimate_ns(&self, bin: &Bin) -> f64 {
-        let fit = &self.variants[place(bin)];
+        let fit = &self.variants[fit_index(bin)];
         if !fit.observed {
             return bytes(bin) * self.byte_ns;
         }
@@ -61,12 +80,12 @@ impl CostModel {
         features.iter().zip(fit.weights_ns).map(|(feature, weight)| feature * weight).sum::<f64>().max(0.0)
     }
 
-    /// Learns that `bin` took `elapsed_ns`.
+    /// Adds the observation that `bin` took `elapsed_ns`.
     ///
     /// # Panics
-    /// Where there is no such function.
+    /// If the function of the bin does not exist.
     pub fn observe(&mut self, bin: &Bin, elapsed_ns: u64) {
-        // Exact below 2^53 ns, which is a hundred days.
+        // The conversion is exact below 2^53 ns, about a hundred days.
         let elapsed_ns = elapsed_ns as f64;
         if bytes(bin) > 0.0 {
             let byte_ns = elapsed_ns / bytes(bin);
@@ -75,7 +94,7 @@ impl CostModel {
         }
         let x = self.features(bin);
         let prior_ns = [0.0, 0.0, self.byte_ns * self.bin_packets * FRAME_BYTES];
-        let fit = &mut self.variants[place(bin)];
+        let fit = &mut self.variants[fit_index(bin)];
         let products = [x[0] * x[0], x[0] * x[1], x[0] * x[2], x[1] * x[1], x[1] * x[2], x[2] * x[2]];
         for (sum, product) in fit.products.iter_mut().zip(products) {
             *sum = *sum * KEEP + product;
@@ -87,20 +106,23 @@ impl CostModel {
         fit.observed = true;
     }
 
-    /// All about 1 for a full bin of frames of middle length, so that the stiffnesses can be compared.
+    /// Returns the features of a bin. Each is about 1 for a full bin of frames of average length,
+    /// so that the regularisation is comparable.
     fn features(&self, bin: &Bin) -> [f64; 3] {
         [1.0, f64::from(bin.count) / self.bin_packets, bytes(bin) / (self.bin_packets * FRAME_BYTES)]
     }
 }
 
 impl Fit {
-    /// The weights that fit best, held to `prior` by the stiffness: (XX + S) w = Xt + S prior, by Cholesky's
-    /// factors. XX is a sum of squares and S is positive, so that no pivot comes out as 0.
+    /// Returns the weights with the best fit, regularised towards `prior`.
+    ///
+    /// The weights solve (XX + S) w = Xt + S prior, by Cholesky decomposition. XX is a sum of
+    /// squares and S is positive, so no pivot is 0.
     fn solve(&self, prior: [f64; 3]) -> [f64; 3] {
         let [a00, a01, a02, a11, a12, a22] = self.products;
         let [s0, s1, s2] = STIFFNESS;
         let b = [self.times[0] + s0 * prior[0], self.times[1] + s1 * prior[1], self.times[2] + s2 * prior[2]];
-        // Rounding may eat a pivot's last bits; half of the stiffness is a floor that it cannot reach.
+        // Rounding can make a pivot too small. Half of the regularisation is a lower bound of it.
         let l00 = (a00 + s0).sqrt();
         let l10 = a01 / l00;
         let l20 = a02 / l00;
@@ -119,11 +141,13 @@ impl Fit {
     }
 }
 
-fn place(bin: &Bin) -> usize {
+/// Returns the index of a bin's function and variant in [`CostModel::variants`].
+fn fit_index(bin: &Bin) -> usize {
     usize::from(bin.instance) * VARIANTS + usize::from(bin.variant)
 }
 
-/// A work-group is done when its longest packet is (PIPSEA, section 3.4), so every packet counts as the longest.
+/// Returns the bytes of a bin. All packets count with the longest frame, because a work-group ends
+/// with its longest packet (PIPSEA, section 3.4).
 fn bytes(bin: &Bin) -> f64 {
     f64::from(bin.length_bytes) * f64::from(bin.count)
 }
@@ -137,13 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn before_any_observation_bytes_count() {
+    fn estimates_by_bytes_before_any_observation() {
         let model = CostModel::new(1, 64);
         assert!(model.estimate_ns(&bin(0, 3, 100)) < model.estimate_ns(&bin(1, 1, 301)));
     }
 
     #[test]
-    fn a_linear_device_is_learned() {
+    fn learns_a_linear_device() {
         let mut model = CostModel::new(1, 64);
         let truth_ns =
             |bin: &Bin| 5_000 + 30 * u64::from(bin.count) + 2 * u64::from(bin.count) * u64::from(bin.length_bytes);
@@ -159,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_changes_is_followed() {
+    fn follows_a_device_whose_speed_changes() {
         let mut model = CostModel::new(1, 64);
         let bin = bin(0, 64, 512);
         for _ in 0..1000 {
@@ -172,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn observations_all_alike_leave_the_cost_with_the_bytes() {
+    fn attributes_time_to_bytes_if_all_observations_are_equal() {
         let mut model = CostModel::new(1, 64);
         for _ in 0..100 {
             model.observe(&bin(0, 64, 1000), 64_000);
@@ -182,14 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unseen_variant_is_compared_at_the_rate_of_the_seen_ones() {
+    fn estimates_unseen_variants_by_the_average_time_per_byte() {
         let mut model = CostModel::new(2, 64);
         model.observe(&bin(0, 64, 1000), 640);
         assert!(model.estimate_ns(&bin(1, 64, 500)) < model.estimate_ns(&bin(0, 64, 1000)));
     }
 
     #[test]
-    fn degenerate_observations_do_no_harm() {
+    fn stays_finite_after_degenerate_observations() {
         let mut model = CostModel::new(1, 1);
         for _ in 0..10_000 {
             model.observe(&bin(0, 0, 0), 0);

@@ -1,8 +1,10 @@
-//! Bins and chunks: which packets a device gets together, and in which order.
+//! Packet scheduler: packs packets into bins, and bins into chunks for a device.
 //!
-//! PIPSEA's packet scheduler (Park et al., CCS 2016, sections 3.2-3.6), pure: no I/O, no threads, no
-//! clock of its own. Whoever calls says what time it is, so that the whole of it runs in virtual time.
-//! The algorithm is drawn in this crate's README.
+//! The algorithm is the packet scheduler of PIPSEA (Park et al., CCS 2016, sections 3.2-3.6). The
+//! crate has no I/O, no threads and no clock. The caller passes the time, so a whole run can use
+//! virtual time. The README of this crate draws the algorithm.
+//!
+//! The example packs two packets into a chunk:
 //!
 //! ```
 //! use godwit_sched::{Descriptor, Insert, Packer, PackerConfig};

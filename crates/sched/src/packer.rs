@@ -1,4 +1,4 @@
-//! Fills bins; `close` closes chunks.
+//! Packer: fills bins. The module `close` closes chunks.
 
 mod close;
 
@@ -11,83 +11,106 @@ use godwit_packet::{Extents, extents};
 use crate::chunk::Chunk;
 use crate::config::{Error, PackerConfig};
 use crate::cost::CostModel;
-use crate::label::{Label, Places};
+use crate::label::{Label, LabelIndex};
 use crate::parameters::Parameters;
 use crate::parts::Parts;
 
-/// What became of a packet.
+/// Result of the insertion of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Insert {
-    /// It lies in a bin.
+    /// The packet is in a bin.
     Binned,
-    /// It lies in a bin, and now no other packet fits into the chunk.
+    /// The packet is in a bin, and the chunk has no room for another packet.
     ChunkFull,
-    /// It waits for a bin of the next chunk.
+    /// The packet is in the leftover queue and waits for a bin of the next chunk.
     Leftover,
-    /// It was not taken, for the leftover queue is full: take a chunk first, then insert it again.
+    /// The packet was not accepted, because the leftover queue is full. The caller must take a
+    /// chunk and insert the packet again.
     Refused,
 }
 
-/// Sorts packets into bins and bins into chunks (PIPSEA, sections 3.2 and 3.3).
+/// Packer of one worker and one device: puts packets into bins, and bins into chunks (PIPSEA,
+/// sections 3.2 and 3.3).
 ///
-/// One per worker and device. Everything is allocated by [`Packer::new`].
-/// Times are the caller's, in nanoseconds from wherever it likes, and must not go backwards.
+/// [`Packer::new`] allocates all memory. Times come from the caller, in nanoseconds from any
+/// origin, and must not decrease.
+///
+/// ```
+/// use godwit_sched::{Descriptor, Packer, PackerConfig, Parameters};
+///
+/// let mut packer = Packer::new(PackerConfig::default(), &[0], 2)?;
+/// let packets = [60, 1500, 60].map(|length| Descriptor { length, ..Descriptor::default() });
+/// packer.insert_all(0, 0, 0, &packets, Parameters::Alike(0));
+/// assert_eq!(packer.waiting(), 3);
+///
+/// // The chunk is ready when its oldest packet reaches the deadline.
+/// let deadline_ns = packer.next_deadline_ns().expect("packets wait");
+/// assert!(packer.ready(deadline_ns));
+/// let chunk = packer.take(deadline_ns).expect("a set of bins is free");
+/// assert_eq!(chunk.packets, 3);
+/// # Ok::<(), godwit_sched::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Packer {
-    // What every insert touches comes first.
-    places: Places,
-    /// Of each label: 1 + the bin that takes its packets, or 0.
+    // The fields that every insertion accesses come first.
+    label_index: LabelIndex,
+    /// For each label: 1 + the number of the bin that takes its packets, or 0.
     table: Box<[u16]>,
-    /// Of each bin, at 1 + its number; what lies at 0 has no room, so that a label without a bin needs no test of its own.
+    /// Cursor of each bin, at index 1 + its number. The cursor at index 0 has no room, so a label
+    /// without a bin needs no separate test.
     cursors: Box<[Cursor]>,
-    /// The set of bins that fills. Its `bins`, `bin_bytes`, `packets` and `closed_ns` are written when it closes.
+    /// Chunk that is being filled. Its `bins`, `bin_bytes`, `packets` and `closed_ns` are set when
+    /// it closes.
     filling: Chunk,
-    /// How many more packets the filling chunk takes, were they all of the right labels.
+    /// Number of packets for which the filling chunk has room, if their labels fit.
     room: u32,
-    /// `room`, plus the packets in it.
+    /// `room` plus the number of packets in the filling chunk.
     budget: u32,
-    /// Units of buffers until the filling chunk is full. Wide enough to count all of a chunk without a limit.
+    /// Buffer units until the filling chunk is full. The type can count an unlimited chunk.
     units: u64,
 
-    /// Of each open bin, what the cursor need not know.
+    /// Label of each open bin, which the cursor does not need.
     labels: Box<[Label]>,
-    /// Bins in use: 0..open.
+    /// Number of open bins. Their indices are 0..open.
     open: u32,
-    /// Where variants change within bins.
+    /// Positions in the bins where the variant changes.
     parts: Parts,
     leftovers: VecDeque<Waiting>,
     free: Vec<Chunk>,
     chunks: usize,
-    /// For sorting.
+    /// Scratch memory for the sort.
     estimates: Vec<(f64, Bin)>,
     costs: CostModel,
     streams: Box<[Stream]>,
     config: PackerConfig,
 }
 
-/// Packets that are never mixed with others in a bin: those of a configured function, or, where a device follows the chain,
-/// those of them with one class.
+/// Packets that share bins only with each other.
+///
+/// A stream contains the packets of one configured function. If a device runs the chain, it
+/// contains those packets of the function that have the same class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
-    /// Which configured function.
+    /// Index of the configured function.
     pub instance: u16,
-    /// Its number in `kernels/functions.h`.
+    /// Kernel number of the function in `kernels/functions.h`.
     pub kernel: u8,
-    /// The row of the function in the chain on the device ([`Bin::row`]).
+    /// Row of the function in the chain on the device ([`Bin::row`]).
     pub row: u8,
 }
 
-/// Where the next packet of an open bin goes.
+/// Position of the next packet in an open bin.
 ///
-/// Every field has 32 bits: of two neighbours of 16 and 8 bits the compiler makes one load of 32, which has to
-/// wait until the store of the packet before has left the store buffer (5.0 against 3.7 ns, `insert_cost`).
+/// All fields have 32 bits. If the last two had 16 and 8 bits, the compiler would load both with
+/// one 32-bit load, which must wait until the store of the previous packet has left the store
+/// buffer (5.0 instead of 3.7 ns, `insert_cost`).
 #[derive(Debug, Clone, Copy, Default)]
 struct Cursor {
     next: u32,
     end: u32,
-    /// Longest frame so far, bytes.
+    /// Length of the longest frame so far, in bytes.
     longest: u32,
-    /// Of the last packet.
+    /// Variant of the last packet.
     variant: u32,
 }
 
@@ -97,31 +120,33 @@ struct Waiting {
     arrived_ns: u64,
     parameter: u64,
     descriptor: Descriptor,
-    instance: u16,
+    stream: u16,
     variant: u8,
 }
 
 impl Packer {
-    /// A packer for one function per entry of `kernels` (its number in `kernels/functions.h`), with `chunks`
-    /// sets of bins: one fills while the others are on the device. PIPSEA has two, active and wait.
+    /// Creates a packer with `chunks` sets of bins. One set fills while the others are on the
+    /// device. PIPSEA has two sets, active and wait.
+    ///
+    /// `kernels` has one entry per function: its kernel number in `kernels/functions.h`.
     ///
     /// # Errors
-    /// A key of the configuration out of range, no function, fewer than two sets of bins, or length classes
-    /// too fine for that many functions.
+    /// Returns an error if a key is out of range, if there are no functions or fewer than two sets
+    /// of bins, or if the length classes are too fine for the number of functions.
     pub fn new(config: PackerConfig, kernels: &[u8], chunks: usize) -> Result<Self, Error> {
         let stream = |(instance, &kernel): (u16, &u8)| Stream { instance, kernel, row: 0 };
         Self::with_streams(config, &(0..).zip(kernels).map(stream).collect::<Vec<_>>(), chunks)
     }
 
-    /// All its chunks that are not taken: the one that fills, and those that are free.
+    /// Returns all chunks that are not taken: the filling chunk and the free chunks.
     pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
         std::iter::once(&self.filling).chain(&self.free)
     }
 
-    /// The same for given streams: what is said of an `instance` when packets are inserted is the number of a stream.
+    /// Creates a packer with the given streams. Insertions refer to a stream by its index.
     ///
     /// # Errors
-    /// As [`Packer::new`].
+    /// Under the conditions of [`Packer::new`].
     pub fn with_streams(config: PackerConfig, streams: &[Stream], chunks: usize) -> Result<Self, Error> {
         config.validate()?;
         let Some(last) = streams.iter().map(|stream| usize::from(stream.instance)).max() else {
@@ -130,14 +155,14 @@ impl Packer {
         if chunks < 2 {
             return Err(Error::TooFewChunks { chunks });
         }
-        let places = Places::new(&config, streams.len())?;
+        let label_index = LabelIndex::new(&config, streams.len())?;
         let bins = config.bins as usize;
         let entries = config.entries_max();
         let chunk = || Chunk::new(entries, bins * config.bin_packets as usize);
-        let no_label = Label { instance: 0, variant: 0, length_class: 0 };
+        let no_label = Label { stream: 0, variant: 0, length_class: 0 };
         let mut packer = Self {
-            table: vec![0; places.count()].into(),
-            places,
+            table: vec![0; label_index.count()].into(),
+            label_index,
             cursors: vec![Cursor::default(); bins + 1].into(),
             filling: chunk(),
             room: 0,
@@ -158,59 +183,63 @@ impl Packer {
         Ok(packer)
     }
 
-    /// Whether [`Packer::set_streams`] would take these.
+    /// Checks whether [`Packer::set_streams`] would accept these streams.
     ///
     /// # Errors
-    /// As [`Packer::new`].
+    /// If the length classes are too fine for the number of streams.
     pub fn check_streams(config: &PackerConfig, streams: &[Stream]) -> Result<(), Error> {
-        Places::new(config, streams.len()).map(|_| ())
+        LabelIndex::new(config, streams.len()).map(|_| ())
     }
 
-    /// Other streams from now on, of the same functions. Chunks that are out are those of the streams before.
+    /// Replaces the streams. The functions must stay the same. Chunks on the device keep the
+    /// earlier streams.
     ///
     /// # Errors
-    /// Length classes too fine for so many streams; nothing has changed then.
+    /// If the length classes are too fine for the number of streams. The packer is then unchanged.
     ///
     /// # Panics
-    /// Where a packet waits, or a function is new.
+    /// If packets wait in the packer, or a stream refers to a new function.
     pub fn set_streams(&mut self, streams: &[Stream]) -> Result<(), Error> {
         assert!(self.waiting() == 0, "{} packets wait in bins", self.waiting());
         let known = |stream: &Stream| self.streams.iter().any(|known| known.instance == stream.instance);
-        assert!(streams.iter().all(known), "functions stay the same");
-        let places = Places::new(&self.config, streams.len())?;
-        // No bin is open, so the table is empty.
-        if places.count() != self.places.count() {
-            self.table = vec![0; places.count()].into();
+        assert!(streams.iter().all(known), "a stream refers to an unknown function");
+        let label_index = LabelIndex::new(&self.config, streams.len())?;
+        // No bin is open, so the table has only zeros.
+        if label_index.count() != self.label_index.count() {
+            self.table = vec![0; label_index.count()].into();
         }
-        self.places = places;
+        self.label_index = label_index;
         self.streams = streams.into();
         self.reopen();
         Ok(())
     }
 
-    /// Puts one packet into a bin with its label, else into an empty bin, else into the leftover queue.
+    /// Inserts a packet into the open bin of its label, else into an empty bin, else into the
+    /// leftover queue.
     ///
-    /// Takes a descriptor or a reference to one. A reference into a batch is cheaper (2.7 against 3.3 ns,
-    /// `insert_cost`): the descriptor is then copied whole instead of field by field.
+    /// `descriptor` is a descriptor or a reference to one. A reference into a batch is cheaper (2.7
+    /// instead of 3.3 ns, `insert_cost`), because the descriptor is copied whole instead of field
+    /// by field.
     ///
-    /// Cost: a load from the table, a load and a store of the bin's cursor, two stores of the packet.
+    /// The cost is a load from the table, a load and a store of the bin's cursor, and two stores of
+    /// the packet.
     ///
     /// # Panics
-    /// Where there is no such function.
+    /// If the stream does not exist.
     #[inline]
     pub fn insert(
         &mut self,
         now_ns: u64,
-        instance: u16,
+        stream: u16,
         variant: u8,
         descriptor: impl Borrow<Descriptor>,
         parameter: u64,
     ) -> Insert {
         let descriptor = descriptor.borrow();
-        let place = self.places.of(instance, variant, descriptor.length);
-        let cursor = &mut self.cursors[usize::from(self.table[place])];
+        let index = self.label_index.of(stream, variant, descriptor.length);
+        let cursor = &mut self.cursors[usize::from(self.table[index])];
         if cursor.next >= cursor.end || cursor.variant != u32::from(variant) || self.room == 0 {
-            return self.insert_slow(now_ns, instance, variant, descriptor, parameter);
+            return self.insert_slow(now_ns, stream, variant, descriptor, parameter);
         }
         let slot = cursor.next as usize;
         cursor.next += 1;
@@ -222,27 +251,28 @@ impl Packer {
         if self.room == 0 { Insert::ChunkFull } else { Insert::Binned }
     }
 
-    /// Inserts packets of one function and variant in order, as [`Packer::insert`] would. Packets of one label are
-    /// copied in one go (1.3 against 2.9 ns, `insert_cost`).
+    /// Inserts packets of one stream and variant in order, with the result of [`Packer::insert`]
+    /// for each. Packets of one label are copied together (1.3 instead of 2.9 ns, `insert_cost`).
     ///
-    /// Stops after the packet that fills the chunk, so that the caller can take it and come back with the
-    /// rest; called while the chunk is full already, goes on into the leftover queue.
+    /// The function stops after the packet that fills the chunk. The caller can then take the chunk
+    /// and insert the rest. If the chunk is already full, packets go to the leftover queue.
     ///
-    /// Returns how many were taken, from the first on, and what became of the last one tried: with
-    /// [`Insert::Refused`], of the one after those taken; with no packets at all, [`Insert::Binned`].
+    /// Returns the number of inserted packets and the result of the last attempt. For
+    /// [`Insert::Refused`], the last attempt is the packet after the inserted ones. Without
+    /// packets, the result is [`Insert::Binned`].
     ///
     /// # Panics
-    /// Where there is no such function, or a packet without a parameter.
+    /// If the stream does not exist, or a packet has no parameter.
     pub fn insert_all(
         &mut self,
         now_ns: u64,
-        instance: u16,
+        stream: u16,
         variant: u8,
         descriptors: &[Descriptor],
         parameters: Parameters<'_>,
     ) -> (usize, Insert) {
         let all = extents(descriptors);
-        let one_label = self.places.class(all.shortest) == self.places.class(all.longest);
+        let one_label = self.label_index.class(all.shortest) == self.label_index.class(all.longest);
         let mut taken = 0;
         let mut last = Insert::Binned;
         while taken < descriptors.len() && !matches!(last, Insert::ChunkFull | Insert::Refused) {
@@ -250,9 +280,9 @@ impl Packer {
             let rest_parameters = parameters.from(taken);
             let run = if one_label {
                 let known = (taken == 0).then_some(all);
-                self.insert_run(instance, variant, rest, rest_parameters, known)
+                self.insert_run(stream, variant, rest, rest_parameters, known)
             } else if all.units < self.units {
-                self.insert_open(instance, variant, rest, rest_parameters)
+                self.insert_open(stream, variant, rest, rest_parameters)
             } else {
                 0
             };
@@ -261,15 +291,15 @@ impl Packer {
                 last = if self.room == 0 { Insert::ChunkFull } else { Insert::Binned };
             } else {
                 let first = &rest[0];
-                last = self.insert(now_ns, instance, variant, first, parameters.of(taken));
+                last = self.insert(now_ns, stream, variant, first, parameters.of(taken));
                 taken += usize::from(last != Insert::Refused);
             }
         }
         (taken, last)
     }
 
-    /// Whether a chunk should be taken now: it is full, its oldest packet reached the deadline, or the
-    /// leftover queue is full so that the next packet could be refused.
+    /// Returns whether a chunk should be taken now. A chunk is ready if it is full, if its oldest
+    /// packet has reached the deadline, or if the leftover queue is full.
     #[inline]
     pub fn ready(&self, now_ns: u64) -> bool {
         match self.next_deadline_ns() {
@@ -280,115 +310,121 @@ impl Packer {
         }
     }
 
-    /// When the oldest packet, in a bin or left over, reaches its deadline. None where no packet waits.
+    /// Returns the deadline of the oldest packet, in a bin or in the leftover queue, or `None` if
+    /// no packet waits.
     #[inline]
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        // The oldest leftover is always binned when its turn comes, into the first bin of an empty chunk;
-        // hence no leftover is older than the filling chunk.
+        // The oldest leftover always gets the first bin of the next empty chunk. No leftover is
+        // therefore older than the filling chunk.
         (self.packets() > 0).then(|| self.filling.opened_ns.saturating_add(self.config.deadline_ns))
     }
 
-    /// Packets in the filling bins and in the leftover queue.
+    /// Returns the number of packets in the filling bins and in the leftover queue.
     #[inline]
     pub fn waiting(&self) -> usize {
         self.packets() as usize + self.leftovers.len()
     }
 
-    /// Whether no other packet fits into the filling chunk.
+    /// Returns whether the filling chunk has no room for another packet.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.room == 0 && self.packets() > 0
     }
 
-    /// Whether [`Packer::take`] would find a set of bins to fill next.
+    /// Returns whether [`Packer::take`] would find a free set of bins.
     #[inline]
     pub fn has_free_set(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Learns that `bin` took `elapsed_ns` on the device.
+    /// Adds the observation that `bin` took `elapsed_ns` on the device.
     ///
     /// # Panics
-    /// Where there is no such function.
+    /// If the function of the bin does not exist.
     pub fn observe(&mut self, bin: &Bin, elapsed_ns: u64) {
         self.costs.observe(bin, elapsed_ns);
     }
 
-    /// What has been learned of the device.
+    /// Returns the cost model of the device.
     pub fn costs(&self) -> &CostModel {
         &self.costs
     }
 
-    /// What it was made with.
+    /// Returns the configuration.
     pub fn config(&self) -> &PackerConfig {
         &self.config
     }
 
-    /// Packets in the filling bins.
+    /// Returns the number of packets in the filling bins.
     #[inline]
     fn packets(&self) -> u32 {
         self.budget - self.room
     }
 
-    /// Copies as many packets of one label as fit into its open bin; 0 where it has none. `all`: what is known of all of them.
+    /// Copies packets of one label into its open bin, as many as fit, and returns their number.
+    /// `all` holds the extents of all packets, if known.
     #[inline]
     fn insert_run(
         &mut self,
-        instance: u16,
+        stream: u16,
         variant: u8,
         descriptors: &[Descriptor],
         parameters: Parameters<'_>,
         all: Option<Extents>,
     ) -> usize {
-        let place = self.places.of(instance, variant, descriptors[0].length);
-        let cursor = &mut self.cursors[usize::from(self.table[place])];
+        let index = self.label_index.of(stream, variant, descriptors[0].length);
+        let cursor = &mut self.cursors[usize::from(self.table[index])];
         if cursor.variant != u32::from(variant) {
             return 0;
         }
         let fits = (cursor.end - cursor.next).min(self.room);
         let mut run = descriptors.len().min(fits as usize);
-        let mut of_run = match all {
+        let mut run_extents = match all {
             Some(all) if run == descriptors.len() => all,
             _ => extents(&descriptors[..run]),
         };
-        if of_run.units >= self.units {
+        if run_extents.units >= self.units {
             run = fitting(&descriptors[..run], self.units);
-            of_run = extents(&descriptors[..run]);
+            run_extents = extents(&descriptors[..run]);
         }
         let slots = cursor.next as usize..cursor.next as usize + run;
-        cursor.longest = cursor.longest.max(of_run.longest.into());
+        cursor.longest = cursor.longest.max(run_extents.longest.into());
         // `run` is at most `fits`, which has 32 bits.
         cursor.next += run as u32;
         self.room -= run as u32;
         self.filling.descriptors[slots.clone()].copy_from_slice(&descriptors[..run]);
         parameters.write(&mut self.filling.parameters[slots]);
-        self.count_units(of_run.units);
+        self.count_units(run_extents.units);
         run
     }
 
-    /// Copies packets of several labels into their open bins, up to one that has none; how many. Their buffers are fewer units than
-    /// the filling chunk takes, so that nothing has to be asked for each of them but whether its bin has room.
+    /// Copies packets of several labels into their open bins, up to the first packet whose bin has
+    /// no room. Returns the number of copied packets.
+    ///
+    /// The caller ensures that the filling chunk has room for all buffer units. The only check per
+    /// packet is then whether its bin has room.
     #[inline]
     fn insert_open(
         &mut self,
-        instance: u16,
+        stream: u16,
         variant: u8,
         descriptors: &[Descriptor],
         parameters: Parameters<'_>,
     ) -> usize {
-        let Self { places, table, cursors, filling, room, .. } = self;
-        let (places_of_variant, variant) = (&table[places.of_class(instance, variant, 0)..], u32::from(variant));
+        let Self { label_index, table, cursors, filling, room, .. } = self;
+        let (bins_of_variant, variant) = (&table[label_index.of_class(stream, variant, 0)..], u32::from(variant));
         let (binned, binned_parameters) = (&mut filling.descriptors[..], &mut filling.parameters[..]);
         let mut taken = 0;
         for descriptor in &descriptors[..descriptors.len().min(*room as usize)] {
-            let bin = places_of_variant[usize::from(places.class(descriptor.length))];
+            let bin = bins_of_variant[usize::from(label_index.class(descriptor.length))];
             let cursor = &mut cursors[usize::from(bin)];
             if cursor.next >= cursor.end || cursor.variant != variant {
                 break;
             }
             let slot = cursor.next as usize;
             cursor.next += 1;
-            // Seldom, once a bin has a few packets; the next packet of the bin does not wait for it.
+            // The store is rare once a bin has a few packets, so the next packet does not wait for
+            // it.
             if cursor.longest < descriptor.length.into() {
                 cursor.longest = descriptor.length.into();
             }
@@ -396,13 +432,14 @@ impl Packer {
             binned_parameters[slot] = parameters.of(taken);
             taken += 1;
         }
-        // There were no more than `room`, which has 32 bits.
+        // `taken` is at most `room`, which has 32 bits.
         *room -= taken as u32;
         self.count_units(extents(&descriptors[..taken]).units);
         taken
     }
 
-    /// Packets with so many units of buffers came into the filling chunk.
+    /// Subtracts the buffer units of inserted packets, and marks the chunk as full at its byte
+    /// limit.
     #[inline]
     fn count_units(&mut self, units: u64) {
         self.units = self.units.saturating_sub(units);
@@ -411,7 +448,7 @@ impl Packer {
         }
     }
 
-    /// No other packet fits into the filling chunk.
+    /// Marks the filling chunk as full.
     #[cold]
     fn fill_up(&mut self) {
         (self.budget, self.room) = (self.packets(), 0);
@@ -422,12 +459,12 @@ impl Packer {
     fn insert_slow(
         &mut self,
         now_ns: u64,
-        instance: u16,
+        stream: u16,
         variant: u8,
         descriptor: &Descriptor,
         parameter: u64,
     ) -> Insert {
-        let packet = Waiting { arrived_ns: now_ns, parameter, descriptor: *descriptor, instance, variant };
+        let packet = Waiting { arrived_ns: now_ns, parameter, descriptor: *descriptor, stream, variant };
         if self.bin(&packet) {
             return if self.room == 0 { Insert::ChunkFull } else { Insert::Binned };
         }
@@ -438,24 +475,25 @@ impl Packer {
         Insert::Leftover
     }
 
-    /// Puts a packet into a bin with its label, else into an empty bin; whether there was one.
+    /// Puts a packet into the open bin of its label, else into an empty bin. Returns false if there
+    /// is neither.
     fn bin(&mut self, packet: &Waiting) -> bool {
         if self.room == 0 {
             return false;
         }
-        let place = self.places.of(packet.instance, packet.variant, packet.descriptor.length);
-        let open = usize::from(self.table[place]);
+        let index = self.label_index.of(packet.stream, packet.variant, packet.descriptor.length);
+        let open = usize::from(self.table[index]);
         let cursor = self.cursors[open];
         let number = if cursor.next < cursor.end {
             open
         } else if self.open < self.config.bins {
-            self.open_bin(place, packet)
+            self.open_bin(index, packet)
         } else {
             return false;
         };
         let cursor = &mut self.cursors[number];
         let slot = cursor.next as usize;
-        // Only where labels say nothing of variants.
+        // The variants differ only if the grouping ignores them.
         if cursor.variant != u32::from(packet.variant) {
             cursor.variant = packet.variant.into();
             self.parts.begin(number - 1, slot, packet.variant);
@@ -469,31 +507,31 @@ impl Packer {
         true
     }
 
-    /// Labels the next empty bin with the packet's label; 1 + its number.
-    fn open_bin(&mut self, place: usize, packet: &Waiting) -> usize {
+    /// Opens the next empty bin for the packet's label. Returns 1 + the number of the bin.
+    fn open_bin(&mut self, index: usize, packet: &Waiting) -> usize {
         if self.packets() == 0 {
             self.filling.opened_ns = packet.arrived_ns;
         }
         let first = self.open * self.config.bin_packets;
         self.labels[self.open as usize] = Label {
-            instance: packet.instance,
+            stream: packet.stream,
             variant: packet.variant,
-            length_class: self.places.class(packet.descriptor.length),
+            length_class: self.label_index.class(packet.descriptor.length),
         };
         self.open += 1;
         let number = self.open as usize;
         self.cursors[number] =
             Cursor { next: first, end: first + self.config.bin_packets, longest: 0, variant: packet.variant.into() };
-        // `validate` lets no more than 65535 bins be configured.
-        self.table[place] = number as u16;
+        // `validate` limits the number of bins to 65535.
+        self.table[index] = number as u16;
         self.set_room(self.packets());
         number
     }
 
-    /// The room that is left for a chunk with `packets` packets in it.
+    /// Sets the room that remains in a chunk with `packets` packets.
     fn set_room(&mut self, packets: u32) {
-        let places = self.config.bins * self.config.bin_packets - packets;
-        self.room = places.min(self.config.chunk_packets - packets);
+        let slots = self.config.bins * self.config.bin_packets - packets;
+        self.room = slots.min(self.config.chunk_packets - packets);
         self.budget = self.room + packets;
     }
 
@@ -505,7 +543,7 @@ impl Packer {
     }
 }
 
-/// How many packets it takes to reach so many units of buffers.
+/// Returns the number of packets until their buffers reach `units` units in total.
 #[cold]
 fn fitting(descriptors: &[Descriptor], units: u64) -> usize {
     let mut sum = 0;

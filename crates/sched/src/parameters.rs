@@ -1,16 +1,16 @@
-//! What comes with packets that are inserted together.
+//! Parameters of packets that are inserted together.
 
-/// What the kernel gets to know of packets that are inserted together.
+/// Parameters of packets that are inserted together. The kernel reads the parameter of each packet.
 #[derive(Debug, Clone, Copy)]
 pub enum Parameters<'a> {
-    /// Of each packet.
+    /// One parameter per packet.
     Each(&'a [u64]),
-    /// The same of all.
+    /// The same parameter for all packets.
     Alike(u64),
 }
 
 impl<'a> Parameters<'a> {
-    /// That of one packet.
+    /// Returns the parameter of one packet.
     #[inline]
     pub(crate) fn of(self, packet: usize) -> u64 {
         match self {
@@ -19,7 +19,7 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// Those of the packets from one on.
+    /// Returns the parameters from the given packet onwards.
     #[inline]
     pub(crate) fn from(self, packet: usize) -> Self {
         match self {
@@ -28,12 +28,12 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// Written to these places, those of the first packets.
+    /// Writes the parameters of the first packets to `slots`.
     #[inline]
-    pub(crate) fn write(self, places: &mut [u64]) {
+    pub(crate) fn write(self, slots: &mut [u64]) {
         match self {
-            Self::Each(parameters) => places.copy_from_slice(&parameters[..places.len()]),
-            Self::Alike(parameter) => places.fill(parameter),
+            Self::Each(parameters) => slots.copy_from_slice(&parameters[..slots.len()]),
+            Self::Alike(parameter) => slots.fill(parameter),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Bins of several variants, and how a device gets them.
+//! Bins of several variants, and their split into parts of one variant each.
 //!
 //! ```text
 //! in order of arrival          | A C A B | C B |                       lanes of a group
@@ -10,18 +10,18 @@
 use godwit_abi::{Bin, Descriptor, PART_MORE, PART_REST};
 
 use crate::chunk::Chunk;
-use crate::config::PackerConfig;
+use crate::config::{PackerConfig, VARIANTS};
 
-const VARIANTS: usize = 256;
-
-/// Where variants change in bins that are filled in order of arrival. Has no memory where bins are of one variant each.
+/// Positions of variant changes in bins that are filled in order of arrival. Allocates no memory if
+/// each bin has one variant.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    /// Of each place of a chunk: 1 + the variant that begins there in the midst of a bin; 0: as in the place before.
+    /// For each slot of a chunk: 1 + the variant that starts there within a bin, or 0 if the
+    /// variant of the previous slot continues.
     begins: Box<[u16]>,
-    /// Of each bin: whether its packets are of several variants.
+    /// For each bin: whether its packets have several variants.
     mixed: Box<[bool]>,
-    // What follows is for parting one bin.
+    // Scratch memory for the split of one bin.
     variants: Vec<u8>,
     descriptors: Vec<Descriptor>,
     parameters: Vec<u64>,
@@ -42,14 +42,16 @@ impl Parts {
         }
     }
 
-    /// From `place` on, which lies in the midst of a bin, packets are of another variant.
-    pub(crate) fn begin(&mut self, bin: usize, place: usize, variant: u8) {
-        self.begins[place] = 1 + u16::from(variant);
+    /// Records that packets from `slot` on, in the middle of a bin, have another variant.
+    pub(crate) fn begin(&mut self, bin: usize, slot: usize, variant: u8) {
+        self.begins[slot] = 1 + u16::from(variant);
         self.mixed[bin] = true;
     }
 
-    /// Adds a bin to those of the chunk: as it is, where it is of one variant, or else its packets sorted by variant, each in
-    /// order of arrival, and a bin for each. `number`: which bin it is.
+    /// Adds bin `number` to the chunk.
+    ///
+    /// A bin of one variant is added unchanged. In a bin of several variants, the packets are
+    /// sorted by variant, in order of arrival within a variant. Each variant becomes one entry.
     pub(crate) fn push(&mut self, number: usize, whole: Bin, chunk: &mut Chunk) {
         if self.mixed.get(number).is_none_or(|mixed| !mixed) {
             chunk.bins.push(whole);
@@ -66,7 +68,7 @@ impl Parts {
         let begins = &mut self.begins[first..first + count];
         for ((begins, own), descriptor) in begins.iter_mut().zip(&mut self.variants).zip(&self.descriptors) {
             if let Some(begun) = std::mem::take(begins).checked_sub(1) {
-                // It was made from one.
+                // The value was converted from a `u8`.
                 variant = begun as u8;
             }
             *own = variant;
@@ -83,17 +85,17 @@ impl Parts {
             next += u32::from(part.count);
             chunk.bins.push(*part);
         }
-        // Of one variant at least, and another began.
+        // The bin has at least two variants, so its first entry exists.
         chunk.bins[bins].part &= !PART_REST;
         if let Some(last) = chunk.bins.last_mut() {
             last.part &= !PART_MORE;
         }
         let packets = self.variants.iter().zip(&self.descriptors).zip(&self.parameters).take(count);
         for ((variant, descriptor), parameter) in packets {
-            let place = &mut parts[usize::from(*variant)].first;
-            let at = (*place - whole.first) as usize;
-            *place += 1;
-            (descriptors[at], parameters[at]) = (*descriptor, *parameter);
+            let next = &mut parts[usize::from(*variant)].first;
+            let index = (*next - whole.first) as usize;
+            *next += 1;
+            (descriptors[index], parameters[index]) = (*descriptor, *parameter);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! PIPSEA's example (CCS 2016, figure 6) with numbers of our own: what lies in which bin after each step.
+//! PIPSEA's example (CCS 2016, figure 6) with different numbers: the content of each bin after each
+//! step.
 
 use godwit_sched::{Bin, Chunk, Descriptor, Grouping, Insert, PART_MORE, PART_REST, Packer, PackerConfig};
 
@@ -6,7 +7,7 @@ const AES: u8 = 0;
 const SHA1: u8 = 1;
 const BOTH: u8 = 2;
 
-/// Lengths in the order of a bin, found through the parameters, which count packets.
+/// Returns variant, length class and packet numbers of each bin. The parameters hold the numbers.
 fn contents(chunk: &Chunk) -> Vec<(u8, u16, Vec<u64>)> {
     chunk.bins.iter().map(|bin| (bin.variant, bin.length_class, chunk.parameters[chunk.range(bin)].to_vec())).collect()
 }
@@ -17,7 +18,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// The packet's parameter is its number.
+    /// Inserts a packet. Its parameter is its number.
     fn receive(&mut self, variant: u8, length: u16) -> Insert {
         let packet = Descriptor { length, ..Descriptor::default() };
         let insert = self.packer.insert(self.received, 0, variant, packet, self.received);
@@ -26,7 +27,7 @@ impl Receiver {
     }
 }
 
-/// Four bins of four packets, length ranges of 256 bytes.
+/// Returns a packer with four bins of four packets and length classes of 256 bytes.
 fn receiver() -> Receiver {
     let config = PackerConfig {
         chunk_packets: 16,
@@ -43,17 +44,17 @@ fn receiver() -> Receiver {
 }
 
 #[test]
-fn leftovers_then_new_packets_then_longest_first() {
+fn packs_leftovers_then_new_packets_and_sorts_longest_first() {
     let mut receiver = receiver();
 
-    // The turn before: four labels take all bins; what matches none of them is left over.
+    // First round: four labels take all bins. Packets with other labels are left over.
     for (variant, length) in [(AES, 100), (AES, 300), (SHA1, 100), (SHA1, 1300)] {
         assert_eq!(receiver.receive(variant, length), Insert::Binned);
     }
     assert_eq!(receiver.receive(BOTH, 700), Insert::Leftover); // number 4
     assert_eq!(receiver.receive(AES, 600), Insert::Leftover); // number 5
-    assert_eq!(receiver.receive(AES, 255), Insert::Binned); // still the range of 100
-    assert_eq!(receiver.receive(AES, 256), Insert::Binned); // already the range of 300
+    assert_eq!(receiver.receive(AES, 255), Insert::Binned); // class of 100
+    assert_eq!(receiver.receive(AES, 256), Insert::Binned); // class of 300
     assert_eq!(receiver.receive(BOTH, 750), Insert::Leftover); // number 8
     assert_eq!(receiver.packer.waiting(), 9);
 
@@ -61,19 +62,19 @@ fn leftovers_then_new_packets_then_longest_first() {
     assert_eq!(
         contents(&first),
         [(SHA1, 5, vec![3]), (AES, 1, vec![1, 7]), (AES, 0, vec![0, 6]), (SHA1, 0, vec![2])],
-        "bytes times packets, before anything was measured"
+        "sorted by bytes times packets, before any observation"
     );
     assert_eq!((first.packets, first.opened_ns, first.closed_ns), (6, 0, 9));
 
-    // Step 1: the leftovers have labelled two of the empty bins before any new packet.
+    // Step 1: the leftovers get two of the empty bins before any new packet.
     assert_eq!(receiver.packer.waiting(), 3);
-    // Step 2: new packets join them, label the two empty bins, or are left over.
+    // Step 2: new packets join these bins, open the two empty bins, or are left over.
     for (variant, length, expected) in [
-        (AES, 700, Insert::Binned),    // 9, beside 5
+        (AES, 700, Insert::Binned),    // 9, bin of packet 5
         (SHA1, 1400, Insert::Binned),  // 10, third bin
         (AES, 64, Insert::Binned),     // 11, fourth bin
         (SHA1, 64, Insert::Leftover),  // 12
-        (BOTH, 767, Insert::Binned),   // 13, beside 4 and 8
+        (BOTH, 767, Insert::Binned),   // 13, bin of packets 4 and 8
         (AES, 65, Insert::Binned),     // 14
         (BOTH, 512, Insert::Binned),   // 15, fills the first bin
         (BOTH, 513, Insert::Leftover), // 16, no bin is empty
@@ -81,7 +82,7 @@ fn leftovers_then_new_packets_then_longest_first() {
         assert_eq!(receiver.receive(variant, length), expected, "number {}", receiver.received);
     }
 
-    // Step 3: the device was measured meanwhile, and SHA-1 alone turned out to be a tenth of the rest.
+    // Step 3: observations of the device show that SHA-1 alone costs a tenth of the others.
     let bin = |variant, count, length_bytes| Bin { variant, count, length_bytes, ..Bin::default() };
     for count in 1..=4 {
         for length in [100, 600, 1400] {
@@ -111,15 +112,15 @@ fn leftovers_then_new_packets_then_longest_first() {
             part: 0
         }
     );
-    assert_eq!(second.opened_ns, 4, "the oldest was left over by the turn before");
+    assert_eq!(second.opened_ns, 4, "the oldest packet is a leftover of the first round");
 
     receiver.packer.give_back(second);
-    let third = receiver.packer.take(30).expect("two were left over");
+    let third = receiver.packer.take(30).expect("two packets were left over");
     assert_eq!(contents(&third), [(BOTH, 2, vec![16]), (SHA1, 0, vec![12])]);
 }
 
 #[test]
-fn a_full_bin_is_followed_by_another_of_its_label() {
+fn opens_another_bin_of_the_same_label_after_a_full_one() {
     let mut receiver = receiver();
     for _ in 0..15 {
         assert_eq!(receiver.receive(AES, 64), Insert::Binned);
@@ -134,12 +135,12 @@ fn a_full_bin_is_followed_by_another_of_its_label() {
     let chunk = receiver.packer.take(16).expect("full");
     let numbers: Vec<u64> = contents(&chunk).into_iter().flat_map(|(.., numbers)| numbers).collect();
     assert_eq!(numbers, (0..16).collect::<Vec<_>>());
-    assert!(receiver.packer.take(17).is_none(), "the other set of bins is out");
+    assert!(receiver.packer.take(17).is_none(), "the other set of bins is on the device");
     assert!(!receiver.packer.has_free_set());
 }
 
 #[test]
-fn without_grouping_bins_fill_in_order_of_arrival() {
+fn fills_bins_in_order_of_arrival_without_grouping() {
     let config =
         PackerConfig { grouping: Grouping::None, bins: 3, bin_packets: 4, sort: false, ..PackerConfig::default() };
     let mut receiver = Receiver { packer: Packer::new(config, &[0], 2).expect("valid"), received: 0 };
@@ -173,9 +174,9 @@ fn without_grouping_bins_fill_in_order_of_arrival() {
     assert_eq!(chunk.bin_bytes, [164 + 364, 64 + 264, 464 + 564 + 664 + 764, 1064, 964 + 64, 864]);
 }
 
-/// A bin of several variants takes as long as all of them, one after another.
+/// The time of a bin of several variants is the sum of its parts.
 #[test]
-fn parts_of_a_bin_are_sorted_together() {
+fn sorts_the_parts_of_a_bin_together() {
     let config = PackerConfig { grouping: Grouping::None, bins: 2, bin_packets: 3, ..PackerConfig::default() };
     let mut receiver = Receiver { packer: Packer::new(config, &[0], 2).expect("valid"), received: 0 };
     for (variant, length) in [(AES, 200), (AES, 200), (AES, 200), (BOTH, 400), (AES, 100), (SHA1, 300)] {
@@ -186,7 +187,7 @@ fn parts_of_a_bin_are_sorted_together() {
 }
 
 #[test]
-fn deadlines_are_of_the_oldest_packet() {
+fn deadline_follows_the_oldest_packet() {
     let config = PackerConfig { deadline_ns: 100, ..PackerConfig::default() };
     let mut packer = Packer::new(config, &[0, 0], 2).expect("valid");
     assert_eq!((packer.next_deadline_ns(), packer.ready(u64::MAX)), (None, false));
@@ -200,8 +201,8 @@ fn deadlines_are_of_the_oldest_packet() {
 }
 
 #[test]
-#[should_panic(expected = "goes back to the packer that it came from")]
-fn a_foreign_chunk_is_not_taken_back() {
+#[should_panic(expected = "packer that it came from")]
+fn rejects_a_foreign_chunk() {
     let mut packer = Packer::new(PackerConfig::default(), &[0], 2).expect("valid");
     packer.give_back(Chunk::new(16, 16 * 256));
 }

@@ -1,4 +1,4 @@
-//! The packer against random traffic in virtual time. A run is named by its seed, and is the same every time.
+//! Packer against random traffic in virtual time. The seed of a run determines it completely.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,8 +24,8 @@ impl Random {
         self.next() % bound
     }
 
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
+    fn pick<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len() as u64) as usize]
     }
 }
 
@@ -43,7 +43,7 @@ fn random_config(random: &mut Random) -> PackerConfig {
     }
 }
 
-/// What the simulation knows of a packet; its number is its buffer.
+/// Expected state of a packet. Its number is stored as its buffer.
 #[derive(Clone, Copy)]
 struct Packet {
     arrived_ns: u64,
@@ -54,7 +54,7 @@ struct Packet {
     out: bool,
 }
 
-/// Bins as they were filled: those of several variants as all their parts.
+/// Returns the bins as they were filled, each as a slice of its parts.
 fn wholes(bins: &[Bin]) -> impl Iterator<Item = &[Bin]> {
     bins.chunk_by(|bin, _| bin.part & PART_MORE != 0)
 }
@@ -68,7 +68,7 @@ struct World {
     packer: Packer,
     packets: Vec<Packet>,
     on_device: VecDeque<Chunk>,
-    /// Per function, variant and class as the packer should see it: the number that came out last.
+    /// Number of the packet that came out last, for each function, variant and length class.
     newest_out: BTreeMap<(u16, u8, u16), u64>,
     out: usize,
 }
@@ -99,7 +99,7 @@ impl World {
         (packet.instance, packet.variant, class)
     }
 
-    /// Polls as a worker does that has nothing else to do.
+    /// Polls like an idle worker.
     fn take_all_ready(&mut self) {
         while self.packer.ready(self.now_ns) {
             if !self.packer.has_free_set() {
@@ -125,7 +125,7 @@ impl World {
     fn complete(&mut self) {
         let Some(mut chunk) = self.on_device.pop_front() else { return };
         for bin in &chunk.bins {
-            // A device whose variants differ by more than their bytes.
+            // Times of variants differ by more than their bytes.
             let elapsed_ns = (u64::from(bin.variant) + 1) * (500 + 3 * u64::from(bin.count));
             self.packer.observe(bin, elapsed_ns);
         }
@@ -144,7 +144,7 @@ impl World {
 
         let mut used = vec![false; room];
         let mut oldest_ns = u64::MAX;
-        // Bins of one label were opened one after the other: follow them in that order.
+        // Check the bins of each label in the order in which they were opened.
         let mut bins = chunk.bins.clone();
         bins.sort_by_key(|bin| bin.first);
         for bin in &bins {
@@ -170,12 +170,13 @@ impl World {
         }
         assert_eq!(chunk.opened_ns, oldest_ns, "seed {seed}");
 
-        // Packets came into the chunk in order of their numbers; without the last it was not full.
+        // Packets were inserted in order of their numbers. Without the last one, the chunk was not
+        // full.
         let packets = || bins.iter().flat_map(|bin| &chunk.descriptors[chunk.range(bin)]);
         let last = packets().max_by_key(|packet| packet.buffer);
         let bytes: usize = packets().map(Descriptor::room_bytes).sum();
         let before = bytes - last.map_or(0, Descriptor::room_bytes);
-        assert!(self.config.chunk_bytes.is_none_or(|most| before < most as usize), "seed {seed}: {bytes} bytes");
+        assert!(self.config.chunk_bytes.is_none_or(|limit| before < limit as usize), "seed {seed}: {bytes} bytes");
 
         let estimate = |parts: &[Bin]| parts.iter().map(|bin| self.packer.costs().estimate_ns(bin)).sum();
         let estimates: Vec<f64> = wholes(&chunk.bins).map(estimate).collect();
@@ -186,8 +187,8 @@ impl World {
         }
     }
 
-    /// Bins of several variants lie in the chunk as parts, one a variant; each was filled in order of arrival, up to the brim before the
-    /// next.
+    /// Checks that bins of several variants are split into one part per variant, and that each bin
+    /// was filled in order of arrival and completely before the next one.
     fn check_parts(&self, chunk: &Chunk) {
         let seed = self.seed;
         let (bins, bin_packets) = (self.config.bins as usize, self.config.bin_packets as usize);
@@ -211,14 +212,14 @@ impl World {
                 let numbers =
                     || parts.iter().flat_map(|bin| &chunk.descriptors[chunk.range(bin)]).map(|packet| packet.buffer);
                 if let Some((number, packets)) = newest.insert(instance, (numbers().max(), packets)) {
-                    assert!(number < numbers().min(), "seed {seed}: a bin of packets that came later");
-                    assert_eq!(packets, bin_packets, "seed {seed}: a bin was open before the one in front was full");
+                    assert!(number < numbers().min(), "seed {seed}: bins overlap in time");
+                    assert_eq!(packets, bin_packets, "seed {seed}: a bin was opened before the previous one was full");
                 }
             }
         }
     }
 
-    /// One packet by one, or as a burst of one function and variant.
+    /// Inserts packets one by one, or as a burst of one function and variant.
     fn arrive(&mut self, random: &mut Random) {
         let instance = random.below(self.kernels.len() as u64) as u16;
         let variant = random.pick(&[0, 0, 0, 1, 5, 255]);
@@ -273,7 +274,7 @@ impl World {
 }
 
 #[test]
-fn every_packet_comes_out_once_in_bins_of_one_label() {
+fn every_packet_leaves_once_in_a_bin_of_its_label() {
     for seed in 0..SEEDS {
         let mut random = Random(seed);
         let mut world = World::new(seed, &mut random);
@@ -296,7 +297,7 @@ fn every_packet_comes_out_once_in_bins_of_one_label() {
 }
 
 #[test]
-fn polled_in_time_no_packet_waits_past_its_deadline() {
+fn no_packet_exceeds_its_deadline_with_timely_polls() {
     for seed in 0..SEEDS / 2 {
         let mut random = Random(seed ^ 0xDEAD_0000);
         let mut world = World::new(seed, &mut random);
@@ -317,7 +318,7 @@ fn polled_in_time_no_packet_waits_past_its_deadline() {
 }
 
 #[test]
-fn bursts_and_single_packets_make_the_same_chunks() {
+fn bursts_and_single_packets_give_equal_chunks() {
     for seed in 0..500 {
         let mut random = Random(seed);
         let config = random_config(&mut random);

@@ -1,4 +1,4 @@
-//! The layout `dense`: where buffers of any length lie, back to back, and which are free.
+//! The layout `dense`: allocation of variable-size buffers in a ring.
 
 use std::ops::Range;
 
@@ -9,21 +9,23 @@ use std::ops::Range;
 /// |  free  | buffers in use |    free    |
 /// ```
 ///
-/// The tail passes buffers in the order in which they were allocated, once they are returned. Quarantined buffers count
-/// as returned; the head goes around them.
+/// The tail advances in the order of allocation, over buffers that have returned. Quarantined
+/// buffers count as returned, and the head skips them.
 #[derive(Debug)]
 pub(super) struct Dense {
-    /// For the first unit of a returned buffer (or of a gap at the end): its units. 0: in use.
+    /// Size in units, indexed by first unit, of each returned buffer and of each gap at the end of
+    /// the ring. 0 for a buffer in use.
     pub(super) returned: Vec<u32>,
     pub(super) align_units: usize,
     pub(super) head: usize,
     pub(super) tail: usize,
     pub(super) used: usize,
-    /// Units that are never used again: sorted, apart from each other, and nearly always none.
+    /// Retired units: sorted, disjoint ranges. Nearly always empty.
     pub(super) quarantined: Vec<Range<usize>>,
 }
 
-/// The next multiple of a power of two. (`next_multiple_of` divides, which would cost as much as all the rest.)
+/// Rounds up to a multiple of a power of two. `next_multiple_of` divides, which would double the
+/// cost of an allocation.
 #[inline(always)]
 pub(super) fn aligned(units: usize, align_units: usize) -> usize {
     debug_assert!(align_units.is_power_of_two());
@@ -31,7 +33,7 @@ pub(super) fn aligned(units: usize, align_units: usize) -> usize {
 }
 
 impl Dense {
-    /// First unit and size of a new buffer of at least `units`.
+    /// Allocates a buffer of at least `units` units. Returns its first unit and its size.
     #[inline]
     pub(super) fn allocate(&mut self, units: usize) -> Option<(usize, u8)> {
         let units = aligned(units, self.align_units);
@@ -42,7 +44,8 @@ impl Dense {
         let free = end - self.used;
         let to_end = end - self.head;
         if self.head >= self.tail && to_end < units {
-            // The buffer does not fit before the end: the rest becomes a gap that is free once the tail gets there.
+            // The buffer does not fit before the end of the ring. The remaining units become a gap,
+            // which is free once the tail passes it.
             if free >= to_end + units {
                 self.leave_gap(to_end);
             } else if self.used == 0 && units <= end {
@@ -53,22 +56,24 @@ impl Dense {
         } else if free < units {
             return None;
         }
-        Some(self.place(units))
+        Some(self.take_at_head(units))
     }
 
-    /// Whether there is room for a buffer of so many units, a multiple of the alignment, where the head is.
+    /// Returns whether a buffer of `units` units fits at the head. `units` must be a multiple of
+    /// the alignment.
     #[inline(always)]
     pub(super) fn fits_at_head(&self, units: usize) -> bool {
         let end = self.returned.len();
         units <= (end - self.used).min(end - self.head) && self.quarantined.is_empty()
     }
 
-    /// The same where some units are never to be used.
+    /// Allocates a buffer in a ring with quarantined units.
     #[cold]
     #[inline(never)]
     fn allocate_around(&mut self, units: usize) -> Option<(usize, u8)> {
         if self.used == 0 {
-            // From the start every place is tried; from anywhere else one that the head lies in would not be.
+            // A search from the start tries every position. A search from elsewhere would miss the
+            // range that the head is in.
             (self.head, self.tail) = (0, 0);
         }
         let end = self.returned.len();
@@ -76,7 +81,8 @@ impl Dense {
         let (mut at, mut skipped) = (self.head, 0);
         let mut next = self.quarantined.partition_point(|units| units.end <= at);
         while skipped + units <= free {
-            // Where the units from `at` on are not free of quarantine, or end too early: the next place to try.
+            // If a quarantined range or the end of the ring is in the way, `after` is the next
+            // position to try.
             let blocked = self.quarantined.get(next).filter(|blocked| blocked.start < at + units);
             let after = match blocked {
                 Some(blocked) => blocked.end,
@@ -85,7 +91,7 @@ impl Dense {
                     let before_end = skipped.min(end - self.head);
                     self.leave_gap(before_end);
                     self.leave_gap(skipped - before_end);
-                    return Some(self.place(units));
+                    return Some(self.take_at_head(units));
                 }
             };
             skipped += after - at;
@@ -94,7 +100,7 @@ impl Dense {
         None
     }
 
-    /// Steps over units at the head, none behind the end. They are free again once the tail gets there.
+    /// Skips units at the head, without wrapping. They are free once the tail passes them.
     fn leave_gap(&mut self, units: usize) {
         if units > 0 {
             self.returned[self.head] = units as u32;
@@ -102,11 +108,11 @@ impl Dense {
         }
     }
 
-    /// A buffer at the head.
+    /// Takes `units` units at the head for a buffer.
     #[inline(always)]
-    pub(super) fn place(&mut self, units: usize) -> (usize, u8) {
+    pub(super) fn take_at_head(&mut self, units: usize) -> (usize, u8) {
         let unit = self.head;
-        // The tail left a zero here.
+        // The tail has reset this entry to 0.
         debug_assert_eq!(self.returned[unit], 0);
         self.step(units);
         (unit, units as u8)
@@ -121,7 +127,8 @@ impl Dense {
         }
     }
 
-    /// Whether the oldest buffer is among these, and not the first of them: in a full ring the newest ends where it begins.
+    /// Returns whether the oldest buffer starts within a range, but not at its start. In a full
+    /// ring, the newest buffer ends where the oldest starts.
     #[inline(always)]
     pub(super) fn begins_within(&self, unit: usize, units: u32) -> bool {
         unit < self.tail && self.tail < unit + units as usize
@@ -131,14 +138,14 @@ impl Dense {
         self.release_all(std::iter::once((unit, units)));
     }
 
-    /// Returns buffers: first unit and size of each.
+    /// Frees buffers, given by first unit and size.
     #[inline(always)]
     pub(super) fn release_all(&mut self, buffers: impl Iterator<Item = (usize, u32)>) {
-        // In registers: through memory, each buffer would wait for the one before.
+        // Keep both in registers. Through memory, each buffer would wait for the previous store.
         let (mut tail, mut used) = (self.tail, self.used);
         for (unit, units) in buffers {
             debug_assert_eq!(self.returned[unit], 0, "a buffer was returned twice");
-            // The oldest one is passed at once, and not written down.
+            // The tail passes the oldest buffer directly, without an entry.
             if unit == tail {
                 used -= units as usize;
                 tail += units as usize;
@@ -153,7 +160,7 @@ impl Dense {
         self.pass_returned();
     }
 
-    /// Moves the tail over what was returned.
+    /// Advances the tail over returned buffers.
     #[inline(always)]
     fn pass_returned(&mut self) {
         while self.used > 0 && self.returned[self.tail] != 0 {
@@ -169,7 +176,7 @@ impl Dense {
     pub(super) fn quarantine(&mut self, unit: usize, units: u32) {
         let mut added = unit..unit + units as usize;
         let mut at = self.quarantined.partition_point(|known| known.start < unit);
-        // Neighbours become one.
+        // Merge adjacent ranges.
         if self.quarantined.get(at).is_some_and(|known| known.start == added.end) {
             added.end = self.quarantined.remove(at).end;
         }
@@ -181,7 +188,7 @@ impl Dense {
         self.release(unit, units);
     }
 
-    /// The most units that lie side by side and are not quarantined.
+    /// Returns the length of the longest range without quarantined units.
     pub(super) fn longest_run(&self) -> usize {
         let starts = std::iter::once(0).chain(self.quarantined.iter().map(|units| units.end));
         let ends = self.quarantined.iter().map(|units| units.start).chain([self.returned.len()]);

@@ -1,24 +1,31 @@
-//! Buffers for many packets at once, each written at once.
+//! Allocation of buffers for many packets at once, with a callback that writes each frame.
 
 use super::dense::aligned;
 use super::{Buffers, Region};
 use crate::{BUFFER_UNIT_BYTES, Descriptor};
 
-/// Buffers of up to so many units are fetched whole.
+/// Size of the largest buffers that are prefetched completely, in units.
 const FETCHED_UNITS_MAX: u8 = 4;
-/// How far ahead those are fetched.
+/// Prefetch distance for these buffers, in bytes.
 const FETCHED_AHEAD_BYTES: usize = 2048;
 
 impl Region {
-    /// How many packets ahead lines are fetched that headers go to: what a core writes in the time that memory takes (with 8,
-    /// `worker_cost imix` takes 1.5 ns a packet more, with 28 as many).
+    /// Prefetch distance for header lines, in packets: the number that a core writes during one
+    /// memory access. Measured with `worker_cost imix`: 8 cost 1.5 ns more per packet, 28 cost the
+    /// same as 16.
     pub const FETCHED_AHEAD_PACKETS: usize = 16;
 
-    /// Buffers for frames of these lengths, until there is none, appended to `packets`; returns how many. Each frame is written at
-    /// once: `write` gets the number of its length, the packet, of which it may set port and flow hash, and its buffer from the frame's
-    /// first byte on. For one packet as [`Region::allocate`] and [`Region::buffer_mut`], without what packets have in common.
+    /// Allocates buffers for frames of these lengths, and appends the packets to `packets`.
     ///
-    /// `next`: up to [`Region::FETCHED_AHEAD_PACKETS`] lengths that will probably be asked for next. Lines of their buffers are fetched already.
+    /// `write` fills each frame. It gets the index of the length, the packet, and the buffer from
+    /// the first byte of the frame. It may set the packet's port and flow hash. Allocation stops
+    /// when the region is full. Returns the number of allocated packets.
+    ///
+    /// The result is the same as that of [`Region::allocate`] and [`Region::buffer_mut`] for each
+    /// packet, but the packets share the common work.
+    ///
+    /// `next` holds up to [`Region::FETCHED_AHEAD_PACKETS`] lengths that the caller will probably
+    /// request next. Lines of their buffers are prefetched.
     #[inline(always)]
     pub fn allocate_each(
         &mut self,
@@ -28,13 +35,13 @@ impl Region {
         mut write: impl FnMut(usize, &mut Descriptor, &mut [u8]),
     ) -> usize {
         let Some((&first, rest)) = lengths.split_first() else { return 0 };
-        // Whether all have one length is found out without a branch for each.
+        // Compare all lengths without a branch per packet.
         if rest.iter().fold(0, |differs, other| differs | (other ^ first)) == 0 {
             return self.allocate_alike(first, lengths.len(), packets, write);
         }
         let start = packets.len();
-        if let Some(align_units) = self.place_together(lengths, packets) {
-            self.write_placed(&mut packets[start..], lengths.iter().chain(next), align_units, write);
+        if let Some(align_units) = self.allocate_adjacent(lengths, packets) {
+            self.write_adjacent(&mut packets[start..], lengths.iter().chain(next), align_units, write);
             return lengths.len();
         }
         let mut made = 0;
@@ -49,7 +56,7 @@ impl Region {
         made
     }
 
-    /// The same for `count` frames of one length.
+    /// Allocates buffers for `count` frames of the same length. See [`Region::allocate_each`].
     #[inline(always)]
     fn allocate_alike(
         &mut self,
@@ -73,7 +80,7 @@ impl Region {
             for (index, packet) in packets[start..].iter_mut().enumerate() {
                 let ahead = at.wrapping_add(FETCHED_AHEAD_BYTES);
                 if fetched_units == 2 {
-                    // Short frames, of which there are most in a second.
+                    // Short frames, which arrive at the highest rate.
                     fetch_to_write(ahead);
                     fetch_to_write(ahead.wrapping_add(BUFFER_UNIT_BYTES));
                 } else if fetched_units > 0 {
@@ -82,8 +89,9 @@ impl Region {
                 } else if is_dense {
                     fetch_headers(at.wrapping_add(Self::FETCHED_AHEAD_PACKETS * room + head));
                 }
-                // SAFETY: a buffer of this region that was free until now, so that nobody has it, a borrower neither; `&mut self`
-                // makes this the only reference. The headroom is part of it.
+                // SAFETY: the buffer is in this region and was free until now, so no packet and no
+                // borrower uses it. `&mut self` makes this the only reference. The headroom is part
+                // of the buffer.
                 write(made + index, packet, unsafe { std::slice::from_raw_parts_mut(at.add(head), room - head) });
                 at = at.wrapping_add(room);
             }
@@ -92,16 +100,17 @@ impl Region {
         made
     }
 
-    /// Buffers side by side for frames of one length: the first one's, and for how many of the `packets` they are, at least one.
+    /// Allocates adjacent buffers for frames of the same length. Returns the first packet and the
+    /// number of buffers, which is from 1 to `packets`.
     #[inline(always)]
     fn allocate_run(&mut self, length: usize, packets: usize) -> Option<(Descriptor, usize)> {
         if let Buffers::Dense(dense) = &mut self.buffers
             && length <= self.frame_bytes_max
         {
             let units = units(self.headroom_bytes, length, &self.tailroom_bytes, dense.align_units);
-            // Nearly always all fit in front of the ring's end.
+            // In nearly all cases, all buffers fit before the end of the ring.
             if dense.fits_at_head(packets * units) {
-                let unit = dense.place(packets * units).0;
+                let unit = dense.take_at_head(packets * units).0;
                 self.allocated += packets;
                 let buffer = (self.start / BUFFER_UNIT_BYTES + unit) as u32;
                 let (head, length, room) = (self.headroom_bytes as u16, length as u16, units as u8);
@@ -111,15 +120,19 @@ impl Region {
         Some((self.allocate(length)?, 1))
     }
 
-    /// Buffers side by side for frames of any lengths, appended to `packets`: nothing branches on a length, for nobody can predict
-    /// those of mixed traffic. Returns what buffers are aligned to, in units. `None`, and nothing has changed: not all fit in front
-    /// of the ring's end, there is no ring, or a frame is too long.
+    /// Allocates adjacent buffers for frames of different lengths, and appends the packets to
+    /// `packets`.
+    ///
+    /// No branch depends on a length, because the lengths of mixed traffic are unpredictable.
+    /// Returns the alignment of buffers, in units. Returns `None`, without a change, if the layout
+    /// is not dense, a frame is too long, or the buffers do not all fit before the end of the ring.
     #[inline(always)]
-    fn place_together(&mut self, lengths: &[u16], packets: &mut Vec<Descriptor>) -> Option<usize> {
+    fn allocate_adjacent(&mut self, lengths: &[u16], packets: &mut Vec<Descriptor>) -> Option<usize> {
         let Buffers::Dense(dense) = &mut self.buffers else { return None };
         let (start, first) = (packets.len(), self.start / BUFFER_UNIT_BYTES + dense.head);
         let (mut sum, mut longest) = (0, 0);
-        // Written in place: what a closure in `extend` adds up stays in memory, where each packet waits for the one before.
+        // Write the packets in place. A sum in a closure for `extend` stays in memory, so each
+        // packet would wait for the previous one.
         packets.resize(start + lengths.len(), Descriptor::default());
         for (packet, &length) in packets[start..].iter_mut().zip(lengths) {
             let room = units(self.headroom_bytes, length.into(), &self.tailroom_bytes, dense.align_units);
@@ -132,14 +145,15 @@ impl Region {
             packets.truncate(start);
             return None;
         }
-        dense.place(sum);
+        dense.take_at_head(sum);
         self.allocated += lengths.len();
         Some(dense.align_units)
     }
 
-    /// Writes the frames of packets that [`Region::place_together`] has just placed. `lengths`: theirs, and of those that come next.
+    /// Writes the frames of packets that [`Region::allocate_adjacent`] has allocated. `lengths`
+    /// yields the lengths of these packets, then those of the expected next packets.
     #[inline(always)]
-    fn write_placed<'a>(
+    fn write_adjacent<'a>(
         &mut self,
         packets: &mut [Descriptor],
         mut lengths: impl Iterator<Item = &'a u16>,
@@ -148,7 +162,7 @@ impl Region {
     ) {
         debug_assert!(self.contains_all(packets));
         let base = self.memory.base().as_ptr();
-        // Where buffers of packets to come are, or would be if the ring did not end.
+        // Position of the next buffer to prefetch. It ignores the end of the ring.
         let mut ahead = packets.first().map_or(base, |first| base.wrapping_add(first.frame_offset()));
         let mut fetch_next = || {
             let Some(&length) = lengths.next() else { return };
@@ -160,32 +174,35 @@ impl Region {
         for (index, packet) in packets.iter_mut().enumerate() {
             fetch_next();
             let (at, room) = (packet.frame_offset(), packet.room_bytes() - usize::from(packet.head));
-            // SAFETY: as in `allocate_alike`: placed just before, and no two buffers overlap.
+            // SAFETY: as in `allocate_alike`. The buffers were just allocated and do not overlap.
             write(index, packet, unsafe { std::slice::from_raw_parts_mut(base.add(at), room) });
         }
     }
 }
 
-/// Units of a buffer for a frame of `length` bytes.
+/// Returns the size of the buffer for a frame of `length` bytes, in units.
 #[inline(always)]
 fn units(headroom_bytes: usize, length: usize, tailroom_bytes: &[usize; 16], align_units: usize) -> usize {
     let bytes = headroom_bytes + length + tailroom_bytes[length % 16];
     aligned(bytes.div_ceil(BUFFER_UNIT_BYTES), align_units)
 }
 
-/// Brings the lines here that the headers of a frame go to. What else is written of a long frame the processor sees coming.
+/// Prefetches the cache lines of a frame's headers. The hardware prefetcher detects the rest of a
+/// long frame.
 #[inline(always)]
 fn fetch_headers(frame: *mut u8) {
     fetch_to_write(frame);
     fetch_to_write(frame.wrapping_add(BUFFER_UNIT_BYTES));
 }
 
-/// Brings a cache line here that is going to be written. A ring of buffers is cold: each of them was last in the hands of a
-/// device, or long ago, and stores that wait for their lines hold up all stores behind them.
+/// Prefetches a cache line for writing.
+///
+/// A ring of buffers is cold: a device used each buffer last, or it was used long ago. A store that
+/// waits for its line delays all later stores.
 #[inline(always)]
 fn fetch_to_write(line: *mut u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch changes nothing that the program could see, whatever the address.
+    // SAFETY: a prefetch has no effect that the program can observe, for any address.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags));
     }

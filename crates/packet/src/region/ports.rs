@@ -1,17 +1,21 @@
-//! Buffers in the hands of ports: posted to be written, handed over to be sent.
+//! Buffers that ports hold: posted for reception, or handed over for transmission.
 //!
 //! ```text
 //! free --post--> port writes --arrived--> packet --hand_over--> port reads --reclaim--> free
 //! ```
-//! Each is marked while a port has it, so that the program makes no reference to it and what a port brings back can be checked.
+//! A buffer is marked while a port holds it. The region creates no reference to a marked buffer,
+//! and checks that each buffer that a port returns is marked.
 
 use super::{Buffers, Region, outside};
 use crate::{BUFFER_UNIT_BYTES, Descriptor};
 
 impl Region {
-    /// Gives a free buffer out of hand, for a port to write a frame into. It is no packet, and not in flight, until it
-    /// [arrived](Region::arrived). Returns its first unit of 64 bytes from the arena's base; `None` where no buffer is free, or the
-    /// layout is [`Layout::Dense`](crate::Layout::Dense), whose buffers are as long as their frames.
+    /// Gives a free buffer to a port, which writes a received frame into it.
+    ///
+    /// The buffer is not in flight until the frame has [arrived](Region::arrived). Returns its
+    /// offset from the arena's base in units of 64 bytes. Returns `None` if no buffer is free, or
+    /// in layout [`Layout::Dense`](crate::Layout::Dense), where the size of a buffer depends on its
+    /// frame.
     #[inline]
     pub fn post(&mut self) -> Option<u32> {
         let buffer = match &mut self.buffers {
@@ -25,8 +29,11 @@ impl Region {
         Some(buffer)
     }
 
-    /// A frame of `length` bytes, `offset` bytes from the arena's base, has been written into a buffer that was posted: it is a packet now.
-    /// `None` where that is no buffer in a port's hands, or the frame does not lie in it: such a port is not to be trusted.
+    /// Turns a posted buffer into a packet, after a port has written a frame into it.
+    ///
+    /// The frame has `length` bytes and starts `offset` bytes from the arena's base. Returns `None`
+    /// if no port holds the buffer, or if the frame does not lie within it. The port is then not
+    /// trustworthy.
     #[inline]
     pub fn arrived(&mut self, offset: usize, length: usize) -> Option<Descriptor> {
         let buffer = self.buffer_at(offset)?;
@@ -39,19 +46,22 @@ impl Region {
         Some(Descriptor { buffer, head: head as u16, length: length as u16, room, ..Descriptor::default() })
     }
 
-    /// [`Region::arrived`] of frames that arrived together: `place` says of each in which buffer it lies, as [`Region::post`] named it, its head
-    /// and its length. `note` is told of each packet, with its frame, in order. Stops at the first that is none; returns how many are.
+    /// Turns several posted buffers into packets. See [`Region::arrived`].
+    ///
+    /// `locate` returns the buffer of a frame (as [`Region::post`] returned it), its head and its
+    /// length. `note` is called for each packet, in order. The function stops at the first invalid
+    /// frame, and returns the number of packets.
     #[inline(always)]
     pub fn arrived_each<T>(
         &mut self,
         frames: &[T],
-        place: impl Fn(&T) -> (u32, u16, u16),
+        locate: impl Fn(&T) -> (u32, u16, u16),
         mut note: impl FnMut(&T, Descriptor, &[u8]),
     ) -> usize {
         let (base, room) = (self.memory.base().as_ptr(), self.room_max);
         let mut arrived = 0;
         for frame in frames {
-            let (buffer, head, length) = place(frame);
+            let (buffer, head, length) = locate(frame);
             let bytes = usize::from(head) + usize::from(length);
             if bytes > usize::from(room) * BUFFER_UNIT_BYTES || !self.take_from_port(buffer) {
                 break;
@@ -59,8 +69,9 @@ impl Region {
             arrived += 1;
             let descriptor = Descriptor { buffer, head, length, room, ..Descriptor::default() };
             debug_assert!(self.contains(&descriptor));
-            // SAFETY: a buffer of this region that a port has just given back, so that nobody else has it; the frame lies within it. `&mut
-            // self` forbids that it is handed over, lent or released while the frame is looked at.
+            // SAFETY: a port has just returned this buffer of the region, so it has no other user,
+            // and the frame lies within it. `&mut self` prevents that the buffer is handed over,
+            // lent or released while `bytes` lives.
             let bytes = unsafe { std::slice::from_raw_parts(base.add(descriptor.frame_offset()), usize::from(length)) };
             note(frame, descriptor, bytes);
         }
@@ -69,20 +80,22 @@ impl Region {
         arrived
     }
 
-    /// Gives a packet that is to be sent out of hand, to a port that reads it later: it is no longer in flight, but its buffer is not free
-    /// before it is [reclaimed](Region::reclaim).
+    /// Passes a packet to a port that reads it later, for transmission.
+    ///
+    /// The packet is not in flight any more, but its buffer is not free until it is
+    /// [reclaimed](Region::reclaim).
     ///
     /// # Panics
-    /// When the packet is not of this region, or lent, or the layout has no slots.
+    /// If the packet is not of this region, or lent, or the layout has no slots.
     #[inline]
     pub fn hand_over(&mut self, descriptor: &Descriptor) {
         self.hand_over_all(std::iter::once(descriptor));
     }
 
-    /// [`Region::hand_over`] of several packets.
+    /// Passes several packets to a port. See [`Region::hand_over`].
     ///
     /// # Panics
-    /// As there, for any of them.
+    /// Under the conditions of [`Region::hand_over`], for any of the packets.
     #[inline]
     pub fn hand_over_all<'a>(&mut self, descriptors: impl Iterator<Item = &'a Descriptor>) {
         assert!(self.slot_bytes > 0, "a dense ring hands over no buffers");
@@ -99,13 +112,13 @@ impl Region {
         self.in_ports += handed_over as isize;
     }
 
-    /// A buffer that a port had is back, and free.
+    /// Takes a buffer back from a port and frees it.
     ///
     /// # Panics
-    /// When no port had it.
+    /// If no port holds the buffer.
     #[inline]
     pub fn reclaim(&mut self, buffer: u32) {
-        assert!(self.take_from_port(buffer), "buffer {buffer} is in no port's hands");
+        assert!(self.take_from_port(buffer), "no port holds buffer {buffer}");
         self.in_ports -= 1;
         match &mut self.buffers {
             Buffers::Slots(slots) => slots.free.push(buffer),
@@ -114,32 +127,34 @@ impl Region {
         }
     }
 
-    /// The buffer that a byte lies in, `offset` bytes from the arena's base.
+    /// Returns the buffer that contains the byte at `offset` from the arena's base.
     #[inline]
     pub fn buffer_at(&self, offset: usize) -> Option<u32> {
         let inside = offset.wrapping_sub(self.start);
         if inside >= self.bytes || self.slot_bytes == 0 {
             return None;
         }
-        // Units modulo those of a slot (Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019): exact below 2^32 units,
-        // and an arena has no more.
+        // Remainder of the division by the units of a slot (Lemire, Kaser, Kurz, "Faster remainder
+        // by direct computation", 2019). It is exact below 2^32 units, which is the limit of an
+        // arena.
         let fraction = ((inside / BUFFER_UNIT_BYTES) as u64).wrapping_mul(self.slot_inverse);
         let in_slot = (u128::from(fraction) * (self.slot_bytes / BUFFER_UNIT_BYTES) as u128) >> 64;
-        let behind = (in_slot as usize).checked_sub(self.prefix_bytes / BUFFER_UNIT_BYTES)?;
-        Some((offset / BUFFER_UNIT_BYTES - behind) as u32)
+        let in_buffer = (in_slot as usize).checked_sub(self.prefix_bytes / BUFFER_UNIT_BYTES)?;
+        Some((offset / BUFFER_UNIT_BYTES - in_buffer) as u32)
     }
 
-    /// Buffers that ports have, to be written or to be read.
+    /// Returns the number of buffers that ports hold, for reception or transmission.
     pub fn in_ports(&self) -> usize {
         self.in_ports.max(0) as usize
     }
 
-    /// The buffer is no port's any more; false where no port had it. The caller counts.
+    /// Removes the mark of a buffer that a port held. Returns false if no port held it. The caller
+    /// updates the counts.
     #[inline(always)]
     fn take_from_port(&mut self, buffer: u32) -> bool {
         let unit = (buffer as usize).wrapping_sub(self.start / BUFFER_UNIT_BYTES);
         let in_slots = unit.wrapping_sub(self.prefix_bytes / BUFFER_UNIT_BYTES) as u64;
-        // A multiple of a slot's units has no fraction to speak of (see `buffer_at`).
+        // The fraction of a multiple of the slot size is nearly 0 (see `buffer_at`).
         let is_buffer = self.slot_bytes > 0
             && unit < self.bytes / BUFFER_UNIT_BYTES
             && in_slots < self.bytes as u64

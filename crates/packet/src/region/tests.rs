@@ -22,16 +22,16 @@ fn region(packets: usize, (layout, reuse): (Layout, Reuse)) -> Region {
 }
 
 proptest! {
-    /// Many at once are judged as each by itself, lent buffers among them or not.
+    /// Compares the check of many descriptors with the check of each, with and without loans.
     #[test]
-    fn all_are_contained_where_each_is(
+    fn contains_all_equals_contains_of_each(
         lends: bool,
         packets in prop::collection::vec((0u32..=205, 0u16..900, 0u16..900, 0u8..12), 0..4),
     ) {
         let config = ArenaConfig { packets: 5, slot_bytes: Some(2048), ..ArenaConfig::default() };
         let mut region = Arena::new(config, 2).unwrap().split().remove(1);
         let (start, bytes) = region.extent();
-        prop_assert_eq!((start, bytes), (12288, 64 * 192), "places lie on both sides of either end");
+        prop_assert_eq!((start, bytes), (12288, 64 * 192), "the offsets below cover both ends of the region");
         if lends {
             let packet = region.allocate(60).unwrap();
             region.lend([&packet]);
@@ -46,7 +46,7 @@ proptest! {
 }
 
 #[test]
-fn ports_have_buffers_that_the_region_does_not_reach() {
+fn region_refuses_buffers_that_ports_hold() {
     for reuse in [Reuse::Last, Reuse::Oldest] {
         let config = ArenaConfig { reuse, packets: 5, slot_bytes: Some(2048), ..ArenaConfig::default() };
         let mut region = Arena::new(config, 2).unwrap().split().remove(1);
@@ -55,13 +55,13 @@ fn ports_have_buffers_that_the_region_does_not_reach() {
         assert!(region.post().is_none() && region.allocate(60).is_none());
         assert_eq!((region.in_ports(), region.allocated()), (5, 0));
         let offset = |buffer: u32| buffer as usize * 64 + 128;
-        // Not of this region; behind its last slot; longer than a buffer.
+        // In another region; after the last slot; a frame that does not fit.
         assert!(region.arrived(128, 60).is_none());
         assert!(region.arrived(12288 + 5 * 2048, 60).is_none());
         assert!(region.arrived(offset(posted[0]), 1665).is_none());
         let packet = region.arrived(offset(posted[0]), 1600).unwrap();
         assert_eq!((packet.head, packet.length, packet.buffer), (128, 1600, posted[0]));
-        assert!(region.arrived(offset(posted[0]), 60).is_none(), "it is a packet already");
+        assert!(region.arrived(offset(posted[0]), 60).is_none(), "the buffer is a packet already");
         assert_eq!((region.in_ports(), region.allocated()), (4, 1));
         region.frame_mut(&packet).fill(1);
         region.hand_over(&packet);
@@ -70,7 +70,8 @@ fn ports_have_buffers_that_the_region_does_not_reach() {
         region.reclaim(packet.buffer);
         let next = region.allocate(60).unwrap();
         assert_eq!(next.buffer, packet.buffer);
-        // The same through a borrower, given back before and after the region hears of it.
+        // The same through a borrower. The buffer is reclaimed before or after the region learns
+        // that it was handed over.
         let mut borrower = region.borrower();
         for early in [true, false] {
             let packet = if early { next } else { region.allocate(60).unwrap() };
@@ -92,7 +93,7 @@ fn ports_have_buffers_that_the_region_does_not_reach() {
     }
 }
 
-/// Slots at a power of two, and at an odd distance behind a driver's prefix.
+/// Slots at a power of two, and slots at an odd distance with a driver's prefix.
 fn slots() -> impl Strategy<Value = ArenaConfig> {
     let two = ArenaConfig { packets: 5, slot_bytes: Some(2048), ..ArenaConfig::default() };
     let odd = ArenaConfig { packets: 9, prefix_bytes: 256, ..ArenaConfig::default() };
@@ -101,7 +102,7 @@ fn slots() -> impl Strategy<Value = ArenaConfig> {
 
 proptest! {
     #[test]
-    fn a_byte_lies_in_the_buffer_of_its_slot(config in slots(), at: prop::sample::Index) {
+    fn finds_the_buffer_of_a_byte(config in slots(), at: prop::sample::Index) {
         let stride_bytes = config.slot_stride_bytes();
         let region = Arena::new(config.clone(), 2).unwrap().split().remove(1);
         let (start, bytes) = region.extent();
@@ -112,9 +113,10 @@ proptest! {
         prop_assert_eq!(region.buffer_at(start + bytes + inside), None);
     }
 
-    /// Only what a port has arrives, once, and only a frame that lies in its buffer; what arrived is a packet, and what a port has is none.
+    /// A frame arrives only in a posted buffer, only once, and only if it lies in the buffer. The
+    /// region contains arrived packets and no posted buffers.
     #[test]
-    fn what_arrives_together_was_posted(
+    fn only_posted_buffers_arrive(
         config in slots(),
         frames in prop::collection::vec((any::<prop::sample::Index>(), -1i64..2, 0u16..1900, 0u16..1900), 1..9),
     ) {
@@ -122,9 +124,9 @@ proptest! {
         let mut posted: Vec<u32> = (0..3).map_while(|_| region.post()).collect();
         let kept = region.allocate(60).unwrap();
         let known = [&posted[..], &[kept.buffer]].concat();
-        for (at, beside, head, length) in frames {
-            // Nearly always a buffer, and a frame that fits.
-            let buffer = (i64::from(known[at.index(known.len())]) + if head % 8 == 0 { beside } else { 0 }) as u32;
+        for (at, shift, head, length) in frames {
+            // In nearly all cases, a buffer of the region and a frame that fits.
+            let buffer = (i64::from(known[at.index(known.len())]) + if head % 8 == 0 { shift } else { 0 }) as u32;
             let arrives = posted.contains(&buffer) && usize::from(head) + usize::from(length) <= config.buffer_bytes();
             let mut packets = Vec::new();
             let arrived = region.arrived_each(&[()], |()| (buffer, head, length), |(), packet, frame| {
@@ -147,7 +149,7 @@ proptest! {
 }
 
 #[test]
-fn one_that_does_not_arrive_holds_up_those_behind_it() {
+fn stops_at_the_first_frame_that_is_invalid() {
     let mut region =
         Arena::new(ArenaConfig { prefix_bytes: 256, ..ArenaConfig::default() }, 1).unwrap().split().remove(0);
     let buffers = [(); 3].map(|()| region.post().unwrap());
@@ -158,7 +160,7 @@ fn one_that_does_not_arrive_holds_up_those_behind_it() {
 
 #[test]
 #[should_panic(expected = "outside its region")]
-fn a_packet_is_handed_over_once() {
+fn panics_if_a_packet_is_handed_over_twice() {
     let mut region = region(3, (Layout::Slots, Reuse::Last));
     let packet = region.allocate(60).unwrap();
     region.hand_over_all([packet, packet].iter());
@@ -166,15 +168,15 @@ fn a_packet_is_handed_over_once() {
 
 #[test]
 #[should_panic(expected = "outside its region")]
-fn a_buffer_longer_than_a_slot_is_refused() {
+fn panics_if_a_buffer_is_longer_than_a_slot() {
     let mut region = region(3, (Layout::Slots, Reuse::Last));
     let packet = region.allocate(60).unwrap();
     region.frame(&Descriptor { room: packet.room + 1, ..packet });
 }
 
 #[test]
-#[should_panic(expected = "in no port's hands")]
-fn a_buffer_that_no_port_had_is_not_reclaimed() {
+#[should_panic(expected = "no port holds buffer")]
+fn panics_if_a_buffer_is_reclaimed_that_no_port_held() {
     let config = ArenaConfig { slot_bytes: Some(2048), ..ArenaConfig::default() };
     let mut region = Arena::new(config, 1).unwrap().split().remove(0);
     region.post().unwrap();
@@ -183,7 +185,7 @@ fn a_buffer_that_no_port_had_is_not_reclaimed() {
 }
 
 #[test]
-fn the_oldest_slot_comes_first_where_neighbours_are_wanted() {
+fn reuse_selects_the_newest_or_the_oldest_slot() {
     let buffers = |reuse| {
         let mut region = region(3, (Layout::Slots, reuse));
         let first = [(); 2].map(|()| region.allocate(64).unwrap());
@@ -195,21 +197,21 @@ fn the_oldest_slot_comes_first_where_neighbours_are_wanted() {
     assert_eq!(buffers(Reuse::Oldest), [None, Some(0), Some(1)]);
 }
 
-/// Lengths of which few fit into a small ring, or many, or that are all alike; some are too long.
+/// Mixes of lengths: few or many fit into a small ring, all are the same, some are too long.
 fn frame_bytes() -> impl Strategy<Value = u16> {
     prop_oneof![1 => 0u16..1600, 4 => 0u16..200, 2 => Just(60)]
 }
 
 proptest! {
-    /// Packets taken and returned together get the buffers that they would get one by one.
+    /// Packets allocated and freed together get the same buffers as packets allocated one by one.
     #[test]
-    fn together_is_as_one_by_one(
+    fn allocating_together_equals_one_by_one(
         kind in kinds(),
         steps in prop::collection::vec(
             (prop::collection::vec(frame_bytes(), 0..40), any::<prop::sample::Index>(), 0usize..40, 0u8..20),
             1..200,
         ),
-        // Whatever is said of lengths to come changes nothing.
+        // The expected next lengths must have no effect on the result.
         next in prop::collection::vec(any::<u16>(), 0..20),
     ) {
         let (mut one, mut other) = (region(9, kind), region(9, kind));
@@ -246,7 +248,7 @@ proptest! {
 }
 
 #[test]
-fn an_empty_ring_takes_any_frame_wherever_its_head_stands() {
+fn empty_ring_accepts_any_frame_at_any_head() {
     let mut region = region(1, (Layout::Dense, Reuse::Last));
     for length in [1518, 700, 1518, 60, 60, 1518] {
         let descriptor = region.allocate(length).unwrap();
@@ -255,7 +257,7 @@ fn an_empty_ring_takes_any_frame_wherever_its_head_stands() {
 }
 
 #[test]
-fn a_region_whose_buffers_are_all_quarantined_says_so() {
+fn region_is_unusable_if_all_buffers_are_quarantined() {
     for kind in [(Layout::Slots, Reuse::Last), (Layout::Slots, Reuse::Oldest), (Layout::Dense, Reuse::Last)] {
         let mut region = region(5, kind);
         let all: Vec<_> = std::iter::from_fn(|| region.allocate(1518)).collect();
@@ -269,7 +271,7 @@ fn a_region_whose_buffers_are_all_quarantined_says_so() {
 }
 
 #[test]
-fn slots_hold_exactly_what_was_configured() {
+fn slots_hold_the_configured_number_of_packets() {
     let mut region = regions(Layout::Slots, 5, 1).remove(0);
     let taken: Vec<_> = (0..5).map(|_| region.allocate(64).unwrap()).collect();
     assert!(region.allocate(64).is_none());
@@ -279,14 +281,14 @@ fn slots_hold_exactly_what_was_configured() {
 }
 
 #[test]
-fn a_copy_has_the_frame_in_a_buffer_of_its_own() {
+fn duplicate_copies_the_frame_to_a_new_buffer() {
     for kind in [(Layout::Slots, Reuse::Last), (Layout::Slots, Reuse::Oldest), (Layout::Dense, Reuse::Last)] {
         let mut region = region(3, kind);
-        // As it arrived; longer than frames arrive, in front and behind; cut short in front.
-        for (length, before, behind) in [(60i32, 0, 0), (1518, 32, 16), (1518, -100, 0), (0, 0, 0), (64, 20, 40)] {
+        // Unchanged; longer at both ends than any received frame; shortened at the front; empty.
+        for (length, before, after) in [(60i32, 0, 0), (1518, 32, 16), (1518, -100, 0), (0, 0, 0), (64, 20, 40)] {
             let mut packet = region.allocate(length as usize).unwrap();
             packet.head = (i32::from(packet.head) - before) as u16;
-            packet.length = (length + before + behind) as u16;
+            packet.length = (length + before + after) as u16;
             (packet.port, packet.order, packet.flow_hash) = (3, 500, 77);
             region.frame_mut(&packet).iter_mut().zip(1..).for_each(|(byte, value)| *byte = value as u8);
             let copy = region.duplicate(&packet).unwrap();
@@ -304,7 +306,7 @@ fn a_copy_has_the_frame_in_a_buffer_of_its_own() {
 }
 
 #[test]
-fn a_frame_longer_than_the_maximum_gets_no_buffer() {
+fn rejects_a_frame_longer_than_the_maximum() {
     for layout in [Layout::Slots, Layout::Dense] {
         let mut region = regions(layout, 5, 1).remove(0);
         assert!(region.allocate(1519).is_none());
@@ -314,14 +316,15 @@ fn a_frame_longer_than_the_maximum_gets_no_buffer() {
 
 #[test]
 #[should_panic(expected = "outside its region")]
-fn a_descriptor_of_another_worker_is_refused() {
+fn panics_on_a_descriptor_of_another_worker() {
     let mut regions = regions(Layout::Slots, 5, 2);
     let foreign = regions[0].allocate(64).unwrap();
     regions[1].frame(&foreign);
 }
 
 proptest! {
-    /// Buffers in use never overlap, keep their content, and all space comes back, but what is quarantined.
+    /// Buffers in use never overlap and keep their content. All space becomes free again, except
+    /// for quarantined buffers.
     #[test]
     fn buffers_are_exclusive(
         kind in kinds(),
@@ -358,13 +361,13 @@ proptest! {
             prop_assert!(region.buffer_mut(&descriptor).iter().all(|&byte| byte == mark));
             region.release(&descriptor);
         }
-        // Twice around: nothing of what came back is lost, nothing of what is lost comes back.
+        // Fill the region twice: all freed buffers are used again, and no quarantined one.
         let usable = region.is_usable();
         for _ in 0..2 {
             let full: Vec<_> = std::iter::from_fn(|| region.allocate(1518)).collect();
             prop_assert_eq!(!full.is_empty(), usable);
             if lost.is_empty() {
-                prop_assert!(full.len() >= 15, "only {} of 16 buffers came back", full.len());
+                prop_assert!(full.len() >= 15, "only {} of 16 buffers are free again", full.len());
             } else if kind.0 == Layout::Slots {
                 prop_assert_eq!(full.len() + lost.len(), 16);
             }
@@ -376,9 +379,9 @@ proptest! {
         }
     }
 
-    /// Whatever is quarantined, a dense ring that is empty takes every frame that there is room for.
+    /// An empty dense ring accepts every frame that fits between the quarantined buffers.
     #[test]
-    fn a_ring_goes_around_quarantine(
+    fn ring_skips_quarantined_buffers(
         lengths in prop::collection::vec(0usize..1519, 60),
         quarantined in prop::collection::btree_set(0usize..60, 0..8),
     ) {

@@ -1,8 +1,8 @@
-//! The scan eight descriptors at a time, for AVX2.
+//! Scan of eight descriptors at a time, with AVX2.
 //!
 //! ```text
-//! descriptor:  buffer | head, length | room, port, order | flow hash      words of 32 bits
-//! of eight:    8 buffers    8 heads and lengths    8 rooms                a vector each, in the order 0 2 4 6 1 3 5 7
+//! descriptor:        buffer | head, length | room, port, order | flow hash      words of 32 bits
+//! eight at a time:   8 buffers    8 heads and lengths    8 rooms            one vector each, lanes 0 2 4 6 1 3 5 7
 //! ```
 
 use std::arch::x86_64::*;
@@ -17,13 +17,14 @@ const _: () = {
     assert!(offset_of!(Descriptor, room) == 8 && size_of::<Descriptor>() == 16);
 };
 
-/// After so many packets sums are put away, so that none wraps: all lengths of two times as many fit into 32 bits.
+/// Largest number of packets per slice. Sums move to 64 bits after at most twice this number, so
+/// that no 32-bit sum of lengths overflows.
 const PACKETS_MAX: usize = 1 << 15;
 
-/// So far ahead descriptors are asked for, those of the next bins mostly.
+/// Prefetch distance for descriptors, in bytes. The prefetched lines mostly belong to later bins.
 const AHEAD_BYTES: usize = 4096;
 
-/// `MASKS[32 - 4 * n..]` has all bits of the first `n` descriptors' words.
+/// Load masks: `MASKS[32 - 4 * n..]` selects the words of the first `n` descriptors.
 static MASKS: [i32; 64] = {
     let mut masks = [0; 64];
     let mut word = 0;
@@ -34,8 +35,8 @@ static MASKS: [i32; 64] = {
     masks
 };
 
-/// The same of four vectors: each over all its lanes.
-macro_rules! of_lanes {
+/// Reduces each of four vectors to one word, by an operation on all of its lanes.
+macro_rules! reduce_lanes {
     ($of_eight:ident, $of_four:ident, $vectors:expr) => {{
         let [a, b, c, d] = $vectors;
         let front = $of_eight(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
@@ -49,7 +50,7 @@ macro_rules! of_lanes {
     }};
 }
 
-/// What eight descriptors at a time have in common with those before them, place by place.
+/// Running minima, maxima and sums over the descriptors scanned before, one per lane.
 struct Eights {
     first: __m256i,
     last: __m256i,
@@ -81,7 +82,8 @@ impl Eights {
         }
     }
 
-    /// Two descriptors in each of the four. `missing`: all bits of those that are not there and whose words are 0.
+    /// Adds eight descriptors, two in each of the `pairs`. For a lane without a descriptor, the
+    /// words are 0 and all bits of `missing` are set.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn add(&mut self, pairs: [__m256i; 4], reach: __m256i, missing: __m256i) {
@@ -103,20 +105,21 @@ impl Eights {
         self.beyond = _mm256_or_si256(self.beyond, _mm256_cmpgt_epi32(stop, _mm256_slli_epi32::<6>(room)));
     }
 
-    /// Of all eight places.
+    /// Returns the result over all eight lanes.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn scan(&self) -> Scan {
         let [last, end, room, frame_end] =
-            of_lanes!(_mm256_max_epu32, _mm_max_epu32, [self.last, self.end, self.room, self.frame_end]);
+            reduce_lanes!(_mm256_max_epu32, _mm_max_epu32, [self.last, self.end, self.room, self.frame_end]);
         let [first, head, ..] =
-            of_lanes!(_mm256_min_epu32, _mm_min_epu32, [self.first, self.head, self.first, self.head]);
+            reduce_lanes!(_mm256_min_epu32, _mm_min_epu32, [self.first, self.head, self.first, self.head]);
         let sums = [self.units, self.read_bytes, self.units, self.read_bytes];
-        let [units, read_bytes, ..] = of_lanes!(_mm256_add_epi32, _mm_add_epi32, sums);
+        let [units, read_bytes, ..] = reduce_lanes!(_mm256_add_epi32, _mm_add_epi32, sums);
         Scan {
             first,
             last,
-            // A sum wrapped where a buffer is so far out that no arena reaches there.
+            // The sum overflows if a buffer lies at the end of the 32-bit range, which is outside
+            // every arena. Return an end that is outside too.
             end: if last > u32::MAX - 0xff { u64::from(u32::MAX) + 0xff } else { end.into() },
             units: units.into(),
             room,
@@ -128,25 +131,26 @@ impl Eights {
     }
 }
 
-/// Scans descriptors in several places.
+/// Scans descriptors in several slices.
 #[target_feature(enable = "avx2")]
-pub(super) fn scan<'a>(places: impl Iterator<Item = &'a [Descriptor]>, reads_bytes: u16) -> Scan {
+pub(super) fn scan<'a>(slices: impl Iterator<Item = &'a [Descriptor]>, reads_bytes: u16) -> Scan {
     let mut all = Scan::NONE;
     let mut eights = Eights::none();
     let mut counted = 0;
     let (reach, none) = (_mm256_set1_epi32(reads_bytes.into()), _mm256_setzero_si256());
-    let places_of_words = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
-    for place in places {
-        for place in place.chunks(PACKETS_MAX) {
-            counted += place.len();
+    let descriptor_of_lane = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+    for slice in slices {
+        for slice in slice.chunks(PACKETS_MAX) {
+            counted += slice.len();
             if counted > 2 * PACKETS_MAX {
                 all.join(&eights.scan());
-                (eights, counted) = (Eights::none(), place.len());
+                (eights, counted) = (Eights::none(), slice.len());
             }
-            let (whole, rest) = place.as_chunks::<8>();
+            let (whole, rest) = slice.as_chunks::<8>();
             for eight in whole {
                 let at = eight.as_ptr().cast::<__m256i>();
-                // The processor looks ahead within a page of 4 KiB only, and whoever wrote these may have been a device.
+                // The hardware prefetcher stops at each 4 KiB page, and a device may have written
+                // the descriptors.
                 _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(AHEAD_BYTES));
                 _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(AHEAD_BYTES + 64));
                 // SAFETY: eight descriptors are 4 times 32 bytes.
@@ -158,7 +162,8 @@ pub(super) fn scan<'a>(places: impl Iterator<Item = &'a [Descriptor]>, reads_byt
             }
             if !rest.is_empty() {
                 let (at, masks) = (rest.as_ptr().cast::<i32>(), MASKS[32 - 4 * rest.len()..].as_ptr());
-                // SAFETY: of 32 words those that the masks name are in `rest`; masks begin at 28 at most and are 32.
+                // SAFETY: the masks select only words of `rest`. The masks start at index 28 or
+                // lower, and 32 of them are read.
                 let pairs = unsafe {
                     let pair = |pair: usize| {
                         let mask = _mm256_loadu_si256(masks.add(8 * pair).cast());
@@ -166,7 +171,7 @@ pub(super) fn scan<'a>(places: impl Iterator<Item = &'a [Descriptor]>, reads_byt
                     };
                     [pair(0), pair(1), pair(2), pair(3)]
                 };
-                let missing = _mm256_cmpgt_epi32(places_of_words, _mm256_set1_epi32(rest.len() as i32 - 1));
+                let missing = _mm256_cmpgt_epi32(descriptor_of_lane, _mm256_set1_epi32(rest.len() as i32 - 1));
                 eights.add(pairs, reach, missing);
             }
         }

@@ -1,20 +1,20 @@
-//! Short questions about many descriptors, answered two descriptors or four outcomes at a time where the core can do that.
+//! Summaries of many descriptors or outcomes, with AVX2 if the processor has it.
 
 use godwit_abi::{Descriptor, Outcome};
 
-/// The lengths of packets, and their buffers.
+/// Frame lengths and buffer sizes of several packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extents {
-    /// Shortest frame, bytes; `u16::MAX` where there is no packet.
+    /// Length of the shortest frame, in bytes; `u16::MAX` without packets.
     pub shortest: u16,
-    /// Longest frame, bytes.
+    /// Length of the longest frame, in bytes.
     pub longest: u16,
-    /// All buffers, in units of buffers.
+    /// Total size of the buffers, in buffer units.
     pub units: u64,
 }
 
 impl Extents {
-    /// Of no packet.
+    /// Extents without packets.
     pub const NONE: Self = Self { shortest: u16::MAX, longest: 0, units: 0 };
 
     #[inline(always)]
@@ -27,10 +27,10 @@ impl Extents {
     }
 }
 
-/// At most so many go through at once, so that no sum of 32 bits wraps.
+/// Largest number of packets for the AVX2 versions. No 32-bit sum overflows up to this number.
 const PACKETS_MAX: usize = 1 << 16;
 
-/// Lengths and buffers of these packets.
+/// Returns the lengths and buffer sizes of these packets.
 #[inline]
 pub fn extents(descriptors: &[Descriptor]) -> Extents {
     #[cfg(target_arch = "x86_64")]
@@ -45,7 +45,7 @@ fn extents_each(descriptors: &[Descriptor]) -> Extents {
     descriptors.iter().fold(Extents::NONE, Extents::and)
 }
 
-/// Whether packets arrived one after the other: each has the place in order behind that of the one before.
+/// Returns whether packets arrived one after the other, that is, with consecutive order tags.
 #[inline]
 pub fn are_in_order(descriptors: &[Descriptor]) -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -60,46 +60,49 @@ fn are_in_order_each(descriptors: &[Descriptor]) -> bool {
     descriptors.windows(2).all(|two| two[1].order == two[0].order.wrapping_add(1))
 }
 
-/// The verdict that all of these have; `None`: they have several, or there is none.
+/// Returns the common verdict of all outcomes, or `None` if they differ or there are none.
 #[inline]
 pub fn verdict_of_all(outcomes: &[Outcome]) -> Option<u8> {
     let verdict = outcomes.first()?.verdict;
     #[cfg(target_arch = "x86_64")]
     if outcomes.len() >= 4 && std::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
-        return unsafe { all_say_avx2(outcomes, verdict) }.then_some(verdict);
+        return unsafe { have_verdict_avx2(outcomes, verdict) }.then_some(verdict);
     }
-    all_say_each(outcomes, verdict).then_some(verdict)
+    have_verdict_each(outcomes, verdict).then_some(verdict)
 }
 
-fn all_say_each(outcomes: &[Outcome], verdict: u8) -> bool {
+fn have_verdict_each(outcomes: &[Outcome], verdict: u8) -> bool {
     outcomes.iter().fold(0, |differs, outcome| differs | (outcome.verdict ^ verdict)) == 0
 }
 
-/// Where buffers lie side by side that are not used twice: the first unit, and how many they are together. `None`: there is none,
-/// something lies between them, or they do not end where the last packet's buffer does.
+/// Returns the first unit and the number of units of buffers that cover a range without gaps. The
+/// buffers must not overlap.
+///
+/// Returns `None` if there are no packets, if the range has a gap, or if the last packet's buffer
+/// is not at the end of the range.
 #[inline]
-pub(crate) fn side_by_side<T: AsRef<Descriptor>>(packets: &[T]) -> Option<(u32, u32)> {
+pub(crate) fn adjacent<T: AsRef<Descriptor>>(packets: &[T]) -> Option<(u32, u32)> {
     #[cfg(target_arch = "x86_64")]
     if packets.len() >= 2 && packets.len() <= PACKETS_MAX && std::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
-        let reach = unsafe { reach_avx2(packets) };
-        return reach.side_by_side(packets);
+        let span = unsafe { span_avx2(packets) };
+        return span.adjacent(packets);
     }
     if packets.len() > PACKETS_MAX {
         return None;
     }
-    reach_each(packets).side_by_side(packets)
+    span_each(packets).adjacent(packets)
 }
 
-/// Where buffers begin, and what they are in sum.
-struct Reach {
+/// Range of buffers, and the sum of their sizes.
+struct Span {
     first: u32,
     last: u32,
     units: u32,
 }
 
-impl Reach {
+impl Span {
     #[inline(always)]
     fn and(self, descriptor: &Descriptor) -> Self {
         Self {
@@ -109,23 +112,25 @@ impl Reach {
         }
     }
 
-    /// All buffers begin between the first and the last, and none lies on another: where their sum reaches from the beginning of
-    /// the first to the end of the last, nothing is left between them.
+    /// Returns the range, if the buffers cover it without gaps.
+    ///
+    /// All buffers start between the first and the last one, and none overlap. If their sizes add
+    /// up to the size of the range, there is no gap.
     #[inline(always)]
-    fn side_by_side<T: AsRef<Descriptor>>(self, packets: &[T]) -> Option<(u32, u32)> {
+    fn adjacent<T: AsRef<Descriptor>>(self, packets: &[T]) -> Option<(u32, u32)> {
         let last = packets.last()?.as_ref();
         let is_last = last.buffer == self.last;
         (is_last && self.last - self.first + u32::from(last.room) == self.units).then_some((self.first, self.units))
     }
 }
 
-fn reach_each<T: AsRef<Descriptor>>(packets: &[T]) -> Reach {
-    let none = Reach { first: u32::MAX, last: 0, units: 0 };
-    packets.iter().fold(none, |reach, packet| reach.and(packet.as_ref()))
+fn span_each<T: AsRef<Descriptor>>(packets: &[T]) -> Span {
+    let none = Span { first: u32::MAX, last: 0, units: 0 };
+    packets.iter().fold(none, |span, packet| span.and(packet.as_ref()))
 }
 
-// A descriptor is four words: buffer; head and length; room, port and order; flow hash. What other lanes than those that are
-// asked about hold means nothing.
+// A descriptor is four words: buffer; head and length; room, port and order; flow hash. Each
+// function reads only the lanes of the words that it needs and ignores the others.
 #[cfg(target_arch = "x86_64")]
 const _: () = {
     use std::mem::offset_of;
@@ -134,7 +139,7 @@ const _: () = {
 };
 
 /// # Safety
-/// The processor has AVX2.
+/// The processor must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn extents_avx2(descriptors: &[Descriptor]) -> Extents {
@@ -152,24 +157,24 @@ unsafe fn extents_avx2(descriptors: &[Descriptor]) -> Extents {
         units = _mm256_add_epi32(units, _mm256_and_si256(words, low8));
     }
     let (shortest, longest, units) = (lanes(shortest), lanes(longest), lanes(units));
-    let of_pairs = Extents {
-        // No length has more than 16 bits.
+    let pairs_result = Extents {
+        // Lengths have 16 bits. Without pairs, the vector holds `u32::MAX`.
         shortest: shortest[1].min(shortest[5]).min(u16::MAX.into()) as u16,
         longest: longest[1].max(longest[5]) as u16,
         units: u64::from(units[2]) + u64::from(units[6]),
     };
-    rest.iter().fold(of_pairs, Extents::and)
+    rest.iter().fold(pairs_result, Extents::and)
 }
 
 /// # Safety
-/// The processor has AVX2.
+/// The processor must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn are_in_order_avx2(descriptors: &[Descriptor]) -> bool {
     use std::arch::x86_64::*;
     let Some(first) = descriptors.first() else { return true };
     let (pairs, rest) = descriptors.as_chunks::<2>();
-    // The order is the upper half of a word, in which it wraps by itself.
+    // The order tag is the upper half of a word, so it wraps without a mask.
     let [one, other] = [0, 1].map(|index: u16| i32::from(first.order.wrapping_add(index) as i16) << 16);
     let mut expected = _mm256_setr_epi32(0, 0, one, 0, 0, 0, other, 0);
     let step = _mm256_set1_epi32(2 << 16);
@@ -186,10 +191,10 @@ unsafe fn are_in_order_avx2(descriptors: &[Descriptor]) -> bool {
 }
 
 /// # Safety
-/// The processor has AVX2.
+/// The processor must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn all_say_avx2(outcomes: &[Outcome], verdict: u8) -> bool {
+unsafe fn have_verdict_avx2(outcomes: &[Outcome], verdict: u8) -> bool {
     use std::arch::x86_64::*;
     const { assert!(std::mem::offset_of!(Outcome, verdict) == 0 && size_of::<Outcome>() == 8) };
     let (fours, rest) = outcomes.as_chunks::<4>();
@@ -200,14 +205,14 @@ unsafe fn all_say_avx2(outcomes: &[Outcome], verdict: u8) -> bool {
         let words = unsafe { _mm256_loadu_si256(four.as_ptr().cast()) };
         differs = _mm256_or_si256(differs, _mm256_xor_si256(words, expected));
     }
-    _mm256_testz_si256(differs, _mm256_set1_epi64x(0xff)) == 1 && all_say_each(rest, verdict)
+    _mm256_testz_si256(differs, _mm256_set1_epi64x(0xff)) == 1 && have_verdict_each(rest, verdict)
 }
 
 /// # Safety
-/// The processor has AVX2.
+/// The processor must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn reach_avx2<T: AsRef<Descriptor>>(packets: &[T]) -> Reach {
+unsafe fn span_avx2<T: AsRef<Descriptor>>(packets: &[T]) -> Span {
     use std::arch::x86_64::*;
     let (pairs, rest) = packets.as_chunks::<2>();
     let low8 = _mm256_set1_epi32(0xff);
@@ -221,8 +226,8 @@ unsafe fn reach_avx2<T: AsRef<Descriptor>>(packets: &[T]) -> Reach {
         units = _mm256_add_epi32(units, _mm256_and_si256(words, low8));
     }
     let (first, last, units) = (lanes(first), lanes(last), lanes(units));
-    let of_pairs = Reach { first: first[0].min(first[4]), last: last[0].max(last[4]), units: units[2] + units[6] };
-    rest.iter().fold(of_pairs, |reach, packet| reach.and(packet.as_ref()))
+    let pairs_result = Span { first: first[0].min(first[4]), last: last[0].max(last[4]), units: units[2] + units[6] };
+    rest.iter().fold(pairs_result, |span, packet| span.and(packet.as_ref()))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -243,7 +248,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn extents_are_those_of_each(descriptors in prop::collection::vec(descriptor(), 0..70)) {
+        fn extents_match_the_scalar_version(descriptors in prop::collection::vec(descriptor(), 0..70)) {
             let expected = extents_each(&descriptors);
             prop_assert_eq!(extents(&descriptors), expected);
             #[cfg(target_arch = "x86_64")]
@@ -253,9 +258,9 @@ mod tests {
             }
         }
 
-        /// All alike but for at most one.
+        /// All outcomes are the same, except for at most one.
         #[test]
-        fn another_verdict_is_seen(
+        fn finds_a_different_verdict(
             verdict: u8,
             count in 0..40_usize,
             wrong: prop::sample::Index,
@@ -272,15 +277,15 @@ mod tests {
             let first = outcomes.first().map(|first| first.verdict);
             let expected = first.filter(|&first| outcomes.iter().all(|outcome| outcome.verdict == first));
             prop_assert_eq!(verdict_of_all(&outcomes), expected);
-            prop_assert_eq!(first.filter(|&first| all_say_each(&outcomes, first)), expected);
+            prop_assert_eq!(first.filter(|&first| have_verdict_each(&outcomes, first)), expected);
         }
 
-        /// In order but for at most one.
+        /// All packets are in order, except for at most one.
         #[test]
-        fn order_is_seen(first: u16, count in 0..70_usize, wrong: prop::sample::Index, other: u16, is_wrong: bool) {
-            let place = |at: usize| first.wrapping_add(at as u16);
+        fn finds_a_packet_out_of_order(first: u16, count in 0..70_usize, wrong: prop::sample::Index, other: u16, is_wrong: bool) {
+            let order = |at: usize| first.wrapping_add(at as u16);
             let mut descriptors: Vec<Descriptor> = (0..count)
-                .map(|at| Descriptor { order: place(at), room: at as u8, port: 7, flow_hash: at as u32, ..Descriptor::default() })
+                .map(|at| Descriptor { order: order(at), room: at as u8, port: 7, flow_hash: at as u32, ..Descriptor::default() })
                 .collect();
             if is_wrong && count > 0 {
                 descriptors[wrong.index(count)].order = other;
@@ -294,9 +299,9 @@ mod tests {
             }
         }
 
-        /// Buffers of a ring, of which one is missing or comes elsewhere.
+        /// Adjacent buffers of a ring. One may be missing, or two may be swapped.
         #[test]
-        fn buffers_side_by_side_are_seen(
+        fn finds_adjacent_buffers(
             start in 0..1_u32 << 24,
             rooms in prop::collection::vec(1..=255_u8, 1..70),
             missing: prop::sample::Index,
@@ -313,15 +318,15 @@ mod tests {
                 2 => descriptors.swap(swapped[0].index(rooms.len()), swapped[1].index(rooms.len())),
                 _ => {}
             }
-            let found = side_by_side(&descriptors);
-            let tiles = reach_each(&descriptors).side_by_side(&descriptors);
-            prop_assert_eq!(found, tiles);
+            let found = adjacent(&descriptors);
+            let scalar = span_each(&descriptors).adjacent(&descriptors);
+            prop_assert_eq!(found, scalar);
             let mut sorted = descriptors.clone();
             sorted.sort_unstable_by_key(|descriptor| descriptor.buffer);
-            let touches = |two: &[Descriptor]| two[0].buffer + u32::from(two[0].room) == two[1].buffer;
+            let is_adjacent = |two: &[Descriptor]| two[0].buffer + u32::from(two[0].room) == two[1].buffer;
             let is_last = descriptors.last().map(|last| last.buffer) == sorted.last().map(|last| last.buffer);
             let units = descriptors.iter().map(|descriptor| u32::from(descriptor.room)).sum();
-            let expected = sorted.first().filter(|_| is_last && sorted.windows(2).all(touches));
+            let expected = sorted.first().filter(|_| is_last && sorted.windows(2).all(is_adjacent));
             prop_assert_eq!(found, expected.map(|first| (first.buffer, units)));
         }
     }

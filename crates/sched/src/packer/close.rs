@@ -1,4 +1,4 @@
-//! The filling chunk is closed and the next one opened, and closed ones come back.
+//! Closing of the filling chunk, and return of completed chunks.
 
 use std::mem;
 
@@ -9,8 +9,10 @@ use crate::chunk::Chunk;
 use crate::cost::CostModel;
 
 impl Packer {
-    /// Closes the filling chunk, bins longest first where so configured, and opens the next one with as
-    /// many leftovers as fit. None where no packet waits or every other set of bins is out.
+    /// Closes the filling chunk and opens the next one. The next chunk first takes all leftovers
+    /// that fit. If configured, the bins of the closed chunk are sorted, longest first.
+    ///
+    /// Returns `None` if no packet waits or no set of bins is free.
     #[inline(never)]
     pub fn take(&mut self, now_ns: u64) -> Option<Chunk> {
         if self.packets() == 0 {
@@ -24,20 +26,20 @@ impl Packer {
         Some(closed)
     }
 
-    /// Takes a set of bins back, once its packets are done with.
+    /// Returns a chunk to the packer, after its packets are processed.
     ///
     /// # Panics
-    /// Where the chunk is not of this packer.
+    /// If the chunk does not come from this packer.
     #[inline(never)]
     pub fn give_back(&mut self, chunk: Chunk) {
         assert!(
             self.free.len() + 1 < self.chunks && chunk.descriptors.len() == self.filling.descriptors.len(),
-            "a chunk goes back to the packer that it came from, once"
+            "a chunk must return once, to the packer that it came from"
         );
         self.free.push(chunk);
     }
 
-    /// Writes down the bins of the filling chunk and takes their labels off.
+    /// Writes the bin entries of the filling chunk and clears their labels.
     fn close(&mut self, now_ns: u64) {
         let chunk = &mut self.filling;
         chunk.packets = self.budget - self.room;
@@ -45,9 +47,10 @@ impl Packer {
         chunk.bins.clear();
         let open = self.open as usize;
         for (number, (label, cursor)) in self.labels[..open].iter().zip(&self.cursors[1..]).enumerate() {
-            // All fit: `validate` bounds bins times bin_packets by 2^24 and bin_packets by 2^16; lengths have 16 bits.
+            // No cast truncates: `validate` limits bins times bin_packets to 2^24 and bin_packets
+            // to 2^16, and lengths have 16 bits.
             let first = number as u32 * self.config.bin_packets;
-            let stream = self.streams[usize::from(label.instance)];
+            let stream = self.streams[usize::from(label.stream)];
             let bin = Bin {
                 first,
                 count: (cursor.next - first) as u16,
@@ -60,7 +63,7 @@ impl Packer {
                 part: 0,
             };
             self.parts.push(number, bin, chunk);
-            self.table[self.places.of_class(label.instance, label.variant, label.length_class)] = 0;
+            self.table[self.label_index.of_class(label.stream, label.variant, label.length_class)] = 0;
         }
         if self.config.sort && open > 1 {
             sort_longest_first(&mut chunk.bins, &mut self.estimates, &self.costs);
@@ -77,7 +80,8 @@ impl Packer {
         chunk.bin_bytes.extend(bins.iter().map(bytes));
     }
 
-    /// Leftovers come before new packets (PIPSEA, figure 6, step 1). Those that find no bin keep their order.
+    /// Puts leftovers into bins, before any new packet (PIPSEA, figure 6, step 1). Leftovers that
+    /// find no bin keep their order.
     fn bin_leftovers(&mut self) {
         let mut unseen = self.leftovers.len();
         while unseen > 0 && self.room > 0 {
@@ -87,14 +91,16 @@ impl Packer {
                 self.leftovers.push_back(packet);
             }
         }
-        // Those seen in vain now stand behind those not seen.
+        // Packets that found no bin are now after the unseen packets. Restore the order.
         self.leftovers.rotate_left(unseen);
     }
 }
 
-/// Longest processing time first keeps the last bin to end from ending late (PIPSEA, section 3.4; Graham,
-/// SIAM Journal on Applied Mathematics 1969). Bins that are estimated alike stay in the order they were opened. Parts of a bin
-/// stay together: it takes as long as all of them.
+/// Sorts bins by estimated time, longest first, so that the last bin ends early (PIPSEA, section
+/// 3.4; Graham, SIAM Journal on Applied Mathematics 1969).
+///
+/// Bins with equal estimates keep the order in which they were opened. The parts of a bin stay
+/// together: the estimate of the bin is the sum of theirs.
 fn sort_longest_first(bins: &mut [Bin], estimates: &mut Vec<(f64, Bin)>, costs: &CostModel) {
     estimates.clear();
     estimates.extend(bins.iter().map(|bin| (costs.estimate_ns(bin), *bin)));
