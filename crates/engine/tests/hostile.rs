@@ -28,7 +28,7 @@ use godwit_engine::config::Config;
 use godwit_engine::{Engine, Options, Report};
 use godwit_function::ipsec::suite::Authentication;
 use ipsec_common::association::{Association, every};
-use ipsec_common::hostile::{Link, is_right, links, mutate, seal, sealer};
+use ipsec_common::hostile::{Link, encapsulate, is_acceptable, links, mutate, sender};
 use ipsec_common::{Random, forms, hex};
 use nix::fcntl::OFlag;
 
@@ -161,7 +161,7 @@ fn check_report(report: &Report, packets: u64, passed: u64, reassembly: bool) {
 /// Writes so many mutated packets as a capture; returns the memory of the process, bytes, after each round.
 fn send(to: &Path, links: &mut [Link], packets: usize, random: &mut Random) -> Vec<usize> {
     let associations: Vec<Association> = links.iter().map(|link| link.association.clone()).collect();
-    let sealer = sealer(&associations);
+    let sender = sender(&associations);
     let form = *forms().last().unwrap();
     let mut capture = BufWriter::new(File::create(to).unwrap());
     for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65535, 1] {
@@ -171,13 +171,13 @@ fn send(to: &Path, links: &mut [Link], packets: usize, random: &mut Random) -> V
     for number in 0..packets {
         if number % ROUND == 0 && number > 0 {
             resident.push(resident_bytes());
-            seal(&*sealer, form, links);
+            encapsulate(&*sender, form, links);
         }
         let link = &links[random.below(links.len())];
-        let index = random.below(link.sealed.len());
+        let index = random.below(link.encapsulated.len());
         frame.clear();
-        frame.extend_from_slice(&link.sealed[index]);
-        let other = &links[random.below(links.len())].sealed[index];
+        frame.extend_from_slice(&link.encapsulated[index]);
+        let other = &links[random.below(links.len())].encapsulated[index];
         mutate(random, &link.association, &mut frame, other);
         frame.truncate(FRAME_BYTES_MAX);
         let bytes = frame.len() as u32;
@@ -216,7 +216,7 @@ impl Known {
 
     /// Whether somebody sent what this frame carries.
     fn has(&self, frame: &[u8]) -> bool {
-        let is_of = |link: &Link| (0..link.plain.len()).any(|index| is_right(link, index, frame));
+        let is_of = |link: &Link| (0..link.plain.len()).any(|index| is_acceptable(link, index, frame));
         let likely = frame.get(14..).and_then(|packet| self.by_addresses.get(addresses(packet)));
         // ESP in transport mode does not authenticate the addresses.
         likely.is_some_and(|&at| is_of(&self.links[at])) || self.links.iter().any(is_of)

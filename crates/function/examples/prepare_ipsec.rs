@@ -1,8 +1,9 @@
-//! What the host half of `ipsec` costs per packet before the kernel (which SA, which sequence number, whether it was there)
-//! and behind it (what it remembers of authentic packets).
+//! Measures the host half of `ipsec` per packet: before the kernel (SA look-up, sequence numbers,
+//! replay check) and after it (replay window update).
 //!
-//! One thread, packets of all SAs in random order, in batches. The frames of a batch are in the cache, as they are behind
-//! the classifier that just read them; the least of many rounds counts, because other programs only add to it.
+//! One thread processes packets of all SAs in random order, in batches. The frames of a batch are
+//! in the cache, as they are after classification. The minimum of many rounds is reported, because
+//! other programs can only increase the time.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -31,9 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "[[policy]]\naction = \"bypass\"\nprotocol = \"udp\"\ndestination_ports = 500\n"
     );
     let stanza = exceptions.to_owned() + &outbound(4096) + "[[policy]]\naction = \"bypass\"\n";
-    measure("outbound, 4096 policies, 2 before and 1 behind", 4096, &stanza, |sa| {
-        frame(17, [10, 9, 8, 7], subnet(sa))
-    })?;
+    measure("outbound, 4096 policies, 2 before and 1 after", 4096, &stanza, |sa| frame(17, [10, 9, 8, 7], subnet(sa)))?;
     for count in [1, 64, 4096] {
         measure(&format!("inbound, {count} SAs"), count, &inbound(count), |sa| {
             let mut frame = frame(ESP, [198, 51, 100, 1], [192, 0, 2, 1]);
@@ -48,7 +47,7 @@ fn spi(sa: usize) -> u32 {
     0x1000 + sa as u32
 }
 
-/// The host that packets of an SA go to.
+/// Returns a host in the destination subnet of an SA.
 fn subnet(sa: usize) -> [u8; 4] {
     [20 + (sa >> 16) as u8, (sa >> 8) as u8, sa as u8, 1]
 }
@@ -78,7 +77,7 @@ fn inbound(count: usize) -> String {
     (0..count).map(|index| sa(index, "in", ["198.51.100.1", "192.0.2.1"])).collect()
 }
 
-/// 64 bytes.
+/// Returns a frame of 64 bytes.
 fn frame(protocol: u8, source: [u8; 4], destination: [u8; 4]) -> Vec<u8> {
     let mut frame = vec![2; 64];
     frame[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 50, 0, 0, 0, 0, 64, protocol]);
@@ -87,20 +86,20 @@ fn frame(protocol: u8, source: [u8; 4], destination: [u8; 4]) -> Vec<u8> {
     frame
 }
 
-fn measure(what: &str, sas: usize, stanza: &str, frame: impl Fn(usize) -> Vec<u8>) -> Result<(), Box<dyn Error>> {
+fn measure(label: &str, sas: usize, stanza: &str, frame: impl Fn(usize) -> Vec<u8>) -> Result<(), Box<dyn Error>> {
     let begin = Instant::now();
     let stanza = DeTable::parse(stanza)?;
     let site = BuildContext { name: "to-all", ports: &[], directory: Path::new(".") };
     let function = (kind("ipsec").ok_or("no ipsec")?.build)(stanza, &site)?;
     let built = begin.elapsed();
-    let mut host = function.host_half(0, 1).ok_or("no host half")?;
+    let mut host = function.host_half(0, 1).ok_or("ipsec has no host half")?;
 
     let mut region = Arena::new(ArenaConfig { packets: PACKETS, ..ArenaConfig::default() }, 1)?.split().remove(0);
     let mut state = 1_u64;
     let mut descriptors: Vec<Descriptor> = Vec::with_capacity(PACKETS);
     let mut used: Vec<usize> = Vec::with_capacity(PACKETS);
     for _ in 0..PACKETS {
-        // Knuth's MMIX generator; the high bits are the good ones.
+        // Knuth's MMIX generator. Its high bits have the best quality.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let sa = (state >> 33) as usize % sas;
         let frame = frame(sa);
@@ -112,7 +111,7 @@ fn measure(what: &str, sas: usize, stanza: &str, frame: impl Fn(usize) -> Vec<u8
 
     let mut sequences = vec![0_u32; sas];
     let mut work = Vec::with_capacity(BATCH);
-    let (mut before, mut behind) = (Duration::MAX, Duration::MAX);
+    let (mut before, mut after) = (Duration::MAX, Duration::MAX);
     for _ in 0..ROUNDS {
         let mut round = [Duration::ZERO; 2];
         for (batch, used) in descriptors.chunks(BATCH).zip(used.chunks(BATCH)) {
@@ -131,8 +130,8 @@ fn measure(what: &str, sas: usize, stanza: &str, frame: impl Fn(usize) -> Vec<u8
 
             let mut variant = 0;
             let parameter = |work: &Work| match *work {
-                Work::Run { variant: of, parameter } => {
-                    variant = of;
+                Work::Run { variant: current, parameter } => {
+                    variant = current;
                     parameter
                 }
                 ref other => panic!("every packet has an SA: {other:?}"),
@@ -142,14 +141,14 @@ fn measure(what: &str, sas: usize, stanza: &str, frame: impl Fn(usize) -> Vec<u8
             let begin = Instant::now();
             host.complete(variant, batch, &parameters, &mut outcomes);
             round[1] += begin.elapsed();
-            assert!(outcomes.iter().all(|outcome| outcome.verdict == variant % 2), "none is dropped");
+            assert!(outcomes.iter().all(|outcome| outcome.verdict == variant % 2), "a packet was dropped");
         }
         before = before.min(round[0]);
-        behind = behind.min(round[1]);
+        after = after.min(round[1]);
     }
-    let [before, behind] = [before, behind].map(|time| time.as_secs_f64() * 1e9 / PACKETS as f64);
+    let [before, after] = [before, after].map(|time| time.as_secs_f64() * 1e9 / PACKETS as f64);
     let built = built.as_secs_f64() * 1e3;
-    println!("{what}: {before:.1} ns per packet before the kernel, {behind:.1} behind it; built in {built:.0} ms");
+    println!("{label}: {before:.1} ns per packet before the kernel, {after:.1} after it; built in {built:.0} ms");
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! Packets that somebody made to do harm: every field of ESP and AH changed in turn, packets cut, nested and grown,
-//! sequence numbers that came before or cannot be, and mutated packets in numbers.
+//! Hostile packets: every field of ESP and AH changed, truncated, nested and oversized packets,
+//! repeated and invalid sequence numbers, and many mutated packets.
 
 mod ipsec_common;
 
@@ -8,18 +8,18 @@ use std::collections::BTreeMap;
 use godwit_function::ipsec::suite::{Authentication, Protocol};
 use ipsec_common::association::{Association, every};
 use ipsec_common::gateway::{BATCH, Gateway, Passed};
-use ipsec_common::hostile::{Link, header_at, is_right, links, mutate, with_lengths};
+use ipsec_common::hostile::{Link, header_at, is_acceptable, links, mutate, with_lengths};
 use ipsec_common::{Form, Random, build, forms, hex, name, process, set_checksum};
 
 fn east(links: &[Link]) -> Gateway {
     Gateway::new(build(&links.iter().map(|link| link.association.inbound()).collect::<String>()))
 }
 
-fn said(gateway: &Gateway, passed: &Passed) -> &'static str {
+fn verdict(gateway: &Gateway, passed: &Passed) -> &'static str {
     name(&*gateway.function, passed.outcome)
 }
 
-/// One SA of each protocol, family and way, of suites that authenticate.
+/// Returns SAs of a few authenticated suites, in all modes and families.
 fn few() -> Vec<Association> {
     let mut all = every();
     all.retain(|association| {
@@ -30,7 +30,7 @@ fn few() -> Vec<Association> {
 }
 
 #[test]
-fn every_field_is_looked_at() {
+fn a_change_of_any_esp_or_ah_byte_is_detected() {
     let mut random = Random(11);
     let links = links(few(), &mut random, &[90]);
     for form in forms() {
@@ -38,58 +38,59 @@ fn every_field_is_looked_at() {
         for link in &links {
             let association = &link.association;
             let at = header_at(association);
-            let sealed = &link.sealed[0];
+            let encapsulated = &link.encapsulated[0];
             let is_ah = association.suite.protocol == Protocol::Ah;
-            for byte in at..sealed.len() {
-                let mut frame = sealed.clone();
+            for byte in at..encapsulated.len() {
+                let mut frame = encapsulated.clone();
                 frame[byte] ^= 1 << random.below(8);
                 let passed = east.pass(form, &[frame], true).remove(0);
-                let said = said(&east, &passed);
+                let verdict = verdict(&east, &passed);
                 let expected: &[&str] = match (byte - at, is_ah) {
-                    // The SPI: another SA, which may have seen the number, or none.
+                    // SPI: no SA, or another SA, which may already have seen the number.
                     (0..4, false) | (4..8, true) => {
                         &["no_sa", "policy_discard", "authentication", "malformed", "keepalive", "replayed"]
                     }
-                    // The sequence number of ESP and AH; an extended one that is guessed wrong is not authentic.
+                    // Sequence number. An extended number that is inferred wrongly fails
+                    // authentication.
                     (4..8, false) | (8..12, true) => &["authentication", "replayed"],
-                    // Length of AH.
+                    // AH length.
                     (1, true) => &["malformed"],
                     _ => &["authentication"],
                 };
-                assert!(expected.contains(&said), "{form}: {association}: byte {}: {said}", byte - at);
+                assert!(expected.contains(&verdict), "{form}: {association}: byte {}: {verdict}", byte - at);
             }
-            // Nothing of that has kept the packet itself from getting through.
-            let passed = east.pass(form, std::slice::from_ref(sealed), true).remove(0);
-            assert_eq!(said(&east, &passed), "decrypted", "{form}: {association}");
+            // The original packet still passes.
+            let passed = east.pass(form, std::slice::from_ref(encapsulated), true).remove(0);
+            assert_eq!(verdict(&east, &passed), "decrypted", "{form}: {association}");
             assert_eq!(hex(&passed.frame[14..]), hex(&link.plain[0]), "{form}: {association}");
-            let again = east.pass(form, std::slice::from_ref(sealed), true).remove(0);
-            assert_eq!(said(&east, &again), "replayed", "{form}: {association}");
+            let again = east.pass(form, std::slice::from_ref(encapsulated), true).remove(0);
+            assert_eq!(verdict(&east, &again), "replayed", "{form}: {association}");
         }
     }
 }
 
-/// Fields of the outer header and of UDP, where the packet must still say what it is.
+/// Changes of the outer header and of UDP must not change the decapsulated packet.
 #[test]
-fn outer_headers_are_looked_at() {
+fn changes_of_outer_headers_do_not_affect_the_packet() {
     let mut random = Random(12);
     let mut few = few();
-    // Packets may come again.
+    // Without replay protection, so that packets can be repeated.
     few.retain(|association| !association.esn);
     few.iter_mut().for_each(|association| association.replay_window = 0);
     let links = links(few, &mut random, &[64]);
     for form in forms() {
         let mut east = east(&links);
         for link in &links {
-            let sealed = &link.sealed[0];
+            let encapsulated = &link.encapsulated[0];
             for byte in 14..header_at(&link.association) {
-                let mut frame = sealed.clone();
+                let mut frame = encapsulated.clone();
                 frame[byte] ^= 1 << random.below(8);
                 if !link.association.source.is_ipv6() {
                     set_checksum(&mut frame[14..]);
                 }
                 let passed = east.pass(form, &[frame], true).remove(0);
-                if said(&east, &passed) == "decrypted" {
-                    assert!(is_right(link, 0, &passed.frame), "{form}: {}: byte {byte}", link.association);
+                if verdict(&east, &passed) == "decrypted" {
+                    assert!(is_acceptable(link, 0, &passed.frame), "{form}: {}: byte {byte}", link.association);
                 }
             }
         }
@@ -97,25 +98,25 @@ fn outer_headers_are_looked_at() {
 }
 
 #[test]
-fn a_packet_cut_anywhere_is_dropped() {
+fn truncated_packets_are_dropped() {
     let mut random = Random(13);
     let links = links(few(), &mut random, &[33]);
     for form in forms() {
         let mut east = east(&links);
         for link in &links {
-            let sealed = &link.sealed[0];
-            for length in 0..sealed.len() {
-                let passed = east.pass(form, &[sealed[..length].to_vec()], true).remove(0);
-                let cut = said(&east, &passed);
+            let encapsulated = &link.encapsulated[0];
+            for length in 0..encapsulated.len() {
+                let passed = east.pass(form, &[encapsulated[..length].to_vec()], true).remove(0);
+                let cut = verdict(&east, &passed);
                 assert!(matches!(cut, "truncated" | "malformed"), "{form}: {}: {length}: {cut}", link.association);
-                // And with lengths that agree with the cut.
+                // Truncated with matching length fields.
                 let front = header_at(&link.association);
                 if length < front {
                     continue;
                 }
-                let agreed = with_lengths(&link.association, sealed[..length].to_vec());
+                let agreed = with_lengths(&link.association, encapsulated[..length].to_vec());
                 let passed = east.pass(form, &[agreed], true).remove(0);
-                let cut = said(&east, &passed);
+                let cut = verdict(&east, &passed);
                 let known = ["truncated", "malformed", "authentication", "keepalive", "no_sa", "policy_discard"];
                 assert!(known.contains(&cut), "{form}: {}: {length}: {cut}", link.association);
             }
@@ -124,7 +125,7 @@ fn a_packet_cut_anywhere_is_dropped() {
 }
 
 #[test]
-fn numbers_that_came_before_or_are_too_old() {
+fn repeated_and_late_numbers_are_dropped() {
     let mut random = Random(14);
     let mut few = few();
     few.retain(|association| association.tunnel && !association.udp);
@@ -133,14 +134,15 @@ fn numbers_that_came_before_or_are_too_old() {
     for link in &links {
         let mut east = east(std::slice::from_ref(link));
         let mut pass = |index: usize| {
-            let passed = east.pass(form, &[link.sealed[index].clone()], false).remove(0);
+            let passed = east.pass(form, &[link.encapsulated[index].clone()], false).remove(0);
             name(&*east.function, passed.outcome)
         };
         let at = &link.association;
-        // The buffer has 64 places.
+        // The window covers 64 numbers.
         assert_eq!(pass(100), "decrypted", "{at}");
         assert_eq!(pass(100 - 63), "decrypted", "{at}");
-        // Behind the buffer, an extended number is taken for one of the next 2^32, which it is not.
+        // An extended number older than the window is inferred as one of the next 2^32, which fails
+        // authentication.
         let old = if at.esn { "authentication" } else { "replayed" };
         assert_eq!(pass(100 - 64), old, "{at}");
         assert_eq!(pass(100 - 63), "replayed", "{at}");
@@ -149,20 +151,21 @@ fn numbers_that_came_before_or_are_too_old() {
         assert_eq!(pass(399), "decrypted", "{at}");
         assert_eq!(pass(300), old, "{at}");
         assert_eq!(pass(399 - 63), "decrypted", "{at}");
-        // In one batch, and backwards: the buffer does not care.
+        // Within the window, the order of arrival is irrelevant.
         let mut east = Gateway::new(build(&at.inbound()));
-        let order: Vec<Vec<u8>> = (100..140).rev().chain(100..140).map(|index| link.sealed[index].clone()).collect();
+        let order: Vec<Vec<u8>> =
+            (100..140).rev().chain(100..140).map(|index| link.encapsulated[index].clone()).collect();
         let passed = east.pass(form, &order, false);
         for (index, passed) in passed.iter().enumerate() {
             let expected = if index < 40 { "decrypted" } else { "replayed" };
-            assert_eq!(said(&east, passed), expected, "{at}: {index}");
+            assert_eq!(verdict(&east, passed), expected, "{at}: {index}");
         }
     }
 }
 
-/// A number far ahead that is not authentic moves nothing.
+/// A forged packet with a number far ahead must not move the window.
 #[test]
-fn a_forged_number_moves_no_buffer() {
+fn a_forged_number_does_not_move_the_window() {
     let mut random = Random(15);
     let links = links(few(), &mut random, &[20; 3]);
     let form = *forms().last().unwrap();
@@ -170,75 +173,77 @@ fn a_forged_number_moves_no_buffer() {
         let mut east = east(std::slice::from_ref(link));
         let at = header_at(&link.association) + if link.association.suite.protocol == Protocol::Ah { 8 } else { 4 };
         for ahead in [1000u32, 0x7fff_ffff, 0xffff_ff00, u32::MAX] {
-            let mut frame = link.sealed[0].clone();
+            let mut frame = link.encapsulated[0].clone();
             frame[at..at + 4].copy_from_slice(&ahead.to_be_bytes());
             let passed = east.pass(form, &[frame], true).remove(0);
-            assert!(matches!(said(&east, &passed), "authentication" | "replayed"), "{}", link.association);
+            assert!(matches!(verdict(&east, &passed), "authentication" | "replayed"), "{}", link.association);
         }
-        for sealed in &link.sealed {
-            let passed = east.pass(form, std::slice::from_ref(sealed), true).remove(0);
-            assert_eq!(said(&east, &passed), "decrypted", "{}", link.association);
+        for encapsulated in &link.encapsulated {
+            let passed = east.pass(form, std::slice::from_ref(encapsulated), true).remove(0);
+            assert_eq!(verdict(&east, &passed), "decrypted", "{}", link.association);
         }
     }
 }
 
-/// An ESP packet inside another comes out as it went in, and is one for whoever it is for.
+/// A nested ESP packet is decapsulated to the inner ESP packet, which its own SA then decapsulates.
 #[test]
-fn nested_packets_open_one_layer_at_a_time() {
+fn nested_packets_are_decapsulated_one_layer_at_a_time() {
     let mut random = Random(16);
     let mut tunnels = few();
     tunnels.retain(|association| association.tunnel && !association.udp);
     for pair in tunnels.windows(2) {
         let inner = links(vec![pair[0].clone()], &mut random, &[50]).remove(0);
         let mut outer = pair[1].clone();
-        // What it carries are the packets between the inner tunnel's ends.
+        // The outer tunnel carries the packets between the endpoints of the inner tunnel.
         (outer.inner_source, outer.inner_destination) = (pair[0].source, pair[0].destination);
-        let sealed = process(&*build(&outer.outbound()), Form::Ref, &inner.sealed).remove(0);
+        let encapsulated = process(&*build(&outer.outbound()), Form::Ref, &inner.encapsulated).remove(0);
         let mut east = Gateway::new(build(&(outer.inbound() + &pair[0].inbound())));
         for form in forms() {
             let function = build(&(outer.inbound() + &pair[0].inbound()));
             east = Gateway::new(function);
-            let first = east.pass(form, std::slice::from_ref(&sealed.frame), true).remove(0);
-            assert_eq!(said(&east, &first), "decrypted", "{form}: {} in {outer}", pair[0]);
-            assert_eq!(first.frame, inner.sealed[0], "{form}: {} in {outer}", pair[0]);
+            let first = east.pass(form, std::slice::from_ref(&encapsulated.frame), true).remove(0);
+            assert_eq!(verdict(&east, &first), "decrypted", "{form}: {} in {outer}", pair[0]);
+            assert_eq!(first.frame, inner.encapsulated[0], "{form}: {} in {outer}", pair[0]);
             let second = east.pass(form, &[first.frame], true).remove(0);
-            assert_eq!(said(&east, &second), "decrypted", "{form}");
+            assert_eq!(verdict(&east, &second), "decrypted", "{form}");
             assert_eq!(second.frame[14..], inner.plain[0], "{form}");
         }
         drop(east);
     }
 }
 
-/// The largest frames that fit, and what is longer than it says or shorter.
+/// Maximum frames with padding pass. Packets whose length field exceeds the frame are dropped.
 #[test]
-fn oversized_packets() {
+fn accepts_padding_and_drops_packets_with_a_length_beyond_the_frame() {
     let mut random = Random(17);
     let links = links(few(), &mut random, &[1800]);
     for form in forms() {
         let mut east = east(&links);
         for link in &links {
-            let mut padded = link.sealed[0].clone();
+            let mut padded = link.encapsulated[0].clone();
             padded.extend(random.bytes(2048 - padded.len()));
             let passed = east.pass(form, &[padded], true).remove(0);
-            assert_eq!(said(&east, &passed), "decrypted", "{form}: {}", link.association);
+            assert_eq!(verdict(&east, &passed), "decrypted", "{form}: {}", link.association);
             assert_eq!(hex(&passed.frame[14..]), hex(&link.plain[0]), "{form}: {}", link.association);
-            let mut lying = link.sealed[0].clone();
+            let mut too_long = link.encapsulated[0].clone();
             let length_at = if link.association.source.is_ipv6() { 18 } else { 16 };
-            lying[length_at..length_at + 2].copy_from_slice(&u16::MAX.to_be_bytes());
-            let passed = east.pass(form, &[lying], true).remove(0);
-            assert_eq!(said(&east, &passed), "truncated", "{form}: {}", link.association);
+            too_long[length_at..length_at + 2].copy_from_slice(&u16::MAX.to_be_bytes());
+            let passed = east.pass(form, &[too_long], true).remove(0);
+            assert_eq!(verdict(&east, &passed), "truncated", "{form}: {}", link.association);
         }
     }
 }
 
-/// So many mutated packets: each is accounted for, what goes on is what somebody sent, and no buffer is lost.
+/// Processes mutated packets. Every packet is accounted for, every decapsulated packet was sent,
+/// and no buffer leaks.
 fn mutated(packets: usize, seed: u64) {
     let mut random = Random(seed);
     let mut associations = every();
-    // Of SAs that do not authenticate, anything may come out.
+    // SAs without authentication may decapsulate to anything.
     associations.retain(|association| association.suite.authentication != Authentication::None);
     for (index, association) in associations.iter_mut().enumerate() {
-        // Half of them take packets again, so that what is not changed where it matters opens every time.
+        // Half of the SAs accept repeated packets, so packets with harmless mutations are
+        // decapsulated every time.
         if index % 2 == 0 && !association.esn {
             association.replay_window = 0;
         }
@@ -250,7 +255,7 @@ fn mutated(packets: usize, seed: u64) {
     let mut done = 0;
     let mut batch = 0u64;
     while done < packets {
-        // Buffers that have seen everything say "replayed" and no more: now and then all SAs begin again.
+        // The replay windows would soon reject everything, so start with new SAs regularly.
         if batch % 64 == 63 {
             east = self::east(&links);
         }
@@ -259,32 +264,33 @@ fn mutated(packets: usize, seed: u64) {
         let mut frames = Vec::with_capacity(count);
         for _ in 0..count {
             let link = random.below(links.len());
-            let index = random.below(links[link].sealed.len());
-            let mut frame = links[link].sealed[index].clone();
-            let other = &links[random.below(links.len())].sealed[index];
+            let index = random.below(links[link].encapsulated.len());
+            let mut frame = links[link].encapsulated[index].clone();
+            let other = &links[random.below(links.len())].encapsulated[index];
             mutate(&mut random, &links[link].association, &mut frame, other);
             frame.truncate(2048);
             picked.push((link, index));
             frames.push(frame);
         }
-        // Levels and native in turn. The reference is slow: it has a look now and then.
+        // Alternate between the levels and native. The reference is slow, so check every 16th batch
+        // only.
         let form = forms[1 + batch as usize % (forms.len() - 1)];
         let passed = east.pass(form, &frames, batch.is_multiple_of(16));
         for (&(link, index), passed) in picked.iter().zip(&passed) {
-            let said = said(&east, passed);
-            *counts.entry(said).or_default() += 1;
-            match said {
-                // A packet may have become that of another SA only by becoming all of one.
+            let verdict = verdict(&east, passed);
+            *counts.entry(verdict).or_default() += 1;
+            match verdict {
+                // The packet may also be a complete copy of another SA's packet.
                 "decrypted" => {
-                    let is_known = is_right(&links[link], index, &passed.frame)
+                    let is_known = is_acceptable(&links[link], index, &passed.frame)
                         || links
                             .iter()
-                            .any(|link| (0..link.plain.len()).any(|index| is_right(link, index, &passed.frame)));
+                            .any(|link| (0..link.plain.len()).any(|index| is_acceptable(link, index, &passed.frame)));
                     assert!(is_known, "{}: {}", links[link].association, hex(&passed.frame));
                 }
-                // The EtherType was changed.
-                "not_ip" | "not_ipv4" => {}
-                _ => assert_eq!(passed.outcome.verdict, godwit_abi::VERDICT_DROP, "{said}"),
+                // The mutation changed the EtherType.
+                "not_ip" => {}
+                _ => assert_eq!(passed.outcome.verdict, godwit_abi::VERDICT_DROP, "{verdict}"),
             }
         }
         done += count;
@@ -293,18 +299,18 @@ fn mutated(packets: usize, seed: u64) {
     assert_eq!(counts.values().sum::<usize>(), packets);
     println!("{packets} mutated packets: {counts:?}");
     for reason in ["authentication", "decrypted", "malformed", "truncated", "replayed", "policy_discard", "fragment"] {
-        assert!(counts.get(reason).is_some_and(|count| *count > 0), "no packet was {reason}: {counts:?}");
+        assert!(counts.get(reason).is_some_and(|count| *count > 0), "no packet had the result {reason}: {counts:?}");
     }
 }
 
 #[test]
-fn mutated_packets() {
+fn mutated_packets_are_handled_safely() {
     mutated(60_000, 18);
 }
 
 /// `cargo test --release -p godwit-function --test ipsec_bad_input -- --ignored --nocapture`
 #[test]
 #[ignore = "takes minutes"]
-fn ten_million_mutated_packets() {
+fn ten_million_mutated_packets_are_handled_safely() {
     mutated(10_000_000, 19);
 }

@@ -1,4 +1,5 @@
-//! The kernel at every CPU level against `ref`, and both against what the standards say of bad packets.
+//! Compares the kernel at every CPU level with `ref`, and both with the requirements of the
+//! standards for bad packets.
 
 mod ipsec_common;
 
@@ -12,14 +13,14 @@ use ipsec_common::{
 
 const OURS: u32 = 0x1001;
 
-/// Both ends of one tunnel: who encrypts and who decrypts.
+/// Returns the stanzas of the outbound and the inbound end of a tunnel.
 fn tunnel() -> (String, String) {
     let out = Sa::new("west", OURS, "out", 1);
     let inbound = Sa { direction: "in", ..out.clone() };
     (out.stanza() + &protect_all("west"), inbound.stanza())
 }
 
-/// Frames of all lengths of the packet inside, tagged or not, some with Ethernet padding.
+/// Returns frames with inner packets of these lengths. Some have a VLAN tag or Ethernet padding.
 fn frames(random: &mut Random, lengths: impl Iterator<Item = usize>) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for length in lengths {
@@ -31,7 +32,7 @@ fn frames(random: &mut Random, lengths: impl Iterator<Item = usize>) -> Vec<Vec<
     frames
 }
 
-/// The frame without what follows the packet.
+/// Returns the frame without Ethernet padding.
 fn without_padding(frame: &[u8]) -> Vec<u8> {
     let l2 = if frame[12] == 0x81 { 18 } else { 14 };
     let total = usize::from(u16::from_be_bytes([frame[l2 + 2], frame[l2 + 3]]));
@@ -39,7 +40,7 @@ fn without_padding(frame: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn every_form_does_what_ref_does_and_back() {
+fn every_form_equals_ref_in_both_directions() {
     let (west, east) = tunnel();
     let mut random = Random(1);
     let plain = frames(&mut random, 20..=1500);
@@ -47,24 +48,24 @@ fn every_form_does_what_ref_does_and_back() {
         let west = build(&west);
         let work = Batch::new(&plain).prepare(&*west);
         let expected = Batch::new(&plain).run(&*west, Form::Ref, &work, bin_packets);
-        let sealed: Vec<Vec<u8>> = expected.iter().map(|packet| packet.frame.clone()).collect();
+        let sent: Vec<Vec<u8>> = expected.iter().map(|packet| packet.frame.clone()).collect();
         let east = build(&east);
-        let open = Batch::new(&sealed).prepare(&*east);
-        let opened = Batch::new(&sealed).run(&*east, Form::Ref, &open, bin_packets);
-        for (plain, opened) in plain.iter().zip(&opened) {
-            // A packet that came marked keeps its mark: the outer header has the same.
-            assert_eq!(opened.outcome, Outcome { verdict: 1, reason: 0, port: 0, value: OURS });
-            assert_eq!(opened.frame, without_padding(plain));
+        let inbound_work = Batch::new(&sent).prepare(&*east);
+        let received = Batch::new(&sent).run(&*east, Form::Ref, &inbound_work, bin_packets);
+        for (plain, received) in plain.iter().zip(&received) {
+            // The outer header has the same congestion mark, so the inner packet keeps its own.
+            assert_eq!(received.outcome, Outcome { verdict: 1, reason: 0, port: 0, value: OURS });
+            assert_eq!(received.frame, without_padding(plain));
         }
         for form in forms() {
             assert_same(form, &expected, &Batch::new(&plain).run(&*west, form, &work, bin_packets));
-            assert_same(form, &opened, &Batch::new(&sealed).run(&*east, form, &open, bin_packets));
+            assert_same(form, &received, &Batch::new(&sent).run(&*east, form, &inbound_work, bin_packets));
         }
     }
 }
 
 #[test]
-fn an_encrypted_packet_is_as_the_standards_draw_it() {
+fn an_encapsulated_packet_has_the_standard_format() {
     let (west, _) = tunnel();
     let mut random = Random(2);
     let mut inner = packet(&mut random, 45);
@@ -75,11 +76,11 @@ fn an_encrypted_packet_is_as_the_standards_draw_it() {
     for form in forms() {
         let function = build(&west);
         for sequence in 1u32..=3 {
-            let sealed = process(&*function, form, std::slice::from_ref(&frame)).remove(0);
-            assert_eq!(sealed.outcome, Outcome { verdict: 0, reason: 0, port: 0, value: OURS });
-            let (l2, packet) = sealed.frame.split_at(18);
+            let sent = process(&*function, form, std::slice::from_ref(&frame)).remove(0);
+            assert_eq!(sent.outcome, Outcome { verdict: 0, reason: 0, port: 0, value: OURS });
+            let (l2, packet) = sent.frame.split_at(18);
             assert_eq!(l2, &frame[..18]);
-            // 45 bytes, 1 of padding, 2: three blocks.
+            // 45 bytes of payload, 1 of padding and 2 of trailer fill three blocks.
             assert_eq!(packet.len(), 20 + 8 + 16 + 48 + 12);
             assert_eq!(packet[..10], [0x45, 0xb9, 0, packet.len() as u8, 0, sequence as u8, 0x40, 0, 64, 50]);
             assert_eq!(packet[12..20], [192, 0, 2, 1, 192, 0, 2, 2]);
@@ -90,34 +91,34 @@ fn an_encrypted_packet_is_as_the_standards_draw_it() {
 }
 
 #[test]
-fn no_iv_comes_twice() {
+fn ivs_never_repeat() {
     let (west, _) = tunnel();
     let function = build(&west);
     let frame = ethernet(&packet(&mut Random(3), 64), false);
     let form = *forms().last().unwrap();
-    let sealed = process(&*function, form, &vec![frame; 3000]);
-    let mut ivs: Vec<&[u8]> = sealed.iter().map(|packet| &packet.frame[14 + 28..][..16]).collect();
+    let sent = process(&*function, form, &vec![frame; 3000]);
+    let mut ivs: Vec<&[u8]> = sent.iter().map(|packet| &packet.frame[14 + 28..][..16]).collect();
     ivs.sort_unstable();
     ivs.dedup();
     assert_eq!(ivs.len(), 3000);
 }
 
 #[test]
-fn a_bit_flipped_anywhere_is_found() {
+fn any_flipped_bit_is_detected() {
     let (west, east) = tunnel();
     let frame = ethernet(&packet(&mut Random(4), 60), false);
-    let sealed = process(&*build(&west), Form::Ref, &[frame]).remove(0).frame;
+    let sent = process(&*build(&west), Form::Ref, &[frame]).remove(0).frame;
     let mut frames = Vec::new();
     let mut expected = Vec::new();
-    for bit in 0..8 * (sealed.len() - 14) {
-        let mut frame = sealed.clone();
+    for bit in 0..8 * (sent.len() - 14) {
+        let mut frame = sent.clone();
         frame[14 + bit / 8] ^= 0x80 >> (bit % 8);
         frames.push(frame);
         expected.push(match bit / 8 {
-            // Any field of the outer header: its checksum is wrong, or what it says shows it first.
+            // Outer header: the checksum is wrong, or an earlier check fails.
             0..20 => &["malformed", "truncated", "fragment", "policy_discard", "no_sa"][..],
             20..24 => &["no_sa"],
-            // Number 0 is never sent.
+            // A flipped bit may give number 0, which is never valid.
             24..28 => &["authentication", "replayed"],
             _ => &["authentication"],
         });
@@ -125,22 +126,22 @@ fn a_bit_flipped_anywhere_is_found() {
     for form in forms() {
         let function = build(&east);
         for (bit, (packet, expected)) in process(&*function, form, &frames).iter().zip(&expected).enumerate() {
-            let said = name(&*function, packet.outcome);
-            assert!(expected.contains(&said), "{form}: bit {bit}: {said}");
+            let verdict = name(&*function, packet.outcome);
+            assert!(expected.contains(&verdict), "{form}: bit {bit}: {verdict}");
         }
     }
 }
 
 #[test]
-fn a_packet_cut_short_is_dropped() {
+fn truncated_packets_are_dropped() {
     let (west, east) = tunnel();
     let sa = Sa::new("west", OURS, "out", 1);
     let frame = ethernet(&packet(&mut Random(5), 100), false);
-    let sealed = process(&*build(&west), Form::Ref, &[frame]).remove(0).frame;
-    let cut: Vec<Vec<u8>> = (0..sealed.len()).map(|length| sealed[..length].to_vec()).collect();
-    // And with an outer header that agrees with the cut.
+    let sent = process(&*build(&west), Form::Ref, &[frame]).remove(0).frame;
+    let cut: Vec<Vec<u8>> = (0..sent.len()).map(|length| sent[..length].to_vec()).collect();
+    // Truncated with a matching outer header.
     let agreed: Vec<Vec<u8>> =
-        (34..sealed.len()).map(|length| ethernet(&outer(&sa, &sealed[34..length], 0), false)).collect();
+        (34..sent.len()).map(|length| ethernet(&outer(&sa, &sent[34..length], 0), false)).collect();
     for form in forms() {
         let function = build(&east);
         for packet in process(&*function, form, &cut) {
@@ -155,7 +156,7 @@ fn a_packet_cut_short_is_dropped() {
 }
 
 #[test]
-fn what_is_inside_is_checked() {
+fn the_inner_packet_is_checked() {
     let inbound = Sa {
         more: "selectors = [{ source = \"10.0.0.0/8\", protocol = \"udp\", destination_ports = \"53-54\" }, \
                { destination = \"10.9.9.9\", protocol = 1 }]"
@@ -181,10 +182,10 @@ fn what_is_inside_is_checked() {
     };
     let good = Esp::new(&udp([10, 0, 0, 1], 53, 0));
     let padded = |padding: &[u8]| Esp { padding: Some(padding.to_vec()), ..good.clone() };
-    // 32 bytes of packet leave 14 of padding, its length, next header.
-    let right: Vec<u8> = (1..=14).chain([14]).collect();
+    // A packet of 32 bytes needs 14 bytes of padding, followed by pad length and next header.
+    let correct: Vec<u8> = (1..=14).chain([14]).collect();
     let with = |at: usize, byte: u8| {
-        let mut padding = right.clone();
+        let mut padding = correct.clone();
         padding[at] = byte;
         padded(&padding)
     };
@@ -193,7 +194,7 @@ fn what_is_inside_is_checked() {
     hidden.extend([0xee; 333]);
     let cases: Vec<(Esp, &str)> = vec![
         (good.clone(), "decrypted"),
-        (padded(&right), "decrypted"),
+        (padded(&correct), "decrypted"),
         (padded(&long), "decrypted"),
         (Esp::new(&hidden), "decrypted"),
         (with(0, 0), "padding"),
@@ -203,7 +204,7 @@ fn what_is_inside_is_checked() {
         (with(14, 46), "padding"),
         (with(14, 47), "padding"),
         (with(14, 255), "padding"),
-        // Pad length 0: the other zeros are payload behind the packet.
+        // Pad length 0: the other zeros are traffic flow padding after the packet.
         (padded(&[0; 15]), "decrypted"),
         (Esp { next_header: 59, ..good.clone() }, "dummy"),
         (Esp { payload: vec![], next_header: 59, ..good.clone() }, "dummy"),
@@ -224,24 +225,25 @@ fn what_is_inside_is_checked() {
         (Esp::new(&[0x45; 14]), "malformed"),
         (Esp::new(&[]), "malformed"),
     ];
-    let frames: Vec<Vec<u8>> = cases.iter().map(|(esp, _)| ethernet(&esp.seal(&inbound), false)).collect();
+    let frames: Vec<Vec<u8>> = cases.iter().map(|(esp, _)| ethernet(&esp.encapsulate(&inbound), false)).collect();
     let function = build(&stanza);
     let expected = process(&*function, Form::Ref, &frames);
     for form in forms() {
         let found = process(&*function, form, &frames);
         assert_same(form, &expected, &found);
-        for (index, (packet, (esp, said))) in found.iter().zip(&cases).enumerate() {
-            assert_eq!(name(&*function, packet.outcome), *said, "{form}: case {index}");
-            if *said == "decrypted" {
+        for (index, (packet, (esp, verdict))) in found.iter().zip(&cases).enumerate() {
+            assert_eq!(name(&*function, packet.outcome), *verdict, "{form}: case {index}");
+            if *verdict == "decrypted" {
                 assert_eq!(packet.frame[14..], esp.payload[..32], "{form}: case {index}");
             }
         }
     }
 }
 
-/// RFC 6040, figure 4: rows are what is inside (not ECT, ECT(0), ECT(1), CE), columns what is outside, in that order.
+/// RFC 6040, figure 4. Rows are the inner mark, columns the outer mark, each in the order not-ECT,
+/// ECT(0), ECT(1), CE.
 #[test]
-fn congestion_marks_leave_the_tunnel() {
+fn congestion_marks_are_combined_at_the_tunnel_exit() {
     const DROP: Option<u8> = None;
     let (not_ect, ect_1, ect_0, ce) = (0, 1, 2, 3);
     let order = [not_ect, ect_0, ect_1, ce];
@@ -259,7 +261,7 @@ fn congestion_marks_leave_the_tunnel() {
             let mut inner = packet(&mut random, 77);
             inner[1] = 0xb8 | inside;
             set_checksum(&mut inner);
-            let esp = Esp { tos: 0x28 | outside, ..Esp::new(&inner) }.seal(&inbound);
+            let esp = Esp { tos: 0x28 | outside, ..Esp::new(&inner) }.encapsulate(&inbound);
             for form in forms() {
                 let found = process(&*function, form, &[ethernet(&esp, false)]).remove(0);
                 match figure[row][column] {
@@ -278,7 +280,7 @@ fn congestion_marks_leave_the_tunnel() {
 }
 
 #[test]
-fn where_there_is_no_room_the_packet_is_dropped_whole() {
+fn packets_without_room_are_dropped_unchanged() {
     let (west, _) = tunnel();
     let mut random = Random(7);
     let plain = frames(&mut random, (20..400).chain([1500]));
@@ -306,10 +308,10 @@ fn where_there_is_no_room_the_packet_is_dropped_whole() {
                     "encrypted" => seen[0] += 1,
                     "no_room" => {
                         seen[1] += 1;
-                        assert!(!enough, "{form}: the contract's room is not enough");
-                        assert_eq!(packet.frame, *plain, "{form}: touched");
+                        assert!(!enough, "{form}: the room of the contract is not enough");
+                        assert_eq!(packet.frame, *plain, "{form}: the frame was changed");
                     }
-                    said => panic!("{form}: {said}"),
+                    other => panic!("{form}: {other}"),
                 }
             }
         }
@@ -318,7 +320,7 @@ fn where_there_is_no_room_the_packet_is_dropped_whole() {
 }
 
 #[test]
-fn noise_is_survived_alike() {
+fn every_form_treats_random_frames_alike() {
     let inbound = Sa::new("east", 0x2001, "in", 4);
     let outbound = Sa::new("west", 0x1001, "out", 5);
     let stanza = inbound.stanza() + &outbound.stanza() + &protect_all("west");
@@ -349,17 +351,17 @@ fn noise_is_survived_alike() {
             frame[at] = random.next() as u8;
         }
         frames.push(frame);
-        // Whatever a host half could say, and what it never does.
+        // Parameters that a host half returns, and some that it never returns.
         let sa = [0, 0, 0, 1, 1, 2, u64::from(u32::MAX)][random.below(7)];
         work.push(Work::Run { variant: random.below(2) as u8, parameter: sa << 44 | random.next() >> 32 });
     }
     let function = build(&stanza);
     let expected = Batch::new(&frames).run(&*function, Form::Ref, &work, 64);
-    let mut said: Vec<&str> = expected.iter().map(|packet| name(&*function, packet.outcome)).collect();
-    said.sort_unstable();
-    said.dedup();
+    let mut verdicts: Vec<&str> = expected.iter().map(|packet| name(&*function, packet.outcome)).collect();
+    verdicts.sort_unstable();
+    verdicts.dedup();
     for known in ["authentication", "encrypted", "malformed", "no_sa", "not_ip", "padding", "truncated"] {
-        assert!(said.contains(&known), "{known} was not met: {said:?}");
+        assert!(verdicts.contains(&known), "no packet had the result {known}: {verdicts:?}");
     }
     for form in forms() {
         assert_same(form, &expected, &Batch::new(&frames).run(&*function, form, &work, 64));

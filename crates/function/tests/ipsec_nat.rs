@@ -1,5 +1,5 @@
-//! ESP in UDP in transport mode through a NAT (RFC 3948, section 3.1.2): what comes out has the checksum of the addresses
-//! that it has now.
+//! ESP in UDP in transport mode through a NAT (RFC 3948, section 3.1.2): decapsulated packets have
+//! checksums that match the translated addresses.
 
 mod ipsec_common;
 
@@ -9,7 +9,7 @@ use ipsec_common::{Sa, build, ethernet, forms, name, process, protect_all};
 const UDP: u8 = 17;
 const TCP: u8 = 6;
 
-/// Both ends of an SA in transport mode.
+/// Returns the stanzas of the outbound and the inbound SA in transport mode.
 fn ends(is_ipv6: bool) -> (String, String) {
     let more = "mode = \"transport\"\nudp_encapsulation = {}\n".to_owned();
     let out = Sa { more, ..Sa::new("host", 0x3001, "out", 9) };
@@ -22,12 +22,13 @@ fn ends(is_ipv6: bool) -> (String, String) {
     (out, inbound)
 }
 
-/// Where the source address is, and how long it is.
+/// Returns the offset and the size of the source address.
 fn source(is_ipv6: bool) -> (usize, usize) {
     if is_ipv6 { (8, 16) } else { (12, 4) }
 }
 
-/// What a checksum of TCP or UDP covers, of a packet without options and extension headers.
+/// Returns the bytes that the TCP or UDP checksum covers, for a packet without options and
+/// extension headers.
 fn covered(packet: &[u8], protocol: u8) -> Vec<u8> {
     let is_ipv6 = packet[0] >> 4 == 6;
     let (at, address_bytes) = source(is_ipv6);
@@ -36,7 +37,7 @@ fn covered(packet: &[u8], protocol: u8) -> Vec<u8> {
     [&packet[at..at + 2 * address_bytes], &length, &[0, 0, 0, protocol], transport].concat()
 }
 
-/// A packet whose checksums are right.
+/// Returns a packet with correct checksums.
 fn packet(is_ipv6: bool, protocol: u8, payload_bytes: usize) -> Vec<u8> {
     let header_bytes = if protocol == TCP { 20 } else { 8 };
     let transport_bytes = header_bytes + payload_bytes;
@@ -60,14 +61,14 @@ fn packet(is_ipv6: bool, protocol: u8, payload_bytes: usize) -> Vec<u8> {
     packet.extend([0x12, 0x34, 0, 53]);
     packet.extend(if protocol == TCP { vec![7; 16] } else { vec![0, transport_bytes as u8, 0, 0] });
     packet.extend((0..payload_bytes).map(|i| (i * 37 + 11) as u8));
-    let place = at + if protocol == TCP { 16 } else { 6 };
-    packet[place..place + 2].fill(0);
+    let checksum_at = at + if protocol == TCP { 16 } else { 6 };
+    packet[checksum_at..checksum_at + 2].fill(0);
     let sum = checksum(&covered(&packet, protocol));
-    packet[place..place + 2].copy_from_slice(&sum.to_be_bytes());
+    packet[checksum_at..checksum_at + 2].copy_from_slice(&sum.to_be_bytes());
     packet
 }
 
-/// A NAT gives the frame's packet another source address and port.
+/// Changes the source address and port of a frame, like a NAT.
 fn translate(frame: &mut [u8], is_ipv6: bool) {
     let packet = &mut frame[14..];
     let (at, address_bytes) = source(is_ipv6);
@@ -81,7 +82,7 @@ fn translate(frame: &mut [u8], is_ipv6: bool) {
 }
 
 #[test]
-fn checksums_are_right_behind_a_nat() {
+fn checksums_are_correct_after_a_nat() {
     for (is_ipv6, protocol) in [(false, UDP), (false, TCP), (true, UDP), (true, TCP)] {
         let (out, inbound) = ends(is_ipv6);
         let plain: Vec<Vec<u8>> = (0..60).map(|payload_bytes| packet(is_ipv6, protocol, payload_bytes)).collect();
@@ -94,12 +95,13 @@ fn checksums_are_right_behind_a_nat() {
             })
             .collect();
         for form in forms() {
-            let sealed = process(&*build(&out), form, &frames);
-            let mut sealed: Vec<Vec<u8>> = sealed.into_iter().map(|packet| packet.frame).collect();
-            sealed.iter_mut().for_each(|frame| translate(frame, is_ipv6));
+            let sent = process(&*build(&out), form, &frames);
+            let mut sent: Vec<Vec<u8>> = sent.into_iter().map(|packet| packet.frame).collect();
+            sent.iter_mut().for_each(|frame| translate(frame, is_ipv6));
             let function = build(&inbound);
-            for (opened, plain) in process(&*function, form, &sealed).iter().zip(&plain) {
-                assert_eq!(name(&*function, opened.outcome), "decrypted", "{form}");
+            for (received, plain) in process(&*function, form, &sent).iter().zip(&plain) {
+                assert_eq!(name(&*function, received.outcome), "decrypted", "{form}");
+                let packet = &received.frame[14..];
                 let packet = &opened.frame[14..];
                 let (at, address_bytes) = source(is_ipv6);
                 assert_ne!(packet[at..at + address_bytes], plain[at..at + address_bytes], "{form}");
@@ -109,16 +111,16 @@ fn checksums_are_right_behind_a_nat() {
     }
 }
 
-/// A UDP checksum of 0 says that there is none (RFC 768).
+/// A UDP checksum of 0 means that there is no checksum (RFC 768).
 #[test]
-fn no_checksum_stays_none() {
+fn packets_without_udp_checksum_stay_without() {
     let (out, inbound) = ends(false);
     let mut plain = packet(false, UDP, 33);
     plain[26..28].fill(0);
     for form in forms() {
-        let mut sealed = process(&*build(&out), form, &[ethernet(&plain, false)]).remove(0).frame;
-        translate(&mut sealed, false);
-        let opened = process(&*build(&inbound), form, &[sealed]).remove(0);
-        assert_eq!(opened.frame[14 + 20..], plain[20..], "{form}");
+        let mut sent = process(&*build(&out), form, &[ethernet(&plain, false)]).remove(0).frame;
+        translate(&mut sent, false);
+        let received = process(&*build(&inbound), form, &[sent]).remove(0);
+        assert_eq!(received.frame[14 + 20..], plain[20..], "{form}");
     }
 }

@@ -1,4 +1,4 @@
-//! What `docs/functions/ipsec.md` shows and claims.
+//! Checks the examples and tables of `docs/functions/ipsec.md`.
 
 mod ipsec_common;
 
@@ -15,12 +15,12 @@ fn page() -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every configuration on the page is one that can be run.
+/// Every configuration on the page must be valid.
 #[test]
-fn its_examples_are_understood() {
+fn examples_are_valid() {
     let page = page();
     let examples = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    // Some show the chain alone.
+    // Some examples contain only a chain.
     let examples: Vec<&str> = examples.filter(|example| example.contains("[[function]]")).collect();
     assert!(examples.len() >= 3, "only {} examples", examples.len());
     for example in examples {
@@ -36,9 +36,9 @@ fn its_examples_are_understood() {
     }
 }
 
-/// A row for every suite, and none for another; the native form runs what the row says.
+/// The table has exactly one row per suite, and each row matches the coverage of the native kernel.
 #[test]
-fn its_table_of_suites_is_right() {
+fn suite_table_matches_the_kernels() {
     let page = page();
     let table = page.split("## Suites").nth(1).unwrap().split("\n## ").next().unwrap();
     let found: Vec<&str> = table.lines().filter(|line| line.starts_with("| `") && line.ends_with("yes |")).collect();
@@ -49,16 +49,16 @@ fn its_table_of_suites_is_right() {
         assert!(row.starts_with(&format!("| `{}` | yes | yes | ", suite.name)), "{row}");
         if let Some(native) = native {
             let covers = [false, true].map(|inbound| native.covers(kernel, variant(number, inbound)));
-            let said = row.split(" | ").nth(3).unwrap();
-            assert_eq!(covers, [said == "yes"; 2], "{row}");
+            let column = row.split(" | ").nth(3).unwrap();
+            assert_eq!(covers, [column == "yes"; 2], "{row}");
         }
     }
     assert_eq!(found.len(), SUITES.len());
 }
 
-/// The SAs that tests share are those that the page says each cell stands for.
+/// The shared test SAs cover all modes that the page lists for each table cell.
 #[test]
-fn every_cell_stands_for_every_mode() {
+fn test_sas_cover_every_mode() {
     let associations = every();
     for suite in SUITES {
         let cell: BTreeSet<_> = associations

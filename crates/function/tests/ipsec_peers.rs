@@ -1,5 +1,5 @@
-//! scapy and tshark at the other end, over every suite, mode, pair of families, kind of sequence numbers, with and without
-//! UDP.
+//! Interoperability with scapy and tshark, for every suite, mode, address family and sequence
+//! number length, with and without UDP.
 
 mod ipsec_common;
 
@@ -16,12 +16,12 @@ use ipsec_common::{
     Batch, Form, Packet, Random, build, forms, hex, name, repository, set_sequences, unhex, write_pcap,
 };
 
-/// Packets per SA: one short, the others of any length.
+/// Packets per SA: one short packet, and others of any length.
 const PACKETS: usize = 3;
-/// Upper half of extended sequence numbers, where a test chooses it.
+/// Upper half of extended sequence numbers in tests that choose it.
 const UPPER: u32 = 5;
 
-/// An SA, and packets for it.
+/// SA with packets for it.
 struct Case {
     association: Association,
     plain: Vec<Vec<u8>>,
@@ -32,7 +32,7 @@ fn cases(headers: impl Fn(&Association) -> Headers) -> Vec<Case> {
     let case = |association: Association| {
         let headers = headers(&association);
         let plain = (0..PACKETS).map(|index| {
-            // scapy pads nothing as if it were something.
+            // scapy treats an empty payload as padding, so each packet has at least one byte.
             let bytes = 1 + if index == 0 { random.below(64) } else { random.below(1400) };
             association.plain(&mut random, bytes, headers)
         });
@@ -41,8 +41,8 @@ fn cases(headers: impl Fn(&Association) -> Headers) -> Vec<Case> {
     every().into_iter().map(case).collect()
 }
 
-/// What scapy can take: it believes that every routing header has segments left, and with UDP it knows no other header
-/// in front.
+/// Returns the headers that scapy supports. It assumes that every routing header has segments left,
+/// and with UDP it supports no extension headers.
 fn for_scapy(association: &Association) -> Headers {
     match (association.tunnel, association.udp, association.suite.protocol) {
         (true, ..) => Headers::Any,
@@ -59,13 +59,14 @@ fn ethernet(packet: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Of the packet with this index: numbers of 32 bits are anything, those that are extended have their upper half.
+/// Returns the sequence number of the packet with this index. Extended numbers have the upper half
+/// [`UPPER`].
 fn sequence(association: &Association, index: usize) -> u64 {
     let upper = if association.esn { u64::from(UPPER) << 32 } else { 0 };
     upper | (7000 + index as u64)
 }
 
-/// Every packet through one form, with the sequence numbers of [`sequence`].
+/// Runs all packets through one form, with the sequence numbers of [`sequence`].
 fn run(function: &dyn Function, form: Form, cases: &[Case], packets: &[Vec<u8>]) -> Vec<Packet> {
     let frames: Vec<Vec<u8>> = packets.iter().map(|packet| ethernet(packet)).collect();
     let batch = Batch::new(&frames);
@@ -86,7 +87,7 @@ fn inbound(cases: &[Case]) -> String {
     cases.iter().map(|case| case.association.inbound()).collect()
 }
 
-/// Runs tests/peers/ipsec_scapy.py; one answer per job.
+/// Runs tests/peers/ipsec_scapy.py and returns one answer per job.
 fn scapy(python: &Peer, jobs: &[String]) -> Vec<String> {
     let script = repository("tests/peers/ipsec_scapy.py");
     let mut child =
@@ -96,37 +97,37 @@ fn scapy(python: &Peer, jobs: &[String]) -> Vec<String> {
     let writer = std::thread::spawn(move || stdin.write_all(text.as_bytes()));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();
-    assert!(output.status.success(), "scapy ended with {}", output.status);
+    assert!(output.status.success(), "scapy exited with {}", output.status);
     let answers: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
     assert_eq!(answers.len(), jobs.len());
     answers
 }
 
 #[test]
-fn scapy_opens_what_we_seal() {
+fn scapy_decapsulates_our_packets() {
     let Some(python) = python("scapy.layers.ipsec") else { return };
     let cases = cases(for_scapy);
     let function = build(&outbound(&cases));
     let plain: Vec<Vec<u8>> = cases.iter().flat_map(|case| case.plain.clone()).collect();
-    let mut sealed: Option<Vec<Packet>> = None;
+    let mut sent: Option<Vec<Packet>> = None;
     for form in forms() {
         let packets = run(&*function, form, &cases, &plain);
         for (index, packet) in packets.iter().enumerate() {
             let association = &cases[index / PACKETS].association;
             assert_eq!(name(&*function, packet.outcome), "encrypted", "{form}: {association}");
             assert_eq!(packet.outcome.value, association.spi, "{form}: {association}");
-            // Every form makes the same packet, so that scapy need open it but once.
-            if let Some(sealed) = &sealed {
-                assert!(packet.frame == sealed[index].frame, "{form}: {association}: not what ref makes");
+            // All forms must produce the same packets, so scapy checks them only once.
+            if let Some(sent) = &sent {
+                assert!(packet.frame == sent[index].frame, "{form}: {association}: differs from ref");
             }
         }
-        sealed.get_or_insert(packets);
+        sent.get_or_insert(packets);
     }
-    let sealed = sealed.unwrap();
+    let sent = sent.unwrap();
     let mut jobs = Vec::new();
-    for (case, sealed) in cases.iter().zip(sealed.chunks(PACKETS)) {
+    for (case, sent) in cases.iter().zip(sent.chunks(PACKETS)) {
         jobs.push(case.association.scapy(UPPER));
-        jobs.extend(sealed.iter().map(|packet| format!("open {}", hex(&packet.frame[14..]))));
+        jobs.extend(sent.iter().map(|packet| format!("open {}", hex(&packet.frame[14..]))));
     }
     let answers = scapy(&python, &jobs);
     for (case, answers) in cases.iter().zip(answers.chunks(1 + PACKETS)) {
@@ -138,7 +139,7 @@ fn scapy_opens_what_we_seal() {
 }
 
 #[test]
-fn we_open_what_scapy_seals() {
+fn packets_of_scapy_are_decapsulated() {
     let Some(python) = python("scapy.layers.ipsec") else { return };
     let cases = cases(for_scapy);
     let mut jobs = Vec::new();
@@ -150,25 +151,25 @@ fn we_open_what_scapy_seals() {
         }));
     }
     let answers = scapy(&python, &jobs);
-    let mut sealed = Vec::new();
+    let mut received = Vec::new();
     for (case, answers) in cases.iter().zip(answers.chunks(1 + PACKETS)) {
         for answer in &answers[1..] {
             assert!(!answer.starts_with("error"), "{}: {answer}", case.association);
-            sealed.push(unhex(answer));
+            received.push(unhex(answer));
         }
     }
     let function = build(&inbound(&cases));
     for form in forms() {
-        let opened = run(&*function, form, &cases, &sealed);
-        for (index, opened) in opened.iter().enumerate() {
+        let packets = run(&*function, form, &cases, &received);
+        for (index, packet) in packets.iter().enumerate() {
             let Case { association, plain } = &cases[index / PACKETS];
-            assert_eq!(name(&*function, opened.outcome), "decrypted", "{form}: {association}");
-            assert_eq!(hex(&opened.frame[14..]), hex(&plain[index % PACKETS]), "{form}: {association}");
+            assert_eq!(name(&*function, packet.outcome), "decrypted", "{form}: {association}");
+            assert_eq!(hex(&packet.frame[14..]), hex(&plain[index % PACKETS]), "{form}: {association}");
         }
     }
 }
 
-/// A directory of this test's own, removed at the end.
+/// Temporary directory of a test. Removed when dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -185,7 +186,7 @@ impl Drop for Directory {
     }
 }
 
-/// The row of tshark's table `esp_sa`; `None` where it cannot decrypt so.
+/// Returns the row of tshark's table `esp_sa`, or `None` if tshark cannot decrypt the SA's packets.
 fn tshark_row(association: &Association) -> Option<String> {
     let Association { suite, esn, tunnel, udp, .. } = association;
     if suite.protocol == Protocol::Ah || *esn || !tunnel || *udp {
@@ -204,7 +205,7 @@ fn tshark_row(association: &Association) -> Option<String> {
             (name, hex(&association.key) + &hex(&association.salt))
         }
         (Cipher::Ctr, _) => ("AES-CTR [RFC3686]", hex(&association.key) + &hex(&association.salt)),
-        // Not in tshark 4.0.
+        // tshark 4.0 does not support ChaCha20.
         (Cipher::ChaCha20, _) => return None,
     };
     let (authentication, hmac_key) = match suite.authentication {
@@ -225,18 +226,18 @@ fn tshark_row(association: &Association) -> Option<String> {
 }
 
 #[test]
-fn tshark_opens_what_we_seal() {
+fn tshark_decrypts_our_packets() {
     let Some(tshark) = Peer::find("tshark") else { return };
-    let directory = Directory::new("tshark-opens");
+    let directory = Directory::new("tshark-decrypts");
     let path = directory.0.join("esp.pcap");
     let mut cases = cases(|_| Headers::Any);
     cases.retain(|case| tshark_row(&case.association).is_some());
-    assert!(cases.len() > 60, "tshark knows but {} SAs", cases.len());
+    assert!(cases.len() > 60, "tshark supports only {} SAs", cases.len());
     let function = build(&outbound(&cases));
     let plain: Vec<Vec<u8>> = cases.iter().flat_map(|case| case.plain.clone()).collect();
     let form = *forms().last().unwrap();
-    let sealed: Vec<Vec<u8>> = run(&*function, form, &cases, &plain).into_iter().map(|packet| packet.frame).collect();
-    write_pcap(&path, &sealed);
+    let sent: Vec<Vec<u8>> = run(&*function, form, &cases, &plain).into_iter().map(|packet| packet.frame).collect();
+    write_pcap(&path, &sent);
     let mut command = tshark.command();
     command.args(["-n", "-o", "esp.enable_encryption_decode:TRUE", "-o", "esp.enable_authentication_check:TRUE"]);
     for row in cases.iter().filter_map(|case| tshark_row(&case.association)) {
@@ -263,7 +264,7 @@ fn tshark_opens_what_we_seal() {
     for (index, (row, plain)) in rows.iter().zip(&plain).enumerate() {
         let association = &cases[index / PACKETS].association;
         let columns: Vec<&str> = row.split(';').collect();
-        // Of what authenticates, and of nothing else.
+        // The ICV is good exactly for suites with authentication.
         let is_authenticated = association.suite.authentication != Authentication::None;
         assert_eq!(matches!(columns[0], "1" | "True"), is_authenticated, "{association}: {row}");
         assert_eq!(columns[1], format!("{:#010x}", association.spi), "{association}");

@@ -1,22 +1,26 @@
 /*
- * The primitives of the ipsec kernel, one operation per line of the input, all in
- * hex (but numbers); ipsec_common/program.rs compiles and drives it. - is empty. AREA: the
- * part of an SA in the table image that holds keys (crates/function/src/ipsec/key_area.rs).
+ * Runs primitives of the ipsec kernel. ipsec_common/program.rs compiles and runs this program.
+ *
+ * Each input line is one operation, and gives one output line. All values are in hex, except
+ * numbers; - is an empty value. AREA is the key area of an SA in the table image
+ * (crates/function/src/ipsec/key_area.rs).
  *
  *   encrypt ROUNDS AREA IV DATA      CBC in place
  *   decrypt ROUNDS AREA IV DATA      CBC in place
  *   block ROUNDS AREA DATA           one block
- *   ctr ROUNDS AREA NONCE DATA       counter from 1 on
- *   sha1 AREA DATA SUFFIX            HMAC, all its bytes; SUFFIX: 4 bytes or none
+ *   ctr ROUNDS AREA NONCE DATA       counter starts at 1
+ *   sha1 AREA DATA SUFFIX            full HMAC; SUFFIX has 4 bytes or none
  *   sha256 AREA DATA SUFFIX
- *   gcm ROUNDS AREA NONCE AAD DATA   what DATA is encrypted to, and the tag
+ *   gcm ROUNDS AREA NONCE AAD DATA   ciphertext and tag
  *   chacha20 AREA NONCE COUNTER DATA
  *   poly1305 KEY DATA
- *   aead AREA NONCE AAD DATA         ChaCha20-Poly1305: what DATA is encrypted to, and the tag
- *   seal VARIANT SA SEQUENCE PACKET  an ESP packet without ICV to one with it; PACKET: header, room
- *                                    for the IV, what is to be encrypted
- *   open VARIANT SA SEQUENCE PACKET  the other way round; or "no"
- *   ah VARIANT SA SEQUENCE IV DATA   the tag
+ *   aead AREA NONCE AAD DATA         ChaCha20-Poly1305: ciphertext and tag
+ *   encapsulate VARIANT SA SEQUENCE PACKET
+ *                                    ESP packet with ICV; PACKET is the ESP header, space for the
+ *                                    IV, and the plaintext
+ *   decapsulate VARIANT SA SEQUENCE PACKET
+ *                                    plaintext, or "no" if the ICV is wrong
+ *   ah VARIANT SA SEQUENCE IV DATA   tag
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +57,7 @@ static void print(const gw_u8 *from, gw_u32 count)
     }
 }
 
-/* Field `i`, `shift` bytes behind a multiple of 16. */
+/* Decodes field `i` to an address that is `shift` bytes after a multiple of 16. */
 static gw_u8 *field(char *const *words, gw_u32 i, gw_u32 shift)
 {
     bytes[i] = decode(words[i], fields[i] + shift);
@@ -127,7 +131,7 @@ static void chacha20(const char *operation, char *const *words, gw_u32 shift)
         gw_poly1305 sum = gw_poly1305_blocks(gw_poly1305_zero(), r, data, bytes[1] / 16);
         const gw_u32 rest = bytes[1] % 16;
         if (rest != 0) {
-            /* Outside AEADs, a short last block ends with a 1 (RFC 8439, section 2.5.1). */
+            /* Outside AEADs, a 1 follows a short last block (RFC 8439, section 2.5.1). */
             gw_u8 last[16] = {0};
             memcpy(last, data + bytes[1] - rest, rest);
             last[rest] = 1;
@@ -172,10 +176,10 @@ static void packet(const char *operation, char *const *words, gw_u32 shift)
     const gw_u64 sequence = strtoull(words[2], NULL, 10);
     const gw_u32 before = 8 + gw_ipsec_iv_bytes(suite);
     gw_u8 *esp = field(words, 3, shift);
-    if (strcmp(operation, "seal") == 0) {
+    if (strcmp(operation, "encapsulate") == 0) {
         gw_ipsec_seal(&sa, suite, esp, bytes[3] - before, sequence);
         print(esp, bytes[3] + sa.icv_bytes);
-    } else if (strcmp(operation, "open") == 0) {
+    } else if (strcmp(operation, "decapsulate") == 0) {
         const gw_u32 cipher_bytes = bytes[3] - before - sa.icv_bytes;
         if (gw_ipsec_open(&sa, suite, esp, cipher_bytes, sequence)) {
             print(esp + before, cipher_bytes);
@@ -224,7 +228,7 @@ int main(void)
         if (operation == NULL || words[1] == NULL) {
             return 1;
         }
-        if (is_one_of(operation, "seal open ah")) {
+        if (is_one_of(operation, "encapsulate decapsulate ah")) {
             packet(operation, words, shift);
         } else if (is_one_of(operation, "sha1 sha256")) {
             hmac(operation, words, shift);

@@ -1,7 +1,8 @@
-//! The algorithms of the kernel against NIST CAVP, Wycheproof, OpenSSL and the RFCs.
+//! Tests the algorithms of the kernel with vectors of NIST CAVP, Wycheproof, OpenSSL and the RFCs.
 //!
-//! A small C program around the kernel's headers is compiled as the levels of the CPU are, with AES instructions and
-//! without; round keys and HMAC states come from a table image, so they are tested along.
+//! A small C program that includes the kernel's headers is compiled like each CPU level, with and
+//! without AES instructions. Round keys and HMAC states are taken from a table image, so the tests
+//! cover them too.
 
 mod ipsec_common;
 
@@ -10,7 +11,7 @@ use godwit_function::ipsec::suite::{self, SUITES};
 use ipsec_common::program::check;
 use ipsec_common::{hex, repository, unhex};
 
-/// The keys of an SA of the suite, as they lie in the table image.
+/// Returns the key area of an SA in hex.
 fn area(suite: &str, inbound: bool, encryption_key: &[u8], authentication_key: &[u8]) -> String {
     let suite = &SUITES[usize::from(suite::number(suite).unwrap())];
     let mut area = [0; KEY_AREA_BYTES];
@@ -23,7 +24,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The values of `NAME = value` lines, grouped by the blank lines between them.
+/// Parses `NAME = value` lines into groups that blank lines separate.
 fn groups(text: &str) -> Vec<Vec<(String, String)>> {
     let text = text.replace('\r', "");
     let group = |group: &str| {
@@ -63,7 +64,8 @@ fn aes_cbc_nist() {
     check(&operations);
 }
 
-/// The plain text with its padding of PKCS #5; where that is wrong, the cipher text comes of another.
+/// The plaintext includes its PKCS #5 padding. In invalid cases, the decrypted ciphertext differs
+/// from it.
 #[test]
 fn aes_cbc_wycheproof() {
     let mut operations = Vec::new();
@@ -86,7 +88,7 @@ fn aes_cbc_wycheproof() {
     check(&operations);
 }
 
-/// In hex.
+/// HMAC test case with values in hex.
 struct Hmac {
     key: String,
     message: String,
@@ -102,7 +104,7 @@ fn hmac(hash: &str, cases: &[Hmac]) {
     check(&cases.iter().map(operation).collect::<Vec<_>>());
 }
 
-/// The cases whose key is not longer than a block.
+/// Tests the cases whose key is not longer than a block.
 fn hmac_rfc(hash: &str, path: &str, count: usize) {
     let groups = groups(&read(path));
     let groups = groups.iter().filter(|group| group.iter().any(|(name, value)| name == "Key" && value.len() <= 128));
@@ -128,7 +130,7 @@ fn hmac_sha256_rfc_4231() {
     hmac_rfc("sha256", "rfc4231/hmac-sha256.txt", 4);
 }
 
-/// The fields of the lines of a file that are no comments.
+/// Returns the fields of all lines that are not comments.
 fn rows<const N: usize>(path: &str) -> Vec<[String; N]> {
     let text = read(path);
     let row = |line: &str| {
@@ -156,7 +158,6 @@ fn hmac_sha256_wycheproof() {
     hmac_wycheproof("sha256", (54, 162));
 }
 
-/// Key, IV, plain text, cipher text.
 #[test]
 fn aes_ctr_rfc_3686() {
     let mut operations = Vec::new();
@@ -191,7 +192,7 @@ fn aes_gcm_nist() {
     check(&operations);
 }
 
-/// Fields of a line are separated by blanks, so what is empty needs a sign.
+/// Returns `-` for an empty field, because spaces separate the fields of a line.
 fn or_empty(hex: &str) -> &str {
     if hex.is_empty() { "-" } else { hex }
 }
@@ -205,7 +206,7 @@ fn gcm(rounds: usize, key: &str, iv: &str, aad: &str, plain: &str) -> String {
     format!("gcm {rounds} {area} {iv} {aad} {plain}")
 }
 
-/// A tag that is not valid is not the one that comes of the message.
+/// In invalid cases, the tag differs from the computed one.
 #[test]
 fn aes_gcm_and_gmac_wycheproof() {
     let mut operations = Vec::new();
@@ -235,7 +236,8 @@ fn chacha20_rfc_8439() {
     check(&cases.iter().map(operation).collect::<Vec<_>>());
 }
 
-/// RFC 8439, section 2.5.2 and appendix A.3: where carries, the number 2^130 - 5 and the clamped bits matter.
+/// RFC 8439, section 2.5.2 and appendix A.3. Covers carries, the reduction modulo 2^130 - 5 and the
+/// clamped bits.
 #[test]
 fn poly1305_rfc_8439() {
     let rows = rows::<3>("rfc8439/poly1305.txt");

@@ -1,5 +1,6 @@
-//! Every suite of the kernel against RustCrypto, on random keys, packets and lengths: what is sealed is what the
-//! standards say, it opens again, and nothing opens that was changed.
+//! Compares every suite of the kernel with RustCrypto, for random keys, packets and lengths.
+//! Encapsulated packets must be equal, they must be decapsulated correctly, and changed packets
+//! must be rejected.
 
 mod ipsec_common;
 
@@ -15,12 +16,12 @@ use hmac::{Hmac, Mac};
 use ipsec_common::program::check;
 use ipsec_common::{Random, hex};
 
-/// Bits of `flags` in the image's SA.
+/// ESN bit of `flags` in an SA of the image.
 const ESN: u32 = 0x10;
 const SPI: u32 = 0xc0ff_ee01;
 const DESTINATION: u32 = 0xc000_0202;
 
-/// An SA with random keys.
+/// SA with random keys.
 struct Keys {
     suite: &'static Suite,
     number: u8,
@@ -37,7 +38,7 @@ impl Keys {
         let icv_bytes = match suite.authentication {
             Authentication::None => 0,
             Authentication::Sha1 => 12,
-            // RFC 4106, section 6; RFC 4543 has 16 only.
+            // GCM allows these lengths (RFC 4106, section 6). GMAC has only 16 (RFC 4543).
             Authentication::Ghash if suite.cipher == Cipher::Ctr => [8, 12, 16][random.below(3)],
             _ => 16,
         };
@@ -57,7 +58,7 @@ impl Keys {
         }
     }
 
-    /// As `kernels/ipsec/image.h` has it.
+    /// Returns the SA in the layout of `kernels/ipsec/image.h`, in hex.
     fn image(&self, inbound: bool) -> String {
         let mut sa = [0; 384];
         sa[..4].copy_from_slice(&SPI.to_le_bytes());
@@ -104,10 +105,10 @@ impl Keys {
         }
     }
 
-    /// An AEAD; the tag.
+    /// Encrypts `data` with an AEAD and returns the tag.
     fn aead(&self, iv: &[u8], aad: &[u8], data: &mut [u8]) -> Vec<u8> {
         let nonce: [u8; 12] = [&self.salt[..], iv].concat().try_into().unwrap();
-        macro_rules! seal {
+        macro_rules! encrypt {
             ($aead:ty) => {
                 <$aead>::new_from_slice(&self.cipher)
                     .unwrap()
@@ -117,10 +118,10 @@ impl Keys {
             };
         }
         match (self.suite.cipher, self.cipher.len()) {
-            (Cipher::ChaCha20, _) => seal!(ChaCha20Poly1305),
-            (_, 16) => seal!(AesGcm<Aes128, U12>),
-            (_, 24) => seal!(AesGcm<Aes192, U12>),
-            _ => seal!(AesGcm<Aes256, U12>),
+            (Cipher::ChaCha20, _) => encrypt!(ChaCha20Poly1305),
+            (_, 16) => encrypt!(AesGcm<Aes128, U12>),
+            (_, 24) => encrypt!(AesGcm<Aes192, U12>),
+            _ => encrypt!(AesGcm<Aes256, U12>),
         }
     }
 
@@ -138,11 +139,11 @@ impl Keys {
         }
     }
 
-    /// The ESP packet from its header to the ICV.
-    fn seal(&self, sequence: u64, payload: &[u8]) -> Vec<u8> {
+    /// Returns the ESP packet from its header to the ICV.
+    fn encapsulate(&self, sequence: u64, payload: &[u8]) -> Vec<u8> {
         let mut header = SPI.to_be_bytes().to_vec();
         header.extend((sequence as u32).to_be_bytes());
-        // RFC 4106, section 5; RFC 4303, section 2.2.1.
+        // AAD: RFC 4106, section 5; RFC 4303, section 2.2.1.
         let mut aad = SPI.to_be_bytes().to_vec();
         let mut upper = Vec::new();
         if self.esn {
@@ -178,7 +179,7 @@ impl Keys {
     }
 }
 
-/// Every length up to two blocks of the hash, and some up to 2000.
+/// Returns all block-aligned lengths up to 288 bytes, and random ones up to 2000.
 fn lengths(random: &mut Random, block_bytes: usize) -> Vec<usize> {
     let short = (0..).map(|i| i * block_bytes).take_while(|&bytes| bytes <= 288);
     let long = (0..24).map(|_| 288 + random.below(1712 / block_bytes) * block_bytes);
@@ -186,7 +187,7 @@ fn lengths(random: &mut Random, block_bytes: usize) -> Vec<usize> {
 }
 
 #[test]
-fn esp_of_every_suite() {
+fn every_esp_suite_equals_rustcrypto() {
     let mut random = Random(0x5ea1);
     let mut operations = Vec::new();
     let esp = |(_, suite): &(usize, &Suite)| suite.protocol == Protocol::Esp;
@@ -195,20 +196,22 @@ fn esp_of_every_suite() {
             let keys = Keys::random(number, &mut random);
             let sequence = random.next() >> if keys.esn { 20 } else { 32 };
             let payload = random.bytes(bytes);
-            let sealed = keys.seal(sequence, &payload);
+            let packet = keys.encapsulate(sequence, &payload);
             let room = vec![0xa5; suite.iv_bytes()];
-            let before = hex(&[&sealed[..8], &room, &payload].concat());
+            let before = hex(&[&packet[..8], &room, &payload].concat());
             let [out, inbound] = [false, true].map(|inbound| suite::variant(number as u8, inbound));
-            operations.push((format!("seal {out} {} {sequence} {before}", keys.image(false)), hex(&sealed), true));
+            let operation = format!("encapsulate {out} {} {sequence} {before}", keys.image(false));
+            operations.push((operation, hex(&packet), true));
             let image = keys.image(true);
-            let open = |packet: &[u8]| format!("open {inbound} {image} {sequence} {}", hex(packet));
-            operations.push((open(&sealed), hex(&payload), true));
+            let decapsulate = |packet: &[u8]| format!("decapsulate {inbound} {image} {sequence} {}", hex(packet));
+            operations.push((decapsulate(&packet), hex(&payload), true));
             if keys.icv_bytes != 0 {
-                let mut changed = sealed;
-                // RFC 4106 and RFC 7634 say where the SPI is, and the SA says what it is.
+                let mut changed = packet;
+                // Do not change the SPI and sequence number: the kernel takes both from the SA and
+                // the parameter.
                 let at = 8 + random.below(changed.len() - 8);
                 changed[at] ^= 1 << random.below(8);
-                operations.push((open(&changed), "no".to_owned(), true));
+                operations.push((decapsulate(&changed), "no".to_owned(), true));
             }
         }
     }
@@ -216,7 +219,7 @@ fn esp_of_every_suite() {
 }
 
 #[test]
-fn ah_of_every_suite() {
+fn every_ah_suite_equals_rustcrypto() {
     let mut random = Random(0xa11);
     let mut operations = Vec::new();
     let ah = |(_, suite): &(usize, &Suite)| suite.protocol == Protocol::Ah;

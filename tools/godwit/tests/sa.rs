@@ -146,7 +146,7 @@ fn sas_and_policies_change_while_packets_flow() {
     assert!(gateway.with_file("add", &both).refused().contains("two SAs are called \"east\""));
     let short = sa("south", 0x1005, "").replace("01005\"", "01\"");
     assert!(gateway.with_file("add", &short).refused().contains("encryption_key of SA \"south\" must"));
-    assert!(gateway.said(&["delete", "west"]).refused().contains("protects for a policy"));
+    assert!(gateway.said(&["delete", "west"]).refused().contains("used by a policy"));
 
     let policies = "[[policy]]\naction = \"bypass\"\nprotocol = \"udp\"\ndestination_ports = 500\n\n\
                     [[policy]]\naction = \"protect\"\ndestination = \"10.2.0.0/16\"\nsa = \"east\"\n";

@@ -1,13 +1,14 @@
-//! AES key expansion (FIPS 197, section 5.2), for the kernels. Runs when an SA is set up, not per packet.
+//! AES key expansion (FIPS 197, section 5.2) for the kernels. It runs once per SA, not per packet.
 
 use zeroize::{Zeroize, Zeroizing};
 
-/// Round keys in the order of use, as bytes: 11, 13 or 15 of them.
+/// Round keys in the order of use: 11, 13 or 15 of them.
 pub(super) type RoundKeys = Zeroizing<Vec<[u8; 16]>>;
 
-/// The round keys of the cipher, for a key of 16, 24 or 32 bytes.
+/// Returns the round keys of the cipher for a key of 16, 24 or 32 bytes. Panics for any other
+/// length.
 pub(super) fn expand(key: &[u8]) -> RoundKeys {
-    assert!(matches!(key.len(), 16 | 24 | 32), "AES has no keys of {} bytes", key.len());
+    assert!(matches!(key.len(), 16 | 24 | 32), "an AES key cannot have {} bytes", key.len());
     let key_words = key.len() / 4;
     let count = 4 * (key_words + 7);
     let mut words = Zeroizing::new(vec![[0u8; 4]; count]);
@@ -37,7 +38,7 @@ pub(super) fn expand(key: &[u8]) -> RoundKeys {
     keys
 }
 
-/// The round keys of the equivalent inverse cipher (FIPS 197, section 5.3.5).
+/// Returns the round keys of the equivalent inverse cipher (FIPS 197, section 5.3.5).
 pub(super) fn invert(mut keys: RoundKeys) -> RoundKeys {
     keys.reverse();
     let last = keys.len() - 1;
@@ -51,9 +52,9 @@ pub(super) fn invert(mut keys: RoundKeys) -> RoundKeys {
     keys
 }
 
-/// The S-box (section 5.1.1): inverse in GF(2^8), then an affine map.
+/// S-box (section 5.1.1): inverse in GF(2^8), then an affine map.
 fn substitute(byte: u8) -> u8 {
-    // The inverse is the 254th power, and 0 for 0: 254 is 2 + 4 + ... + 128.
+    // The inverse is the 254th power, and 0 for 0. The exponent 254 is 2 + 4 + ... + 128.
     let mut inverse = 1;
     let mut power = byte;
     for _ in 0..7 {
@@ -84,7 +85,7 @@ mod tests {
 
     /// FIPS 197, appendix A.1, the first and last words.
     #[test]
-    fn expansion_example_of_the_standard() {
+    fn expands_the_example_of_the_standard() {
         let key = 0x2b7e1516_28aed2a6_abf71588_09cf4f3c_u128.to_be_bytes();
         let keys = expand(&key);
         assert_eq!(keys[0], key);
@@ -94,7 +95,7 @@ mod tests {
 
     /// FIPS 197, appendices A.2 and A.3: the last words.
     #[test]
-    fn expansion_examples_of_longer_keys() {
+    fn expands_the_examples_of_longer_keys() {
         let key = 0x603deb10_15ca71be_2b73aef0_857d7781_u128.to_be_bytes();
         let rest = 0x1f352c07_3b6108d7_2d9810a3_0914dff4_u128.to_be_bytes();
         let keys = expand(&[key, rest].concat());
@@ -108,7 +109,7 @@ mod tests {
 
     /// FIPS 197, appendix C.1, `ik_sch` of the equivalent inverse cipher.
     #[test]
-    fn inverse_example_of_the_standard() {
+    fn inverts_the_example_of_the_standard() {
         let keys = invert(expand(&0x00010203_04050607_08090a0b_0c0d0e0f_u128.to_be_bytes()));
         assert_eq!(u128::from_be_bytes(keys[0]), 0x13111d7f_e3944a17_f307a78b_4d2b30c5);
         assert_eq!(u128::from_be_bytes(keys[1]), 0x13aa29be_9c8faff6_f770f580_00f7bf03);

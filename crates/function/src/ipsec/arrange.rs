@@ -1,4 +1,5 @@
-//! Packets that are too long for their SA, fragments of those that are for us, and keepalives (`docs/decisions/0006-fragments.md`).
+//! Packets that exceed the MTU of their SA, reassembly of fragments to local endpoints, and
+//! keepalives (`docs/decisions/0006-fragments.md`).
 
 use std::net::IpAddr;
 
@@ -15,23 +16,24 @@ use super::{
 use crate::fragments::{Added, Limits, Reassembler, Refusal, Split, ip_at, too_big};
 use crate::{Arrangement, Step, Work, WorkColumns};
 
-/// Messages to senders, of one worker in one second (RFC 1812, section 4.3.2.8).
+/// Maximum number of ICMP errors per worker and second (RFC 1812, section 4.3.2.8).
 const MESSAGES_A_SECOND: u32 = 100;
 const SECOND_NS: u64 = 1_000_000_000;
-/// No IPv6 packet of this size is too big (RFC 8200, section 5).
+/// IPv6 packets up to this size, in bytes, are never too big (RFC 8200, section 5).
 const IPV6_MTU_MIN: usize = 1280;
 const DONT_FRAGMENT: u8 = 0x40;
 
-/// A packet that may be too long, and what it came of.
+/// Packet that may exceed the MTU, and its origin.
 #[derive(Clone, Copy)]
 struct Origin {
     packet: Descriptor,
-    /// The last fragment of it, as it arrived, and how many were held before; the packet lies in a buffer of its own.
+    /// If `packet` was reassembled: the last fragment as it arrived, and the number of fragments
+    /// held before it.
     joined: Option<(Descriptor, u32)>,
 }
 
 impl Origin {
-    /// It goes on, perhaps as another.
+    /// Returns the step that keeps the packet, with a descriptor that may have changed.
     fn keep(self, packet: Descriptor, work: Work) -> Step {
         match self.joined {
             Some((last, held)) => Step::Join { packet: last, whole: packet, held, work },
@@ -39,7 +41,7 @@ impl Origin {
         }
     }
 
-    /// It is dropped: a packet that was joined takes the fragments' place first.
+    /// Returns the step that drops the packet. A reassembled packet first replaces its fragments.
     fn drop(self, reason: u8) -> Step {
         match self.joined {
             Some(_) => self.keep(self.packet, Work::Done(Outcome::drop(reason))),
@@ -48,15 +50,15 @@ impl Origin {
     }
 }
 
-/// What one worker keeps for it.
+/// State of one worker for arranging packets.
 #[derive(Default)]
 pub(super) struct Arranger {
     reassembler: Option<Reassembler>,
     keepalives: Keepalives,
-    /// Which second it is, and the messages sent in it.
+    /// Current second, and the number of ICMP errors sent in it.
     messages: (u64, u32),
     work: WorkColumns,
-    /// A copy of the packet at hand.
+    /// Copy of the current packet.
     packet: Vec<u8>,
 }
 
@@ -66,18 +68,18 @@ impl Arranger {
         let arrived = packets.arrived;
         let mut first = 0;
         for (at, packet) in arrived.iter().enumerate() {
-            if host.database.lengths.is_special(packets.region.frame(packet)) {
-                self.ordinary(host, packets, &arrived[first..at]);
-                self.special(host, packets, packet);
+            if host.database.lengths.needs_arranging(packets.region.frame(packet)) {
+                self.keep_run(host, packets, &arrived[first..at]);
+                self.arrange_one(host, packets, packet);
                 first = at + 1;
             }
         }
-        self.ordinary(host, packets, &arrived[first..]);
-        self.look_at_the_time(host, packets)
+        self.keep_run(host, packets, &arrived[first..]);
+        self.run_timers(host, packets)
     }
 
-    /// Packets that are prepared as they are.
-    fn ordinary(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>, run: &[Descriptor]) {
+    /// Prepares a run of packets that need no arranging.
+    fn keep_run(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>, run: &[Descriptor]) {
         self.work.clear();
         host.prepare_all(packets.region, run, &mut self.work);
         for (&packet, work) in run.iter().zip(self.work.iter()) {
@@ -85,24 +87,31 @@ impl Arranger {
         }
         if packets.live && host.database.lengths.has_keepalives() {
             for (packet, work) in run.iter().zip(self.work.iter()) {
-                note(&mut self.keepalives, host, packets.region, packet, work, packets.now_ns);
+                record_sent(&mut self.keepalives, host, packets.region, packet, work, packets.now_ns);
             }
         }
     }
 
-    fn special(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>, packet: &Descriptor) {
+    fn arrange_one(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>, packet: &Descriptor) {
         let frame = packets.region.frame(packet);
-        let Some(at) = ip_at(frame) else { return self.ordinary(host, packets, &[*packet]) };
+        let Some(at) = ip_at(frame) else { return self.keep_run(host, packets, &[*packet]) };
         if host.database.lengths.bucket_of_fragment(frame).is_some() {
             return self.join(host, packets, packet, at);
         }
-        if !self.fit(host, packets, Origin { packet: *packet, joined: None }, at) {
-            self.ordinary(host, packets, &[*packet]);
+        if !self.handle_too_long(host, packets, Origin { packet: *packet, joined: None }, at) {
+            self.keep_run(host, packets, &[*packet]);
         }
     }
 
-    /// False: the packet is not too long for its SA, or has none. Else it is settled.
-    fn fit(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>, origin: Origin, at: usize) -> bool {
+    /// Handles a packet that exceeds the MTU of its SA. Returns false without any step if the
+    /// packet fits or has no outbound SA.
+    fn handle_too_long(
+        &mut self,
+        host: &mut IpsecHost,
+        packets: &mut Arrangement<'_>,
+        origin: Origin,
+        at: usize,
+    ) -> bool {
         let frame = packets.region.frame(&origin.packet);
         let policies = host.database.policies.load();
         let decision = host.database.decide(&policies, frame);
@@ -119,12 +128,13 @@ impl Arranger {
         if version == 4 && self.packet[6] & DONT_FRAGMENT == 0 {
             self.split(host, packets, origin, at, mtu, decision);
         } else {
-            self.tell_sender(host, packets, origin, at, mtu, sa);
+            self.send_too_big(host, packets, origin, at, mtu, sa);
         }
         true
     }
 
-    /// A packet becomes several, each with a number of its own: the first where it is, the others in buffers of their own.
+    /// Fragments a packet. Each fragment has its own sequence number. The first one stays in its
+    /// buffer; the others get new buffers.
     fn split(
         &mut self,
         host: &mut IpsecHost,
@@ -156,7 +166,7 @@ impl Arranger {
         let first = Descriptor { length: (at + split.bytes(0)) as u16, ..*packet };
         let work = host.work(decision, first.length);
         if packets.live && host.database.lengths.has_keepalives() {
-            note(&mut self.keepalives, host, region, &first, work, packets.now_ns);
+            record_sent(&mut self.keepalives, host, region, &first, work, packets.now_ns);
         }
         packets.steps.push(origin.keep(first, work));
         for part in parts {
@@ -164,8 +174,8 @@ impl Arranger {
         }
     }
 
-    /// A packet that must not be taken apart becomes the message to its sender, or is dropped.
-    fn tell_sender(
+    /// Turns a packet that must not be fragmented into the ICMP error to its sender, or drops it.
+    fn send_too_big(
         &mut self,
         host: &IpsecHost,
         packets: &mut Arrangement<'_>,
@@ -177,7 +187,8 @@ impl Arranger {
         let packet = &origin.packet;
         let from: Option<IpAddr> = host.database.sa(sa).map(|sa| sa.source);
         let message = from.and_then(|from| too_big(&self.packet, mtu, from));
-        let message = message.filter(|message| message.len() <= self.packet.len() && self.may_tell(packets.now_ns));
+        let message =
+            message.filter(|message| message.len() <= self.packet.len() && self.may_send_message(packets.now_ns));
         let Some(message) = message else {
             return packets.steps.push(origin.drop(DROP_TOO_BIG));
         };
@@ -189,7 +200,7 @@ impl Arranger {
         packets.steps.push(origin.keep(packet, Work::Done(Outcome::verdict(VERDICT_TOO_BIG))));
     }
 
-    fn may_tell(&mut self, now_ns: u64) -> bool {
+    fn may_send_message(&mut self, now_ns: u64) -> bool {
         let second = now_ns / SECOND_NS;
         if self.messages.0 != second {
             self.messages = (second, 0);
@@ -198,17 +209,17 @@ impl Arranger {
         self.messages.1 <= MESSAGES_A_SECOND
     }
 
-    /// A fragment is held, or completes a packet.
+    /// Holds a fragment, or reassembles the packet that it completes.
     fn join(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>, packet: &Descriptor, at: usize) {
         let region = &mut *packets.region;
         let frame_bytes = region.frame_bytes_max();
         let limits = host.database.lengths.reassembly.map(|limits| Limits { frame_bytes, ..limits });
-        let Some(limits) = limits else { return self.ordinary(host, packets, &[*packet]) };
+        let Some(limits) = limits else { return self.keep_run(host, packets, &[*packet]) };
         let reassembler = self.reassembler.get_or_insert_with(|| Reassembler::new(limits));
-        let said = reassembler.add(region.frame(packet), at, packets.now_ns);
+        let added = reassembler.add(region.frame(packet), at, packets.now_ns);
         let expired = |(held, refusal)| Step::Expire { held, reason: reason(refusal) };
         packets.steps.extend(reassembler.take_expired().map(expired));
-        match said {
+        match added {
             Ok(Added::Held) => packets.steps.push(Step::Hold { packet: *packet }),
             Err(refusal) => packets.steps.push(Step::Drop { packet: *packet, reason: reason(refusal) }),
             Ok(Added::Whole { held }) => {
@@ -217,8 +228,9 @@ impl Arranger {
                     return packets.steps.push(Step::Expire { held, reason: DROP_NO_ROOM });
                 };
                 region.frame_mut(&whole).copy_from_slice(reassembler.whole());
-                // What was joined may be no packet for us, and go into another tunnel.
-                if self.fit(host, packets, Origin { packet: whole, joined: Some((*packet, held)) }, at) {
+                // The reassembled packet may belong to no inbound SA, and exceed the MTU of an
+                // outbound tunnel.
+                if self.handle_too_long(host, packets, Origin { packet: whole, joined: Some((*packet, held)) }, at) {
                     return;
                 }
                 let region = &mut *packets.region;
@@ -229,8 +241,9 @@ impl Arranger {
         }
     }
 
-    /// Gives up old fragments, sends keepalives, and says when to come again.
-    fn look_at_the_time(&mut self, host: &IpsecHost, packets: &mut Arrangement<'_>) -> u64 {
+    /// Expires old fragments, sends keepalives, and returns the time of the next call in
+    /// nanoseconds.
+    fn run_timers(&mut self, host: &IpsecHost, packets: &mut Arrangement<'_>) -> u64 {
         let mut wake_ns = u64::MAX;
         if let Some(reassembler) = &mut self.reassembler {
             match packets.ending {
@@ -251,8 +264,15 @@ impl Arranger {
     }
 }
 
-/// Remembers that an SA has sent something.
-fn note(keepalives: &mut Keepalives, host: &IpsecHost, region: &Region, packet: &Descriptor, work: Work, now_ns: u64) {
+/// Records that an SA has sent a packet.
+fn record_sent(
+    keepalives: &mut Keepalives,
+    host: &IpsecHost,
+    region: &Region,
+    packet: &Descriptor,
+    work: Work,
+    now_ns: u64,
+) {
     let Work::Run { variant, parameter } = work else { return };
     let (sa, _) = sa_and_sequence(parameter);
     let seconds = host.database.lengths.keepalive_s(sa);
@@ -270,7 +290,7 @@ fn reason(refusal: Refusal) -> u8 {
     }
 }
 
-/// Bytes of an IP packet whose lengths were checked.
+/// Returns the length of an IP packet whose length fields were checked, in bytes.
 fn ip_bytes(packet: &[u8]) -> usize {
     let at = if packet[0] >> 4 == 4 { 2 } else { 4 };
     let stated = usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));

@@ -1,5 +1,8 @@
-//! What is to be done with the frames of a burst, in passes: one reads headers, one asks the table of policies. Each is
-//! short, so what packets wait for overlaps, and what all have in common stays in registers.
+//! Decisions for the frames of a burst, in several passes: one pass reads headers, another one
+//! looks up policies.
+//!
+//! Every pass is a short loop, so the memory accesses of different packets overlap and the loop
+//! state stays in registers.
 
 use godwit_packet::simd::{self, Isa, Vectorized};
 use godwit_wire::{ethertype, protocol};
@@ -8,19 +11,19 @@ use super::database::{Database, Decision};
 use super::frame::{IPV4_BYTES, Plain, PlainEsp};
 use super::policies::{Answer, Policies, Table};
 
-/// Of one burst at a time.
+/// Buffers for the decisions of one burst.
 #[derive(Default)]
 pub(super) struct Burst {
-    /// Source and destination of each packet, as the table of policies knows them; 0 where it is not asked.
+    /// Address pair of each packet, as the key of the policy table. 0 for packets in `others`.
     pairs: Vec<u64>,
-    /// Packets that the table is not asked about: their places, and what is to be done with them.
+    /// Packets that need no look-up in the policy table: their indexes and decisions.
     others: Vec<(u32, Decision)>,
-    /// What is to be done with each packet.
+    /// Decision for each packet.
     pub(super) decisions: Vec<Decision>,
 }
 
 impl Database {
-    /// [`Database::decide`] for each of these frames, into `burst.decisions`.
+    /// Calls [`Database::decide`] for each frame and stores the results in `burst.decisions`.
     #[inline]
     pub(super) fn decide_all<'a>(
         &self,
@@ -35,7 +38,7 @@ impl Database {
     }
 }
 
-/// Decides what is to be done with frames, one by one.
+/// Decides frames one by one.
 struct ByFrame<'b, F> {
     database: &'b Database,
     policies: &'b Policies,
@@ -47,20 +50,20 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByFrame<'_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self, form: impl Isa) {
+    fn run(self, isa: impl Isa) {
         let Self { database, policies, frames, decisions } = self;
-        // What bursts before left in these places is written over.
+        // Every entry is overwritten, so old contents need no clearing.
         decisions.resize(frames.len(), Decision::encrypt(0));
         for (decision, frame) in decisions.iter_mut().zip(frames) {
-            *decision = match PlainEsp::parse(frame).and_then(|esp| database.decide_named(esp, form)) {
-                Some(named) => named,
-                None => database.decide_apart(policies, frame),
+            *decision = match PlainEsp::parse(frame).and_then(|esp| database.decide_esp(esp, isa)) {
+                Some(found) => found,
+                None => database.decide_out_of_line(policies, frame),
             };
         }
     }
 }
 
-/// Decides what is to be done with frames where one table has all policies for IPv4.
+/// Decides frames when one table holds all policies for IPv4.
 struct ByTable<'b, F> {
     database: &'b Database,
     policies: &'b Policies,
@@ -73,110 +76,113 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self, form: impl Isa) {
+    fn run(self, isa: impl Isa) {
         let Self { database, policies, table, frames, burst } = self;
         let Burst { pairs, others, decisions } = burst;
         others.clear();
-        // What bursts before left in these places is written over, or not looked at.
+        // Old entries are overwritten or not read.
         pairs.resize(frames.len(), 0);
         decisions.resize(frames.len(), Decision::encrypt(0));
-        let ends_udp = database.ends_udp();
-        // A protocol that no packet has.
-        let ended = if ends_udp { u32::from(protocol::UDP) } else { u32::MAX };
+        let accepts_udp = database.accepts_udp();
+        // u32::MAX matches no protocol number.
+        let inbound_protocol = if accepts_udp { u32::from(protocol::UDP) } else { u32::MAX };
         let mut packets = frames.zip(&mut pairs[..]).enumerate();
         loop {
             let mut other = None;
-            for (place, (frame, pair)) in &mut packets {
-                match plain_pair(frame, ended) {
+            for (index, (frame, pair)) in &mut packets {
+                match plain_pair(frame, inbound_protocol) {
                     Some(plain) => *pair = plain,
                     None => {
-                        other = Some((place, (frame, pair)));
+                        other = Some((index, (frame, pair)));
                         break;
                     }
                 }
             }
             let Some(other) = other else { break };
-            // Packets of one direction stand together, mostly.
-            let mut unnamed = None;
-            for (place, (frame, pair)) in std::iter::once(other).chain(&mut packets) {
-                match PlainEsp::parse(frame).and_then(|esp| database.decide_named(esp, form)) {
-                    Some(decision) => others.push((place as u32, decision)),
+            // Packets of one direction usually arrive together.
+            let mut not_esp = None;
+            for (index, (frame, pair)) in std::iter::once(other).chain(&mut packets) {
+                match PlainEsp::parse(frame).and_then(|esp| database.decide_esp(esp, isa)) {
+                    Some(decision) => others.push((index as u32, decision)),
                     None => {
-                        unnamed = Some((place, (frame, pair)));
+                        not_esp = Some((index, (frame, pair)));
                         break;
                     }
                 }
             }
-            let Some((place, (frame, pair))) = unnamed else { break };
-            if let Some(plain) = plain_pair(frame, ended) {
+            let Some((index, (frame, pair))) = not_esp else { break };
+            if let Some(plain) = plain_pair(frame, inbound_protocol) {
                 *pair = plain;
                 continue;
             }
             let decide = |plain, frame| database.decide_parsed(policies, plain, frame);
-            look_closer(std::iter::once((place, (frame, pair))).chain(&mut packets), ends_udp, others, decide);
+            decide_others(std::iter::once((index, (frame, pair))).chain(&mut packets), accepts_udp, others, decide);
         }
         if others.len() < pairs.len() {
             for (decision, &pair) in decisions.iter_mut().zip(&*pairs) {
-                *decision = match table.first_look(pair, form) {
+                *decision = match table.first_bucket_sa(pair, isa) {
                     Some(sa) => Decision::encrypt(sa),
-                    None => look_again(table, pair),
+                    None => decide_by_table(table, pair),
                 };
             }
         }
-        for &(place, decision) in &*others {
-            decisions[place as usize] = decision;
+        for &(index, decision) in &*others {
+            decisions[index as usize] = decision;
         }
     }
 }
 
-/// Decides about packets that a glance is not enough for, up to one for which it is: they stand together, mostly.
+/// Decides packets that need full parsing, until it finds one that the policy table decides.
+/// Similar packets usually arrive together.
 #[inline(never)]
-fn look_closer<'f, 'p>(
+fn decide_others<'f, 'p>(
     packets: impl Iterator<Item = (usize, (&'f [u8], &'p mut u64))>,
-    ends_udp: bool,
+    accepts_udp: bool,
     others: &mut Vec<(u32, Decision)>,
     decide: impl Fn(Option<Plain>, &'f [u8]) -> Decision,
 ) {
-    for (place, (frame, pair)) in packets {
+    for (index, (frame, pair)) in packets {
         match Plain::parse(frame) {
-            Some(plain) if !may_be_inbound(plain.protocol, ends_udp) => {
+            Some(plain) if !may_be_inbound(plain.protocol, accepts_udp) => {
                 *pair = plain.pair();
                 return;
             }
-            plain => others.push((place as u32, decide(plain, frame))),
+            plain => others.push((index as u32, decide(plain, frame))),
         }
     }
 }
 
-/// Whether the SAD is to be asked first about a packet of this protocol.
+/// Returns whether packets of this protocol may belong to an inbound SA.
 #[inline(always)]
-fn may_be_inbound(protocol: u8, ends_udp: bool) -> bool {
-    matches!(protocol, protocol::ESP | protocol::AH) || (protocol == protocol::UDP && ends_udp)
+fn may_be_inbound(protocol: u8, accepts_udp: bool) -> bool {
+    matches!(protocol, protocol::ESP | protocol::AH) || (protocol == protocol::UDP && accepts_udp)
 }
 
-/// Source and destination of a frame that [`Plain::parse`] takes and that is no packet of an SA's other end: neither ESP nor AH, nor of
-/// the protocol `ended`. For most frames a glance.
+/// Returns the address pair of a frame that [`Plain::parse`] accepts and that cannot belong to an
+/// inbound SA: its protocol is not ESP, AH or `inbound_protocol`. This fast check accepts most
+/// outbound frames.
 #[inline(always)]
-fn plain_pair(frame: &[u8], ended: u32) -> Option<u64> {
+fn plain_pair(frame: &[u8], inbound_protocol: u32) -> Option<u64> {
     let header = frame.first_chunk::<{ Plain::BYTES }>()?;
     let eight = |at: usize| u64::from_be_bytes(*header[at..].first_chunk().unwrap_or(&[0; 8]));
-    // EtherType, version and length of the header; its type of service; the packet's length; and two bytes more.
+    // Bytes 12 to 19: EtherType, version and header length, type of service, total length,
+    // identification.
     let start = eight(12);
-    // Behind the header; of a packet that is shorter than it, more than there can be.
+    // Payload length. It wraps to a large number if the total length is shorter than the header.
     let payload_bytes = (start >> 16 & 0xffff).wrapping_sub(IPV4_BYTES as u64);
     let is_plain = start >> 40 == (u64::from(ethertype::IPV4) << 8 | 0x45);
     let is_whole = payload_bytes <= (frame.len() - Plain::BYTES) as u64;
     let number = u32::from(header[23]);
-    // ESP and AH differ in the lowest bit.
-    let is_inbound = number & !1 == u32::from(protocol::ESP) || number == ended;
+    // The numbers of ESP and AH differ only in the lowest bit.
+    let is_inbound = number & !1 == u32::from(protocol::ESP) || number == inbound_protocol;
     (is_plain && is_whole && !is_inbound).then(|| eight(26))
 }
 
 const _: () = assert!(protocol::ESP & 1 == 0 && protocol::AH == protocol::ESP + 1);
 
-/// Where the first look finds no SA.
+/// Decides a packet by the full table look-up, after its first bucket gave no SA.
 #[cold]
 #[inline(never)]
-fn look_again(table: Table<'_>, pair: u64) -> Decision {
-    Database::protect(Answer::action(table.answer(pair)))
+fn decide_by_table(table: Table<'_>, pair: u64) -> Decision {
+    Database::policy_decision(Answer::action(table.answer(pair)))
 }

@@ -1,4 +1,5 @@
-//! Commands to the running function: SAs added, replaced, deleted and listed, policies set. Keys come in and never go out.
+//! Commands at run time: add, replace, delete and list SAs, and set policies. Responses never
+//! contain keys.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,21 +13,22 @@ use super::config_sa::Mode;
 use super::control::{Control, Refusal};
 use super::policies::{Action, Policy};
 use super::sa::{Lifetime, Sa};
-use super::state::Plan;
+use super::state::SaFacts;
 use super::suite::Protocol;
 use crate::{Error, Running};
 
-/// Does one command, whole or not at all. A frame of its own, so that what it leaves on the stack can be wiped.
+/// Executes one command completely or not at all. Not inlined, so that the caller can wipe the
+/// stack that it used.
 #[inline(never)]
 pub(super) fn run(control: &mut Control, request: &Value, running: &dyn Running) -> Result<Value, Error> {
-    control.forget_retired(running);
+    control.wipe_retired(running);
     match request.get("command").and_then(Value::as_str) {
         Some("add") => add(control, request, running),
         Some("replace") => replace(control, request, running),
         Some("delete") => delete(control, request, running),
         Some("list") => list(control, request),
         Some("policies") => policies(control, request),
-        _ => refuse("ipsec takes the commands add, replace, delete, list and policies"),
+        _ => refuse("unknown command: ipsec has the commands add, replace, delete, list and policies"),
     }
 }
 
@@ -40,12 +42,13 @@ impl From<Refusal> for Error {
     }
 }
 
-/// What the operator is told of a request that is wrong: the sentence, without the place, which is not his. A text that
-/// stands where none should, which may be a key, is not quoted.
-fn said(error: Error) -> Error {
+/// Converts an error of the configuration reader to a command error. The location is omitted,
+/// because it refers to converted text. A string of the wrong type is not quoted, because it may be
+/// a key.
+fn command_error(error: Error) -> Error {
     let message = match &error {
         Error::Toml(error) => match error.message().split_once("invalid type: string \"") {
-            Some((_, quoted)) => format!("invalid type: a text{}", quoted.rsplit('"').next().unwrap_or_default()),
+            Some((_, quoted)) => format!("invalid type: a string{}", quoted.rsplit('"').next().unwrap_or_default()),
             None => error.message().to_owned(),
         },
         error => error.to_string(),
@@ -53,7 +56,8 @@ fn said(error: Error) -> Error {
     Error::Command { message }
 }
 
-/// The stanzas of a request, by the reader of the configuration. What is wrong is said of the stanza that it is in.
+/// Parses the stanzas of a request with the configuration reader. An error names the stanza that
+/// causes it.
 fn stanzas(request: &Value) -> Result<Config, Error> {
     let mut lists: Vec<(&str, &[Value])> = Vec::new();
     for key in ["sa", "policy"] {
@@ -77,18 +81,19 @@ fn stanzas(request: &Value) -> Result<Config, Error> {
 
 fn read(lists: &[(&str, &[Value])]) -> Result<Config, Error> {
     let mut text = Zeroizing::new(String::new());
-    // What a text that grows leaves behind is not wiped.
+    // Reserve all memory now: a string that grows leaves copies that are not wiped.
     text.reserve_exact(lists.iter().map(|(key, values)| 8 + key.len() + bytes_of(values)).sum());
     for (key, values) in lists {
         let _ = write!(*text, "{key} = ");
         emit_array(&mut text, values)?;
         text.push('\n');
     }
-    let document = DeTable::parse(&text).map_err(|_| Error::Command { message: "no TOML can say this".to_owned() })?;
-    crate::config::read(document).map_err(said)
+    let not_toml = |_| Error::Command { message: "the request cannot be converted to TOML".to_owned() };
+    let document = DeTable::parse(&text).map_err(not_toml)?;
+    crate::config::read(document).map_err(command_error)
 }
 
-/// As many as [`emit`] writes, or more.
+/// Returns an upper bound of the number of bytes that [`emit`] writes.
 fn bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => 6 * text.len() + 2,
@@ -102,10 +107,10 @@ fn bytes_of(values: &[Value]) -> usize {
     values.iter().map(|value| 2 + bytes(value)).sum::<usize>() + 2
 }
 
-/// Writes a value as TOML, whose basic strings take what JSON escapes.
+/// Writes a value as TOML. Its basic strings have the same escapes as JSON strings.
 fn emit(out: &mut String, value: &Value) -> Result<(), Error> {
     match value {
-        Value::Null => return refuse("null says nothing: leave the key out"),
+        Value::Null => return refuse("null is not a valid value: leave the key out"),
         Value::String(text) => emit_text(out, text),
         Value::Array(values) => emit_array(out, values)?,
         Value::Object(map) => {
@@ -152,16 +157,16 @@ fn emit_text(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// The SAs of a request; at least one.
+/// Returns the SAs of a request, at least one.
 fn sas(request: &Value) -> Result<Vec<Sa>, Error> {
     let config = stanzas(request)?;
     if config.sa.is_empty() || !config.policy.is_empty() {
         return refuse("the command needs \"sa\": [{...}, ...] and nothing else");
     }
-    config.sa.iter().map(|sa| sa.resolve().map_err(said)).collect()
+    config.sa.iter().map(|sa| sa.resolve().map_err(command_error)).collect()
 }
 
-/// The names of a request.
+/// Returns the SA names of a request, if it has any.
 fn names(request: &Value) -> Result<Option<Vec<&str>>, Error> {
     match request.get("sa") {
         None => Ok(None),
@@ -177,27 +182,28 @@ fn index(control: &Control, name: &str) -> Result<u32, Error> {
     control.index(name).ok_or_else(unknown)
 }
 
-/// Places SAs, and brings them to devices; or nothing of it. With each the SA that it replaces.
-fn place(control: &mut Control, sas: Vec<(Sa, Option<u32>)>, running: &dyn Running) -> Result<Vec<u32>, Error> {
-    let mut placed = Vec::with_capacity(sas.len());
+/// Stages, uploads and publishes SAs, or none of them on an error. Each comes with the SA that it
+/// replaces.
+fn install(control: &mut Control, sas: Vec<(Sa, Option<u32>)>, running: &dyn Running) -> Result<Vec<u32>, Error> {
+    let mut staged = Vec::with_capacity(sas.len());
     let mut done = Ok(());
     for (sa, replaced) in sas {
-        match control.place(sa, replaced) {
-            Ok(index) => placed.push(index),
+        match control.stage(sa, replaced) {
+            Ok(index) => staged.push(index),
             Err(refusal) => {
                 done = Err(refusal.into());
                 break;
             }
         }
     }
-    let done = done.and_then(|()| control.upload(&placed, running));
-    let done = done.and_then(|()| placed.iter().try_for_each(|index| Ok(control.publish(*index)?)));
+    let done = done.and_then(|()| control.upload(&staged, running));
+    let done = done.and_then(|()| staged.iter().try_for_each(|index| Ok(control.publish(*index)?)));
     match done {
-        Ok(()) => Ok(placed),
+        Ok(()) => Ok(staged),
         Err(error) => {
-            control.lose(&placed);
-            // What was wrong first is what the operator is told.
-            let _ = control.retire(&placed, running);
+            control.unpublish(&staged);
+            // Report the first error only.
+            let _ = control.retire(&staged, running);
             Err(error)
         }
     }
@@ -205,7 +211,7 @@ fn place(control: &mut Control, sas: Vec<(Sa, Option<u32>)>, running: &dyn Runni
 
 fn add(control: &mut Control, request: &Value, running: &dyn Running) -> Result<Value, Error> {
     let sas = sas(request)?.into_iter().map(|sa| (sa, None)).collect();
-    let added = place(control, sas, running)?;
+    let added = install(control, sas, running)?;
     Ok(json!({ "added": added.len() }))
 }
 
@@ -213,22 +219,22 @@ fn replace(control: &mut Control, request: &Value, running: &dyn Running) -> Res
     let with_old = |sa: Sa| {
         let old = index(control, &sa.name)?;
         if control.database.sa(old).is_some_and(|old| old.is_inbound() != sa.is_inbound()) {
-            return refuse(format!("SA \"{}\" cannot be replaced by one of the other direction", sa.name));
+            return refuse(format!("SA \"{}\" cannot be replaced by an SA of the other direction", sa.name));
         }
         Ok((sa, old))
     };
     let pairs = sas(request)?.into_iter().map(with_old).collect::<Result<Vec<_>, _>>()?;
     let old: Vec<u32> = pairs.iter().map(|(_, old)| *old).collect();
     if old.iter().collect::<std::collections::HashSet<_>>().len() < old.len() {
-        return refuse("an SA is replaced once in a request");
+        return refuse("a request can replace each SA only once");
     }
-    let new = place(control, pairs.into_iter().map(|(sa, old)| (sa, Some(old))).collect(), running)?;
+    let new = install(control, pairs.into_iter().map(|(sa, old)| (sa, Some(old))).collect(), running)?;
     for (old, new) in old.iter().zip(&new) {
         control.switch(*old, *new);
     }
-    control.lose(&old);
+    control.unpublish(&old);
     control.retire(&old, running).map_err(|error| Error::Command {
-        message: format!("the new SAs are in use, but {error}: the old ones' keys are wiped once these are gone"),
+        message: format!("the new SAs are in use, but {error}: the old keys are wiped once these packets are gone"),
     })?;
     Ok(json!({ "replaced": old.len() }))
 }
@@ -242,14 +248,14 @@ fn delete(control: &mut Control, request: &Value, running: &dyn Running) -> Resu
         let name = control.database.sa(used).map_or(String::new(), |sa| sa.name.clone());
         let count = control.policies_of(used);
         let policies = if count == 1 { "a policy".to_owned() } else { format!("{count} policies") };
-        return refuse(format!("SA \"{name}\" protects for {policies}: replace it, or set other policies first"));
+        return refuse(format!("SA \"{name}\" is used by {policies}: replace it, or set other policies first"));
     }
-    control.lose(&indexes);
+    control.unpublish(&indexes);
     if let Err(error) = running.quiesce() {
         indexes.iter().try_for_each(|index| control.publish(*index))?;
         return Err(error);
     }
-    control.forget(&indexes, Some(running));
+    control.wipe(&indexes, Some(running));
     Ok(json!({ "deleted": indexes.len() }))
 }
 
@@ -263,17 +269,17 @@ fn list(control: &Control, request: &Value) -> Result<Value, Error> {
     Ok(json!({ "sa": described.collect::<Vec<_>>() }))
 }
 
-/// What is said of an SA: never a key.
+/// Describes an SA as JSON, without its keys.
 fn describe(control: &Control, index: u32, sa: &Sa) -> Value {
     let states = &control.database.states;
     let (hot, cold) = (states.hot(index), states.cold(index));
-    let plan = hot.plan();
-    let state = match plan {
-        plan if plan.is(Plan::ENDED) => "ended",
-        plan if plan.is(Plan::SOFT | Plan::WARNED) => "to be replaced",
+    let facts = hot.facts();
+    let state = match facts {
+        facts if facts.is(SaFacts::ENDED) => "ended",
+        facts if facts.is(SaFacts::SOFT | SaFacts::WARNED) => "to be replaced",
         _ => "in use",
     };
-    let mut said = json!({
+    let mut description = json!({
         "name": sa.name,
         "spi": sa.spi,
         "direction": if sa.is_inbound() { "in" } else { "out" },
@@ -291,14 +297,15 @@ fn describe(control: &Control, index: u32, sa: &Sa) -> Value {
         "dropped_other": cold.other_drops.load(Relaxed),
     });
     if sa.is_inbound() {
-        said["replay_window"] = sa.replay_window.into();
-        said["dropped_replayed"] = cold.replayed.load(Relaxed).into();
-        said["dropped_authentication"] = cold.not_authentic.load(Relaxed).into();
+        description["replay_window"] = sa.replay_window.into();
+        description["dropped_replayed"] = cold.replayed.load(Relaxed).into();
+        description["dropped_authentication"] = cold.not_authentic.load(Relaxed).into();
     } else {
-        said["policies"] = control.policies_of(index).into();
+        description["policies"] = control.policies_of(index).into();
     }
     if let Some(udp) = sa.udp {
-        said["udp_encapsulation"] = json!({ "source_port": udp.source_port, "destination_port": udp.destination_port });
+        description["udp_encapsulation"] =
+            json!({ "source_port": udp.source_port, "destination_port": udp.destination_port });
     }
     if sa.lifetime != Lifetime::ENDLESS {
         let Lifetime { soft_bytes, hard_bytes, soft_packets, hard_packets } = sa.lifetime;
@@ -309,13 +316,13 @@ fn describe(control: &Control, index: u32, sa: &Sa) -> Value {
             ("hard_packets", hard_packets),
         ];
         let given = limits.into_iter().filter(|(_, limit)| *limit != u64::MAX);
-        said["lifetime"] = given.map(|(name, limit)| (name.to_owned(), Value::from(limit))).collect();
+        description["lifetime"] = given.map(|(name, limit)| (name.to_owned(), Value::from(limit))).collect();
     }
-    said
+    description
 }
 
-/// The policies in order, or all of them anew. Packets that were steered by the old ones may come to a worker that no more
-/// owns their SA.
+/// Lists the policies in order, or replaces all of them. Packets already steered by the old
+/// policies may arrive at a worker that does not own their new SA.
 fn policies(control: &mut Control, request: &Value) -> Result<Value, Error> {
     if request.get("policy").is_none() && request.get("sa").is_none() {
         let described = control.policies().iter().map(|policy| describe_policy(control, policy));
@@ -325,27 +332,27 @@ fn policies(control: &mut Control, request: &Value) -> Result<Value, Error> {
     if request.get("policy").is_none() || !config.sa.is_empty() {
         return refuse("the command needs \"policy\": [{...}, ...] and nothing else");
     }
-    let named = |(number, policy): (usize, &PolicyConfig)| {
-        let of_policy = |error| Error::Command { message: format!("policy {number}: {}", said(error)) };
+    let resolve = |(number, policy): (usize, &PolicyConfig)| {
+        let of_policy = |error| Error::Command { message: format!("policy {number}: {}", command_error(error)) };
         policy.resolve(&|name| control.outbound(name)).map_err(of_policy)
     };
-    let resolved = (1..).zip(&config.policy).map(named).collect::<Result<Vec<_>, _>>()?;
+    let resolved = (1..).zip(&config.policy).map(resolve).collect::<Result<Vec<_>, _>>()?;
     let count = resolved.len();
     control.set_policies(resolved);
     Ok(json!({ "policies": count }))
 }
 
-/// A policy by the keys of its stanza.
+/// Describes a policy as JSON with the keys of its stanza.
 fn describe_policy(control: &Control, policy: &Policy) -> Value {
     let Policy { selector, action } = policy;
-    let mut said = selector.describe();
+    let mut description = selector.describe();
     match *action {
         Action::Protect(index) => {
-            said["action"] = "protect".into();
-            said["sa"] = control.database.sa(index).map_or(Value::Null, |sa| sa.name.clone().into());
+            description["action"] = "protect".into();
+            description["sa"] = control.database.sa(index).map_or(Value::Null, |sa| sa.name.clone().into());
         }
-        Action::Bypass => said["action"] = "bypass".into(),
-        Action::Discard => said["action"] = "discard".into(),
+        Action::Bypass => description["action"] = "bypass".into(),
+        Action::Discard => description["action"] = "discard".into(),
     }
-    said
+    description
 }

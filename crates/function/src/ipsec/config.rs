@@ -1,4 +1,4 @@
-//! What the operator writes of the function and its policies; `config_sa.rs` has the SAs.
+//! Configuration of the function and of its policies. `config_sa.rs` contains that of the SAs.
 
 use std::ops::Range;
 
@@ -11,31 +11,31 @@ use super::selector::{Ports, Prefix, Protocol, Selector, has_ports};
 use crate::Error;
 use crate::fragments::Limits;
 
-/// The keys of the stanza.
+/// Keys of the function's stanza.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The security associations.
+    /// Security associations.
     #[serde(default)]
     pub(super) sa: Vec<SaConfig>,
-    /// What is to be done with packets, in order: the first that matches counts.
+    /// Policies in order. The first match applies.
     #[serde(default)]
     pub(super) policy: Vec<PolicyConfig>,
-    /// Places for SAs, those that come later included.
+    /// Number of SA slots, including those for SAs added later.
     pub(super) sa_capacity: Option<Spanned<usize>>,
-    /// Places for selectors of inbound SAs.
+    /// Number of selector slots for inbound SAs.
     pub(super) selector_capacity: Option<Spanned<usize>>,
-    /// Outbound tunnels without a path MTU of their own have this one.
+    /// Path MTU of outbound tunnels without their own, in bytes.
     pub(super) path_mtu: Option<Spanned<u16>>,
-    /// Fragments of packets for us are joined.
+    /// Reassembly of fragments to local endpoints.
     pub(super) reassembly: Option<Spanned<ReassemblyConfig>>,
-    /// Room in front of frames for SAs that come later.
+    /// Minimum headroom of packets, in bytes, for SAs added later.
     pub(super) headroom_bytes: Option<u16>,
-    /// Room behind frames for SAs that come later.
+    /// Minimum tailroom of packets, in bytes, for SAs added later.
     pub(super) tailroom_bytes: Option<u16>,
 }
 
-/// What may be held of packets that are not whole.
+/// Limits for packets that are not completely received.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ReassemblyConfig {
@@ -68,7 +68,7 @@ impl ReassemblyConfig {
     }
 }
 
-/// What packets a selector or policy means.
+/// Selector of an inbound SA.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SelectorConfig {
@@ -117,11 +117,11 @@ impl SelectorConfig {
     }
 }
 
-/// The outbound SA of a name; else what is wrong with it.
-pub(super) type Named<'a> = &'a dyn Fn(&str) -> Result<u32, String>;
+/// Function that returns the index of the outbound SA with a name, or an error message.
+pub(super) type FindSa<'a> = &'a dyn Fn(&str) -> Result<u32, String>;
 
 impl PolicyConfig {
-    pub(super) fn resolve(&self, named: Named<'_>) -> Result<Policy, Error> {
+    pub(super) fn resolve(&self, find_sa: FindSa<'_>) -> Result<Policy, Error> {
         let selector = Selector {
             source: self.source,
             destination: self.destination,
@@ -132,13 +132,13 @@ impl PolicyConfig {
         check(&selector, &self.action)?;
         let action = match (*self.action.get_ref(), &self.sa) {
             (ActionConfig::Protect, Some(sa)) => {
-                Action::Protect(named(sa.get_ref()).or_else(|message| value(sa, message))?)
+                Action::Protect(find_sa(sa.get_ref()).or_else(|message| value(sa, message))?)
             }
             (ActionConfig::Protect, None) => {
                 return value(&self.action, "a policy that protects must name its SA: sa = \"...\"".to_owned());
             }
             (_, Some(sa)) => {
-                return value(sa, "only a policy with action = \"protect\" has an SA".to_owned());
+                return value(sa, "only a policy with action = \"protect\" can have an SA: leave sa out".to_owned());
             }
             (ActionConfig::Bypass, None) => Action::Bypass,
             (ActionConfig::Discard, None) => Action::Discard,
@@ -147,20 +147,21 @@ impl PolicyConfig {
     }
 }
 
-/// Ports mean something only with a protocol that has them, and a packet has addresses of one family.
-fn check<T>(selector: &Selector, place: &Spanned<T>) -> Result<(), Error> {
+/// Checks that a selector with ports has a protocol with ports, and that its prefixes are of one
+/// family.
+fn check<T>(selector: &Selector, key: &Spanned<T>) -> Result<(), Error> {
     let ports = selector.source_ports.is_some() || selector.destination_ports.is_some();
     if ports && !selector.protocol.is_some_and(has_ports) {
-        return value(place, "ports need protocol = \"tcp\", \"udp\" or another that has ports".to_owned());
+        return value(key, "ports need protocol = \"tcp\", \"udp\" or another protocol with ports".to_owned());
     }
     if !selector.is_possible() {
         let Selector { source, destination, .. } = selector;
-        return value(place, format!("no packet goes from {source} to {destination}: one is IPv4, the other IPv6"));
+        return value(key, format!("no packet goes from {source} to {destination}: one is IPv4, the other IPv6"));
     }
     Ok(())
 }
 
-/// Refuses a number out of range, at the key that gave it.
+/// Returns the number of a key, or an error at that key if the number is out of range.
 pub(super) fn within(key: &str, given: &Spanned<usize>, range: Range<usize>) -> Result<usize, Error> {
     let number = *given.get_ref();
     if range.contains(&number) {
@@ -169,6 +170,7 @@ pub(super) fn within(key: &str, given: &Spanned<usize>, range: Range<usize>) -> 
     value(given, format!("{key} = {number} must be {} to {}", range.start, range.end - 1))
 }
 
-pub(super) fn value<T, U>(place: &Spanned<U>, message: String) -> Result<T, Error> {
-    Err(crate::config::value(place.span(), message))
+/// Returns an error at the location of `key`.
+pub(super) fn value<T, U>(key: &Spanned<U>, message: String) -> Result<T, Error> {
+    Err(crate::config::value(key.span(), message))
 }

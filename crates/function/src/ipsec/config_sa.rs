@@ -1,4 +1,4 @@
-//! What the operator writes of one SA: `[[function.sa]]`, and the same keys in a command.
+//! Configuration of an SA: `[[function.sa]]`, and the same keys in commands.
 
 use std::net::IpAddr;
 
@@ -14,12 +14,13 @@ use super::selector::Selector;
 use super::suite::{self, Authentication, Cipher, SUITES, Suite};
 use crate::Error;
 
-/// SPIs below are reserved (RFC 4303, section 2.1).
+/// Smallest SPI that is not reserved (RFC 4303, section 2.1).
 const SPI_MIN: u32 = 256;
-/// RFC 4303, section 3.4.3: the default should be 64.
+/// Default replay window, in packets (RFC 4303, section 3.4.3).
 const WINDOW_DEFAULT: u32 = 64;
-/// RFC 3948, section 2.1.
+/// Default port of ESP in UDP (RFC 3948, section 2.1).
 const UDP_PORT: u16 = 4500;
+/// Default TTL or hop limit of the outer header.
 const HOP_LIMIT_DEFAULT: u8 = 64;
 
 #[derive(Debug, Deserialize)]
@@ -51,7 +52,7 @@ pub(super) struct SaConfig {
     hop_limit: Option<Spanned<u8>>,
     lifetime: Option<Spanned<LifetimeConfig>>,
     selectors: Option<Spanned<Vec<Spanned<SelectorConfig>>>>,
-    /// The operator knows that this protects nothing.
+    /// Accepts settings that do not protect the traffic.
     #[serde(default)]
     insecure: bool,
 }
@@ -59,9 +60,9 @@ pub(super) struct SaConfig {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Direction {
-    /// We encrypt.
+    /// Encapsulates packets.
     Out,
-    /// We decrypt.
+    /// Decapsulates packets.
     In,
 }
 
@@ -73,7 +74,7 @@ enum ProtocolName {
     Ah,
 }
 
-/// What is protected: a whole packet, or what it carries.
+/// IPsec mode: a tunnel carries whole packets; transport mode protects the payload of a packet.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Mode {
@@ -82,7 +83,7 @@ pub(super) enum Mode {
     Transport,
 }
 
-/// An enumeration of names.
+/// Defines an enum whose variants are configuration values.
 macro_rules! names {
     ($type:ident: $($name:literal $variant:ident),*) => {
         #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -125,7 +126,8 @@ struct UdpConfig {
     keepalive_s: u16,
 }
 
-/// Below, not even 400 bytes would go into a tunnel.
+/// Minimum path MTU, in bytes. A smaller one would leave less than 400 bytes for packets inside a
+/// tunnel.
 pub(super) const PATH_MTU_MIN: u16 = 576;
 
 pub(super) fn check_path_mtu(given: &Spanned<u16>) -> Result<u16, Error> {
@@ -168,7 +170,8 @@ impl<'de> Deserialize<'de> for Dscp {
     }
 }
 
-/// Cipher, bytes of its key or GMAC's, and what authenticates it where nothing else may.
+/// Returns the cipher, the key size of the cipher or of GMAC in bytes, and the authentication if
+/// the cipher implies it.
 fn encryption(name: Encryption) -> (Cipher, usize, Option<Authentication>) {
     use Encryption as E;
     let ghash = Some(Authentication::Ghash);
@@ -190,7 +193,7 @@ fn encryption(name: Encryption) -> (Cipher, usize, Option<Authentication>) {
     }
 }
 
-/// What authenticates, and the bytes of GMAC's key.
+/// Returns the authentication, and the key size of GMAC in bytes.
 fn authentication(name: AuthenticationName) -> (Authentication, usize) {
     use AuthenticationName as A;
     match name {
@@ -203,7 +206,8 @@ fn authentication(name: AuthenticationName) -> (Authentication, usize) {
     }
 }
 
-/// The bytes of HMAC's key, which are those of its hash (RFC 2404, section 3; RFC 4868, section 2.1.1).
+/// Returns the HMAC key size in bytes, which equals the hash size (RFC 2404, section 3; RFC 4868,
+/// section 2.1.1).
 fn hmac_key_bytes(authentication: Authentication) -> usize {
     match authentication {
         Authentication::Sha1 => 20,
@@ -213,14 +217,14 @@ fn hmac_key_bytes(authentication: Authentication) -> usize {
 }
 
 impl SaConfig {
-    /// The SA that the keys describe.
+    /// Converts the configuration to an SA.
     ///
     /// # Errors
-    /// [`Error::Value`] with one sentence, and no key in it, for what cannot work.
+    /// [`Error::Value`] for settings that are invalid or insecure. The message contains no key.
     pub(super) fn resolve(&self) -> Result<Sa, Error> {
         let (name, spi) = (self.name.get_ref(), *self.spi.get_ref());
         if spi < SPI_MIN {
-            let message = format!("spi = {spi} of SA \"{name}\" is reserved; {SPI_MIN} is the first that is not");
+            let message = format!("spi = {spi} of SA \"{name}\" is reserved: use {SPI_MIN} or more");
             return value(&self.spi, message);
         }
         self.check_endpoints()?;
@@ -254,44 +258,46 @@ impl SaConfig {
         };
         self.take_keys(suite, &mut sa)?;
         if sa.is_insecure() && !self.insecure {
-            let message = "is not authenticated: whoever is on the way changes what it carries as he likes \
-                           (insecure = true takes it all the same)";
+            let message = "is not authenticated, so anyone on the path can change its packets: set authentication \
+                           (insecure = true overrides this)";
             return self.refuse(message);
         }
         Ok(sa)
     }
 
-    /// The place given is that of the name: who shows the line of an error must not show a key.
-    fn refuse<T>(&self, what: &str) -> Result<T, Error> {
-        value(&self.name, format!("SA \"{}\" {what}", self.name.get_ref()))
+    /// Returns an error at the location of the name. The source line of an error is shown, and must
+    /// not contain a key.
+    fn refuse<T>(&self, problem: &str) -> Result<T, Error> {
+        value(&self.name, format!("SA \"{}\" {problem}", self.name.get_ref()))
     }
 
-    fn wrong(&self, key: &str, what: &str) -> Error {
-        let message = format!("{key} of SA \"{}\" {what}", self.name.get_ref());
+    fn key_error(&self, key: &str, problem: &str) -> Error {
+        let message = format!("{key} of SA \"{}\" {problem}", self.name.get_ref());
         Error::Value { span: Some(self.name.span()), message }
     }
-
     fn check_endpoints(&self) -> Result<(), Error> {
         let name = self.name.get_ref();
         for endpoint in [&self.source, &self.destination] {
             let address = endpoint.get_ref();
             let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
             if address.is_unspecified() || address.is_multicast() || is_broadcast {
-                return value(endpoint, format!("{address} of SA \"{name}\" is not the address of a tunnel endpoint"));
+                let message = format!("{address} of SA \"{name}\" cannot be an endpoint: use a unicast address");
+                return value(endpoint, message);
             }
         }
         let (source, destination) = (self.source.get_ref(), self.destination.get_ref());
         if source == destination {
-            return value(&self.destination, format!("SA \"{name}\" has the same source and destination"));
+            return value(&self.destination, format!("SA \"{name}\" has the same source and destination address"));
         }
         if source.is_ipv4() != destination.is_ipv4() {
-            let message = format!("SA \"{name}\" goes from {source} to {destination}: one is IPv4, the other IPv6");
+            let message =
+                format!("SA \"{name}\" has the endpoints {source} and {destination}: one is IPv4, the other IPv6");
             return value(&self.destination, message);
         }
         Ok(())
     }
 
-    /// In transport mode there is no outer header.
+    /// Rejects settings of the outer header in transport mode.
     fn check_tunnel_only(&self) -> Result<(), Error> {
         let given = [
             ("dscp", self.dscp.is_some()),
@@ -301,7 +307,8 @@ impl SaConfig {
         ];
         match given.into_iter().find(|(_, given)| *given) {
             Some((key, _)) if self.mode == Mode::Transport => {
-                Err(self.wrong(key, "is of the outer header, which transport mode does not have"))
+                let problem = "is a setting of the outer header, which transport mode does not have: leave it out";
+                Err(self.key_error(key, problem))
             }
             _ => Ok(()),
         }
@@ -311,40 +318,43 @@ impl SaConfig {
         let esp = self.protocol == ProtocolName::Esp;
         let (cipher, key_bytes, own) = match (esp, self.encryption) {
             (true, Some(name)) => encryption(name),
-            (true, None) => return self.refuse("needs encryption = \"...\"; \"null\" encrypts nothing"),
+            (true, None) => return self.refuse("needs encryption = \"...\" (\"null\" for no encryption)"),
             (false, None) => (Cipher::Null, 0, None),
-            (false, Some(_)) => return self.refuse("is of AH, which does not encrypt: leave encryption out"),
+            (false, Some(_)) => return self.refuse("uses AH, which does not encrypt: leave encryption out"),
         };
         let named = self.authentication.map(authentication);
         let encryption = self.encryption.map_or("", Encryption::name);
         let (authentication, gmac_key_bytes) = match (own, named) {
             (Some(own), None) => (own, 0),
             (Some(_), Some(_)) => {
-                return self.refuse(&format!("authenticates by {encryption}: leave authentication out"));
+                return self.refuse(&format!("is authenticated by {encryption}: leave authentication out"));
             }
             (None, Some(named)) => named,
             (None, None) => return self.refuse("needs authentication = \"...\""),
         };
         let protocol = if esp { suite::Protocol::Esp } else { suite::Protocol::Ah };
         let key_bytes = if esp { key_bytes } else { gmac_key_bytes };
-        let is_it = |suite: &&Suite| {
+        let matches = |suite: &&Suite| {
             (suite.protocol, suite.cipher, suite.key_bytes, suite.authentication)
                 == (protocol, cipher, key_bytes, authentication)
         };
         let gmac_of_esp = esp && gmac_key_bytes > 0;
-        match SUITES.iter().find(is_it) {
+        match SUITES.iter().find(matches) {
             Some(suite) if !gmac_of_esp => Ok(suite),
             _ => {
                 let with = self.authentication.map_or("", AuthenticationName::name);
-                let which =
-                    if esp { format!("ESP has no {encryption} with {with}") } else { format!("AH has no {with}") };
-                let hint = if gmac_of_esp { format!(": GMAC is encryption = \"{with}\" there") } else { String::new() };
-                value(&self.name, format!("{which}, which SA \"{}\" asks for{hint}", self.name.get_ref()))
+                let problem = if esp {
+                    format!("ESP does not support {encryption} with {with}")
+                } else {
+                    format!("AH does not support {with}")
+                };
+                let hint = if gmac_of_esp { format!(": for GMAC, set encryption = \"{with}\"") } else { String::new() };
+                value(&self.name, format!("{problem}, which SA \"{}\" needs{hint}", self.name.get_ref()))
             }
         }
     }
 
-    /// Keys as long as their standards say, and none that nobody draws.
+    /// Reads the keys. Checks their lengths and that they do not look weak.
     fn take_keys(&self, suite: &Suite, sa: &mut Sa) -> Result<(), Error> {
         let hmac_bytes = hmac_key_bytes(suite.authentication);
         let of_ah = suite.protocol == suite::Protocol::Ah;
@@ -353,30 +363,30 @@ impl SaConfig {
         } else {
             ("encryption_key", &self.encryption_key)
         };
-        let needless = |name: &str, key: &Option<Key>| match key {
-            Some(_) => Err(self.wrong(name, "has no use: leave it out")),
+        let reject_unused = |name: &str, key: &Option<Key>| match key {
+            Some(_) => Err(self.key_error(name, "is not used: leave it out")),
             None => Ok(()),
         };
         if of_ah {
-            needless("encryption_key", &self.encryption_key)?;
+            reject_unused("encryption_key", &self.encryption_key)?;
         }
         if suite.key_bytes == 0 {
-            needless("encryption_key", &self.encryption_key)?;
+            reject_unused("encryption_key", &self.encryption_key)?;
         } else {
             let salt_bytes = suite.salt_bytes();
-            let wanted = match (&self.salt, salt_bytes) {
+            let lengths = match (&self.salt, salt_bytes) {
                 (_, 0) => vec![suite.key_bytes],
                 (Some(_), _) => vec![suite.key_bytes],
-                // KEYMAT: the salt comes behind the key (RFC 4106, section 8.1; RFC 3686, section 5.1).
+                // KEYMAT: the salt follows the key (RFC 4106, section 8.1; RFC 3686, section 5.1).
                 (None, _) => vec![suite.key_bytes + salt_bytes],
             };
-            let key = self.key(name, key, &wanted)?;
+            let key = self.key(name, key, &lengths)?;
             sa.key = Zeroizing::new(key[..suite.key_bytes].to_vec());
             sa.salt[..key.len() - suite.key_bytes].copy_from_slice(&key[suite.key_bytes..]);
             self.check_strength(name, &sa.key)?;
         }
         if suite.salt_bytes() == 0 {
-            needless("salt", &self.salt)?;
+            reject_unused("salt", &self.salt)?;
         } else if self.salt.is_some() {
             sa.salt.copy_from_slice(&self.key("salt", &self.salt, &[suite.salt_bytes()])?);
         }
@@ -384,21 +394,20 @@ impl SaConfig {
             sa.hmac_key = self.key("authentication_key", &self.authentication_key, &[hmac_bytes])?;
             self.check_strength("authentication_key", &sa.hmac_key)?;
         } else if name != "authentication_key" {
-            needless("authentication_key", &self.authentication_key)?;
+            reject_unused("authentication_key", &self.authentication_key)?;
         }
         Ok(())
     }
 
-    fn key(&self, name: &str, key: &Option<Key>, wanted: &[usize]) -> Result<Zeroizing<Vec<u8>>, Error> {
-        let Some(key) = key else { return Err(self.wrong(name, "is missing")) };
-        key.one_of(wanted).map_err(|what| self.wrong(name, &what))
+    fn key(&self, name: &str, key: &Option<Key>, lengths: &[usize]) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let Some(key) = key else { return Err(self.key_error(name, "is missing")) };
+        key.with_length(lengths).map_err(|problem| self.key_error(name, &problem))
     }
 
     fn check_strength(&self, name: &str, key: &[u8]) -> Result<(), Error> {
         if is_weak(key) && !self.insecure {
-            let what =
-                "repeats a few bytes, as no key does that was drawn at random (insecure = true takes it all the same)";
-            return Err(self.wrong(name, what));
+            let problem = "repeats a few bytes: generate a random key (insecure = true overrides this)";
+            return Err(self.key_error(name, problem));
         }
         Ok(())
     }
@@ -417,7 +426,7 @@ impl SaConfig {
             Some(given) => {
                 let allowed = allowed.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
                 let name = self.name.get_ref();
-                value(given, format!("icv_bytes = {} of SA \"{name}\": can be {allowed}", given.get_ref()))
+                value(given, format!("icv_bytes = {} of SA \"{name}\" must be one of {allowed}", given.get_ref()))
             }
         }
     }
@@ -427,11 +436,13 @@ impl SaConfig {
         let name = self.name.get_ref();
         match &self.replay_window {
             Some(given) if !is_inbound => {
-                value(given, format!("SA \"{name}\" is outbound: the receiver has the replay window"))
+                let message = format!("replay_window of SA \"{name}\" is for inbound SAs: leave it out");
+                value(given, message)
             }
             Some(given) if *given.get_ref() == 0 && self.esn => {
-                // RFC 4303, section 3.4.3: the upper half of a number is known from the window alone.
-                value(given, format!("replay_window = 0 of SA \"{name}\" does not go together with esn = true"))
+                // RFC 4303, section 3.4.3: the window is needed to infer the upper half of a
+                // number.
+                value(given, format!("replay_window = 0 of SA \"{name}\" cannot be combined with esn = true"))
             }
             Some(given) if *given.get_ref() == 0 => Ok(0),
             Some(given) if (WINDOW_MIN..=WINDOW_MAX).contains(given.get_ref()) => Ok(*given.get_ref()),
@@ -452,13 +463,15 @@ impl SaConfig {
         let UdpConfig { source_port, destination_port, keepalive_s } = *given.get_ref();
         let name = self.name.get_ref();
         if suite.protocol == suite::Protocol::Ah {
-            return value(given, format!("SA \"{name}\" is of AH, which does not go through UDP (RFC 3948)"));
+            let message =
+                format!("SA \"{name}\" uses AH, which cannot be encapsulated in UDP: leave udp_encapsulation out");
+            return value(given, message);
         }
         if source_port == 0 || destination_port == 0 {
-            return value(given, format!("udp_encapsulation of SA \"{name}\" has port 0"));
+            return value(given, format!("udp_encapsulation of SA \"{name}\" has port 0: use 1 to 65535"));
         }
         if keepalive_s > 0 && self.direction == Direction::In {
-            return value(given, format!("SA \"{name}\" is inbound: the SA that sends has keepalive_s"));
+            return value(given, format!("SA \"{name}\" is inbound: set keepalive_s on the outbound SA"));
         }
         Ok(Some(Udp { source_port, destination_port }))
     }
@@ -466,7 +479,10 @@ impl SaConfig {
     fn path_mtu(&self) -> Result<u16, Error> {
         let Some(given) = &self.path_mtu else { return Ok(0) };
         if self.direction == Direction::In || self.mode == Mode::Transport {
-            return value(given, format!("path_mtu of SA \"{}\" is for outbound tunnels", self.name.get_ref()));
+            return value(
+                given,
+                format!("path_mtu of SA \"{}\" is for outbound tunnels: leave it out", self.name.get_ref()),
+            );
         }
         check_path_mtu(given)
     }
@@ -475,7 +491,7 @@ impl SaConfig {
         match &self.hop_limit {
             None => Ok(HOP_LIMIT_DEFAULT),
             Some(given) if *given.get_ref() == 0 => {
-                value(given, format!("hop_limit = 0 of SA \"{}\" gets nowhere", self.name.get_ref()))
+                value(given, format!("hop_limit = 0 of SA \"{}\" must be 1 to 255", self.name.get_ref()))
             }
             Some(given) => Ok(*given.get_ref()),
         }
@@ -485,16 +501,17 @@ impl SaConfig {
         let Some(given) = &self.lifetime else { return Ok(Lifetime::ENDLESS) };
         let keys = given.get_ref();
         let name = self.name.get_ref();
-        for (what, soft, hard) in
+        for (unit, soft, hard) in
             [("bytes", keys.soft_bytes, keys.hard_bytes), ("packets", keys.soft_packets, keys.hard_packets)]
         {
             if hard == Some(0) {
-                return value(given, format!("hard_{what} = 0 of SA \"{name}\": it would do nothing"));
+                return value(given, format!("hard_{unit} = 0 of SA \"{name}\" must be at least 1"));
             }
             if let (Some(soft), Some(hard)) = (soft, hard)
                 && soft > hard
             {
-                return value(given, format!("soft_{what} = {soft} of SA \"{name}\" comes after hard_{what} = {hard}"));
+                let message = format!("soft_{unit} = {soft} of SA \"{name}\" must be at most hard_{unit} = {hard}");
+                return value(given, message);
             }
         }
         let or_endless = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
@@ -510,12 +527,13 @@ impl SaConfig {
         let name = self.name.get_ref();
         match (&self.selectors, self.direction) {
             (Some(selectors), Direction::Out) => {
-                let message = format!("SA \"{name}\" is outbound: policies choose its packets, not selectors");
+                let message =
+                    format!("SA \"{name}\" is outbound and cannot have selectors: policies select its packets");
                 value(selectors, message)
             }
             (Some(selectors), Direction::In) if selectors.get_ref().is_empty() => value(
                 selectors,
-                format!("SA \"{name}\" has no selectors: it would accept nothing; leave the key out to accept all"),
+                format!("SA \"{name}\" has no selectors and would accept no packet: leave the key out to accept all"),
             ),
             (Some(selectors), Direction::In) => selectors.get_ref().iter().map(SelectorConfig::resolve).collect(),
             (None, Direction::Out) => Ok(Vec::new()),

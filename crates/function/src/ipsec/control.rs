@@ -1,6 +1,8 @@
-//! What changes the databases: when the function is built, and by commands while packets flow. One thread at a time.
+//! Changes of both databases, by the configuration at the start and by commands at run time. One
+//! thread at a time.
 //!
-//! A place of the image is written while nobody can find it, and wiped when no packet refers to it any more.
+//! A slot of the image is written before packets can find it. It is wiped after the last packet
+//! that refers to it.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use godwit_packet::{BUCKETS, Image, Memory};
 
 use super::database::{Database, Endpoints};
-use super::places::{Places, Runs};
+use super::places::{RangeAllocator, SlotAllocator};
 use super::policies::{Action, Policies, Policy};
 use super::room::Room;
 use super::sa::Sa;
@@ -19,61 +21,63 @@ use super::tables::{self, Shape};
 use crate::fragments::Limits;
 use crate::{Error, Running};
 
-/// Both databases with all that is needed to change them.
+/// Both databases and the bookkeeping to change them.
 pub(super) struct Control {
     pub(super) database: Arc<Database>,
     pub(super) image: Arc<Image>,
     arranges: bool,
-    /// Of tunnels that have none of their own.
+    /// Path MTU for outbound tunnels without their own.
     path_mtu: Option<u16>,
     shape: Shape,
     room: Room,
-    places: Places,
-    selectors: Runs,
-    /// By name.
+    sa_slots: SlotAllocator,
+    selector_slots: RangeAllocator,
+    /// SA indexes by name.
     names: HashMap<String, u32>,
-    /// Inbound by SPI, outbound by destination besides.
+    /// SA indexes by SPI and, for outbound SAs, destination.
     spis: HashMap<(u32, Option<IpAddr>), u32>,
-    /// Keys with nonces that outbound SAs use or have used.
+    /// [`Sa::nonce_name`]s that outbound SAs use or have used.
     nonces: HashSet<[u8; 32]>,
-    /// Keys with nonces that inbound SAs use or have used, with how many SAs did.
+    /// [`Sa::stream_name`]s that inbound SAs use or have used, and the number of those SAs.
     received_nonces: HashMap<[u8; 32], u32>,
-    /// SAs that no packet finds any more, but that some in flight may refer to, with what to ask the engine by.
+    /// Unpublished SAs that packets in flight may still refer to, and the ticket to ask the engine
+    /// about these packets.
     retired: Vec<(u32, u64)>,
     endpoints: Endpoints,
     records: HashMap<u32, Record>,
     policies: Vec<Policy>,
 }
 
-/// What is known of an SA here alone.
+/// Bookkeeping of one SA.
 #[derive(Default)]
 struct Record {
-    /// Where its selectors lie.
+    /// Indexes of its selectors in the image.
     selectors: Range<u32>,
-    /// Policies that it protects for.
+    /// Indexes of the policies that use the SA.
     policies: Vec<u32>,
-    /// Events that the operator has been told of.
-    told: u64,
-    /// Packets find it.
+    /// Events already reported to the operator.
+    reported: u64,
+    /// Whether packets can find the SA.
     is_published: bool,
 }
 
-/// Why an SA cannot be added.
+/// Reason why an SA cannot be added.
 pub(super) struct Refusal {
-    /// The SPI is at fault, and not the SA as a whole.
-    pub(super) is_of_spi: bool,
+    /// Whether the SPI is the cause, so that an error can point at it.
+    pub(super) concerns_spi: bool,
     pub(super) message: String,
 }
 
 fn refusal(message: String) -> Refusal {
-    Refusal { is_of_spi: false, message }
+    Refusal { concerns_spi: false, message }
 }
 
-/// The selectors that accept everything lie at the first place, for all SAs.
+/// Index of the selector that accepts everything, which all SAs share.
 const SELECT_ALL: Range<u32> = 0..1;
 
 impl Control {
-    /// `arranges`: host halves can do what path MTUs and keepalives ask for.
+    /// Creates empty databases. `arranges` tells whether the host halves support path MTUs and
+    /// keepalives.
     pub(super) fn new(
         shape: Shape,
         room: Room,
@@ -90,8 +94,8 @@ impl Control {
             image: Arc::new(Image::new(memory)),
             shape,
             room,
-            places: Places::new(shape.sas),
-            selectors: Runs::new(SELECT_ALL.end..shape.selectors as u32),
+            sa_slots: SlotAllocator::new(shape.sas),
+            selector_slots: RangeAllocator::new(SELECT_ALL.end..shape.selectors as u32),
             names: HashMap::new(),
             spis: HashMap::new(),
             nonces: HashSet::new(),
@@ -103,21 +107,23 @@ impl Control {
         })
     }
 
-    /// The outbound SA of a name.
+    /// Returns the index of the outbound SA called `name`, or an error message.
     pub(super) fn outbound(&self, name: &str) -> Result<u32, String> {
         const SHOWN: usize = 8;
         let Some(&index) = self.names.get(name) else {
             let mut known: Vec<&str> = self.names.keys().map(String::as_str).collect();
             known.sort_unstable();
             let known = match known.len() {
-                0 => "there is none".to_owned(),
-                1..=SHOWN => format!("there are {}", known.join(", ")),
-                count => format!("there are {} and {} more", known[..SHOWN].join(", "), count - SHOWN),
+                0 => "there are no SAs".to_owned(),
+                1..=SHOWN => format!("the SAs are {}", known.join(", ")),
+                count => format!("the SAs are {} and {} more", known[..SHOWN].join(", "), count - SHOWN),
             };
-            return Err(format!("no SA is called \"{name}\"; {known}"));
+            return Err(format!("no SA is called \"{name}\": {known}"));
         };
         if self.database.sa(index).is_some_and(|sa| sa.is_inbound()) {
-            return Err(format!("SA \"{name}\" is inbound and cannot protect; name one with direction = \"out\""));
+            return Err(format!(
+                "SA \"{name}\" is inbound and cannot protect packets: name an SA with direction = \"out\""
+            ));
         }
         Ok(index)
     }
@@ -132,19 +138,23 @@ impl Control {
         indexes
     }
 
-    /// How many policies an SA protects for.
+    /// Returns the number of policies that use an SA.
     pub(super) fn policies_of(&self, index: u32) -> usize {
         self.records.get(&index).map_or(0, |record| record.policies.len())
     }
 
-    /// In the order in which they are asked.
+    /// Returns the policies in the order in which they are matched.
     pub(super) fn policies(&self) -> &[Policy] {
         &self.policies
     }
 
-    /// Writes an SA to a place of the image that nobody can find; `replaced`: the SA whose name it gets,
-    /// and whose bucket if fragments do not ask for another.
-    pub(super) fn place(&mut self, mut sa: Sa, replaced: Option<u32>) -> Result<u32, Refusal> {
+    /// Writes an SA to a free slot of the image. Packets do not find it before
+    /// [`Control::publish`].
+    ///
+    /// `replaced` is the SA that the new one replaces. The new SA takes over its name. It also
+    /// takes over its bucket, unless reassembly requires the bucket of other SAs between the same
+    /// endpoints.
+    pub(super) fn stage(&mut self, mut sa: Sa, replaced: Option<u32>) -> Result<u32, Refusal> {
         sa.inherit_path_mtu(self.path_mtu);
         let name = &sa.name;
         if self.names.get(name).is_some_and(|index| Some(*index) != replaced) {
@@ -154,19 +164,19 @@ impl Control {
         if let Some(other) = self.spis.get(&spi).and_then(|index| self.database.sa(*index)) {
             let to = spi.1.map_or(String::new(), |destination| format!(" to {destination}"));
             let message = format!("SA \"{name}\" has the same SPI {:#x}{to} as SA \"{}\"", sa.spi, other.name);
-            return Err(Refusal { is_of_spi: true, message });
+            return Err(Refusal { concerns_spi: true, message });
         }
         self.room.check(&sa).map_err(refusal)?;
         if !self.arranges && (sa.path_mtu > 0 || sa.keepalive_s > 0) {
             return Err(refusal(format!(
-                "SA \"{name}\" has a path_mtu or keepalive_s, which no SA had at the start: say path_mtu in the function's stanza"
+                "SA \"{name}\" has a path_mtu or keepalive_s, but no SA had one at the start: set path_mtu in the function's stanza"
             )));
         }
         let nonces = sa.nonce_name();
         if nonces.is_some_and(|nonces| self.nonces.contains(&nonces)) {
             return Err(refusal(format!(
-                "SA \"{name}\" has the key of another outbound SA, now or before, with its salt, or with its SPI and \
-                 destination: its nonces or IVs would come twice, which gives away what they protect"
+                "SA \"{name}\" reuses the key of another outbound SA, present or deleted, with the same salt, or with the same \
+                 SPI and destination: repeated nonces or IVs would reveal the plaintext; use a new key"
             )));
         }
         let stream = sa.stream_name();
@@ -176,36 +186,37 @@ impl Control {
         };
         if !sa.insecure && stream.as_ref().is_some_and(is_shared) {
             return Err(refusal(format!(
-                "SA \"{name}\" has the key and salt of an SA of the other direction, now or before: both ends would use the same \
-                 nonces, which gives away what they protect; give each direction a key of its own (insecure = true takes it all the same)"
+                "SA \"{name}\" uses the key and salt of an SA of the other direction, present or deleted: both ends would use the \
+                 same nonces, which would reveal the plaintext; use a separate key for each direction (insecure = true overrides this)"
             )));
         }
         let is_all = sa.selectors.iter().all(|selector| *selector == Selector::default());
         let selectors = match sa.selectors.len() as u32 {
             0 => Some(0..0),
             _ if is_all => Some(SELECT_ALL),
-            count => self.selectors.take(count),
+            count => self.selector_slots.allocate(count),
         };
         let Some(selectors) = selectors else {
             return Err(refusal(format!(
-                "SA \"{name}\" has more selectors than there are places: all SAs have {} (selector_capacity)",
+                "there is no space for the {} selectors of SA \"{name}\": all SAs together can have {}; raise selector_capacity",
+                sa.selectors.len(),
                 self.shape.selectors
             )));
         };
-        // With reassembly, fragments between two endpoints go to one worker.
+        // With reassembly, all fragments between two endpoints go to one worker.
         let bucket = self.database.lengths.bucket(&sa).or(replaced.map(Database::bucket));
-        let place = match bucket {
-            Some(bucket) => self.places.take_of(bucket),
-            None => self.places.take(),
+        let slot = match bucket {
+            Some(bucket) => self.sa_slots.allocate_in(bucket),
+            None => self.sa_slots.allocate(),
         };
-        let Some(index) = place else {
-            self.give_back_selectors(selectors);
+        let Some(index) = slot else {
+            self.free_selectors(selectors);
             let shared = match self.database.lengths.bucket(&sa) {
-                Some(_) => format!(", of which SAs between the same endpoints share {}", self.shape.sas / BUCKETS),
+                Some(_) => format!(", and SAs between the same endpoints share {}", self.shape.sas / BUCKETS),
                 None => String::new(),
             };
             return Err(refusal(format!(
-                "there is no place for SA \"{name}\": there are {}{shared} (sa_capacity)",
+                "there is no free slot for SA \"{name}\": the function has {}{shared}; raise sa_capacity",
                 self.shape.sas
             )));
         };
@@ -223,28 +234,28 @@ impl Control {
             self.names.insert(name.clone(), index);
         }
         self.records.insert(index, Record { selectors, ..Record::default() });
-        self.database.begin(index, Arc::new(sa));
+        self.database.insert(index, Arc::new(sa));
         Ok(index)
     }
 
-    /// Lets packets find an SA that was placed, and that devices have.
+    /// Makes a staged SA visible to packets. All devices must have its part of the image.
     pub(super) fn publish(&mut self, index: u32) -> Result<(), Refusal> {
         let Some(sa) = self.database.sa(index) else { return Ok(()) };
         let Some(record) = self.records.get_mut(&index).filter(|record| !record.is_published) else { return Ok(()) };
-        record.is_published = self.database.find(index, &sa, &mut self.endpoints);
+        record.is_published = self.database.publish(index, &sa, &mut self.endpoints);
         match record.is_published {
             true => Ok(()),
-            false => Err(refusal(format!("the table of inbound SAs has no room for SA \"{}\"", sa.name))),
+            false => Err(refusal(format!("the table of inbound SAs is full: SA \"{}\" does not fit", sa.name))),
         }
     }
 
-    /// Where an SA and its selectors lie in the image.
+    /// Returns the byte ranges of an SA and of its selectors in the image.
     fn bytes(&self, index: u32) -> [Range<usize>; 2] {
         let selectors = self.records.get(&index).map_or(0..0, |record| record.selectors.clone());
         [self.shape.sa(index), self.shape.selectors(selectors)]
     }
 
-    /// Brings SAs to devices.
+    /// Copies SAs to the devices.
     pub(super) fn upload(&self, indexes: &[u32], running: &dyn Running) -> Result<(), Error> {
         let mut ranges: Vec<Range<usize>> = indexes.iter().flat_map(|index| self.bytes(*index)).collect();
         ranges.retain(|range| !range.is_empty());
@@ -259,9 +270,9 @@ impl Control {
         joined.into_iter().try_for_each(|range| running.image_changed(range))
     }
 
-    /// Wipes SAs that no packet refers to, and gives their places back. Devices that do not take it are lost, and their
-    /// memory with them.
-    pub(super) fn forget(&mut self, indexes: &[u32], running: Option<&dyn Running>) {
+    /// Wipes SAs that no packet refers to, and frees their slots. If a device does not accept the
+    /// change, it is lost, and its memory is freed.
+    pub(super) fn wipe(&mut self, indexes: &[u32], running: Option<&dyn Running>) {
         for &index in indexes {
             let [sa, selectors] = self.bytes(index);
             self.image.wipe(sa);
@@ -278,22 +289,22 @@ impl Control {
                     self.names.remove(&sa.name);
                 }
                 self.spis.remove(&spi(&sa));
-                // Nothing went out under what no packet used.
+                // The nonces of an SA that no packet has used are unused.
                 if self.database.states.hot(index).sequence() == 0 {
                     sa.nonce_name().map(|nonces| self.nonces.remove(&nonces));
-                    self.unreceive(&sa);
+                    self.remove_received_nonces(&sa);
                 }
             }
             if let Some(record) = self.records.remove(&index) {
-                self.give_back_selectors(record.selectors);
+                self.free_selectors(record.selectors);
             }
-            self.database.end(index);
-            self.places.give_back(index);
+            self.database.remove(index);
+            self.sa_slots.free(index);
         }
     }
 
-    /// An inbound SA has received nothing.
-    fn unreceive(&mut self, sa: &Sa) {
+    /// Removes the nonces of an inbound SA that has received no packet.
+    fn remove_received_nonces(&mut self, sa: &Sa) {
         let Some(stream) = sa.stream_name().filter(|_| sa.is_inbound()) else { return };
         if let Some(count) = self.received_nonces.get_mut(&stream) {
             *count -= 1;
@@ -303,52 +314,54 @@ impl Control {
         }
     }
 
-    /// Forgets lost SAs now, or, where packets that may refer to them are in flight for too long, once these are gone.
+    /// Wipes unpublished SAs. If packets in flight do not drain in time, the SAs are kept and wiped
+    /// by [`Control::wipe_retired`] later.
     ///
     /// # Errors
-    /// The latter.
+    /// The error of [`Running::quiesce`], if packets did not drain in time.
     pub(super) fn retire(&mut self, indexes: &[u32], running: &dyn Running) -> Result<(), Error> {
         let quiet = running.quiesce();
         match quiet {
-            Ok(()) => self.forget(indexes, Some(running)),
+            Ok(()) => self.wipe(indexes, Some(running)),
             Err(_) => {
-                let asked = running.ask_for_quiet();
-                self.retired.extend(indexes.iter().map(|&index| (index, asked)));
+                let ticket = running.ask_for_quiet();
+                self.retired.extend(indexes.iter().map(|&index| (index, ticket)));
             }
         }
         quiet
     }
 
-    /// Forgets the SAs of [`Control::retire`] that no packet in flight refers to any more. Does not wait. Whether there were any to look at.
+    /// Wipes the retired SAs that no packet in flight refers to. Does not wait. Returns whether
+    /// there were retired SAs.
     #[inline(never)]
-    pub(super) fn forget_retired(&mut self, running: &dyn Running) -> bool {
+    pub(super) fn wipe_retired(&mut self, running: &dyn Running) -> bool {
         if self.retired.is_empty() {
             return false;
         }
         let retired = std::mem::take(&mut self.retired);
-        let (quiet, waiting) = retired.into_iter().partition::<Vec<_>, _>(|&(_, asked)| running.is_quiet(asked));
+        let (quiet, waiting) = retired.into_iter().partition::<Vec<_>, _>(|&(_, ticket)| running.is_quiet(ticket));
         self.retired = waiting;
-        self.forget(&quiet.into_iter().map(|(index, _)| index).collect::<Vec<_>>(), Some(running));
+        self.wipe(&quiet.into_iter().map(|(index, _)| index).collect::<Vec<_>>(), Some(running));
         true
     }
 
-    fn give_back_selectors(&mut self, run: Range<u32>) {
-        if run != SELECT_ALL && !run.is_empty() {
-            self.selectors.give_back(run);
+    fn free_selectors(&mut self, range: Range<u32>) {
+        if range != SELECT_ALL && !range.is_empty() {
+            self.selector_slots.free(range);
         }
     }
 
-    /// No new packet finds these SAs. Those that none finds yet have no part in what others are found by.
-    pub(super) fn lose(&mut self, indexes: &[u32]) {
+    /// Hides SAs from new packets. Ignores SAs that are not published.
+    pub(super) fn unpublish(&mut self, indexes: &[u32]) {
         for index in indexes {
             let Some(sa) = self.database.sa(*index) else { continue };
             let Some(record) = self.records.get_mut(index).filter(|record| record.is_published) else { continue };
             record.is_published = false;
-            self.database.lose(&sa, &mut self.endpoints);
+            self.database.unpublish(&sa, &mut self.endpoints);
         }
     }
 
-    /// All policies anew, for every packet that is prepared from now on.
+    /// Replaces all policies. Takes effect for packets that are prepared afterwards.
     pub(super) fn set_policies(&mut self, policies: Vec<Policy>) {
         self.database.policies.store(Arc::new(Policies::new(&policies)));
         self.records.values_mut().for_each(|record| record.policies.clear());
@@ -362,13 +375,13 @@ impl Control {
         self.policies = policies;
     }
 
-    /// From now on policies protect by `new` where they protected by `old`, which has its name no more.
+    /// Makes the policies of SA `old` use SA `new`, which also takes over the name.
     pub(super) fn switch(&mut self, old: u32, new: u32) {
         let orders = self.records.get_mut(&old).map(|record| std::mem::take(&mut record.policies)).unwrap_or_default();
-        let arranged = self.database.policies.load();
+        let published = self.database.policies.load();
         for &order in &orders {
             let policy = &mut self.policies[order as usize];
-            arranged.protect_by(order, policy, new);
+            published.set_sa(order, policy, new);
             policy.action = Action::Protect(new);
         }
         if let Some(record) = self.records.get_mut(&new) {
@@ -379,22 +392,22 @@ impl Control {
         }
     }
 
-    /// What has happened to SAs since the last call, in sentences for the operator.
+    /// Returns messages for the operator about events since the last call.
     pub(super) fn notices(&mut self) -> Vec<String> {
-        use super::state::Plan;
+        use super::state::SaFacts;
         let mut notices = Vec::new();
         for (&index, record) in &mut self.records {
             let Some(sa) = self.database.sa(index) else { continue };
-            let plan = self.database.states.hot(index).plan();
+            let facts = self.database.states.hot(index).facts();
             let name = &sa.name;
             let sentences = [
-                (Plan::WARNED, format!("SA \"{name}\" has used three quarters of its sequence numbers: replace it")),
-                (Plan::SOFT, format!("SA \"{name}\" has come to the end of its soft lifetime: replace it")),
-                (Plan::ENDED, format!("SA \"{name}\" has come to its end: what it is for is dropped from now on")),
+                (SaFacts::WARNED, format!("SA \"{name}\" has used three quarters of its sequence numbers: replace it")),
+                (SaFacts::SOFT, format!("SA \"{name}\" has reached its soft lifetime: replace it")),
+                (SaFacts::ENDED, format!("SA \"{name}\" has ended and its packets are dropped: replace it")),
             ];
             for (event, sentence) in sentences {
-                if plan.is(event) && record.told & event == 0 {
-                    record.told |= event;
+                if facts.is(event) && record.reported & event == 0 {
+                    record.reported |= event;
                     notices.push(sentence);
                 }
             }
@@ -404,7 +417,8 @@ impl Control {
     }
 }
 
-/// What must be unique: inbound the SPI, which alone finds the SA (RFC 4301, section 4.1); outbound with the destination.
+/// Returns the key that must be unique. Inbound, the SPI alone identifies an SA (RFC 4301, section
+/// 4.1). Outbound, the SPI and the destination do.
 fn spi(sa: &Sa) -> (u32, Option<IpAddr>) {
     (sa.spi, (!sa.is_inbound()).then_some(sa.destination))
 }

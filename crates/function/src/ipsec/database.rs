@@ -1,4 +1,5 @@
-//! The security association database and the security policy database (RFC 4301, section 4.4), and who asks them.
+//! Security association database and security policy database (RFC 4301, section 4.4), and their
+//! look-ups.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use godwit_wire::{Parsed, protocol};
 use super::frame::{Frame, Packet, Plain, PlainEsp};
 use super::lengths::Lengths;
 use super::lookup::{Lookup, mix};
-use super::policies::{Action, Findable, Policies};
+use super::policies::{Action, Policies, PolicyAddress};
 use super::sa::Sa;
 use super::state::States;
 use super::suite::Protocol;
@@ -21,8 +22,9 @@ use super::{
 };
 use crate::fragments::Limits;
 
-/// What is to be done with a frame, in one word, so that it is handed over in a register: through memory, it is read
-/// wider than it was written, and every packet waits for that.
+/// Result of the look-up for a frame. It is packed into one word and passed in a register. A struct
+/// in memory would be read with a wider access than it was written with, and the load would stall
+/// for every packet.
 ///
 /// ```text
 /// | kind | SA   | sequence number's lower half, verdict or drop reason |
@@ -31,16 +33,17 @@ use crate::fragments::Limits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Decision(u64);
 
-/// A [`Decision`], spelt out.
+/// Decoded [`Decision`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decided {
-    /// By the outbound SA with this index.
+    /// Encapsulate with the outbound SA of this index.
     Encrypt(u32),
-    /// By the inbound SA with this index; the packet shows this sequence number.
+    /// Decapsulate with the inbound SA of this index. The second number is the lower half of the
+    /// sequence number.
     Decrypt(u32, u32),
-    /// It passes with this verdict.
+    /// Pass with this verdict.
     Pass(u8),
-    /// It is dropped for this reason.
+    /// Drop for this reason.
     Drop(u8),
 }
 
@@ -64,13 +67,13 @@ impl Decision {
         Self(3 << Self::KIND | reason as u64)
     }
 
-    /// The SA of [`Decided::Encrypt`].
+    /// Returns the SA of [`Decided::Encrypt`].
     #[inline(always)]
     pub(super) fn to_encrypt(self) -> Option<u32> {
         (self.0 >> Self::KIND == 0).then_some((self.0 >> Self::SA) as u32)
     }
 
-    /// SA and sequence number of [`Decided::Decrypt`].
+    /// Returns the SA and the sequence number of [`Decided::Decrypt`].
     #[inline(always)]
     pub(super) fn to_decrypt(self) -> Option<(u32, u32)> {
         (self.0 >> Self::KIND == 1).then_some(((self.0 >> Self::SA) as u32 & ((1 << 30) - 1), self.0 as u32))
@@ -88,16 +91,16 @@ impl Decision {
     }
 }
 
-/// How an inbound SA's packets come.
+/// Encapsulation in which the packets of an inbound SA arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum Encapsulation {
     Esp,
     Ah,
     /// ESP in UDP.
     Udp,
 }
 
-impl Class {
+impl Encapsulation {
     fn of(sa: &Sa) -> Self {
         match (sa.suite().protocol, sa.udp) {
             (Protocol::Ah, _) => Self::Ah,
@@ -107,26 +110,27 @@ impl Class {
     }
 }
 
-/// Both databases, as workers ask them. What control changes, it changes so that they need not wait.
+/// Both databases, as the workers read them. The control thread changes them without blocking the
+/// workers.
 pub(super) struct Database {
     pub(super) policies: ArcSwap<Policies>,
-    /// What names an inbound SA, to its index and [`Class`].
+    /// Inbound SAs: [`Endpoint::sa_key`] to index and [`Encapsulation`].
     inbound: Lookup,
-    /// Where inbound SAs end.
+    /// Local endpoints of inbound SAs: the set of their [`Endpoint::endpoint_key`]s.
     endpoints: Lookup,
-    /// Bit `port % 64`: some inbound SA ends at such a UDP port.
+    /// Filter of the UDP ports of inbound SAs: bit `port % 64` is set for every port.
     udp_ports: AtomicU64,
     pub(super) states: States,
     pub(super) lengths: Lengths,
-    /// By index. Not for the packet path.
+    /// SAs by index. Not used on the packet path.
     sas: RwLock<Vec<Option<Arc<Sa>>>>,
 }
 
-/// How many inbound SAs end at each place of [`Database::endpoints`].
+/// Number of inbound SAs at each entry of [`Database::endpoints`].
 pub(super) type Endpoints = HashMap<u64, u32>;
 
 impl Database {
-    /// `capacity`: a multiple of [`BUCKETS`].
+    /// Creates databases for `capacity` SAs, which must be a multiple of [`BUCKETS`].
     pub(super) fn new(capacity: usize, reassembly: Option<Limits>) -> Self {
         Self {
             policies: ArcSwap::from_pointee(Policies::new(&[])),
@@ -139,7 +143,7 @@ impl Database {
         }
     }
 
-    /// The SA at a place; for control, and for `ref`.
+    /// Returns the SA at `index`. Only for the control thread and `ref`.
     pub(super) fn sa(&self, index: u32) -> Option<Arc<Sa>> {
         self.all().get(index as usize).cloned().flatten()
     }
@@ -152,22 +156,23 @@ impl Database {
         self.sas.write().unwrap_or_else(std::sync::PoisonError::into_inner)[index as usize] = sa;
     }
 
-    /// Makes what is needed of an SA before packets find it.
-    pub(super) fn begin(&self, index: u32, sa: Arc<Sa>) {
+    /// Sets up the state of an SA. Packets do not find the SA before [`Database::publish`].
+    pub(super) fn insert(&self, index: u32, sa: Arc<Sa>) {
         self.states.begin(index, &sa);
-        self.lengths.begin(index, Self::bucket(index), &sa);
+        self.lengths.insert(index, Self::bucket(index), &sa);
         self.put(index, Some(sa));
     }
 
-    /// Lets packets find an inbound SA; false where the table has no room. Outbound SAs are found by policies.
-    pub(super) fn find(&self, index: u32, sa: &Sa, endpoints: &mut Endpoints) -> bool {
+    /// Makes an inbound SA visible to packets. Returns false if the table is full. Outbound SAs
+    /// need no entry, because policies refer to them.
+    pub(super) fn publish(&self, index: u32, sa: &Sa, endpoints: &mut Endpoints) -> bool {
         if !sa.is_inbound() {
             return true;
         }
-        let (name, endpoint) = Self::names(sa);
+        let (key, endpoint) = Self::keys(sa);
         let count = endpoints.entry(endpoint).or_default();
         let known = *count > 0 || self.endpoints.insert(endpoint, 0);
-        if !known || !self.inbound.insert(name, u64::from(index) | (Class::of(sa) as u64) << 32) {
+        if !known || !self.inbound.insert(key, u64::from(index) | (Encapsulation::of(sa) as u64) << 32) {
             if *count == 0 {
                 endpoints.remove(&endpoint);
                 self.endpoints.remove(endpoint);
@@ -181,13 +186,13 @@ impl Database {
         true
     }
 
-    /// Lets no more packets find an inbound SA.
-    pub(super) fn lose(&self, sa: &Sa, endpoints: &mut Endpoints) {
+    /// Hides an inbound SA from new packets.
+    pub(super) fn unpublish(&self, sa: &Sa, endpoints: &mut Endpoints) {
         if !sa.is_inbound() {
             return;
         }
-        let (name, endpoint) = Self::names(sa);
-        self.inbound.remove(name);
+        let (key, endpoint) = Self::keys(sa);
+        self.inbound.remove(key);
         if let Some(count) = endpoints.get_mut(&endpoint) {
             *count -= 1;
             if *count == 0 {
@@ -197,66 +202,73 @@ impl Database {
         }
     }
 
-    /// Forgets an SA that no packet refers to any more.
-    pub(super) fn end(&self, index: u32) {
+    /// Removes an SA. No packet may refer to it any more.
+    pub(super) fn remove(&self, index: u32) {
         if let Some(sa) = self.sa(index) {
-            self.lengths.end(&sa);
+            self.lengths.remove(&sa);
         }
         self.put(index, None);
     }
 
-    /// What finds an inbound SA, and its endpoint.
-    fn names(sa: &Sa) -> (u64, u64) {
+    /// Returns the keys of an inbound SA and of its local endpoint.
+    fn keys(sa: &Sa) -> (u64, u64) {
         let port = sa.udp.map(|udp| udp.destination_port);
         match sa.destination {
-            std::net::IpAddr::V4(address) => (u32::from(address).name(sa.spi), u32::from(address).endpoint(port)),
-            std::net::IpAddr::V6(address) => (u128::from(address).name(sa.spi), u128::from(address).endpoint(port)),
+            std::net::IpAddr::V4(address) => {
+                let address = u32::from(address);
+                (address.sa_key(sa.spi), address.endpoint_key(port))
+            }
+            std::net::IpAddr::V6(address) => {
+                let address = u128::from(address);
+                (address.sa_key(sa.spi), address.endpoint_key(port))
+            }
         }
     }
 
-    /// What is to be done with a frame. Nothing is learned of it that depends on keys.
+    /// Decides what happens to a frame. The result does not depend on keys.
     ///
-    /// Most frames are IPv4 without VLAN tag and options, and need not be taken apart further: [`Database::decide_any`]
-    /// would say the same of them.
+    /// Most frames are IPv4 packets without VLAN tag and options and take a fast path. The result
+    /// is always the same as that of [`Database::decide_any`].
     #[inline(always)]
     pub(super) fn decide(&self, policies: &Policies, frame: &[u8]) -> Decision {
         self.decide_parsed(policies, Plain::parse(frame), frame)
     }
 
-    /// The same, for loops whose frames are mostly others.
+    /// [`Database::decide`] as a call, for loops that rarely need it.
     #[inline(never)]
-    pub(super) fn decide_apart(&self, policies: &Policies, frame: &[u8]) -> Decision {
+    pub(super) fn decide_out_of_line(&self, policies: &Policies, frame: &[u8]) -> Decision {
         self.decide(policies, frame)
     }
 
-    /// [`Database::decide`] for a frame that [`Plain::parse`] said this of.
+    /// [`Database::decide`] for a frame whose [`Plain::parse`] result is `plain`.
     #[inline(always)]
     pub(super) fn decide_parsed(&self, policies: &Policies, plain: Option<Plain>, frame: &[u8]) -> Decision {
         let Some(plain) = plain else { return self.decide_any(policies, frame) };
         match plain.protocol {
             protocol::ESP => match plain.esp {
                 Some((spi, sequence)) => self
-                    .named(plain.destination.name(spi), Class::Esp)
+                    .inbound_index(plain.destination.sa_key(spi), Encapsulation::Esp)
                     .map_or_else(|| self.decide_any(policies, frame), |index| Decision::decrypt(index, sequence)),
                 None => self.decide_any(policies, frame),
             },
-            protocol::AH | protocol::UDP if plain.protocol == protocol::AH || self.ends_udp() => {
+            protocol::AH | protocol::UDP if plain.protocol == protocol::AH || self.accepts_udp() => {
                 self.decide_any(policies, frame)
             }
-            _ => Self::protect(policies.ipv4().find(plain.source, plain.destination, || Plain::shown(frame))),
+            _ => Self::policy_decision(policies.ipv4().find(plain.source, plain.destination, || Plain::fields(frame))),
         }
     }
 
-    /// [`Database::decide`] for a frame that shows this name, where the first look finds an SA that takes ESP.
+    /// [`Database::decide`] for a plain ESP packet, if the first bucket of its key holds an SA
+    /// without UDP encapsulation.
     #[inline(always)]
-    pub(super) fn decide_named(&self, esp: PlainEsp, form: impl Isa) -> Option<Decision> {
-        let value = self.inbound.first_look(esp.name, form);
-        (value >> 32 == Class::Esp as u64).then_some(Decision::decrypt(value as u32, esp.sequence))
+    pub(super) fn decide_esp(&self, esp: PlainEsp, isa: impl Isa) -> Option<Decision> {
+        let value = self.inbound.get_in_first_bucket(esp.key, isa);
+        (value >> 32 == Encapsulation::Esp as u64).then_some(Decision::decrypt(value as u32, esp.sequence))
     }
 
-    /// Whether some inbound SA takes ESP in UDP.
+    /// Returns whether some inbound SA accepts ESP in UDP.
     #[inline(always)]
-    pub(super) fn ends_udp(&self) -> bool {
+    pub(super) fn accepts_udp(&self) -> bool {
         self.udp_ports.load(Ordering::Relaxed) != 0
     }
 
@@ -274,60 +286,64 @@ impl Database {
     #[inline]
     fn decide_packet<A: Endpoint>(&self, policies: &Policies, packet: &impl Packet<Address = A>) -> Decision {
         let inbound = match packet.protocol() {
-            protocol::ESP => self.inbound(packet, Class::Esp, None, packet.payload(), packet.is_fragment()),
-            protocol::AH => self.inbound(packet, Class::Ah, None, packet.payload(), packet.is_fragment()),
-            protocol::UDP if self.ends_udp() => self.inbound_udp(packet),
+            protocol::ESP => self.inbound(packet, Encapsulation::Esp, None, packet.payload(), packet.is_fragment()),
+            protocol::AH => self.inbound(packet, Encapsulation::Ah, None, packet.payload(), packet.is_fragment()),
+            protocol::UDP if self.accepts_udp() => self.inbound_udp(packet),
             _ => None,
         };
         inbound.unwrap_or_else(|| Self::outbound(policies, packet))
     }
 
-    /// RFC 4301, section 5.2, steps 2 and 3a: the SPI finds the SA. `None` where the packet is not for us.
+    /// Looks up the SA by the SPI (RFC 4301, section 5.2, steps 2 and 3a). Returns `None` if the
+    /// packet is not addressed to a local endpoint.
     fn inbound<A: Endpoint>(
         &self,
         packet: &impl Packet<Address = A>,
-        class: Class,
+        encapsulation: Encapsulation,
         port: Option<u16>,
         bytes: &[u8],
         is_fragment: bool,
     ) -> Option<Decision> {
-        // Reassembly comes before IPsec (RFC 4303, section 3.4.1), and before this.
-        let found = if is_fragment { Err(DROP_FRAGMENT) } else { self.inbound_sa(packet, class, bytes) };
+        // Reassembly precedes IPsec processing (RFC 4303, section 3.4.1), and would have happened
+        // before this look-up.
+        let found = if is_fragment { Err(DROP_FRAGMENT) } else { self.inbound_sa(packet, encapsulation, bytes) };
         match found {
             Ok((index, sequence)) => Some(Decision::decrypt(index, sequence)),
-            Err(_) if self.endpoints.get(packet.destination().endpoint(port)) == Lookup::ABSENT => None,
+            Err(_) if self.endpoints.get(packet.destination().endpoint_key(port)) == Lookup::ABSENT => None,
             Err(reason) => Some(Decision::drop(reason)),
         }
     }
 
-    /// Index and sequence number.
+    /// Returns the index of the SA and the sequence number of an ESP or AH header.
     #[inline]
     fn inbound_sa<A: Endpoint>(
         &self,
         packet: &impl Packet<Address = A>,
-        class: Class,
+        encapsulation: Encapsulation,
         bytes: &[u8],
     ) -> Result<(u32, u32), u8> {
-        // AH begins with next header, length and two bytes (RFC 4302, section 2).
-        let skipped = if class == Class::Ah { 4 } else { 0 };
+        // AH has four bytes before the SPI: next header, length and a reserved field (RFC 4302,
+        // section 2).
+        let skipped = if encapsulation == Encapsulation::Ah { 4 } else { 0 };
         let Some(&[a, b, c, d, e, f, g, h]) = bytes.get(skipped..).and_then(|bytes| bytes.first_chunk()) else {
             return Err(DROP_MALFORMED);
         };
-        // The SPI alone is unique; the destination must be the SA's too.
+        // The SPI alone identifies the SA, but the destination must match too.
         let spi = u32::from_be_bytes([a, b, c, d]);
-        let index = self.named(packet.destination().name(spi), class).ok_or(DROP_NO_SA)?;
+        let index = self.inbound_index(packet.destination().sa_key(spi), encapsulation).ok_or(DROP_NO_SA)?;
         Ok((index, u32::from_be_bytes([e, f, g, h])))
     }
 
-    /// The index of the inbound SA with this name.
+    /// Returns the index of the inbound SA with this key.
     #[inline(always)]
-    fn named(&self, name: u64, class: Class) -> Option<u32> {
-        let value = self.inbound.get(name);
-        // No SA is found by `Lookup::ABSENT`, whose class is none.
-        (value >> 32 == class as u64).then_some(value as u32)
+    fn inbound_index(&self, key: u64, encapsulation: Encapsulation) -> Option<u32> {
+        let value = self.inbound.get(key);
+        // The upper half of `Lookup::ABSENT` equals no encapsulation.
+        (value >> 32 == encapsulation as u64).then_some(value as u32)
     }
 
-    /// RFC 3948: ESP, IKE behind a marker, or a keepalive.
+    /// Handles UDP to the port of an inbound SA (RFC 3948): ESP, IKE with the non-ESP marker, or a
+    /// keepalive.
     fn inbound_udp<A: Endpoint>(&self, packet: &impl Packet<Address = A>) -> Option<Decision> {
         if packet.is_later_fragment() {
             return None;
@@ -335,27 +351,30 @@ impl Database {
         let &[_, _, a, b, _, _, _, _, ref bytes @ ..] = packet.payload() else { return None };
         let port = u16::from_be_bytes([a, b]);
         if self.udp_ports.load(Ordering::Relaxed) >> (port % 64) & 1 == 0
-            || self.endpoints.get(packet.destination().endpoint(Some(port))) == Lookup::ABSENT
+            || self.endpoints.get(packet.destination().endpoint_key(Some(port))) == Lookup::ABSENT
         {
             return None;
         }
         match bytes {
-            // Section 2.3.
+            // Keepalive (section 2.3).
             [0xff] => Some(Decision::drop(DROP_KEEPALIVE)),
-            // The non-ESP marker of section 2.2: no SPI is 0.
+            // Non-ESP marker (section 2.2): no SPI is 0.
             [0, 0, 0, 0, ..] => None,
-            _ => self.inbound(packet, Class::Udp, Some(port), bytes, packet.is_fragment()),
+            _ => self.inbound(packet, Encapsulation::Udp, Some(port), bytes, packet.is_fragment()),
         }
     }
 
-    /// RFC 4301, section 5.1: the first policy that matches; none discards (section 4.4.1).
+    /// Applies the first matching policy (RFC 4301, section 5.1). Without a match, the packet is
+    /// dropped (section 4.4.1).
     #[inline]
-    fn outbound<A: Findable>(policies: &Policies, packet: &impl Packet<Address = A>) -> Decision {
-        Self::protect(A::policies(policies).find(packet.source(), packet.destination(), || packet.shown()))
+    fn outbound<A: PolicyAddress>(policies: &Policies, packet: &impl Packet<Address = A>) -> Decision {
+        Self::policy_decision(A::policies(policies).find(packet.source(), packet.destination(), || packet.fields()))
     }
 
+    /// Converts the action of the matching policy to a decision. `None` means that no policy
+    /// matches.
     #[inline(always)]
-    pub(super) fn protect(action: Option<Action>) -> Decision {
+    pub(super) fn policy_decision(action: Option<Action>) -> Decision {
         match action {
             Some(Action::Protect(sa)) => Decision::encrypt(sa),
             Some(Action::Bypass) => Decision::pass(VERDICT_BYPASS),
@@ -363,46 +382,47 @@ impl Database {
         }
     }
 
-    /// The bucket that an SA's packets are steered by, below [`BUCKETS`].
+    /// Returns the steering bucket of an SA, below [`BUCKETS`].
     pub(super) fn bucket(index: u32) -> usize {
         index as usize % BUCKETS
     }
 }
 
-/// An address at which inbound SAs end.
-trait Endpoint: Findable {
-    /// What names an SA: SPI and destination.
-    fn name(self, spi: u32) -> u64;
+/// Address of a local endpoint of inbound SAs.
+trait Endpoint: PolicyAddress {
+    /// Key of [`Database::inbound`]: SPI and destination address.
+    fn sa_key(self, spi: u32) -> u64;
 
-    /// The place of [`Database::endpoints`]; with the port of ESP in UDP.
-    fn endpoint(self, port: Option<u16>) -> u64;
+    /// Key of [`Database::endpoints`]: the address, and the port for ESP in UDP.
+    fn endpoint_key(self, port: Option<u16>) -> u64;
 }
 
 impl Endpoint for u32 {
     #[inline]
-    fn name(self, spi: u32) -> u64 {
+    fn sa_key(self, spi: u32) -> u64 {
         u64::from(self) << 32 | u64::from(spi)
     }
 
-    fn endpoint(self, port: Option<u16>) -> u64 {
+    fn endpoint_key(self, port: Option<u16>) -> u64 {
         port.map_or(0, |port| 1 << 48 | u64::from(port) << 32) | u64::from(self)
     }
 }
 
-/// Hashed: the SPI is exact, and of another destination the kernel says that it has no SA.
+/// IPv6 addresses are hashed. The SPI in the key is exact. The kernel drops packets to an address
+/// with the same hash, because it compares the full destination.
 impl Endpoint for u128 {
-    fn name(self, spi: u32) -> u64 {
+    fn sa_key(self, spi: u32) -> u64 {
         Self::pair(self, 0) << 32 | u64::from(spi)
     }
 
-    fn endpoint(self, port: Option<u16>) -> u64 {
+    fn endpoint_key(self, port: Option<u16>) -> u64 {
         mix(Self::pair(self, 0) ^ port.map_or(0, |port| 1 << 16 | u64::from(port)))
     }
 }
 
 impl SteerKey for Database {
-    /// All packets of one SA have the same, and whoever has a worker's share of the buckets has a worker's share of the
-    /// SAs.
+    /// Returns the bucket of the packet's SA. All packets of an SA have the same key, and SAs are
+    /// spread evenly over the buckets and thus over the workers.
     fn steer_key(&self, frame: &[u8], _parsed: &Parsed, flow_hash: u32) -> u32 {
         if let Some(bucket) = self.lengths.bucket_of_fragment(frame) {
             return bucket as u32;

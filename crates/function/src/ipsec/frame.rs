@@ -1,8 +1,9 @@
-//! The IP packet of a frame, as the kernel sees it too: behind Ethernet and at most one VLAN tag.
+//! Parsing of the IP packet in a frame, after Ethernet and at most one VLAN tag. The kernel parses
+//! frames the same way.
 
 use godwit_wire::{Extensions, ethertype, protocol};
 
-use super::selector::{Shown, has_ports};
+use super::selector::{PacketFields, has_ports};
 use super::{DROP_MALFORMED, DROP_TRUNCATED};
 
 pub(super) const IPV4_BYTES: usize = 20;
@@ -10,16 +11,16 @@ const IPV6_BYTES: usize = 40;
 const ETHERNET_BYTES: usize = 14;
 const VLAN_BYTES: usize = 4;
 
-/// What a frame carries.
+/// Contents of a frame.
 pub(super) enum Frame<'a> {
     Ipv4(Ipv4Frame<'a>),
     Ipv6(Ipv6Frame<'a>),
-    /// No IP.
+    /// Not an IP packet.
     Other,
 }
 
 impl<'a> Frame<'a> {
-    /// The packet of the frame; the drop reason where it is cut short or contradicts itself.
+    /// Parses a frame. Returns the drop reason if the packet is truncated or malformed.
     #[inline]
     pub(super) fn parse(frame: &'a [u8]) -> Result<Self, u8> {
         let mut offset = ETHERNET_BYTES;
@@ -37,7 +38,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A packet of either family.
+/// IP packet of either family.
 pub(super) trait Packet {
     type Address;
 
@@ -45,36 +46,37 @@ pub(super) trait Packet {
 
     fn destination(&self) -> Self::Address;
 
-    /// Behind IPv6's extension headers.
+    /// Returns the protocol. In IPv6 packets, it follows the extension headers.
     fn protocol(&self) -> u8;
 
-    /// What the protocol says; in a fragment that is not the first, any part of it.
+    /// Returns the payload of the protocol. In a fragment after the first, it is any part of that
+    /// payload.
     fn payload(&self) -> &[u8];
 
-    /// Whether more fragments follow or an offset is set.
+    /// Returns whether the packet is a fragment: more fragments follow, or the offset is not 0.
     fn is_fragment(&self) -> bool;
 
-    /// Whether an offset is set.
+    /// Returns whether the packet is a fragment with an offset other than 0.
     fn is_later_fragment(&self) -> bool;
 
-    /// What it shows to selectors.
-    fn shown(&self) -> Shown<Self::Address> {
+    /// Returns the fields that selectors compare.
+    fn fields(&self) -> PacketFields<Self::Address> {
         let payload = self.payload();
-        // Only the first fragment has the ports (RFC 4301, section 7).
+        // Only the first fragment contains the ports (RFC 4301, section 7).
         let ports = match (be16(payload, 0), be16(payload, 2)) {
             (Some(source), Some(destination)) if !self.is_later_fragment() && has_ports(self.protocol()) => {
                 Some((source, destination))
             }
             _ => None,
         };
-        Shown { source: self.source(), destination: self.destination(), protocol: self.protocol(), ports }
+        PacketFields { source: self.source(), destination: self.destination(), protocol: self.protocol(), ports }
     }
 }
 
-/// An IPv4 packet whose lengths are right (RFC 791, section 3.1).
+/// IPv4 packet with checked lengths (RFC 791, section 3.1).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ipv4Frame<'a> {
-    /// The packet without what follows it in the frame; at least a header long.
+    /// Packet without the padding that follows it in the frame. It contains at least the header.
     packet: &'a [u8],
     header_bytes: usize,
 }
@@ -127,28 +129,31 @@ impl Packet for Ipv4Frame<'_> {
     }
 }
 
-/// What most frames are: an IPv4 packet whose lengths are right, without VLAN tag and options.
+/// Fields of a plain packet: IPv4 with correct lengths, without VLAN tag and options. Most packets
+/// are plain.
 pub(super) struct Plain {
     pub(super) source: u32,
     pub(super) destination: u32,
     pub(super) protocol: u8,
-    /// SPI and sequence number, where it is ESP and no fragment (RFC 4303, section 2).
+    /// SPI and sequence number, if the packet is ESP and not a fragment (RFC 4303, section 2).
     pub(super) esp: Option<(u32, u32)>,
 }
 
 impl Plain {
-    /// The headers that are read.
+    /// Size of the headers that are read.
     pub(super) const BYTES: usize = ETHERNET_BYTES + IPV4_BYTES;
 
-    /// `None`: it is none of these, or [`Frame::parse`] has something to say against it.
+    /// Parses a plain packet. Returns `None` for any other frame, including those that
+    /// [`Frame::parse`] rejects.
     #[inline(always)]
     pub(super) fn parse(frame: &[u8]) -> Option<Self> {
         let header = frame.first_chunk::<{ Self::BYTES }>()?;
         let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        // EtherType, then version and length of the header in one byte.
+        // EtherType, then one byte with version and header length.
         let is_plain = word(12) >> 8 == (u32::from(ethertype::IPV4) << 8 | 0x45);
         let total_bytes = (word(ETHERNET_BYTES) & 0xffff) as usize;
-        // Behind the header; of a packet that is shorter than it, more than there can be.
+        // Payload length. It wraps to a large number if the total length is shorter than the
+        // header.
         let payload_bytes = total_bytes.wrapping_sub(IPV4_BYTES);
         if !is_plain || payload_bytes > frame.len() - Self::BYTES {
             return None;
@@ -163,54 +168,58 @@ impl Plain {
         Some(Self { source: word(26), destination: word(30), protocol, esp })
     }
 
-    /// Source and destination as one number.
+    /// Returns source and destination as one number.
     #[inline(always)]
     pub(super) fn pair(&self) -> u64 {
         u64::from(self.source) << 32 | u64::from(self.destination)
     }
 
-    /// What a frame that is plain shows to selectors.
+    /// Returns the fields of a plain frame that selectors compare.
     #[cold]
     #[inline(never)]
-    pub(super) fn shown(frame: &[u8]) -> Shown<u32> {
+    pub(super) fn fields(frame: &[u8]) -> PacketFields<u32> {
         let bytes = &frame[ETHERNET_BYTES..];
         let total_bytes = be16(bytes, 2).map_or(0, usize::from);
-        Ipv4Frame { packet: &bytes[..total_bytes], header_bytes: IPV4_BYTES }.shown()
+        Ipv4Frame { packet: &bytes[..total_bytes], header_bytes: IPV4_BYTES }.fields()
     }
 }
 
-/// What an ESP packet shows that is plain.
+/// Fields of a plain ESP packet.
 #[derive(Clone, Copy)]
 pub(super) struct PlainEsp {
-    /// Destination and SPI: what an inbound SA is found by.
-    pub(super) name: u64,
+    /// Destination and SPI: the key of an inbound SA.
+    pub(super) key: u64,
     pub(super) sequence: u32,
 }
 
 impl PlainEsp {
-    /// For frames of which [`Plain::parse`] says that they carry ESP, a glance.
+    /// Parses a plain ESP packet with few instructions. Accepts exactly the frames for which
+    /// [`Plain::parse`] returns `esp`.
     #[inline(always)]
     pub(super) fn parse(frame: &[u8]) -> Option<Self> {
         const BYTES: usize = Plain::BYTES + 8;
         let header = frame.first_chunk::<BYTES>()?;
         let eight = |at: usize| u64::from_be_bytes(*header[at..].first_chunk().unwrap_or(&[0; 8]));
-        // EtherType, version and length of the header; its type of service; the packet's length; and two bytes more.
+        // Bytes 12 to 19: EtherType, version and header length, type of service, total length,
+        // identification.
         let start = eight(12);
-        // Behind the ESP header; of a packet that is shorter than it, more than there can be.
+        // Payload length after the ESP header. It wraps to a large number if the packet is too
+        // short for that header.
         let payload_bytes = (start >> 16 & 0xffff).wrapping_sub((IPV4_BYTES + 8) as u64);
         let is_plain = start >> 40 == (u64::from(ethertype::IPV4) << 8 | 0x45);
         let is_whole = payload_bytes <= (frame.len() - BYTES) as u64;
-        // More fragments or an offset; what lives how long; and the protocol.
+        // Bytes 16 to 23: the mask selects the fragment fields and the protocol, and skips the
+        // rest.
         let is_esp = eight(16) & 0x3fff_00ff == u64::from(protocol::ESP);
         let sequence = u32::from_be_bytes(*header[38..].first_chunk().unwrap_or(&[0; 4]));
-        (is_plain && is_whole && is_esp).then_some(Self { name: eight(30), sequence })
+        (is_plain && is_whole && is_esp).then_some(Self { key: eight(30), sequence })
     }
 }
 
-/// An IPv6 packet whose lengths are right, and its extension headers (RFC 8200, sections 3 and 4).
+/// IPv6 packet with checked lengths and extension headers (RFC 8200, sections 3 and 4).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ipv6Frame<'a> {
-    /// The fixed header.
+    /// Fixed header.
     header: &'a [u8; IPV6_BYTES],
     protocol: u8,
     payload: &'a [u8],
@@ -227,7 +236,7 @@ impl<'a> Ipv6Frame<'a> {
         let payload = rest.get(..usize::from(u16::from_be_bytes([header[4], header[5]]))).ok_or(DROP_TRUNCATED)?;
         let mut walk = Extensions::new(header[6], payload);
         let (mut is_fragment, mut is_later_fragment) = (false, false);
-        // AH is what we are here for, and not only passed by.
+        // Stop at AH instead of skipping it as an extension header.
         while walk.protocol() != protocol::AH
             && let Some(step) = walk.next()
         {
@@ -274,7 +283,7 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map(|word| u16::from_be_bytes(*word))
 }
 
-/// A field of a header whose length was checked.
+/// Reads a field of a header whose length was checked.
 fn be32(packet: &[u8], at: usize) -> u32 {
     packet.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u32::from_be_bytes(*word))
 }

@@ -1,4 +1,4 @@
-//! What a fuzz target of the inbound path needs: a function, and frames that get past its authentication.
+//! Support for fuzzing the inbound path: a function, and frames that pass its authentication.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use toml::de::DeTable;
 
 use crate::{BuildContext, Function};
 
-/// SAs that see no packet twice are left out: what becomes of a frame must not depend on those before.
+/// Inbound SAs without replay protection, because the result for a frame must not depend on earlier
+/// frames.
 const STANZA: &str = r#"
 [[sa]]
 name = "esp"
@@ -71,15 +72,17 @@ const KEY: [u8; 32] = {
     key
 };
 
-/// Inbound SAs of ESP and AH, tunnel and transport mode, over IPv4, IPv6 and UDP.
+/// Returns a function with inbound SAs of ESP and AH, in tunnel and transport mode, over IPv4, IPv6
+/// and UDP.
 pub fn function() -> Arc<dyn Function> {
     let site = BuildContext { name: "fuzzed", ports: &[], directory: Path::new(".") };
     let stanza = DeTable::parse(STANZA).expect("the stanza is TOML");
-    super::build(stanza, &site).expect("the stanza is one of ipsec")
+    super::build(stanza, &site).expect("the stanza is a valid ipsec configuration")
 }
 
-/// The frame that bytes mean: themselves, or, after a first byte of 0xf0 to 0xf2, what is inside an authentic packet of
-/// one of the first three SAs.
+/// Converts fuzzer input to a frame. A first byte of 0xf0 to 0xf2 selects one of the first three
+/// SAs: the other bytes are then the contents of an authentic packet. Any other input is the frame
+/// itself.
 pub fn frame(data: &[u8]) -> Vec<u8> {
     match data {
         [0xf0, inside @ ..] => ipv4(50, &esp(0x1001, inside)),
@@ -99,7 +102,7 @@ fn esp(spi: u32, inside: &[u8]) -> Vec<u8> {
     esp
 }
 
-/// The first byte inside is the next header.
+/// Returns an authentic AH packet. The first byte of `inside` is the next header.
 fn ah(inside: &[u8]) -> Vec<u8> {
     let (next_header, inside) = inside.split_first().unwrap_or((&4, &[]));
     let mut ah = vec![*next_header, 4, 0, 0, 0, 0, 0x10, 2, 0, 0, 0, 1];

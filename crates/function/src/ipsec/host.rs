@@ -1,4 +1,5 @@
-//! What is decided per packet before the kernel and behind it: which SA, which sequence number, whether it was there.
+//! Host half: looks up the SA, assigns sequence numbers before the kernel, and maintains replay
+//! windows after it.
 
 use std::sync::Arc;
 
@@ -13,26 +14,27 @@ use super::{DROP_WRONG_WORKER, parameter, sa_and_sequence};
 use crate::columns::{Slots, WorkColumns};
 use crate::{Arrangement, HostHalf, Work};
 
-/// What `godwit_abi` calls a drop.
+/// Drop verdict of `godwit_abi`.
 const VERDICT_DROP: u8 = godwit_abi::VERDICT_DROP;
 
-/// The host half of one worker. Those of all workers are made one after the other, and processors fetch cache lines in pairs.
+/// Host half of one worker. Aligned to two cache lines: the host halves of all workers are
+/// allocated one after the other, and processors prefetch cache lines in pairs.
 #[repr(align(128))]
 pub(super) struct IpsecHost {
     pub(super) database: Arc<Database>,
-    /// Per bucket: whether its SAs' packets are steered to this worker.
+    /// For each bucket: whether the packets of its SAs are steered to this worker.
     owned: [bool; BUCKETS],
-    /// The one at hand.
+    /// Buffers for the current burst.
     burst: Burst,
-    /// Where rows are asked for.
+    /// Buffer for callers that need rows instead of columns.
     columns: WorkColumns,
-    /// Where packets are taken apart, joined or made.
+    /// Splits, joins and creates packets, if the configuration needs it.
     arranger: Option<Box<Arranger>>,
 }
 
 impl IpsecHost {
     pub(super) fn new(database: Arc<Database>, worker: usize, workers: usize, arranges: bool) -> Self {
-        // As `Steering::worker` computes it.
+        // The same formula as in `Steering::worker`.
         let owned = std::array::from_fn(|bucket| bucket % workers.max(1) == worker);
         Self {
             database,
@@ -43,20 +45,21 @@ impl IpsecHost {
         }
     }
 
-    /// What is to be done with one packet.
+    /// Returns the work for one packet.
     #[inline(always)]
     pub(super) fn work(&self, decision: Decision, frame_bytes: u16) -> Work {
-        match self.numbered(decision, frame_bytes) {
+        match self.assign_number(decision, frame_bytes) {
             Ok((variant, parameter)) => Work::Run { variant, parameter },
             Err(outcome) => Work::Done(outcome),
         }
     }
 
-    /// Variant and parameter of a packet that the kernel is to run.
+    /// Returns the variant and the kernel parameter of a packet, or its outcome if it needs no
+    /// kernel.
     #[inline(always)]
-    fn numbered(&self, decision: Decision, frame_bytes: u16) -> Result<(u8, u64), Outcome> {
+    fn assign_number(&self, decision: Decision, frame_bytes: u16) -> Result<(u8, u64), Outcome> {
         let states = &self.database.states;
-        let (sa, numbered) = match decision.decided() {
+        let (sa, number) = match decision.decided() {
             Decided::Pass(verdict) => return Err(Outcome::verdict(verdict)),
             Decided::Drop(reason) => return Err(Outcome::drop(reason)),
             Decided::Encrypt(sa) | Decided::Decrypt(sa, _) if !self.owned[Database::bucket(sa)] => {
@@ -65,7 +68,7 @@ impl IpsecHost {
             Decided::Encrypt(sa) => (sa, states.next(sa, frame_bytes.into())),
             Decided::Decrypt(sa, sequence_low) => (sa, states.check(sa, sequence_low)),
         };
-        match numbered {
+        match number {
             Ok((variant, sequence)) => Ok((variant, parameter(sa, sequence))),
             Err(reason) => Err(Outcome::drop(reason)),
         }
@@ -73,21 +76,22 @@ impl IpsecHost {
 }
 
 impl IpsecHost {
-    /// The SA of this worker that is to encrypt the packet, where one is.
+    /// Returns the outbound SA of a packet to encapsulate, if this worker owns it.
     #[inline(always)]
-    fn encrypts(&self, decision: Decision) -> Option<u32> {
+    fn owned_outbound(&self, decision: Decision) -> Option<u32> {
         decision.to_encrypt().filter(|&sa| self.owned[Database::bucket(sa)])
     }
 
-    /// Numbers packets up to one that no SA of this worker encrypts: how many. Most are such, so they have a loop of their
-    /// own, which fits into registers.
+    /// Assigns numbers to packets to encapsulate, up to the first other packet. Returns the number
+    /// of packets handled. Most packets take this path, so it is a separate loop that fits into
+    /// registers.
     #[inline(never)]
     fn number_encrypted(&self, decisions: &[Decision], descriptors: &[Descriptor], mut work: Slots<'_>) -> usize {
         let states = &self.database.states;
-        for (place, ((&decision, descriptor), slot)) in
+        for (index, ((&decision, descriptor), slot)) in
             decisions.iter().zip(descriptors).zip(work.iter_mut()).enumerate()
         {
-            let Some(sa) = self.encrypts(decision) else { return place };
+            let Some(sa) = self.owned_outbound(decision) else { return index };
             match states.next(sa, descriptor.length.into()) {
                 Ok((variant, sequence)) => slot.run(variant, parameter(sa, sequence)),
                 Err(reason) => slot.settle(Outcome::drop(reason)),
@@ -96,18 +100,20 @@ impl IpsecHost {
         decisions.len()
     }
 
-    /// The inbound SA of this worker that is to decrypt the packet, where one is, and the sequence number that it shows.
+    /// Returns the inbound SA and the received sequence number of a packet to decapsulate, if this
+    /// worker owns the SA.
     #[inline(always)]
-    fn decrypts(&self, decision: Decision) -> Option<(u32, u32)> {
+    fn owned_inbound(&self, decision: Decision) -> Option<(u32, u32)> {
         decision.to_decrypt().filter(|&(sa, _)| self.owned[Database::bucket(sa)])
     }
 
-    /// The same of packets that an SA of this worker decrypts.
+    /// Checks the numbers of packets to decapsulate, up to the first other packet. Returns the
+    /// number of packets handled.
     #[inline(never)]
     fn number_decrypted(&self, decisions: &[Decision], mut work: Slots<'_>) -> usize {
         let states = &self.database.states;
-        for (place, (&decision, slot)) in decisions.iter().zip(work.iter_mut()).enumerate() {
-            let Some((sa, sequence_low)) = self.decrypts(decision) else { return place };
+        for (index, (&decision, slot)) in decisions.iter().zip(work.iter_mut()).enumerate() {
+            let Some((sa, sequence_low)) = self.owned_inbound(decision) else { return index };
             match states.check(sa, sequence_low) {
                 Ok((variant, sequence)) => slot.run(variant, parameter(sa, sequence)),
                 Err(reason) => slot.settle(Outcome::drop(reason)),
@@ -116,16 +122,17 @@ impl IpsecHost {
         decisions.len()
     }
 
-    /// The same of packets that pass or are dropped, up to one that does not.
+    /// Settles packets that pass or are dropped, up to the first other packet. Returns the number
+    /// of packets handled.
     #[inline(never)]
     fn number_others(&self, decisions: &[Decision], descriptors: &[Descriptor], mut work: Slots<'_>) -> usize {
-        for (place, ((&decision, descriptor), slot)) in
+        for (index, ((&decision, descriptor), slot)) in
             decisions.iter().zip(descriptors).zip(work.iter_mut()).enumerate()
         {
-            if self.encrypts(decision).is_some() || self.decrypts(decision).is_some() {
-                return place;
+            if self.owned_outbound(decision).is_some() || self.owned_inbound(decision).is_some() {
+                return index;
             }
-            match self.numbered(decision, descriptor.length) {
+            match self.assign_number(decision, descriptor.length) {
                 Ok((variant, parameter)) => slot.run(variant, parameter),
                 Err(outcome) => slot.settle(outcome),
             }
@@ -135,7 +142,7 @@ impl IpsecHost {
 
     /// See [`HostHalf::prepare_columns`].
     pub(super) fn prepare_all(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut WorkColumns) {
-        // In passes: each waits for one kind of memory only, and the waits of one pass overlap.
+        // Each pass accesses one kind of memory, so its cache misses overlap.
         let mut burst = std::mem::take(&mut self.burst);
         self.database.decide_all(&self.database.policies.load(), region.frames(descriptors), &mut burst);
         let mut slots = work.grow(descriptors.len());
@@ -181,43 +188,45 @@ impl HostHalf for IpsecHost {
         let states = &self.database.states;
         let is_inbound = variant & 1 == 1;
         if verdict_of_all(outcomes).is_some_and(|verdict| verdict != VERDICT_DROP) {
-            // Nothing is to be done about packets that were encrypted.
+            // Encapsulated packets need no further work.
             if is_inbound {
-                all_authentic(states, descriptors, parameters, outcomes);
+                accept_all(states, descriptors, parameters, outcomes);
             }
             return;
         }
         for ((descriptor, &parameter), outcome) in descriptors.iter().zip(parameters).zip(outcomes) {
             if outcome.verdict == VERDICT_DROP {
-                dropped(states, is_inbound, parameter, outcome.reason);
+                record_drop(states, is_inbound, parameter, outcome.reason);
                 continue;
             }
             let (sa, sequence) = sa_and_sequence(parameter);
-            if is_inbound && let Err(reason) = states.authentic(sa, sequence, descriptor.length.into()) {
+            if is_inbound && let Err(reason) = states.accept(sa, sequence, descriptor.length.into()) {
                 *outcome = Outcome::drop(reason);
             }
         }
     }
 }
 
-/// All packets were authentic, as most bins' are: a loop of their own, which fits into registers.
+/// Records all packets of a bin as authentic. This is the usual case, so it is a separate loop that
+/// fits into registers.
 #[inline(never)]
-fn all_authentic(states: &States, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
+fn accept_all(states: &States, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
     for ((descriptor, &parameter), outcome) in descriptors.iter().zip(parameters).zip(outcomes) {
         let (sa, sequence) = sa_and_sequence(parameter);
-        if let Err(reason) = states.authentic(sa, sequence, descriptor.length.into()) {
+        if let Err(reason) = states.accept(sa, sequence, descriptor.length.into()) {
             *outcome = Outcome::drop(reason);
         }
     }
 }
 
-/// The kernel dropped a packet. Apart from those that go on, which are most.
+/// Records a packet that the kernel dropped. Separate from the loop over the packets because drops
+/// are rare.
 #[cold]
 #[inline(never)]
-fn dropped(states: &States, is_inbound: bool, parameter: u64, reason: u8) {
+fn record_drop(states: &States, is_inbound: bool, parameter: u64, reason: u8) {
     let (sa, sequence) = sa_and_sequence(parameter);
-    states.dropped(sa, reason);
+    states.count_drop(sa, reason);
     if is_inbound && States::was_authentic(reason) {
-        states.used(sa, sequence);
+        states.mark_used(sa, sequence);
     }
 }

@@ -1,5 +1,5 @@
-//! Keepalives of ESP in UDP (RFC 3948, sections 2.3 and 4): one byte, when an SA has sent nothing for a while, so that NATs on
-//! the way remember it.
+//! Keepalives of ESP in UDP (RFC 3948, sections 2.3 and 4). An idle SA sends one byte, so that NATs
+//! on the path keep their mappings.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -13,31 +13,33 @@ use super::database::Database;
 use super::sa::Sa;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// At a time: whoever owns a hundred thousand idle SAs sends packets in between.
-const AT_ONCE: usize = 64;
+/// Maximum number of SAs checked per call, so that a worker with 100,000 idle SAs still forwards
+/// traffic.
+const BATCH: usize = 64;
 const UDP_BYTES: usize = 8;
 
-/// What one worker knows of the SAs that it sends by and keeps alive.
+/// Keepalive state of one worker, for the SAs that it sends with.
 #[derive(Default)]
 pub(super) struct Keepalives {
     idle: HashMap<u32, Idle>,
-    /// When each is to be looked at: never later than its keepalive is due.
+    /// Times at which SAs are checked, in nanoseconds. None is later than the keepalive of the SA
+    /// is due.
     due: BTreeSet<(u64, u32)>,
 }
 
-/// Of an SA.
+/// Keepalive state of one SA.
 struct Idle {
-    /// When it last sent something.
+    /// Time of the last packet, in nanoseconds.
     since_ns: u64,
     interval_ns: u64,
-    /// L2 of what it last sent.
+    /// Layer 2 header of the last packet.
     l2: Vec<u8>,
     port: u8,
     flow_hash: u32,
 }
 
 impl Keepalives {
-    /// An SA sends a packet, which looks so before.
+    /// Records that an SA sends a packet. `frame` is the frame before encapsulation.
     pub(super) fn sent(&mut self, sa: u32, seconds: u16, packet: &Descriptor, frame: &[u8], now_ns: u64) {
         let l2 = crate::fragments::ip_at(frame).map_or(&[][..], |at| &frame[..at]);
         let interval_ns = u64::from(seconds) * SECOND_NS;
@@ -52,7 +54,7 @@ impl Keepalives {
         }
     }
 
-    /// Calls `send` for keepalives that are due.
+    /// Creates the keepalives that are due and passes them to `send`.
     pub(super) fn send(
         &mut self,
         database: &Database,
@@ -60,7 +62,7 @@ impl Keepalives {
         now_ns: u64,
         mut send: impl FnMut(Descriptor),
     ) {
-        for _ in 0..AT_ONCE {
+        for _ in 0..BATCH {
             let Some(&(at, index)) = self.due.first().filter(|(at, _)| *at <= now_ns) else { return };
             self.due.remove(&(at, index));
             let sa = database.sa(index).filter(|sa| sa.keepalive_s > 0 && !sa.is_inbound());
@@ -81,13 +83,14 @@ impl Keepalives {
         }
     }
 
-    /// When [`Keepalives::send`] has something to look at.
+    /// Returns the time at which [`Keepalives::send`] must be called again, in nanoseconds.
     pub(super) fn wake_ns(&self) -> u64 {
         self.due.first().map_or(u64::MAX, |(at, _)| *at)
     }
 }
 
-/// The keepalive of an SA, behind `l2`, whose last two bytes say which IP follows.
+/// Returns the keepalive frame of an SA. Its layer 2 header is `l2` with the EtherType of the SA's
+/// address family.
 fn frame(sa: &Sa, l2: &[u8]) -> Option<Vec<u8>> {
     let udp = sa.udp?;
     let mut frame = l2.to_vec();
@@ -110,7 +113,7 @@ fn frame(sa: &Sa, l2: &[u8]) -> Option<Vec<u8>> {
             frame.extend([0x60, 0, 0, 0, 0, datagram.len() as u8, protocol::UDP, sa.hop_limit]);
             frame.extend(source);
             frame.extend(destination);
-            // IPv6 has no datagrams without a checksum (RFC 8200, section 8.1).
+            // UDP over IPv6 needs a checksum (RFC 8200, section 8.1).
             let (source, destination) = (IpAddress::V6(source), IpAddress::V6(destination));
             let mut sum = Checksum::pseudo_header(source, destination, protocol::UDP, datagram.len() as u32);
             sum.add(&datagram);

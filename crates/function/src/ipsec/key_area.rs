@@ -1,4 +1,4 @@
-//! The part of an SA in the table image that holds keys: `kernels/ipsec/image.h`, from `authentication` on.
+//! Key material of an SA in the table image: `kernels/ipsec/image.h`, from `authentication` on.
 //!
 //! ```text
 //! 0                            64                     304        320
@@ -7,8 +7,9 @@
 //!   GHASH: powers 1 to 4 of H    ChaCha20: the key
 //! ```
 //!
-//! Round keys of AES-128 leave room behind them, where the powers 5 to 8 lie: `native` takes eight blocks at a time into
-//! a sum, and those of longer keys it computes.
+//! AES-128 has fewer round keys than AES-256. The space after them holds the powers 5 to 8 of H:
+//! the `native` kernel adds eight blocks to the hash at once. For longer keys it computes these
+//! powers itself.
 
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Aes192, Aes256};
@@ -17,28 +18,30 @@ use zeroize::Zeroizing;
 use super::aes_key;
 use super::suite::{Authentication, Cipher, Suite};
 
-/// Bytes of the area.
+/// Size of the area, in bytes.
 pub const KEY_AREA_BYTES: usize = 320;
-/// Where `keys` lie in it.
+/// Offset of `keys` in the area.
 const KEYS: usize = 64;
-/// Where the powers 5 to 8 of H lie in it, with keys of [`AES128_BYTES`].
+/// Offset of the powers 5 to 8 of H in the area, for keys of [`AES128_BYTES`].
 const MORE_POWERS: usize = KEYS + 11 * 16;
 const AES128_BYTES: usize = 16;
-/// Where the outer state of HMAC lies in it.
+/// Offset of the outer HMAC state in the area.
 const HMAC_OUTER: usize = 32;
 
-/// SHA-1's initial state (FIPS 180-4, section 5.3.1).
+/// Initial hash value of SHA-1 (FIPS 180-4, section 5.3.1).
 const SHA1_INITIAL: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
-/// SHA-256's (section 5.3.3).
+/// Initial hash value of SHA-256 (FIPS 180-4, section 5.3.3).
 const SHA256_INITIAL: [u32; 8] =
     [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
-/// Fills the whole area of an SA of this suite. `encryption_key`, of the suite's `key_bytes` and without the salt, is
-/// the cipher's or GMAC's; `authentication_key` is HMAC's, of 64 bytes at most, and empty for all others.
+/// Fills the key area of an SA with this suite.
+///
+/// `encryption_key` is the key of the cipher or of GMAC: `suite.key_bytes` bytes, without the salt.
+/// `authentication_key` is the HMAC key: at most 64 bytes, and empty without HMAC.
 ///
 /// # Panics
 ///
-/// Where a key has another length, or `out` is not the area.
+/// If a key has the wrong length, or `out` does not have [`KEY_AREA_BYTES`] bytes.
 pub fn emit_keys(suite: &Suite, inbound: bool, encryption_key: &[u8], authentication_key: &[u8], out: &mut [u8]) {
     assert_eq!(out.len(), KEY_AREA_BYTES);
     assert_eq!(encryption_key.len(), suite.key_bytes, "{}", suite.name);
@@ -74,29 +77,30 @@ pub fn emit_keys(suite: &Suite, inbound: bool, encryption_key: &[u8], authentica
     out[KEYS..][..bytes.len()].copy_from_slice(bytes);
 }
 
-/// The key xor `pad` (RFC 2104, section 2).
+/// Returns the key xor `pad` (RFC 2104, section 2).
 fn padded(key: &[u8], pad: u8) -> Zeroizing<[u8; 64]> {
-    assert!(key.len() <= 64, "a key longer than a block is hashed first");
+    assert!(key.len() <= 64, "an HMAC key longer than a block must be hashed first");
     let mut block = Zeroizing::new([pad; 64]);
     block.iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
     block
 }
 
-/// SHA-1's state after the block of the key xor `pad` (RFC 2104, section 4).
+/// Returns the SHA-1 state after the block of the key xor `pad` (RFC 2104, section 4).
 fn sha1_state(key: &[u8], pad: u8) -> Zeroizing<[u32; 5]> {
     let mut state = Zeroizing::new(SHA1_INITIAL);
     sha1::block_api::compress(&mut state, std::slice::from_ref(&*padded(key, pad)));
     state
 }
 
-/// The same of SHA-256.
+/// Returns the SHA-256 state after the block of the key xor `pad` (RFC 2104, section 4).
 fn sha256_state(key: &[u8], pad: u8) -> Zeroizing<[u32; 8]> {
     let mut state = Zeroizing::new(SHA256_INITIAL);
     sha2::block_api::compress256(&mut state, std::slice::from_ref(&*padded(key, pad)));
     state
 }
 
-/// GHASH's key H (NIST SP 800-38D, section 7.1) as `kernels/dialect/ghash.h` wants it: its first eight powers.
+/// Returns the first eight powers of GHASH's key H (NIST SP 800-38D, section 7.1) in the format of
+/// `kernels/dialect/ghash.h`.
 fn ghash_powers(key: &[u8]) -> Zeroizing<[u128; 8]> {
     let mut block = Zeroizing::new([0; 16]);
     encrypt_block(key, &mut block);
@@ -109,43 +113,43 @@ fn ghash_powers(key: &[u8]) -> Zeroizing<[u128; 8]> {
 
 fn encrypt_block(key: &[u8], block: &mut [u8; 16]) {
     let block: &mut Array<u8, _> = block.into();
-    let wrong = "AES has keys of 16, 24 and 32 bytes";
+    let message = "the key has 16, 24 or 32 bytes";
     match key.len() {
-        16 => Aes128::new_from_slice(key).expect(wrong).encrypt_block(block),
-        24 => Aes192::new_from_slice(key).expect(wrong).encrypt_block(block),
-        _ => Aes256::new_from_slice(key).expect(wrong).encrypt_block(block),
+        16 => Aes128::new_from_slice(key).expect(message).encrypt_block(block),
+        24 => Aes192::new_from_slice(key).expect(message).encrypt_block(block),
+        _ => Aes256::new_from_slice(key).expect(message).encrypt_block(block),
     }
 }
 
-/// `x^128 = POLYNOMIAL` in POLYVAL's field (RFC 8452, section 3).
+/// Reduction polynomial of POLYVAL's field: `x^128 = POLYNOMIAL` (RFC 8452, section 3).
 const POLYNOMIAL: u128 = 0xc200_0000_0000_0000_0000_0000_0000_0001;
 
 fn times_x(a: u128) -> u128 {
     a << 1 ^ (POLYNOMIAL & (a >> 127).wrapping_neg())
 }
 
-/// POLYVAL's product: `a * b * x^-128` (RFC 8452, section 3).
+/// Returns POLYVAL's product `a * b * x^-128` (RFC 8452, section 3).
 fn dot(a: u128, b: u128) -> u128 {
     let mut product = 0;
     for bit in 0..128 {
         product ^= a & (b >> bit & 1).wrapping_neg();
-        // Divided by x: a 1 goes away with the polynomial, whose bit 128 becomes bit 127.
+        // Divide by x. The polynomial cancels a bit 0 that is set, and its bit 128 becomes bit 127.
         product = product >> 1 ^ ((POLYNOMIAL >> 1 | 1 << 127) & (product & 1).wrapping_neg());
     }
     product
 }
 
-/// Writes words from byte `at` on.
+/// Writes words from byte offset `at` on.
 fn put(out: &mut [u8], at: usize, words: &[u32]) {
-    for (place, word) in out[at..].chunks_exact_mut(4).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
+    for (bytes, word) in out[at..].chunks_exact_mut(4).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
     }
 }
 
-/// Writes powers of H from byte `at` on.
+/// Writes powers of H from byte offset `at` on.
 fn put_powers(out: &mut [u8], at: usize, powers: &[u128]) {
-    for (place, power) in out[at..].chunks_exact_mut(16).zip(powers) {
-        place.copy_from_slice(&power.to_le_bytes());
+    for (bytes, power) in out[at..].chunks_exact_mut(16).zip(powers) {
+        bytes.copy_from_slice(&power.to_le_bytes());
     }
 }
 
@@ -153,9 +157,9 @@ fn put_powers(out: &mut [u8], at: usize, powers: &[u128]) {
 mod tests {
     use super::*;
 
-    /// RFC 8452, section 7: an example of the field.
+    /// RFC 8452, section 7: example of a product.
     #[test]
-    fn products_of_the_standard() {
+    fn multiplies_the_example_of_the_standard() {
         let a = u128::from_le_bytes(0x66e94bd4_ef8a2c3b_884cfa59_ca342b2e_u128.to_be_bytes());
         let b = u128::from_le_bytes(0xff000000_00000000_00000000_00000000_u128.to_be_bytes());
         assert_eq!(dot(a, b).to_le_bytes(), 0xebe563401e7e91ea3ad6426b8140c394_u128.to_be_bytes());

@@ -1,4 +1,4 @@
-//! What the databases know of lengths and fragments: which packets need more than a look-up.
+//! MTUs, keepalive intervals and fragments: detection of packets that need more than an SA look-up.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,23 +12,24 @@ use super::lookup::{Lookup, mix};
 use super::sa::Sa;
 use crate::fragments::Limits;
 
-/// In front of the shortest packet that is too long for some SA.
+/// Size of the shortest layer 2 header, in bytes.
 const L2_BYTES: usize = 14;
 
-/// Of all SAs.
+/// Lengths and keepalive intervals of all SAs.
 pub(super) struct Lengths {
-    /// By index: longest packet that fits into the tunnel; 0: any.
+    /// Maximum inner packet length by SA index, in bytes. 0 means no limit.
     inner_mtus: Box<[AtomicU16]>,
-    /// Longer frames may be too long for their SA.
+    /// Longest frame that fits every SA, in bytes.
     frame_bytes: AtomicUsize,
-    /// By index: seconds; 0: none.
+    /// Keepalive interval by SA index, in seconds. 0 means none.
     keepalives: Box<[AtomicU16]>,
     has_keepalives: AtomicBool,
-    /// Where fragments are joined: what may be held. `frame_bytes` is the arena's.
+    /// Reassembly limits, if reassembly is enabled. `frame_bytes` is that of the arena.
     pub(super) reassembly: Option<Limits>,
-    /// The endpoints of inbound SAs, two and two, to the bucket that all of them share; with reassembly only.
+    /// Bucket of each endpoint pair of inbound SAs. All SAs of a pair share it. Used only with
+    /// reassembly.
     peers: Lookup,
-    /// How many SAs each of these has. For control.
+    /// Number of SAs of each endpoint pair. Not used on the packet path.
     peer_sas: Mutex<HashMap<u64, u32>>,
 }
 
@@ -46,8 +47,8 @@ impl Lengths {
         }
     }
 
-    /// Makes an SA known; false where there is no room. Every one is forgotten once.
-    pub(super) fn begin(&self, index: u32, bucket: usize, sa: &Sa) {
+    /// Adds an SA. Each added SA must be removed once.
+    pub(super) fn insert(&self, index: u32, bucket: usize, sa: &Sa) {
         let mtu = sa.inner_mtu().unwrap_or(0);
         self.inner_mtus[index as usize].store(mtu, Relaxed);
         if mtu > 0 {
@@ -58,14 +59,15 @@ impl Lengths {
         if let Some(pair) = self.pair(sa) {
             let mut sas = self.peer_sas.lock().unwrap_or_else(PoisonError::into_inner);
             let count = sas.entry(pair).or_default();
-            // The table has room for as many pairs as there are SAs; a pair that it refuses is as good as impossible, and its
-            // fragments go where others of their flow go.
+            // The table has capacity for one pair per SA, so a failed insertion is very unlikely.
+            // Without an entry, fragments are steered by their flow hash.
             let _ = *count > 0 || self.peers.insert(pair, bucket as u64);
             *count += 1;
         }
     }
 
-    pub(super) fn end(&self, sa: &Sa) {
+    /// Removes an SA.
+    pub(super) fn remove(&self, sa: &Sa) {
         let Some(pair) = self.pair(sa) else { return };
         let mut sas = self.peer_sas.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = sas.get_mut(&pair) {
@@ -78,16 +80,16 @@ impl Lengths {
     }
 
     fn pair(&self, sa: &Sa) -> Option<u64> {
-        let is_wanted = self.reassembly.is_some() && sa.is_inbound();
-        is_wanted.then(|| match (sa.source, sa.destination) {
+        let is_tracked = self.reassembly.is_some() && sa.is_inbound();
+        is_tracked.then(|| match (sa.source, sa.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => pair_ipv4(source.into(), destination.into()),
             (IpAddr::V6(source), IpAddr::V6(destination)) => pair_ipv6(source.into(), destination.into()),
-            // Both endpoints are of one family.
+            // Unreachable: both endpoints are of one family.
             _ => 0,
         })
     }
 
-    /// The bucket that an inbound SA must have, if others go between the same endpoints.
+    /// Returns the bucket that an inbound SA must have because other SAs have the same endpoints.
     pub(super) fn bucket(&self, sa: &Sa) -> Option<usize> {
         self.pair(sa).and_then(|pair| self.peer(pair))
     }
@@ -99,7 +101,7 @@ impl Lengths {
         }
     }
 
-    /// The bucket of a fragment that is to be joined with others.
+    /// Returns the bucket of a fragment that must be reassembled. `None` for any other frame.
     pub(super) fn bucket_of_fragment(&self, frame: &[u8]) -> Option<usize> {
         if self.reassembly.is_none() || !is_perhaps_fragment(frame) {
             return None;
@@ -113,17 +115,18 @@ impl Lengths {
             }
             _ => return None,
         };
-        // ESP in UDP: behind the first fragment nothing says whether it is that, and what is not finds no SA once it is whole.
+        // UDP: fragments after the first do not contain ports, so all UDP between the endpoints is
+        // reassembled. Packets that are not ESP in UDP find no SA afterwards.
         matches!(number, protocol::ESP | protocol::AH | protocol::UDP).then(|| self.peer(pair)).flatten()
     }
 
-    /// Whether a frame of an SA may be too long for it, or is perhaps a fragment to be joined.
+    /// Returns whether a frame may exceed the MTU of its SA or may be a fragment to reassemble.
     #[inline]
-    pub(super) fn is_special(&self, frame: &[u8]) -> bool {
+    pub(super) fn needs_arranging(&self, frame: &[u8]) -> bool {
         frame.len() > self.frame_bytes.load(Relaxed) || (self.reassembly.is_some() && is_perhaps_fragment(frame))
     }
 
-    /// The longest packet that fits into an SA's tunnel, if there is a limit.
+    /// Returns the maximum length of a packet inside the SA's tunnel in bytes, if there is a limit.
     pub(super) fn inner_mtu(&self, index: u32) -> Option<usize> {
         match self.inner_mtus[index as usize].load(Relaxed) {
             0 => None,
@@ -131,18 +134,18 @@ impl Lengths {
         }
     }
 
-    /// Whether any SA is kept alive.
+    /// Returns whether any SA has keepalives.
     pub(super) fn has_keepalives(&self) -> bool {
         self.has_keepalives.load(Relaxed)
     }
 
-    /// After how many seconds an SA that sends nothing is kept alive; 0: never.
+    /// Returns the keepalive interval of an SA in seconds. 0 means none.
     pub(super) fn keepalive_s(&self, index: u32) -> u16 {
         self.keepalives[index as usize].load(Relaxed)
     }
 }
 
-/// False only where a frame is no fragment.
+/// Returns whether a frame may be a fragment. False is certain; true needs a full check.
 #[inline]
 fn is_perhaps_fragment(frame: &[u8]) -> bool {
     let be16 = |at: usize| frame.get(at..at + 2).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]));
@@ -164,7 +167,8 @@ fn pair_ipv4(source: u32, destination: u32) -> u64 {
     u64::from(source) << 32 | u64::from(destination)
 }
 
-/// Hashed: strangers can only have fragments held that nobody is for, which is bounded.
+/// Returns a hash of two IPv6 addresses. On a collision, foreign fragments are held too, which the
+/// limits bound.
 fn pair_ipv6(source: u128, destination: u128) -> u64 {
     let fold = |address: u128| mix((address >> 64) as u64 ^ mix(address as u64));
     mix(fold(source) ^ fold(destination).rotate_left(1))

@@ -1,19 +1,21 @@
-//! A hash table that one thread changes while others ask.
+//! Hash table that one thread changes while other threads read it.
 //!
 //! ```text
 //!          +--------+--------+--------+--------+---------+---------+---------+---------+
-//! bucket   | key 0  | key 1  | key 2  | key 3  | value 0 | value 1 | value 2 | value 3 |   64 bytes: a cache line
+//! bucket   | key 0  | key 1  | key 2  | key 3  | value 0 | value 1 | value 2 | value 3 |   one cache line
 //!          +--------+--------+--------+--------+---------+---------+---------+---------+
 //! ```
 //!
-//! A key lies in the first of its two buckets, or in the second where the first was full: most look-ups read one cache
-//! line and none reads more than two. Those who send packets choose only what is asked, never what is in the table, so
-//! this bound is theirs too, and the hash needs no secret.
+//! Every key has two buckets. It is stored in the second one only if the first one was full at
+//! insertion. Most look-ups therefore read one cache line, and none reads more than two. Remote
+//! senders choose which keys are looked up, but never which keys are stored. They cannot raise this
+//! bound, so the hash function needs no secret.
 //!
-//! Nobody locks. A value is written after its key (release) and read between two looks at the key (acquire), so what is
-//! found is never another key's; a key that is taken out must not come back before all who asked meanwhile are done, which
-//! grace periods see to. A key that makes room is in its second bucket before it leaves the first, so it is found all the
-//! while.
+//! Readers take no lock. The writer stores a value after its key (release). A reader loads the
+//! value between two comparisons of the key (acquire), so it never returns the value of another
+//! key. A removed key must not be inserted again before all concurrent readers are done; the
+//! callers ensure this with grace periods. A key that moves to its second bucket is stored there
+//! before it leaves the first, so readers find it at all times.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,9 +23,9 @@ use godwit_packet::simd::{Four, Isa};
 
 const WAYS: usize = 4;
 
-/// Exact keys to values.
+/// Table from exact 64-bit keys to values.
 pub(super) struct Lookup {
-    /// A power of two of them; at least one.
+    /// Buckets. Their number is a power of two and at least one.
     buckets: Box<[Bucket]>,
 }
 
@@ -31,11 +33,11 @@ pub(super) struct Lookup {
 #[repr(align(64))]
 struct Bucket {
     keys: Four,
-    /// One more than the value; 0 where there is no key. In the last one also [`OVERFLOWED`].
+    /// Each value plus one; 0 marks a free slot. The last one also holds the flag [`OVERFLOWED`].
     values: [AtomicU64; WAYS],
 }
 
-/// Some key has this bucket for its first and lies in its second.
+/// Flag of a bucket: a key whose first bucket this is may be stored in its second bucket.
 const OVERFLOWED: u64 = 1 << 63;
 
 impl Bucket {
@@ -43,7 +45,7 @@ impl Bucket {
         self.keys.0[way].load(Ordering::Relaxed)
     }
 
-    /// The value, [`Lookup::ABSENT`] where there is none.
+    /// Returns the value of slot `way`, or [`Lookup::ABSENT`] if the slot is free.
     #[inline]
     fn value(&self, way: usize) -> u64 {
         (self.values[way].load(Ordering::Acquire) & !OVERFLOWED).wrapping_sub(1)
@@ -51,22 +53,24 @@ impl Bucket {
 
     #[inline]
     fn get(&self, key: u64) -> u64 {
-        // All are compared, without a branch: where the key lies cannot be predicted. A place that is not used may look
-        // as if it had the key; a used one comes first, because a key goes to the first free place.
+        // Compare all keys without a branch, because the matching slot is unpredictable. A free
+        // slot may hold a stale copy of the key. A used slot precedes it, because a key is stored
+        // in the first free slot.
         let same = |way: usize| u32::from(self.key(way) == key) << way;
         self.get_among(key, same(0) | same(1) | same(2) | same(3))
     }
 
-    /// The same, where `ways` says which of the keys it looks like.
+    /// Returns the value of `key`. `ways` has a bit for every slot whose key was equal to it.
     #[inline(always)]
     fn get_among(&self, key: u64, ways: u32) -> u64 {
         let way = ways.trailing_zeros() as usize % WAYS;
         let value = self.value(way);
-        // Before and after: a key that came in between does not have this value.
+        // The key is compared before and after the value is loaded: a key stored in between does
+        // not have this value.
         if ways != 0 && self.key(way) == key { value } else { Lookup::ABSENT }
     }
 
-    /// Where the key lies.
+    /// Returns the slot of `key`.
     fn way(&self, key: u64) -> Option<usize> {
         (0..WAYS).find(|&way| self.key(way) == key && self.value(way) != Lookup::ABSENT)
     }
@@ -80,7 +84,7 @@ impl Bucket {
         self.values[WAYS - 1].fetch_or(OVERFLOWED, Ordering::AcqRel);
     }
 
-    /// Whether there was room.
+    /// Inserts a key. Returns false if the bucket is full.
     fn insert(&self, key: u64, value: u64) -> bool {
         let free = (0..WAYS).find(|&way| self.value(way) == Lookup::ABSENT);
         if let Some(way) = free {
@@ -90,7 +94,7 @@ impl Bucket {
         free.is_some()
     }
 
-    /// Writes what is stored of a value, and leaves the mark of the bucket as it is.
+    /// Stores the encoded value of slot `way` and keeps the flag of the bucket.
     fn set(&self, way: usize, stored: u64) {
         let mark = self.values[way].load(Ordering::Relaxed) & OVERFLOWED;
         self.values[way].store(stored | mark, Ordering::Release);
@@ -98,16 +102,16 @@ impl Bucket {
 }
 
 impl Lookup {
-    /// Says that there is no such key. Values are smaller than 2^63 - 1.
+    /// Result for a key that is not in the table. All values are smaller than 2^63 - 1.
     pub(super) const ABSENT: u64 = u64::MAX;
 
-    /// An empty table for so many keys.
+    /// Creates an empty table for `keys` keys.
     pub(super) fn with_capacity(keys: usize) -> Self {
         // One key per bucket on average.
         Self { buckets: (0..keys.next_power_of_two()).map(|_| Bucket::default()).collect() }
     }
 
-    /// A table of these keys, each of which comes once.
+    /// Creates a table with these entries. Their keys must be distinct.
     pub(super) fn new(entries: &[(u64, u64)]) -> Self {
         let mut capacity = entries.len();
         loop {
@@ -119,11 +123,12 @@ impl Lookup {
         }
     }
 
-    /// Puts a key in that is not there. False where there is no room, which is as good as impossible as long as there are
-    /// no more keys than the table is for. One thread at a time.
+    /// Inserts a key that is not in the table. Returns false if there is no free slot, which is
+    /// very unlikely unless the table holds more keys than its capacity. Only one thread may change
+    /// the table at a time.
     pub(super) fn insert(&self, key: u64, value: u64) -> bool {
         debug_assert!(value < OVERFLOWED - 1);
-        let (first, second) = self.places(key);
+        let (first, second) = self.buckets_of(key);
         if self.insert_at(key, value, first, second) {
             return true;
         }
@@ -141,12 +146,13 @@ impl Lookup {
         inserted
     }
 
-    /// Moves a key out of its first bucket, which is full, to its second.
+    /// Moves one key from its full first bucket to its second bucket. Returns false if that is not
+    /// possible.
     fn make_room(&self, full: usize) -> bool {
         let bucket = &self.buckets[full];
         (0..WAYS).any(|way| {
             let key = bucket.key(way);
-            let (first, second) = self.places(key);
+            let (first, second) = self.buckets_of(key);
             let moves = first == full && second != full && self.buckets[second].insert(key, bucket.value(way));
             if moves {
                 bucket.set_overflowed();
@@ -156,29 +162,31 @@ impl Lookup {
         })
     }
 
-    /// Gives a key that is there another value. One thread at a time.
+    /// Changes the value of a key. Returns false if the key is absent. Only one thread may change
+    /// the table at a time.
     pub(super) fn replace(&self, key: u64, value: u64) -> bool {
         self.change(key, value + 1)
     }
 
-    /// Takes a key out; false where there is none. One thread at a time.
+    /// Removes a key. Returns false if the key is absent. Only one thread may change the table at a
+    /// time.
     pub(super) fn remove(&self, key: u64) -> bool {
         self.change(key, 0)
     }
 
     fn change(&self, key: u64, stored: u64) -> bool {
-        let (first, second) = self.places(key);
-        let found = [first, second].into_iter().find_map(|place| Some((place, self.buckets[place].way(key)?)));
-        if let Some((place, way)) = found {
-            self.buckets[place].set(way, stored);
+        let (first, second) = self.buckets_of(key);
+        let found = [first, second].into_iter().find_map(|index| Some((index, self.buckets[index].way(key)?)));
+        if let Some((index, way)) = found {
+            self.buckets[index].set(way, stored);
         }
         found.is_some()
     }
 
-    /// The value of a key, or [`Lookup::ABSENT`].
+    /// Returns the value of a key, or [`Lookup::ABSENT`].
     #[inline(always)]
     pub(super) fn get(&self, key: u64) -> u64 {
-        let (first, second) = self.places(key);
+        let (first, second) = self.buckets_of(key);
         let bucket = &self.buckets[first];
         match bucket.get(key) {
             Self::ABSENT if bucket.has_overflowed() => self.buckets[second].get(key),
@@ -186,31 +194,34 @@ impl Lookup {
         }
     }
 
-    /// The same, where the key lies in its first bucket; else [`Lookup::ABSENT`].
+    /// Returns the value of a key if it is stored in its first bucket, otherwise
+    /// [`Lookup::ABSENT`].
     #[inline(always)]
-    pub(super) fn first_look(&self, key: u64, form: impl Isa) -> u64 {
-        let bucket = &self.buckets[self.places(key).0];
-        bucket.get_among(key, form.equal(&bucket.keys, key))
+    pub(super) fn get_in_first_bucket(&self, key: u64, isa: impl Isa) -> u64 {
+        let bucket = &self.buckets[self.buckets_of(key).0];
+        bucket.get_among(key, isa.equal(&bucket.keys, key))
     }
 
     #[inline(always)]
-    fn places(&self, key: u64) -> (usize, usize) {
+    fn buckets_of(&self, key: u64) -> (usize, usize) {
         let hash = spread(key);
         let mask = self.buckets.len() - 1;
         ((hash as usize) & mask, (hash >> 32) as usize & mask)
     }
 }
 
-/// Where a key lies, in both halves. Both halves of the key reach all of the upper bits of the product, and those the lower half
-/// of the hash; different keys stay different. One multiplication less than [`mix`]: tables grow where it was too little.
+/// Returns a hash whose halves select the two buckets of a key. Different keys have different
+/// hashes. All bits of the key affect the upper bits of the product, and these affect the lower
+/// half of the hash. This needs one multiplication less than [`mix`]. A table whose keys it
+/// distributes badly grows.
 #[inline(always)]
 fn spread(key: u64) -> u64 {
     let product = (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ product >> 32
 }
 
-/// The finalizer of MurmurHash3 (A. Appleby, public domain): every bit of the input reaches every other, and different
-/// inputs stay different.
+/// Returns a hash of a 64-bit number, with the finalizer of MurmurHash3 (A. Appleby, public
+/// domain). Every input bit affects every output bit, and different inputs have different hashes.
 #[inline]
 pub(super) fn mix(mut hash: u64) -> u64 {
     hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -225,20 +236,20 @@ mod tests {
 
     use super::*;
 
-    struct FirstLook<'a>(&'a Lookup, u64);
+    struct GetInFirstBucket<'a>(&'a Lookup, u64);
 
-    impl Vectorized for FirstLook<'_> {
+    impl Vectorized for GetInFirstBucket<'_> {
         type Output = u64;
 
         #[inline(always)]
-        fn run(self, form: impl Isa) -> u64 {
-            self.0.first_look(self.1, form)
+        fn run(self, isa: impl Isa) -> u64 {
+            self.0.get_in_first_bucket(self.1, isa)
         }
     }
 
     #[test]
-    fn what_was_put_in_is_found_and_nothing_else() {
-        // Close together, far apart, and the key of an empty place.
+    fn finds_exactly_the_inserted_keys() {
+        // Keys that are close together and far apart, including 0, the key of an empty slot.
         for (count, step) in
             [(0, 1), (1, 1), (5, 1), (4096, 1), (4096, 0x100), (5000, 0x1_0000_0001), (70_000, 3 << 40)]
         {
@@ -246,8 +257,8 @@ mod tests {
             let table = Lookup::new(&entries);
             for &(key, value) in &entries {
                 assert_eq!(table.get(key), value, "{count} keys, {step:#x} apart");
-                assert!([value, Lookup::ABSENT].contains(&simd::run(FirstLook(&table, key))));
-                assert_eq!(simd::run(FirstLook(&table, key)), simd::run_scalar(FirstLook(&table, key)));
+                assert!([value, Lookup::ABSENT].contains(&simd::run(GetInFirstBucket(&table, key))));
+                assert_eq!(simd::run(GetInFirstBucket(&table, key)), simd::run_scalar(GetInFirstBucket(&table, key)));
             }
             for absent in (0..count + 10).map(|index| index.wrapping_mul(step).wrapping_add(step / 2 + 1)) {
                 let expected = entries.iter().find(|_| step == 1).and_then(|_| (absent < count).then_some(absent));
@@ -257,11 +268,11 @@ mod tests {
     }
 
     #[test]
-    fn the_second_bucket_is_used_and_found() {
+    fn finds_keys_in_their_second_bucket() {
         let entries: Vec<_> = (0..100_000).map(|index| (mix(index), index)).collect();
         let table = Lookup::new(&entries);
         let second = entries.iter().filter(|(key, _)| {
-            let (first, second) = table.places(*key);
+            let (first, second) = table.buckets_of(*key);
             first != second && table.buckets[first].get(*key) == Lookup::ABSENT
         });
         assert!(second.count() > 0);
@@ -270,11 +281,11 @@ mod tests {
     }
 
     #[test]
-    fn a_full_bucket_makes_room() {
+    fn moves_a_key_out_of_a_full_bucket() {
         let table = Lookup::with_capacity(64);
-        let (first, second) = table.places(0);
-        // Keys whose first bucket is one of key 0's fill both.
-        let keys: Vec<u64> = (1..).filter(|&key| [first, second].contains(&table.places(key).0)).take(9).collect();
+        let (first, second) = table.buckets_of(0);
+        // Fill both buckets of key 0 with keys whose first bucket is one of them.
+        let keys: Vec<u64> = (1..).filter(|&key| [first, second].contains(&table.buckets_of(key).0)).take(9).collect();
         assert!(keys.iter().all(|&key| table.insert(key, key)) && table.insert(0, 77));
         assert_eq!(table.get(0), 77);
         assert!(keys.iter().all(|&key| table.get(key) == key));
@@ -282,7 +293,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_same_as_a_map(changes in prop::collection::vec((0..3u8, 0..60u64, 0..1000u64), 0..400)) {
+        fn behaves_as_a_map(changes in prop::collection::vec((0..3u8, 0..60u64, 0..1000u64), 0..400)) {
             let table = Lookup::with_capacity(32);
             let mut map = std::collections::HashMap::new();
             for (what, key, value) in changes {
@@ -305,10 +316,10 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_meanwhile_never_gets_what_is_another_keys() {
+    fn concurrent_readers_never_get_the_value_of_another_key() {
         use std::sync::atomic::AtomicBool;
         let (table, done) = (Lookup::with_capacity(16), AtomicBool::new(false));
-        // These stay; all others come and go around them.
+        // These keys stay in the table. The others are inserted and removed.
         let stays = |key: u64| key.is_multiple_of(4);
         (0..16).filter(|&key| stays(key)).for_each(|key| assert!(table.insert(key, key * 1000)));
         std::thread::scope(|scope| {

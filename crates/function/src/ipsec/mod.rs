@@ -1,18 +1,20 @@
-//! `ipsec`: ESP and AH (RFC 4303, RFC 4302) in tunnel and transport mode, by the policies of RFC 4301.
+//! `ipsec`: ESP and AH (RFC 4303, RFC 4302) in tunnel and transport mode, controlled by RFC 4301
+//! policies.
 //!
-//! The host half matches policies, hands out sequence numbers and keeps replay windows (`host`); everything that touches
-//! keys is in the kernel. `docs/functions/ipsec.md` says what the operator can write, and what is not there.
+//! The host half (`host`) matches policies, assigns sequence numbers and maintains replay windows.
+//! Only the kernel works with keys. `docs/functions/ipsec.md` describes the configuration and the
+//! limitations.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
-//! | `config.rs`, `config_sa.rs`, `key.rs` | what the operator writes |
-//! | `sa.rs`, `suite.rs`, `selector.rs` | what an SA is |
-//! | `frame.rs`, `burst.rs`, `database.rs`, `policies.rs`, `lookup.rs` | which SA a packet belongs to |
-//! | `state.rs`, `replay.rs`, `host.rs` | what changes per packet |
-//! | `arrange.rs`, `lengths.rs`, `keepalive.rs` | fragments, packets that are too long, keepalives |
-//! | `tables.rs`, `key_area.rs`, `aes_key.rs`, `room.rs` | what the kernel gets |
-//! | `control.rs`, `places.rs`, `commands.rs` | changes while packets flow |
-//! | `reference.rs` | `ref` |
+//! | `config.rs`, `config_sa.rs`, `key.rs` | configuration |
+//! | `sa.rs`, `suite.rs`, `selector.rs` | security associations and selectors |
+//! | `frame.rs`, `burst.rs`, `database.rs`, `policies.rs`, `lookup.rs` | SA look-up |
+//! | `state.rs`, `replay.rs`, `host.rs` | per-packet state |
+//! | `arrange.rs`, `lengths.rs`, `keepalive.rs` | fragmentation, reassembly, keepalives |
+//! | `tables.rs`, `key_area.rs`, `aes_key.rs`, `room.rs` | table image, headroom and tailroom |
+//! | `control.rs`, `places.rs`, `commands.rs` | changes at run time |
+//! | `reference/` | `ref` implementation |
 
 mod aes_key;
 mod arrange;
@@ -63,121 +65,138 @@ use tables::Shape;
 
 pub use config::Config;
 
-/// The packet is now an ESP packet.
+/// Verdict: the packet was encapsulated.
 pub const VERDICT_ENCRYPTED: u8 = 0;
-/// The packet is now what was inside.
+/// Verdict: the packet was decapsulated.
 pub const VERDICT_DECRYPTED: u8 = 1;
-/// A policy lets the packet pass.
+/// Verdict: a policy lets the packet pass.
 pub const VERDICT_BYPASS: u8 = 2;
-/// Not IP; passes.
+/// Verdict: the frame carries no IP packet and passes.
 pub const VERDICT_NOT_IP: u8 = 3;
 
-/// The frame was too long for its tunnel: it is now the ICMP message to its sender.
+/// Verdict: the packet exceeded the MTU of its tunnel. The frame is now the ICMP error to its
+/// sender.
 pub const VERDICT_TOO_BIG: u8 = 4;
 
-/// The frame ends early.
+/// Drop reason: the frame is shorter than its headers indicate.
 pub const DROP_TRUNCATED: u8 = 0;
-/// A header is wrong.
+/// Drop reason: a header is malformed.
 pub const DROP_MALFORMED: u8 = 1;
-/// A policy discards the packet, or none matches.
+/// Drop reason: a policy discards the packet, or no policy matches it.
 pub const DROP_POLICY_DISCARD: u8 = 2;
-/// Unknown SPI.
+/// Drop reason: unknown SPI.
 pub const DROP_NO_SA: u8 = 3;
-/// No room for what ESP adds.
+/// Drop reason: the buffer has too little headroom or tailroom.
 pub const DROP_NO_ROOM: u8 = 4;
-/// Wrong ICV.
+/// Drop reason: wrong ICV.
 pub const DROP_AUTHENTICATION: u8 = 5;
-/// Wrong padding.
+/// Drop reason: wrong ESP padding.
 pub const DROP_PADDING: u8 = 6;
-/// No sequence number left.
+/// Drop reason: the SA has no sequence numbers left.
 pub const DROP_SEQUENCE_EXHAUSTED: u8 = 7;
-/// Another worker's SA.
+/// Drop reason: another worker owns the SA.
 pub const DROP_WRONG_WORKER: u8 = 8;
-/// The SA is not for what was inside.
+/// Drop reason: the inner packet does not match the SA.
 pub const DROP_POLICY_MISMATCH: u8 = 9;
-/// A fragment of an ESP packet.
+/// Drop reason: the packet is a fragment and cannot be processed.
 pub const DROP_FRAGMENT: u8 = 10;
-/// Traffic flow padding.
+/// Drop reason: dummy packet for traffic flow confidentiality.
 pub const DROP_DUMMY: u8 = 11;
-/// A congestion mark that the packet inside cannot carry.
+/// Drop reason: the inner packet cannot carry the congestion mark of the outer header.
 pub const DROP_CONGESTION: u8 = 12;
-/// A sequence number that came before, or is too old.
+/// Drop reason: the sequence number was already received or is too old.
 pub const DROP_REPLAYED: u8 = 13;
-/// The SA's hard lifetime is over.
+/// Drop reason: the hard lifetime of the SA has expired.
 pub const DROP_LIFETIME: u8 = 14;
-/// It only keeps a NAT's state alive.
+/// Drop reason: NAT keepalive.
 pub const DROP_KEEPALIVE: u8 = 15;
 
-/// Too long for its tunnel, and nobody to tell.
+/// Drop reason: the packet exceeds the MTU of its tunnel, and no ICMP error is sent.
 pub const DROP_TOO_BIG: u8 = 16;
-/// A fragment that overlaps or contradicts others.
+/// Drop reason: the fragment overlaps or contradicts another fragment.
 pub const DROP_FRAGMENT_OVERLAP: u8 = 17;
-/// A fragment for which there is no room.
+/// Drop reason: the fragment exceeds a reassembly limit.
 pub const DROP_FRAGMENT_LIMIT: u8 = 18;
-/// A fragment whose others did not come.
+/// Drop reason: the other fragments of the packet did not arrive in time.
 pub const DROP_FRAGMENT_TIMEOUT: u8 = 19;
 
-/// The variant of packets that AES-128-CBC with HMAC-SHA1-96 encrypts.
+/// Variant for packets to encapsulate with AES-128-CBC and HMAC-SHA1-96.
 pub const VARIANT_ENCRYPT: u8 = suite::variant(0, false);
-/// The same, decrypts.
+/// Variant for packets to decapsulate with AES-128-CBC and HMAC-SHA1-96.
 pub const VARIANT_DECRYPT: u8 = suite::variant(0, true);
 
-/// Names of both variants of each suite, in the order of [`suite::SUITES`].
+/// Expands to the outbound and the inbound variant name of each suite, in the order of
+/// [`suite::SUITES`].
 macro_rules! variants {
     ($($suite:literal),*) => { &[$(concat!($suite, "_out"), concat!($suite, "_in")),*] };
 }
 
-/// The contract block of `kernels/ipsec/`, as data.
+/// Contract block of `kernels/ipsec/`, as data.
 pub const CONTRACT: Contract = Contract {
     kind: "ipsec",
-    summary: "Protects and opens IP packets by policy: ESP and AH, in tunnel and transport mode.",
+    summary: "Encapsulates and decapsulates IP packets by policy: ESP and AH, in tunnel and transport mode.",
     kernel: godwit_kernels::IPSEC,
     verdicts: &[
-        said(
+        verdict(
             "encrypted",
-            "A policy protects the packet: it is now an ESP or AH packet. Keepalives of SAs count here too.",
+            "The packet was encapsulated and is now an ESP or AH packet. Keepalives of SAs count here too.",
         ),
-        said("decrypted", "An ESP or AH packet for one of our endpoints was authentic: it is now what was inside."),
-        said("bypass", "A policy lets the packet pass as it is."),
-        said("not_ip", "The frame carries no IP and passes as it is."),
-        said("too_big", "The packet is too long for its tunnel: the frame is now the ICMP message to its sender."),
+        verdict("decrypted", "An ESP or AH packet for a local endpoint was authentic and was decapsulated."),
+        verdict("bypass", "A policy lets the packet pass unchanged."),
+        verdict("not_ip", "The frame carries no IP packet and passes unchanged."),
+        verdict("too_big", "The packet is too long for its tunnel: the frame is now the ICMP error to its sender."),
     ],
     drops: &[
-        dropped("truncated", "The frame ends before the IP packet does."),
-        dropped("malformed", "A header contradicts itself, or the outer checksum is wrong."),
-        dropped("policy_discard", "A policy discards the packet, or none matches it (RFC 4301, section 4.4.1)."),
-        dropped("no_sa", "An ESP or AH packet for one of our endpoints names an SPI that is not configured for it."),
-        dropped(
+        drop_reason("truncated", "The frame is shorter than its IP packet."),
+        drop_reason("malformed", "A header is inconsistent, or the outer checksum is wrong."),
+        drop_reason(
+            "policy_discard",
+            "A policy discards the packet, or no policy matches it (RFC 4301, section 4.4.1).",
+        ),
+        drop_reason("no_sa", "An ESP or AH packet for a local endpoint has an SPI that belongs to no inbound SA."),
+        drop_reason(
             "no_room",
-            "The buffer has no room for what is added, or more of an IPv6 packet's options may change than AH keeps aside.",
+            "The buffer has too little headroom or tailroom, or the packet has more mutable IPv6 options than AH supports.",
         ),
-        dropped("authentication", "The ICV is wrong: the packet was changed, or the keys differ."),
-        dropped("padding", "The padding of an authentic packet is not 1, 2, 3 … (RFC 4303, section 2.4)."),
-        dropped("sequence_exhausted", "The SA has used all its sequence numbers (RFC 4303, section 3.3.3)."),
-        dropped("wrong_worker", "The packet came to a worker that does not own the SA."),
-        dropped("policy_mismatch", "What was inside is not what the SA is for (RFC 4301, section 5.2)."),
-        dropped(
+        drop_reason("authentication", "The ICV is wrong: the packet was changed, or the keys differ."),
+        drop_reason("padding", "The padding of an authentic packet is not 1, 2, 3 … (RFC 4303, section 2.4)."),
+        drop_reason("sequence_exhausted", "The SA has used all its sequence numbers (RFC 4303, section 3.3.3)."),
+        drop_reason("wrong_worker", "The packet arrived at a worker that does not own its SA."),
+        drop_reason(
+            "policy_mismatch",
+            "The packet does not match the selectors or mode of its SA (RFC 4301, section 5.2).",
+        ),
+        drop_reason(
             "fragment",
-            "A fragment of a packet for one of our endpoints, or one that transport mode is to protect.",
+            "A fragment addressed to a local endpoint, or a fragment that a policy assigns to a transport mode SA.",
         ),
-        dropped("dummy", "A packet that only hides how much traffic there is: next header 59 (RFC 4303, section 2.6)."),
-        dropped("congestion", "A congestion mark that the packet inside cannot carry (RFC 6040, section 4.2)."),
-        dropped(
+        drop_reason(
+            "dummy",
+            "A dummy packet for traffic flow confidentiality: next header 59 (RFC 4303, section 2.6).",
+        ),
+        drop_reason(
+            "congestion",
+            "The outer header has a congestion mark that the inner packet cannot carry (RFC 6040, section 4.2).",
+        ),
+        drop_reason(
             "replayed",
-            "The sequence number came before, or is older than the replay window (RFC 4303, section 3.4.3).",
+            "The sequence number was already received, or is older than the replay window (RFC 4303, section 3.4.3).",
         ),
-        dropped("lifetime", "The SA's hard lifetime is over (RFC 4301, section 4.4.2.1)."),
-        dropped("keepalive", "It only kept a NAT's state alive (RFC 3948, section 2.3)."),
-        dropped(
+        drop_reason("lifetime", "The hard lifetime of the SA has expired (RFC 4301, section 4.4.2.1)."),
+        drop_reason("keepalive", "A NAT keepalive packet (RFC 3948, section 2.3)."),
+        drop_reason(
             "too_big",
-            "The packet is too long for its tunnel, and its sender must not, or need not, be told again.",
+            "The packet is too long for its tunnel, and an ICMP error to its sender is not possible or not allowed.",
         ),
-        dropped(
+        drop_reason(
             "fragment_overlap",
-            "A fragment that overlaps others of its packet, or contradicts them; or one of such a packet.",
+            "A fragment overlaps or contradicts another one: all fragments of the packet are dropped.",
         ),
-        dropped("fragment_limit", "A fragment of a packet that would be too long, or for which there is no room."),
-        dropped("fragment_timeout", "A fragment of a packet of which the others did not come in time."),
+        drop_reason(
+            "fragment_limit",
+            "A fragment of a packet that would be too long, or beyond the reassembly limits.",
+        ),
+        drop_reason("fragment_timeout", "A fragment of a packet whose other fragments did not arrive in time."),
     ],
     variants: variants![
         "cbc128_sha1",
@@ -211,10 +230,11 @@ pub const CONTRACT: Contract = Contract {
     in_order: true,
     reads_bytes: Contract::ALL,
     writes_bytes: Contract::ALL,
-    // The most that any SA needs; `Function::headroom_bytes` and its like say what those that are configured need.
-    // Outer IPv6 header, AH, IV and ICV of GMAC, padding to 8 bytes.
+    // Upper bounds over all possible SAs. `Function::headroom_bytes` and `Function::tailroom_bytes`
+    // return the needs of the configured SAs. Headroom: outer IPv6 header, then AH with IV and ICV
+    // of GMAC, padded to 8 bytes.
     headroom_bytes: 40 + 40,
-    // Padding to the block, pad length and next header, ICV.
+    // Padding to the cipher block, pad length and next header, ICV.
     tailroom_bytes: 15 + 2 + 16,
     tailroom_saved: [0; 16],
     counters: &[],
@@ -222,38 +242,38 @@ pub const CONTRACT: Contract = Contract {
            RFC 7634",
 };
 
-const fn said(name: &'static str, sentence: &'static str) -> Verdict {
+const fn verdict(name: &'static str, sentence: &'static str) -> Verdict {
     Verdict { name, sentence, chooses_port: false }
 }
 
-const fn dropped(name: &'static str, sentence: &'static str) -> crate::Drop {
+const fn drop_reason(name: &'static str, sentence: &'static str) -> crate::Drop {
     crate::Drop { name, sentence }
 }
 
-/// The registration.
+/// Registration of this function kind.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// Bits of a sequence number in the kernel's parameter.
+/// Bits of the kernel parameter that hold the sequence number.
 const SEQUENCE_BITS: u32 = 44;
 
-/// The kernel's parameter: index of the SA, and the packet's sequence number.
+/// Packs the index of the SA and the packet's sequence number into the kernel parameter.
 pub const fn parameter(sa: u32, sequence: u64) -> u64 {
     (sa as u64) << SEQUENCE_BITS | sequence
 }
 
-/// What [`parameter`] is made of.
+/// Unpacks the SA index and the sequence number from a [`parameter`].
 const fn sa_and_sequence(parameter: u64) -> (u32, u64) {
     ((parameter >> SEQUENCE_BITS) as u32, parameter & ((1 << SEQUENCE_BITS) - 1))
 }
 
-/// How often SAs are looked for whose last packets are gone.
+/// Interval between searches for retired SAs that can be wiped.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
-/// SAs that the parameter can name.
+/// Maximum number of SAs: the parameter has 20 bits for the index.
 const SAS_MAX: usize = 1 << 20;
-/// Policies: more than anybody writes by hand.
+/// Maximum number of policies.
 const POLICIES_MAX: usize = 1 << 20;
 
-/// The configured function.
+/// Configured `ipsec` function.
 pub struct Ipsec {
     database: Arc<Database>,
     image: Arc<Image>,
@@ -273,8 +293,8 @@ fn read(stanza: Spanned<DeTable<'_>>) -> Result<Arc<dyn Function>, Error> {
     Ok(Arc::new(Ipsec::new(crate::config::read(stanza)?)?))
 }
 
-/// Most inbound SAs between the same endpoints.
-fn most_between_two(sas: &[Sa]) -> usize {
+/// Returns the largest number of inbound SAs that share both endpoints.
+fn max_sas_per_endpoint_pair(sas: &[Sa]) -> usize {
     let mut counts = std::collections::HashMap::new();
     let inbound = sas.iter().filter(|sa| sa.is_inbound());
     inbound.for_each(|sa| *counts.entry((sa.source, sa.destination)).or_insert(0) += 1);
@@ -286,22 +306,22 @@ impl Ipsec {
         let Config { sa, policy, sa_capacity, selector_capacity, path_mtu, reassembly, headroom_bytes, tailroom_bytes } =
             config;
         if sa.len() > SAS_MAX || policy.len() > POLICIES_MAX {
-            let message = format!("ipsec takes at most {SAS_MAX} SAs and as many policies");
+            let message = format!("ipsec takes at most {SAS_MAX} SAs and {POLICIES_MAX} policies");
             return Err(Error::Value { span: None, message });
         }
         let mut sas = sa.iter().map(config_sa::SaConfig::resolve).collect::<Result<Vec<Sa>, _>>()?;
         let reassembly = reassembly.as_ref().map(config::ReassemblyConfig::limits).transpose()?;
         let path_mtu = path_mtu.as_ref().map(config_sa::check_path_mtu).transpose()?;
         sas.iter_mut().for_each(|sa| sa.inherit_path_mtu(path_mtu));
-        let asks = |sa: &Sa| sa.path_mtu > 0 || sa.keepalive_s > 0;
-        let arranges = reassembly.is_some() || path_mtu.is_some() || sas.iter().any(asks);
+        let needs_arranging = |sa: &Sa| sa.path_mtu > 0 || sa.keepalive_s > 0;
+        let arranges = reassembly.is_some() || path_mtu.is_some() || sas.iter().any(needs_arranging);
         let capacity = match &sa_capacity {
             Some(given) => within("sa_capacity", given, sas.len().max(1)..SAS_MAX + 1)?,
             None => {
-                let even = |count: usize| count + count / 4 + 2 * BUCKETS;
-                // With reassembly, SAs of the same endpoints share a bucket.
-                let most = reassembly.map_or(0, |_| most_between_two(&sas));
-                even(sas.len()).max(BUCKETS * (most + most / 4 + 2)).min(SAS_MAX)
+                let spread_evenly = |count: usize| count + count / 4 + 2 * BUCKETS;
+                // With reassembly, SAs with the same endpoints share a bucket.
+                let per_bucket = reassembly.map_or(0, |_| max_sas_per_endpoint_pair(&sas));
+                spread_evenly(sas.len()).max(BUCKETS * (per_bucket + per_bucket / 4 + 2)).min(SAS_MAX)
             }
         };
         let own_selectors: usize = sas.iter().map(|sa| sa.selectors.len()).sum();
@@ -309,14 +329,14 @@ impl Ipsec {
             Some(given) => within("selector_capacity", given, own_selectors.max(1)..(1 << 24) + 1)?,
             None => own_selectors + own_selectors / 4 + 2 * BUCKETS,
         };
-        // One more that accepts everything, for all SAs.
+        // One more selector, which accepts everything and is shared by all SAs.
         let shape = Shape { sas: capacity.next_multiple_of(BUCKETS), selectors: selectors + 1 };
-        let room = Room::of(&sas, headroom_bytes.unwrap_or(0), tailroom_bytes.unwrap_or(0));
+        let room = Room::new(&sas, headroom_bytes.unwrap_or(0), tailroom_bytes.unwrap_or(0));
         let mut control = Control::new(shape, room, reassembly, arranges, path_mtu)?;
         for (keys, sa) in sa.iter().zip(sas) {
-            let placed = control.place(sa, None).and_then(|index| control.publish(index));
-            placed.map_err(|refusal| {
-                let span = if refusal.is_of_spi { keys.spi.span() } else { keys.name.span() };
+            let published = control.stage(sa, None).and_then(|index| control.publish(index));
+            published.map_err(|refusal| {
+                let span = if refusal.concerns_spi { keys.spi.span() } else { keys.name.span() };
                 crate::config::value(span, refusal.message)
             })?;
         }
@@ -362,9 +382,9 @@ impl Function for Ipsec {
     }
 
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
-        let said = commands::run(&mut self.control(), request, running);
+        let response = commands::run(&mut self.control(), request, running);
         wipe_stack();
-        said
+        response
     }
 
     fn housekeeping_interval(&self) -> Option<Duration> {
@@ -372,14 +392,15 @@ impl Function for Ipsec {
     }
 
     fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
-        if self.control().forget_retired(running) {
+        if self.control().wipe_retired(running) {
             wipe_stack();
         }
         Ok(())
     }
 
     fn notices(&self) -> Vec<String> {
-        // A command that waits for packets does not make who asks wait: he comes again.
+        // A command may hold the lock while it waits for packets to drain. Return at once: the
+        // caller retries.
         match self.control.try_lock() {
             Ok(mut control) if self.database.states.take_events() => control.notices(),
             _ => Vec::new(),

@@ -1,66 +1,67 @@
-//! Places in the table image: which are free.
+//! Allocation of slots in the table image.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use godwit_packet::BUCKETS;
 
-/// Places of SAs. The place says which bucket steers the SA's packets, so buckets are filled evenly.
-pub(super) struct Places {
+/// Allocator of SA slots. The slot number determines the bucket that steers the SA's packets, so
+/// all buckets are filled evenly.
+pub(super) struct SlotAllocator {
     capacity: u32,
-    /// Per bucket: those that were used before.
+    /// Free slots of each bucket that were allocated before.
     freed: Vec<Vec<u32>>,
-    /// Per bucket: how many were ever used.
+    /// Number of slots of each bucket that were ever allocated.
     used: Vec<u32>,
-    /// The bucket that comes next.
+    /// Bucket of the next allocation.
     next: usize,
 }
 
-impl Places {
-    /// `capacity`: a multiple of [`BUCKETS`].
+impl SlotAllocator {
+    /// Creates an allocator for `capacity` slots, which must be a multiple of [`BUCKETS`].
     pub(super) fn new(capacity: usize) -> Self {
         Self { capacity: capacity as u32, freed: vec![Vec::new(); BUCKETS], used: vec![0; BUCKETS], next: 0 }
     }
 
-    /// A place of any bucket.
-    pub(super) fn take(&mut self) -> Option<u32> {
+    /// Allocates a slot of any bucket.
+    pub(super) fn allocate(&mut self) -> Option<u32> {
         (0..BUCKETS).find_map(|_| {
             let bucket = self.next;
             self.next = (bucket + 1) % BUCKETS;
-            self.take_of(bucket)
+            self.allocate_in(bucket)
         })
     }
 
-    /// A place of this bucket.
-    pub(super) fn take_of(&mut self, bucket: usize) -> Option<u32> {
-        if let Some(place) = self.freed[bucket].pop() {
-            return Some(place);
+    /// Allocates a slot of one bucket.
+    pub(super) fn allocate_in(&mut self, bucket: usize) -> Option<u32> {
+        if let Some(slot) = self.freed[bucket].pop() {
+            return Some(slot);
         }
-        let place = self.used[bucket] * BUCKETS as u32 + bucket as u32;
-        (place < self.capacity).then(|| {
+        let slot = self.used[bucket] * BUCKETS as u32 + bucket as u32;
+        (slot < self.capacity).then(|| {
             self.used[bucket] += 1;
-            place
+            slot
         })
     }
 
-    pub(super) fn give_back(&mut self, place: u32) {
-        self.freed[place as usize % BUCKETS].push(place);
+    pub(super) fn free(&mut self, slot: u32) {
+        self.freed[slot as usize % BUCKETS].push(slot);
     }
 }
 
-/// Places of selectors, of which an SA has several in a row.
-pub(super) struct Runs {
-    /// First place to how many are free from there on; no two of them touch.
+/// Allocator of selector slots. The selectors of an SA occupy consecutive slots.
+pub(super) struct RangeAllocator {
+    /// Free ranges: first slot to number of slots. Adjacent ranges are always merged.
     free: BTreeMap<u32, u32>,
 }
 
-impl Runs {
-    /// All places but the first ones.
-    pub(super) fn new(places: Range<u32>) -> Self {
-        Self { free: BTreeMap::from([(places.start, places.end.saturating_sub(places.start))]) }
+impl RangeAllocator {
+    /// Creates an allocator for these slots.
+    pub(super) fn new(slots: Range<u32>) -> Self {
+        Self { free: BTreeMap::from([(slots.start, slots.end.saturating_sub(slots.start))]) }
     }
 
-    pub(super) fn take(&mut self, count: u32) -> Option<Range<u32>> {
+    pub(super) fn allocate(&mut self, count: u32) -> Option<Range<u32>> {
         let (&start, &free) = self.free.iter().find(|(_, free)| **free >= count)?;
         self.free.remove(&start);
         if free > count {
@@ -69,15 +70,15 @@ impl Runs {
         Some(start..start + count)
     }
 
-    pub(super) fn give_back(&mut self, run: Range<u32>) {
-        let (mut start, mut count) = (run.start, run.end - run.start);
+    pub(super) fn free(&mut self, range: Range<u32>) {
+        let (mut start, mut count) = (range.start, range.end - range.start);
         if let Some((&before, &free)) = self.free.range(..start).next_back()
             && before + free == start
         {
             (start, count) = (before, free + count);
         }
-        if let Some(behind) = self.free.remove(&run.end) {
-            count += behind;
+        if let Some(after) = self.free.remove(&range.end) {
+            count += after;
         }
         self.free.insert(start, count);
     }
@@ -92,33 +93,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_places_are_handed_out_evenly_and_once() {
-        let mut places = Places::new(3 * BUCKETS);
-        let all: Vec<u32> = std::iter::from_fn(|| places.take()).collect();
+    fn allocates_every_slot_once_and_evenly() {
+        let mut slots = SlotAllocator::new(3 * BUCKETS);
+        let all: Vec<u32> = std::iter::from_fn(|| slots.allocate()).collect();
         assert_eq!(all, (0..3 * BUCKETS as u32).collect::<Vec<_>>());
-        places.give_back(130);
-        assert_eq!((places.take_of(3), places.take_of(2), places.take()), (None, Some(130), None));
+        slots.free(130);
+        assert_eq!((slots.allocate_in(3), slots.allocate_in(2), slots.allocate()), (None, Some(130), None));
     }
 
     proptest! {
         #[test]
-        fn runs_never_overlap_and_come_together_again(changes in prop::collection::vec((0..6u32, any::<u16>()), 0..200)) {
-            let (mut runs, mut taken, mut held) = (Runs::new(1..65), HashSet::new(), Vec::<Range<u32>>::new());
-            for (count, which) in changes {
+        fn ranges_never_overlap_and_merge_when_freed(changes in prop::collection::vec((0..6u32, any::<u16>()), 0..200)) {
+            let (mut ranges, mut taken, mut held) = (RangeAllocator::new(1..65), HashSet::new(), Vec::<Range<u32>>::new());
+            for (count, index) in changes {
                 if count == 0 {
                     if !held.is_empty() {
-                        let run = held.swap_remove(usize::from(which) % held.len());
-                        run.clone().for_each(|place| assert!(taken.remove(&place)));
-                        runs.give_back(run);
+                        let range = held.swap_remove(usize::from(index) % held.len());
+                        range.clone().for_each(|slot| assert!(taken.remove(&slot)));
+                        ranges.free(range);
                     }
-                } else if let Some(run) = runs.take(count) {
-                    prop_assert_eq!(run.len(), count as usize);
-                    prop_assert!(run.clone().all(|place| (1..65).contains(&place) && taken.insert(place)));
-                    held.push(run);
+                } else if let Some(range) = ranges.allocate(count) {
+                    prop_assert_eq!(range.len(), count as usize);
+                    prop_assert!(range.clone().all(|slot| (1..65).contains(&slot) && taken.insert(slot)));
+                    held.push(range);
                 }
             }
-            held.into_iter().for_each(|run| runs.give_back(run));
-            prop_assert_eq!(runs.free, BTreeMap::from([(1, 64)]));
+            held.into_iter().for_each(|range| ranges.free(range));
+            prop_assert_eq!(ranges.free, BTreeMap::from([(1, 64)]));
         }
     }
 }

@@ -1,12 +1,13 @@
-//! The security policy database (RFC 4301, section 4.4.1): the first policy that matches counts.
+//! Security policy database (RFC 4301, section 4.4.1): the first matching policy applies.
 //!
-//! Policies with the same two prefix lengths form a group, and the packet's addresses, cut to these lengths, find those of
-//! the group that can match: tuple space search (Srinivasan, Suri, Varghese, SIGCOMM 1999). What a packet costs grows
-//! with the number of groups, not of policies. Groups are asked in the order of their first policies, until none is left
-//! that could come before what was found.
+//! Policies with the same two prefix lengths form a group. A hash table per group maps the packet's
+//! masked addresses to the policies that can match: tuple space search (Srinivasan, Suri, Varghese,
+//! SIGCOMM 1999). The cost per packet grows with the number of groups, not with the number of
+//! policies. Groups are searched in the order of their first policies. The search ends when all
+//! remaining groups start after the best match.
 //!
-//! IPv4 and IPv6 have groups of their own. Two IPv4 addresses are a key as they are; two IPv6 addresses are hashed, and
-//! what is found is asked again.
+//! IPv4 and IPv6 have separate groups. Two IPv4 addresses form an exact key. Two IPv6 addresses are
+//! hashed, so the full pattern of each candidate is compared.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use godwit_packet::simd::Isa;
 
 use super::lookup::{Lookup, mix};
-use super::selector::{Address, Match, Pattern, Selector, Shown};
+use super::selector::{Address, Match, PacketFields, Pattern, Selector};
 
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
@@ -24,14 +25,14 @@ pub(super) struct Policy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// By the SA with this index.
+    /// Encapsulate with the SA of this index.
     Protect(u32),
     Bypass,
     Discard,
 }
 
 impl Action {
-    /// As numbers; neither of them is the index of an SA.
+    // Encoded actions. Neither value is the index of an SA.
     const BYPASS: u32 = 1 << 31;
     const DISCARD: u32 = 1 << 31 | 1;
 
@@ -52,48 +53,50 @@ impl Action {
     }
 }
 
-/// Asking a table takes as long as asking about so many policies one after the other (`examples/prepare_ipsec.rs`).
+/// Minimum number of policies of a group with a table. A table look-up takes as long as comparing
+/// this many policies. Measured with `examples/prepare_ipsec.rs`.
 const GROUP_MIN: usize = 4;
 
-/// All policies, arranged to be asked.
+/// All policies, indexed for searching.
 pub(super) struct Policies {
-    ipv4: Arranged<u32>,
-    ipv6: Arranged<u128>,
+    ipv4: FamilyPolicies<u32>,
+    ipv6: FamilyPolicies<u128>,
 }
 
 impl Policies {
-    /// At most 2^30 policies, and SAs: indexes must fit into an [`Answer`].
+    /// Indexes the policies. There can be at most 2^30 policies and 2^30 SAs, because an [`Answer`]
+    /// holds their indexes.
     pub(super) fn new(policies: &[Policy]) -> Self {
         debug_assert!(policies.len() <= 1 << 30);
-        Self { ipv4: Arranged::new(policies), ipv6: Arranged::new(policies) }
+        Self { ipv4: FamilyPolicies::new(policies), ipv6: FamilyPolicies::new(policies) }
     }
 
-    /// Those that packets of IPv4 are asked about.
+    /// Returns the policies for IPv4 packets.
     #[inline(always)]
-    pub(super) fn ipv4(&self) -> &Arranged<u32> {
+    pub(super) fn ipv4(&self) -> &FamilyPolicies<u32> {
         &self.ipv4
     }
 
-    /// From now on the policy, which is the one with this order and protects, does so by another SA. Packets that are
-    /// asked about meanwhile find either.
-    pub(super) fn protect_by(&self, order: u32, policy: &Policy, sa: u32) {
-        self.ipv4.protect_by(order, &policy.selector, sa);
-        self.ipv6.protect_by(order, &policy.selector, sa);
+    /// Changes the SA of a policy with the action `protect`. `order` is the index of the policy. A
+    /// concurrent search finds the old or the new SA.
+    pub(super) fn set_sa(&self, order: u32, policy: &Policy, sa: u32) {
+        self.ipv4.set_sa(order, &policy.selector, sa);
+        self.ipv6.set_sa(order, &policy.selector, sa);
     }
 }
 
-/// An address that policies can be found by.
-pub(super) trait Findable: Address {
-    /// Whether [`Findable::pair`] never gives the same for different addresses.
+/// Address type by which policies are indexed.
+pub(super) trait PolicyAddress: Address {
+    /// Whether different address pairs always have different [`PolicyAddress::pair`] keys.
     const IS_EXACT: bool;
 
-    /// Both addresses as one number.
+    /// Returns the key of an address pair.
     fn pair(source: Self, destination: Self) -> u64;
 
-    fn policies(policies: &Policies) -> &Arranged<Self>;
+    fn policies(policies: &Policies) -> &FamilyPolicies<Self>;
 }
 
-impl Findable for u32 {
+impl PolicyAddress for u32 {
     const IS_EXACT: bool = true;
 
     #[inline]
@@ -102,12 +105,12 @@ impl Findable for u32 {
     }
 
     #[inline]
-    fn policies(policies: &Policies) -> &Arranged<Self> {
+    fn policies(policies: &Policies) -> &FamilyPolicies<Self> {
         &policies.ipv4
     }
 }
 
-impl Findable for u128 {
+impl PolicyAddress for u128 {
     const IS_EXACT: bool = false;
 
     #[inline]
@@ -117,47 +120,47 @@ impl Findable for u128 {
     }
 
     #[inline]
-    fn policies(policies: &Policies) -> &Arranged<Self> {
+    fn policies(policies: &Policies) -> &FamilyPolicies<Self> {
         &policies.ipv6
     }
 }
 
-/// The policies of one family.
-pub(super) struct Arranged<A> {
-    /// In the order of their first policies.
+/// Policies for one address family.
+pub(super) struct FamilyPolicies<A> {
+    /// Groups in the order of their first policies.
     groups: Vec<Group<A>>,
-    /// The lists that values of the groups' tables refer to.
+    /// Lists that [`Answer`]s in the tables of groups refer to, one after the other.
     lists: Vec<Rule<A>>,
-    /// Policies of small groups, in order.
+    /// Policies of groups that are too small for a table, in order.
     rest: Vec<Rule<A>>,
-    /// There is one group, and nothing but it: what its table says is the answer.
+    /// Whether there is exactly one group and nothing else. Its table then gives the final answer.
     is_one_table: bool,
 }
 
-/// All policies for IPv4, where one table has them.
+/// Table that holds all policies for IPv4.
 #[derive(Clone, Copy)]
 pub(super) struct Table<'a> {
-    /// Of both prefixes, as [`Findable::pair`] has them.
+    /// Masks of both prefixes, in the layout of [`PolicyAddress::pair`].
     masks: u64,
     lookup: &'a Lookup,
 }
 
 impl Table<'_> {
-    /// The SA that protects packets between these addresses, given as a [`Findable::pair`], where the first place to look
-    /// at says so. `None`: the answer may be any.
+    /// Returns the SA that protects packets with this address pair, if the first bucket of the pair
+    /// holds one. `None` means that [`Table::answer`] must be called.
     #[inline(always)]
-    pub(super) fn first_look(self, pair: u64, form: impl Isa) -> Option<u32> {
-        Answer(self.lookup.first_look(pair & self.masks, form)).protects()
+    pub(super) fn first_bucket_sa(self, pair: u64, isa: impl Isa) -> Option<u32> {
+        Answer(self.lookup.get_in_first_bucket(pair & self.masks, isa)).sa()
     }
 
-    /// The answer.
+    /// Returns the answer for an address pair.
     pub(super) fn answer(self, pair: u64) -> Answer {
         Answer(self.lookup.get(pair & self.masks))
     }
 }
 
-impl Arranged<u32> {
-    /// The only table, where there is nothing else to be asked.
+impl FamilyPolicies<u32> {
+    /// Returns the only table if it holds all policies.
     #[inline]
     pub(super) fn table(&self) -> Option<Table<'_>> {
         let group = self.groups.first().filter(|_| self.is_one_table)?;
@@ -165,28 +168,28 @@ impl Arranged<u32> {
     }
 }
 
-/// The policies with the same prefix lengths.
+/// Policies with the same two prefix lengths.
 struct Group<A> {
     masks: (A, A),
     /// Order of the first policy.
     first: u32,
-    /// Pairs of prefixes to [`Answer`]s.
+    /// [`Answer`]s by address pair.
     lookup: Lookup,
 }
 
-impl<A: Findable> Group<A> {
+impl<A: PolicyAddress> Group<A> {
     #[inline(always)]
-    fn ask(&self, source: A, destination: A) -> Answer {
+    fn get(&self, source: A, destination: A) -> Answer {
         Answer(self.lookup.get(A::pair(source & self.masks.0, destination & self.masks.1)))
     }
 }
 
-/// A policy, and how many come before it.
+/// Policy in the index. `order` is the number of policies before it.
 struct Rule<A> {
     pattern: Pattern<A>,
     action: AtomicU32,
     order: u32,
-    /// Whether a list ends here.
+    /// Whether this is the last rule of its list.
     last: bool,
 }
 
@@ -200,21 +203,21 @@ impl<A: Address> Rule<A> {
     }
 
     #[inline]
-    fn answers(&self, shown: &Shown<A>) -> bool {
-        match self.pattern.matches(shown) {
+    fn applies_to(&self, fields: &PacketFields<A>) -> bool {
+        match self.pattern.matches(fields) {
             Match::Yes => true,
-            // A fragment that hides its ports must not slip past the policy that discards them.
+            // A fragment without ports must not evade a policy that discards its port.
             Match::Unknown => self.action() == Action::Discard,
             Match::No => false,
         }
     }
 }
 
-/// What a table says, as one number, of which the lower comes first:
+/// Result of a table look-up as one number. The smaller number has precedence:
 ///
 /// ```text
-/// | order of the policy | what follows from it |
-///  63                 32 31                  0
+/// | order of the policy | action or list |
+///  63                 32 31            0
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Answer(u64);
@@ -222,7 +225,8 @@ pub(super) struct Answer(u64);
 impl Answer {
     /// No policy matches.
     const NONE: Self = Self(Lookup::ABSENT);
-    /// In the lower half: one of a list, whose index is in the other bits, or none; the order is that of the first.
+    /// Flag of the lower half: the answer is a list of candidates. The other bits are the index of
+    /// the list, and the order is that of its first policy.
     const LIST: u32 = 1 << 30;
 
     fn new(order: u32, action: Action) -> Self {
@@ -237,31 +241,32 @@ impl Answer {
         (self.0 >> 32) as u32
     }
 
-    /// The index in [`Arranged::lists`].
+    /// Returns the index in [`FamilyPolicies::lists`] if the answer is a list.
     fn as_list(self) -> Option<usize> {
         let low = self.0 as u32;
         (low >> 30 == 1).then_some((low & !Self::LIST) as usize)
     }
 
-    /// What the policy says; `None` where there is none. Of a list, the policy must have been found.
+    /// Returns the action of the policy, or `None` if no policy matches. The answer must not be a
+    /// list.
     #[inline(always)]
     pub(super) fn action(self) -> Option<Action> {
-        // Most packets are protected, so that is asked first, in one comparison.
-        match self.protects() {
+        // Most packets are protected, so this case comes first and needs one comparison.
+        match self.sa() {
             Some(sa) => Some(Action::Protect(sa)),
             None => (self != Self::NONE).then(|| Action::decode(self.0 as u32)),
         }
     }
 
-    /// The SA of a policy that protects.
+    /// Returns the SA if the action is `protect`.
     #[inline(always)]
-    fn protects(self) -> Option<u32> {
+    fn sa(self) -> Option<u32> {
         let low = self.0 as u32;
         (low < Self::LIST).then_some(low)
     }
 }
 
-impl<A: Findable> Arranged<A> {
+impl<A: PolicyAddress> FamilyPolicies<A> {
     fn new(policies: &[Policy]) -> Self {
         let mut by_masks = BTreeMap::<(A, A), Vec<Rule<A>>>::new();
         for (order, policy) in (0..).zip(policies) {
@@ -269,28 +274,28 @@ impl<A: Findable> Arranged<A> {
             let rule = Rule { pattern, action: policy.action.encode().into(), order, last: false };
             by_masks.entry(masks(&pattern)).or_default().push(rule);
         }
-        let mut arranged = Self { groups: Vec::new(), lists: Vec::new(), rest: Vec::new(), is_one_table: false };
+        let mut family = Self { groups: Vec::new(), lists: Vec::new(), rest: Vec::new(), is_one_table: false };
         for (masks, rules) in by_masks {
             if rules.len() < GROUP_MIN {
-                arranged.rest.extend(rules);
+                family.rest.extend(rules);
             } else {
-                arranged.add_group(masks, rules);
+                family.add_group(masks, rules);
             }
         }
-        arranged.groups.sort_unstable_by_key(|group| group.first);
-        arranged.rest.sort_unstable_by_key(|rule| rule.order);
-        arranged.is_one_table = arranged.groups.len() == 1 && arranged.lists.is_empty() && arranged.rest.is_empty();
-        arranged
+        family.groups.sort_unstable_by_key(|group| group.first);
+        family.rest.sort_unstable_by_key(|rule| rule.order);
+        family.is_one_table = family.groups.len() == 1 && family.lists.is_empty() && family.rest.is_empty();
+        family
     }
 
-    /// The rules of one group, in order; there is at least one.
+    /// Adds a group. `rules` are in order and not empty.
     fn add_group(&mut self, masks: (A, A), rules: Vec<Rule<A>>) {
         let first = rules[0].order;
         let mut by_prefixes = HashMap::<u64, Vec<Rule<A>>>::new();
         for rule in rules {
             let same = by_prefixes.entry(prefixes(&rule.pattern)).or_default();
-            // Nothing comes through to what is behind a policy that asks for no more than the prefixes.
-            if !A::IS_EXACT || same.last().is_none_or(|before| !before.pattern.is_plain()) {
+            // No packet reaches the rules after one that compares only the prefixes.
+            if !A::IS_EXACT || same.last().is_none_or(|before| !before.pattern.is_address_only()) {
                 same.push(rule);
             }
         }
@@ -302,7 +307,7 @@ impl<A: Findable> Arranged<A> {
     fn add_list(&mut self, mut list: Vec<Rule<A>>) -> Answer {
         if let [only] = &list[..]
             && A::IS_EXACT
-            && only.pattern.is_plain()
+            && only.pattern.is_address_only()
         {
             return only.answer();
         }
@@ -314,43 +319,43 @@ impl<A: Findable> Arranged<A> {
         answer
     }
 
-    /// What the first policy that matches says; `None` where none does. Most packets need not show more than their
-    /// addresses: `shown` is called where one must.
+    /// Returns the action of the first matching policy, or `None` if no policy matches. `fields`
+    /// extracts the packet fields. It is called only if addresses do not suffice, which is rare.
     #[inline(always)]
-    pub(super) fn find(&self, source: A, destination: A, shown: impl Fn() -> Shown<A>) -> Option<Action> {
+    pub(super) fn find(&self, source: A, destination: A, fields: impl Fn() -> PacketFields<A>) -> Option<Action> {
         match self.groups.first() {
-            Some(group) if self.is_one_table => group.ask(source, destination).action(),
-            _ => self.find_among(source, destination, shown),
+            Some(group) if self.is_one_table => group.get(source, destination).action(),
+            _ => self.find_general(source, destination, fields),
         }
     }
 
-    /// [`Arranged::find`] among any groups, lists and other policies.
+    /// [`FamilyPolicies::find`] for any combination of groups, lists and other policies.
     #[inline(never)]
-    fn find_among(&self, source: A, destination: A, shown: impl Fn() -> Shown<A>) -> Option<Action> {
+    fn find_general(&self, source: A, destination: A, fields: impl Fn() -> PacketFields<A>) -> Option<Action> {
         let mut found = Answer::NONE;
         for group in &self.groups {
             if group.first > found.order() {
                 break;
             }
-            let mut answer = group.ask(source, destination);
+            let mut answer = group.get(source, destination);
             if let Some(list) = answer.as_list()
                 && answer < found
             {
-                answer = self.ask_list(list, &shown());
+                answer = self.search_list(list, &fields());
             }
             found = found.min(answer);
         }
         if self.rest.first().is_some_and(|rule| rule.order < found.order()) {
-            let shown = shown();
+            let fields = fields();
             let mut before = self.rest.iter().take_while(|rule| rule.order < found.order());
-            found = before.find(|rule| rule.answers(&shown)).map_or(found, Rule::answer);
+            found = before.find(|rule| rule.applies_to(&fields)).map_or(found, Rule::answer);
         }
         found.action()
     }
 
-    fn ask_list(&self, start: usize, shown: &Shown<A>) -> Answer {
+    fn search_list(&self, start: usize, fields: &PacketFields<A>) -> Answer {
         for rule in &self.lists[start..] {
-            if rule.answers(shown) {
+            if rule.applies_to(fields) {
                 return rule.answer();
             }
             if rule.last {
@@ -360,10 +365,10 @@ impl<A: Findable> Arranged<A> {
         Answer::NONE
     }
 
-    fn protect_by(&self, order: u32, selector: &Selector, sa: u32) {
+    fn set_sa(&self, order: u32, selector: &Selector, sa: u32) {
         let Some(pattern) = selector.pattern::<A>() else { return };
-        if let Ok(place) = self.rest.binary_search_by_key(&order, |rule| rule.order) {
-            self.rest[place].action.store(sa, Ordering::Release);
+        if let Ok(index) = self.rest.binary_search_by_key(&order, |rule| rule.order) {
+            self.rest[index].action.store(sa, Ordering::Release);
             return;
         }
         let Some(group) = self.groups.iter().find(|group| group.masks == masks(&pattern)) else { return };
@@ -371,7 +376,7 @@ impl<A: Findable> Arranged<A> {
         let answer = Answer(group.lookup.get(key));
         if let Some(start) = answer.as_list() {
             let end = self.lists[start..].iter().position(|rule| rule.last).unwrap_or(0);
-            // A policy that no packet comes through to is in no list.
+            // An unreachable policy is not in the list.
             if let Some(rule) = self.lists[start..=start + end].iter().find(|rule| rule.order == order) {
                 rule.action.store(sa, Ordering::Release);
             }
@@ -381,7 +386,7 @@ impl<A: Findable> Arranged<A> {
     }
 }
 
-fn prefixes<A: Findable>(pattern: &Pattern<A>) -> u64 {
+fn prefixes<A: PolicyAddress>(pattern: &Pattern<A>) -> u64 {
     A::pair(pattern.source.address, pattern.destination.address)
 }
 
@@ -400,37 +405,40 @@ mod tests {
     use super::*;
     use crate::ipsec::selector::{Ports, Prefix};
 
-    /// Section 4.4.1 to the letter: one policy after the other.
-    fn linear(policies: &[Policy], shown: &Shown<IpAddr>) -> Option<Action> {
-        policies.iter().find_map(|policy| match (policy.selector.matches(shown), policy.action) {
+    /// Searches the policies one by one, as section 4.4.1 of RFC 4301 describes it.
+    fn linear(policies: &[Policy], fields: &PacketFields<IpAddr>) -> Option<Action> {
+        policies.iter().find_map(|policy| match (policy.selector.matches(fields), policy.action) {
             (Match::Yes, action) => Some(action),
             (Match::Unknown, Action::Discard) => Some(Action::Discard),
             (Match::Unknown | Match::No, _) => None,
         })
     }
 
-    fn find(arranged: &Policies, shown: &Shown<IpAddr>) -> Option<Action> {
-        fn ask<A: Findable>(arranged: &Policies, shown: Shown<A>) -> Option<Action> {
-            A::policies(arranged).find(shown.source, shown.destination, || shown)
+    fn find(policies: &Policies, fields: &PacketFields<IpAddr>) -> Option<Action> {
+        fn search<A: PolicyAddress>(policies: &Policies, fields: PacketFields<A>) -> Option<Action> {
+            A::policies(policies).find(fields.source, fields.destination, || fields)
         }
-        let &Shown { source, destination, protocol, ports } = shown;
+        let &PacketFields { source, destination, protocol, ports } = fields;
         match (source, destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                ask(arranged, Shown { source: u32::from(source), destination: destination.into(), protocol, ports })
-            }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                ask(arranged, Shown { source: u128::from(source), destination: destination.into(), protocol, ports })
-            }
-            _ => unreachable!("both are of one family"),
+            (IpAddr::V4(source), IpAddr::V4(destination)) => search(
+                policies,
+                PacketFields { source: u32::from(source), destination: destination.into(), protocol, ports },
+            ),
+            (IpAddr::V6(source), IpAddr::V6(destination)) => search(
+                policies,
+                PacketFields { source: u128::from(source), destination: destination.into(), protocol, ports },
+            ),
+            _ => unreachable!("both addresses are of one family"),
         }
     }
 
-    /// An address of IPv6 that is as long as one of IPv4: so that both families get the same tests.
+    /// Converts an IPv4 address to an IPv6 address with the same leading bits, so that both
+    /// families get the same tests.
     fn widen(address: Ipv4Addr) -> Ipv6Addr {
         (u128::from(u32::from(address)) << 96).into()
     }
 
-    /// Few different ones, so that prefixes overlap, policies come twice, and packets match.
+    /// Draws from few addresses, so that prefixes overlap, policies repeat, and packets match.
     fn address() -> impl Strategy<Value = u32> {
         (select(vec![10u8, 11]), 0..2u8, 0..4u8, 0..4u8).prop_map(|(a, b, c, d)| u32::from_be_bytes([a, b, c, d << 6]))
     }
@@ -460,14 +468,15 @@ mod tests {
                 let with_ports = protocol.is_some_and(|protocol| protocol != 1);
                 let (source_ports, destination_ports) =
                     if with_ports { (source_ports, destination_ports) } else { (None, None) };
-                let of = |prefixes: [Prefix; 2]| prefixes.get(family).copied().unwrap_or_default();
-                let (source, destination) = (of(source), of(destination));
+                let prefix = |prefixes: [Prefix; 2]| prefixes.get(family).copied().unwrap_or_default();
+                let (source, destination) = (prefix(source), prefix(destination));
                 Selector { source, destination, protocol, source_ports, destination_ports }
             },
         )
     }
 
-    /// The SA of a policy that protects is its place, so that no two answers look alike.
+    /// Draws policies. A policy that protects uses its own index as the SA, so that no two answers
+    /// are equal.
     fn policies() -> impl Strategy<Value = Vec<Policy>> {
         let lengths = select(vec![vec![24], vec![0, 24], vec![16, 24, 26], vec![0, 7, 8, 16, 23, 24, 25, 26, 32]]);
         let sizes = prop_oneof![0..GROUP_MIN * 4, 0..300usize];
@@ -484,72 +493,73 @@ mod tests {
             })
     }
 
-    fn shown() -> impl Strategy<Value = Shown<IpAddr>> {
+    fn fields() -> impl Strategy<Value = PacketFields<IpAddr>> {
         let ports = prop::option::weighted(0.8, (0..5u16, 0..5u16));
         (any::<bool>(), address(), address(), 0..2u32, select(vec![1u8, 6, 6, 17]), ports).prop_map(
             |(wide, source, destination, low, protocol, ports)| {
                 let ports = ports.filter(|_| protocol != 1);
-                let of = |address: u32| {
+                let ip = |address: u32| {
                     let address = Ipv4Addr::from(address);
                     if wide { IpAddr::V6(widen(address)) } else { IpAddr::V4(address) }
                 };
-                Shown { source: of(source | low), destination: of(destination), protocol, ports }
+                PacketFields { source: ip(source | low), destination: ip(destination), protocol, ports }
             },
         )
     }
 
     proptest! {
         #[test]
-        fn the_same_as_one_after_the_other(
+        fn finds_the_same_policy_as_a_linear_search(
             policies in policies(),
-            packets in prop::collection::vec(shown(), 200),
+            packets in prop::collection::vec(fields(), 200),
         ) {
-            let arranged = Policies::new(&policies);
-            for shown in &packets {
-                prop_assert_eq!(find(&arranged, shown), linear(&policies, shown), "{:?}", shown);
+            let index = Policies::new(&policies);
+            for fields in &packets {
+                prop_assert_eq!(find(&index, fields), linear(&policies, fields), "{:?}", fields);
             }
         }
 
         #[test]
-        fn another_sa_is_the_same_as_another_policy(
+        fn changing_the_sa_equals_changing_the_policy(
             mut policies in policies(),
-            packets in prop::collection::vec(shown(), 100),
+            packets in prop::collection::vec(fields(), 100),
             changed in prop::collection::vec(any::<prop::sample::Index>(), 20),
         ) {
-            let arranged = Policies::new(&policies);
+            let indexed = Policies::new(&policies);
             for (turn, index) in (1000..).zip(changed) {
                 let order = if policies.is_empty() { continue } else { index.index(policies.len()) };
                 if let Action::Protect(_) = policies[order].action {
-                    arranged.protect_by(order as u32, &policies[order], turn);
+                    indexed.set_sa(order as u32, &policies[order], turn);
                     policies[order].action = Action::Protect(turn);
                 }
             }
-            for shown in &packets {
-                prop_assert_eq!(find(&arranged, shown), linear(&policies, shown), "{:?}", shown);
+            for fields in &packets {
+                prop_assert_eq!(find(&indexed, fields), linear(&policies, fields), "{:?}", fields);
             }
         }
     }
 
     #[test]
     fn random_databases_use_tables_lists_and_the_rest() {
-        // What the comparisons above are worth depends on it.
+        // The comparisons above are meaningful only if the drawn databases use every part of the
+        // index.
         let mut runner = proptest::test_runner::TestRunner::deterministic();
         let (mut groups, mut lists, mut rest, mut actions) = (0, 0, 0, [0; 4]);
         for _ in 0..50 {
             let drawn = policies().new_tree(&mut runner).unwrap().current();
-            let arranged = Policies::new(&drawn);
-            groups += arranged.ipv4.groups.len().min(arranged.ipv6.groups.len());
-            lists += arranged.ipv4.lists.len().min(arranged.ipv6.lists.len());
-            rest += arranged.ipv4.rest.len().min(arranged.ipv6.rest.len());
+            let indexed = Policies::new(&drawn);
+            groups += indexed.ipv4.groups.len().min(indexed.ipv6.groups.len());
+            lists += indexed.ipv4.lists.len().min(indexed.ipv6.lists.len());
+            rest += indexed.ipv4.rest.len().min(indexed.ipv6.rest.len());
             for _ in 0..100 {
-                let shown = shown().new_tree(&mut runner).unwrap().current();
-                let place = match find(&arranged, &shown) {
+                let fields = fields().new_tree(&mut runner).unwrap().current();
+                let action = match find(&indexed, &fields) {
                     Some(Action::Protect(_)) => 0,
                     Some(Action::Bypass) => 1,
                     Some(Action::Discard) => 2,
                     None => 3,
                 };
-                actions[place] += 1;
+                actions[action] += 1;
             }
         }
         assert!(groups > 50 && lists > 50 && rest > 50, "{groups} {lists} {rest}");
@@ -557,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn many_policies_of_one_shape_are_one_group() {
+    fn policies_with_equal_prefix_lengths_form_one_group() {
         let policy = |order: u32, prefix: String| Policy {
             selector: Selector { destination: Prefix::parse(&prefix).unwrap(), ..Selector::default() },
             action: Action::Protect(order),
@@ -565,16 +575,16 @@ mod tests {
         let ipv4 = (0..10_000).map(|order| policy(order, format!("{}/24", Ipv4Addr::from(order << 8))));
         let ipv6 =
             (0..10_000).map(|order| policy(order + 10_000, format!("{}/64", Ipv6Addr::from(u128::from(order) << 64))));
-        let arranged = Policies::new(&ipv4.chain(ipv6).collect::<Vec<_>>());
-        let Policies { ipv4, ipv6 } = &arranged;
+        let policies = Policies::new(&ipv4.chain(ipv6).collect::<Vec<_>>());
+        let Policies { ipv4, ipv6 } = &policies;
         assert_eq!((ipv4.groups.len(), ipv4.lists.len(), ipv4.rest.len()), (1, 0, 0));
         assert_eq!((ipv6.groups.len(), ipv6.lists.len(), ipv6.rest.len()), (1, 10_000, 0));
         for order in 0..10_001 {
-            let shown = Shown { source: 5, destination: order << 8 | 7, protocol: 6, ports: None };
-            let found = ipv4.find(shown.source, shown.destination, || shown);
+            let fields = PacketFields { source: 5, destination: order << 8 | 7, protocol: 6, ports: None };
+            let found = ipv4.find(fields.source, fields.destination, || fields);
             assert_eq!(found, (order < 10_000).then_some(Action::Protect(order)));
-            let shown = Shown { source: 5, destination: u128::from(order) << 64 | 7, protocol: 6, ports: None };
-            let found = ipv6.find(shown.source, shown.destination, || shown);
+            let fields = PacketFields { source: 5, destination: u128::from(order) << 64 | 7, protocol: 6, ports: None };
+            let found = ipv6.find(fields.source, fields.destination, || fields);
             assert_eq!(found, (order < 10_000).then_some(Action::Protect(order + 10_000)));
         }
     }

@@ -1,21 +1,23 @@
-//! The anti-replay window: a ring of blocks of bits that never shifts (RFC 6479), and extended sequence numbers inferred.
+//! Anti-replay window: a ring of bit blocks that never shifts (RFC 6479), and inference of extended
+//! sequence numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Numbers of one block.
+/// Sequence numbers per block.
 const BLOCK: u64 = u64::BITS as u64;
-/// Numbers of one cache line.
+/// Sequence numbers per cache line.
 const LINE: u64 = 8 * BLOCK;
-/// Blocks of a ring. It remembers more numbers than the largest window has: packets that were within the window when
-/// they came may be overtaken by as many as are in flight before they are known to be authentic.
+/// Blocks per ring. The ring records more numbers than the largest window: while a packet from
+/// within the window waits for authentication, other packets in flight may advance the window
+/// beyond it.
 const BLOCKS: u64 = 128;
 
-/// The largest window (RFC 4303, section 3.4.3, asks for 32 at least).
+/// Maximum window size, in packets.
 pub(super) const WINDOW_MAX: u32 = 4096;
-/// The smallest window but none.
+/// Minimum window size, in packets (RFC 4303, section 3.4.3).
 pub(super) const WINDOW_MIN: u32 = 32;
 
-/// Which of the last numbers were authentic. One thread writes.
+/// Record of the recent sequence numbers that were authentic. Only one thread writes it.
 #[repr(align(64))]
 pub(super) struct Ring([AtomicU64; BLOCKS as usize]);
 
@@ -25,44 +27,44 @@ impl Default for Ring {
     }
 }
 
-/// A ring that begins some lines further on than others.
+/// Ring whose first block is offset by a number of cache lines.
 #[derive(Clone, Copy)]
-pub(super) struct Turned<'a> {
+pub(super) struct RotatedRing<'a> {
     pub(super) ring: &'a Ring,
     pub(super) lines: usize,
 }
 
-impl Turned<'_> {
-    /// [`Ring::has`].
+impl RotatedRing<'_> {
+    /// See [`Ring::has`].
     #[inline(always)]
     pub(super) fn has(self, sequence: u64) -> bool {
-        self.ring.has(self.turned(sequence))
+        self.ring.has(self.rotated(sequence))
     }
 
-    /// [`Ring::commit`].
+    /// See [`Ring::commit`].
     #[inline(always)]
     pub(super) fn commit(self, largest: u64, sequence: u64) -> bool {
-        self.ring.commit(self.turned(largest), self.turned(sequence))
+        self.ring.commit(self.rotated(largest), self.rotated(sequence))
     }
 
-    /// Numbers are of at most 44 bits, so all of them can be larger.
+    /// Adds the offset to a sequence number. Numbers have at most 44 bits, so this cannot overflow.
     #[inline(always)]
-    fn turned(self, sequence: u64) -> u64 {
+    fn rotated(self, sequence: u64) -> u64 {
         sequence + self.lines as u64 * LINE
     }
 }
 
 impl Ring {
-    /// Lines of 64 bytes.
+    /// Cache lines per ring.
     pub(super) const LINES: usize = (BLOCKS * BLOCK / LINE) as usize;
 
-    /// So many rings, of no numbers.
+    /// Creates `COUNT` empty rings.
     #[cold]
-    pub(super) fn several<const COUNT: usize>() -> Box<[Self; COUNT]> {
+    pub(super) fn array<const COUNT: usize>() -> Box<[Self; COUNT]> {
         let rings: Box<[Self]> = (0..COUNT).map(|_| Self::default()).collect();
         match rings.try_into() {
             Ok(rings) => rings,
-            Err(_) => unreachable!("they were counted"),
+            Err(_) => unreachable!("the slice has COUNT rings"),
         }
     }
 
@@ -78,22 +80,24 @@ impl Ring {
         1 << (sequence % BLOCK)
     }
 
-    /// Whether a number that is not larger than the largest, and within the window, was authentic before.
+    /// Returns whether `sequence` was already authentic. It must lie within the window and not
+    /// exceed the largest number.
     #[inline]
     pub(super) fn has(&self, sequence: u64) -> bool {
         self.block(sequence).load(Relaxed) & Self::bit(sequence) != 0
     }
 
-    /// Remembers a number, which may be larger than the largest so far; false where it was there, or is forgotten.
+    /// Records a number, which may exceed `largest`. Returns false if it is already recorded or
+    /// older than the ring.
     #[inline]
     pub(super) fn commit(&self, largest: u64, sequence: u64) -> bool {
-        let (last, of) = (largest / BLOCK, sequence / BLOCK);
-        if of > last {
-            // What these blocks said is of numbers that are a whole ring older.
-            for block in last + 1..=of.min(last + BLOCKS) {
+        let (last, current) = (largest / BLOCK, sequence / BLOCK);
+        if current > last {
+            // Clear the blocks in between: they hold numbers that are one ring length older.
+            for block in last + 1..=current.min(last + BLOCKS) {
                 self.0[(block % BLOCKS) as usize].store(0, Relaxed);
             }
-        } else if last - of >= BLOCKS {
+        } else if last - current >= BLOCKS {
             return false;
         }
         let (block, bit) = (self.block(sequence), Self::bit(sequence));
@@ -103,8 +107,8 @@ impl Ring {
     }
 }
 
-/// The number whose lower half a packet shows, given the largest authentic one so far (RFC 4304, appendix A2.2). `None`:
-/// it would be a negative one.
+/// Returns the extended sequence number whose lower half is `low`, given the largest authentic
+/// number (RFC 4304, appendix A2.2). Returns `None` if it would be negative.
 #[inline]
 pub(super) fn infer(largest: u64, low: u32, window: u64) -> Option<u64> {
     let (largest_high, largest_low) = (largest >> 32, largest & 0xffff_ffff);
@@ -128,29 +132,30 @@ mod tests {
 
     use super::*;
 
-    /// The smallest number with these lower bits that is not behind the window.
+    /// Returns the smallest number with these lower bits that is not older than the window.
     fn nearest(largest: u64, low: u32, window: u64) -> Option<u64> {
-        let behind = largest as i128 - window as i128;
-        let first = i128::from(low) + (((behind >> 32) - 1) << 32);
-        let found = (0..).map(|turn| first + (turn << 32)).find(|candidate| *candidate > behind)?;
+        let before_window = largest as i128 - window as i128;
+        let first = i128::from(low) + (((before_window >> 32) - 1) << 32);
+        let found = (0..).map(|turn| first + (turn << 32)).find(|candidate| *candidate > before_window)?;
         u64::try_from(found).ok()
     }
 
     proptest! {
         #[test]
-        fn the_nearest_number_is_inferred(
+        fn infers_the_nearest_number(
             high in 0..5u64,
             low in prop_oneof![any::<u32>(), 0..5000u32, (0..5000u32).prop_map(|low| u32::MAX - low)],
-            shown in prop_oneof![any::<u32>(), 0..5000u32, (0..5000u32).prop_map(|low| u32::MAX - low)],
+            received in prop_oneof![any::<u32>(), 0..5000u32, (0..5000u32).prop_map(|low| u32::MAX - low)],
             window in prop_oneof![Just(32u64), Just(64), Just(4096), 32..=4096u64],
         ) {
             let largest = high << 32 | u64::from(low);
-            prop_assert_eq!(infer(largest, shown, window), nearest(largest, shown, window));
+            prop_assert_eq!(infer(largest, received, window), nearest(largest, received, window));
         }
 
-        /// Numbers in any order, far ahead and far behind: what a set says that forgets what is old.
+        /// Compares the ring with a set that forgets old numbers. The numbers jump far forward and
+        /// far back.
         #[test]
-        fn the_same_as_a_set(steps in prop::collection::vec(
+        fn behaves_as_a_set(steps in prop::collection::vec(
             prop_oneof![8 => -300..300i64, 2 => -9000..9000i64, 1 => -100_000..100_000i64], 1..400,
         )) {
             let (ring, mut set, mut largest) = (Ring::default(), HashSet::new(), 0u64);
@@ -161,7 +166,7 @@ mod tests {
                 if sequence <= largest && !forgotten {
                     prop_assert_eq!(ring.has(sequence), !is_new);
                 }
-                prop_assert_eq!(ring.commit(largest, sequence), is_new, "{} behind {}", sequence, largest);
+                prop_assert_eq!(ring.commit(largest, sequence), is_new, "{} with largest {}", sequence, largest);
                 set.insert(sequence);
                 largest = largest.max(sequence);
             }

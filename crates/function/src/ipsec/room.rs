@@ -1,8 +1,8 @@
-//! The room that SAs need around packets, and what there is.
+//! Headroom and tailroom that the SAs need.
 
 use super::sa::Sa;
 
-/// Room in front of frames and behind them.
+/// Room before and after the frame in a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Room {
     pub(super) headroom_bytes: u16,
@@ -12,38 +12,38 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Enough for each of these SAs, and at least so much.
-    pub(super) fn of(sas: &[Sa], headroom_bytes: u16, tailroom_bytes: u16) -> Self {
-        let most = |bytes: fn(&Sa) -> usize| sas.iter().map(bytes).max().unwrap_or(0) as u16;
-        // What is asked for beyond what SAs need may be needed at any length.
-        let of_sas = most(Sa::tailroom_bytes);
+    /// Returns the room that is enough for each of these SAs, and at least the configured room.
+    pub(super) fn new(sas: &[Sa], headroom_bytes: u16, tailroom_bytes: u16) -> Self {
+        let max = |bytes: fn(&Sa) -> usize| sas.iter().map(bytes).max().unwrap_or(0) as u16;
+        let sa_tailroom = max(Sa::tailroom_bytes);
         let saved = |length: usize| {
             let needed = sas.iter().map(|sa| sa.tail_bytes(length)).max().unwrap_or(0);
-            (usize::from(of_sas) - needed) as u8
+            (usize::from(sa_tailroom) - needed) as u8
         };
-        let tailroom_saved = if tailroom_bytes > of_sas { [0; 16] } else { std::array::from_fn(saved) };
+        // Extra configured tailroom is for later SAs, which may need it at any frame length.
+        let tailroom_saved = if tailroom_bytes > sa_tailroom { [0; 16] } else { std::array::from_fn(saved) };
         Self {
-            headroom_bytes: headroom_bytes.max(most(Sa::headroom_bytes)),
-            tailroom_bytes: tailroom_bytes.max(of_sas),
+            headroom_bytes: headroom_bytes.max(max(Sa::headroom_bytes)),
+            tailroom_bytes: tailroom_bytes.max(sa_tailroom),
             tailroom_saved,
         }
     }
 
-    /// Whether it is enough for an SA; else the sentence.
+    /// Checks that the room is enough for an SA. Returns an error message if not.
     pub(super) fn check(&self, sa: &Sa) -> Result<(), String> {
         let (headroom, tailroom) = (sa.headroom_bytes(), sa.tailroom_bytes());
-        let there = |length: usize| usize::from(self.tailroom_bytes) - usize::from(self.tailroom_saved[length]);
+        let available = |length: usize| usize::from(self.tailroom_bytes) - usize::from(self.tailroom_saved[length]);
         if headroom > usize::from(self.headroom_bytes) {
             return Err(format!(
-                "SA \"{}\" puts {headroom} bytes in front of a packet, and there are {}: say headroom_bytes = {headroom} \
+                "SA \"{}\" needs {headroom} bytes of headroom, but the packets have {}: set headroom_bytes = {headroom} \
                  in the function's stanza",
                 sa.name, self.headroom_bytes
             ));
         }
-        if (0..16).any(|length| sa.tail_bytes(length) > there(length)) {
+        if (0..16).any(|length| sa.tail_bytes(length) > available(length)) {
             return Err(format!(
-                "SA \"{}\" puts up to {tailroom} bytes behind a packet, for which there is no room: say \
-                 tailroom_bytes = {} in the function's stanza",
+                "SA \"{}\" needs up to {tailroom} bytes of tailroom, but the packets have less: set tailroom_bytes = {} \
+                 in the function's stanza",
                 sa.name,
                 tailroom.max(usize::from(self.tailroom_bytes) + 1)
             ));

@@ -1,4 +1,4 @@
-//! A security association (RFC 4301, section 4.4.2.1), and the room that its packets need.
+//! Security association (RFC 4301, section 4.4.2.1) and the packet room that it needs.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,46 +9,48 @@ use super::config::{Direction, Mode};
 use super::selector::Selector;
 use super::suite::{Authentication, Cipher, Protocol, SUITES, Suite};
 
-/// A security association. Its keys are wiped with it, and shown by nothing.
+/// Security association. Dropping it wipes its keys, and its `Debug` output omits them.
 pub(super) struct Sa {
     pub(super) name: String,
     pub(super) spi: u32,
     pub(super) direction: Direction,
-    /// Number of its suite.
+    /// Suite number: the index in [`SUITES`].
     pub(super) suite: u8,
     pub(super) mode: Mode,
-    /// Endpoints: of a tunnel, or of what is protected in transport mode. Both of one family.
+    /// Endpoints of the tunnel, or the two hosts in transport mode. Both are of the same address
+    /// family.
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
-    /// Of the cipher or of GMAC: as long as the suite says, without the salt.
+    /// Key of the cipher or of GMAC, without the salt. The suite defines its length.
     pub(super) key: Zeroizing<Vec<u8>>,
-    /// In front of the IV in the nonce, where the suite has any.
+    /// Salt that precedes the IV in the nonce. Used only by suites with a salt.
     pub(super) salt: Zeroizing<[u8; 4]>,
-    /// Of HMAC; empty with any other authentication.
+    /// HMAC key. Empty with any other authentication.
     pub(super) hmac_key: Zeroizing<Vec<u8>>,
-    /// On the wire.
+    /// Length of the transmitted ICV, in bytes.
     pub(super) icv_bytes: u8,
-    /// Extended sequence numbers (RFC 4303, section 2.2.1).
+    /// Whether the SA uses extended sequence numbers (RFC 4303, section 2.2.1).
     pub(super) esn: bool,
-    /// Inbound: packets that may come late; 0: all may come any time, and again.
+    /// Inbound: size of the replay window, in packets. 0 disables replay protection.
     pub(super) replay_window: u32,
-    /// ESP in UDP (RFC 3948), and its ports.
+    /// Ports of ESP in UDP (RFC 3948), if the SA uses it.
     pub(super) udp: Option<Udp>,
-    /// After so many idle seconds a keepalive is sent; 0: none is.
+    /// Idle time after which a keepalive is sent, in seconds. 0 disables keepalives.
     pub(super) keepalive_s: u16,
-    /// Outbound tunnels: longest packet outside; 0: no limit.
+    /// Outbound tunnels: maximum length of the outer packet, in bytes. 0 means no limit.
     pub(super) path_mtu: u16,
-    /// Of the outer header; copied where not given.
+    /// DSCP of the outer header. `None` copies the DSCP of the inner header.
     pub(super) dscp: Option<u8>,
     pub(super) df: Df,
-    /// RFC 6040, normal mode; otherwise compatibility mode.
+    /// Whether ECN is handled in the normal mode of RFC 6040. Otherwise in its compatibility mode.
     pub(super) ecn: bool,
-    /// Of the outer header.
+    /// TTL or hop limit of the outer header.
     pub(super) hop_limit: u8,
     pub(super) lifetime: Lifetime,
-    /// Inbound: what may be inside. Outbound: empty.
+    /// Inbound: selectors for the inner packet. Outbound: empty.
     pub(super) selectors: Vec<Selector>,
-    /// The operator says that he knows: its key may be that of the other direction.
+    /// Whether the operator accepts insecure settings, such as sharing a key with the other
+    /// direction.
     pub(super) insecure: bool,
 }
 
@@ -59,7 +61,7 @@ pub(super) struct Udp {
     pub(super) destination_port: u16,
 }
 
-/// What becomes of DF in the outer header (RFC 4301, section 8.1).
+/// DF bit of the outer header (RFC 4301, section 8.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Df {
@@ -69,7 +71,8 @@ pub(super) enum Df {
     Set,
 }
 
-/// When an SA is to be replaced (soft) and when it does no more (hard); `u64::MAX` where not given.
+/// Lifetime of an SA. At a soft limit the operator is asked to replace the SA, and at a hard limit
+/// the SA ends. `u64::MAX` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lifetime {
     pub(super) soft_bytes: u64,
@@ -91,11 +94,12 @@ impl fmt::Debug for Sa {
     }
 }
 
-/// ESP header: SPI and sequence number. AH has eight bytes more than its sequence number ends at.
+/// Size of the ESP header: SPI and sequence number.
 const ESP_BYTES: usize = 8;
+/// Size of the fixed part of the AH header, up to the sequence number.
 const AH_BYTES: usize = 12;
 const UDP_BYTES: usize = 8;
-/// Pad length and next header.
+/// Size of the pad length and next header fields.
 const ESP_TAIL_BYTES: usize = 2;
 
 impl Sa {
@@ -107,7 +111,7 @@ impl Sa {
         self.direction == Direction::In
     }
 
-    /// What it puts in front of a packet: most bytes.
+    /// Returns the maximum number of bytes that the SA adds before a packet.
     pub(super) fn headroom_bytes(&self) -> usize {
         if self.is_inbound() {
             return 0;
@@ -120,7 +124,7 @@ impl Sa {
         };
         let header = match suite.protocol {
             Protocol::Esp => ESP_BYTES + suite.iv_bytes() + self.udp.map_or(0, |_| UDP_BYTES),
-            // A multiple of 8 bytes with IPv6 (RFC 4302, section 2.2), which a transported packet may be.
+            // In IPv6 packets, AH is a multiple of 8 bytes (RFC 4302, section 2.2).
             Protocol::Ah => {
                 let bytes = AH_BYTES + suite.iv_bytes() + usize::from(self.icv_bytes);
                 let ipv4_only = self.source.is_ipv4();
@@ -130,37 +134,40 @@ impl Sa {
         outer + header
     }
 
-    /// What it puts behind a packet: most bytes.
+    /// Returns the maximum number of bytes that the SA adds after a packet.
     pub(super) fn tailroom_bytes(&self) -> usize {
         (0..16).map(|length| self.tail_bytes(length)).max().unwrap_or(0)
     }
 
-    /// What it puts behind the packet of a frame whose length is this modulo 16: most bytes.
+    /// Returns the maximum number of bytes that the SA adds after the packet of a frame, given the
+    /// frame length modulo 16.
     pub(super) fn tail_bytes(&self, frame_bytes: usize) -> usize {
         let suite = self.suite();
         if self.is_inbound() || suite.protocol == Protocol::Ah {
             return 0;
         }
         let block = suite.block_bytes();
-        // A packet that is shorter than its frame ends earlier. What stays in front of ESP: L2 with or without a tag,
-        // in transport mode also an IP header, of any number of words.
-        let fronts: &[usize] = match self.mode {
+        // A packet that is shorter than its frame ends earlier and needs no extra room. The prefix
+        // before ESP is the Ethernet header with or without a tag. In transport mode an IP header
+        // of any number of words follows it.
+        let prefixes: &[usize] = match self.mode {
             Mode::Tunnel => &[14, 18],
             Mode::Transport => &[14, 14 + 4, 14 + 8, 14 + 12],
         };
-        let padding = |front: &usize| (3 * 16 + front - frame_bytes % 16 - ESP_TAIL_BYTES) % block;
-        let padding = fronts.iter().map(padding).max().unwrap_or(0);
+        let padding = |prefix: &usize| (3 * 16 + prefix - frame_bytes % 16 - ESP_TAIL_BYTES) % block;
+        let padding = prefixes.iter().map(padding).max().unwrap_or(0);
         padding + ESP_TAIL_BYTES + usize::from(self.icv_bytes)
     }
 
-    /// Gives an outbound tunnel that says none the path MTU of the function.
+    /// Sets the path MTU of an outbound tunnel without its own to the path MTU of the function.
     pub(super) fn inherit_path_mtu(&mut self, path_mtu: Option<u16>) {
         if self.path_mtu == 0 && !self.is_inbound() && self.mode == Mode::Tunnel {
             self.path_mtu = path_mtu.unwrap_or(0);
         }
     }
 
-    /// The longest packet that goes into its tunnel, if there is a limit (RFC 4301, section 8.1).
+    /// Returns the maximum length of a packet inside the tunnel, if there is a limit (RFC 4301,
+    /// section 8.1).
     pub(super) fn inner_mtu(&self) -> Option<u16> {
         let room = usize::from(self.path_mtu).checked_sub(self.headroom_bytes()).filter(|_| self.path_mtu > 0)?;
         let inner = match self.suite().protocol {
@@ -173,33 +180,36 @@ impl Sa {
         Some(inner as u16)
     }
 
-    /// What names the key and salt of a mode that counts its nonces: two directions that share both share nonces (RFC 8221, section 3).
+    /// Returns a digest of the key and salt if the suite counts its nonces. Two directions with the
+    /// same digest would share nonces (RFC 8221, section 3).
     pub(super) fn stream_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
-        let named = || Sha256::new().chain_update(&*self.key).chain_update(*self.salt).finalize().into();
-        self.suite().is_counter_mode().then(named)
+        let digest = || Sha256::new().chain_update(&*self.key).chain_update(*self.salt).finalize().into();
+        self.suite().is_counter_mode().then(digest)
     }
 
-    /// What names the key and the nonces or IVs that it uses, where they must never come twice.
+    /// Returns a digest of the key and all constant inputs of the nonces or IVs. Two outbound SAs
+    /// with the same digest would repeat nonces or IVs. `None` if that is impossible or harmless.
     pub(super) fn nonce_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
-        let named = Sha256::new().chain_update(&*self.key);
+        let digest = Sha256::new().chain_update(&*self.key);
         if self.is_inbound() {
             return None;
         }
         if self.suite().is_counter_mode() {
             return self.stream_name();
         }
-        // What the IV is made of besides the sequence number: `gw_ipsec_cbc_iv`.
+        // Inputs of the IV apart from the sequence number: see `gw_ipsec_cbc_iv`.
         let destination = match self.destination {
             IpAddr::V4(address) => address.octets(),
             IpAddr::V6(address) => *address.octets().first_chunk().expect("an IPv6 address has 16 bytes"),
         };
-        let ivs = named.chain_update(self.spi.to_be_bytes()).chain_update(destination);
+        let ivs = digest.chain_update(self.spi.to_be_bytes()).chain_update(destination);
         (self.suite().cipher == Cipher::Cbc).then(|| ivs.finalize().into())
     }
 
-    /// RFC 8221, sections 5 and 6, names it MUST NOT, or it does not protect what it carries.
+    /// Returns whether the SA encrypts without authentication, which is a MUST NOT of RFC 8221,
+    /// sections 5 and 6.
     pub(super) fn is_insecure(&self) -> bool {
         let Suite { cipher, authentication, .. } = self.suite();
         *cipher != Cipher::Null && *authentication == Authentication::None

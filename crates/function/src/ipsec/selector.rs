@@ -1,4 +1,4 @@
-//! Which packets: the selectors of RFC 4301, section 4.4.1.1.
+//! Selectors (RFC 4301, section 4.4.1.1).
 
 use std::fmt;
 use std::hash::Hash;
@@ -9,43 +9,44 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
 use serde_json::{Value, json};
 
-/// What a packet must show to be meant. Everything where nothing is given.
+/// Conditions on the fields of a packet. The default selector matches every packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Selector {
-    /// Where it comes from.
+    /// Source prefix.
     pub(super) source: Prefix,
-    /// Where it goes.
+    /// Destination prefix.
     pub(super) destination: Prefix,
-    /// Its IP protocol; any where not given.
+    /// IP protocol. `None` matches any protocol.
     pub(super) protocol: Option<u8>,
-    /// Its source port; any where not given.
+    /// Source ports. `None` matches any port and packets without ports.
     pub(super) source_ports: Option<Ports>,
-    /// Its destination port; any where not given.
+    /// Destination ports. `None` matches any port and packets without ports.
     pub(super) destination_ports: Option<Ports>,
 }
 
-/// What a packet shows.
+/// Packet fields that selectors compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shown<A> {
+pub(super) struct PacketFields<A> {
     pub(super) source: A,
     pub(super) destination: A,
     pub(super) protocol: u8,
-    /// Source and destination; `None` where the protocol has none, or the packet does not show them.
+    /// Source and destination port. `None` if the protocol has no ports or the packet does not
+    /// contain them.
     pub(super) ports: Option<(u16, u16)>,
 }
 
-/// How a selector and a packet go together.
+/// Result of comparing a packet with a selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Match {
     Yes,
     No,
-    /// The selector asks for ports, which the packet does not show; all else matches.
+    /// The selector has ports, the packet does not contain them, and all other fields match.
     Unknown,
 }
 
 /// An address as a number: `u32` for IPv4, `u128` for IPv6.
 pub(super) trait Address: Copy + Eq + Hash + Ord + Default + BitAnd<Output = Self> + Not<Output = Self> {
-    /// The prefix, where it is one of this family or of any.
+    /// Returns the prefix in bits if it covers this address family.
     fn bits(prefix: Prefix) -> Option<Bits<Self>>;
 }
 
@@ -69,7 +70,7 @@ impl Address for u128 {
     }
 }
 
-/// Addresses that share their first bits.
+/// Address prefix of one family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bits<A> {
     pub(super) address: A,
@@ -83,7 +84,7 @@ impl<A: Address> Bits<A> {
     }
 }
 
-/// A selector, of packets of one family.
+/// Selector for packets of one address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pattern<A> {
     pub(super) source: Bits<A>,
@@ -94,16 +95,16 @@ pub(super) struct Pattern<A> {
 }
 
 impl<A: Address> Pattern<A> {
-    /// Whether the packet is meant.
-    pub(super) fn matches(&self, shown: &Shown<A>) -> Match {
-        let protocol = self.protocol.is_none_or(|protocol| protocol == shown.protocol);
-        if !protocol || !self.source.contains(shown.source) || !self.destination.contains(shown.destination) {
+    /// Compares a packet with the selector.
+    pub(super) fn matches(&self, fields: &PacketFields<A>) -> Match {
+        let protocol = self.protocol.is_none_or(|protocol| protocol == fields.protocol);
+        if !protocol || !self.source.contains(fields.source) || !self.destination.contains(fields.destination) {
             return Match::No;
         }
         if self.source_ports.is_none() && self.destination_ports.is_none() {
             return Match::Yes;
         }
-        let Some((source, destination)) = shown.ports else {
+        let Some((source, destination)) = fields.ports else {
             return Match::Unknown;
         };
         let within = |ports: Option<Ports>, port| ports.is_none_or(|ports| ports.0 <= port && port <= ports.1);
@@ -114,14 +115,15 @@ impl<A: Address> Pattern<A> {
         }
     }
 
-    /// Whether it asks for nothing but addresses.
-    pub(super) fn is_plain(&self) -> bool {
+    /// Returns whether the selector compares only addresses.
+    pub(super) fn is_address_only(&self) -> bool {
         self.protocol.is_none() && self.source_ports.is_none() && self.destination_ports.is_none()
     }
 }
 
 impl Selector {
-    /// What it asks of packets of one family; `None` where it means none of them.
+    /// Returns the pattern for one address family, or `None` if the selector matches no packet of
+    /// this family.
     pub(super) fn pattern<A: Address>(&self) -> Option<Pattern<A>> {
         Some(Pattern {
             source: A::bits(self.source)?,
@@ -132,56 +134,61 @@ impl Selector {
         })
     }
 
-    /// Whether there are packets that it can mean: those of one family.
+    /// Returns whether the selector can match any packet: both prefixes must allow one common
+    /// family.
     pub(super) fn is_possible(&self) -> bool {
         self.pattern::<u32>().is_some() || self.pattern::<u128>().is_some()
     }
 
-    /// Whether the packet is meant, whatever its family.
-    pub(super) fn matches(&self, shown: &Shown<IpAddr>) -> Match {
-        fn ask<A: Address>(selector: &Selector, shown: Shown<A>) -> Match {
-            selector.pattern().map_or(Match::No, |pattern| pattern.matches(&shown))
+    /// Compares a packet of any family with the selector.
+    pub(super) fn matches(&self, fields: &PacketFields<IpAddr>) -> Match {
+        fn compare<A: Address>(selector: &Selector, fields: PacketFields<A>) -> Match {
+            selector.pattern().map_or(Match::No, |pattern| pattern.matches(&fields))
         }
-        let &Shown { source, destination, protocol, ports } = shown;
+        let &PacketFields { source, destination, protocol, ports } = fields;
         match (source, destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                ask(self, Shown { source: u32::from(source), destination: destination.into(), protocol, ports })
-            }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                ask(self, Shown { source: u128::from(source), destination: destination.into(), protocol, ports })
-            }
+            (IpAddr::V4(source), IpAddr::V4(destination)) => compare(
+                self,
+                PacketFields { source: u32::from(source), destination: destination.into(), protocol, ports },
+            ),
+            (IpAddr::V6(source), IpAddr::V6(destination)) => compare(
+                self,
+                PacketFields { source: u128::from(source), destination: destination.into(), protocol, ports },
+            ),
             _ => Match::No,
         }
     }
 }
 
 impl Selector {
-    /// By the keys of the configuration; what it does not ask about is left out.
+    /// Returns the selector as JSON with the configuration keys. Fields that match anything are
+    /// omitted.
     pub(super) fn describe(&self) -> Value {
-        let mut said = json!({});
+        let mut description = json!({});
         let prefixes = [("source", self.source), ("destination", self.destination)];
         for (key, prefix) in prefixes.into_iter().filter(|(_, prefix)| *prefix != Prefix::Any) {
-            said[key] = prefix.to_string().into();
+            description[key] = prefix.to_string().into();
         }
         if let Some(protocol) = self.protocol {
             let name = PROTOCOLS.iter().find(|known| known.1 == protocol).map(|known| known.0);
-            said["protocol"] = name.map_or_else(|| protocol.into(), Into::into);
+            description["protocol"] = name.map_or_else(|| protocol.into(), Into::into);
         }
         for (key, ports) in [("source_ports", self.source_ports), ("destination_ports", self.destination_ports)] {
             if let Some(Ports(first, last)) = ports {
-                said[key] = if first == last { first.into() } else { format!("{first}-{last}").into() };
+                description[key] = if first == last { first.into() } else { format!("{first}-{last}").into() };
             }
         }
-        said
+        description
     }
 }
 
-/// Whether headers of the protocol begin with two ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
+/// Returns whether the header of the protocol begins with two ports: TCP, UDP, DCCP, SCTP,
+/// UDP-Lite.
 pub(super) fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 33 | 132 | 136)
 }
 
-/// Addresses of one family that share their first bits; all of both by default.
+/// Configured address prefix. The default covers all addresses of both families.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Prefix {
     #[default]
@@ -213,7 +220,7 @@ impl Prefix {
             }
         };
         if address != first {
-            return Err(format!("\"{text}\" has bits set behind its prefix; {first}/{bits} would be right"));
+            return Err(format!("\"{text}\" has bits set after its prefix: use {first}/{bits}"));
         }
         Ok(prefix)
     }
@@ -236,7 +243,7 @@ impl<'de> Deserialize<'de> for Prefix {
     }
 }
 
-/// A range of ports: first and last.
+/// Inclusive range of ports: first and last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ports(pub(super) u16, pub(super) u16);
 
@@ -274,11 +281,11 @@ impl Visitor<'_> for PortsVisitor {
     }
 }
 
-/// An IP protocol, by number or name.
+/// IP protocol, given by number or name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Protocol(pub(super) u8);
 
-/// Names of protocols (IANA, Protocol Numbers) that are worth one here.
+/// Protocol names that the configuration accepts (IANA, Protocol Numbers).
 const PROTOCOLS: &[(&str, u8)] = &[
     ("icmp", 1),
     ("tcp", 6),
@@ -323,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes() {
+    fn parses_prefixes() {
         let ipv4 = |address, mask| Ok(Prefix::Ipv4(Bits { address, mask }));
         assert_eq!(read("\"10.0.0.0/8\""), ipv4(0x0a00_0000, 0xff00_0000));
         assert_eq!(read("\"192.0.2.1\""), ipv4(0xc000_0201, u32::MAX));
@@ -332,8 +339,8 @@ mod tests {
         assert_eq!(read("\"2001:db8::/32\""), ipv6(0x2001_0db8 << 96, 0xffff_ffff << 96));
         assert_eq!(read("\"::1\""), ipv6(1, u128::MAX));
         assert_eq!(read("\"::/0\""), ipv6(0, 0));
-        assert!(read::<Prefix>("\"2001:db8::1/32\"").unwrap_err().contains("2001:db8::/32 would be right"));
-        assert!(read::<Prefix>("\"10.0.0.1/8\"").unwrap_err().contains("10.0.0.0/8 would be right"));
+        assert!(read::<Prefix>("\"2001:db8::1/32\"").unwrap_err().contains("2001:db8::/32"));
+        assert!(read::<Prefix>("\"10.0.0.1/8\"").unwrap_err().contains("10.0.0.0/8"));
         for wrong in ["\"10.0.0.0/33\"", "\"10.0.0/8\"", "\"\"", "\"::/129\"", "\"10.0.0.0/-1\"", "\"10.0.0.0/\"", "10"]
         {
             assert!(read::<Prefix>(wrong).is_err(), "{wrong}");
@@ -341,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_and_protocols() {
+    fn parses_ports_and_protocols() {
         assert_eq!(read("53"), Ok(Ports(53, 53)));
         assert_eq!(read("\"53\""), Ok(Ports(53, 53)));
         assert_eq!(read("\"1024-65535\""), Ok(Ports(1024, 65535)));
@@ -356,36 +363,41 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_of_ports_does_not_know_packets_without_ports() {
+    fn a_selector_with_ports_is_unknown_for_packets_without_ports() {
         let address = |address: u32| IpAddr::V4(address.into());
-        let shown =
-            |source, protocol, ports| Shown { source: address(source), destination: address(9), protocol, ports };
+        let fields = |source, protocol, ports| PacketFields {
+            source: address(source),
+            destination: address(9),
+            protocol,
+            ports,
+        };
         let all = Selector::default();
-        assert_eq!(all.matches(&shown(1, 6, None)), Match::Yes);
+        assert_eq!(all.matches(&fields(1, 6, None)), Match::Yes);
         let web = Selector { protocol: Some(6), destination_ports: Some(Ports(80, 81)), ..all.clone() };
-        assert_eq!(web.matches(&shown(1, 6, Some((1, 80)))), Match::Yes);
-        assert_eq!(web.matches(&shown(1, 6, Some((1, 82)))), Match::No);
-        assert_eq!(web.matches(&shown(1, 6, Some((80, 1)))), Match::No);
-        assert_eq!(web.matches(&shown(1, 17, Some((1, 80)))), Match::No);
-        assert_eq!(web.matches(&shown(1, 6, None)), Match::Unknown);
+        assert_eq!(web.matches(&fields(1, 6, Some((1, 80)))), Match::Yes);
+        assert_eq!(web.matches(&fields(1, 6, Some((1, 82)))), Match::No);
+        assert_eq!(web.matches(&fields(1, 6, Some((80, 1)))), Match::No);
+        assert_eq!(web.matches(&fields(1, 17, Some((1, 80)))), Match::No);
+        assert_eq!(web.matches(&fields(1, 6, None)), Match::Unknown);
         let from = Selector { source: Prefix::Ipv4(Bits { address: 0x100, mask: 0xffff_ff00 }), ..web };
-        assert_eq!(from.matches(&shown(0x1ff, 6, None)), Match::Unknown);
-        assert_eq!(from.matches(&shown(0x200, 6, None)), Match::No);
+        assert_eq!(from.matches(&fields(0x1ff, 6, None)), Match::Unknown);
+        assert_eq!(from.matches(&fields(0x200, 6, None)), Match::No);
     }
+
     #[test]
-    fn families_do_not_mix() {
-        let shown = |source: &str, destination: &str| Shown {
+    fn selectors_match_only_their_address_family() {
+        let fields = |source: &str, destination: &str| PacketFields {
             source: source.parse().unwrap(),
             destination: destination.parse().unwrap(),
             protocol: 1,
             ports: None,
         };
         let all = Selector::default();
-        assert_eq!(all.matches(&shown("10.0.0.1", "10.0.0.2")), Match::Yes);
-        assert_eq!(all.matches(&shown("::1", "::2")), Match::Yes);
+        assert_eq!(all.matches(&fields("10.0.0.1", "10.0.0.2")), Match::Yes);
+        assert_eq!(all.matches(&fields("::1", "::2")), Match::Yes);
         let ipv4 = Selector { source: Prefix::parse("0.0.0.0/0").unwrap(), ..all.clone() };
-        assert_eq!(ipv4.matches(&shown("10.0.0.1", "10.0.0.2")), Match::Yes);
-        assert_eq!(ipv4.matches(&shown("::1", "::2")), Match::No);
+        assert_eq!(ipv4.matches(&fields("10.0.0.1", "10.0.0.2")), Match::Yes);
+        assert_eq!(ipv4.matches(&fields("::1", "::2")), Match::No);
         let both = Selector { destination: Prefix::parse("::/0").unwrap(), ..ipv4.clone() };
         assert!(ipv4.is_possible() && all.is_possible() && !both.is_possible());
     }

@@ -1,24 +1,26 @@
-//! What changes per packet of an SA: sequence numbers, replay windows, counters. One worker writes an SA's, others read.
+//! Per-packet state of SAs: sequence numbers, replay windows and counters. Only the owning worker
+//! writes them.
 //!
-//! An SA's place is its index in the table image, and its worker follows from the lower bits of the index, its bucket. What
-//! changes with every packet of a bucket's SAs lies together, and begins a page: processors fetch lines ahead of those that
-//! were asked for, up to the end of a page, and those of another worker would be taken from it again and again.
+//! The index of an SA in the table image also determines its bucket and thereby its worker: the
+//! bucket is the index modulo the number of buckets. The state that changes with every packet is
+//! stored per bucket, in pages. Hardware prefetchers read ahead up to the end of a page, so a page
+//! shared by two workers would cause false sharing.
 //!
 //! ```text
 //!         +------+----------+----------+-- ... --+
-//! pages   | SA i | SA i+128 | SA i+256 |         |   i modulo 128 is the bucket that steers them all
-//!         +------+----------+----------+-- ... --+   (turned round in the page by i lines)
+//! pages   | SA i | SA i+128 | SA i+256 |         |   bucket i modulo 128
+//!         +------+----------+----------+-- ... --+   (rotated within the page by i lines)
 //! ```
 //!
-//! All of it lives with the function and not with the host halves, so that no number, and so no IV, comes twice when
-//! workers are started again.
+//! The state belongs to the function and not to the host halves. Restarting the workers therefore
+//! repeats no sequence number and no IV.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
 
 use godwit_packet::BUCKETS;
 
-use super::replay::{self, Ring, Turned};
+use super::replay::{self, Ring, RotatedRing};
 use super::sa::{Lifetime, Sa};
 use super::suite::variant;
 use super::{
@@ -26,39 +28,40 @@ use super::{
     DROP_SEQUENCE_EXHAUSTED,
 };
 
-/// What every packet of an SA needs.
+/// State of an SA that every packet needs.
 #[derive(Default)]
 pub(super) struct Hot {
-    /// [`Plan`].
-    plan: AtomicU64,
-    /// The last number that was handed out; inbound the largest that was authentic.
+    /// Encoded [`SaFacts`].
+    facts: AtomicU64,
+    /// Outbound: last sequence number assigned. Inbound: largest authentic sequence number.
     sequence: AtomicU64,
-    /// Outbound: behind this number something may have to be done. Inbound: authentic packets.
+    /// Outbound: last sequence number before the limits must be checked again. Inbound: number of
+    /// authentic packets.
     stop_or_packets: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// What a descriptor can say.
+/// Maximum frame length that a descriptor can represent, in bytes.
 const FRAME_BYTES_MAX: u64 = u16::MAX as u64;
 
-/// SAs that share a page.
+/// Number of SAs per page.
 const PAGE_SAS: usize = 4096 / size_of::<Hot>();
 
-/// SAs that share a line.
+/// Number of SAs per cache line.
 const LINE_SAS: usize = 64 / size_of::<Hot>();
 
 #[repr(align(4096))]
 struct Page([Hot; PAGE_SAS]);
 
-/// What few packets of an SA need.
+/// State of an SA that few packets need.
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Cold {
-    /// Dropped because the SA has come to its end.
+    /// Packets dropped because the SA has ended.
     pub(super) ended: AtomicU64,
     pub(super) replayed: AtomicU64,
     pub(super) not_authentic: AtomicU64,
-    /// Dropped for other reasons, by the kernel.
+    /// Packets that the kernel dropped for other reasons.
     pub(super) other_drops: AtomicU64,
     soft_bytes: AtomicU64,
     hard_bytes: AtomicU64,
@@ -66,26 +69,27 @@ pub(super) struct Cold {
     hard_packets: AtomicU64,
 }
 
-/// What is to be done with packets of an SA, and what has happened to it:
+/// Properties of an SA that every packet needs, and the events that have occurred, packed into one
+/// word:
 ///
 /// ```text
 /// | events | window | flags | variant |
 ///  32       16       8       0
 /// ```
 #[derive(Clone, Copy)]
-pub(super) struct Plan(u64);
+pub(super) struct SaFacts(u64);
 
-impl Plan {
+impl SaFacts {
     const ESN: u64 = 1 << 8;
-    /// Inbound: it has a lifetime that is to be looked at with each packet.
+    /// Inbound: the SA has a lifetime, which must be checked for each packet.
     const LIMITED: u64 = 1 << 9;
     const WINDOW: u32 = 16;
 
-    /// Most of its sequence numbers are used.
+    /// Event: three quarters of the sequence numbers are used.
     pub(super) const WARNED: u64 = 1 << 32;
-    /// Its soft lifetime is over.
+    /// Event: the soft lifetime has expired.
     pub(super) const SOFT: u64 = 1 << 33;
-    /// Its hard lifetime is over, or its sequence numbers are used up.
+    /// Event: the hard lifetime has expired, or all sequence numbers are used.
     pub(super) const ENDED: u64 = 1 << 34;
 
     fn new(sa: &Sa) -> Self {
@@ -93,7 +97,8 @@ impl Plan {
         let window = if sa.is_inbound() { sa.replay_window } else { 0 };
         let Lifetime { soft_bytes, hard_bytes, soft_packets, hard_packets } = sa.lifetime;
         let limits = [soft_bytes, hard_bytes, soft_packets, hard_packets];
-        // Outbound, sequence numbers say when to look ([`States::at_stop`]).
+        // Outbound SAs check their limits only at certain sequence numbers
+        // ([`States::check_limits`]).
         let is_limited = sa.is_inbound() && limits.into_iter().any(|limit| limit < u64::MAX);
         Self(
             u64::from(variant(sa.suite, sa.is_inbound()))
@@ -119,15 +124,15 @@ impl Plan {
         if self.is(Self::ESN) { (1 << super::SEQUENCE_BITS) - 1 } else { u32::MAX.into() }
     }
 
-    /// Behind this number the operator is warned.
+    /// Returns the last sequence number before the operator is warned.
     fn sequence_warned(self) -> u64 {
         self.sequence_last() / 4 * 3
     }
 }
 
 impl Hot {
-    pub(super) fn plan(&self) -> Plan {
-        Plan(self.plan.load(Relaxed))
+    pub(super) fn facts(&self) -> SaFacts {
+        SaFacts(self.facts.load(Relaxed))
     }
 
     pub(super) fn sequence(&self) -> u64 {
@@ -138,30 +143,31 @@ impl Hot {
         self.bytes.load(Relaxed)
     }
 
-    /// Packets that used the SA; of an outbound one its sequence number says it.
+    /// Returns the number of packets that used the SA. Outbound, this is the sequence number.
     pub(super) fn packets(&self, is_inbound: bool) -> u64 {
         if is_inbound { self.stop_or_packets.load(Relaxed) } else { self.sequence() }
     }
 }
 
-/// Rings of so many SAs of one bucket are allocated together, when the first of them wants one.
+/// Number of SAs of a bucket whose replay rings are allocated together, on the first use of one of
+/// them.
 const RINGS: usize = 32;
 
-/// Of all SAs.
+/// Per-packet state of all SAs.
 pub(super) struct States {
-    /// As many for each bucket, one bucket after the other.
+    /// Pages of all buckets: `bucket_pages` pages for each, in the order of the buckets.
     pages: Box<[Page]>,
     bucket_pages: usize,
     cold: Box<[Cold]>,
-    /// As many for each bucket.
+    /// Replay rings of all buckets: `bucket_rings` blocks for each, in the order of the buckets.
     rings: Box<[OnceLock<Box<[Ring; RINGS]>>]>,
     bucket_rings: usize,
-    /// Something has happened to some SA that the operator is to hear of.
+    /// Whether an event has occurred that has not been reported to the operator.
     has_events: AtomicBool,
 }
 
 impl States {
-    /// `capacity`: a multiple of [`BUCKETS`].
+    /// Creates the state of `capacity` SAs, which must be a multiple of [`BUCKETS`].
     pub(super) fn new(capacity: usize) -> Self {
         let bucket_sas = capacity.div_ceil(BUCKETS);
         let (bucket_pages, bucket_rings) = (bucket_sas.div_ceil(PAGE_SAS), bucket_sas.div_ceil(RINGS));
@@ -178,9 +184,10 @@ impl States {
     #[inline]
     pub(super) fn hot(&self, index: u32) -> &Hot {
         let (bucket, number) = (index as usize % BUCKETS, index as usize / BUCKETS);
-        // Each bucket begins elsewhere in its page: caches have few places for lines that lie alike in their pages.
-        let place = number + bucket * LINE_SAS;
-        &self.pages[bucket * self.bucket_pages + number / PAGE_SAS].0[place % PAGE_SAS]
+        // The first SA of each bucket has another offset within its page. Equal offsets would
+        // compete for few cache sets.
+        let rotated = number + bucket * LINE_SAS;
+        &self.pages[bucket * self.bucket_pages + number / PAGE_SAS].0[rotated % PAGE_SAS]
     }
 
     pub(super) fn cold(&self, index: u32) -> &Cold {
@@ -188,15 +195,16 @@ impl States {
     }
 
     #[inline]
-    fn ring(&self, index: u32) -> Turned<'_> {
+    fn ring(&self, index: u32) -> RotatedRing<'_> {
         let (bucket, number) = (index as usize % BUCKETS, index as usize / BUCKETS);
         let rings = &self.rings[bucket * self.bucket_rings + number / RINGS];
-        let rings = rings.get_or_init(Ring::several);
-        // SAs of which all buckets have few, and that have come equally far, would have it in the same place of their pages.
-        Turned { ring: &rings[(number + bucket / Ring::LINES) % RINGS], lines: bucket % Ring::LINES }
+        let rings = rings.get_or_init(Ring::array);
+        // With few SAs per bucket and equal sequence numbers, all rings would use the same offset
+        // of their pages.
+        RotatedRing { ring: &rings[(number + bucket / Ring::LINES) % RINGS], lines: bucket % Ring::LINES }
     }
 
-    /// Begins an SA at a place that nobody can find yet.
+    /// Resets the state of an SA at an index that no packet can find yet.
     pub(super) fn begin(&self, index: u32, sa: &Sa) {
         let (hot, cold) = (self.hot(index), self.cold(index));
         hot.sequence.store(0, Relaxed);
@@ -212,108 +220,115 @@ impl States {
         if sa.is_inbound() && sa.replay_window > 0 {
             self.ring(index).ring.clear();
         }
-        hot.plan.store(Plan::new(sa).0, Relaxed);
+        hot.facts.store(SaFacts::new(sa).0, Relaxed);
     }
 
-    /// Outbound: variant and sequence number of the next packet, from 1 on (RFC 4303, section 2.2); or why there is none.
+    /// Outbound: returns the variant and the sequence number of the next packet, or the drop
+    /// reason. Numbers start at 1 (RFC 4303, section 2.2).
     #[inline]
     pub(super) fn next(&self, index: u32, frame_bytes: u64) -> Result<(u8, u64), u8> {
-        // One worker owns the SA, so nobody writes in between, and nothing else is ordered by it.
+        // Only the owning worker calls this, so there are no concurrent writes. No other data
+        // depends on the order.
         let hot = self.hot(index);
         debug_assert!(frame_bytes <= FRAME_BYTES_MAX);
-        let (plan, last, bytes) = (hot.plan(), hot.sequence(), hot.bytes() + frame_bytes);
+        let (facts, last, bytes) = (hot.facts(), hot.sequence(), hot.bytes() + frame_bytes);
         if last >= hot.stop_or_packets.load(Relaxed) {
-            self.at_stop(index, bytes)?;
+            self.check_limits(index, bytes)?;
         }
         hot.sequence.store(last + 1, Relaxed);
         hot.bytes.store(bytes, Relaxed);
-        Ok((plan.variant(), last + 1))
+        Ok((facts.variant(), last + 1))
     }
 
-    /// Outbound: whether there is another packet, which makes it so many bytes.
+    /// Outbound: checks all limits for the next packet and computes when they must be checked
+    /// again. `bytes` is the byte count including this packet.
     #[cold]
     #[inline(never)]
-    fn at_stop(&self, index: u32, bytes: u64) -> Result<(), u8> {
+    fn check_limits(&self, index: u32, bytes: u64) -> Result<(), u8> {
         let (hot, cold) = (self.hot(index), self.cold(index));
-        let (plan, next) = (hot.plan(), hot.sequence() + 1);
+        let (facts, next) = (hot.facts(), hot.sequence() + 1);
         let [soft_bytes, hard_bytes, soft_packets, hard_packets] = cold.limits();
         // The counter must not cycle (RFC 4303, section 3.3.3).
-        let reason = if next > plan.sequence_last() {
+        let reason = if next > facts.sequence_last() {
             Some(DROP_SEQUENCE_EXHAUSTED)
-        } else if next > hard_packets || bytes > hard_bytes || plan.is(Plan::ENDED) {
-            // Also where a shorter packet would still go: the operator has heard that it is over.
+        } else if next > hard_packets || bytes > hard_bytes || facts.is(SaFacts::ENDED) {
+            // An ended SA also drops a shorter packet within the limit: its end has been reported
+            // to the operator.
             Some(DROP_LIFETIME)
         } else {
             None
         };
         if let Some(reason) = reason {
             add(&cold.ended, 1);
-            self.happened(hot, Plan::ENDED);
+            self.record_event(hot, SaFacts::ENDED);
             return Err(reason);
         }
-        if next > plan.sequence_warned() {
-            self.happened(hot, Plan::WARNED);
+        if next > facts.sequence_warned() {
+            self.record_event(hot, SaFacts::WARNED);
         }
         if next > soft_packets || bytes > soft_bytes {
-            self.happened(hot, Plan::SOFT);
+            self.record_event(hot, SaFacts::SOFT);
         }
-        // No frame is longer than its length can say, so as many packets pass no lifetime in bytes.
+        // No frame exceeds FRAME_BYTES_MAX. This gives a number of packets that cannot exceed the
+        // byte limits.
         let bytes_left = [soft_bytes, hard_bytes].into_iter().filter_map(|limit| limit.checked_sub(bytes)).min();
-        let looks_at_bytes = bytes_left.map_or(u64::MAX, |left| next.saturating_add(left / FRAME_BYTES_MAX));
-        let stops = [plan.sequence_warned(), soft_packets, hard_packets, plan.sequence_last(), looks_at_bytes];
+        let byte_check = bytes_left.map_or(u64::MAX, |left| next.saturating_add(left / FRAME_BYTES_MAX));
+        let stops = [facts.sequence_warned(), soft_packets, hard_packets, facts.sequence_last(), byte_check];
         let stop = stops.into_iter().filter(|&stop| stop >= next).min().unwrap_or(0);
         hot.stop_or_packets.store(stop, Relaxed);
         Ok(())
     }
 
-    /// Inbound: variant and sequence number of a packet that shows these lower bits of it; or why it is dropped.
+    /// Inbound: returns the variant and the sequence number of a packet with these lower 32 bits,
+    /// or the drop reason.
     #[inline(always)]
     pub(super) fn check(&self, index: u32, sequence_low: u32) -> Result<(u8, u64), u8> {
         let hot = self.hot(index);
-        let plan = hot.plan();
-        if plan.is(Plan::ENDED) {
+        let facts = hot.facts();
+        if facts.is(SaFacts::ENDED) {
             add(&self.cold(index).ended, 1);
             return Err(DROP_LIFETIME);
         }
-        let window = plan.window();
+        let window = facts.window();
         if window == 0 {
-            return Ok((plan.variant(), sequence_low.into()));
+            return Ok((facts.variant(), sequence_low.into()));
         }
         let largest = hot.sequence();
-        let sequence = if plan.is(Plan::ESN) {
-            replay::infer(largest, sequence_low, window).filter(|&sequence| sequence <= plan.sequence_last())
+        let sequence = if facts.is(SaFacts::ESN) {
+            replay::infer(largest, sequence_low, window).filter(|&sequence| sequence <= facts.sequence_last())
         } else {
             Some(sequence_low.into())
         };
-        // Number 0 is never sent.
+        // Senders never use number 0.
         let sequence = sequence.filter(|&sequence| sequence > 0).ok_or_else(|| self.replayed(index))?;
         if sequence <= largest && (largest - sequence >= window || self.ring(index).has(sequence)) {
             return Err(self.replayed(index));
         }
-        Ok((plan.variant(), sequence))
+        Ok((facts.variant(), sequence))
     }
 
-    /// Inbound: the packet was authentic. Whether it is dropped in spite of that, and why.
+    /// Inbound: records an authentic packet. Returns the drop reason if the packet must be dropped
+    /// nevertheless.
     #[inline(always)]
-    pub(super) fn authentic(&self, index: u32, sequence: u64, frame_bytes: u64) -> Result<(), u8> {
+    pub(super) fn accept(&self, index: u32, sequence: u64, frame_bytes: u64) -> Result<(), u8> {
         let hot = self.hot(index);
-        let (plan, largest) = (hot.plan(), hot.sequence());
-        if plan.window() > 0 && !self.ring(index).commit(largest, sequence) {
+        let (facts, largest) = (hot.facts(), hot.sequence());
+        if facts.window() > 0 && !self.ring(index).commit(largest, sequence) {
             return Err(self.replayed(index));
         }
         if sequence > largest {
             hot.sequence.store(sequence, Relaxed);
         }
         let (packets, bytes) = (hot.stop_or_packets.load(Relaxed) + 1, hot.bytes() + frame_bytes);
-        if plan.is(Plan::LIMITED) {
-            self.has_lifetime(index, packets, bytes)?;
+        if facts.is(SaFacts::LIMITED) {
+            self.check_lifetime(index, packets, bytes)?;
         }
         hot.stop_or_packets.store(packets, Relaxed);
         hot.bytes.store(bytes, Relaxed);
         Ok(())
     }
 
-    /// A packet that was there, or is too old.
+    /// Counts a packet that was already received or is too old, and returns the drop reason.
     #[cold]
     #[inline(never)]
     fn replayed(&self, index: u32) -> u8 {
@@ -321,16 +336,17 @@ impl States {
         DROP_REPLAYED
     }
 
-    /// Inbound: whether the SA may have another packet, which makes it so many packets and bytes.
+    /// Inbound: checks the lifetime of the SA. `packets` and `bytes` are the counts including the
+    /// current packet.
     #[inline(never)]
-    fn has_lifetime(&self, index: u32, packets: u64, bytes: u64) -> Result<(), u8> {
+    fn check_lifetime(&self, index: u32, packets: u64, bytes: u64) -> Result<(), u8> {
         let (hot, cold) = (self.hot(index), self.cold(index));
         let [soft_bytes, hard_bytes, soft_packets, hard_packets] = cold.limits();
         if packets > soft_packets || bytes > soft_bytes {
-            self.happened(hot, Plan::SOFT);
+            self.record_event(hot, SaFacts::SOFT);
         }
         if packets >= hard_packets || bytes >= hard_bytes {
-            self.happened(hot, Plan::ENDED);
+            self.record_event(hot, SaFacts::ENDED);
         }
         if packets > hard_packets || bytes > hard_bytes {
             add(&cold.ended, 1);
@@ -339,37 +355,38 @@ impl States {
         Ok(())
     }
 
-    /// The kernel dropped a packet of an SA.
+    /// Counts a packet of the SA that the kernel dropped.
     #[cold]
-    pub(super) fn dropped(&self, index: u32, reason: u8) {
+    pub(super) fn count_drop(&self, index: u32, reason: u8) {
         let cold = self.cold(index);
         add(if reason == DROP_AUTHENTICATION { &cold.not_authentic } else { &cold.other_drops }, 1);
     }
 
-    /// Whether a packet that the kernel dropped was authentic: its number is used.
+    /// Returns whether a packet that the kernel dropped for `reason` was authentic. Its sequence
+    /// number is then used.
     pub(super) fn was_authentic(reason: u8) -> bool {
         matches!(reason, DROP_PADDING | DROP_POLICY_MISMATCH | DROP_DUMMY | DROP_CONGESTION)
     }
 
-    /// The number of an authentic packet that is dropped all the same.
-    pub(super) fn used(&self, index: u32, sequence: u64) {
+    /// Marks the sequence number of an authentic packet that is dropped as used.
+    pub(super) fn mark_used(&self, index: u32, sequence: u64) {
         let hot = self.hot(index);
         let largest = hot.sequence();
-        if hot.plan().window() > 0 && self.ring(index).commit(largest, sequence) && sequence > largest {
+        if hot.facts().window() > 0 && self.ring(index).commit(largest, sequence) && sequence > largest {
             hot.sequence.store(sequence, Relaxed);
         }
     }
 
-    fn happened(&self, hot: &Hot, event: u64) {
-        let plan = hot.plan();
-        if !plan.is(event) {
-            hot.plan.store(plan.0 | event, Relaxed);
-            // Who sees it sees what has happened.
+    fn record_event(&self, hot: &Hot, event: u64) {
+        let facts = hot.facts();
+        if !facts.is(event) {
+            hot.facts.store(facts.0 | event, Relaxed);
+            // Release: a thread that reads this flag also reads the event.
             self.has_events.store(true, Release);
         }
     }
 
-    /// Whether something has happened since the last call.
+    /// Returns whether an event has occurred since the last call.
     pub(super) fn take_events(&self) -> bool {
         self.has_events.swap(false, AcqRel)
     }
@@ -387,7 +404,7 @@ impl Cold {
     }
 }
 
-/// Adds to what only this worker writes.
+/// Adds to a counter that only this worker writes.
 fn add(count: &AtomicU64, more: u64) {
     count.store(count.load(Relaxed) + more, Relaxed);
 }

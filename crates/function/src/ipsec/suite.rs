@@ -1,6 +1,7 @@
-//! The suites: a protocol with its transforms and the size of the key. `kernels/ipsec/suite.h` says the same.
+//! Suites: a protocol with its transforms and key size. `kernels/ipsec/suite.h` contains the same
+//! list.
 
-/// What is put in front of the payload.
+/// IPsec protocol of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// Encapsulating Security Payload (RFC 4303).
@@ -9,10 +10,10 @@ pub enum Protocol {
     Ah,
 }
 
-/// How the payload is encrypted.
+/// Cipher that encrypts the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cipher {
-    /// Not at all (RFC 2410).
+    /// No encryption (RFC 2410).
     Null,
     /// AES-CBC (RFC 3602).
     Cbc,
@@ -22,37 +23,37 @@ pub enum Cipher {
     ChaCha20,
 }
 
-/// How the packet is authenticated.
+/// Algorithm that authenticates the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Authentication {
-    /// Not at all.
+    /// No authentication.
     None,
     /// HMAC-SHA1-96 (RFC 2404).
     Sha1,
     /// HMAC-SHA-256-128 (RFC 4868).
     Sha256,
-    /// GHASH: AES-GCM (RFC 4106), and without a cipher AES-GMAC (RFC 4543).
+    /// GHASH: AES-GCM (RFC 4106), or AES-GMAC with the null cipher (RFC 4543).
     Ghash,
     /// Poly1305 (RFC 7634).
     Poly1305,
 }
 
-/// One suite.
+/// Protocol, cipher and authentication that an SA uses together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Suite {
-    /// Its name in variants, benches and reports.
+    /// Name in variants, benches and reports.
     pub name: &'static str,
     /// ESP or AH.
     pub protocol: Protocol,
-    /// Of the payload.
+    /// Cipher of the payload.
     pub cipher: Cipher,
-    /// Bytes of the key of the cipher, or of GMAC.
+    /// Key size of the cipher or of GMAC, in bytes.
     pub key_bytes: usize,
-    /// Of the packet.
+    /// Authentication of the packet.
     pub authentication: Authentication,
 }
 
-/// All there are; a suite's number is its index.
+/// All suites. The number of a suite is its index.
 pub const SUITES: &[Suite] = &[
     suite("cbc128_sha1", Protocol::Esp, Cipher::Cbc, 16, Authentication::Sha1),
     suite("cbc192_sha1", Protocol::Esp, Cipher::Cbc, 24, Authentication::Sha1),
@@ -93,19 +94,19 @@ const fn suite(
     Suite { name, protocol, cipher, key_bytes, authentication }
 }
 
-/// The number of the suite called `name`.
+/// Returns the number of the suite called `name`.
 pub fn number(name: &str) -> Option<u8> {
     let index = SUITES.iter().position(|suite| suite.name == name)?;
     u8::try_from(index).ok()
 }
 
-/// The variant of packets of the suite with this number.
+/// Returns the variant for packets of one suite and direction.
 pub const fn variant(suite: u8, inbound: bool) -> u8 {
     2 * suite + inbound as u8
 }
 
 impl Suite {
-    /// Bytes of the IV that a packet carries.
+    /// Returns the size of the IV in a packet, in bytes.
     pub const fn iv_bytes(&self) -> usize {
         match (self.cipher, self.authentication) {
             (Cipher::Cbc, _) => 16,
@@ -114,7 +115,7 @@ impl Suite {
         }
     }
 
-    /// What the payload with its padding is a multiple of (RFC 4303, section 2.4).
+    /// Returns the alignment of the padded payload, in bytes (RFC 4303, section 2.4).
     pub const fn block_bytes(&self) -> usize {
         match self.cipher {
             Cipher::Cbc => 16,
@@ -122,7 +123,7 @@ impl Suite {
         }
     }
 
-    /// Bytes of salt in front of the IV in the nonce.
+    /// Returns the size of the salt that precedes the IV in the nonce, in bytes.
     pub const fn salt_bytes(&self) -> usize {
         match (self.cipher, self.authentication) {
             (Cipher::Ctr | Cipher::ChaCha20, _) | (_, Authentication::Ghash) => 4,
@@ -130,7 +131,7 @@ impl Suite {
         }
     }
 
-    /// Whether a nonce that comes twice under a key gives the key or the plaintext away.
+    /// Returns whether reuse of a nonce under the same key reveals the key or the plaintext.
     pub const fn is_counter_mode(&self) -> bool {
         self.salt_bytes() != 0
     }
@@ -140,7 +141,7 @@ impl Suite {
 mod tests {
     use super::*;
 
-    /// Every row of the kernel's list, as written there.
+    /// Compares every row of the kernel's list.
     #[test]
     fn the_kernel_lists_the_same_suites() {
         let header = include_str!("../../../../kernels/ipsec/suite.h");

@@ -1,4 +1,4 @@
-//! The table image: `kernels/ipsec/image.h` draws it.
+//! Table image of the function. `kernels/ipsec/image.h` defines its layout.
 //!
 //! ```text
 //! 0        64                          selector_offset
@@ -18,14 +18,14 @@ use super::sa::{Df, Sa};
 use super::selector::{Ports, Prefix, Selector};
 use crate::Error;
 
-/// The first word of the image.
+/// Magic number: the first word of the image.
 const MAGIC: u32 = u32::from_le_bytes(*b"IPSE");
 const HEADER_BYTES: usize = 64;
 const SA_BYTES: usize = 384;
 const SELECTOR_BYTES: usize = 64;
 const PROTOCOL_ANY: u16 = 256;
 
-/// Offsets in an SA, which the kernel's header asserts too.
+// Field offsets in an SA, in bytes. `image.h` asserts the same values.
 const SALT: usize = 8;
 const SOURCE: usize = 16;
 const DESTINATION: usize = 32;
@@ -44,7 +44,7 @@ const FLAG_DF_SET: u32 = 0x80;
 const FLAG_DSCP_SET: u32 = 0x100;
 const FLAG_ECN_IGNORED: u32 = 0x200;
 
-/// How many of each the image has places for.
+/// Number of SA slots and selector slots in the image.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) sas: usize,
@@ -52,36 +52,38 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The image without an SA.
+    /// Creates an image without SAs.
     pub(super) fn empty(self) -> Result<Memory, Error> {
         let Self { sas, selectors } = self;
         let bytes = self.selectors(0..selectors as u32).end;
         if u32::try_from(bytes).is_err() {
-            let message = "the SAs and selectors of an ipsec function take more than 4 GiB".to_owned();
+            let message = "the SAs and selectors of an ipsec function need more than 4 GiB: lower sa_capacity or \
+                           selector_capacity"
+                .to_owned();
             return Err(Error::Value { span: None, message });
         }
         let mut image = Memory::new(bytes, "the SAs of an ipsec function")?;
-        // All of these are below the size, which fits into 32 bits.
+        // All of these numbers are below the image size, which fits into 32 bits.
         let header = [sas, HEADER_BYTES, selectors, self.selectors(0..0).start].map(|number| number as u32);
         put(&mut image, 0, &[MAGIC]);
         put(&mut image, 4, &header);
         Ok(image)
     }
 
-    /// Where an SA lies.
+    /// Returns the byte range of an SA.
     pub(super) fn sa(self, index: u32) -> Range<usize> {
         let first = HEADER_BYTES + index as usize * SA_BYTES;
         first..first + SA_BYTES
     }
 
-    /// Where selectors lie.
+    /// Returns the byte range of selectors.
     pub(super) fn selectors(self, indexes: Range<u32>) -> Range<usize> {
         let first = HEADER_BYTES + self.sas * SA_BYTES;
         first + indexes.start as usize * SELECTOR_BYTES..first + indexes.end as usize * SELECTOR_BYTES
     }
 }
 
-/// An SA as it lies in the image. `selectors`: where its selectors are.
+/// Encodes an SA for the image. `selectors` are the indexes of its selectors.
 pub(super) fn sa(sa: &Sa, selectors: &Range<u32>) -> Zeroizing<[u8; SA_BYTES]> {
     let mut out = Zeroizing::new([0; SA_BYTES]);
     let flag = |is: bool, flag| if is { flag } else { 0 };
@@ -108,7 +110,7 @@ pub(super) fn sa(sa: &Sa, selectors: &Range<u32>) -> Zeroizing<[u8; SA_BYTES]> {
     out
 }
 
-/// A selector as it lies in the image.
+/// Encodes a selector for the image.
 pub(super) fn selector(selector: &Selector) -> [u8; SELECTOR_BYTES] {
     let mut out = [0; SELECTOR_BYTES];
     let (mut bits, mut family) = ([0; 2], 0);
@@ -139,13 +141,13 @@ pub(super) fn selector(selector: &Selector) -> [u8; SELECTOR_BYTES] {
         destination_ports.0,
         destination_ports.1,
     ];
-    for (place, half) in out[32..].chunks_exact_mut(2).zip(halves) {
-        place.copy_from_slice(&half.to_le_bytes());
+    for (bytes, half) in out[32..].chunks_exact_mut(2).zip(halves) {
+        bytes.copy_from_slice(&half.to_le_bytes());
     }
     out
 }
 
-/// An address as numbers, the first first.
+/// Returns an address as words in host byte order, the most significant word first.
 fn words(address: IpAddr) -> [u32; 4] {
     match address {
         IpAddr::V4(address) => [address.into(), 0, 0, 0],
@@ -156,14 +158,14 @@ fn words(address: IpAddr) -> [u32; 4] {
     }
 }
 
-/// Writes words from byte `at` on.
+/// Writes words from byte offset `at` on.
 fn put(out: &mut [u8], at: usize, words: &[u32]) {
-    for (place, word) in out[at..].chunks_exact_mut(4).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
+    for (bytes, word) in out[at..].chunks_exact_mut(4).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
     }
 }
 
-// What `_Static_assert` says in image.h.
+// The same assertions as `_Static_assert` in image.h.
 const _: () = {
     assert!(DESTINATION == SOURCE + 16);
     assert!(UDP_SOURCE == DESTINATION + 16);

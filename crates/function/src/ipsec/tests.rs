@@ -1,4 +1,4 @@
-//! Configuration, policies and SAs; what the kernel does is tested in `tests/ipsec_*.rs`.
+//! Tests of configuration, policies and SAs. `tests/ipsec_*.rs` test the kernel.
 
 mod changes;
 mod configuration;
@@ -37,7 +37,8 @@ fn ipsec(stanza: &str) -> Ipsec {
     Ipsec::new(crate::config::read(stanza).unwrap()).unwrap()
 }
 
-/// A frame with an IPv4 packet without payload checks: `payload` begins with ports where the protocol has them.
+/// Returns an Ethernet frame with an IPv4 packet. `payload` begins with the ports if the protocol
+/// has ports.
 fn frame(source: [u8; 4], destination: [u8; 4], protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![2; 12];
     frame.extend([8, 0, 0x45, 0]);
@@ -85,7 +86,7 @@ const fn drop(reason: u8) -> Work {
 }
 
 #[test]
-fn policies_are_asked_in_order() {
+fn policies_match_in_order() {
     let stanza = sa("west", 0x1001, "out", "")
         + r#"
         [[policy]]
@@ -113,12 +114,13 @@ fn policies_are_asked_in_order() {
         frame(here, there, 17, 0, &ports(511, 500)),
         frame(here, elsewhere, 17, 0, &ports(1, 1)),
         frame(elsewhere, there, 1, 0, &[]),
-        // A later fragment of TCP may be of the discarded port; a first one shows that it is not.
+        // A later TCP fragment may belong to the discarded port. A first fragment contains its
+        // ports.
         frame(here, there, 6, 0x0001, &ports(1, 1)),
         frame(here, there, 6, 0x2000, &ports(1, 1)),
-        // A fragment of UDP is no reason to bypass.
+        // A UDP fragment without ports does not match the bypass policy.
         frame(here, there, 17, 0x0001, &ports(500, 500)),
-        // TCP too short to show ports.
+        // The TCP header is too short to contain the ports.
         frame(here, there, 6, 0, &[0, 1]),
         frame(here, there, 1, 0, &[]),
     ];
@@ -140,20 +142,20 @@ fn policies_are_asked_in_order() {
 }
 
 #[test]
-fn without_a_policy_everything_is_discarded() {
+fn discards_every_packet_without_a_policy() {
     let frames = [frame([10, 0, 0, 1], [10, 0, 0, 2], 1, 0, &[])];
     assert_eq!(prepare(&ipsec(""), 0, 1, &frames), [drop(DROP_POLICY_DISCARD)]);
 }
 
 #[test]
-fn the_spi_finds_the_inbound_sa() {
+fn the_spi_identifies_the_inbound_sa() {
     let other = sa("other", 0x2002, "in", "").replace("192.0.2.1", "192.0.2.9");
     let function = ipsec(&(sa("east", 0x2001, "in", "") + &other + "[[policy]]\naction = \"bypass\"\n"));
     let (peer, us) = ([192, 0, 2, 2], [192, 0, 2, 1]);
     let esp = |spi: u32| [spi.to_be_bytes(), [0, 0, 0, 9]].concat();
     let frames = [
         frame(peer, us, 50, 0, &esp(0x2001)),
-        // Where it comes from does not matter (RFC 4301, section 4.1).
+        // The source address is irrelevant (RFC 4301, section 4.1).
         frame([1, 2, 3, 4], us, 50, 0x4000, &esp(0x2001)),
         frame(peer, us, 50, 0, &esp(0x2003)),
         frame(peer, us, 50, 0, &esp(0x2002)),
@@ -162,7 +164,7 @@ fn the_spi_finds_the_inbound_sa() {
         frame(peer, us, 50, 0x0004, &esp(0x2001)),
         frame(peer, us, 50, 0, &[0, 0, 0x20, 1]),
         frame(peer, us, 50, 0, &esp(0)),
-        // Not for us: policies decide.
+        // Packets to other destinations are subject to policies.
         frame(peer, [192, 0, 2, 77], 50, 0, &esp(0x2001)),
         frame(peer, [192, 0, 2, 77], 50, 0x2000, &esp(0x2001)),
         frame(peer, [192, 0, 2, 77], 50, 0, &[]),
@@ -188,7 +190,7 @@ fn the_spi_finds_the_inbound_sa() {
 }
 
 #[test]
-fn frames_that_are_no_ip_pass_and_broken_ones_do_not() {
+fn passes_frames_without_ip_and_drops_malformed_packets() {
     let whole = frame([10, 0, 0, 1], [10, 0, 0, 2], 1, 0, &[7; 8]);
     let mut tagged = whole.clone();
     tagged.splice(12..12, [0x81, 0, 0, 5]);
@@ -221,11 +223,11 @@ fn frames_that_are_no_ip_pass_and_broken_ones_do_not() {
 }
 
 #[test]
-fn sequence_numbers_end_and_never_start_again() {
+fn sequence_numbers_end_and_never_restart() {
     let function = ipsec(&(sa("west", 0x1001, "out", "") + "[[policy]]\naction = \"protect\"\nsa = \"west\"\n"));
     let frames = vec![frame([10, 0, 0, 1], [10, 0, 0, 2], 1, 0, &[]); 3];
     assert_eq!(prepare(&function, 0, 1, &frames), [encrypt(0, 1), encrypt(0, 2), encrypt(0, 3)]);
-    assert_eq!(prepare(&function, 0, 1, &frames[..1]), [encrypt(0, 4)], "a new host half goes on");
+    assert_eq!(prepare(&function, 0, 1, &frames[..1]), [encrypt(0, 4)], "a new host half continues the sequence");
     function.database.states.set_last(0, u64::from(u32::MAX) - 1);
     let exhausted = drop(DROP_SEQUENCE_EXHAUSTED);
     assert_eq!(prepare(&function, 0, 1, &frames), [encrypt(0, u32::MAX.into()), exhausted, exhausted]);
@@ -233,7 +235,7 @@ fn sequence_numbers_end_and_never_start_again() {
 }
 
 #[test]
-fn each_sa_has_one_worker_and_steering_knows_it() {
+fn each_sa_has_one_worker_which_steering_selects() {
     let mut stanza = String::new();
     let mut policies = String::new();
     for index in 0..40u32 {
@@ -263,15 +265,15 @@ fn each_sa_has_one_worker_and_steering_knows_it() {
 }
 
 #[test]
-fn one_spi_may_go_to_two_destinations() {
+fn two_outbound_sas_may_share_an_spi() {
     let west = sa("west", 0x1001, "out", "");
     ipsec(&(west.clone() + &west.replace("\"west\"", "\"south\"").replace("192.0.2.2", "192.0.2.3")));
 }
 
 proptest! {
-    /// No bytes make the host half panic, and it settles whatever is not for a kernel.
+    /// The host half never panics and returns work for every frame.
     #[test]
-    fn any_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..120), ipv4: bool, esp: bool) {
+    fn accepts_arbitrary_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..120), ipv4: bool, esp: bool) {
         if ipv4 && bytes.len() > 34 {
             bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
             if esp {
@@ -284,9 +286,9 @@ proptest! {
         prop_assert_eq!(prepare(&ipsec(&stanza), 0, 1, &[bytes]).len(), 1);
     }
 
-    /// What is decided of a frame at a glance is what is decided of it once it is taken apart.
+    /// The fast path for plain frames and the general path give the same decision.
     #[test]
-    fn plain_frames_are_decided_as_all_are(bytes in any_frame(), takes_udp: bool) {
+    fn fast_path_equals_general_path(bytes in any_frame(), takes_udp: bool) {
         let function = ipsec(&(gateway(takes_udp)
             + "[[policy]]\naction = \"discard\"\nprotocol = \"tcp\"\ndestination_ports = \"0-30000\"\n\
                [[policy]]\naction = \"protect\"\ndestination = \"192.0.2.0/31\"\nsa = \"west\"\n"));
@@ -295,10 +297,10 @@ proptest! {
         prop_assert_eq!(database.decide(&policies, &bytes), database.decide_any(&policies, &bytes));
     }
 
-    /// What is decided of a burst is what is decided of each of its frames, whether one table has all policies or not,
-    /// and when SAs have been replaced in between.
+    /// The decisions for a burst equal those for its frames, with one policy table or several, and
+    /// after SAs were replaced.
     #[test]
-    fn bursts_are_decided_as_their_frames_are(
+    fn burst_decisions_equal_single_decisions(
         bursts in prop::collection::vec(prop::collection::vec(any_frame(), 0..40), 3),
         drawn in prop::collection::vec((0..4u8, 0..8u8), 0..8),
         bits in prop::sample::select(vec![vec![32u8], vec![31], vec![30, 32]]),
@@ -324,7 +326,7 @@ proptest! {
             prop_assert_eq!(&burst.decisions, &each);
             for &(order, sa) in &replaced {
                 if let Some(policy) = drawn.get_mut(order).filter(|policy| matches!(policy.action, Action::Protect(_))) {
-                    policies.protect_by(order as u32, policy, sa);
+                    policies.set_sa(order as u32, policy, sa);
                     policy.action = Action::Protect(sa);
                 }
             }
@@ -332,14 +334,16 @@ proptest! {
     }
 }
 
-/// SA `west`, and two inbound ones, of which one may take ESP in UDP.
+/// Returns the configuration of the SA `west` and of two inbound SAs. One of them optionally uses
+/// ESP in UDP.
 fn gateway(takes_udp: bool) -> String {
     let udp = if takes_udp { "udp_encapsulation = {}" } else { "" };
     sa("west", 0x1001, "out", "") + &sa("east", 0x2001, "in", "") + &sa("nat", 0x2002, "in", udp)
 }
 
 prop_compose! {
-    /// IPv4 between hosts of 192.0.2.0/30, in and out of tunnels and neither, whole, broken and cut short.
+    /// Draws IPv4 frames between hosts of 192.0.2.0/30: plain, ESP, AH or UDP; intact, damaged or
+    /// truncated.
     fn any_frame()(
         protocol in prop::sample::select(vec![6u8, 17, 50, 51]),
         fragment in prop::sample::select(vec![0u16, 0, 0, 0x2000, 0x4000, 1]),
@@ -348,19 +352,19 @@ prop_compose! {
         mut payload in prop::collection::vec(any::<u8>(), 0..24),
         broken in prop::option::weighted(0.3, (prop::sample::select(vec![12usize, 13, 14, 16, 17]), any::<u8>())),
         cut in prop::option::weighted(0.2, 0..70usize),
-        behind in 0..3usize,
+        padding in 0..3usize,
     ) -> Vec<u8> {
-        // As ESP shows it, or ESP in UDP to port 4500.
-        for (place, bytes) in [(0, spi), (8, spi)] {
-            if payload.len() >= place + 4 && protocol != 6 {
-                payload[place..place + 4].copy_from_slice(&bytes.to_be_bytes());
+        // Write the SPI as ESP or ESP in UDP to port 4500 would contain it.
+        for (at, bytes) in [(0, spi), (8, spi)] {
+            if payload.len() >= at + 4 && protocol != 6 {
+                payload[at..at + 4].copy_from_slice(&bytes.to_be_bytes());
             }
         }
         if protocol == 17 && payload.len() >= 4 {
             payload[2..4].copy_from_slice(&4500u16.to_be_bytes());
         }
         let mut bytes = frame([192, 0, 2, ends.0], [192, 0, 2, ends.1], protocol, fragment, &payload);
-        bytes.resize(bytes.len() + behind, 0);
+        bytes.resize(bytes.len() + padding, 0);
         if let Some((at, value)) = broken {
             bytes[at] = value;
         }

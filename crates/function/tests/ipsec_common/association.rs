@@ -1,4 +1,4 @@
-//! SAs of every kind, as the operator writes them, and packets for them.
+//! SAs of every kind in configuration format, and packets for them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,27 +7,27 @@ use godwit_function::ipsec::suite::{Authentication, Cipher, Protocol, SUITES, Su
 
 use super::bytes::{Random, hex, set_checksum};
 
-/// An SA, whose keys follow from its SPI.
+/// SA whose keys are derived from its SPI.
 #[derive(Clone, Debug)]
 pub(crate) struct Association {
     pub(crate) suite: Suite,
     pub(crate) spi: u32,
-    /// Of the cipher, or of GMAC.
+    /// Key of the cipher or of GMAC.
     pub(crate) key: Vec<u8>,
-    /// In front of the IV in a nonce.
+    /// Salt that precedes the IV in a nonce.
     pub(crate) salt: Vec<u8>,
     pub(crate) hmac_key: Vec<u8>,
     pub(crate) icv_bytes: usize,
     pub(crate) tunnel: bool,
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
-    /// What policies and selectors know its packets by.
+    /// Source address of the inner packets. Used in policies and selectors.
     pub(crate) inner_source: IpAddr,
     pub(crate) inner_destination: IpAddr,
     pub(crate) esn: bool,
     pub(crate) udp: bool,
     pub(crate) replay_window: u32,
-    /// Its keys look weak.
+    /// Whether the SA needs `insecure = true`, because its keys look weak.
     pub(crate) insecure: bool,
 }
 
@@ -35,14 +35,14 @@ fn encryption(name: &str, key: &str) -> String {
     format!("encryption = \"{name}\"\nencryption_key = \"{key}\"\n")
 }
 
-/// The first SPI of [`every`].
+/// SPI of the first SA of [`every`].
 const SPI_FIRST: u32 = 0x1000;
 
-/// Every suite and length of ICV, in every mode between every pair of families, with sequence numbers of both kinds, ESP
-/// with and without UDP.
+/// Returns an SA for every combination of suite, ICV length, mode, address families, sequence
+/// number length, and ESP with or without UDP.
 pub(crate) fn every() -> Vec<Association> {
     let mut all = Vec::new();
-    // Tunnel or not, IPv6 outside, IPv6 inside.
+    // Tunnel mode, outer IPv6, inner IPv6.
     let modes = [
         (true, false, false),
         (true, false, true),
@@ -67,7 +67,8 @@ pub(crate) fn every() -> Vec<Association> {
     all
 }
 
-/// The lengths of ICV that standards name (RFC 2404, RFC 4868, RFC 4106, RFC 4543, RFC 7634).
+/// Returns the ICV lengths that the standards allow (RFC 2404, RFC 4868, RFC 4106, RFC 4543, RFC
+/// 7634).
 pub(crate) fn icv_bytes(suite: &Suite) -> &'static [usize] {
     match (suite.authentication, suite.cipher) {
         (Authentication::None, _) => &[0],
@@ -124,7 +125,7 @@ impl Association {
         self.inner_source.is_ipv6()
     }
 
-    /// The outbound SA and a policy that gives it its packets.
+    /// Returns the stanzas of the outbound SA and of a policy for its packets.
     pub(crate) fn outbound(&self) -> String {
         let (source, destination) = (self.inner_source, self.inner_destination);
         format!(
@@ -134,7 +135,8 @@ impl Association {
         )
     }
 
-    /// The inbound SA, which takes nothing but its own packets; any where these have no addresses.
+    /// Returns the stanza of the inbound SA. Its selector matches only its own packets, or any
+    /// packet if the inner addresses are unspecified.
     pub(crate) fn inbound(&self) -> String {
         let (source, destination) = (self.inner_source, self.inner_destination);
         let stanza = format!("{}replay_window = {}\n", self.stanza("in"), self.replay_window);
@@ -150,7 +152,7 @@ impl Association {
 
     pub(crate) fn stanza(&self, direction: &str) -> String {
         let (suite, bits) = (&self.suite, 8 * self.suite.key_bytes);
-        // The salt comes behind the key.
+        // The salt follows the key.
         let key = hex(&[&self.key[..], &self.salt[..]].concat());
         let mut stanza =
             format!("[[sa]]\nname = \"{}\"\nspi = {}\ndirection = \"{direction}\"\n", self.name(), self.spi);
@@ -189,7 +191,8 @@ impl Association {
         stanza
     }
 
-    /// The SA as `tests/peers/ipsec_scapy.py` takes it; `upper`: upper half of extended sequence numbers.
+    /// Returns the SA in the format of `tests/peers/ipsec_scapy.py`. `upper` is the upper half of
+    /// extended sequence numbers.
     pub(crate) fn scapy(&self, upper: u32) -> String {
         let salted = || hex(&[&self.key[..], &self.salt[..]].concat());
         let protocol = if self.suite.protocol == Protocol::Ah { "AH" } else { "ESP" };
@@ -222,7 +225,7 @@ impl Association {
     }
 }
 
-/// What a failure is about.
+/// Describes the SA in failure messages.
 impl fmt::Display for Association {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = if self.tunnel { "tunnel" } else { "transport" };
@@ -233,27 +236,27 @@ impl fmt::Display for Association {
     }
 }
 
-/// Bytes that look random and never come twice.
+/// Returns pseudorandom bytes that differ for every SPI and part.
 fn key(spi: u32, part: u32, bytes: usize) -> Vec<u8> {
     let mut random = Random(u64::from(spi) << 8 | u64::from(part));
     (0..4).for_each(|_| _ = random.next());
     random.bytes(bytes)
 }
 
-/// Which headers [`Association::plain`] puts in front of what it carries.
+/// Headers that [`Association::plain`] generates before the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Headers {
-    /// IP alone.
+    /// Only the IP header.
     Plain,
-    /// IPv4 options and IPv6 extension headers, by chance.
+    /// Random IPv4 options and IPv6 extension headers.
     Any,
-    /// The same without routing headers.
+    /// Like `Any`, but without routing headers.
     Unrouted,
 }
 
 impl Association {
-    /// A packet for the SA with so many bytes behind its headers, of a protocol that no peer looks into (RFC 3692: for
-    /// experiments).
+    /// Returns a packet for the SA with a payload of `bytes` bytes. Its protocol is one for
+    /// experiments (RFC 3692), which no peer interprets.
     pub(crate) fn plain(&self, random: &mut Random, bytes: usize, headers: Headers) -> Vec<u8> {
         let data = random.bytes(bytes);
         match (self.inner_source, self.inner_destination) {
@@ -271,7 +274,7 @@ impl Association {
 const EXPERIMENT: u8 = 253;
 
 fn ipv4(random: &mut Random, source: [u8; 4], destination: [u8; 4], headers: Headers, data: &[u8]) -> Vec<u8> {
-    // Router Alert stays as it is on the way; Record Route does not, and No Operation does.
+    // Router Alert is immutable, Record Route is mutable, and No Operation is immutable.
     let options: &[u8] = match random.below(4) {
         0 if headers != Headers::Plain => &[0x94, 4, 0, 0],
         1 if headers != Headers::Plain => &[7, 7, 4, 10, 0, 0, 9, 1],
@@ -279,7 +282,7 @@ fn ipv4(random: &mut Random, source: [u8; 4], destination: [u8; 4], headers: Hea
     };
     let flags = [0, 0x40][random.below(2)];
     let [id_high, id_low, class, hops] = (random.next() as u32).to_be_bytes();
-    // No ECN: it may leave the tunnel changed, and other tests are about that.
+    // Without ECN, which a tunnel may change. Other tests cover ECN.
     let mut packet = vec![0x45 + (options.len() / 4) as u8, class & !3, 0, 0, id_high, id_low, flags, 0];
     packet.extend([hops, EXPERIMENT, 0, 0]);
     packet.extend(source);
@@ -303,7 +306,7 @@ fn ipv6(random: &mut Random, source: [u8; 16], destination: [u8; 16], headers: H
     let mut extensions: Vec<(u8, Vec<u8>)> = Vec::new();
     if headers != Headers::Plain {
         if random.below(2) == 0 {
-            // Router Alert, then one that routers may change.
+            // Router Alert, followed by a mutable option.
             extensions.push((HOP_BY_HOP, vec![5, 2, 0, 0, 0x3e, 8, 1, 2, 3, 4, 5, 6, 7, 8]));
         }
         if random.below(2) == 0 {
@@ -314,10 +317,10 @@ fn ipv6(random: &mut Random, source: [u8; 16], destination: [u8; 16], headers: H
             extensions.push((DESTINATION_OPTIONS, vec![1, 4, 0, 0, 0, 0]));
         }
     }
-    let mut named_at = 6;
+    let mut protocol_at = 6;
     for (kind, body) in extensions {
-        packet[named_at] = kind;
-        named_at = packet.len();
+        packet[protocol_at] = kind;
+        protocol_at = packet.len();
         packet.extend([EXPERIMENT, ((body.len() + 2) / 8 - 1) as u8]);
         packet.extend(body);
     }

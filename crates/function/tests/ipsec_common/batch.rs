@@ -1,4 +1,5 @@
-//! Functions from stanzas, packets through every form of the kernel, pcap files.
+//! Builds functions from stanzas, runs packets through every form of the kernel, reads and writes
+//! pcap files.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,12 +15,13 @@ use toml::de::DeTable;
 
 use super::bytes::{Random, hex, set_checksum};
 
-/// One way to run the function.
+/// Implementation that runs the packets.
 #[derive(Clone, Copy)]
 pub(crate) enum Form {
     Ref,
     Cpu(&'static Level),
-    /// Whole bins; what it does not cover, as the CPU device runs it: by a level.
+    /// The native kernel. Variants that it does not cover run at the highest supported level, as on
+    /// the CPU device.
     Native(&'static Native),
 }
 
@@ -33,7 +35,7 @@ impl fmt::Display for Form {
     }
 }
 
-/// Every form that this machine can run, `ref` first.
+/// Returns every form that this machine can run, starting with `ref`.
 pub(crate) fn forms() -> Vec<Form> {
     let levels = godwit_kernels::levels().iter();
     for level in levels.clone().filter(|level| !level.supported()) {
@@ -46,18 +48,18 @@ pub(crate) fn forms() -> Vec<Form> {
     let levels = levels.filter(|level| level.supported()).map(Form::Cpu);
     let natives = natives.filter(|native| native.supported()).map(Form::Native);
     let forms: Vec<Form> = std::iter::once(Form::Ref).chain(levels).chain(natives).collect();
-    assert!(forms.len() > 1, "the CPU runs no level at all");
+    assert!(forms.len() > 1, "the CPU supports no level");
     forms
 }
 
-/// The function of a stanza.
+/// Builds the function of a stanza.
 pub(crate) fn build(stanza: &str) -> Arc<dyn Function> {
     let site = BuildContext { name: "ipsec under test", ports: &[], directory: Path::new(".") };
     let kind = godwit_function::kind("ipsec").unwrap();
     (kind.build)(DeTable::parse(stanza).unwrap(), &site).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// One SA of a stanza.
+/// SA with AES-128-CBC and HMAC-SHA1-96.
 #[derive(Clone)]
 pub(crate) struct Sa {
     pub(crate) name: String,
@@ -71,7 +73,7 @@ pub(crate) struct Sa {
 }
 
 impl Sa {
-    /// From 192.0.2.1 to 192.0.2.2, with keys made of `seed`.
+    /// Creates an SA from 192.0.2.1 to 192.0.2.2 with keys derived from `seed`.
     pub(crate) fn new(name: &str, spi: u32, direction: &'static str, seed: u8) -> Self {
         Self {
             name: name.to_owned(),
@@ -102,34 +104,35 @@ impl Sa {
     }
 }
 
-/// Everything goes into the SA called `name`.
+/// Returns a policy that protects all packets with the SA called `name`.
 pub(crate) fn protect_all(name: &str) -> String {
     format!("[[policy]]\naction = \"protect\"\nsa = \"{name}\"\n")
 }
 
-/// A packet after the function.
+/// Processed packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub(crate) outcome: Outcome,
     pub(crate) frame: Vec<u8>,
-    /// Where the frame is.
+    /// Offset of the frame in its buffer.
     pub(crate) head: u16,
-    /// Everything in the buffer, the frame included.
+    /// Contents of the whole buffer, including the frame.
     pub(crate) buffer: Vec<u8>,
-    /// Bytes of the buffer that the packet lay in before or lies in now. A kernel may write all of them, and what it
-    /// leaves where the packet no longer is has no meaning; all others it leaves alone.
+    /// Range of the buffer that the packet occupied before or occupies now. A kernel may write
+    /// these bytes, and leaves arbitrary values where the packet no longer is. It must not write
+    /// any other bytes.
     pub(crate) used: Range<usize>,
 }
 
 impl Packet {
-    /// The buffer without the bytes that a kernel may write.
+    /// Returns the bytes of the buffer that a kernel must not write.
     fn untouched(&self) -> [&[u8]; 2] {
         [&self.buffer[..self.used.start], &self.buffer[self.used.end..]]
     }
 }
 
-/// Both are the same to who goes on with them: what was said, and the frame where it was not to drop it. And nothing
-/// else of the buffers was written.
+/// Asserts that the outcomes are equal, that the frames of packets that are not dropped are equal,
+/// and that all other bytes of the buffers are unchanged.
 #[track_caller]
 pub(crate) fn assert_same(at: impl fmt::Display, expected: &[Packet], found: &[Packet]) {
     assert_eq!(expected.len(), found.len());
@@ -148,7 +151,7 @@ pub(crate) fn assert_same(at: impl fmt::Display, expected: &[Packet], found: &[P
     }
 }
 
-/// Packets in an arena of their own.
+/// Packets in their own arena.
 pub(crate) struct Batch {
     region: Region,
     descriptors: Vec<Descriptor>,
@@ -173,14 +176,14 @@ impl Batch {
         Self { region, descriptors }
     }
 
-    /// What the host half of the only worker says.
+    /// Prepares the packets with the host half of a single worker.
     pub(crate) fn prepare(&self, function: &dyn Function) -> Vec<Work> {
         let mut work = Vec::new();
         function.host_half(0, 1).unwrap().prepare(&self.region, &self.descriptors, &mut work);
         work
     }
 
-    /// Runs the kernel where the work says so, in bins of at most `bin_packets`.
+    /// Runs the kernel on the packets that need it, in bins of at most `bin_packets`.
     pub(crate) fn run(mut self, function: &dyn Function, form: Form, work: &[Work], bin_packets: usize) -> Vec<Packet> {
         let settled = |work: &Work| match work {
             Work::Done(outcome) => *outcome,
@@ -199,15 +202,15 @@ impl Batch {
             let mut mine = Vec::new();
             for (index, work) in work.iter().enumerate() {
                 match *work {
-                    Work::Run { variant: wanted, parameter } if wanted == variant => mine.push((index, parameter)),
+                    Work::Run { variant: other, parameter } if other == variant => mine.push((index, parameter)),
                     Work::Run { .. } | Work::Done(_) => {}
                 }
             }
             for bin in mine.chunks(bin_packets) {
                 let mut descriptors: Vec<Descriptor> = bin.iter().map(|(index, _)| self.descriptors[*index]).collect();
                 let parameters: Vec<u64> = bin.iter().map(|(_, parameter)| *parameter).collect();
-                let said = self.run_bin(function, form, variant, &mut descriptors, &parameters);
-                for (((index, _), descriptor), outcome) in bin.iter().zip(descriptors).zip(said) {
+                let results = self.run_bin(function, form, variant, &mut descriptors, &parameters);
+                for (((index, _), descriptor), outcome) in bin.iter().zip(descriptors).zip(results) {
                     self.descriptors[*index] = descriptor;
                     outcomes[*index] = outcome;
                 }
@@ -215,9 +218,9 @@ impl Batch {
         }
         let Self { mut region, descriptors } = self;
         let packet = |((outcome, descriptor), before): ((Outcome, Descriptor), &Descriptor)| {
-            let [old, new] = [before, &descriptor].map(|place| {
-                let head = usize::from(place.head);
-                head..head + usize::from(place.length)
+            let [old, new] = [before, &descriptor].map(|descriptor| {
+                let head = usize::from(descriptor.head);
+                head..head + usize::from(descriptor.length)
             });
             Packet {
                 outcome,
@@ -230,7 +233,7 @@ impl Batch {
         outcomes.into_iter().zip(descriptors).zip(&before).map(packet).collect()
     }
 
-    /// The only packet through the host half, one form, and the host half again.
+    /// Runs the only packet through the host half, one form, and the host half again.
     pub(crate) fn through(
         mut self,
         function: &dyn Function,
@@ -260,14 +263,15 @@ impl Batch {
         descriptors: &mut [Descriptor],
         parameters: &[u64],
     ) -> Vec<Outcome> {
-        // What the kernel leaves alone shows.
+        // Initialized with invalid values, so that an outcome that the kernel does not write is
+        // detected.
         let mut outcomes = vec![Outcome { verdict: 77, reason: 77, port: 77, value: 77 }; descriptors.len()];
         run_bin(&mut self.region, function, form, variant, descriptors, parameters, &mut outcomes);
         outcomes
     }
 }
 
-/// One bin of packets whose buffers are of the region.
+/// Runs one bin. The packets must be in buffers of `region`.
 pub(crate) fn run_bin(
     region: &mut Region,
     function: &dyn Function,
@@ -302,8 +306,9 @@ pub(crate) fn run_bin(
                 Form::Cpu(level) => level,
                 _ => godwit_kernels::levels().iter().rfind(|level| level.supported()).unwrap(),
             };
-            // SAFETY: the level and the native form are supported; the arrays have `count` elements; the descriptors are
-            // of this region, which nobody else reaches; the image is the function's own.
+            // SAFETY: the CPU supports the level and the native form. The arrays have `count`
+            // elements. The descriptors refer to this region, which is borrowed exclusively. The
+            // image belongs to the function.
             unsafe {
                 match form {
                     Form::Native(native) if native.covers(kernel, variant) => native.run_bin(kernel, &call),
@@ -314,14 +319,14 @@ pub(crate) fn run_bin(
     }
 }
 
-/// Frames through the host half and one form.
+/// Runs frames through the host half and one form.
 pub(crate) fn process(function: &dyn Function, form: Form, frames: &[Vec<u8>]) -> Vec<Packet> {
     let batch = Batch::new(frames);
     let work = batch.prepare(function);
     batch.run(function, form, &work, 32)
 }
 
-/// Gives the packets that a kernel is to see these sequence numbers.
+/// Sets the sequence numbers of the packets that go to the kernel.
 pub(crate) fn set_sequences(work: &mut [Work], sequence: impl Fn(usize) -> u64) {
     const MASK: u64 = (1 << 44) - 1;
     for (index, work) in work.iter_mut().enumerate() {
@@ -331,7 +336,7 @@ pub(crate) fn set_sequences(work: &mut [Work], sequence: impl Fn(usize) -> u64) 
     }
 }
 
-/// The name of what was said: a verdict, or a drop reason.
+/// Returns the name of a verdict or drop reason.
 pub(crate) fn name(function: &dyn Function, outcome: Outcome) -> &'static str {
     let contract = function.contract();
     match outcome.verdict {
@@ -340,7 +345,7 @@ pub(crate) fn name(function: &dyn Function, outcome: Outcome) -> &'static str {
     }
 }
 
-/// A sound IPv4 packet of `total` bytes, at least 20, with whatever else by chance.
+/// Returns a valid IPv4 packet of `total` bytes, at least 20, with random contents.
 pub(crate) fn packet(random: &mut Random, total: usize) -> Vec<u8> {
     let header_bytes = (20 + 4 * random.below(11)).min(total & !3);
     let mut packet = random.bytes(total);
@@ -350,7 +355,7 @@ pub(crate) fn packet(random: &mut Random, total: usize) -> Vec<u8> {
     packet
 }
 
-/// Ethernet in front, with a VLAN tag if asked for.
+/// Prepends an Ethernet header, with a VLAN tag if `tagged`.
 pub(crate) fn ethernet(packet: &[u8], tagged: bool) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     if tagged {
@@ -376,7 +381,7 @@ pub(crate) fn write_pcap(path: &Path, frames: &[Vec<u8>]) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// The frames of a little-endian pcap file.
+/// Reads the frames of a little-endian pcap file.
 pub(crate) fn read_pcap(path: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(path).unwrap();
     assert!(bytes.starts_with(&0xa1b2_c3d4u32.to_le_bytes()), "{}", path.display());

@@ -1,4 +1,4 @@
-//! Bytes by chance, in hex, and summed up.
+//! Random bytes, hex conversion and checksums.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// 0..limit.
+    /// Returns a number in `0..limit`.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         ((self.next() >> 16) % limit as u64) as usize
     }
@@ -23,7 +23,7 @@ impl Random {
     }
 }
 
-/// Fills in the checksum of the IPv4 header at the front.
+/// Sets the checksum of the IPv4 header at the start of `packet`.
 pub(crate) fn set_checksum(packet: &mut [u8]) {
     let header_bytes = usize::from(packet[0] & 15) * 4;
     packet[10..12].fill(0);
@@ -40,7 +40,7 @@ pub(crate) fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
-/// A file or folder of the repository.
+/// Returns the path of a file or folder of the repository.
 pub(crate) fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }

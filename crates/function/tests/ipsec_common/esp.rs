@@ -1,4 +1,4 @@
-//! ESP packets made by hand with RustCrypto, sound or not as the test wants them.
+//! Valid and invalid ESP packets, built with RustCrypto.
 
 use aes::Aes128;
 use aes::cipher::{Block, BlockModeEncrypt, KeyIvInit};
@@ -7,13 +7,13 @@ use sha1::Sha1;
 
 use super::{Sa, set_checksum};
 
-/// What to put into an ESP packet.
+/// Contents of an ESP packet.
 #[derive(Clone)]
 pub(crate) struct Esp {
-    /// In front of the padding.
+    /// Payload before the padding.
     pub(crate) payload: Vec<u8>,
     pub(crate) next_header: u8,
-    /// Padding and pad length; right where not given.
+    /// Padding and pad length. `None` gives correct padding.
     pub(crate) padding: Option<Vec<u8>>,
     pub(crate) iv: [u8; 16],
     pub(crate) tos: u8,
@@ -24,12 +24,12 @@ impl Esp {
         Self { payload: payload.to_vec(), next_header: 4, padding: None, iv: [0x5a; 16], tos: 0 }
     }
 
-    /// The IPv4 packet that carries it.
-    pub(crate) fn seal(&self, sa: &Sa) -> Vec<u8> {
+    /// Returns the IPv4 packet that carries the encrypted ESP packet.
+    pub(crate) fn encapsulate(&self, sa: &Sa) -> Vec<u8> {
         let mut plain = self.payload.clone();
         let pad_bytes = ((14 + 16) - plain.len() % 16) % 16;
-        let right = (1..=pad_bytes as u8).chain([pad_bytes as u8]).collect();
-        plain.extend(self.padding.as_ref().unwrap_or(&right));
+        let correct = (1..=pad_bytes as u8).chain([pad_bytes as u8]).collect();
+        plain.extend(self.padding.as_ref().unwrap_or(&correct));
         plain.push(self.next_header);
         let mut cipher = cbc::Encryptor::<Aes128>::new(&sa.encryption_key.into(), &self.iv.into());
         for block in plain.as_chunks_mut::<16>().0 {
@@ -39,7 +39,7 @@ impl Esp {
     }
 }
 
-/// ESP header, IV, the ciphertext as it is, and the ICV, in an IPv4 packet.
+/// Returns an IPv4 packet with ESP header, IV, the given ciphertext, and the ICV.
 pub(crate) fn wrap(sa: &Sa, iv: &[u8; 16], ciphertext: &[u8], tos: u8) -> Vec<u8> {
     let mut esp = sa.spi.to_be_bytes().to_vec();
     esp.extend(9u32.to_be_bytes());
@@ -56,7 +56,7 @@ pub(crate) fn authenticate(sa: &Sa, esp: &mut Vec<u8>) {
     esp.extend(&mac.finalize().into_bytes()[..12]);
 }
 
-/// The outer IPv4 header in front of an ESP packet.
+/// Prepends the outer IPv4 header to an ESP packet.
 pub(crate) fn outer(sa: &Sa, esp: &[u8], tos: u8) -> Vec<u8> {
     let mut packet = vec![0x45, tos];
     packet.extend((20 + esp.len() as u16).to_be_bytes());

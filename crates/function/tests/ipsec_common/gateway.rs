@@ -1,4 +1,5 @@
-//! The receiving end as the engine runs it: host half, kernel, host half, and buffers that are used again.
+//! Receiving gateway that runs the host half and the kernel like the engine, and reuses its
+//! buffers.
 
 use std::sync::Arc;
 
@@ -12,16 +13,16 @@ pub(crate) struct Gateway {
     pub(crate) function: Arc<dyn Function>,
     host_half: Box<dyn HostHalf>,
     region: Region,
-    /// Scratch: packets of one variant.
+    /// Scratch space for the packets of one variant.
     descriptors: Vec<Descriptor>,
     parameters: Vec<u64>,
     outcomes: Vec<Outcome>,
 }
 
-/// Packets that a gateway takes at once.
+/// Maximum number of packets per batch.
 pub(crate) const BATCH: usize = 256;
 
-/// What became of a packet.
+/// Result for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Passed {
     pub(crate) outcome: Outcome,
@@ -41,7 +42,8 @@ impl Gateway {
         }
     }
 
-    /// Frames through all of it. With `check`, the reference must say the same of each packet that gets to the kernel.
+    /// Processes frames. With `check`, also runs `ref` on every packet for the kernel and compares
+    /// the results.
     pub(crate) fn pass(&mut self, form: Form, frames: &[Vec<u8>], check: bool) -> Vec<Passed> {
         frames.chunks(BATCH).flat_map(|frames| self.pass_batch(form, frames, check)).collect()
     }
@@ -49,7 +51,7 @@ impl Gateway {
     fn pass_batch(&mut self, form: Form, frames: &[Vec<u8>], check: bool) -> Vec<Passed> {
         let mut descriptors: Vec<Descriptor> = Vec::with_capacity(frames.len());
         for (order, frame) in frames.iter().enumerate() {
-            let allocated = self.region.allocate(frame.len()).expect("every buffer was given back");
+            let allocated = self.region.allocate(frame.len()).expect("all buffers are free");
             let descriptor = Descriptor { order: order as u16, ..allocated };
             self.region.frame_mut(&descriptor).copy_from_slice(frame);
             descriptors.push(descriptor);
@@ -76,11 +78,11 @@ impl Gateway {
         };
         let passed = outcomes.iter().zip(&descriptors).map(passed).collect();
         buffers.iter().for_each(|buffer| self.region.release(buffer));
-        assert_eq!(self.region.allocated(), 0, "buffers are lost");
+        assert_eq!(self.region.allocated(), 0, "buffers leaked");
         passed
     }
 
-    /// One bin.
+    /// Runs one bin.
     fn run(
         &mut self,
         form: Form,
@@ -112,11 +114,13 @@ impl Gateway {
             &self.parameters,
             &mut self.outcomes,
         );
-        for ((outcome, descriptor), (said, after, frame)) in self.outcomes.iter().zip(&self.descriptors).zip(expected) {
-            assert_eq!(*outcome, said, "{form} and ref do not agree");
+        for ((outcome, descriptor), (reference, after, frame)) in
+            self.outcomes.iter().zip(&self.descriptors).zip(expected)
+        {
+            assert_eq!(*outcome, reference, "{form} and ref differ");
             if outcome.verdict != godwit_abi::VERDICT_DROP {
                 assert_eq!(*descriptor, after);
-                assert!(self.region.frame(descriptor) == frame, "{form} and ref do not agree");
+                assert!(self.region.frame(descriptor) == frame, "{form} and ref differ");
             }
         }
         self.host_half.complete(variant, &self.descriptors, &self.parameters, &mut self.outcomes);

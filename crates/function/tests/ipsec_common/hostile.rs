@@ -1,4 +1,4 @@
-//! Packets of SAs, and what somebody may make of them to do harm.
+//! Packets of SAs, and mutations of them that an attacker might send.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use godwit_function::Function;
 use super::association::{Association, Headers};
 use super::{Form, Random, build, name, process, set_checksum};
 
-/// An SA with its frames: what went in, and what goes over the link.
+/// SA with its inner packets and the encapsulated frames.
 #[derive(Clone)]
 pub(crate) struct Link {
     pub(crate) association: Association,
     pub(crate) plain: Vec<Vec<u8>>,
-    pub(crate) sealed: Vec<Vec<u8>>,
+    pub(crate) encapsulated: Vec<Vec<u8>>,
 }
 
 fn ethernet(packet: &[u8]) -> Vec<u8> {
@@ -22,41 +22,42 @@ fn ethernet(packet: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Packets of these lengths for each SA, sealed by `ref`.
+/// Returns packets of these lengths for each SA, encapsulated by `ref`.
 pub(crate) fn links(associations: Vec<Association>, random: &mut Random, lengths: &[usize]) -> Vec<Link> {
-    let sealer = sealer(&associations);
+    let sender = sender(&associations);
     let link = |association: Association| {
         let plain = lengths.iter().map(|&length| association.plain(random, length, Headers::Plain)).collect();
-        Link { plain, sealed: Vec::new(), association }
+        Link { plain, encapsulated: Vec::new(), association }
     };
     let mut links: Vec<Link> = associations.into_iter().map(link).collect();
-    seal(&*sealer, Form::Ref, &mut links);
+    encapsulate(&*sender, Form::Ref, &mut links);
     links
 }
 
-/// The sending end of these SAs.
-pub(crate) fn sealer(associations: &[Association]) -> Arc<dyn Function> {
+/// Returns the function with the outbound SAs.
+pub(crate) fn sender(associations: &[Association]) -> Arc<dyn Function> {
     build(&associations.iter().map(Association::outbound).collect::<String>())
 }
 
-/// Seals all packets, with the next sequence numbers of their SAs.
-pub(crate) fn seal(sealer: &dyn Function, form: Form, links: &mut [Link]) {
-    for Link { association, plain, sealed } in links {
+/// Encapsulates all packets with the next sequence numbers of their SAs.
+pub(crate) fn encapsulate(sender: &dyn Function, form: Form, links: &mut [Link]) {
+    for Link { association, plain, encapsulated } in links {
         let frames: Vec<Vec<u8>> = plain.iter().map(|packet| ethernet(packet)).collect();
-        let packets = process(sealer, form, &frames).into_iter().map(|packet| {
-            assert_eq!(name(sealer, packet.outcome), "encrypted", "{association}");
+        let packets = process(sender, form, &frames).into_iter().map(|packet| {
+            assert_eq!(name(sender, packet.outcome), "encrypted", "{association}");
             packet.frame
         });
-        *sealed = packets.collect();
+        *encapsulated = packets.collect();
     }
 }
 
-/// Where ESP or AH begins in a frame of a [`Link`], whose packets have no extension headers.
+/// Returns the offset of ESP or AH in a frame of a [`Link`], whose packets have no extension
+/// headers.
 pub(crate) fn header_at(association: &Association) -> usize {
     14 + if association.source.is_ipv6() { 40 } else { 20 } + if association.udp { 8 } else { 0 }
 }
 
-/// Makes the lengths in IP and UDP those of the frame.
+/// Sets the lengths in the IP and UDP headers to match the frame.
 pub(crate) fn with_lengths(association: &Association, mut frame: Vec<u8>) -> Vec<u8> {
     let bytes = frame.len() - 14;
     let udp_at = header_at(association) - 8;
@@ -75,13 +76,14 @@ pub(crate) fn with_lengths(association: &Association, mut frame: Vec<u8>) -> Vec
     frame
 }
 
-/// Whether this may come out of a packet that was changed on the way: what was authenticated went in.
-pub(crate) fn is_right(link: &Link, index: usize, frame: &[u8]) -> bool {
+/// Returns whether a frame is an acceptable result for a modified packet: its authenticated part
+/// equals the original.
+pub(crate) fn is_acceptable(link: &Link, index: usize, frame: &[u8]) -> bool {
     let Some(packet) = frame.get(14..) else { return false };
     let plain = &link.plain[index];
     let association = &link.association;
     if association.tunnel {
-        // A mark of congestion may be added, and the checksum follows.
+        // The outer header may add a congestion mark, which also changes the checksum.
         let mut expected = plain.clone();
         let mut found = packet.to_vec();
         for packet in [&mut expected, &mut found] {
@@ -94,13 +96,13 @@ pub(crate) fn is_right(link: &Link, index: usize, frame: &[u8]) -> bool {
         }
         return expected == found;
     }
-    // ESP does not authenticate the header in front of it, AH what routers change of it.
+    // ESP does not authenticate the header before it. AH does not authenticate mutable fields.
     let header_bytes = if association.inner_ipv6() { 40 } else { 20 };
     let found_bytes = if packet[0] >> 4 == 6 { 40 } else { usize::from(packet[0] & 15) * 4 };
     plain[header_bytes..] == packet[found_bytes..] && packet[0] >> 4 == plain[0] >> 4
 }
 
-/// Changes a frame: bits, bytes, lengths; some with sums and lengths that agree again.
+/// Mutates a frame: bits, bytes or its length. Some frames then get matching lengths and checksums.
 pub(crate) fn mutate(random: &mut Random, association: &Association, frame: &mut Vec<u8>, other: &[u8]) {
     for _ in 0..1 + random.below(3) {
         if frame.len() < 15 {
@@ -114,7 +116,7 @@ pub(crate) fn mutate(random: &mut Random, association: &Association, frame: &mut
             4 => frame[at] = [0, 1, 4, 6, 17, 41, 43, 44, 50, 51, 59, 60, 0x7f, 0x80, 0xff][random.below(15)],
             5 => frame.truncate(at.max(14)),
             6 => {
-                // A part of another packet.
+                // Copy a part of another packet.
                 let bytes = random.below(32).min(frame.len() - at).min(other.len().saturating_sub(at));
                 frame[at..at + bytes].copy_from_slice(&other[at.min(other.len())..][..bytes]);
             }

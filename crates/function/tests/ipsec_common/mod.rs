@@ -1,5 +1,6 @@
-//! What the tests of `ipsec` share: SAs and packets for them, functions from stanzas, packets through every form of the kernel.
-#![allow(dead_code, reason = "each test uses some of it")]
+//! Shared code of the `ipsec` tests: SAs and packets, functions from stanzas, and running packets
+//! through every form.
+#![allow(dead_code, reason = "each test uses a part of this module")]
 
 pub(crate) mod association;
 pub(crate) mod batch;
@@ -10,7 +11,7 @@ pub(crate) mod hostile;
 pub(crate) mod program;
 pub(crate) mod vectors;
 
-#[allow(unused_imports, reason = "each test uses some of it")]
+#[allow(unused_imports, reason = "each test uses a part of this module")]
 pub(crate) use batch::*;
-#[allow(unused_imports, reason = "each test uses some of it")]
+#[allow(unused_imports, reason = "each test uses a part of this module")]
 pub(crate) use bytes::{Random, hex, repository, set_checksum, unhex};

@@ -1,5 +1,5 @@
-//! A C program around the primitives of the kernel (`tests/ipsec_primitives.c`), compiled as the levels of the CPU are:
-//! with AES instructions and without.
+//! Compiles and runs the C program that calls the kernel's primitives (`tests/ipsec_primitives.c`).
+//! It is compiled like each CPU level, with and without AES instructions.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use super::repository;
 
-/// Flags of the compiler, and whether this CPU runs what comes of them.
+/// Returns the compiler flags of each build, and whether this CPU can run it.
 fn builds() -> Vec<(&'static [&'static str], bool)> {
     if cfg!(target_arch = "x86_64") {
         let levels = godwit_kernels::levels();
@@ -23,28 +23,28 @@ fn builds() -> Vec<(&'static [&'static str], bool)> {
     }
 }
 
-/// The program, compiled.
+/// Path of the compiled program.
 struct Program(PathBuf);
 
 impl Program {
     fn compile(flags: &[&str]) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let name = format!("{}{}", env!("CARGO_CRATE_NAME"), flags.concat());
-        // Another run may have one of that name under way: it is put in place at once.
-        let made = folder.join(format!("{name}.{}", std::process::id()));
+        // Another test run may execute the program, so write a new file and rename it.
+        let temporary = folder.join(format!("{name}.{}", std::process::id()));
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ipsec_primitives.c");
         let mut command = Command::new(&compiler);
         command.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fno-strict-aliasing", "-I"]);
-        command.arg(repository("kernels")).args(flags).arg(source).arg("-o").arg(&made);
+        command.arg(repository("kernels")).args(flags).arg(source).arg("-o").arg(&temporary);
         let status = command.status().unwrap_or_else(|error| panic!("{compiler}: {error}"));
         assert!(status.success(), "{command:?}");
         let program = folder.join(name);
-        std::fs::rename(&made, &program).unwrap();
+        std::fs::rename(&temporary, &program).unwrap();
         Self(program)
     }
 
-    /// Those of all builds that this CPU can run; tests share them.
+    /// Returns all builds that this CPU can run. Compiled once per process.
     fn all() -> &'static [(&'static [&'static str], Self)] {
         static PROGRAMS: OnceLock<Vec<(&[&str], Program)>> = OnceLock::new();
         PROGRAMS.get_or_init(|| {
@@ -54,7 +54,7 @@ impl Program {
         })
     }
 
-    /// One line of output per line of input.
+    /// Runs the program and returns one line of output per line of input.
     fn run(&self, input: &str) -> Vec<String> {
         let mut child = Command::new(&self.0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
@@ -67,7 +67,8 @@ impl Program {
     }
 }
 
-/// Every operation on every build, each with the result it must have or begin with, or must not.
+/// Runs every operation on every build. Each output line must begin with the expected text, or must
+/// not if the flag is false.
 pub(crate) fn check(operations: &[(String, String, bool)]) {
     let input: String = operations.iter().map(|(operation, ..)| format!("{operation}\n")).collect();
     for (flags, program) in Program::all() {

@@ -1,7 +1,9 @@
-//! Whole packets of others: OpenDataPlane with its packets of RFCs, strongSwan, tcpdump.
+//! Packets of other implementations: OpenDataPlane (including packets from RFCs), strongSwan,
+//! tcpdump.
 //!
-//! SPIs below 256 are reserved (RFC 4303, section 2.1) and no configuration takes them: these packets get another, and
-//! an ICV for it. As they are, the tests of the reference open them.
+//! SPIs below 256 are reserved (RFC 4303, section 2.1) and not configurable. Packets with such an
+//! SPI get another one and a matching ICV. The tests of the reference implementation use the
+//! original packets.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,7 +18,7 @@ use sha2::Sha256;
 use super::association::Association;
 use super::bytes::{repository, set_checksum, unhex};
 
-/// An SA and packets for its inbound end.
+/// SA and packets that arrive at its inbound endpoint.
 pub(crate) struct Vector {
     pub(crate) name: String,
     pub(crate) association: Association,
@@ -28,22 +30,23 @@ pub(crate) struct Packet {
     pub(crate) expected: Expected,
 }
 
-/// What becomes of a packet.
+/// Expected result for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// It opens, and this IP packet comes out.
+    /// The packet is decapsulated to this IP packet.
     Plain(Vec<u8>),
-    /// It opens, and a packet comes out whose checksums are right: ICMP between these two.
+    /// The packet is decapsulated to an ICMP packet between these addresses with correct checksums.
     Ping { source: [u8; 4], destination: [u8; 4] },
-    /// It is dropped for this reason.
+    /// The packet is dropped for this reason.
     Dropped(&'static str),
 }
 
 pub(crate) fn all() -> Vec<Vector> {
     let all: Vec<Vector> = odp().into_iter().chain(strongswan()).chain([tcpdump()]).collect();
     let packets: usize = all.iter().map(|vector| vector.packets.len()).sum();
-    // 47 tests of OpenDataPlane, four of them with more than one packet; 60 of strongSwan; 8 of tcpdump.
-    assert_eq!(packets, 53 + 60 + 8, "vectors were lost");
+    // OpenDataPlane has 47 tests, four of them with more than one packet. strongSwan has 60
+    // packets, tcpdump 8.
+    assert_eq!(packets, 53 + 60 + 8, "vectors are missing");
     all
 }
 
@@ -62,7 +65,7 @@ fn suite(protocol: Protocol, cipher: Cipher, key_bytes: usize, authentication: A
     *found.unwrap_or_else(|| panic!("{protocol:?}, {cipher:?} with {key_bytes} bytes, {authentication:?}"))
 }
 
-/// The addresses of the IP packet of an Ethernet frame without a tag.
+/// Returns the source and destination address of the IP packet in an untagged Ethernet frame.
 fn ends(frame: &[u8]) -> [IpAddr; 2] {
     let packet = &frame[14..];
     if packet[0] >> 4 == 6 {
@@ -74,7 +77,7 @@ fn ends(frame: &[u8]) -> [IpAddr; 2] {
 
 fn association(frame: &[u8], suite: Suite, spi: u32, key: Vec<u8>, salt: Vec<u8>, hmac_key: Vec<u8>) -> Association {
     let [source, destination] = ends(frame);
-    // Selectors that accept all: what is inside has addresses of its own.
+    // The inner addresses are unspecified, so the selectors accept any packet.
     let any: IpAddr = Ipv6Addr::UNSPECIFIED.into();
     Association {
         suite,
@@ -95,7 +98,7 @@ fn association(frame: &[u8], suite: Suite, spi: u32, key: Vec<u8>, salt: Vec<u8>
     }
 }
 
-/// What OpenDataPlane says of algorithms that are not there.
+/// Algorithms of OpenDataPlane's tests that `ipsec` does not support.
 pub(crate) const NOT_OURS: [&str; 3] = ["SHA384_HMAC", "SHA512_HMAC", "AES_XCBC_MAC"];
 
 fn odp() -> Vec<Vector> {
@@ -105,7 +108,7 @@ fn odp() -> Vec<Vector> {
     (0x1000..).zip(rows).map(|(spi, row)| odp_vector(&packets, &row, spi)).collect()
 }
 
-/// `other_spi`: instead of one that is reserved.
+/// Returns the vector of one row. `other_spi` replaces a reserved SPI.
 fn odp_vector(packets: &HashMap<String, Vec<u8>>, row: &[String], other_spi: u32) -> Vector {
     let bytes = |text: &str| if text == "-" { Vec::new() } else { unhex(text) };
     let protocol = if row[1] == "AH" { Protocol::Ah } else { Protocol::Esp };
@@ -118,7 +121,7 @@ fn odp_vector(packets: &HashMap<String, Vec<u8>>, row: &[String], other_spi: u32
         other => panic!("{other}"),
     };
     let authentication = match row[7].as_str() {
-        // Counter mode without authentication is not to be had: an ICV is appended.
+        // Counter mode without authentication is not supported, so an ICV is appended.
         "NULL" if cipher == Cipher::Ctr => Authentication::Sha1,
         "NULL" => Authentication::None,
         "SHA1_HMAC" => Authentication::Sha1,
@@ -143,7 +146,7 @@ fn odp_vector(packets: &HashMap<String, Vec<u8>>, row: &[String], other_spi: u32
     let mut sa = association(&packets[steps[0].0], suite, spi, key, salt, hmac_key);
     sa.tunnel = row[3] == "tunnel";
     sa.udp = row[10] == "1";
-    // A window that takes number 1235 after 1.
+    // The tests receive number 1235 directly after 1, which a window of any size accepts.
     sa.replay_window = if row[11] == "0" { 0 } else { 64 };
     let is_patched = spi < 256 || row[7] == "NULL" && cipher == Cipher::Ctr;
     sa.spi = if spi < 256 { other_spi } else { spi };
@@ -151,12 +154,12 @@ fn odp_vector(packets: &HashMap<String, Vec<u8>>, row: &[String], other_spi: u32
     let packet = |&(name, expected): &(&str, &str)| {
         let mut frame = packets[name].clone();
         if row[0].contains("mcgrew_gcm_12") {
-            // Made by hand from the draft, with a header checksum that is 1 too high.
+            // The authors edited this vector by hand, and its header checksum is 1 too high.
             frame[25] -= 1;
         }
-        // What is wrong must stay so: an ICV that fits a changed packet would repair it.
+        // A packet with a wrong ICV must keep it. A new ICV would make the packet valid.
         if is_patched && !expected.starts_with("error:auth") {
-            reseal(&sa, &mut frame, row[7] == "NULL" && cipher == Cipher::Ctr);
+            update_icv(&sa, &mut frame, row[7] == "NULL" && cipher == Cipher::Ctr);
         } else if is_patched {
             let at = header_at(&frame) + if protocol == Protocol::Ah { 4 } else { 0 };
             frame[at..at + 4].copy_from_slice(&sa.spi.to_be_bytes());
@@ -164,10 +167,11 @@ fn odp_vector(packets: &HashMap<String, Vec<u8>>, row: &[String], other_spi: u32
         let expected = match expected.strip_prefix("error:") {
             Some("antireplay") => Expected::Dropped("replayed"),
             Some("auth") => Expected::Dropped("authentication"),
-            // An SPI of the other protocol.
+            // The SPI belongs to an SA of the other protocol.
             Some("proto" | "sa_lookup") => Expected::Dropped("no_sa"),
             Some(other) => panic!("{other}"),
-            // Goes on in OpenDataPlane; RFC 4303, section 2.6, has it dropped.
+            // OpenDataPlane forwards dummy packets. RFC 4303, section 2.6, requires that they are
+            // dropped.
             None if row[0].contains("mcgrew_gcm_12") => Expected::Dropped("dummy"),
             None => Expected::Plain(packets[expected][14..].to_vec()),
         };
@@ -176,7 +180,7 @@ fn odp_vector(packets: &HashMap<String, Vec<u8>>, row: &[String], other_spi: u32
     Vector { name: row[0].clone(), packets: steps.iter().map(packet).collect(), association: sa }
 }
 
-/// Where ESP or AH begins: behind IPv4 or IPv6, one extension header, and UDP.
+/// Returns the offset of ESP or AH, after IPv4 or IPv6, at most one extension header, and UDP.
 fn header_at(frame: &[u8]) -> usize {
     let (mut at, mut protocol) = match frame[14] >> 4 {
         4 => (14 + usize::from(frame[14] & 15) * 4, frame[23]),
@@ -188,15 +192,15 @@ fn header_at(frame: &[u8]) -> usize {
     if protocol == 17 { at + 8 } else { at }
 }
 
-/// Puts the SA's SPI in, and an ICV that fits: behind the packet where there is none yet.
-fn reseal(sa: &Association, frame: &mut Vec<u8>, append: bool) {
+/// Writes the SA's SPI and a matching ICV. `append` adds an ICV to a packet without one.
+fn update_icv(sa: &Association, frame: &mut Vec<u8>, append: bool) {
     let at = header_at(frame);
-    // What the frame carries; the SA may be for the other.
+    // The protocol of the frame, which may differ from that of the SA.
     let is_ah = frame[14] >> 4 == 4 && frame[23] == 51 || frame[14] >> 4 == 6 && [frame[20], frame[54]].contains(&51);
     if is_ah {
         frame[at + 4..at + 8].copy_from_slice(&sa.spi.to_be_bytes());
         if sa.suite.protocol == Protocol::Ah {
-            reseal_ah(sa, frame, at);
+            update_ah_icv(sa, frame, at);
         }
         return;
     }
@@ -215,14 +219,14 @@ fn reseal(sa: &Association, frame: &mut Vec<u8>, append: bool) {
     let esp = frame[at..end].to_vec();
     let icv = match (sa.suite.cipher, sa.suite.authentication) {
         (_, Authentication::None) => return,
-        (Cipher::Ctr, Authentication::Ghash) => gcm_again(sa, &esp),
+        (Cipher::Ctr, Authentication::Ghash) => gcm_tag(sa, &esp),
         (_, Authentication::Ghash) => gmac(sa, &esp[8..16], &esp),
         _ => hmac(sa, &esp),
     };
     frame[end..].copy_from_slice(&icv[..icv_bytes]);
 }
 
-fn reseal_ah(sa: &Association, frame: &mut [u8], at: usize) {
+fn update_ah_icv(sa: &Association, frame: &mut [u8], at: usize) {
     let iv_bytes = if sa.suite.authentication == Authentication::Ghash { 8 } else { 0 };
     let icv_at = at + 12 + iv_bytes;
     let mut data = frame[14..].to_vec();
@@ -259,8 +263,9 @@ fn gmac(sa: &Association, iv: &[u8], data: &[u8]) -> Vec<u8> {
     tag.unwrap().to_vec()
 }
 
-/// The tag of what is encrypted already: counter mode is its own inverse, and then the tag is right.
-fn gcm_again(sa: &Association, esp: &[u8]) -> Vec<u8> {
+/// Returns the GCM tag of an encrypted packet. Encrypting the ciphertext gives the plaintext;
+/// encrypting that gives the ciphertext again, with its tag.
+fn gcm_tag(sa: &Association, esp: &[u8]) -> Vec<u8> {
     let cipher = Aes128Gcm::new_from_slice(&sa.key).unwrap();
     let nonce = nonce(sa, &esp[8..16]);
     let mut data = esp[16..].to_vec();
@@ -270,7 +275,7 @@ fn gcm_again(sa: &Association, esp: &[u8]) -> Vec<u8> {
     tag.to_vec()
 }
 
-/// Two strongSwan peers that ping each other, ESP in UDP.
+/// Returns pings between two strongSwan peers, with ESP in UDP.
 fn strongswan() -> Vec<Vector> {
     let vector = |row: Vec<String>| {
         let spi = u32::from_str_radix(row[1].strip_prefix("0x").unwrap(), 16).unwrap();
@@ -288,7 +293,7 @@ fn strongswan() -> Vec<Vector> {
         let suite = suite(Protocol::Esp, cipher, key.len(), authentication);
         let association = Association { udp: true, ..association(&frames[0], suite, spi, key, salt, hmac_key) };
         let packet = |frame: Vec<u8>| {
-            // Behind the tunnel's ends lie 10.1.0.0/24 and 10.2.0.0/24.
+            // The inner networks are 10.1.0.0/24 and 10.2.0.0/24.
             let side =
                 |address: IpAddr| if address == IpAddr::from([192, 0, 2, 1]) { [10, 1, 0, 1] } else { [10, 2, 0, 1] };
             let [source, destination] = ends(&frame).map(side);
@@ -301,7 +306,8 @@ fn strongswan() -> Vec<Vector> {
     lines("strongswan/keys.txt").into_iter().map(vector).collect()
 }
 
-/// What tcpdump prints with `-E`: pings from 192.0.2.1 to 192.0.1.1.
+/// Returns the pings from 192.0.2.1 to 192.0.1.1 of a tcpdump test. `tcpdump -E` shows their
+/// contents.
 fn tcpdump() -> Vector {
     let frames: Vec<Vec<u8>> =
         lines("tcpdump/sunrise-sunset-aes.txt").into_iter().map(|line| unhex(&line[0])).collect();

@@ -1,4 +1,4 @@
-//! AH (RFC 4302): what is authenticated, and the header.
+//! AH (RFC 4302): the header and the ICV.
 
 use super::super::suite::Authentication;
 use super::super::{DROP_MALFORMED, DROP_NO_SA};
@@ -6,21 +6,23 @@ use super::association::Association;
 use super::esp::{check, nonce};
 use super::{crypto, ip};
 
-/// Next header, payload length, reserved, SPI, sequence number.
+/// Size of the fixed fields: next header, payload length, reserved, SPI, sequence number.
 pub(super) const FIXED_BYTES: usize = 12;
 
-/// Bytes of the IV, which stands in front of the ICV (RFC 4543, section 4).
+/// Returns the size of the IV, which precedes the ICV (RFC 4543, section 4), in bytes.
 fn iv_bytes(sa: &Association<'_>) -> usize {
     if sa.suite.authentication == Authentication::Ghash { 8 } else { 0 }
 }
 
-/// Bytes of the header: a multiple of 4 in IPv4, of 8 in IPv6 (RFC 4302, section 3.3.3.2.1).
+/// Returns the size of the header: a multiple of 4 bytes in IPv4 and of 8 in IPv6 (RFC 4302,
+/// section 3.3.3.2.1).
 pub(super) fn header_bytes(sa: &Association<'_>, ipv6: bool) -> usize {
     (FIXED_BYTES + iv_bytes(sa) + sa.icv_bytes).next_multiple_of(if ipv6 { 8 } else { 4 })
 }
 
-/// Puts the header between `front`, which is right already, and `rest`.
-pub(super) fn seal(
+/// Inserts the AH header between `front` and `rest`. The lengths in `front` must already include
+/// it.
+pub(super) fn add_header(
     sa: &Association<'_>,
     sequence: u64,
     front: &[u8],
@@ -30,7 +32,7 @@ pub(super) fn seal(
     let ipv6 = ip::is_ipv6(front);
     let mut header = vec![0; header_bytes(sa, ipv6)];
     header[0] = next_header;
-    // Section 2.2: in words, minus 2.
+    // The length is in words, minus 2 (section 2.2).
     header[1] = (header.len() / 4 - 2) as u8;
     header[4..8].copy_from_slice(&sa.spi.to_be_bytes());
     header[8..12].copy_from_slice(&(sequence as u32).to_be_bytes());
@@ -43,11 +45,12 @@ pub(super) fn seal(
     Ok(packet)
 }
 
-/// Checks the header at `at`; where it ends, and its next header.
-pub(super) fn open(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize) -> Result<(usize, u8), u8> {
+/// Checks the AH header at `at`. Returns the offset of its end, and its next header.
+pub(super) fn check_header(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize) -> Result<(usize, u8), u8> {
     let ah_bytes = header_bytes(sa, ip::is_ipv6(packet));
     let header = packet.get(at..at + ah_bytes).ok_or(DROP_MALFORMED)?;
-    // More than what aligns is prohibited (section 3.3.3.2.1); the reserved field is authenticated, not looked at.
+    // Padding beyond the alignment is prohibited (section 3.3.3.2.1). The reserved field is
+    // authenticated but ignored.
     if usize::from(header[1]) != ah_bytes / 4 - 2 {
         return Err(DROP_MALFORMED);
     }
@@ -59,13 +62,13 @@ pub(super) fn open(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize
     Ok((at + ah_bytes, header[0]))
 }
 
-/// The whole ICV of a packet whose AH begins at `at`.
+/// Returns the whole ICV of a packet with its AH header at `at`.
 fn icv(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize, outbound: bool) -> Result<Vec<u8>, u8> {
     let mut data = ip::without_mutable_fields(packet, at, outbound)?;
     let iv = data[at + FIXED_BYTES..][..iv_bytes(sa)].to_vec();
     data[at + FIXED_BYTES + iv.len()..][..sa.icv_bytes].fill(0);
     if sa.esn {
-        // Section 3.3.3.1.
+        // The upper half of the number is authenticated but not transmitted (section 3.3.3.1).
         data.extend(((sequence >> 32) as u32).to_be_bytes());
     }
     Ok(match sa.suite.authentication {

@@ -1,16 +1,16 @@
-//! What the reference needs to know of an SA.
+//! Properties of an SA that the reference implementation uses.
 
 use std::net::IpAddr;
 
 use super::super::DROP_POLICY_MISMATCH;
 use super::super::config::Mode;
 use super::super::sa::{Df, Sa};
-use super::super::selector::{Match, Selector, Shown, has_ports};
+use super::super::selector::{Match, PacketFields, Selector, has_ports};
 use super::super::suite::{Suite, variant};
 use super::ip::Headers;
 use super::{crypto, ip};
 
-/// The variant of an SA's packets.
+/// Returns the variant for packets of an SA.
 pub(super) fn variant_of(sa: &Sa) -> u8 {
     variant(sa.suite, sa.is_inbound())
 }
@@ -26,28 +26,28 @@ pub(super) enum DontFragment {
 pub(super) struct Association<'a> {
     pub(super) suite: Suite,
     pub(super) spi: u32,
-    /// Of the cipher, or of GMAC.
+    /// Key of the cipher or of GMAC.
     pub(super) key: &'a [u8],
-    /// In front of the IV in a nonce.
+    /// Salt that precedes the IV in a nonce.
     pub(super) salt: [u8; 4],
-    /// Of HMAC.
+    /// HMAC key.
     pub(super) authentication_key: &'a [u8],
-    /// How much of the ICV is sent.
+    /// Size of the transmitted ICV, in bytes.
     pub(super) icv_bytes: usize,
-    /// Tunnel mode; else transport mode.
+    /// Whether the SA uses tunnel mode. Otherwise transport mode.
     pub(super) tunnel: bool,
-    /// Who encrypts.
+    /// Endpoint that encapsulates.
     pub(super) source: IpAddr,
-    /// Who decrypts.
+    /// Endpoint that decapsulates.
     pub(super) destination: IpAddr,
-    /// Extended sequence numbers.
+    /// Whether the SA uses extended sequence numbers.
     pub(super) esn: bool,
-    /// Ports where ESP is in UDP (RFC 3948).
+    /// Source and destination port of ESP in UDP (RFC 3948), if the SA uses it.
     pub(super) udp_ports: Option<(u16, u16)>,
     pub(super) dont_fragment: DontFragment,
-    /// DSCP of the outer header where it is not copied.
+    /// DSCP of the outer header. `None` copies that of the inner header.
     pub(super) dscp: Option<u8>,
-    /// RFC 6040, section 4.1: compatibility mode.
+    /// Whether ECN is handled in compatibility mode (RFC 6040, section 4.1).
     pub(super) ecn_ignored: bool,
     pub(super) hop_limit: u8,
     pub(super) selectors: &'a [Selector],
@@ -79,26 +79,27 @@ impl<'a> Association<'a> {
         }
     }
 
-    /// Whether the packet is one that the SA is for (RFC 4301, section 5.2, step 4). `inside` is what `headers` are of.
+    /// Checks that the inner packet matches a selector (RFC 4301, section 5.2, step 4). `packet`
+    /// contains the addresses. The offsets in `headers` refer to `inside`.
     pub(super) fn accepts(&self, packet: &[u8], headers: Headers, inside: &[u8]) -> Result<(), u8> {
-        // Only the first fragment has the ports (RFC 4301, section 7).
-        let protocol = headers.end.next;
+        // Only the first fragment contains the ports (RFC 4301, section 7).
+        let protocol = headers.end.protocol;
         let ports = match inside.get(headers.end.at..headers.end.at + 4) {
             Some(&[a, b, c, d]) if has_ports(protocol) && !headers.is_later_fragment => {
                 Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
             }
             _ => None,
         };
-        let shown = Shown { source: ip::source(packet), destination: ip::destination(packet), protocol, ports };
-        if self.selectors.iter().any(|selector| selector.matches(&shown) == Match::Yes) {
+        let fields = PacketFields { source: ip::source(packet), destination: ip::destination(packet), protocol, ports };
+        if self.selectors.iter().any(|selector| selector.matches(&fields) == Match::Yes) {
             Ok(())
         } else {
             Err(DROP_POLICY_MISMATCH)
         }
     }
 
-    /// The IV of CBC, which nobody may be able to guess (RFC 3602, section 3): a nonce encrypted (NIST SP 800-38A,
-    /// appendix C, first method).
+    /// Returns the IV for CBC, which must be unpredictable (RFC 3602, section 3). It is an
+    /// encrypted nonce (NIST SP 800-38A, appendix C, first method).
     pub(super) fn cbc_iv(&self, sequence: u64) -> [u8; 16] {
         let mut nonce = [0; 16];
         nonce[..4].copy_from_slice(&self.spi.to_be_bytes());

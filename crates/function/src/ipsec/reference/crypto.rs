@@ -1,4 +1,4 @@
-//! The transforms, with RustCrypto's ciphers and hashes.
+//! Ciphers and hashes of IPsec, from the RustCrypto crates.
 
 use aes::cipher::consts::{U12, U16};
 use aes::cipher::{
@@ -13,7 +13,7 @@ use hmac::{Hmac, Mac};
 use sha1::Sha1;
 use sha2::Sha256;
 
-/// One call of a function of a cipher, by the length of the key.
+/// Calls a function that is generic over the AES cipher, chosen by the length of the key.
 macro_rules! with_aes {
     ($key:expr, $function:ident, $($argument:expr),*) => {
         match $key.len() {
@@ -25,14 +25,14 @@ macro_rules! with_aes {
     };
 }
 
-/// Enough of AES for everything here.
+/// Traits of an AES cipher that this module uses.
 trait Aes: BlockSizeUser<BlockSize = U16> + BlockCipherEncrypt + BlockCipherDecrypt + KeyInit {}
 
 impl<C: BlockSizeUser<BlockSize = U16> + BlockCipherEncrypt + BlockCipherDecrypt + KeyInit> Aes for C {}
 
-const KEY: &str = "the key has the length of the cipher's";
+const KEY: &str = "the key has the length that the cipher needs";
 
-/// AES of one block.
+/// Encrypts one block with AES.
 pub(super) fn aes_block(key: &[u8], block: [u8; 16]) -> [u8; 16] {
     fn run<C: Aes>(key: &[u8], block: [u8; 16]) -> [u8; 16] {
         let mut block = Block::<C>::from(block);
@@ -42,7 +42,7 @@ pub(super) fn aes_block(key: &[u8], block: [u8; 16]) -> [u8; 16] {
     with_aes!(key, run, block)
 }
 
-/// AES-CBC (SP 800-38A, section 6.2) of whole blocks.
+/// Encrypts whole blocks with AES-CBC (SP 800-38A, section 6.2).
 pub(super) fn cbc_encrypt(key: &[u8], iv: &[u8], data: &mut [u8]) {
     fn run<C: Aes>(key: &[u8], iv: &[u8], data: &mut [u8]) {
         let mut cipher = cbc::Encryptor::<C>::new_from_slices(key, iv).expect(KEY);
@@ -51,7 +51,7 @@ pub(super) fn cbc_encrypt(key: &[u8], iv: &[u8], data: &mut [u8]) {
     with_aes!(key, run, iv, data);
 }
 
-/// The reverse.
+/// Decrypts whole blocks with AES-CBC.
 pub(super) fn cbc_decrypt(key: &[u8], iv: &[u8], data: &mut [u8]) {
     fn run<C: Aes>(key: &[u8], iv: &[u8], data: &mut [u8]) {
         let mut cipher = cbc::Decryptor::<C>::new_from_slices(key, iv).expect(KEY);
@@ -60,7 +60,8 @@ pub(super) fn cbc_decrypt(key: &[u8], iv: &[u8], data: &mut [u8]) {
     with_aes!(key, run, iv, data);
 }
 
-/// AES-CTR both ways, with the counter in the last 32 bits, from `first` on.
+/// Encrypts or decrypts with AES-CTR. The counter is the last 32 bits of the block and starts at
+/// `first`.
 pub(super) fn ctr(key: &[u8], nonce: &[u8; 12], first: u32, data: &mut [u8]) {
     fn run<C: Aes>(key: &[u8], block: &[u8], data: &mut [u8]) {
         ctr::Ctr32BE::<C>::new_from_slices(key, block).expect(KEY).apply_keystream(data);
@@ -69,7 +70,7 @@ pub(super) fn ctr(key: &[u8], nonce: &[u8; 12], first: u32, data: &mut [u8]) {
     with_aes!(key, run, &block, data);
 }
 
-/// AES-GCM (SP 800-38D, section 7.1): encrypts and returns the whole tag.
+/// Encrypts with AES-GCM (SP 800-38D, section 7.1) and returns the whole tag.
 pub(super) fn gcm_encrypt(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; 16] {
     fn run<C: Aes>(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; 16] {
         let cipher = AesGcm::<C, U12>::new_from_slice(key).expect(KEY);
@@ -79,20 +80,22 @@ pub(super) fn gcm_encrypt(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [
     with_aes!(key, run, nonce, aad, data)
 }
 
-/// AES-GCM (section 7.2): decrypts and returns the whole tag, which the caller compares as far as it was sent.
+/// Decrypts with AES-GCM (SP 800-38D, section 7.2) and returns the whole tag. The caller compares
+/// it with the transmitted part.
 pub(super) fn gcm_decrypt(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; 16] {
-    // GCM is CTR from 2 on, and the tag is that of the plaintext encrypted again: no library opens with tags of 8 bytes.
+    // The crate cannot decrypt with tags of 8 bytes. GCM is CTR starting at 2, so decrypt with CTR
+    // and compute the tag by encrypting the plaintext again.
     ctr(key, nonce, 2, data);
     gcm_encrypt(key, nonce, aad, &mut data.to_vec())
 }
 
-/// ChaCha20-Poly1305 (RFC 8439, section 2.8): encrypts and returns the tag.
+/// Encrypts with ChaCha20-Poly1305 (RFC 8439, section 2.8) and returns the tag.
 pub(super) fn chacha20_poly1305_encrypt(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; 16] {
     let cipher = ChaCha20Poly1305::new_from_slice(key).expect(KEY);
     cipher.encrypt_inout_detached(nonce.into(), aad, data.into()).expect("packets are short").into()
 }
 
-/// The reverse, where the tag is right.
+/// Decrypts with ChaCha20-Poly1305 if the tag is correct.
 pub(super) fn chacha20_poly1305_decrypt(
     key: &[u8],
     nonce: &[u8; 12],
@@ -105,14 +108,14 @@ pub(super) fn chacha20_poly1305_decrypt(
     cipher.decrypt_inout_detached(nonce.into(), aad, data.into(), &tag.into()).map_err(|_| ())
 }
 
-/// HMAC-SHA1 (RFC 2404) of several pieces.
+/// Returns the HMAC-SHA1 (RFC 2404) of concatenated pieces.
 pub(super) fn hmac_sha1(key: &[u8], pieces: &[&[u8]]) -> Vec<u8> {
     let mut mac = Hmac::<Sha1>::new_from_slice(key).expect("HMAC takes keys of any length");
     pieces.iter().for_each(|piece| mac.update(piece));
     mac.finalize().into_bytes().to_vec()
 }
 
-/// HMAC-SHA-256 (RFC 4868) of several pieces.
+/// Returns the HMAC-SHA-256 (RFC 4868) of concatenated pieces.
 pub(super) fn hmac_sha256(key: &[u8], pieces: &[&[u8]]) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     pieces.iter().for_each(|piece| mac.update(piece));

@@ -1,17 +1,18 @@
-//! ESP: from SPI to ICV (RFC 4303, section 2).
+//! ESP, from the SPI to the ICV (RFC 4303, section 2).
 
 use super::super::suite::{Authentication, Cipher};
 use super::super::{DROP_AUTHENTICATION, DROP_MALFORMED, DROP_NO_SA, DROP_PADDING};
 use super::association::Association;
 use super::crypto;
 
-/// SPI and sequence number.
+/// Size of SPI and sequence number.
 pub(super) const HEADER_BYTES: usize = 8;
-/// Pad length and next header.
+/// Size of pad length and next header.
 const TAIL_BYTES: usize = 2;
 
-/// Bytes of the IV in a packet: a block of the cipher for CBC (RFC 3602, section 2.1), 8 for the modes that count
-/// (RFC 3686, section 3.1; RFC 4106, section 3.1; RFC 4543, section 3.1; RFC 7634, section 2).
+/// Returns the size of the IV in a packet, in bytes: 16 for CBC (RFC 3602, section 2.1), and 8 for
+/// counter modes (RFC 3686, section 3.1; RFC 4106, section 3.1; RFC 4543, section 3.1; RFC 7634,
+/// section 2).
 pub(super) fn iv_bytes(sa: &Association<'_>) -> usize {
     match (sa.suite.cipher, sa.suite.authentication) {
         (Cipher::Cbc, _) => 16,
@@ -20,9 +21,10 @@ pub(super) fn iv_bytes(sa: &Association<'_>) -> usize {
     }
 }
 
-/// The packet around a payload (RFC 4303, section 3.3.2).
-pub(super) fn seal(sa: &Association<'_>, sequence: u64, payload: &[u8], next_header: u8) -> Vec<u8> {
-    // Section 2.4: padding 1, 2, 3 and so on up to the block, pad length, next header.
+/// Returns the ESP packet with this payload (RFC 4303, section 3.3.2).
+pub(super) fn encapsulate(sa: &Association<'_>, sequence: u64, payload: &[u8], next_header: u8) -> Vec<u8> {
+    // The payload is followed by padding 1, 2, 3, … up to the block size, pad length and next
+    // header (section 2.4).
     let block_bytes = block_bytes(sa);
     let pad_bytes = (payload.len() + TAIL_BYTES).next_multiple_of(block_bytes) - payload.len() - TAIL_BYTES;
     let mut data = payload.to_vec();
@@ -52,9 +54,9 @@ pub(super) fn seal(sa: &Association<'_>, sequence: u64, payload: &[u8], next_hea
     [&header, &iv, &data, &icv[..sa.icv_bytes]].concat()
 }
 
-/// What is inside, and its next header (RFC 4303, section 3.4). `sequence`: whose upper half counts where the SA has
-/// extended numbers.
-pub(super) fn open(sa: &Association<'_>, sequence: u64, esp: &[u8]) -> Result<(Vec<u8>, u8), u8> {
+/// Returns the payload and its next header (RFC 4303, section 3.4). `sequence` provides the upper
+/// half of extended sequence numbers.
+pub(super) fn decapsulate(sa: &Association<'_>, sequence: u64, esp: &[u8]) -> Result<(Vec<u8>, u8), u8> {
     let front_bytes = HEADER_BYTES + iv_bytes(sa);
     let data_bytes = esp.len().checked_sub(front_bytes + sa.icv_bytes).ok_or(DROP_MALFORMED)?;
     if data_bytes == 0 || data_bytes % block_bytes(sa) != 0 {
@@ -89,7 +91,7 @@ pub(super) fn open(sa: &Association<'_>, sequence: u64, esp: &[u8]) -> Result<(V
     unpad(data)
 }
 
-/// Section 2.4: the padding is inspected.
+/// Checks and removes the padding (section 2.4). Returns the payload and its next header.
 fn unpad(mut data: Vec<u8>) -> Result<(Vec<u8>, u8), u8> {
     let (rest, &[pad_bytes, next_header]) = data.split_last_chunk::<TAIL_BYTES>().ok_or(DROP_MALFORMED)?;
     let payload_bytes = rest.len().checked_sub(usize::from(pad_bytes)).ok_or(DROP_PADDING)?;
@@ -100,12 +102,13 @@ fn unpad(mut data: Vec<u8>) -> Result<(Vec<u8>, u8), u8> {
     Ok((data, next_header))
 }
 
-/// What payload, padding and tail are a multiple of: the cipher's block, and at least 4 (section 2.4).
+/// Returns the alignment of payload, padding and tail, in bytes: the cipher block, and at least 4
+/// (section 2.4).
 fn block_bytes(sa: &Association<'_>) -> usize {
     if sa.suite.cipher == Cipher::Cbc { 16 } else { 4 }
 }
 
-/// The IV of an outbound packet.
+/// Returns the IV of an outbound packet.
 fn iv(sa: &Association<'_>, sequence: u64) -> Vec<u8> {
     match iv_bytes(sa) {
         16 => sa.cbc_iv(sequence).to_vec(),
@@ -114,8 +117,8 @@ fn iv(sa: &Association<'_>, sequence: u64) -> Vec<u8> {
     }
 }
 
-/// Salt and IV (RFC 3686, section 4; RFC 4106, section 4; RFC 4543, section 3.2; RFC 7634, section 2). In AES-CTR a
-/// block counter follows, which begins with 1.
+/// Returns the nonce: salt and IV (RFC 3686, section 4; RFC 4106, section 4; RFC 4543, section 3.2;
+/// RFC 7634, section 2). AES-CTR appends a block counter that starts at 1.
 pub(super) fn nonce(sa: &Association<'_>, iv: &[u8]) -> [u8; 12] {
     let mut nonce = [0; 12];
     nonce[..4].copy_from_slice(&sa.salt);
@@ -123,27 +126,27 @@ pub(super) fn nonce(sa: &Association<'_>, iv: &[u8]) -> [u8; 12] {
     nonce
 }
 
-/// What combined modes authenticate beside the ciphertext: SPI and the sequence number, all 64 bits of an extended one
-/// (RFC 4106, section 5; RFC 7634, section 2.1).
+/// Returns the additional authenticated data of combined modes: SPI and sequence number, which has
+/// 64 bits if it is extended (RFC 4106, section 5; RFC 7634, section 2.1).
 fn combined_aad(sa: &Association<'_>, header: &[u8], sequence: u64) -> Vec<u8> {
     let upper = upper_half(sa, sequence);
     [&header[..4], &upper, &header[4..]].concat()
 }
 
-/// The upper half of an extended sequence number; nothing where it is not extended.
+/// Returns the upper half of an extended sequence number. Empty without extended numbers.
 fn upper_half(sa: &Association<'_>, sequence: u64) -> Vec<u8> {
     if sa.esn { ((sequence >> 32) as u32).to_be_bytes().to_vec() } else { Vec::new() }
 }
 
-/// The whole ICV where encryption and authentication are two things.
+/// Returns the whole ICV of suites with separate encryption and authentication.
 fn icv(sa: &Association<'_>, header: &[u8], sequence: u64, iv: &[u8], data: &[u8]) -> Vec<u8> {
-    // RFC 4303, section 2.2.1: the upper half is authenticated behind everything else.
+    // The upper half is authenticated after all other data (RFC 4303, section 2.2.1).
     let upper = upper_half(sa, sequence);
     let pieces = [header, iv, data, &upper];
     match sa.suite.authentication {
         Authentication::Sha1 => crypto::hmac_sha1(sa.authentication_key, &pieces),
         Authentication::Sha256 => crypto::hmac_sha256(sa.authentication_key, &pieces),
-        // RFC 4543, section 3.3: nothing is encrypted, all of the packet is AAD.
+        // Nothing is encrypted, and the whole packet is AAD (RFC 4543, section 3.3).
         Authentication::Ghash => {
             let aad = [&combined_aad(sa, header, sequence), iv, data].concat();
             crypto::gcm_encrypt(sa.key, &nonce(sa, iv), &aad, &mut []).to_vec()
@@ -152,7 +155,7 @@ fn icv(sa: &Association<'_>, header: &[u8], sequence: u64, iv: &[u8], data: &[u8
     }
 }
 
-/// Compares in the same time wherever they differ.
+/// Compares two ICVs in constant time.
 pub(super) fn check(computed: &[u8], sent: &[u8]) -> Result<(), u8> {
     let difference = computed.iter().zip(sent).fold(0, |difference, (a, b)| difference | (a ^ b));
     if difference == 0 { Ok(()) } else { Err(DROP_AUTHENTICATION) }

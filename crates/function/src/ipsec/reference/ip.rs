@@ -18,12 +18,13 @@ pub(super) const AH: u8 = 51;
 pub(super) const NONE: u8 = 59;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// Whether the packet says that it is IPv6; else it is IPv4.
+/// Returns whether the version field is 6. Otherwise the packet is IPv4.
 pub(super) fn is_ipv6(packet: &[u8]) -> bool {
     packet[0] >> 4 == 6
 }
 
-/// The packet at the front of `bytes`, which must be of the family, without what follows it.
+/// Returns the packet at the start of `bytes`, without bytes that follow it. Its version must match
+/// `ipv6`.
 pub(super) fn packet(bytes: &[u8], ipv6: bool) -> Result<&[u8], u8> {
     let fixed_bytes = if ipv6 { IPV6_BYTES } else { IPV4_BYTES };
     let header = bytes.get(..fixed_bytes).ok_or(DROP_TRUNCATED)?;
@@ -40,7 +41,7 @@ pub(super) fn packet(bytes: &[u8], ipv6: bool) -> Result<&[u8], u8> {
     bytes.get(..total_bytes).ok_or(DROP_TRUNCATED)
 }
 
-/// Of the header without IPv6's extension headers.
+/// Returns the size of the header without IPv6 extension headers, in bytes.
 pub(super) fn header_bytes(packet: &[u8]) -> usize {
     if is_ipv6(packet) { IPV6_BYTES } else { usize::from(packet[0] & 15) * 4 }
 }
@@ -60,12 +61,12 @@ fn address(packet: &[u8], at: usize) -> IpAddr {
     }
 }
 
-/// DSCP and ECN (RFC 2474, RFC 3168).
+/// Returns DSCP and ECN as one byte (RFC 2474, RFC 3168).
 pub(super) fn traffic_class(packet: &[u8]) -> u8 {
     if is_ipv6(packet) { packet[0] << 4 | packet[1] >> 4 } else { packet[1] }
 }
 
-/// Sets the DSCP and ECN of a packet whose header checksum, if it has one, stays as right as it is.
+/// Sets DSCP and ECN, and updates the IPv4 header checksum. A wrong checksum stays wrong.
 fn set_traffic_class(packet: &mut [u8], class: u8) {
     if is_ipv6(packet) {
         packet[0] = packet[0] & 0xf0 | class >> 4;
@@ -79,8 +80,9 @@ fn set_traffic_class(packet: &mut [u8], class: u8) {
     packet[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// RFC 6040, section 4.2, figure 4, row by row: what a packet that leaves a tunnel becomes.
-pub(super) fn leave_tunnel(inner: &mut [u8], outer: u8) -> Result<(), u8> {
+/// Sets the ECN field of a packet that leaves a tunnel, by RFC 6040, section 4.2, figure 4. `outer`
+/// is the traffic class of the outer header.
+pub(super) fn combine_ecn(inner: &mut [u8], outer: u8) -> Result<(), u8> {
     const NOT_ECT: u8 = 0;
     const ECT_1: u8 = 1;
     const ECT_0: u8 = 2;
@@ -99,13 +101,14 @@ pub(super) fn leave_tunnel(inner: &mut [u8], outer: u8) -> Result<(), u8> {
     Ok(())
 }
 
-/// Makes the packet say how long it is and which protocol follows where `place` is. A header checksum that was wrong
-/// stays wrong (RFC 1624): who forwards is not who checks.
-pub(super) fn rewrite(packet: &mut [u8], place: Place, protocol: u8) {
+/// Updates the packet's length field and the protocol of the header at `position`. A wrong IPv4
+/// header checksum stays wrong (RFC 1624), because a forwarder must not hide errors from the
+/// receiver.
+pub(super) fn rewrite(packet: &mut [u8], position: HeaderPosition, protocol: u8) {
     if is_ipv6(packet) {
         let payload_bytes = (packet.len() - IPV6_BYTES) as u16;
         packet[4..6].copy_from_slice(&payload_bytes.to_be_bytes());
-        packet[place.named_at] = protocol;
+        packet[position.protocol_at] = protocol;
         return;
     }
     let total_bytes = packet.len() as u16;
@@ -119,17 +122,17 @@ pub(super) fn rewrite(packet: &mut [u8], place: Place, protocol: u8) {
     packet[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Computes the checksum of TCP or UDP at `at` anew, because a NAT may have changed the addresses that it covers (RFC
-/// 3948, section 3.1.2).
-pub(super) fn mend_checksum(packet: &mut [u8], at: usize, protocol: u8) {
+/// Recomputes the TCP or UDP checksum of the header at `at`. A NAT may have changed the addresses
+/// that the checksum covers (RFC 3948, section 3.1.2).
+pub(super) fn recompute_checksum(packet: &mut [u8], at: usize, protocol: u8) {
     const TCP: u8 = 6;
     let transport = &packet[at..];
-    let place = match protocol {
+    let offset = match protocol {
         TCP if transport.len() >= 20 => 16,
         UDP if transport.len() >= 8 && be16(transport, 4) == transport.len() && be16(transport, 6) != 0 => 6,
         _ => return,
     };
-    packet[at + place..at + place + 2].fill(0);
+    packet[at + offset..at + offset + 2].fill(0);
     let mut summed = if is_ipv6(packet) { packet[8..40].to_vec() } else { packet[12..20].to_vec() };
     summed.extend([0, protocol]);
     summed.extend(((packet.len() - at) as u16).to_be_bytes());
@@ -138,93 +141,100 @@ pub(super) fn mend_checksum(packet: &mut [u8], at: usize, protocol: u8) {
         0 if protocol == UDP => 0xffff,
         checksum => checksum,
     };
-    packet[at + place..at + place + 2].copy_from_slice(&checksum.to_be_bytes());
+    packet[at + offset..at + offset + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// A place between two headers.
+/// Position of a header in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    /// Where the later header begins.
+pub(super) struct HeaderPosition {
+    /// Offset of the header.
     pub(super) at: usize,
-    /// Where the byte is that says what the later header is.
-    pub(super) named_at: usize,
-    /// What it says.
-    pub(super) next: u8,
+    /// Offset of the byte in the preceding header that contains `protocol`.
+    pub(super) protocol_at: usize,
+    /// Protocol number of the header.
+    pub(super) protocol: u8,
 }
 
-/// Where the headers of a packet lead.
+/// Result of parsing the headers of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Headers {
-    /// Behind all of them.
-    pub(super) end: Place,
-    /// Where AH or ESP is put in transport mode (RFC 4303, section 3.1.1; RFC 4302, section 3.1.1): behind the IPv4
-    /// header with its options; in IPv6 behind the headers that routers on the way look at. Destination options are
-    /// for them too where another such header follows.
-    pub(super) transport: Place,
-    /// Only part of a packet.
+    /// Position after all IP headers.
+    pub(super) end: HeaderPosition,
+    /// Position of AH or ESP in transport mode (RFC 4303, section 3.1.1; RFC 4302, section 3.1.1).
+    /// In IPv4, it follows the header with its options. In IPv6, it follows the headers that
+    /// routers process. These include destination options before another such header.
+    pub(super) transport: HeaderPosition,
+    /// Whether the packet is a fragment.
     pub(super) is_fragment: bool,
-    /// Not the first part: what is at the end is no header.
+    /// Whether the packet is a fragment after the first. The bytes at `end` are then no header.
     pub(super) is_later_fragment: bool,
-    /// A routing header has segments left.
-    pub(super) is_underway: bool,
+    /// Whether a routing header has segments left.
+    pub(super) has_segments_left: bool,
 }
 
-/// More extension headers than anybody uses.
+/// Maximum number of extension headers. Larger than any legitimate packet needs.
 const EXTENSIONS_MAX: usize = 8;
 
-/// Reads the headers of a packet. IPv4 has but one.
+/// Parses the headers of a packet. IPv4 has only one.
 pub(super) fn headers(packet: &[u8]) -> Result<Headers, u8> {
     if !is_ipv6(packet) {
-        let end = Place { at: header_bytes(packet), named_at: 9, next: packet[9] };
+        let end = HeaderPosition { at: header_bytes(packet), protocol_at: 9, protocol: packet[9] };
         let (is_fragment, is_later_fragment) = (be16(packet, 6) & 0x3fff != 0, be16(packet, 6) & 0x1fff != 0);
-        return Ok(Headers { end, transport: end, is_fragment, is_later_fragment, is_underway: false });
+        return Ok(Headers { end, transport: end, is_fragment, is_later_fragment, has_segments_left: false });
     }
-    extension_headers(packet, Place { at: IPV6_BYTES, named_at: 6, next: packet[6] })
+    extension_headers(packet, HeaderPosition { at: IPV6_BYTES, protocol_at: 6, protocol: packet[6] })
 }
 
-/// Reads extension headers from a place in a packet on.
-pub(super) fn extension_headers(packet: &[u8], from: Place) -> Result<Headers, u8> {
-    let mut headers =
-        Headers { end: from, transport: from, is_fragment: false, is_later_fragment: false, is_underway: false };
+/// Parses extension headers, starting at `first`.
+pub(super) fn extension_headers(packet: &[u8], first: HeaderPosition) -> Result<Headers, u8> {
+    let mut headers = Headers {
+        end: first,
+        transport: first,
+        is_fragment: false,
+        is_later_fragment: false,
+        has_segments_left: false,
+    };
     let mut count = 0;
     while let (HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS | FRAGMENT, false) =
-        (headers.end.next, headers.is_later_fragment)
+        (headers.end.protocol, headers.is_later_fragment)
     {
         count += 1;
-        let here = headers.end;
+        let current = headers.end;
         if count > EXTENSIONS_MAX {
             return Err(DROP_MALFORMED);
         }
-        headers.end = behind(packet, here)?;
-        let header = &packet[here.at..headers.end.at];
-        match here.next {
+        headers.end = next_header(packet, current)?;
+        let header = &packet[current.at..headers.end.at];
+        match current.protocol {
             FRAGMENT => {
                 headers.is_fragment = true;
                 headers.is_later_fragment = be16(header, 2) & 0xfff8 != 0;
             }
-            ROUTING => headers.is_underway |= header[3] != 0,
+            ROUTING => headers.has_segments_left |= header[3] != 0,
             _ => {}
         }
-        if here.next != DESTINATION_OPTIONS {
+        if current.protocol != DESTINATION_OPTIONS {
             headers.transport = headers.end;
         }
     }
     Ok(headers)
 }
 
-/// Behind an extension header, whose second byte says how long it is, but for that of a fragment (RFC 8200, section 4).
-fn behind(packet: &[u8], place: Place) -> Result<Place, u8> {
-    let header = packet.get(place.at..place.at + 8).ok_or(DROP_MALFORMED)?;
-    let more = if place.next == FRAGMENT { 0 } else { 8 * usize::from(header[1]) };
-    let at = place.at + 8 + more;
+/// Returns the position after an extension header. Its second byte is its length, except in a
+/// fragment header, whose length is fixed (RFC 8200, section 4).
+fn next_header(packet: &[u8], position: HeaderPosition) -> Result<HeaderPosition, u8> {
+    let header = packet.get(position.at..position.at + 8).ok_or(DROP_MALFORMED)?;
+    let more = if position.protocol == FRAGMENT { 0 } else { 8 * usize::from(header[1]) };
+    let at = position.at + 8 + more;
     if at > packet.len() {
         return Err(DROP_MALFORMED);
     }
-    Ok(Place { at, named_at: place.at, next: header[0] })
+    Ok(HeaderPosition { at, protocol_at: position.at, protocol: header[0] })
 }
 
-/// The packet as AH authenticates it: what routers may change is zero, and what they change predictably is, `outbound`, as
-/// it will be (RFC 4302, section 3.3.3.1 and appendix A). `ah`: where the AH begins.
+/// Returns the packet as AH authenticates it (RFC 4302, section 3.3.3.1 and appendix A). Mutable
+/// fields are zero. Fields with a predictable change have their value at the receiver; outbound,
+/// this value is computed. `ah` is the offset of the AH header.
 pub(super) fn without_mutable_fields(packet: &[u8], ah: usize, outbound: bool) -> Result<Vec<u8>, u8> {
     let mut packet = packet.to_vec();
     if !is_ipv6(&packet) {
@@ -241,33 +251,33 @@ pub(super) fn without_mutable_fields(packet: &[u8], ah: usize, outbound: bool) -
     packet[0] &= 0xf0;
     packet[1..4].fill(0);
     packet[7] = 0;
-    // Those above: the first four bytes, and the hop limit.
+    // Mutable bytes of the fixed header: the first four bytes and the hop limit.
     let mut mutable_bytes = 5;
-    let mut place = Place { at: IPV6_BYTES, named_at: 6, next: packet[6] };
-    while place.at < ah {
-        let next = behind(&packet, place)?;
+    let mut position = HeaderPosition { at: IPV6_BYTES, protocol_at: 6, protocol: packet[6] };
+    while position.at < ah {
+        let next = next_header(&packet, position)?;
         if next.at > ah {
             return Err(DROP_MALFORMED);
         }
-        match place.next {
+        match position.protocol {
             HOP_BY_HOP | DESTINATION_OPTIONS => {
-                mutable_bytes += clear_ipv6_options(&mut packet[place.at + 2..next.at])?;
+                mutable_bytes += clear_ipv6_options(&mut packet[position.at + 2..next.at])?;
             }
             ROUTING if outbound => {
-                predict_route(&mut packet, place.at, next.at)?;
+                predict_route(&mut packet, position.at, next.at)?;
                 mutable_bytes += 1;
             }
-            // It has arrived: nothing of it changes any more.
+            // At the receiver, the routing header already has its final value.
             ROUTING => {}
             _ => return Err(DROP_MALFORMED),
         }
-        place = next;
+        position = next;
     }
     if mutable_bytes > MUTABLE_BYTES_MAX { Err(DROP_NO_ROOM) } else { Ok(packet) }
 }
 
-/// Appendix A1: an option that may change is zero as a whole. The last address of a source route that is still to be
-/// followed.
+/// Clears mutable IPv4 options completely (RFC 4302, appendix A1). Returns the last address of a
+/// source route that the packet has not yet followed to its end.
 fn clear_ipv4_options(options: &mut [u8]) -> Result<Option<[u8; 4]>, u8> {
     const LOOSE_SOURCE_ROUTE: u8 = 131;
     const STRICT_SOURCE_ROUTE: u8 = 137;
@@ -275,7 +285,7 @@ fn clear_ipv4_options(options: &mut [u8]) -> Result<Option<[u8; 4]>, u8> {
     let mut rest = options;
     while let [kind, ..] = *rest {
         match kind {
-            // The end: what follows is padding.
+            // End of the option list. Padding follows.
             0 => break,
             1 => rest = &mut rest[1..],
             _ => {
@@ -283,33 +293,36 @@ fn clear_ipv4_options(options: &mut [u8]) -> Result<Option<[u8; 4]>, u8> {
                 if bytes < 2 || bytes > rest.len() {
                     return Err(DROP_MALFORMED);
                 }
-                let (option, behind) = rest.split_at_mut(bytes);
-                // RFC 791, section 3.1: the third byte points at the next address, behind the last at the end.
+                let (option, after) = rest.split_at_mut(bytes);
+                // The third byte points at the next address, or beyond the option at the end of the
+                // route (RFC 791, section 3.1).
                 let is_route = matches!(kind, LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE);
                 if is_route && bytes >= 7 && usize::from(option[2]) <= bytes {
                     last = option.last_chunk().copied();
                 }
-                // Security, Extended Security, Commercial Security, Router Alert, Sender Directed Delivery.
+                // Immutable: Security, Extended Security, Commercial Security, Router Alert, Sender
+                // Directed Delivery.
                 if !matches!(kind, 130 | 133 | 134 | 148 | 149) {
                     option.fill(0);
                 }
-                rest = behind;
+                rest = after;
             }
         }
     }
     Ok(last)
 }
 
-/// More bytes of options that may change than a packet has that anybody sends.
+/// Maximum number of mutable bytes in an IPv6 packet, the limit of the kernel. Larger than
+/// legitimate packets need.
 const MUTABLE_BYTES_MAX: usize = 64;
 
-/// Section 3.3.3.1.2.2: the data of an option is zero where the third bit of its type says that it may change.
-/// How many bytes these are.
+/// Clears the data of IPv6 options whose type has the third bit set (RFC 4302, section
+/// 3.3.3.1.2.2). Returns the number of bytes cleared.
 fn clear_ipv6_options(options: &mut [u8]) -> Result<usize, u8> {
     let mut cleared = 0;
     let mut rest = options;
     while let [kind, ..] = *rest {
-        // Pad1.
+        // Pad1 is a single byte.
         if kind == 0 {
             rest = &mut rest[1..];
             continue;
@@ -318,18 +331,19 @@ fn clear_ipv6_options(options: &mut [u8]) -> Result<usize, u8> {
         if bytes > rest.len() {
             return Err(DROP_MALFORMED);
         }
-        let (option, behind) = rest.split_at_mut(bytes);
+        let (option, after) = rest.split_at_mut(bytes);
         if kind & 0x20 != 0 {
             option[2..].fill(0);
             cleared += bytes - 2;
         }
-        rest = behind;
+        rest = after;
     }
     Ok(cleared)
 }
 
-/// Section 3.3.3.1.2.3: a routing header is as it arrives: no segment left, the last address the packet's destination, and
-/// in the list those that were passed. Types 0 (RFC 2460, section 4.4) and 2 (RFC 6275, section 6.4) work so.
+/// Changes a routing header to its value at the receiver (RFC 4302, section 3.3.3.1.2.3). No
+/// segment is left, the packet's destination is the last address, and the list contains the visited
+/// addresses. Types 0 (RFC 2460, section 4.4) and 2 (RFC 6275, section 6.4) work this way.
 fn predict_route(packet: &mut [u8], at: usize, end: usize) -> Result<(), u8> {
     let (kind, left) = (packet[at + 2], usize::from(packet[at + 3]));
     if left == 0 {

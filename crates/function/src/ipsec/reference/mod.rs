@@ -1,7 +1,8 @@
-//! What the kernel does, straight from the standards, with RustCrypto's ciphers and hashes.
+//! Reference implementation of the kernel, written directly from the standards with RustCrypto's
+//! ciphers and hashes.
 //!
-//! Shares with the host half what selectors mean; with the kernel, nothing. Speed is no concern: a packet is taken
-//! apart and put together anew.
+//! It shares the meaning of selectors with the host half and nothing with the kernel. It is simple
+//! instead of fast: it disassembles each packet and builds a new one.
 
 mod ah;
 mod association;
@@ -23,7 +24,7 @@ use super::{
     VERDICT_DECRYPTED, VERDICT_ENCRYPTED, VERDICT_NOT_IP, sa_and_sequence,
 };
 use association::{Association, DontFragment};
-use ip::{Headers, Place};
+use ip::{HeaderPosition, Headers};
 
 const UDP_BYTES: usize = 8;
 const ETHERNET_BYTES: usize = 14;
@@ -31,21 +32,21 @@ const ETHER_TYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const ETHER_TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const ETHER_TYPE_VLAN: [u8; 2] = [0x81, 0x00];
 
-/// A packet as it leaves.
+/// Processed packet.
 struct Done {
     l2: Vec<u8>,
     packet: Vec<u8>,
-    /// By how much the first byte behind all headers in front of `packet`'s new ones moved: what was added in front,
-    /// or, negative, taken away.
+    /// Number of bytes added before the payload that stays in place. Negative if bytes were
+    /// removed.
     added_in_front: isize,
 }
 
-/// Does what the kernel does to one packet.
+/// Processes one packet like the kernel.
 pub(super) fn run_ref(
     buffer: &mut [u8],
     descriptor: &mut Descriptor,
     sa: Option<&Sa>,
-    wanted: u8,
+    variant: u8,
     parameter: u64,
 ) -> Outcome {
     let frame = &buffer[usize::from(descriptor.head)..][..usize::from(descriptor.length)];
@@ -55,13 +56,13 @@ pub(super) fn run_ref(
         Err(reason) => return Outcome::drop(reason),
     };
     let (_, sequence) = sa_and_sequence(parameter);
-    let Some(sa) = sa.filter(|sa| association::variant_of(sa) == wanted) else {
+    let Some(sa) = sa.filter(|sa| association::variant_of(sa) == variant) else {
         return Outcome::drop(DROP_NO_SA);
     };
     let association = Association::new(sa);
     let (done, verdict) = match sa.direction {
-        Direction::Out => (protect(&association, sequence, l2, packet, ipv6), VERDICT_ENCRYPTED),
-        Direction::In => (open(&association, sequence, l2, packet, ipv6), VERDICT_DECRYPTED),
+        Direction::Out => (encapsulate(&association, sequence, l2, packet, ipv6), VERDICT_ENCRYPTED),
+        Direction::In => (decapsulate(&association, sequence, l2, packet, ipv6), VERDICT_DECRYPTED),
     };
     match done.and_then(|done| emit(buffer, descriptor, done)) {
         Ok(()) => Outcome { value: sa.spi, ..Outcome::verdict(verdict) },
@@ -69,10 +70,10 @@ pub(super) fn run_ref(
     }
 }
 
-/// Ethernet with at most one tag, what is behind, and whether that is IPv6.
+/// Ethernet header with at most one tag, the bytes after it, and whether they are IPv6.
 type Layers<'a> = (&'a [u8], &'a [u8], bool);
 
-/// The parts of a frame; `None` where it is not IP.
+/// Splits a frame. Returns `None` if it carries no IP packet.
 fn layer_3(frame: &[u8]) -> Result<Option<Layers<'_>>, u8> {
     let tagged = frame.get(12..14).ok_or(DROP_TRUNCATED)? == ETHER_TYPE_VLAN;
     let l2_bytes = ETHERNET_BYTES + if tagged { 4 } else { 0 };
@@ -84,23 +85,23 @@ fn layer_3(frame: &[u8]) -> Result<Option<Layers<'_>>, u8> {
     })
 }
 
-/// Outbound (RFC 4301, section 5.1).
-fn protect(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ipv6: bool) -> Result<Done, u8> {
+/// Encapsulates an outbound packet (RFC 4301, section 5.1).
+fn encapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ipv6: bool) -> Result<Done, u8> {
     let packet = ip::packet(packet, ipv6)?;
     let mut l2 = l2.to_vec();
-    let (mut front, place, rest) = if sa.tunnel {
+    let (mut front, position, rest) = if sa.tunnel {
         set_family(&mut l2, sa.destination.is_ipv6());
-        let next = if ipv6 { ip::IPV6 } else { ip::IPV4 };
+        let protocol = if ipv6 { ip::IPV6 } else { ip::IPV4 };
         let outer = outer_header(sa, sequence, packet);
-        let named_at = if sa.destination.is_ipv6() { 6 } else { 9 };
-        let place = Place { at: outer.len(), named_at, next };
-        (outer, place, packet)
+        let protocol_at = if sa.destination.is_ipv6() { 6 } else { 9 };
+        let position = HeaderPosition { at: outer.len(), protocol_at, protocol };
+        (outer, position, packet)
     } else {
         if ipv6 != sa.destination.is_ipv6() {
             return Err(DROP_POLICY_MISMATCH);
         }
         let headers = ip::headers(packet)?;
-        // RFC 4303, section 3.3.4: only whole packets.
+        // Transport mode applies to whole packets only (RFC 4303, section 3.3.4).
         if headers.is_fragment {
             return Err(DROP_FRAGMENT);
         }
@@ -112,11 +113,11 @@ fn protect(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ipv6: 
     let (packet, added) = match sa.suite.protocol {
         Protocol::Esp => {
             let udp_bytes = if sa.udp_ports.is_some() { UDP_BYTES } else { 0 };
-            let esp = esp::seal(sa, sequence, rest, place.next);
+            let esp = esp::encapsulate(sa, sequence, rest, position.protocol);
             front.resize(front_bytes + udp_bytes, 0);
             front.extend(esp);
             let protocol = if sa.udp_ports.is_some() { ip::UDP } else { ip::ESP };
-            ip::rewrite(&mut front, place, protocol);
+            ip::rewrite(&mut front, position, protocol);
             if let Some(ports) = sa.udp_ports {
                 emit_udp(&mut front, front_bytes, ports);
             }
@@ -124,18 +125,18 @@ fn protect(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ipv6: 
         }
         Protocol::Ah => {
             let ah_bytes = ah::header_bytes(sa, ip::is_ipv6(&front));
-            // The lengths are authenticated too, so that they must be right before.
+            // AH authenticates the length fields too, so they must have their final values first.
             front.resize(front_bytes + ah_bytes + rest.len(), 0);
-            ip::rewrite(&mut front, place, ip::AH);
+            ip::rewrite(&mut front, position, ip::AH);
             front.truncate(front_bytes);
-            (ah::seal(sa, sequence, &front, rest, place.next)?, ah_bytes)
+            (ah::add_header(sa, sequence, &front, rest, position.protocol)?, ah_bytes)
         }
     };
     let added_in_front = if sa.tunnel { front_bytes + added } else { added };
     Ok(Done { l2, packet, added_in_front: added_in_front as isize })
 }
 
-/// The header of a tunnel (RFC 4301, section 5.1.2), without length and checksum.
+/// Returns the outer header of a tunnel (RFC 4301, section 5.1.2), without length and checksum.
 fn outer_header(sa: &Association<'_>, sequence: u64, inner: &[u8]) -> Vec<u8> {
     let class = ip::traffic_class(inner);
     // RFC 6040, section 4.1.
@@ -146,7 +147,7 @@ fn outer_header(sa: &Association<'_>, sequence: u64, inner: &[u8]) -> Vec<u8> {
             let dont_fragment = match sa.dont_fragment {
                 DontFragment::Set => true,
                 DontFragment::Clear => false,
-                // No router fragments IPv6.
+                // Routers do not fragment IPv6, so it counts as a packet with DF.
                 DontFragment::Copy => ip::is_ipv6(inner) || inner[6] & 0x40 != 0,
             };
             let [.., id_high, id_low] = sequence.to_be_bytes();
@@ -168,7 +169,8 @@ fn outer_header(sa: &Association<'_>, sequence: u64, inner: &[u8]) -> Vec<u8> {
     }
 }
 
-/// RFC 3948, section 2.1: with checksum 0 over IPv4; over IPv6 there must be one (RFC 8200, section 8.1).
+/// Writes the UDP header (RFC 3948, section 2.1). The checksum is 0 over IPv4 and required over
+/// IPv6 (RFC 8200, section 8.1).
 fn emit_udp(packet: &mut [u8], at: usize, (source_port, destination_port): (u16, u16)) {
     let length = (packet.len() - at) as u16;
     packet[at..at + 2].copy_from_slice(&source_port.to_be_bytes());
@@ -187,27 +189,27 @@ fn emit_udp(packet: &mut [u8], at: usize, (source_port, destination_port): (u16,
     }
 }
 
-/// Inbound (RFC 4301, section 5.2).
-fn open(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ipv6: bool) -> Result<Done, u8> {
+/// Decapsulates an inbound packet (RFC 4301, section 5.2).
+fn decapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ipv6: bool) -> Result<Done, u8> {
     let packet = ip::packet(packet, ipv6)?;
     let headers = ip::headers(packet)?;
-    let place = arrival(sa, packet, headers)?;
+    let position = check_arrival(sa, packet, headers)?;
     let udp_bytes = if sa.udp_ports.is_some() { UDP_BYTES } else { 0 };
     let (payload, next_header, added) = match sa.suite.protocol {
         Protocol::Esp => {
             if let Some((_, port)) = sa.udp_ports {
-                check_udp(&packet[place.at..], port)?;
+                check_udp(&packet[position.at..], port)?;
             }
-            let (payload, next_header) = esp::open(sa, sequence, &packet[place.at + udp_bytes..])?;
-            // RFC 4303, section 2.6: sent only to hide how much traffic there is.
+            let (payload, next_header) = esp::decapsulate(sa, sequence, &packet[position.at + udp_bytes..])?;
+            // Dummy packet for traffic flow confidentiality (RFC 4303, section 2.6).
             if next_header == ip::NONE {
                 return Err(DROP_DUMMY);
             }
             (payload, next_header, udp_bytes + esp::HEADER_BYTES + esp::iv_bytes(sa))
         }
         Protocol::Ah => {
-            let (end, next_header) = ah::open(sa, sequence, packet, place.at)?;
-            (packet[end..].to_vec(), next_header, end - place.at)
+            let (end, next_header) = ah::check_header(sa, sequence, packet, position.at)?;
+            (packet[end..].to_vec(), next_header, end - position.at)
         }
     };
 
@@ -219,50 +221,54 @@ fn open(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ipv6: boo
             _ => return Err(DROP_POLICY_MISMATCH),
         };
         set_family(&mut l2, ipv6);
-        // Packets inside another are whole, or it was not right. What follows hides the length (RFC 4303, section 2.7).
+        // The payload must contain a whole packet. Bytes after it are traffic flow padding (RFC
+        // 4303, section 2.7).
         let inner = ip::packet(&payload, ipv6).map_err(|_| DROP_MALFORMED)?;
         let headers = ip::headers(inner)?;
         sa.accepts(inner, headers, inner)?;
         let mut inner = inner.to_vec();
-        ip::leave_tunnel(&mut inner, ip::traffic_class(packet))?;
-        (inner, place.at + added)
+        ip::combine_ecn(&mut inner, ip::traffic_class(packet))?;
+        (inner, position.at + added)
     } else {
-        // What was inside goes on with headers, or is what they lead to.
-        let first = Place { at: 0, named_at: 0, next: next_header };
+        // The payload begins with more extension headers, or with the header of the transport
+        // protocol.
+        let first = HeaderPosition { at: 0, protocol_at: 0, protocol: next_header };
         let headers = match ipv6 {
             true => ip::extension_headers(&payload, first)?,
             false => Headers { end: first, ..headers },
         };
         sa.accepts(packet, headers, &payload)?;
-        let mut whole = [&packet[..place.at], &payload].concat();
-        ip::rewrite(&mut whole, place, next_header);
+        let mut whole = [&packet[..position.at], &payload].concat();
+        ip::rewrite(&mut whole, position, next_header);
         if sa.udp_ports.is_some() && !headers.is_fragment {
-            ip::mend_checksum(&mut whole, place.at + headers.end.at, headers.end.next);
+            ip::recompute_checksum(&mut whole, position.at + headers.end.at, headers.end.protocol);
         }
         (whole, added)
     };
     Ok(Done { l2, packet: inner, added_in_front: -(removed as isize) })
 }
 
-/// Where AH, ESP, or the UDP header in front of ESP is, in a packet for the SA's end.
-fn arrival(sa: &Association<'_>, packet: &[u8], headers: Headers) -> Result<Place, u8> {
+/// Checks the headers of a packet to the local endpoint of the SA. Returns the position of AH, ESP,
+/// or the UDP header before ESP.
+fn check_arrival(sa: &Association<'_>, packet: &[u8], headers: Headers) -> Result<HeaderPosition, u8> {
     let expected = match (sa.suite.protocol, sa.udp_ports) {
         (Protocol::Ah, _) => ip::AH,
         (Protocol::Esp, None) => ip::ESP,
         (Protocol::Esp, Some(_)) => ip::UDP,
     };
-    let is_other = headers.end.next != expected;
-    // A header with its own correct checksum sums to zero (RFC 1071, section 1).
+    let is_other = headers.end.protocol != expected;
+    // A header with a correct checksum sums to zero (RFC 1071, section 1).
     let is_wrong = godwit_wire::checksum::checksum(&packet[..ip::header_bytes(packet)]) != 0;
     if !ip::is_ipv6(packet) && (is_other || is_wrong) {
         return Err(DROP_MALFORMED);
     }
-    // Reassembly comes before IPsec (RFC 4303, section 3.4.1).
+    // Reassembly precedes IPsec processing (RFC 4303, section 3.4.1).
     if headers.is_fragment {
         return Err(DROP_FRAGMENT);
     }
-    // With segments left, it is for somebody else first.
-    if is_other || headers.is_underway {
+    // A routing header with segments left means that the packet has not reached its final
+    // destination.
+    if is_other || headers.has_segments_left {
         return Err(DROP_MALFORMED);
     }
     if ip::destination(packet) != sa.destination {
@@ -271,7 +277,7 @@ fn arrival(sa: &Association<'_>, packet: &[u8], headers: Headers) -> Result<Plac
     Ok(headers.end)
 }
 
-/// A header as RFC 3948, section 2.1, has it, whose checksum does not matter.
+/// Checks the UDP header before ESP (RFC 3948, section 2.1). Its checksum is ignored.
 fn check_udp(datagram: &[u8], port: u16) -> Result<(), u8> {
     let header = datagram.get(..UDP_BYTES).ok_or(DROP_MALFORMED)?;
     if ip::be16(header, 4) != datagram.len() {
@@ -281,17 +287,17 @@ fn check_udp(datagram: &[u8], port: u16) -> Result<(), u8> {
 }
 
 fn set_family(l2: &mut [u8], ipv6: bool) {
-    let place = l2.last_chunk_mut().expect("14 bytes or more");
-    *place = if ipv6 { ETHER_TYPE_IPV6 } else { ETHER_TYPE_IPV4 };
+    let ether_type = l2.last_chunk_mut().expect("14 bytes or more");
+    *ether_type = if ipv6 { ETHER_TYPE_IPV6 } else { ETHER_TYPE_IPV4 };
 }
 
-/// Puts the packet where the kernel does: what is protected stays in its place.
+/// Writes the packet to the position that the kernel uses: the payload is not moved.
 fn emit(buffer: &mut [u8], descriptor: &mut Descriptor, done: Done) -> Result<(), u8> {
     let frame = [done.l2, done.packet].concat();
     let head = descriptor.head as isize - done.added_in_front;
     let head = usize::try_from(head).map_err(|_| DROP_NO_ROOM)?;
     buffer.get_mut(head..head + frame.len()).ok_or(DROP_NO_ROOM)?.copy_from_slice(&frame);
-    // Both lie within the buffer, which is smaller than 2^16 bytes.
+    // Both are offsets in the buffer, which is smaller than 2^16 bytes.
     (descriptor.head, descriptor.length) = (head as u16, frame.len() as u16);
     Ok(())
 }

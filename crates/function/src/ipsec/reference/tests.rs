@@ -1,4 +1,5 @@
-//! Whole packets of others, as they are. `crates/function/tests/ipsec_vectors.rs` has them through every kernel.
+//! Packets of other implementations. `crates/function/tests/ipsec_vectors.rs` runs them through
+//! every kernel.
 
 use std::collections::HashMap;
 
@@ -17,7 +18,7 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.as_bytes().chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// `None`: an algorithm that is not there.
+/// Returns the suite, or `None` if an algorithm is not supported.
 fn suite(protocol: &str, cipher: &str, authentication: &str, key_bytes: usize) -> Option<Suite> {
     let protocol = if protocol == "AH" { Protocol::Ah } else { Protocol::Esp };
     let cipher = match cipher {
@@ -36,18 +37,18 @@ fn suite(protocol: &str, cipher: &str, authentication: &str, key_bytes: usize) -
         "SHA384_HMAC" | "SHA512_HMAC" | "AES_XCBC_MAC" => return None,
         other => panic!("{other}"),
     };
-    Some(Suite { name: "of a vector", protocol, cipher, key_bytes, authentication })
+    Some(Suite { name: "vector", protocol, cipher, key_bytes, authentication })
 }
 
 #[test]
-fn packets_of_opendataplane() {
+fn processes_opendataplane_packets() {
     let text = vectors("odp/packets.txt");
     let lines = |text: &'static str| text.lines().filter(|line| !line.starts_with('#'));
     let text: &'static str = text.leak();
     let packets: HashMap<&str, Vec<u8>> =
         lines(text).filter_map(|line| line.split_once(' ')).map(|(name, frame)| (name, unhex(frame))).collect();
     let tests: &'static str = vectors("odp/inbound.txt").leak();
-    let (mut opened, mut refused, mut not_ours) = (0, 0, Vec::new());
+    let (mut accepted, mut rejected, mut unsupported) = (0, 0, Vec::new());
     for row in lines(tests) {
         let columns: Vec<&str> = row.split(' ').collect();
         let [test, protocol, spi, mode, cipher, key, salt, authentication, authentication_key, nonce, udp, _window] =
@@ -59,7 +60,7 @@ fn packets_of_opendataplane() {
         let (key, salt) = if is_ghash { (authentication_key, nonce) } else { (key, salt) };
         let key = unhex(key);
         let Some(suite) = suite(protocol, cipher, authentication, key.len()) else {
-            not_ours.push(authentication);
+            unsupported.push(authentication);
             continue;
         };
         let spi = match spi.strip_prefix("0x") {
@@ -71,7 +72,7 @@ fn packets_of_opendataplane() {
             let (name, expected) = step.split_once('=').unwrap();
             let mut frame = packets[name].clone();
             if test.contains("mcgrew_gcm_12") {
-                // Made by hand from the draft, with a header checksum that is 1 too high.
+                // The authors edited this vector by hand, and its header checksum is 1 too high.
                 frame[25] -= 1;
             }
             let (l2, packet, ipv6) = layer_3(&frame).unwrap().unwrap();
@@ -97,32 +98,33 @@ fn packets_of_opendataplane() {
                 hop_limit: 64,
                 selectors: &[Selector::default()],
             };
-            // Selectors know IPv4 only.
+            // The selectors of this test match only IPv4.
             if name.contains("ipv6_icmp_0") {
                 continue;
             }
-            let found = open(&association, 0, l2, packet, ipv6).map(|done| [done.l2, done.packet].concat());
+            let result = decapsulate(&association, 0, l2, packet, ipv6).map(|done| [done.l2, done.packet].concat());
             match expected.strip_prefix("error:") {
-                // The window is not the kernel's business: what comes again opens again.
-                Some("antireplay") => assert!(found.is_ok(), "{test}"),
-                Some("auth") => assert_eq!(found, Err(DROP_AUTHENTICATION), "{test}"),
-                Some("proto" | "sa_lookup") => assert_eq!(found, Err(DROP_MALFORMED), "{test}"),
+                // The kernel does not check the replay window, so it accepts the packet again.
+                Some("antireplay") => assert!(result.is_ok(), "{test}"),
+                Some("auth") => assert_eq!(result, Err(DROP_AUTHENTICATION), "{test}"),
+                Some("proto" | "sa_lookup") => assert_eq!(result, Err(DROP_MALFORMED), "{test}"),
                 Some(other) => panic!("{test}: {other}"),
-                // What only hides how much traffic there is goes on in OpenDataPlane, and not here (RFC 4303, section 2.6).
-                None if test.contains("mcgrew_gcm_12") => assert_eq!(found, Err(DROP_DUMMY), "{test}"),
+                // OpenDataPlane forwards dummy packets. RFC 4303, section 2.6, requires that they
+                // are dropped.
+                None if test.contains("mcgrew_gcm_12") => assert_eq!(result, Err(DROP_DUMMY), "{test}"),
                 None => {
-                    let found = found.unwrap_or_else(|reason| panic!("{test}: dropped for {reason}"));
+                    let frame = result.unwrap_or_else(|reason| panic!("{test}: dropped with reason {reason}"));
                     let expected = &packets[expected];
                     let (_, plain, _) = layer_3(expected).unwrap().unwrap();
-                    assert_eq!(found[l2.len()..], *plain, "{test}");
-                    opened += 1;
+                    assert_eq!(frame[l2.len()..], *plain, "{test}");
+                    accepted += 1;
                     continue;
                 }
             }
-            refused += 1;
+            rejected += 1;
         }
     }
-    not_ours.sort_unstable();
-    assert_eq!(not_ours, ["AES_XCBC_MAC", "SHA384_HMAC", "SHA512_HMAC"]);
-    assert_eq!((opened, refused), (34, 11));
+    unsupported.sort_unstable();
+    assert_eq!(unsupported, ["AES_XCBC_MAC", "SHA384_HMAC", "SHA512_HMAC"]);
+    assert_eq!((accepted, rejected), (34, 11));
 }

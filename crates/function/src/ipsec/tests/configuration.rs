@@ -1,20 +1,20 @@
-//! What the operator may write, and what comes of it.
+//! Tests of the configuration.
 
 use super::*;
 use crate::Error;
 use crate::testing::build_error;
 
 #[test]
-fn what_cannot_work_is_said_in_one_sentence_without_keys() {
+fn rejects_invalid_configurations_without_showing_keys() {
     let west = sa("west", 0x1001, "out", "");
     let east = sa("east", 0x2001, "in", "");
     let policy = |keys: &str| format!("[[policy]]\n{keys}\n");
     let short = west.replacen("0e0f\"", "\"", 1);
     let cases = [
-        (short.clone(), "encryption_key of SA \"west\" must have 16 bytes (32 hex digits), and has 14"),
-        (west.replace("10111213", "1011121"), "authentication_key of SA \"west\" must be 40 hex digits"),
-        (west.replace("10111213", "101112zz"), "authentication_key of SA \"west\" must be 40 hex digits"),
-        (west.replace("\"000102030405060708090a0b0c0d0e0f\"", "42424242"), "a text of 32 hex digits in quotes"),
+        (short.clone(), "encryption_key of SA \"west\" must have 16 bytes (32 hex digits), but has 14"),
+        (west.replace("10111213", "1011121"), "authentication_key of SA \"west\" must consist of 40 hex digits"),
+        (west.replace("10111213", "101112zz"), "authentication_key of SA \"west\" must consist of 40 hex digits"),
+        (west.replace("\"000102030405060708090a0b0c0d0e0f\"", "42424242"), "a string of 32 hex digits"),
         (west.clone() + &west.replace("4097", "4098"), "two SAs are called \"west\""),
         (west.clone() + &west.replace("\"west\"", "\"w2\""), "same SPI 0x1001 to 192.0.2.2 as SA \"west\""),
         (
@@ -22,15 +22,15 @@ fn what_cannot_work_is_said_in_one_sentence_without_keys() {
             "same SPI 0x2001 as SA \"east\"",
         ),
         (sa("low", 255, "out", ""), "spi = 255 of SA \"low\" is reserved"),
-        (west.replace("192.0.2.2", "224.0.0.1"), "224.0.0.1 of SA \"west\" is not the address"),
+        (west.replace("192.0.2.2", "224.0.0.1"), "224.0.0.1 of SA \"west\""),
         (west.replace("192.0.2.2", "192.0.2.1"), "same source and destination"),
         (sa("west", 0x1001, "out", "selectors = [{ protocol = 6 }]"), "is outbound"),
         (sa("east", 0x2001, "in", "selectors = []"), "has no selectors"),
         (sa("east", 0x2001, "in", "selectors = [{ source_ports = 5 }]"), "ports need protocol"),
         (policy("action = \"protect\""), "must name its SA"),
-        (policy("action = \"protect\"\nsa = \"wset\""), "no SA is called \"wset\"; there is none"),
-        (west.clone() + &policy("action = \"protect\"\nsa = \"wset\""), "no SA is called \"wset\"; there are west"),
-        (east.clone() + &policy("action = \"protect\"\nsa = \"east\""), "is inbound and cannot protect"),
+        (policy("action = \"protect\"\nsa = \"wset\""), "no SA is called \"wset\": there are no SAs"),
+        (west.clone() + &policy("action = \"protect\"\nsa = \"wset\""), "no SA is called \"wset\": the SAs are west"),
+        (east.clone() + &policy("action = \"protect\"\nsa = \"east\""), "SA \"east\" is inbound"),
         (west.clone() + &policy("action = \"bypass\"\nsa = \"west\""), "only a policy with action"),
         (policy("action = \"bypass\"\ndestination_ports = 53"), "ports need protocol"),
         (policy("action = \"bypass\"\nprotocol = \"icmp\"\ndestination_ports = 53"), "ports need protocol"),
@@ -44,14 +44,14 @@ fn what_cannot_work_is_said_in_one_sentence_without_keys() {
         let text = error.to_string();
         assert!(text.contains(expected), "{expected:?} is not in {text:?}");
         assert!(!text.contains("0304") && !text.contains("4242"), "{text}");
-        // Nor does the place at fault, whose line may be shown.
+        // The location of the error, whose line may be shown, contains no key either.
         if let Error::Value { span: Some(span), .. } = error {
             assert!(!stanza[span].contains("0304"), "{text}");
         }
     }
 }
 
-/// An SA with these keys.
+/// Returns the stanza of an SA with these keys.
 fn stanza(direction: &str, keys: &str) -> String {
     let (source, destination) =
         if direction == "out" { ("192.0.2.1", "192.0.2.2") } else { ("192.0.2.2", "192.0.2.1") };
@@ -61,7 +61,7 @@ fn stanza(direction: &str, keys: &str) -> String {
     format!("[[sa]]\nname = \"a\"\nspi = 4096\ndirection = \"{direction}\"\n{addresses}{keys}\n")
 }
 
-/// So many different digits.
+/// Returns hex digits of `bytes` different bytes.
 fn digits(bytes: usize) -> String {
     (0..bytes).map(|byte| format!("{:02x}", byte + 0x30)).collect()
 }
@@ -80,7 +80,7 @@ fn keys(encryption: &str, key: usize, authentication: &str, hmac_key: usize) -> 
     text
 }
 
-/// Every suite, as it is written: number, protocol and keys.
+/// Returns the name of every suite and its configuration keys.
 fn all_suites() -> Vec<(&'static str, String)> {
     let mut all = Vec::new();
     for bits in [128, 192, 256] {
@@ -111,7 +111,7 @@ fn all_suites() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn every_suite_can_be_written() {
+fn every_suite_can_be_configured() {
     let all = all_suites();
     let distinct: std::collections::BTreeSet<_> = all.iter().map(|(name, _)| name).collect();
     assert_eq!(distinct.len(), suite::SUITES.len());
@@ -130,18 +130,20 @@ fn every_suite_can_be_written() {
             } else {
                 [0; 4]
             };
-            assert_eq!(image[64 + 8..][..4], salt, "the salt comes behind the key");
+            assert_eq!(image[64 + 8..][..4], salt, "the salt follows the key");
             assert!(!format!("{sa:?}").contains("3031"));
         }
     }
-    // The contract names both variants of each.
-    let names: Vec<String> =
-        suite::SUITES.iter().flat_map(|suite| ["out", "in"].map(|way| format!("{}_{way}", suite.name))).collect();
+    // The contract contains both variants of each suite.
+    let names: Vec<String> = suite::SUITES
+        .iter()
+        .flat_map(|suite| ["out", "in"].map(|direction| format!("{}_{direction}", suite.name)))
+        .collect();
     assert_eq!(CONTRACT.variants, names);
 }
 
 #[test]
-fn the_salt_may_stand_by_itself() {
+fn the_salt_can_be_a_separate_key() {
     let text = keys("aes-128-gcm", 16, "", 0) + "salt = \"0a0b0c0d\"\n";
     let sa = ipsec(&stanza("out", &text)).database.sa(0).unwrap();
     assert_eq!((*sa.salt, sa.key.len(), sa.icv_bytes), ([10, 11, 12, 13], 16, 16));
@@ -150,7 +152,7 @@ fn the_salt_may_stand_by_itself() {
 }
 
 #[test]
-fn what_is_wrong_with_an_sa_is_said_without_its_keys() {
+fn rejects_invalid_sas_without_showing_keys() {
     let gcm = keys("aes-128-gcm", 20, "", 0);
     let cbc = keys("aes-128-cbc", 16, "hmac-sha1-96", 20);
     let with = |text: &str, more: &str| format!("{text}{more}\n");
@@ -158,39 +160,39 @@ fn what_is_wrong_with_an_sa_is_said_without_its_keys() {
         ("out", with("", ""), "needs encryption"),
         ("out", keys("aes-128-cbc", 16, "", 0), "needs authentication"),
         ("out", keys("aes-128-cbc", 16, "none", 0), "is not authenticated"),
-        ("out", keys("null", 0, "none", 0), "ESP has no null with none"),
-        ("out", keys("aes-192-cbc", 24, "none", 0), "ESP has no aes-192-cbc with none"),
-        ("out", keys("null", 0, "aes-128-gmac", 20), "GMAC is encryption = \"aes-128-gmac\" there"),
-        ("out", keys("aes-128-gcm", 20, "hmac-sha1-96", 20), "authenticates by aes-128-gcm: leave authentication out"),
+        ("out", keys("null", 0, "none", 0), "ESP does not support null with none"),
+        ("out", keys("aes-192-cbc", 24, "none", 0), "ESP does not support aes-192-cbc with none"),
+        ("out", keys("null", 0, "aes-128-gmac", 20), "set encryption = \"aes-128-gmac\""),
+        ("out", keys("aes-128-gcm", 20, "hmac-sha1-96", 20), "authenticated by aes-128-gcm: leave authentication out"),
         (
             "out",
             keys("aes-128-gcm", 16, "", 0),
-            "encryption_key of SA \"a\" must have 20 bytes (40 hex digits), and has 16",
+            "encryption_key of SA \"a\" must have 20 bytes (40 hex digits), but has 16",
         ),
         ("out", with(&gcm, "salt = \"00010203\""), "encryption_key of SA \"a\" must have 16 bytes"),
-        ("out", with(&gcm, "icv_bytes = 10"), "icv_bytes = 10 of SA \"a\": can be 16, 12, 8"),
-        ("out", with(&cbc, "icv_bytes = 16"), "icv_bytes = 16 of SA \"a\": can be 12"),
-        ("out", with(&cbc, "salt = \"00010203\""), "salt of SA \"a\" has no use"),
-        ("out", keys("null", 16, "hmac-sha1-96", 20), "encryption_key of SA \"a\" has no use"),
-        ("out", keys("aes-128-gcm", 20, "", 20), "authentication_key of SA \"a\" has no use"),
+        ("out", with(&gcm, "icv_bytes = 10"), "icv_bytes = 10 of SA \"a\" must be one of 16, 12, 8"),
+        ("out", with(&cbc, "icv_bytes = 16"), "icv_bytes = 16 of SA \"a\" must be one of 12"),
+        ("out", with(&cbc, "salt = \"00010203\""), "salt of SA \"a\" is not used"),
+        ("out", keys("null", 16, "hmac-sha1-96", 20), "encryption_key of SA \"a\" is not used"),
+        ("out", keys("aes-128-gcm", 20, "", 20), "authentication_key of SA \"a\" is not used"),
         ("out", keys("aes-128-cbc", 0, "hmac-sha1-96", 20), "encryption_key of SA \"a\" is missing"),
         ("out", keys("aes-128-cbc", 16, "hmac-sha-256-128", 20), "authentication_key of SA \"a\" must have 32 bytes"),
         ("out", cbc.replace(&digits(16), &"00".repeat(16)), "encryption_key of SA \"a\" repeats a few bytes"),
         ("out", cbc.replace(&digits(20), &"30313233".repeat(5)), "authentication_key of SA \"a\" repeats a few bytes"),
         ("out", keys("aes-128-cbc", 16, "hmac-sha1-96", 20) + "protocol = \"ah\"", "AH, which does not encrypt"),
-        ("out", keys("", 0, "none", 0) + "protocol = \"ah\"", "AH has no none"),
+        ("out", keys("", 0, "none", 0) + "protocol = \"ah\"", "AH does not support none"),
         ("out", keys("", 0, "", 0) + "protocol = \"ah\"", "needs authentication"),
-        ("out", with(&cbc, "mode = \"transport\"\ndf = \"set\""), "df of SA \"a\" is of the outer header"),
-        ("out", with(&cbc, "hop_limit = 0"), "gets nowhere"),
+        ("out", with(&cbc, "mode = \"transport\"\ndf = \"set\""), "df of SA \"a\""),
+        ("out", with(&cbc, "hop_limit = 0"), "hop_limit = 0 of SA \"a\""),
         ("out", with(&cbc, "dscp = 64"), "dscp must be \"copy\" or 0 to 63"),
-        ("out", with(&cbc, "replay_window = 64"), "the receiver has the replay window"),
+        ("out", with(&cbc, "replay_window = 64"), "replay_window of SA \"a\""),
         ("in", with(&cbc, "replay_window = 31"), "must be 32 to 4096, or 0 for none"),
         ("in", with(&cbc, "replay_window = 4097"), "must be 32 to 4096, or 0 for none"),
-        ("in", with(&cbc, "replay_window = 0\nesn = true"), "does not go together with esn"),
+        ("in", with(&cbc, "replay_window = 0\nesn = true"), "replay_window = 0 of SA \"a\""),
         ("out", with(&cbc, "destination = \"2001:db8::1\""), "one is IPv4, the other IPv6"),
         ("out", with(&cbc, "udp_encapsulation = { source_port = 0 }"), "has port 0"),
         ("out", with(&cbc, "lifetime = { hard_packets = 0 }"), "hard_packets = 0"),
-        ("out", with(&cbc, "lifetime = { soft_bytes = 2, hard_bytes = 1 }"), "comes after"),
+        ("out", with(&cbc, "lifetime = { soft_bytes = 2, hard_bytes = 1 }"), "soft_bytes = 2 of SA \"a\""),
         (
             "in",
             with(&cbc, "selectors = [{ source = \"::/0\", destination = \"10.0.0.0/8\" }]"),
@@ -199,49 +201,49 @@ fn what_is_wrong_with_an_sa_is_said_without_its_keys() {
     ];
     for (direction, text, expected) in cases {
         let error = build_error(&KIND, &stanza(direction, &text), &[]);
-        let said = error.to_string();
-        assert!(said.contains(expected), "{expected:?} is not in {said:?}");
-        assert!(!said.contains("3031"), "{said}");
+        let message = error.to_string();
+        assert!(message.contains(expected), "{expected:?} is not in {message:?}");
+        assert!(!message.contains("3031"), "{message}");
         if let Error::Value { span: Some(span), .. } = error {
-            assert!(!stanza(direction, &text)[span].contains("3031"), "{said}");
+            assert!(!stanza(direction, &text)[span].contains("3031"), "{message}");
         }
     }
-    // What is only careless goes through where the operator says that he knows.
+    // Weak keys are accepted with `insecure`.
     ipsec(&stanza("out", &(cbc.replace(&digits(16), &"00".repeat(16)) + "insecure = true\n")));
 }
 
 #[test]
-fn nonces_of_two_outbound_sas_are_never_the_same() {
+fn rejects_sas_that_would_repeat_nonces() {
     let one = stanza("out", &keys("aes-128-gcm", 20, "", 0));
     let other = |text: String| text.replace("\"a\"", "\"b\"").replace("4096", "4097");
     let error = build_error(&KIND, &(one.clone() + &other(one.clone())), &[]).to_string();
-    assert!(error.contains("its nonces or IVs would come twice"), "{error}");
+    assert!(error.contains("SA \"b\" reuses the key of another outbound SA"), "{error}");
     let ctr = stanza("out", &keys("aes-128-ctr", 20, "hmac-sha1-96", 20));
     assert!(build_error(&KIND, &(one.clone() + &other(ctr)), &[]).to_string().contains("nonces"));
-    // Another salt is another nonce, another SPI another IV of CBC.
+    // A different salt gives different nonces, and a different SPI gives different CBC IVs.
     ipsec(&(one.clone() + &other(one.replace("43\"", "44\""))));
-    // The peer counts its nonces as we count ours.
+    // The peer counts its nonces in the same way, so both directions need different keys.
     let inbound = stanza("in", &keys("aes-128-gcm", 20, "", 0));
     for both in [one.clone() + &other(inbound.clone()), inbound.clone() + &other(one.clone())] {
         let error = build_error(&KIND, &both, &[]).to_string();
-        assert!(error.contains("SA \"b\" has the key and salt of an SA of the other direction"), "{error}");
+        assert!(error.contains("SA \"b\" uses the key and salt of an SA of the other direction"), "{error}");
     }
     ipsec(&(one.clone() + &other(inbound.replace("43\"", "44\""))));
     ipsec(&(one + &other(inbound.clone() + "insecure = true\n")));
     ipsec(&(inbound.clone() + &other(inbound)));
     let cbc = stanza("out", &keys("aes-128-cbc", 16, "hmac-sha1-96", 20));
     ipsec(&(cbc.clone() + &other(cbc.clone())));
-    // The IV is made of the first 32 bits of the destination.
+    // The IV depends only on the first 32 bits of the destination.
     let to = |host: &str| {
         let endpoints = format!("source = \"2001:db8::{host}:1\"\ndestination = \"2001:db8::{host}:2\"");
         cbc.replace("source = \"192.0.2.1\"\ndestination = \"192.0.2.2\"", &endpoints)
     };
     let two = to("a") + &to("b").replace("\"a\"", "\"b\"");
-    assert!(build_error(&KIND, &two, &[]).to_string().contains("IVs would come twice"), "{two}");
+    assert!(build_error(&KIND, &two, &[]).to_string().contains("reuses the key"), "{two}");
 }
 
 #[test]
-fn room_is_what_configured_sas_need() {
+fn room_equals_the_needs_of_the_sas() {
     let room = |text: &str| {
         let function = ipsec(text);
         (function.headroom_bytes(), function.tailroom_bytes(), function.tailroom_saved())
@@ -261,7 +263,8 @@ fn room_is_what_configured_sas_need() {
     assert_eq!(room(&stanza("out", &(gcm.clone() + ipv6 + "udp_encapsulation = {}\n"))).0, 40 + 8 + 8 + 8);
     let (headroom, tailroom, saved) = room(&stanza("out", &(gcm.clone() + "mode = \"transport\"\n")));
     assert_eq!((headroom, tailroom), (16, 3 + 2 + 16));
-    // 14 bytes of L2 and whole words in front: the padding follows from the length.
+    // The prefix is 14 bytes of layer 2 and whole words, so the frame length determines the
+    // padding.
     assert_eq!(saved[..8], [3, 0, 1, 2, 3, 0, 1, 2]);
     let ah = keys("", 0, "aes-128-gmac", 20) + "protocol = \"ah\"\n";
     assert_eq!(room(&stanza("out", &ah)), (20 + 12 + 8 + 16, 0, [0; 16]));
@@ -274,27 +277,27 @@ fn room_is_what_configured_sas_need() {
 }
 
 #[test]
-fn the_image_is_as_image_h_draws_it() {
+fn the_image_has_the_layout_of_image_h() {
     let selectors = "selectors = [{}, { source = \"10.0.0.0/8\", protocol = 6, destination_ports = \"80-81\" }]";
     let function = ipsec(&(sa("west", 0x1001, "out", "") + &sa("east", 0x2001, "in", selectors)));
     let image = function.image().to_vec();
     let word = |at: usize| u32::from_le_bytes(*image[at..].first_chunk().unwrap());
     assert_eq!(&image[..4], b"IPSE");
-    let places = 3 * 128;
-    let first_selector = 64 + places * 384;
-    assert_eq!([word(4), word(8), word(16)], [places as u32, 64, first_selector as u32]);
+    let slots = 3 * 128;
+    let first_selector = 64 + slots * 384;
+    assert_eq!([word(4), word(8), word(16)], [slots as u32, 64, first_selector as u32]);
     assert_eq!(image.len(), first_selector + word(12) as usize * 64);
     assert_eq!(
         &image[64 + 128..][..16],
         &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
-        "to encrypt, the key first"
+        "encryption uses the key first"
     );
     let inbound = 64 + 384;
-    assert_eq!(&image[inbound + 128 + 160..][..16], &image[64 + 128..][..16], "to decrypt, the key last");
+    assert_eq!(&image[inbound + 128 + 160..][..16], &image[64 + 128..][..16], "decryption uses the key last");
     assert_eq!([word(64), word(64 + 4)], [0x1001, 1]);
     assert_eq!(image[64 + 12..][..4], [0, 12, 64, 0]);
     assert_eq!([word(inbound + 16), word(inbound + 32), word(inbound + 4)], [0xc000_0202, 0xc000_0201, 3]);
-    // The first one accepts everything, for all SAs.
+    // The first selector accepts everything and is shared by all SAs.
     assert_eq!([word(inbound + 52), word(inbound + 56)], [1, 2]);
     let second = first_selector + 2 * 64;
     assert_eq!([word(second), word(second + 16)], [0x0a00_0000, 0]);
@@ -305,7 +308,7 @@ fn the_image_is_as_image_h_draws_it() {
 }
 
 #[test]
-fn the_image_has_what_an_sa_is_told_to_do() {
+fn the_image_contains_the_settings_of_an_sa() {
     let more = "source = \"2001:db8::1\"\ndestination = \"2001:db8::2\"\nesn = true\ndf = \"clear\"\ndscp = 46\necn = false\n\
                 hop_limit = 9\nudp_encapsulation = { source_port = 4501 }\n";
     let function = ipsec(&stanza("out", &(keys("aes-256-gcm", 36, "", 0) + more + "icv_bytes = 12\n")));

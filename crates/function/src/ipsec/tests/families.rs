@@ -1,4 +1,4 @@
-//! IPv6, AH and ESP in UDP: which SA a frame belongs to.
+//! Tests of the SA look-up for IPv6, AH and ESP in UDP.
 
 use super::*;
 
@@ -39,18 +39,18 @@ fn esp(spi: u32) -> Vec<u8> {
 }
 
 #[test]
-fn ipv6_finds_its_sa_behind_extension_headers() {
+fn finds_the_sa_after_ipv6_extension_headers() {
     let function = ipsec(&(sa6("six", 0x2001, "") + "[[policy]]\naction = \"bypass\"\n"));
-    let behind = |kind: u8, header: [u8; 8]| {
+    let after = |kind: u8, header: [u8; 8]| {
         [&header[..], &esp(0x2001)].concat().into_iter().fold((kind, vec![]), |(kind, mut bytes), byte| {
             bytes.push(byte);
             (kind, bytes)
         })
     };
-    let (hop, hop_esp) = behind(0, [50, 0, 1, 4, 0, 0, 0, 0]);
-    let (fragment, first_esp) = behind(44, [50, 0, 0, 1, 0, 0, 0, 7]);
-    let (_, later_esp) = behind(44, [50, 0, 0, 8, 0, 0, 0, 7]);
-    let (_, atomic_esp) = behind(44, [50, 0, 0, 0, 0, 0, 0, 7]);
+    let (hop, hop_esp) = after(0, [50, 0, 1, 4, 0, 0, 0, 0]);
+    let (fragment, first_esp) = after(44, [50, 0, 0, 1, 0, 0, 0, 7]);
+    let (_, later_esp) = after(44, [50, 0, 0, 8, 0, 0, 0, 7]);
+    let (_, atomic_esp) = after(44, [50, 0, 0, 0, 0, 0, 0, 7]);
     let frames = [
         frame6(PEER, US, 50, &esp(0x2001)),
         frame6(PEER, US, hop, &hop_esp),
@@ -83,7 +83,7 @@ fn ipv6_finds_its_sa_behind_extension_headers() {
 }
 
 #[test]
-fn policies_of_both_families_are_asked_in_order() {
+fn policies_of_both_families_match_in_order() {
     let stanza = sa("west", 0x1001, "out", "")
         + r#"
         [[policy]]
@@ -116,7 +116,7 @@ fn policies_of_both_families_are_asked_in_order() {
 }
 
 #[test]
-fn ah_finds_its_own_sas_only() {
+fn ah_packets_find_only_ah_sas() {
     let function = ipsec(&(ah("ah", 0x3001) + &sa("esp", 0x2001, "in", "")));
     let header = |spi: u32| [[6, 4, 0, 0], spi.to_be_bytes(), [0, 0, 0, 5]].concat();
     let (peer, us) = ([192, 0, 2, 2], [192, 0, 2, 1]);
@@ -139,7 +139,7 @@ fn ah_finds_its_own_sas_only() {
 }
 
 #[test]
-fn esp_in_udp_ike_and_keepalives_are_told_apart() {
+fn distinguishes_esp_in_udp_from_ike_and_keepalives() {
     let stanza = sa("nat", 0x2001, "in", "udp_encapsulation = { source_port = 1111 }")
         + &sa("plain", 0x2002, "in", "")
         + &sa6("six", 0x2003, "udp_encapsulation = { destination_port = 4564 }")
@@ -156,14 +156,14 @@ fn esp_in_udp_ike_and_keepalives_are_told_apart() {
         frame(peer, us, 17, 0, &udp(4500, &[0xff])),
         frame(peer, us, 17, 0, &udp(4500, &[0, 0, 0, 0, 1, 2, 3, 4, 5])),
         frame(peer, us, 17, 0, &udp(4501, &esp(0x2001))),
-        // The same bit of the ports that are looked at, and another port.
+        // Port 4564 has the same bit in the port filter as 4500, but is a different port.
         frame(peer, us, 17, 0, &udp(4564, &esp(0x2001))),
         frame(peer, [192, 0, 2, 9], 17, 0, &udp(4500, &esp(0x2001))),
         frame(peer, us, 17, 0x2000, &udp(4500, &esp(0x2001))),
         frame(peer, us, 17, 0x0001, &udp(4500, &esp(0x2001))),
         frame(peer, us, 17, 0, &udp(4500, &[0, 0, 0x20])),
         frame(peer, us, 17, 0, &[0, 1, 2]),
-        // Not encapsulated, and so not the SA's.
+        // ESP without UDP does not match an SA with UDP encapsulation.
         frame(peer, us, 50, 0, &esp(0x2001)),
         frame(peer, us, 50, 0, &esp(0x2002)),
         frame6(PEER, US, 17, &udp(4564, &esp(0x2003))),

@@ -1,4 +1,4 @@
-//! Path MTUs, fragments of packets for us, and keepalives.
+//! Tests of path MTUs, reassembly of fragments to local endpoints, and keepalives.
 
 use godwit_packet::Layout;
 use serde_json::json;
@@ -14,7 +14,7 @@ const HERE: [u8; 4] = [10, 1, 2, 3];
 const THERE: [u8; 4] = [10, 2, 3, 4];
 const PROTECT: &str = "[[policy]]\naction = \"protect\"\nsa = \"west\"\n";
 
-/// A host half with an arena.
+/// Host half with its arena.
 struct Host {
     host: Box<dyn HostHalf>,
     region: Region,
@@ -36,12 +36,12 @@ impl Host {
         packet
     }
 
-    /// What becomes of frames that arrive now, and when it wants to be called again.
+    /// Passes new frames to the host half. Returns its steps and the time of the next call.
     fn arrange(&mut self, frames: &[Vec<u8>], now_ns: u64) -> (Vec<Step>, u64) {
-        self.arrange_so(frames, now_ns, true, false)
+        self.arrange_with(frames, now_ns, true, false)
     }
 
-    fn arrange_so(&mut self, frames: &[Vec<u8>], now_ns: u64, live: bool, ending: bool) -> (Vec<Step>, u64) {
+    fn arrange_with(&mut self, frames: &[Vec<u8>], now_ns: u64, live: bool, ending: bool) -> (Vec<Step>, u64) {
         let arrived: Vec<Descriptor> = frames.iter().map(|frame| self.put(frame)).collect();
         let mut steps = Vec::new();
         let region = &mut self.region;
@@ -51,7 +51,7 @@ impl Host {
     }
 }
 
-/// A UDP packet of so many bytes from here to there.
+/// Returns a UDP packet with a total length of `bytes`, from `HERE` to `THERE`.
 fn udp(word: u16, bytes: usize) -> Vec<u8> {
     let payload: Vec<u8> = (0..bytes - 20).map(|at| (at * 7 % 251) as u8).collect();
     frame(HERE, THERE, 17, word, &payload)
@@ -69,9 +69,10 @@ fn parts(frame: &[u8], mtu: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_fits_goes_into_the_tunnel() {
+fn packets_up_to_the_inner_mtu_are_not_fragmented() {
     let sas = [
-        // Outer header, ESP, IV, then whole blocks with two bytes of trailer, ICV.
+        // Outer header, ESP header and IV; then whole blocks including two bytes of trailer; then
+        // the ICV.
         (KEYS.to_owned(), 1400, (1400 - 20 - 8 - 16 - 12) / 16 * 16 - 2),
         (KEYS.to_owned() + "udp_encapsulation = {}\n", 1400, (1400 - 20 - 8 - 8 - 16 - 12) / 16 * 16 - 2),
         (
@@ -92,7 +93,7 @@ fn what_fits_goes_into_the_tunnel() {
 }
 
 #[test]
-fn long_packets_are_taken_apart_in_their_place() {
+fn fragments_stay_in_the_order_of_arrival() {
     let function = ipsec(&(sa("west", 0x1001, "out", "") + PROTECT + "[reassembly]\n").replacen(
         "[[sa]]",
         "path_mtu = 700\n[[sa]]",
@@ -113,16 +114,16 @@ fn long_packets_are_taken_apart_in_their_place() {
     assert!(matches!(steps[1..4], [Step::Keep { .. }, Step::Split { .. }, Step::Split { .. }]));
     assert_eq!(found[1..4], expected);
     assert_eq!((found[0].len(), found[4].len(), found.len()), (114, 104, 5));
-    // What is not protected has no path MTU.
+    // The path MTU does not apply to packets that bypass IPsec.
     let bypass = "[[policy]]\naction = \"bypass\"\nprotocol = 17\n";
     let function = ipsec(&(sa("west", 0x1001, "out", "path_mtu = 700") + bypass));
     let (steps, _) = Host::new(&function).arrange(&[udp(0, 1500)], 0);
     assert!(matches!(steps[..], [Step::Keep { work: Work::Done(outcome), .. }] if outcome.verdict == VERDICT_BYPASS));
 }
 
-/// What was joined for one of our endpoints is for somebody else, and too long for the tunnel to him.
+/// The reassembled packet is not for an inbound SA and exceeds the MTU of its outbound tunnel.
 #[test]
-fn a_joined_packet_is_taken_apart_again_where_it_goes_into_a_tunnel() {
+fn a_reassembled_packet_is_fragmented_again_for_a_tunnel() {
     let stanza = "path_mtu = 700\n".to_owned() + &sa("west", 0x1001, "out", "") + &sa("east", 0x2001, "in", "");
     let function = ipsec(&(stanza + PROTECT + "[reassembly]\n"));
     let mtu = function.database.lengths.inner_mtu(0).unwrap();
@@ -147,7 +148,7 @@ fn a_joined_packet_is_taken_apart_again_where_it_goes_into_a_tunnel() {
 }
 
 #[test]
-fn without_buffers_a_long_packet_is_dropped_and_nothing_leaks() {
+fn drops_a_long_packet_without_leaks_when_buffers_run_out() {
     let function = ipsec(&(sa("west", 0x1001, "out", "path_mtu = 700") + PROTECT));
     let mut host = Host::with(&function, 2);
     let (steps, _) = host.arrange(&[udp(0, 1500)], 0);
@@ -157,7 +158,7 @@ fn without_buffers_a_long_packet_is_dropped_and_nothing_leaks() {
 }
 
 #[test]
-fn the_sender_of_what_must_not_be_taken_apart_is_told() {
+fn sends_icmp_errors_for_packets_that_must_not_be_fragmented() {
     let function = ipsec(&(sa("west", 0x1001, "out", "path_mtu = 700") + PROTECT));
     let mtu = function.database.lengths.inner_mtu(0).unwrap();
     let mut host = Host::new(&function);
@@ -170,7 +171,7 @@ fn the_sender_of_what_must_not_be_taken_apart_is_told() {
     assert_eq!(frame[..14], [2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 8, 0]);
     assert_eq!(frame[14..], crate::fragments::too_big(&whole[14..], mtu, US.into()).unwrap());
     host.region.release(&packet);
-    // A hundred a second, and no more; then again.
+    // At most 100 messages are sent per second.
     for (second, count) in [(0, 99), (1, 100)] {
         for number in 0..150 {
             let (steps, _) = host.arrange(std::slice::from_ref(&whole), second * SECOND + 1);
@@ -181,7 +182,8 @@ fn the_sender_of_what_must_not_be_taken_apart_is_told() {
             host.region.release(&packet);
         }
     }
-    // IPv6 in an IPv4 tunnel: there is no address to tell it from, and 1280 bytes are never too big.
+    // IPv6 in an IPv4 tunnel: the SA has no IPv6 source address for the error. Packets of 1280
+    // bytes are never too big.
     for (bytes, dropped) in [(1280, false), (1281, true)] {
         let mut ipv6 = vec![0; 14 + bytes];
         ipv6[12..16].copy_from_slice(&[0x86, 0xdd, 0x60, 0]);
@@ -197,7 +199,7 @@ fn the_sender_of_what_must_not_be_taken_apart_is_told() {
     }
 }
 
-/// An ESP packet for us, of SA 0x2001, of so many bytes behind its header.
+/// Returns an ESP packet of SA 0x2001 to a local endpoint, with `bytes` bytes after the ESP header.
 fn esp(bytes: usize) -> Vec<u8> {
     let mut payload = [0x2001_u32.to_be_bytes(), 9_u32.to_be_bytes()].concat();
     payload.extend((0..bytes).map(|at| (at % 251) as u8));
@@ -205,7 +207,7 @@ fn esp(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn fragments_for_us_are_joined_before_their_sa_is_looked_up() {
+fn reassembles_local_fragments_before_the_sa_lookup() {
     let function =
         ipsec(&(sa("east", 0x2001, "in", "") + "[[policy]]\naction = \"bypass\"\n[reassembly]\ntimeout_ms = 100\n"));
     let mut host = Host::new(&function);
@@ -221,34 +223,34 @@ fn fragments_for_us_are_joined_before_their_sa_is_looked_up() {
     assert_eq!(work, decrypt(0, 9));
     assert_eq!(host.region.frame(&joined), whole);
     assert_eq!(wake_ns, u64::MAX);
-    // Too late, and at the end.
+    // Fragments expire after the timeout and at the end of the run.
     let (steps, wake_ns) = host.arrange(&fragments[..1], SECOND);
     assert!(matches!(steps[..], [Step::Hold { .. }]));
     assert_eq!(wake_ns, SECOND + SECOND / 10);
     let (steps, _) = host.arrange(&[], wake_ns);
     assert_eq!(steps, [Step::Expire { held: 1, reason: DROP_FRAGMENT_TIMEOUT }]);
     host.arrange(&fragments[..1], 3 * SECOND);
-    let (steps, wake_ns) = host.arrange_so(&[], 3 * SECOND, true, true);
+    let (steps, wake_ns) = host.arrange_with(&[], 3 * SECOND, true, true);
     assert_eq!((steps, wake_ns), (vec![Step::Expire { held: 1, reason: DROP_FRAGMENT_TIMEOUT }], u64::MAX));
-    // Longer than any frame.
+    // The packet is longer than the maximum frame.
     let long = parts(&esp(4200), 1400);
     let (steps, _) = host.arrange(&long, 4 * SECOND);
     assert!(steps.contains(&Step::Expire { held: 2, reason: DROP_FRAGMENT_LIMIT }), "{steps:?}");
-    // Teardrop.
+    // Overlapping fragments (teardrop attack).
     let (steps, _) = host.arrange(&[fragments[0].clone(), fragments[0].clone()], 9 * SECOND);
     assert!(
         matches!(steps[0], Step::Hold { .. })
             && steps.contains(&Step::Expire { held: 1, reason: DROP_FRAGMENT_OVERLAP })
     );
     assert!(matches!(steps[2], Step::Drop { reason: DROP_FRAGMENT_OVERLAP, .. }));
-    // As ever where nobody asked for it.
+    // Without reassembly, fragments are dropped.
     let function = ipsec(&sa("east", 0x2001, "in", ""));
     assert!(!function.host_half(0, 1).unwrap().arranges());
     assert_eq!(prepare(&function, 0, 1, &fragments[..1]), [drop(DROP_FRAGMENT)]);
 }
 
 #[test]
-fn fragments_go_where_their_sa_is() {
+fn fragments_are_steered_to_the_worker_of_their_sa() {
     let mut stanza = "[reassembly]\n".to_owned();
     for number in 0..40 {
         let sa = sa(&format!("in{number}"), 0x2001 + number, "in", "");
@@ -262,15 +264,15 @@ fn fragments_go_where_their_sa_is() {
         let payload = [(0x2001 + number).to_be_bytes(), [0, 0, 0, 9]].concat().repeat(100);
         let whole = frame([192, 0, 3, (number / 4) as u8], US, 50, 0, &payload);
         let fragments = parts(&whole, 300);
-        let of: Vec<_> = fragments.iter().map(|fragment| worker(fragment)).collect();
-        assert!(of.iter().all(|worker| *worker == of[0]) && of[0] == worker(&whole), "SA {number}: {of:?}");
-        workers.insert(of[0]);
+        let owners: Vec<_> = fragments.iter().map(|fragment| worker(fragment)).collect();
+        assert!(owners.iter().all(|owner| *owner == worker(&whole)), "SA {number}: {owners:?}");
+        workers.insert(owners[0]);
     }
-    assert_eq!(workers.len(), 5, "one for all");
+    assert_eq!(workers.len(), 5, "all workers are used");
 }
 
 #[test]
-fn an_sa_that_is_replaced_goes_where_fragments_between_its_new_endpoints_go() {
+fn a_replaced_sa_moves_to_the_worker_of_its_new_endpoints() {
     struct Engine;
     impl Running for Engine {
         fn image_changed(&self, _: std::ops::Range<usize>) -> Result<(), Error> {
@@ -283,7 +285,7 @@ fn an_sa_that_is_replaced_goes_where_fragments_between_its_new_endpoints_go() {
     }
     let moved = sa("moved", 0x2001, "in", "").replace("192.0.2.2", "192.0.3.3");
     let function = ipsec(&("[reassembly]\n".to_owned() + &sa("east", 0x2000, "in", "") + &moved));
-    // The peer of "moved" has gone to the address of the peer of "east".
+    // The new SA has the same endpoints as "east".
     let new = json!({
         "name": "moved", "spi": 0x2002, "direction": "in", "source": "192.0.2.2", "destination": "192.0.2.1",
         "encryption": "aes-128-cbc", "encryption_key": "000102030405060708090a0b0c0d0e0f",
@@ -299,7 +301,7 @@ fn an_sa_that_is_replaced_goes_where_fragments_between_its_new_endpoints_go() {
 }
 
 #[test]
-fn idle_sas_are_kept_alive() {
+fn sends_keepalives_for_idle_sas() {
     for (six, live) in [(false, true), (true, true), (false, false)] {
         let mut stanza =
             sa("west", 0x1001, "out", "udp_encapsulation = { source_port = 4501, keepalive_s = 20 }\nhop_limit = 9");
@@ -308,17 +310,17 @@ fn idle_sas_are_kept_alive() {
         }
         let function = ipsec(&(stanza + PROTECT));
         let mut host = Host::new(&function);
-        let (_, wake_ns) = host.arrange_so(&[], 0, live, false);
-        assert_eq!(wake_ns, u64::MAX, "it has sent nothing");
-        let (steps, wake_ns) = host.arrange_so(&[udp(0, 100)], SECOND, live, false);
+        let (_, wake_ns) = host.arrange_with(&[], 0, live, false);
+        assert_eq!(wake_ns, u64::MAX, "the SA has sent nothing yet");
+        let (steps, wake_ns) = host.arrange_with(&[udp(0, 100)], SECOND, live, false);
         assert!(matches!(steps[..], [Step::Keep { .. }]));
         if !live {
             assert_eq!(wake_ns, u64::MAX);
-            assert_eq!(host.arrange_so(&[], 100 * SECOND, live, false).0, []);
+            assert_eq!(host.arrange_with(&[], 100 * SECOND, live, false).0, []);
             continue;
         }
         assert_eq!(wake_ns, 21 * SECOND);
-        // It has sent something in between.
+        // A packet in between postpones the keepalive.
         host.arrange(&[udp(0, 100)], 11 * SECOND);
         let (steps, wake_ns) = host.arrange(&[], 21 * SECOND);
         assert_eq!((&steps[..], wake_ns), (&[][..], 31 * SECOND));
@@ -342,18 +344,18 @@ fn idle_sas_are_kept_alive() {
             assert_eq!(udp[..6], [17, 149, 17, 148, 0, 9]);
             assert_eq!(udp[8..], [0xff]);
         }
-        function.database.end(0);
+        function.database.remove(0);
         assert_eq!(host.arrange(&[], 99 * SECOND), (Vec::new(), u64::MAX));
     }
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn rejects_invalid_limits() {
     let error = |stanza: &str| {
         let stanza = DeTable::parse(stanza).unwrap();
         match crate::config::read(stanza).and_then(Ipsec::new) {
             Err(error) => error.to_string(),
-            Ok(_) => panic!("it is taken"),
+            Ok(_) => panic!("the stanza was accepted"),
         }
     };
     for (more, expected) in
@@ -371,9 +373,9 @@ fn what_cannot_be_is_refused() {
     assert!(error("path_mtu = 60").contains("at least 576"));
 }
 
-/// Host halves are told at the start whether they are to arrange packets.
+/// The host halves support path MTUs only if the initial configuration has one.
 #[test]
-fn path_mtus_that_come_later_need_one_at_the_start() {
+fn a_path_mtu_needs_one_at_the_start() {
     struct Quiet;
     impl Running for Quiet {
         fn image_changed(&self, _: std::ops::Range<usize>) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! Sequence numbers, replay windows, lifetimes and counters.
+//! Tests of sequence numbers, replay windows, lifetimes and counters.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ fn esp_frame(sequence: u32) -> Vec<u8> {
     frame([192, 0, 2, 2], [192, 0, 2, 1], 50, 0, &[[0, 0, 0x20, 1], sequence.to_be_bytes()].concat())
 }
 
-/// One worker's host half, and packets that it prepared.
+/// Host half of one worker.
 struct Worker {
     host: Box<dyn HostHalf>,
 }
@@ -18,7 +18,7 @@ impl Worker {
         Self { host: function.host_half(0, 1).unwrap() }
     }
 
-    /// What is to be done with a packet that shows this number: the number it has, or the reason to drop it.
+    /// Prepares a packet. Returns its full sequence number or the drop reason.
     fn prepare(&mut self, sequence: u32) -> Result<u64, u8> {
         let (region, descriptors) = region(&[esp_frame(sequence)]);
         let mut work = Vec::new();
@@ -29,7 +29,8 @@ impl Worker {
         }
     }
 
-    /// The kernel has said this of it.
+    /// Completes a packet with the outcome of the kernel. Returns the drop reason if the packet is
+    /// dropped.
     fn complete(&mut self, sequence: u64, outcome: Outcome) -> Result<(), u8> {
         let descriptor = Descriptor { length: 100, ..Descriptor::default() };
         let mut outcomes = [outcome];
@@ -48,7 +49,7 @@ impl Worker {
 }
 
 #[test]
-fn what_comes_twice_or_too_late_is_dropped() {
+fn drops_repeated_and_late_packets() {
     let function = ipsec(&sa("east", 0x2001, "in", "replay_window = 32"));
     let mut worker = Worker::new(&function);
     assert_eq!(worker.pass(5), Ok(5));
@@ -56,28 +57,28 @@ fn what_comes_twice_or_too_late_is_dropped() {
     assert_eq!(worker.pass(0), Err(DROP_REPLAYED));
     assert_eq!(worker.pass(4), Ok(4));
     assert_eq!(worker.pass(40), Ok(40));
-    assert_eq!(worker.pass(9), Ok(9), "the window has 32 numbers: 9 to 40");
+    assert_eq!(worker.pass(9), Ok(9), "the window covers 32 numbers: 9 to 40");
     assert_eq!(worker.pass(8), Err(DROP_REPLAYED));
-    // Far ahead, and then nothing of before.
+    // A number far ahead moves the window beyond all earlier numbers.
     assert_eq!(worker.pass(3_000_000_000), Ok(3_000_000_000));
     assert_eq!(worker.pass(41), Err(DROP_REPLAYED));
     assert_eq!(worker.pass(2_999_999_999), Ok(2_999_999_999));
     assert_eq!(worker.pass(u32::MAX), Ok(u32::MAX.into()));
-    assert_eq!(worker.pass(1), Err(DROP_REPLAYED), "without extended numbers, nothing follows the last");
+    assert_eq!(worker.pass(1), Err(DROP_REPLAYED), "without extended numbers, the last number is final");
     let listed = function.control().database.states.cold(0).replayed.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!(listed, 5);
 }
 
 #[test]
-fn only_what_is_authentic_moves_the_window() {
+fn only_authentic_packets_move_the_window() {
     let function = ipsec(&sa("east", 0x2001, "in", "replay_window = 64"));
     let mut worker = Worker::new(&function);
     assert_eq!(worker.pass(1), Ok(1));
-    // A forged packet from the far future.
+    // A forged packet with a number far ahead.
     assert_eq!(worker.prepare(1_000_000), Ok(1_000_000));
     assert_eq!(worker.complete(1_000_000, Outcome::drop(DROP_AUTHENTICATION)), Err(DROP_AUTHENTICATION));
     assert_eq!(worker.pass(2), Ok(2));
-    // What was authentic, but is dropped for what is inside, cannot come again.
+    // The number of an authentic packet that is dropped for its contents is used.
     assert_eq!(worker.prepare(3), Ok(3));
     assert_eq!(worker.complete(3, Outcome::drop(DROP_DUMMY)), Err(DROP_DUMMY));
     assert_eq!(worker.prepare(3), Err(DROP_REPLAYED));
@@ -99,27 +100,27 @@ fn a_second_copy_in_flight_is_dropped_when_it_completes() {
 }
 
 #[test]
-fn without_a_window_everything_passes() {
+fn without_a_window_repeated_packets_pass() {
     let function = ipsec(&sa("east", 0x2001, "in", "replay_window = 0"));
     let mut worker = Worker::new(&function);
     assert_eq!([worker.pass(9), worker.pass(9), worker.pass(0), worker.pass(1)], [Ok(9), Ok(9), Ok(0), Ok(1)]);
 }
 
 #[test]
-fn extended_numbers_go_on_behind_32_bits() {
+fn extended_numbers_continue_after_32_bits() {
     let function = ipsec(&sa("east", 0x2001, "in", "esn = true\nreplay_window = 64"));
     let mut worker = Worker::new(&function);
-    assert_eq!(worker.prepare(u32::MAX), Err(DROP_REPLAYED), "it would be -1");
+    assert_eq!(worker.prepare(u32::MAX), Err(DROP_REPLAYED), "the full number would be -1");
     function.database.states.set_last(0, u64::from(u32::MAX) - 20);
     assert_eq!(worker.pass(u32::MAX - 5), Ok(u64::from(u32::MAX) - 5));
     assert_eq!(worker.pass(2), Ok((1 << 32) + 2));
     assert_eq!(worker.pass(u32::MAX), Ok(u32::MAX.into()), "still within the window");
     assert_eq!(worker.pass(u32::MAX), Err(DROP_REPLAYED));
-    assert_eq!(worker.pass(0), Ok(1 << 32), "0 is a number like others once the upper half is not 0");
+    assert_eq!(worker.pass(0), Ok(1 << 32), "a lower half of 0 is valid if the upper half is not 0");
     assert_eq!(worker.pass(2), Err(DROP_REPLAYED));
-    // The last number that the parameter can carry.
+    // The largest number that fits into the parameter.
     function.database.states.set_last(0, (1 << 44) - 1);
-    assert_eq!(worker.pass(5), Err(DROP_REPLAYED), "it would be 2^44 + 5");
+    assert_eq!(worker.pass(5), Err(DROP_REPLAYED), "the full number would be 2^44 + 5");
 }
 
 #[test]
@@ -130,15 +131,15 @@ fn outbound_extended_numbers_end_at_44_bits() {
     function.database.states.set_last(0, u32::MAX.into());
     assert_eq!(prepare(&function, 0, 1, &frames), [encrypt(0, 1 << 32), encrypt(0, (1 << 32) + 1)]);
     assert!(function.notices().is_empty());
-    let most = (1u64 << 44) / 4 * 3;
-    function.database.states.set_last(0, most);
-    assert_eq!(prepare(&function, 0, 1, &frames), [encrypt(0, most + 1), encrypt(0, most + 2)]);
+    let warned = (1u64 << 44) / 4 * 3;
+    function.database.states.set_last(0, warned);
+    assert_eq!(prepare(&function, 0, 1, &frames), [encrypt(0, warned + 1), encrypt(0, warned + 2)]);
     assert_eq!(function.notices(), ["SA \"west\" has used three quarters of its sequence numbers: replace it"]);
-    assert!(function.notices().is_empty(), "said once");
+    assert!(function.notices().is_empty(), "a notice is reported once");
     function.database.states.set_last(0, (1 << 44) - 2);
     let exhausted = drop(DROP_SEQUENCE_EXHAUSTED);
     assert_eq!(prepare(&function, 0, 1, &frames), [encrypt(0, (1 << 44) - 1), exhausted]);
-    assert_eq!(function.notices(), ["SA \"west\" has come to its end: what it is for is dropped from now on"]);
+    assert_eq!(function.notices(), ["SA \"west\" has ended and its packets are dropped: replace it"]);
 }
 
 #[test]
@@ -146,10 +147,10 @@ fn lifetimes_end_outbound_sas() {
     let frames = vec![frame([10, 0, 0, 1], [10, 0, 0, 2], 1, 0, &[]); 5];
     let policy = "[[policy]]\naction = \"protect\"\nsa = \"west\"\n";
     let over = drop(DROP_LIFETIME);
-    let soft = "SA \"west\" has come to the end of its soft lifetime: replace it";
-    let hard = "SA \"west\" has come to its end: what it is for is dropped from now on";
-    // A frame has 34 bytes.
-    for (lifetime, passes, told) in [
+    let soft = "SA \"west\" has reached its soft lifetime: replace it";
+    let hard = "SA \"west\" has ended and its packets are dropped: replace it";
+    // Each frame has 34 bytes.
+    for (lifetime, passes, notices) in [
         ("soft_packets = 2, hard_packets = 4", 4, vec![hard, soft]),
         ("hard_packets = 3", 3, vec![hard]),
         ("soft_packets = 4", 5, vec![soft]),
@@ -163,13 +164,13 @@ fn lifetimes_end_outbound_sas() {
         let expected: Vec<Work> =
             (1..=5).map(|number| if number <= passes { encrypt(0, number) } else { over }).collect();
         assert_eq!(prepare(&function, 0, 1, &frames), expected, "{lifetime}");
-        assert_eq!(function.notices(), told, "{lifetime}");
+        assert_eq!(function.notices(), notices, "{lifetime}");
         assert_eq!(function.database.states.hot(0).bytes(), 34 * passes, "{lifetime}");
     }
 }
 
 #[test]
-fn an_outbound_sa_at_its_end_sends_no_shorter_packet_either() {
+fn an_ended_outbound_sa_drops_shorter_packets_too() {
     let short = frame([10, 0, 0, 1], [10, 0, 0, 2], 1, 0, &[]);
     let long = frame([10, 0, 0, 1], [10, 0, 0, 2], 1, 0, &[0; 40]);
     let policy = "[[policy]]\naction = \"protect\"\nsa = \"west\"\n";
@@ -180,13 +181,13 @@ fn an_outbound_sa_at_its_end_sends_no_shorter_packet_either() {
 
 #[test]
 fn lifetimes_end_inbound_sas() {
-    // A packet that leaves has 100 bytes here.
+    // Each decapsulated packet has 100 bytes.
     for lifetime in ["soft_packets = 1, hard_packets = 2", "soft_bytes = 199, hard_bytes = 299"] {
         let function = ipsec(&sa("east", 0x2001, "in", &format!("lifetime = {{ {lifetime} }}")));
         let mut worker = Worker::new(&function);
         assert_eq!([worker.pass(1), worker.pass(2)], [Ok(1), Ok(2)]);
         assert!(function.notices()[..].concat().contains("soft lifetime"));
-        // Prepared before it was over.
+        // This packet is prepared before the lifetime has expired.
         let _ = worker.prepare(3);
         assert_eq!(worker.authentic(3), Err(DROP_LIFETIME));
         assert_eq!(worker.prepare(4), Err(DROP_LIFETIME), "{lifetime}");
@@ -194,14 +195,14 @@ fn lifetimes_end_inbound_sas() {
 }
 
 #[test]
-fn another_workers_packets_are_dropped_in_both_directions() {
+fn drops_packets_of_another_worker_in_both_directions() {
     let function = ipsec(&sa("east", 0x2001, "in", ""));
     let frames = [esp_frame(1)];
     assert_eq!(prepare(&function, 1, 2, &frames), [drop(DROP_WRONG_WORKER)]);
     assert_eq!(prepare(&function, 0, 2, &frames), [decrypt(0, 1)]);
 }
 
-/// SAs whose state lies in one cache line belong to one worker, however many there are.
+/// All SAs whose state shares a cache line belong to one worker.
 #[test]
 fn workers_share_no_cache_line() {
     let states = state::States::new(4 * BUCKETS);
@@ -211,51 +212,52 @@ fn workers_share_no_cache_line() {
             assert!(line(one) != line(other) || Database::bucket(one) == Database::bucket(other), "{one} {other}");
         }
     }
-    assert_eq!(line(0), line(128), "two of them in each");
+    assert_eq!(line(0), line(128), "a line holds two SAs");
 }
 
-/// Soft and hard limit of a lifetime, and how they are written; none for `u64::MAX`.
-fn limits(of: &'static str, most: u64) -> impl Strategy<Value = ([u64; 2], String)> {
-    let limit = || prop_oneof![1 => Just(u64::MAX), 3 => 1..most];
+/// Draws the soft and hard limit of a lifetime, and their configuration. `u64::MAX` means no limit.
+fn limits(unit: &'static str, max: u64) -> impl Strategy<Value = ([u64; 2], String)> {
+    let limit = || prop_oneof![1 => Just(u64::MAX), 3 => 1..max];
     (limit(), limit()).prop_map(move |(one, other)| {
         let limits = [one.min(other), one.max(other)];
         let given = ["soft", "hard"].into_iter().zip(limits).filter(|(_, limit)| *limit < u64::MAX);
-        (limits, given.map(|(name, limit)| format!("lifetime.{name}_{of} = {limit}\n")).collect())
+        (limits, given.map(|(name, limit)| format!("lifetime.{name}_{unit} = {limit}\n")).collect())
     })
 }
 
 proptest! {
-    /// An outbound SA is not looked at with each packet; nothing passes or is told of later than if it were.
+    /// Outbound SAs do not check their limits for every packet. The result must be the same as if
+    /// they did.
     #[test]
-    fn lifetimes_end_where_every_packet_is_looked_at(
+    fn lifetimes_end_as_if_every_packet_were_checked(
         ([soft_bytes, hard_bytes], bytes_text) in limits("bytes", 3_000_000),
         ([soft_packets, hard_packets], packets_text) in limits("packets", 250),
         frames in prop::collection::vec(prop_oneof![3 => 34..1600u64, 1 => 0..=u64::from(u16::MAX)], 300),
     ) {
         let function = ipsec(&sa("west", 0x1001, "out", &(bytes_text + &packets_text)));
         let states = &function.database.states;
-        let (mut sequence, mut bytes, mut is_over, mut is_told) = (0, 0, false, false);
+        let (mut sequence, mut bytes, mut has_ended, mut is_soft) = (0, 0, false, false);
         for frame_bytes in frames {
-            is_over |= sequence + 1 > hard_packets || bytes + frame_bytes > hard_bytes;
-            let expected = if is_over {
+            has_ended |= sequence + 1 > hard_packets || bytes + frame_bytes > hard_bytes;
+            let expected = if has_ended {
                 Err(DROP_LIFETIME)
             } else {
                 sequence += 1;
                 bytes += frame_bytes;
-                is_told |= sequence > soft_packets || bytes > soft_bytes;
+                is_soft |= sequence > soft_packets || bytes > soft_bytes;
                 Ok((VARIANT_ENCRYPT, sequence))
             };
             prop_assert_eq!(states.next(0, frame_bytes), expected);
-            let (hot, [soft, ended]) = (states.hot(0), [state::Plan::SOFT, state::Plan::ENDED]);
+            let (hot, [soft, ended]) = (states.hot(0), [state::SaFacts::SOFT, state::SaFacts::ENDED]);
             prop_assert_eq!((hot.bytes(), hot.sequence()), (bytes, sequence));
-            prop_assert_eq!((hot.plan().is(soft), hot.plan().is(ended)), (is_told, is_over));
+            prop_assert_eq!((hot.facts().is(soft), hot.facts().is(ended)), (is_soft, has_ended));
         }
     }
 
-    /// Packets reordered, doubled and forged on the way, and bins that complete in any order: every number that was sent
-    /// passes at most once, and exactly once where it came while it was within the window.
+    /// Packets are reordered, duplicated and forged, and bins complete in any order. Every number
+    /// passes at most once. It passes exactly once if it arrived within the window.
     #[test]
-    fn completion_in_any_order_is_as_a_set_has_it(
+    fn replay_window_behaves_as_a_set(
         window in prop_oneof![Just(32u64), Just(64), Just(1000), Just(4096)],
         esn: bool,
         begin in prop_oneof![Just(0u64), Just((1 << 32) - 40)],
@@ -268,15 +270,16 @@ proptest! {
         let mut worker = Worker::new(&function);
         let (mut sent, mut largest) = (begin, begin);
         let (mut passed, mut in_flight) = (HashSet::new(), Vec::new());
-        for (what, step, which) in steps {
-            match what {
-                // Some packet arrives: new, overtaken, or again.
+        for (event, step, which) in steps {
+            match event {
+                // A packet arrives: new, late or repeated.
                 0..=6 => {
                     let number = sent.saturating_add_signed(step).max(begin + 1);
                     sent = sent.max(number);
-                    let is_behind = number <= largest && largest - number >= window;
-                    let expected = match (is_behind, passed.contains(&number)) {
-                        // Taken for one far ahead, as which it is not authentic (RFC 4304, appendix A2.2).
+                    let is_late = number <= largest && largest - number >= window;
+                    let expected = match (is_late, passed.contains(&number)) {
+                        // Inferred as a number far ahead, for which the packet is not authentic
+                        // (RFC 4304, appendix A2.2).
                         (true, _) if esn => Ok(number + (1 << 32)),
                         (true, _) | (false, true) => Err(DROP_REPLAYED),
                         (false, false) => Ok(number),
@@ -286,7 +289,7 @@ proptest! {
                         in_flight.push(number);
                     }
                 }
-                // One of those in flight is done.
+                // A packet in flight completes.
                 7..=10 if !in_flight.is_empty() => {
                     let number = in_flight.swap_remove(which.index(in_flight.len()));
                     let is_new = passed.insert(number);
