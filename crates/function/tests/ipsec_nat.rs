@@ -102,7 +102,6 @@ fn checksums_are_correct_after_a_nat() {
             for (received, plain) in process(&*function, form, &sent).iter().zip(&plain) {
                 assert_eq!(name(&*function, received.outcome), "decrypted", "{form}");
                 let packet = &received.frame[14..];
-                let packet = &opened.frame[14..];
                 let (at, address_bytes) = source(is_ipv6);
                 assert_ne!(packet[at..at + address_bytes], plain[at..at + address_bytes], "{form}");
                 assert_eq!(checksum(&covered(packet, protocol)), 0, "{form}: {protocol}, {} bytes", plain.len());
