@@ -1,117 +1,122 @@
-//! Stages, edges, and the checked chain made from them.
+//! Ports, functions, edges, and the checked chain.
 
 use std::fmt;
 
 use crate::resolve::{self, Stages};
 use crate::{Decider, Error, Next};
 
-/// A port, as chains see it. Its number is its index.
+/// A port of the chain. The number of a port is its index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Its name.
+    /// Name of the port.
     pub name: String,
-    /// Whether packets can come in by it.
+    /// Whether the port receives packets.
     pub receives: bool,
-    /// Whether packets can leave by it.
+    /// Whether the port sends packets.
     pub transmits: bool,
 }
 
-/// A configured function, as chains see it. Its number is its index.
+/// A configured function of the chain. The number of a function is its index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name.
+    /// Name of the configured function.
     pub name: String,
-    /// Which network function it is.
+    /// Kind of network function, such as `ipv4`.
     pub kind: String,
-    /// What it can say of a packet; the number of a verdict is its index.
+    /// Verdicts that the function can return. The number of a verdict is its index.
     pub verdicts: Vec<Verdict>,
 }
 
-/// One thing that a function can say of a packet.
+/// A verdict that a function can return for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Its name.
+    /// Name of the verdict.
     pub name: String,
-    /// Whether the function chose the egress port.
+    /// Whether the function chooses the egress port.
     pub chooses_port: bool,
 }
 
-/// What follows a stage, as the operator writes it.
+/// An edge of the chain, as configured: the next stage of some packets of a stage.
 ///
-/// Of the edges that fit a packet, the most specific counts: class and verdict, then verdict, then class, then neither.
+/// If several edges match a packet, the most specific one applies. The order is: class and verdict,
+/// verdict only, class only, neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
-    /// Name of the port or function that the packet comes from.
+    /// Name of the port or function that the packet leaves.
     pub from: String,
-    /// Only packets of this class; all where it is absent.
+    /// Class of the packets, or `None` for all classes.
     pub class: Option<String>,
-    /// Only packets with this verdict; all where it is absent. Never on an edge from a port.
+    /// Verdict of the packets, or `None` for all verdicts. Not allowed on an edge from a port.
     pub verdict: Option<String>,
-    /// Name of a function or port, or [`DROP`](crate::DROP), or [`EGRESS`](crate::EGRESS).
+    /// Name of the next function or port, or [`DROP`](crate::DROP), or [`EGRESS`](crate::EGRESS).
     pub to: String,
 }
 
-/// Something that is probably not meant, but works.
+/// A part of the chain that is valid but probably a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// Packets from a port have no next stage.
+    /// Packets from a port match no edge.
     PortWithoutEdge {
-        /// The port.
+        /// Name of the port.
         port: String,
-        /// The classes concerned; empty: all.
+        /// Affected classes. Empty if all classes are affected.
         classes: Vec<String>,
     },
-    /// No edge takes what a function says of packets that can get there.
+    /// Packets with one of a function's verdicts match no edge.
     VerdictWithoutEdge {
-        /// The function.
+        /// Name of the function.
         function: String,
-        /// What it says.
+        /// Name of the verdict.
         verdict: String,
-        /// The classes concerned; empty: all that can get there.
+        /// Affected classes. Empty if all classes that can reach the function are affected.
         classes: Vec<String>,
     },
     /// No edge leads to a function.
     NoIncomingEdge {
-        /// The function.
+        /// Name of the function.
         function: String,
     },
-    /// Edges lead to a function, but none of them is ever taken by a packet.
+    /// Edges lead to a function, but no packet from a port can reach it.
     Unreachable {
-        /// The function.
+        /// Name of the function.
         function: String,
     },
-    /// An edge is never taken, because more specific edges take all of its packets.
+    /// An edge applies to no packet, because more specific edges match all of its packets.
     EdgeCovered {
-        /// Its index.
+        /// Index of the edge.
         edge: usize,
-        /// Where it starts.
+        /// Name of the stage where the edge starts.
         from: String,
-        /// Where it leads.
+        /// Name of the stage where the edge ends.
         to: String,
     },
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = |classes: &[String]| match classes {
+        let of_classes = |classes: &[String]| match classes {
             [] => String::new(),
             [class] => format!(" of class `{class}`"),
             classes => format!(" of classes `{}`", classes.join("`, `")),
         };
         match self {
             Self::PortWithoutEdge { port, classes } => {
-                write!(f, "no edge takes packets{} from port `{port}`: they are dropped and counted", of(classes))
+                write!(
+                    f,
+                    "no edge takes packets{} from port `{port}`: they are dropped and counted",
+                    of_classes(classes)
+                )
             }
             Self::VerdictWithoutEdge { function, verdict, classes } => write!(
                 f,
                 "no edge takes packets{} with verdict `{verdict}` from `{function}`: they are dropped and counted",
-                of(classes)
+                of_classes(classes)
             ),
             Self::NoIncomingEdge { function } => {
                 write!(f, "function `{function}` is never used: no edge leads to it")
             }
             Self::Unreachable { function } => {
-                write!(f, "function `{function}` is never used: no packet can get there from a port")
+                write!(f, "function `{function}` is never used: no packet from a port can reach it")
             }
             Self::EdgeCovered { from, to, .. } => {
                 write!(
@@ -123,93 +128,97 @@ impl fmt::Display for Warning {
     }
 }
 
-/// A chain that has been checked: every name is known, no packet can come back to a function.
+/// A checked chain: all names are known, and no packet can visit a function twice.
 #[derive(Clone, Debug)]
 pub struct Chain {
     pub(crate) stages: Stages,
     pub(crate) decider: Decider,
-    /// Per function and class, row by row: whether a packet of the class can get there.
-    pub(crate) reached: Vec<bool>,
+    /// Whether a packet of a class can reach a function, indexed by function, then class.
+    pub(crate) reachable: Vec<bool>,
     ranks: Vec<u16>,
-    /// Per function: the functions that it leads to.
+    /// Direct successors of each function.
     successors: Vec<Vec<u16>>,
     warnings: Vec<Warning>,
 }
 
 impl Chain {
-    /// Checks `edges` and makes the chain. `classes`: their names from class 1 on; class 0 is the default class.
+    /// Checks `edges` and creates the chain. `classes` holds the names of the classes from class 1
+    /// on. Class 0 is the default class.
     ///
     /// # Errors
-    /// The first edge that cannot work.
+    /// Returns the first invalid edge.
     ///
     /// # Panics
-    /// With more than 256 ports or classes, 16384 functions, or 254 verdicts of one function: the configuration refuses those.
+    /// If there are more than 256 ports or classes, 16384 functions, or 254 verdicts of one
+    /// function. The configuration parser rejects these.
     pub fn new(ports: Vec<Port>, functions: Vec<Function>, classes: &[String], edges: &[Edge]) -> Result<Self, Error> {
         let stages = Stages::new(ports, functions, classes);
         let resolved = resolve::resolve(&stages, edges)?;
         let ranks = resolve::ranks(&stages, &resolved)?;
-        let reached = resolve::reached(&stages, &resolved.decider);
-        let warnings = resolve::warnings(&stages, edges, &resolved, &reached);
+        let reachable = resolve::reachable(&stages, &resolved.decider);
+        let warnings = resolve::warnings(&stages, edges, &resolved, &reachable);
         let successors = resolved.successors();
-        Ok(Self { stages, decider: resolved.decider, reached, ranks, successors, warnings })
+        Ok(Self { stages, decider: resolved.decider, reachable, ranks, successors, warnings })
     }
 
-    /// Where packets go, for the packet path.
+    /// Returns the route decider, for the packet path.
     pub fn decider(&self) -> &Decider {
         &self.decider
     }
 
-    /// Rank of each function, from 1; every edge leads to a function of a higher rank. A packet that has
-    /// not been at any function has rank 0.
+    /// Returns the rank of each function. Ranks start at 1, and each edge leads to a function of
+    /// higher rank. Rank 0 stands for a packet that has not visited any function.
     pub fn ranks(&self) -> &[u16] {
         &self.ranks
     }
 
-    /// The rank of leaving: higher than that of every function.
+    /// Returns the rank of the departure from the chain, which is higher than that of any function.
     pub fn rank_of_departure(&self) -> u16 {
         self.ranks.iter().max().map_or(1, |rank| rank + 1)
     }
 
-    /// What is probably not meant.
+    /// Returns the parts of the chain that are probably mistakes.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// The ports.
+    /// Returns the ports.
     pub fn ports(&self) -> &[Port] {
         &self.stages.ports
     }
 
-    /// The functions.
+    /// Returns the functions.
     pub fn functions(&self) -> &[Function] {
         &self.stages.functions
     }
 
-    /// Names of the classes; class 0 first.
+    /// Returns the names of the classes, starting with class 0.
     pub fn classes(&self) -> &[String] {
         &self.stages.classes
     }
 
-    /// Whether any packet can get to function `function`.
+    /// Returns whether a packet from any port can reach function `function`.
     pub fn is_reached(&self, function: usize) -> bool {
         let classes = self.classes().len();
-        self.reached[function * classes..][..classes].contains(&true)
+        self.reachable[function * classes..][..classes].contains(&true)
     }
 
-    /// Whether a packet of `class` can get to function `function` by any port.
+    /// Returns whether a packet of `class` from any port can reach function `function`.
     pub fn is_reached_by(&self, function: usize, class: usize) -> bool {
         let classes = self.classes().len();
-        self.reached[function * classes + class]
+        self.reachable[function * classes + class]
     }
 
-    /// Whether any packet can get from function `from` to function `to`. A function does not reach itself.
-    pub fn reaches(&self, from: usize, to: usize) -> bool {
+    /// Returns whether a packet can pass function `from` and later function `to`. False if both are
+    /// the same function.
+    pub fn has_path(&self, from: usize, to: usize) -> bool {
         let classes = self.classes().len();
-        let here = (0..classes).filter(|class| self.reached[from * classes + class]);
-        here.into_iter().any(|class| resolve::functions_behind(&self.stages, &self.decider, from, class).contains(&to))
+        let mut classes_at_start = (0..classes).filter(|class| self.reachable[from * classes + class]);
+        classes_at_start.any(|class| resolve::functions_after(&self.stages, &self.decider, from, class).contains(&to))
     }
 
-    /// The largest sum of `weights` (one per function) on any path that a packet can take.
+    /// Returns the largest sum of `weights` over the functions of a path that a packet can take.
+    /// `weights` has one entry per function.
     pub fn path_max(&self, weights: &[u32]) -> u32 {
         let mut order: Vec<usize> = (0..self.ranks.len()).filter(|&function| self.is_reached(function)).collect();
         order.sort_by_key(|&function| self.ranks[function]);
@@ -226,7 +235,8 @@ impl Chain {
         longest
     }
 
-    /// Where packets of `class` go from a stage: of a port (`verdict` is ignored) or of a function.
+    /// Returns the next stage for a packet of `class` after `stage`. `verdict` is ignored for a
+    /// port.
     pub(crate) fn next(&self, stage: resolve::Stage, class: usize, verdict: usize) -> Next {
         resolve::next(&self.decider, stage, class, verdict)
     }

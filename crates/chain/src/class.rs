@@ -1,4 +1,4 @@
-//! Classes: rules over the 5-tuple, and the classifier made from them.
+//! Packet classes: rules over the 5-tuple, and the classifier.
 
 use std::ops::{BitAnd, BitOr, BitXor, RangeInclusive};
 
@@ -6,69 +6,85 @@ use godwit_wire::{IpAddress, Parsed, protocol};
 
 use crate::Prefix;
 
-/// Most classes besides class 0.
+/// Largest number of classes, without class 0.
 pub const CLASSES_MAX: usize = 254;
 
-/// Which packets are of a class. What is absent fits every packet.
+/// A rule that assigns packets to a class. A field that is `None` matches every packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The class, from 1.
+    /// Class of matching packets, from 1.
     pub class: u8,
-    /// Protocol number behind IPv4 or the IPv6 extension headers.
+    /// Protocol number after the IPv4 header or the IPv6 extension headers.
     pub protocol: Option<u8>,
-    /// Where the packet comes from.
+    /// Prefix of the source address.
     pub source: Option<Prefix>,
-    /// Where it goes.
+    /// Prefix of the destination address.
     pub destination: Option<Prefix>,
-    /// Source port; fits only packets that show ports.
+    /// Range of the source port. Matches only packets with visible ports.
     pub source_ports: Option<RangeInclusive<u16>>,
-    /// Destination port; fits only packets that show ports.
+    /// Range of the destination port. Matches only packets with visible ports.
     pub destination_ports: Option<RangeInclusive<u16>>,
 }
 
-/// The class of a packet: that of the first rule that fits, or class 0.
+/// Classifier: assigns a packet the class of the first matching rule, or class 0.
 ///
-/// Linear in the rules, each a handful of masked compares without a branch between them; meant for a few dozen.
-/// A packet that is not IP is of class 0.
+/// The search is linear, with a few masked comparisons and no branch within a rule. It suits a few
+/// dozen rules. Packets that are not IP have class 0.
+///
+/// ```
+/// use godwit_chain::{Classifier, Rule};
+///
+/// let dns = Rule {
+///     class: 1,
+///     protocol: Some(17),
+///     source: None,
+///     destination: "10.0.0.0/8".parse().ok(),
+///     source_ports: None,
+///     destination_ports: Some(53..=53),
+/// };
+/// let classifier = Classifier::new(&[dns]);
+/// assert_eq!(classifier.classify(&godwit_wire::parse(&[0; 60])), 0);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Classifier {
     v4: Box<[Compiled<u32>]>,
     v6: Box<[Compiled<u128>]>,
 }
 
-/// A rule for one address family: `(packet ^ value) & mask` is zero where it fits.
+/// A rule for one address family. A field matches if `(packet ^ value) & mask` is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Compiled<A> {
     source: (A, A),
     destination: (A, A),
     source_ports: Ports,
     destination_ports: Ports,
-    /// Of [`Key::protocol`].
+    /// Value and mask for [`Key::protocol`].
     protocol: (u16, u16),
     class: u8,
 }
 
-/// `port - low <= span`, wrapping.
+/// A range of ports. A port matches if `port - low <= span`, with wrapping subtraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ports {
     low: u16,
     span: u16,
 }
 
-/// What rules look at.
+/// Fields of a packet that rules compare.
 struct Key<A> {
     source: A,
     destination: A,
     source_port: u16,
     destination_port: u16,
-    /// Protocol number, and [`HAS_PORTS`] where the packet shows ports.
+    /// Protocol number, with [`HAS_PORTS`] if the packet has visible ports.
     protocol: u16,
 }
 
 const HAS_PORTS: u16 = 0x100;
 
 impl Classifier {
-    /// Rules in order of precedence. A rule with prefixes of both address families fits nothing.
+    /// Compiles rules, in order of precedence. A rule with prefixes of both address families
+    /// matches no packet.
     pub fn new(rules: &[Rule]) -> Self {
         let narrow = |(value, mask): (u128, u128)| (value as u32, mask as u32);
         Self {
@@ -77,13 +93,13 @@ impl Classifier {
         }
     }
 
-    /// Whether every packet is of class 0, so that none needs to be looked at.
+    /// Returns whether every packet has class 0, so that packets need no classification.
     #[inline]
     pub fn is_trivial(&self) -> bool {
         self.v4.is_empty() && self.v6.is_empty()
     }
 
-    /// The class of a packet.
+    /// Returns the class of a packet.
     #[inline]
     pub fn classify(&self, parsed: &Parsed) -> u8 {
         if self.is_trivial() { 0 } else { self.classify_by_rules(parsed) }
@@ -99,29 +115,29 @@ impl Classifier {
         match (five_tuple.source, five_tuple.destination) {
             (IpAddress::V4(source), IpAddress::V4(destination)) => {
                 let (source, destination) = (u32::from_be_bytes(source), u32::from_be_bytes(destination));
-                first_fit(&self.v4, &Key { source, destination, source_port, destination_port, protocol })
+                first_match(&self.v4, &Key { source, destination, source_port, destination_port, protocol })
             }
             (IpAddress::V6(source), IpAddress::V6(destination)) => {
                 let (source, destination) = (u128::from_be_bytes(source), u128::from_be_bytes(destination));
-                first_fit(&self.v6, &Key { source, destination, source_port, destination_port, protocol })
+                first_match(&self.v6, &Key { source, destination, source_port, destination_port, protocol })
             }
-            // A five-tuple has addresses of one family.
+            // Both addresses of a five-tuple have the same family.
             _ => 0,
         }
     }
 }
 
-/// An address as a number.
+/// An address as an integer.
 trait Address: Copy + PartialEq + Default + BitXor<Output = Self> + BitAnd<Output = Self> + BitOr<Output = Self> {}
 impl Address for u32 {}
 impl Address for u128 {}
 
-fn first_fit<A: Address>(rules: &[Compiled<A>], key: &Key<A>) -> u8 {
-    rules.iter().find(|rule| rule.fits(key)).map_or(0, |rule| rule.class)
+fn first_match<A: Address>(rules: &[Compiled<A>], key: &Key<A>) -> u8 {
+    rules.iter().find(|rule| rule.matches(key)).map_or(0, |rule| rule.class)
 }
 
 impl<A: Address> Compiled<A> {
-    /// The rule for one address family; `None` where its prefixes are of the other.
+    /// Compiles a rule for one address family. Returns `None` if a prefix is of the other family.
     fn new(rule: &Rule, v6: bool, number: impl Fn((u128, u128)) -> (A, A)) -> Option<Self> {
         let prefixes = [rule.source, rule.destination];
         if prefixes.iter().flatten().any(|prefix| prefix.is_v6() != v6) {
@@ -146,14 +162,14 @@ impl<A: Address> Compiled<A> {
     }
 
     #[inline(always)]
-    fn fits(&self, key: &Key<A>) -> bool {
+    fn matches(&self, key: &Key<A>) -> bool {
         let addresses = ((key.source ^ self.source.0) & self.source.1)
             | ((key.destination ^ self.destination.0) & self.destination.1);
         let protocol = (key.protocol ^ self.protocol.0) & self.protocol.1;
         (addresses == A::default())
             & (protocol == 0)
-            & self.source_ports.fit(key.source_port)
-            & self.destination_ports.fit(key.destination_port)
+            & self.source_ports.contains(key.source_port)
+            & self.destination_ports.contains(key.destination_port)
     }
 }
 
@@ -164,7 +180,7 @@ impl Ports {
     }
 
     #[inline(always)]
-    fn fit(self, port: u16) -> bool {
+    fn contains(self, port: u16) -> bool {
         port.wrapping_sub(self.low) <= self.span
     }
 }

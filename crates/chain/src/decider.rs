@@ -1,23 +1,23 @@
-//! The route decider: where a packet goes next.
+//! The route decider: the next stage of each packet.
 
 use godwit_abi::VERDICT_DROP;
 
-/// Where a packet goes next.
+/// The next stage of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
-    /// No edge takes it: it is dropped and counted.
+    /// No edge matches: the packet is dropped and counted.
     None,
-    /// To this function (index of the configured function).
+    /// The function with this index.
     Function(u16),
-    /// Out by this port.
+    /// The port with this index, for transmission.
     Port(u8),
-    /// Out by the port that the function chose (`Outcome::port`).
+    /// The port that the function chose (`Outcome::port`), for transmission.
     Egress,
-    /// Nowhere: an edge says that it is to be dropped.
+    /// No stage: an edge drops the packet.
     Drop,
 }
 
-/// [`Next`] in 16 bits: the kind in the upper two, the index below.
+/// [`Next`] in 16 bits: the kind in the upper two bits, the index in the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Code(u16);
 
@@ -36,7 +36,7 @@ impl Code {
             Next::Drop => Self::DROP,
             Next::Port(port) => Self(Self::PORT | u16::from(port)),
             Next::Function(function) => {
-                assert!(function < Self::FUNCTION, "more functions than the decider can name");
+                assert!(function < Self::FUNCTION, "function {function} exceeds the 14 bits of a decider entry");
                 Self(Self::FUNCTION | function)
             }
         }
@@ -56,13 +56,15 @@ impl Code {
     }
 }
 
-/// (stage, class, verdict) → next stage: one dense table, two bytes an entry, one load a packet.
+/// Dense table from (stage, class, verdict) to the next stage. An entry has two bytes, and a lookup
+/// is one load.
 ///
 /// ```text
 /// entries   port 0            ...  class 0 .. classes-1, one entry each
 ///           function 0        ...  class 0: verdict 0 .. verdicts-1 | class 1: ...
 /// ```
-/// `verdicts` is the most that any function has; entries beyond a function's own verdicts are [`Next::None`].
+/// `verdicts` is the largest number of verdicts of any function. For a function with fewer
+/// verdicts, the other entries are [`Next::None`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Decider {
     entries: Box<[Code]>,
@@ -74,7 +76,8 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// A decider without edges. `classes` counts class 0; `verdicts` is the most that any function has.
+    /// Creates a decider without edges. `classes` includes class 0. `verdicts` is the largest
+    /// number of verdicts of any function.
     pub(crate) fn new(ports: usize, functions: usize, classes: usize, verdicts: usize) -> Self {
         let functions_start = ports * classes;
         let entries = vec![Code::NONE; functions_start + functions * classes * verdicts].into();
@@ -86,11 +89,12 @@ impl Decider {
     }
 
     pub(crate) fn set_next(&mut self, function: usize, class: usize, verdict: usize, next: Next) {
-        let at = self.index(function, class, verdict);
-        self.entries[at] = Code::new(next);
+        let index = self.index(function, class, verdict);
+        self.entries[index] = Code::new(next);
     }
 
-    /// Where a packet of this class goes that came in by `port`. [`Next::None`] for a port or class that is not there.
+    /// Returns the next stage for a packet of `class` that arrived at `port`. Returns
+    /// [`Next::None`] if the port or class does not exist.
     #[inline]
     pub fn entry(&self, port: u8, class: u8) -> Next {
         let (port, class) = (usize::from(port), usize::from(class));
@@ -100,23 +104,25 @@ impl Decider {
         self.entries[port * self.classes + class].next()
     }
 
-    /// Where a packet of this class goes of which function `instance` said `verdict`.
-    /// [`Next::Drop`] for [`VERDICT_DROP`]; [`Next::None`] for a function, class or verdict that is not there.
+    /// Returns the next stage for a packet of `class` after function `function` returned `verdict`.
+    ///
+    /// Returns [`Next::Drop`] for [`VERDICT_DROP`], and [`Next::None`] if the function, class or
+    /// verdict does not exist.
     #[inline]
-    pub fn next(&self, instance: u16, class: u8, verdict: u8) -> Next {
-        let (instance, class, index) = (usize::from(instance), usize::from(class), usize::from(verdict));
-        if index >= self.verdicts || class >= self.classes || instance >= self.functions {
+    pub fn next(&self, function: u16, class: u8, verdict: u8) -> Next {
+        let (function, class, index) = (usize::from(function), usize::from(class), usize::from(verdict));
+        if index >= self.verdicts || class >= self.classes || function >= self.functions {
             return if verdict == VERDICT_DROP { Next::Drop } else { Next::None };
         }
-        self.entries[self.index(instance, class, index)].next()
+        self.entries[self.index(function, class, index)].next()
     }
 
-    /// Number of classes, class 0 included.
+    /// Returns the number of classes, including class 0.
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// Size of the table in bytes.
+    /// Returns the size of the table, in bytes.
     pub fn table_bytes(&self) -> usize {
         size_of_val(&*self.entries)
     }
@@ -143,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_next_survives_its_code() {
+    fn code_preserves_every_next_stage() {
         for next in [Next::None, Next::Egress, Next::Drop] {
             assert_eq!(Code::new(next).next(), next);
         }
@@ -156,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_do_not_overlap_and_what_is_not_there_is_none() {
+    fn entries_are_separate_and_unknown_ones_are_none() {
         let (ports, functions, classes, verdicts) = (3, 4, 5, 2);
         let mut decider = Decider::new(ports, functions, classes, verdicts);
         let mut number = 0u16;

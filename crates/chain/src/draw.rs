@@ -1,25 +1,26 @@
-//! The chain as text, in packet order, and for Graphviz.
+//! Drawings of the chain: as text, in packet order, and for Graphviz.
 
 use std::fmt::Write;
 
 use crate::resolve::Stage;
 use crate::{Chain, Next};
 
-/// Packets of a stage that go the same way.
+/// Packets of a stage that have the same next stage.
 struct Group {
-    /// Verdict and classes, in words; empty: all packets of the stage.
+    /// Verdict and classes of the packets. Empty for all packets of the stage.
     label: String,
     next: Next,
 }
 
 impl Chain {
-    /// The chain as a tree, one line per way that packets can take; a function that was drawn before is only named.
+    /// Returns the chain as a tree, with one line per edge that packets can take. The successors of
+    /// a function are drawn only once.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut drawn = vec![false; self.functions().len()];
         for (index, port) in self.ports().iter().enumerate() {
             let groups = self.groups(Stage::Port(index));
-            // A port that nothing leaves for and that has no edge says nothing here.
+            // A receiving port without edges is not drawn.
             if port.receives && groups.iter().any(|group| group.next != Next::None) {
                 let _ = writeln!(text, "{}", port.name);
                 self.branch(&mut text, "", &groups, &mut drawn);
@@ -34,8 +35,8 @@ impl Chain {
     }
 
     fn branch(&self, text: &mut String, indent: &str, groups: &[Group], drawn: &mut [bool]) {
-        for (at, group) in groups.iter().enumerate() {
-            let last = at + 1 == groups.len();
+        for (index, group) in groups.iter().enumerate() {
+            let last = index + 1 == groups.len();
             let (corner, below) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
             let arrow = if group.label.is_empty() { "" } else { " → " };
             let _ = write!(text, "{indent}{corner}{}{arrow}{}", group.label, self.target(group.next));
@@ -55,7 +56,8 @@ impl Chain {
         }
     }
 
-    /// The chain in the language of Graphviz' `dot`. A port has one node for what comes in and one for what goes out.
+    /// Returns the chain in Graphviz's DOT language. A port has one node for received packets and
+    /// one for sent packets.
     pub fn graphviz(&self) -> String {
         let mut text = String::from("digraph chain {\n    rankdir=LR;\n    node [shape=box];\n");
         let mut nodes = String::new();
@@ -111,36 +113,39 @@ impl Chain {
         }
     }
 
-    /// The ways out of a stage for packets that can get there: verdict by verdict, and where classes go
-    /// different ways, way by way.
+    /// Returns the groups of packets that leave a stage. Only classes that can reach the stage
+    /// count.
+    ///
+    /// There is one group per verdict. If classes with the same verdict have different next stages,
+    /// there is one group per next stage.
     fn groups(&self, stage: Stage) -> Vec<Group> {
         let classes: Vec<usize> = match stage {
             Stage::Port(_) => (0..self.classes().len()).collect(),
             Stage::Function(index) => {
                 let count = self.classes().len();
-                (0..count).filter(|class| self.reached[index * count + class]).collect()
+                (0..count).filter(|class| self.reachable[index * count + class]).collect()
             }
         };
         let verdicts = self.stages.verdicts(stage);
         let mut groups = Vec::new();
-        for answer in 0..self.stages.answers(stage) {
-            let verdict = verdicts.get(answer).map_or("", |verdict| verdict.name.as_str());
-            let mut ways: Vec<(Next, Vec<usize>)> = Vec::new();
+        for entry in 0..self.stages.entries_per_class(stage) {
+            let verdict = verdicts.get(entry).map_or("", |verdict| verdict.name.as_str());
+            let mut targets: Vec<(Next, Vec<usize>)> = Vec::new();
             for &class in &classes {
-                let next = self.next(stage, class, answer);
-                match ways.iter_mut().find(|(known, _)| *known == next) {
-                    Some((_, of)) => of.push(class),
-                    None => ways.push((next, vec![class])),
+                let next = self.next(stage, class, entry);
+                match targets.iter_mut().find(|(known, _)| *known == next) {
+                    Some((_, members)) => members.push(class),
+                    None => targets.push((next, vec![class])),
                 }
             }
-            // What class 0 does is what happens otherwise: last.
-            ways.sort_by_key(|(_, of)| of.contains(&0));
-            let several = ways.len() > 1;
-            for (next, of) in ways {
+            // The group with class 0 covers all other packets, so it comes last.
+            targets.sort_by_key(|(_, members)| members.contains(&0));
+            let several = targets.len() > 1;
+            for (next, members) in targets {
                 let mut label = verdict.to_owned();
                 if several {
                     let space = if label.is_empty() { "" } else { " " };
-                    let _ = write!(label, "{space}[{}]", self.class_list(&of));
+                    let _ = write!(label, "{space}[{}]", self.class_list(&members));
                 }
                 groups.push(Group { label, next });
             }
@@ -161,7 +166,7 @@ impl Chain {
     }
 }
 
-/// A string of the DOT language: only the quote is special in it, and `\` in labels.
+/// Quotes a string for the DOT language. Only `"` is special there, and `\` in labels.
 fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("\"{escaped}\"")

@@ -1,80 +1,80 @@
-//! What can be wrong with a chain, worded for the operator.
+//! Errors of a chain, worded for the operator.
 
 use crate::names;
 
-/// Why edges do not make a chain. Every variant carries the edge at fault (its index), see [`Error::edge`].
+/// An invalid edge. Every variant carries the index of the edge; see [`Error::edge`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A key of an edge names what is not there.
+    /// An edge contains an unknown name.
     #[error("{}", names::unknown(what, name, &candidates.iter().map(String::as_str).collect::<Vec<_>>()))]
     Unknown {
-        /// The edge.
+        /// Index of the edge.
         edge: usize,
-        /// The key of the edge that holds the name.
+        /// Key of the edge that contains the name.
         key: &'static str,
-        /// What it should have been the name of.
+        /// Kind of name that the key requires.
         what: &'static str,
-        /// The name.
+        /// Unknown name.
         name: String,
-        /// What would have been right.
+        /// Valid names.
         candidates: Vec<String>,
     },
-    /// Two edges say what follows the same packets.
-    #[error("this edge says again what follows {what}: the edge to `{first}` already does")]
+    /// Two edges apply to the same packets.
+    #[error("the next stage of {what} is already set by the edge to `{first}`")]
     Duplicate {
-        /// The later edge.
+        /// Index of the later edge.
         edge: usize,
-        /// What follows what, in words.
+        /// Description of the packets: stage, verdict and class.
         what: String,
-        /// Where the earlier edge leads.
+        /// Name of the stage where the earlier edge ends.
         first: String,
     },
-    /// A port says nothing of a packet.
-    #[error("`{port}` is a port and says no verdict, so an edge from it cannot have `verdict`")]
+    /// An edge from a port has a verdict.
+    #[error("`{port}` is a port and returns no verdict, so an edge from it cannot have `verdict`")]
     VerdictOfPort {
-        /// The edge.
+        /// Index of the edge.
         edge: usize,
-        /// The port.
+        /// Name of the port.
         port: String,
     },
-    /// The port never brings a packet.
+    /// An edge starts at a port that does not receive.
     #[error("port `{port}` does not receive, so no edge can start there")]
     FromSendOnly {
-        /// The edge.
+        /// Index of the edge.
         edge: usize,
-        /// The port.
+        /// Name of the port.
         port: String,
     },
-    /// The port cannot take a packet.
+    /// An edge ends at a port that does not send.
     #[error("port `{port}` only receives, so no edge can lead there")]
     ToReceiveOnly {
-        /// The edge.
+        /// Index of the edge.
         edge: usize,
-        /// The port.
+        /// Name of the port.
         port: String,
     },
-    /// Nobody chose the port that the packet should leave by.
+    /// An edge leads to `egress`, but its packets have no chosen port.
     #[error("`{from}` chooses no port{}, so this edge cannot lead to `egress`", verdict.as_ref().map(|verdict| format!(" with verdict `{verdict}`")).unwrap_or_default())]
     NoPortChosen {
-        /// The edge.
+        /// Index of the edge.
         edge: usize,
-        /// The port or function that it starts from.
+        /// Name of the port or function where the edge starts.
         from: String,
-        /// The verdict that chooses no port.
+        /// Verdict for which the function chooses no port.
         verdict: Option<String>,
     },
-    /// A packet could come back to a function.
+    /// A packet could visit a function twice.
     #[error("the chain has a cycle: {}", path.join(" → "))]
     Cycle {
-        /// An edge of the cycle: the one that closes it.
+        /// Index of the edge that closes the cycle.
         edge: usize,
-        /// The functions in it; the first is also the last.
+        /// Names of the functions of the cycle. The first is repeated at the end.
         path: Vec<String>,
     },
 }
 
 impl Error {
-    /// Index of the edge at fault.
+    /// Returns the index of the invalid edge.
     pub fn edge(&self) -> usize {
         match self {
             Self::Unknown { edge, .. }
@@ -87,7 +87,7 @@ impl Error {
         }
     }
 
-    /// The key of that edge which is at fault; `None` where it is the whole edge.
+    /// Returns the invalid key of the edge, or `None` if the whole edge is invalid.
     pub fn key(&self) -> Option<&'static str> {
         match self {
             Self::Unknown { key, .. } => Some(key),

@@ -1,19 +1,37 @@
-//! What comes next for a packet.
+//! The chain: the functions that a packet passes, from its ingress port to its egress port.
 //!
-//! | file | holds |
+//! | file | content |
 //! |---|---|
-//! | `class.rs` | classes: rules over the 5-tuple, and the classifier made from them |
-//! | `prefix.rs` | address prefixes, as rules have them |
-//! | `chain.rs` | stages, edges, and the checked chain made from them |
-//! | `resolve.rs` | which edge wins, cycles, ranks |
-//! | `decider.rs` | the route decider: (stage, class, verdict) → next, one load per packet |
+//! | `class.rs` | classes: rules over the 5-tuple, and the classifier |
+//! | `prefix.rs` | address prefixes in rules |
+//! | `chain.rs` | ports, functions, edges, and the checked chain |
+//! | `resolve.rs` | precedence of edges, cycles, ranks, reachability |
+//! | `decider.rs` | the route decider: (stage, class, verdict) → next stage, one load per packet |
 //! | `draw.rs` | the chain as text and for Graphviz |
-//! | `names.rs` | what was probably meant by an unknown name |
+//! | `names.rs` | suggestions for unknown names |
 //!
-//! A packet gets its class once, when it arrives. From then on the [`Decider`] alone says where it goes: from its port
-//! ([`Decider::entry`]) and after every function ([`Decider::next`]), until a port, a drop, or a missing edge.
+//! A stage is a port or a function. A packet gets its class once, when it arrives. The [`Decider`]
+//! then gives its next stage: after its port ([`Decider::entry`]), and after each function
+//! ([`Decider::next`]). The packet leaves the chain at a port, at a drop, or at a missing edge.
 //!
-//! Nothing here does I/O, allocates on the packet path or knows of threads.
+//! The crate has no I/O and no threads, and does not allocate on the packet path.
+//!
+//! ```
+//! use godwit_chain::{Chain, Edge, Function, Next, Port, Verdict};
+//!
+//! let port = |name: &str| Port { name: name.into(), receives: true, transmits: true };
+//! let edge = |from: &str, to: &str| Edge { from: from.into(), to: to.into(), ..Edge::default() };
+//! let verdicts = vec![Verdict { name: "forward".into(), chooses_port: false }];
+//! let route = Function { name: "route".into(), kind: "ipv4".into(), verdicts };
+//!
+//! let edges = [edge("lan", "route"), edge("route", "wan")];
+//! let chain = Chain::new(vec![port("lan"), port("wan")], vec![route], &[], &edges)?;
+//!
+//! let decider = chain.decider();
+//! assert_eq!(decider.entry(0, 0), Next::Function(0));
+//! assert_eq!(decider.next(0, 0, 0), Next::Port(1));
+//! # Ok::<(), godwit_chain::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod chain;
@@ -31,11 +49,11 @@ pub use decider::{Decider, Next};
 pub use error::Error;
 pub use prefix::{Prefix, PrefixError};
 
-/// What an edge leads to where the packet is to be dropped.
+/// Target of an edge that drops packets.
 pub const DROP: &str = "drop";
 
-/// What an edge leads to where the function chose the port.
+/// Target of an edge that sends packets to the port that the function chose.
 pub const EGRESS: &str = "egress";
 
-/// The class of packets that no rule matches: class 0.
+/// Name of class 0, the class of packets that no rule matches.
 pub const DEFAULT_CLASS: &str = "default";

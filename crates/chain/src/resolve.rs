@@ -1,20 +1,20 @@
-//! Which edge wins where, and what follows from it: cycles, ranks, what can be reached.
+//! Resolution of edges: precedence, cycles, ranks and reachability.
 
 use std::collections::HashMap;
 
 use crate::chain::{Edge, Function, Port, Verdict, Warning};
 use crate::{DEFAULT_CLASS, DROP, Decider, EGRESS, Error, Next};
 
-/// What can stand on either end of an edge, and on which classes it can depend.
+/// Ports, functions and classes of a chain.
 #[derive(Clone, Debug)]
 pub(crate) struct Stages {
     pub(crate) ports: Vec<Port>,
     pub(crate) functions: Vec<Function>,
-    /// Class 0 first.
+    /// Names of the classes, starting with class 0.
     pub(crate) classes: Vec<String>,
 }
 
-/// Where a packet is when the decider is asked.
+/// The origin of an edge: a port or a function, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
     Port(usize),
@@ -40,7 +40,7 @@ impl Stages {
         }
     }
 
-    /// Verdicts of a stage; none for a port.
+    /// Returns the verdicts of a stage. A port has none.
     pub(crate) fn verdicts(&self, stage: Stage) -> &[Verdict] {
         match stage {
             Stage::Port(_) => &[],
@@ -48,8 +48,9 @@ impl Stages {
         }
     }
 
-    /// How many entries a stage has per class: a port has one.
-    pub(crate) fn answers(&self, stage: Stage) -> usize {
+    /// Returns the number of decider entries per class: one for a port, one per verdict for a
+    /// function.
+    pub(crate) fn entries_per_class(&self, stage: Stage) -> usize {
         match stage {
             Stage::Port(_) => 1,
             Stage::Function(function) => self.functions[function].verdicts.len(),
@@ -72,91 +73,92 @@ pub(crate) fn next(decider: &Decider, stage: Stage, class: usize, verdict: usize
     }
 }
 
-/// The decider, and which edge it has each entry from.
+/// The decider, and its relation to the configured edges.
 pub(crate) struct Resolved {
     pub(crate) decider: Decider,
-    /// Per edge: whether it decides anything.
-    wins: Vec<bool>,
-    /// Per function: the functions that it leads to, with one edge that does.
-    follows: Vec<Vec<(u16, usize)>>,
+    /// For each edge: whether it sets an entry of the decider.
+    is_used: Vec<bool>,
+    /// For each function: its direct successors, each with one edge that leads to it.
+    successors: Vec<Vec<(u16, usize)>>,
 }
 
 impl Resolved {
     pub(crate) fn successors(&self) -> Vec<Vec<u16>> {
-        let targets = |follows: &Vec<(u16, usize)>| follows.iter().map(|&(to, _)| to).collect();
-        self.follows.iter().map(targets).collect()
+        let targets = |successors: &Vec<(u16, usize)>| successors.iter().map(|&(to, _)| to).collect();
+        self.successors.iter().map(targets).collect()
     }
 }
 
-/// An edge whose names are known.
-struct Known {
+/// An edge whose names are replaced by indices.
+struct IndexedEdge {
     edge: usize,
     class: Option<usize>,
     verdict: Option<usize>,
     to: Next,
 }
 
-impl Known {
-    fn fits(&self, class: usize, verdict: usize) -> bool {
+impl IndexedEdge {
+    fn matches(&self, class: usize, verdict: usize) -> bool {
         self.class.is_none_or(|own| own == class) && self.verdict.is_none_or(|own| own == verdict)
     }
 
-    /// The most specific edge wins: class and verdict, then verdict, then class, then neither.
+    /// Returns the precedence of the edge: class and verdict, then verdict, then class, then
+    /// neither.
     fn specificity(&self) -> (bool, bool) {
         (self.verdict.is_some(), self.class.is_some())
     }
 }
 
-/// Checks every edge by itself and decides every (stage, class, verdict).
+/// Checks each edge, and sets the decider entry of every (stage, class, verdict).
 pub(crate) fn resolve(stages: &Stages, edges: &[Edge]) -> Result<Resolved, Error> {
-    let by_stage = know(stages, edges)?;
+    let by_stage = index_edges(stages, edges)?;
     let verdicts_max = stages.functions.iter().map(|function| function.verdicts.len()).max().unwrap_or(0);
     let mut decider = Decider::new(stages.ports.len(), stages.functions.len(), stages.classes.len(), verdicts_max);
-    let mut wins = vec![false; edges.len()];
-    let mut follows = vec![Vec::new(); stages.functions.len()];
+    let mut is_used = vec![false; edges.len()];
+    let mut successors = vec![Vec::new(); stages.functions.len()];
 
     for stage in stages.all() {
-        let Some(known) = by_stage.get(&stage) else { continue };
+        let Some(edges) = by_stage.get(&stage) else { continue };
         for class in 0..stages.classes.len() {
-            for verdict in 0..stages.answers(stage) {
-                let fitting = known.iter().filter(|known| known.fits(class, verdict));
-                let Some(winner) = fitting.max_by_key(|known| known.specificity()) else { continue };
+            for verdict in 0..stages.entries_per_class(stage) {
+                let matching = edges.iter().filter(|edge| edge.matches(class, verdict));
+                let Some(winner) = matching.max_by_key(|edge| edge.specificity()) else { continue };
                 if winner.to == Next::Egress {
                     check_port_is_chosen(stages, stage, winner.edge, verdict)?;
                 }
-                wins[winner.edge] = true;
+                is_used[winner.edge] = true;
                 match stage {
                     Stage::Port(port) => decider.set_entry(port, class, winner.to),
                     Stage::Function(function) => {
                         decider.set_next(function, class, verdict, winner.to);
                         if let Next::Function(to) = winner.to
-                            && !follows[function].iter().any(|&(known, _)| known == to)
+                            && !successors[function].iter().any(|&(known, _)| known == to)
                         {
-                            follows[function].push((to, winner.edge));
+                            successors[function].push((to, winner.edge));
                         }
                     }
                 }
             }
         }
     }
-    Ok(Resolved { decider, wins, follows })
+    Ok(Resolved { decider, is_used, successors })
 }
 
-/// Looks up all names of all edges; the edges by the stage that they start from.
-fn know(stages: &Stages, edges: &[Edge]) -> Result<HashMap<Stage, Vec<Known>>, Error> {
-    let mut by_stage: HashMap<Stage, Vec<Known>> = HashMap::new();
-    let mut taken = HashMap::new();
+/// Looks up the names of all edges. Returns the edges grouped by the stage where they start.
+fn index_edges(stages: &Stages, edges: &[Edge]) -> Result<HashMap<Stage, Vec<IndexedEdge>>, Error> {
+    let mut by_stage: HashMap<Stage, Vec<IndexedEdge>> = HashMap::new();
+    let mut keys = HashMap::new();
     for (index, edge) in edges.iter().enumerate() {
-        let (stage, known) = know_one(stages, index, edge)?;
-        if let Some(first) = taken.insert((stage, known.class, known.verdict), index) {
-            return Err(Error::Duplicate { edge: index, what: what_follows(edge), first: edges[first].to.clone() });
+        let (stage, indexed) = index_edge(stages, index, edge)?;
+        if let Some(first) = keys.insert((stage, indexed.class, indexed.verdict), index) {
+            return Err(Error::Duplicate { edge: index, what: packets_of(edge), first: edges[first].to.clone() });
         }
-        by_stage.entry(stage).or_default().push(known);
+        by_stage.entry(stage).or_default().push(indexed);
     }
     Ok(by_stage)
 }
 
-fn know_one(stages: &Stages, index: usize, edge: &Edge) -> Result<(Stage, Known), Error> {
+fn index_edge(stages: &Stages, index: usize, edge: &Edge) -> Result<(Stage, IndexedEdge), Error> {
     let unknown = |key, what, name: &str, candidates: Vec<String>| Error::Unknown {
         edge: index,
         key,
@@ -209,7 +211,7 @@ fn know_one(stages: &Stages, index: usize, edge: &Edge) -> Result<(Stage, Known)
     if to == Next::Egress && (verdict.is_some() || stages.verdicts(stage).is_empty()) {
         check_port_is_chosen(stages, stage, index, verdict.unwrap_or(0))?;
     }
-    Ok((stage, Known { edge: index, class, verdict, to }))
+    Ok((stage, IndexedEdge { edge: index, class, verdict, to }))
 }
 
 fn check_port_is_chosen(stages: &Stages, stage: Stage, edge: usize, verdict: usize) -> Result<(), Error> {
@@ -221,7 +223,8 @@ fn check_port_is_chosen(stages: &Stages, stage: Stage, edge: usize, verdict: usi
     Err(Error::NoPortChosen { edge, from: stages.name(stage).to_owned(), verdict })
 }
 
-fn what_follows(edge: &Edge) -> String {
+/// Describes the packets of an edge, for an error message.
+fn packets_of(edge: &Edge) -> String {
     let mut what = format!("`{}`", edge.from);
     if let Some(verdict) = &edge.verdict {
         what += &format!(" with verdict `{verdict}`");
@@ -232,14 +235,15 @@ fn what_follows(edge: &Edge) -> String {
     what
 }
 
-/// The longest way to each function, in functions, itself included.
+/// Returns the rank of each function: the number of functions on the longest path to it, including
+/// itself.
 ///
-/// Classes are not told apart: a → b for one class and b → a for another is a cycle too, because the gates that keep the
-/// order of packets need one order of all functions.
+/// Classes are not distinguished: a → b for one class and b → a for another also form a cycle. The
+/// gates that preserve packet order need one order of all functions.
 pub(crate) fn ranks(stages: &Stages, resolved: &Resolved) -> Result<Vec<u16>, Error> {
     let count = stages.functions.len();
     let mut incoming = vec![0usize; count];
-    for &(to, _) in resolved.follows.iter().flatten() {
+    for &(to, _) in resolved.successors.iter().flatten() {
         incoming[usize::from(to)] += 1;
     }
     // Kahn, "Topological sorting of large networks", CACM 5(11), 1962.
@@ -248,7 +252,7 @@ pub(crate) fn ranks(stages: &Stages, resolved: &Resolved) -> Result<Vec<u16>, Er
     let mut done = vec![false; count];
     while let Some(function) = ready.pop() {
         done[function] = true;
-        for &(to, _) in &resolved.follows[function] {
+        for &(to, _) in &resolved.successors[function] {
             let to = usize::from(to);
             ranks[to] = ranks[to].max(ranks[function] + 1);
             incoming[to] -= 1;
@@ -263,59 +267,61 @@ pub(crate) fn ranks(stages: &Stages, resolved: &Resolved) -> Result<Vec<u16>, Er
     }
 }
 
-/// Names a cycle. Every function that is not done has a predecessor that is not done either, so walking back from
-/// one of them comes round.
+/// Returns the error that names a cycle. Every function that is not done has a predecessor that is
+/// not done. A walk backwards from such a function therefore closes a cycle.
 fn cycle(stages: &Stages, resolved: &Resolved, done: &[bool], start: usize) -> Error {
-    let before = |function: usize| {
-        let leads_here =
-            |from: &usize| !done[*from] && resolved.follows[*from].iter().any(|&(to, _)| usize::from(to) == function);
-        (0..done.len()).find(leads_here)
+    let predecessor = |function: usize| {
+        let leads_to_it = |from: &usize| {
+            !done[*from] && resolved.successors[*from].iter().any(|&(to, _)| usize::from(to) == function)
+        };
+        (0..done.len()).find(leads_to_it)
     };
     let mut walk = vec![start];
-    let round = loop {
+    let cycle_start = loop {
         let here = walk[walk.len() - 1];
-        // The walk starts at a function that is not done, hence so is each predecessor, hence there always is one.
-        let from = before(here).unwrap_or(here);
+        // Functions on the walk are not done, so each has a predecessor.
+        let from = predecessor(here).unwrap_or(here);
         match walk.iter().position(|&seen| seen == from) {
             Some(at) => break at,
             None => walk.push(from),
         }
     };
-    let mut members: Vec<usize> = walk.split_off(round);
+    let mut members: Vec<usize> = walk.split_off(cycle_start);
     members.reverse();
-    // Begin with the function that is configured first: the text is the same however the cycle was found.
+    // Start with the function that is configured first, so that the message is deterministic.
     let first = (0..members.len()).min_by_key(|&at| members[at]).unwrap_or(0);
     members.rotate_left(first);
 
     let (head, last) = (members[0], members[members.len() - 1]);
-    let closing = resolved.follows[last].iter().find(|&&(to, _)| usize::from(to) == head);
+    let closing = resolved.successors[last].iter().find(|&&(to, _)| usize::from(to) == head);
     let path = members.iter().chain([&head]).map(|&function| stages.functions[function].name.clone()).collect();
     Error::Cycle { edge: closing.map_or(0, |&(_, edge)| edge), path }
 }
 
-/// Per function and class, row by row: whether a packet of the class can get there.
-pub(crate) fn reached(stages: &Stages, decider: &Decider) -> Vec<bool> {
+/// Returns whether a packet of a class from any port can reach a function, indexed by function,
+/// then class.
+pub(crate) fn reachable(stages: &Stages, decider: &Decider) -> Vec<bool> {
     let classes = stages.classes.len();
-    let mut reached = vec![false; stages.functions.len() * classes];
+    let mut reachable = vec![false; stages.functions.len() * classes];
     for class in 0..classes {
         let ports = (0..stages.ports.len()).map(Stage::Port);
-        for function in behind(stages, decider, ports.collect(), class) {
-            reached[function * classes + class] = true;
+        for function in reachable_from(stages, decider, ports.collect(), class) {
+            reachable[function * classes + class] = true;
         }
     }
-    reached
+    reachable
 }
 
-/// The functions that a packet of `class` can get to from function `from`.
-pub(crate) fn functions_behind(stages: &Stages, decider: &Decider, from: usize, class: usize) -> Vec<usize> {
-    behind(stages, decider, vec![Stage::Function(from)], class)
+/// Returns the functions that a packet of `class` can reach after function `from`.
+pub(crate) fn functions_after(stages: &Stages, decider: &Decider, from: usize, class: usize) -> Vec<usize> {
+    reachable_from(stages, decider, vec![Stage::Function(from)], class)
 }
 
-fn behind(stages: &Stages, decider: &Decider, mut todo: Vec<Stage>, class: usize) -> Vec<usize> {
+fn reachable_from(stages: &Stages, decider: &Decider, mut todo: Vec<Stage>, class: usize) -> Vec<usize> {
     let mut seen = vec![false; stages.functions.len()];
     let mut found = Vec::new();
     while let Some(stage) = todo.pop() {
-        for verdict in 0..stages.answers(stage) {
+        for verdict in 0..stages.entries_per_class(stage) {
             if let Next::Function(to) = next(decider, stage, class, verdict) {
                 let to = usize::from(to);
                 if !std::mem::replace(&mut seen[to], true) {
@@ -328,24 +334,25 @@ fn behind(stages: &Stages, decider: &Decider, mut todo: Vec<Stage>, class: usize
     found
 }
 
-/// What is probably not meant, in the order ports, functions, edges.
-pub(crate) fn warnings(stages: &Stages, edges: &[Edge], resolved: &Resolved, reached: &[bool]) -> Vec<Warning> {
+/// Returns the probable mistakes, in the order ports, functions, edges.
+pub(crate) fn warnings(stages: &Stages, edges: &[Edge], resolved: &Resolved, reachable: &[bool]) -> Vec<Warning> {
     let classes = stages.classes.len();
     let mut warnings = Vec::new();
-    // Names of those of the classes that have no edge; None where all have one, empty where none has.
-    let without_edge = |stage, verdict, of: &[usize]| {
+    // Returns the names of the candidates that match no edge: `None` if all match, and an empty
+    // list if none matches.
+    let without_edge = |stage, verdict, candidates: &[usize]| {
         let none = |class: &&usize| next(&resolved.decider, stage, **class, verdict) == Next::None;
-        let without: Vec<usize> = of.iter().filter(none).copied().collect();
+        let without: Vec<usize> = candidates.iter().filter(none).copied().collect();
         match without.len() {
             0 => None,
-            all if all == of.len() => Some(Vec::new()),
+            all if all == candidates.len() => Some(Vec::new()),
             _ => Some(without.iter().map(|&class| stages.classes[class].clone()).collect()),
         }
     };
     let all: Vec<usize> = (0..classes).collect();
     for (index, port) in stages.ports.iter().enumerate().filter(|(_, port)| port.receives) {
         if let Some(classes) = without_edge(Stage::Port(index), 0, &all) {
-            // A port that packets only leave by needs no edge.
+            // A port that is only used for transmission needs no edge.
             let leads_out = |edge: &Edge| edge.to == port.name || edge.to == EGRESS;
             let used = edges.iter().any(leads_out) && classes.is_empty();
             if !used {
@@ -354,7 +361,7 @@ pub(crate) fn warnings(stages: &Stages, edges: &[Edge], resolved: &Resolved, rea
         }
     }
     for (index, function) in stages.functions.iter().enumerate() {
-        let here: Vec<usize> = all.iter().copied().filter(|class| reached[index * classes + class]).collect();
+        let here: Vec<usize> = all.iter().copied().filter(|class| reachable[index * classes + class]).collect();
         if here.is_empty() {
             let name = function.name.clone();
             warnings.push(match edges.iter().any(|edge| edge.to == name) {
@@ -370,7 +377,7 @@ pub(crate) fn warnings(stages: &Stages, edges: &[Edge], resolved: &Resolved, rea
             }
         }
     }
-    for (index, edge) in edges.iter().enumerate().filter(|(index, _)| !resolved.wins[*index]) {
+    for (index, edge) in edges.iter().enumerate().filter(|(index, _)| !resolved.is_used[*index]) {
         warnings.push(Warning::EdgeCovered { edge: index, from: edge.from.clone(), to: edge.to.clone() });
     }
     warnings

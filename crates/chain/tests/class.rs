@@ -1,4 +1,4 @@
-//! The classifier against the rules read one by one.
+//! Classifier against a rule-by-rule comparison.
 
 use std::ops::RangeInclusive;
 
@@ -34,7 +34,7 @@ fn prefix(text: &str) -> Option<Prefix> {
     Some(text.parse().unwrap())
 }
 
-/// What a rule says in words, one condition after the other.
+/// Returns whether a rule matches, by one condition after the other.
 fn fits(rule: &Rule, five_tuple: &FiveTuple, fragment: bool) -> bool {
     let in_prefix = |prefix: &Option<Prefix>, address: IpAddress| {
         let Some(prefix) = prefix else { return true };
@@ -58,14 +58,14 @@ fn fits(rule: &Rule, five_tuple: &FiveTuple, fragment: bool) -> bool {
 }
 
 #[test]
-fn without_rules_there_is_one_class() {
+fn all_packets_have_class_0_without_rules() {
     let classifier = Classifier::new(&[]);
     assert!(classifier.is_trivial());
     assert_eq!(classifier.classify(&packet(Some(tuple("10.0.0.1", "10.0.0.2", 6, 1, 2)), false)), 0);
 }
 
 #[test]
-fn first_match_wins_and_families_are_apart() {
+fn first_matching_rule_of_the_same_family_applies() {
     let classifier = Classifier::new(&[
         Rule { class: 7, destination: prefix("10.1.0.0/16"), protocol: Some(6), ..NO_RULE },
         Rule { class: 2, destination: prefix("10.0.0.0/8"), ..NO_RULE },
@@ -78,7 +78,7 @@ fn first_match_wins_and_families_are_apart() {
     assert_eq!(class(tuple("1.1.1.1", "10.1.2.3", 6, 1, 1)), 7);
     assert_eq!(class(tuple("1.1.1.1", "10.1.2.3", 17, 1, 1)), 2);
     assert_eq!(class(tuple("2001:db8::1", "::1", 6, 1, 1)), 3);
-    assert_eq!(class(tuple("10.0.0.1", "1.1.1.1", 17, 53, 54)), 0, "a rule of two families fits nothing");
+    assert_eq!(class(tuple("10.0.0.1", "1.1.1.1", 17, 53, 54)), 0, "a rule with both families matches nothing");
     assert_eq!(class(tuple("::1", "::2", 17, 1, 53)), 5);
     assert_eq!(class(tuple("1.1.1.1", "2.2.2.2", 17, 1, 53)), 5);
     assert_eq!(class(tuple("1.1.1.1", "2.2.2.2", 6, 1, 53)), 0);
@@ -86,17 +86,17 @@ fn first_match_wins_and_families_are_apart() {
 }
 
 #[test]
-fn a_rule_with_ports_fits_only_packets_that_show_them() {
+fn rule_with_ports_matches_only_visible_ports() {
     let classifier = Classifier::new(&[Rule { source_ports: Some(0..=u16::MAX), ..NO_RULE }]);
     let class = |protocol, fragment| classifier.classify(&packet(Some(tuple("::1", "::2", protocol, 0, 0)), fragment));
     assert_eq!(class(6, false), 1);
     assert_eq!(class(17, false), 1);
-    assert_eq!(class(17, true), 0, "ports of a fragment are unknown, not 0");
+    assert_eq!(class(17, true), 0, "ports of a fragment are unknown");
     assert_eq!(class(1, false), 0);
 }
 
 fn address() -> impl Strategy<Value = IpAddress> {
-    // Few different bits, so that prefixes fit often.
+    // Addresses differ in few bits, so that prefixes often match.
     prop_oneof![
         (0u8..4, 0u8..4).prop_map(|(first, last)| IpAddress::V4([10 + first, 0, 0, last])),
         (0u8..4, 0u8..4).prop_map(|(first, last)| {
@@ -143,7 +143,7 @@ fn rule() -> impl Strategy<Value = Rule> {
 
 proptest! {
     #[test]
-    fn equals_the_rules_read_one_by_one(
+    fn equals_a_rule_by_rule_comparison(
         rules in prop::collection::vec(rule(), 0..12),
         packets in prop::collection::vec((address(), address(), protocol(), 0u16..5, 0u16..5, any::<bool>()), 1..20),
     ) {

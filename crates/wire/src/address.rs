@@ -1,4 +1,4 @@
-//! Addresses of layers 2 and 3.
+//! Ethernet and IP addresses.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,19 +6,27 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::view::Field;
 
 /// A 48-bit Ethernet address.
+///
+/// ```
+/// use godwit_wire::MacAddress;
+///
+/// let address: MacAddress = "02-00-5e-10-00-ff".parse().expect("six pairs of digits");
+/// assert_eq!(address.to_string(), "02:00:5e:10:00:ff");
+/// assert!(!address.is_multicast());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
-    /// The address of every station.
+    /// Broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether the group bit is set (IEEE 802, clause 8.2: the first bit on the wire).
+    /// Returns whether the group bit is set (IEEE 802, clause 8.2: the first bit on the wire).
     pub const fn is_multicast(&self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// Whether this is the address of every station.
+    /// Returns whether this is the broadcast address.
     pub fn is_broadcast(&self) -> bool {
         *self == Self::BROADCAST
     }
@@ -31,14 +39,14 @@ impl fmt::Display for MacAddress {
     }
 }
 
-/// A text is no Ethernet address.
+/// Error of parsing an Ethernet address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAMacAddress;
 
 impl core::str::FromStr for MacAddress {
     type Err = NotAMacAddress;
 
-    /// As people write it: six pairs of hexadecimal digits with `:` or `-` between them.
+    /// Parses six pairs of hexadecimal digits, separated by `:` or `-`.
     fn from_str(text: &str) -> Result<Self, NotAMacAddress> {
         let mut address = [0; 6];
         let mut pairs = text.split([':', '-']);
@@ -73,7 +81,7 @@ pub enum IpAddress {
 }
 
 impl IpAddress {
-    /// The bytes of the address: 4 or 16.
+    /// Returns the bytes of the address: 4 or 16.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match self {
@@ -112,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_print_as_people_write_them() {
+    fn prints_addresses_in_the_usual_notation() {
         assert_eq!(MacAddress([0x02, 0, 0x5e, 0x10, 0, 0xff]).to_string(), "02:00:5e:10:00:ff");
         assert_eq!(IpAddress::V4([192, 0, 2, 1]).to_string(), "192.0.2.1");
         let v6: IpAddr = "2001:db8::1".parse().unwrap();

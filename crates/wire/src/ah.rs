@@ -8,11 +8,11 @@
 use crate::Error;
 use crate::view::{Field, range, range_mut};
 
-/// Bytes before the ICV.
+/// Length of the fixed part before the ICV, in bytes.
 pub const FIXED_BYTES: usize = 12;
 
 view! {
-    /// An authentication header and what follows it.
+    /// An authentication header and all bytes after it.
     Ah, check
 }
 
@@ -33,30 +33,30 @@ fn header_bytes(bytes: &[u8]) -> usize {
 }
 
 fields! { Ah;
-    /// What follows, see [`protocol`](crate::protocol).
+    /// Type of the next header. See [`protocol`](crate::protocol).
     0 => next_header / set_next_header: u8,
     /// Length of the header in units of 4 bytes, less 2; see [`header_bytes`](Self::header_bytes).
     1 => length / set_length: u8,
     /// Security parameters index.
     4 => spi / set_spi: u32,
-    /// Sequence number (its lower half where extended ones are used).
+    /// Sequence number, or the lower half of an extended sequence number.
     8 => sequence / set_sequence: u32,
 }
 
 impl<T: AsRef<[u8]>> Ah<T> {
-    /// Bytes of the header with its ICV, 12 to 1,028.
+    /// Returns the length of the header with its ICV, 12 to 1,028 bytes.
     #[inline]
     pub fn header_bytes(&self) -> usize {
         header_bytes(self.bytes())
     }
 
-    /// Integrity check value, with its padding.
+    /// Returns the integrity check value, with its padding.
     #[inline]
     pub fn icv(&self) -> &[u8] {
         range(self.bytes(), FIXED_BYTES, self.header_bytes())
     }
 
-    /// What follows the header.
+    /// Returns all bytes after the header.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         range(self.bytes(), self.header_bytes(), usize::MAX)
@@ -64,7 +64,7 @@ impl<T: AsRef<[u8]>> Ah<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Ah<T> {
-    /// Integrity check value, with its padding.
+    /// Returns the integrity check value, with its padding.
     #[inline]
     pub fn icv_mut(&mut self) -> &mut [u8] {
         let to = self.header_bytes();
@@ -72,26 +72,27 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ah<T> {
     }
 }
 
-/// The fields of an authentication header.
+/// Representation of an authentication header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AhHeader<'a> {
-    /// What follows.
+    /// Type of the next header.
     pub next_header: u8,
     /// Security parameters index.
     pub spi: u32,
     /// Sequence number.
     pub sequence: u32,
-    /// Integrity check value with its padding: a multiple of 4 bytes (in IPv6 8 * n + 4), at most 1,016.
+    /// Integrity check value with its padding. The length is a multiple of 4 bytes (8 * n + 4 in
+    /// IPv6), and at most 1,016.
     pub icv: &'a [u8],
 }
 
 impl<'a> AhHeader<'a> {
-    /// Reads the header.
+    /// Parses the header.
     pub fn parse<T: AsRef<[u8]>>(view: &'a Ah<T>) -> Self {
         Self { next_header: view.next_header(), spi: view.spi(), sequence: view.sequence(), icv: view.icv() }
     }
 
-    /// Writes the header to the front of `buffer`; returns the bytes written.
+    /// Writes the header to the start of `buffer`. Returns the number of bytes written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let length = FIXED_BYTES + self.icv.len();
         let Ok(units) = u8::try_from(length / 4 - 2) else {
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lengths_are_refused() {
+    fn rejects_wrong_lengths() {
         assert_eq!(Ah::new_checked([6, 4, 0, 0, 0, 0, 1, 0, 0, 0, 0]), Err(Error::Truncated));
         assert_eq!(Ah::new_checked([6, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 9]), Err(Error::Truncated));
         assert_eq!(Ah::new_checked([6, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 9]), Err(Error::Malformed));

@@ -1,4 +1,4 @@
-//! ARP (RFC 826) for any pair of address lengths; emitted for Ethernet and IPv4.
+//! ARP (RFC 826). Views support any address lengths; `emit` supports Ethernet and IPv4 only.
 //!
 //! ```text
 //! 0          2          4      5      6           8
@@ -8,19 +8,19 @@
 use crate::view::{Field, range};
 use crate::{Error, MacAddress, ethertype};
 
-/// Bytes before the addresses.
+/// Length of the fixed part before the addresses, in bytes.
 pub const FIXED_BYTES: usize = 8;
 
-/// Bytes of an ARP packet for Ethernet and IPv4.
+/// Length of an ARP packet for Ethernet and IPv4, in bytes.
 pub const ETHERNET_IPV4_BYTES: usize = 28;
 
-/// The hardware type of Ethernet (IANA "ARP parameters").
+/// Hardware type of Ethernet (IANA "ARP parameters").
 pub const HARDWARE_ETHERNET: u16 = 1;
 
-/// The operation of a request (RFC 826).
+/// Operation code of a request (RFC 826).
 pub const REQUEST: u16 = 1;
 
-/// The operation of a reply (RFC 826).
+/// Operation code of a reply (RFC 826).
 pub const REPLY: u16 = 2;
 
 view! {
@@ -44,36 +44,37 @@ fields! { Arp;
     0 => hardware_type / set_hardware_type: u16,
     /// Protocol type, an ethertype.
     2 => protocol_type / set_protocol_type: u16,
-    /// Bytes of a hardware address.
+    /// Length of a hardware address, in bytes.
     4 => hardware_bytes / set_hardware_bytes: u8,
-    /// Bytes of a protocol address.
+    /// Length of a protocol address, in bytes.
     5 => protocol_bytes / set_protocol_bytes: u8,
-    /// Operation: [`REQUEST`], [`REPLY`], …
+    /// Operation, such as [`REQUEST`] or [`REPLY`].
     6 => operation / set_operation: u16,
 }
 
 impl<T: AsRef<[u8]>> Arp<T> {
-    /// Hardware address of the sender.
+    /// Returns the hardware address of the sender.
     pub fn sender_hardware(&self) -> &[u8] {
         self.address(0, 0, self.hardware_bytes())
     }
 
-    /// Protocol address of the sender.
+    /// Returns the protocol address of the sender.
     pub fn sender_protocol(&self) -> &[u8] {
         self.address(1, 0, self.protocol_bytes())
     }
 
-    /// Hardware address of the target.
+    /// Returns the hardware address of the target.
     pub fn target_hardware(&self) -> &[u8] {
         self.address(1, 1, self.hardware_bytes())
     }
 
-    /// Protocol address of the target.
+    /// Returns the protocol address of the target.
     pub fn target_protocol(&self) -> &[u8] {
         self.address(2, 1, self.protocol_bytes())
     }
 
-    /// The address behind so many hardware and protocol addresses.
+    /// Returns the address that follows `hardware` hardware addresses and `protocol` protocol
+    /// addresses.
     fn address(&self, hardware: usize, protocol: usize, length: u8) -> &[u8] {
         let from =
             FIXED_BYTES + hardware * usize::from(self.hardware_bytes()) + protocol * usize::from(self.protocol_bytes());
@@ -81,23 +82,23 @@ impl<T: AsRef<[u8]>> Arp<T> {
     }
 }
 
-/// The fields of an ARP packet for Ethernet and IPv4.
+/// Representation of an ARP packet for Ethernet and IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArpHeader {
-    /// Operation: [`REQUEST`], [`REPLY`], …
+    /// Operation, such as [`REQUEST`] or [`REPLY`].
     pub operation: u16,
     /// Ethernet address of the sender.
     pub sender_hardware: MacAddress,
     /// IPv4 address of the sender.
     pub sender_protocol: [u8; 4],
-    /// Ethernet address of the target; zeros in a request.
+    /// Ethernet address of the target. Zero in a request.
     pub target_hardware: MacAddress,
     /// IPv4 address of the target.
     pub target_protocol: [u8; 4],
 }
 
 impl ArpHeader {
-    /// Reads the packet; [`Error::Malformed`] unless it is for Ethernet and IPv4.
+    /// Parses the packet. Returns [`Error::Malformed`] if it is not for Ethernet and IPv4.
     pub fn parse<T: AsRef<[u8]>>(view: &Arp<T>) -> Result<Self, Error> {
         let kind = (view.hardware_type(), view.protocol_type(), view.hardware_bytes(), view.protocol_bytes());
         if kind != (HARDWARE_ETHERNET, ethertype::IPV4, 6, 4) {
@@ -112,7 +113,7 @@ impl ArpHeader {
         })
     }
 
-    /// Writes the packet to the front of `buffer`; returns the bytes written.
+    /// Writes the packet to the start of `buffer`. Returns the number of bytes written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let Some(packet) = buffer.first_chunk_mut::<ETHERNET_IPV4_BYTES>() else {
             return Err(Error::Truncated);
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn request_byte_by_byte() {
+    fn parses_and_emits_a_known_request() {
         let request = [
             0, 1, 8, 0, 6, 4, 0, 1, // Ethernet, IPv4, request
             2, 0, 0, 0, 0, 1, 192, 0, 2, 1, // sender
@@ -171,7 +172,7 @@ mod tests {
             prop_assert_eq!(ArpHeader::parse(&view), Ok(header));
             view.set_hardware_bytes(255);
             prop_assert_eq!(ArpHeader::parse(&view), Err(Error::Malformed));
-            prop_assert!(view.target_protocol().len() <= 4, "a length changed later stays within the buffer");
+            prop_assert!(view.target_protocol().len() <= 4, "the address stays within the buffer");
         }
     }
 }

@@ -2,38 +2,49 @@
 
 use crate::IpAddress;
 
-/// The checksum of `bytes` (RFC 1071, section 1): the complement of their one's complement sum.
-/// An odd last byte is padded with a zero byte.
+/// Computes the checksum of `bytes` (RFC 1071, section 1): the complement of their one's complement
+/// sum. An odd last byte is padded with a zero byte.
 ///
-/// Over data that carries its own correct checksum the result is 0.
+/// The result is 0 for data that contains its own correct checksum.
+///
+/// ```
+/// use godwit_wire::checksum::checksum;
+///
+/// let mut data = [0x00, 0x01, 0xf2, 0x03, 0, 0];
+/// let sum = checksum(&data);
+/// data[4..].copy_from_slice(&sum.to_be_bytes());
+/// assert_eq!(checksum(&data), 0);
+/// ```
 #[inline]
 pub fn checksum(bytes: &[u8]) -> u16 {
     !fold(sum(bytes))
 }
 
-/// A checksum collected from several pieces of any length.
-///
-/// The pieces count as if they lay back to back.
+/// A checksum over several pieces of any length. The result is the same as for the concatenated
+/// pieces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checksum {
-    /// One's complement sum of what came so far, big-endian words, not folded.
+    /// One's complement sum of the pieces so far, in big-endian words, not folded.
     sum: u64,
-    /// Whether an odd number of bytes came so far.
+    /// Whether the number of bytes so far is odd.
     odd: bool,
 }
 
 impl Checksum {
-    /// Of nothing yet.
+    /// Creates the checksum of no data.
     pub const fn new() -> Self {
         Self { sum: 0, odd: false }
     }
 
-    /// Of a TCP, UDP or ICMPv6 pseudo header (RFC 9293 section 3.1, RFC 768, RFC 8200 section 8.1).
+    /// Creates the checksum of a TCP, UDP or ICMPv6 pseudo header (RFC 9293 section 3.1, RFC 768,
+    /// RFC 8200 section 8.1).
     ///
-    /// `length_bytes`: upper-layer header and payload. Both addresses are of one family.
+    /// `length_bytes` is the length of upper-layer header and payload. Both addresses must be of
+    /// the same family.
     #[inline]
     pub fn pseudo_header(source: IpAddress, destination: IpAddress, protocol: u8, length_bytes: u32) -> Self {
-        // Both forms sum the same words: IPv4 has length and protocol in 16 bits each, IPv6 in 32.
+        // Both families sum the same words. Length and protocol have 16 bits in IPv4 and 32 in
+        // IPv6.
         let mut checksum = Self::new();
         checksum.add(source.as_bytes());
         checksum.add(destination.as_bytes());
@@ -41,43 +52,50 @@ impl Checksum {
         checksum
     }
 
-    /// Appends a piece.
+    /// Appends a piece of data.
     #[inline]
     pub fn add(&mut self, bytes: &[u8]) {
         let piece = fold(sum(bytes));
-        // A piece that begins at an odd place has its bytes in the other halves of the words (RFC 1071, section 2 B).
+        // At an odd offset, the bytes of a piece are in the other halves of the words (RFC 1071,
+        // section 2 B).
         self.sum += u64::from(if self.odd { piece.swap_bytes() } else { piece });
         self.odd ^= bytes.len() % 2 == 1;
     }
 
-    /// The checksum: the complement of the sum.
+    /// Returns the checksum, which is the complement of the sum.
     #[inline]
     pub fn finish(self) -> u16 {
         !fold(self.sum)
     }
 }
 
-/// The checksum after the 16-bit word `old` became `new` (RFC 1624, equation 3: HC' = ~(~HC + ~m + m')).
+/// Updates a checksum after the 16-bit word `old` was replaced by `new` (RFC 1624, equation 3:
+/// HC' = ~(~HC + ~m + m')).
 ///
-/// Equals the full checksum of the new data unless that is all zeros, which no IPv4 header and no pseudo header
-/// is. A `checksum` of 0xffff, the other one's complement zero, counts as 0 (RFC 1624, section 3).
+/// The result equals the full checksum of the new data, unless the data is all zeros. No IPv4
+/// header and no pseudo header is all zeros. A `checksum` of 0xffff, the second one's complement
+/// zero, is treated as 0 (RFC 1624, section 3).
 ///
-/// Not for UDP, where 0 means "none": see [`update_udp`].
+/// Not for UDP, where 0 means that there is no checksum: see [`update_udp`].
 #[inline]
 pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     let sum = u64::from(!checksum) + u64::from(!old) + u64::from(new);
-    // All three zero: HC was -0 and the word went from -0 to +0. What is left sums to -0, so HC' is +0.
+    // The sum is 0 if HC was -0 and the word changed from -0 to +0. The remaining data then sums to
+    // -0, so HC' is +0.
     if sum == 0 { 0 } else { !fold(sum) }
 }
 
-/// [`update`] for a change of several bytes, such as an address. Both pieces start at an even place of the data
-/// and have one length; where one is longer, its rest counts as added or removed.
+/// Updates a checksum after several bytes were replaced, such as an address.
+///
+/// Both pieces must start at an even offset of the data and have the same length. If one is longer,
+/// its excess counts as added or removed data.
 #[inline]
 pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     update(checksum, fold(sum(old)), fold(sum(new)))
 }
 
-/// [`update`] for a UDP checksum (RFC 768): 0 stays 0, "none", and a checksum of 0 is written as 0xffff.
+/// Updates a UDP checksum (RFC 768). A checksum of 0 means that there is none, and stays 0. A
+/// computed 0 is returned as 0xffff.
 #[inline]
 pub fn update_udp(checksum: u16, old: u16, new: u16) -> u16 {
     match checksum {
@@ -86,24 +104,25 @@ pub fn update_udp(checksum: u16, old: u16, new: u16) -> u16 {
     }
 }
 
-/// UDP writes a computed 0 as 0xffff (RFC 768).
+/// Replaces a computed UDP checksum of 0 with 0xffff (RFC 768).
 #[inline]
 pub(crate) fn nonzero(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
 
-/// One's complement sum of big-endian 16-bit words, not folded.
+/// Returns the one's complement sum of big-endian 16-bit words, not folded.
 #[inline]
 fn sum(bytes: &[u8]) -> u64 {
-    // Sums of words of any byte order differ only in byte order (RFC 1071, section 2 B), and wider words may be
-    // summed and folded later (section 2 C). So: native 64-bit words, carries counted in the upper half.
+    // The sum can use any byte order: only the byte order of the result changes (RFC 1071, section
+    // 2 B). It can also use wider words and fold them later (section 2 C). This function sums
+    // native 64-bit words and counts the carries in the upper half.
     let (blocks, rest) = bytes.as_chunks::<32>();
     let mut wide = if blocks.is_empty() { 0 } else { sum_blocks(blocks) };
     let (words, rest) = rest.as_chunks::<8>();
     for word in words {
         wide += u128::from(u64::from_ne_bytes(*word));
     }
-    // Loads of fixed sizes: copying the rest into a word costs more than all of an IPv4 header.
+    // Load the rest in fixed sizes. A copy of the rest into a word costs more than an IPv4 header.
     let (words, rest) = rest.as_chunks::<4>();
     for word in words {
         wide += u128::from(u32::from_ne_bytes(*word));
@@ -116,14 +135,15 @@ fn sum(bytes: &[u8]) -> u64 {
         wide += u128::from(u16::from_ne_bytes([last, 0]));
     }
 
-    // The lengths of slices keep each step far from overflow: upper half < 2^61.
+    // No step overflows: slice lengths limit the upper half to less than 2^61.
     let wide = (wide & u128::from(u64::MAX)) + (wide >> 64);
     let wide = (wide as u64 as u128) + (wide >> 64);
     let wide = wide as u64;
     u64::from(u16::from_be(fold(wide)))
 }
 
-/// Four sums at a time, so that one carry need not wait for the other.
+/// Sums 32-byte blocks with four independent sums, so that no addition waits for another sum's
+/// carry.
 #[inline]
 fn sum_blocks(blocks: &[[u8; 32]]) -> u128 {
     let mut sums = [0u128; 4];
@@ -136,7 +156,7 @@ fn sum_blocks(blocks: &[[u8; 32]]) -> u128 {
     sums.iter().sum()
 }
 
-/// Folds the carries back in: 0 only for 0.
+/// Folds a sum to 16 bits. The result is 0 only if the sum is 0.
 #[inline]
 fn fold(sum: u64) -> u16 {
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
@@ -152,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// RFC 1071, section 4.1, word by word.
+    /// Computes the checksum word by word, as in RFC 1071, section 4.1.
     fn slow(bytes: &[u8]) -> u16 {
         let mut sum = 0u32;
         for pair in bytes.chunks(2) {
@@ -164,18 +184,19 @@ mod tests {
 
     #[test]
     fn rfc_1071_section_3_example() {
-        // The words 0001 f203 f4f5 f6f7 sum to ddf2.
+        // The sum of the words 0001 f203 f4f5 f6f7 is ddf2.
         assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
     }
 
     #[test]
     fn rfc_1624_section_4_example() {
-        // HC 0xdd2f, a word changes from 0x5555 to 0x3285: 0x0000 by equation 3, 0xffff by the older equation 2.
+        // HC is 0xdd2f, and a word changes from 0x5555 to 0x3285. Equation 3 gives 0x0000. The
+        // older equation 2 gives 0xffff.
         assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
     }
 
     #[test]
-    fn zeros_of_one_s_complement() {
+    fn handles_both_zeros_of_ones_complement() {
         assert_eq!(checksum(&[]), 0xffff);
         assert_eq!(checksum(&[0; 40]), 0xffff);
         assert_eq!(checksum(&[0xff; 4096]), 0);
@@ -183,7 +204,7 @@ mod tests {
         assert_eq!(update(0xffff, 0xffff, 0x0000), 0);
         assert_eq!(update(0x0000, 0xffff, 0x0000), 0);
         assert_eq!(update(0x0000, 0x0000, 0xffff), 0);
-        assert_eq!(update_udp(0, 1, 2), 0, "no checksum stays none");
+        assert_eq!(update_udp(0, 1, 2), 0, "a missing checksum stays missing");
         assert_eq!(update_udp(0xdd2f, 0x5555, 0x3285), 0xffff);
     }
 

@@ -9,14 +9,14 @@
 use crate::Error;
 use crate::view::{range, range_mut};
 
-/// Bytes before the IV.
+/// Length of the header before the IV, in bytes.
 pub const HEADER_BYTES: usize = 8;
 
-/// Bytes of a trailer without padding.
+/// Length of a trailer without padding, in bytes.
 pub const TRAILER_BYTES: usize = 2;
 
 view! {
-    /// An ESP header and all that follows it.
+    /// An ESP header and all bytes after it.
     Esp, check
 }
 
@@ -27,12 +27,12 @@ fn check(bytes: &[u8]) -> Result<(), Error> {
 fields! { Esp;
     /// Security parameters index.
     0 => spi / set_spi: u32,
-    /// Sequence number (its lower half where extended ones are used).
+    /// Sequence number, or the lower half of an extended sequence number.
     4 => sequence / set_sequence: u32,
 }
 
 impl<T: AsRef<[u8]>> Esp<T> {
-    /// All behind the header: IV, ciphertext and ICV.
+    /// Returns all bytes after the header: IV, ciphertext and ICV.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         range(self.bytes(), HEADER_BYTES, usize::MAX)
@@ -40,14 +40,14 @@ impl<T: AsRef<[u8]>> Esp<T> {
 }
 
 impl<T: AsMut<[u8]>> Esp<T> {
-    /// All behind the header: IV, ciphertext and ICV.
+    /// Returns all bytes after the header: IV, ciphertext and ICV.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         range_mut(self.buffer.as_mut(), HEADER_BYTES, usize::MAX)
     }
 }
 
-/// The fields of an ESP header.
+/// Representation of an ESP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EspHeader {
     /// Security parameters index.
@@ -57,12 +57,12 @@ pub struct EspHeader {
 }
 
 impl EspHeader {
-    /// Reads the header.
+    /// Parses the header.
     pub fn parse<T: AsRef<[u8]>>(view: &Esp<T>) -> Self {
         Self { spi: view.spi(), sequence: view.sequence() }
     }
 
-    /// Writes the header to the front of `buffer`; returns the bytes written.
+    /// Writes the header to the start of `buffer`. Returns the number of bytes written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let mut view = Esp::new_checked(buffer)?;
         view.set_spi(self.spi);
@@ -71,33 +71,35 @@ impl EspHeader {
     }
 }
 
-/// The trailer of a decrypted payload.
+/// Trailer of a decrypted payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EspTrailer {
-    /// Bytes of padding before pad length and next header.
+    /// Number of padding bytes before pad length and next header.
     pub pad_bytes: u8,
-    /// What the payload is, see [`protocol`](crate::protocol).
+    /// Type of the payload. See [`protocol`](crate::protocol).
     pub next_header: u8,
 }
 
 impl EspTrailer {
-    /// The trailer that makes `payload_bytes` and itself a multiple of `align_bytes`, which is the cipher's block
-    /// size and at least 4 (RFC 4303, section 2.4).
+    /// Returns the trailer that pads `payload_bytes` to a multiple of `align_bytes`, including the
+    /// trailer itself. `align_bytes` is the cipher's block size; the minimum is 4 (RFC 4303,
+    /// section 2.4).
     pub fn aligned(payload_bytes: usize, align_bytes: u8, next_header: u8) -> Self {
         let align = usize::from(align_bytes.max(4));
         let past = (payload_bytes % align + TRAILER_BYTES) % align;
-        // Less than `align`, so it fits.
+        // The value is less than `align`, so it fits.
         let pad_bytes = if past == 0 { 0 } else { (align - past) as u8 };
         Self { pad_bytes, next_header }
     }
 
-    /// Bytes of padding, pad length and next header.
+    /// Returns the length of padding, pad length and next header, in bytes.
     pub fn length_bytes(&self) -> usize {
         usize::from(self.pad_bytes) + TRAILER_BYTES
     }
 
-    /// Reads the trailer at the end of `plaintext` (which has no ICV) and checks that the padding is 1, 2, 3, …
-    /// (RFC 4303, section 2.4). The payload is what lies before [`length_bytes`](Self::length_bytes).
+    /// Parses the trailer at the end of `plaintext`, which must not contain the ICV. Checks that
+    /// the padding is 1, 2, 3, … (RFC 4303, section 2.4). The payload ends
+    /// [`length_bytes`](Self::length_bytes) before the end of `plaintext`.
     pub fn parse(plaintext: &[u8]) -> Result<Self, Error> {
         let Some((rest, &[pad_bytes, next_header])) = plaintext.split_last_chunk::<TRAILER_BYTES>() else {
             return Err(Error::Truncated);
@@ -112,7 +114,7 @@ impl EspTrailer {
         Ok(Self { pad_bytes, next_header })
     }
 
-    /// Writes the trailer to the front of `buffer`; returns the bytes written.
+    /// Writes the trailer to the start of `buffer`. Returns the number of bytes written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let length = self.length_bytes();
         let trailer = buffer.get_mut(..length).ok_or(Error::Truncated)?;
@@ -133,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trailer_is_byte_for_byte() {
+    fn emits_and_parses_a_known_trailer() {
         let trailer = EspTrailer::aligned(9, 16, 4);
         let mut bytes = [0xff; 16];
         assert_eq!(trailer.emit(&mut bytes[9..]), Ok(7));
@@ -167,7 +169,7 @@ mod tests {
         }
 
         #[test]
-        fn aligned_is_the_least_padding(
+        fn aligned_adds_the_least_padding(
             payload_bytes in 0usize..70_000,
             align_bytes in prop::sample::select(vec![1u8, 4, 8, 16, 64]),
         ) {

@@ -8,10 +8,10 @@
 use crate::view::range;
 use crate::{Error, MacAddress};
 
-/// Bytes of an Ethernet header.
+/// Header length, in bytes.
 pub const HEADER_BYTES: usize = 14;
 
-/// Ethertypes (IANA "IEEE 802 Numbers") that this crate knows.
+/// Ethertypes (IANA "IEEE 802 Numbers").
 pub mod ethertype {
     /// IPv4 (RFC 894).
     pub const IPV4: u16 = 0x0800;
@@ -23,12 +23,12 @@ pub mod ethertype {
     pub const IPV6: u16 = 0x86dd;
     /// Service VLAN tag (IEEE 802.1ad).
     pub const SERVICE_VLAN: u16 = 0x88a8;
-    /// Outer tag of double tags before IEEE 802.1ad.
+    /// Outer VLAN tag of double-tagged frames, used before IEEE 802.1ad.
     pub const OLD_SERVICE_VLAN: u16 = 0x9100;
-    /// The first value that is a type; what is below is a length (IEEE 802.3, clause 3.2.6).
+    /// Smallest ethertype. Values below it are lengths (IEEE 802.3, clause 3.2.6).
     pub const FIRST: u16 = 0x0600;
 
-    /// Whether a VLAN tag follows.
+    /// Returns whether the ethertype announces a VLAN tag.
     #[inline]
     pub const fn is_vlan(ethertype: u16) -> bool {
         matches!(ethertype, VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN)
@@ -36,7 +36,7 @@ pub mod ethertype {
 }
 
 view! {
-    /// An Ethernet frame. No length is checked beyond the 14 bytes of the header.
+    /// An Ethernet frame. Only the length of the header, 14 bytes, is checked.
     Ethernet, check
 }
 
@@ -49,12 +49,12 @@ fields! { Ethernet;
     0 => destination / set_destination: MacAddress,
     /// Source address.
     6 => source / set_source: MacAddress,
-    /// Type of the payload; below [`ethertype::FIRST`] it is the payload's length in bytes.
+    /// Type of the payload. A value below [`ethertype::FIRST`] is the payload's length in bytes.
     12 => ethertype / set_ethertype: u16,
 }
 
 impl<T: AsRef<[u8]>> Ethernet<T> {
-    /// All behind the header, padding included.
+    /// Returns all bytes after the header, including padding.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         range(self.bytes(), HEADER_BYTES, usize::MAX)
@@ -62,14 +62,26 @@ impl<T: AsRef<[u8]>> Ethernet<T> {
 }
 
 impl<T: AsMut<[u8]>> Ethernet<T> {
-    /// All behind the header, padding included.
+    /// Returns all bytes after the header, including padding.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         crate::view::range_mut(self.buffer.as_mut(), HEADER_BYTES, usize::MAX)
     }
 }
 
-/// The fields of an Ethernet header.
+/// Representation of an Ethernet header.
+///
+/// ```
+/// use godwit_wire::{Ethernet, EthernetHeader, MacAddress, ethertype};
+///
+/// let mut frame = [0; 60];
+/// let source = MacAddress([2, 0, 0, 0, 0, 1]);
+/// let header =
+///     EthernetHeader { destination: MacAddress::BROADCAST, source, ethertype: ethertype::ARP };
+/// header.emit(&mut frame)?;
+/// assert_eq!(EthernetHeader::parse(&Ethernet::new_checked(&frame)?), header);
+/// # Ok::<(), godwit_wire::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EthernetHeader {
     /// Destination address.
@@ -81,12 +93,12 @@ pub struct EthernetHeader {
 }
 
 impl EthernetHeader {
-    /// Reads the header.
+    /// Parses the header.
     pub fn parse<T: AsRef<[u8]>>(view: &Ethernet<T>) -> Self {
         Self { destination: view.destination(), source: view.source(), ethertype: view.ethertype() }
     }
 
-    /// Writes the header to the front of `buffer`; returns the bytes written.
+    /// Writes the header to the start of `buffer`. Returns the number of bytes written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let mut view = Ethernet::new_checked(buffer)?;
         view.set_destination(self.destination);
@@ -103,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_lie_where_the_standard_says() {
+    fn fields_have_their_standard_offsets() {
         let mut frame = *b"\x01\x02\x03\x04\x05\x06\x11\x12\x13\x14\x15\x16\x08\x00xyz";
         let view = Ethernet::new_checked(&frame).unwrap();
         assert_eq!(view.destination(), MacAddress([1, 2, 3, 4, 5, 6]));
@@ -127,7 +139,7 @@ mod tests {
                 Err(error) => {
                     prop_assert_eq!(error, Error::Truncated);
                     prop_assert!(length < HEADER_BYTES);
-                    prop_assert!(buffer.iter().all(|&byte| byte == 0xa5), "a refused emit writes nothing");
+                    prop_assert!(buffer.iter().all(|&byte| byte == 0xa5), "emit writes nothing if it fails");
                 }
             }
         }

@@ -1,30 +1,30 @@
-//! Who talks to whom: one pass over a frame, for the packet path.
+//! Five-tuples: parses a frame in one pass, for the packet path.
 
 use crate::ethernet::{self, ethertype};
 use crate::ipv4::{self, protocol};
 use crate::view::Field;
 use crate::{Error, Extensions, IpAddress, ipv6, vlan};
 
-/// VLAN tags that [`parse`] reads; a frame with more of them has the ethertype of a tag.
+/// Number of VLAN tags that [`parse`] reads. A frame with more tags keeps the ethertype of a tag.
 pub const VLAN_TAGS_MAX: usize = 2;
 
-/// What names a flow.
+/// Identification of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FiveTuple {
     /// Source address.
     pub source: IpAddress,
     /// Destination address, of the same family.
     pub destination: IpAddress,
-    /// IP protocol number, see [`protocol`].
+    /// IP protocol number. See [`protocol`].
     pub protocol: u8,
-    /// Source port; 0 where the protocol has none, and in every fragment.
+    /// Source port. 0 if the protocol has no ports, and in every fragment.
     pub source_port: u16,
-    /// Destination port; 0 where the protocol has none, and in every fragment.
+    /// Destination port. 0 if the protocol has no ports, and in every fragment.
     pub destination_port: u16,
 }
 
 impl FiveTuple {
-    /// The other direction of the same conversation.
+    /// Returns the five-tuple of the opposite direction.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Self {
@@ -37,46 +37,64 @@ impl FiveTuple {
     }
 }
 
-/// What [`parse`] says of a frame. Offsets are bytes from the frame's start.
+/// Result of [`parse`]. Offsets are in bytes from the start of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// The innermost type, behind VLAN tags; below [`ethertype::FIRST`] it is an IEEE 802.3 length.
+    /// Ethertype after all VLAN tags. A value below [`ethertype::FIRST`] is an IEEE 802.3 length.
     pub ethertype: u16,
-    /// Identifiers of the VLAN tags, outer first; those in use are the first [`vlan_tags`](Self::vlan_tags).
+    /// Identifiers of the VLAN tags, outer tag first. The first [`vlan_tags`](Self::vlan_tags)
+    /// entries are valid.
     pub vlan_ids: [u16; VLAN_TAGS_MAX],
-    /// How many VLAN tags there are, 0 to 2.
+    /// Number of VLAN tags, 0 to 2.
     pub vlan_tags: u8,
-    /// 4 or 6; 0 for all that is not IP, or whose IP header is wrong.
+    /// IP version, 4 or 6. 0 if the frame is not IP or its IP header is malformed.
     pub ip_version: u8,
-    /// Whether this is a part of an IP datagram, the first part included.
+    /// Whether the packet is a fragment of an IP datagram, including the first fragment.
     pub fragment: bool,
-    /// What follows Ethernet and VLAN headers.
+    /// Offset of the header after Ethernet and VLAN headers.
     pub l3_offset: usize,
-    /// End of the IP packet by its own length: where Ethernet padding starts. 0 where `ip_version` is.
+    /// End of the IP packet according to its own length, which is the start of Ethernet padding. 0
+    /// if `ip_version` is 0.
     pub l3_end: usize,
-    /// What follows the IP header, its options and extension headers: in a fragment the data behind the fragment
-    /// header, else the header of `five_tuple.protocol`. 0 where there is no `five_tuple`.
+    /// Offset of the bytes after the IP header, its options and extension headers. They are the
+    /// header of `five_tuple.protocol`, or in a fragment the data after the fragment header. 0
+    /// without a `five_tuple`.
     pub l4_offset: usize,
-    /// Who talks to whom; `None` for all that is not IP, and with every `error`.
+    /// Five-tuple of the flow. `None` if the frame is not IP or has an `error`.
     pub five_tuple: Option<FiveTuple>,
-    /// What is wrong with the frame, if anything.
+    /// Error of the frame, if any.
     pub error: Option<Error>,
 }
 
-/// Reads Ethernet, up to two VLAN tags, IPv4 or IPv6 with extension headers, and ports.
+/// Parses Ethernet, up to two VLAN tags, IPv4 or IPv6 with extension headers, and ports.
 ///
-/// Checked: that every header lies within the frame, and within the length that the IP header states; IP version
-/// and header lengths; the bounds of the extension header walk. Not checked: checksums, and what lies behind the
-/// ports.
+/// The function checks that every header lies within the frame and within the length in the IP
+/// header. It checks the IP version, the header lengths and the number of extension headers. It
+/// does not check checksums or the bytes after the ports.
 ///
-/// All fragments of a datagram have the same five-tuple: ports are 0, and the protocol is the one named by the IPv4
-/// header or by the IPv6 fragment header. An IPv6 datagram in a single "fragment" (RFC 6946) is not one.
+/// All fragments of a datagram have the same five-tuple. Its ports are 0. Its protocol is that of
+/// the IPv4 header or of the IPv6 fragment header. An atomic IPv6 fragment (RFC 6946) is not
+/// treated as a fragment.
 ///
-/// AH and ESP end the walk in IPv4 and IPv6 alike: the five-tuple is that of the protected flow, with ports 0, so that
-/// one security association stays together.
+/// Parsing ends at AH and ESP, in IPv4 and IPv6. The five-tuple is that of the IPsec flow, with
+/// ports 0, so all packets of one security association have the same five-tuple.
 ///
-/// Cost: one pass, no allocation, no copy; about 60 bytes read of an IPv4 frame.
-// Always inlined, so that what the caller wants of the result stays in registers too.
+/// The cost is one pass without allocation or copy. About 60 bytes of an IPv4 frame are read.
+///
+/// ```
+/// use godwit_wire::{Error, EthernetHeader, MacAddress, ethertype, parse};
+///
+/// let mut frame = [0; 60];
+/// let (destination, source) = (MacAddress::BROADCAST, MacAddress([2, 0, 0, 0, 0, 1]));
+/// EthernetHeader { destination, source, ethertype: ethertype::ARP }.emit(&mut frame)?;
+///
+/// let parsed = parse(&frame);
+/// assert_eq!((parsed.ethertype, parsed.l3_offset), (ethertype::ARP, 14));
+/// assert_eq!((parsed.five_tuple, parsed.error), (None, None));
+/// assert_eq!(parse(&frame[..10]).error, Some(Error::Truncated));
+/// # Ok::<(), Error>(())
+/// ```
+// Always inlined, so that the caller keeps the fields that it uses in registers.
 #[inline(always)]
 pub fn parse(frame: &[u8]) -> Parsed {
     let mut parsed = Parsed {
@@ -95,8 +113,8 @@ pub fn parse(frame: &[u8]) -> Parsed {
     parsed
 }
 
-// No pointer to `parsed` leaves what is inlined here: it stays in registers until the caller wants it. Built up in
-// memory it costs 20 ns more, because it is read back in wider pieces than it was written.
+// No pointer to `parsed` escapes the inlined code, so the fields stay in registers. In memory they
+// would cost 20 ns more, because they are read with wider loads than the stores that wrote them.
 #[inline(always)]
 fn read(frame: &[u8], parsed: &mut Parsed) -> Result<(), Error> {
     let Some((header, mut packet)) = frame.split_first_chunk::<{ ethernet::HEADER_BYTES }>() else {
@@ -208,7 +226,7 @@ fn read_ipv6(packet: &[u8], parsed: &mut Parsed) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a five-tuple sees behind the extension headers.
+/// Upper layer of an IPv6 packet, as far as a five-tuple needs it.
 struct Upper {
     protocol: u8,
     offset: usize,
@@ -219,8 +237,9 @@ struct Upper {
 fn walk(next_header: u8, payload: &[u8]) -> Result<Upper, Error> {
     let mut walk = Extensions::new(next_header, payload);
     let mut fragment = false;
-    // What the fragmentable part begins with is the same in all fragments (RFC 8200, section 4.5); what the first one
-    // shows behind it is not seen in the others.
+    // The first header of the fragmentable part is known in all fragments (RFC 8200, section 4.5).
+    // Later headers are visible only in the first fragment, so the five-tuple must not depend on
+    // them.
     while !fragment && walk.protocol() != protocol::AH {
         let Some(step) = walk.next() else { break };
         fragment = step?.fragment().is_some_and(|header| header.is_fragment());
@@ -318,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_udp_with_padding() {
+    fn parses_udp_with_padding() {
         let mut bytes = frame(ethertype::IPV4, &ipv4(V4, &PORTS));
         bytes.resize(60, 0);
         let parsed = parse(&bytes);
@@ -328,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn options_move_the_ports() {
+    fn finds_ports_after_options() {
         let bytes =
             frame(ethertype::IPV4, &ipv4(Ipv4Header { options: &[1; 40], protocol: protocol::TCP, ..V4 }, &PORTS));
         let parsed = parse(&bytes);
@@ -337,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_read_up_to_two() {
+    fn reads_up_to_two_vlan_tags() {
         let tag = |id, ethertype| {
             let mut bytes = [0; 4];
             VlanHeader { priority: 7, drop_eligible: true, id, ethertype }.emit(&mut bytes).unwrap();
@@ -362,11 +381,11 @@ mod tests {
     }
 
     #[test]
-    fn all_fragments_have_one_five_tuple() {
+    fn all_fragments_have_the_same_five_tuple() {
         let first = Ipv4Header { more_fragments: true, ..V4 };
         let last = Ipv4Header { fragment_offset_bytes: 8, ..V4 };
         for header in [first, last] {
-            // A later fragment may be shorter than the ports.
+            // A later fragment may be too short for the ports.
             let parsed = parse(&frame(ethertype::IPV4, &ipv4(header, &PORTS[..2])));
             assert_eq!((parsed.five_tuple, parsed.fragment), (tuple_v4(17, 0, 0), true));
         }
@@ -388,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn an_atomic_fragment_is_a_whole_datagram() {
+    fn atomic_fragment_is_a_whole_datagram() {
         let mut payload = vec![0; 8];
         let header =
             FragmentHeader { next_header: protocol::UDP, offset_bytes: 0, more_fragments: false, identification: 1 };
@@ -399,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn extension_headers_are_walked_up_to_ah() {
+    fn skips_extension_headers_up_to_ah() {
         let mut payload = vec![0; 24];
         emit_extension(protocol::ROUTING, &[5, 2, 0, 0], &mut payload).unwrap();
         emit_extension(protocol::TCP, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &mut payload[8..]).unwrap();
@@ -418,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ip_is_no_error() {
+    fn non_ip_frames_are_no_error() {
         for kind in [ethertype::ARP, 0x0026, 0x88cc] {
             let parsed = parse(&ethernet(kind));
             assert_eq!((parsed.ethertype, parsed.five_tuple, parsed.error), (kind, None, None));
@@ -427,10 +446,10 @@ mod tests {
     }
 
     #[test]
-    fn wrong_headers_are_counted_by_kind() {
+    fn reports_the_kind_of_error() {
         let error = |ethertype, packet: &[u8]| {
             let parsed = parse(&frame(ethertype, packet));
-            assert_eq!(parsed.five_tuple, None, "no five-tuple with an error");
+            assert_eq!(parsed.five_tuple, None, "a frame with an error has no five-tuple");
             parsed.error
         };
         let good = ipv4(V4, &PORTS);
@@ -442,7 +461,7 @@ mod tests {
         assert_eq!(error(0x0800, &with(0, 0x65)), Some(Error::Malformed));
         assert_eq!(error(0x0800, &with(0, 0x44)), Some(Error::Malformed));
         assert_eq!(error(0x0800, &with(3, 19)), Some(Error::Malformed));
-        assert_eq!(error(0x0800, &with(3, 23)), Some(Error::Truncated), "ports outside the packet");
+        assert_eq!(error(0x0800, &with(3, 23)), Some(Error::Truncated), "the ports lie outside the packet");
         assert_eq!(error(0x0800, &with(3, 29)), Some(Error::Truncated));
         assert_eq!(error(0x86dd, &good), Some(Error::Truncated));
         assert_eq!(error(0x86dd, &[0x45; 60]), Some(Error::Malformed));
@@ -458,7 +477,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reversing_twice_is_nothing(source: [u8; 4], destination: [u8; 4], protocol: u8, a: u16, b: u16) {
+        fn reversing_twice_is_the_identity(source: [u8; 4], destination: [u8; 4], protocol: u8, a: u16, b: u16) {
             let tuple = FiveTuple {
                 source: IpAddress::V4(source),
                 destination: IpAddress::V4(destination),

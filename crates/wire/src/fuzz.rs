@@ -1,20 +1,20 @@
-//! Fuzz targets: functions of bytes that must not panic. `fuzz/fuzz_targets/` calls them from libFuzzer and
-//! `tests/corpus.rs` replays their corpus.
+//! Fuzz targets: functions of arbitrary bytes that must not panic. `fuzz/fuzz_targets/` calls them
+//! from libFuzzer. `tests/corpus.rs` replays the fuzz corpus.
 
 use crate::ipv6_extension::emit_extension;
 use crate::*;
 
-/// Reads `data` as a frame in every way that this crate knows, and compares the two readers of five-tuples.
+/// Parses `data` with every parser of this crate, and compares the two parsers of five-tuples.
 pub fn wire_parse(data: &[u8]) {
     let parsed = parse(data);
-    assert_eq!(parsed.five_tuple, slow_five_tuple(data), "one pass and views disagree");
+    assert_eq!(parsed.five_tuple, slow_five_tuple(data), "parse and the views disagree");
     assert!(parsed.five_tuple.is_none() || parsed.error.is_none());
     if parsed.five_tuple.is_some() {
         assert!(parsed.l3_offset < parsed.l4_offset && parsed.l4_offset <= parsed.l3_end);
         assert!(parsed.l3_end <= data.len());
     }
     read_all(data);
-    // Every layer must take any bytes, not only those that the layer below hands on.
+    // Every layer must accept any bytes, not only the payload of a valid lower layer.
     for offset in [parsed.l3_offset, parsed.l4_offset] {
         if let Some(rest) = data.get(offset..) {
             read_all(rest);
@@ -22,15 +22,16 @@ pub fn wire_parse(data: &[u8]) {
     }
 }
 
-/// Writes headers made of `data`, reads them back, and reads `data` itself, writes it, and compares the bytes.
+/// Emits headers with fields from `data` and parses them. Then parses `data`, emits it, and
+/// compares the bytes.
 pub fn wire_emit(data: &[u8]) {
     let mut buffer = [0; 2048];
-    emit_made_of(data, &mut buffer);
-    emit_read_from(data, &mut buffer);
+    emit_fields_from(data, &mut buffer);
+    emit_parsed(data, &mut buffer);
     set_all(data, &mut buffer);
 }
 
-/// The five-tuple by way of the views; [`parse`] must say the same.
+/// Determines the five-tuple with the views. [`parse`] must return the same.
 fn slow_five_tuple(frame: &[u8]) -> Option<FiveTuple> {
     let ethernet = Ethernet::new_checked(frame).ok()?;
     let (mut kind, mut packet) = (ethernet.ethertype(), ethernet.payload());
@@ -72,7 +73,7 @@ fn slow_five_tuple(frame: &[u8]) -> Option<FiveTuple> {
     Some(FiveTuple { source, destination, protocol, source_port, destination_port })
 }
 
-/// Every reader of every view over the same bytes.
+/// Calls every getter of every view on the same bytes.
 fn read_all(data: &[u8]) {
     let inside = |part: &[u8]| assert!(part.len() <= data.len());
     if let Ok(view) = Ethernet::new_checked(data) {
@@ -153,8 +154,9 @@ fn read_upper(data: &[u8], pseudo_header: Checksum) {
     }
 }
 
-/// Headers whose fields are bytes of `data`: what `emit` accepts must read back the same.
-fn emit_made_of(data: &[u8], buffer: &mut [u8; 2048]) {
+/// Emits headers with fields from `data`. If `emit` accepts a header, parsing must return the same
+/// header.
+fn emit_fields_from(data: &[u8], buffer: &mut [u8; 2048]) {
     let mut rest = data;
     let ethernet = EthernetHeader {
         destination: MacAddress(take(&mut rest)),
@@ -229,67 +231,69 @@ fn emit_made_of(data: &[u8], buffer: &mut [u8; 2048]) {
     assert_eq!(EspTrailer::parse(&buffer[..written]), Ok(trailer));
 }
 
-/// Headers that lie at the front of `data`: emitted again they give the same bytes, but for what is reserved.
-fn emit_read_from(data: &[u8], buffer: &mut [u8; 2048]) {
+/// Parses headers at the start of `data` and emits them. The bytes must be the same, except for
+/// reserved fields.
+fn emit_parsed(data: &[u8], buffer: &mut [u8; 2048]) {
     if let Ok(view) = Ethernet::new_checked(data) {
-        let written = EthernetHeader::parse(&view).emit(buffer).expect("what was read fits");
+        let written = EthernetHeader::parse(&view).emit(buffer).expect("a parsed header fits the buffer");
         assert_eq!(buffer[..written], data[..written]);
     }
     if let Ok(view) = Vlan::new_checked(data) {
-        let written = VlanHeader::parse(&view).emit(buffer).expect("what was read fits");
+        let written = VlanHeader::parse(&view).emit(buffer).expect("a parsed header fits the buffer");
         assert_eq!(buffer[..written], data[..written]);
     }
     if let Ok(view) = Arp::new_checked(data)
         && let Ok(header) = ArpHeader::parse(&view)
     {
-        let written = header.emit(buffer).expect("what was read fits");
+        let written = header.emit(buffer).expect("a parsed header fits the buffer");
         assert_eq!(buffer[..written], data[..written]);
     }
     if let Ok(view) = Ipv4::new_checked(data) {
-        let written = Ipv4Header::parse(&view).emit(buffer).expect("what was read fits");
+        let written = Ipv4Header::parse(&view).emit(buffer).expect("a parsed header fits the buffer");
         let reserved_flag = view.flags_offset() & 0x8000 != 0;
         if view.verify_checksum().is_ok() && !reserved_flag {
-            // One's complement has two zeros: a received checksum may be the other one.
+            // One's complement has two zeros, and the input may contain the other one.
             assert!(buffer[..10] == data[..10] && buffer[12..written] == data[12..written]);
             assert!(buffer[10..12] == data[10..12] || data[10..12] == [0xff; 2]);
         }
     }
     if let Ok(view) = Ipv6::new_checked(data) {
-        let written = Ipv6Header::parse(&view).emit(buffer).expect("what was read fits");
+        let written = Ipv6Header::parse(&view).emit(buffer).expect("a parsed header fits the buffer");
         assert_eq!(buffer[..written], data[..written]);
     }
     if let Ok(header) = FragmentHeader::parse(data) {
-        let written = header.emit(buffer).expect("what was read fits");
+        let written = header.emit(buffer).expect("a parsed header fits the buffer");
         assert_eq!(FragmentHeader::parse(&buffer[..written]), Ok(header));
     }
     if let Ok(view) = Tcp::new_checked(data) {
-        let written = TcpHeader::parse(&view).emit(buffer).expect("what was read fits");
+        let written = TcpHeader::parse(&view).emit(buffer).expect("a parsed header fits the buffer");
         assert!(buffer[..12] == data[..12] && buffer[13..16] == data[13..16]);
         assert_eq!(buffer[18..written], data[18..written]);
         for option in view.options().flatten() {
-            let written = option.emit(buffer).expect("what was read fits");
+            let written = option.emit(buffer).expect("a parsed header fits the buffer");
             assert!(written <= 40);
         }
     }
     if let Ok(view) = Udp::new_checked(data) {
-        let written = UdpHeader::parse(&view).emit(buffer).expect("what was read fits");
+        let written = UdpHeader::parse(&view).emit(buffer).expect("a parsed header fits the buffer");
         assert_eq!(buffer[..written - 2], data[..written - 2]);
     }
     if let Ok(view) = Icmpv4::new_checked(data) {
-        Icmpv4Header::parse(&view).emit(buffer).expect("what was read fits");
+        Icmpv4Header::parse(&view).emit(buffer).expect("a parsed header fits the buffer");
         assert!(buffer[..2] == data[..2] && buffer[4..8] == data[4..8]);
     }
     if let Ok(view) = Esp::new_checked(data) {
-        let written = EspHeader::parse(&view).emit(buffer).expect("what was read fits");
+        let written = EspHeader::parse(&view).emit(buffer).expect("a parsed header fits the buffer");
         assert_eq!(buffer[..written], data[..written]);
     }
     if let Ok(view) = Ah::new_checked(data) {
-        let written = AhHeader::parse(&view).emit(buffer).expect("what was read fits");
+        let written = AhHeader::parse(&view).emit(buffer).expect("a parsed header fits the buffer");
         assert!(buffer[..2] == data[..2] && buffer[4..written] == data[4..written]);
     }
 }
 
-/// Views whose lengths are overwritten after the check stay within their buffer; TTL and addresses keep the checksum.
+/// Checks that views stay within their buffer if lengths are overwritten after the check, and that
+/// TTL and address changes keep the checksum correct.
 fn set_all(data: &[u8], buffer: &mut [u8; 2048]) {
     let copy = &mut buffer[..data.len().min(2048)];
     copy.copy_from_slice(&data[..copy.len()]);
@@ -343,7 +347,7 @@ fn set_all(data: &[u8], buffer: &mut [u8; 2048]) {
     }
 }
 
-/// The next bytes of the input; zeros when it is used up.
+/// Returns the next bytes of the input, or zeros at its end.
 fn take<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
     match rest.split_first_chunk() {
         Some((field, tail)) => {

@@ -9,7 +9,7 @@ use crate::Error;
 use crate::checksum::checksum;
 use crate::view::{Field, range, range_mut};
 
-/// Bytes of the header.
+/// Header length, in bytes.
 pub const HEADER_BYTES: usize = 8;
 
 /// Message types (RFC 792).
@@ -22,14 +22,14 @@ pub mod kind {
     pub const REDIRECT: u8 = 5;
     /// Echo.
     pub const ECHO: u8 = 8;
-    /// Time exceeded: code 0 in transit, 1 while reassembling.
+    /// Time exceeded: code 0 in transit, code 1 during reassembly.
     pub const TIME_EXCEEDED: u8 = 11;
     /// Parameter problem.
     pub const PARAMETER_PROBLEM: u8 = 12;
 }
 
 view! {
-    /// An ICMP message: all of the buffer.
+    /// An ICMP message, which fills the whole buffer.
     Icmpv4, check
 }
 
@@ -38,40 +38,42 @@ fn check(bytes: &[u8]) -> Result<(), Error> {
 }
 
 fields! { Icmpv4;
-    /// Type, see [`kind`].
+    /// Type. See [`kind`].
     0 => kind / set_kind: u8,
-    /// Code, refines the type.
+    /// Code, which refines the type.
     1 => code / set_code: u8,
     /// Checksum of the message.
     2 => checksum / set_checksum: u16,
-    /// What the type makes of it.
+    /// Rest of the header. Its meaning depends on the type.
     4 => rest / set_rest: u32,
-    /// Of an echo or its reply.
+    /// Identifier of an echo request or reply.
     4 => identifier / set_identifier: u16,
-    /// Of an echo or its reply.
+    /// Sequence number of an echo request or reply.
     6 => sequence / set_sequence: u16,
 }
 
 impl<T: AsRef<[u8]>> Icmpv4<T> {
-    /// All behind the header. In an error message: the start of the packet that caused it.
+    /// Returns all bytes after the header. In an error message, they are the start of the packet
+    /// that caused the error.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         range(self.bytes(), HEADER_BYTES, usize::MAX)
     }
 
-    /// Whether the message reports an error (RFC 1122, section 3.2.2); none is sent about those.
+    /// Returns whether this is an error message (RFC 1122, section 3.2.2). No error message is sent
+    /// in response to one.
     pub fn is_error(&self) -> bool {
         matches!(self.kind(), 3 | 4 | 5 | 11 | 12)
     }
 
-    /// Checks the checksum.
+    /// Verifies the checksum.
     pub fn verify_checksum(&self) -> Result<(), Error> {
         if checksum(self.bytes()) == 0 { Ok(()) } else { Err(Error::Checksum) }
     }
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmpv4<T> {
-    /// All behind the header.
+    /// Returns all bytes after the header.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         range_mut(self.buffer.as_mut(), HEADER_BYTES, usize::MAX)
@@ -85,24 +87,26 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmpv4<T> {
     }
 }
 
-/// The fields of an ICMP header.
+/// Representation of an ICMP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icmpv4Header {
-    /// Type, see [`kind`].
+    /// Type. See [`kind`].
     pub kind: u8,
-    /// Code, refines the type.
+    /// Code, which refines the type.
     pub code: u8,
-    /// What the type makes of it; of an echo: identifier, then sequence number.
+    /// Rest of the header. Its meaning depends on the type. In an echo message, it is the
+    /// identifier followed by the sequence number.
     pub rest: u32,
 }
 
 impl Icmpv4Header {
-    /// Reads the header. The checksum is not checked here.
+    /// Parses the header, without a check of the checksum.
     pub fn parse<T: AsRef<[u8]>>(view: &Icmpv4<T>) -> Self {
         Self { kind: view.kind(), code: view.code(), rest: view.rest() }
     }
 
-    /// Writes the header, without checksum, to the front of `buffer`; returns the bytes written.
+    /// Writes the header, without the checksum, to the start of `buffer`. Returns the number of
+    /// bytes written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let header = buffer.first_chunk_mut::<HEADER_BYTES>().ok_or(Error::Truncated)?;
         [self.kind, self.code, 0, 0].store(header, 0);
@@ -118,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_echo() {
+    fn fills_and_verifies_the_checksum_of_a_known_echo() {
         let mut view = Icmpv4::new_checked([8, 0, 0, 0, 0, 1, 0, 2, b'a', b'b', b'c']).unwrap();
         assert_eq!((view.kind(), view.identifier(), view.sequence()), (kind::ECHO, 1, 2));
         assert!(!view.is_error());

@@ -1,4 +1,4 @@
-//! ICMPv6 (RFC 4443). Unlike ICMP its checksum covers a pseudo header.
+//! ICMPv6 (RFC 4443). Unlike that of ICMP, its checksum covers a pseudo header.
 //!
 //! ```text
 //! 0      1      2          4              8
@@ -8,18 +8,19 @@
 use crate::view::{Field, range, range_mut};
 use crate::{Checksum, Error};
 
-/// Bytes of the header with the first word of the body, which every message of RFC 4443 and RFC 4861 has.
+/// Length of the header with the first word of the body, in bytes. Every message of RFC 4443 and
+/// RFC 4861 has this word.
 pub const HEADER_BYTES: usize = 8;
 
 /// Message types (RFC 4443, RFC 4861).
 pub mod kind {
     /// Destination unreachable.
     pub const DESTINATION_UNREACHABLE: u8 = 1;
-    /// Packet too big; the first word is the MTU.
+    /// Packet too big. The first word of the body is the MTU.
     pub const PACKET_TOO_BIG: u8 = 2;
-    /// Time exceeded: code 0 hop limit, 1 while reassembling.
+    /// Time exceeded: code 0 for the hop limit, code 1 during reassembly.
     pub const TIME_EXCEEDED: u8 = 3;
-    /// Parameter problem; the first word points at it.
+    /// Parameter problem. The first word of the body is the offset of the error.
     pub const PARAMETER_PROBLEM: u8 = 4;
     /// Echo request.
     pub const ECHO_REQUEST: u8 = 128;
@@ -32,7 +33,7 @@ pub mod kind {
 }
 
 view! {
-    /// An ICMPv6 message: all of the buffer.
+    /// An ICMPv6 message, which fills the whole buffer.
     Icmpv6, check
 }
 
@@ -41,33 +42,35 @@ fn check(bytes: &[u8]) -> Result<(), Error> {
 }
 
 fields! { Icmpv6;
-    /// Type, see [`kind`].
+    /// Type. See [`kind`].
     0 => kind / set_kind: u8,
-    /// Code, refines the type.
+    /// Code, which refines the type.
     1 => code / set_code: u8,
     /// Checksum of pseudo header and message.
     2 => checksum / set_checksum: u16,
-    /// The first word of the body.
+    /// First word of the body.
     4 => rest / set_rest: u32,
-    /// Of an echo request or reply.
+    /// Identifier of an echo request or reply.
     4 => identifier / set_identifier: u16,
-    /// Of an echo request or reply.
+    /// Sequence number of an echo request or reply.
     6 => sequence / set_sequence: u16,
 }
 
 impl<T: AsRef<[u8]>> Icmpv6<T> {
-    /// All behind the first word of the body. In an error message: the start of the packet that caused it.
+    /// Returns all bytes after the first word of the body. In an error message, they are the start
+    /// of the packet that caused the error.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         range(self.bytes(), HEADER_BYTES, usize::MAX)
     }
 
-    /// Whether the message reports an error (RFC 4443, section 2.1); none is sent about those.
+    /// Returns whether this is an error message (RFC 4443, section 2.1). No error message is sent
+    /// in response to one.
     pub fn is_error(&self) -> bool {
         self.kind() < 128
     }
 
-    /// Checks the checksum. `pseudo_header` is of the buffer's length.
+    /// Verifies the checksum. `pseudo_header` must contain the length of the buffer.
     pub fn verify_checksum(&self, mut pseudo_header: Checksum) -> Result<(), Error> {
         pseudo_header.add(self.bytes());
         if pseudo_header.finish() == 0 { Ok(()) } else { Err(Error::Checksum) }
@@ -75,7 +78,7 @@ impl<T: AsRef<[u8]>> Icmpv6<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmpv6<T> {
-    /// All behind the first word of the body.
+    /// Returns all bytes after the first word of the body.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         range_mut(self.buffer.as_mut(), HEADER_BYTES, usize::MAX)
@@ -89,24 +92,26 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmpv6<T> {
     }
 }
 
-/// The fields of an ICMPv6 header.
+/// Representation of an ICMPv6 header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icmpv6Header {
-    /// Type, see [`kind`].
+    /// Type. See [`kind`].
     pub kind: u8,
-    /// Code, refines the type.
+    /// Code, which refines the type.
     pub code: u8,
-    /// The first word of the body; of an echo: identifier, then sequence number.
+    /// First word of the body. In an echo message, it is the identifier followed by the sequence
+    /// number.
     pub rest: u32,
 }
 
 impl Icmpv6Header {
-    /// Reads the header. The checksum is not checked here.
+    /// Parses the header, without a check of the checksum.
     pub fn parse<T: AsRef<[u8]>>(view: &Icmpv6<T>) -> Self {
         Self { kind: view.kind(), code: view.code(), rest: view.rest() }
     }
 
-    /// Writes the header, without checksum, to the front of `buffer`; returns the bytes written.
+    /// Writes the header, without the checksum, to the start of `buffer`. Returns the number of
+    /// bytes written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let header = buffer.first_chunk_mut::<HEADER_BYTES>().ok_or(Error::Truncated)?;
         [self.kind, self.code, 0, 0].store(header, 0);
@@ -128,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn known_echo() {
+    fn fills_and_verifies_the_checksum_of_a_known_echo() {
         let mut view = Icmpv6::new_checked([128, 0, 0, 0, 0, 1, 0, 2, b'a', b'b']).unwrap();
         assert_eq!((view.kind(), view.identifier(), view.sequence()), (kind::ECHO_REQUEST, 1, 2));
         assert!(!view.is_error());

@@ -11,13 +11,13 @@ use crate::checksum::{checksum, update, update_bytes};
 use crate::view::{Field, range, range_mut};
 use crate::{Checksum, Error, IpAddress};
 
-/// Bytes of a header without options.
+/// Length of a header without options, in bytes.
 pub const HEADER_BYTES: usize = 20;
 
-/// Bytes of the longest header.
+/// Length of the longest header, in bytes.
 pub const HEADER_BYTES_MAX: usize = 60;
 
-/// IP protocol numbers (IANA "Protocol Numbers") that this crate knows. Also IPv6 next headers.
+/// IP protocol numbers (IANA "Protocol Numbers"), which are also IPv6 next headers.
 pub mod protocol {
     /// IPv6 hop-by-hop options (RFC 8200).
     pub const HOP_BY_HOP: u8 = 0;
@@ -43,7 +43,7 @@ pub mod protocol {
     pub const AH: u8 = 51;
     /// ICMPv6 (RFC 4443).
     pub const ICMPV6: u8 = 58;
-    /// IPv6: nothing follows (RFC 8200).
+    /// No next header, in IPv6 (RFC 8200).
     pub const NO_NEXT_HEADER: u8 = 59;
     /// IPv6 destination options (RFC 8200).
     pub const DESTINATION_OPTIONS: u8 = 60;
@@ -52,7 +52,8 @@ pub mod protocol {
     /// UDP-Lite (RFC 3828).
     pub const UDP_LITE: u8 = 136;
 
-    /// Whether the upper-layer header begins with source and destination port, 16 bits each.
+    /// Returns whether the upper-layer header starts with source and destination port, 16 bits
+    /// each.
     #[inline]
     pub const fn has_ports(protocol: u8) -> bool {
         matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE)
@@ -60,8 +61,8 @@ pub mod protocol {
 }
 
 view! {
-    /// An IPv4 packet; what lies behind its total length (Ethernet padding) is not part of it.
-    /// The checksum is checked apart, by [`verify_checksum`](Self::verify_checksum).
+    /// An IPv4 packet. Bytes after its total length, such as Ethernet padding, are not part of it.
+    /// The checksum is verified separately, by [`verify_checksum`](Self::verify_checksum).
     Ipv4, check
 }
 
@@ -84,19 +85,20 @@ fn header_bytes(bytes: &[u8]) -> usize {
 }
 
 fields! { Ipv4;
-    /// Version and header length as they lie in the first byte; see [`header_bytes`](Self::header_bytes).
+    /// Version and header length, which share the first byte. See
+    /// [`header_bytes`](Self::header_bytes).
     0 => version_ihl / set_version_ihl: u8,
     /// Differentiated services and ECN (RFC 2474, RFC 3168).
     1 => traffic_class / set_traffic_class: u8,
-    /// Bytes of header and payload.
+    /// Length of header and payload, in bytes.
     2 => total_bytes / set_total_bytes: u16,
-    /// Identification of the datagram that fragments belong to.
+    /// Identification, which all fragments of a datagram share.
     4 => identification / set_identification: u16,
-    /// Flags and fragment offset as they lie in the header; see [`is_fragment`](Self::is_fragment).
+    /// Flags and fragment offset, which share a word. See [`is_fragment`](Self::is_fragment).
     6 => flags_offset / set_flags_offset: u16,
     /// Time to live.
     8 => ttl / set_ttl: u8,
-    /// Protocol of the payload, see [`protocol`].
+    /// Protocol of the payload. See [`protocol`].
     9 => protocol / set_protocol: u8,
     /// Header checksum.
     10 => checksum / set_checksum: u16,
@@ -107,61 +109,62 @@ fields! { Ipv4;
 }
 
 impl<T: AsRef<[u8]>> Ipv4<T> {
-    /// Bytes of the header with options, 20 to 60.
+    /// Returns the length of the header with options, 20 to 60 bytes.
     #[inline]
     pub fn header_bytes(&self) -> usize {
         header_bytes(self.bytes())
     }
 
-    /// The flag "don't fragment".
+    /// Returns the flag "don't fragment".
     #[inline]
     pub fn dont_fragment(&self) -> bool {
         self.flags_offset() & 0x4000 != 0
     }
 
-    /// The flag "more fragments".
+    /// Returns the flag "more fragments".
     #[inline]
     pub fn more_fragments(&self) -> bool {
         self.flags_offset() & 0x2000 != 0
     }
 
-    /// Where the payload lies in the datagram, bytes, a multiple of 8.
+    /// Returns the offset of the payload in the datagram, in bytes. It is a multiple of 8.
     #[inline]
     pub fn fragment_offset_bytes(&self) -> u16 {
         (self.flags_offset() & 0x1fff) << 3
     }
 
-    /// Whether this is a part of a datagram, the first one included.
+    /// Returns whether this is a fragment of a datagram, including the first fragment.
     #[inline]
     pub fn is_fragment(&self) -> bool {
         self.flags_offset() & 0x3fff != 0
     }
 
-    /// The options as bytes, 0 to 40.
+    /// Returns the options as bytes, 0 to 40.
     #[inline]
     pub fn option_bytes(&self) -> &[u8] {
         range(self.bytes(), HEADER_BYTES, self.header_bytes())
     }
 
-    /// The options one by one.
+    /// Returns an iterator over the options.
     pub fn options(&self) -> Ipv4Options<'_> {
         Ipv4Options { rest: self.option_bytes() }
     }
 
-    /// What the packet carries, without Ethernet padding.
+    /// Returns the payload, without Ethernet padding.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         range(self.bytes(), self.header_bytes(), usize::from(self.total_bytes()))
     }
 
-    /// Checks the header checksum.
+    /// Verifies the header checksum.
     #[inline]
     pub fn verify_checksum(&self) -> Result<(), Error> {
         let header = range(self.bytes(), 0, self.header_bytes());
         if checksum(header) == 0 { Ok(()) } else { Err(Error::Checksum) }
     }
 
-    /// The pseudo header of the payload, to which the upper-layer header and payload are to be added.
+    /// Returns the checksum of the pseudo header. The caller adds the upper-layer header and
+    /// payload.
     pub fn pseudo_header(&self) -> Checksum {
         let length = usize::from(self.total_bytes()).saturating_sub(self.header_bytes());
         let (source, destination) = (IpAddress::V4(self.source()), IpAddress::V4(self.destination()));
@@ -170,7 +173,7 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
-    /// What the packet carries, without Ethernet padding.
+    /// Returns the payload, without Ethernet padding.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let (from, to) = (self.header_bytes(), usize::from(self.total_bytes()));
@@ -184,8 +187,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
         self.set_checksum(sum);
     }
 
-    /// Takes one from the TTL and corrects the checksum (RFC 1812 section 5.3.1, RFC 1624).
-    /// Returns false, and changes nothing, when the TTL does not allow another hop (it is 0 or 1).
+    /// Decrements the TTL and updates the checksum (RFC 1812 section 5.3.1, RFC 1624). Returns
+    /// false, without a change, if the TTL is 0 or 1.
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
         let (old, protocol) = (self.ttl(), self.protocol());
@@ -198,29 +201,30 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
         true
     }
 
-    /// Writes another source address and corrects the header checksum.
+    /// Replaces the source address and updates the header checksum.
     pub fn replace_source(&mut self, source: [u8; 4]) {
         self.set_checksum(update_bytes(self.checksum(), &self.source(), &source));
         self.set_source(source);
     }
 
-    /// Writes another destination address and corrects the header checksum.
+    /// Replaces the destination address and updates the header checksum.
     pub fn replace_destination(&mut self, destination: [u8; 4]) {
         self.set_checksum(update_bytes(self.checksum(), &self.destination(), &destination));
         self.set_destination(destination);
     }
 }
 
-/// One option (RFC 791, section 3.1).
+/// An IPv4 option (RFC 791, section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4Option<'a> {
-    /// Copied flag, class and number; 0 is the end of the list, 1 is no operation.
+    /// Copied flag, class and number. 0 is the end of the list, and 1 is no operation.
     pub kind: u8,
-    /// What follows kind and length; empty for the two kinds above.
+    /// Bytes after kind and length. Empty for kinds 0 and 1.
     pub data: &'a [u8],
 }
 
-/// The options of a header; ends behind the end-of-list option or the first error.
+/// Iterator over the options of a header. It stops at the end-of-list option, or after the first
+/// error.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4Options<'a> {
     rest: &'a [u8],
@@ -252,18 +256,18 @@ impl<'a> Iterator for Ipv4Options<'a> {
     }
 }
 
-/// The fields of an IPv4 header; lengths and checksum follow from them.
+/// Representation of an IPv4 header. `emit` derives the lengths and the checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4Header<'a> {
     /// Differentiated services and ECN.
     pub traffic_class: u8,
-    /// Identification of the datagram that fragments belong to.
+    /// Identification, which all fragments of a datagram share.
     pub identification: u16,
-    /// The flag "don't fragment".
+    /// Flag "don't fragment".
     pub dont_fragment: bool,
-    /// The flag "more fragments".
+    /// Flag "more fragments".
     pub more_fragments: bool,
-    /// Where the payload lies in the datagram, bytes, a multiple of 8.
+    /// Offset of the payload in the datagram, in bytes, a multiple of 8.
     pub fragment_offset_bytes: u16,
     /// Time to live.
     pub ttl: u8,
@@ -273,14 +277,14 @@ pub struct Ipv4Header<'a> {
     pub source: [u8; 4],
     /// Destination address.
     pub destination: [u8; 4],
-    /// Options, at most 40 bytes; `emit` pads them with zeros to a multiple of 4.
+    /// Options, at most 40 bytes. `emit` pads them with zeros to a multiple of 4.
     pub options: &'a [u8],
-    /// Bytes of the payload; with the header at most 65,535.
+    /// Payload length, in bytes. Header and payload have at most 65,535 bytes together.
     pub payload_bytes: usize,
 }
 
 impl<'a> Ipv4Header<'a> {
-    /// Reads the header. The checksum is not checked here.
+    /// Parses the header, without a check of the checksum.
     pub fn parse<T: AsRef<[u8]>>(view: &'a Ipv4<T>) -> Self {
         Self {
             traffic_class: view.traffic_class(),
@@ -297,13 +301,13 @@ impl<'a> Ipv4Header<'a> {
         }
     }
 
-    /// Bytes that `emit` writes.
+    /// Returns the number of bytes that `emit` writes.
     pub fn header_bytes(&self) -> usize {
         HEADER_BYTES + self.options.len().next_multiple_of(4)
     }
 
-    /// Writes the header, with its checksum, to the front of `buffer`; returns the bytes written.
-    /// The payload need not be in the buffer.
+    /// Writes the header, with its checksum, to the start of `buffer`. Returns the number of bytes
+    /// written. The buffer need not contain the payload.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let header_bytes = self.header_bytes();
         let total_bytes = self.payload_bytes.saturating_add(header_bytes);
@@ -339,7 +343,8 @@ mod tests {
 
     use super::*;
 
-    /// An ICMP echo request, from 10.0.0.1 to 10.0.0.2, with a record-route option of one slot, padded.
+    /// An ICMP echo request from 10.0.0.1 to 10.0.0.2, with a padded record-route option of one
+    /// slot.
     #[rustfmt::skip]
     const PACKET: [u8; 40] = [
         0x47, 0x00, 0x00, 0x24, 0x12, 0x34, 0x40, 0x00, 0x40, 0x01, 0x0a, 0xb4,
@@ -349,21 +354,21 @@ mod tests {
     ];
 
     #[test]
-    fn known_packet() {
+    fn parses_a_known_packet() {
         let mut packet = PACKET;
         let mut view = Ipv4::new_checked(&mut packet).unwrap();
         view.fill_checksum();
         assert_eq!((view.header_bytes(), view.total_bytes()), (28, 36));
         assert!(view.dont_fragment() && !view.is_fragment());
         assert_eq!(view.options().collect::<Vec<_>>(), [Ok(Ipv4Option { kind: 7, data: &[4, 0, 0, 0, 0] })]);
-        assert_eq!(view.payload(), &PACKET[28..36], "without the frame's padding");
+        assert_eq!(view.payload(), &PACKET[28..36], "the payload excludes the frame's padding");
         assert_eq!(view.verify_checksum(), Ok(()));
         view.set_identification(0);
         assert_eq!(view.verify_checksum(), Err(Error::Checksum));
     }
 
     #[test]
-    fn wrong_lengths_are_refused() {
+    fn rejects_wrong_lengths() {
         let with = |at: usize, value: u8| {
             let mut packet = PACKET;
             packet[at] = value;
@@ -371,14 +376,14 @@ mod tests {
         };
         assert_eq!(with(0, 0x67), Err(Error::Malformed), "version");
         assert_eq!(with(0, 0x44), Err(Error::Malformed), "header shorter than 20 bytes");
-        assert_eq!(with(3, 27), Err(Error::Malformed), "total length inside the header");
-        assert_eq!(with(3, 41), Err(Error::Truncated), "total length behind the buffer");
+        assert_eq!(with(3, 27), Err(Error::Malformed), "total length shorter than the header");
+        assert_eq!(with(3, 41), Err(Error::Truncated), "total length longer than the buffer");
         assert_eq!(with(3, 40), Ok(()));
         assert_eq!(Ipv4::new_checked(&PACKET[..19]), Err(Error::Truncated));
     }
 
     #[test]
-    fn broken_options_end_the_list() {
+    fn malformed_option_ends_the_list() {
         let options = |rest| Ipv4Options { rest }.collect::<Vec<_>>();
         assert_eq!(options(&[0, 9, 9]), []);
         assert_eq!(options(&[1, 7]), [Ok(Ipv4Option { kind: 1, data: &[] }), Err(Error::Truncated)]);
@@ -388,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn ttl_ends_at_one() {
+    fn ttl_of_one_is_not_decremented() {
         for (ttl, allowed) in [(0, false), (1, false), (2, true), (255, true)] {
             let mut packet = PACKET;
             let mut view = Ipv4::new_checked(&mut packet).unwrap();
@@ -427,7 +432,7 @@ mod tests {
             padded.resize(options.len().next_multiple_of(4), 0);
             prop_assert_eq!(Ipv4Header::parse(&view), Ipv4Header { options: &padded, ..header });
 
-            // Incremental updates leave the very checksum that a full one gives.
+            // Incremental updates give the same checksum as a full computation.
             view.decrement_ttl();
             view.replace_source(other);
             view.replace_destination(source);

@@ -1,4 +1,4 @@
-//! IPv6 (RFC 8200, section 3). Extension headers are in [`ipv6_extension`](crate::ipv6_extension).
+//! IPv6 (RFC 8200, section 3). See [`ipv6_extension`](crate::ipv6_extension) for extension headers.
 //!
 //! ```text
 //! 0                                        4                6             7           8        24
@@ -8,15 +8,15 @@
 use crate::view::{Field, range, range_mut};
 use crate::{Checksum, Error, Extensions, IpAddress};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header, in bytes.
 pub const HEADER_BYTES: usize = 40;
 
-/// The largest flow label.
+/// Largest flow label.
 pub const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 
 view! {
-    /// An IPv6 packet; what lies behind its payload length (Ethernet padding) is not part of it.
-    /// Jumbograms (RFC 2675), whose payload length is 0, read as packets without payload.
+    /// An IPv6 packet. Bytes after its payload length, such as Ethernet padding, are not part of
+    /// it. A jumbogram (RFC 2675) has a payload length of 0 and reads as a packet without payload.
     Ipv6, check
 }
 
@@ -33,13 +33,13 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), Error> {
 }
 
 fields! { Ipv6;
-    /// Version, traffic class and flow label as they lie in the first four bytes.
+    /// Version, traffic class and flow label, which share the first word.
     0 => version_class_label / set_version_class_label: u32,
-    /// Bytes behind the fixed header, extension headers included.
+    /// Number of bytes after the fixed header, including extension headers.
     4 => payload_bytes / set_payload_bytes: u16,
-    /// What follows the fixed header, see [`protocol`](crate::protocol).
+    /// Type of the next header. See [`protocol`](crate::protocol).
     6 => next_header / set_next_header: u8,
-    /// Hops left.
+    /// Hop limit.
     7 => hop_limit / set_hop_limit: u8,
     /// Source address.
     8 => source / set_source: [u8; 16],
@@ -48,32 +48,36 @@ fields! { Ipv6;
 }
 
 impl<T: AsRef<[u8]>> Ipv6<T> {
-    /// Differentiated services and ECN (RFC 2474, RFC 3168).
+    /// Returns differentiated services and ECN (RFC 2474, RFC 3168).
     #[inline]
     pub fn traffic_class(&self) -> u8 {
         (self.version_class_label() >> 20) as u8
     }
 
-    /// Flow label (RFC 6437), 20 bits.
+    /// Returns the flow label (RFC 6437), 20 bits.
     #[inline]
     pub fn flow_label(&self) -> u32 {
         self.version_class_label() & FLOW_LABEL_MAX
     }
 
-    /// What follows the fixed header, without Ethernet padding.
+    /// Returns the bytes after the fixed header, without Ethernet padding.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         range(self.bytes(), HEADER_BYTES, HEADER_BYTES + usize::from(self.payload_bytes()))
     }
 
-    /// The extension headers, and behind them the place of the upper layer.
+    /// Returns an iterator over the extension headers. At its end, it gives the offset of the upper
+    /// layer.
     #[inline]
     pub fn extensions(&self) -> Extensions<'_> {
         Extensions::new(self.next_header(), self.payload())
     }
 
-    /// The pseudo header of an upper layer of `length_bytes` (RFC 8200, section 8.1), to which its header and
-    /// payload are to be added. With a routing header that is not used up, the final destination is another one.
+    /// Returns the checksum of the pseudo header for an upper layer of `length_bytes` bytes (RFC
+    /// 8200, section 8.1). The caller adds the upper-layer header and payload.
+    ///
+    /// The destination is that of the fixed header. A routing header with segments left has a
+    /// different final destination.
     pub fn pseudo_header(&self, protocol: u8, length_bytes: u32) -> Checksum {
         let (source, destination) = (IpAddress::V6(self.source()), IpAddress::V6(self.destination()));
         Checksum::pseudo_header(source, destination, protocol, length_bytes)
@@ -81,15 +85,15 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv6<T> {
-    /// What follows the fixed header, without Ethernet padding.
+    /// Returns the bytes after the fixed header, without Ethernet padding.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let to = HEADER_BYTES + usize::from(self.payload_bytes());
         range_mut(self.buffer.as_mut(), HEADER_BYTES, to)
     }
 
-    /// Takes one from the hop limit. Returns false, and changes nothing, when it does not allow another hop
-    /// (RFC 8200, section 3: it is 0 or 1).
+    /// Decrements the hop limit. Returns false, without a change, if the hop limit is 0 or 1 (RFC
+    /// 8200, section 3).
     #[inline]
     pub fn decrement_hop_limit(&mut self) -> bool {
         let old = self.hop_limit();
@@ -101,18 +105,18 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv6<T> {
     }
 }
 
-/// The fields of the fixed header.
+/// Representation of the fixed header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6Header {
     /// Differentiated services and ECN.
     pub traffic_class: u8,
     /// Flow label, 20 bits.
     pub flow_label: u32,
-    /// Bytes behind the fixed header, extension headers included.
+    /// Number of bytes after the fixed header, including extension headers.
     pub payload_bytes: u16,
-    /// What follows the fixed header.
+    /// Type of the next header.
     pub next_header: u8,
-    /// Hops left.
+    /// Hop limit.
     pub hop_limit: u8,
     /// Source address.
     pub source: [u8; 16],
@@ -121,7 +125,7 @@ pub struct Ipv6Header {
 }
 
 impl Ipv6Header {
-    /// Reads the header.
+    /// Parses the header.
     pub fn parse<T: AsRef<[u8]>>(view: &Ipv6<T>) -> Self {
         Self {
             traffic_class: view.traffic_class(),
@@ -134,8 +138,8 @@ impl Ipv6Header {
         }
     }
 
-    /// Writes the header to the front of `buffer`; returns the bytes written.
-    /// The payload need not be in the buffer.
+    /// Writes the header to the start of `buffer`. Returns the number of bytes written. The buffer
+    /// need not contain the payload.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         if self.flow_label > FLOW_LABEL_MAX {
             return Err(Error::Malformed);
@@ -160,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_packet() {
+    fn parses_a_known_packet() {
         let mut packet = [0u8; 47];
         packet[..8].copy_from_slice(&[0x6a, 0xbc, 0xde, 0xf0, 0, 5, 59, 2]);
         packet[23] = 1;
@@ -169,16 +173,16 @@ mod tests {
         assert_eq!((view.traffic_class(), view.flow_label()), (0xab, 0xcdef0));
         assert_eq!(view.source()[15], 1);
         assert_eq!(view.destination()[15], 2);
-        assert_eq!(view.payload().len(), 5, "without the frame's padding");
+        assert_eq!(view.payload().len(), 5, "the payload excludes the frame's padding");
         assert!(view.decrement_hop_limit());
         assert!(!view.decrement_hop_limit());
         assert_eq!(view.hop_limit(), 1);
         view.set_payload_bytes(u16::MAX);
-        assert_eq!(view.payload().len(), 7, "a length changed later stays within the buffer");
+        assert_eq!(view.payload().len(), 7, "the payload stays within the buffer");
     }
 
     #[test]
-    fn wrong_lengths_are_refused() {
+    fn rejects_wrong_lengths() {
         let mut packet = [0u8; 44];
         assert_eq!(Ipv6::new_checked(&packet), Err(Error::Malformed), "version");
         packet[0] = 0x60;

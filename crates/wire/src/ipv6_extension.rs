@@ -1,4 +1,4 @@
-//! IPv6 extension headers (RFC 8200, section 4) and AH (RFC 4302) among them.
+//! IPv6 extension headers (RFC 8200, section 4), including AH (RFC 4302).
 //!
 //! ```text
 //! hop-by-hop, routing, destination options      fragment
@@ -11,32 +11,35 @@ use crate::ipv4::protocol;
 use crate::view::{Field, range, range_mut};
 use crate::{Error, ipv6};
 
-/// Extension headers followed in one packet; more are [`Error::TooDeep`]. RFC 8200, section 4.1, recommends at most
-/// one of each and two of destination options: six, with AH.
+/// Largest number of extension headers in a packet. A packet with more gives [`Error::TooDeep`].
+///
+/// RFC 8200, section 4.1, recommends at most one of each kind and two of destination options, which
+/// is six with AH.
 pub const HEADERS_MAX: usize = 8;
 
-/// Bytes of a fragment header.
+/// Length of a fragment header, in bytes.
 pub const FRAGMENT_BYTES: usize = 8;
 
-/// One extension header.
+/// An extension header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension<'a> {
-    /// Which one: a value of [`protocol`].
+    /// Type of the header: a value of [`protocol`].
     pub kind: u8,
-    /// Where it starts, bytes behind the start of the walked payload.
+    /// Offset of the header in the payload of the fixed header, in bytes.
     pub offset: usize,
-    /// The whole header.
+    /// Bytes of the whole header.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Extension<'a> {
-    /// The fragment header, if it is one.
+    /// Parses a fragment header. Returns `None` for other kinds.
     #[inline]
     pub fn fragment(&self) -> Option<FragmentHeader> {
         if self.kind == protocol::FRAGMENT { FragmentHeader::parse(self.bytes).ok() } else { None }
     }
 
-    /// The options of a hop-by-hop or destination options header; none for the others.
+    /// Returns an iterator over the options. Only hop-by-hop and destination options headers have
+    /// any.
     pub fn options(&self) -> Ipv6Options<'a> {
         match self.kind {
             protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => {
@@ -46,17 +49,27 @@ impl<'a> Extension<'a> {
         }
     }
 
-    /// Type and segments left of a routing header (RFC 8200, section 4.4).
+    /// Returns the type of a routing header and its segments left (RFC 8200, section 4.4).
     pub fn routing(&self) -> Option<(u8, u8)> {
         (self.kind == protocol::ROUTING).then(|| (u8::load(self.bytes, 2), u8::load(self.bytes, 3)))
     }
 }
 
-/// A walk along the extension headers of a packet.
+/// Iterator over the extension headers of a packet.
 ///
-/// Ends at the upper layer, behind the header of a fragment that is not the first one (what follows is not a
-/// header), or with an error. After each step [`protocol`](Self::protocol) and [`offset`](Self::offset) say what
-/// comes next and where.
+/// It ends at the upper layer or after an error. It also ends after the fragment header of a
+/// fragment other than the first one, because the following bytes are not a header. After each
+/// step, [`protocol`](Self::protocol) and [`offset`](Self::offset) give the type and the offset of
+/// the next header.
+///
+/// ```
+/// use godwit_wire::{Extensions, protocol};
+///
+/// // A hop-by-hop header with padding, then TCP.
+/// let payload = [protocol::TCP, 0, 1, 4, 0, 0, 0, 0, 0xc0, 0x00];
+/// let extensions = Extensions::new(protocol::HOP_BY_HOP, &payload);
+/// assert_eq!(extensions.upper_layer(), Ok((protocol::TCP, 8)));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Extensions<'a> {
     payload: &'a [u8],
@@ -67,31 +80,34 @@ pub struct Extensions<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// A walk along `payload`, all behind the fixed header, whose next header is `next_header`.
+    /// Creates an iterator over `payload`, the bytes after the fixed header. `next_header` is the
+    /// next header field of the fixed header.
     #[inline]
     pub fn new(next_header: u8, payload: &'a [u8]) -> Self {
         Self { payload, offset: 0, protocol: next_header, walked: 0, done: false }
     }
 
-    /// What is at [`offset`](Self::offset): an extension header not yet walked, or the upper layer.
+    /// Returns the type of the header at [`offset`](Self::offset): the next extension header, or
+    /// the upper layer.
     #[inline]
     pub fn protocol(&self) -> u8 {
         self.protocol
     }
 
-    /// Bytes from the start of the payload to what comes next; never behind its end.
+    /// Returns the offset of the next header in the payload, in bytes. It is at most the payload
+    /// length.
     #[inline]
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// What comes next, up to the end of the packet.
+    /// Returns the bytes from the next header to the end of the packet.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         range(self.payload, self.offset, usize::MAX)
     }
 
-    /// Walks to the end: protocol and offset of the upper layer.
+    /// Iterates to the end, and returns the protocol and the offset of the upper layer.
     pub fn upper_layer(mut self) -> Result<(u8, usize), Error> {
         for step in self.by_ref() {
             step?;
@@ -101,11 +117,12 @@ impl<'a> Extensions<'a> {
 
     fn step(&mut self) -> Result<Option<Extension<'a>>, Error> {
         let rest = self.rest();
-        // AH counts in units of 4 bytes less 2, the fragment header has no length, the others count in units of 8
-        // less 1 (RFC 4302 section 2.2, RFC 8200 sections 4.3 to 4.6).
+        // The length field of AH counts units of 4 bytes, less 2. The fragment header has no length
+        // field. The other headers count units of 8 bytes, less 1 (RFC 4302 section 2.2, RFC 8200
+        // sections 4.3 to 4.6).
         let length = usize::from(u8::load(rest, 1));
         let length = match self.protocol {
-            // Allowed directly behind the fixed header only (RFC 8200, section 4.1).
+            // Allowed only directly after the fixed header (RFC 8200, section 4.1).
             protocol::HOP_BY_HOP if self.walked > 0 => return Err(Error::Malformed),
             protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION_OPTIONS => 8 * (length + 1),
             protocol::FRAGMENT => FRAGMENT_BYTES,
@@ -142,16 +159,16 @@ impl<'a> Iterator for Extensions<'a> {
     }
 }
 
-/// An option of a hop-by-hop or destination options header (RFC 8200, section 4.2), padding excluded.
+/// An option of a hop-by-hop or destination options header (RFC 8200, section 4.2), except padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6Option<'a> {
-    /// Type; the two highest bits say what to do when it is unknown.
+    /// Type. The two highest bits specify the action of a node that does not know the option.
     pub kind: u8,
-    /// Its data.
+    /// Data of the option.
     pub data: &'a [u8],
 }
 
-/// The options of one header; ends behind the first error.
+/// Iterator over the options of one header. It ends after the first error.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv6Options<'a> {
     rest: &'a [u8],
@@ -181,27 +198,28 @@ impl<'a> Iterator for Ipv6Options<'a> {
     }
 }
 
-/// The fields of a fragment header (RFC 8200, section 4.5).
+/// Representation of a fragment header (RFC 8200, section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentHeader {
-    /// What follows the header in the first fragment.
+    /// Type of the next header, in the first fragment.
     pub next_header: u8,
-    /// Where this part lies in the fragmentable part, bytes, a multiple of 8, at most 65,528.
+    /// Offset of this fragment in the fragmentable part, in bytes, a multiple of 8, at most 65,528.
     pub offset_bytes: u16,
-    /// Whether more parts follow.
+    /// Whether more fragments follow.
     pub more_fragments: bool,
     /// Identification of the datagram.
     pub identification: u32,
 }
 
 impl FragmentHeader {
-    /// Whether this is a part of a datagram; the whole one in a single part ("atomic", RFC 6946) is not.
+    /// Returns whether this is one of several fragments. An atomic fragment (RFC 6946), which
+    /// contains the whole datagram, is not.
     #[inline]
     pub fn is_fragment(&self) -> bool {
         self.offset_bytes != 0 || self.more_fragments
     }
 
-    /// Reads the header at the front of `bytes`.
+    /// Parses the header at the start of `bytes`.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
         let header = bytes.first_chunk::<FRAGMENT_BYTES>().ok_or(Error::Truncated)?;
@@ -214,7 +232,7 @@ impl FragmentHeader {
         })
     }
 
-    /// Writes the header to the front of `buffer`; returns the bytes written.
+    /// Writes the header to the start of `buffer`. Returns the number of bytes written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         if !self.offset_bytes.is_multiple_of(8) {
             return Err(Error::Malformed);
@@ -227,9 +245,12 @@ impl FragmentHeader {
     }
 }
 
-/// Writes a hop-by-hop, destination options or routing header with this content behind its first two bytes; returns
-/// the bytes written, a multiple of 8. `content`, at most 2,046 bytes, is padded as options are, with Pad1 or PadN
-/// (RFC 8200, section 4.2), so for a routing header it is 6 bytes or 8 * n + 6.
+/// Writes a hop-by-hop, destination options or routing header. Returns the number of bytes written,
+/// which is a multiple of 8.
+///
+/// `content` follows the first two bytes of the header, and has at most 2,046 bytes. It is padded
+/// like options, with Pad1 or PadN (RFC 8200, section 4.2). For a routing header, its length must
+/// therefore be 8 * n + 6.
 pub fn emit_extension(next_header: u8, content: &[u8], buffer: &mut [u8]) -> Result<usize, Error> {
     let length = (content.len() + 2).next_multiple_of(8);
     let Ok(units) = u8::try_from(length / 8 - 1) else {
@@ -249,7 +270,8 @@ pub fn emit_extension(next_header: u8, content: &[u8], buffer: &mut [u8]) -> Res
     Ok(length)
 }
 
-/// Bytes of the longest chain of headers that a walk follows, the fixed header included.
+/// Length of the longest chain of headers that [`Extensions`] accepts, including the fixed header,
+/// in bytes.
 pub const CHAIN_BYTES_MAX: usize = ipv6::HEADER_BYTES + HEADERS_MAX * 2048;
 
 #[cfg(test)]
@@ -259,7 +281,7 @@ mod tests {
     use super::*;
     use crate::ah::AhHeader;
 
-    /// Kind, offset and length of each step.
+    /// Kind, offset and length of each header.
     type Steps = Vec<(u8, usize, usize)>;
 
     fn walk(next_header: u8, payload: &[u8]) -> (Steps, Result<(u8, usize), Error>) {
@@ -268,7 +290,7 @@ mod tests {
         (steps.collect(), walk.upper_layer())
     }
 
-    /// Hop-by-hop, routing, fragment (first), AH, destination options, UDP.
+    /// Returns a chain of hop-by-hop, routing, fragment (first), AH, destination options and UDP.
     fn chain() -> Vec<u8> {
         let mut bytes = vec![0; 128];
         let mut at = 0;
@@ -285,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_walked() {
+    fn iterates_over_all_kinds() {
         let bytes = chain();
         let (steps, upper) = walk(protocol::HOP_BY_HOP, &bytes);
         assert_eq!(steps, [(0, 0, 8), (43, 8, 8), (44, 16, 8), (51, 24, 24), (60, 48, 16)]);
@@ -295,13 +317,13 @@ mod tests {
             .collect();
         assert_eq!(options[0], Ipv6Option { kind: 5, data: &[0, 0] });
         assert_eq!(options[1], Ipv6Option { kind: 0x3e, data: &[1, 2, 3, 4, 5, 6, 7, 8, 9] });
-        assert_eq!(options.len(), 2, "padding is no option");
+        assert_eq!(options.len(), 2, "padding is skipped");
         let routing = Extensions::new(protocol::HOP_BY_HOP, &bytes).nth(1).unwrap().unwrap();
         assert_eq!(routing.routing(), Some((0, 0)));
     }
 
     #[test]
-    fn a_cut_chain_is_truncated() {
+    fn rejects_a_truncated_chain() {
         let bytes = chain();
         for cut in 0..64 {
             assert_eq!(walk(protocol::HOP_BY_HOP, &bytes[..cut]).1, Err(Error::Truncated), "cut at {cut}");
@@ -310,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_fragment_ends_the_walk() {
+    fn stops_after_a_later_fragment() {
         let mut bytes = chain();
         bytes[19] = 8; // fragment offset: one unit
         let (steps, upper) = walk(protocol::HOP_BY_HOP, &bytes);
@@ -319,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_and_order_are_bounded() {
+    fn limits_depth_and_order() {
         let many = |count: usize| {
             let mut bytes = [protocol::DESTINATION_OPTIONS, 0, 1, 4, 0, 0, 0, 0].repeat(count);
             let last = bytes.len() - 8;
@@ -331,11 +353,11 @@ mod tests {
         let bytes = [protocol::HOP_BY_HOP, 0, 1, 4, 0, 0, 0, 0, protocol::TCP, 0, 1, 4, 0, 0, 0, 0];
         assert_eq!(walk(protocol::DESTINATION_OPTIONS, &bytes).1, Err(Error::Malformed));
         let short_ah = [protocol::TCP, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(walk(protocol::AH, &short_ah).1, Err(Error::Malformed), "AH without SPI and sequence");
+        assert_eq!(walk(protocol::AH, &short_ah).1, Err(Error::Malformed), "AH without SPI and sequence number");
     }
 
     #[test]
-    fn broken_options_end_the_list() {
+    fn malformed_option_ends_the_list() {
         let options = |rest| Ipv6Options { rest }.collect::<Vec<_>>();
         assert_eq!(options(&[0, 0, 0, 5]), [Err(Error::Truncated)]);
         assert_eq!(options(&[5, 4, 0, 0]), [Err(Error::Truncated)]);
@@ -365,7 +387,7 @@ mod tests {
                 prop_assert_eq!(&step.bytes[2..2 + content.len()], &content[..]);
                 prop_assert!(written < content.len() + 10);
                 let mut padding = Ipv6Options { rest: &step.bytes[2 + content.len()..] };
-                prop_assert_eq!(padding.next(), None, "what is added is padding");
+                prop_assert_eq!(padding.next(), None, "all added bytes are padding");
             }
         }
     }

@@ -1,18 +1,48 @@
-//! What a packet says: typed views of headers over `&[u8]` and `&mut [u8]`.
+//! Packet headers: typed views over `&[u8]` and `&mut [u8]`.
 //!
-//! Every protocol has one file with the same parts:
+//! Each protocol has one file with the same parts:
 //!
-//! * a view such as [`Ipv4<T>`](Ipv4): `new_checked(buffer)` checks lengths once; then fields are read by name,
-//!   and written by `set_…` where `T: AsMut<[u8]>`;
-//! * a value such as [`Ipv4Header`]: `parse(&view)` reads it, `emit(&mut buffer)` writes it and returns the
-//!   bytes written; checksums over the payload are filled in afterwards by the view (`fill_checksum`).
+//! * A view, such as [`Ipv4<T>`](Ipv4). `new_checked(buffer)` checks the lengths once. Fields are
+//!   then read by name, and written by `set_…` if `T: AsMut<[u8]>`.
+//! * A representation, such as [`Ipv4Header`]. `parse(&view)` reads it. `emit(&mut buffer)` writes
+//!   it and returns the number of bytes. Checksums over the payload are written later, by
+//!   `fill_checksum` of the view.
 //!
-//! [`five_tuple::parse`] reads a whole frame in one pass for the packet path.
+//! [`five_tuple::parse`] parses a whole frame in one pass, for the packet path.
 //!
-//! No bytes make any of this panic. A field that is not there (possible only when a setter or the buffer itself
-//! changed a length after `new_checked`) reads as zero, and a write to it does nothing.
+//! No input makes this crate panic. A field may lie outside the buffer if a setter or the owner of
+//! the buffer changed a length after `new_checked`. The field then reads as zero, and a write to it
+//! has no effect.
 //!
-//! Nothing here allocates, does I/O or depends on another crate.
+//! The crate does not allocate, has no I/O and depends on no other crate.
+//!
+//! The example emits an IPv4 header and parses it:
+//!
+//! ```
+//! use godwit_wire::{Ipv4, Ipv4Header, protocol};
+//!
+//! let header = Ipv4Header {
+//!     traffic_class: 0,
+//!     identification: 1,
+//!     dont_fragment: true,
+//!     more_fragments: false,
+//!     fragment_offset_bytes: 0,
+//!     ttl: 64,
+//!     protocol: protocol::UDP,
+//!     source: [192, 0, 2, 1],
+//!     destination: [198, 51, 100, 7],
+//!     options: &[],
+//!     payload_bytes: 4,
+//! };
+//! let mut packet = [0; 24];
+//! assert_eq!(header.emit(&mut packet)?, 20);
+//!
+//! let mut view = Ipv4::new_checked(&mut packet[..])?;
+//! view.verify_checksum()?;
+//! assert!(view.decrement_ttl());
+//! assert_eq!(Ipv4Header::parse(&view), Ipv4Header { ttl: 63, ..header });
+//! # Ok::<(), godwit_wire::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -52,30 +82,30 @@ pub use tcp::{Tcp, TcpHeader};
 pub use udp::{Udp, UdpHeader};
 pub use vlan::{Vlan, VlanHeader};
 
-/// What is wrong with a header. Small, so that callers can count by kind.
+/// Error of a header. Callers count errors by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Error {
-    /// The buffer ends before the header, or before the length that the header states.
-    /// On `emit`: the buffer is too small.
+    /// The buffer ends before the header, or before the length in the header. For `emit`: the
+    /// buffer is too small.
     Truncated,
-    /// A field has a value that its standard forbids. On `emit`: a value does not fit its field.
+    /// A field has a value that its standard forbids. For `emit`: a value does not fit its field.
     Malformed,
-    /// A checksum does not match.
+    /// A checksum is wrong.
     Checksum,
-    /// More IPv6 extension headers than [`ipv6_extension::HEADERS_MAX`].
+    /// The packet has more than [`ipv6_extension::HEADERS_MAX`] IPv6 extension headers.
     TooDeep,
 }
 
 impl Error {
-    /// Number of kinds, for tables of counters.
+    /// Number of kinds, for counter tables.
     pub const COUNT: usize = 4;
 
-    /// A number below [`Error::COUNT`], for tables of counters.
+    /// Returns the index of the kind in a counter table, below [`Error::COUNT`].
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The kind in one word, for names of counters.
+    /// Returns the name of the kind in counter names.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Truncated => "truncated",
@@ -89,7 +119,7 @@ impl Error {
 impl core::fmt::Display for Error {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::Truncated => "the buffer ends before the header or the length it states",
+            Self::Truncated => "the buffer ends before the header or the length in the header",
             Self::Malformed => "a header field has a value that its standard forbids",
             Self::Checksum => "the checksum does not match",
             Self::TooDeep => "too many IPv6 extension headers",

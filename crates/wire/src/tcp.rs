@@ -10,13 +10,13 @@
 use crate::view::{Field, range, range_mut};
 use crate::{Checksum, Error};
 
-/// Bytes of a header without options.
+/// Length of a header without options, in bytes.
 pub const HEADER_BYTES: usize = 20;
 
-/// Bytes of the longest header.
+/// Length of the longest header, in bytes.
 pub const HEADER_BYTES_MAX: usize = 60;
 
-/// The control bits (RFC 9293, section 3.1).
+/// Control bits (RFC 9293, section 3.1).
 pub mod flags {
     /// No more data from the sender.
     pub const FIN: u8 = 0x01;
@@ -26,9 +26,9 @@ pub mod flags {
     pub const RST: u8 = 0x04;
     /// Push.
     pub const PSH: u8 = 0x08;
-    /// The acknowledgment field counts.
+    /// The acknowledgment field is valid.
     pub const ACK: u8 = 0x10;
-    /// The urgent pointer counts.
+    /// The urgent pointer is valid.
     pub const URG: u8 = 0x20;
     /// ECN echo (RFC 3168).
     pub const ECE: u8 = 0x40;
@@ -37,7 +37,7 @@ pub mod flags {
 }
 
 view! {
-    /// A TCP segment: all of the buffer.
+    /// A TCP segment, which fills the whole buffer.
     Tcp, check
 }
 
@@ -77,30 +77,30 @@ fields! { Tcp;
 }
 
 impl<T: AsRef<[u8]>> Tcp<T> {
-    /// Bytes of the header with options, 20 to 60.
+    /// Returns the length of the header with options, 20 to 60 bytes.
     #[inline]
     pub fn header_bytes(&self) -> usize {
         header_bytes(self.bytes())
     }
 
-    /// The options as bytes, 0 to 40.
+    /// Returns the options as bytes, 0 to 40.
     #[inline]
     pub fn option_bytes(&self) -> &[u8] {
         range(self.bytes(), HEADER_BYTES, self.header_bytes())
     }
 
-    /// The options one by one.
+    /// Returns an iterator over the options.
     pub fn options(&self) -> TcpOptions<'_> {
         TcpOptions { rest: self.option_bytes() }
     }
 
-    /// What the segment carries.
+    /// Returns the payload.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         range(self.bytes(), self.header_bytes(), usize::MAX)
     }
 
-    /// Checks the checksum. `pseudo_header` is of the buffer's length.
+    /// Verifies the checksum. `pseudo_header` must contain the length of the buffer.
     pub fn verify_checksum(&self, mut pseudo_header: Checksum) -> Result<(), Error> {
         pseudo_header.add(self.bytes());
         if pseudo_header.finish() == 0 { Ok(()) } else { Err(Error::Checksum) }
@@ -108,7 +108,7 @@ impl<T: AsRef<[u8]>> Tcp<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Tcp<T> {
-    /// What the segment carries.
+    /// Returns the payload.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let from = self.header_bytes();
@@ -123,31 +123,31 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tcp<T> {
     }
 }
 
-/// One option (IANA "TCP Option Kind Numbers").
+/// A TCP option (IANA "TCP Option Kind Numbers").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpOption<'a> {
     /// Kind 1 (RFC 9293).
     NoOperation,
-    /// Kind 2 (RFC 9293): the largest segment that the sender takes, bytes.
+    /// Kind 2 (RFC 9293): largest segment that the sender accepts, in bytes.
     MaximumSegment(u16),
-    /// Kind 3 (RFC 7323): shift of the window, 0 to 14.
+    /// Kind 3 (RFC 7323): left shift of the window, 0 to 14.
     WindowScale(u8),
     /// Kind 4 (RFC 2018).
     SackPermitted,
-    /// Kind 5 (RFC 2018): pairs of left and right edge, 4 bytes each.
+    /// Kind 5 (RFC 2018): pairs of left and right edge, 4 bytes per edge.
     Sack(&'a [u8]),
     /// Kind 8 (RFC 7323).
     Timestamps {
-        /// The sender's clock.
+        /// Timestamp of the sender's clock.
         value: u32,
-        /// The receiver's clock, sent back.
+        /// Timestamp of the receiver's clock, echoed by the sender.
         echo: u32,
     },
-    /// Any other kind, or one of these with a length that its RFC does not give it.
+    /// Any other kind, or one of the kinds above with a wrong length.
     Other {
-        /// Kind, neither 0 nor 1.
+        /// Kind of the option, neither 0 nor 1.
         kind: u8,
-        /// What follows kind and length, at most 38 bytes.
+        /// Bytes after kind and length, at most 38.
         data: &'a [u8],
     },
 }
@@ -164,7 +164,7 @@ impl<'a> TcpOption<'a> {
         }
     }
 
-    /// Writes the option to the front of `buffer`; returns the bytes written.
+    /// Writes the option to the start of `buffer`. Returns the number of bytes written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let mut scratch = [0; 8];
         let (kind, data): (u8, &[u8]) = match *self {
@@ -200,7 +200,8 @@ impl<'a> TcpOption<'a> {
     }
 }
 
-/// The options of a header; ends behind the end-of-list option or the first error.
+/// Iterator over the options of a header. It stops at the end-of-list option, or after the first
+/// error.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpOptions<'a> {
     rest: &'a [u8],
@@ -232,7 +233,7 @@ impl<'a> Iterator for TcpOptions<'a> {
     }
 }
 
-/// The fields of a TCP header; its length follows from the options.
+/// Representation of a TCP header. Its length follows from the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpHeader<'a> {
     /// Source port.
@@ -249,12 +250,12 @@ pub struct TcpHeader<'a> {
     pub window: u16,
     /// Urgent pointer.
     pub urgent: u16,
-    /// Options, at most 40 bytes; `emit` pads them with zeros to a multiple of 4.
+    /// Options, at most 40 bytes. `emit` pads them with zeros to a multiple of 4.
     pub options: &'a [u8],
 }
 
 impl<'a> TcpHeader<'a> {
-    /// Reads the header. The checksum is not checked here.
+    /// Parses the header, without a check of the checksum.
     pub fn parse<T: AsRef<[u8]>>(view: &'a Tcp<T>) -> Self {
         Self {
             source_port: view.source_port(),
@@ -268,12 +269,13 @@ impl<'a> TcpHeader<'a> {
         }
     }
 
-    /// Bytes that `emit` writes.
+    /// Returns the number of bytes that `emit` writes.
     pub fn header_bytes(&self) -> usize {
         HEADER_BYTES + self.options.len().next_multiple_of(4)
     }
 
-    /// Writes the header, without checksum, to the front of `buffer`; returns the bytes written.
+    /// Writes the header, without the checksum, to the start of `buffer`. Returns the number of
+    /// bytes written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let header_bytes = self.header_bytes();
         if header_bytes > HEADER_BYTES_MAX {
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_a_syn() {
+    fn parses_the_options_of_a_syn() {
         #[rustfmt::skip]
         let syn = [
             0xc0, 0x00, 0x00, 0x50, 0, 0, 0, 1, 0, 0, 0, 0, 0xb0, 0x02, 0xff, 0xff, 0, 0, 0, 0,
@@ -332,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lengths_are_refused() {
+    fn rejects_wrong_lengths() {
         let mut segment = [0u8; 23];
         assert_eq!(Tcp::new_checked(segment), Err(Error::Malformed));
         segment[12] = 0x60;
@@ -385,7 +387,7 @@ mod tests {
             let mut padded = options.clone();
             padded.resize(options.len().next_multiple_of(4), 0);
             prop_assert_eq!(TcpHeader::parse(&view), TcpHeader { options: &padded, ..header });
-            // Not `!window`: where the window was 0 or 0xffff, both are zero to a sum of ones' complements.
+            // `!window` would not do: windows of 0 and 0xffff have the same one's complement sum.
             view.set_window(window ^ 1);
             prop_assert_eq!(view.verify_checksum(pseudo(length)), Err(Error::Checksum));
         }

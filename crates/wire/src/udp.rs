@@ -9,11 +9,11 @@ use crate::Error;
 use crate::checksum::{Checksum, nonzero};
 use crate::view::{Field, range, range_mut};
 
-/// Bytes of the header.
+/// Header length, in bytes.
 pub const HEADER_BYTES: usize = 8;
 
 view! {
-    /// A UDP datagram; what lies behind its length is not part of it.
+    /// A UDP datagram. Bytes after the length in its header are not part of it.
     Udp, check
 }
 
@@ -33,26 +33,28 @@ fields! { Udp;
     0 => source_port / set_source_port: u16,
     /// Destination port.
     2 => destination_port / set_destination_port: u16,
-    /// Bytes of header and payload.
+    /// Length of header and payload, in bytes.
     4 => length_bytes / set_length_bytes: u16,
-    /// Checksum; 0 means none.
+    /// Checksum. 0 means that there is no checksum.
     6 => checksum / set_checksum: u16,
 }
 
 impl<T: AsRef<[u8]>> Udp<T> {
-    /// What the datagram carries.
+    /// Returns the payload.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         range(self.bytes(), HEADER_BYTES, usize::from(self.length_bytes()))
     }
 
-    /// Header and payload.
+    /// Returns header and payload.
     fn datagram(&self) -> &[u8] {
         range(self.bytes(), 0, usize::from(self.length_bytes()))
     }
 
-    /// Checks the checksum. `pseudo_header` is of this datagram's length. None at all passes: it is allowed over
-    /// IPv4 (RFC 768), and over IPv6 for tunnels only (RFC 8200, section 8.1), which the caller must know.
+    /// Verifies the checksum. `pseudo_header` must contain the length of this datagram.
+    ///
+    /// A datagram without a checksum is accepted. RFC 768 allows it over IPv4. RFC 8200, section
+    /// 8.1, allows it over IPv6 for tunnels only, which the caller must check.
     pub fn verify_checksum(&self, mut pseudo_header: Checksum) -> Result<(), Error> {
         if self.checksum() == 0 {
             return Ok(());
@@ -63,7 +65,7 @@ impl<T: AsRef<[u8]>> Udp<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Udp<T> {
-    /// What the datagram carries.
+    /// Returns the payload.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let to = usize::from(self.length_bytes());
@@ -78,19 +80,32 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Udp<T> {
     }
 }
 
-/// The fields of a UDP header.
+/// Representation of a UDP header.
+///
+/// ```
+/// use godwit_wire::{Udp, UdpHeader};
+///
+/// let header = UdpHeader { source_port: 40000, destination_port: 53, payload_bytes: 3 };
+/// let mut datagram = *b"........dns";
+/// header.emit(&mut datagram)?;
+///
+/// let view = Udp::new_checked(&datagram)?;
+/// assert_eq!(UdpHeader::parse(&view), header);
+/// assert_eq!(view.payload(), b"dns");
+/// # Ok::<(), godwit_wire::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpHeader {
     /// Source port.
     pub source_port: u16,
     /// Destination port.
     pub destination_port: u16,
-    /// Bytes of the payload, at most 65,527.
+    /// Payload length, in bytes, at most 65,527.
     pub payload_bytes: usize,
 }
 
 impl UdpHeader {
-    /// Reads the header. The checksum is not checked here.
+    /// Parses the header, without a check of the checksum.
     pub fn parse<T: AsRef<[u8]>>(view: &Udp<T>) -> Self {
         Self {
             source_port: view.source_port(),
@@ -99,7 +114,8 @@ impl UdpHeader {
         }
     }
 
-    /// Writes the header, without checksum, to the front of `buffer`; returns the bytes written.
+    /// Writes the header, without the checksum, to the start of `buffer`. Returns the number of
+    /// bytes written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let Ok(length) = u16::try_from(self.payload_bytes.saturating_add(HEADER_BYTES)) else {
             return Err(Error::Malformed);
@@ -126,8 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn known_datagram() {
-        // Words c000 0201 c633 6402 0011 000a 1000 2000 000a 6162 sum to 27eb8: 7eba, complement 8145.
+    fn fills_and_verifies_the_checksum_of_a_known_datagram() {
+        // The words c000 0201 c633 6402 0011 000a 1000 2000 000a 6162 sum to 27eb8: 7eba,
+        // complement 8145.
         let mut bytes = *b"\x10\x00\x20\x00\x00\x0a\x00\x00ab\xff";
         let mut view = Udp::new_checked(&mut bytes).unwrap();
         assert_eq!(view.payload(), b"ab");
@@ -143,9 +160,9 @@ mod tests {
     }
 
     #[test]
-    fn a_computed_zero_is_written_as_ffff() {
+    fn writes_a_computed_zero_as_ffff() {
         let mut bytes = [0, 0, 0, 0, 0, 10, 0, 0, 0, 0];
-        // Let the payload bring the sum to 0xffff.
+        // Choose the payload so that the sum is 0xffff.
         let mut sum = pseudo(10);
         sum.add(&bytes);
         bytes[8..].copy_from_slice(&sum.finish().to_be_bytes());
@@ -156,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lengths_are_refused() {
+    fn rejects_wrong_lengths() {
         assert_eq!(Udp::new_checked([0u8; 7]), Err(Error::Truncated));
         assert_eq!(Udp::new_checked([0, 0, 0, 0, 0, 7, 0, 0]), Err(Error::Malformed));
         assert_eq!(Udp::new_checked([0, 0, 0, 0, 0, 9, 0, 0]), Err(Error::Truncated));
@@ -180,7 +197,7 @@ mod tests {
             prop_assert_eq!(view.payload(), &payload[..]);
             prop_assert_eq!(view.verify_checksum(pseudo(length)), Ok(()));
 
-            // Any single flipped bit outside the length is noticed, unless it turns the checksum off.
+            // A flipped bit outside the length field is detected, unless it disables the checksum.
             let bit = flip.index(8 * length);
             buffer[bit / 8] ^= 1 << (bit % 8);
             if let Ok(view) = Udp::new_checked(&buffer)
@@ -192,7 +209,7 @@ mod tests {
         }
 
         #[test]
-        fn too_long_a_payload_is_refused(payload_bytes in 65_500usize..65_600) {
+        fn rejects_a_payload_that_is_too_long(payload_bytes in 65_500usize..65_600) {
             let header = UdpHeader { source_port: 1, destination_port: 2, payload_bytes };
             let expected = if payload_bytes > 65_527 { Err(Error::Malformed) } else { Ok(8) };
             prop_assert_eq!(header.emit(&mut [0; 8]), expected);

@@ -1,10 +1,10 @@
-//! What all views share: total field access, and the macros that turn a table of offsets into accessors.
+//! Common parts of all views: bounds-checked fields, and macros that declare accessors by offset.
 
 /// A fixed-size field in network byte order.
 pub(crate) trait Field: Sized {
-    /// Reads the field at byte `at`; zero where the bytes are not there.
+    /// Reads the field at byte `at`. Returns zero if it lies outside `bytes`.
     fn load(bytes: &[u8], at: usize) -> Self;
-    /// Writes the field at byte `at`; nothing where the bytes are not there.
+    /// Writes the field at byte `at`. Does nothing if it lies outside `bytes`.
     fn store(self, bytes: &mut [u8], at: usize);
 }
 
@@ -42,22 +42,22 @@ macro_rules! integer_field {
 }
 integer_field!(u8, u16, u32);
 
-/// The bytes from `from` up to `to`; as much of them as is there.
+/// Returns the bytes from `from` up to `to`, or up to the end of `bytes` if that comes first.
 #[inline]
 pub(crate) fn range(bytes: &[u8], from: usize, to: usize) -> &[u8] {
     let to = to.min(bytes.len());
     bytes.get(from..to).unwrap_or(&[])
 }
 
-/// The bytes from `from` up to `to`; as much of them as is there.
+/// Returns the bytes from `from` up to `to`, or up to the end of `bytes` if that comes first.
 #[inline]
 pub(crate) fn range_mut(bytes: &mut [u8], from: usize, to: usize) -> &mut [u8] {
     let to = to.min(bytes.len());
     bytes.get_mut(from..to).unwrap_or(&mut [])
 }
 
-/// Declares a view: `view! { /// doc  Name, check }` where `check(&[u8]) -> Result<(), Error>` is what
-/// `new_checked` demands of the buffer.
+/// Declares a view: `view! { /// doc  Name, check }`. The function `check(&[u8]) -> Result<(),
+/// Error>` validates the buffer in `new_checked`.
 macro_rules! view {
     ($(#[$doc:meta])* $name:ident, $check:path) => {
         $(#[$doc])*
@@ -67,14 +67,14 @@ macro_rules! view {
         }
 
         impl<T: AsRef<[u8]>> $name<T> {
-            /// Checks that the header, and the lengths it states, fit the buffer.
+            /// Creates a view. Checks that the header, and the lengths in it, fit the buffer.
             #[inline]
             pub fn new_checked(buffer: T) -> Result<Self, $crate::Error> {
                 $check(buffer.as_ref())?;
                 Ok(Self { buffer })
             }
 
-            /// The buffer this view was made from.
+            /// Returns the buffer of this view.
             #[inline]
             pub fn into_inner(self) -> T {
                 self.buffer
@@ -88,7 +88,7 @@ macro_rules! view {
     };
 }
 
-/// Declares plain fields of a view, one per line: `/// doc  offset => name / set_name: type`.
+/// Declares the fields of a view, one per line: `/// doc  offset => name / set_name: type`.
 macro_rules! fields {
     ($view:ident; $($(#[$doc:meta])* $at:literal => $load:ident / $store:ident : $field:ty),* $(,)?) => {
         impl<T: AsRef<[u8]>> $view<T> {

@@ -1,4 +1,4 @@
-//! VLAN tags (IEEE 802.1Q, clause 9). A tag is viewed from behind its own ethertype, so that double tags nest:
+//! VLAN tags (IEEE 802.1Q, clause 9). A tag starts after its own ethertype, so double tags nest:
 //!
 //! ```text
 //! Ethernet (ethertype 88a8) -> Vlan (ethertype 8100) -> Vlan (ethertype 0800) -> IPv4
@@ -10,14 +10,14 @@
 use crate::Error;
 use crate::view::range;
 
-/// Bytes of a tag behind its own ethertype.
+/// Length of a tag without its own ethertype, in bytes.
 pub const HEADER_BYTES: usize = 4;
 
-/// The largest VLAN identifier that a field can hold; 4095 itself is reserved.
+/// Largest value of the VLAN identifier field. The value 4095 itself is reserved.
 pub const ID_MAX: u16 = 0x0fff;
 
 view! {
-    /// A VLAN tag, from its tag control information on.
+    /// A VLAN tag, from its tag control information onwards.
     Vlan, check
 }
 
@@ -26,32 +26,32 @@ fn check(bytes: &[u8]) -> Result<(), Error> {
 }
 
 fields! { Vlan;
-    /// Tag control information: priority, drop eligible, identifier.
+    /// Tag control information: priority, drop eligible indicator, identifier.
     0 => control / set_control: u16,
     /// Type of the payload.
     2 => ethertype / set_ethertype: u16,
 }
 
 impl<T: AsRef<[u8]>> Vlan<T> {
-    /// VLAN identifier, 0 to 4095; 0 means that only the priority counts.
+    /// Returns the VLAN identifier, 0 to 4095. The value 0 marks a tag that only sets the priority.
     #[inline]
     pub fn id(&self) -> u16 {
         self.control() & ID_MAX
     }
 
-    /// Priority code point, 0 to 7.
+    /// Returns the priority code point, 0 to 7.
     #[inline]
     pub fn priority(&self) -> u8 {
         (self.control() >> 13) as u8
     }
 
-    /// Drop eligible indicator.
+    /// Returns the drop eligible indicator.
     #[inline]
     pub fn drop_eligible(&self) -> bool {
         self.control() & 0x1000 != 0
     }
 
-    /// All behind the tag.
+    /// Returns all bytes after the tag.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         range(self.bytes(), HEADER_BYTES, usize::MAX)
@@ -59,13 +59,13 @@ impl<T: AsRef<[u8]>> Vlan<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Vlan<T> {
-    /// Writes [`id`](Self::id); bits above the 12 of the field are cut off.
+    /// Writes [`id`](Self::id). Only the lower 12 bits are used.
     pub fn set_id(&mut self, id: u16) {
         self.set_control(self.control() & !ID_MAX | id & ID_MAX);
     }
 }
 
-/// The fields of a VLAN tag.
+/// Representation of a VLAN tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlanHeader {
     /// Priority code point, 0 to 7.
@@ -79,7 +79,7 @@ pub struct VlanHeader {
 }
 
 impl VlanHeader {
-    /// Reads the tag.
+    /// Parses the tag.
     pub fn parse<T: AsRef<[u8]>>(view: &Vlan<T>) -> Self {
         Self {
             priority: view.priority(),
@@ -89,7 +89,7 @@ impl VlanHeader {
         }
     }
 
-    /// Writes the tag to the front of `buffer`; returns the bytes written.
+    /// Writes the tag to the start of `buffer`. Returns the number of bytes written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         if self.priority > 7 || self.id > ID_MAX {
             return Err(Error::Malformed);
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_tag() {
+    fn parses_a_known_tag() {
         let view = Vlan::new_checked([0xb0, 0x64, 0x08, 0x00, 0x45]).unwrap();
         assert_eq!((view.priority(), view.drop_eligible(), view.id()), (5, true, 100));
         assert_eq!(view.ethertype(), 0x0800);

@@ -1,9 +1,10 @@
-//! Any bytes at all: nothing panics, and readers and writers agree. The same functions are fuzzed.
+//! Random bytes: no input causes a panic, and parsers and emitters agree. The fuzz targets do the
+//! same.
 
 use godwit_wire::fuzz::{wire_emit, wire_parse};
 use proptest::prelude::*;
 
-/// Bytes that look like a frame for a while: random behind a likely Ethernet, VLAN and IP start.
+/// Generates random bytes after a plausible start of Ethernet, VLAN and IP headers.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let start = prop::sample::select(vec![
         vec![0x08, 0x00, 0x45, 0x00, 0x00],
@@ -18,7 +19,7 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(addresses, start, rest)| [&addresses[..], &start, &rest].concat())
 }
 
-/// Small numbers and protocol numbers more often than others: they pass length checks and chain headers.
+/// Prefers small numbers and protocol numbers, which pass length checks and form chains of headers.
 fn byte() -> impl Strategy<Value = u8> {
     prop_oneof![any::<u8>(), 0u8..8, prop::sample::select(vec![0u8, 6, 17, 43, 44, 50, 51, 58, 60])]
 }

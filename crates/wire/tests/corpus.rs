@@ -1,13 +1,14 @@
-//! Replays the fuzz corpus, and shortened and damaged forms of it, in the plain test run.
+//! Replays the fuzz corpus in the normal test run, with truncated and corrupted variants.
 //!
-//! A crate with fuzz targets has this file: one `replay` per folder of `fuzz/corpus`.
+//! Each crate with fuzz targets has a copy of this file, with one `replay` per folder of
+//! `fuzz/corpus`.
 
 use std::fs;
 use std::path::Path;
 
 use godwit_wire::fuzz;
 
-/// Runs `target` over every file of `fuzz/corpus/<name>`, and over its neighbours.
+/// Runs `target` on every file of `fuzz/corpus/<name>`, and on its variants.
 fn replay(name: &str, target: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -15,7 +16,7 @@ fn replay(name: &str, target: fn(&[u8])) {
     for entry in entries {
         let path = entry.expect("the folder can be listed").path();
         let input = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        if let Err(panic) = std::panic::catch_unwind(|| neighbours(&input, target)) {
+        if let Err(panic) = std::panic::catch_unwind(|| run_variants(&input, target)) {
             eprintln!("input: {}", path.display());
             std::panic::resume_unwind(panic);
         }
@@ -24,8 +25,9 @@ fn replay(name: &str, target: fn(&[u8])) {
     assert!(inputs > 0, "{} is empty", folder.display());
 }
 
-/// The input itself, cut at every byte of its headers, and with bytes of its headers changed.
-fn neighbours(input: &[u8], target: fn(&[u8])) {
+/// Runs `target` on the input, on the input truncated at every byte of its headers, and on the
+/// input with changed header bytes.
+fn run_variants(input: &[u8], target: fn(&[u8])) {
     target(input);
     for cut in 0..input.len().min(128) {
         target(&input[..cut]);
