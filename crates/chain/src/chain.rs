@@ -167,7 +167,7 @@ impl Chain {
     }
 
     /// Returns the rank of each function. Ranks start at 1, and each edge leads to a function of
-    /// higher rank. Rank 0 stands for a packet that has not visited any function.
+    /// higher rank. Rank 0 is for packets that have not visited any function.
     pub fn ranks(&self) -> &[u16] {
         &self.ranks
     }
@@ -235,8 +235,8 @@ impl Chain {
         longest
     }
 
-    /// Returns the next stage for a packet of `class` after `stage`. `verdict` is ignored for a
-    /// port.
+    /// Returns the next stage for a packet of `class` after `stage`. `verdict` is ignored
+    /// for a port.
     pub(crate) fn next(&self, stage: resolve::Stage, class: usize, verdict: usize) -> Next {
         resolve::next(&self.decider, stage, class, verdict)
     }

@@ -1,4 +1,4 @@
-//! Drawings of the chain: as text, in packet order, and for Graphviz.
+//! Draws the chain as text, in packet order, and for Graphviz.
 
 use std::fmt::Write;
 
@@ -113,8 +113,8 @@ impl Chain {
         }
     }
 
-    /// Returns the groups of packets that leave a stage. Only classes that can reach the stage
-    /// count.
+    /// Returns the groups of packets that leave a stage. Only classes that can reach
+    /// the stage count.
     ///
     /// There is one group per verdict. If classes with the same verdict have different next stages,
     /// there is one group per next stage.

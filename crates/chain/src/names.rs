@@ -1,11 +1,11 @@
 //! Suggestions for unknown names.
 
-/// Length limit of compared names, in bytes. The comparison is quadratic, and nobody mistypes
-/// longer names.
+/// Length limit of compared names, in bytes. The comparison is quadratic, and longer names
+/// are unlikely to be typing errors.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Returns the candidate with the smallest edit distance to `name`, if the distance is small
-/// enough.
+/// Returns the candidate with the smallest edit distance to `name`, if the distance
+/// is small enough.
 ///
 /// ```
 /// use godwit_chain::names::nearest;
@@ -37,8 +37,8 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(.., candidate)| candidate)
 }
 
-/// Returns the error message for an unknown name, with the nearest candidate or else all
-/// candidates.
+/// Returns the error message for an unknown name, with the nearest candidate or
+/// else all candidates.
 pub fn unknown(what: &str, name: &str, candidates: &[&str]) -> String {
     let name = name.escape_debug();
     let near = nearest(&name.to_string(), candidates.iter().copied());

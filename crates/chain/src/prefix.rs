@@ -22,7 +22,7 @@ pub struct Prefix {
     bits: u8,
 }
 
-/// Error of parsing a prefix.
+/// Error returned for an invalid prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// The address or the number after the slash is invalid.
@@ -73,7 +73,7 @@ fn number(address: IpAddress) -> (u128, u32) {
 impl FromStr for Prefix {
     type Err = PrefixError;
 
-    /// Parses `address/bits`. An address alone stands for a prefix of full length.
+    /// Parses `address/bits`. An address without a length gives a prefix of full length.
     fn from_str(text: &str) -> Result<Self, PrefixError> {
         let syntax = || PrefixError::Syntax(text.to_owned());
         let (address, bits) = match text.split_once('/') {

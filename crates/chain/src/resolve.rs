@@ -1,4 +1,4 @@
-//! Resolution of edges: precedence, cycles, ranks and reachability.
+//! Resolves edges: precedence, cycles, ranks and reachability.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ impl Stages {
         }
     }
 
-    /// Returns the verdicts of a stage. A port has none.
+    /// Returns the verdicts of a stage. The list is empty for a port.
     pub(crate) fn verdicts(&self, stage: Stage) -> &[Verdict] {
         match stage {
             Stage::Port(_) => &[],
@@ -48,8 +48,8 @@ impl Stages {
         }
     }
 
-    /// Returns the number of decider entries per class: one for a port, one per verdict for a
-    /// function.
+    /// Returns the number of decider entries per class: one for a port, one per verdict
+    /// for a function.
     pub(crate) fn entries_per_class(&self, stage: Stage) -> usize {
         match stage {
             Stage::Port(_) => 1,
@@ -102,8 +102,8 @@ impl IndexedEdge {
         self.class.is_none_or(|own| own == class) && self.verdict.is_none_or(|own| own == verdict)
     }
 
-    /// Returns the precedence of the edge: class and verdict, then verdict, then class, then
-    /// neither.
+    /// Returns the precedence of the edge: class and verdict, then verdict, then
+    /// class, then neither.
     fn specificity(&self) -> (bool, bool) {
         (self.verdict.is_some(), self.class.is_some())
     }
@@ -235,8 +235,8 @@ fn packets_of(edge: &Edge) -> String {
     what
 }
 
-/// Returns the rank of each function: the number of functions on the longest path to it, including
-/// itself.
+/// Returns the rank of each function: the number of functions on the longest path to
+/// it, including itself.
 ///
 /// Classes are not distinguished: a → b for one class and b → a for another also form a cycle. The
 /// gates that preserve packet order need one order of all functions.

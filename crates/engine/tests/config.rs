@@ -209,7 +209,7 @@ fn how_buffers_travel_is_said_of_cuda_devices_that_launch() {
         ("cuda:0", "transfer = \"zero_copy\"\nmode = \"persistent\"", "`transfer` is of CUDA devices that launch"),
         ("opencl:0", "transfer = \"zero_copy\"", "`transfer` is of CUDA devices that launch"),
         ("cpu", "transfer = \"copy\"", "it has no `transfer`"),
-        ("cuda:0", "transfer = \"open\"", "there is `auto`, `copy` and `zero_copy`"),
+        ("cuda:0", "transfer = \"open\"", "`auto`, `copy` or `zero_copy`"),
     ] {
         let error = parse(&text(id, keys)).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");

@@ -36,8 +36,8 @@ pub struct ArenaConfig {
     pub layout: Layout,
     /// Choice of the free slot, for layout `slots`. A dense ring always uses the oldest space.
     pub reuse: Reuse,
-    /// Buffers per worker. For layout `dense`, the number of full-size buffers that fit in the
-    /// ring.
+    /// Buffers per worker. For layout `dense`, the number of full-size buffers that fit
+    /// in the ring.
     pub packets: usize,
     /// Length of the longest frame that a port may receive.
     pub frame_bytes_max: usize,

@@ -47,8 +47,8 @@ pub unsafe trait Plain: Copy + 'static {}
 unsafe impl Plain for u32 {}
 // SAFETY: an integer.
 unsafe impl Plain for u64 {}
-// SAFETY: a struct of integers in C layout. Their sizes add up to its size, as `godwit_abi`
-// asserts.
+// SAFETY: a struct of integers in C layout. Their sizes add up to its size,
+// as `godwit_abi` asserts.
 unsafe impl Plain for Bin {}
 // SAFETY: as above.
 unsafe impl Plain for Descriptor {}
@@ -160,8 +160,8 @@ impl<T: Plain> Deref for Array<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` values are allocated, aligned and initialised. Zero bytes are a valid
-        // `Plain`.
+        // SAFETY: `len` values are allocated, aligned and initialised. Zero bytes are
+        // a valid `Plain`.
         unsafe { std::slice::from_raw_parts(self.base(), self.len) }
     }
 }

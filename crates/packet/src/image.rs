@@ -10,8 +10,8 @@ use crate::Memory;
 
 /// A table image that the host changes while kernels read it.
 ///
-/// The host writes parts in place that no packet refers to. It replaces words that packets do refer
-/// to with a single store.
+/// The host overwrites parts that no packet refers to. If packets refer to a word, the host
+/// replaces it with a single store.
 ///
 /// Kernels read the image through raw pointers and do not synchronise with writers. Every writer
 /// must keep these rules:
@@ -26,9 +26,9 @@ use crate::Memory;
 ///   [`Image::store_u64`]. Kernels read it by one load, so they see either the old or the new
 ///   value.
 ///
-/// The process accesses the bytes as atomics, so a violation gives wrong bytes but no undefined
-/// behaviour in Rust. Images hold keys, so dropping an image wipes it, except for an image from
-/// [`Image::without_secrets`].
+/// The process accesses the bytes as atomics, so a violation gives wrong bytes but no
+/// undefined behaviour in Rust. Images hold keys, so dropping an image wipes it, except for an
+/// image from [`Image::without_secrets`].
 ///
 /// ```
 /// use godwit_packet::{Image, ImageRef, Memory};
@@ -51,7 +51,7 @@ impl Image {
         Self { memory, holds_secrets: true }
     }
 
-    /// Creates an image that need not be wiped when it is dropped.
+    /// Creates an image from `memory` that is not wiped when it is dropped.
     pub fn without_secrets(memory: Memory) -> Self {
         Self { memory, holds_secrets: false }
     }
@@ -157,8 +157,8 @@ impl Image {
     fn bytes(&self, range: Range<usize>) -> &[AtomicU8] {
         assert!(range.start <= range.end && range.end <= self.len(), "{range:?} of an image of {} bytes", self.len());
         // SAFETY: the bytes lie within the memory, which lives as long as `self`. Only `drop`
-        // creates a plain reference to them, through `&mut self`. An `AtomicU8` has the layout of a
-        // `u8`.
+        // creates a plain reference to them, through `&mut self`. An `AtomicU8` has the layout
+        // of a `u8`.
         unsafe {
             let first = self.memory.base().as_ptr().add(range.start).cast::<AtomicU8>();
             std::slice::from_raw_parts(first, range.len())

@@ -29,7 +29,7 @@ pub struct Memory {
     owner: Owner,
 }
 
-/// Way to free the memory.
+/// Owner of the bytes, which determines how they are freed.
 enum Owner {
     /// A mapping of the process, which `Memory` unmaps.
     Mapping { base: NonNull<u8>, bytes: usize },
@@ -93,8 +93,8 @@ impl Memory {
         }
     }
 
-    /// Returns the address of the first byte. It is valid for `len()` bytes while the `Memory`
-    /// lives.
+    /// Returns the address of the first byte. It is valid for `len()` bytes while
+    /// the `Memory` lives.
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }

@@ -235,7 +235,7 @@ impl Region {
         self.allocated -= packets.len();
     }
 
-    /// Retires a buffer: it counts as returned, but no packet gets it again.
+    /// Quarantines a buffer: it counts as returned, but no packet gets it again.
     ///
     /// Called instead of [`Region::release`] for a buffer that a lost device may still write.
     #[cold]
@@ -251,7 +251,7 @@ impl Region {
         }
     }
 
-    /// Returns the number of retired buffers.
+    /// Returns the number of quarantined buffers.
     pub fn quarantined(&self) -> usize {
         self.quarantined
     }

@@ -12,8 +12,8 @@ mod together;
 pub(crate) use together::adjacent;
 pub use together::{Extents, are_in_order, extents, verdict_of_all};
 
-/// Summary of several descriptors. Buffers and rooms are in buffer units, heads and lengths in
-/// bytes.
+/// Summary of several descriptors. Buffers and rooms are in buffer units, heads and
+/// lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// Start of the first buffer.

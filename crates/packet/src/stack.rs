@@ -1,4 +1,4 @@
-//! Removal of secrets from the stack and from registers.
+//! Wipes secrets from the stack and from registers.
 
 use std::hint::black_box;
 

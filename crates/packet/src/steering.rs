@@ -1,4 +1,4 @@
-//! Choice of the worker for each packet: receive-side scaling in software.
+//! Selects the worker for each packet: receive-side scaling in software.
 
 use std::sync::Arc;
 
@@ -56,8 +56,8 @@ impl Steering {
         self.worker_of(self.bucket(frame, parsed, flow_hash))
     }
 
-    /// Returns the bucket of a packet, below [`BUCKETS`]. It does not depend on the number of
-    /// workers.
+    /// Returns the bucket of a packet, below [`BUCKETS`]. It does not depend on the
+    /// number of workers.
     #[inline]
     pub fn bucket(&self, frame: &[u8], parsed: &Parsed, flow_hash: u32) -> usize {
         let key = match &self.key {

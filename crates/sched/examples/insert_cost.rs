@@ -1,8 +1,8 @@
 //! Measures the cost of an insertion: `cargo run --release -p godwit-sched --example insert_cost`.
 //!
-//! The packet path of the whole engine has 25 ns per packet at 64 B. Each row is the best of
-//! several rounds over prepared packets. It includes the cost of taking, sorting and returning
-//! chunks.
+//! The packet path of the whole engine has 25 ns per packet at 64 B. Each row is the
+//! best of several rounds over prepared packets. It includes the cost of taking, sorting
+//! and returning chunks.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -72,8 +72,8 @@ fn traffic(mut packet: impl FnMut(u64) -> (u8, u16)) -> Traffic {
     Traffic { variants, descriptors, parameters: (0..PACKETS as u64).collect() }
 }
 
-/// Frame lengths of PIPSEA's traffic mix (section 4.1): 61.22 % 60 B, 23.47 % 536 B, 15.31 % 1360
-/// B.
+/// Frame lengths of PIPSEA's traffic mix (section 4.1): 61.22 % 60 B, 23.47 % 536 B, 15.31
+/// % 1360 B.
 fn imix(random: u64) -> u16 {
     match random % 10_000 {
         0..6_122 => 60,

@@ -35,8 +35,8 @@ pub struct Chunk {
     pub parameters: Array<u64>,
     /// Result of each packet, from the kernel.
     pub outcomes: Array<Outcome>,
-    /// Verdicts that moved each packet from function to function on the device (`GW_TRAIL_NONE` in
-    /// `kernels/abi/abi.h`).
+    /// Verdicts that moved each packet from function to function on the device
+    /// (`GW_TRAIL_NONE` in `kernels/abi/abi.h`).
     pub trails: Array<u32>,
     /// Whether the device ran the chain, so that `trails` is valid.
     pub ran_chain: bool,

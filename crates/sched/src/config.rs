@@ -13,7 +13,7 @@ const U16_MAX: u64 = u16::MAX as u64;
 /// Number of variants that a function can have: all values of `u8`.
 pub(crate) const VARIANTS: usize = 256;
 
-/// Error of the construction of a packer.
+/// Reason why a packer cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A configured number is outside its range. Operator error.
@@ -92,8 +92,8 @@ pub struct PackerConfig {
     pub bin_packets: u32,
     /// Width of a length class, in bytes, 16 to 65535.
     pub length_granularity_bytes: u32,
-    /// Time after which a chunk is ready, counted from the arrival of its oldest packet, in
-    /// nanoseconds.
+    /// Time after which a chunk is ready, counted from the arrival of its oldest
+    /// packet, in nanoseconds.
     pub deadline_ns: u64,
     /// Whether a chunk's bins are sorted by estimated time, longest first.
     pub sort: bool,

@@ -9,8 +9,8 @@ const KEEP: f64 = 1.0 - 1.0 / 64.0;
 /// Frame length at which the bytes of a full bin have weight 1, in bytes.
 const FRAME_BYTES: f64 = 1024.0;
 /// Regularisation of the fixed cost, the cost per packet and the cost per byte. It matters while
-/// the observations do not determine all three. The cost per byte has the least, so it adapts
-/// first: time grows with length (PIPSEA, figure 7).
+/// the observations do not determine all three. The value for bytes is the smallest, so the cost
+/// per byte adapts first: time grows with length (PIPSEA, figure 7).
 const STIFFNESS: [f64; 3] = [1e-3, 1e-4, 1e-5];
 
 /// Linear time estimate per function and variant: a fixed cost, a cost per packet, a cost per byte.
@@ -43,8 +43,8 @@ pub struct CostModel {
 /// Weighted sums of one variant: products of features, and products of features and time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Fit {
-    /// Products of two features. The upper triangle of the matrix XX, in row order: 00 01 02 11 12
-    /// 22.
+    /// Products of two features. The upper triangle of the matrix XX, in row order: 00 01 02
+    /// 11 12 22.
     products: [f64; 6],
     times: [f64; 3],
     weights_ns: [f64; 3],
@@ -63,11 +63,11 @@ impl CostModel {
         }
     }
 
-    /// Estimates the time that a device needs for `bin`, in nanoseconds. The result is never
-    /// negative.
+    /// Estimates the time that a device needs for `bin`, in nanoseconds. The result
+    /// is never negative.
     ///
-    /// Before the first observation of the bin's variant, only the order of estimates is
-    /// meaningful.
+    /// Before the first observation of the bin's variant, only the order of
+    /// estimates is meaningful.
     ///
     /// # Panics
     /// If the function of the bin does not exist.

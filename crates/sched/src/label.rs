@@ -81,8 +81,8 @@ impl LabelIndex {
         ((u64::from(length_bytes) * self.reciprocal) >> 32) as u16
     }
 
-    /// Returns the index of a packet's label. If the stream does not exist, the index is at least
-    /// [`LabelIndex::count`].
+    /// Returns the index of a packet's label. If the stream does not exist, the index is
+    /// at least [`LabelIndex::count`].
     #[inline]
     pub(crate) fn of(&self, stream: u16, variant: u8, length_bytes: u16) -> usize {
         self.of_class(stream, variant, self.class(length_bytes))

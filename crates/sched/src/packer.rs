@@ -56,8 +56,8 @@ pub struct Packer {
     label_index: LabelIndex,
     /// For each label: 1 + the number of the bin that takes its packets, or 0.
     table: Box<[u16]>,
-    /// Cursor of each bin, at index 1 + its number. The cursor at index 0 has no room, so a label
-    /// without a bin needs no separate test.
+    /// Cursor of each bin. The index is the bin's number plus 1. The cursor at index 0 has no room,
+    /// so a label without a bin needs no separate test.
     cursors: Box<[Cursor]>,
     /// Chunk that is being filled. Its `bins`, `bin_bytes`, `packets` and `closed_ns` are set when
     /// it closes.
@@ -423,8 +423,8 @@ impl Packer {
             }
             let slot = cursor.next as usize;
             cursor.next += 1;
-            // The store is rare once a bin has a few packets, so the next packet does not wait for
-            // it.
+            // The store is rare once a bin has a few packets, so the next packet does not
+            // wait for it.
             if cursor.longest < descriptor.length.into() {
                 cursor.longest = descriptor.length.into();
             }
@@ -438,8 +438,8 @@ impl Packer {
         taken
     }
 
-    /// Subtracts the buffer units of inserted packets, and marks the chunk as full at its byte
-    /// limit.
+    /// Subtracts the buffer units of inserted packets, and marks the chunk as full at
+    /// its byte limit.
     #[inline]
     fn count_units(&mut self, units: u64) {
         self.units = self.units.saturating_sub(units);

@@ -1,5 +1,5 @@
-//! PIPSEA's example (CCS 2016, figure 6) with different numbers: the content of each bin after each
-//! step.
+//! PIPSEA's example (CCS 2016, figure 6) with different numbers: the content of each bin
+//! after each step.
 
 use godwit_sched::{Bin, Chunk, Descriptor, Grouping, Insert, PART_MORE, PART_REST, Packer, PackerConfig};
 

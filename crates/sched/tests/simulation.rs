@@ -170,8 +170,8 @@ impl World {
         }
         assert_eq!(chunk.opened_ns, oldest_ns, "seed {seed}");
 
-        // Packets were inserted in order of their numbers. Without the last one, the chunk was not
-        // full.
+        // Packets were inserted in order of their numbers. Without the last one, the chunk
+        // was not full.
         let packets = || bins.iter().flat_map(|bin| &chunk.descriptors[chunk.range(bin)]);
         let last = packets().max_by_key(|packet| packet.buffer);
         let bytes: usize = packets().map(Descriptor::room_bytes).sum();

@@ -39,7 +39,7 @@ impl fmt::Display for MacAddress {
     }
 }
 
-/// Error of parsing an Ethernet address.
+/// Error returned for an invalid Ethernet address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAMacAddress;
 

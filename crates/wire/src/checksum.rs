@@ -20,8 +20,8 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !fold(sum(bytes))
 }
 
-/// A checksum over several pieces of any length. The result is the same as for the concatenated
-/// pieces.
+/// A checksum over several pieces of any length. The result is the same as for
+/// the concatenated pieces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checksum {
     /// One's complement sum of the pieces so far, in big-endian words, not folded.
@@ -43,8 +43,8 @@ impl Checksum {
     /// the same family.
     #[inline]
     pub fn pseudo_header(source: IpAddress, destination: IpAddress, protocol: u8, length_bytes: u32) -> Self {
-        // Both families sum the same words. Length and protocol have 16 bits in IPv4 and 32 in
-        // IPv6.
+        // Both families sum the same words. Length and protocol have 16 bits in IPv4 and
+        // 32 in IPv6.
         let mut checksum = Self::new();
         checksum.add(source.as_bytes());
         checksum.add(destination.as_bytes());
@@ -73,7 +73,7 @@ impl Checksum {
 /// HC' = ~(~HC + ~m + m')).
 ///
 /// The result equals the full checksum of the new data, unless the data is all zeros. No IPv4
-/// header and no pseudo header is all zeros. A `checksum` of 0xffff, the second one's complement
+/// header and no pseudo header is all zeros. A `checksum` of 0xffff, the other one's complement
 /// zero, is treated as 0 (RFC 1624, section 3).
 ///
 /// Not for UDP, where 0 means that there is no checksum: see [`update_udp`].
@@ -142,8 +142,8 @@ fn sum(bytes: &[u8]) -> u64 {
     u64::from(u16::from_be(fold(wide)))
 }
 
-/// Sums 32-byte blocks with four independent sums, so that no addition waits for another sum's
-/// carry.
+/// Sums 32-byte blocks with four independent sums, so that no addition waits for
+/// another sum's carry.
 #[inline]
 fn sum_blocks(blocks: &[[u8; 32]]) -> u128 {
     let mut sums = [0u128; 4];

@@ -237,9 +237,9 @@ struct Upper {
 fn walk(next_header: u8, payload: &[u8]) -> Result<Upper, Error> {
     let mut walk = Extensions::new(next_header, payload);
     let mut fragment = false;
-    // The first header of the fragmentable part is known in all fragments (RFC 8200, section 4.5).
-    // Later headers are visible only in the first fragment, so the five-tuple must not depend on
-    // them.
+    // The first header of the fragmentable part is known in all fragments (RFC 8200, section
+    // 4.5). Later headers are visible only in the first fragment, so the five-tuple must not
+    // depend on them.
     while !fragment && walk.protocol() != protocol::AH {
         let Some(step) = walk.next() else { break };
         fragment = step?.fragment().is_some_and(|header| header.is_fragment());

@@ -154,8 +154,8 @@ fn read_upper(data: &[u8], pseudo_header: Checksum) {
     }
 }
 
-/// Emits headers with fields from `data`. If `emit` accepts a header, parsing must return the same
-/// header.
+/// Emits headers with fields from `data`. If `emit` accepts a header, parsing must return
+/// the same header.
 fn emit_fields_from(data: &[u8], buffer: &mut [u8; 2048]) {
     let mut rest = data;
     let ethernet = EthernetHeader {

@@ -99,8 +99,8 @@ pub struct Icmpv6Header {
     pub kind: u8,
     /// Code, which refines the type.
     pub code: u8,
-    /// First word of the body. In an echo message, it is the identifier followed by the sequence
-    /// number.
+    /// First word of the body. In an echo message, it is the identifier followed by
+    /// the sequence number.
     pub rest: u32,
 }
 

@@ -52,8 +52,8 @@ pub mod protocol {
     /// UDP-Lite (RFC 3828).
     pub const UDP_LITE: u8 = 136;
 
-    /// Returns whether the upper-layer header starts with source and destination port, 16 bits
-    /// each.
+    /// Returns whether the upper-layer header starts with source and destination port,
+    /// 16 bits each.
     #[inline]
     pub const fn has_ports(protocol: u8) -> bool {
         matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE)
@@ -163,8 +163,8 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         if checksum(header) == 0 { Ok(()) } else { Err(Error::Checksum) }
     }
 
-    /// Returns the checksum of the pseudo header. The caller adds the upper-layer header and
-    /// payload.
+    /// Returns the checksum of the pseudo header. The caller adds the upper-layer
+    /// header and payload.
     pub fn pseudo_header(&self) -> Checksum {
         let length = usize::from(self.total_bytes()).saturating_sub(self.header_bytes());
         let (source, destination) = (IpAddress::V4(self.source()), IpAddress::V4(self.destination()));
@@ -223,8 +223,8 @@ pub struct Ipv4Option<'a> {
     pub data: &'a [u8],
 }
 
-/// Iterator over the options of a header. It stops at the end-of-list option, or after the first
-/// error.
+/// Iterator over the options of a header. It stops at the end-of-list option, or after
+/// the first error.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4Options<'a> {
     rest: &'a [u8],
@@ -343,8 +343,8 @@ mod tests {
 
     use super::*;
 
-    /// An ICMP echo request from 10.0.0.1 to 10.0.0.2, with a padded record-route option of one
-    /// slot.
+    /// An ICMP echo request from 10.0.0.1 to 10.0.0.2, with a padded record-route option
+    /// of one slot.
     #[rustfmt::skip]
     const PACKET: [u8; 40] = [
         0x47, 0x00, 0x00, 0x24, 0x12, 0x34, 0x40, 0x00, 0x40, 0x01, 0x0a, 0xb4,

@@ -66,8 +66,8 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
         range(self.bytes(), HEADER_BYTES, HEADER_BYTES + usize::from(self.payload_bytes()))
     }
 
-    /// Returns an iterator over the extension headers. At its end, it gives the offset of the upper
-    /// layer.
+    /// Returns an iterator over the extension headers. At its end, it gives the offset of
+    /// the upper layer.
     #[inline]
     pub fn extensions(&self) -> Extensions<'_> {
         Extensions::new(self.next_header(), self.payload())

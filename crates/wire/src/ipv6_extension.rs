@@ -38,8 +38,8 @@ impl<'a> Extension<'a> {
         if self.kind == protocol::FRAGMENT { FragmentHeader::parse(self.bytes).ok() } else { None }
     }
 
-    /// Returns an iterator over the options. Only hop-by-hop and destination options headers have
-    /// any.
+    /// Returns an iterator over the options. Only hop-by-hop and destination options
+    /// headers have any.
     pub fn options(&self) -> Ipv6Options<'a> {
         match self.kind {
             protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => {
@@ -94,8 +94,8 @@ impl<'a> Extensions<'a> {
         self.protocol
     }
 
-    /// Returns the offset of the next header in the payload, in bytes. It is at most the payload
-    /// length.
+    /// Returns the offset of the next header in the payload, in bytes. It is at most
+    /// the payload length.
     #[inline]
     pub fn offset(&self) -> usize {
         self.offset

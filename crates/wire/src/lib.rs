@@ -4,7 +4,7 @@
 //!
 //! * A view, such as [`Ipv4<T>`](Ipv4). `new_checked(buffer)` checks the lengths once. Fields are
 //!   then read by name, and written by `set_…` if `T: AsMut<[u8]>`.
-//! * A representation, such as [`Ipv4Header`]. `parse(&view)` reads it. `emit(&mut buffer)` writes
+//! * A plain struct, such as [`Ipv4Header`]. `parse(&view)` reads it. `emit(&mut buffer)` writes
 //!   it and returns the number of bytes. Checksums over the payload are written later, by
 //!   `fill_checksum` of the view.
 //!
@@ -82,7 +82,7 @@ pub use tcp::{Tcp, TcpHeader};
 pub use udp::{Udp, UdpHeader};
 pub use vlan::{Vlan, VlanHeader};
 
-/// Error of a header. Callers count errors by kind.
+/// Error in a header. Callers count errors by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Error {
     /// The buffer ends before the header, or before the length in the header. For `emit`: the

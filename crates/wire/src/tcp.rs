@@ -200,8 +200,8 @@ impl<'a> TcpOption<'a> {
     }
 }
 
-/// Iterator over the options of a header. It stops at the end-of-list option, or after the first
-/// error.
+/// Iterator over the options of a header. It stops at the end-of-list option, or after
+/// the first error.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpOptions<'a> {
     rest: &'a [u8],

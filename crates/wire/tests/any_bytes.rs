@@ -1,5 +1,5 @@
-//! Random bytes: no input causes a panic, and parsers and emitters agree. The fuzz targets do the
-//! same.
+//! Random bytes: no input causes a panic, and parsers and emitters agree. The fuzz targets
+//! do the same.
 
 use godwit_wire::fuzz::{wire_emit, wire_parse};
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Replays the fuzz corpus in the normal test run, with truncated and corrupted variants.
 //!
-//! Each crate with fuzz targets has a copy of this file, with one `replay` per folder of
-//! `fuzz/corpus`.
+//! Each crate with fuzz targets has a copy of this file, with one `replay` per
+//! folder of `fuzz/corpus`.
 
 use std::fs;
 use std::path::Path;

@@ -20,7 +20,7 @@ pub(super) struct Dense {
     pub(super) head: usize,
     pub(super) tail: usize,
     pub(super) used: usize,
-    /// Retired units: sorted, disjoint ranges. Nearly always empty.
+    /// Quarantined units: sorted, disjoint ranges. Nearly always empty.
     pub(super) quarantined: Vec<Range<usize>>,
 }
 

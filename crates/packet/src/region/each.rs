@@ -1,4 +1,4 @@
-//! Allocation of buffers for many packets at once, with a callback that writes each frame.
+//! Allocates buffers for many packets at once, and calls a closure to write each frame.
 
 use super::dense::aligned;
 use super::{Buffers, Region};
@@ -120,8 +120,8 @@ impl Region {
         Some((self.allocate(length)?, 1))
     }
 
-    /// Allocates adjacent buffers for frames of different lengths, and appends the packets to
-    /// `packets`.
+    /// Allocates adjacent buffers for frames of different lengths, and appends the
+    /// packets to `packets`.
     ///
     /// No branch depends on a length, because the lengths of mixed traffic are unpredictable.
     /// Returns the alignment of buffers, in units. Returns `None`, without a change, if the layout
@@ -162,7 +162,8 @@ impl Region {
     ) {
         debug_assert!(self.contains_all(packets));
         let base = self.memory.base().as_ptr();
-        // Position of the next buffer to prefetch. It ignores the end of the ring.
+        // Address of the next buffer to prefetch. Past the end of the ring, the address is
+        // only a guess.
         let mut ahead = packets.first().map_or(base, |first| base.wrapping_add(first.frame_offset()));
         let mut fetch_next = || {
             let Some(&length) = lengths.next() else { return };

@@ -13,9 +13,9 @@ impl Region {
     /// Gives a free buffer to a port, which writes a received frame into it.
     ///
     /// The buffer is not in flight until the frame has [arrived](Region::arrived). Returns its
-    /// offset from the arena's base in units of 64 bytes. Returns `None` if no buffer is free, or
-    /// in layout [`Layout::Dense`](crate::Layout::Dense), where the size of a buffer depends on its
-    /// frame.
+    /// offset from the arena's base in units of 64 bytes. Returns `None` if no buffer is free,
+    /// or in layout [`Layout::Dense`](crate::Layout::Dense), where the size of a buffer depends
+    /// on its frame.
     #[inline]
     pub fn post(&mut self) -> Option<u32> {
         let buffer = match &mut self.buffers {
@@ -31,9 +31,9 @@ impl Region {
 
     /// Turns a posted buffer into a packet, after a port has written a frame into it.
     ///
-    /// The frame has `length` bytes and starts `offset` bytes from the arena's base. Returns `None`
-    /// if no port holds the buffer, or if the frame does not lie within it. The port is then not
-    /// trustworthy.
+    /// The frame has `length` bytes and starts `offset` bytes from the arena's base. Returns
+    /// `None` if no port holds the buffer, or if the frame does not lie within it. The port is
+    /// then not trustworthy.
     #[inline]
     pub fn arrived(&mut self, offset: usize, length: usize) -> Option<Descriptor> {
         let buffer = self.buffer_at(offset)?;
@@ -82,8 +82,8 @@ impl Region {
 
     /// Passes a packet to a port that reads it later, for transmission.
     ///
-    /// The packet is not in flight any more, but its buffer is not free until it is
-    /// [reclaimed](Region::reclaim).
+    /// The packet is not in flight any more, but its buffer is not free until
+    /// it is [reclaimed](Region::reclaim).
     ///
     /// # Panics
     /// If the packet is not of this region, or lent, or the layout has no slots.
@@ -134,9 +134,9 @@ impl Region {
         if inside >= self.bytes || self.slot_bytes == 0 {
             return None;
         }
-        // Remainder of the division by the units of a slot (Lemire, Kaser, Kurz, "Faster remainder
-        // by direct computation", 2019). It is exact below 2^32 units, which is the limit of an
-        // arena.
+        // Remainder of the division by the units of a slot (Lemire, Kaser, Kurz, "Faster
+        // remainder by direct computation", 2019). It is exact below 2^32 units, which is the
+        // limit of an arena.
         let fraction = ((inside / BUFFER_UNIT_BYTES) as u64).wrapping_mul(self.slot_inverse);
         let in_slot = (u128::from(fraction) * (self.slot_bytes / BUFFER_UNIT_BYTES) as u128) >> 64;
         let in_buffer = (in_slot as usize).checked_sub(self.prefix_bytes / BUFFER_UNIT_BYTES)?;

@@ -1,4 +1,4 @@
-//! Scan of eight descriptors at a time, with AVX2.
+//! Scans eight descriptors at a time, with AVX2.
 //!
 //! ```text
 //! descriptor:        buffer | head, length | room, port, order | flow hash      words of 32 bits

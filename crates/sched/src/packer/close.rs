@@ -1,4 +1,4 @@
-//! Closing of the filling chunk, and return of completed chunks.
+//! Closes the filling chunk, and takes completed chunks back.
 
 use std::mem;
 
