@@ -1,12 +1,15 @@
-//! Routes that change while packets flow: what a function that forwards by routes offers those who know of changes
-//! (operators, the routing table of the operating system, a routing daemon).
+//! Routes that change while packets flow.
 //!
-//! A route leads from a prefix to a *next hop*, which has an index: several routes share one, and what is known of a
-//! neighbour is changed in one place. All changes go on beside look-ups, on every device; a look-up gives what was the
-//! answer before or what is the answer after, and never anything else (`docs/decisions/0009-route-changes.md`).
+//! [`Routing`] is the interface between a function that forwards by routes and the sources of
+//! changes: operators, the routing table of the operating system, and routing daemons.
+//!
+//! A route maps a prefix to a *next hop*, which has an index. Routes share next hops, so a new
+//! address of a neighbour is stored in one place. Changes run concurrently with look-ups on all
+//! devices. A look-up returns the result from before or after a change, and nothing else
+//! (`docs/decisions/0009-route-changes.md`).
 
 mod commands;
-mod follow;
+mod kernel;
 mod next_hops;
 mod prefix;
 mod resolve;
@@ -18,51 +21,52 @@ use godwit_wire::MacAddress;
 use crate::{Error, Running};
 
 pub use commands::command;
-pub(crate) use follow::{FollowConfig, Follower, INTERVAL as FOLLOW_INTERVAL};
+pub(crate) use kernel::{INTERVAL as KERNEL_ROUTES_INTERVAL, KernelRoutes, KernelRoutesConfig};
 pub(crate) use next_hops::{Format, NextHops, Record};
 pub use prefix::{Family, Prefix};
-pub(crate) use resolve::{Asked, INTERVAL as RESOLVE_INTERVAL, Resolver};
+pub(crate) use resolve::{DynamicNextHop, INTERVAL as RESOLVE_INTERVAL, Resolver};
 
-/// What is done with packets of a route.
+/// Treatment of the packets of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextHop {
-    /// They go to another station.
+    /// Packets are forwarded to another station.
     Forward(Adjacency),
-    /// They would go to a station whose address is not known yet: [`Adjacency::destination`] says nothing.
+    /// Packets belong to a station whose address is unknown: [`Adjacency::destination`] is not
+    /// valid.
     Unresolved(Adjacency),
-    /// They are for this machine.
+    /// Packets are delivered to this machine.
     Local,
-    /// They are dropped.
+    /// Packets are dropped.
     Blackhole,
-    /// It is as if there were no route, and a shorter prefix does not count.
+    /// Packets are treated as if no route covered them. Shorter prefixes do not apply.
     Unreachable,
 }
 
-/// How a station is reached.
+/// Port and addresses for packets to a station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adjacency {
-    /// By this port, below 256.
+    /// Output port, below 256.
     pub port: u16,
-    /// The station's address.
+    /// Ethernet address of the station.
     pub destination: MacAddress,
-    /// The port's own address.
+    /// Ethernet address of the port.
     pub source: MacAddress,
-    /// Longest IP packet that goes there, bytes; [`Adjacency::MTU_MAX`]: of any length.
+    /// MTU: maximum length of an IP packet, in bytes. [`Adjacency::MTU_MAX`] means no limit.
     pub mtu: u16,
 }
 
 impl Adjacency {
-    /// No packet is longer.
+    /// MTU that no packet exceeds.
     pub const MTU_MAX: u16 = u16::MAX;
 }
 
 impl NextHop {
-    /// To this station, with packets of any length.
+    /// Returns a next hop to a station, without an MTU.
     pub fn forward(port: u16, destination: MacAddress, source: MacAddress) -> Self {
         Self::Forward(Adjacency { port, destination, source, mtu: Adjacency::MTU_MAX })
     }
 
-    /// The station, where there is one.
+    /// Returns the adjacency of the station, if the next hop is one.
     pub fn adjacency(&self) -> Option<&Adjacency> {
         match self {
             Self::Forward(adjacency) | Self::Unresolved(adjacency) => Some(adjacency),
@@ -71,75 +75,81 @@ impl NextHop {
     }
 }
 
-/// A prefix gets a route, or another one, or none any more.
+/// Addition, change or withdrawal of the route of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteChange {
-    /// Of the table's family.
+    /// Prefix of the table's address family.
     pub prefix: Prefix,
-    /// Index of the next hop; `None`: the route is withdrawn, and what it covered falls to the next shorter prefix. To
-    /// withdraw what is not there is no error.
+    /// Index of the next hop. `None` withdraws the route, so that the next shorter prefix applies.
+    /// A withdrawal of a missing route has no effect.
     pub next_hop: Option<u32>,
 }
 
-/// A change that could not be made.
+/// Error of [`Routing::change`].
 #[derive(Debug)]
 pub struct Unchanged {
-    /// So many changes before it are made, and stay.
+    /// Number of changes that were made before the error. They stay in effect.
     pub made: usize,
-    /// Why.
+    /// Reason why the next change was not made.
     pub error: Error,
 }
 
-/// The routes and next hops of a function. One thread at a time changes them; others wait.
+/// Routes and next hops of a function. Changes from several threads are serialized.
 ///
-/// `running` is the engine around the function. It is asked to bring changed bytes of the image to devices, and sometimes to
-/// wait until packets in flight are gone, so that none of these is for workers.
+/// `running` is the engine. A change copies bytes of the image to devices and may wait until
+/// packets in flight have left. Workers must therefore not call these methods.
 pub trait Routing: Send + Sync {
-    /// Of which addresses.
+    /// Returns the address family of the routes.
     fn family(&self) -> Family;
 
-    /// Adds next hops and says their indexes, in order. No route leads there yet. An index is used again when it has been
-    /// removed and no packet can know it.
+    /// Adds next hops without routes. Returns their indices, in order. An index is reused after its
+    /// next hop was removed and no packet in flight can refer to it.
     ///
     /// # Errors
-    /// [`Error::Command`]: there is no room for them all, or a device did not take them; none is added.
+    /// [`Error::Command`] if there is no room for all of them, or a device did not take them. None
+    /// is added in this case.
     fn add_next_hops(&self, next_hops: &[NextHop], running: &dyn Running) -> Result<Vec<u32>, Error>;
 
-    /// Changes next hops; whatever leads there follows. A station that gets another address, or whose address becomes known or
-    /// unknown, is changed by one store; other changes make the next hop unresolved for a moment.
+    /// Changes next hops, and with them all routes that use them.
+    ///
+    /// A single store suffices if the address of a station changes, or becomes known or unknown.
+    /// Other changes make the next hop unresolved for a moment.
     ///
     /// # Errors
-    /// [`Error::Command`]: there is no such next hop (nothing is changed), or a device did not take the change.
+    /// [`Error::Command`] if one of the next hops does not exist (nothing is changed), or if a
+    /// device did not take the change.
     fn set_next_hops(&self, next_hops: &[(u32, NextHop)], running: &dyn Running) -> Result<(), Error>;
 
-    /// Removes next hops that no route leads to.
+    /// Removes next hops that no route uses.
     ///
     /// # Errors
-    /// [`Error::Command`]: a route leads to one of them, or there is no such next hop; none is removed.
+    /// [`Error::Command`] if a route uses one of them, or if one does not exist. None is removed in
+    /// this case.
     fn remove_next_hops(&self, indexes: &[u32], running: &dyn Running) -> Result<(), Error>;
 
-    /// Makes changes in their order. Of several for one prefix the last counts. Many at once cost far less than one by one.
+    /// Applies changes in order. The last change of a prefix wins. A batch is much cheaper than
+    /// single changes.
     ///
     /// # Errors
-    /// The first change that could not be made, for want of room, or because a device did not take it, or because there is
-    /// no such next hop; those before it are made.
+    /// Returns the reason why a change failed: no room, a device that did not take it, or a missing
+    /// next hop. Earlier changes stay in effect.
     fn change(&self, changes: &[RouteChange], running: &dyn Running) -> Result<(), Unchanged>;
 
-    /// The longest prefix that covers an address, and its next hop.
+    /// Returns the longest prefix that covers an address, and its next hop.
     fn find(&self, address: IpAddr) -> Option<(Prefix, u32)>;
 
-    /// Index of the next hop of exactly this prefix.
+    /// Returns the next hop of exactly this prefix.
     fn route(&self, prefix: Prefix) -> Option<u32>;
 
-    /// All routes, by address, then by length.
+    /// Returns all routes, sorted by address, then by length.
     fn routes(&self) -> Vec<(Prefix, u32)>;
 
-    /// What is at an index.
+    /// Returns the next hop with this index.
     fn next_hop(&self, index: u32) -> Option<NextHop>;
 
-    /// All next hops that there are.
+    /// Returns all next hops with their indices.
     fn next_hops(&self) -> Vec<(u32, NextHop)>;
 
-    /// Names of the next hops that the configuration names, by index from 0 on.
+    /// Returns the names of the configured next hops, by index from 0.
     fn next_hop_names(&self) -> &[String];
 }

@@ -218,9 +218,9 @@ fn addresses_of_a_switch_are_listed_added_deleted_and_flushed() {
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["mac"][1]["mac"], "02:00:00:00:00:08");
     for (arguments, part) in [
-        (&["--port", "middle", "02:00:00:00:00:09"][..], "no port called \"middle\""),
+        (&["--port", "middle", "02:00:00:00:00:09"][..], "no port named \"middle\""),
         (&["--port", "left", "--vlan", "7", "02:00:00:00:00:09"], "does not belong to VLAN 7"),
-        (&["--port", "left", "ff:ff:ff:ff:ff:ff"], "no address of a station"),
+        (&["--port", "left", "ff:ff:ff:ff:ff:ff"], "ff:ff:ff:ff:ff:ff"),
         (&["--port", "left", "02:00:00:00:00:07"], "already"),
     ] {
         let said = mac("add", arguments);

@@ -1,8 +1,9 @@
-//! Fragments into packets, bounded in memory and time.
+//! Reassembly of IP fragments, bounded in memory and time.
 //!
-//! IPv4 after RFC 791 (section 3.2), IPv6 after RFC 8200 (section 4.5). Fragments that overlap make the whole packet void,
-//! with all that is still to come of it: RFC 5722 for IPv6, and the same for IPv4, where nothing honest overlaps but copies.
-//! Congestion marks of fragments are joined after RFC 3168, section 5.3.
+//! IPv4 follows RFC 791 (section 3.2), IPv6 follows RFC 8200 (section 4.5). If fragments overlap,
+//! the packet and all its later fragments are dropped. RFC 5722 requires this for IPv6. IPv4 is
+//! treated alike, because only duplicates overlap in honest traffic. The congestion marks of the
+//! fragments are combined as in RFC 3168, section 5.3.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,71 +11,73 @@ use godwit_wire::checksum::checksum;
 use godwit_wire::ipv6_extension::HEADERS_MAX;
 use godwit_wire::{ethertype, protocol};
 
-/// What may be held. All of it is the operator's to bound: senders of fragments are strangers.
+/// Limits of a [`Reassembler`]. The operator sets them, because anyone can send fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most packets that are not whole.
+    /// Maximum number of incomplete packets.
     pub packets: usize,
-    /// Most bytes of fragments, with what keeping each costs.
+    /// Maximum number of bytes in held fragments, including the bookkeeping for each fragment.
     pub bytes: usize,
-    /// Longest frame that a packet may become, bytes.
+    /// Maximum length of a reassembled frame, in bytes.
     pub frame_bytes: usize,
-    /// A packet that is not whole so long after its first fragment came is given up, nanoseconds.
+    /// Time from the first fragment until an incomplete packet is dropped, in nanoseconds.
     pub timeout_ns: u64,
 }
 
-/// Most fragments of one packet: one of 64 KiB in fragments of 1 KiB.
+/// Maximum number of fragments per packet: 64 KiB in fragments of 1 KiB.
 const FRAGMENTS_MAX: usize = 64;
-/// What keeping a fragment costs besides its bytes.
+/// Bookkeeping cost of a held fragment, in bytes, in addition to its payload.
 const FRAGMENT_COST_BYTES: usize = 128;
-/// Longest payload of a packet.
+/// Maximum payload length of an IP packet, in bytes.
 const PAYLOAD_BYTES_MAX: usize = 65535;
 
-/// What became of a fragment.
+/// Result of [`Reassembler::add`] for an accepted fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// It was copied, and waits for others.
+    /// The fragment was copied and waits for the rest of its packet.
     Held,
-    /// It was the last: [`Reassembler::whole`] is the frame, made of it and of so many that were held.
+    /// The fragment completed its packet. [`Reassembler::whole`] returns the frame.
     Whole {
-        /// Fragments that were held.
+        /// Number of held fragments that the frame was made from, without the last one.
         held: u32,
     },
 }
 
-/// Why fragments are dropped.
+/// Reason why a fragment is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
-    /// No fragment can be so.
+    /// The fragment is not valid.
     Malformed,
-    /// It overlaps others, or says something else than they.
+    /// The fragment overlaps or contradicts other fragments of its packet.
     Overlap,
-    /// The packet would be too long or in too many parts, or there is no room.
+    /// The packet would be too long or have too many fragments, or the memory limit is reached.
     Limit,
-    /// The others did not come in time.
+    /// The remaining fragments did not arrive in time.
     Timeout,
 }
 
-/// Which packet a fragment is of. IPv4 addresses fill the first bytes.
+/// Identity of the packet that a fragment belongs to. IPv4 addresses use the first four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     source: [u8; 16],
     destination: [u8; 16],
     identification: u32,
-    /// IPv4: protocols count apart. IPv6: 0; version 6 is told by `version`.
+    /// Protocol of an IPv4 packet, 0 for IPv6. RFC 791 identifies packets per protocol, RFC 8200
+    /// does not.
     protocol: u8,
     version: u8,
 }
 
-/// A fragment, read.
+/// Parsed fragment.
 struct Fragment<'a> {
     key: Key,
     offset: usize,
     more: bool,
     payload: &'a [u8],
-    /// L2 and all that stands in every fragment in front of what was fragmented, without IPv6's fragment header.
+    /// Ethernet header and the IP headers that every fragment carries, without the IPv6 fragment
+    /// header.
     front: &'a [u8],
-    /// IPv6: where, in `front`, the next header is named, and what it is.
+    /// IPv6: offset in `front` of the "next header" field to restore, and its value.
     next_header: Option<(usize, u8)>,
     ip_at: usize,
     ecn: u8,
@@ -83,26 +86,28 @@ struct Fragment<'a> {
 struct Packet {
     number: u64,
     since_ns: u64,
-    /// From the fragment with offset 0.
+    /// Headers of the fragment with offset 0.
     front: Vec<u8>,
     next_header: Option<(usize, u8)>,
     ip_at: usize,
-    /// In order of their offsets; no two overlap.
+    /// Offset and payload of each held fragment, sorted by offset, without overlaps.
     parts: Vec<(usize, Box<[u8]>)>,
-    /// Bytes of payload that are here, and that there are, once the last fragment told.
+    /// Payload bytes that have arrived.
     bytes: usize,
+    /// Payload bytes of the whole packet, known once its last fragment has arrived.
     total: Option<usize>,
-    /// By congestion mark: whether a fragment carries it.
+    /// Congestion marks that occur in the fragments, by mark.
     marks: [bool; 4],
-    /// Void: nothing of it is kept, and what still comes is dropped.
+    /// The packet was given up: it holds no fragments, and later fragments are dropped.
     void: bool,
 }
 
-/// See the module.
+/// Collects fragments until their packets are complete. See the module documentation.
 pub struct Reassembler {
     limits: Limits,
     packets: HashMap<Key, Packet>,
-    /// Oldest first; those that are not in `packets` under their number are gone.
+    /// Packets in order of arrival. An entry is stale if `packets` has no packet with this key and
+    /// number.
     ages: VecDeque<(Key, u64)>,
     next_number: u64,
     bytes: usize,
@@ -111,17 +116,18 @@ pub struct Reassembler {
 }
 
 impl Reassembler {
-    /// One that holds nothing.
+    /// Creates a reassembler that holds no fragments.
     pub fn new(limits: Limits) -> Self {
         let (packets, ages) = (HashMap::new(), VecDeque::new());
         Self { limits, packets, ages, next_number: 0, bytes: 0, expired: Vec::new(), whole: Vec::new() }
     }
 
-    /// Takes a frame that carries a fragment; its IP packet begins at `ip_at`. Others may be given up to make room: see
-    /// [`Reassembler::take_expired`].
+    /// Adds the fragment in `frame`. Its IP header begins at offset `ip_at`.
+    ///
+    /// Older packets may be given up to make room; see [`Reassembler::take_expired`].
     ///
     /// # Errors
-    /// The fragment is to be dropped, for this reason.
+    /// Returns the reason why the caller must drop the fragment.
     pub fn add(&mut self, frame: &[u8], ip_at: usize, now_ns: u64) -> Result<Added, Refusal> {
         self.expire(now_ns);
         let fragment = Fragment::parse(frame, ip_at).ok_or(Refusal::Malformed)?;
@@ -138,7 +144,7 @@ impl Reassembler {
             self.annul(key, Refusal::Limit);
             return Err(Refusal::Limit);
         }
-        let Some(index) = packet.place(&fragment) else {
+        let Some(index) = packet.insert_index(&fragment) else {
             self.annul(key, Refusal::Overlap);
             return Err(Refusal::Overlap);
         };
@@ -155,11 +161,11 @@ impl Reassembler {
         if packet.total != Some(packet.bytes) {
             packet.parts.insert(index, (fragment.offset, fragment.payload.into()));
             self.bytes += cost(fragment.payload);
-            // Its own packet may be among those that expire, and with it what was just held.
+            // This may give up the packet that the fragment was just added to.
             self.make_room();
             return Ok(Added::Held);
         }
-        let Some(packet) = self.remove(&key) else { unreachable!("it was found above") };
+        let Some(packet) = self.remove(&key) else { unreachable!("the packet was found above") };
         let held = packet.parts.len() as u32;
         if packet.front.len() + packet.bytes > self.limits.frame_bytes || packet.marks[3] && packet.marks[0] {
             let refusal = if packet.marks[3] && packet.marks[0] { Refusal::Overlap } else { Refusal::Limit };
@@ -170,17 +176,17 @@ impl Reassembler {
         Ok(Added::Whole { held })
     }
 
-    /// The frame that [`Added::Whole`] told of.
+    /// Returns the frame that the last [`Added::Whole`] completed.
     pub fn whole(&self) -> &[u8] {
         &self.whole
     }
 
-    /// Held fragments that were given up since the last call: how many, and why.
+    /// Returns the held fragments that were given up since the last call, as counts per reason.
     pub fn take_expired(&mut self) -> impl Iterator<Item = (u32, Refusal)> + '_ {
         self.expired.drain(..).filter(|(held, _)| *held > 0)
     }
 
-    /// Gives up what is too old.
+    /// Gives up packets that have timed out.
     pub fn expire(&mut self, now_ns: u64) {
         while let Some((key, since_ns)) = self.oldest()
             && since_ns.saturating_add(self.limits.timeout_ns) <= now_ns
@@ -189,19 +195,19 @@ impl Reassembler {
         }
     }
 
-    /// Gives up everything.
+    /// Gives up all packets.
     pub fn expire_all(&mut self) {
         while let Some((key, _)) = self.oldest() {
             self.give_up(&key, Refusal::Timeout);
         }
     }
 
-    /// When [`Reassembler::expire`] will have something to do; `u64::MAX`: never.
+    /// Returns the time of the next timeout, or `u64::MAX` if no packet is held.
     pub fn wake_ns(&mut self) -> u64 {
         self.oldest().map_or(u64::MAX, |(_, since_ns)| since_ns.saturating_add(self.limits.timeout_ns))
     }
 
-    /// Bytes that are held, with what keeping them costs.
+    /// Returns the number of bytes held, including bookkeeping.
     pub fn held_bytes(&self) -> usize {
         self.bytes
     }
@@ -234,7 +240,8 @@ impl Reassembler {
             void: false,
         };
         self.ages.push_back((fragment.key, self.next_number));
-        // Packets that became whole leave their ages behind.
+        // Completed packets leave stale entries in `ages`. Remove them before the queue grows too
+        // long.
         if self.ages.len() > 2 * self.limits.packets + 16 {
             let packets = &self.packets;
             self.ages.retain(|(key, number)| packets.get(key).is_some_and(|packet| packet.number == *number));
@@ -243,7 +250,7 @@ impl Reassembler {
         self.packets.insert(fragment.key, packet);
     }
 
-    /// Gives up the oldest until the bytes are below the limit.
+    /// Gives up the oldest packets until the memory limit holds.
     fn make_room(&mut self) {
         while self.bytes > self.limits.bytes
             && let Some((key, _)) = self.oldest()
@@ -264,7 +271,7 @@ impl Reassembler {
         Some(packet)
     }
 
-    /// Drops what is held of a packet, and remembers that it is void until it would have timed out.
+    /// Drops the held fragments of a packet and marks it void until its timeout.
     fn annul(&mut self, key: Key, refusal: Refusal) {
         let Some(packet) = self.packets.get_mut(&key) else { return };
         packet.void = true;
@@ -280,13 +287,15 @@ fn cost(part: &[u8]) -> usize {
 }
 
 impl Packet {
-    /// What keeping it costs: IPv6's headers in front may be as long as a frame.
+    /// Returns the bytes that count against the limit. Headers count too: IPv6 headers can be as
+    /// long as a frame.
     fn cost(&self) -> usize {
         self.front.len() + self.parts.iter().map(|(_, part)| cost(part)).sum::<usize>()
     }
 
-    /// Where among the parts a fragment goes; `None` where it overlaps one, or contradicts what is known.
-    fn place(&self, fragment: &Fragment<'_>) -> Option<usize> {
+    /// Returns the index at which to insert a fragment, or `None` if it overlaps or contradicts
+    /// other fragments.
+    fn insert_index(&self, fragment: &Fragment<'_>) -> Option<usize> {
         let (begin, end) = (fragment.offset, fragment.offset + fragment.payload.len());
         let index = self.parts.partition_point(|(offset, _)| *offset < begin);
         let before = index.checked_sub(1).map(|index| &self.parts[index]);
@@ -299,14 +308,15 @@ impl Packet {
         (!overlaps && !contradicts).then_some(index)
     }
 
-    /// Writes the whole frame: the parts, with `last` at its place among them.
+    /// Writes the whole frame to `whole`: the held parts, with the fragment `last` inserted at
+    /// `index`.
     fn join(&self, index: usize, last: &Fragment<'_>, whole: &mut Vec<u8>) {
         whole.clear();
         whole.extend(&self.front);
-        let (before, behind) = self.parts.split_at(index);
+        let (before, after) = self.parts.split_at(index);
         before.iter().for_each(|(_, part)| whole.extend(part));
         whole.extend(last.payload);
-        behind.iter().for_each(|(_, part)| whole.extend(part));
+        after.iter().for_each(|(_, part)| whole.extend(part));
         let (ip, congested) = (&mut whole[self.ip_at..], self.marks[3]);
         let bytes = ip.len();
         match self.next_header {
@@ -338,7 +348,7 @@ impl<'a> Fragment<'a> {
         }?;
         let Self { offset, more, payload, front, .. } = &fragment;
         let whole_units = !more || payload.len().is_multiple_of(8);
-        // What IPv4 and IPv6 can say of the length of a packet.
+        // The length field of IPv4 and IPv6 has 16 bits.
         let fits = front.len() - ip_at + offset + payload.len() <= PAYLOAD_BYTES_MAX;
         (!payload.is_empty() && whole_units && fits).then_some(fragment)
     }
@@ -347,7 +357,8 @@ impl<'a> Fragment<'a> {
         let header_bytes = usize::from(packet[0] & 0x0f) * 4;
         let header = packet.get(..header_bytes.max(20))?;
         let word = u16::from_be_bytes([header[6], header[7]]);
-        // The payload is nobody's to trust, but who is to be held responsible is in the header.
+        // The header identifies the packet, so its checksum must be valid. The payload is not
+        // checked.
         if header_bytes < 20 || checksum(&header[..header_bytes]) != 0 || word & 0x3fff == 0 {
             return None;
         }
@@ -381,7 +392,7 @@ impl<'a> Fragment<'a> {
         let end = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
         let packet = packet.get(..end)?;
         let (mut named_at, mut next_header, mut at) = (6, header[6], 40);
-        // Headers that every fragment has (RFC 8200, section 4.5).
+        // Walk the headers that every fragment carries (RFC 8200, section 4.5).
         for _ in 0..HEADERS_MAX {
             if next_header == protocol::FRAGMENT {
                 break;
@@ -418,7 +429,8 @@ impl<'a> Fragment<'a> {
     }
 }
 
-/// Where the IP packet of a frame begins: behind Ethernet and at most one VLAN tag; `None` where there is none.
+/// Returns the offset of the IP header in a frame with at most one VLAN tag, or `None` if the frame
+/// is not IP.
 pub fn ip_at(frame: &[u8]) -> Option<usize> {
     let ether_type = |at: usize| frame.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));
     let at = if ether_type(12)? == ethertype::VLAN { 18 } else { 14 };

@@ -1,4 +1,4 @@
-//! An IPv4 packet into fragments (RFC 791, section 3.2).
+//! Fragmentation of IPv4 packets (RFC 791, section 3.2).
 
 use godwit_wire::checksum::checksum;
 
@@ -8,25 +8,28 @@ const HEADER_BYTES: usize = 20;
 const HEADER_BYTES_MAX: usize = 60;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
-/// An option with this bit goes into every fragment (section 3.1).
+/// Bit of an option's type: the option is copied into every fragment (RFC 791, section 3.1).
 const OPTION_COPIED: u8 = 0x80;
 
-/// How a packet is taken apart.
+/// Division of an IPv4 packet into fragments.
 #[derive(Debug)]
 pub struct Split<'a> {
     packet: &'a [u8],
     header_bytes: usize,
-    /// Of all fragments but the first, which need not carry all options.
+    /// Header of all fragments except the first. Only some options are copied into it.
     later: [u8; HEADER_BYTES_MAX],
     later_bytes: usize,
-    /// Bytes of payload in the first, and in those behind it.
+    /// Payload bytes of the first fragment, and of each later fragment except the last.
     first_bytes: usize,
     each_bytes: usize,
 }
 
 impl<'a> Split<'a> {
-    /// Of a whole IPv4 packet, itself a fragment or not, into fragments of at most `mtu` bytes. `None` where it fits as it
-    /// is, where its header does not, or where it is no IPv4 packet. DF is the caller's to look at.
+    /// Divides a whole IPv4 packet into fragments of at most `mtu` bytes. The packet may itself be
+    /// a fragment.
+    ///
+    /// Returns `None` if the packet already fits, if the MTU is below the minimum, or if the packet
+    /// is not valid IPv4. The caller checks the "don't fragment" flag.
     pub fn new(packet: &'a [u8], mtu: usize) -> Option<Self> {
         let header_bytes = usize::from(packet.first()? & 0x0f) * 4;
         let header = packet.get(..header_bytes.max(HEADER_BYTES))?;
@@ -40,14 +43,14 @@ impl<'a> Split<'a> {
         let payload_bytes = |header_bytes: usize| (mtu - header_bytes) / 8 * 8;
         let (first_bytes, each_bytes) = (payload_bytes(header_bytes), payload_bytes(later_bytes));
         let last = usize::from(u16::from_be_bytes([header[6], header[7]]) & OFFSET) * 8 + total - header_bytes;
-        // Offsets beyond 13 bits: a fragment of a packet that is too long.
+        // The end of the payload exceeds the 13-bit offset field: the original packet was too long.
         if last > usize::from(OFFSET) * 8 + 8 {
             return None;
         }
         Some(Self { packet, header_bytes, later, later_bytes, first_bytes, each_bytes })
     }
 
-    /// Fragments: at least two.
+    /// Returns the number of fragments, at least two.
     pub fn count(&self) -> usize {
         1 + (self.payload_bytes() - self.first_bytes).div_ceil(self.each_bytes)
     }
@@ -56,7 +59,7 @@ impl<'a> Split<'a> {
         self.packet.len() - self.header_bytes
     }
 
-    /// Bytes of header, and which bytes of the payload, of fragment `index`.
+    /// Returns the header length of fragment `index` and its range of payload bytes.
     fn part(&self, index: usize) -> (usize, std::ops::Range<usize>) {
         let end = self.payload_bytes();
         match index {
@@ -68,13 +71,13 @@ impl<'a> Split<'a> {
         }
     }
 
-    /// Bytes of fragment `index`.
+    /// Returns the length of fragment `index`, in bytes.
     pub fn bytes(&self, index: usize) -> usize {
         let (header_bytes, payload) = self.part(index);
         header_bytes + payload.len()
     }
 
-    /// Writes fragment `index`, which has [`Split::bytes`].
+    /// Writes fragment `index` to `out`, which must be [`Split::bytes`] long.
     pub fn emit(&self, index: usize, out: &mut [u8]) {
         let (header_bytes, payload) = self.part(index);
         let header = if index == 0 { &self.packet[..header_bytes] } else { &self.later[..header_bytes] };
@@ -83,8 +86,10 @@ impl<'a> Split<'a> {
         self.finish(&mut out[..header_bytes], &payload);
     }
 
-    /// The header of the first fragment, which goes in front of the packet's own payload, cut off where [`Split::bytes`]
-    /// of 0 end.
+    /// Returns the header of the first fragment and its length.
+    ///
+    /// The caller makes the first fragment in place: it overwrites the header and cuts the packet
+    /// to `bytes(0)`.
     pub fn first_header(&self) -> ([u8; HEADER_BYTES_MAX], usize) {
         let mut header = [0; HEADER_BYTES_MAX];
         header[..self.header_bytes].copy_from_slice(&self.packet[..self.header_bytes]);
@@ -92,7 +97,8 @@ impl<'a> Split<'a> {
         (header, self.header_bytes)
     }
 
-    /// Length, flags, offset and checksum of a fragment with these bytes of the payload.
+    /// Sets the length, flags, offset and checksum in the header of the fragment that carries
+    /// `payload`.
     fn finish(&self, header: &mut [u8], payload: &std::ops::Range<usize>) {
         let before = u16::from_be_bytes([self.packet[6], self.packet[7]]);
         let offset = (before & OFFSET) + (payload.start / 8) as u16;
@@ -107,20 +113,21 @@ impl<'a> Split<'a> {
     }
 }
 
-/// The header of fragments behind the first, with the options that go into every one. Returns its size.
+/// Writes the header of all fragments except the first, with the copied options. Returns its
+/// length.
 fn later_header(header: &[u8], later: &mut [u8; HEADER_BYTES_MAX]) -> usize {
     later[..HEADER_BYTES].copy_from_slice(&header[..HEADER_BYTES]);
     let mut size = HEADER_BYTES;
     let mut options = &header[HEADER_BYTES..];
     while let Some(&kind) = options.first() {
         let bytes = match kind {
-            // End of the list.
+            // End of options.
             0 => break,
             // No operation.
             1 => 1,
             _ => match options.get(1) {
                 Some(&bytes) if bytes >= 2 && usize::from(bytes) <= options.len() => bytes.into(),
-                // What cannot be read cannot be told apart.
+                // A malformed option ends the list: the options after it cannot be located.
                 _ => break,
             },
         };
@@ -130,7 +137,7 @@ fn later_header(header: &[u8], later: &mut [u8; HEADER_BYTES_MAX]) -> usize {
         }
         options = &options[bytes..];
     }
-    // The end of the list, which is zeros, fills the last word.
+    // The header was zeroed, so "end of options" (0) fills the last word.
     let padded = size.next_multiple_of(4);
     later[0] = 0x40 | (padded / 4) as u8;
     padded
@@ -156,14 +163,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fragments_make_the_packet(
+        fn fragments_carry_the_whole_packet(
             payload in prop::collection::vec(any::<u8>(), 1..3000),
             mtu in 68usize..1600,
             options in 0usize..11,
             offset in 0u16..1000,
             more: bool,
         ) {
-            // Record route, which is not copied, and then a security option, which is.
+            // Record route, which is not copied into later fragments, and a security option, which
+            // is.
             let mut list = vec![7, 4, 4, 0, 130, 4, 1, 2];
             list.resize(4 * options.max(2), 1);
             let options = if options == 0 { &[][..] } else { &list[..] };
@@ -175,21 +183,21 @@ mod tests {
                 return Ok(());
             };
             prop_assert!(packet.len() > mtu && split.count() > 1);
-            let (mut at, mut seen) = (usize::from(offset) * 8, Vec::<u8>::new());
+            let (mut offset_bytes, mut seen) = (usize::from(offset) * 8, Vec::<u8>::new());
             for index in 0..split.count() {
                 let mut part = vec![0xee; split.bytes(index)];
                 split.emit(index, &mut part);
                 prop_assert!(part.len() <= mtu);
                 let view = godwit_wire::Ipv4::new_checked(&part[..]).unwrap();
                 view.verify_checksum().unwrap();
-                prop_assert_eq!(usize::from(view.fragment_offset_bytes()), at);
+                prop_assert_eq!(usize::from(view.fragment_offset_bytes()), offset_bytes);
                 prop_assert_eq!(view.more_fragments(), more || index + 1 < split.count());
                 prop_assert_eq!(view.header_bytes(), match (index, options.len()) {
                     (_, 0) => 20,
                     (0, bytes) => 20 + bytes,
                     _ => 24,
                 });
-                at += view.payload().len();
+                offset_bytes += view.payload().len();
                 seen.extend(view.payload());
                 if index == 0 {
                     let (header, bytes) = split.first_header();
@@ -200,7 +208,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200), ipv4: bool, mtu in 0usize..150) {
+        fn accepts_arbitrary_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200), ipv4: bool, mtu in 0usize..150) {
             let mut bytes = bytes;
             if ipv4 && bytes.len() > 4 {
                 let total = bytes.len() as u16;

@@ -1,40 +1,43 @@
-//! ICMP messages about packets that cannot be forwarded, too big ones above all: RFC 792, RFC 1191 and RFC 1812 for IPv4,
-//! RFC 4443 and RFC 8201 for IPv6.
+//! ICMP errors about packets that cannot be forwarded.
+//!
+//! IPv4 follows RFC 792, RFC 1191 and RFC 1812. IPv6 follows RFC 4443 and RFC 8201.
 
 use std::net::IpAddr;
 
 use godwit_wire::checksum::checksum;
 use godwit_wire::{Checksum, IpAddress, protocol};
 
-/// As much of the packet as goes into a message of so many bytes is quoted (RFC 1812, section 4.3.2.3; RFC 4443,
-/// section 3.2).
+/// Maximum length of an ICMP error, in bytes, for IPv4 and IPv6. An error quotes as much of the
+/// packet as fits (RFC 1812, section 4.3.2.3; RFC 4443, section 3.2).
 const MESSAGE_BYTES_MAX: [usize; 2] = [576, 1280];
 const HOP_LIMIT: u8 = 64;
 const ICMP_BYTES: usize = 8;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 
-/// Why a packet cannot be forwarded.
+/// Reason why a packet cannot be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// So many bytes would have been the most.
+    /// The packet exceeds this MTU, in bytes.
     TooBig(usize),
-    /// It has made as many hops as it may.
+    /// The TTL or hop limit is used up.
     HopLimit,
-    /// There is no route.
+    /// No route covers the destination.
     NoRoute,
-    /// Nobody answers to its destination's address.
+    /// The address of the next station could not be resolved.
     NoHost,
 }
 
-/// The message to the sender of `packet`, an IP packet without what is in front of it, that `mtu` bytes would have been the
-/// most; see [`message`].
+/// Returns the ICMP error that reports `mtu` to the sender of `packet`; see [`message`].
 pub fn too_big(packet: &[u8], mtu: usize, from: IpAddr) -> Option<Vec<u8>> {
     message(packet, Fault::TooBig(mtu), from)
 }
 
-/// The message to the sender of `packet`, an IP packet without what is in front of it; `from` is an address of this machine.
-/// `None` where none must be sent (RFC 1122, section 3.2.2; RFC 4443, section 2.4), or where `from` is of the other family.
+/// Returns the ICMP error for the sender of `packet`, an IP packet without its Ethernet header.
+///
+/// `from` is an address of this machine. Returns `None` if the RFCs forbid an error about this
+/// packet (RFC 1122, section 3.2.2; RFC 4443, section 2.4), or if `from` belongs to the other
+/// address family.
 pub fn message(packet: &[u8], fault: Fault, from: IpAddr) -> Option<Vec<u8>> {
     match (packet.first()? >> 4, from) {
         (4, IpAddr::V4(from)) => ipv4(packet, fault, from.octets()),
@@ -49,7 +52,7 @@ fn ipv4(packet: &[u8], fault: Fault, from: [u8; 4]) -> Option<Vec<u8>> {
         return None;
     }
     let later_fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff != 0;
-    // Types above 18 are not known to be questions.
+    // Types above 18 are not known to be queries, so they count as errors.
     let icmp_error = packet[9] == protocol::ICMP && !matches!(packet.get(header_bytes), Some(0 | 8 | 9 | 10 | 13..=18));
     let host = |address: &[u8]| !matches!(address[0], 0 | 127 | 224..);
     if later_fragment || icmp_error || !host(&packet[12..16]) || packet[16] >= 224 {
@@ -60,14 +63,14 @@ fn ipv4(packet: &[u8], fault: Fault, from: [u8; 4]) -> Option<Vec<u8>> {
     message.extend(&packet[..quoted]);
     let total = message.len() as u16;
     let (header, icmp) = message.split_at_mut(IPV4_BYTES);
-    // Internetwork control (RFC 1812, section 4.3.2.5).
+    // TOS 0xc0: precedence "internetwork control" (RFC 1812, section 4.3.2.5).
     header[..4].copy_from_slice(&[0x45, 0xc0, (total >> 8) as u8, total as u8]);
     header[8..10].copy_from_slice(&[HOP_LIMIT, protocol::ICMP]);
     header[12..16].copy_from_slice(&from);
     header[16..20].copy_from_slice(&packet[12..16]);
     let sum = checksum(header);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
-    // Type and code (RFC 792); the MTU in the last two bytes (RFC 1191, section 4).
+    // Type and code (RFC 792). The last two bytes hold the MTU (RFC 1191, section 4).
     icmp[..2].copy_from_slice(&match fault {
         Fault::TooBig(_) => [3, 4],
         Fault::HopLimit => [11, 0],
@@ -92,10 +95,10 @@ fn ipv6(packet: &[u8], fault: Fault, from: [u8; 16]) -> Option<Vec<u8>> {
             break;
         }
     }
-    // Types below 128 are errors, and a redirect is answered by nothing.
+    // Types below 128 are errors. A redirect (137) must not be answered either.
     let icmp_error = walk.protocol() == protocol::ICMPV6 && !matches!(walk.rest().first(), Some(128..=136 | 138..=255));
     let source: [u8; 16] = *packet[8..].first_chunk()?;
-    // Packet too big is sent to multicast's senders too (section 2.4, e.3).
+    // "Packet too big" is also sent for multicast packets (RFC 4443, section 2.4, e.3).
     let to_group = packet[24] == 0xff && !matches!(fault, Fault::TooBig(_));
     if to_group
         || (later_fragment && walk.protocol() == protocol::ICMPV6)
@@ -161,7 +164,7 @@ mod tests {
     const FROM6: IpAddr = IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
 
     #[test]
-    fn the_sender_learns_the_mtu() {
+    fn reports_the_mtu_to_the_sender() {
         let packet = udp4([10, 0, 0, 5], 0x4000);
         let message = too_big(&packet, 1300, FROM4).unwrap();
         let ip = godwit_wire::Ipv4::new_checked(&message[..]).unwrap();
@@ -184,17 +187,17 @@ mod tests {
     }
 
     #[test]
-    fn who_must_not_be_answered_is_not() {
+    fn sends_no_error_where_the_rfcs_forbid_one() {
         for source in [[0, 0, 0, 0], [127, 0, 0, 1], [224, 0, 0, 1], [255; 4]] {
             assert_eq!(too_big(&udp4(source, 0x4000), 1300, FROM4), None, "{source:?}");
         }
-        assert_eq!(too_big(&udp4([10, 0, 0, 5], 5), 1300, FROM4), None, "a later fragment");
+        assert_eq!(too_big(&udp4([10, 0, 0, 5], 5), 1300, FROM4), None, "error about a later fragment");
         let mut error = udp4([10, 0, 0, 5], 0x4000);
         error[9] = protocol::ICMP;
         error[20] = 3;
         assert_eq!(too_big(&error, 1300, FROM4), None);
         error[20] = 8;
-        assert!(too_big(&error, 1300, FROM4).is_some(), "a ping is no error");
+        assert!(too_big(&error, 1300, FROM4).is_some(), "no error about an echo request");
         let mut error = udp6([0x20; 16]);
         error[6] = protocol::ICMPV6;
         error[40] = 1;
@@ -203,20 +206,20 @@ mod tests {
         assert!(too_big(&error, 1300, FROM6).is_some());
         assert_eq!(too_big(&udp6([0; 16]), 1300, FROM6), None);
         assert_eq!(too_big(&udp6([0xff; 16]), 1300, FROM6), None);
-        assert_eq!(too_big(&udp6([0x20; 16]), 1300, FROM4), None, "no address of that family");
+        assert_eq!(too_big(&udp6([0x20; 16]), 1300, FROM4), None, "IPv4 source for an IPv6 error");
     }
 
     #[test]
-    fn each_fault_has_its_type() {
+    fn each_fault_has_its_icmp_type_and_code() {
         let (packet4, packet6) = (udp4([10, 0, 0, 5], 0x4000), udp6([0x20; 16]));
         for (fault, four, six) in
             [(Fault::HopLimit, [11, 0], [3, 0]), (Fault::NoRoute, [3, 0], [1, 0]), (Fault::NoHost, [3, 1], [1, 3])]
         {
-            let said = message(&packet4, fault, FROM4).unwrap();
-            assert_eq!((&said[20..22], &said[24..28]), (&four[..], &[0; 4][..]));
-            godwit_wire::Icmpv4::new_checked(&said[20..]).unwrap().verify_checksum().unwrap();
-            let said = message(&packet6, fault, FROM6).unwrap();
-            assert_eq!((&said[40..42], &said[44..48]), (&six[..], &[0; 4][..]));
+            let error = message(&packet4, fault, FROM4).unwrap();
+            assert_eq!((&error[20..22], &error[24..28]), (&four[..], &[0; 4][..]));
+            godwit_wire::Icmpv4::new_checked(&error[20..]).unwrap().verify_checksum().unwrap();
+            let error = message(&packet6, fault, FROM6).unwrap();
+            assert_eq!((&error[40..42], &error[44..48]), (&six[..], &[0; 4][..]));
             let mut to_group = packet6.clone();
             to_group[24] = 0xff;
             assert_eq!(message(&to_group, fault, FROM6), None);
@@ -225,7 +228,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..1500), six: bool, mtu: usize) {
+        fn accepts_arbitrary_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..1500), six: bool, mtu: usize) {
             if let Some(first) = bytes.first_mut() {
                 *first = if six { 0x60 } else { 0x45 };
             }

@@ -1,19 +1,20 @@
-//! Changes of the table while look-ups run (`docs/decisions/0009-route-changes.md`).
+//! Changes to the table while look-ups run (`docs/decisions/0009-route-changes.md`).
 //!
-//! A batch of changes goes through four steps:
+//! A batch of changes is applied in four steps:
 //!
-//! 1. *Plan*: enter the routes into the [`Rib`], and find which entries of tbl24 must become what. Nobody sees anything yet;
-//!    a batch that does not fit is taken back.
-//! 2. *Write* the contents of new groups, where no look-up reads, and bring them to devices.
-//! 3. *Publish*: store each entry of tbl24, whole, and bring them to devices. Any look-up finds the old group or the new
-//!    one, and neither changes.
-//! 4. *Retire* groups that no entry names any more. They are written again when all packets that may have read such an entry
-//!    are gone.
+//! 1. *Prepare*: enter the routes into the [`Rib`], and compute the new value of each entry of
+//!    tbl24 that changes. Nothing is visible yet. A batch that does not fit is undone.
+//! 2. *Write* the contents of new groups, which no look-up reads yet, and copy them to the devices.
+//! 3. *Publish*: store each changed entry of tbl24 with one store, and copy the entries to the
+//!    devices. Every look-up finds either the old group or the new one, and neither changes.
+//! 4. *Retire* the groups that no entry refers to. They can be written again when all packets that
+//!    may have read an old entry have left.
 //!
-//! A group that was in use before may lie in a cache of a device that keeps none of its caches coherent, fetched by a packet
-//! that is gone. A bin that began before step 2 could then follow a new entry to old contents. So between steps 2 and 3 all
-//! packets in flight are waited for, if a group is written that was in use before; the same wait frees those that were
-//! retired before. Groups never used are taken first, so that few changes never wait.
+//! Some devices do not keep their caches coherent. A group that was in use before may still be in a
+//! cache of the device, fetched for an earlier packet. A bin that started before step 2 could then
+//! follow a new entry to old contents. If a batch reuses a group, it therefore waits between steps
+//! 2 and 3 until all packets in flight have left. The same wait frees the groups that were retired
+//! earlier. Groups that were never used are taken first, so small numbers of changes never wait.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,41 +24,42 @@ use godwit_packet::Image;
 use hashbrown::HashMap;
 
 use super::Route;
-use super::rib::{Near, Rib};
+use super::rib::{BlockCache, Rib};
 use super::tables::{self, GROUP_ENTRIES, Group, Layout, Piece};
 use crate::routing::{NextHop, Unchanged};
 use crate::{Error, Running};
 
-/// Changes that are planned and published together: large enough to share waits and copies, small enough that what comes
-/// first is soon in force.
+/// Number of changes that are applied together. Larger batches share waits and copies; smaller ones
+/// take effect sooner.
 const TRANSACTION_CHANGES: usize = 8192;
-/// Entries of tbl24 that lie so near are copied to devices in one go.
+/// Maximum gap between two changed entries of tbl24 that are copied to devices in one transfer.
 const GAP_ENTRIES: u32 = 2048;
 
-/// A change in numbers.
+/// Change of one route: prefix, length, and the index of the next hop (`None` removes the route).
 pub(super) type Change = (u32, u8, Option<u32>);
 
-/// All that is needed to change the table.
+/// State for changes to the table.
 pub(super) struct Changer {
     image: Arc<Image>,
     layout: Layout,
     rib: Rib,
     groups: Groups,
     next_hops: Slots<NextHop>,
-    /// Parts of the image that a device did not take.
+    /// Ranges of the image that still have to be copied to devices.
     unsent: Vec<Range<usize>>,
 }
 
-/// The groups that entries name.
+/// Groups that entries of tbl24 refer to.
 struct Groups {
-    /// How each splits its block.
-    of_contents: HashMap<Arc<[Piece]>, u32>,
+    /// Index of each group, by its contents.
+    by_contents: HashMap<Arc<[Piece]>, u32>,
     slots: Slots<Arc<[Piece]>>,
-    /// How many entries name each.
+    /// Number of entries that refer to each group.
     uses: Vec<u32>,
 }
 
-/// Places of the image by index: in use, never used, free, and such that packets in flight may know.
+/// Slots of the image, by index. A slot is in use, never used, free, or retired while packets in
+/// flight may refer to it.
 struct Slots<T> {
     taken: Vec<Option<T>>,
     capacity: usize,
@@ -74,12 +76,15 @@ impl<T> Slots<T> {
         self.taken.get(index as usize)?.as_ref()
     }
 
-    /// Places that can be taken without waiting.
+    /// Returns the number of slots that can be taken without waiting.
     fn room(&self) -> usize {
         self.free.len() + self.capacity - self.taken.len()
     }
 
-    /// Takes a place; and whether it was in use before. There must be room.
+    /// Takes a slot. Returns its index, and whether it was in use before.
+    ///
+    /// # Panics
+    /// Panics if there is no room.
     fn take(&mut self, value: T) -> (u32, bool) {
         if self.taken.len() < self.capacity {
             self.taken.push(Some(value));
@@ -95,32 +100,32 @@ impl<T> Slots<T> {
         self.taken[index as usize].take()
     }
 
-    /// No packet knows retired places any more.
+    /// Frees the first `retired` retired slots. No packet in flight may refer to them.
     fn reuse(&mut self, retired: usize) {
         self.free.extend(self.retired.drain(..retired));
     }
 }
 
-/// What an entry of tbl24 is to become.
+/// New value of an entry of tbl24.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     NextHop(u32),
     Group(u32),
-    /// One that is to be made: its place in [`Plan::contents`].
+    /// A new group, as an index into [`TableUpdate::new_groups`].
     New(u32),
 }
 
-/// What a transaction does.
+/// Changes to the image for one batch.
 #[derive(Default)]
-struct Plan {
-    /// Blocks one after the other with the same target: first, count.
+struct TableUpdate {
+    /// Runs of consecutive blocks with the same target: first block, number of blocks, target.
     runs: Vec<(u32, u32, Target)>,
-    /// Groups to be made.
-    contents: Vec<Arc<[Piece]>>,
+    /// Contents of the new groups.
+    new_groups: Vec<Arc<[Piece]>>,
 }
 
 impl Changer {
-    /// `groups`: those that the image has, by index.
+    /// Creates the state for an image with these routes, next hops and groups.
     pub(super) fn new(
         image: Arc<Image>,
         layout: Layout,
@@ -129,7 +134,7 @@ impl Changer {
         groups: &[Group],
     ) -> Self {
         let contents: Vec<Arc<[Piece]>> = groups.iter().map(|group| group.pieces.as_slice().into()).collect();
-        let of_contents = contents.iter().cloned().zip(0..).collect();
+        let by_contents = contents.iter().cloned().zip(0..).collect();
         let slots = Slots::new(contents.into_iter().map(Some).collect(), layout.groups);
         let mut uses: Vec<u32> = groups.iter().map(|group| group.uses).collect();
         uses.resize(layout.groups, 0);
@@ -137,7 +142,7 @@ impl Changer {
             image,
             layout,
             rib: Rib::new(routes),
-            groups: Groups { of_contents, slots, uses },
+            groups: Groups { by_contents, slots, uses },
             next_hops: Slots::new(next_hops.iter().copied().map(Some).collect(), layout.next_hops),
             unsent: Vec::new(),
         }
@@ -155,12 +160,12 @@ impl Changer {
         (0..).zip(&self.next_hops.taken).filter_map(|(index, next_hop)| Some((index, (*next_hop)?)))
     }
 
-    /// Makes changes in their order; `made` hears of those that are in force.
+    /// Applies changes in order. Calls `applied` with those that took effect.
     pub(super) fn change(
         &mut self,
         changes: &[Change],
         running: &dyn Running,
-        made: &mut dyn FnMut(&[Change]),
+        applied: &mut dyn FnMut(&[Change]),
     ) -> Result<(), Unchanged> {
         let mut done = 0;
         let mut size = TRANSACTION_CHANGES;
@@ -169,21 +174,20 @@ impl Changer {
             let known = |change: &&Change| change.2.is_none_or(|next_hop| self.next_hops.at(next_hop).is_some());
             let sound = part.iter().take_while(known).count();
             let result = match sound {
-                0 => Err(refusal("there is no such next hop".to_owned())),
+                0 => Err(refusal("there is no next hop with this index".to_owned())),
                 _ => self.transaction(&part[..sound], running),
             };
             match result {
                 Ok(true) => {
-                    made(&part[..sound]);
+                    applied(&part[..sound]);
                     done += sound;
                     size = TRANSACTION_CHANGES.min(2 * size);
                 }
-                // It may be that half of it fits.
+                // Half of the batch may fit.
                 Ok(false) if sound > 1 => size = sound / 2,
                 Ok(false) => {
                     let error = refusal(format!(
-                        "all {} groups of addresses that routes longer than /24 take are in use: \
-                         give the function more by spare_groups",
+                        "all {} groups for routes longer than /24 are in use: raise spare_groups of the function",
                         self.layout.groups
                     ));
                     return Err(Unchanged { made: done, error });
@@ -194,7 +198,8 @@ impl Changer {
         Ok(())
     }
 
-    /// Makes changes together, or none. False: there is no room for all of them.
+    /// Applies either all of the changes or none. Returns `false` if there is no room for all of
+    /// them.
     fn transaction(&mut self, changes: &[Change], running: &dyn Running) -> Result<bool, Error> {
         self.send_again(running)?;
         let mut dirty = Vec::new();
@@ -202,15 +207,15 @@ impl Changer {
         for &(prefix, length, next_hop) in changes {
             before.push(self.rib.change(prefix, length, next_hop, &mut dirty));
         }
-        let plan = self.plan(dirty);
-        let written = match self.make_room(plan.contents.len(), running) {
-            Ok(true) => self.write(&plan, running).map(Some),
+        let update = self.prepare(dirty);
+        let written = match self.make_room(update.new_groups.len(), running) {
+            Ok(true) => self.write(&update, running).map(Some),
             Ok(false) => Ok(None),
             Err(error) => Err(error),
         };
         match written {
             Ok(Some(made)) => {
-                self.publish(&plan, &made, running)?;
+                self.publish(&update, &made, running)?;
                 Ok(true)
             }
             other => {
@@ -222,26 +227,26 @@ impl Changer {
         }
     }
 
-    /// Step 1, behind the routes: entries that are not what they are to be.
-    fn plan(&self, mut dirty: Vec<(u32, u32)>) -> Plan {
+    /// Step 1, after the routes were entered: computes the entries that change.
+    fn prepare(&self, mut dirty: Vec<(u32, u32)>) -> TableUpdate {
         dirty.sort_unstable();
-        let mut plan = Plan::default();
+        let mut update = TableUpdate::default();
         let mut new: HashMap<Arc<[Piece]>, u32> = HashMap::new();
-        let (mut near, mut pieces) = (Near::default(), Vec::new());
+        let (mut cache, mut pieces) = (BlockCache::default(), Vec::new());
         let mut next = 0;
         for (first, end) in dirty {
             for block in first.max(next)..end {
-                let base = self.rib.block(block, &mut near);
+                let base = self.rib.block(block, &mut cache);
                 let target = if !self.rib.pieces(block, base, &mut pieces) {
                     Target::NextHop(base)
                 } else if let [all] = pieces[..] {
                     Target::NextHop(all as u32)
-                } else if let Some(&group) = self.groups.of_contents.get(pieces.as_slice()) {
+                } else if let Some(&group) = self.groups.by_contents.get(pieces.as_slice()) {
                     Target::Group(group)
                 } else {
                     let number = new.get(pieces.as_slice()).copied().unwrap_or_else(|| {
                         let contents: Arc<[Piece]> = pieces.as_slice().into();
-                        plan.contents.push(Arc::clone(&contents));
+                        update.new_groups.push(Arc::clone(&contents));
                         let number = new.len() as u32;
                         new.insert(contents, number);
                         number
@@ -256,17 +261,18 @@ impl Changer {
                 if entry == Some(self.entry(block)) {
                     continue;
                 }
-                match plan.runs.last_mut() {
+                match update.runs.last_mut() {
                     Some((first, count, of)) if *first + *count == block && *of == target => *count += 1,
-                    _ => plan.runs.push((block, 1, target)),
+                    _ => update.runs.push((block, 1, target)),
                 }
             }
             next = next.max(end);
         }
-        plan
+        update
     }
 
-    /// Whether so many groups can be made, if need be once no packet knows retired ones.
+    /// Returns whether `groups` groups can be taken. Waits for packets in flight if that frees
+    /// retired groups.
     fn make_room(&mut self, groups: usize, running: &dyn Running) -> Result<bool, Error> {
         if self.groups.slots.room() < groups && !self.groups.slots.retired.is_empty() {
             self.quiesce(running)?;
@@ -282,13 +288,14 @@ impl Changer {
         Ok(())
     }
 
-    /// Step 2. The groups that were made, by their place in the plan; none where that fails.
-    fn write(&mut self, plan: &Plan, running: &dyn Running) -> Result<Vec<u32>, Error> {
-        let mut made = Vec::with_capacity(plan.contents.len());
+    /// Step 2: writes the new groups. Returns their indices. If a device fails to take them, none
+    /// is kept.
+    fn write(&mut self, update: &TableUpdate, running: &dyn Running) -> Result<Vec<u32>, Error> {
+        let mut made = Vec::with_capacity(update.new_groups.len());
         let mut was_used = false;
         let group_bytes = GROUP_ENTRIES * self.layout.entry_bytes;
         let mut ranges: Vec<Range<usize>> = Vec::new();
-        for contents in &plan.contents {
+        for contents in &update.new_groups {
             let (group, used) = self.groups.slots.take(Arc::clone(contents));
             was_used |= used;
             made.push(group);
@@ -306,20 +313,21 @@ impl Changer {
         let sent = ranges.into_iter().try_for_each(|range| running.image_changed(range));
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
-            // Nobody has found them.
+            // No entry refers to these groups yet.
             made.iter().for_each(|group| drop(self.groups.slots.retire(*group)));
             return Err(error);
         }
-        self.groups.of_contents.extend(plan.contents.iter().cloned().zip(made.iter().copied()));
+        self.groups.by_contents.extend(update.new_groups.iter().cloned().zip(made.iter().copied()));
         Ok(made)
     }
 
-    /// Steps 3 and 4. The changes are in force, also where a device did not take them: it gets them with the next ones.
-    fn publish(&mut self, plan: &Plan, made: &[u32], running: &dyn Running) -> Result<(), Error> {
+    /// Steps 3 and 4: stores the entries and retires unused groups. The changes are in effect even
+    /// if a device fails to take them. The device then gets them with the next batch.
+    fn publish(&mut self, update: &TableUpdate, made: &[u32], running: &dyn Running) -> Result<(), Error> {
         let (top, entry_bytes) = (self.layout.top(), self.layout.entry_bytes);
         let mut retired = Vec::new();
         let mut changed: Vec<(u32, u32)> = Vec::new();
-        for &(first, count, target) in &plan.runs {
+        for &(first, count, target) in &update.runs {
             for block in first..first + count {
                 let before = self.entry(block);
                 if before & top != 0 {
@@ -351,11 +359,11 @@ impl Changer {
         retired.sort_unstable();
         retired.dedup();
         for group in retired {
-            // Another entry may have come to name it.
+            // A later entry of this batch may refer to the group again.
             if self.groups.uses[group as usize] == 0
                 && let Some(contents) = self.groups.slots.retire(group)
             {
-                self.groups.of_contents.remove(&contents);
+                self.groups.by_contents.remove(&contents);
             }
         }
         let bytes = |entry: u32| self.layout.tbl24_offset + entry as usize * entry_bytes;
@@ -363,7 +371,7 @@ impl Changer {
         self.send_again(running)
     }
 
-    /// Brings what has changed to devices.
+    /// Copies the changed ranges of the image to the devices.
     fn send_again(&mut self, running: &dyn Running) -> Result<(), Error> {
         while let Some(range) = self.unsent.last() {
             running.image_changed(range.clone())?;
@@ -379,7 +387,7 @@ impl Changer {
         }
         if self.next_hops.room() < next_hops.len() {
             let message = format!(
-                "all {} next hops that the table has room for are in use: give the function more by spare_next_hops",
+                "all {} next hops of the table are in use: raise spare_next_hops of the function",
                 self.layout.next_hops
             );
             return Err(refusal(message));
@@ -393,7 +401,7 @@ impl Changer {
             self.unsent.push(self.write_next_hop(index, &next_hop));
         }
         let sent = self.send_again(running);
-        // As with groups: a device may remember what was there.
+        // As for groups, a device may have cached the old contents.
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
             for &index in &indexes {
@@ -414,10 +422,10 @@ impl Changer {
     pub(super) fn set_next_hops(&mut self, next_hops: &[(u32, NextHop)], running: &dyn Running) -> Result<(), Error> {
         self.send_again(running)?;
         if next_hops.iter().any(|(index, _)| self.next_hops.at(*index).is_none()) {
-            return Err(refusal("there is no such next hop".to_owned()));
+            return Err(refusal("there is no next hop with this index".to_owned()));
         }
-        // Where both words change nobody must see the one without the other: such a next hop is unresolved until no packet
-        // is in flight that may have read a part of it.
+        // If both words change, no packet may see only one of the changes. The next hop is
+        // unresolved until all packets have left that may have read one of the words.
         let mut slow = Vec::new();
         for &(index, next_hop) in next_hops {
             let at = self.layout.next_hop(index);
@@ -457,11 +465,11 @@ impl Changer {
     pub(super) fn remove_next_hops(&mut self, indexes: &[u32]) -> Result<(), Error> {
         for &index in indexes {
             if self.next_hops.at(index).is_none() {
-                return Err(refusal("there is no such next hop".to_owned()));
+                return Err(refusal("there is no next hop with this index".to_owned()));
             }
             match self.rib.uses(index) {
                 0 => {}
-                routes => return Err(refusal(format!("{routes} routes lead to the next hop"))),
+                routes => return Err(refusal(format!("the next hop is in use by {routes} routes"))),
             }
         }
         for &index in indexes {
@@ -474,7 +482,7 @@ impl Changer {
 
     fn entry(&self, block: u32) -> u32 {
         let at = self.layout.tbl24_offset + block as usize * self.layout.entry_bytes;
-        // The top bit is the top one of either width.
+        // A narrow entry is not widened: `Layout::top` is the top bit of the configured width.
         match self.layout.entry_bytes {
             2 => self.image.load_u16(at).into(),
             _ => self.image.load_u32(at),

@@ -1,4 +1,4 @@
-//! What the operator writes.
+//! Configuration keys of `ipv4`.
 
 use std::path::PathBuf;
 
@@ -8,58 +8,58 @@ use toml::Spanned;
 use super::Spare;
 use crate::config::value;
 use crate::routes::{NextHopConfig, Resolved, RouteConfig, Stanza};
-use crate::routing::{FollowConfig, Follower};
+use crate::routing::{KernelRoutes, KernelRoutesConfig};
 use crate::{BuildContext, Error};
 
-/// The keys of the stanza.
+/// Keys of the stanza.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// A text file of routes.
+    /// Path of a text file of routes.
     routes: Option<PathBuf>,
-    /// Next hop of the routes that name none.
+    /// Next hop of routes without one.
     default_next_hop: Option<Spanned<String>>,
-    /// Routes in place, which come after those of the file.
+    /// Routes in the configuration. They follow those of the file.
     #[serde(default)]
     route: Vec<RouteConfig>,
-    /// Where packets go.
+    /// Next hops that routes can name.
     #[serde(default)]
     next_hop: Vec<NextHopConfig>,
-    /// What of this machine's routes the table follows.
-    follow: Option<FollowConfig>,
+    /// Source of tracked routes: the kernel or a routing daemon.
+    follow: Option<KernelRoutesConfig>,
     /// See [`Spare::next_hops`].
     spare_next_hops: Option<Spanned<usize>>,
     /// See [`Spare::groups`].
     spare_groups: Option<Spanned<usize>>,
 }
 
-/// As many as an entry of the widest kind can name.
+/// Maximum of either spare capacity: one group for each block of 256 addresses.
 const SPARE_MAX: usize = 1 << 24;
 
 impl Config {
-    /// Names of the next hops, in order.
+    /// Returns the names of the next hops, by index.
     pub(super) fn names(&self) -> Vec<String> {
         self.next_hop.iter().map(|next_hop| next_hop.name.get_ref().clone()).collect()
     }
 
-    /// The room that there is to be.
+    /// Returns the configured spare capacity.
     pub(super) fn spare(&self) -> Result<Spare, Error> {
         let Spare { next_hops, groups } = Spare::default();
-        let chosen = |key: &str, chosen: &Option<Spanned<usize>>, usual| match chosen {
+        let count = |key: &str, configured: &Option<Spanned<usize>>, default| match configured {
             Some(count) if *count.get_ref() > SPARE_MAX => {
-                Err(value(count.span(), format!("{key} is at most {SPARE_MAX}")))
+                Err(value(count.span(), format!("{key} must be at most {SPARE_MAX}")))
             }
             Some(count) => Ok(*count.get_ref()),
-            None => Ok(usual),
+            None => Ok(default),
         };
         Ok(Spare {
-            next_hops: chosen("spare_next_hops", &self.spare_next_hops, next_hops)?,
-            groups: chosen("spare_groups", &self.spare_groups, groups)?,
+            next_hops: count("spare_next_hops", &self.spare_next_hops, next_hops)?,
+            groups: count("spare_groups", &self.spare_groups, groups)?,
         })
     }
 
-    /// What follows this machine's routes, if asked for.
-    pub(super) fn follower(&self, site: &BuildContext<'_>) -> Result<Option<Follower>, Error> {
+    /// Returns the tracked routes, if configured.
+    pub(super) fn kernel_routes(&self, site: &BuildContext<'_>) -> Result<Option<KernelRoutes>, Error> {
         self.follow.as_ref().map(|follow| follow.resolve(site)).transpose()
     }
 
@@ -67,6 +67,6 @@ impl Config {
     pub(super) fn resolve(&self, site: &BuildContext<'_>) -> Result<Resolved<u32>, Error> {
         let (routes, default_next_hop) = (self.routes.as_ref(), self.default_next_hop.as_ref());
         let stanza = Stanza { routes, default_next_hop, route: &self.route, next_hop: &self.next_hop };
-        if self.follow.is_some() { stanza.resolve_beside_followed(site) } else { stanza.resolve(site) }
+        if self.follow.is_some() { stanza.resolve_with_kernel_routes(site) } else { stanza.resolve(site) }
     }
 }

@@ -1,5 +1,5 @@
-//! What the kernel does, straight from RFC 1812: a search for the longest prefix instead of DIR-24-8, and
-//! the header views of `godwit-wire` instead of offsets.
+//! Reference implementation after RFC 1812. It searches a map for the longest prefix instead of
+//! using DIR-24-8, and parses headers with the views of `godwit-wire` instead of fixed offsets.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{
 use crate::routes::Address;
 use crate::routing::NextHop;
 
-/// The routes by length, then by prefix.
+/// Next hops of the routes, by length, then by prefix.
 #[derive(Debug)]
 pub(super) struct Prefixes([BTreeMap<u32, u32>; 33]);
 
@@ -22,7 +22,7 @@ impl Prefixes {
         Self(std::array::from_fn(|_| BTreeMap::new()))
     }
 
-    /// A route, or `None`: no route any more.
+    /// Sets the route of a prefix, or removes it if `next_hop` is `None`.
     pub(super) fn set(&mut self, prefix: u32, length: u8, next_hop: Option<u32>) {
         let routes = &mut self.0[usize::from(length)];
         match next_hop {
@@ -31,7 +31,8 @@ impl Prefixes {
         };
     }
 
-    /// The next hop of the longest prefix that covers the address (RFC 1812, section 5.2.4.3, rule 2).
+    /// Returns the next hop of the longest prefix that covers the address (RFC 1812, section
+    /// 5.2.4.3, rule 2).
     pub(super) fn lookup(&self, address: u32) -> Option<u32> {
         (0u8..=32).rev().find_map(|length| self.0[usize::from(length)].get(&address.masked(length)).copied())
     }
@@ -95,7 +96,8 @@ pub(super) fn run_ref(
     Outcome { port, value: next_hop, ..Outcome::verdict(VERDICT_FORWARD) }
 }
 
-/// Where the IPv4 header begins, behind no or one 802.1Q tag; `None` when something else is inside.
+/// Returns the offset of the IPv4 header, after at most one 802.1Q tag. Returns `None` for other
+/// payloads.
 fn network_header(frame: &[u8]) -> Result<Option<usize>, ()> {
     let ethernet = Ethernet::new_checked(frame).map_err(|_| ())?;
     let (inner, header) = match ethernet.ethertype() {
@@ -108,14 +110,19 @@ fn network_header(frame: &[u8]) -> Result<Option<usize>, ()> {
     Ok((inner == ethertype::IPV4).then_some(header))
 }
 
-/// Addresses that no packet comes from (RFC 1812, sections 4.2.2.11 and 5.3.7): "this network" 0/8, loopback 127/8,
-/// multicast 224/4, and class E 240/4 with the limited broadcast in it.
+/// Returns whether no packet may come from this address (RFC 1812, sections 4.2.2.11 and 5.3.7).
+///
+/// These are "this network" 0/8, loopback 127/8, multicast 224/4, and class E 240/4 including the
+/// limited broadcast.
 fn is_martian_source(address: [u8; 4]) -> bool {
     matches!(address[0], 0 | 127 | 224..=255)
 }
 
-/// Addresses that no packet is forwarded to: 0/8 and 127/8 (RFC 1812, section 5.3.7), class E with the limited broadcast
-/// in it (sections 5.3.7 and 5.3.5.1), and multicast 224/4, which a table of unicast routes says nothing of.
+/// Returns whether no packet is forwarded to this address.
+///
+/// These are 0/8 and 127/8 (RFC 1812, section 5.3.7), and class E including the limited broadcast
+/// (sections 5.3.7 and 5.3.5.1). Multicast 224/4 is included because the table holds only unicast
+/// routes.
 fn is_martian_destination(address: [u8; 4]) -> bool {
     matches!(address[0], 0 | 127 | 224..=255)
 }

@@ -1,5 +1,5 @@
-//! What the routes are, apart from the image: which prefix decides about each block of 256 addresses, and what falls to whom
-//! when a route goes.
+//! Routes of the table, apart from the image. For each block of 256 addresses the [`Rib`] knows the
+//! prefix that applies, and the prefix that takes over when a route is removed.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,29 @@ use super::tables::{GROUP_ENTRIES, NO_ROUTE, Piece};
 use crate::routes::Address;
 
 const BLOCKS: usize = 1 << 24;
-/// In [`Rib::owners`]: routes longer than /24 lie in the block.
+/// Flag in [`Rib::owners`]: the block contains routes longer than /24.
 const HAS_LONGER: u8 = 0x80;
 
-/// See the module.
+/// Routes of a table. See the module documentation.
 pub(super) struct Rib {
-    /// By length, then by prefix.
+    /// Next hop of each prefix, by length, then by prefix.
     by_length: [HashMap<u32, u32>; 33],
-    /// Of each block the length, plus 1, of the longest prefix up to /24 that covers it; 0: none does.
+    /// For each block, the length plus 1 of the longest prefix up to /24 that covers it, or 0 if
+    /// none does.
     owners: Vec<u8>,
-    /// Of blocks that have some, the routes longer than /24 by length and last octet.
+    /// Routes longer than /24 in each block, by length and last octet.
     longer: HashMap<u32, BTreeMap<(u8, u8), u32>>,
-    /// How many routes lead to each next hop.
+    /// Number of routes that use each next hop.
     uses: Vec<u32>,
 }
 
-/// Remembers the block that was asked for last: neighbours mostly have the same answer.
+/// Cache for [`Rib::block`]: length, prefix and next hop of the last result. Adjacent blocks
+/// usually share them.
 #[derive(Default)]
-pub(super) struct Near(Option<(u8, u32, u32)>);
+pub(super) struct BlockCache(Option<(u8, u32, u32)>);
 
 impl Rib {
-    /// Of equal prefixes the last one counts.
+    /// Creates a table of `routes`. The last route of a prefix wins.
     pub(super) fn new(routes: &[Route]) -> Self {
         let mut rib = Self {
             by_length: std::array::from_fn(|_| HashMap::new()),
@@ -55,7 +57,7 @@ impl Rib {
         rib
     }
 
-    /// Enters a route, or takes it out, and says what was there.
+    /// Adds or removes a route. Returns the previous next hop of the prefix.
     fn put(&mut self, prefix: u32, length: u8, next_hop: Option<u32>) -> Option<u32> {
         let routes = &mut self.by_length[usize::from(length)];
         let before = match next_hop {
@@ -63,8 +65,8 @@ impl Rib {
             None => routes.remove(&prefix),
         };
         if let Some(next_hop) = next_hop {
-            let most = self.uses.len().max(next_hop as usize + 1);
-            self.uses.resize(most, 0);
+            let count = self.uses.len().max(next_hop as usize + 1);
+            self.uses.resize(count, 0);
             self.uses[next_hop as usize] += 1;
         }
         if let Some(before) = before {
@@ -73,7 +75,8 @@ impl Rib {
         before
     }
 
-    /// Makes a change; what was there comes back, and `dirty` gets the blocks that may have other answers now.
+    /// Applies a change and appends the blocks that it may affect to `dirty`. Returns the previous
+    /// next hop of the prefix.
     pub(super) fn change(
         &mut self,
         prefix: u32,
@@ -105,57 +108,61 @@ impl Rib {
         }
         let range = blocks(prefix, length);
         dirty.push((range.start as u32, range.end as u32));
-        let heir =
+        let successor =
             if next_hop.is_some() { length + 1 } else { self.shorter(prefix, length).map_or(0, |cover| cover + 1) };
         for owner in &mut self.owners[range] {
-            // A route that comes takes from shorter ones; what one leaves behind is its own blocks'.
+            // A new route takes blocks from shorter prefixes. A removed route gives up only its own
+            // blocks.
             let is_ours =
                 if next_hop.is_some() { *owner & !HAS_LONGER <= length } else { *owner & !HAS_LONGER == length + 1 };
             if is_ours {
-                *owner = *owner & HAS_LONGER | heir;
+                *owner = *owner & HAS_LONGER | successor;
             }
         }
         before
     }
 
-    /// Length of the longest prefix that is shorter than this and covers it.
+    /// Returns the length of the longest shorter prefix that covers this one.
     fn shorter(&self, prefix: u32, length: u8) -> Option<u8> {
         (0..length).rev().find(|&shorter| self.at(prefix.masked(shorter), shorter).is_some())
     }
 
-    /// Next hop of exactly this prefix.
+    /// Returns the next hop of exactly this prefix.
     pub(super) fn at(&self, prefix: u32, length: u8) -> Option<u32> {
         let routes = &self.by_length[usize::from(length)];
         if routes.is_empty() { None } else { routes.get(&prefix).copied() }
     }
 
-    /// Length and next hop of the longest prefix that covers an address.
+    /// Returns the length and next hop of the longest prefix that covers an address.
     pub(super) fn find(&self, address: u32) -> Option<(u8, u32)> {
         (0..=32).rev().find_map(|length| Some((length, self.at(address.masked(length), length)?)))
     }
 
-    /// Next hop that routes up to /24 say for a block, or [`NO_ROUTE`].
-    pub(super) fn block(&self, block: u32, near: &mut Near) -> u32 {
+    /// Returns the next hop of a block according to routes up to /24, or [`NO_ROUTE`].
+    pub(super) fn block(&self, block: u32, cache: &mut BlockCache) -> u32 {
         let owner = self.owners[block as usize] & !HAS_LONGER;
         let Some(length) = owner.checked_sub(1) else { return NO_ROUTE };
         let prefix = (block << 8).masked(length);
-        match near.0 {
-            Some((near_length, near_prefix, next_hop)) if (near_length, near_prefix) == (length, prefix) => next_hop,
+        match cache.0 {
+            Some((cached_length, cached_prefix, next_hop)) if (cached_length, cached_prefix) == (length, prefix) => {
+                next_hop
+            }
             _ => {
                 let next_hop = self.at(prefix, length).unwrap_or(NO_ROUTE);
-                near.0 = Some((length, prefix, next_hop));
+                cache.0 = Some((length, prefix, next_hop));
                 next_hop
             }
         }
     }
 
-    /// How a block with routes longer than /24 splits; `None` where there are none. `base` is what the others say.
+    /// Divides a block with routes longer than /24 into `pieces`. Addresses that no such route
+    /// covers get the next hop `base`. Returns `false` if the block has no such routes.
     pub(super) fn pieces(&self, block: u32, base: u32, pieces: &mut Vec<Piece>) -> bool {
         if self.owners[block as usize] & HAS_LONGER == 0 {
             return false;
         }
         let mut hops = [base; GROUP_ENTRIES];
-        // Shorter ones first: longer ones overwrite them.
+        // Routes are sorted by length, so longer ones overwrite shorter ones.
         for (&(length, octet), &next_hop) in self.longer.get(&block).into_iter().flatten() {
             hops[usize::from(octet)..][..1 << (32 - length)].fill(next_hop);
         }
@@ -168,12 +175,12 @@ impl Rib {
         true
     }
 
-    /// How many routes lead to a next hop.
+    /// Returns the number of routes that use a next hop.
     pub(super) fn uses(&self, next_hop: u32) -> u32 {
         self.uses.get(next_hop as usize).copied().unwrap_or(0)
     }
 
-    /// All routes, in no order.
+    /// Returns all routes, unsorted.
     pub(super) fn routes(&self) -> impl Iterator<Item = Route> {
         (0u8..).zip(&self.by_length).flat_map(|(length, routes)| {
             routes.iter().map(move |(&prefix, &next_hop)| Route { prefix, length, next_hop })
@@ -181,7 +188,7 @@ impl Rib {
     }
 }
 
-/// The blocks of a prefix up to /24.
+/// Returns the blocks of a prefix of length 0 to 24.
 fn blocks(prefix: u32, length: u8) -> std::ops::Range<usize> {
     let first = (prefix >> 8) as usize;
     first..first + (1 << (24 - length))

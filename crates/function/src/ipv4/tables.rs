@@ -1,24 +1,27 @@
-//! The table image: DIR-24-8 (Gupta, Lin, McKeown, "Routing Lookups in Hardware at Memory Access Speeds",
-//! INFOCOM 1998, section III).
+//! Table image: DIR-24-8 (Gupta, Lin, McKeown, "Routing Lookups in Hardware at Memory Access
+//! Speeds", INFOCOM 1998, section III).
 //!
 //! ```text
 //! 0        64           tbl24_offset              tbl8_offset
 //! | header | next hops  | 2^24 entries: by /24    | groups of 256 entries: by last octet |
 //! ```
 //!
-//! An entry is an index with its top bit saying of what: set, of a group; clear, of a next hop, where all ones mean
-//! "no route". Entries have 2 bytes while both kinds of index fit 15 bits, since half the bytes are
-//! half the cache misses; else 4.
+//! The top bit of an entry tells the kind of its index. If set, the entry refers to a group. If
+//! clear, it refers to a next hop, and all ones mean "no route". Entries have 2 bytes while both
+//! kinds of index fit into 15 bits, because half the bytes cause half the cache misses. Otherwise
+//! they have 4 bytes.
 //!
-//! Building goes through the address space once. Sorted by address, then by length, the prefixes come in the order
-//! of a walk through their tree, so that a stack holds those that cover the present address; what is on top wins
-//! until it ends or a longer one begins. That gives the map from addresses to next hops as a list of intervals without
-//! overlap, and every entry of the image is written once, however many prefixes cover it.
+//! The image is built in one pass over the address space. The prefixes are sorted by address, then
+//! by length, which is the order of a walk through their tree. A stack holds the prefixes that
+//! cover the current address. The top prefix applies until it ends or a longer one begins. The
+//! result maps addresses to next hops as a list of disjoint intervals. Each entry of the image is
+//! then written once, no matter how many prefixes cover it.
 //!
-//! Blocks whose 256 addresses split in the same way share a group. Real tables have few routes longer than /24, but
-//! a million hosts would need a gigabyte of groups without this, and need 16,384 groups at 64 next hops with it.
+//! Blocks of 256 addresses that are divided in the same way share a group. Real tables have few
+//! routes longer than /24, but a million host routes would need a gigabyte of groups without
+//! sharing. With sharing they need 16,384 groups at 64 next hops.
 //!
-//! There is room for more next hops and groups than there are: `changes.rs` fills it while packets flow.
+//! The image has spare room for next hops and groups, which `changes.rs` fills while packets flow.
 
 use hashbrown::HashMap;
 
@@ -36,27 +39,27 @@ const NEXT_HOP_BYTES: usize = size_of::<Ipv4NextHop>();
 const TBL24_ENTRIES: usize = 1 << 24;
 pub(super) const GROUP_ENTRIES: usize = 256;
 
-/// Most routes that one table takes: what the sort key has room for.
+/// Maximum number of routes in a table, limited by the sort key.
 pub const ROUTES_MAX: usize = 1 << SEQUENCE_BITS;
 const SEQUENCE_BITS: u32 = 26;
 
-/// An interval without route.
+/// Next hop of addresses without a route.
 pub(super) const NO_ROUTE: u32 = u32::MAX;
 
-/// From `start` up to the next interval, all addresses have one next hop.
+/// Range of addresses with one next hop, from `start` to the start of the next interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Interval {
     start: u32,
     next_hop: u32,
 }
 
-/// Where everything lies in the image.
+/// Layout of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) entry_bytes: usize,
-    /// For how many there is room.
+    /// Capacity for next hops.
     pub(super) next_hops: usize,
-    /// For how many there is room.
+    /// Capacity for groups.
     pub(super) groups: usize,
     pub(super) tbl24_offset: usize,
     pub(super) tbl8_offset: usize,
@@ -64,14 +67,16 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// What there is and is to be added decides how wide entries are; room that would make them wider is left out.
+    /// Computes the layout. The initial contents determine the width of entries. Spare capacity
+    /// that would need wider entries is left out.
     fn new(next_hops: usize, groups: usize, spare: Spare) -> Self {
-        // An index of all ones means "no route" for a next hop, and is an index like any other for a group.
+        // Capacity with 2-byte entries. An index of all ones means "no route" for next hops, but is
+        // valid for groups.
         const NARROW: (usize, usize) = (0x7fff, 0x8000);
         let narrow = next_hops <= NARROW.0 && groups <= NARROW.1;
-        let (most_hops, most_groups) = if narrow { NARROW } else { (0x7fff_ffff, 0x8000_0000) };
-        let next_hops = next_hops.saturating_add(spare.next_hops).min(most_hops);
-        let groups = groups.saturating_add(spare.groups).min(most_groups).min(TBL24_ENTRIES);
+        let (next_hops_max, groups_max) = if narrow { NARROW } else { (0x7fff_ffff, 0x8000_0000) };
+        let next_hops = next_hops.saturating_add(spare.next_hops).min(next_hops_max);
+        let groups = groups.saturating_add(spare.groups).min(groups_max).min(TBL24_ENTRIES);
         let entry_bytes = if narrow { 2 } else { 4 };
         let tbl24_offset = (NEXT_HOPS_OFFSET + next_hops * NEXT_HOP_BYTES).next_multiple_of(ALIGNMENT_BYTES);
         let tbl8_offset = tbl24_offset + TBL24_ENTRIES * entry_bytes;
@@ -79,17 +84,17 @@ impl Layout {
         Self { entry_bytes, next_hops, groups, tbl24_offset, tbl8_offset, bytes }
     }
 
-    /// Where a next hop lies.
+    /// Returns the offset of a next hop in the image.
     pub(super) fn next_hop(&self, index: u32) -> usize {
         NEXT_HOPS_OFFSET + index as usize * NEXT_HOP_BYTES
     }
 
-    /// The bit that tells an entry of a group from one of a next hop.
+    /// Returns the bit that marks an entry as a reference to a group.
     pub(super) fn top(&self) -> u32 {
         1 << (8 * self.entry_bytes - 1)
     }
 
-    /// What an entry says of a next hop, or of [`NO_ROUTE`].
+    /// Returns the entry for a next hop or for [`NO_ROUTE`].
     pub(super) fn entry(&self, next_hop: u32) -> u32 {
         if next_hop == NO_ROUTE { self.top() - 1 } else { next_hop }
     }
@@ -108,20 +113,21 @@ impl Layout {
     }
 }
 
-/// Sort keys, intervals and groups of one route while the image is built.
+/// Memory for sort keys, intervals and groups per route while the image is built, in bytes.
 const BUILD_BYTES_PER_ROUTE: usize = 48;
 
-/// The image, where what lies in it, and which groups there are.
+/// Builds the image. Returns it with its layout and its groups.
 ///
 /// # Errors
-/// [`Error::Memory`] where the machine has too little, [`Error::Value`] for more than [`ROUTES_MAX`] routes.
+/// [`Error::Memory`] if the machine has too little memory, [`Error::Value`] for more than
+/// [`ROUTES_MAX`] routes.
 pub(super) fn image(
     routes: &[Route],
     next_hops: &[NextHop],
     spare: Spare,
 ) -> Result<(Memory, Layout, Vec<Group>), Error> {
     check_count(routes.len())?;
-    // What building takes besides, asked for first: afterwards it is too late for an error.
+    // Check that the memory for building is available. Later allocations cannot report an error.
     drop(Memory::new(routes.len() * BUILD_BYTES_PER_ROUTE, "building the routes of an ipv4 function")?);
     let intervals = intervals(routes);
     let groups = Groups::new(&intervals);
@@ -142,15 +148,18 @@ pub(super) fn image(
     Ok((image, layout, made))
 }
 
-/// Whether the sort key has room for so many routes.
+/// Checks that the sort key has room for `routes` routes.
 pub(super) fn check_count(routes: usize) -> Result<(), Error> {
     if routes <= ROUTES_MAX {
         return Ok(());
     }
-    Err(Error::Value { span: None, message: format!("there are {routes} routes; a table takes at most {ROUTES_MAX}") })
+    Err(Error::Value {
+        span: None,
+        message: format!("there are {routes} routes; a table has room for at most {ROUTES_MAX}"),
+    })
 }
 
-/// A next hop as it lies in the image.
+/// Returns the record of a next hop in the image.
 pub(super) fn record_of(next_hop: &NextHop) -> Ipv4NextHop {
     let station = |adjacency: &Adjacency, flags| {
         let Adjacency { port, destination, source, mtu } = *adjacency;
@@ -166,9 +175,10 @@ pub(super) fn record_of(next_hop: &NextHop) -> Ipv4NextHop {
     }
 }
 
-/// The map from addresses to next hops; the first interval starts at 0, neighbours differ.
+/// Maps all addresses to next hops. The first interval starts at 0, and adjacent intervals differ.
 fn intervals(routes: &[Route]) -> Vec<Interval> {
-    // By address, then by length, then by order in the file; the index comes along in the low bits.
+    // Sort by address, then by length, then by order in the file. The low bits hold the index of
+    // the route.
     let mut keys: Vec<u64> = (routes.iter().zip(0u64..))
         .map(|(route, index)| u64::from(route.prefix) << 32 | u64::from(route.length) << SEQUENCE_BITS | index)
         .collect();
@@ -176,11 +186,12 @@ fn intervals(routes: &[Route]) -> Vec<Interval> {
 
     let mut intervals = Vec::with_capacity(2 * routes.len() + 1);
     intervals.push(Interval { start: 0, next_hop: NO_ROUTE });
-    // Prefixes that cover the present address, longest last: end and next hop. The bottom never ends.
+    // End and next hop of the prefixes that cover the current address, longest last. The first
+    // element never ends.
     let mut covering: Vec<(u64, u32)> = vec![(u64::MAX, NO_ROUTE)];
-    for (at, key) in keys.iter().enumerate() {
-        // Of equal prefixes the last one counts.
-        if keys.get(at + 1).is_some_and(|next| next >> SEQUENCE_BITS == key >> SEQUENCE_BITS) {
+    for (position, key) in keys.iter().enumerate() {
+        // The last route of a prefix wins.
+        if keys.get(position + 1).is_some_and(|next| next >> SEQUENCE_BITS == key >> SEQUENCE_BITS) {
             continue;
         }
         let route = &routes[(key & (ROUTES_MAX as u64 - 1)) as usize];
@@ -193,7 +204,8 @@ fn intervals(routes: &[Route]) -> Vec<Interval> {
     intervals
 }
 
-/// Pops what ends at or before `address`; the prefix around it goes on from there.
+/// Removes the prefixes that end at or before `address`. After each, the interval of the enclosing
+/// prefix begins.
 fn leave(covering: &mut Vec<(u64, u32)>, intervals: &mut Vec<Interval>, address: u64) {
     while let Some(&(end, _)) = covering.last()
         && end <= address
@@ -205,7 +217,7 @@ fn leave(covering: &mut Vec<(u64, u32)>, intervals: &mut Vec<Interval>, address:
     }
 }
 
-/// From `start` on it is `next_hop`. A later word about the same address counts.
+/// Begins an interval with `next_hop` at `start`. It replaces an interval with the same start.
 fn begin(intervals: &mut Vec<Interval>, start: u64, next_hop: u32) {
     let Ok(start) = u32::try_from(start) else {
         return;
@@ -218,41 +230,43 @@ fn begin(intervals: &mut Vec<Interval>, start: u64, next_hop: u32) {
     }
 }
 
-/// A group of the image: how its blocks split, and how many they are.
+/// Group of the image: the pieces of its blocks, and the number of blocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     pub(super) pieces: Vec<Piece>,
     pub(super) uses: u32,
 }
 
-/// The blocks of 256 addresses in which not all have the same next hop.
+/// Blocks of 256 addresses that have more than one next hop.
 struct Groups {
-    /// How a group's block splits, in pieces by ascending octet; and the group's index.
+    /// Index of each group, by its pieces in ascending order of the octet.
     contents: HashMap<Vec<Piece>, u32>,
-    /// Block and group, by ascending block.
+    /// Block and group, in ascending order of the block.
     of_block: Vec<(u32, u32)>,
 }
 
-/// From which last octet on it is which next hop: `octet << 32 | next_hop`. As one number it is hashed in one go.
+/// Start of a range of last octets with the same next hop: `octet << 32 | next_hop`. A single
+/// number hashes faster than a pair.
 pub(super) type Piece = u64;
 
 impl Groups {
     fn new(intervals: &[Interval]) -> Self {
         let mut groups = Self { contents: HashMap::new(), of_block: Vec::new() };
         let mut pieces: Vec<Piece> = Vec::new();
-        let mut at = 0;
-        while let Some(first) = intervals.get(at) {
+        let mut index = 0;
+        while let Some(first) = intervals.get(index) {
             if first.start & 0xff == 0 {
-                at += 1;
+                index += 1;
                 continue;
             }
-            // The interval before covers the start of the block: the first of all starts at 0.
+            // The previous interval covers the start of the block. There is one, because the first
+            // interval starts at 0.
             let block = first.start >> 8;
             pieces.clear();
-            pieces.push(u64::from(intervals[at - 1].next_hop));
-            for inside in intervals[at..].iter().take_while(|inside| inside.start >> 8 == block) {
+            pieces.push(u64::from(intervals[index - 1].next_hop));
+            for inside in intervals[index..].iter().take_while(|inside| inside.start >> 8 == block) {
                 pieces.push(u64::from(inside.start & 0xff) << 32 | u64::from(inside.next_hop));
-                at += 1;
+                index += 1;
             }
             let group = match groups.contents.get(pieces.as_slice()) {
                 Some(group) => *group,
@@ -268,7 +282,7 @@ impl Groups {
     }
 }
 
-/// Writes the entries of both levels, `N` bytes each.
+/// Writes the entries of both levels, with `N` bytes each.
 fn fill<const N: usize>(intervals: &[Interval], groups: &Groups, tbl24: &mut [u8], tbl8: &mut [u8]) {
     let (tbl24, tbl8) = (tbl24.as_chunks_mut::<N>().0, tbl8.as_chunks_mut::<N>().0);
     let top = 1u32 << (8 * N - 1);
@@ -281,7 +295,7 @@ fn fill<const N: usize>(intervals: &[Interval], groups: &Groups, tbl24: &mut [u8
 
     let ends = intervals[1..].iter().map(|next| next.start as usize).chain([1 << 32]);
     for (interval, end) in intervals.iter().zip(ends) {
-        // Blocks that lie in it as a whole.
+        // Blocks that lie entirely within the interval.
         let (first, last) = ((interval.start as usize).div_ceil(GROUP_ENTRIES), end / GROUP_ENTRIES);
         if first < last {
             tbl24[first..last].fill(next_hop(interval.next_hop));
@@ -293,7 +307,7 @@ fn fill<const N: usize>(intervals: &[Interval], groups: &Groups, tbl24: &mut [u8
     for (pieces, group) in &groups.contents {
         let group = &mut tbl8[*group as usize * GROUP_ENTRIES..][..GROUP_ENTRIES];
         for piece in pieces {
-            // Each piece lasts until the next one overwrites it.
+            // The following pieces overwrite the rest of the group.
             group[(piece >> 32) as usize..].fill(next_hop(*piece as u32));
         }
     }

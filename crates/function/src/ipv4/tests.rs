@@ -22,7 +22,7 @@ const NEXT_HOPS: &str = r#"
     blackhole = true
 "#;
 
-/// A frame with an IPv4 packet of 12 payload bytes.
+/// Returns a frame with an IPv4 packet of 12 payload bytes.
 fn frame(source: [u8; 4], destination: [u8; 4], ttl: u8) -> Vec<u8> {
     let mut frame = vec![0x11; 46];
     frame[12..14].copy_from_slice(&[0x08, 0x00]);
@@ -63,7 +63,7 @@ const ROUTES: &str = r#"
 "#;
 
 #[test]
-fn a_packet_goes_by_its_longest_prefix() {
+fn forwards_by_the_longest_prefix() {
     let function = function(ROUTES);
     let source = [192, 0, 2, 1];
     let local = Outcome { value: 1, ..Outcome::verdict(VERDICT_LOCAL) };
@@ -83,9 +83,9 @@ fn a_packet_goes_by_its_longest_prefix() {
         let mut after = before.clone();
         assert_eq!(run(&*function, &mut after), expected, "{destination:?}");
         if expected == forward {
-            let mut wanted = frame(source, destination, 8);
-            wanted[..12].copy_from_slice(&[2, 0, 0, 0, 0, 10, 2, 0, 0, 0, 0, 11]);
-            assert_eq!(after, wanted);
+            let mut rewritten = frame(source, destination, 8);
+            rewritten[..12].copy_from_slice(&[2, 0, 0, 0, 0, 10, 2, 0, 0, 0, 0, 11]);
+            assert_eq!(after, rewritten);
         } else {
             assert_eq!(after, before);
         }
@@ -93,7 +93,7 @@ fn a_packet_goes_by_its_longest_prefix() {
 }
 
 #[test]
-fn the_last_hop_ends_at_a_router_and_not_behind_it() {
+fn delivers_but_does_not_forward_packets_with_ttl_1() {
     let function = function(ROUTES);
     for (ttl, destination, verdict) in [
         (0, [10, 0, 0, 1], VERDICT_TTL_EXCEEDED),
@@ -107,7 +107,7 @@ fn the_last_hop_ends_at_a_router_and_not_behind_it() {
 }
 
 #[test]
-fn martians_are_dropped_both_ways() {
+fn drops_packets_from_or_to_martian_addresses() {
     let function = function("[[route]]\nprefix = \"0.0.0.0/0\"\nnext_hop = \"east\"");
     let verdict = |source, destination| run(&*function, &mut frame(source, destination, 9));
     let good = [192, 0, 2, 1];
@@ -130,7 +130,7 @@ fn martians_are_dropped_both_ways() {
 }
 
 #[test]
-fn a_tag_is_skipped_and_kept() {
+fn skips_and_keeps_one_vlan_tag() {
     let function = function(ROUTES);
     let mut tagged = frame([192, 0, 2, 1], [10, 0, 0, 1], 9);
     tagged.splice(12..12, [0x81, 0x00, 0x20, 0x05]);
@@ -142,7 +142,7 @@ fn a_tag_is_skipped_and_kept() {
 }
 
 #[test]
-fn routes_come_from_file_and_stanza_and_the_last_word_counts() {
+fn later_routes_replace_earlier_ones_and_the_file_comes_first() {
     let directory = Directory::new("ipv4-routes");
     std::fs::write(directory.0.join("routes.txt"), "10.0.0.0/8 nowhere\n10.0.0.0/8 here\n11.0.0.0/8\n").unwrap();
     let build = |stanza: &str| testing::build(&KIND, &format!("{stanza}\n{NEXT_HOPS}"), &["a", "b"], &directory.0);
@@ -163,14 +163,14 @@ fn routes_come_from_file_and_stanza_and_the_last_word_counts() {
 }
 
 #[test]
-fn wrong_stanzas_are_refused_with_the_reason() {
+fn rejects_invalid_stanzas_with_the_reason() {
     for (stanza, part) in [
         ("", "has no routes"),
         ("prefixes = 1", "prefixes"),
-        ("[[route]]\nprefix = \"10.0.0.1/8\"\nnext_hop = \"here\"", "meant is perhaps 10.0.0.0/8"),
-        ("[[route]]\nprefix = \"10.0.0.0/8\"\nnext_hop = \"their\"", "no next hop called \"their\""),
-        ("[[route]]\nprefix = \"10.0.0.0/8\"", "no default_next_hop"),
-        ("default_next_hop = \"x\"\n[[route]]\nprefix = \"10.0.0.0/8\"", "no next hop called \"x\""),
+        ("[[route]]\nprefix = \"10.0.0.1/8\"\nnext_hop = \"here\"", "10.0.0.0/8"),
+        ("[[route]]\nprefix = \"10.0.0.0/8\"\nnext_hop = \"their\"", "\"their\""),
+        ("[[route]]\nprefix = \"10.0.0.0/8\"", "default_next_hop"),
+        ("default_next_hop = \"x\"\n[[route]]\nprefix = \"10.0.0.0/8\"", "\"x\""),
         ("[[next_hop]]\nname = \"x\"\n[[route]]\nprefix = \"10.0.0.0/8\"", "needs port"),
         ("[[next_hop]]\nname = \"here\"\nlocal = true\n[[route]]\nprefix = \"10.0.0.0/8\"", "two next hops"),
         ("[[next_hop]]\nname = \"x\"\nlocal = true\nblackhole = true\n[[route]]\nprefix = \"10.0.0.0/8\"", "either"),
@@ -205,7 +205,7 @@ fn station(port: u16, last: u8, mtu: u16) -> Adjacency {
 }
 
 #[test]
-fn what_a_next_hop_cannot_take_is_said() {
+fn reports_mtu_ttl_and_unresolved_next_hops() {
     let hops = vec![
         NextHop::Forward(station(3, 1, 33)),
         NextHop::Forward(station(3, 1, 31)),
@@ -226,7 +226,7 @@ fn what_a_next_hop_cannot_take_is_said() {
         assert_eq!(before == frame, !matches!(outcome.verdict, VERDICT_FORWARD | VERDICT_FRAGMENT));
         (outcome.verdict, outcome.port, outcome.value)
     };
-    // Packets have 32 bytes.
+    // The packets have 32 bytes.
     assert_eq!(outcome(0, 9, true), (VERDICT_FORWARD, 3, 0));
     assert_eq!(outcome(1, 9, true), (VERDICT_TOO_BIG, 3, 31));
     assert_eq!(outcome(1, 9, false), (VERDICT_FRAGMENT, 3, 31));
@@ -236,7 +236,7 @@ fn what_a_next_hop_cannot_take_is_said() {
     assert_eq!(outcome(3, 1, true), (VERDICT_NO_ROUTE, 0, 0));
 }
 
-/// What a kernel would find in the image, entry by entry.
+/// Looks up an address in the image, as a kernel does.
 fn lookup_image(function: &Ipv4, address: u32) -> Option<u32> {
     let image = &function.image;
     let u64_at = |at: usize| image.load_u64(at) as usize;
@@ -262,7 +262,7 @@ fn route(address: u32, length: u8, next_hop: u32) -> Route {
 }
 
 #[test]
-fn the_table_ends_where_the_address_space_ends() {
+fn covers_both_ends_of_the_address_space() {
     let function = Ipv4::new(
         vec![route(0, 0, 0), route(u32::MAX, 32, 1), route(0, 32, 2), route(u32::MAX, 1, 3), route(1 << 31, 25, 4)],
         next_hops(5),
@@ -298,7 +298,7 @@ fn entries_grow_with_the_number_of_next_hops() {
 
 #[test]
 fn entries_grow_with_the_number_of_groups() {
-    // No two of these blocks split in the same way: 200 next hops for the first address, 200 for the second.
+    // Each block gets a different pair of next hops: 200 for the first address, 200 for the second.
     for (count, width) in [(0x8000, 2), (0x8001, 4)] {
         let host = |block: u32, octet, next_hop| route(block << 8 | octet, 32, next_hop);
         let routes = (0..count).flat_map(|block| [host(block, 0, block / 200), host(block, 1, 200 + block % 200)]);
@@ -314,23 +314,23 @@ fn entries_grow_with_the_number_of_groups() {
 }
 
 #[test]
-fn blocks_that_split_alike_share_a_group() {
+fn shares_groups_between_blocks_with_the_same_pieces() {
     let room = Spare { next_hops: 0, groups: 0 };
     let groups = |routes| Ipv4::with_room(routes, next_hops(2), Vec::new(), room).unwrap().image.load_u32(12);
     assert_eq!(groups((0..1000).map(|block| route(block << 8 | 7, 32, 0)).collect()), 1);
     assert_eq!(groups((0..1000).map(|block| route(block << 8 | 7, 32, block % 2)).collect()), 2);
-    // A longer prefix that changes nothing needs none.
+    // A longer prefix with the same next hop needs no group.
     assert_eq!(groups(vec![route(0x0a00_0000, 8, 1), route(0x0a01_0280, 25, 1)]), 0);
 }
 
 #[test]
-fn more_routes_than_a_table_takes_is_an_error() {
+fn rejects_more_routes_than_the_maximum() {
     assert!(tables::check_count(ROUTES_MAX).is_ok());
     let error = tables::check_count(ROUTES_MAX + 1).unwrap_err();
-    assert!(error.to_string().contains("at most 67108864"), "{error}");
+    assert!(error.to_string().contains("67108864"), "{error}");
 }
 
-/// Prefixes that nest, touch and repeat: few addresses, all lengths.
+/// Routes that nest, touch and repeat: few addresses, all lengths.
 fn crowded_routes() -> impl Strategy<Value = Vec<Route>> {
     let address = prop_oneof![
         any::<u32>(),
@@ -343,9 +343,8 @@ fn crowded_routes() -> impl Strategy<Value = Vec<Route>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// The image says of every address what a search for the longest prefix says.
     #[test]
-    fn the_image_agrees_with_the_prefixes(routes in crowded_routes(), addresses: Vec<u32>) {
+    fn image_agrees_with_a_longest_prefix_search(routes in crowded_routes(), addresses: Vec<u32>) {
         let function = Ipv4::new(routes.clone(), next_hops(6)).unwrap();
         let edges = routes.iter().flat_map(|route| {
             let last = route.prefix | !u32::MAX.masked(route.length);
@@ -358,12 +357,12 @@ proptest! {
 }
 
 #[test]
-fn files_are_named_relative_to_the_configuration() {
+fn resolves_the_route_file_relative_to_the_configuration() {
     let error = testing::build(&KIND, "routes = \"r.txt\"", &[], Path::new("/nonexistent")).err().unwrap();
     assert!(error.to_string().starts_with("/nonexistent/r.txt: "), "{error}");
 }
 
-/// An engine without packets that counts what it is asked.
+/// Engine without packets. It counts waits and can refuse image changes.
 #[derive(Default)]
 struct Idle {
     waits: std::cell::Cell<usize>,
@@ -373,7 +372,7 @@ struct Idle {
 impl Running for Idle {
     fn image_changed(&self, _range: std::ops::Range<usize>) -> Result<(), Error> {
         match self.refuses.get() {
-            true => Err(Error::Command { message: "not taken".to_owned() }),
+            true => Err(Error::Command { message: "refused".to_owned() }),
             false => Ok(()),
         }
     }
@@ -384,12 +383,13 @@ impl Running for Idle {
     }
 }
 
+/// Returns a change that adds `route` if `is_there`, or else removes it.
 fn to(route: Route, is_there: bool) -> RouteChange {
     let prefix = Prefix::of(std::net::Ipv4Addr::from_bits(route.prefix).into(), route.length).unwrap();
     RouteChange { prefix, next_hop: is_there.then_some(route.next_hop) }
 }
 
-/// Changes that come together, over and over the same few prefixes.
+/// Batches of additions or removals within the same few prefixes.
 fn batches() -> impl Strategy<Value = Vec<(Vec<Route>, bool)>> {
     prop::collection::vec((crowded_routes(), any::<bool>()), 1..12)
 }
@@ -397,15 +397,15 @@ fn batches() -> impl Strategy<Value = Vec<(Vec<Route>, bool)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// However a table came to be, it says of every address what its routes say.
     #[test]
-    fn changes_leave_what_the_routes_say(start in crowded_routes(), batches in batches(), wide: bool) {
+    fn changed_tables_agree_with_their_routes(start in crowded_routes(), batches in batches(), wide: bool) {
         let hops = next_hops(if wide { 0x8000 } else { 6 });
         let room = Spare { next_hops: 4, groups: 300 };
         let function = Ipv4::with_room(start.clone(), hops, Vec::new(), room).unwrap();
         prop_assert_eq!(function.layout.entry_bytes, if wide { 4 } else { 2 });
         let running = Idle::default();
-        // `ref` is told of changes; a table of all that was said is made anew.
+        // Create the table of `ref` now, so that it is updated by the changes instead of built from
+        // their result.
         function.lookup_ref(0);
         let mut oracle = std::collections::BTreeMap::new();
         for route in start {
@@ -428,36 +428,36 @@ proptest! {
                 [prefix, prefix.wrapping_sub(1), last, last.wrapping_add(1)]
             });
             for address in edges.chain([0, u32::MAX]) {
-                let said = (0..=32).rev().find_map(|length| oracle.get(&(address.masked(length), length)).copied());
-                prop_assert_eq!(lookup_image(&function, address), said, "{:#x}", address);
-                prop_assert_eq!(function.lookup_ref(address), said);
+                let expected = (0..=32).rev().find_map(|length| oracle.get(&(address.masked(length), length)).copied());
+                prop_assert_eq!(lookup_image(&function, address), expected, "{:#x}", address);
+                prop_assert_eq!(function.lookup_ref(address), expected);
                 let found = function.find(std::net::Ipv4Addr::from_bits(address).into()).map(|(_, hop)| hop);
-                prop_assert_eq!(found, said);
+                prop_assert_eq!(found, expected);
             }
         }
     }
 }
 
 #[test]
-fn groups_are_used_again_once_nobody_knows_them() {
+fn reuses_groups_after_a_grace_period() {
     let function = Ipv4::with_room(vec![], next_hops(3), Vec::new(), Spare { next_hops: 0, groups: 2 }).unwrap();
     let running = Idle::default();
     let host = |octet, hop, is_there| to(route(0x0a00_0000 | octet, 32, hop), is_there);
     function.change(&[host(1, 0, true)], &running).unwrap();
     function.change(&[host(2, 1, true)], &running).unwrap();
-    assert_eq!(running.waits.get(), 0, "groups that were never used are taken first");
+    assert_eq!(running.waits.get(), 0, "unused groups are taken first");
     for octet in 3..100 {
         function.change(&[host(octet, octet % 3, true)], &running).unwrap();
         assert_eq!(lookup_image(&function, 0x0a00_0000 | octet), Some(octet % 3));
     }
     assert!(running.waits.get() >= 97, "{}", running.waits.get());
-    // Three ways to split, and two groups.
+    // Three different divisions, but only two groups.
     let other = |block: u32, hop| to(route(0x0b00_0000 | block << 8, 32, hop), true);
     let Unchanged { made, error } = function.change(&[other(0, 0), other(1, 1), other(2, 0)], &running).unwrap_err();
     assert!(made == 1 && error.to_string().contains("spare_groups"), "{made}: {error}");
     assert_eq!(lookup_image(&function, 0x0b00_0000), Some(0));
     assert_eq!((lookup_image(&function, 0x0b00_0100), function.routes().len()), (None, 100));
-    // What nobody took is not lost: the next change brings it.
+    // A change that a device refused is sent again with the next change.
     running.refuses.set(true);
     let narrow = to(route(0x0c00_0000, 24, 1), true);
     function.change(&[narrow], &running).unwrap_err();
@@ -467,7 +467,7 @@ fn groups_are_used_again_once_nobody_knows_them() {
 }
 
 #[test]
-fn next_hops_come_and_go() {
+fn adds_changes_and_removes_next_hops() {
     let function = Ipv4::with_room(vec![], vec![], Vec::new(), Spare { next_hops: 2, groups: 2 }).unwrap();
     let running = Idle::default();
     let one = NextHop::Forward(station(1, 1, 1500));
@@ -480,53 +480,53 @@ fn next_hops_come_and_go() {
         (run(function, &mut frame), frame[..12].to_vec())
     };
     assert_eq!(there(&function).0.port, 1);
-    assert!(function.remove_next_hops(&[0], &running).unwrap_err().to_string().contains("1 routes lead"));
-    // Another address: one store, no wait.
+    assert!(function.remove_next_hops(&[0], &running).unwrap_err().to_string().contains("1 routes"));
+    // A new destination address takes one store and no wait.
     let moved = NextHop::Forward(Adjacency { destination: MacAddress([2; 6]), ..station(1, 1, 1500) });
     function.set_next_hops(&[(0, moved)], &running).unwrap();
     assert_eq!((there(&function).1[..6].to_vec(), running.waits.get()), (vec![2; 6], 0));
     function.set_next_hops(&[(0, NextHop::Unresolved(station(1, 1, 1500)))], &running).unwrap();
     assert_eq!((there(&function).0.verdict, running.waits.get()), (VERDICT_UNRESOLVED, 0));
-    // Another port has another address too.
+    // A new port also changes the source address, which takes two waits.
     function.set_next_hops(&[(0, NextHop::Forward(station(2, 7, 1500)))], &running).unwrap();
     assert_eq!((there(&function).0.port, running.waits.get()), (2, 2));
     function.change(&[RouteChange { next_hop: None, ..lead }], &running).unwrap();
     function.remove_next_hops(&[0], &running).unwrap();
     for wrong in [0, 7] {
         let change = RouteChange { next_hop: Some(wrong), ..lead };
-        assert!(function.change(&[change], &running).unwrap_err().error.to_string().contains("no such next hop"));
+        assert!(function.change(&[change], &running).unwrap_err().error.to_string().contains("no next hop"));
         assert!(function.set_next_hops(&[(wrong, one)], &running).is_err());
         assert!(function.remove_next_hops(&[wrong], &running).is_err());
     }
     assert_eq!(function.add_next_hops(&[one], &running).unwrap(), [0]);
-    assert_eq!(running.waits.get(), 4, "before the index is used again, and before it is found");
+    assert_eq!(running.waits.get(), 4, "one wait before the index is reused, one before it is published");
 }
 
 #[test]
-fn operators_add_delete_and_list_routes() {
+fn commands_add_delete_and_list_routes() {
     let function = build_ok(&KIND, &format!("{ROUTES}\n{NEXT_HOPS}"), &["a", "b"]);
     let running = Idle::default();
-    let ask = |request: &str| function.command(&serde_json::from_str(request).unwrap(), &running);
-    let said = ask(r#"{"command":"add","route":[{"prefix":"10.9.0.0/16","next_hop":"nowhere"}]}"#).unwrap();
-    assert_eq!(said["added"], 1);
-    let said = ask(r#"{"command":"list","address":"10.9.1.1"}"#).unwrap();
-    assert_eq!((said["routes"].clone(), said["route"][0]["next_hop"].clone()), (1.into(), "nowhere".into()));
-    assert_eq!(ask(r#"{"command":"delete","route":["10.9.0.0/16"]}"#).unwrap()["deleted"], 1);
-    let said = ask(r#"{"command":"list"}"#).unwrap();
+    let command = |request: &str| function.command(&serde_json::from_str(request).unwrap(), &running);
+    let reply = command(r#"{"command":"add","route":[{"prefix":"10.9.0.0/16","next_hop":"nowhere"}]}"#).unwrap();
+    assert_eq!(reply["added"], 1);
+    let reply = command(r#"{"command":"list","address":"10.9.1.1"}"#).unwrap();
+    assert_eq!((reply["routes"].clone(), reply["route"][0]["next_hop"].clone()), (1.into(), "nowhere".into()));
+    assert_eq!(command(r#"{"command":"delete","route":["10.9.0.0/16"]}"#).unwrap()["deleted"], 1);
+    let reply = command(r#"{"command":"list"}"#).unwrap();
     assert_eq!(
-        (said["routes"].clone(), said["route"][0]["destination_mac"].clone()),
+        (reply["routes"].clone(), reply["route"][0]["destination_mac"].clone()),
         (4.into(), "02:00:00:00:00:0a".into())
     );
     for (request, part) in [
         (r#"{"command":"delete","route":["10.9.0.0/16"]}"#, "no route for 10.9.0.0/16"),
         (r#"{"command":"add","route":[{"prefix":"10.9.0.0/16","next_hop":"their"}]}"#, "east, here, nowhere"),
-        (r#"{"command":"add","route":[{"prefix":"::/0","next_hop":"east"}]}"#, "other family"),
-        (r#"{"command":"add","route":[{"prefix":"10.9.0.1/16","next_hop":"east"}]}"#, "perhaps 10.9.0.0/16"),
+        (r#"{"command":"add","route":[{"prefix":"::/0","next_hop":"east"}]}"#, "other address family"),
+        (r#"{"command":"add","route":[{"prefix":"10.9.0.1/16","next_hop":"east"}]}"#, "10.9.0.0/16"),
         (r#"{"command":"add","route":[]}"#, "needs"),
-        (r#"{"command":"list","address":"x"}"#, "no address"),
+        (r#"{"command":"list","address":"x"}"#, "not an IP address"),
         (r#"{"command":"flush"}"#, "add, delete and list"),
     ] {
-        let error = ask(request).unwrap_err().to_string();
+        let error = command(request).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
 }

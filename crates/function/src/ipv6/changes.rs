@@ -1,17 +1,20 @@
-//! Changes of the table while look-ups run (`docs/decisions/0009-route-changes.md`).
+//! Changes to the table while look-ups run (`docs/decisions/0009-route-changes.md`).
 //!
-//! Only entries of the root change; what lies below one is built anew, in lines where nothing leads to, and then the entry is
-//! stored. A batch of changes goes through four steps:
+//! Only entries of the root are modified. The structure below a changed entry is rebuilt in free
+//! lines, and then the entry is stored. A batch of changes is applied in four steps:
 //!
-//! 1. *Enter* the routes into the [`Rib`], and find which entries of the root they concern.
-//! 2. *Build* what lies below these entries, in free lines, and bring them to devices. Where lines are too few, the batch is taken
-//!    back.
-//! 3. *Publish*: store each entry, whole, and bring them to devices. A look-up reads one entry of the root, once: it finds the old
-//!    lines or the new ones, and neither change.
-//! 4. *Retire* the lines below the old entries. They are free again when all packets that may have read such an entry are gone.
+//! 1. *Enter* the routes into the [`Rib`], and find the entries of the root that they affect.
+//! 2. *Build* the structures below these entries in free lines, and copy the lines to the devices.
+//!    If there are too few lines, the batch is undone.
+//! 3. *Publish*: store each entry with one store, and copy the entries to the devices. A look-up
+//!    reads one entry of the root, once. It finds either the old lines or the new ones, and neither
+//!    change.
+//! 4. *Retire* the lines below the old entries. They are free when all packets that may have read
+//!    an old entry have left.
 //!
-//! Lines that were in use before may lie in a cache of a device that keeps none of its caches coherent, fetched by a packet that
-//! is gone. So if some of the new lines were, packets in flight are waited for between steps 2 and 3.
+//! Some devices do not keep their caches coherent. A line that was in use before may still be in a
+//! cache of the device, fetched for an earlier packet. If a batch reuses lines, it therefore waits
+//! between steps 2 and 3 until all packets in flight have left.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,41 +28,43 @@ use super::{Route, walk};
 use crate::routing::{NextHops, Unchanged};
 use crate::{Error, Running};
 
-/// Changes that are published together: large enough to share building, small enough that what comes first is soon in force.
+/// Number of changes that are published together. Larger batches share work; smaller ones take
+/// effect sooner.
 const TRANSACTION_CHANGES: usize = 8192;
-/// Parts of the image that lie so near are copied to devices in one go.
+/// Maximum gap between two changed ranges of the image that are copied to devices in one transfer,
+/// in bytes.
 const GAP_BYTES: usize = 4096;
 
-/// Prefix, length, next hop: a change in numbers.
+/// Change of one route: prefix, length, and the index of the next hop (`None` removes the route).
 pub(super) type Change = (u128, u8, Option<u32>);
 
-/// All that is needed to change the table.
+/// State for changes to the table.
 #[derive(Debug)]
 pub(super) struct Changer {
     image: Arc<Image>,
     layout: Layout,
     rib: Rib,
-    /// What covers each entry of the root as a whole.
+    /// Next hop of the route that covers all of an entry of the root, for each entry.
     covering: Vec<u32>,
     lines: Lines,
-    /// Lines that no entry leads to any more, but packets in flight may know of.
+    /// Lines that no entry refers to, but packets in flight may still read.
     retired: Vec<Run>,
     pub(super) next_hops: NextHops,
-    /// How many routes lead to each next hop.
+    /// Number of routes that use each next hop.
     uses: Vec<u32>,
-    /// Parts of the image that a device did not take.
+    /// Ranges of the image that still have to be copied to devices.
     unsent: Vec<Range<usize>>,
 }
 
-/// Writes lines that nothing leads to into an image that is in use.
-struct Beside<'a> {
+/// Writes free lines of an image that is in use.
+struct FreeLineWriter<'a> {
     image: &'a Image,
     layout: &'a Layout,
     lines: &'a mut Lines,
     taken: Vec<Run>,
 }
 
-impl Writer for Beside<'_> {
+impl Writer for FreeLineWriter<'_> {
     fn take(&mut self, count: u32) -> Result<u32, Full> {
         let first = self.lines.take(count).ok_or(Full)?;
         self.taken.push(Run { first, count });
@@ -93,12 +98,12 @@ impl Changer {
         self.next_hops.remove(indexes, &|index| uses.get(index as usize).copied().unwrap_or(0))
     }
 
-    /// Makes changes in their order; `made` hears of those that are in force.
+    /// Applies changes in order. Calls `applied` with those that took effect.
     pub(super) fn change(
         &mut self,
         changes: &[Change],
         running: &dyn Running,
-        made: &mut dyn FnMut(&[Change]),
+        applied: &mut dyn FnMut(&[Change]),
     ) -> Result<(), Unchanged> {
         let mut done = 0;
         let mut size = TRANSACTION_CHANGES;
@@ -107,19 +112,19 @@ impl Changer {
             let known = |change: &&Change| change.2.is_none_or(|next_hop| self.next_hops.at(next_hop).is_some());
             let sound = part.iter().take_while(known).count();
             let result = match sound {
-                0 => Err(refusal("there is no such next hop".to_owned())),
-                _ => self.transaction(&part[..sound], running, made),
+                0 => Err(refusal("there is no next hop with this index".to_owned())),
+                _ => self.transaction(&part[..sound], running, applied),
             };
             match result {
                 Ok(true) => {
                     done += sound;
                     size = TRANSACTION_CHANGES.min(2 * size);
                 }
-                // It may be that half of it fits.
+                // Half of the batch may fit.
                 Ok(false) if sound > 1 => size = sound / 2,
                 Ok(false) => {
                     let message = format!(
-                        "the table has no room beside its {} lines for what this changes: give the function more by spare_lines",
+                        "the {} lines of the table leave no room for this change: raise spare_lines of the function",
                         self.layout.lines
                     );
                     return Err(Unchanged { made: done, error: refusal(message) });
@@ -130,12 +135,13 @@ impl Changer {
         Ok(())
     }
 
-    /// Makes changes together, or none. False: there is no room for all of them.
+    /// Applies either all of the changes or none. Returns `false` if there is no room for all of
+    /// them.
     fn transaction(
         &mut self,
         changes: &[Change],
         running: &dyn Running,
-        made: &mut dyn FnMut(&[Change]),
+        applied: &mut dyn FnMut(&[Change]),
     ) -> Result<bool, Error> {
         self.send_again(running)?;
         let before: Vec<Option<u32>> = changes.iter().map(|&change| self.enter(change)).collect();
@@ -145,33 +151,34 @@ impl Changer {
             built = match self.quiesce(running) {
                 Ok(()) => self.build(changes),
                 Err(error) => {
-                    self.take_back(changes, &before);
+                    self.undo(changes, &before);
                     return Err(error);
                 }
             };
         }
         let Ok((entries, taken)) = built else {
-            self.take_back(changes, &before);
+            self.undo(changes, &before);
             return Ok(false);
         };
         let was_used = taken.iter().any(|run| run.first < never_used);
         let bytes = |run: &Run| self.layout.line(run.first)..self.layout.line(run.first + run.count);
         let sent =
-            together(taken.iter().map(bytes).collect()).into_iter().try_for_each(|range| running.image_changed(range));
+            merge(taken.iter().map(bytes).collect()).into_iter().try_for_each(|range| running.image_changed(range));
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
-            // Nobody has found them.
+            // No entry refers to these lines yet.
             taken.into_iter().for_each(|run| self.lines.give(run));
-            self.take_back(changes, &before);
+            self.undo(changes, &before);
             return Err(error);
         }
         self.publish(&entries);
-        made(changes);
-        // They are in force, also where a device does not take them: it gets them with the next ones.
+        applied(changes);
+        // The changes are in effect even if a device fails to take them. The device then gets them
+        // with the next batch.
         self.send_again(running).map(|()| true)
     }
 
-    /// Step 1, and what was there.
+    /// Step 1: enters a change. Returns the previous next hop of the prefix.
     fn enter(&mut self, (prefix, length, next_hop): Change) -> Option<u32> {
         let before = self.rib.set(prefix, length, next_hop);
         if let Some(next_hop) = next_hop {
@@ -183,13 +190,14 @@ impl Changer {
         before
     }
 
-    fn take_back(&mut self, changes: &[Change], before: &[Option<u32>]) {
+    fn undo(&mut self, changes: &[Change], before: &[Option<u32>]) {
         for (&(prefix, length, _), &before) in changes.iter().zip(before).rev() {
             self.enter((prefix, length, before));
         }
     }
 
-    /// Step 2: entries of the root and what covers them, as they are to be; and the lines that they lead to.
+    /// Step 2: builds the structures below the affected entries of the root. Returns the slot, the
+    /// new value and the covering next hop of each entry, and the lines that were taken.
     #[allow(clippy::type_complexity, reason = "used once")]
     fn build(&mut self, changes: &[Change]) -> Result<(Vec<(u32, u32, u32)>, Vec<Run>), Full> {
         let root_bits = self.layout.root_bits;
@@ -219,16 +227,17 @@ impl Changer {
         slots.extend(outsides.iter().map(|&(slot, _)| slot));
         slots.sort_unstable();
         slots.dedup();
-        // Both in order; a slot may be in both.
+        // Both lists are sorted. A slot may occur in both.
         let mut outsides = outsides.into_iter().peekable();
         let mut outside_of = |slot: u32| {
             let now = outsides.next_if(|&(changed, _)| changed == slot);
             now.map_or(self.covering[slot as usize], |(_, outside)| outside)
         };
         let (image, layout) = (&*self.image, &self.layout);
-        let mut beside = Beside { image, layout, lines: &mut self.lines, taken: Vec::new() };
+        let mut writer = FreeLineWriter { image, layout, lines: &mut self.lines, taken: Vec::new() };
         let mut entries = Vec::with_capacity(slots.len());
-        // No longer route begins in an entry from the present one up to this one: a short prefix concerns many entries, most of them bare.
+        // Slots below this one contain no longer routes. A short prefix affects many slots, most of
+        // them without longer routes, so this avoids most searches.
         let mut bare_until = 0;
         for slot in slots {
             let outside = outside_of(slot);
@@ -242,39 +251,39 @@ impl Changer {
                 let next = self.rib.from(start).find(|route| u32::from(route.length) > root_bits);
                 bare_until = next.map_or(1 << root_bits, |route| slot_of(route.prefix));
             }
-            match tables::below(layout.form, root_bits, slot, outside, &longer, &mut beside) {
+            match tables::below(layout.form, root_bits, slot, outside, &longer, &mut writer) {
                 Ok(entry) => entries.push((slot, entry, outside)),
                 Err(Full) => {
-                    let Beside { lines, taken, .. } = beside;
+                    let FreeLineWriter { lines, taken, .. } = writer;
                     taken.into_iter().for_each(|run| lines.give(run));
                     return Err(Full);
                 }
             }
         }
-        Ok((entries, beside.taken))
+        Ok((entries, writer.taken))
     }
 
-    /// Steps 3 and 4.
+    /// Steps 3 and 4: stores the entries and retires the lines below the old ones.
     fn publish(&mut self, entries: &[(u32, u32, u32)]) {
         let mut changed: Vec<Range<usize>> = Vec::new();
         let read = |line: u32, word: usize| self.image.load_u32(self.layout.line(line) + 4 * word);
         for &(slot, entry, outside) in entries {
-            let at = self.layout.root(slot);
-            let before = self.image.load_u32(at);
+            let offset = self.layout.root(slot);
+            let before = self.image.load_u32(offset);
             if before != entry {
                 walk::runs(self.layout.form, before, &read, &mut self.retired);
-                self.image.fill_u32(at, 1, entry);
+                self.image.fill_u32(offset, 1, entry);
                 match changed.last_mut() {
-                    Some(last) if last.end == at => last.end += 4,
-                    _ => changed.push(at..at + 4),
+                    Some(last) if last.end == offset => last.end += 4,
+                    _ => changed.push(offset..offset + 4),
                 }
             }
             self.covering[slot as usize] = outside;
         }
-        self.unsent.extend(together(changed));
+        self.unsent.extend(merge(changed));
     }
 
-    /// Brings what has changed to devices.
+    /// Copies the changed ranges of the image to the devices.
     pub(super) fn send_again(&mut self, running: &dyn Running) -> Result<(), Error> {
         self.next_hops.send_again(running)?;
         while let Some(range) = self.unsent.last() {
@@ -284,7 +293,7 @@ impl Changer {
         Ok(())
     }
 
-    /// Waits for packets in flight; what was retired before is free then.
+    /// Waits until all packets in flight have left, and frees what was retired before the call.
     fn quiesce(&mut self, running: &dyn Running) -> Result<(), Error> {
         let (retired, next_hops) = (self.retired.len(), self.next_hops.retired());
         running.quiesce()?;
@@ -294,8 +303,8 @@ impl Changer {
     }
 }
 
-/// As few ranges as there can be where those that are near are joined.
-fn together(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+/// Merges ranges that are at most [`GAP_BYTES`] apart.
+fn merge(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<Range<usize>> = Vec::new();
     for range in ranges {

@@ -1,4 +1,4 @@
-//! Which form of the table is faster here.
+//! Choice of the lookup structure, by measurement.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,12 +9,13 @@ use super::tables::Built;
 use super::walk::Table;
 use crate::routes::Address;
 
-/// Addresses of a round: more than a small cache remembers the way of.
+/// Number of addresses per round. It exceeds the number of lookup paths that a small cache holds.
 const ADDRESSES: usize = 1 << 14;
-/// The fastest round of each counts: whatever else a machine does makes rounds slower, and never faster.
+/// Number of rounds. The fastest one counts, because other load on the machine only makes rounds
+/// slower.
 const ROUNDS: usize = 5;
 
-/// The one of two tables of the same routes that looks addresses up faster, in rounds that alternate.
+/// Returns the faster of two tables with the same routes. Rounds alternate between them.
 pub(super) fn faster(trie: Built, hash: Built, rib: &Rib) -> Built {
     let addresses = addresses(rib);
     let mut fastest = [Duration::MAX; 2];
@@ -34,7 +35,7 @@ fn round(table: &Table<'_>, addresses: &[u128]) -> Duration {
     started.elapsed()
 }
 
-/// One in each of many routes, which are as far from each other as can be, in no order.
+/// Returns one random address in each of many evenly spaced routes, shuffled.
 fn addresses(rib: &Rib) -> Vec<u128> {
     let step = (rib.len() / ADDRESSES).max(1);
     let mut state = 1u64;

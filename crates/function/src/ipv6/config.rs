@@ -1,4 +1,4 @@
-//! What the operator writes.
+//! Configuration keys of `ipv6`.
 
 use std::path::PathBuf;
 
@@ -8,26 +8,26 @@ use toml::Spanned;
 use super::{Form, Spare};
 use crate::config::value;
 use crate::routes::{NextHopConfig, Resolved, RouteConfig, Stanza};
-use crate::routing::{FollowConfig, Follower};
+use crate::routing::{KernelRoutes, KernelRoutesConfig};
 use crate::{BuildContext, Error};
 
-/// The keys of the stanza.
+/// Keys of the stanza.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// A text file of routes.
+    /// Path of a text file of routes.
     routes: Option<PathBuf>,
-    /// Next hop of the routes that name none.
+    /// Next hop of routes without one.
     default_next_hop: Option<Spanned<String>>,
-    /// Routes in place, which come after those of the file.
+    /// Routes in the configuration. They follow those of the file.
     #[serde(default)]
     route: Vec<RouteConfig>,
-    /// Where packets go.
+    /// Next hops that routes can name.
     #[serde(default)]
     next_hop: Vec<NextHopConfig>,
-    /// What of this machine's routes the table follows.
-    follow: Option<FollowConfig>,
-    /// How the longest prefix is found.
+    /// Source of tracked routes: the kernel or a routing daemon.
+    follow: Option<KernelRoutesConfig>,
+    /// Lookup structure of the table.
     lookup: Option<Spanned<String>>,
     /// See [`Spare::next_hops`].
     spare_next_hops: Option<Spanned<usize>>,
@@ -35,12 +35,12 @@ pub struct Config {
     spare_lines: Option<Spanned<usize>>,
 }
 
-/// As many as an entry can name.
+/// Maximum of either spare capacity: the largest index that an entry can hold.
 const SPARE_MAX: usize = 1 << 23;
 
 impl Config {
-    /// What follows this machine's routes, if asked for.
-    pub(super) fn follower(&self, site: &BuildContext<'_>) -> Result<Option<Follower>, Error> {
+    /// Returns the tracked routes, if configured.
+    pub(super) fn kernel_routes(&self, site: &BuildContext<'_>) -> Result<Option<KernelRoutes>, Error> {
         self.follow.as_ref().map(|follow| follow.resolve(site)).transpose()
     }
 
@@ -48,28 +48,27 @@ impl Config {
     pub(super) fn resolve(&self, site: &BuildContext<'_>) -> Result<Resolved<u128>, Error> {
         let (routes, default_next_hop) = (self.routes.as_ref(), self.default_next_hop.as_ref());
         let stanza = Stanza { routes, default_next_hop, route: &self.route, next_hop: &self.next_hop };
-        if self.follow.is_some() { stanza.resolve_beside_followed(site) } else { stanza.resolve(site) }
+        if self.follow.is_some() { stanza.resolve_with_kernel_routes(site) } else { stanza.resolve(site) }
     }
 
-    /// Names of the next hops, in order.
+    /// Returns the names of the next hops, by index.
     pub(super) fn names(&self) -> Vec<String> {
         self.next_hop.iter().map(|next_hop| next_hop.name.get_ref().clone()).collect()
     }
 
-    /// The room that there is to be.
+    /// Returns the configured spare capacity.
     pub(super) fn spare(&self) -> Result<Spare, Error> {
-        let chosen = |key: &str, chosen: &Option<Spanned<usize>>| match chosen {
+        let count = |key: &str, configured: &Option<Spanned<usize>>| match configured {
             Some(count) if *count.get_ref() > SPARE_MAX => {
-                Err(value(count.span(), format!("{key} is at most {SPARE_MAX}")))
+                Err(value(count.span(), format!("{key} must be at most {SPARE_MAX}")))
             }
-            chosen => Ok(chosen.as_ref().map(|count| *count.get_ref())),
+            configured => Ok(configured.as_ref().map(|count| *count.get_ref())),
         };
-        let next_hops = chosen("spare_next_hops", &self.spare_next_hops)?;
-        let usual = Spare::default();
-        Ok(Spare { next_hops: next_hops.unwrap_or(usual.next_hops), lines: chosen("spare_lines", &self.spare_lines)? })
+        let next_hops = count("spare_next_hops", &self.spare_next_hops)?.unwrap_or(Spare::default().next_hops);
+        Ok(Spare { next_hops, lines: count("spare_lines", &self.spare_lines)? })
     }
 
-    /// The form of the table; `None`: the faster one.
+    /// Returns the configured lookup structure, or `None` for the faster one.
     pub(super) fn form(&self) -> Result<Option<Form>, Error> {
         let Some(lookup) = &self.lookup else { return Ok(None) };
         match lookup.get_ref().as_str() {
@@ -77,7 +76,7 @@ impl Config {
             "trie" => Ok(Some(Form::Trie)),
             "hash" => Ok(Some(Form::Hash)),
             other => {
-                let message = format!("lookup is \"trie\", \"hash\" or \"auto\", not \"{other}\"");
+                let message = format!("lookup = \"{other}\" is unknown; write \"trie\", \"hash\" or \"auto\"");
                 Err(value(lookup.span(), message))
             }
         }

@@ -1,4 +1,5 @@
-//! What the fuzz targets call, and the function that frames are for. Panics when something that must hold does not.
+//! Entry points for fuzz targets, and the function that fuzzed frames run through. They panic if an
+//! invariant is violated.
 
 use std::sync::Arc;
 
@@ -12,25 +13,28 @@ use crate::Function;
 use crate::routes::Address;
 use crate::routing::NextHop;
 
-/// Bytes of a route: prefix as on the wire, length, next hop.
+/// Encoded length of a route, in bytes: prefix in network byte order, length, next hop.
 const ROUTE_BYTES: usize = 18;
-/// More routes say no more, and take longer.
+/// Maximum number of routes per input. More routes cost time without finding more errors.
 const ROUTES_MAX: usize = 64;
 const NEXT_HOPS: u8 = 8;
-/// Less than a table in use has: what there is to find lies below, and a root of 4 MiB for each input takes most of the time.
+/// Size of the root. It is smaller than in production, because a root of 4 MiB per input would take
+/// most of the time, and the errors to find lie below it.
 const ROOT_BITS: u32 = 16;
 
-/// A few routes, with next hops of all kinds; addresses that begin with 0x24 have none.
+/// Returns a function with a few routes and next hops of each kind. No route covers addresses that
+/// begin with 0x24.
 pub fn function(form: Form) -> Arc<dyn Function> {
     let (destination, source) = (MacAddress([2, 0, 0, 0, 0, 1]), MacAddress([2, 0, 0, 0, 0, 2]));
     let forward = NextHop::forward(0, destination, source);
     let route = |first: u128, length: u8, next_hop| Route { prefix: first << 112, length, next_hop };
     let routes = [route(0x2001, 16, 0), route(0x2600, 8, 0), route(0x2601, 16, 1), route(0x2602, 16, 2)];
     let function = Ipv6::new(&routes, &[forward, NextHop::Local, NextHop::Blackhole], Some(form));
-    Arc::new(function.expect("so few routes fit into any table"))
+    Arc::new(function.expect("a few routes fit into any table"))
 }
 
-/// Any bytes as routes: both forms of the table say of addresses on the edges of all of them what a search says.
+/// Decodes `bytes` as routes. Checks that both lookup structures agree with a linear search on all
+/// edges of the prefixes.
 pub fn ipv6_routes(bytes: &[u8]) {
     let routes: Vec<Route> = bytes
         .as_chunks::<ROUTE_BYTES>()
@@ -48,13 +52,13 @@ pub fn ipv6_routes(bytes: &[u8]) {
     let mut prefixes = Prefixes::new();
     routes.iter().for_each(|route| prefixes.set(route.prefix, route.length, Some(route.next_hop)));
     for form in [Form::Trie, Form::Hash] {
-        let built = Built::new(form, &rib, ROOT_BITS).expect("so few routes fit into any table");
+        let built = Built::new(form, &rib, ROOT_BITS).expect("a few routes fit into any table");
         let table = built.table();
         for route in &routes {
             let last = route.prefix | !u128::MAX.masked(route.length);
             for address in [route.prefix, route.prefix.wrapping_sub(1), last, last.wrapping_add(1)] {
-                let said = table.lookup(address);
-                assert_eq!(said, prefixes.lookup(address), "{form:?}: {address:#x} of {routes:x?}");
+                let found = table.lookup(address);
+                assert_eq!(found, prefixes.lookup(address), "{form:?}: {address:#x} of {routes:x?}");
             }
         }
     }

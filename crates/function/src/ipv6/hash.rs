@@ -1,9 +1,12 @@
-//! The table as hash tables, searched by length (Waldvogel, Varghese, Turner, Plattner, "Scalable High Speed IP Routing
-//! Lookups", SIGCOMM 1997): `kernels/ipv6/image.h` draws it.
+//! Table as hash tables that are searched by length (Waldvogel, Varghese, Turner, Plattner,
+//! "Scalable High Speed IP Routing Lookups", SIGCOMM 1997). `kernels/ipv6/image.h` shows its
+//! layout.
 //!
-//! A look-up tries the lengths of a rope, one after another, until a key is found; that has a rope of its own. So every
-//! length that is tried must be findable for each longer prefix: it has a *marker* there, which knows the best of the
-//! shorter ones. Lengths are tried in an order that halves the prefixes, not the lengths: half of a real table are /48s.
+//! A look-up tries the lengths of a *rope*, one after another, until it finds a key. That key has
+//! its own rope, with which the search continues. A search for a long prefix must therefore find a
+//! key at each length that it tries first. Where there is no route, the table holds a *marker*,
+//! which carries the entry of the best shorter prefix. The order of lengths halves the number of
+//! prefixes, not the number of lengths, because half of the prefixes of a real table are /48s.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -13,32 +16,32 @@ use super::Route;
 use super::tables::{Full, Writer, leaf};
 use crate::routes::Address;
 
-/// Lengths that a rope has room for.
+/// Maximum number of lengths in a rope.
 const ROPE_MAX: usize = 8;
-/// Seeds that are tried before a table gets larger.
+/// Number of hash seeds that are tried before the table is enlarged.
 const SEEDS: usize = 4;
 
-/// One half of a prefix, as a key.
+/// Upper or lower half of a prefix, with its entry.
 #[derive(Clone, Copy, Debug)]
 struct Key {
     prefix: u64,
-    /// 1 to 64.
+    /// Length of the half, 1 to 64 bits.
     length: u8,
     entry: u32,
 }
 
-/// What a hash table holds.
+/// Record of a hash table.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     key: Key,
     rope: u64,
 }
 
-/// The entry of an upper half below which these routes are, in order, all longer than those around them, of which
-/// `outside` is the longest.
+/// Builds the hash tables for `routes` and returns their entry. The routes must be sorted.
+/// `outside` is the next hop of the longest route that covers them all.
 pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
     let mut keys: Vec<Key> = Vec::with_capacity(routes.len());
-    // Those that cover the present address and are at most 64 bits long.
+    // Routes of at most 64 bits that cover the current address.
     let mut covering: Vec<Route> = Vec::new();
     let mut at = 0;
     while let Some(route) = routes.get(at) {
@@ -65,7 +68,7 @@ pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> 
         let mut bytes = [0; IPV6_LINE_BYTES];
         bytes[..4].copy_from_slice(&entry.to_le_bytes());
         writer.write(line, &bytes);
-        // In the place of the /64 itself, if there is a route for it.
+        // This key replaces the one of a route for the /64 itself.
         if keys.last().is_some_and(|last| (last.prefix, last.length) == (high, 64)) {
             keys.pop();
         }
@@ -74,7 +77,7 @@ pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> 
     table(&keys, leaf(outside), writer)
 }
 
-/// The entry of keys in order.
+/// Builds the hash table for sorted keys and returns its entry.
 fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
     if keys.is_empty() {
         return Ok(outside);
@@ -85,10 +88,10 @@ fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Ful
     let mut hash = Ipv6Hash { rope, value: outside, ..Ipv6Hash::default() };
     let lines = loop {
         let placed = (0..SEEDS).find_map(|_| {
-            // Nobody who sends routes can choose such that they collide.
+            // The random seed prevents senders of routes from choosing prefixes that collide.
             hash.seed = RandomState::new().hash_one(count_log2);
             hash.shift = 64 - count_log2;
-            place(&records, &hash)
+            fill(&records, &hash)
         });
         match placed {
             Some(lines) => break lines,
@@ -103,7 +106,7 @@ fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Ful
     Ok(IPV6_TABLE | first)
 }
 
-/// Which lengths to try for these keys, which are in order; adds what is then to be found, markers included.
+/// Returns the rope for sorted keys, and appends their records and markers to `records`.
 fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
     let mut rope = 0;
     let mut tried = 0;
@@ -112,7 +115,7 @@ fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
         rope |= u64::from(length) << (8 * tried);
         tried += 1;
         let mut shorter = Vec::new();
-        // Those before the present key that cover it and are shorter than `length`.
+        // Keys shorter than `length` that cover the current key.
         let mut covering: Vec<Key> = Vec::new();
         let mut at = 0;
         while let Some(&key) = keys.get(at) {
@@ -142,7 +145,8 @@ fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
     rope
 }
 
-/// The length to try next: as many keys are as long, as are shorter. What is left after a miss must fit the rope.
+/// Returns the length to try next: the median of the keys' lengths. The lengths that remain after a
+/// miss must fit into the rest of the rope.
 fn pivot(keys: &[Key], tried: usize) -> u8 {
     let mut counts = [0usize; 65];
     keys.iter().for_each(|key| counts[usize::from(key.length)] += 1);
@@ -156,8 +160,9 @@ fn pivot(keys: &[Key], tried: usize) -> u8 {
     lengths[half.unwrap_or(0).min(shorter_max)] as u8
 }
 
-/// Every record in its line, or in one of the next; `None`: some find no place.
-fn place(records: &[Record], hash: &Ipv6Hash) -> Option<Vec<Ipv6HashLine>> {
+/// Stores every record in its line or one of the next lines. Returns `None` if a record does not
+/// fit.
+fn fill(records: &[Record], hash: &Ipv6Hash) -> Option<Vec<Ipv6HashLine>> {
     let count = 1usize << (64 - hash.shift);
     let mut lines = vec![Ipv6HashLine::default(); count];
     for Record { key, rope } in records {

@@ -1,48 +1,49 @@
-//! Which lines of the image are in use.
+//! Allocation of the image's lines.
 
 use std::collections::BTreeMap;
 
 use godwit_kernels::image::IPV6_LINES_MAX;
 
-/// Lines one after another.
+/// Run of consecutive lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Run {
     pub(super) first: u32,
     pub(super) count: u32,
 }
 
-/// The lines of an image: those from `next` on were never in use, and some before are free again.
+/// Allocator for the lines of an image. Lines from `next` on were never in use. Some earlier lines
+/// are free again.
 #[derive(Debug)]
 pub(super) struct Lines {
     next: u32,
     end: u32,
-    /// Free runs by length.
+    /// First lines of the free runs, by length.
     free: BTreeMap<u32, Vec<u32>>,
     free_count: usize,
 }
 
 impl Lines {
-    /// So many lines, all free.
+    /// Creates an allocator for `count` lines, all of them free.
     pub(super) fn new(count: usize) -> Self {
         Self { next: 0, end: count.min(IPV6_LINES_MAX) as u32, free: BTreeMap::new(), free_count: 0 }
     }
 
-    /// Lines that were in use at some time: the others are still zero.
+    /// Returns the number of lines that were ever in use. All later lines are zero.
     pub(super) fn touched(&self) -> usize {
         self.next as usize
     }
 
-    /// Lines in use.
+    /// Returns the number of lines in use.
     pub(super) fn used(&self) -> usize {
         self.next as usize - self.free_count
     }
 
-    /// There are so many after all, at least those that were in use.
+    /// Changes the number of lines to `count`, but not below the number that were ever in use.
     pub(super) fn limit(&mut self, count: usize) {
         self.end = count.clamp(self.next as usize, IPV6_LINES_MAX) as u32;
     }
 
-    /// A run of `count` lines; `None`: there is none so long.
+    /// Allocates a run of `count` lines, or returns `None` if no free run is long enough.
     pub(super) fn take(&mut self, count: u32) -> Option<u32> {
         if let Some(first) = self.take_free(count) {
             return Some(first);
@@ -56,7 +57,8 @@ impl Lines {
         self.take_free(count)
     }
 
-    /// The shortest free run that is long enough, its rest left free.
+    /// Takes the lines from the shortest free run that is long enough. The rest of the run stays
+    /// free.
     fn take_free(&mut self, count: u32) -> Option<u32> {
         let (&length, firsts) = self.free.range_mut(count..).next()?;
         let first = firsts.pop()?;
@@ -76,7 +78,7 @@ impl Lines {
         self.free_count += run.count as usize;
     }
 
-    /// Makes one run of free ones that touch.
+    /// Joins adjacent free runs.
     fn join(&mut self) {
         let mut runs: Vec<Run> = std::mem::take(&mut self.free)
             .into_iter()
@@ -97,7 +99,7 @@ impl Lines {
             };
         }
         match joined {
-            // What lies at the end was never in use, as far as that matters.
+            // The last run borders on the lines that were never in use, and joins them.
             Some(last) if last.first + last.count == self.next => self.next = last.first,
             last => last.into_iter().for_each(|last| self.give(last)),
         }
@@ -109,13 +111,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_back() {
+    fn reuses_and_joins_free_runs() {
         let mut lines = Lines::new(100);
         let first: Vec<u32> = (0..10).map(|_| lines.take(10).unwrap()).collect();
         assert_eq!(first, [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]);
         assert_eq!((lines.take(1), lines.used()), (None, 100));
-        for at in [30, 10, 20] {
-            lines.give(Run { first: at, count: 10 });
+        for first in [30, 10, 20] {
+            lines.give(Run { first, count: 10 });
         }
         assert_eq!((lines.take(30), lines.used()), (Some(10), 100));
         lines.give(Run { first: 10, count: 30 });

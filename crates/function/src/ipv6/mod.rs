@@ -21,51 +21,53 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use crate::routes::{Address, Resolved};
-use crate::routing::{FOLLOW_INTERVAL, Follower, NextHop, NextHops, RESOLVE_INTERVAL, Resolver, Routing};
+use crate::routing::{KERNEL_ROUTES_INTERVAL, KernelRoutes, NextHop, NextHops, RESOLVE_INTERVAL, Resolver, Routing};
 use crate::{BuildContext, Contract, Drop, Error, Function, HostHalf, Kind, Running, Verdict};
 
 pub use config::Config;
 
-/// The packet has its new addresses and hop limit, and goes out by the chosen port; `Outcome::value` is the index of the next
-/// hop.
+/// The packet has new Ethernet addresses and hop limit and leaves by `Outcome::port`.
+/// `Outcome::value` is the index of the next hop.
 pub const VERDICT_FORWARD: u8 = 0;
-/// The route says that the packet is for this machine; `Outcome::value` is the index of the next hop.
+/// The route delivers the packet to this machine. `Outcome::value` is the index of the next hop.
 pub const VERDICT_LOCAL: u8 = 1;
-/// The packet may not make another hop.
+/// The hop limit is used up.
 pub const VERDICT_HOP_LIMIT_EXCEEDED: u8 = 2;
-/// The frame carries no IPv6.
+/// The frame does not carry IPv6.
 pub const VERDICT_NOT_IPV6: u8 = 3;
-/// No route covers the destination, or the route says that there is none.
+/// No route covers the destination, or its route is unreachable.
 pub const VERDICT_NO_ROUTE: u8 = 4;
-/// The address of the next station is not known; `Outcome::port` is its port, `Outcome::value` the index of the next hop.
+/// The Ethernet address of the next station is unknown. `Outcome::port` is its port,
+/// `Outcome::value` the index of the next hop.
 pub const VERDICT_UNRESOLVED: u8 = 5;
-/// The packet is longer than the next hop takes; `Outcome::port` is the next hop's port, `Outcome::value` its MTU.
+/// The packet exceeds the MTU of the next hop. `Outcome::port` is the port of the next hop,
+/// `Outcome::value` its MTU.
 pub const VERDICT_TOO_BIG: u8 = 6;
-/// The destination does not lie beyond the link: it may be this machine.
+/// The destination is on the link. It may be this machine.
 pub const VERDICT_LINK_LOCAL: u8 = 7;
-/// The source does not reach beyond the link.
+/// The source is link-local, but the destination is not on the link.
 pub const VERDICT_BEYOND_SCOPE: u8 = 8;
-/// A hop-by-hop option is unknown and asks for an answer; `Outcome::value` is where it lies, bytes from the start of the IPv6
-/// header.
+/// A hop-by-hop option is unknown and requires an ICMP error. `Outcome::value` is its offset from
+/// the start of the IPv6 header, in bytes.
 pub const VERDICT_PARAMETER_PROBLEM: u8 = 9;
 
-/// The frame ends too early.
+/// The frame ends within a header, or before the length that the header states.
 pub const DROP_TRUNCATED: u8 = 0;
-/// The header contradicts itself.
+/// The header is inconsistent.
 pub const DROP_MALFORMED: u8 = 1;
-/// A hop-by-hop option that is unknown says so.
+/// A hop-by-hop option is unknown and requires that the packet is dropped.
 pub const DROP_OPTION: u8 = 2;
-/// The route says so.
+/// The route is a blackhole.
 pub const DROP_BLACKHOLE: u8 = 3;
-/// An address that no router forwards.
+/// The source or destination address must not be forwarded.
 pub const DROP_MARTIAN: u8 = 4;
 
-/// Variant of a table that is a trie.
+/// Variant of a table with a trie.
 pub const VARIANT_TRIE: u8 = 0;
-/// Variant of a table that is hashed.
+/// Variant of a table with hash tables.
 pub const VARIANT_HASH: u8 = 1;
 
-/// The contract block of `kernels/ipv6/`, as data.
+/// Contract of the function; see also `kernels/ipv6/`.
 pub const CONTRACT: Contract = Contract {
     kind: "ipv6",
     summary: "Forwards IPv6 packets by their longest matching prefix (a trie, or hash tables by length).",
@@ -76,7 +78,7 @@ pub const CONTRACT: Contract = Contract {
             sentence: "A route was found; Ethernet addresses and hop limit are rewritten.",
             chooses_port: true,
         },
-        Verdict { name: "local", sentence: "The route says that the packet is for this machine.", chooses_port: false },
+        Verdict { name: "local", sentence: "The route delivers the packet to this machine.", chooses_port: false },
         Verdict {
             name: "hop_limit_exceeded",
             sentence: "A route was found, but the hop limit is 0 or 1; the packet is unchanged.",
@@ -84,27 +86,27 @@ pub const CONTRACT: Contract = Contract {
         },
         Verdict {
             name: "not_ipv6",
-            sentence: "The frame carries no IPv6, or carries it behind two VLAN tags.",
+            sentence: "The frame does not carry IPv6, or has two VLAN tags.",
             chooses_port: false,
         },
         Verdict {
             name: "no_route",
-            sentence: "No route covers the destination, or its route says that it is unreachable; the packet is unchanged.",
+            sentence: "No route covers the destination, or its route is unreachable; the packet is unchanged.",
             chooses_port: false,
         },
         Verdict {
             name: "unresolved",
-            sentence: "The Ethernet address of the next station is not known; the packet is unchanged.",
+            sentence: "The Ethernet address of the next station is unknown; the packet is unchanged.",
             chooses_port: true,
         },
         Verdict {
             name: "too_big",
-            sentence: "The packet is longer than the next hop's MTU; it is unchanged.",
+            sentence: "The packet exceeds the MTU of the next hop; it is unchanged.",
             chooses_port: true,
         },
         Verdict {
             name: "link_local",
-            sentence: "The destination is link-local, or a group on the link: never forwarded, perhaps for this machine.",
+            sentence: "The destination is a link-local unicast or multicast address; the packet is unchanged.",
             chooses_port: false,
         },
         Verdict {
@@ -114,21 +116,21 @@ pub const CONTRACT: Contract = Contract {
         },
         Verdict {
             name: "parameter_problem",
-            sentence: "A hop-by-hop option is unknown and asks for an answer; the packet is unchanged.",
+            sentence: "A hop-by-hop option is unknown and requires an ICMP error; the packet is unchanged.",
             chooses_port: false,
         },
     ],
     drops: &[
-        Drop { name: "truncated", sentence: "The frame ends before the header, or before the length it states." },
         Drop {
-            name: "malformed",
-            sentence: "The version is not 6, or hop-by-hop options are longer than what holds them.",
+            name: "truncated",
+            sentence: "The frame ends within a header, or before the length that the header states.",
         },
-        Drop { name: "option", sentence: "A hop-by-hop option is unknown and says to drop the packet then." },
-        Drop { name: "blackhole", sentence: "The route says that the packet is to be dropped." },
+        Drop { name: "malformed", sentence: "The version is not 6, or a hop-by-hop option or its header is too long." },
+        Drop { name: "option", sentence: "A hop-by-hop option is unknown and requires that the packet is dropped." },
+        Drop { name: "blackhole", sentence: "The route is a blackhole." },
         Drop {
             name: "martian",
-            sentence: "Source or destination is on no wire, or the destination is a group beyond the link.",
+            sentence: "The source or destination is not valid on a link, or the destination is multicast beyond the link.",
         },
     ],
     counters: &[],
@@ -142,28 +144,29 @@ pub const CONTRACT: Contract = Contract {
     spec: "RFC 8200, RFC 4291, RFC 4007 section 9, RFC 9673 section 5.2; Waldvogel et al., SIGCOMM 1997",
 };
 
-/// The registration.
+/// Registration of the function.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// One route; a length of 0 to 128.
+/// Route to an IPv6 prefix of length 0 to 128.
 pub type Route = crate::routes::Route<u128>;
 
-/// How the longest prefix is found.
+/// Lookup structure of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// By a multibit trie.
+    /// Multibit trie.
     Trie,
-    /// By hash tables, searched by length.
+    /// Hash tables, searched by length.
     Hash,
 }
 
-/// For how much more there is room than there is at the start.
+/// Extra capacity of the table, in addition to the initial contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spare {
-    /// Next hops.
+    /// Number of next hops.
     pub next_hops: usize,
-    /// Lines of 64 bytes, of which each six intervals or three prefixes take one, beside those that they replace; `None`: as many
-    /// again, and at least so many that a full table of 200,000 routes can come into an empty one.
+    /// Number of lines of 64 bytes. A line holds up to six intervals or three prefixes. Changes
+    /// need free lines in addition to those that they replace. `None`: as many as are in use, and
+    /// at least enough for a full table of 200,000 routes.
     pub lines: Option<usize>,
 }
 
@@ -173,17 +176,17 @@ impl Default for Spare {
     }
 }
 
-/// The configured function.
+/// Configured IPv6 forwarding function.
 #[derive(Debug)]
 pub struct Ipv6 {
     image: Arc<Image>,
     layout: tables::Layout,
-    /// Names of next hops, from the first one on.
+    /// Names of the configured next hops, by index.
     names: Vec<String>,
     changer: Mutex<changes::Changer>,
-    /// What `ref` goes by, once it has run: nothing else needs it. Locked behind `changer`.
+    /// Table of `ref`, created when `ref` first runs. Locked after `changer`.
     reference: RwLock<Option<Reference>>,
-    follower: Option<Follower>,
+    kernel_routes: Option<KernelRoutes>,
     resolver: Option<Resolver>,
 }
 
@@ -194,24 +197,26 @@ struct Reference {
 }
 
 impl Ipv6 {
-    /// A table of these routes; of equal prefixes the last one counts. Without a form the faster one is taken, measured here.
+    /// Creates a table of `routes` with the default spare capacity. The last route of a prefix
+    /// wins. If `form` is `None`, both structures are measured and the faster one is used.
     ///
     /// # Errors
-    /// [`Error::Memory`] where the machine has too little, [`Error::Value`] for more routes than a table takes.
+    /// [`Error::Memory`] if the machine has too little memory, [`Error::Value`] if the table has
+    /// too many routes.
     ///
     /// # Panics
-    /// When a route names a next hop that is not there, or has bits set beyond its length.
+    /// Panics if a route refers to a missing next hop, or has bits set beyond its length.
     pub fn new(routes: &[Route], next_hops: &[NextHop], form: Option<Form>) -> Result<Self, Error> {
         Self::with_room(routes, next_hops, Vec::new(), form, Spare::default())
     }
 
-    /// As [`Ipv6::new`], with names of the next hops, and as much room as asked for.
+    /// Like [`Ipv6::new`], with names of the next hops and a chosen spare capacity.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Ipv6::new`].
     ///
     /// # Panics
-    /// As there.
+    /// As [`Ipv6::new`].
     pub fn with_room(
         routes: &[Route],
         next_hops: &[NextHop],
@@ -221,11 +226,14 @@ impl Ipv6 {
     ) -> Result<Self, Error> {
         for route in routes {
             assert!((route.next_hop as usize) < next_hops.len(), "no such next hop: {route:?}");
-            assert!(route.length <= 128 && route.prefix.masked(route.length) == route.prefix, "no prefix: {route:?}");
+            assert!(
+                route.length <= 128 && route.prefix.masked(route.length) == route.prefix,
+                "not a prefix: {route:?}"
+            );
         }
         let rib = rib::Rib::new(routes);
         let build = |form| {
-            let message = || format!("there are {} routes, which is more than a table takes", rib.len());
+            let message = || format!("there are {} routes, which is more than a table has room for", rib.len());
             let built = tables::Built::new(form, &rib, tables::ROOT_BITS);
             built.map_err(|tables::Full| Error::Value { span: None, message: message() })
         };
@@ -233,7 +241,7 @@ impl Ipv6 {
             Some(form) => build(form)?,
             None => match (build(Form::Trie), build(Form::Hash)) {
                 (Ok(trie), Ok(hash)) => choose::faster(trie, hash, &rib),
-                // A trie takes more routes than hash tables do.
+                // A trie has room for more routes than hash tables do.
                 (Ok(built), Err(_)) | (Err(_), Ok(built)) => built,
                 (Err(error), Err(_)) => return Err(error),
             },
@@ -244,20 +252,20 @@ impl Ipv6 {
         let next_hops =
             NextHops::new(Arc::clone(&image), layout.next_hop(0), layout.next_hops, tables::FORMAT, next_hops);
         let changer = Mutex::new(changes::Changer::new(Arc::clone(&image), layout, lines, rib, next_hops));
-        Ok(Self { image, layout, names, changer, reference: RwLock::new(None), follower: None, resolver: None })
+        Ok(Self { image, layout, names, changer, reference: RwLock::new(None), kernel_routes: None, resolver: None })
     }
 
-    /// How the table is looked up.
+    /// Returns the lookup structure of the table.
     pub fn form(&self) -> Form {
         self.layout.form
     }
 
-    /// Bytes of the image that are in use; the others are room for changes.
+    /// Returns the number of bytes of the image that are in use. The rest is spare capacity.
     pub fn bytes_used(&self) -> usize {
         self.layout.line(self.changer().lines_used() as u32)
     }
 
-    /// What a kernel would find in a copy of the image.
+    /// Looks up an address in a copy of the image, as a kernel does.
     #[cfg(test)]
     fn lookup_image(&self, image: &[u8], address: u128) -> Option<u32> {
         let (root, lines) =
@@ -266,7 +274,8 @@ impl Ipv6 {
         walk::Table { form, root_bits, root, lines }.lookup(address)
     }
 
-    /// The next hop of the longest prefix that covers `address` (host byte order), found without the table image.
+    /// Returns the next hop of the longest prefix that covers `address` (host byte order), without
+    /// using the table image.
     pub fn lookup_ref(&self, address: u128) -> Option<u32> {
         self.with_reference(|reference| reference.prefixes.lookup(address))
     }
@@ -274,10 +283,10 @@ impl Ipv6 {
 
 fn build(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
-    let Resolved { routes, next_hops, asked } = config.resolve(site)?;
+    let Resolved { routes, next_hops, dynamic } = config.resolve(site)?;
     let mut function = Ipv6::with_room(&routes, &next_hops, config.names(), config.form()?, config.spare()?)?;
-    function.follower = config.follower(site)?;
-    function.resolver = Resolver::new(asked);
+    function.kernel_routes = config.kernel_routes(site)?;
+    function.resolver = Resolver::new(dynamic);
     Ok(Arc::new(function))
 }
 
@@ -303,8 +312,8 @@ impl Function for Ipv6 {
 
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
         let done = crate::routing::command(self, request, running)?;
-        if let Some(follower) = &self.follower {
-            follower.changed_by_operator(request);
+        if let Some(kernel_routes) = &self.kernel_routes {
+            kernel_routes.changed_by_operator(request);
         }
         if let Some(resolver) = &self.resolver {
             resolver.changed_by_operator();
@@ -313,17 +322,17 @@ impl Function for Ipv6 {
     }
 
     fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
-        Some(self.follower.as_ref()?.host_half(VERDICT_UNRESOLVED))
+        Some(self.kernel_routes.as_ref()?.host_half(VERDICT_UNRESOLVED))
     }
 
     fn housekeeping_interval(&self) -> Option<std::time::Duration> {
-        let follows = self.follower.as_ref().map(|_| FOLLOW_INTERVAL);
-        follows.or(self.resolver.as_ref().map(|_| RESOLVE_INTERVAL))
+        let kernel_routes = self.kernel_routes.as_ref().map(|_| KERNEL_ROUTES_INTERVAL);
+        kernel_routes.or(self.resolver.as_ref().map(|_| RESOLVE_INTERVAL))
     }
 
     fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
-        self.follower.as_ref().map_or(Ok(()), |follower| follower.keep(self, running))?;
-        self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.keep(self, running))
+        self.kernel_routes.as_ref().map_or(Ok(()), |kernel_routes| kernel_routes.update(self, running))?;
+        self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.update(self, running))
     }
 
     fn meet(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {

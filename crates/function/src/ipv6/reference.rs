@@ -1,5 +1,6 @@
-//! What the kernel does, straight from RFC 8200, RFC 4291 and RFC 4007: a search for the longest prefix by length, and the
-//! header views of `godwit-wire` and the types of the standard library instead of offsets and masks.
+//! Reference implementation after RFC 8200, RFC 4291 and RFC 4007. It searches maps for the longest
+//! prefix, and uses the header views of `godwit-wire` and the types of the standard library instead
+//! of offsets and masks.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -15,10 +16,11 @@ use super::{
 use crate::routes::Address;
 use crate::routing::NextHop;
 
-/// Bytes of a hop-by-hop options header that a router has time for.
+/// Number of bytes of a hop-by-hop options header that are processed. Options beyond it are
+/// ignored.
 const OPTION_BYTES: usize = 64;
 
-/// The routes by length, then by prefix.
+/// Next hops of the routes, by length, then by prefix.
 #[derive(Debug)]
 pub(super) struct Prefixes(Vec<BTreeMap<u128, u32>>);
 
@@ -27,7 +29,7 @@ impl Prefixes {
         Self(vec![BTreeMap::new(); 129])
     }
 
-    /// A route, or `None`: no route any more.
+    /// Sets the route of a prefix, or removes it if `next_hop` is `None`.
     pub(super) fn set(&mut self, prefix: u128, length: u8, next_hop: Option<u32>) {
         let routes = &mut self.0[usize::from(length)];
         match next_hop {
@@ -36,7 +38,7 @@ impl Prefixes {
         };
     }
 
-    /// The next hop of the longest prefix that covers the address.
+    /// Returns the next hop of the longest prefix that covers the address.
     pub(super) fn lookup(&self, address: u128) -> Option<u32> {
         (0u8..=128).rev().find_map(|length| self.0[usize::from(length)].get(&address.masked(length)).copied())
     }
@@ -61,10 +63,10 @@ pub(super) fn run_ref(
         Err(_) => return Outcome::drop(DROP_MALFORMED),
     };
     let (source, destination) = (Ipv6Addr::from(packet.source()), Ipv6Addr::from(packet.destination()));
-    if is_nowhere(source, destination) {
+    if is_martian(source, destination) {
         return Outcome::drop(DROP_MARTIAN);
     }
-    // RFC 4291, sections 2.5.6 and 2.7: they do not leave the link.
+    // These addresses do not leave the link (RFC 4291, sections 2.5.6 and 2.7).
     if destination.is_unicast_link_local() || destination.is_multicast() {
         return Outcome::verdict(VERDICT_LINK_LOCAL);
     }
@@ -79,13 +81,14 @@ pub(super) fn run_ref(
     let (adjacency, is_resolved) = match next_hops[next_hop as usize] {
         NextHop::Unreachable => return Outcome::verdict(VERDICT_NO_ROUTE),
         NextHop::Blackhole => return Outcome::drop(DROP_BLACKHOLE),
-        // "The node that is the destination of a packet should not discard a packet with Hop Limit equal to zero"
-        // (RFC 8200, section 3), and a neighbour's address may well be link-local.
+        // "The node that is the destination of a packet should not discard a packet with Hop Limit
+        // equal to zero" (RFC 8200, section 3). The source may be the link-local address of a
+        // neighbour.
         NextHop::Local => return Outcome { value: next_hop, ..Outcome::verdict(VERDICT_LOCAL) },
         NextHop::Forward(adjacency) => (adjacency, true),
         NextHop::Unresolved(adjacency) => (adjacency, false),
     };
-    // RFC 4007, section 9, rule 2.
+    // A link-local source does not leave the link (RFC 4007, section 9, rule 2).
     if source.is_unicast_link_local() {
         return Outcome::verdict(VERDICT_BEYOND_SCOPE);
     }
@@ -97,7 +100,7 @@ pub(super) fn run_ref(
         return Outcome { port, value: next_hop, ..Outcome::verdict(VERDICT_UNRESOLVED) };
     }
     let bytes = godwit_wire::ipv6::HEADER_BYTES + usize::from(packet.payload_bytes());
-    // RFC 8200, section 5: a router does not fragment.
+    // Routers do not fragment IPv6 packets (RFC 8200, section 5).
     if adjacency.mtu != crate::routing::Adjacency::MTU_MAX && bytes > usize::from(adjacency.mtu) {
         return Outcome { port, value: adjacency.mtu.into(), ..Outcome::verdict(VERDICT_TOO_BIG) };
     }
@@ -109,7 +112,8 @@ pub(super) fn run_ref(
     Outcome { port, value: next_hop, ..Outcome::verdict(VERDICT_FORWARD) }
 }
 
-/// Where the IPv6 header begins, behind no or one 802.1Q tag; `None` when something else is inside.
+/// Returns the offset of the IPv6 header, after at most one 802.1Q tag. Returns `None` for other
+/// payloads.
 fn network_header(frame: &[u8]) -> Result<Option<usize>, ()> {
     let ethernet = Ethernet::new_checked(frame).map_err(|_| ())?;
     let (inner, header) = match ethernet.ethertype() {
@@ -122,23 +126,28 @@ fn network_header(frame: &[u8]) -> Result<Option<usize>, ()> {
     Ok((inner == ethertype::IPV6).then_some(header))
 }
 
-/// Whether no packet goes from here to there.
-fn is_nowhere(source: Ipv6Addr, destination: Ipv6Addr) -> bool {
-    // RFC 4291, section 2.7: multicast addresses must not be source addresses. Section 2.5.3: loopback stays in the node.
+/// Returns whether no valid packet has this pair of addresses.
+fn is_martian(source: Ipv6Addr, destination: Ipv6Addr) -> bool {
+    // A multicast address must not be a source (RFC 4291, section 2.7). Loopback addresses stay in
+    // the node (section 2.5.3).
     if source.is_multicast() || source.is_loopback() || destination.is_loopback() {
         return true;
     }
-    // Section 2.5.2: the unspecified address is no destination, and no router forwards what comes from it.
+    // The unspecified address is no destination, and routers do not forward packets from it
+    // (section 2.5.2).
     if destination.is_unspecified() || source.is_unspecified() && !destination.is_multicast() {
         return true;
     }
-    // Section 2.7: scope 2 is the link; 0 is reserved, 1 the interface. Beyond the link a group needs routes of another kind.
+    // Scope 0 is reserved, 1 is the interface, 2 the link (section 2.7). Wider scopes need
+    // multicast routes.
     destination.is_multicast() && destination.octets()[1] & 0xf != 2
 }
 
-/// Hop-by-hop options (RFC 8200, sections 4.2 and 4.3): what becomes of the packet, unless it goes on. No option says anything to
-/// this router, so that each is unknown but for padding; those whose type and length lie beyond `OPTION_BYTES` are skipped
-/// (RFC 9673, section 5.2).
+/// Processes the hop-by-hop options (RFC 8200, sections 4.2 and 4.3). Returns the outcome, or
+/// `None` if the packet continues.
+///
+/// This router implements no options, so all of them are unknown, except padding. Options whose
+/// type and length lie beyond `OPTION_BYTES` are ignored (RFC 9673, section 5.2).
 fn hop_by_hop(payload: &[u8]) -> Option<Outcome> {
     let Some(&[_, length, ..]) = payload.first_chunk::<8>() else { return Some(Outcome::drop(DROP_MALFORMED)) };
     let Some(header) = payload.get(..8 * (usize::from(length) + 1)) else {
@@ -156,7 +165,8 @@ fn hop_by_hop(payload: &[u8]) -> Option<Outcome> {
         match kind >> 6 {
             0b00 => {}
             0b01 => return Some(Outcome::drop(DROP_OPTION)),
-            // 11 asks for an answer unless the destination is a group, which it is not here.
+            // 11 reports a problem unless the destination is multicast, which it is not at this
+            // point.
             _ => {
                 let value = (godwit_wire::ipv6::HEADER_BYTES + at) as u32;
                 return Some(Outcome { value, ..Outcome::verdict(VERDICT_PARAMETER_PROBLEM) });

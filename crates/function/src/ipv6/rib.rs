@@ -1,15 +1,16 @@
-//! The routes, in order: what tables are built from.
+//! Sorted routes, from which tables are built.
 
 use std::collections::BTreeMap;
 
 use super::Route;
 use crate::routes::Address;
 
-/// The routes by prefix, then by length: a walk through their tree, each before those inside it.
+/// Next hops of the routes, sorted by prefix, then by length. In this order, each prefix precedes
+/// those inside it.
 #[derive(Debug, Default)]
 pub(super) struct Rib(BTreeMap<(u128, u8), u32>);
 
-/// From `start` up to the next one, all addresses have one next hop.
+/// Range of addresses with one next hop, from `start` to the start of the next interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
     pub(super) start: u128,
@@ -17,7 +18,7 @@ pub(super) struct Interval {
 }
 
 impl Rib {
-    /// Of equal prefixes the last one counts.
+    /// Creates a table of `routes`. The last route of a prefix wins.
     pub(super) fn new(routes: &[Route]) -> Self {
         Self(routes.iter().map(|route| ((route.prefix, route.length), route.next_hop)).collect())
     }
@@ -26,7 +27,8 @@ impl Rib {
         self.0.len()
     }
 
-    /// The route of exactly this prefix gets this next hop, or is gone. Says what it had.
+    /// Sets the route of a prefix, or removes it if `next_hop` is `None`. Returns the previous next
+    /// hop.
     pub(super) fn set(&mut self, prefix: u128, length: u8, next_hop: Option<u32>) -> Option<u32> {
         match next_hop {
             Some(next_hop) => self.0.insert((prefix, length), next_hop),
@@ -34,29 +36,29 @@ impl Rib {
         }
     }
 
-    /// The route of exactly this prefix.
+    /// Returns the next hop of exactly this prefix.
     pub(super) fn get(&self, prefix: u128, length: u8) -> Option<u32> {
         self.0.get(&(prefix, length)).copied()
     }
 
-    /// All of them, in order.
+    /// Returns all routes, sorted.
     pub(super) fn routes(&self) -> impl Iterator<Item = Route> {
         self.0.iter().map(|(&(prefix, length), &next_hop)| Route { prefix, length, next_hop })
     }
 
-    /// Those that begin at an address or behind it, in order.
+    /// Returns the routes whose prefixes begin at or after `start`, sorted.
     pub(super) fn from(&self, start: u128) -> impl Iterator<Item = Route> {
         self.0.range((start, 0)..).map(|(&(prefix, length), &next_hop)| Route { prefix, length, next_hop })
     }
 
-    /// Those inside a prefix that are longer than it, in order.
+    /// Returns the longer routes inside a prefix, sorted.
     pub(super) fn inside(&self, prefix: u128, length: u8) -> impl Iterator<Item = Route> {
         let last = prefix | !u128::MAX.masked(length);
         let range = self.0.range((prefix, length + 1)..=(last, u8::MAX));
         range.map(|(&(prefix, length), &next_hop)| Route { prefix, length, next_hop })
     }
 
-    /// Those of at most `length` bits that cover an address, the shortest first.
+    /// Returns the routes of at most `length` bits that cover an address, the shortest first.
     pub(super) fn around(&self, address: u128, length: u8) -> impl Iterator<Item = Route> {
         (0..=length).filter_map(move |length| {
             let prefix = address.masked(length);
@@ -65,11 +67,13 @@ impl Rib {
     }
 }
 
-/// What the addresses from `start` on have: `outside`, where none of the routes covers them, which all begin there or
-/// later and come in order. The first interval begins at `start`, neighbours differ.
+/// Maps the addresses from `start` on to next hops. Addresses without a route get `outside`.
+///
+/// `routes` must be sorted and begin at or after `start`. The first interval begins at `start`, and
+/// adjacent intervals differ.
 pub(super) fn intervals(start: u128, outside: u32, routes: impl Iterator<Item = Route>) -> Vec<Interval> {
     let mut intervals = vec![Interval { start, next_hop: outside }];
-    // Those that cover the present address, longest last: their last address and next hop.
+    // Last address and next hop of the routes that cover the current address, longest last.
     let mut covering: Vec<(u128, u32)> = Vec::new();
     let leave = |covering: &mut Vec<(u128, u32)>, intervals: &mut Vec<Interval>, until: Option<u128>| {
         while let Some(&(last, _)) = covering.last()
@@ -91,7 +95,7 @@ pub(super) fn intervals(start: u128, outside: u32, routes: impl Iterator<Item = 
     intervals
 }
 
-/// From `start` on it is `next_hop`. A later word about the same address counts.
+/// Begins an interval with `next_hop` at `start`. It replaces an interval with the same start.
 fn begin(intervals: &mut Vec<Interval>, start: u128, next_hop: u32) {
     if intervals.last().is_some_and(|last| last.start == start) {
         intervals.pop();

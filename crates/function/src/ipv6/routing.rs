@@ -1,4 +1,4 @@
-//! Routes and next hops of `ipv6` as others change them.
+//! Route changes at run time: the [`Routing`] of `ipv6`.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ impl Ipv6 {
         self.changer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// With what `ref` goes by, which is made when it first runs.
+    /// Calls `act` with the table of `ref`, which is created on first use.
     pub(super) fn with_reference<T>(&self, act: impl FnOnce(&Reference) -> T) -> T {
         if let Some(reference) = &*self.reference.read().unwrap_or_else(PoisonError::into_inner) {
             return act(reference);
@@ -38,7 +38,7 @@ impl Ipv6 {
     }
 }
 
-/// Enters a next hop at its index. What stands where there is none is never asked for.
+/// Stores a next hop at `index`. Gaps are filled with blackholes, which no route refers to.
 fn put(next_hops: &mut Vec<NextHop>, index: u32, next_hop: NextHop) {
     let index = index as usize;
     if next_hops.len() <= index {
@@ -93,19 +93,20 @@ impl Routing for Ipv6 {
         let mut numbered: Vec<Change> = Vec::with_capacity(changes.len());
         for change in changes {
             let Some((prefix, length)) = numbers(change.prefix) else {
-                let message = format!("{} is of the other family than this function's routes", change.prefix);
+                let message =
+                    format!("{} belongs to the other address family than this function's routes", change.prefix);
                 return Err(Unchanged { made: 0, error: Error::Command { message } });
             };
             numbered.push((prefix, length, change.next_hop));
         }
-        let mut made = |changes: &[Change]| {
+        let mut applied = |changes: &[Change]| {
             self.change_reference(|reference| {
                 for &(prefix, length, next_hop) in changes {
                     reference.prefixes.set(prefix, length, next_hop);
                 }
             });
         };
-        self.changer().change(&numbered, running, &mut made)
+        self.changer().change(&numbered, running, &mut applied)
     }
 
     fn find(&self, address: IpAddr) -> Option<(Prefix, u32)> {

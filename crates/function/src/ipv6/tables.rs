@@ -1,8 +1,9 @@
-//! The table image: `kernels/ipv6/image.h` draws it, `trie.rs` and `hash.rs` build what lies below an entry of the root.
+//! Table image. `kernels/ipv6/image.h` shows its layout. `trie.rs` and `hash.rs` build the
+//! structures below the entries of the root.
 //!
-//! Each entry of the root is built by itself from the routes that begin in its part of the address space, and from what
-//! covers it as a whole. So a change of routes is new lines for each entry that it concerns, written where nothing leads
-//! to, and then one store.
+//! Each entry of the root is built separately. Its input are the routes that begin in its part of
+//! the address space, and the route that covers all of it. A change of routes therefore writes new
+//! lines for each affected entry and then stores the entry.
 
 use godwit_kernels::image::{
     ALIGNMENT_BYTES, IPV6_BLACKHOLE, IPV6_HASH, IPV6_LINE_BYTES, IPV6_LINES_MAX, IPV6_LOCAL, IPV6_MAGIC, IPV6_NO_ROUTE,
@@ -20,46 +21,51 @@ use crate::routing::{Adjacency, Format, NextHop, Record};
 const NEXT_HOPS_OFFSET: usize = size_of::<Ipv6Image>().next_multiple_of(ALIGNMENT_BYTES);
 const NEXT_HOP_BYTES: usize = size_of::<Ipv6NextHop>();
 
-/// Bits of the address that name an entry of the root, even. They are the same for few routes, which may become many while the
-/// table is in use, and cost them 4 MiB and nothing else: addresses that are in use begin alike, and need few lines of the root.
-/// 500 prefixes of 2025 are looked up in 5.4 ns each, and in 5.8 below a root of 16 bits; 5000 in 6.7 and 6.5, 20,000 in 6.1 and 6.9
-/// (`bench ipv6-lookup`, AVX-512, a Xeon with 2 MiB of L2).
+/// Number of address bits that select an entry of the root. It must be even.
+///
+/// The number does not depend on the number of routes, because few routes may become many at run
+/// time. A small table pays only the 4 MiB: addresses in use begin alike and need few cache lines
+/// of the root. Measured with `bench ipv6-lookup` (AVX-512, a Xeon with 2 MiB of L2), compared with
+/// a root of 16 bits: 5.4 ns instead of 5.8 ns per look-up for 500 prefixes of 2025, 6.7 ns instead
+/// of 6.5 ns for 5000, and 6.1 ns instead of 6.9 ns for 20,000.
 pub(super) const ROOT_BITS: u32 = 20;
 
-/// Most next hops that one table takes.
+/// Maximum number of next hops in a table.
 pub(super) const NEXT_HOPS_MAX: usize = IPV6_NO_ROUTE as usize;
 
-/// Lines that a full table takes which comes in changes, into an empty one: 200,000 routes by either form, those that their
-/// changes replace included. 32 MiB, of which the host has what is written and devices with a memory of their own have all.
+/// Number of lines for a full table of 200,000 routes that is added to an empty one by changes. It
+/// suffices for both lookup structures, including the lines that the changes replace. The lines
+/// take 32 MiB. The host uses only what is written; devices with their own memory allocate all of
+/// it.
 pub(super) const FULL_TABLE_LINES: usize = 1 << 19;
 
-/// There are too few lines.
+/// Error: there are too few free lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Full;
 
-/// Where lines are written.
+/// Destination of new lines.
 pub(super) trait Writer {
-    /// A run of lines that nothing leads to.
+    /// Takes a run of `count` free lines. Returns the first.
     fn take(&mut self, count: u32) -> Result<u32, Full>;
 
-    /// Fills lines from `line` on.
+    /// Writes `bytes` to the lines from `line` on.
     fn write(&mut self, line: u32, bytes: &[u8]);
 }
 
-/// The entry of a next hop, or of none.
+/// Returns the entry for a next hop, or for `IPV6_NO_ROUTE`.
 pub(super) fn leaf(next_hop: u32) -> u32 {
     next_hop
 }
 
-/// Where everything lies in the image.
+/// Layout of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) form: Form,
-    /// Bits of the address that name an entry of the root, even.
+    /// Number of address bits that select an entry of the root, even.
     pub(super) root_bits: u32,
-    /// For how many there is room.
+    /// Capacity for next hops.
     pub(super) next_hops: usize,
-    /// For how many there is room.
+    /// Capacity for lines.
     pub(super) lines: usize,
     pub(super) root_offset: usize,
     pub(super) lines_offset: usize,
@@ -90,23 +96,23 @@ impl Layout {
         }
     }
 
-    /// Where a next hop lies.
+    /// Returns the offset of a next hop.
     pub(super) fn next_hop(&self, index: u32) -> usize {
         NEXT_HOPS_OFFSET + index as usize * NEXT_HOP_BYTES
     }
 
-    /// Where an entry of the root lies.
+    /// Returns the offset of an entry of the root.
     pub(super) fn root(&self, slot: u32) -> usize {
         self.root_offset + 4 * slot as usize
     }
 
-    /// Where a line lies.
+    /// Returns the offset of a line.
     pub(super) fn line(&self, line: u32) -> usize {
         self.lines_offset + line as usize * IPV6_LINE_BYTES
     }
 }
 
-/// Root and lines in one form, before they become an image.
+/// Root and lines of a table, before they are copied to an image.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) form: Form,
@@ -129,7 +135,7 @@ impl Writer for Built {
 }
 
 impl Built {
-    /// All routes, in this form, below a root of so many bits.
+    /// Builds a table of all routes with a root of `root_bits` bits.
     pub(super) fn new(form: Form, rib: &Rib, root_bits: u32) -> Result<Self, Full> {
         let covering = covering(rib, root_bits, 0, 1 << root_bits);
         let root = covering.iter().flat_map(|next_hop| leaf(*next_hop).to_le_bytes()).collect();
@@ -144,16 +150,18 @@ impl Built {
         Ok(built)
     }
 
-    /// For look-ups by the host.
+    /// Returns a view for look-ups by the host.
     pub(super) fn table(&self) -> walk::Table<'_> {
         walk::Table { form: self.form, root_bits: self.root_bits, root: &self.root, lines: &self.bytes }
     }
 
-    /// The image, with room for more next hops and lines than there are, and which lines are in use.
+    /// Creates the image, with spare room for next hops and lines. Returns it with its layout and
+    /// the allocator of its lines.
     pub(super) fn image(mut self, next_hops: &[Ipv6NextHop], spare: Spare) -> Result<(Memory, Layout, Lines), Error> {
         let used = self.lines.touched();
-        // As much again, since changed routes are written beside those that they replace; and what a daemon adds to a
-        // table that begins empty.
+        // The default has room for as many lines as are in use, because changes write new lines before
+        // they free old ones. At least room for a full table that a routing daemon adds to an empty
+        // one.
         let spare_lines = spare.lines.unwrap_or(used.max(FULL_TABLE_LINES));
         let lines = used.saturating_add(spare_lines).min(IPV6_LINES_MAX);
         let room = next_hops.len().saturating_add(spare.next_hops).min(NEXT_HOPS_MAX);
@@ -172,7 +180,7 @@ impl Built {
     }
 }
 
-/// How next hops lie in the image.
+/// Encoding of next hops in the image.
 pub(super) const FORMAT: Format = Format {
     record: |next_hop| {
         let Ipv6NextHop { to, from } = record_of(next_hop);
@@ -181,7 +189,7 @@ pub(super) const FORMAT: Format = Format {
     unresolved: IPV6_UNRESOLVED,
 };
 
-/// A next hop as it lies in the image.
+/// Returns the record of a next hop in the image.
 pub(super) fn record_of(next_hop: &NextHop) -> Ipv6NextHop {
     let station = |adjacency: &Adjacency, flags| {
         let Adjacency { port, destination, source, mtu } = *adjacency;
@@ -197,7 +205,8 @@ pub(super) fn record_of(next_hop: &NextHop) -> Ipv6NextHop {
     }
 }
 
-/// The longest route, of at most as many bits as name an entry of the root, for each of `count` entries.
+/// Returns, for each of `count` entries of the root, the next hop of the longest route that covers
+/// all of it.
 pub(super) fn covering(rib: &Rib, root_bits: u32, first: u32, count: usize) -> Vec<u32> {
     let start = u128::from(first) << (128 - root_bits);
     let (first, end) = (u64::from(first), u64::from(first) + count as u64);
@@ -210,14 +219,16 @@ pub(super) fn covering(rib: &Rib, root_bits: u32, first: u32, count: usize) -> V
             slots[(slot.max(first) - first) as usize..(until - first) as usize].fill(route.next_hop);
         }
     };
-    // Those that begin before, and then each before those inside it.
+    // First the routes that begin before `start`, then the others. Shorter routes precede those
+    // inside them.
     rib.around(start, root_bits as u8).for_each(&mut cover);
     rib.from(start).take_while(|route| slot_of(route) < end).for_each(cover);
     slots
 }
 
-/// What lies below an entry of the root: `routes` are those of its part that are longer, in order, `outside` is what covers
-/// it as a whole.
+/// Builds the structure below an entry of the root and returns the entry. `routes` are the longer
+/// routes in its part of the address space, sorted. `outside` is the next hop of the route that
+/// covers all of the part.
 pub(super) fn below(
     form: Form,
     root_bits: u32,

@@ -40,7 +40,8 @@ fn address(text: &str) -> [u8; 16] {
     text.parse::<Ipv6Addr>().unwrap().octets()
 }
 
-/// A frame with an IPv6 packet that carries `payload`, of which the first header is `next_header`.
+/// Returns a frame with an IPv6 packet that carries `payload`, whose first header has the type
+/// `next_header`.
 fn frame_of(source: &str, destination: &str, hop_limit: u8, next_header: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x11; 54];
     frame[12..14].copy_from_slice(&[0x86, 0xdd]);
@@ -68,7 +69,7 @@ fn functions(routes: &str) -> [Arc<dyn Function>; 3] {
 }
 
 #[test]
-fn a_packet_goes_by_its_longest_prefix() {
+fn forwards_by_the_longest_prefix() {
     let local = Outcome { value: 1, ..Outcome::verdict(VERDICT_LOCAL) };
     let forward = Outcome { port: 1, ..Outcome::verdict(VERDICT_FORWARD) };
     for function in functions(ROUTES) {
@@ -88,9 +89,9 @@ fn a_packet_goes_by_its_longest_prefix() {
             let mut after = before.clone();
             assert_eq!(run(&*function, &mut after), expected, "{destination}");
             if expected == forward {
-                let mut wanted = frame("2001:db8:f::1", destination, 8);
-                wanted[..12].copy_from_slice(&[2, 0, 0, 0, 0, 10, 2, 0, 0, 0, 0, 11]);
-                assert_eq!(after, wanted);
+                let mut rewritten = frame("2001:db8:f::1", destination, 8);
+                rewritten[..12].copy_from_slice(&[2, 0, 0, 0, 0, 10, 2, 0, 0, 0, 0, 11]);
+                assert_eq!(after, rewritten);
             } else {
                 assert_eq!(after, before);
             }
@@ -99,7 +100,7 @@ fn a_packet_goes_by_its_longest_prefix() {
 }
 
 #[test]
-fn the_last_hop_ends_at_a_router_and_not_behind_it() {
+fn delivers_but_does_not_forward_packets_with_hop_limit_1() {
     let [function, ..] = functions(ROUTES);
     for (hop_limit, destination, verdict) in [
         (0, "2001:db8::1", VERDICT_HOP_LIMIT_EXCEEDED),
@@ -113,7 +114,7 @@ fn the_last_hop_ends_at_a_router_and_not_behind_it() {
 }
 
 #[test]
-fn addresses_that_are_on_no_wire_are_dropped() {
+fn drops_packets_from_or_to_martian_addresses() {
     let [function, ..] = functions("[[route]]\nprefix = \"::/0\"\nnext_hop = \"east\"");
     let outcome = |source, destination| run(&*function, &mut frame(source, destination, 9));
     let good = "2001:db8::1";
@@ -122,14 +123,14 @@ fn addresses_that_are_on_no_wire_are_dropped() {
         assert_eq!(outcome(bad, good), martian, "from {bad}");
         assert_eq!(outcome(good, bad), martian, "to {bad}");
     }
-    assert_eq!(outcome("ff02::1", good), martian, "a group sends nothing");
+    assert_eq!(outcome("ff02::1", good), martian, "multicast source");
     for edge in ["::2", "fdff::1", "fec0::1", "fe7f::1", "64:ff9b::1", "::ffff:192.0.2.1"] {
         assert_eq!(outcome(edge, edge).verdict, VERDICT_FORWARD, "{edge}");
     }
 }
 
 #[test]
-fn what_is_local_to_a_link_stays_there() {
+fn does_not_forward_link_local_packets() {
     let routes =
         "[[route]]\nprefix = \"::/0\"\nnext_hop = \"east\"\n[[route]]\nprefix = \"2001:db8::\"\nnext_hop = \"here\"";
     let [function, ..] = functions(routes);
@@ -139,12 +140,12 @@ fn what_is_local_to_a_link_stays_there() {
         assert_eq!(outcome("fe80::2", destination), VERDICT_LINK_LOCAL, "{destination}");
     }
     assert_eq!(outcome("::", "ff02::1:ff00:1"), VERDICT_LINK_LOCAL, "duplicate address detection");
-    assert_eq!(outcome("fe80::2", "2001:db8::"), VERDICT_LOCAL, "a neighbour may ask for this machine's address");
+    assert_eq!(outcome("fe80::2", "2001:db8::"), VERDICT_LOCAL, "link-local source, destination on this machine");
     assert_eq!(outcome("fe80::2", "2001:db8::1"), VERDICT_BEYOND_SCOPE);
 }
 
 #[test]
-fn hop_by_hop_options_are_looked_at() {
+fn handles_hop_by_hop_options() {
     let [function, ..] = functions(ROUTES);
     let outcome = |options: &[u8], units: u8| {
         let mut payload = vec![17, units];
@@ -154,22 +155,23 @@ fn hop_by_hop_options_are_looked_at() {
     };
     let malformed = Outcome::drop(DROP_MALFORMED);
     let problem = |value| Outcome { value, ..Outcome::verdict(VERDICT_PARAMETER_PROBLEM) };
-    for (what, options, units, expected) in [
+    for (name, options, units, expected) in [
         ("PadN", &[1, 4, 0, 0, 0, 0][..], 0, None),
         ("Router Alert", &[5, 2, 0, 0, 1, 0], 0, None),
         ("unknown, skipped", &[0x1e, 4, 1, 2, 3, 4], 0, None),
-        ("unknown, to be dropped", &[0x5e, 4, 1, 2, 3, 4], 0, Some(Outcome::drop(DROP_OPTION))),
-        ("unknown, to be answered", &[0, 0x9e, 3, 1, 2, 3], 0, Some(problem(43))),
-        ("a jumbo payload", &[0xc2, 4, 0, 1, 0, 0], 0, Some(problem(42))),
-        ("an option too long", &[0x1e, 5, 1, 2, 3, 4], 0, Some(malformed)),
-        ("a type without length", &[0, 0, 0, 0, 0, 0x1e], 0, Some(malformed)),
-        ("a header too long", &[1, 4, 0, 0, 0, 0], 1, Some(malformed)),
-        ("two padded", &[1, 4, 0, 0, 0, 0, 1, 6, 0, 0, 0, 0, 0, 0], 1, None),
+        ("unknown, dropped", &[0x5e, 4, 1, 2, 3, 4], 0, Some(Outcome::drop(DROP_OPTION))),
+        ("unknown, reported", &[0, 0x9e, 3, 1, 2, 3], 0, Some(problem(43))),
+        ("jumbo payload", &[0xc2, 4, 0, 1, 0, 0], 0, Some(problem(42))),
+        ("option too long", &[0x1e, 5, 1, 2, 3, 4], 0, Some(malformed)),
+        ("type without length", &[0, 0, 0, 0, 0, 0x1e], 0, Some(malformed)),
+        ("header too long", &[1, 4, 0, 0, 0, 0], 1, Some(malformed)),
+        ("two PadN", &[1, 4, 0, 0, 0, 0, 1, 6, 0, 0, 0, 0, 0, 0], 1, None),
     ] {
         let forward = Outcome { port: 1, ..Outcome::verdict(VERDICT_FORWARD) };
-        assert_eq!(outcome(options, units), expected.unwrap_or(forward), "{what}");
+        assert_eq!(outcome(options, units), expected.unwrap_or(forward), "{name}");
     }
-    // Type and length in bytes 62 and 63 count, one byte later they do not.
+    // An option whose type and length are in bytes 62 and 63 is processed. One byte later it is
+    // ignored.
     let late = |at: usize, kind| {
         let mut options = vec![0; 70];
         (options[at - 2], options[at - 1]) = (kind, 1);
@@ -179,11 +181,11 @@ fn hop_by_hop_options_are_looked_at() {
     assert_eq!(late(63, 0x5e).verdict, VERDICT_FORWARD);
     let mut empty = frame_of("2001:db8:f::1", "2001:db8::1", 9, 0, &[]);
     empty.extend([17, 0, 0xc2, 4, 0, 1, 0, 0]);
-    assert_eq!(run(&*function, &mut empty), malformed, "a jumbogram's length is 0");
+    assert_eq!(run(&*function, &mut empty), malformed, "jumbogram with a payload length of 0");
 }
 
 #[test]
-fn next_hops_say_what_becomes_of_a_packet() {
+fn reports_mtu_hop_limit_and_unresolved_next_hops() {
     let mac = |last| MacAddress([2, 0, 0, 0, 0, last]);
     let station = |mtu| Adjacency { port: 7, destination: mac(1), source: mac(2), mtu };
     let hops = vec![
@@ -205,7 +207,7 @@ fn next_hops_say_what_becomes_of_a_packet() {
 }
 
 #[test]
-fn a_tag_is_skipped_and_kept() {
+fn skips_and_keeps_one_vlan_tag() {
     let [function, ..] = functions(ROUTES);
     let mut tagged = frame("2001:db8:f::1", "2001:db8::1", 9);
     tagged.splice(12..12, [0x81, 0x00, 0x20, 0x05]);
@@ -217,7 +219,7 @@ fn a_tag_is_skipped_and_kept() {
 }
 
 #[test]
-fn routes_come_from_file_and_stanza_and_the_last_word_counts() {
+fn later_routes_replace_earlier_ones_and_the_file_comes_first() {
     let directory = Directory::new("ipv6-routes");
     std::fs::write(directory.0.join("routes.txt"), "2001:db8::/32 nowhere\n2001:db8::/32 here\n2001:db9::/32\n")
         .unwrap();
@@ -234,13 +236,13 @@ fn routes_come_from_file_and_stanza_and_the_last_word_counts() {
 }
 
 #[test]
-fn wrong_stanzas_are_refused_with_the_reason() {
+fn rejects_invalid_stanzas_with_the_reason() {
     let route = |prefix: &str| format!("[[route]]\nprefix = \"{prefix}\"\nnext_hop = \"here\"");
     for (stanza, part) in [
         (String::new(), "has no routes"),
-        (route("2001:db8::1/32"), "meant is perhaps 2001:db8::/32"),
-        (route("10.0.0.0/8"), "IPv4 routes belong"),
-        (format!("lookup = \"tree\"\n{}", route("::/0")), "lookup is \"trie\", \"hash\" or \"auto\", not \"tree\""),
+        (route("2001:db8::1/32"), "2001:db8::/32"),
+        (route("10.0.0.0/8"), "kind \"ipv4\""),
+        (format!("lookup = \"tree\"\n{}", route("::/0")), "\"tree\""),
         (format!("look_up = \"trie\"\n{}", route("::/0")), "look_up"),
     ] {
         let error = build_error(&KIND, &format!("{stanza}\n{NEXT_HOPS}"), &["a", "b"]).to_string();
@@ -256,7 +258,8 @@ fn route(address: u128, length: u8, next_hop: u32) -> Route {
     Route { prefix: address.masked(length), length, next_hop }
 }
 
-/// Both forms say of addresses on all edges of the routes what a search for the longest prefix says, and of these.
+/// Checks that both lookup structures agree with a longest-prefix search on `addresses` and on all
+/// edges of the routes.
 fn check(routes: &[Route], addresses: &[u128]) {
     let hops = 1 + routes.iter().map(|route| route.next_hop).max().unwrap_or(0);
     for form in [Form::Trie, Form::Hash] {
@@ -274,7 +277,7 @@ fn check(routes: &[Route], addresses: &[u128]) {
 }
 
 #[test]
-fn the_table_ends_where_the_address_space_ends() {
+fn covers_both_ends_of_the_address_space() {
     check(&[], &[1]);
     check(&[route(0, 0, 0)], &[1 << 127]);
     check(
@@ -289,21 +292,21 @@ fn the_table_ends_where_the_address_space_ends() {
 }
 
 #[test]
-fn many_hosts_of_one_net_and_many_nets_of_one_provider() {
+fn finds_many_hosts_in_one_prefix_and_many_prefixes_in_one_block() {
     let mut random = 1u64;
     let mut next = move || {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         u128::from(random >> 16)
     };
     let net = 0x2001_0db8_u128 << 96;
-    let hosts: Vec<Route> = (0..5000).map(|at| route(net | next() << 8 | (next() & 0xff), 128, at % 7)).collect();
+    let hosts: Vec<Route> = (0..5000).map(|index| route(net | next() << 8 | (next() & 0xff), 128, index % 7)).collect();
     check(&hosts, &[net, net | 1]);
     let nets: Vec<Route> =
-        (0..5000).map(|at| route(net | (next() % 0x10_0000) << 64, 64 - at as u8 % 20, at % 9)).collect();
+        (0..5000).map(|index| route(net | (next() % 0x10_0000) << 64, 64 - index as u8 % 20, index % 9)).collect();
     check(&nets, &[net, net | 1]);
 }
 
-/// Prefixes that nest, touch and repeat: few addresses, all lengths.
+/// Routes that nest, touch and repeat: few addresses, all lengths.
 fn crowded_routes() -> impl Strategy<Value = Vec<Route>> {
     let address = prop_oneof![
         any::<u128>(),
@@ -319,9 +322,8 @@ fn crowded_routes() -> impl Strategy<Value = Vec<Route>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// The image says of every address what a search for the longest prefix says.
     #[test]
-    fn the_image_agrees_with_the_prefixes(routes in crowded_routes(), addresses: Vec<u128>) {
+    fn image_agrees_with_a_longest_prefix_search(routes in crowded_routes(), addresses: Vec<u128>) {
         check(&routes, &addresses);
     }
 }

@@ -1,8 +1,10 @@
-//! The table as a multibit trie: `kernels/ipv6/image.h` draws it.
+//! Table as a multibit trie. `kernels/ipv6/image.h` shows its layout.
 //!
-//! Built from intervals: the map from addresses to next hops without overlaps. A node divides its part of the address
-//! space into 64 to 4096 equal parts; up to six intervals are a bucket, of which one line is read. How a part of the address
-//! space is divided is decided by what all ways to divide it cost, down to the leaves: steps of a look-up, against lines.
+//! The trie is built from intervals, which map addresses to next hops without overlaps. A node
+//! divides its part of the address space into 64 to 4096 equal parts. A bucket holds up to six
+//! intervals, and a look-up reads one line of it. The builder computes the cost of every possible
+//! division down to the leaves and chooses the cheapest. The cost adds the steps of look-ups and
+//! the lines used.
 
 use std::collections::HashMap;
 
@@ -11,18 +13,22 @@ use godwit_kernels::image::{IPV6_KEYS, IPV6_LINE_BYTES, IPV6_LOW, IPV6_NODE, IPV
 use super::rib::Interval;
 use super::tables::{Full, Writer, leaf};
 
-/// Strides that a node may have.
+/// Strides that a node can have, in bits.
 const STRIDES: [u32; 4] = [6, 8, 10, 12];
-/// What a step through a bucket costs, in steps through nodes: those are taken sixteen at once by one gather.
+/// Cost of a step through a bucket, in steps through nodes. A gather takes sixteen steps through
+/// nodes at once.
 const BUCKET_COST: f64 = 1.5;
-/// The same for a bucket that skips bits, above nodes: look-ups that come to such wait for each other once more.
+/// Cost of a bucket that skips bits above nodes, in steps through nodes. The look-ups of a batch
+/// wait for each other once more at such a bucket.
 const SKIP_COST: f64 = 3.0;
-/// What a line costs, in steps through nodes of one look-up for each border. With 0.3 the 160,147 prefixes of
-/// `bench ipv6-lookup` take 4.2 instead of 4.5 ns each, and 15.7 instead of 11.3 MB; 200,000 random ones 21 instead of 13 MB.
+/// Cost of a line, in steps through nodes of one look-up per border. At 0.3, the 160,147 prefixes
+/// of `bench ipv6-lookup` take 4.2 instead of 4.5 ns each, but 15.7 instead of 11.3 MB; 200,000
+/// random ones take 21 instead of 13 MB.
 const LINE_COST: f64 = 1.0;
-/// Skipping fewer bits than this is no better than a node.
+/// Minimum number of bits to skip. For fewer bits a node is at least as good.
 const SKIPPED_MIN: u32 = 6;
 
+/// Range of keys with the same entry, from `start` to the start of the next piece.
 /// From `start` up to the next one, the value of all keys is an entry.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
@@ -30,8 +36,8 @@ struct Piece {
     entry: u32,
 }
 
-/// The entry of the addresses of these intervals, of which the first begins at the upper half `from`, and
-/// `2^bits` upper halves follow.
+/// Builds the trie for `intervals` and returns its entry. The first interval begins at the upper
+/// half `from`, and the trie covers `2^bits` upper halves.
 pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
     let from = (intervals[0].start >> 64) as u64;
     let mut pieces: Vec<Piece> = Vec::with_capacity(intervals.len());
@@ -43,14 +49,14 @@ pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) 
             at += 1;
             continue;
         }
-        // A /64 that is divided: what covers its beginning comes from before.
+        // A divided /64. The interval before covers its beginning.
         let before = intervals[at - 1].next_hop;
         let mut low = vec![Piece { start: 0, entry: leaf(before) }];
         let inside = intervals[at..].iter().take_while(|inside| (inside.start >> 64) as u64 == high);
         low.extend(inside.map(|inside| Piece { start: inside.start as u64, entry: leaf(inside.next_hop) }));
         at += low.len() - 1;
-        // One that begins with the /64 itself stands there already.
-        let entry = divide(&low, 0, 64, &mut Plans::new(), writer)?;
+        // An interval that begins with the /64 itself was pushed already, and is replaced below.
+        let entry = divide(&low, 0, 64, &mut Divisions::new(), writer)?;
         let line = writer.take(1)?;
         let mut bytes = [0; IPV6_LINE_BYTES];
         bytes[..4].copy_from_slice(&entry.to_le_bytes());
@@ -63,13 +69,14 @@ pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) 
             pieces.push(Piece { start: next, entry: leaf(intervals[at - 1].next_hop) });
         }
     }
-    // What was begun behind a divided /64 may have been overtaken, or lie behind the end.
+    // The last piece may begin after the end, if the last /64 is divided.
     let last = from.wrapping_add(u64::MAX >> (64 - bits));
     pieces.retain(|piece| piece.start <= last);
-    divide(&pieces, from, bits, &mut Plans::new(), writer)
+    divide(&pieces, from, bits, &mut Divisions::new(), writer)
 }
 
-/// A later word about the same key counts; neighbours differ.
+/// Appends a piece. It replaces a piece with the same start, and is left out if the entry does not
+/// change.
 fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     if pieces.last().is_some_and(|last| last.start == piece.start) {
         pieces.pop();
@@ -79,25 +86,26 @@ fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     }
 }
 
-/// The entry of `2^bits` keys from `from` on; the first piece covers `from`, the others begin behind it.
-fn divide(pieces: &[Piece], from: u64, bits: u32, plans: &mut Plans, writer: &mut dyn Writer) -> Result<u32, Full> {
+/// Builds the structure for `2^bits` keys from `from` on and returns its entry. The first piece
+/// covers `from`; the others begin after it.
+fn divide(pieces: &[Piece], from: u64, bits: u32, known: &mut Divisions, writer: &mut dyn Writer) -> Result<u32, Full> {
     let [first, rest @ ..] = pieces else { unreachable!("some piece covers every key") };
     let [second, ..] = rest else { return Ok(first.entry) };
-    let stride = match plan(rest, bits, plans).way {
-        Way::Buckets => return tree(pieces, writer),
-        Way::Node(stride) => stride,
-        Way::Skip => {
+    let stride = match cheapest(rest, bits, known).kind {
+        DivisionKind::Buckets => return tree(pieces, writer),
+        DivisionKind::Node(stride) => stride,
+        DivisionKind::Skip => {
             let differ = differing_bits(rest);
             let inner = second.start >> differ << differ;
-            let entry = divide(if second.start == inner { rest } else { pieces }, inner, differ, plans, writer)?;
+            let entry = divide(if second.start == inner { rest } else { pieces }, inner, differ, known, writer)?;
             let mut around = Vec::with_capacity(3);
             if inner > from {
                 around.push(Piece { start: from, entry: first.entry });
             }
             around.push(Piece { start: inner, entry });
-            let behind = inner.wrapping_add(1 << differ);
-            if behind != from.wrapping_add(size(bits)) {
-                around.push(Piece { start: behind, entry: pieces[pieces.len() - 1].entry });
+            let end = inner.wrapping_add(1 << differ);
+            if end != from.wrapping_add(size(bits)) {
+                around.push(Piece { start: end, entry: pieces[pieces.len() - 1].entry });
             }
             return bucket(&around, writer);
         }
@@ -112,14 +120,14 @@ fn divide(pieces: &[Piece], from: u64, bits: u32, plans: &mut Plans, writer: &mu
             at += 1;
         }
         let end = pieces[at..].partition_point(|piece| piece.start - start.min(piece.start) < size(shift));
-        let entry = divide(&pieces[at..at + end.max(1)], start, shift, plans, writer)?;
+        let entry = divide(&pieces[at..at + end.max(1)], start, shift, known, writer)?;
         entries.extend(entry.to_le_bytes());
     }
     writer.write(line, &entries);
     Ok(IPV6_NODE | (shift / 2) << 25 | (stride / 2 - 3) << 23 | line)
 }
 
-/// `2^bits`; 0 for all.
+/// Returns `2^bits` modulo 2^64.
 fn size(bits: u32) -> u64 {
     1u64.checked_shl(bits).unwrap_or(0)
 }
@@ -127,21 +135,22 @@ fn size(bits: u32) -> u64 {
 fn bucket(pieces: &[Piece], writer: &mut dyn Writer) -> Result<u32, Full> {
     let mut bucket =
         Ipv6Bucket { keys: [u64::MAX; IPV6_KEYS], values: [pieces[pieces.len() - 1].entry; IPV6_KEYS + 1] };
-    for (slot, piece) in bucket.values.iter_mut().zip(pieces) {
-        *slot = piece.entry;
+    for (value, piece) in bucket.values.iter_mut().zip(pieces) {
+        *value = piece.entry;
     }
-    for (slot, piece) in bucket.keys.iter_mut().zip(&pieces[1..]) {
-        *slot = piece.start;
+    for (key, piece) in bucket.keys.iter_mut().zip(&pieces[1..]) {
+        *key = piece.start;
     }
     let line = writer.take(1)?;
     writer.write(line, &bucket.emit());
     Ok(IPV6_TABLE | line)
 }
 
-/// Intervals that a bucket holds.
+/// Number of intervals that a bucket holds.
 const WIDTH: usize = IPV6_KEYS + 1;
 
-/// Pieces as buckets of buckets, as few as there can be; nothing but comparisons leads through them.
+/// Builds a search tree of buckets for `pieces`, with as few buckets as possible. Returns its
+/// entry.
 fn tree(pieces: &[Piece], writer: &mut dyn Writer) -> Result<u32, Full> {
     if pieces.len() == 1 {
         return Ok(pieces[0].entry);
@@ -157,7 +166,7 @@ fn tree(pieces: &[Piece], writer: &mut dyn Writer) -> Result<u32, Full> {
     bucket(&below, writer)
 }
 
-/// Levels and lines of a tree of so many pieces.
+/// Returns the numbers of levels and lines of the [`tree`] for `pieces` pieces.
 fn tree_size(pieces: usize) -> (u32, usize) {
     let (mut levels, mut lines, mut count) = (0, 0, pieces);
     while count > 1 {
@@ -168,49 +177,53 @@ fn tree_size(pieces: usize) -> (u32, usize) {
     (levels, lines)
 }
 
-/// How a part of the address space is divided.
+/// Method of dividing a part of the address space.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
-    /// By a node of this stride.
+enum DivisionKind {
+    /// A node with this stride.
     Node(u32),
-    /// By buckets alone.
+    /// A tree of buckets.
     Buckets,
-    /// By a bucket with one part inside that all borders lie in, and what is around it.
+    /// A bucket with a single inner part that contains all borders. The skipped bits are not looked
+    /// at again.
     Skip,
 }
 
-/// The cheapest way, and what it costs down to the leaves.
+/// Division of a part of the address space, with its cost down to the leaves.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+struct Division {
     cost: f64,
-    way: Way,
+    kind: DivisionKind,
 }
 
-/// Of each part of the address space that has been thought about: its first key, and how many bits it has.
-type Plans = HashMap<(u64, u32), Plan>;
+/// Cheapest division of each part that was examined, by the first key and the number of bits of the
+/// part.
+type Divisions = HashMap<(u64, u32), Division>;
 
-/// How `2^bits` keys with these borders inside are best divided: `borders` are the pieces that begin behind the first key.
+/// Returns the cheapest division of `2^bits` keys. `borders` are the pieces that begin after the
+/// first key.
 ///
-/// Each part is thought about once, whichever nodes lead there, so that every border is looked at a few times for each of
-/// at most 32 lengths.
-fn plan(borders: &[Piece], bits: u32, plans: &mut Plans) -> Plan {
-    let [first, ..] = borders else { return Plan { cost: 0.0, way: Way::Buckets } };
+/// Each part is examined once, no matter how many nodes lead to it. Each border is therefore
+/// visited a few times for each of at most 32 lengths.
+fn cheapest(borders: &[Piece], bits: u32, known: &mut Divisions) -> Division {
+    let [first, ..] = borders else { return Division { cost: 0.0, kind: DivisionKind::Buckets } };
     let total = borders.len() as f64;
     let (levels, lines) = tree_size(borders.len() + 1);
-    let mut best = Plan { cost: BUCKET_COST * f64::from(levels) * total + LINE_COST * lines as f64, way: Way::Buckets };
+    let cost = BUCKET_COST * f64::from(levels) * total + LINE_COST * lines as f64;
+    let mut best = Division { cost, kind: DivisionKind::Buckets };
     if levels == 1 {
         return best;
     }
     let part = (first.start & size(bits).wrapping_neg(), bits);
-    if let Some(known) = plans.get(&part) {
-        return *known;
+    if let Some(division) = known.get(&part) {
+        return *division;
     }
     let differ = differing_bits(borders);
     if differ + SKIPPED_MIN <= bits {
-        let inside = plan(behind(borders, differ), differ, plans);
+        let inside = cheapest(inner_borders(borders, differ), differ, known);
         let cost = SKIP_COST * total + LINE_COST + inside.cost;
         if cost < best.cost {
-            best = Plan { cost, way: Way::Skip };
+            best = Division { cost, kind: DivisionKind::Skip };
         }
     }
     for stride in STRIDES.into_iter().filter(|&stride| stride <= bits) {
@@ -220,22 +233,23 @@ fn plan(borders: &[Piece], bits: u32, plans: &mut Plans) -> Plan {
             if cost >= best.cost {
                 break;
             }
-            cost += plan(behind(part, shift), shift, plans).cost;
+            cost += cheapest(inner_borders(part, shift), shift, known).cost;
         }
         if cost < best.cost {
-            best = Plan { cost, way: Way::Node(stride) };
+            best = Division { cost, kind: DivisionKind::Node(stride) };
         }
     }
-    plans.insert(part, best);
+    known.insert(part, best);
     best
 }
 
-/// The borders behind the first key of the `2^bits` that they all lie in.
-fn behind(borders: &[Piece], bits: u32) -> &[Piece] {
+/// Returns the borders without one at the first key of the `2^bits` keys that contain them all.
+fn inner_borders(borders: &[Piece], bits: u32) -> &[Piece] {
     &borders[usize::from(borders[0].start.trailing_zeros() >= bits)..]
 }
 
-/// How many of the last bits are all that these borders differ in; even, as shifts are.
+/// Returns the number of low bits in which the borders differ, rounded up to an even number,
+/// because shifts are even.
 fn differing_bits(borders: &[Piece]) -> u32 {
     (64 - (borders[0].start ^ borders[borders.len() - 1].start).leading_zeros()).next_multiple_of(2)
 }

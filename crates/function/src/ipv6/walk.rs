@@ -1,4 +1,5 @@
-//! Look-ups by the host, in the bytes of an image: what a kernel does there, for choosing a form and for tests.
+//! Look-ups by the host in the bytes of an image, in the same way as a kernel. Used to choose the
+//! lookup structure, and by tests.
 
 use godwit_kernels::image::{
     IPV6_KEYS, IPV6_LEAF, IPV6_LINE_BYTES, IPV6_LOW, IPV6_NO_ROUTE, IPV6_NODE, IPV6_PROBES, IPV6_TABLE, IPV6_WAYS,
@@ -8,10 +9,10 @@ use godwit_kernels::image::{
 use super::Form;
 use super::lines::Run;
 
-/// The tag of an entry.
+/// Bits of an entry that hold its tag.
 const TAG: u32 = 3 << 30;
 
-/// Root and lines of an image.
+/// View of the root and lines of an image.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table<'a> {
     pub(super) form: Form,
@@ -21,32 +22,32 @@ pub(super) struct Table<'a> {
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(*bytes[at..].first_chunk().expect("a word lies there"))
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("the offset is within the table"))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(*bytes[at..].first_chunk().expect("a word lies there"))
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("the offset is within the table"))
 }
 
-/// The line that an entry names.
+/// Returns the line that an entry refers to.
 pub(super) fn line_of(entry: u32) -> u32 {
     entry & 0x7f_ffff
 }
 
-/// Shift and stride of a node.
+/// Returns the shift and stride of a node.
 fn node(entry: u32) -> (u32, u32) {
     (entry >> 24 & 62, 6 + (entry >> 22 & 6))
 }
 
 impl<'a> Table<'a> {
-    /// The next hop of an address.
+    /// Returns the next hop of an address.
     pub(super) fn lookup(&self, address: u128) -> Option<u32> {
         let (high, low) = ((address >> 64) as u64, address as u64);
         let mut entry = self.half(u32_at(self.root, 4 * (high >> (64 - self.root_bits)) as usize), high);
         if entry & TAG == IPV6_LOW {
             entry = self.half(u32_at(self.line(entry), 0), low);
         }
-        assert_eq!(entry & TAG, IPV6_LEAF, "the address {address:#x} leads nowhere");
+        assert_eq!(entry & TAG, IPV6_LEAF, "the look-up of {address:#x} ends without a leaf");
         (entry != IPV6_NO_ROUTE).then_some(entry)
     }
 
@@ -101,7 +102,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The runs of lines that an entry leads to; `read` gives the words of a line.
+/// Appends all runs of lines below an entry to `runs`. `read` returns a word of a line.
 pub(super) fn runs(form: Form, entry: u32, read: &dyn Fn(u32, usize) -> u32, runs: &mut Vec<Run>) {
     let first = line_of(entry);
     match (entry & TAG, form) {
@@ -113,16 +114,16 @@ pub(super) fn runs(form: Form, entry: u32, read: &dyn Fn(u32, usize) -> u32, run
         (IPV6_NODE, _) => {
             let (_, stride) = node(entry);
             runs.push(Run { first, count: 4 << stride >> 6 });
-            for at in 0..1 << stride {
-                self::runs(form, read(first, at), read, runs);
+            for index in 0..1 << stride {
+                self::runs(form, read(first, index), read, runs);
             }
         }
         (_, Form::Trie) => {
             runs.push(Run { first, count: 1 });
             let mut before = None;
-            for at in 0..=IPV6_KEYS {
-                let value = read(first, 2 * IPV6_KEYS + at);
-                // What a bucket does not need repeats the value before.
+            for index in 0..=IPV6_KEYS {
+                let value = read(first, 2 * IPV6_KEYS + index);
+                // Unused values of a bucket repeat the last used one.
                 if before.replace(value) != Some(value) {
                     self::runs(form, value, read, runs);
                 }

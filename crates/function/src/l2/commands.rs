@@ -1,4 +1,4 @@
-//! Commands to the running switch: addresses added, deleted, flushed and listed.
+//! Control commands of the switch: `list`, `add`, `delete` and `flush`.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::control::{Control, Entry};
 use super::{key, macs, vid_and_mac};
 use crate::{Error, Running};
 
-/// Most addresses in one reply.
+/// Maximum number of addresses in a reply.
 const LISTED_MAX: usize = 10_000;
 
-/// Does one command, whole or not at all.
+/// Executes a command completely, or not at all.
 pub(super) fn run(
     control: &mut Control,
     request: &Value,
@@ -35,11 +35,11 @@ fn refuse<T>(message: impl Into<String>) -> Result<T, Error> {
     Err(Error::Command { message: message.into() })
 }
 
-fn said<T>(result: Result<T, String>) -> Result<T, Error> {
+fn command_error<T>(result: Result<T, String>) -> Result<T, Error> {
     result.map_err(|message| Error::Command { message })
 }
 
-/// The objects of a request.
+/// Returns the addresses of a request.
 fn objects(request: &Value) -> Result<&[Value], Error> {
     match request.get("mac").and_then(Value::as_array) {
         Some(objects) if !objects.is_empty() => Ok(objects),
@@ -48,27 +48,27 @@ fn objects(request: &Value) -> Result<&[Value], Error> {
 }
 
 fn text<'a>(object: &'a Value, name: &str) -> Result<&'a str, Error> {
-    let missing = || Error::Command { message: format!("an address needs a text \"{name}\"") };
+    let missing = || Error::Command { message: format!("an address needs the string \"{name}\"") };
     object.get(name).and_then(Value::as_str).ok_or_else(missing)
 }
 
-/// A VLAN, where there is one.
+/// Returns the VLAN of a request, if it has one.
 fn vlan(object: &Value) -> Result<Option<u16>, Error> {
     let Some(vlan) = object.get("vlan") else { return Ok(None) };
     let vid = vlan.as_u64().and_then(|vid| u16::try_from(vid).ok()).filter(|vid| macs::is_vid(*vid));
-    vid.map_or_else(|| refuse("\"vlan\" is a number from 1 to 4094"), |vid| Ok(Some(vid)))
+    vid.map_or_else(|| refuse("\"vlan\" must be a number from 1 to 4094"), |vid| Ok(Some(vid)))
 }
 
-/// VLAN (1 where none is said) and address.
+/// Returns the VLAN and the key of an address. The default VLAN is 1.
 fn address(object: &Value) -> Result<(u16, u64), Error> {
     let vid = vlan(object)?.unwrap_or(1);
-    Ok((vid, key(vid, said(macs::station(text(object, "mac")?))?)))
+    Ok((vid, key(vid, command_error(macs::station(text(object, "mac")?))?)))
 }
 
 fn add(control: &mut Control, request: &Value, now: Duration) -> Result<Value, Error> {
     let resolve = |object: &Value| {
         let (vid, key) = address(object)?;
-        Ok((key, said(member(&control.switch, vid, text(object, "port")?))?))
+        Ok((key, command_error(member(&control.switch, vid, text(object, "port")?))?))
     };
     let addresses = objects(request)?.iter().map(resolve).collect::<Result<Vec<_>, Error>>()?;
     control.add(&addresses, now).or_else(|(index, message)| {
@@ -87,7 +87,7 @@ fn delete(control: &mut Control, request: &Value) -> Result<Value, Error> {
     Ok(json!({ "deleted": keys.len() }))
 }
 
-/// Which addresses a request means.
+/// Selection of addresses by VLAN and port.
 struct Filter {
     vid: Option<u16>,
     port: Option<u8>,
@@ -96,37 +96,37 @@ struct Filter {
 impl Filter {
     fn read(control: &Control, request: &Value) -> Result<Self, Error> {
         let port = match request.get("port") {
-            Some(_) => Some(said(control.switch.number(text(request, "port")?))?),
+            Some(_) => Some(command_error(control.switch.number(text(request, "port")?))?),
             None => None,
         };
         Ok(Self { vid: vlan(request)?, port })
     }
 
-    fn means(&self, key: u64, entry: &Entry) -> bool {
+    fn matches(&self, key: u64, entry: &Entry) -> bool {
         self.vid.is_none_or(|vid| key >> 48 == u64::from(vid)) && self.port.is_none_or(|port| entry.port == port)
     }
 }
 
-/// Static addresses stay, unless they are asked for.
+/// Removes the selected addresses. Static addresses stay, unless the request includes them.
 fn flush(control: &mut Control, request: &Value) -> Result<Value, Error> {
     let filter = Filter::read(control, request)?;
     let with_static = request.get("static").and_then(Value::as_bool).unwrap_or(false);
-    let flushed = control.flush(|key, entry| (with_static || !entry.is_static) && filter.means(key, entry));
+    let flushed = control.flush(|key, entry| (with_static || !entry.is_static) && filter.matches(key, entry));
     Ok(json!({ "flushed": flushed }))
 }
 
-/// Addresses in order, those behind `after` only, as many as go into a reply.
+/// Lists the selected addresses after `after`, sorted, up to the maximum for a reply.
 fn list(control: &Control, request: &Value, now: Duration) -> Result<Value, Error> {
     let filter = Filter::read(control, request)?;
     let after = request.get("after").map(address).transpose()?.map(|(_, key)| key);
     let entries = control.entries.read().unwrap_or_else(PoisonError::into_inner);
-    let meant =
-        entries.iter().filter(|(key, entry)| after.is_none_or(|after| **key > after) && filter.means(**key, entry));
-    let mut meant: Vec<(u64, Entry)> = meant.map(|(key, entry)| (*key, *entry)).collect();
+    let selected =
+        entries.iter().filter(|(key, entry)| after.is_none_or(|after| **key > after) && filter.matches(**key, entry));
+    let mut selected: Vec<(u64, Entry)> = selected.map(|(key, entry)| (*key, *entry)).collect();
     drop(entries);
-    meant.sort_unstable_by_key(|(key, _)| *key);
-    let left = meant.len().saturating_sub(LISTED_MAX);
-    let shown = meant.iter().take(LISTED_MAX).map(|(key, entry)| {
+    selected.sort_unstable_by_key(|(key, _)| *key);
+    let left = selected.len().saturating_sub(LISTED_MAX);
+    let shown = selected.iter().take(LISTED_MAX).map(|(key, entry)| {
         let (vid, mac) = vid_and_mac(*key);
         let port = control.switch.port(entry.port).map_or("", |port| &port.name);
         let mut shown = json!({ "vlan": vid, "mac": mac.to_string(), "port": port, "static": entry.is_static });

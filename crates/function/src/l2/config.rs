@@ -1,4 +1,4 @@
-//! What the operator writes.
+//! Configuration keys of `l2`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,29 +13,29 @@ use super::{key, tables};
 use crate::config::value;
 use crate::{BuildContext, Error};
 
-/// VLAN of ports of which nothing is said.
+/// Default VLAN of ports and addresses.
 const DEFAULT_VLAN: u16 = 1;
-/// Addresses of a table of which nothing is said.
+/// Default capacity of the table, in addresses.
 const DEFAULT_CAPACITY: u64 = 65_536;
-/// IEEE 802.1Q-2018, table 8-6.
+/// Default ageing time, in seconds (IEEE 802.1Q-2018, table 8-6).
 const DEFAULT_AGEING_S: u64 = 300;
-/// The same table.
+/// Maximum ageing time, in seconds (IEEE 802.1Q-2018, table 8-6).
 const AGEING_S_MAX: u64 = 1_000_000;
 
-/// The keys of the stanza.
+/// Keys of the stanza.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Config {
-    /// Addresses that the table has to hold.
+    /// Number of addresses that the table must have room for.
     capacity: Option<Spanned<u64>>,
-    /// Seconds without a frame after which a learned address is forgotten; 0: never.
+    /// Ageing time of learned addresses, in seconds. 0: addresses do not age.
     ageing_s: Option<Spanned<u64>>,
-    /// A text file of static addresses, see `macs.rs`.
+    /// Path of a text file of static addresses; see `macs.rs`.
     macs: Option<PathBuf>,
-    /// Static addresses in place.
+    /// Static addresses in the configuration.
     #[serde(default)]
     mac: Vec<MacConfig>,
-    /// Ports; without any, all ports there are, in VLAN 1.
+    /// Ports of the switch. Default: all ports, in VLAN 1.
     #[serde(default)]
     port: Vec<PortConfig>,
 }
@@ -59,7 +59,7 @@ struct PortConfig {
     mac_limit: Option<u32>,
 }
 
-/// One VLAN, or some: `10`, `"10"`, `"10-19"`.
+/// VLAN or range of VLANs: `10`, `"10"` or `"10-19"`.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum VlanRange {
@@ -78,11 +78,14 @@ impl Config {
             let name = config.port.get_ref();
             let Some(number) = site.ports.iter().position(|known| known == name) else {
                 let known = site.ports.join(", ");
-                let message = format!("there is no port called \"{name}\"; the ports are: {known}");
+                let message = format!("there is no port named \"{name}\"; the ports are: {known}");
                 return Err(value(config.port.span(), message));
             };
             if ports[number].is_some() {
-                return Err(value(config.port.span(), format!("port \"{name}\" is said twice")));
+                return Err(value(
+                    config.port.span(),
+                    format!("port \"{name}\" is configured twice; remove one entry"),
+                ));
             }
             ports[number] = Some(config.resolve()?);
         }
@@ -93,8 +96,8 @@ impl Config {
         let capacity = self.capacity.as_ref().map_or(DEFAULT_CAPACITY, |capacity| *capacity.get_ref());
         let Some(bucket_bits) = tables::bucket_bits(capacity).filter(|_| capacity > 0) else {
             let span = self.capacity.as_ref().map_or(0..0, Spanned::span);
-            let most = tables::capacity_of(tables::BUCKET_BITS.end - 1);
-            return Err(value(span, format!("capacity = {capacity}: must be 1 to {most} addresses")));
+            let capacity_max = tables::capacity_of(tables::BUCKET_BITS.end - 1);
+            return Err(value(span, format!("capacity = {capacity}: must be 1 to {capacity_max} addresses")));
         };
         let ageing_s = self.ageing_s.as_ref().map_or(DEFAULT_AGEING_S, |ageing| *ageing.get_ref());
         if ageing_s > AGEING_S_MAX {
@@ -104,7 +107,7 @@ impl Config {
         Ok(Limits { bucket_bits, ageing: (ageing_s > 0).then(|| Duration::from_secs(ageing_s)) })
     }
 
-    /// The static addresses, those of the file first.
+    /// Adds the static addresses, first those of the file.
     pub(super) fn add_static(
         &self,
         switch: &Switch,
@@ -132,7 +135,8 @@ impl Config {
     }
 }
 
-/// The number of a port that belongs to a VLAN, or what to say.
+/// Returns the number of the port named `name`, or an error message if it does not belong to the
+/// VLAN.
 pub(super) fn member(switch: &Switch, vid: u16, name: &str) -> Result<u8, String> {
     let port = switch.number(name)?;
     match switch.is_member(vid, port) {
@@ -157,11 +161,11 @@ impl PortConfig {
             (None, Some(_), native) => native.as_ref().map(vid).transpose()?,
             (None, None, None) => Some(DEFAULT_VLAN),
             (None, None, Some(_)) => {
-                return Err(refuse(format!("port \"{name}\" has native, which goes with trunk = [VLAN, ...]")));
+                return Err(refuse(format!("port \"{name}\" has native, which requires trunk = [VLAN, ...]")));
             }
             (Some(_), ..) => {
                 return Err(refuse(format!(
-                    "port \"{name}\" must have either access = VLAN, or trunk = [VLAN, ...] and perhaps native = VLAN"
+                    "port \"{name}\" must have either access = VLAN, or trunk = [VLAN, ...] and optionally native = VLAN"
                 )));
             }
         };
@@ -175,7 +179,7 @@ impl PortConfig {
         tagged.dedup();
         if self.trunk.is_some() && tagged.is_empty() {
             return Err(refuse(format!(
-                "port \"{name}\" is a trunk without VLANs; with one VLAN only it is access = VLAN"
+                "port \"{name}\" is a trunk without tagged VLANs; write access = VLAN for a port with one VLAN"
             )));
         }
         Ok(Port {
@@ -200,7 +204,9 @@ impl VlanRange {
         };
         match macs::is_vid(first) && macs::is_vid(last) && first <= last {
             true => Ok((first, last)),
-            false => Err(format!("VLANs {first} to {last}: they are 1 to 4094, the lower one first")),
+            false => Err(format!(
+                "\"{first}-{last}\" is not a range of VLANs; write two numbers from 1 to 4094, the lower first"
+            )),
         }
     }
 }

@@ -1,9 +1,11 @@
-//! The control side: what is known of addresses, and the table that says so to kernels. One thread at a time.
+//! Control side of the switch: the known addresses, and the table from which kernels read them. One
+//! thread at a time runs it.
 //!
-//! Ageing without a write on the packet path: an entry that was heard of is *fresh*, and as long as it is, kernels do not ask
-//! that anybody hear of it again. From time to time it loses its freshness; the next frame from that address brings
-//! it back, and an entry that is not fresh for the ageing time is removed. So an address leaves the table at least the ageing time after its
-//! last frame, and at most a quarter of it later.
+//! Ageing needs no writes on the packet path. An entry is *fresh* if a frame from its address
+//! arrived recently. Kernels send no notices for fresh entries. The control side periodically
+//! clears the flag, and the next frame from the address causes a notice that sets it again. An
+//! entry that stays without the flag for the ageing time is removed. An address therefore leaves
+//! the table after at least the ageing time since its last frame, and at most a quarter later.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,30 +18,30 @@ use godwit_packet::Image;
 
 use super::cuckoo::{Cuckoo, Value};
 use super::hash::Hash;
-use super::host::{Ear, Heard, QUEUE, Shared, count};
+use super::host::{Notice, NoticeSender, QUEUE, SharedState, count};
 use super::switch::Switch;
 use super::waves::Waves;
 use super::{HOUSEKEEPING_INTERVAL, tables};
 use crate::{Error, Running};
 
-/// Words of the table that lie so near to each other are brought to devices together, with all between them.
+/// Maximum gap between two changed words that are copied to devices in one transfer, in bytes.
 const NEAR_BYTES: usize = 4096;
-/// Addresses learned in one go before devices are told.
+/// Number of addresses that `learn_all` learns before it publishes them.
 const LEARNED_AT_ONCE: usize = 16_384;
 
-/// How often each place is looked at within the ageing time.
+/// Number of times that each slot is visited within the ageing time.
 const SWEEPS: f64 = 8.0;
 
-/// All that is known, by `VID << 48 | MAC`.
+/// Known addresses, by `VID << 48 | MAC`.
 pub(super) type Entries = HashMap<u64, Entry>;
 
-/// What is known of an address.
+/// Known address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) port: u8,
     pub(super) is_static: bool,
     pub(super) is_fresh: bool,
-    /// When it was heard of, or was found not to be fresh any more.
+    /// Time of the last notice, or of the last visit that cleared `is_fresh`.
     pub(super) since: Duration,
 }
 
@@ -49,15 +51,15 @@ impl Entry {
     }
 }
 
-/// What the operator says of the table.
+/// Configured limits of the table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) bucket_bits: u32,
-    /// `None`: nothing ages.
+    /// Ageing time. `None`: addresses do not age.
     pub(super) ageing: Option<Duration>,
 }
 
-/// See the module.
+/// Control side of the switch. See the module documentation.
 pub(super) struct Control {
     pub(super) switch: Arc<Switch>,
     pub(super) image: Arc<Image>,
@@ -65,14 +67,14 @@ pub(super) struct Control {
     table: Cuckoo,
     waves: Waves,
     limits: Limits,
-    /// Addresses that were learned at each port.
+    /// Number of learned addresses, by port.
     learned_at: Vec<u32>,
-    pub(super) shared: Arc<Shared>,
-    heard: Vec<Receiver<Heard>>,
-    /// Where looking for old entries goes on.
-    next_place: u32,
-    /// `None`: never, since nobody has run the function yet.
-    last_kept: Option<Duration>,
+    pub(super) shared: Arc<SharedState>,
+    notices: Vec<Receiver<Notice>>,
+    /// Slot that the ageing process visits next.
+    next_slot: u32,
+    /// Time of the last housekeeping. `None`: the engine has not run yet.
+    last_housekeeping: Option<Duration>,
 }
 
 impl Control {
@@ -87,46 +89,47 @@ impl Control {
             limits,
             learned_at: vec![0; 256],
             shared: Arc::default(),
-            heard: Vec::new(),
-            next_place: 0,
-            last_kept: None,
+            notices: Vec::new(),
+            next_slot: 0,
+            last_housekeeping: None,
         })
     }
 
-    /// What a worker tells of sources by.
-    pub(super) fn ear(&mut self) -> Ear {
-        let (ear, heard) = Ear::new(Arc::clone(&self.shared));
-        self.heard.push(heard);
-        ear
+    /// Creates a queue of notices and returns the end for a worker.
+    pub(super) fn notice_sender(&mut self) -> NoticeSender {
+        let (sender, receiver) = NoticeSender::new(Arc::clone(&self.shared));
+        self.notices.push(receiver);
+        sender
     }
 
-    /// Learns what workers have heard, lets old entries go, and writes both down.
-    pub(super) fn keep_house(&mut self, now: Duration, running: &dyn Running) -> Result<(), Error> {
-        // What was not written down the last time comes first.
+    /// Learns from the notices of workers, ages entries, and publishes the changes.
+    pub(super) fn housekeeping(&mut self, now: Duration, running: &dyn Running) -> Result<(), Error> {
+        // First publish the changes that failed the last time.
         self.publish(Some(running))?;
         let entries = Arc::clone(&self.entries);
         {
             let mut entries = write(&entries);
-            for worker in 0..self.heard.len() {
-                // No more than were there when this began.
+            for worker in 0..self.notices.len() {
+                // At most one queue full, so that the loop ends even if the worker keeps sending.
                 for _ in 0..QUEUE {
-                    let Ok(heard) = self.heard[worker].try_recv() else { break };
-                    self.hear(&mut entries, heard, now);
+                    let Ok(notice) = self.notices[worker].try_recv() else { break };
+                    self.handle_notice(&mut entries, notice, now);
                 }
             }
             self.age(&mut entries, now);
         }
         let published = self.publish(Some(running));
-        // Workers tell again of what they told before: it may not have been learned.
-        self.shared.looks.fetch_add(1, Ordering::Relaxed);
+        // From here on workers repeat recent notices, because some of them may not have been
+        // learned.
+        self.shared.rounds.fetch_add(1, Ordering::Relaxed);
         published
     }
 
-    /// A frame came from this address at this port.
-    fn hear(&mut self, entries: &mut Entries, heard: Heard, now: Duration) {
-        let Heard { key, port } = heard;
+    /// Learns or refreshes an address.
+    fn handle_notice(&mut self, entries: &mut Entries, notice: Notice, now: Duration) {
+        let Notice { key, port } = notice;
         let Some(entry) = entries.get_mut(&key) else {
-            self.learn(entries, heard, now);
+            self.learn(entries, notice, now);
             return;
         };
         if entry.is_static || (entry.port == port && entry.is_fresh) {
@@ -145,7 +148,7 @@ impl Control {
         self.set(key, *entry);
     }
 
-    fn learn(&mut self, entries: &mut Entries, Heard { key, port }: Heard, now: Duration) {
+    fn learn(&mut self, entries: &mut Entries, Notice { key, port }: Notice, now: Duration) {
         let entry = Entry { port, is_static: false, is_fresh: true, since: now };
         if !has_room(&self.switch, &self.learned_at, port) || !self.insert(entries, key, entry) {
             count(&self.shared.not_learned, 1);
@@ -155,7 +158,7 @@ impl Control {
         count(&self.shared.learned, 1);
     }
 
-    /// False: there is no room.
+    /// Inserts an address. Returns `false` if the table has no room.
     fn insert(&mut self, entries: &mut Entries, key: u64, entry: Entry) -> bool {
         if entries.len() as u64 >= tables::capacity_of(self.limits.bucket_bits) {
             return false;
@@ -167,10 +170,10 @@ impl Control {
         true
     }
 
-    /// Has the table say what is known of an address.
+    /// Writes the changed entry of an address to the table.
     fn set(&mut self, key: u64, entry: Entry) {
-        if let Some(place) = self.table.find(key) {
-            self.table.set(place, entry.value(), &mut self.waves);
+        if let Some(slot) = self.table.find(key) {
+            self.table.set(slot, entry.value(), &mut self.waves);
         }
     }
 
@@ -180,30 +183,31 @@ impl Control {
         if !entry.is_static {
             self.learned_at[usize::from(entry.port)] -= 1;
         }
-        if let Some(place) = self.table.find(key) {
-            self.table.remove(place, &mut self.waves);
+        if let Some(slot) = self.table.find(key) {
+            self.table.remove(slot, &mut self.waves);
         }
     }
 
-    /// Looks at as many places as are due: all of them within an eighth of the ageing time.
+    /// Visits the slots that are due. All slots are visited within an eighth of the ageing time.
     fn age(&mut self, entries: &mut Entries, now: Duration) {
         let Some(ageing) = self.limits.ageing else { return };
-        // What has passed before the first time no place is owed for: a large table that waited for its engine would have all
-        // of it looked at in one go, and every address told of anew.
-        let passed =
-            self.last_kept.map_or(HOUSEKEEPING_INTERVAL, |last| now.saturating_sub(last).max(HOUSEKEEPING_INTERVAL));
-        self.last_kept = Some(now);
-        let places = self.table.places();
-        let due = (f64::from(places) * passed.as_secs_f64() / (ageing.as_secs_f64() / SWEEPS)).ceil();
-        for _ in 0..(due as u32).min(places) {
-            let place = self.next_place;
-            self.next_place = (place + 1) % places;
-            let Some(key) = self.table.key(place) else { continue };
+        // Time before the first call does not count. Otherwise a large table would be visited
+        // completely in the first call, and every address would cause a notice.
+        let passed = self
+            .last_housekeeping
+            .map_or(HOUSEKEEPING_INTERVAL, |last| now.saturating_sub(last).max(HOUSEKEEPING_INTERVAL));
+        self.last_housekeeping = Some(now);
+        let slots = self.table.slots();
+        let due = (f64::from(slots) * passed.as_secs_f64() / (ageing.as_secs_f64() / SWEEPS)).ceil();
+        for _ in 0..(due as u32).min(slots) {
+            let slot = self.next_slot;
+            self.next_slot = (slot + 1) % slots;
+            let Some(key) = self.table.key(slot) else { continue };
             let Some(entry) = entries.get_mut(&key).filter(|entry| !entry.is_static) else { continue };
             if entry.is_fresh {
                 (entry.is_fresh, entry.since) = (false, now);
                 let value = entry.value();
-                self.table.set(place, value, &mut self.waves);
+                self.table.set(slot, value, &mut self.waves);
             } else if now.saturating_sub(entry.since) >= ageing {
                 count(&self.shared.aged, 1);
                 self.remove(entries, key);
@@ -211,23 +215,25 @@ impl Control {
         }
     }
 
-    /// Writes down what is to be written, wave by wave, where devices and look-ups find it. Without an engine nobody looks.
+    /// Stores the pending waves in the image and copies them to devices. Without an engine no
+    /// look-up runs, so no waits are needed.
     ///
     /// # Errors
-    /// What is left is written the next time; until then some entries lie at two places.
+    /// Returns an error if a device did not take a wave or a wait timed out. The next call
+    /// continues there. Until then some entries occupy two slots.
     pub(super) fn publish(&mut self, running: Option<&dyn Running>) -> Result<(), Error> {
         loop {
             let more = self.waves.len() > 1;
             let Some(wave) = self.waves.front() else { return Ok(()) };
-            for (place, word) in wave {
-                self.image.store_u64(tables::offset(*place), *word);
+            for (slot, word) in wave {
+                self.image.store_u64(tables::offset(*slot), *word);
             }
             if let Some(running) = running {
-                for range in ranges(wave.iter().map(|(place, _)| tables::offset(*place))) {
+                for range in ranges(wave.iter().map(|(slot, _)| tables::offset(*slot))) {
                     running.image_changed(range)?;
                 }
                 if more {
-                    // Nobody who began before these words were there is still looking.
+                    // Wait for the look-ups that began before these words were stored.
                     running.quiesce()?;
                 }
             }
@@ -243,20 +249,21 @@ impl Control {
             let before = self.shared.not_learned.load(Ordering::Relaxed);
             {
                 let mut entries = write(&entries);
-                some.iter().for_each(|&(key, port)| self.hear(&mut entries, Heard { key, port }, Duration::ZERO));
+                some.iter()
+                    .for_each(|&(key, port)| self.handle_notice(&mut entries, Notice { key, port }, Duration::ZERO));
             }
             self.publish(running)?;
             if self.shared.not_learned.load(Ordering::Relaxed) > before {
-                return Err(Error::Command { message: "the table has no room for all addresses".to_owned() });
+                return Err(Error::Command { message: "the table has no room for all of the addresses".to_owned() });
             }
         }
         Ok(())
     }
 
-    /// Adds static addresses, or makes learned ones static: all of them or none.
+    /// Adds static addresses, or makes learned ones static. Adds either all of them or none.
     ///
     /// # Errors
-    /// The index of the one that cannot be, and why.
+    /// Returns the index of the address that cannot be added, and the reason.
     pub(super) fn add(&mut self, addresses: &[(u64, u8)], now: Duration) -> Result<(), (usize, String)> {
         let shared = Arc::clone(&self.entries);
         let mut entries = write(&shared);
@@ -277,7 +284,7 @@ impl Control {
                     true => Ok(()),
                     false => {
                         let capacity = tables::capacity_of(self.limits.bucket_bits);
-                        Err(format!("the table is full: it holds {capacity} addresses (capacity)"))
+                        Err(format!("the table is full: it holds {capacity} addresses (see capacity)"))
                     }
                 },
             };
@@ -303,10 +310,10 @@ impl Control {
         Err(refused)
     }
 
-    /// Removes addresses: all of them or none, where one is not there.
+    /// Removes addresses. Removes either all of them or none.
     ///
     /// # Errors
-    /// The index of the one that is not there.
+    /// Returns the index of an address that is not in the table.
     pub(super) fn delete(&mut self, keys: &[u64]) -> Result<(), usize> {
         let shared = Arc::clone(&self.entries);
         let mut entries = write(&shared);
@@ -317,17 +324,17 @@ impl Control {
         Ok(())
     }
 
-    /// Removes all addresses that `is_meant` says yes to; returns how many.
-    pub(super) fn flush(&mut self, is_meant: impl Fn(u64, &Entry) -> bool) -> usize {
+    /// Removes all addresses that `is_selected` accepts. Returns their number.
+    pub(super) fn flush(&mut self, is_selected: impl Fn(u64, &Entry) -> bool) -> usize {
         let shared = Arc::clone(&self.entries);
         let mut entries = write(&shared);
-        let meant = entries.iter().filter(|(key, entry)| is_meant(**key, entry)).map(|(key, _)| *key);
-        let meant: Vec<u64> = meant.collect();
-        meant.iter().for_each(|key| self.remove(&mut entries, *key));
-        meant.len()
+        let selected = entries.iter().filter(|(key, entry)| is_selected(**key, entry)).map(|(key, _)| *key);
+        let selected: Vec<u64> = selected.collect();
+        selected.iter().for_each(|key| self.remove(&mut entries, *key));
+        selected.len()
     }
 
-    /// Addresses in the table.
+    /// Returns the number of addresses in the table.
     pub(super) fn len(&self) -> usize {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -337,12 +344,12 @@ fn write(entries: &RwLock<Entries>) -> RwLockWriteGuard<'_, Entries> {
     entries.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether one more address may be learned at a port.
+/// Returns whether the limit of a port allows another learned address.
 fn has_room(switch: &Switch, learned_at: &[u32], port: u8) -> bool {
     switch.port(port).is_some_and(|known| known.mac_limit.is_none_or(|limit| learned_at[usize::from(port)] < limit))
 }
 
-/// The words at these offsets, which are sorted, in few ranges.
+/// Returns ranges that cover the words at `offsets`, which must be sorted.
 fn ranges(offsets: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for offset in offsets {

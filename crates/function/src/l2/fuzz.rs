@@ -1,4 +1,4 @@
-//! What fuzz targets need.
+//! Switch for fuzz targets.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use toml::de::DeTable;
 
 use crate::{BuildContext, Function};
 
-/// Access ports and trunks, one port that is none of the switch's, and some addresses.
+/// Access ports, trunks and some addresses. The fourth port does not belong to the switch.
 const STANZA: &str = r#"
 [[port]]
 port = "p0"
@@ -33,10 +33,10 @@ mac = "02:00:00:00:00:03"
 port = "p2"
 "#;
 
-/// A switch.
+/// Returns a switch with four ports.
 pub fn function() -> Arc<dyn Function> {
     let ports: Vec<String> = (0..4).map(|port| format!("p{port}")).collect();
     let site = BuildContext { name: "fuzzed", ports: &ports, directory: Path::new(".") };
-    let stanza = DeTable::parse(STANZA).expect("it is TOML");
-    Arc::new(super::build_switch(stanza, &site).expect("it is a switch"))
+    let stanza = DeTable::parse(STANZA).expect("the stanza is TOML");
+    Arc::new(super::build_switch(stanza, &site).expect("the stanza describes a switch"))
 }

@@ -1,9 +1,10 @@
-//! What a worker does behind the kernel: frames get the tags of the ports they leave by, and the control side is told of
-//! sources that it should hear of.
+//! Host half of the switch. After the kernel it adds and removes VLAN tags, and notifies the
+//! control side of source addresses.
 //!
-//! Each worker has a queue of its own to the control side, bounded, and never waits: what has no room is not told, and
-//! counted; the source's next frame comes to the same. A source that is new has many frames under way before it is in the table.
-//! Those tell nothing after the first one: what was told lately is remembered, until the control side has looked.
+//! Each worker has a bounded queue to the control side and never waits. A notice that does not fit
+//! is dropped and counted. The next frame from the source causes another notice. Many frames from a
+//! new source can arrive before its address is in the table. Recent notices are therefore
+//! remembered until the next housekeeping, and not repeated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -16,24 +17,24 @@ use godwit_wire::{Ethernet, MacAddress};
 use super::{FLAGS, NOTICE, SET, key, tags};
 use crate::{HostHalf, Work};
 
-/// Sources that one worker can tell of until the control side looks.
+/// Capacity of a worker's queue, in notices.
 pub(super) const QUEUE: usize = 4096;
-/// Sources that are remembered as told; a power of two.
-const TOLD: usize = 1024;
+/// Size of the table of recent notices; a power of two.
+const RECENT: usize = 1024;
 
-/// A source, and the port it was heard at.
+/// Notice that a frame with the source address `key` arrived on `port`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Heard {
+pub(super) struct Notice {
     pub(super) key: u64,
     pub(super) port: u8,
 }
 
-/// What workers, the control side and whoever reads counters share.
+/// State that workers, the control side and readers of counters share.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    /// How often the control side has looked.
-    pub(super) looks: AtomicU32,
-    /// Those of the contract, each by its name.
+pub(super) struct SharedState {
+    /// Number of housekeeping rounds.
+    pub(super) rounds: AtomicU32,
+    /// The remaining fields are the counters of the contract.
     pub(super) addresses: AtomicU64,
     pub(super) learned: AtomicU64,
     pub(super) moved: AtomicU64,
@@ -43,75 +44,76 @@ pub(super) struct Shared {
     pub(super) not_learned: AtomicU64,
 }
 
-impl Shared {
-    /// The values of the contract's counters.
+impl SharedState {
+    /// Returns the counters, in the order of the contract.
     pub(super) fn counts(&self) -> Vec<u64> {
-        let Self { looks: _, addresses, learned, moved, aged, displaced, unheard, not_learned } = self;
+        let Self { rounds: _, addresses, learned, moved, aged, displaced, unheard, not_learned } = self;
         let counts = [addresses, learned, moved, aged, displaced, unheard, not_learned];
         counts.map(|count| count.load(Ordering::Relaxed)).into()
     }
 }
 
-/// Counts up what only this thread changes.
+/// Increments a counter.
 pub(super) fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// A worker's end.
-pub(super) struct Ear {
-    queue: SyncSender<Heard>,
-    shared: Arc<Shared>,
-    /// By a hash: what was told, and between which looks.
-    told: Box<[(Heard, u32)]>,
+/// Worker's end of the queue.
+pub(super) struct NoticeSender {
+    queue: SyncSender<Notice>,
+    shared: Arc<SharedState>,
+    /// Recent notices by hash, each with the housekeeping round in which it was sent.
+    recent: Box<[(Notice, u32)]>,
     unheard: u64,
 }
 
-impl Ear {
-    /// The other end besides.
-    pub(super) fn new(shared: Arc<Shared>) -> (Self, Receiver<Heard>) {
-        let (queue, heard) = sync_channel(QUEUE);
-        let nothing = (Heard { key: u64::MAX, port: 0 }, 0);
-        (Self { queue, shared, told: vec![nothing; TOLD].into(), unheard: 0 }, heard)
+impl NoticeSender {
+    /// Creates a queue and returns both ends.
+    pub(super) fn new(shared: Arc<SharedState>) -> (Self, Receiver<Notice>) {
+        let (queue, receiver) = sync_channel(QUEUE);
+        let nothing = (Notice { key: u64::MAX, port: 0 }, 0);
+        (Self { queue, shared, recent: vec![nothing; RECENT].into(), unheard: 0 }, receiver)
     }
 
-    pub(super) fn hear(&mut self, heard: Heard) {
-        let looks = self.shared.looks.load(Ordering::Relaxed);
-        let place = heard.key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - TOLD.trailing_zeros());
-        let told = &mut self.told[place as usize];
-        if *told == (heard, looks) {
+    pub(super) fn send(&mut self, notice: Notice) {
+        let round = self.shared.rounds.load(Ordering::Relaxed);
+        let slot = notice.key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - RECENT.trailing_zeros());
+        let recent = &mut self.recent[slot as usize];
+        if *recent == (notice, round) {
             return;
         }
-        match self.queue.try_send(heard) {
-            Ok(()) => *told = (heard, looks),
+        match self.queue.try_send(notice) {
+            Ok(()) => *recent = (notice, round),
             Err(_) => {
                 self.unheard += 1;
-                // Told in steps, so that a flood of new sources does not make workers share a line for each frame.
+                // The shared counter is updated in steps. Otherwise a flood of new sources would
+                // make the workers contend for its cache line.
                 if self.unheard.is_power_of_two() || self.unheard.is_multiple_of(1024) {
-                    self.tell_unheard();
+                    self.publish_unheard();
                 }
             }
         }
     }
 
-    fn tell_unheard(&mut self) {
+    fn publish_unheard(&mut self) {
         self.shared.unheard.fetch_add(std::mem::take(&mut self.unheard), Ordering::Relaxed);
     }
 }
 
-impl Drop for Ear {
+impl Drop for NoticeSender {
     fn drop(&mut self) {
-        self.tell_unheard();
+        self.publish_unheard();
     }
 }
 
-/// A worker's host half.
+/// Host half of one worker.
 pub(super) struct Host {
-    ear: Ear,
+    sender: NoticeSender,
 }
 
 impl Host {
-    pub(super) fn new(ear: Ear) -> Self {
-        Self { ear }
+    pub(super) fn new(sender: NoticeSender) -> Self {
+        Self { sender }
     }
 }
 
@@ -137,7 +139,7 @@ impl HostHalf for Host {
             let vid = outcome.value as u16;
             if flags & NOTICE != 0 {
                 let source = Ethernet::new_checked(region.frame(descriptor)).map_or(MacAddress([0; 6]), |e| e.source());
-                self.ear.hear(Heard { key: key(vid, source), port: descriptor.port });
+                self.sender.send(Notice { key: key(vid, source), port: descriptor.port });
             }
             if outcome.verdict != VERDICT_DROP && flags & SET != 0 {
                 let mut edited = *descriptor;

@@ -1,4 +1,5 @@
-//! The file of static addresses: one a line, `VLAN ADDRESS PORT`; `#` and `;` begin a comment.
+//! Parser for the file of static addresses. A line is `VLAN ADDRESS PORT`; comments begin with `#`
+//! or `;`.
 
 use std::collections::HashMap;
 
@@ -6,10 +7,10 @@ use super::key;
 use super::switch::VIDS;
 use godwit_wire::MacAddress;
 
-/// The addresses of `text` in their order, with ports as `port` knows them.
+/// Returns the addresses of `text`, in order. `port` returns the number of a port.
 ///
 /// # Errors
-/// The line, counted from 1, and what is wrong with it.
+/// Returns the line, counted from 1, and the problem.
 pub fn parse(
     text: &[u8],
     mut port: impl FnMut(u16, &str) -> Result<u8, String>,
@@ -20,7 +21,7 @@ pub fn parse(
         let parsed = parse_line(text, &mut port).map_err(|message| (line, message))?;
         let Some((key, port)) = parsed else { continue };
         if let Some(before) = lines.insert(key, line) {
-            return Err((line, format!("this VLAN and address stand in line {before} already")));
+            return Err((line, format!("this VLAN and address are already in line {before}; remove one line")));
         }
         addresses.push((key, port));
     }
@@ -32,7 +33,7 @@ fn parse_line(
     port: &mut impl FnMut(u16, &str) -> Result<u8, String>,
 ) -> Result<Option<(u64, u8)>, String> {
     let end = line.iter().position(|byte| matches!(byte, b'#' | b';')).unwrap_or(line.len());
-    let text = std::str::from_utf8(&line[..end]).map_err(|_| "this is not text".to_owned())?;
+    let text = std::str::from_utf8(&line[..end]).map_err(|_| "the line is not valid UTF-8".to_owned())?;
     let mut words = text.split_ascii_whitespace();
     let Some(vlan) = words.next() else { return Ok(None) };
     let (Some(mac), Some(name), None) = (words.next(), words.next(), words.next()) else {
@@ -43,25 +44,25 @@ fn parse_line(
     Ok(Some((key(vid, mac), port(vid, name)?)))
 }
 
-/// The number of a VLAN.
+/// Parses the number of a VLAN.
 pub(super) fn vid(text: &str) -> Result<u16, String> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let vid = text.parse().ok().filter(|vid| digits && is_vid(*vid));
     vid.ok_or_else(|| format!("\"{}\" is not a VLAN, 1 to {}", text.escape_debug(), VIDS - 2))
 }
 
-/// Whether it names a VLAN: 0 and 4095 do not (IEEE 802.1Q-2018, table 9-2).
+/// Returns whether a VID names a VLAN: 0 and 4095 do not (IEEE 802.1Q-2018, table 9-2).
 pub(super) fn is_vid(vid: u16) -> bool {
     (1..VIDS - 1).contains(&vid)
 }
 
-/// The address of one station.
+/// Parses the unicast address of a station.
 pub(super) fn station(text: &str) -> Result<MacAddress, String> {
     let mac: MacAddress = text
         .parse()
         .map_err(|_| format!("\"{}\" is not an Ethernet address such as 02:00:00:00:00:01", text.escape_debug()))?;
     if mac.is_multicast() || mac == MacAddress([0; 6]) {
-        return Err(format!("{mac} is no address of a station"));
+        return Err(format!("{mac} is not a unicast address"));
     }
     Ok(mac)
 }

@@ -2,13 +2,14 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `switch.rs`, `tags.rs` | ports and VLANs; tags put on and taken off |
-//! | `hash.rs`, `cuckoo.rs`, `waves.rs` | the table of addresses: where an address lies, how one gets in, in which order it is written down |
-//! | `control.rs`, `commands.rs` | what is learned, ages, is added and deleted, on the control side |
-//! | `host.rs` | what a worker does behind the kernel: tags, and telling the control side of sources |
+//! | `switch.rs`, `tags.rs` | ports and VLANs; adding and removing tags |
+//! | `hash.rs`, `cuckoo.rs`, `waves.rs` | the address table: hashing, insertion, and the order of writes |
+//! | `control.rs`, `commands.rs` | the control side: learning, ageing and commands |
+//! | `host.rs` | the host half: tags, and notices of source addresses |
 //! | `macs.rs` | the file of static addresses |
 //!
-//! The table changes in place while look-ups run; `kernels/l2/image.h` says why each of them finds what is there.
+//! The table changes in place while look-ups run. `kernels/l2/image.h` explains why each look-up
+//! finds an address that is in the table.
 
 mod commands;
 mod config;
@@ -41,72 +42,75 @@ use crate::{BuildContext, Contract, Counter, Drop, Error, Function, HostHalf, Ki
 
 use config::Config;
 use control::{Control, Entries};
-use host::{Host, Shared};
+use host::{Host, SharedState};
 use switch::Switch;
 
 #[doc(hidden)]
 pub use macs::parse as parse_macs;
 
-/// The destination is behind another port, `Outcome::port`; `Outcome::value` is the VID.
+/// The destination is at another port, `Outcome::port`. `Outcome::value` is the VID.
 pub const VERDICT_FORWARD: u8 = 0;
-/// The frame goes to all ports of its VLAN, whose VID `Outcome::value` is.
+/// The frame goes to all other ports of its VLAN. `Outcome::value` is the VID.
 pub const VERDICT_FLOOD: u8 = 1;
-/// The frame is for this bridge itself.
+/// The destination is reserved for bridges.
 pub const VERDICT_RESERVED: u8 = 2;
 
-/// The frame ends too early.
+/// The frame ends within its Ethernet header or its VLAN tag.
 pub const DROP_TRUNCATED: u8 = 0;
-/// It came by a port that is none of the switch's.
+/// The frame arrived on a port that does not belong to the switch.
 pub const DROP_PORT: u8 = 1;
-/// Its VLAN is not one of the port's.
+/// The port does not accept frames of this VLAN, untagged frames, or tagged frames.
 pub const DROP_VLAN: u8 = 2;
-/// Nobody can have sent it.
+/// The source is a group address or all zeros.
 pub const DROP_SOURCE: u8 = 3;
-/// Its destination is where it came from.
+/// The destination is at the port that the frame arrived on.
 pub const DROP_SAME_PORT: u8 = 4;
 
-/// [`Outcome::value`] of the kernel: the control side is to hear of the source.
+/// Flag in [`Outcome::value`]: the control side must be notified of the source.
 const NOTICE: u32 = 0x8000_0000;
-/// The tag comes off.
+/// Flag in [`Outcome::value`]: remove the tag.
 const POP: u32 = 0x0001_0000;
-/// A tag of the VLAN is put on.
+/// Flag in [`Outcome::value`]: add a tag of the VLAN.
 const PUSH: u32 = 0x0002_0000;
-/// The tag has VID 0 and gets that of the VLAN.
+/// Flags in [`Outcome::value`]: replace VID 0 of the tag by the VLAN.
 const SET: u32 = 0x0003_0000;
-/// All of these; below them is the VID.
+/// Mask of all flags in [`Outcome::value`]. The remaining bits hold the VID.
 const FLAGS: u32 = 0xffff_0000;
 
-/// How often the control side looks at what workers have heard.
+/// Interval at which the control side reads the notices of workers.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The contract block of `kernels/l2/`, as data.
+/// Contract of the function; see also `kernels/l2/`.
 pub const CONTRACT: Contract = Contract {
     kind: "l2",
-    summary: "Switches Ethernet frames by VLAN and address, and learns where addresses are (a cuckoo hash table).",
+    summary: "Switches Ethernet frames by VLAN and address, and learns the ports of addresses (a cuckoo hash table).",
     kernel: godwit_kernels::L2,
     verdicts: &[
         Verdict {
             name: "forward",
-            sentence: "The destination is behind another port; the tag is as that port has it.",
+            sentence: "The destination is at another port; the frame is tagged or untagged as that port requires.",
             chooses_port: true,
         },
         Verdict {
             name: "flood",
-            sentence: "The destination is a group, or unknown: for all ports of the VLAN but the one it came by.",
+            sentence: "The destination is a group address or unknown; the frame goes to all other ports of the VLAN.",
             chooses_port: true,
         },
         Verdict {
             name: "reserved",
-            sentence: "The destination is one of 01-80-C2-00-00-00 to -0F, which no bridge forwards.",
+            sentence: "The destination is one of 01-80-C2-00-00-00 to -0F, which bridges do not forward.",
             chooses_port: false,
         },
     ],
     drops: &[
-        Drop { name: "truncated", sentence: "The frame ends before its Ethernet header or its tag does." },
-        Drop { name: "port", sentence: "The frame came by a port that is none of the switch's." },
-        Drop { name: "vlan", sentence: "The port does not take frames of this VLAN, or without a tag, or with one." },
+        Drop { name: "truncated", sentence: "The frame ends within its Ethernet header or its VLAN tag." },
+        Drop { name: "port", sentence: "The frame arrived on a port that does not belong to the switch." },
+        Drop {
+            name: "vlan",
+            sentence: "The port does not accept frames of this VLAN, untagged frames, or tagged frames.",
+        },
         Drop { name: "source", sentence: "The source is a group address or all zeros." },
-        Drop { name: "same_port", sentence: "The destination is behind the port that the frame came by." },
+        Drop { name: "same_port", sentence: "The destination is at the port that the frame arrived on." },
     ],
     variants: &["all"],
     in_order: false,
@@ -116,48 +120,48 @@ pub const CONTRACT: Contract = Contract {
     tailroom_bytes: 0,
     tailroom_saved: [0; 16],
     counters: &[
-        Counter { name: "addresses", unit: "addresses", sentence: "In the table now, learned and static." },
-        Counter { name: "learned", unit: "addresses", sentence: "Learned from frames." },
-        Counter { name: "moved", unit: "addresses", sentence: "Learned at another port than before." },
-        Counter { name: "aged", unit: "addresses", sentence: "Removed because nothing was heard of them." },
-        Counter { name: "displaced", unit: "entries", sentence: "Moved to their other bucket to make room." },
+        Counter { name: "addresses", unit: "addresses", sentence: "Addresses in the table now, learned and static." },
+        Counter { name: "learned", unit: "addresses", sentence: "Addresses learned from frames." },
+        Counter { name: "moved", unit: "addresses", sentence: "Addresses learned at a different port than before." },
+        Counter { name: "aged", unit: "addresses", sentence: "Addresses removed because no frame arrived from them." },
+        Counter { name: "displaced", unit: "entries", sentence: "Entries moved to their other bucket to make room." },
         Counter {
             name: "unheard",
             unit: "notices",
-            sentence: "Sources that the control side was not told of, because it was told of too many.",
+            sentence: "Notices of source addresses that did not fit into the queue to the control side.",
         },
         Counter {
             name: "not_learned",
             unit: "addresses",
-            sentence: "Addresses for which the table, or the limit of their port, had no room.",
+            sentence: "Addresses that did not fit into the table or exceeded the limit of their port.",
         },
     ],
     spec: "IEEE 802.1Q-2018 clauses 6.9, 8.6 to 8.8; Zhou et al., CoNEXT 2013",
 };
 
-/// The registration.
+/// Registration of the function.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// VLAN and address, as the table has them: `VID << 48 | MAC`.
+/// Returns the key of an address in the table: `VID << 48 | MAC`.
 pub fn key(vid: u16, mac: MacAddress) -> u64 {
     let [a, b, c, d, e, f] = mac.0;
     u64::from(vid) << 48 | u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// The other way round.
+/// Returns the VID and address of a key.
 pub fn vid_and_mac(key: u64) -> (u16, MacAddress) {
     let [_, _, a, b, c, d, e, f] = key.to_be_bytes();
     ((key >> 48) as u16, MacAddress([a, b, c, d, e, f]))
 }
 
-/// The configured function.
+/// Configured switch.
 pub struct L2 {
     switch: Arc<Switch>,
     image: Arc<Image>,
-    /// What is known, for `ref`.
+    /// Known addresses, for `ref`.
     entries: Arc<RwLock<Entries>>,
-    /// Counters, which are read while the control side waits for packets.
-    shared: Arc<Shared>,
+    /// Counters. They can be read while the control side holds its lock.
+    shared: Arc<SharedState>,
     control: Mutex<Control>,
     started: Instant,
 }
@@ -182,26 +186,26 @@ impl L2 {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts addresses (see [`key`]) into the table as if they had been learned, at these ports: for benches and tests, before
-    /// packets flow.
+    /// Adds addresses (see [`key`]) as if they had been learned at these ports. Used by benchmarks
+    /// and tests, before packets flow.
     ///
     /// # Errors
-    /// [`Error::Command`] where the table has no room.
+    /// [`Error::Command`] if the table has no room.
     pub fn learn_all(&self, addresses: &[(u64, u8)]) -> Result<(), Error> {
         self.control().learn_all(addresses, None)
     }
 
-    /// The port of an address, found without the table image.
+    /// Returns the port of an address, without using the table image.
     pub fn lookup_ref(&self, key: u64) -> Option<u8> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries.get(&key).map(|entry| entry.port)
     }
 }
 
-/// Builds the function itself, for those who learn by [`L2::learn_all`].
+/// Builds the switch itself, for callers of [`L2::learn_all`].
 ///
 /// # Errors
-/// As a stanza is refused.
+/// Returns an error if the stanza is not valid.
 pub fn build_switch(stanza: Spanned<DeTable<'_>>, site: &BuildContext<'_>) -> Result<L2, Error> {
     L2::new(&crate::config::read(stanza)?, site)
 }
@@ -224,8 +228,8 @@ impl Function for L2 {
     }
 
     fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
-        let ear = self.control().ear();
-        Some(Box::new(Host::new(ear)))
+        let sender = self.control().notice_sender();
+        Some(Box::new(Host::new(sender)))
     }
 
     fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {
@@ -246,7 +250,7 @@ impl Function for L2 {
     }
 
     fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
-        self.control().keep_house(self.started.elapsed(), running)
+        self.control().housekeeping(self.started.elapsed(), running)
     }
 
     fn counts(&self) -> Vec<u64> {

@@ -1,5 +1,5 @@
-//! What the kernel does, straight from IEEE 802.1Q: the header views of `godwit-wire` instead of offsets, a map of
-//! addresses instead of the table.
+//! Reference implementation after IEEE 802.1Q. It uses the header views of `godwit-wire` instead of
+//! offsets, and a map of addresses instead of the table.
 
 use godwit_abi::{Descriptor, Outcome, PORT_FLOOD};
 use godwit_wire::{Ethernet, MacAddress, Vlan, ethertype};
@@ -24,27 +24,27 @@ pub(super) fn run_ref(buffer: &mut [u8], descriptor: &Descriptor, switch: &Switc
     };
     let ingress = descriptor.port;
     let Some(port) = switch.port(ingress) else { return Outcome::drop(DROP_PORT) };
-    // Clause 6.9.1: frames without a tag and frames with VID 0 are of the port's VLAN.
+    // Untagged frames and frames with VID 0 belong to the port's VLAN (clause 6.9.1).
     let vid = match tag {
         Some(vid @ 1..) => port.is_trunk.then_some(vid),
         Some(0) | None => port.untagged,
     };
-    // Clause 8.6.2: ingress filtering.
+    // Ingress filtering (clause 8.6.2).
     let Some(vid) = vid.filter(|vid| switch.is_member(*vid, ingress)) else { return Outcome::drop(DROP_VLAN) };
     let (source, destination) = (ethernet.source(), ethernet.destination());
     if source.is_multicast() || source == MacAddress([0; 6]) {
         return Outcome::drop(DROP_SOURCE);
     }
-    // Clause 8.6.3, table 8-1.
+    // Reserved addresses (clause 8.6.3, table 8-1).
     if let MacAddress([0x01, 0x80, 0xc2, 0x00, 0x00, 0x00..=0x0f]) = destination {
         return Outcome { value: vid.into(), ..Outcome::verdict(VERDICT_RESERVED) };
     }
-    // Clause 8.7: the learning process.
+    // Learning process (clause 8.7).
     let is_known = entries
         .get(&key(vid, source))
         .is_some_and(|entry| entry.is_static || (entry.port == ingress && entry.is_fresh));
     let value = u32::from(vid) | if port.learns && !is_known { NOTICE } else { 0 };
-    // Clause 8.8: the filtering database.
+    // Filtering database (clause 8.8).
     let to = entries.get(&key(vid, destination)).filter(|_| !destination.is_multicast());
     match to.map(|entry| entry.port) {
         None => Outcome { port: PORT_FLOOD, value, ..Outcome::verdict(VERDICT_FLOOD) },

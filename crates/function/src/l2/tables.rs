@@ -1,4 +1,4 @@
-//! The table image; `kernels/l2/image.h` draws it.
+//! Table image. `kernels/l2/image.h` shows its layout.
 
 use std::ops::Range;
 
@@ -13,23 +13,26 @@ const PORTS_OFFSET: usize = size_of::<L2Image>().next_multiple_of(ALIGNMENT_BYTE
 const VLANS_OFFSET: usize = PORTS_OFFSET + 256 * size_of::<L2Port>();
 const BUCKETS_OFFSET: usize = VLANS_OFFSET + VIDS as usize * size_of::<L2Vlan>();
 
-/// Buckets of the smallest and of the largest table, as powers of two: below, an entry has no room for the key.
+/// Sizes of a table, as the binary logarithm of the number of buckets. In a smaller table, an entry
+/// has no room for the key.
 pub(super) const BUCKET_BITS: Range<u32> = 8..29;
-/// How much of a table is used at most: of each thousand places. Two choices of four places can be filled to 0.976 (Fountoulakis,
-/// Khosla, Panagiotou, SODA 2011); up to here a new entry moves few others.
+/// Maximum fill level of a table, in slots per thousand. Two buckets of four slots can be filled to
+/// 0.976 (Fountoulakis, Khosla, Panagiotou, SODA 2011). Up to this limit, an insertion moves few
+/// other entries.
 const FILLED_PER_MILLE: u64 = 955;
 
-/// The smallest table that holds so many addresses; `None`: there is none.
+/// Returns the size of the smallest table for `capacity` addresses, or `None` if the largest is too
+/// small.
 pub(super) fn bucket_bits(capacity: u64) -> Option<u32> {
     BUCKET_BITS.into_iter().find(|bits| capacity <= capacity_of(*bits))
 }
 
-/// How many addresses a table holds.
+/// Returns the number of addresses that a table holds.
 pub(super) fn capacity_of(bucket_bits: u32) -> u64 {
     (4 << bucket_bits) * FILLED_PER_MILLE / 1000
 }
 
-/// An image without addresses.
+/// Builds an image without addresses.
 pub(super) fn image(hash: &Hash, switch: &Switch) -> Result<Memory, Error> {
     let bytes = BUCKETS_OFFSET + ((4 * 8) << hash.bucket_bits());
     let mut header = L2Image {
@@ -67,7 +70,7 @@ pub(super) fn image(hash: &Hash, switch: &Switch) -> Result<Memory, Error> {
     Ok(image)
 }
 
-/// Where the entry at a place lies in the image.
-pub(super) fn offset(place: u32) -> usize {
-    BUCKETS_OFFSET + place as usize * 8
+/// Returns the offset of a slot in the image.
+pub(super) fn offset(slot: u32) -> usize {
+    BUCKETS_OFFSET + slot as usize * 8
 }

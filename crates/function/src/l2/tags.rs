@@ -1,19 +1,20 @@
-//! 802.1Q tags, put on and taken off where a frame leaves.
+//! 802.1Q tags, which are added and removed when a frame leaves.
 //!
-//! The frame keeps its priority where it has a tag and leaves with one; a tag that is put on has priority 0. A frame that
-//! loses its tag may be shorter than 60 bytes: the port pads.
+//! A frame that arrives and leaves with a tag keeps its priority. A new tag has priority 0. A frame
+//! that loses its tag may become shorter than 60 bytes; the port pads it.
 
 use godwit_abi::Descriptor;
 use godwit_wire::ethertype;
 
 use super::{POP, PUSH, SET};
 
-/// Bytes of a tag.
+/// Length of a tag, in bytes.
 pub(super) const TAG_BYTES: usize = 4;
-/// Where the tag begins: behind both addresses.
+/// Offset of the tag in the frame, after both addresses.
 const TAG_OFFSET: usize = 12;
 
-/// What has to be done to a frame, as the kernel says it: [`POP`], [`PUSH`], [`SET`] or 0. `tag`: the VID that its tag has.
+/// Returns the change to the tag: [`POP`], [`PUSH`], [`SET`] or 0, as the kernel does. `tag` is the
+/// VID of the tag on arrival.
 pub(super) fn edit(tag: Option<u16>, leaves_tagged: bool) -> u32 {
     match (tag, leaves_tagged) {
         (None, true) => PUSH,
@@ -23,7 +24,7 @@ pub(super) fn edit(tag: Option<u16>, leaves_tagged: bool) -> u32 {
     }
 }
 
-/// Does it.
+/// Applies the change returned by [`edit`].
 pub(super) fn apply(buffer: &mut [u8], descriptor: &mut Descriptor, edit: u32, vid: u16) {
     let head = usize::from(descriptor.head);
     match edit {
@@ -51,7 +52,7 @@ pub(super) fn apply(buffer: &mut [u8], descriptor: &mut Descriptor, edit: u32, v
     }
 }
 
-/// Gives a frame of a VLAN the tag that the port has which it leaves by, or none.
+/// Adds or removes the tag of a frame of VLAN `vid`, depending on `leaves_tagged`.
 pub(super) fn dress(buffer: &mut [u8], descriptor: &mut Descriptor, vid: u16, leaves_tagged: bool) {
     let head = usize::from(descriptor.head);
     let frame = &buffer[head..head + usize::from(descriptor.length)];

@@ -1,67 +1,67 @@
-//! In which order words of the table are written where look-ups run: in waves, and from one wave to the next everybody is
-//! waited for.
+//! Order in which words of the table are written while look-ups run. Writes are grouped into waves.
+//! After each wave, the control side waits for all look-ups that began before it.
 //!
-//! An entry is moved by a copy in one wave and the overwriting of its old place in a later one. Words of one wave
-//! may be written in any order, and brought to a device in any order.
+//! To move an entry, one wave copies it, and a later wave overwrites its old slot. The words of one
+//! wave can be written, and copied to devices, in any order.
 
 use std::collections::{HashMap, VecDeque};
 
-/// A word and its place: the number of the entry.
+/// Slot and its new word.
 pub(super) type Write = (u32, u64);
 
-/// Words that are to be written.
+/// Pending writes.
 #[derive(Debug, Default)]
 pub(super) struct Waves {
     waves: VecDeque<Vec<Write>>,
-    /// Waves written before the first of `waves`.
+    /// Number of waves written before the first of `waves`.
     done: u32,
-    /// The last wave that writes a place.
+    /// Last wave that writes each slot.
     last: HashMap<u32, u32>,
 }
 
 impl Waves {
-    /// A word, for when all that was said of its place before is written.
-    pub(super) fn write(&mut self, place: u32, word: u64) {
-        let wave = self.behind(&[place]);
-        self.put(wave, place, word);
+    /// Adds a write to the first wave after all earlier writes to the slot.
+    pub(super) fn write(&mut self, slot: u32, word: u64) {
+        let wave = self.first_wave(&[slot]);
+        self.put(wave, slot, word);
     }
 
-    /// A new entry at the first place of a path, and every entry of the path to the next place, the last one first; `words` are
-    /// what each place holds at the end.
+    /// Adds the writes of an insertion: each entry of `path` moves to the next slot, the last one
+    /// first. `words` returns the final word of each slot.
     pub(super) fn write_path(&mut self, path: &[u32], words: impl Fn(u32) -> u64) {
-        let wave = self.behind(path);
-        for (wave, &place) in (wave..).zip(path.iter().rev()) {
-            self.put(wave, place, words(place));
+        let wave = self.first_wave(path);
+        for (wave, &slot) in (wave..).zip(path.iter().rev()) {
+            self.put(wave, slot, words(slot));
         }
     }
 
-    /// The first wave behind all that write these places.
-    fn behind(&self, places: &[u32]) -> u32 {
-        places.iter().filter_map(|place| self.last.get(place)).max().map_or(self.done, |wave| wave + 1)
+    /// Returns the first wave after all pending writes to `slots`.
+    fn first_wave(&self, slots: &[u32]) -> u32 {
+        slots.iter().filter_map(|slot| self.last.get(slot)).max().map_or(self.done, |wave| wave + 1)
     }
 
-    fn put(&mut self, wave: u32, place: u32, word: u64) {
+    fn put(&mut self, wave: u32, slot: u32, word: u64) {
         let index = (wave - self.done) as usize;
         while self.waves.len() <= index {
             self.waves.push_back(Vec::new());
         }
-        self.waves[index].push((place, word));
-        self.last.insert(place, wave);
+        self.waves[index].push((slot, word));
+        self.last.insert(slot, wave);
     }
 
-    /// The words to write now, by place.
+    /// Returns the first wave, sorted by slot.
     pub(super) fn front(&mut self) -> Option<&[Write]> {
         let wave = self.waves.front_mut()?;
-        wave.sort_unstable_by_key(|(place, _)| *place);
+        wave.sort_unstable_by_key(|(slot, _)| *slot);
         Some(wave)
     }
 
-    /// How many there are.
+    /// Returns the number of waves.
     pub(super) fn len(&self) -> usize {
         self.waves.len()
     }
 
-    /// The first wave is written.
+    /// Removes the first wave after it was written.
     pub(super) fn pop(&mut self) {
         self.waves.pop_front();
         self.done += 1;

@@ -1,18 +1,21 @@
-//! Stations that this machine asks for by itself, where no kernel does it: which are known, which are being asked for, which are silent
-//! (RFC 826; RFC 1122, section 2.3.2; RFC 4861, section 7). A table and a clock that the caller brings: frames are the responder's, and
-//! routes those of the functions whose next hops name stations.
+//! Address resolution for the stations around this machine, where no operating system does it (RFC
+//! 826; RFC 1122, section 2.3.2; RFC 4861, section 7).
+//!
+//! This module keeps the table and the timers; the caller passes the time. The responder sends and
+//! receives the frames. The route functions take the resolved addresses into their next hops.
 //!
 //! ```text
-//!            want                 3 questions, a second apart            3 s
-//!   (none) --------> asking --------------------------------> silent --------> (none); asking again where it is a gateway
-//!                    |    ^
-//!              heard |    | 3 questions to itself without an answer
+//!            resolve              3 requests, 1 s apart             3 s
+//!   (none) --------> resolving ----------------------------> silent -----> (none), or resolving
+//!                    |    ^                                                if it is a gateway
+//!              learn |    | 3 requests to the station without an answer
 //!                    v    |
-//!                    known        asked anew after 30 s without a word from it
+//!                    known        requests start again after 30 s without a frame from the station
 //! ```
 //!
-//! One table is shared by all workers: who is answered is not who asked. It is behind a mutex that is taken for packets whose
-//! station is not known, and for answers; packets that are forwarded never come here.
+//! All workers share one table, because the worker that receives an answer is not always the one
+//! that sent the request. A mutex guards the table. Workers take it for packets to unresolved
+//! stations and for answers, but not for forwarded packets.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -23,41 +26,43 @@ use godwit_wire::MacAddress;
 
 const MILLISECOND_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1000 * MILLISECOND_NS;
-/// Between two questions (RFC 4861, section 10: RETRANS_TIMER).
+/// Interval between two requests (RFC 4861, section 10: RETRANS_TIMER).
 pub(crate) const RETRY_NS: u64 = SECOND_NS;
-/// Questions without an answer (MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT).
-pub(crate) const QUESTIONS_MAX: u8 = 3;
-/// A station that has said nothing for so long is asked whether it is still there (REACHABLE_TIME).
+/// Number of unanswered requests before a station is given up (RFC 4861: MAX_MULTICAST_SOLICIT,
+/// MAX_UNICAST_SOLICIT).
+pub(crate) const REQUESTS_MAX: u8 = 3;
+/// Time without a frame from a station after which it is asked again (RFC 4861: REACHABLE_TIME).
 pub(crate) const REACHABLE_NS: u64 = 30 * SECOND_NS;
-/// A station that did not answer is not asked for again before.
+/// Pause before a silent station is asked again.
 pub(crate) const SILENCE_NS: u64 = 3 * SECOND_NS;
-/// Routes lead to a station so long after its answer: packets that waited for it have left by then, and none overtakes them.
+/// Time from the answer of a station until routes use its address. Packets that waited for the
+/// station leave within this time, so no later packet overtakes them.
 pub(crate) const SETTLE_NS: u64 = 20 * MILLISECOND_NS;
-/// The table is not searched for what is due more often.
+/// Minimum interval between two searches of the table for due entries.
 const LOOK_NS: u64 = 5 * MILLISECOND_NS;
-/// Stations that are remembered, those without an answer too.
+/// Maximum number of stations in the table, including silent ones.
 pub(crate) const STATIONS_MAX: usize = 4096;
 
-/// A station: where it is, and its address there.
+/// Station, identified by its port and IP address.
 pub(crate) type Station = (u16, IpAddr);
 
-/// What this machine knows of the stations around it; one for each responder.
+/// Table of neighbouring stations. Each responder has one.
 #[derive(Debug)]
 pub struct Neighbours {
-    /// This machine's own address, by port.
+    /// Ethernet addresses of this machine, indexed by port.
     sources: Vec<Option<MacAddress>>,
     state: Mutex<State>,
-    /// Counts whatever those that wait, and routes, have to know.
+    /// Version of the table. It grows with each change that concerns waiting packets or routes.
     version: AtomicU64,
-    /// When to look what is due.
+    /// Time of the next search for due entries.
     next_ns: AtomicU64,
-    /// Whether somebody asks at all.
+    /// Whether any next hop needs resolution.
     used: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// By function and next hop.
+    /// Next hops that need resolution, by function and index of the next hop.
     targets: HashMap<(usize, u32), Target>,
     stations: HashMap<Station, Entry>,
     asked: u64,
@@ -65,151 +70,155 @@ struct State {
     silent: u64,
 }
 
-/// What a next hop leads to whose station has to be asked for.
+/// Next hop whose station must be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) port: u16,
-    /// `None`: the packet's own destination.
+    /// Address of the gateway. `None`: the packet's destination is itself the station.
     pub(crate) gateway: Option<IpAddr>,
-    /// Longest IP packet that goes there.
+    /// MTU of the next hop, in bytes.
     pub(crate) mtu: u16,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     phase: Phase,
-    /// When something is to be done next.
+    /// Time at which the entry changes its phase or needs another request.
     due_ns: u64,
-    /// A gateway: asked for as long as the program runs.
+    /// The station is a gateway, which is never forgotten.
     is_kept: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    Asking {
-        questions: u8,
+    Resolving {
+        requests: u8,
     },
     Known {
         address: MacAddress,
-        questions: u8,
-        /// Whether routes may lead there.
+        requests: u8,
+        /// Whether routes may use the address.
         is_settled: bool,
     },
     Silent,
 }
 
-/// Whether a packet can go to its station.
+/// State of a station, as seen by a packet that is sent to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// It can.
+pub(crate) enum Resolution {
+    /// The address is known.
     Known {
         address: MacAddress,
-        /// Whether all that waited for the station have left.
+        /// Whether all packets that waited for the station have left.
         is_settled: bool,
     },
-    /// It may wait; the station is being asked for.
-    Asking,
-    /// Nobody answers.
+    /// The station is being resolved. The packet may wait.
+    Pending,
+    /// The station does not answer.
     Silent,
-    /// There are too many stations.
-    Full,
+    /// The table is full.
+    TableFull,
 }
 
-/// A question that is due.
+/// Address request that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct Request {
     pub(crate) station: Station,
-    /// Where it was last; `None`: everybody is asked.
+    /// Last known address of the station. `None`: the request is sent to all stations.
     pub(crate) to: Option<MacAddress>,
 }
 
 impl Neighbours {
-    /// `sources`: this machine's own address, by port, where it has one.
+    /// Creates an empty table. `sources` holds this machine's Ethernet address for each port that
+    /// has one.
     pub(crate) fn new(sources: Vec<Option<MacAddress>>) -> Self {
         let (version, next_ns) = Default::default();
         Self { sources, state: Mutex::default(), version, next_ns, used: AtomicBool::new(false) }
     }
 
-    /// This machine's own address at a port; `None`: it has none, and cannot ask there.
+    /// Returns this machine's Ethernet address on `port`. Without one, no requests can be sent
+    /// there.
     pub(crate) fn source(&self, port: u16) -> Option<MacAddress> {
         *self.sources.get(usize::from(port))?
     }
 
-    /// A next hop of a function whose station is to be asked for.
+    /// Registers a next hop of a function for resolution. A gateway is requested at once.
     pub(crate) fn register(&self, function: usize, next_hop: u32, target: Target) {
         let mut state = self.lock();
         state.targets.insert((function, next_hop), target);
         if let Some(gateway) = target.gateway {
-            let entry = Entry { phase: Phase::Asking { questions: 0 }, due_ns: 0, is_kept: true };
+            let entry = Entry { phase: Phase::Resolving { requests: 0 }, due_ns: 0, is_kept: true };
             state.stations.insert((target.port, gateway), entry);
         }
         self.used.store(true, Ordering::Release);
     }
 
-    /// Whether there is any next hop that is asked for.
+    /// Returns whether any next hop needs resolution.
     pub(crate) fn is_used(&self) -> bool {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Grows with whatever those that wait, and routes, have to know.
+    /// Returns the version, which grows with each change that concerns waiting packets or routes.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// When [`Neighbours::due`] has something to do.
+    /// Returns the time of the next call of [`Neighbours::poll`] that has work to do.
     pub(crate) fn next_ns(&self) -> u64 {
         self.next_ns.load(Ordering::Acquire)
     }
 
-    /// A packet for `destination` came to a next hop whose station is not known: where it goes, and whether it can. `None`: that next
-    /// hop is not asked for. A station that nobody has asked for becomes due at once.
-    pub(crate) fn want(
+    /// Looks up the station of a packet for `destination`, and starts its resolution if it is not
+    /// in the table.
+    ///
+    /// Returns `None` if this next hop is not registered.
+    pub(crate) fn resolve(
         &self,
         function: usize,
         next_hop: u32,
         destination: IpAddr,
         now_ns: u64,
-    ) -> Option<(Station, Target, Reach)> {
+    ) -> Option<(Station, Target, Resolution)> {
         let mut state = self.lock();
         let target = *state.targets.get(&(function, next_hop))?;
         let station = (target.port, target.gateway.unwrap_or(destination));
-        let known = state.stations.get(&station).map(Entry::reach);
-        let reach = match known {
-            Some(reach) => reach,
-            None if !state.make_room() => Reach::Full,
+        let known = state.stations.get(&station).map(Entry::resolution);
+        let resolution = match known {
+            Some(resolution) => resolution,
+            None if !state.make_room() => Resolution::TableFull,
             None => {
-                let entry = Entry { phase: Phase::Asking { questions: 0 }, due_ns: now_ns, is_kept: false };
+                let entry = Entry { phase: Phase::Resolving { requests: 0 }, due_ns: now_ns, is_kept: false };
                 state.stations.insert(station, entry);
                 self.next_ns.fetch_min(now_ns, Ordering::AcqRel);
-                Reach::Asking
+                Resolution::Pending
             }
         };
-        Some((station, target, reach))
+        Some((station, target, resolution))
     }
 
-    /// What has become of a station that a packet waits for.
-    pub(crate) fn reach(&self, station: Station) -> Reach {
-        // Forgotten means that it was silent.
-        self.lock().stations.get(&station).map_or(Reach::Silent, Entry::reach)
+    /// Returns the state of a station that packets wait for.
+    pub(crate) fn resolution(&self, station: Station) -> Resolution {
+        // Only silent stations are forgotten.
+        self.lock().stations.get(&station).map_or(Resolution::Silent, Entry::resolution)
     }
 
-    /// A station has said where it is. Only those that were asked for are listened to.
-    pub(crate) fn heard(&self, station: Station, address: MacAddress, now_ns: u64) {
+    /// Records the address of a station. Stations that are not in the table are ignored.
+    pub(crate) fn learn(&self, station: Station, address: MacAddress, now_ns: u64) {
         if address.is_multicast() || address == MacAddress::default() {
             return;
         }
         let mut state = self.lock();
         let Some(entry) = state.stations.get_mut(&station) else { return };
         let is_new = match &mut entry.phase {
-            Phase::Known { address: before, questions, is_settled } => {
-                *questions = 0;
+            Phase::Known { address: before, requests, is_settled } => {
+                *requests = 0;
                 if *is_settled {
                     entry.due_ns = now_ns + REACHABLE_NS;
                 }
                 std::mem::replace(before, address) != address
             }
             phase => {
-                *phase = Phase::Known { address, questions: 0, is_settled: false };
+                *phase = Phase::Known { address, requests: 0, is_settled: false };
                 entry.due_ns = now_ns + SETTLE_NS;
                 self.next_ns.fetch_min(entry.due_ns, Ordering::AcqRel);
                 true
@@ -221,8 +230,8 @@ impl Neighbours {
         }
     }
 
-    /// Appends the questions that are due, and moves stations on whose time has come.
-    pub(crate) fn due(&self, now_ns: u64, questions: &mut Vec<Question>) {
+    /// Appends the requests that are due to `requests`, and advances the phases of due stations.
+    pub(crate) fn poll(&self, now_ns: u64, requests: &mut Vec<Request>) {
         if now_ns < self.next_ns() {
             return;
         }
@@ -231,16 +240,16 @@ impl Neighbours {
         let (mut next_ns, mut has_changed) = (u64::MAX, false);
         stations.retain(|&station, entry| {
             if entry.due_ns <= now_ns {
-                let (turn, news) = entry.turn(now_ns);
-                has_changed |= news;
-                match turn {
-                    Turn::Nothing => {}
-                    Turn::Ask(to) => {
+                let (action, has_news) = entry.advance(now_ns);
+                has_changed |= has_news;
+                match action {
+                    Action::Nothing => {}
+                    Action::Request(to) => {
                         *asked += 1;
-                        questions.push(Question { station, to });
+                        requests.push(Request { station, to });
                     }
-                    Turn::Silent => *silent += 1,
-                    Turn::Forget => return false,
+                    Action::Silent => *silent += 1,
+                    Action::Forget => return false,
                 }
             }
             next_ns = next_ns.min(entry.due_ns);
@@ -252,7 +261,7 @@ impl Neighbours {
         }
     }
 
-    /// Stations that routes may lead to, in order.
+    /// Returns the stations whose addresses routes may use, sorted.
     pub(crate) fn settled(&self) -> Vec<(Station, MacAddress)> {
         let state = self.lock();
         let mut settled: Vec<_> = (state.stations.iter())
@@ -265,7 +274,7 @@ impl Neighbours {
         settled
     }
 
-    /// Questions asked, addresses learned, stations found silent.
+    /// Returns the counters: requests sent, addresses learned, stations found silent.
     pub(crate) fn counts(&self) -> [u64; 3] {
         let state = self.lock();
         [state.asked, state.learned, state.silent]
@@ -277,7 +286,8 @@ impl Neighbours {
 }
 
 impl State {
-    /// Whether there is room for one more, made by forgetting those that are silent if need be.
+    /// Returns whether there is room for another station. Removes silent stations if the table is
+    /// full.
     fn make_room(&mut self) -> bool {
         if self.stations.len() >= STATIONS_MAX {
             self.stations.retain(|_, entry| entry.is_kept || !matches!(entry.phase, Phase::Silent));
@@ -287,50 +297,51 @@ impl State {
 }
 
 impl Entry {
-    fn reach(&self) -> Reach {
+    fn resolution(&self) -> Resolution {
         match self.phase {
-            Phase::Known { address, is_settled, .. } => Reach::Known { address, is_settled },
-            Phase::Asking { .. } => Reach::Asking,
-            Phase::Silent => Reach::Silent,
+            Phase::Known { address, is_settled, .. } => Resolution::Known { address, is_settled },
+            Phase::Resolving { .. } => Resolution::Pending,
+            Phase::Silent => Resolution::Silent,
         }
     }
 
-    /// Its time has come; and whether that is news to others.
-    fn turn(&mut self, now_ns: u64) -> (Turn, bool) {
-        let (turn, news, pause_ns) = match &mut self.phase {
+    /// Advances a due entry. Returns the action to take, and whether waiting packets or routes must
+    /// be updated.
+    fn advance(&mut self, now_ns: u64) -> (Action, bool) {
+        let (action, has_news, pause_ns) = match &mut self.phase {
             Phase::Known { is_settled, .. } if !*is_settled => {
                 *is_settled = true;
-                (Turn::Nothing, true, REACHABLE_NS)
+                (Action::Nothing, true, REACHABLE_NS)
             }
-            Phase::Known { address, questions, .. } if *questions < QUESTIONS_MAX => {
-                *questions += 1;
-                (Turn::Ask(Some(*address)), false, RETRY_NS)
+            Phase::Known { address, requests, .. } if *requests < REQUESTS_MAX => {
+                *requests += 1;
+                (Action::Request(Some(*address)), false, RETRY_NS)
             }
-            Phase::Asking { questions } if *questions < QUESTIONS_MAX => {
-                *questions += 1;
-                (Turn::Ask(None), false, RETRY_NS)
+            Phase::Resolving { requests } if *requests < REQUESTS_MAX => {
+                *requests += 1;
+                (Action::Request(None), false, RETRY_NS)
             }
-            Phase::Asking { .. } => {
+            Phase::Resolving { .. } => {
                 self.phase = Phase::Silent;
-                (Turn::Silent, true, SILENCE_NS)
+                (Action::Silent, true, SILENCE_NS)
             }
-            Phase::Silent if !self.is_kept => (Turn::Forget, false, 0),
-            // It may have another address by now; or it is a gateway, which is never given up.
+            Phase::Silent if !self.is_kept => (Action::Forget, false, 0),
+            // A known station may have a new address by now. A gateway is never given up.
             Phase::Known { .. } | Phase::Silent => {
-                self.phase = Phase::Asking { questions: 1 };
-                (Turn::Ask(None), true, RETRY_NS)
+                self.phase = Phase::Resolving { requests: 1 };
+                (Action::Request(None), true, RETRY_NS)
             }
         };
         self.due_ns = now_ns + pause_ns;
-        (turn, news)
+        (action, has_news)
     }
 }
 
-/// What is to be done with a station whose time has come.
-enum Turn {
+/// Action for a station whose entry is due.
+enum Action {
     Nothing,
-    /// Whom: itself where it last was, or everybody.
-    Ask(Option<MacAddress>),
+    /// Send a request to the last known address, or to all stations.
+    Request(Option<MacAddress>),
     Silent,
     Forget,
 }

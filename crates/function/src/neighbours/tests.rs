@@ -11,121 +11,122 @@ fn neighbours(gateway: Option<IpAddr>) -> Neighbours {
     neighbours
 }
 
-fn want(neighbours: &Neighbours, now_ns: u64) -> Reach {
-    let (station, target, reach) = neighbours.want(3, 0, STATION.1, now_ns).unwrap();
+fn want(neighbours: &Neighbours, now_ns: u64) -> Resolution {
+    let (station, target, resolution) = neighbours.resolve(3, 0, STATION.1, now_ns).unwrap();
     assert_eq!((station, target.mtu), (STATION, 1500));
-    reach
+    resolution
 }
 
-/// When what was asked from `START_NS` on, looked at every 10 ms: milliseconds after it, and whom.
+/// Polls every 10 ms. Returns the time of each request, in milliseconds after `START_NS`, and its
+/// destination.
 fn asked(neighbours: &Neighbours, from_ns: u64, to_ns: u64) -> Vec<(u64, Option<MacAddress>)> {
     let mut asked = Vec::new();
     for now_ns in (from_ns..to_ns).step_by(10 * MILLISECOND_NS as usize) {
-        let mut questions = Vec::new();
-        neighbours.due(now_ns, &mut questions);
+        let mut requests = Vec::new();
+        neighbours.poll(now_ns, &mut requests);
         let at_ms = (now_ns - START_NS) / MILLISECOND_NS;
-        asked.extend(questions.into_iter().map(|question| (at_ms, question.to)));
+        asked.extend(requests.into_iter().map(|request| (at_ms, request.to)));
     }
     asked
 }
 
 #[test]
-fn three_questions_a_second_apart_then_silence_then_all_over_again() {
+fn sends_three_requests_then_reports_silence_and_starts_over() {
     let neighbours = neighbours(None);
-    assert!(neighbours.want(3, 1, STATION.1, 0).is_none(), "no such next hop");
-    assert_eq!(want(&neighbours, START_NS), Reach::Asking);
+    assert!(neighbours.resolve(3, 1, STATION.1, 0).is_none(), "unregistered next hop");
+    assert_eq!(want(&neighbours, START_NS), Resolution::Pending);
     assert_eq!(asked(&neighbours, START_NS, START_NS + 3 * SECOND_NS), [(0, None), (1000, None), (2000, None)]);
-    assert_eq!(want(&neighbours, START_NS + 2 * SECOND_NS), Reach::Asking);
+    assert_eq!(want(&neighbours, START_NS + 2 * SECOND_NS), Resolution::Pending);
     let version = neighbours.version();
     assert_eq!(asked(&neighbours, START_NS + 3 * SECOND_NS, START_NS + 5 * SECOND_NS), []);
-    assert!(neighbours.version() > version, "those that wait are told");
-    assert_eq!(want(&neighbours, START_NS + 5 * SECOND_NS), Reach::Silent);
-    // Nobody wants it any more: it is forgotten, and nothing is asked.
+    assert!(neighbours.version() > version, "waiting packets must see the silence");
+    assert_eq!(want(&neighbours, START_NS + 5 * SECOND_NS), Resolution::Silent);
+    // No packets arrive for the station. It is forgotten, and no requests are sent.
     assert_eq!(asked(&neighbours, START_NS + 5 * SECOND_NS, START_NS + 60 * SECOND_NS), []);
-    assert_eq!(neighbours.reach(STATION), Reach::Silent);
+    assert_eq!(neighbours.resolution(STATION), Resolution::Silent);
     let late_ns = START_NS + 60 * SECOND_NS;
-    assert_eq!(want(&neighbours, late_ns), Reach::Asking);
+    assert_eq!(want(&neighbours, late_ns), Resolution::Pending);
     assert_eq!(asked(&neighbours, late_ns, late_ns + SECOND_NS), [(60_000, None)]);
     assert_eq!(neighbours.counts(), [4, 0, 1]);
 }
 
 #[test]
-fn an_answer_is_settled_when_those_that_waited_have_left() {
+fn settles_an_address_after_the_waiting_packets_have_left() {
     let neighbours = neighbours(None);
     want(&neighbours, START_NS);
     asked(&neighbours, START_NS, START_NS + 1);
-    neighbours.heard(STATION, ONE, START_NS + MILLISECOND_NS);
-    assert_eq!(neighbours.reach(STATION), Reach::Known { address: ONE, is_settled: false });
+    neighbours.learn(STATION, ONE, START_NS + MILLISECOND_NS);
+    assert_eq!(neighbours.resolution(STATION), Resolution::Known { address: ONE, is_settled: false });
     assert_eq!(neighbours.settled(), []);
     let version = neighbours.version();
     assert_eq!(asked(&neighbours, START_NS, START_NS + SECOND_NS), []);
     assert_eq!(neighbours.settled(), [(STATION, ONE)]);
-    assert!(neighbours.version() > version, "routes are told");
-    // It moves: routes are told at once.
+    assert!(neighbours.version() > version, "routes must see the settled address");
+    // The station's address changes. Routes see this at once.
     let version = neighbours.version();
-    neighbours.heard(STATION, OTHER, START_NS + 2 * SECOND_NS);
+    neighbours.learn(STATION, OTHER, START_NS + 2 * SECOND_NS);
     assert_eq!(neighbours.settled(), [(STATION, OTHER)]);
     assert!(neighbours.version() > version);
-    // The same again is no news.
+    // The same address again changes nothing.
     let version = neighbours.version();
-    neighbours.heard(STATION, OTHER, START_NS + 3 * SECOND_NS);
+    neighbours.learn(STATION, OTHER, START_NS + 3 * SECOND_NS);
     assert_eq!(neighbours.version(), version);
     assert_eq!(neighbours.counts(), [1, 2, 0]);
 }
 
 #[test]
-fn a_station_that_says_nothing_for_long_is_asked_itself_then_everybody_then_gone() {
+fn asks_an_idle_station_then_all_stations_then_gives_up() {
     let neighbours = neighbours(None);
     want(&neighbours, START_NS);
     asked(&neighbours, START_NS, START_NS + 1);
-    neighbours.heard(STATION, ONE, START_NS);
+    neighbours.learn(STATION, ONE, START_NS);
     assert_eq!(
         asked(&neighbours, START_NS, START_NS + 40 * SECOND_NS),
         [30_020, 31_020, 32_020, 33_020, 34_020, 35_020].map(|at_ms| (at_ms, (at_ms < 33_000).then_some(ONE)))
     );
-    assert_eq!((neighbours.settled(), neighbours.reach(STATION)), (vec![], Reach::Silent));
-    // One that answers stays.
+    assert_eq!((neighbours.settled(), neighbours.resolution(STATION)), (vec![], Resolution::Silent));
+    // A station that answers stays known.
     let from_ns = START_NS + 50 * SECOND_NS;
     want(&neighbours, from_ns);
     for second in 0..100 {
         let now_ns = from_ns + second * SECOND_NS;
         if !asked(&neighbours, now_ns, now_ns + SECOND_NS).is_empty() {
-            neighbours.heard(STATION, OTHER, now_ns + SECOND_NS);
+            neighbours.learn(STATION, OTHER, now_ns + SECOND_NS);
         }
     }
     assert_eq!(neighbours.settled(), [(STATION, OTHER)]);
 }
 
 #[test]
-fn a_gateway_is_asked_for_without_a_packet_and_for_ever() {
+fn requests_a_gateway_without_packets_and_never_forgets_it() {
     let neighbours = neighbours(Some(STATION.1));
     let far = "192.0.2.1".parse().unwrap();
-    assert_eq!(neighbours.want(3, 0, far, START_NS).unwrap().0, STATION, "and not the destination");
+    assert_eq!(neighbours.resolve(3, 0, far, START_NS).unwrap().0, STATION, "the station is the gateway");
     let at_ms: Vec<u64> =
         asked(&neighbours, START_NS, START_NS + 20 * SECOND_NS).into_iter().map(|(at_ms, _)| at_ms).collect();
     assert_eq!(at_ms, [0, 1000, 2000, 6000, 7000, 8000, 12_000, 13_000, 14_000, 18_000, 19_000]);
-    neighbours.heard(STATION, ONE, START_NS + 20 * SECOND_NS);
-    assert!(matches!(neighbours.reach(STATION), Reach::Known { address: ONE, .. }));
+    neighbours.learn(STATION, ONE, START_NS + 20 * SECOND_NS);
+    assert!(matches!(neighbours.resolution(STATION), Resolution::Known { address: ONE, .. }));
 }
 
 #[test]
-fn strangers_are_not_listened_to_and_the_table_is_bounded() {
+fn ignores_unknown_stations_and_bounds_the_table() {
     let neighbours = neighbours(None);
-    neighbours.heard(STATION, ONE, START_NS);
-    assert_eq!(neighbours.reach(STATION), Reach::Silent);
+    neighbours.learn(STATION, ONE, START_NS);
+    assert_eq!(neighbours.resolution(STATION), Resolution::Silent);
     want(&neighbours, START_NS);
-    for nobody in [MacAddress::BROADCAST, MacAddress([1, 0, 0, 0, 0, 1]), MacAddress::default()] {
-        neighbours.heard(STATION, nobody, START_NS);
-        assert_eq!(neighbours.reach(STATION), Reach::Asking, "{nobody}");
+    for invalid in [MacAddress::BROADCAST, MacAddress([1, 0, 0, 0, 0, 1]), MacAddress::default()] {
+        neighbours.learn(STATION, invalid, START_NS);
+        assert_eq!(neighbours.resolution(STATION), Resolution::Pending, "{invalid}");
     }
     let other = |number: u32| IpAddr::V4((0x0a01_0000 + number).into());
     for number in 1..STATIONS_MAX as u32 {
-        assert_eq!(neighbours.want(3, 0, other(number), START_NS).unwrap().2, Reach::Asking, "{number}");
+        assert_eq!(neighbours.resolve(3, 0, other(number), START_NS).unwrap().2, Resolution::Pending, "{number}");
     }
-    assert_eq!(neighbours.want(3, 0, other(0), START_NS).unwrap().2, Reach::Full);
-    // One that is known stays; silent ones make room.
-    neighbours.heard(STATION, ONE, START_NS);
+    assert_eq!(neighbours.resolve(3, 0, other(0), START_NS).unwrap().2, Resolution::TableFull);
+    // Known stations stay in the table. Silent stations make room.
+    neighbours.learn(STATION, ONE, START_NS);
     asked(&neighbours, START_NS, START_NS + 4 * SECOND_NS);
-    assert_eq!(neighbours.want(3, 0, other(0), START_NS + 4 * SECOND_NS).unwrap().2, Reach::Asking);
+    assert_eq!(neighbours.resolve(3, 0, other(0), START_NS + 4 * SECOND_NS).unwrap().2, Resolution::Pending);
     assert_eq!(neighbours.settled(), [(STATION, ONE)]);
 }

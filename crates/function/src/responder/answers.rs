@@ -1,4 +1,4 @@
-//! Frames that ask this machine something, and what it answers. Bytes in, bytes out; an answer is as long as the question.
+//! Replies to requests for this machine. Functions here take and return bytes.
 
 use std::net::IpAddr;
 
@@ -12,13 +12,17 @@ const ARP_BYTES: usize = 28;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 const HOP_LIMIT: u8 = 64;
-/// Of neighbour discovery: nobody has forwarded it (RFC 4861, section 7.1.1).
+/// Hop limit of neighbour discovery. It shows that no router forwarded the packet (RFC 4861,
+/// section 7.1.1).
 const NEVER_FORWARDED: u8 = 255;
-/// Target, and the option with our address behind it (RFC 4861, sections 4.3, 4.4 and 4.6.1).
+/// Length of a neighbour solicitation up to its target address (RFC 4861, section 4.3).
 const SOLICITATION_BYTES: usize = 24;
+/// Length of a neighbour advertisement with a link-layer address option (RFC 4861, sections 4.4 and
+/// 4.6.1).
 const ADVERTISEMENT_BYTES: usize = SOLICITATION_BYTES + 8;
 
-/// The answer to a frame that came by a port, if it is one that this machine answers.
+/// Returns the reply to a frame that arrived on `port`, or `None` if the frame asks nothing of this
+/// machine.
 pub(super) fn answer(settings: &Settings, port: u16, frame: &[u8]) -> Option<Vec<u8>> {
     let ether_type = |at: usize| frame.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));
     let at = if ether_type(12)? == ethertype::VLAN { ETHERNET_BYTES + 4 } else { ETHERNET_BYTES };
@@ -34,15 +38,15 @@ fn mac(bytes: &[u8]) -> Option<MacAddress> {
     bytes.first_chunk().map(|bytes| MacAddress(*bytes))
 }
 
-/// An answer to the station that sent the frame, from `ours`.
-fn turned(frame: &[u8], ours: MacAddress) -> Vec<u8> {
+/// Returns a copy of the frame that is addressed to its sender and comes from `ours`.
+fn addressed_to_sender(frame: &[u8], ours: MacAddress) -> Vec<u8> {
     let mut answer = frame.to_vec();
     answer.copy_within(6..12, 0);
     answer[6..12].copy_from_slice(&ours.0);
     answer
 }
 
-/// RFC 826: an Ethernet address is asked for that belongs to an address of this machine at that port.
+/// Answers an ARP request for an address of this machine on that port (RFC 826).
 fn arp(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<u8>> {
     let packet = frame.get(at..at + ARP_BYTES)?;
     let interface = settings.interface(port)?;
@@ -54,7 +58,7 @@ fn arp(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<u8
     if !interface.addresses.contains(&IpAddr::from(target)) || mac(&packet[8..])?.is_multicast() {
         return None;
     }
-    let mut answer = turned(frame, interface.mac);
+    let mut answer = addressed_to_sender(frame, interface.mac);
     let reply = &mut answer[at..at + ARP_BYTES];
     reply[7] = 2;
     reply.copy_within(8..18, 18);
@@ -63,14 +67,14 @@ fn arp(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<u8
     Some(answer)
 }
 
-/// RFC 792, RFC 1122 section 3.2.2.6.
+/// Answers an ICMP echo request (RFC 792; RFC 1122, section 3.2.2.6).
 fn echo4(settings: &Settings, frame: &[u8], at: usize) -> Option<Vec<u8>> {
     let packet = godwit_wire::Ipv4::new_checked(&frame[at..]).ok()?;
     let header_bytes = packet.header_bytes();
     let total = usize::from(packet.total_bytes());
     let icmp = packet.payload();
     let is_ours = settings.has(packet.destination().into());
-    // No options: a route that was recorded or prescribed would have to be turned round too.
+    // Packets with options are not answered: a recorded or source route would have to be reversed.
     let is_plain = header_bytes == IPV4_BYTES && !packet.is_fragment() && packet.protocol() == protocol::ICMP;
     if !is_ours || !is_plain || icmp.len() < 8 || icmp[..2] != [8, 0] || packet.verify_checksum().is_err() {
         return None;
@@ -78,7 +82,7 @@ fn echo4(settings: &Settings, frame: &[u8], at: usize) -> Option<Vec<u8>> {
     if !is_host(packet.source()) || checksum(icmp) != 0 {
         return None;
     }
-    let mut answer = turned(frame, mac(frame)?);
+    let mut answer = addressed_to_sender(frame, mac(frame)?);
     let (header, icmp) = answer[at..at + total].split_at_mut(IPV4_BYTES);
     header[8] = HOP_LIMIT;
     let source: [u8; 4] = *header[12..].first_chunk()?;
@@ -93,11 +97,12 @@ fn echo4(settings: &Settings, frame: &[u8], at: usize) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// An address that one machine has.
+/// Returns whether `address` can belong to a single host.
 fn is_host(address: [u8; 4]) -> bool {
     !matches!(address[0], 0 | 127 | 224..)
 }
 
+/// Answers an ICMPv6 echo request or a neighbour solicitation.
 fn icmp6(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<u8>> {
     let packet = godwit_wire::Ipv6::new_checked(&frame[at..]).ok()?;
     let icmp = packet.payload();
@@ -115,7 +120,7 @@ fn icmp6(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<
             if !settings.has(destination.into()) || source == [0; 16] {
                 return None;
             }
-            let mut answer = turned(frame, mac(frame)?);
+            let mut answer = addressed_to_sender(frame, mac(frame)?);
             let bytes = icmp.len();
             finish6(&mut answer[at..], destination, source, HOP_LIMIT, bytes, |icmp| icmp[0] = 129);
             Some(answer)
@@ -125,7 +130,7 @@ fn icmp6(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<
     }
 }
 
-/// RFC 4861, section 7.2.4: an advertisement of the address that somebody looks for.
+/// Answers a neighbour solicitation for an address of this machine (RFC 4861, section 7.2.4).
 fn solicited(
     settings: &Settings,
     port: u16,
@@ -139,16 +144,17 @@ fn solicited(
     if !interface.addresses.contains(&IpAddr::from(target)) {
         return None;
     }
-    // Who asks whether it may have the address itself (RFC 4862) has none: all are told.
-    let is_asked_for_itself = source == [0; 16];
-    let to = if is_asked_for_itself { [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1] } else { source };
-    let mut answer = turned(frame, interface.mac);
-    if is_asked_for_itself {
+    // The sender of a duplicate address check (RFC 4862) has no address yet. All nodes get the
+    // advertisement.
+    let is_duplicate_check = source == [0; 16];
+    let to = if is_duplicate_check { [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1] } else { source };
+    let mut answer = addressed_to_sender(frame, interface.mac);
+    if is_duplicate_check {
         answer[..6].copy_from_slice(&[0x33, 0x33, 0, 0, 0, 1]);
     }
     answer.resize(at + IPV6_BYTES + ADVERTISEMENT_BYTES, 0);
-    // Router, solicited, override.
-    let flags = if is_asked_for_itself { 0xa0 } else { 0xe0 };
+    // Flags: router, solicited (except for a duplicate address check), override.
+    let flags = if is_duplicate_check { 0xa0 } else { 0xe0 };
     finish6(&mut answer[at..], target, to, NEVER_FORWARDED, ADVERTISEMENT_BYTES, |icmp| {
         icmp[..2].copy_from_slice(&[136, 0]);
         icmp[4..8].copy_from_slice(&[flags, 0, 0, 0]);
@@ -159,7 +165,8 @@ fn solicited(
     Some(answer)
 }
 
-/// Makes an ICMPv6 packet of what lies in `packet`: addresses, lengths, the message by `write`, its checksum.
+/// Fills in the addresses, length and hop limit of an ICMPv6 packet. `write` writes the message;
+/// the checksum follows.
 fn finish6(
     packet: &mut [u8],
     source: [u8; 16],

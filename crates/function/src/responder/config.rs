@@ -1,4 +1,4 @@
-//! What the operator writes.
+//! Configuration keys of the responder.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,17 +12,18 @@ use crate::neighbours::Neighbours;
 use crate::routing::Prefix;
 use crate::{BuildContext, Error};
 
-/// Messages that a worker sends in one second at most (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 (f)).
+/// Default limit of ICMP errors per second and worker (RFC 1812, section 4.3.2.8; RFC 4443, section
+/// 2.4 (f)).
 const MESSAGES_A_SECOND: u32 = 1000;
 
-/// Packets that wait for a station's address, for each station, on each worker.
+/// Default limit of packets that wait for one station, per worker.
 const HELD_PACKETS: u16 = 16;
 
-/// The keys of the stanza.
+/// Keys of the stanza.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Where this machine has which addresses.
+    /// Addresses of this machine, per port.
     interface: Vec<InterfaceConfig>,
     messages_a_second: Option<u32>,
     held_packets: Option<u16>,
@@ -36,19 +37,19 @@ struct InterfaceConfig {
     addresses: Vec<Spanned<String>>,
 }
 
-/// What it goes by.
+/// Resolved configuration.
 #[derive(Debug)]
 pub(super) struct Settings {
-    /// By port.
+    /// Interfaces, indexed by port.
     pub(super) interfaces: Vec<Option<Interface>>,
     pub(super) messages_a_second: u32,
-    /// Packets that wait for one station.
+    /// Maximum number of packets that wait for one station, per worker.
     pub(super) held_packets: usize,
-    /// The stations around this machine, as far as it asks for them.
+    /// Stations that the responder resolves.
     pub(super) neighbours: Arc<Neighbours>,
 }
 
-/// What this machine is at a port.
+/// Addresses of this machine on one port.
 #[derive(Debug)]
 pub(super) struct Interface {
     pub(super) mac: MacAddress,
@@ -60,14 +61,15 @@ impl Settings {
         self.interfaces.get(usize::from(port))?.as_ref()
     }
 
-    /// Whether this machine has the address, at whatever port.
+    /// Returns whether `address` belongs to this machine, on any port.
     pub(super) fn has(&self, address: IpAddr) -> bool {
         self.interfaces.iter().flatten().any(|interface| interface.addresses.contains(&address))
     }
 }
 
 impl Interface {
-    /// The address to ask a neighbour from: of the same family, and most likely of the same net.
+    /// Returns the source address for requests to `neighbour`: the address of the same family with
+    /// the longest common prefix.
     pub(super) fn nearest(&self, neighbour: IpAddr) -> Option<IpAddr> {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
@@ -77,7 +79,7 @@ impl Interface {
         of_family.max_by_key(|own| (bits(*own) ^ bits(neighbour)).leading_zeros())
     }
 
-    /// Its first address of a family.
+    /// Returns the first address of the family.
     pub(super) fn of_family(&self, is_v4: bool) -> Option<IpAddr> {
         self.addresses.iter().copied().find(|address| address.is_ipv4() == is_v4)
     }
@@ -90,27 +92,31 @@ impl Config {
             let name = config.port.get_ref();
             let Some(port) = site.ports.iter().position(|known| known == name) else {
                 let known = site.ports.join(", ");
-                let message = format!("there is no port called \"{name}\"; the ports are: {known}");
+                let message = format!("there is no port named \"{name}\"; the ports are: {known}");
                 return Err(value(config.port.span(), message));
             };
             if interfaces[port].is_some() {
-                return Err(value(config.port.span(), format!("there are two interfaces of port \"{name}\"")));
+                return Err(value(config.port.span(), format!("port \"{name}\" has two interfaces; write one")));
             }
             let mac = crate::routes::parse_mac(&config.mac)?;
             if mac.is_multicast() {
-                return Err(value(config.mac.span(), "an interface has no group address as its own".to_owned()));
+                return Err(value(
+                    config.mac.span(),
+                    "mac is a group address; an interface needs a unicast address".to_owned(),
+                ));
             }
             let mut addresses = Vec::new();
             for text in &config.addresses {
-                // The length of the net may stand behind it, as in `ip address`.
+                // A prefix length may follow the address, as in `ip address`. It is checked, but
+                // not used.
                 let address = text.get_ref().split('/').next().unwrap_or_default().parse::<IpAddr>();
-                let sound = address.ok().filter(|address| !address.is_multicast() && !address.is_unspecified());
-                let Some(address) = sound.filter(|address| {
+                let usable = address.ok().filter(|address| !address.is_multicast() && !address.is_unspecified());
+                let Some(address) = usable.filter(|address| {
                     text.get_ref().split_once('/').is_none_or(|(_, length)| {
                         length.parse().is_ok_and(|length| Prefix::of(*address, length).is_some())
                     })
                 }) else {
-                    let message = format!("\"{}\" is not an address of a host such as 192.0.2.1/24", text.get_ref());
+                    let message = format!("\"{}\" is not a host address; write one like 192.0.2.1/24", text.get_ref());
                     return Err(value(text.span(), message));
                 };
                 addresses.push(address);

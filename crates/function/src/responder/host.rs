@@ -1,4 +1,4 @@
-//! What becomes of each packet, by what the function before said of it.
+//! Handling of each packet, according to the verdict of the previous function.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,148 +15,165 @@ use super::{
     DROP_NO_ROOM, DROP_UNRESOLVED, DROP_UNTOLD, VERDICT_FORWARD, VERDICT_OTHER, VERDICT_REPLY, answers, questions,
 };
 use crate::fragments::{Fault, Split, ip_at, message};
-use crate::neighbours::{Question, Reach, Station};
+use crate::neighbours::{Request, Resolution, Station};
 use crate::{Arrangement, HostHalf, Said, Step, Work};
 
-/// A message has at most so many bytes more than the packet that it is about; an advertisement, than what asks for it.
+/// Maximum difference in length between a reply or ICMP error and the packet that caused it, in
+/// bytes.
 pub(super) const GROWTH_BYTES_MAX: u16 = 48;
 const SECOND_NS: u64 = 1_000_000_000;
-/// A station that has not answered for so long is not there (as Linux: three questions, a second between them).
+/// Time after which an unanswered station counts as unreachable. Linux uses the same: three
+/// requests, one second apart.
 const SILENCE_NS: u64 = 3 * SECOND_NS;
-/// A station that nobody wanted for so long is asked for anew.
+/// Time without packets for a station after which its resolution starts over.
 const FORGET_NS: u64 = 10 * SECOND_NS;
-/// Stations without an answer that are remembered.
-const SILENT_MAX: usize = 1024;
-/// How soon a worker sees that another one has heard what its packets wait for.
+/// Maximum number of unresolved stations that a worker tracks.
+const UNRESOLVED_MAX: usize = 1024;
+/// Interval at which a worker with waiting packets checks for answers that other workers received.
 const LOOK_NS: u64 = 1_000_000;
 
-/// What one worker keeps.
+/// State of one worker.
 pub(super) struct ResponderHost {
     settings: Arc<Settings>,
-    /// Messages that may still be sent, and when that was.
+    /// Token bucket for ICMP errors: tokens left, and the time of the last refill.
     tokens: (u32, u64),
-    /// Stations that are asked for: since when, and when last.
-    silent: HashMap<(u16, IpAddr), (u64, u64)>,
-    /// Packets whose stations this machine asks for by itself.
+    /// Stations that the operating system resolves: times of the first and the last packet for
+    /// each.
+    unresolved: HashMap<(u16, IpAddr), (u64, u64)>,
+    /// Packets for stations that the responder resolves.
     waiting: Waiting,
-    /// What of the neighbours those that wait have been told.
-    seen: u64,
-    questions: Vec<Question>,
+    /// Version of the neighbour table that the waiting packets were last checked against.
+    seen_version: u64,
+    requests: Vec<Request>,
 }
 
 impl ResponderHost {
     pub(super) fn new(settings: Arc<Settings>) -> Self {
         let tokens = (settings.messages_a_second, 0);
-        let (silent, waiting, seen, questions) = Default::default();
-        Self { settings, tokens, silent, waiting, seen, questions }
+        let (unresolved, waiting, seen_version, requests) = Default::default();
+        Self { settings, tokens, unresolved, waiting, seen_version, requests }
     }
 
-    fn step(
+    fn handle(
         &mut self,
         region: &mut Region,
         packet: &Descriptor,
-        said: Option<&Said>,
+        previous: Option<&Said>,
         now_ns: u64,
         live: bool,
     ) -> Vec<Step> {
         let drop = |reason| vec![Step::Drop { packet: *packet, reason }];
-        let outcome = said.map_or(Outcome::default(), |said| said.outcome);
-        let fault = match said.and_then(Said::verdict) {
+        let outcome = previous.map_or(Outcome::default(), |previous| previous.outcome);
+        let fault = match previous.and_then(Said::verdict) {
             Some("ttl_exceeded" | "hop_limit_exceeded") => Fault::HopLimit,
             Some("no_route") => Fault::NoRoute,
             Some("too_big") => Fault::TooBig(outcome.value as usize),
             Some("fragment") => return split(region, packet, outcome).unwrap_or_else(|| drop(DROP_NO_ROOM)),
             Some("unresolved") => {
-                // A net's route covers this machine's address there: nobody else has it.
+                // An address of this machine within an on-link prefix. No other station has it.
                 if destination(region.frame(packet)).is_some_and(|address| self.settings.has(address)) {
                     return self.answer(region, packet, now_ns, live);
                 }
-                if let Some(steps) = said.filter(|_| live).and_then(|said| self.resolve(region, packet, said, now_ns)) {
+                if let Some(steps) =
+                    previous.filter(|_| live).and_then(|previous| self.resolve(region, packet, previous, now_ns))
+                {
                     return steps;
                 }
-                let asked_long = destination(region.frame(packet))
-                    .is_some_and(|address| self.asked_long(outcome.port, address, now_ns));
-                if !asked_long {
+                let is_unreachable = destination(region.frame(packet))
+                    .is_some_and(|address| self.is_unreachable(outcome.port, address, now_ns));
+                if !is_unreachable {
                     return drop(DROP_UNRESOLVED);
                 }
                 Fault::NoHost
             }
             _ => return self.answer(region, packet, now_ns, live),
         };
-        self.tell(region, packet, fault, now_ns)
+        self.send_error(region, packet, fault, now_ns)
     }
 
-    fn tell(&mut self, region: &mut Region, packet: &Descriptor, fault: Fault, now_ns: u64) -> Vec<Step> {
+    fn send_error(&mut self, region: &mut Region, packet: &Descriptor, fault: Fault, now_ns: u64) -> Vec<Step> {
         match self.message(region.frame(packet), packet.port.into(), fault, now_ns) {
-            Some(frame) => reply(region, packet, &frame),
+            Some(frame) => send_reply(region, packet, &frame),
             None => vec![Step::Drop { packet: *packet, reason: DROP_UNTOLD }],
         }
     }
 
-    /// A packet whose station this machine asks for by itself; `None`: it does not.
-    fn resolve(&mut self, region: &mut Region, packet: &Descriptor, said: &Said, now_ns: u64) -> Option<Vec<Step>> {
+    /// Handles a packet whose station the responder resolves. Returns `None` for any other next
+    /// hop.
+    fn resolve(&mut self, region: &mut Region, packet: &Descriptor, previous: &Said, now_ns: u64) -> Option<Vec<Step>> {
         let drop = vec![Step::Drop { packet: *packet, reason: DROP_UNRESOLVED }];
         let frame = region.frame(packet);
         let (at, to) = (ip_at(frame)?, destination(frame)?);
         let settings = Arc::clone(&self.settings);
-        let (station, target, reach) = settings.neighbours.want(said.function, said.outcome.value, to, now_ns)?;
+        let (station, target, resolution) =
+            settings.neighbours.resolve(previous.function, previous.outcome.value, to, now_ns)?;
         if ip_bytes(&frame[at..])? > usize::from(target.mtu) {
-            // Nobody has looked at its length yet. Fragments do not wait: those of a later packet will go.
+            // The kernel did not check the length yet. A packet that needs fragmentation is dropped
+            // rather than held. Later packets will be fragmented once the station is known.
             let may_be_cut = frame[at] >> 4 == 4 && frame.get(at + 6)? & 0x40 == 0;
             let fault = Fault::TooBig(target.mtu.into());
-            return Some(if may_be_cut { drop } else { self.tell(region, packet, fault, now_ns) });
+            return Some(if may_be_cut { drop } else { self.send_error(region, packet, fault, now_ns) });
         }
-        match reach {
-            Reach::Known { address, is_settled: true } => {
+        match resolution {
+            Resolution::Known { address, is_settled: true } => {
                 let work = forwarded(&settings, region.frame_mut(packet), at, station, address);
                 Some(work.map_or(drop, |work| vec![Step::Keep { packet: *packet, work }]))
             }
-            // Those that waited before have taken new places, and it goes behind them.
-            Reach::Known { is_settled: false, .. } | Reach::Asking => {
-                // It waits for the end of this call where the station is known.
-                let is_known = reach != Reach::Asking;
-                let each = if is_known { usize::MAX } else { settings.held_packets };
-                let is_held = self.waiting.hold(station, packet, frame, each, now_ns);
+            // Packets that waited earlier have moved to the end of the order ring. This packet must
+            // follow them.
+            Resolution::Known { is_settled: false, .. } | Resolution::Pending => {
+                // If the station is known, the packet waits only until the end of this call.
+                let is_known = resolution != Resolution::Pending;
+                let limit = if is_known { usize::MAX } else { settings.held_packets };
+                let is_held = self.waiting.hold(station, packet, frame, limit, now_ns);
                 if is_known {
-                    self.seen = u64::MAX;
+                    self.seen_version = u64::MAX;
                 }
                 Some(if is_held { vec![Step::Hold { packet: *packet }] } else { drop })
             }
-            Reach::Silent => Some(self.tell(region, packet, Fault::NoHost, now_ns)),
-            Reach::Full => Some(drop),
+            Resolution::Silent => Some(self.send_error(region, packet, Fault::NoHost, now_ns)),
+            Resolution::TableFull => Some(drop),
         }
     }
 
-    /// Asks what is due, and lets those go on whose stations have answered, or have not.
-    fn attend(&mut self, region: &mut Region, steps: &mut Vec<Step>, now_ns: u64) {
+    /// Sends the address requests that are due, and releases packets whose stations have answered
+    /// or timed out.
+    fn poll_neighbours(&mut self, region: &mut Region, steps: &mut Vec<Step>, now_ns: u64) {
         let settings = Arc::clone(&self.settings);
         let neighbours = &settings.neighbours;
-        let mut questions = std::mem::take(&mut self.questions);
-        neighbours.due(now_ns, &mut questions);
-        steps.extend(questions.drain(..).filter_map(|question| ask(&settings, region, question)));
-        self.questions = questions;
+        let mut requests = std::mem::take(&mut self.requests);
+        neighbours.poll(now_ns, &mut requests);
+        steps.extend(requests.drain(..).filter_map(|request| request_step(&settings, region, request)));
+        self.requests = requests;
         let version = neighbours.version();
-        if self.seen == version {
+        if self.seen_version == version {
             return;
         }
-        self.seen = version;
+        self.seen_version = version;
         for station in self.waiting.stations() {
-            let reach = neighbours.reach(station);
-            if reach == Reach::Asking {
+            let resolution = neighbours.resolution(station);
+            if resolution == Resolution::Pending {
                 continue;
             }
             for held in self.waiting.take(station) {
-                steps.push(self.let_go(region, station, reach, held, now_ns));
+                steps.push(self.resume(region, station, resolution, held, now_ns));
             }
         }
     }
 
-    /// What becomes of a packet that waited.
-    fn let_go(&mut self, region: &mut Region, station: Station, reach: Reach, held: Held, now_ns: u64) -> Step {
+    /// Forwards a packet that waited, or replaces it by an ICMP error.
+    fn resume(
+        &mut self,
+        region: &mut Region,
+        station: Station,
+        resolution: Resolution,
+        held: Held,
+        now_ns: u64,
+    ) -> Step {
         let Held { mut frame, packet, .. } = held;
         let lost = |reason| Step::Expire { held: 1, reason };
-        let work = match reach {
-            Reach::Known { address, .. } => {
+        let work = match resolution {
+            Resolution::Known { address, .. } => {
                 let settings = &self.settings;
                 ip_at(&frame).and_then(|at| forwarded(settings, &mut frame, at, station, address))
             }
@@ -166,9 +183,9 @@ impl ResponderHost {
             }),
         };
         let Some(work) = work else { return lost(DROP_UNTOLD) };
-        let Some(place) = region.allocate(frame.len()) else { return lost(DROP_NO_ROOM) };
-        region.frame_mut(&place).copy_from_slice(&frame);
-        let packet = Descriptor { port: packet.port, flow_hash: packet.flow_hash, ..place };
+        let Some(descriptor) = region.allocate(frame.len()) else { return lost(DROP_NO_ROOM) };
+        region.frame_mut(&descriptor).copy_from_slice(&frame);
+        let packet = Descriptor { port: packet.port, flow_hash: packet.flow_hash, ..descriptor };
         Step::Resume { packet, work, reason: DROP_NO_ROOM }
     }
 
@@ -176,27 +193,29 @@ impl ResponderHost {
         let neighbours = &self.settings.neighbours;
         if live
             && neighbours.is_used()
-            && let Some((station, address)) = questions::heard(&self.settings, packet.port.into(), region.frame(packet))
+            && let Some((station, address)) =
+                questions::announced(&self.settings, packet.port.into(), region.frame(packet))
         {
-            neighbours.heard(station, address, now_ns);
+            neighbours.learn(station, address, now_ns);
         }
         match answers::answer(&self.settings, packet.port.into(), region.frame(packet)) {
-            Some(answer) => reply(region, packet, &answer),
+            Some(answer) => send_reply(region, packet, &answer),
             None => vec![Step::Keep { packet: *packet, work: Work::Done(Outcome::verdict(VERDICT_OTHER)) }],
         }
     }
 
-    /// The frame that tells the sender of a packet that came by a port.
+    /// Returns the frame with the ICMP error about a packet that arrived on `port`, if one may be
+    /// sent.
     fn message(&mut self, frame: &[u8], port: u16, fault: Fault, now_ns: u64) -> Option<Vec<u8>> {
         let at = ip_at(frame)?;
-        // Nothing about what was sent to many stations (RFC 1812, section 4.3.2.7).
+        // No errors about frames that were sent to several stations (RFC 1812, section 4.3.2.7).
         if frame[0] & 1 != 0 {
             return None;
         }
         let bytes = ip_bytes(&frame[at..])?;
         let from = self.settings.interface(port)?.of_family(frame[at] >> 4 == 4)?;
         let message = message(&frame[at..at + bytes], fault, from)?;
-        if !self.may_tell(now_ns) {
+        if !self.take_token(now_ns) {
             return None;
         }
         let mut answer = Vec::with_capacity(at + message.len());
@@ -207,8 +226,9 @@ impl ResponderHost {
         Some(answer)
     }
 
-    /// A bucket of as many tokens as messages a second.
-    fn may_tell(&mut self, now_ns: u64) -> bool {
+    /// Takes a token from the bucket, which holds the messages of one second. Returns whether there
+    /// was one.
+    fn take_token(&mut self, now_ns: u64) -> bool {
         let rate = self.settings.messages_a_second;
         let (tokens, since_ns) = &mut self.tokens;
         let new = u64::from(rate) * now_ns.saturating_sub(*since_ns).min(SECOND_NS) / SECOND_NS;
@@ -216,20 +236,21 @@ impl ResponderHost {
             *tokens = rate.min(tokens.saturating_add(new as u32));
             *since_ns = now_ns;
         }
-        let may = *tokens > 0;
+        let has_token = *tokens > 0;
         *tokens = tokens.saturating_sub(1);
-        may
+        has_token
     }
 
-    /// Whether a station has been asked for so long that it is not there.
-    fn asked_long(&mut self, port: u16, address: IpAddr, now_ns: u64) -> bool {
-        if self.silent.len() >= SILENT_MAX {
-            self.silent.retain(|_, (_, last_ns)| now_ns.saturating_sub(*last_ns) < FORGET_NS);
+    /// Returns whether packets for a station have failed long enough for it to count as
+    /// unreachable.
+    fn is_unreachable(&mut self, port: u16, address: IpAddr, now_ns: u64) -> bool {
+        if self.unresolved.len() >= UNRESOLVED_MAX {
+            self.unresolved.retain(|_, (_, last_ns)| now_ns.saturating_sub(*last_ns) < FORGET_NS);
         }
-        if self.silent.len() >= SILENT_MAX && !self.silent.contains_key(&(port, address)) {
+        if self.unresolved.len() >= UNRESOLVED_MAX && !self.unresolved.contains_key(&(port, address)) {
             return false;
         }
-        let (first_ns, last_ns) = self.silent.entry((port, address)).or_insert((now_ns, now_ns));
+        let (first_ns, last_ns) = self.unresolved.entry((port, address)).or_insert((now_ns, now_ns));
         if now_ns.saturating_sub(*last_ns) >= FORGET_NS {
             *first_ns = now_ns;
         }
@@ -239,7 +260,7 @@ impl ResponderHost {
 }
 
 impl HostHalf for ResponderHost {
-    /// Never called: it arranges.
+    /// Required by the trait, but never called: `arrange` replaces it.
     fn prepare(&mut self, _region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
         work.extend(descriptors.iter().map(|_| Work::Done(Outcome::verdict(VERDICT_OTHER))));
     }
@@ -254,8 +275,8 @@ impl HostHalf for ResponderHost {
 
     fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
         let now_ns = packets.now_ns;
-        for (at, packet) in packets.arrived.iter().enumerate() {
-            let steps = self.step(packets.region, packet, packets.said.get(at), now_ns, packets.live);
+        for (index, packet) in packets.arrived.iter().enumerate() {
+            let steps = self.handle(packets.region, packet, packets.said.get(index), now_ns, packets.live);
             packets.steps.extend(steps);
         }
         if !packets.live || !self.settings.neighbours.is_used() {
@@ -268,23 +289,24 @@ impl HostHalf for ResponderHost {
             }
             return u64::MAX;
         }
-        self.attend(packets.region, packets.steps, now_ns);
+        self.poll_neighbours(packets.region, packets.steps, now_ns);
         let next_ns = self.settings.neighbours.next_ns();
         if self.waiting.is_empty() { next_ns } else { next_ns.min(now_ns + LOOK_NS) }
     }
 }
 
-/// A question in a frame of its own.
-fn ask(settings: &Settings, region: &mut Region, question: Question) -> Option<Step> {
-    let (port, address) = question.station;
-    let frame = questions::question(settings.interface(port)?, address, question.to)?;
-    let place = region.allocate(frame.len())?;
-    region.frame_mut(&place).copy_from_slice(&frame);
+/// Returns the step that sends an address request in a new frame.
+fn request_step(settings: &Settings, region: &mut Region, request: Request) -> Option<Step> {
+    let (port, address) = request.station;
+    let frame = questions::request(settings.interface(port)?, address, request.to)?;
+    let descriptor = region.allocate(frame.len())?;
+    region.frame_mut(&descriptor).copy_from_slice(&frame);
     let work = Work::Done(Outcome { port, ..Outcome::verdict(VERDICT_FORWARD) });
-    Some(Step::Create { packet: Descriptor { port: port as u8, flow_hash: 0, ..place }, work })
+    Some(Step::Create { packet: Descriptor { port: port as u8, flow_hash: 0, ..descriptor }, work })
 }
 
-/// Makes the frame of an IP packet, as a router does, one for the next station. `None`: it may not make another hop.
+/// Rewrites the frame for the next station, as a router does. Returns `None` if the hop limit is
+/// used up.
 fn forwarded(settings: &Settings, frame: &mut [u8], at: usize, station: Station, address: MacAddress) -> Option<Work> {
     let (port, _) = station;
     let interface = settings.interface(port)?;
@@ -305,8 +327,8 @@ fn forwarded(settings: &Settings, frame: &mut [u8], at: usize, station: Station,
     Some(Work::Done(Outcome { port, ..Outcome::verdict(VERDICT_FORWARD) }))
 }
 
-/// A frame in the place of the packet, back by the port that it came by.
-fn reply(region: &mut Region, packet: &Descriptor, frame: &[u8]) -> Vec<Step> {
+/// Replaces the frame of `packet` and sends it back by the port that the packet arrived on.
+fn send_reply(region: &mut Region, packet: &Descriptor, frame: &[u8]) -> Vec<Step> {
     let room = usize::from(packet.room) * godwit_abi::BUFFER_UNIT_BYTES - usize::from(packet.head);
     if frame.len() > room {
         return vec![Step::Drop { packet: *packet, reason: DROP_NO_ROOM }];
@@ -317,7 +339,8 @@ fn reply(region: &mut Region, packet: &Descriptor, frame: &[u8]) -> Vec<Step> {
     vec![Step::Keep { packet, work: Work::Done(outcome) }]
 }
 
-/// The packet in fragments of the MTU that the function before told; `None`: there is no room for them.
+/// Splits the packet into fragments of the MTU in `outcome.value`. Returns `None` if there is no
+/// room for them.
 fn split(region: &mut Region, packet: &Descriptor, outcome: Outcome) -> Option<Vec<Step>> {
     let whole = region.frame(packet).to_vec();
     let at = ip_at(&whole)?;
@@ -342,7 +365,7 @@ fn split(region: &mut Region, packet: &Descriptor, outcome: Outcome) -> Option<V
     Some(std::iter::once(Step::Keep { packet: first, work }).chain(others).collect())
 }
 
-/// Bytes of the IP packet; `None`: fewer are there.
+/// Returns the length of the IP packet, or `None` if the data is shorter.
 fn ip_bytes(packet: &[u8]) -> Option<usize> {
     let word = |at: usize| Some(usize::from(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?])));
     let bytes = match packet.first()? >> 4 {

@@ -1,15 +1,19 @@
-//! `responder`: speaks for this machine. Answers ARP, neighbour solicitations and echo requests for its addresses, tells senders by
-//! ICMP why their packets were not forwarded, and fragments what is too long for a link. Asks for stations that nobody else asks for, and
-//! keeps packets until they have answered.
+//! `responder`: the host side of a router.
+//!
+//! The responder answers ARP requests, neighbour solicitations and echo requests for the addresses
+//! of this machine. It sends ICMP errors about packets that could not be forwarded, and fragments
+//! packets that exceed the MTU of a link. Where no operating system resolves the addresses of
+//! stations, the responder does, and holds packets until the station answers.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `answers.rs` | frames that answer |
-//! | `questions.rs` | frames that ask, and what neighbours say of themselves |
-//! | `waiting.rs` | packets that wait for a station |
-//! | `host.rs` | what becomes of each packet |
+//! | `answers.rs` | replies to ARP requests, neighbour solicitations and echo requests |
+//! | `questions.rs` | ARP requests and neighbour solicitations, and addresses learned from received ones |
+//! | `waiting.rs` | packets that wait for the address of a station |
+//! | `host.rs` | the handling of each packet |
 //!
-//! All of it is done by the host half, before any kernel: such packets are few, and none is to be waited for.
+//! The host half does all of the work, before any kernel runs. These packets are few, so batching
+//! them would only add latency.
 
 mod answers;
 mod config;
@@ -30,54 +34,55 @@ use crate::{BuildContext, Contract, Counter, Drop, Error, Function, HostHalf, Ki
 pub use config::Config;
 use config::Settings;
 
-/// The frame has become the answer to itself, or a message to its sender, and goes back where it came from.
+/// The frame was replaced by a reply or an ICMP error and leaves by the port that it arrived on.
 pub const VERDICT_REPLY: u8 = 0;
-/// A fragment, or a packet that waited for its station, goes on to the port that the function before chose; or a question for a station's
-/// address goes to its port.
+/// A fragment, a packet whose station has been resolved, or an address request. It leaves by
+/// `Outcome::port`.
 pub const VERDICT_FORWARD: u8 = 1;
-/// Nothing that is answered here.
+/// The responder does not handle this frame.
 pub const VERDICT_OTHER: u8 = 2;
 
-/// A message was due, but none must be sent to such a packet, or too many were sent in this second.
+/// An ICMP error was due, but the RFCs forbid it for this packet, or the rate limit was reached.
 pub const DROP_UNTOLD: u8 = 0;
-/// The next station's address is not known, and it has not been asked for long.
+/// The address of the next station is not resolved yet, and the packet cannot wait for it.
 pub const DROP_UNRESOLVED: u8 = 1;
-/// There is no room for fragments, or for a message.
+/// No buffer space for a fragment, a reply or an ICMP error.
 pub const DROP_NO_ROOM: u8 = 2;
 
-/// What it says of itself.
+/// Contract of the function.
 pub const CONTRACT: Contract = Contract {
     kind: "responder",
-    summary: "Speaks for this machine: ARP, neighbour discovery, echo, ICMP errors, fragments.",
-    // It has none: its host half settles every packet. The number is that of one which does next to nothing.
+    summary: "Implements the host side of a router: ARP, neighbour discovery, echo replies, ICMP errors, fragmentation.",
+    // The host half settles every packet, so no kernel ever runs. The template's kernel is a
+    // placeholder.
     kernel: godwit_kernels::TEMPLATE,
     verdicts: &[
         Verdict {
             name: "reply",
-            sentence: "The frame has become an answer or a message to its sender, and goes back by the port it came by.",
+            sentence: "The frame was replaced by a reply or an ICMP error; it leaves by the port that it arrived on.",
             chooses_port: true,
         },
         Verdict {
             name: "forward",
-            sentence: "For the port that the function before chose: a fragment, a packet that waited for its station's address, or a question for that.",
+            sentence: "A fragment, a packet whose station was resolved, or an address request; it leaves by the port of the next hop.",
             chooses_port: true,
         },
         Verdict {
             name: "other",
-            sentence: "Nothing that is answered here; the frame is unchanged.",
+            sentence: "The responder does not handle this frame; it is unchanged.",
             chooses_port: false,
         },
     ],
     drops: &[
         Drop {
             name: "untold",
-            sentence: "A message was due, but none must be sent about such a packet, or too many were sent in this second.",
+            sentence: "An ICMP error was due, but the RFCs forbid it for this packet, or the rate limit was reached.",
         },
         Drop {
             name: "unresolved",
-            sentence: "The next station's address is being asked for, and no more packets wait for it.",
+            sentence: "The address of the next station is not resolved yet, and the packet cannot wait for it.",
         },
-        Drop { name: "no_room", sentence: "The arena has no room for fragments or for a message." },
+        Drop { name: "no_room", sentence: "There is no buffer space for a fragment, a reply or an ICMP error." },
     ],
     variants: &["settled"],
     in_order: false,
@@ -90,22 +95,22 @@ pub const CONTRACT: Contract = Contract {
         Counter {
             name: "asked",
             unit: "frames",
-            sentence: "Questions for the address of a station (ARP requests, neighbour solicitations).",
+            sentence: "Address requests sent (ARP requests and neighbour solicitations).",
         },
         Counter {
             name: "learned",
             unit: "addresses",
-            sentence: "Addresses of stations that were asked for, and new ones of these.",
+            sentence: "Station addresses learned, including changes of known ones.",
         },
-        Counter { name: "silent", unit: "stations", sentence: "Stations that did not answer." },
+        Counter { name: "silent", unit: "stations", sentence: "Stations that did not answer address requests." },
     ],
     spec: "RFC 826, RFC 792, RFC 1812 section 4.3, RFC 4443, RFC 4861 sections 7.2 and 7.3",
 };
 
-/// The registration.
+/// Registration of the function.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// The configured function.
+/// Configured responder.
 #[derive(Debug)]
 pub struct Responder {
     settings: Arc<Settings>,
@@ -137,7 +142,7 @@ impl Function for Responder {
         self.settings.neighbours.counts().to_vec()
     }
 
-    /// What the host half does with a packet of which nobody has said anything.
+    /// Does the work of the host half for a packet that arrives without an earlier verdict.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
         let frame = crate::frame_mut(buffer, descriptor);
         match answers::answer(&self.settings, descriptor.port.into(), frame) {

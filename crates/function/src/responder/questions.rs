@@ -1,4 +1,5 @@
-//! Frames that ask for the Ethernet address of a station, and what frames of neighbours say of their own. Bytes in, bytes out.
+//! Frames that ask for the Ethernet address of a station, and addresses learned from frames of
+//! neighbours. Functions here take and return bytes.
 
 use std::net::IpAddr;
 
@@ -8,21 +9,24 @@ use super::config::{Interface, Settings};
 use crate::neighbours::Station;
 
 const ETHERNET_BYTES: usize = 14;
-/// Shorter frames are padded.
+/// Minimum frame length, in bytes. Shorter frames are padded.
 const FRAME_BYTES_MIN: usize = 60;
 const IPV6_BYTES: usize = 40;
-/// Of neighbour discovery: nobody has forwarded it (RFC 4861, section 7.1).
+/// Hop limit of neighbour discovery. It shows that no router forwarded the packet (RFC 4861,
+/// section 7.1).
 const NEVER_FORWARDED: u8 = 255;
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
-/// The target, behind the first eight bytes.
+/// Length of a solicitation or advertisement up to the end of its target address.
 const TARGET_BYTES: usize = 24;
 const OPTION_SOURCE: u8 = 1;
 const OPTION_TARGET: u8 = 2;
 
-/// The frame that asks for a station: all stations, or the one that had the address last. `None`: the interface has no address of
-/// that family to ask from.
-pub(super) fn question(interface: &Interface, station: IpAddr, to: Option<MacAddress>) -> Option<Vec<u8>> {
+/// Returns an ARP request or neighbour solicitation for `station`. It is sent to `to`, the last
+/// known address, or else to all stations.
+///
+/// Returns `None` if the interface has no address of the family.
+pub(super) fn request(interface: &Interface, station: IpAddr, to: Option<MacAddress>) -> Option<Vec<u8>> {
     match (interface.nearest(station)?, station) {
         (IpAddr::V4(own), IpAddr::V4(station)) => {
             let mut frame = vec![0; FRAME_BYTES_MIN];
@@ -39,7 +43,7 @@ pub(super) fn question(interface: &Interface, station: IpAddr, to: Option<MacAdd
         }
         (IpAddr::V6(own), IpAddr::V6(station)) => {
             let station = station.octets();
-            // Everybody whose address ends like this (RFC 4291, section 2.7.1; RFC 2464, section 7).
+            // The solicited-node multicast address (RFC 4291, section 2.7.1; RFC 2464, section 7).
             let mut group = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0, 0, 0];
             group[13..].copy_from_slice(&station[13..]);
             let group_mac = MacAddress([0x33, 0x33, group[12], group[13], group[14], group[15]]);
@@ -74,16 +78,18 @@ fn ethernet(frame: &mut [u8], to: MacAddress, from: MacAddress, ether_type: u16)
     frame[12..14].copy_from_slice(&ether_type.to_be_bytes());
 }
 
-/// What an untagged frame that came by a port says of where its sender is: an ARP request or reply, a solicitation or an advertisement.
-/// Nothing of other frames, nor of those that are for somebody else.
-pub(super) fn heard(settings: &Settings, port: u16, frame: &[u8]) -> Option<(Station, MacAddress)> {
+/// Returns the sender of an untagged ARP packet, solicitation or advertisement, and the sender's
+/// Ethernet address.
+///
+/// Returns `None` for all other frames and for those that are not addressed to this machine.
+pub(super) fn announced(settings: &Settings, port: u16, frame: &[u8]) -> Option<(Station, MacAddress)> {
     let interface = settings.interface(port)?;
     let rest = frame.get(ETHERNET_BYTES..)?;
     match u16::from_be_bytes([frame[12], frame[13]]) {
         ethertype::ARP => {
             let header = ArpHeader::parse(&Arp::new_checked(rest).ok()?).ok()?;
             let (sender, target) = (IpAddr::from(header.sender_protocol), IpAddr::from(header.target_protocol));
-            // One that tells everybody of itself names itself (RFC 5227, section 3).
+            // An ARP announcement has equal sender and target addresses (RFC 5227, section 3).
             let is_for_us = interface.addresses.contains(&target) || sender == target;
             let is_ours = interface.addresses.contains(&sender);
             let is_known = matches!(header.operation, arp::REQUEST | arp::REPLY);
@@ -116,11 +122,12 @@ pub(super) fn heard(settings: &Settings, port: u16, frame: &[u8]) -> Option<(Sta
     }
 }
 
-/// The address in an option of neighbour discovery (RFC 4861, section 4.6.1).
-fn link_address(mut options: &[u8], wanted: u8) -> Option<MacAddress> {
-    while let [kind, units, ..] = options {
+/// Returns the link-layer address in the neighbour discovery option `kind` (RFC 4861, section
+/// 4.6.1).
+fn link_address(mut options: &[u8], kind: u8) -> Option<MacAddress> {
+    while let [option_kind, units, ..] = options {
         let option = options.get(..usize::from(*units) * 8).filter(|option| !option.is_empty())?;
-        if *kind == wanted {
+        if *option_kind == kind {
             return option[2..].first_chunk().map(|address| MacAddress(*address));
         }
         options = &options[option.len()..];

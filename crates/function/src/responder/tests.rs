@@ -50,16 +50,16 @@ fn who_has(target: [u8; 4]) -> Vec<u8> {
 }
 
 #[test]
-fn an_address_of_this_port_is_told() {
-    let said = answer(&who_has([10, 0, 0, 1])).unwrap();
-    assert_eq!((&said[..6], &said[6..12]), (&THEIRS[..], &OURS[..]));
+fn answers_arp_requests_for_addresses_of_the_port() {
+    let reply = answer(&who_has([10, 0, 0, 1])).unwrap();
+    assert_eq!((&reply[..6], &reply[6..12]), (&THEIRS[..], &OURS[..]));
     let mut expected = vec![0, 1, 8, 0, 6, 4, 0, 2];
     expected.extend(OURS);
     expected.extend([10, 0, 0, 1]);
     expected.extend(THEIRS);
     expected.extend([10, 0, 0, 7]);
-    assert_eq!(&said[14..42], &expected);
-    // Of another port, of nobody, of a port without addresses, not a request, cut off.
+    assert_eq!(&reply[14..42], &expected);
+    // Address of another port, unknown address, port without addresses, ARP reply, truncated frame.
     assert_eq!(answer(&who_has([10, 3, 0, 1])), None);
     assert_eq!(answer(&who_has([10, 0, 0, 2])), None);
     assert_eq!(answers::answer(&settings(), 0, &who_has([10, 0, 0, 1])), None);
@@ -70,7 +70,7 @@ fn an_address_of_this_port_is_told() {
 }
 
 #[test]
-fn an_address_is_told_behind_a_tag() {
+fn answers_arp_requests_with_a_vlan_tag() {
     let mut frame = who_has([10, 0, 0, 1]);
     frame.splice(12..12, [0x81, 0, 0, 5]);
     assert_eq!(&answer(&frame).unwrap()[12..18], &[0x81, 0, 0, 5, 8, 6]);
@@ -99,12 +99,11 @@ fn ping(destination: [u8; 4]) -> Vec<u8> {
 }
 
 #[test]
-fn an_echo_comes_back() {
-    // To whichever of its addresses.
+fn answers_echo_requests_to_any_address_of_this_machine() {
     for destination in [[10, 0, 0, 1], [10, 3, 0, 1]] {
-        let said = answer(&ping(destination)).unwrap();
-        assert_eq!((&said[..6], &said[6..12]), (&THEIRS[..], &OURS[..]));
-        let ip = Ipv4::new_checked(&said[14..]).unwrap();
+        let reply = answer(&ping(destination)).unwrap();
+        assert_eq!((&reply[..6], &reply[6..12]), (&THEIRS[..], &OURS[..]));
+        let ip = Ipv4::new_checked(&reply[14..]).unwrap();
         ip.verify_checksum().unwrap();
         assert_eq!((ip.source(), ip.destination(), ip.ttl()), (destination, [10, 0, 0, 7], 64));
         let icmp = Icmpv4::new_checked(ip.payload()).unwrap();
@@ -130,30 +129,31 @@ fn icmp6(source: [u8; 16], destination: [u8; 16], hop_limit: u8, message: &[u8])
     ethernet(0x86dd, &packet)
 }
 
-fn sound6(said: &[u8]) -> (Vec<u8>, [u8; 16], [u8; 16]) {
-    let ip = Ipv6::new_checked(&said[14..]).unwrap();
+/// Checks the ICMPv6 checksum. Returns the message, source and destination.
+fn sound6(reply: &[u8]) -> (Vec<u8>, [u8; 16], [u8; 16]) {
+    let ip = Ipv6::new_checked(&reply[14..]).unwrap();
     let pseudo = ip.pseudo_header(protocol::ICMPV6, ip.payload().len() as u32);
     Icmpv6::new_checked(ip.payload()).unwrap().verify_checksum(pseudo).unwrap();
     (ip.payload().to_vec(), ip.source(), ip.destination())
 }
 
 #[test]
-fn an_ipv6_neighbour_is_told_and_answered() {
-    let mut ask = vec![135, 0, 0, 0, 0, 0, 0, 0];
-    ask.extend(OURS6);
+fn answers_neighbour_solicitations_and_ipv6_echo_requests() {
+    let mut solicitation = vec![135, 0, 0, 0, 0, 0, 0, 0];
+    solicitation.extend(OURS6);
     let group = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0, 0, 1];
     for (source, to, flags) in
         [(THEIRS6, THEIRS6, 0xe0), ([0; 16], [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], 0xa0)]
     {
-        let said = answer(&icmp6(source, group, 255, &ask)).unwrap();
-        let (message, from, destination) = sound6(&said);
-        assert_eq!((from, destination, said[14 + 7]), (OURS6, to, 255));
+        let reply = answer(&icmp6(source, group, 255, &solicitation)).unwrap();
+        let (message, from, destination) = sound6(&reply);
+        assert_eq!((from, destination, reply[14 + 7]), (OURS6, to, 255));
         assert_eq!((&message[..2], message[4], &message[8..24]), (&[136, 0][..], flags, &OURS6[..]));
-        assert_eq!((&message[24..26], &message[26..], &said[6..12]), (&[2, 1][..], &OURS[..], &OURS[..]));
+        assert_eq!((&message[24..26], &message[26..], &reply[6..12]), (&[2, 1][..], &OURS[..], &OURS[..]));
     }
-    assert_eq!(answer(&icmp6(THEIRS6, group, 254, &ask)), None, "somebody has forwarded it");
-    ask[23] = 9;
-    assert_eq!(answer(&icmp6(THEIRS6, group, 255, &ask)), None, "somebody else's address");
+    assert_eq!(answer(&icmp6(THEIRS6, group, 254, &solicitation)), None, "a solicitation that was forwarded");
+    solicitation[23] = 9;
+    assert_eq!(answer(&icmp6(THEIRS6, group, 255, &solicitation)), None, "a solicitation for another station");
 
     let ping = [128, 0, 0, 0, 1, 2, 3, 4, 5, 6];
     let (message, source, destination) = sound6(&answer(&icmp6(THEIRS6, OURS6, 64, &ping)).unwrap());
@@ -162,7 +162,7 @@ fn an_ipv6_neighbour_is_told_and_answered() {
 }
 
 #[test]
-fn wrong_stanzas_are_refused_with_the_reason() {
+fn rejects_invalid_stanzas_with_the_reason() {
     let one = |port: &str, mac: &str, address: &str| {
         format!("[[interface]]\nport = \"{port}\"\nmac = \"{mac}\"\naddresses = [\"{address}\"]\n")
     };
@@ -174,9 +174,9 @@ fn wrong_stanzas_are_refused_with_the_reason() {
         (good.repeat(2), "two interfaces"),
         (one("a", "03:00:00:00:00:01", "10.0.0.1"), "group address"),
         (one("a", "02:00", "10.0.0.1"), "not an Ethernet address"),
-        (one("a", "02:00:00:00:00:01", "10.0.0.1/33"), "not an address of a host"),
-        (one("a", "02:00:00:00:00:01", "224.0.0.1"), "not an address of a host"),
-        (one("a", "02:00:00:00:00:01", "here"), "not an address of a host"),
+        (one("a", "02:00:00:00:00:01", "10.0.0.1/33"), "10.0.0.1/33"),
+        (one("a", "02:00:00:00:00:01", "224.0.0.1"), "224.0.0.1"),
+        (one("a", "02:00:00:00:00:01", "here"), "\"here\""),
     ] {
         let error = build_error(&KIND, &stanza, &["a"]).to_string();
         assert!(error.contains(part), "{error}");
@@ -185,10 +185,10 @@ fn wrong_stanzas_are_refused_with_the_reason() {
 
 proptest! {
     #[test]
-    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0usize..4, port in 0u16..4) {
+    fn accepts_arbitrary_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0usize..4, port in 0u16..4) {
         let mut frame = [vec![2; 12], bytes].concat();
-        if let Some(place) = frame.get_mut(12..16) {
-            place.copy_from_slice(&[[8, 6, 0, 1], [8, 0, 0x45, 0], [0x86, 0xdd, 0x60, 0], [0x81, 0, 0, 1]][kind]);
+        if let Some(start) = frame.get_mut(12..16) {
+            start.copy_from_slice(&[[8, 6, 0, 1], [8, 0, 0x45, 0], [0x86, 0xdd, 0x60, 0], [0x81, 0, 0, 1]][kind]);
         }
         let answer = answers::answer(&settings(), port, &frame);
         prop_assert!(answer.is_none_or(|answer| answer.len() <= frame.len() + usize::from(host::GROWTH_BYTES_MAX)));

@@ -1,27 +1,27 @@
-//! What differs between the two families of addresses.
+//! Differences between IPv4 and IPv6 addresses.
 
 use std::fmt::Debug;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// An address as a number in host byte order.
+/// IP address as a number in host byte order.
 pub trait Address: Copy + Debug + Eq + Ord + Send + Sync + 'static {
-    /// Bits of an address: the length of a host's prefix.
+    /// Length of an address, in bits.
     const BITS: u8;
-    /// What a prefix is called, with an example.
+    /// Description of a prefix with an example, for error messages.
     const EXAMPLE: &'static str;
-    /// What is added where a prefix is one of the other family.
+    /// Hint for error messages about a prefix of the other family.
     const OTHER: &'static str;
 
-    /// The bits that a prefix of so many bits fixes, the others 0.
+    /// Returns the address with all bits after the first `length` set to 0.
     fn masked(self, length: u8) -> Self;
 
-    /// Address and length of `address/length`, or of `address`, which is one host.
+    /// Parses `address/length`, or `address` as the prefix of a single host.
     fn scan(text: &[u8]) -> Option<(Self, u8)>;
 
-    /// Whether a text that is no prefix seems to be one of the other family.
+    /// Returns whether a text that is not a prefix looks like one of the other family.
     fn is_other(text: &[u8]) -> bool;
 
-    /// The address as people write it.
+    /// Formats the address in its usual notation.
     fn show(self) -> String;
 }
 
@@ -68,7 +68,7 @@ impl Address for u128 {
         }
         rest = rest.strip_prefix(b"/")?;
         let length = scan_number(&mut rest, 128)?;
-        // At most 128.
+        // The length is at most 128.
         rest.is_empty().then_some((address.into(), length as u8))
     }
 
@@ -95,11 +95,12 @@ fn scan_prefix(text: &[u8]) -> Option<(u32, u8)> {
     }
     rest = rest.strip_prefix(b"/")?;
     let length = scan_number(&mut rest, 32)?;
-    // At most 32.
+    // The length is at most 32.
     rest.is_empty().then_some((prefix, length as u8))
 }
 
-/// A decimal number up to `max`, which has at most three digits. No leading zeros: some read them as octal.
+/// Parses a decimal number up to `max`, which has at most three digits. Leading zeros are refused,
+/// because some programs read them as octal.
 #[inline]
 fn scan_number(rest: &mut &[u8], max: u32) -> Option<u32> {
     let mut value = 0;

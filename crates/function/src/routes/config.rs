@@ -1,4 +1,4 @@
-//! Routes and next hops as the operator writes them.
+//! Configuration keys for routes and next hops.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,19 +12,19 @@ use super::file::{self, Names};
 use super::{Address, Route};
 use crate::config::value;
 use crate::fragments::IPV4_MTU_MIN;
-use crate::routing::{Adjacency, Asked, NextHop};
+use crate::routing::{Adjacency, DynamicNextHop, NextHop};
 use crate::{BuildContext, Error};
 
-/// The keys of a stanza that say where packets go.
+/// Keys of a stanza that define routes and next hops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stanza<'a> {
-    /// A text file of routes, see `file.rs`.
+    /// Path of a text file of routes; see `file.rs`.
     pub(crate) routes: Option<&'a PathBuf>,
-    /// Next hop of the routes that name none.
+    /// Next hop of routes without one.
     pub(crate) default_next_hop: Option<&'a Spanned<String>>,
-    /// Routes in place, which come after those of the file.
+    /// Routes in the configuration. They follow those of the file.
     pub(crate) route: &'a [RouteConfig],
-    /// Where packets go.
+    /// Next hops that routes can name.
     pub(crate) next_hop: &'a [NextHopConfig],
 }
 
@@ -42,9 +42,9 @@ pub(crate) struct NextHopConfig {
     port: Option<Spanned<String>>,
     destination_mac: Option<Spanned<String>>,
     source_mac: Option<Spanned<String>>,
-    /// The station's IP address, in the place of `destination_mac`.
+    /// IP address of a gateway whose Ethernet address is resolved. Replaces `destination_mac`.
     via: Option<Spanned<String>>,
-    /// Packets' own destinations are stations, in the place of `destination_mac`.
+    /// Whether the packet's destination is itself the station. Replaces `destination_mac`.
     #[serde(default)]
     on_link: bool,
     mtu: Option<Spanned<u32>>,
@@ -54,32 +54,33 @@ pub(crate) struct NextHopConfig {
     blackhole: bool,
 }
 
-/// Routes in order, next hops by index.
+/// Parsed routes, in order, and next hops, by index.
 pub(crate) struct Resolved<A> {
     pub(crate) routes: Vec<Route<A>>,
     pub(crate) next_hops: Vec<NextHop>,
-    /// Those of the next hops whose stations are to be asked for.
-    pub(crate) asked: Vec<Asked>,
+    /// Next hops whose stations a responder must resolve.
+    pub(crate) dynamic: Vec<DynamicNextHop>,
 }
 
 impl<A> Default for Resolved<A> {
     fn default() -> Self {
-        Self { routes: Vec::new(), next_hops: Vec::new(), asked: Vec::new() }
+        Self { routes: Vec::new(), next_hops: Vec::new(), dynamic: Vec::new() }
     }
 }
 
 impl Stanza<'_> {
-    /// As [`Stanza::resolve`], where routes of this machine are followed: none are needed here, and none ask for stations.
-    pub(crate) fn resolve_beside_followed<A: Address>(&self, site: &BuildContext<'_>) -> Result<Resolved<A>, Error> {
+    /// Like [`Stanza::resolve`], for a function that also tracks the kernel's routes. It needs no
+    /// configured routes, and must not have next hops that a responder resolves.
+    pub(crate) fn resolve_with_kernel_routes<A: Address>(&self, site: &BuildContext<'_>) -> Result<Resolved<A>, Error> {
         if self.routes.is_none() && self.route.is_empty() && self.next_hop.is_empty() {
             return Ok(Resolved::default());
         }
         let resolved = self.resolve(site)?;
-        if let Some(asked) = resolved.asked.first() {
+        if let Some(dynamic) = resolved.dynamic.first() {
             let message = format!(
-                "next hop \"{}\" has via or on_link, and the function follows routes of this machine, whose kernel knows its \
-                 neighbours: leave one out",
-                asked.name
+                "next hop \"{}\" has via or on_link, but the function has follow, which uses the kernel's neighbours: \
+                 remove one of them",
+                dynamic.name
             );
             return Err(Error::Value { span: None, message });
         }
@@ -97,16 +98,16 @@ impl Stanza<'_> {
         }
         let mut names = Names { index: HashMap::new(), default: None };
         let mut next_hops = Vec::with_capacity(self.next_hop.len());
-        let mut asked = Vec::new();
+        let mut dynamic = Vec::new();
         for config in self.next_hop {
             let name = config.name.get_ref();
             if names.index.insert(name.as_bytes(), next_hops.len() as u32).is_some() {
-                return Err(value(config.name.span(), format!("there are two next hops called \"{name}\"")));
+                return Err(value(config.name.span(), format!("there are two next hops named \"{name}\"; rename one")));
             }
             let next_hop = config.resolve(site)?;
             if let NextHop::Unresolved(adjacency) = next_hop {
                 let (next_hop, name) = (next_hops.len() as u32, name.clone());
-                asked.push(Asked { next_hop, name, gateway: config.gateway(A::BITS)?, adjacency });
+                dynamic.push(DynamicNextHop { next_hop, name, gateway: config.gateway(A::BITS)?, adjacency });
             }
             next_hops.push(next_hop);
         }
@@ -128,49 +129,49 @@ impl Stanza<'_> {
             };
             routes.push(Route { prefix, length, next_hop });
         }
-        Ok(Resolved { routes, next_hops, asked })
+        Ok(Resolved { routes, next_hops, dynamic })
     }
 }
 
 impl NextHopConfig {
-    /// One whose station is to be asked for is unresolved.
+    /// Returns the next hop. It is unresolved if a responder must resolve its station.
     fn resolve(&self, site: &BuildContext<'_>) -> Result<NextHop, Error> {
         let name = self.name.get_ref();
         let refuse = |message| Err(value(self.name.span(), message));
-        let is_asked = self.via.is_some() || self.on_link;
+        let is_dynamic = self.via.is_some() || self.on_link;
         let forwards =
             self.port.is_some() || self.destination_mac.is_some() || self.source_mac.is_some() || self.mtu.is_some();
-        match (self.local, self.blackhole, forwards || is_asked) {
+        match (self.local, self.blackhole, forwards || is_dynamic) {
             (true, false, false) => return Ok(NextHop::Local),
             (false, true, false) => return Ok(NextHop::Blackhole),
             (false, false, _) => {}
             _ => {
                 return refuse(format!(
-                    "next hop \"{name}\" must have either local = true, or blackhole = true, \
+                    "next hop \"{name}\" has conflicting keys: write either local = true, or blackhole = true, \
                      or port, destination_mac and source_mac, or port and via, or port and on_link = true"
                 ));
             }
         }
         if u8::from(self.via.is_some()) + u8::from(self.on_link) + u8::from(self.destination_mac.is_some()) > 1 {
-            return refuse(format!("next hop \"{name}\" has one of destination_mac, via and on_link"));
+            return refuse(format!("next hop \"{name}\" must have only one of destination_mac, via and on_link"));
         }
         let Some(port) = &self.port else { return refuse(self.incomplete()) };
         let port = port_index(port, site.ports)?;
         let source = self.source_mac.as_ref().map(parse_mac).transpose()?;
         if source.is_some_and(|source| source.is_multicast()) {
-            return refuse(format!("source_mac of next hop \"{name}\" is a group address; only one station can send"));
+            return refuse(format!("source_mac of next hop \"{name}\" is a group address; write a unicast address"));
         }
         let mtu = match &self.mtu {
             None => Adjacency::MTU_MAX,
             Some(mtu) => match u16::try_from(*mtu.get_ref()) {
                 Ok(bytes) if usize::from(bytes) >= IPV4_MTU_MIN => bytes,
-                _ => return Err(value(mtu.span(), format!("mtu is {IPV4_MTU_MIN} to {}", u16::MAX))),
+                _ => return Err(value(mtu.span(), format!("mtu must be {IPV4_MTU_MIN} to {}", u16::MAX))),
             },
         };
         let adjacency = |destination, source| Adjacency { port, destination, source, mtu };
         match (&self.destination_mac, source) {
             (Some(destination), Some(source)) => Ok(NextHop::Forward(adjacency(parse_mac(destination)?, source))),
-            (None, source) if is_asked => {
+            (None, source) if is_dynamic => {
                 Ok(NextHop::Unresolved(adjacency(MacAddress::default(), source.unwrap_or_default())))
             }
             _ => refuse(self.incomplete()),
@@ -185,18 +186,19 @@ impl NextHopConfig {
         )
     }
 
-    /// The station's IP address, of the family whose addresses have so many bits.
+    /// Returns the gateway, which must belong to the address family whose addresses have `bits`
+    /// bits.
     fn gateway(&self, bits: u8) -> Result<Option<IpAddr>, Error> {
         let Some(via) = &self.via else { return Ok(None) };
         let address = via.get_ref().parse::<IpAddr>().ok();
-        let of_host = address.filter(|address| {
+        let unicast = address.filter(|address| {
             let is_of_family = address.is_ipv4() == (bits == u32::BITS as u8);
             is_of_family && !address.is_multicast() && !address.is_unspecified() && !address.is_loopback()
         });
         let family = if bits == u32::BITS as u8 { "IPv4" } else { "IPv6" };
-        of_host.map(Some).ok_or_else(|| {
-            value(via.span(), format!("via = \"{}\" is not an {family} address of a station", via.get_ref()))
-        })
+        unicast
+            .map(Some)
+            .ok_or_else(|| value(via.span(), format!("via = \"{}\" is not a unicast {family} address", via.get_ref())))
     }
 }
 
@@ -207,16 +209,16 @@ fn lookup(names: &Names<'_>, name: &Spanned<String>) -> Result<u32, Error> {
     }
 }
 
-/// The number of a port.
+/// Returns the number of a port.
 pub(crate) fn port_index(port: &Spanned<String>, ports: &[String]) -> Result<u16, Error> {
     let index = ports.iter().position(|candidate| candidate == port.get_ref());
     index.and_then(|index| u16::try_from(index).ok()).ok_or_else(|| {
         let known = ports.join(", ");
-        value(port.span(), format!("there is no port called \"{}\"; the ports are: {known}", port.get_ref()))
+        value(port.span(), format!("there is no port named \"{}\"; the ports are: {known}", port.get_ref()))
     })
 }
 
-/// An Ethernet address as people write it: six pairs of hexadecimal digits with `:` or `-` between them.
+/// Parses an Ethernet address: six pairs of hexadecimal digits, separated by `:` or `-`.
 pub(crate) fn parse_mac(text: &Spanned<String>) -> Result<MacAddress, Error> {
     let mut address = [0; 6];
     let mut pairs = text.get_ref().split([':', '-']);

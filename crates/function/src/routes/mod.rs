@@ -1,4 +1,5 @@
-//! Routes and next hops: what the functions that forward by prefix share.
+//! Parsing and configuration of routes and next hops, shared by the functions that forward by
+//! prefix.
 
 mod address;
 mod config;
@@ -8,12 +9,12 @@ pub use address::Address;
 pub(crate) use config::{NextHopConfig, Resolved, RouteConfig, Stanza, parse_mac, port_index};
 pub use file::{Names, parse, parse_prefix};
 
-/// One route.
+/// Route from a prefix to a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route<A> {
-    /// The address, host byte order; bits beyond `length` are 0.
+    /// Address of the prefix, in host byte order. Bits beyond `length` are 0.
     pub prefix: A,
-    /// Bits of the address that count.
+    /// Length of the prefix, in bits.
     pub length: u8,
     /// Index of the next hop.
     pub next_hop: u32,

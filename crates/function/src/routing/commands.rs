@@ -1,17 +1,19 @@
-//! Commands to a function that has routes: added, deleted and listed.
+//! Control commands of functions with routes: `add`, `delete` and `list`.
 
 use serde_json::{Value, json};
 
 use super::{NextHop, Prefix, RouteChange, Routing};
 use crate::{Error, Running};
 
-/// Most routes that one reply lists.
+/// Maximum number of routes in a reply.
 const LISTED_MAX: usize = 10_000;
 
-/// Does one command: `add` and `delete` with `route`, `list` with `prefix` or `address` if only these are to be told of.
+/// Executes a command. `add` and `delete` take `route`. `list` takes `prefix` or `address`, or
+/// lists all routes.
 ///
 /// # Errors
-/// One sentence for the operator; nothing was changed then, but where it says so.
+/// Returns one sentence for the operator. The command had no effect, unless the sentence states
+/// otherwise.
 pub fn command(routing: &dyn Routing, request: &Value, running: &dyn Running) -> Result<Value, Error> {
     match request.get("command").and_then(Value::as_str) {
         Some("add") => {
@@ -35,7 +37,7 @@ fn refuse<T>(message: impl Into<String>) -> Result<T, Error> {
 fn change(routing: &dyn Routing, changes: &[RouteChange], running: &dyn Running) -> Result<(), Error> {
     routing.change(changes, running).map_err(|unchanged| match unchanged.made {
         0 => unchanged.error,
-        made => Error::Command { message: format!("{}; {made} routes before were changed", unchanged.error) },
+        made => Error::Command { message: format!("{}; the {made} routes before it were changed", unchanged.error) },
     })
 }
 
@@ -49,14 +51,14 @@ fn routes(request: &Value) -> Result<&[Value], Error> {
 fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str, Error> {
     match value.get(key) {
         Some(Value::String(text)) => Ok(text),
-        _ => refuse(format!("a route needs a text `{key}`")),
+        _ => refuse(format!("a route needs the string `{key}`")),
     }
 }
 
 fn prefix(routing: &dyn Routing, value: &Value) -> Result<Prefix, Error> {
     let prefix = Prefix::parse(text(value, "prefix")?).map_err(|message| Error::Command { message })?;
     if prefix.family() != routing.family() {
-        return refuse(format!("{prefix} is of the other family than this function's routes"));
+        return refuse(format!("{prefix} belongs to the other address family than this function's routes"));
     }
     Ok(prefix)
 }
@@ -65,8 +67,9 @@ fn added(routing: &dyn Routing, route: &Value) -> Result<RouteChange, Error> {
     let name = text(route, "next_hop")?;
     let names = routing.next_hop_names();
     let Some(next_hop) = names.iter().position(|known| known == name) else {
-        let known = if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
-        return refuse(format!("this function has no next hop called \"{name}\"; {known}"));
+        let known =
+            if names.is_empty() { "it has no named ones".to_owned() } else { format!("it has {}", names.join(", ")) };
+        return refuse(format!("this function has no next hop named \"{name}\"; {known}"));
     };
     Ok(RouteChange { prefix: prefix(routing, route)?, next_hop: Some(next_hop as u32) })
 }
@@ -90,11 +93,12 @@ fn list(routing: &dyn Routing, request: &Value) -> Result<Value, Error> {
             routing.route(prefix).map(|next_hop| (prefix, next_hop)).into_iter().collect()
         }
         (None, Some(Value::String(address))) => {
-            let address =
-                address.parse().map_err(|_| Error::Command { message: format!("{address} is no address") })?;
+            let address = address
+                .parse()
+                .map_err(|_| Error::Command { message: format!("\"{address}\" is not an IP address") })?;
             routing.find(address).into_iter().collect()
         }
-        _ => return refuse("a list is of all routes, or of one `prefix`, or of what covers one `address`"),
+        _ => return refuse("list takes one `prefix` or one `address` (a string), or neither"),
     };
     let count = chosen.len();
     chosen.truncate(LISTED_MAX);
@@ -103,28 +107,28 @@ fn list(routing: &dyn Routing, request: &Value) -> Result<Value, Error> {
 }
 
 fn describe(routing: &dyn Routing, prefix: Prefix, index: u32) -> Value {
-    let mut said = json!({ "prefix": prefix.to_string() });
+    let mut description = json!({ "prefix": prefix.to_string() });
     if let Some(name) = routing.next_hop_names().get(index as usize) {
-        said["next_hop"] = name.as_str().into();
+        description["next_hop"] = name.as_str().into();
     }
-    let Some(next_hop) = routing.next_hop(index) else { return said };
-    said["leads"] = match next_hop {
+    let Some(next_hop) = routing.next_hop(index) else { return description };
+    description["leads"] = match next_hop {
         NextHop::Forward(_) => "to a station",
-        NextHop::Unresolved(_) => "to a station whose address is not known",
+        NextHop::Unresolved(_) => "to a station whose address is unknown",
         NextHop::Local => "to this machine",
         NextHop::Blackhole => "nowhere: packets are dropped",
-        NextHop::Unreachable => "nowhere: as if there were no route",
+        NextHop::Unreachable => "nowhere: packets are treated as without a route",
     }
     .into();
     if let Some(adjacency) = next_hop.adjacency() {
-        said["port"] = adjacency.port.into();
-        said["source_mac"] = adjacency.source.to_string().into();
+        description["port"] = adjacency.port.into();
+        description["source_mac"] = adjacency.source.to_string().into();
         if adjacency.mtu != super::Adjacency::MTU_MAX {
-            said["mtu"] = adjacency.mtu.into();
+            description["mtu"] = adjacency.mtu.into();
         }
     }
     if let NextHop::Forward(adjacency) = next_hop {
-        said["destination_mac"] = adjacency.destination.to_string().into();
+        description["destination_mac"] = adjacency.destination.to_string().into();
     }
-    said
+    description
 }

@@ -9,43 +9,43 @@ use godwit_packet::Image;
 use super::NextHop;
 use crate::{Error, Running};
 
-/// A next hop as it lies in an image, 16 bytes: `from`, the second word, has what belongs to the port.
+/// Next hop in an image, 16 bytes. The word `from` holds the properties of the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) to: u64,
     pub(crate) from: u64,
 }
 
-/// How the kernel of a function reads next hops.
+/// Encoding of next hops for the kernel of a function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Format {
     pub(crate) record: fn(&NextHop) -> Record,
-    /// In the lowest byte of `to`: the station's address is not known.
+    /// Flag in the lowest byte of `to`: the address of the station is unknown.
     pub(crate) unresolved: u8,
 }
 
-/// Bytes of a [`Record`].
+/// Length of a [`Record`], in bytes.
 const RECORD_BYTES: usize = 16;
 
-/// The next hops of an image.
+/// Next hops of an image.
 #[derive(Debug)]
 pub(crate) struct NextHops {
     image: Arc<Image>,
-    /// Where they begin.
+    /// Offset of the first record in the image.
     offset: usize,
-    /// For how many there is room.
+    /// Number of records that the image has room for.
     capacity: usize,
     format: Format,
     taken: Vec<Option<NextHop>>,
     free: VecDeque<u32>,
-    /// Those that packets in flight may know.
+    /// Removed next hops that packets in flight may refer to.
     retired: Vec<u32>,
-    /// Parts of the image that a device did not take.
+    /// Ranges of the image that still have to be copied to devices.
     unsent: Vec<Range<usize>>,
 }
 
 impl NextHops {
-    /// `next_hops` are those that the image has.
+    /// Takes over an image that holds `next_hops`.
     pub(crate) fn new(
         image: Arc<Image>,
         offset: usize,
@@ -73,12 +73,13 @@ impl NextHops {
         (0..).zip(&self.taken).filter_map(|(index, next_hop)| Some((index, (*next_hop)?)))
     }
 
-    /// How many are retired: to be reused once packets now in flight are gone.
+    /// Returns the number of retired next hops. They can be reused when the packets now in flight
+    /// have left.
     pub(crate) fn retired(&self) -> usize {
         self.retired.len()
     }
 
-    /// No packet knows the first so many retired ones any more.
+    /// Frees the first `retired` retired next hops. No packet in flight may refer to them.
     pub(crate) fn reuse(&mut self, retired: usize) {
         self.free.extend(self.retired.drain(..retired));
     }
@@ -90,7 +91,7 @@ impl NextHops {
         Ok(())
     }
 
-    /// Brings what has changed to devices.
+    /// Copies the changed ranges of the image to the devices.
     pub(crate) fn send_again(&mut self, running: &dyn Running) -> Result<(), Error> {
         while let Some(range) = self.unsent.last() {
             running.image_changed(range.clone())?;
@@ -99,7 +100,7 @@ impl NextHops {
         Ok(())
     }
 
-    /// Those that can be added without waiting.
+    /// Returns the number of next hops that can be added without waiting.
     fn room(&self) -> usize {
         self.free.len() + self.capacity - self.taken.len()
     }
@@ -111,14 +112,14 @@ impl NextHops {
         }
         if self.room() < next_hops.len() {
             return Err(refusal(format!(
-                "all {} next hops that the table has room for are in use: give the function more by spare_next_hops",
+                "all {} next hops of the table are in use: raise spare_next_hops of the function",
                 self.capacity
             )));
         }
         let mut was_used = false;
         let mut indexes = Vec::with_capacity(next_hops.len());
         for &next_hop in next_hops {
-            // Those never used first: no device remembers what was there.
+            // Take unused indices first: no device has cached old contents there.
             let index = if self.taken.len() < self.capacity {
                 self.taken.push(None);
                 self.taken.len() as u32 - 1
@@ -129,7 +130,7 @@ impl NextHops {
             };
             self.taken[index as usize] = Some(next_hop);
             indexes.push(index);
-            let (at, record) = (self.place(index), (self.format.record)(&next_hop));
+            let (at, record) = (self.record_offset(index), (self.format.record)(&next_hop));
             self.image.store_u64(at + 8, record.from);
             self.image.store_u64(at, record.to);
             self.unsent.push(at..at + RECORD_BYTES);
@@ -143,17 +144,17 @@ impl NextHops {
         Ok(indexes)
     }
 
-    /// Changes next hops where they are.
+    /// Changes existing next hops.
     pub(crate) fn set(&mut self, next_hops: &[(u32, NextHop)], running: &dyn Running) -> Result<(), Error> {
         self.send_again(running)?;
         if next_hops.iter().any(|(index, _)| self.at(*index).is_none()) {
-            return Err(refusal("there is no such next hop".to_owned()));
+            return Err(refusal("there is no next hop with this index".to_owned()));
         }
-        // Where both words change nobody must see the one without the other: such a next hop is unresolved until no packet
-        // is in flight that may have read a part of it.
+        // If both words change, no packet may see only one of the changes. The next hop is
+        // unresolved until all packets have left that may have read one of the words.
         let mut slow = Vec::new();
         for &(index, next_hop) in next_hops {
-            let (at, record) = (self.place(index), (self.format.record)(&next_hop));
+            let (at, record) = (self.record_offset(index), (self.format.record)(&next_hop));
             let differs = (self.image.load_u64(at) != record.to, self.image.load_u64(at + 8) != record.from);
             self.taken[index as usize] = Some(next_hop);
             match differs {
@@ -186,15 +187,15 @@ impl NextHops {
         self.send_again(running)
     }
 
-    /// Removes next hops; `uses` says how many routes lead to one.
+    /// Removes next hops. `uses` returns the number of routes that use a next hop, which must be 0.
     pub(crate) fn remove(&mut self, indexes: &[u32], uses: &dyn Fn(u32) -> u32) -> Result<(), Error> {
         for &index in indexes {
             if self.at(index).is_none() {
-                return Err(refusal("there is no such next hop".to_owned()));
+                return Err(refusal("there is no next hop with this index".to_owned()));
             }
             match uses(index) {
                 0 => {}
-                routes => return Err(refusal(format!("{routes} routes lead to the next hop"))),
+                routes => return Err(refusal(format!("the next hop is in use by {routes} routes"))),
             }
         }
         indexes.iter().for_each(|&index| self.retire(index));
@@ -207,7 +208,7 @@ impl NextHops {
         }
     }
 
-    fn place(&self, index: u32) -> usize {
+    fn record_offset(&self, index: u32) -> usize {
         self.offset + index as usize * RECORD_BYTES
     }
 }

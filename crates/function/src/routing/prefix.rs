@@ -1,9 +1,9 @@
-//! Prefixes of either family.
+//! IPv4 and IPv6 prefixes.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Which addresses.
+/// Address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// IPv4.
@@ -13,12 +13,12 @@ pub enum Family {
 }
 
 impl Family {
-    /// Of an address.
+    /// Returns the family of an address.
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 
-    /// Bits of its addresses.
+    /// Returns the length of an address, in bits.
     pub fn bits(self) -> u8 {
         match self {
             Self::V4 => 32,
@@ -27,7 +27,7 @@ impl Family {
     }
 }
 
-/// The addresses that begin with the same bits.
+/// IP prefix: all addresses that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     address: IpAddr,
@@ -35,7 +35,8 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The first `length` bits of `address`; `None`: it has fewer.
+    /// Returns the prefix of the first `length` bits of `address`, or `None` if the address is
+    /// shorter.
     pub fn of(address: IpAddr, length: u8) -> Option<Self> {
         let address = match address {
             IpAddr::V4(address) if length <= 32 => {
@@ -51,15 +52,15 @@ impl Prefix {
         Some(Self { address, length })
     }
 
-    /// One address.
+    /// Returns the prefix that covers a single address.
     pub fn host(address: IpAddr) -> Self {
         Self { address, length: Family::of(address).bits() }
     }
 
-    /// A prefix as people write it: `10.0.0.0/8`, or an address for one host.
+    /// Parses a prefix such as `10.0.0.0/8`, or a single address.
     ///
     /// # Errors
-    /// What is wrong: not a prefix, or bits set beyond its length.
+    /// Returns a sentence if the text is not a prefix, or if bits are set beyond its length.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
@@ -68,7 +69,7 @@ impl Prefix {
         let wrong = || format!("\"{text}\" is not a prefix such as 192.0.2.0/24 or 2001:db8::/32");
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let length = match length {
-            // No sign and no leading zero: some read that as octal.
+            // Signs and leading zeros are refused. Some programs read a leading zero as octal.
             Some(length) if length.starts_with('+') || length.len() > 1 && length.starts_with('0') => {
                 return Err(wrong());
             }
@@ -77,32 +78,32 @@ impl Prefix {
         };
         let prefix = Self::of(address, length).ok_or_else(wrong)?;
         if prefix.address != address {
-            return Err(format!("{text} has bits set beyond its length; meant is perhaps {prefix}"));
+            return Err(format!("{text} has bits set beyond its length; did you mean {prefix}?"));
         }
         Ok(prefix)
     }
 
-    /// Its first address.
+    /// Returns the first address.
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// How many bits count.
+    /// Returns the length, in bits.
     pub fn length(&self) -> u8 {
         self.length
     }
 
-    /// Of which addresses.
+    /// Returns the address family.
     pub fn family(&self) -> Family {
         Family::of(self.address)
     }
 
-    /// Whether the address begins with its bits.
+    /// Returns whether the prefix covers `address`.
     pub fn covers(&self, address: IpAddr) -> bool {
         Self::of(address, self.length) == Some(*self)
     }
 
-    /// Whether it is one address.
+    /// Returns whether the prefix covers a single address.
     pub fn is_host(&self) -> bool {
         self.length == self.family().bits()
     }
@@ -119,29 +120,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn parses_and_displays_prefixes() {
         for text in ["10.0.0.0/8", "0.0.0.0/0", "192.0.2.1/32", "2001:db8::/32", "::/0", "fe80::1/128"] {
             assert_eq!(Prefix::parse(text).unwrap().to_string(), text);
         }
         assert_eq!(Prefix::parse("192.0.2.1"), Prefix::parse("192.0.2.1/32"));
         assert_eq!(Prefix::parse("2001:db8::1"), Prefix::parse("2001:db8::1/128"));
         for (text, part) in [
-            ("10.0.0.1/8", "meant is perhaps 10.0.0.0/8"),
-            ("2001:db8::1/32", "meant is perhaps 2001:db8::/32"),
-            ("10.0.0.0/33", "not a prefix"),
-            ("::/129", "not a prefix"),
-            ("10.0.0.0/+8", "not a prefix"),
-            ("10.0.0.0/08", "not a prefix"),
-            ("10.0.0/8", "not a prefix"),
-            ("10.0.0.0/", "not a prefix"),
-            ("", "not a prefix"),
+            ("10.0.0.1/8", "10.0.0.0/8"),
+            ("2001:db8::1/32", "2001:db8::/32"),
+            ("10.0.0.0/33", "\"10.0.0.0/33\""),
+            ("::/129", "\"::/129\""),
+            ("10.0.0.0/+8", "\"10.0.0.0/+8\""),
+            ("10.0.0.0/08", "\"10.0.0.0/08\""),
+            ("10.0.0/8", "\"10.0.0/8\""),
+            ("10.0.0.0/", "\"10.0.0.0/\""),
+            ("", "\"\""),
         ] {
             assert!(Prefix::parse(text).unwrap_err().contains(part), "{text}");
         }
     }
 
     #[test]
-    fn a_prefix_covers_what_begins_with_it() {
+    fn covers_addresses_that_begin_with_its_bits() {
         let covers = |prefix: &str, address: &str| Prefix::parse(prefix).unwrap().covers(address.parse().unwrap());
         assert!(covers("10.0.0.0/8", "10.255.255.255") && !covers("10.0.0.0/8", "11.0.0.0"));
         assert!(covers("0.0.0.0/0", "255.1.2.3") && !covers("0.0.0.0/0", "::1"));

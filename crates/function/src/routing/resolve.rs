@@ -1,8 +1,9 @@
-//! Next hops whose stations this machine asks for itself: routes follow what a responder finds out of its neighbours
-//! ([`Neighbours`]). On the thread of housekeeping.
+//! Next hops whose stations a responder resolves. Housekeeping copies the addresses from the
+//! responder's table ([`Neighbours`]) into next hops and routes.
 //!
-//! A gateway's next hop becomes resolved and unresolved as the gateway answers and falls silent. A net at a port stays unresolved, and
-//! each of its stations that has answered has a route of its own (/32, /128), as with the kernel's neighbours (`follow`).
+//! The next hop of a gateway is resolved while the gateway answers. The next hop of an on-link
+//! prefix stays unresolved. Each of its stations that has answered gets a host route (/32 or /128).
+//! The neighbours of the operating system are handled alike in the module `kernel`.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,98 +16,100 @@ use super::{Adjacency, Family, NextHop, Prefix, RouteChange, Routing};
 use crate::neighbours::{Neighbours, Station, Target};
 use crate::{Error, Function, Running};
 
-/// How often it looks whether there is news.
+/// Interval of the check for changes.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
 
-/// A next hop of the configuration whose station is to be asked for.
+/// Configured next hop whose station is resolved by a responder.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    /// Its index.
+pub(crate) struct DynamicNextHop {
+    /// Index of the next hop.
     pub(crate) next_hop: u32,
-    /// What the configuration calls it.
+    /// Configured name.
     pub(crate) name: String,
-    /// `None`: packets' own destinations are stations.
+    /// Address of the gateway. `None`: the packet's destination is itself the station.
     pub(crate) gateway: Option<IpAddr>,
-    /// Without the station's address; the port's own where it is given.
+    /// Adjacency without the station's address. The source address is zero unless it is configured.
     pub(crate) adjacency: Adjacency,
 }
 
-/// Keeps a function's next hops as its neighbours are.
+/// Updates the next hops of a function from the neighbour tables of responders.
 #[derive(Debug)]
 pub(crate) struct Resolver {
-    asked: Vec<Asked>,
-    /// For each of these who asks, once all functions are there.
-    askers: OnceLock<Vec<Arc<Neighbours>>>,
+    dynamic: Vec<DynamicNextHop>,
+    /// Neighbour table for each dynamic next hop. Set once all functions are built.
+    tables: OnceLock<Vec<Arc<Neighbours>>>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Versions of the neighbours that routes say; empty: to be looked at in any case.
+    /// Versions of the neighbour tables at the last update. Empty: an update is required.
     seen: Vec<u64>,
-    /// What the gateways' next hops say.
+    /// Current next hops of gateways, by index.
     gateways: HashMap<u32, NextHop>,
-    /// Routes of stations of a net: next hop, and what it says.
+    /// Installed host routes, with the index and contents of their next hops.
     stations: HashMap<Prefix, (u32, NextHop)>,
 }
 
 impl Resolver {
-    /// `None`: there is nobody to ask for.
-    pub(crate) fn new(asked: Vec<Asked>) -> Option<Self> {
-        (!asked.is_empty()).then(|| Self { asked, askers: OnceLock::new(), state: Mutex::default() })
+    /// Returns `None` if no next hop needs resolution.
+    pub(crate) fn new(dynamic: Vec<DynamicNextHop>) -> Option<Self> {
+        (!dynamic.is_empty()).then(|| Self { dynamic, tables: OnceLock::new(), state: Mutex::default() })
     }
 
-    /// See [`Function::meet`].
+    /// Finds the responder for each next hop and registers the next hop there. See
+    /// [`Function::meet`].
     pub(crate) fn meet(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
-        let mut askers = Vec::with_capacity(self.asked.len());
-        for asked in &self.asked {
-            let port = asked.adjacency.port;
-            let mut all = functions.iter().filter_map(|function| function.neighbours());
-            let Some(asker) = all.find(|neighbours| neighbours.source(port).is_some()) else {
+        let mut tables = Vec::with_capacity(self.dynamic.len());
+        for dynamic in &self.dynamic {
+            let port = dynamic.adjacency.port;
+            let mut candidates = functions.iter().filter_map(|function| function.neighbours());
+            let Some(table) = candidates.find(|neighbours| neighbours.source(port).is_some()) else {
                 let message = format!(
-                    "next hop \"{}\" has to be asked for its Ethernet address, and nobody can: add a function of kind \"responder\" \
-                     with an interface of that port, or give destination_mac",
-                    asked.name
+                    "next hop \"{}\" needs a function of kind \"responder\" with an interface on its port to resolve its Ethernet \
+                     address: add one, or write destination_mac",
+                    dynamic.name
                 );
                 return Err(Error::Value { span: None, message });
             };
-            askers.push(Arc::clone(asker));
+            tables.push(Arc::clone(table));
         }
-        for (asked, asker) in self.asked.iter().zip(&askers) {
-            let Asked { next_hop, gateway, adjacency: Adjacency { port, mtu, .. }, .. } = *asked;
-            asker.register(own, next_hop, Target { port, gateway, mtu });
+        for (dynamic, table) in self.dynamic.iter().zip(&tables) {
+            let DynamicNextHop { next_hop, gateway, adjacency: Adjacency { port, mtu, .. }, .. } = *dynamic;
+            table.register(own, next_hop, Target { port, gateway, mtu });
         }
-        // Once for each configuration; a second call would find the same functions.
-        let _ = self.askers.set(askers);
+        // This runs once per configuration. A second call would find the same functions.
+        let _ = self.tables.set(tables);
         Ok(())
     }
 
-    /// An operator has changed routes: stations may be behind others now.
+    /// Schedules an update, because an operator changed routes that may cover stations.
     pub(crate) fn changed_by_operator(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).seen.clear();
     }
 
-    /// See [`Function::housekeeping`].
-    pub(crate) fn keep(&self, routing: &dyn Routing, running: &dyn Running) -> Result<(), Error> {
-        let Some(askers) = self.askers.get() else { return Ok(()) };
+    /// Updates next hops and host routes if a neighbour table has changed. See
+    /// [`Function::housekeeping`].
+    pub(crate) fn update(&self, routing: &dyn Routing, running: &dyn Running) -> Result<(), Error> {
+        let Some(tables) = self.tables.get() else { return Ok(()) };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read before what they count: news that come meanwhile are looked at the next time.
-        let seen: Vec<u64> = askers.iter().map(|asker| asker.version()).collect();
+        // Read the versions before the tables. A concurrent change is then seen in the next call.
+        let seen: Vec<u64> = tables.iter().map(|table| table.version()).collect();
         if state.seen == seen {
             return Ok(());
         }
-        let known = known(askers);
-        self.gateways(&mut state, &known, routing, running)?;
-        self.stations(&mut state, &known, routing, running)?;
+        let known = known(tables);
+        self.update_gateways(&mut state, &known, routing, running)?;
+        self.update_stations(&mut state, &known, routing, running)?;
         state.seen = seen;
         Ok(())
     }
 
-    /// What a next hop of this kind says for a station with this address.
-    fn says(&self, at: usize, address: Option<MacAddress>) -> NextHop {
-        let adjacency = self.asked[at].adjacency;
-        let askers = self.askers.get().map_or(&[][..], Vec::as_slice);
-        let own = askers.get(at).and_then(|asker| asker.source(adjacency.port)).unwrap_or_default();
+    /// Returns the next hop for the dynamic next hop `index`, given the address of the station.
+    fn next_hop(&self, index: usize, address: Option<MacAddress>) -> NextHop {
+        let adjacency = self.dynamic[index].adjacency;
+        let tables = self.tables.get().map_or(&[][..], Vec::as_slice);
+        let own = tables.get(index).and_then(|table| table.source(adjacency.port)).unwrap_or_default();
         let source = if adjacency.source == MacAddress::default() { own } else { adjacency.source };
         match address {
             Some(destination) => NextHop::Forward(Adjacency { destination, source, ..adjacency }),
@@ -114,47 +117,49 @@ impl Resolver {
         }
     }
 
-    fn gateways(
+    fn update_gateways(
         &self,
         state: &mut State,
         known: &HashMap<Station, MacAddress>,
         routing: &dyn Routing,
         running: &dyn Running,
     ) -> Result<(), Error> {
-        let of_gateways = self.asked.iter().enumerate().filter_map(|(at, asked)| Some((at, asked, asked.gateway?)));
-        let mut news: Vec<(u32, NextHop)> = of_gateways
-            .map(|(at, asked, gateway)| {
-                let address = known.get(&(asked.adjacency.port, gateway));
-                (asked.next_hop, self.says(at, address.copied()))
+        let gateways =
+            self.dynamic.iter().enumerate().filter_map(|(index, dynamic)| Some((index, dynamic, dynamic.gateway?)));
+        let mut changed: Vec<(u32, NextHop)> = gateways
+            .map(|(index, dynamic, gateway)| {
+                let address = known.get(&(dynamic.adjacency.port, gateway));
+                (dynamic.next_hop, self.next_hop(index, address.copied()))
             })
             .collect();
-        news.retain(|(index, says)| state.gateways.get(index) != Some(says));
-        if !news.is_empty() {
-            routing.set_next_hops(&news, running)?;
-            state.gateways.extend(news);
+        changed.retain(|(index, next_hop)| state.gateways.get(index) != Some(next_hop));
+        if !changed.is_empty() {
+            routing.set_next_hops(&changed, running)?;
+            state.gateways.extend(changed);
         }
         Ok(())
     }
 
-    fn stations(
+    fn update_stations(
         &self,
         state: &mut State,
         known: &HashMap<Station, MacAddress>,
         routing: &dyn Routing,
         running: &dyn Running,
     ) -> Result<(), Error> {
-        let mut wanted: HashMap<Prefix, NextHop> = HashMap::new();
+        let mut expected: HashMap<Prefix, NextHop> = HashMap::new();
         for (&(port, address), station) in known {
             let host = Prefix::host(address);
             let is_taken = !state.stations.contains_key(&host) && routing.route(host).is_some();
             if Family::of(address) != routing.family() || is_taken {
                 continue;
             }
-            if let Some(at) = self.net(port, address, routing) {
-                wanted.insert(host, self.says(at, Some(*station)));
+            if let Some(index) = self.on_link_next_hop(port, address, routing) {
+                expected.insert(host, self.next_hop(index, Some(*station)));
             }
         }
-        let gone: Vec<Prefix> = state.stations.keys().filter(|prefix| !wanted.contains_key(*prefix)).copied().collect();
+        let gone: Vec<Prefix> =
+            state.stations.keys().filter(|prefix| !expected.contains_key(*prefix)).copied().collect();
         if !gone.is_empty() {
             let changes: Vec<_> = gone.iter().map(|&prefix| RouteChange { prefix, next_hop: None }).collect();
             routing.change(&changes, running).map_err(|unchanged| unchanged.error)?;
@@ -163,14 +168,14 @@ impl Resolver {
             routing.remove_next_hops(&unused, running)?;
         }
         let (mut moved, mut new) = (Vec::new(), Vec::new());
-        for (prefix, says) in wanted {
+        for (prefix, next_hop) in expected {
             match state.stations.get_mut(&prefix) {
-                Some((index, before)) if *before != says => {
-                    *before = says;
-                    moved.push((*index, says));
+                Some((index, before)) if *before != next_hop => {
+                    *before = next_hop;
+                    moved.push((*index, next_hop));
                 }
                 Some(_) => {}
-                None => new.push((prefix, says)),
+                None => new.push((prefix, next_hop)),
             }
         }
         if !moved.is_empty() {
@@ -179,8 +184,8 @@ impl Resolver {
         if new.is_empty() {
             return Ok(());
         }
-        let says: Vec<NextHop> = new.iter().map(|(_, says)| *says).collect();
-        let indexes = routing.add_next_hops(&says, running)?;
+        let next_hops: Vec<NextHop> = new.iter().map(|(_, next_hop)| *next_hop).collect();
+        let indexes = routing.add_next_hops(&next_hops, running)?;
         let changes: Vec<RouteChange> = (new.iter().zip(&indexes))
             .map(|((prefix, _), index)| RouteChange { prefix: *prefix, next_hop: Some(*index) })
             .collect();
@@ -192,23 +197,26 @@ impl Resolver {
             }
         };
         let installed = new.iter().zip(&indexes).take(made);
-        state.stations.extend(installed.map(|((prefix, says), index)| (*prefix, (*index, *says))));
+        state.stations.extend(installed.map(|((prefix, next_hop), index)| (*prefix, (*index, *next_hop))));
         if made < new.len() {
-            let message = format!("{} stations have no route of their own: the table is full", new.len() - made);
+            let message = format!("{} stations have no host route, because the table is full", new.len() - made);
             return Err(Error::Command { message });
         }
         Ok(())
     }
 
-    /// The next hop of this configuration whose net the station is of: the longest route that covers it but its own.
-    fn net(&self, port: u16, address: IpAddr, routing: &dyn Routing) -> Option<usize> {
+    /// Returns the dynamic next hop whose on-link prefix contains the station: the longest route
+    /// that covers it, apart from its host route.
+    fn on_link_next_hop(&self, port: u16, address: IpAddr, routing: &dyn Routing) -> Option<usize> {
         let index =
             (0..Family::of(address).bits()).rev().find_map(|length| routing.route(Prefix::of(address, length)?))?;
-        let is_it = |asked: &Asked| asked.next_hop == index && asked.gateway.is_none() && asked.adjacency.port == port;
-        self.asked.iter().position(is_it)
+        let matches = |dynamic: &DynamicNextHop| {
+            dynamic.next_hop == index && dynamic.gateway.is_none() && dynamic.adjacency.port == port
+        };
+        self.dynamic.iter().position(matches)
     }
 }
 
-fn known(askers: &[Arc<Neighbours>]) -> HashMap<Station, MacAddress> {
-    askers.iter().flat_map(|asker| asker.settled()).collect()
+fn known(tables: &[Arc<Neighbours>]) -> HashMap<Station, MacAddress> {
+    tables.iter().flat_map(|table| table.settled()).collect()
 }

@@ -36,7 +36,8 @@ fn fragments(packet: &[u8], mtu: usize, tagged: bool) -> Vec<Vec<u8>> {
     (0..split.count()).map(part).collect()
 }
 
-/// With a destination options header in front of what is fragmented.
+/// Returns an IPv6 frame with a destination options header, and its fragments of `each` payload
+/// bytes.
 fn ipv6_fragments(identification: u32, payload: &[u8], each: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
     let header = |next: u8, bytes: usize| {
         let mut header = vec![0x60, 0, 0, 0, 0, 0, protocol::DESTINATION_OPTIONS, 64];
@@ -67,9 +68,8 @@ fn add(reassembler: &mut Reassembler, frame: &[u8], now_ns: u64) -> Result<Added
 }
 
 proptest! {
-    /// In any order, several packets at a time, both families.
     #[test]
-    fn fragments_become_the_packet(
+    fn reassembles_interleaved_packets_in_any_order(
         payloads in prop::collection::vec((prop::collection::vec(any::<u8>(), 600..4000), any::<bool>()), 1..4),
         units in 16usize..70,
         order in any::<prop::sample::Index>(),
@@ -90,7 +90,7 @@ proptest! {
             expected.push(whole);
             frames.extend(parts);
         }
-        // Shuffled.
+        // Shuffle the fragments.
         let mut random = seed | 1;
         for index in (1..frames.len()).rev() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -116,9 +116,8 @@ proptest! {
         prop_assert_eq!(reassembler.wake_ns(), u64::MAX);
     }
 
-    /// Whatever comes, memory is bounded and every fragment is accounted for.
     #[test]
-    fn hostile_fragments_are_bounded_and_counted(
+    fn bounds_memory_and_accounts_for_every_hostile_fragment(
         steps in prop::collection::vec((0u16..40, 0u16..200, 0usize..300, any::<bool>(), 0u64..SECOND / 4), 1..400),
     ) {
         let limits = Limits { packets: 4, bytes: 4096, frame_bytes: 2000, ..LIMITS };
@@ -147,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 0..20), six: bool) {
+    fn accepts_arbitrary_bytes(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 0..20), six: bool) {
         let mut reassembler = Reassembler::new(LIMITS);
         for mut frame in frames {
             if frame.len() > 14 {
@@ -160,11 +159,12 @@ proptest! {
 }
 
 #[test]
-fn what_overlaps_is_void_with_all_that_still_comes() {
+fn drops_the_packet_and_its_later_fragments_after_an_overlap() {
     let packet = ipv4(7, &(0..=255).cycle().take(2400).collect::<Vec<u8>>());
     let parts = fragments(&packet, 820, false);
     assert_eq!(parts.len(), 3);
-    // Teardrop: a fragment within another. An offset lower by one unit, with its checksum put right.
+    // Teardrop attack: decrement the offset by one unit, so that the fragment overlaps the first,
+    // and fix the checksum.
     let mut inside = parts[1].clone();
     let word = u16::from_be_bytes([inside[20], inside[21]]) - 1;
     inside[20..22].copy_from_slice(&word.to_be_bytes());
@@ -179,7 +179,7 @@ fn what_overlaps_is_void_with_all_that_still_comes() {
         for part in &parts {
             assert_eq!(add(&mut reassembler, part, 0), Err(Refusal::Overlap));
         }
-        // Forgotten in the end: then the packet can come again.
+        // The void packet times out. After that, the same packet can be received again.
         for (part, expected) in parts.iter().zip([Added::Held, Added::Held, Added::Whole { held: 2 }]) {
             assert_eq!(add(&mut reassembler, part, SECOND), Ok(expected));
         }
@@ -188,22 +188,22 @@ fn what_overlaps_is_void_with_all_that_still_comes() {
 }
 
 #[test]
-fn limits_hold() {
+fn enforces_each_limit() {
     let packet = ipv4(7, &[7; 2400]);
     let parts = fragments(&packet, 820, false);
-    // Too late.
+    // Timeout.
     let mut reassembler = Reassembler::new(LIMITS);
     add(&mut reassembler, &parts[0], 0).unwrap();
     assert_eq!(reassembler.wake_ns(), SECOND);
     add(&mut reassembler, &parts[1], SECOND - 1).unwrap();
     assert_eq!(add(&mut reassembler, &parts[2], SECOND), Ok(Added::Held));
     assert_eq!(reassembler.take_expired().collect::<Vec<_>>(), [(2, Refusal::Timeout)]);
-    // Too long for a buffer.
+    // The frame would be too long.
     let mut reassembler = Reassembler::new(Limits { frame_bytes: 2433, ..LIMITS });
     add(&mut reassembler, &parts[0], 0).unwrap();
     assert_eq!(add(&mut reassembler, &parts[2], 0), Err(Refusal::Limit));
     assert_eq!(reassembler.take_expired().collect::<Vec<_>>(), [(1, Refusal::Limit)]);
-    // Too many: the oldest goes.
+    // Too many packets: the oldest is given up.
     let mut reassembler = Reassembler::new(Limits { packets: 2, ..LIMITS });
     for identification in 0..3 {
         let part = &fragments(&ipv4(identification, &[7; 2400]), 820, false)[0];
@@ -222,7 +222,7 @@ fn limits_hold() {
 
 /// RFC 3168, section 5.3.
 #[test]
-fn congestion_marks_are_joined() {
+fn combines_congestion_marks() {
     let marked = |part: &[u8], mark: u8| {
         let mut part = part.to_vec();
         part[15] |= mark;
@@ -238,26 +238,25 @@ fn congestion_marks_are_joined() {
     {
         let mut reassembler = Reassembler::new(LIMITS);
         add(&mut reassembler, &marked(&parts[0], marks[0]), 0).unwrap();
-        let said = add(&mut reassembler, &marked(&parts[1], marks[1]), 0);
+        let added = add(&mut reassembler, &marked(&parts[1], marks[1]), 0);
         match expected {
             Some(mark) => {
-                assert_eq!(said, Ok(Added::Whole { held: 1 }));
+                assert_eq!(added, Ok(Added::Whole { held: 1 }));
                 assert_eq!((reassembler.whole()[15], checksum(&reassembler.whole()[14..34])), (mark, 0));
             }
-            None => assert_eq!(said, Err(Refusal::Overlap)),
+            None => assert_eq!(added, Err(Refusal::Overlap)),
         }
     }
 }
 
-/// Not only what is fragmented takes memory.
 #[test]
-fn headers_in_front_count() {
+fn counts_headers_against_the_memory_limit() {
     let limits = Limits { bytes: 4096, ..LIMITS };
     let mut reassembler = Reassembler::new(limits);
     for identification in 0..8_u32 {
         let mut packet = vec![0x60, 0, 0, 0, 0, 0, protocol::DESTINATION_OPTIONS, 64];
         packet.extend([0x20; 32]);
-        // Options of 1304 bytes, a fragment header, and 16 bytes.
+        // Options of 1304 bytes, a fragment header and 16 bytes of payload.
         packet.extend([protocol::FRAGMENT, 162]);
         packet.extend([0; 1302]);
         packet.extend([protocol::ESP, 0, 0, 1]);

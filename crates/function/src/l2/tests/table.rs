@@ -1,18 +1,18 @@
-//! The table of addresses by itself.
+//! Tests of the address table alone.
 
 use std::collections::{BTreeMap, HashSet};
 
 use godwit_kernels::image::L2Image;
 use proptest::prelude::*;
 
-use super::{PORTS, Under, mac};
+use super::{PORTS, TestSwitch, mac};
 use crate::Function as _;
 use crate::l2::cuckoo::{Cuckoo, Value as CuckooValue};
 use crate::l2::hash::Hash;
 use crate::l2::waves::Waves;
 use crate::l2::{key, tables};
 
-/// A table of the smallest size with a hash of its own.
+/// Returns a table of minimum size with the given hash.
 fn table(words: [u64; 9]) -> Cuckoo {
     Cuckoo::new(Hash::of(words, tables::BUCKET_BITS.start))
 }
@@ -21,9 +21,9 @@ fn value(port: u8) -> CuckooValue {
     CuckooValue { port, is_static: port.is_multiple_of(3), is_fresh: port.is_multiple_of(2) }
 }
 
-/// Addresses chosen so that all meet in one bucket meet under that key alone, and no two tables have the same.
+/// Addresses that collide in one bucket under a known hash must not collide under another one.
 #[test]
-fn nobody_chooses_where_addresses_meet() {
+fn hash_secrets_prevent_chosen_collisions() {
     const CROWD: usize = 64;
     const BUCKET_BITS: u32 = 12;
     let known =
@@ -32,18 +32,17 @@ fn nobody_chooses_where_addresses_meet() {
         (0..).map(|number| key(1, mac(number))).filter(|key| known.first(known.mix(*key)) == 7).take(CROWD).collect();
     let other = Hash::random(BUCKET_BITS).unwrap();
     let buckets: HashSet<u32> = crowd.iter().map(|key| other.first(other.mix(*key))).collect();
-    // At random some two of 64 meet in one of 4096 buckets; a third of them never do.
+    // At random, few of 64 addresses share one of 4096 buckets.
     assert!(buckets.len() > CROWD * 2 / 3, "{} buckets for {CROWD} addresses", buckets.len());
-    let [one, two] = [(); 2].map(|()| Under::new("", &PORTS).function.image().to_vec());
-    assert_ne!(one[..size_of::<L2Image>()], two[..size_of::<L2Image>()], "two switches have the same secrets");
+    let [one, two] = [(); 2].map(|()| TestSwitch::new("", &PORTS).function.image().to_vec());
+    assert_ne!(one[..size_of::<L2Image>()], two[..size_of::<L2Image>()], "both switches have the same secrets");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Every number of 60 bits has a place of its own, and tells where it came from.
     #[test]
-    fn mixing_loses_nothing(words: [u64; 9], key in 0u64..1 << 60, bits in tables::BUCKET_BITS) {
+    fn mixing_is_invertible_and_the_two_buckets_differ(words: [u64; 9], key in 0u64..1 << 60, bits in tables::BUCKET_BITS) {
         let hash = Hash::of(words, bits);
         let mixed = hash.mix(key);
         prop_assert!(mixed < 1 << 60);
@@ -53,10 +52,10 @@ proptest! {
         prop_assert!(other < 1 << bits && other / 2 != hash.first(mixed) / 2);
     }
 
-    /// The table holds what a map holds; and between two waves, whatever of a wave is written in whatever order, every
-    /// address that is in the table before and behind the batch lies somewhere all the time.
+    /// The table must agree with a map. While a wave is written, in any order, each address that is
+    /// in the table before and after the batch must be in some slot.
     #[test]
-    fn the_table_is_a_map_and_no_wave_loses_an_address(
+    fn table_agrees_with_a_map_and_no_wave_loses_an_address(
         words: [u64; 9],
         batches in prop::collection::vec(
             prop::collection::vec((0u8..8, 0u64..1400, any::<u8>(), any::<prop::sample::Index>()), 1..300),
@@ -65,15 +64,15 @@ proptest! {
     ) {
         let mut table = table(words);
         let mut model: BTreeMap<u64, CuckooValue> = BTreeMap::new();
-        // As kernels see it.
-        let mut image = vec![0u64; table.places() as usize];
+        // Words as kernels see them.
+        let mut image = vec![0u64; table.slots() as usize];
         let capacity = tables::capacity_of(tables::BUCKET_BITS.start) as usize;
         let shadow = |image: &[u64], words: [u64; 9]| {
             let mut seen: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
             let decode = Cuckoo::of_words(Hash::of(words, tables::BUCKET_BITS.start), image.to_vec());
-            for place in 0..image.len() as u32 {
-                if let Some(key) = decode.key(place) {
-                    seen.entry(key).or_default().push(place);
+            for slot in 0..image.len() as u32 {
+                if let Some(key) = decode.key(slot) {
+                    seen.entry(key).or_default().push(slot);
                 }
             }
             seen
@@ -86,11 +85,11 @@ proptest! {
                 let key = number * 0x0001_0001_0001;
                 match (kind, table.find(key)) {
                     (0..=5, None) if model.len() < capacity => {
-                        prop_assert!(table.insert(key, value(port), &mut waves).is_some(), "{} are in", model.len());
+                        prop_assert!(table.insert(key, value(port), &mut waves).is_some(), "full at {}", model.len());
                         model.insert(key, value(port));
                     }
-                    (0..=5, Some(place)) => {
-                        table.set(place, value(port), &mut waves);
+                    (0..=5, Some(slot)) => {
+                        table.set(slot, value(port), &mut waves);
                         model.insert(key, value(port));
                     }
                     _ if !model.is_empty() => {
@@ -105,17 +104,18 @@ proptest! {
             let stays: Vec<u64> = before.iter().copied().filter(|key| !removed.contains(key)).collect();
             let mut seen = shadow(&image, words);
             while let Some(wave) = waves.front() {
-                let mut places = HashSet::new();
-                for &(place, word) in wave {
-                    prop_assert!(places.insert(place), "a place is written twice in one wave");
-                    image[place as usize] = word;
+                let mut slots = HashSet::new();
+                for &(slot, word) in wave {
+                    prop_assert!(slots.insert(slot), "a wave writes a slot twice");
+                    image[slot as usize] = word;
                 }
                 waves.pop();
                 let after = shadow(&image, words);
                 for key in &stays {
-                    // A place that holds it before and behind the wave holds it while the wave is written.
-                    let places = &after[key];
-                    prop_assert!(seen[key].iter().any(|place| places.contains(place)));
+                    // A slot that holds the address before and after the wave also holds it in
+                    // between.
+                    let slots = &after[key];
+                    prop_assert!(seen[key].iter().any(|slot| slots.contains(slot)));
                 }
                 seen = after;
             }

@@ -1,4 +1,4 @@
-//! `[function.follow]`.
+//! Configuration keys of `[function.follow]`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,34 +6,34 @@ use std::net::SocketAddr;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Follower, From, Settings};
+use super::{KernelRoutes, RouteSource, Settings};
 use crate::config::value;
 use crate::{BuildContext, Error};
 
-/// The main table of the kernel (rtnetlink(7)).
+/// Number of the kernel's main routing table (rtnetlink(7)).
 const TABLE_MAIN: u32 = 254;
-/// Where FRR's plugin connects to if it is told nothing else.
+/// Default port of FRR's FPM plugin.
 const FPM_PORT: u16 = 2620;
 
-/// The keys of the stanza.
+/// Keys of the stanza.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct FollowConfig {
+pub(crate) struct KernelRoutesConfig {
     /// `"kernel"` or `"fpm"`.
     routes: Spanned<String>,
-    /// Port, and the interface of the kernel that stands for it.
+    /// Kernel interface that corresponds to each port.
     interfaces: BTreeMap<Spanned<String>, Spanned<String>>,
     table: Option<u32>,
     fpm: Option<Spanned<String>>,
 }
 
-impl FollowConfig {
-    pub(crate) fn resolve(&self, site: &BuildContext<'_>) -> Result<Follower, Error> {
-        let from = match self.routes.get_ref().as_str() {
-            "kernel" => From::Kernel,
-            "fpm" => From::Fpm,
+impl KernelRoutesConfig {
+    pub(crate) fn resolve(&self, site: &BuildContext<'_>) -> Result<KernelRoutes, Error> {
+        let source = match self.routes.get_ref().as_str() {
+            "kernel" => RouteSource::Kernel,
+            "fpm" => RouteSource::Fpm,
             other => {
-                let message = format!("routes of follow is \"kernel\" or \"fpm\", and not \"{other}\"");
+                let message = format!("routes = \"{other}\" is unknown; follow takes routes = \"kernel\" or \"fpm\"");
                 return Err(value(self.routes.span(), message));
             }
         };
@@ -41,11 +41,11 @@ impl FollowConfig {
         for (port, interface) in &self.interfaces {
             let Some(index) = site.ports.iter().position(|known| known == port.get_ref()) else {
                 let known = site.ports.join(", ");
-                let message = format!("there is no port called \"{}\"; the ports are: {known}", port.get_ref());
+                let message = format!("there is no port named \"{}\"; the ports are: {known}", port.get_ref());
                 return Err(value(port.span(), message));
             };
             if ports.iter().any(|(known, _)| known == interface.get_ref()) {
-                let message = format!("interface \"{}\" stands for two ports", interface.get_ref());
+                let message = format!("interface \"{}\" belongs to two ports; name it once", interface.get_ref());
                 return Err(value(interface.span(), message));
             }
             ports.push((interface.get_ref().clone(), index as u16));
@@ -57,10 +57,10 @@ impl FollowConfig {
         let fpm = match &self.fpm {
             None => SocketAddr::from(([127, 0, 0, 1], FPM_PORT)),
             Some(fpm) => fpm.get_ref().parse().map_err(|_| {
-                let message = format!("\"{}\" is not an address with a port such as 127.0.0.1:2620", fpm.get_ref());
+                let message = format!("\"{}\" is not an address with a port, such as 127.0.0.1:2620", fpm.get_ref());
                 value(fpm.span(), message)
             })?,
         };
-        Ok(Follower::new(Settings { from, table: self.table.unwrap_or(TABLE_MAIN), fpm, ports }))
+        Ok(KernelRoutes::new(Settings { source, table: self.table.unwrap_or(TABLE_MAIN), fpm, ports }))
     }
 }

@@ -1,4 +1,5 @@
-//! The kernel's side: what it says of links, neighbours and routes, and asking it.
+//! Interface to the kernel: rtnetlink messages about links, neighbours and routes, and requests for
+//! them.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -17,7 +18,7 @@ use netlink_sys::{Socket, SocketAddr};
 
 use super::super::{Family, Prefix};
 
-/// Multicast groups of rtnetlink(7), as bits.
+/// Multicast groups of rtnetlink(7), as bits, with the address family that they concern.
 const GROUPS: [(Option<Family>, u32); 6] = [
     (None, 1),
     (None, 4),
@@ -26,18 +27,19 @@ const GROUPS: [(Option<Family>, u32); 6] = [
     (Some(Family::V6), 0x100),
     (Some(Family::V6), 0x400),
 ];
-/// What the kernel may have said and we have not read: some ten thousand routes.
+/// Size of the receive buffer: room for about ten thousand routes that have not been read.
 const RECEIVE_BYTES: usize = 8 << 20;
-/// A kernel that does not go on with an answer.
+/// Maximum pause within a reply of the kernel.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 const HEADER_BYTES: usize = 16;
-/// ENOBUFS.
+/// The error number ENOBUFS.
 const NO_BUFFERS: i32 = 105;
-/// Nexthop objects, which the crate does not know (linux/rtnetlink.h, linux/nexthop.h).
+/// Message types of nexthop objects, which the netlink crate does not know (linux/rtnetlink.h,
+/// linux/nexthop.h).
 const NEW_NEXT_HOP: u16 = 104;
 const DEL_NEXT_HOP: u16 = 105;
 
-/// Something that the kernel, or zebra, says.
+/// Change reported by the kernel or by zebra.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Link {
@@ -48,7 +50,8 @@ pub(super) enum Event {
         interface: u32,
         address: IpAddr,
         station: Option<MacAddress>,
-        /// It has not been heard of for a while. The kernel finds out whether it is still there when it has something for it.
+        /// The neighbour has not answered for a while. The kernel probes it when it has a packet
+        /// for it.
         is_stale: bool,
     },
     Route {
@@ -59,7 +62,7 @@ pub(super) enum Event {
         id: u32,
         target: Option<Target>,
     },
-    /// An address has gone, and with it maybe routes that nobody tells of.
+    /// An address was removed. Routes may have gone with it without a message.
     AddressGone,
 }
 
@@ -76,27 +79,27 @@ pub(super) struct Route {
     pub(super) prefix: Prefix,
     pub(super) table: u32,
     pub(super) metric: u32,
-    /// The kernel has made it itself, of an address.
+    /// The kernel created the route for an address of an interface.
     pub(super) is_of_address: bool,
     pub(super) target: Target,
 }
 
-/// Where a route leads.
+/// Target of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Target {
     Link {
         interface: u32,
         gateway: Option<IpAddr>,
     },
-    /// An object that zebra has told of.
+    /// Nexthop object, defined by zebra.
     Object(u32),
     Local,
     Blackhole,
     Unreachable,
 }
 
-/// All messages of a buffer. What cannot be read is passed over: the kernel says more from version to version.
-pub(super) fn read(mut bytes: &[u8], mut event: impl FnMut(Said)) {
+/// Parses all messages of a buffer. Unknown messages are skipped, because new kernels add types.
+pub(super) fn read(mut bytes: &[u8], mut event: impl FnMut(Message)) {
     while bytes.len() >= HEADER_BYTES {
         let length = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
         if length < HEADER_BYTES || length > bytes.len() {
@@ -107,20 +110,20 @@ pub(super) fn read(mut bytes: &[u8], mut event: impl FnMut(Said)) {
         let kind = u16::from_ne_bytes([message[4], message[5]]);
         if let NEW_NEXT_HOP | DEL_NEXT_HOP = kind {
             if let Some((id, target)) = next_hop_object(&message[HEADER_BYTES..]) {
-                event(Said::Event(Event::NextHop { id, target: target.filter(|_| kind == NEW_NEXT_HOP) }));
+                event(Message::Event(Event::NextHop { id, target: target.filter(|_| kind == NEW_NEXT_HOP) }));
             }
             continue;
         }
         let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(message) else { continue };
         match message.payload {
-            NetlinkPayload::Done(_) => event(Said::Done),
+            NetlinkPayload::Done(_) => event(Message::Done),
             NetlinkPayload::Error(error) => match error.code {
-                Some(code) => event(Said::Refused(code.get())),
-                None => event(Said::Done),
+                Some(code) => event(Message::Error(code.get())),
+                None => event(Message::Done),
             },
             NetlinkPayload::InnerMessage(message) => {
-                if let Some(said) = event_of(message) {
-                    event(Said::Event(said));
+                if let Some(change) = event_of(message) {
+                    event(Message::Event(change));
                 }
             }
             _ => {}
@@ -128,11 +131,11 @@ pub(super) fn read(mut bytes: &[u8], mut event: impl FnMut(Said)) {
     }
 }
 
-/// What a message says.
-pub(super) enum Said {
+/// Parsed message.
+pub(super) enum Message {
     Event(Event),
     Done,
-    Refused(i32),
+    Error(i32),
 }
 
 fn event_of(message: RouteNetlinkMessage) -> Option<Event> {
@@ -166,7 +169,7 @@ fn link(message: &LinkMessage) -> Option<Event> {
             _ => {}
         }
     }
-    // Messages of bridges about their ports have other attributes.
+    // Messages of a bridge about its ports have other attributes.
     if link.name.is_empty() || message.header.interface_family != AddressFamily::Unspec {
         return None;
     }
@@ -202,14 +205,14 @@ fn address(address: &RouteAddress) -> Option<IpAddr> {
 
 fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
     match attribute {
-        RouteAttribute::Gateway(of) => address(of),
+        RouteAttribute::Gateway(value) => address(value),
         RouteAttribute::Via(RouteVia::Inet(v4)) => Some((*v4).into()),
         RouteAttribute::Via(RouteVia::Inet6(v6)) => Some((*v6).into()),
         _ => None,
     }
 }
 
-/// `None`: a route of a kind that says nothing of where packets go.
+/// Returns the route, or `None` if the route does not determine where packets go.
 fn route(message: &RouteMessage, is_there: bool) -> Option<Route> {
     let header = &message.header;
     let any: IpAddr = match header.address_family {
@@ -224,17 +227,17 @@ fn route(message: &RouteMessage, is_there: bool) -> Option<Route> {
     let (mut table, mut metric) = (u32::from(header.table), 0);
     for attribute in &message.attributes {
         match attribute {
-            RouteAttribute::Destination(of) => to = address(of)?,
+            RouteAttribute::Destination(value) => to = address(value)?,
             RouteAttribute::Oif(index) => interface = Some(*index),
             RouteAttribute::Priority(priority) => metric = *priority,
             RouteAttribute::Table(number) => table = *number,
             RouteAttribute::NhId(id) => object = Some(*id),
-            // Of several ways the first that is usable.
-            RouteAttribute::MultiPath(ways) => {
+            // Use the first usable path of a multipath route.
+            RouteAttribute::MultiPath(paths) => {
                 let dead = RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown;
-                let way = ways.iter().find(|way| !way.flags.intersects(dead))?;
-                interface = Some(way.interface_index);
-                via = way.attributes.iter().find_map(gateway);
+                let path = paths.iter().find(|path| !path.flags.intersects(dead))?;
+                interface = Some(path.interface_index);
+                via = path.attributes.iter().find_map(gateway);
             }
             other => via = gateway(other).or(via),
         }
@@ -248,7 +251,7 @@ fn route(message: &RouteMessage, is_there: bool) -> Option<Route> {
         RouteType::Local | RouteType::Broadcast | RouteType::Anycast => Target::Local,
         RouteType::BlackHole => Target::Blackhole,
         RouteType::Unreachable | RouteType::Prohibit => Target::Unreachable,
-        // Zebra does not say where a route led that goes.
+        // Zebra does not state the target of a withdrawn route.
         RouteType::Unspec if !is_there => Target::Unreachable,
         _ => return None,
     };
@@ -257,7 +260,8 @@ fn route(message: &RouteMessage, is_there: bool) -> Option<Route> {
     Some(Route { prefix, table, metric, is_of_address, target })
 }
 
-/// Number, and where it leads: itself, or its first member.
+/// Returns the number of a nexthop object, and its target. The target of a group is its first
+/// member.
 fn next_hop_object(message: &[u8]) -> Option<(u32, Option<Target>)> {
     const ID: u16 = 1;
     const GROUP: u16 = 2;
@@ -289,34 +293,37 @@ fn next_hop_object(message: &[u8]) -> Option<(u32, Option<Target>)> {
     Some((id?, target))
 }
 
-/// What the kernel says from now on.
+/// Socket that receives the kernel's notifications.
 pub(super) struct Monitor(Socket);
 
 impl Monitor {
     pub(super) fn open(family: Family) -> std::io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
-        let of_family = |(of, _): &&(Option<Family>, u32)| of.is_none_or(|of| of == family);
+        let of_family = |(group, _): &&(Option<Family>, u32)| group.is_none_or(|group| group == family);
         let groups = GROUPS.iter().filter(of_family).fold(0, |groups, (_, bit)| groups | bit);
-        // More than an ordinary user may have; what there is is enough for all but a full table at once.
+        // An ordinary user may be refused this size. The default suffices, except for a full table
+        // at once.
         let _ = socket.set_rx_buf_sz(RECEIVE_BYTES as i32);
         socket.bind(&SocketAddr::new(0, groups))?;
         socket.set_non_blocking(true)?;
         Ok(Self(socket))
     }
 
-    /// Hands over what there is to read. False: something was lost, and all must be asked for again.
+    /// Reads all waiting notifications. Returns `false` if some were lost and the complete state
+    /// must be requested.
     pub(super) fn read(&self, mut event: impl FnMut(Event)) -> std::io::Result<bool> {
         let mut is_whole = true;
         loop {
             match self.0.recv_from_full() {
-                Ok((bytes, _)) => read(&bytes, |said| {
-                    if let Said::Event(said) = said {
-                        event(said);
+                Ok((bytes, _)) => read(&bytes, |message| {
+                    if let Message::Event(change) = message {
+                        event(change);
                     }
                 }),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(is_whole),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The kernel said more than it had room for, and says nothing more before all of it is read.
+                // The receive buffer overflowed. The rest of it must be read before new
+                // notifications arrive.
                 Err(error) if error.raw_os_error() == Some(NO_BUFFERS) => is_whole = false,
                 Err(error) => return Err(error),
             }
@@ -324,10 +331,10 @@ impl Monitor {
     }
 }
 
-/// Asks the kernel, and waits for its answers.
-pub(super) struct Asker(Socket);
+/// Socket for requests to the kernel.
+pub(super) struct Requester(Socket);
 
-impl Asker {
+impl Requester {
     pub(super) fn open() -> std::io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         let _ = socket.set_rx_buf_sz(RECEIVE_BYTES as i32);
@@ -347,8 +354,8 @@ impl Asker {
         self.0.send(&bytes, 0).map(|_| ())
     }
 
-    /// All links, neighbours and routes that there are.
-    pub(super) fn all(&self, family: Family, mut event: impl FnMut(Event)) -> std::io::Result<()> {
+    /// Requests all links, neighbours and routes, and waits for the replies.
+    pub(super) fn dump(&self, family: Family, mut event: impl FnMut(Event)) -> std::io::Result<()> {
         let family = match family {
             Family::V4 => AddressFamily::Inet,
             Family::V6 => AddressFamily::Inet6,
@@ -357,26 +364,26 @@ impl Asker {
         neighbours.header.family = family;
         let mut routes = RouteMessage::default();
         routes.header.address_family = family;
-        let questions = [
+        let requests = [
             RouteNetlinkMessage::GetLink(LinkMessage::default()),
             RouteNetlinkMessage::GetNeighbour(neighbours),
             RouteNetlinkMessage::GetRoute(routes),
         ];
-        for question in questions {
-            self.send(question, NLM_F_REQUEST | NLM_F_DUMP)?;
+        for request in requests {
+            self.send(request, NLM_F_REQUEST | NLM_F_DUMP)?;
             let mut ended = None;
-            let mut heard = Instant::now();
+            let mut last_read = Instant::now();
             while ended.is_none() {
                 match self.0.recv_from_full() {
                     Ok((bytes, _)) => {
-                        heard = Instant::now();
-                        read(&bytes, |said| match said {
-                            Said::Event(said) => event(said),
-                            Said::Done => ended = Some(Ok(())),
-                            Said::Refused(code) => ended = Some(Err(std::io::Error::from_raw_os_error(-code))),
+                        last_read = Instant::now();
+                        read(&bytes, |message| match message {
+                            Message::Event(change) => event(change),
+                            Message::Done => ended = Some(Ok(())),
+                            Message::Error(code) => ended = Some(Err(std::io::Error::from_raw_os_error(-code))),
                         });
                     }
-                    Err(error) if error.kind() == ErrorKind::WouldBlock && heard.elapsed() < ANSWER_LIMIT => {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock && last_read.elapsed() < ANSWER_LIMIT => {
                         std::thread::sleep(Duration::from_micros(200));
                     }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -388,8 +395,8 @@ impl Asker {
         Ok(())
     }
 
-    /// Has the kernel look for a neighbour, or find out whether it is still there: it gets a packet for it, an empty one to the port that throws things away (RFC 863).
-    /// That takes no right, which asking for it by netlink does.
+    /// Makes the kernel resolve or probe a neighbour, by sending it an empty UDP packet for the
+    /// discard port (RFC 863). Unlike a netlink request, this needs no privileges.
     pub(super) fn resolve(&self, interface: u32, address: IpAddr) -> std::io::Result<()> {
         const DISCARD: u16 = 9;
         let (from, to): (std::net::SocketAddr, std::net::SocketAddr) = match address {

@@ -1,7 +1,9 @@
-//! Zebra's side: a server of FRR's forwarding plane protocol, as `dplane_fpm_nl` speaks it. Netlink messages in frames of
-//! version (1), type (1: netlink), length of the whole (2 bytes, big-endian).
+//! Interface to zebra: a server for FRR's forwarding plane manager protocol, as spoken by
+//! `dplane_fpm_nl`.
 //!
-//! Zebra tells all that it has whenever it connects. There is no mark where that ends: it has, when nothing came for a while.
+//! Each frame has a version (1), a type (1: netlink) and a total length (2 bytes, big-endian),
+//! followed by netlink messages. Zebra sends its complete state whenever it connects. No message
+//! marks the end of that state, so it counts as complete after a pause.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
@@ -10,38 +12,39 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::super::Family;
-use super::netlink::{self, Event, Said};
+use super::netlink::{self, Event, Message};
 
 const HEADER_BYTES: usize = 4;
 const VERSION: u8 = 1;
 const NETLINK: u8 = 1;
-/// So long nothing has come: all was told.
+/// Pause after which zebra's initial state counts as complete.
 const SILENCE: Duration = Duration::from_secs(3);
-/// Read in one turn at most, so that what came first is soon in force.
-const TURN_BYTES: usize = 4 << 20;
+/// Maximum number of bytes read per poll, so that early routes take effect soon.
+const POLL_BYTES: usize = 4 << 20;
 
-/// Servers by where they listen. Zebra makes one connection for all families, and a function forwards one.
+/// Servers by listening address. Functions share a server, because zebra sends all address families
+/// over one connection, while a function forwards only one.
 static SERVERS: Mutex<Vec<(SocketAddr, Weak<Mutex<Server>>)>> = Mutex::new(Vec::new());
 
-/// A family's share of a server.
+/// Subscription of one function to a server.
 pub(super) struct Fpm {
     server: Arc<Mutex<Server>>,
     inbox: Arc<Mutex<Inbox>>,
 }
 
-/// What has happened.
+/// Notification from a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
-    /// Zebra has connected: it tells everything.
-    Begun,
+pub(super) enum Notice {
+    /// Zebra has connected and begins to send its complete state.
+    Connected,
     Event(Event),
-    /// It has told everything.
-    Told,
+    /// Zebra has sent its complete state.
+    Synced,
 }
 
 struct Inbox {
     family: Family,
-    heard: VecDeque<Heard>,
+    notices: VecDeque<Notice>,
 }
 
 struct Server {
@@ -50,31 +53,32 @@ struct Server {
     inboxes: Vec<Weak<Mutex<Inbox>>>,
 }
 
-/// A connection.
+/// Connection of zebra.
 struct Zebra {
     stream: TcpStream,
     read: Vec<u8>,
-    heard: Instant,
-    is_telling: bool,
+    last_read: Instant,
+    is_syncing: bool,
 }
 
 impl Fpm {
-    /// Listens, or joins who listens there already; zebra then connects anew, and tells everybody everything.
-    pub(super) fn listen(at: SocketAddr, family: Family) -> std::io::Result<Self> {
+    /// Subscribes to the server at `address`, which is started if necessary. Zebra's connection is
+    /// closed, so that zebra reconnects and sends its complete state again.
+    pub(super) fn listen(address: SocketAddr, family: Family) -> std::io::Result<Self> {
         let mut servers = lock(&SERVERS);
         servers.retain(|(_, server)| server.strong_count() > 0);
-        let there = servers.iter().find_map(|(of, server)| server.upgrade().filter(|_| *of == at));
-        let server = match there {
+        let existing = servers.iter().find_map(|(known, server)| server.upgrade().filter(|_| *known == address));
+        let server = match existing {
             Some(server) => server,
             None => {
-                let listener = TcpListener::bind(at)?;
+                let listener = TcpListener::bind(address)?;
                 listener.set_nonblocking(true)?;
                 let server = Arc::new(Mutex::new(Server { listener, zebra: None, inboxes: Vec::new() }));
-                servers.push((at, Arc::downgrade(&server)));
+                servers.push((address, Arc::downgrade(&server)));
                 server
             }
         };
-        let inbox = Arc::new(Mutex::new(Inbox { family, heard: VecDeque::new() }));
+        let inbox = Arc::new(Mutex::new(Inbox { family, notices: VecDeque::new() }));
         let mut joined = lock(&server);
         joined.zebra = None;
         joined.inboxes.retain(|inbox| inbox.strong_count() > 0);
@@ -83,11 +87,11 @@ impl Fpm {
         Ok(Self { server, inbox })
     }
 
-    /// Hands over what there is.
-    pub(super) fn turn(&self, heard: impl FnMut(Heard)) {
-        lock(&self.server).turn();
-        let waiting = std::mem::take(&mut lock(&self.inbox).heard);
-        waiting.into_iter().for_each(heard);
+    /// Reads from zebra and passes all waiting notifications to `handle`.
+    pub(super) fn poll(&self, handle: impl FnMut(Notice)) {
+        lock(&self.server).poll();
+        let waiting = std::mem::take(&mut lock(&self.inbox).notices);
+        waiting.into_iter().for_each(handle);
     }
 }
 
@@ -96,48 +100,48 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Inbox {
-    /// Objects may be of any family; a route is of its own.
-    fn take(&mut self, heard: &Heard) {
+    /// Stores a notification, except for routes of the other address family.
+    fn push(&mut self, notice: &Notice) {
         let is_other =
-            matches!(heard, Heard::Event(Event::Route { route, .. }) if route.prefix.family() != self.family);
+            matches!(notice, Notice::Event(Event::Route { route, .. }) if route.prefix.family() != self.family);
         if !is_other {
-            self.heard.push_back(heard.clone());
+            self.notices.push_back(notice.clone());
         }
     }
 }
 
 impl Server {
-    fn turn(&mut self) {
+    fn poll(&mut self) {
         let inboxes: Vec<Arc<Mutex<Inbox>>> = self.inboxes.iter().filter_map(Weak::upgrade).collect();
-        let tell = |heard: Heard| inboxes.iter().for_each(|inbox| lock(inbox).take(&heard));
-        // A new connection is one of a zebra that has started anew.
+        let notify = |notice: Notice| inboxes.iter().for_each(|inbox| lock(inbox).push(&notice));
+        // A new connection replaces the old one: zebra has restarted.
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {
-                self.zebra = Some(Zebra { stream, read: Vec::new(), heard: Instant::now(), is_telling: true });
-                tell(Heard::Begun);
+                self.zebra = Some(Zebra { stream, read: Vec::new(), last_read: Instant::now(), is_syncing: true });
+                notify(Notice::Connected);
             }
         }
         let Some(zebra) = &mut self.zebra else { return };
-        if !zebra.read(&mut |event| tell(Heard::Event(event))) {
+        if !zebra.read(&mut |event| notify(Notice::Event(event))) {
             self.zebra = None;
-        } else if zebra.is_telling && zebra.heard.elapsed() > SILENCE {
-            zebra.is_telling = false;
-            tell(Heard::Told);
+        } else if zebra.is_syncing && zebra.last_read.elapsed() > SILENCE {
+            zebra.is_syncing = false;
+            notify(Notice::Synced);
         }
     }
 }
 
 impl Zebra {
-    /// False: it is gone, or says what is not of the protocol.
+    /// Reads waiting bytes. Returns `false` if the connection is closed or violates the protocol.
     fn read(&mut self, event: &mut impl FnMut(Event)) -> bool {
         let mut taken = 0;
         let mut part = vec![0; 256 << 10];
-        while taken < TURN_BYTES {
+        while taken < POLL_BYTES {
             match self.stream.read(&mut part) {
                 Ok(0) => return false,
                 Ok(bytes) => {
                     taken += bytes;
-                    self.heard = Instant::now();
+                    self.last_read = Instant::now();
                     self.read.extend_from_slice(&part[..bytes]);
                     if !self.frames(event) {
                         return false;
@@ -160,9 +164,9 @@ impl Zebra {
             }
             let Some(frame) = self.read.get(at + HEADER_BYTES..at + length) else { break };
             if kind == NETLINK {
-                netlink::read(frame, |said| {
-                    if let Said::Event(said) = said {
-                        event(said);
+                netlink::read(frame, |message| {
+                    if let Message::Event(change) = message {
+                        event(change);
                     }
                 });
             }

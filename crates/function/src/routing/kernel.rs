@@ -1,0 +1,94 @@
+//! Routes and neighbours of the operating system, tracked by a function's table.
+//!
+//! Links, neighbours and routes come from the kernel by rtnetlink. Routes can also come from a
+//! routing daemon by FRR's forwarding plane manager (FPM) protocol. All of this runs on the
+//! housekeeping thread.
+//!
+//! ```text
+//! kernel: links, neighbours, routes --netlink.rs--\
+//!                                                   State (state.rs) --> Routing
+//! zebra: routes (dplane_fpm_nl) ----fpm.rs--------/
+//! ```
+//!
+//! Whenever a message may have been lost, the complete state is requested again. Entries that are
+//! missing from the reply are removed.
+
+mod config;
+mod fpm;
+mod netlink;
+mod resolve_queue;
+mod state;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pub(crate) use config::KernelRoutesConfig;
+use resolve_queue::{ResolveQueue, ResolveQueueHost};
+use state::State;
+
+use super::Routing;
+use crate::{Error, HostHalf, Running};
+
+/// Interval of the check for messages.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Copies the routes of this machine into the table of a function.
+pub(crate) struct KernelRoutes {
+    state: Mutex<State>,
+    queue: Arc<ResolveQueue>,
+}
+
+/// Source of the routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RouteSource {
+    Kernel,
+    Fpm,
+}
+
+/// Resolved configuration.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) source: RouteSource,
+    /// Routing table of the kernel to track, in addition to the local table.
+    pub(super) table: u32,
+    /// Address on which to listen for zebra.
+    pub(super) fpm: std::net::SocketAddr,
+    /// Name of each tracked interface, and its port.
+    pub(super) ports: Vec<(String, u16)>,
+}
+
+impl KernelRoutes {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self { state: Mutex::new(State::new(settings)), queue: Arc::default() }
+    }
+
+    /// Returns the host half of a worker. It collects the destinations of packets with the verdict
+    /// `unresolved`, so that the kernel can resolve them.
+    pub(crate) fn host_half(&self, unresolved: u8) -> Box<dyn HostHalf> {
+        Box::new(ResolveQueueHost { queue: Arc::clone(&self.queue), unresolved })
+    }
+
+    /// Reads new messages and updates the table. See [`crate::Function::housekeeping`].
+    pub(crate) fn update(&self, routing: &dyn Routing, running: &dyn Running) -> Result<(), Error> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.update(self.queue.take(), routing, running)
+    }
+
+    /// Records routes that an operator added or deleted. Tracked routes do not replace added ones.
+    pub(crate) fn changed_by_operator(&self, request: &serde_json::Value) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let added = request.get("command").and_then(serde_json::Value::as_str) == Some("add");
+        for route in request.get("route").and_then(serde_json::Value::as_array).into_iter().flatten() {
+            let text = route.as_str().or_else(|| route.get("prefix").and_then(serde_json::Value::as_str));
+            if let Some(prefix) = text.and_then(|text| super::Prefix::parse(text).ok()) {
+                state.changed_by_operator(prefix, added);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for KernelRoutes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KernelRoutes").finish_non_exhaustive()
+    }
+}

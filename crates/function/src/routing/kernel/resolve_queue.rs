@@ -1,0 +1,61 @@
+//! Queue of stations to resolve. Workers add the destinations of unresolved packets; housekeeping
+//! makes the kernel resolve them.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+use godwit_abi::{Descriptor, Outcome};
+use godwit_packet::Region;
+
+use crate::{HostHalf, Work};
+
+/// Maximum length of the queue. Later packets add the addresses that did not fit.
+const QUEUE_MAX: usize = 256;
+
+/// Addresses of unresolved stations, each with its port.
+#[derive(Debug, Default)]
+pub(super) struct ResolveQueue(Mutex<Vec<(u16, IpAddr)>>);
+
+impl ResolveQueue {
+    /// Adds an address, unless another thread holds the lock or the queue is full. Workers must not
+    /// wait here.
+    fn push(&self, port: u16, address: IpAddr) {
+        let mut queue = match self.0.try_lock() {
+            Ok(queue) => queue,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if queue.len() < QUEUE_MAX && queue.last() != Some(&(port, address)) {
+            queue.push((port, address));
+        }
+    }
+
+    pub(super) fn take(&self) -> Vec<(u16, IpAddr)> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Host half of a function that tracks kernel routes. It only collects unresolved destinations.
+pub(super) struct ResolveQueueHost {
+    pub(super) queue: Arc<ResolveQueue>,
+    /// Verdict for unresolved packets. The outcome holds the port.
+    pub(super) unresolved: u8,
+}
+
+impl HostHalf for ResolveQueueHost {
+    fn prepare(&mut self, _region: &Region, _descriptors: &[Descriptor], _work: &mut Vec<Work>) {}
+
+    fn prepares(&self) -> bool {
+        false
+    }
+
+    fn finish(&mut self, region: &mut Region, descriptors: &mut [Descriptor], outcomes: &mut [Outcome]) {
+        for (descriptor, outcome) in descriptors.iter().zip(outcomes) {
+            if outcome.verdict == self.unresolved
+                && let Some(tuple) = godwit_wire::parse(region.frame(descriptor)).five_tuple
+            {
+                self.queue.push(outcome.port, tuple.destination.into());
+            }
+        }
+    }
+}

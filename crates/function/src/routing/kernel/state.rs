@@ -1,0 +1,508 @@
+//! State of this machine's routing, and the routes that the function's table must have.
+//!
+//! | state of this machine | route in the table |
+//! |---|---|
+//! | route to a gateway over a configured interface | next hop with the gateway's address; unresolved until it is known |
+//! | route to an on-link prefix of a configured interface | unresolved; each known neighbour in it gets a host route |
+//! | route to a local address, or over another interface | local: the kernel handles the packets |
+//! | blackhole, unreachable, prohibit | blackhole or unreachable |
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use godwit_wire::MacAddress;
+use hashbrown::{HashMap, HashSet};
+
+use super::super::{Adjacency, Family, NextHop, Prefix, RouteChange, Routing};
+use super::fpm::{Fpm, Notice};
+use super::netlink::{Event, Link, Monitor, Requester, Route, Target};
+use super::{RouteSource, Settings};
+use crate::{Error, Running};
+
+/// Number of the kernel's table of local addresses (rtnetlink(7)).
+const TABLE_LOCAL: u32 = 255;
+/// Minimum interval between two requests for the same neighbour.
+const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of stale neighbours that are probed per update.
+const PROBES_MAX: usize = 32;
+/// Maximum number of stations whose last request is remembered.
+const REQUESTED_MAX: usize = 4096;
+/// Pause after an error before the next attempt.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Targets of the kernel's routes for one prefix, by preference: local table first, then by metric.
+type Candidates = BTreeMap<(bool, u32), Target>;
+
+pub(super) struct State {
+    settings: Settings,
+    kernel: Option<(Monitor, Requester)>,
+    fpm: Option<Fpm>,
+    links: HashMap<u32, Link>,
+    neighbours: HashMap<(u32, IpAddr), MacAddress>,
+    /// Neighbours that have not answered for a while.
+    stale: HashSet<(u32, IpAddr)>,
+    routes: HashMap<Prefix, Candidates>,
+    /// Routes of zebra. The flag tells whether zebra has sent the route since it connected.
+    zebra_routes: HashMap<Prefix, (Target, bool)>,
+    objects: HashMap<u32, Target>,
+    /// Prefixes with a route from the configuration or an operator, which tracked routes must not
+    /// replace.
+    static_routes: Option<HashSet<Prefix>>,
+    /// Tracked routes in the table.
+    installed: HashMap<Prefix, HopKey>,
+    hops: HashMap<HopKey, Hop>,
+    /// Prefixes whose routes may have to change.
+    dirty: HashSet<Prefix>,
+    /// Next hops whose contents may have to change.
+    changed: HashSet<HopKey>,
+    /// Time of the last request for each station.
+    requested: HashMap<(u32, IpAddr), Instant>,
+    /// Whether the complete state must be requested from the kernel.
+    needs_resync: bool,
+    retry_at: Instant,
+}
+
+/// Key of a next hop of the table. Stations and on-link prefixes are identified by their interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum HopKey {
+    Station(u32, IpAddr),
+    OnLink(u32),
+    Local,
+    Blackhole,
+    Unreachable,
+}
+
+/// Next hop of the table, and the number of tracked routes that use it.
+struct Hop {
+    index: u32,
+    next_hop: NextHop,
+    routes: usize,
+}
+
+impl State {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            kernel: None,
+            fpm: None,
+            links: HashMap::new(),
+            neighbours: HashMap::new(),
+            stale: HashSet::new(),
+            routes: HashMap::new(),
+            zebra_routes: HashMap::new(),
+            objects: HashMap::new(),
+            static_routes: None,
+            installed: HashMap::new(),
+            hops: HashMap::new(),
+            dirty: HashSet::new(),
+            changed: HashSet::new(),
+            requested: HashMap::new(),
+            needs_resync: true,
+            retry_at: Instant::now(),
+        }
+    }
+
+    /// Records that an operator added or deleted the route of a prefix.
+    pub(super) fn changed_by_operator(&mut self, prefix: Prefix, is_added: bool) {
+        let static_routes = self.static_routes.get_or_insert_default();
+        if is_added {
+            static_routes.insert(prefix);
+            if let Some(key) = self.installed.remove(&prefix) {
+                self.release(key);
+            }
+        } else {
+            static_routes.remove(&prefix);
+            if let Some(key) = self.installed.remove(&prefix) {
+                self.release(key);
+            }
+            self.dirty.insert(prefix);
+        }
+    }
+
+    fn release(&mut self, key: HopKey) {
+        if let Some(hop) = self.hops.get_mut(&key) {
+            hop.routes -= 1;
+        }
+    }
+
+    /// Reads new messages and updates the table. `queue` holds stations to resolve.
+    pub(super) fn update(
+        &mut self,
+        queue: Vec<(u16, IpAddr)>,
+        routing: &dyn Routing,
+        running: &dyn Running,
+    ) -> Result<(), Error> {
+        if Instant::now() < self.retry_at {
+            return Ok(());
+        }
+        let done = self.read_messages(routing).and_then(|()| {
+            self.request_stations(queue);
+            self.install(routing, running)
+        });
+        if done.is_err() {
+            self.retry_at = Instant::now() + RETRY_INTERVAL;
+        }
+        done
+    }
+
+    fn read_messages(&mut self, routing: &dyn Routing) -> Result<(), Error> {
+        let family = routing.family();
+        if self.static_routes.is_none() {
+            self.static_routes = Some(routing.routes().into_iter().map(|(prefix, _)| prefix).collect());
+        }
+        if self.kernel.is_none() {
+            let opened = Monitor::open(family).and_then(|monitor| Ok((monitor, Requester::open()?)));
+            self.kernel = Some(opened.map_err(|error| refuse(format!("cannot open a netlink socket: {error}")))?);
+            self.needs_resync = true;
+        }
+        if self.settings.source == RouteSource::Fpm && self.fpm.is_none() {
+            let address = self.settings.fpm;
+            let fpm = Fpm::listen(address, family)
+                .map_err(|error| refuse(format!("cannot listen for zebra on {address}: {error}")))?;
+            self.fpm = Some(fpm);
+        }
+        let Some((monitor, requester)) = self.kernel.take() else { return Ok(()) };
+        let read = monitor.read(|event| self.event(event, family));
+        let read = read.and_then(|is_whole| {
+            // Notifications after the reply are read later from the monitor. At worst they repeat
+            // parts of the reply.
+            if !is_whole || std::mem::take(&mut self.needs_resync) {
+                self.resync(&requester, family)?;
+            }
+            Ok(())
+        });
+        read.map_err(|error| {
+            self.needs_resync = true;
+            refuse(format!("cannot read routes from the kernel: {error}"))
+        })?;
+        self.kernel = Some((monitor, requester));
+        if let Some(fpm) = self.fpm.take() {
+            fpm.poll(|notice| match notice {
+                Notice::Connected => self.zebra_routes.values_mut().for_each(|(_, is_current)| *is_current = false),
+                Notice::Event(event) => self.zebra_event(event),
+                Notice::Synced => self.sweep(),
+            });
+            self.fpm = Some(fpm);
+        }
+        Ok(())
+    }
+
+    /// Replaces the state by the kernel's current state. Entries that the kernel does not report
+    /// are removed.
+    fn resync(&mut self, requester: &Requester, family: Family) -> std::io::Result<()> {
+        let mut events = Vec::new();
+        requester.dump(family, |event| events.push(event))?;
+        self.dirty.extend(self.routes.drain().map(|(prefix, _)| prefix));
+        self.dirty.extend(self.neighbours.drain().map(|((_, address), _)| Prefix::host(address)));
+        self.stale.clear();
+        self.changed.extend(self.hops.keys());
+        self.links.clear();
+        for event in events {
+            self.event(event, family);
+        }
+        self.needs_resync = false;
+        Ok(())
+    }
+
+    /// Removes the routes that zebra has not sent since it connected.
+    fn sweep(&mut self) {
+        let gone = self.zebra_routes.extract_if(|_, (_, is_current)| !*is_current);
+        self.dirty.extend(gone.map(|(prefix, _)| prefix));
+    }
+
+    fn event(&mut self, event: Event, family: Family) {
+        match event {
+            Event::Link { index, link } => {
+                let before = match link {
+                    Some(link) => {
+                        let is_up = link.is_up;
+                        let before = self.links.insert(index, link);
+                        // The kernel flushes the routes of an interface without notifications.
+                        self.needs_resync |= before.as_ref().is_some_and(|before| before.is_up != is_up);
+                        before
+                    }
+                    None => self.links.remove(&index).inspect(|_| self.needs_resync = true),
+                };
+                if before.as_ref() != self.links.get(&index) {
+                    let of_link = |key: &&HopKey| matches!(key, HopKey::Station(interface, _) | HopKey::OnLink(interface) if *interface == index);
+                    self.changed.extend(self.hops.keys().filter(of_link));
+                }
+            }
+            Event::Neighbour { interface, address, station, is_stale } => {
+                let key = (interface, address);
+                match is_stale {
+                    true => self.stale.insert(key),
+                    false => self.stale.remove(&key),
+                };
+                let before = match station {
+                    Some(station) => self.neighbours.insert(key, station),
+                    None => self.neighbours.remove(&key),
+                };
+                if before != station {
+                    // An IPv4 route can lead to an IPv6 gateway. It belongs to no IPv4 prefix.
+                    if Family::of(address) == family {
+                        self.dirty.insert(Prefix::host(address));
+                    }
+                    self.changed.insert(HopKey::Station(interface, address));
+                }
+            }
+            Event::Route { route, is_there } => self.route(route, is_there, family),
+            Event::AddressGone => self.needs_resync = true,
+            Event::NextHop { .. } => {}
+        }
+    }
+
+    fn route(&mut self, route: Route, is_there: bool, family: Family) {
+        let Route { prefix, table, metric, is_of_address, target } = route;
+        let is_tracked = match self.settings.source {
+            RouteSource::Kernel => table == TABLE_LOCAL || table == self.settings.table,
+            RouteSource::Fpm => table == TABLE_LOCAL || table == self.settings.table && is_of_address,
+        };
+        if !is_tracked || prefix.family() != family {
+            return;
+        }
+        // The kernel looks up the local table first (ip-rule(8)).
+        let key = (table != TABLE_LOCAL, metric);
+        let candidates = self.routes.entry(prefix).or_default();
+        let changed = match is_there {
+            true => candidates.insert(key, target) != Some(target),
+            // Keep a newer route with the same table and metric.
+            false => candidates.get(&key) == Some(&target) && candidates.remove(&key).is_some(),
+        };
+        if candidates.is_empty() {
+            self.routes.remove(&prefix);
+        }
+        if changed {
+            self.dirty.insert(prefix);
+            self.neighbours_below(prefix, target);
+        }
+    }
+
+    /// Marks the neighbours in an on-link prefix as dirty, because their host routes depend on its
+    /// route.
+    fn neighbours_below(&mut self, prefix: Prefix, target: Target) {
+        if let Target::Link { gateway: None, .. } = target {
+            let below = self.neighbours.keys().filter(|(_, address)| prefix.covers(*address));
+            self.dirty.extend(below.map(|(_, address)| Prefix::host(*address)));
+        }
+    }
+
+    fn zebra_event(&mut self, event: Event) {
+        match event {
+            Event::Route { route, is_there } => {
+                match is_there {
+                    true => self.zebra_routes.insert(route.prefix, (route.target, true)),
+                    false => self.zebra_routes.remove(&route.prefix),
+                };
+                self.dirty.insert(route.prefix);
+            }
+            Event::NextHop { id, target } => {
+                let before = match target {
+                    Some(target) => self.objects.insert(id, target),
+                    None => self.objects.remove(&id),
+                };
+                if before.is_some() && before != target {
+                    let with_object =
+                        self.zebra_routes.iter().filter(|(_, (target, _))| matches!(target, Target::Object(_)));
+                    self.dirty.extend(with_object.map(|(prefix, _)| *prefix));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the preferred target for exactly this prefix.
+    fn target(&self, prefix: Prefix) -> Option<Target> {
+        let from_kernel = self.routes.get(&prefix).and_then(|candidates| candidates.values().next().copied());
+        from_kernel.or_else(|| {
+            let (mut target, _) = *self.zebra_routes.get(&prefix)?;
+            // A group may contain groups. The limit ends cycles, which have no target.
+            for _ in 0..8 {
+                let Target::Object(id) = target else { return Some(target) };
+                target = *self.objects.get(&id)?;
+            }
+            None
+        })
+    }
+
+    fn has_port(&self, interface: u32) -> bool {
+        self.port(interface).is_some()
+    }
+
+    fn port(&self, interface: u32) -> Option<(u16, &Link)> {
+        let link = self.links.get(&interface)?;
+        let (_, port) = self.settings.ports.iter().find(|(name, _)| *name == link.name)?;
+        Some((*port, link))
+    }
+
+    /// Returns the key of the next hop that the table must have for a prefix.
+    fn hop_key(&self, prefix: Prefix) -> Option<HopKey> {
+        match self.target(prefix) {
+            Some(Target::Link { interface, .. }) if !self.has_port(interface) => Some(HopKey::Local),
+            Some(Target::Link { interface, gateway: Some(gateway) }) => Some(HopKey::Station(interface, gateway)),
+            Some(Target::Link { interface, gateway: None }) if prefix.is_host() => {
+                Some(HopKey::Station(interface, prefix.address()))
+            }
+            Some(Target::Link { interface, gateway: None }) => Some(HopKey::OnLink(interface)),
+            Some(Target::Local) => Some(HopKey::Local),
+            Some(Target::Blackhole) => Some(HopKey::Blackhole),
+            Some(Target::Unreachable | Target::Object(_)) => Some(HopKey::Unreachable),
+            None if prefix.is_host() => self.station(prefix.address()),
+            None => None,
+        }
+    }
+
+    /// Returns the key for a known neighbour in an on-link prefix.
+    fn station(&self, address: IpAddr) -> Option<HopKey> {
+        let covering = (0..Family::of(address).bits()).rev().find_map(|length| {
+            let prefix = Prefix::of(address, length)?;
+            self.target(prefix)
+        });
+        let Some(Target::Link { interface, gateway: None }) = covering else { return None };
+        let is_known = self.has_port(interface) && self.neighbours.contains_key(&(interface, address));
+        is_known.then_some(HopKey::Station(interface, address))
+    }
+
+    fn next_hop(&self, key: HopKey) -> NextHop {
+        let adjacency = |interface, destination: Option<&MacAddress>| match self.port(interface) {
+            Some((port, link)) if link.is_up => {
+                let mtu = u16::try_from(link.mtu).unwrap_or(Adjacency::MTU_MAX).max(68);
+                let destination = destination.copied();
+                let adjacency =
+                    Adjacency { port, destination: destination.unwrap_or_default(), source: link.address, mtu };
+                if destination.is_some() { NextHop::Forward(adjacency) } else { NextHop::Unresolved(adjacency) }
+            }
+            _ => NextHop::Unreachable,
+        };
+        match key {
+            HopKey::Station(interface, address) => adjacency(interface, self.neighbours.get(&(interface, address))),
+            HopKey::OnLink(interface) => adjacency(interface, None),
+            HopKey::Local => NextHop::Local,
+            HopKey::Blackhole => NextHop::Blackhole,
+            HopKey::Unreachable => NextHop::Unreachable,
+        }
+    }
+
+    /// Makes the kernel resolve the stations in `queue` and unresolved gateways, and probe stale
+    /// neighbours.
+    fn request_stations(&mut self, queue: Vec<(u16, IpAddr)>) {
+        let Some((_, requester)) = &self.kernel else { return };
+        let now = Instant::now();
+        if self.requested.len() > REQUESTED_MAX {
+            self.requested.retain(|_, at| now.duration_since(*at) < REQUEST_INTERVAL);
+        }
+        let gateways = self.hops.iter().filter_map(|(key, hop)| match (key, hop.next_hop) {
+            (HopKey::Station(interface, address), NextHop::Unresolved(_)) => Some((*interface, *address)),
+            _ => None,
+        });
+        let interface_of = |port| {
+            let matches =
+                |link: &Link| self.settings.ports.iter().any(|(name, known)| *known == port && *name == link.name);
+            self.links.iter().find_map(|(index, link)| matches(link).then_some(*index))
+        };
+        let stations = queue.into_iter().filter_map(|(port, address)| Some((interface_of(port)?, address)));
+        for (interface, address) in stations.chain(gateways) {
+            let last = self.requested.get(&(interface, address));
+            if self.requested.len() <= REQUESTED_MAX
+                && last.is_none_or(|at| now.duration_since(*at) >= REQUEST_INTERVAL)
+            {
+                self.requested.insert((interface, address), now);
+                // The result arrives as a notification. An error, such as a link that is down,
+                // needs no handling.
+                let _ = requester.resolve(interface, address);
+            }
+        }
+        // The kernel does not see the packets that this function sends to its neighbours. Without a
+        // probe, it would not notice that one has gone or has a new Ethernet address. After a probe
+        // the neighbour becomes stale again later, with a notification.
+        let in_use =
+            |&(interface, address): &(u32, IpAddr)| self.hops.contains_key(&HopKey::Station(interface, address));
+        for (interface, address) in self.stale.extract_if(in_use).take(PROBES_MAX) {
+            let _ = requester.resolve(interface, address);
+        }
+    }
+
+    /// Updates the table: next hops first, then routes.
+    fn install(&mut self, routing: &dyn Routing, running: &dyn Running) -> Result<(), Error> {
+        let changed: Vec<HopKey> = self.changed.iter().copied().collect();
+        let mut updates = Vec::new();
+        for key in changed {
+            let next_hop = self.next_hop(key);
+            if let Some(hop) = self.hops.get_mut(&key)
+                && hop.next_hop != next_hop
+            {
+                updates.push((hop.index, next_hop));
+                hop.next_hop = next_hop;
+            }
+        }
+        if !updates.is_empty() {
+            // If a device does not take them, it gets them with their next change.
+            routing.set_next_hops(&updates, running)?;
+        }
+        self.changed.clear();
+        if self.dirty.is_empty() {
+            return Ok(());
+        }
+        let static_routes = self.static_routes.take().unwrap_or_default();
+        let dirty: Vec<Prefix> = self.dirty.iter().filter(|prefix| !static_routes.contains(*prefix)).copied().collect();
+        self.static_routes = Some(static_routes);
+        let moves: Vec<(Prefix, Option<HopKey>)> = (dirty.into_iter())
+            .map(|prefix| (prefix, self.hop_key(prefix)))
+            .filter(|(prefix, key)| self.installed.get(prefix) != key.as_ref())
+            .collect();
+        self.add_hops(&moves, routing, running)?;
+        let changes: Vec<RouteChange> = moves
+            .iter()
+            .map(|&(prefix, key)| RouteChange { prefix, next_hop: key.map(|key| self.hops[&key].index) })
+            .collect();
+        let done = routing.change(&changes, running);
+        let made = done.as_ref().map_or_else(|unchanged| unchanged.made, |()| changes.len());
+        for &(prefix, key) in &moves[..made] {
+            self.dirty.remove(&prefix);
+            let before = match key {
+                Some(key) => {
+                    if let Some(hop) = self.hops.get_mut(&key) {
+                        hop.routes += 1;
+                    }
+                    self.installed.insert(prefix, key)
+                }
+                None => self.installed.remove(&prefix),
+            };
+            if let Some(before) = before {
+                self.release(before);
+            }
+        }
+        done.map_err(|unchanged| unchanged.error)?;
+        self.dirty.clear();
+        let unused: Vec<(HopKey, u32)> =
+            self.hops.iter().filter(|(_, hop)| hop.routes == 0).map(|(key, hop)| (*key, hop.index)).collect();
+        let indexes: Vec<u32> = unused.iter().map(|(_, index)| *index).collect();
+        routing.remove_next_hops(&indexes, running)?;
+        for (key, _) in &unused {
+            self.hops.remove(key);
+        }
+        Ok(())
+    }
+
+    fn add_hops(
+        &mut self,
+        moves: &[(Prefix, Option<HopKey>)],
+        routing: &dyn Routing,
+        running: &dyn Running,
+    ) -> Result<(), Error> {
+        let new: HashSet<HopKey> =
+            moves.iter().filter_map(|(_, key)| *key).filter(|key| !self.hops.contains_key(key)).collect();
+        let new: Vec<(HopKey, NextHop)> = new.into_iter().map(|key| (key, self.next_hop(key))).collect();
+        let next_hops: Vec<NextHop> = new.iter().map(|(_, next_hop)| *next_hop).collect();
+        let indexes = routing.add_next_hops(&next_hops, running)?;
+        for ((key, next_hop), index) in new.into_iter().zip(indexes) {
+            self.hops.insert(key, Hop { index, next_hop, routes: 0 });
+        }
+        Ok(())
+    }
+}
+
+fn refuse(message: String) -> Error {
+    Error::Command { message }
+}
