@@ -19,15 +19,15 @@ fn want(neighbours: &Neighbours, now_ns: u64) -> Resolution {
 
 /// Polls every 10 ms. Returns the time of each request, in milliseconds after `START_NS`, and its
 /// destination.
-fn asked(neighbours: &Neighbours, from_ns: u64, to_ns: u64) -> Vec<(u64, Option<MacAddress>)> {
-    let mut asked = Vec::new();
+fn requests_between(neighbours: &Neighbours, from_ns: u64, to_ns: u64) -> Vec<(u64, Option<MacAddress>)> {
+    let mut requested = Vec::new();
     for now_ns in (from_ns..to_ns).step_by(10 * MILLISECOND_NS as usize) {
         let mut requests = Vec::new();
         neighbours.poll(now_ns, &mut requests);
         let at_ms = (now_ns - START_NS) / MILLISECOND_NS;
-        asked.extend(requests.into_iter().map(|request| (at_ms, request.to)));
+        requested.extend(requests.into_iter().map(|request| (at_ms, request.to)));
     }
-    asked
+    requested
 }
 
 #[test]
@@ -35,18 +35,21 @@ fn sends_three_requests_then_reports_silence_and_starts_over() {
     let neighbours = neighbours(None);
     assert!(neighbours.resolve(3, 1, STATION.1, 0).is_none(), "unregistered next hop");
     assert_eq!(want(&neighbours, START_NS), Resolution::Pending);
-    assert_eq!(asked(&neighbours, START_NS, START_NS + 3 * SECOND_NS), [(0, None), (1000, None), (2000, None)]);
+    assert_eq!(
+        requests_between(&neighbours, START_NS, START_NS + 3 * SECOND_NS),
+        [(0, None), (1000, None), (2000, None)]
+    );
     assert_eq!(want(&neighbours, START_NS + 2 * SECOND_NS), Resolution::Pending);
     let version = neighbours.version();
-    assert_eq!(asked(&neighbours, START_NS + 3 * SECOND_NS, START_NS + 5 * SECOND_NS), []);
+    assert_eq!(requests_between(&neighbours, START_NS + 3 * SECOND_NS, START_NS + 5 * SECOND_NS), []);
     assert!(neighbours.version() > version, "waiting packets must see the silence");
     assert_eq!(want(&neighbours, START_NS + 5 * SECOND_NS), Resolution::Silent);
     // No packets arrive for the station. It is forgotten, and no requests are sent.
-    assert_eq!(asked(&neighbours, START_NS + 5 * SECOND_NS, START_NS + 60 * SECOND_NS), []);
+    assert_eq!(requests_between(&neighbours, START_NS + 5 * SECOND_NS, START_NS + 60 * SECOND_NS), []);
     assert_eq!(neighbours.resolution(STATION), Resolution::Silent);
     let late_ns = START_NS + 60 * SECOND_NS;
     assert_eq!(want(&neighbours, late_ns), Resolution::Pending);
-    assert_eq!(asked(&neighbours, late_ns, late_ns + SECOND_NS), [(60_000, None)]);
+    assert_eq!(requests_between(&neighbours, late_ns, late_ns + SECOND_NS), [(60_000, None)]);
     assert_eq!(neighbours.counts(), [4, 0, 1]);
 }
 
@@ -54,12 +57,12 @@ fn sends_three_requests_then_reports_silence_and_starts_over() {
 fn settles_an_address_after_the_waiting_packets_have_left() {
     let neighbours = neighbours(None);
     want(&neighbours, START_NS);
-    asked(&neighbours, START_NS, START_NS + 1);
+    requests_between(&neighbours, START_NS, START_NS + 1);
     neighbours.learn(STATION, ONE, START_NS + MILLISECOND_NS);
     assert_eq!(neighbours.resolution(STATION), Resolution::Known { address: ONE, is_settled: false });
     assert_eq!(neighbours.settled(), []);
     let version = neighbours.version();
-    assert_eq!(asked(&neighbours, START_NS, START_NS + SECOND_NS), []);
+    assert_eq!(requests_between(&neighbours, START_NS, START_NS + SECOND_NS), []);
     assert_eq!(neighbours.settled(), [(STATION, ONE)]);
     assert!(neighbours.version() > version, "routes must see the settled address");
     // The station's address changes. Routes see this at once.
@@ -78,10 +81,10 @@ fn settles_an_address_after_the_waiting_packets_have_left() {
 fn asks_an_idle_station_then_all_stations_then_gives_up() {
     let neighbours = neighbours(None);
     want(&neighbours, START_NS);
-    asked(&neighbours, START_NS, START_NS + 1);
+    requests_between(&neighbours, START_NS, START_NS + 1);
     neighbours.learn(STATION, ONE, START_NS);
     assert_eq!(
-        asked(&neighbours, START_NS, START_NS + 40 * SECOND_NS),
+        requests_between(&neighbours, START_NS, START_NS + 40 * SECOND_NS),
         [30_020, 31_020, 32_020, 33_020, 34_020, 35_020].map(|at_ms| (at_ms, (at_ms < 33_000).then_some(ONE)))
     );
     assert_eq!((neighbours.settled(), neighbours.resolution(STATION)), (vec![], Resolution::Silent));
@@ -90,7 +93,7 @@ fn asks_an_idle_station_then_all_stations_then_gives_up() {
     want(&neighbours, from_ns);
     for second in 0..100 {
         let now_ns = from_ns + second * SECOND_NS;
-        if !asked(&neighbours, now_ns, now_ns + SECOND_NS).is_empty() {
+        if !requests_between(&neighbours, now_ns, now_ns + SECOND_NS).is_empty() {
             neighbours.learn(STATION, OTHER, now_ns + SECOND_NS);
         }
     }
@@ -102,8 +105,10 @@ fn requests_a_gateway_without_packets_and_never_forgets_it() {
     let neighbours = neighbours(Some(STATION.1));
     let far = "192.0.2.1".parse().unwrap();
     assert_eq!(neighbours.resolve(3, 0, far, START_NS).unwrap().0, STATION, "the station is the gateway");
-    let at_ms: Vec<u64> =
-        asked(&neighbours, START_NS, START_NS + 20 * SECOND_NS).into_iter().map(|(at_ms, _)| at_ms).collect();
+    let at_ms: Vec<u64> = requests_between(&neighbours, START_NS, START_NS + 20 * SECOND_NS)
+        .into_iter()
+        .map(|(at_ms, _)| at_ms)
+        .collect();
     assert_eq!(at_ms, [0, 1000, 2000, 6000, 7000, 8000, 12_000, 13_000, 14_000, 18_000, 19_000]);
     neighbours.learn(STATION, ONE, START_NS + 20 * SECOND_NS);
     assert!(matches!(neighbours.resolution(STATION), Resolution::Known { address: ONE, .. }));
@@ -126,7 +131,7 @@ fn ignores_unknown_stations_and_bounds_the_table() {
     assert_eq!(neighbours.resolve(3, 0, other(0), START_NS).unwrap().2, Resolution::TableFull);
     // Known stations stay in the table. Silent stations make room.
     neighbours.learn(STATION, ONE, START_NS);
-    asked(&neighbours, START_NS, START_NS + 4 * SECOND_NS);
+    requests_between(&neighbours, START_NS, START_NS + 4 * SECOND_NS);
     assert_eq!(neighbours.resolve(3, 0, other(0), START_NS + 4 * SECOND_NS).unwrap().2, Resolution::Pending);
     assert_eq!(neighbours.settled(), [(STATION, ONE)]);
 }
