@@ -1,32 +1,56 @@
-//! Compiles the look-ups of the bench `gopt`: as written, by hand, and as gopt makes them.
+//! Embeds the definitions, and compiles the loops of the bench `gopt`: plain, by hand, and
+//! transformed by gopt.
 #![forbid(unsafe_code)]
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// The look-ups as written; gopt makes others of them.
+/// Plain loops, which gopt transforms.
 const LOOPS: [&str; 4] = ["cuckoo", "chase", "ipv6", "dial"];
-/// What they need, and the forms by hand.
+/// Tables and queries of the loops, and the forms by hand.
 const SOURCES: [&str; 3] = ["gopt/table.c", "gopt/hand.c", "gopt/forms.c"];
 
 fn main() {
     println!("cargo::rerun-if-changed=gopt");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
+    embed_definitions(&out);
     let loops = LOOPS.map(|name| PathBuf::from(format!("gopt/{name}.c")));
     compiler().files(SOURCES).files(&loops).compile("godwit_bench_gopt");
 
-    // How many look-ups are under way together is said at run time.
+    // The size of a group is chosen at run time.
     let mut generated = compiler();
     generated.define("GOPT_GROUP", "table->group").include("gopt");
     for (name, path) in LOOPS.iter().zip(&loops) {
         let made = out.join(format!("{name}_generated.c"));
         fs::write(&made, transformed(path)).unwrap_or_else(|error| panic!("{}: {error}", made.display()));
-        // The linker must not take one for the other.
+        // The transformed function needs another name than the plain one.
         generated.define(&format!("{name}_lookup"), format!("{name}_generated").as_str()).file(made);
     }
     generated.compile("godwit_bench_generated");
 }
 
+/// Writes `definitions.rs` with the name and the text of every file in `definitions/`, in
+/// alphabetical order.
+fn embed_definitions(out: &Path) {
+    println!("cargo::rerun-if-changed=definitions");
+    let folder = fs::read_dir("definitions").unwrap_or_else(|error| panic!("definitions: {error}"));
+    let mut files: Vec<PathBuf> = folder.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    files.sort_by_key(|path| path.file_stem().map(ToOwned::to_owned));
+    let mut text = String::from("static DEFINITIONS: &[(&str, &str)] = &[\n");
+    for file in files {
+        let path = file.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "    ({name:?}, include_str!({path:?})),");
+    }
+    text += "];\n";
+    let list = out.join("definitions.rs");
+    fs::write(&list, text).unwrap_or_else(|error| panic!("{}: {error}", list.display()));
+}
+
+/// Returns a loop as gopt transforms it.
 fn transformed(path: &Path) -> String {
     let name = path.display().to_string();
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -34,7 +58,8 @@ fn transformed(path: &Path) -> String {
     gopt::transform(&text, &options).unwrap_or_else(|refusal| panic!("{refusal}"))
 }
 
-/// The same for all forms, and for the peer (Makefile).
+/// Returns a compiler with the options of all forms. The Makefile compiles the peer with the same
+/// options.
 fn compiler() -> cc::Build {
     let mut build = cc::Build::new();
     build.std("c11").opt_level(3).warnings(true).extra_warnings(true).flag("-Werror");

@@ -21,7 +21,7 @@ fi
 count() {
     local said
     said=$(valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect="$1" \
-        "$godwit" bench gopt --impl "$2" --batch "$group" --table 2 --packets $queries --seconds 0.001 --no-peers 2>&1 >/dev/null)
+        "$godwit" bench gopt --impl "$2" --batch "$group" --packets $queries --seconds 0.001 --no-peers 2>&1 >/dev/null)
     said=$(sed -n 's/^.*Collected : \([0-9]*\).*$/\1/p' <<<"$said")
     awk -v all="$said" -v runs=$((2 * queries)) 'BEGIN { printf "%10.1f", all / runs }'
 }

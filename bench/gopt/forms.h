@@ -4,7 +4,7 @@
 
 #include "table.h"
 
-/* bench/src/gopt.rs has the same numbers. */
+/* bench/src/subject/loops.rs has the same numbers. */
 enum bench_form {
     BENCH_PLAIN = 0,
     BENCH_HAND = 1,

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is measured; bench/src/gopt.rs has the same numbers. */
+/* What is measured; bench/src/subject/loops.rs has the same numbers. */
 enum bench_kind {
     BENCH_CUCKOO = 0, /* 2-8 cuckoo table of integers; G-Opt section 3.3 */
     BENCH_CHASE = 1,  /* depth dependent reads of a random permutation; section 2.5 */

@@ -1,4 +1,4 @@
-/* What the peers that use DPDK share: the protocol of bench/src/peer.rs, files, memory, time. */
+/* What the peers that use DPDK share: the protocol of bench/src/run/peer.rs, files, memory, time. */
 #ifndef GODWIT_PEER_H
 #define GODWIT_PEER_H
 

@@ -1,38 +1,48 @@
-//! What can go wrong with a bench.
+//! Errors of benches.
 
-/// What can go wrong with a bench, grouped by who must act.
+/// An error of a bench, grouped by who must act.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The user named something that is not there.
-    #[error("no {what} is called `{name}`; there is {}", known.join(", "))]
+    /// The request names something that does not exist.
+    #[error("unknown {what} `{name}`; expected one of {}", known.join(", "))]
     Unknown {
-        /// `bench`, `implementation`.
+        /// Kind of the name: `bench`, `implementation`, `suite`.
         what: &'static str,
-        /// What was asked for.
+        /// Name in the request.
         name: String,
-        /// What there is.
+        /// Names that exist.
         known: Vec<String>,
+    },
+    /// The bench does not accept an option of the request.
+    #[error("the bench `{bench}` does not accept --{option}; its options are --{}", accepted.join(", --"))]
+    Option {
+        /// Name of the bench.
+        bench: String,
+        /// Name of the option, without dashes.
+        option: String,
+        /// Names of the options that the bench accepts.
+        accepted: Vec<String>,
     },
     /// The workload cannot be set up on this machine.
     #[error("{0}")]
     Setup(String),
-    /// A competitor gave a wrong answer: a bug in it or in the bench.
-    #[error("{who} gave a wrong answer: {what}")]
+    /// A competitor returned a wrong result. This is a bug in the competitor or in the bench.
+    #[error("{who} returned a wrong result: {what}")]
     Wrong {
-        /// The competitor.
+        /// Name of the competitor.
         who: String,
-        /// Expected and got.
+        /// Expected and actual result.
         what: String,
     },
 }
 
 impl Error {
-    /// From any error of setting up.
+    /// Wraps an error of the setup.
     pub(crate) fn setup(error: impl std::fmt::Display) -> Self {
         Self::Setup(error.to_string())
     }
 
-    /// Whether the one who runs the bench can mend it.
+    /// Returns whether the user can fix the error.
     pub fn is_users(&self) -> bool {
         !matches!(self, Self::Wrong { .. })
     }

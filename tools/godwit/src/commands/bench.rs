@@ -1,13 +1,12 @@
 //! `godwit bench`
 
-mod figures;
-
-use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
-use godwit_bench::{BENCHES, BenchOptions, Layout, Mode, Row, Size, Transfer};
+use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
+use godwit_bench::definition::definitions;
+use godwit_bench::{Manifest, Outcome, Record, Request, Row, Size};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -15,157 +14,210 @@ use crate::output::{self, Json};
 use crate::progress::Progress;
 use crate::table::{Align, Table};
 
-/// Measure something, and its peers in the same run.
+/// Measure Godwit and its peers in the same run.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// What to measure; `list` names all.
+    /// Bench to run; `list` prints all benches, `all` runs the suite.
     name: String,
-    /// This device: cpu, opencl:0, cuda:0. The bench `devices` measures all that are here unless one is named. Several at
-    /// once, where a bench can: cuda:0,cuda:1.
+    /// Device: cpu, opencl:0, cuda:0. Several devices at once, if the bench supports it:
+    /// cuda:0,cuda:1.
     #[arg(long, value_name = "D")]
     device: Option<String>,
-    /// Only this implementation: ref, scalar (at the level that is fastest here), or native. all: each, where a function is
-    /// measured alone.
+    /// Implementation on the CPU: ref, scalar, gopt or native; all for functions alone.
     #[arg(long = "impl", value_name = "I")]
     implementation: Option<String>,
-    /// How chunks are handed to the device. Without it the CPU is called with bins, host half included, and other
-    /// devices launch.
-    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
-    mode: Option<Mode>,
-    /// How packets lie in the arena: dense or slots.
-    #[arg(long, value_name = "LAYOUT", value_parser = parse_layout, default_value = "dense")]
-    layout: Layout,
-    /// How packets of launched chunks come to a CUDA device and back: copied, by copy engines; reached, by the kernel over the bus; auto, as is
-    /// cheaper for each chunk. Without it auto, and in the bench latency one after the other.
-    #[arg(long, value_name = "BUFFERS", value_parser = parse_transfer)]
-    transfer: Option<Transfer>,
-    /// Packets of a chunk; without it what suits the device.
-    #[arg(long, value_name = "PACKETS")]
-    batch: Option<NonZeroU32>,
-    /// Packets of a bin; without it what suits the device.
-    #[arg(long, value_name = "PACKETS")]
-    bin: Option<NonZeroU32>,
-    /// Chunks in flight, of each thread that feeds the device; without it what suits the device.
-    #[arg(long, value_name = "CHUNKS")]
-    in_flight: Option<NonZeroU32>,
-    /// Packets in the arena; without it more than the caches hold, and where `--seconds` is less than 0.1 no more than 2048, whatever
-    /// chunks are to hold.
-    #[arg(long, value_name = "PACKETS")]
-    packets: Option<NonZeroU32>,
-    /// Workers, where the bench runs the engine; without it as many as there are cores. Where a function goes through the lane
-    /// of a device that is not the CPU: threads that feed it, without it one. Given more than once, one after the other is
-    /// measured.
-    #[arg(long, value_name = "N")]
-    workers: Vec<NonZeroU32>,
-    /// Suite of ipsec: cbc128_sha1, gcm128, chacha20_poly1305 and so on, or mix: these three in turn.
-    #[arg(long, value_name = "SUITE")]
-    suite: Option<String>,
-    /// SAs that packets are spread over; without it 4096.
-    #[arg(long, value_name = "N")]
-    sas: Option<NonZeroU32>,
-    /// Open packets, where ipsec is measured through a device's lane.
-    #[arg(long)]
-    decrypt: bool,
-    /// In the benches ipsec and gateway: the CPU's cores alone, the device alone, and both at once, in the same run.
-    #[arg(long)]
-    together: bool,
-    /// In the bench ipsec: PIPSEA's figures 8 and 12 and APUNet's figure 9(a), on the CPU and on every device that is here.
-    #[arg(long, conflicts_with_all = ["suite", "decrypt", "together"])]
-    figures: bool,
-    /// In apps and lookup-latency: only this function. Given more than once, each of them.
-    #[arg(long = "app", value_name = "NAME")]
-    apps: Vec<String>,
-    /// Size of the tables of gopt and memaccess in MiB, a power of two; without it 1024. In ipv6, l2, ndn, apps and lookup-latency about that of the tables of ipv6, l2 and ndn; without it as many entries as networks have
-    #[arg(long, value_name = "MIB")]
-    table: Option<NonZeroU32>,
-    /// Frame size: bytes without FCS, two of them such as 60-1276 (random between), imix, imix-pipsea, or random. Given more than once, one after the other is measured.
+    /// Frame size: bytes without FCS, a range such as 60-1276, imix, imix-pipsea or random. May be
+    /// repeated.
     #[arg(long = "size", value_name = "SIZE")]
     sizes: Vec<Size>,
-    /// Time for each figure.
-    #[arg(long, value_name = "N", value_parser = super::parse_seconds, allow_negative_numbers = true, default_value = "2")]
-    seconds: Duration,
-    /// Leave the peers out.
+    /// Time for each figure. Default: as in the definition of the bench.
+    #[arg(long, value_name = "N", value_parser = super::parse_seconds, allow_negative_numbers = true)]
+    seconds: Option<Duration>,
+    /// Do not measure peers.
     #[arg(long)]
     no_peers: bool,
     /// Write the rows as JSON; - is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Store the rows with a description of the machine in DIR/MACHINE/DATE-COMMIT.json.
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+    /// Name of the machine in the record. Default: derived from its cores, CPU and GPU.
+    #[arg(long, value_name = "NAME", requires = "record")]
+    machine: Option<String>,
+    #[command(flatten)]
+    options: Options,
 }
 
-/// Runs one bench, or lists all.
+/// Values of the options that only some benches accept.
+#[derive(Default)]
+struct Options(BTreeMap<String, Vec<String>>);
+
+impl FromArgMatches for Options {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let values = |option: &godwit_bench::OptionSpec| match option.value {
+            None => matches.get_flag(option.name).then(|| vec!["true".to_owned()]),
+            Some(_) => matches.get_many::<String>(option.name).map(|values| values.cloned().collect()),
+        };
+        let options = godwit_bench::options();
+        Ok(Self(options.into_iter().filter_map(|option| Some((option.name.to_owned(), values(option)?))).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Options {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        godwit_bench::options().into_iter().fold(command, |command, option| {
+            let argument =
+                Arg::new(option.name).long(option.name).help(option.help).help_heading("Options of some benches");
+            command.arg(match option.value {
+                None => argument.action(ArgAction::SetTrue),
+                Some(value) => argument.action(ArgAction::Append).value_name(value),
+            })
+        })
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl Arguments {
+    fn request(&self) -> Request {
+        let names = |devices: &String| devices.split(',').map(|device| device.trim().to_owned()).collect();
+        Request {
+            devices: self.device.as_ref().map(names).unwrap_or_default(),
+            implementation: self.implementation.clone(),
+            sizes: self.sizes.clone(),
+            time: self.seconds,
+            peers: !self.no_peers,
+            options: self.options.0.clone(),
+        }
+    }
+}
+
+/// Runs one bench or the suite, or lists all benches.
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let json = Json::open(arguments.json.as_deref())?;
     if arguments.name == "list" {
         return list(json);
     }
-    let options = BenchOptions {
-        device: arguments.device.clone(),
-        implementation: arguments.implementation.clone(),
-        sizes: arguments.sizes.clone(),
-        time: arguments.seconds,
-        peers: !arguments.no_peers,
-        mode: arguments.mode,
-        layout: arguments.layout,
-        transfer: arguments.transfer,
-        batch: number(arguments.batch),
-        bin_packets: number(arguments.bin),
-        in_flight: number(arguments.in_flight),
-        packets: number(arguments.packets),
-        workers: arguments.workers.iter().map(|workers| workers.get() as usize).collect(),
-        suite: arguments.suite.clone(),
-        sas: arguments.sas.map(NonZeroU32::get),
-        decrypt: arguments.decrypt,
-        together: arguments.together,
-        figures: arguments.figures,
-        apps: arguments.apps.clone(),
-        table_bytes: number(arguments.table).map(|mib| mib << 20),
-    };
-    let mut progress = Progress::new();
-    let rows = godwit_bench::run(&arguments.name, &options, &mut |line| progress.say(line));
-    progress.clear();
-    let rows = rows?;
-    let shown = if arguments.figures { figures::text(&rows) } else { text(&rows) };
-    output::print_beside(&json, &shown)?;
-    json.write(&rows)
-}
-
-fn number(number: Option<NonZeroU32>) -> Option<usize> {
-    number.map(|number| number.get() as usize)
-}
-
-fn parse_mode(text: &str) -> Result<Mode, String> {
-    let known = [Mode::Launch, Mode::Persistent];
-    let found = known.into_iter().find(|mode| mode.name() == text);
-    found.ok_or_else(|| format!("expected launch or persistent, not {text}"))
-}
-
-fn parse_transfer(text: &str) -> Result<Transfer, String> {
-    let found = Transfer::ALL.into_iter().find(|transfer| transfer.name() == text);
-    found.ok_or_else(|| format!("expected auto, copied or reached, not {text}"))
-}
-
-fn parse_layout(text: &str) -> Result<Layout, String> {
-    match text {
-        "dense" => Ok(Layout::Dense),
-        "slots" => Ok(Layout::Slots),
-        _ => Err(format!("expected dense or slots, not {text}")),
+    if let Some(folder) = &arguments.record {
+        std::fs::create_dir_all(folder).map_err(|error| cannot_record(folder, &error))?;
     }
+    let outcomes = if arguments.name == "all" { suite(arguments)? } else { vec![single(arguments)?] };
+    let mut rows = Vec::new();
+    let mut failures = Vec::new();
+    let mut seconds = BTreeMap::new();
+    for Outcome { name, device, elapsed, result } in outcomes {
+        let title = device.map_or_else(|| name.to_owned(), |device| format!("{name} on {device}"));
+        match result {
+            Ok(found) => rows.extend(found),
+            Err(error) => failures.push(format!("{title}: {error}")),
+        }
+        seconds.insert(title, elapsed.as_secs_f64());
+    }
+    output::print_beside(&json, &text(&rows))?;
+    json.write(&rows)?;
+    if let Some(folder) = &arguments.record {
+        let manifest = Manifest { seconds, ..Manifest::of_this_machine(arguments.machine.as_deref()) };
+        record(folder, Record::new(manifest, &rows))?;
+    }
+    if failures.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Bug(format!("{} of the benches failed: {}", failures.len(), failures.join("; "))))
 }
 
+/// Runs the bench that the arguments name.
+fn single(arguments: &Arguments) -> Result<Outcome, Failure> {
+    let name = &godwit_bench::find(&arguments.name)?.name;
+    let mut progress = Progress::new();
+    let started = std::time::Instant::now();
+    let rows = godwit_bench::run(name, &arguments.request(), &mut |line| progress.say(line));
+    progress.clear();
+    Ok(Outcome { name, device: arguments.device.clone(), elapsed: started.elapsed(), result: Ok(rows?) })
+}
+
+/// Runs all benches of the suite.
+fn suite(arguments: &Arguments) -> Result<Vec<Outcome>, Failure> {
+    if let Some(option) = arguments.options.0.keys().next() {
+        return Err(Failure::User(format!(
+            "`bench all` does not accept --{option}; it runs each bench with its defaults"
+        )));
+    }
+    let progress = std::cell::RefCell::new(Progress::new());
+    let mut outcomes = Vec::new();
+    godwit_bench::run_all(&arguments.request(), &mut |line| progress.borrow_mut().say(line), &mut |outcome| {
+        let device = outcome.device.as_deref().unwrap_or("all devices");
+        let result = match &outcome.result {
+            Ok(rows) => format!("{} rows", rows.len()),
+            Err(error) => format!("failed: {error}"),
+        };
+        progress.borrow_mut().clear();
+        eprintln!("{} on {device}: {result}, {:.1} s", outcome.name, outcome.elapsed.as_secs_f64());
+        outcomes.push(outcome);
+    });
+    progress.borrow_mut().clear();
+    Ok(outcomes)
+}
+
+/// Writes a record, and keeps the rows of other benches in an older record of the same machine, day
+/// and commit.
+fn record(folder: &Path, record: Record) -> Result<(), Failure> {
+    let path = record.path(folder);
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(|error| cannot_record(parent, &error))?;
+    }
+    let older = std::fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Record>(&text).ok());
+    let record = match older {
+        Some(older) => record.merged_with(older),
+        None => record,
+    };
+    Json::open(Some(&path))?.write(&record)?;
+    eprintln!("recorded in {}", path.display());
+    Ok(())
+}
+
+fn cannot_record(folder: &Path, error: &std::io::Error) -> Failure {
+    Failure::User(format!("--record {}: cannot create the folder: {error}", folder.display()))
+}
+
+/// Prints all definitions.
 fn list(json: Json) -> Result<(), Failure> {
     #[derive(Serialize)]
-    struct Entry {
-        name: &'static str,
-        what: &'static str,
+    struct Entry<'a> {
+        name: &'a str,
+        why: &'a str,
+        paper: &'a [String],
+        peers: &'a [String],
+        devices: &'a [String],
+        options: &'a [String],
+        suite: bool,
     }
-    let mut table = Table::new(&[("bench", Align::Left), ("measures", Align::Left)]);
-    for bench in BENCHES {
-        table.row(vec![bench.name.to_owned(), bench.what.to_owned()]);
+    let mut table =
+        Table::new(&[("bench", Align::Left), ("purpose", Align::Left), ("paper", Align::Left), ("peers", Align::Left)]);
+    for bench in definitions() {
+        table.row(vec![bench.name.clone(), bench.why.clone(), bench.paper.join(", "), bench.peers.join(", ")]);
     }
     output::print_beside(&json, &table.text())?;
-    json.write(&BENCHES.iter().map(|bench| Entry { name: bench.name, what: bench.what }).collect::<Vec<_>>())
+    let entry = |bench: &'static godwit_bench::definition::Definition| Entry {
+        name: &bench.name,
+        why: &bench.why,
+        paper: &bench.paper,
+        peers: &bench.peers,
+        devices: &bench.devices,
+        options: &bench.options,
+        suite: bench.suite,
+    };
+    json.write(&definitions().iter().map(entry).collect::<Vec<_>>())
 }
 
+/// Returns the rows as a table.
 fn text(rows: &[Row]) -> String {
     let mut table = Table::new(&[
         ("bench", Align::Left),
@@ -180,16 +232,16 @@ fn text(rows: &[Row]) -> String {
         ("p50 µs", Align::Right),
         ("p99 µs", Align::Right),
         ("watts", Align::Right),
-        ("", Align::Left),
+        ("details", Align::Left),
     ]);
     for row in rows {
-        let peer = if row.peer { "peer" } else { "" };
-        let note = [peer, row.note.as_str()].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+        let details = row.details.iter().map(|(name, value)| format!("{name} {value}"));
+        let peer = row.peer.then(|| "peer".to_owned());
         table.row(vec![
             row.bench.clone(),
             row.device.clone(),
             row.implementation.clone(),
-            row.mode.to_owned(),
+            row.mode.clone(),
             row.size.map_or("-".to_owned(), |size| size.to_string()),
             row.batch.to_string(),
             format!("{:.2}", row.mpps),
@@ -198,7 +250,7 @@ fn text(rows: &[Row]) -> String {
             format!("{:.2}", row.p50_us),
             format!("{:.2}", row.p99_us),
             row.watts.map_or("not measured".to_owned(), |watts| format!("{watts:.1}")),
-            note,
+            peer.into_iter().chain(details).collect::<Vec<_>>().join("; "),
         ]);
     }
     table.text()
