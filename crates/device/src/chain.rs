@@ -1,7 +1,8 @@
-//! The part of a chain that a device follows by itself: packets go from function to function there and come back once.
+//! The part of a chain that a device runs without returning packets to the host.
 //!
-//! The engine says which verdicts lead from a function of the device to another; kernels look them up (`gw_chain` in
-//! `kernels/abi/abi.h`), and write down which way each packet has gone.
+//! The engine connects verdicts of one function to another function on the same device. Kernels
+//! look up these connections (`gw_chain` in `kernels/abi/abi.h`) and record the path of each packet
+//! in its trail.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,34 +11,39 @@ use godwit_abi::{Chain, ChainStage, HOP_NONE};
 
 use crate::Program;
 
-/// Where verdicts lead on a device, and what becomes of packets that come back from it.
+/// Connections between functions on a device, and the functions whose packets need not be copied
+/// back.
 ///
-/// Functions that are led to run with parameter 0 and leave frames where they are: they have no host half, and
-/// [`Program::writes_bytes`] of them is bounded.
+/// A connected function runs with parameter 0 and does not move frames: it has no host half, and
+/// its [`Program::writes_bytes`] is not `u16::MAX`.
 ///
-/// The table on the device may have more rows than a chain: those of another chain, which takes the place of this one
-/// while packets are on the device ([`Device::update_chain`](crate::Device::update_chain)).
+/// The table on the device may have more rows than this chain. The other rows belong to a second
+/// chain, which replaces this one while packets are in flight
+/// ([`Device::update_chain`](crate::Device::update_chain)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceChain {
-    /// Rows of the table, and of those the ones that are this chain's; it uses the first `rows` of them.
+    /// Number of rows in the table.
     table_rows: usize,
+    /// Rows of the table that belong to this chain.
     own_rows: Range<usize>,
+    /// Number of rows in use, at the start of `own_rows`.
     rows: usize,
     verdicts: usize,
-    /// By instance, row and verdict.
+    /// Connections by instance, row and verdict, as `rank << 16 | instance`, or `HOP_NONE`.
     hops: Vec<u32>,
-    /// By instance: nobody looks at packets any more that come back from it, or from functions that it leads to.
+    /// By instance: packets that leave this function, or a function after it, need not be copied
+    /// back.
     unneeded: Vec<bool>,
-    /// The device has the table even where nothing leads on: another chain may.
-    stands_by: bool,
+    /// Whether the device keeps a table without connections, for a later chain.
+    reserves_table: bool,
 }
 
-/// What the functions of a bin need of its packets, all that the device leads on to taken together.
+/// The bytes that a function and all functions connected to it access in the packets of a bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Needs {
+pub(crate) struct AccessNeeds {
     /// See [`Program::reads_bytes`].
     pub(crate) reads_bytes: u16,
-    /// See [`Program::writes_bytes`]; 0 also where nobody looks at what is written.
+    /// See [`Program::writes_bytes`]; 0 also if packets need not be copied back.
     pub(crate) writes_bytes: u16,
     /// See [`Program::headroom_bytes`].
     pub(crate) headroom_bytes: u16,
@@ -45,12 +51,12 @@ pub(crate) struct Needs {
     pub(crate) tailroom_bytes: u16,
 }
 
-impl Needs {
-    /// Of a device that brings nothing anywhere.
+impl AccessNeeds {
+    /// Access to all bytes, for a device that copies nothing.
     pub(crate) const ALL: Self =
         Self { reads_bytes: u16::MAX, writes_bytes: u16::MAX, headroom_bytes: u16::MAX, tailroom_bytes: u16::MAX };
 
-    /// Whether a device that does for `others` does for these.
+    /// Returns whether copies that are sufficient for `others` are sufficient for `self`.
     fn are_within(&self, others: &Self) -> bool {
         self.reads_bytes <= others.reads_bytes
             && self.writes_bytes <= others.writes_bytes
@@ -60,47 +66,48 @@ impl Needs {
 }
 
 impl DeviceChain {
-    /// For so many configured functions, classes of packets and verdicts: nothing leads on, and everything is needed.
+    /// Creates a chain without connections, in which all packets are copied back.
     pub fn new(instances: usize, rows: usize, verdicts: usize) -> Self {
         assert!(rows <= 256 && verdicts < 255 && instances <= 1 << 14, "{instances} functions, {rows} rows");
         let hops = vec![HOP_NONE; instances * rows * verdicts];
         let unneeded = vec![false; instances];
-        Self { table_rows: rows, own_rows: 0..rows, rows, verdicts, hops, unneeded, stands_by: false }
+        Self { table_rows: rows, own_rows: 0..rows, rows, verdicts, hops, unneeded, reserves_table: false }
     }
 
-    /// The chain in a part of a larger table: `own_rows` of `table_rows`. [`Bin::row`](godwit_abi::Bin::row) is a row of the
-    /// table.
+    /// Places the chain in a larger table with `table_rows` rows, at the rows `own_rows`.
+    /// [`Bin::row`](godwit_abi::Bin::row) is a row of the table.
     ///
     /// # Panics
-    /// When the chain has more rows than that, or the table more than 256.
+    /// Panics if the chain does not fit into `own_rows`, or if the table has more than 256 rows.
     #[must_use]
     pub fn in_table(self, own_rows: Range<usize>, table_rows: usize) -> Self {
         assert!(self.rows <= own_rows.len() && own_rows.end <= table_rows && table_rows <= 256);
         Self { own_rows, table_rows, ..self }
     }
 
-    /// The device is to have the table even where nothing leads on, for chains that come later.
+    /// Makes the device keep a table even if nothing is connected, for a later chain.
     pub fn reserve_table(&mut self) {
-        self.stands_by = true;
+        self.reserves_table = true;
     }
 
-    /// Packets of the `row`th of this chain's rows of which `from` says `verdict` go on to `to` on the device. `rank` of `to` is smaller than that of
-    /// every function behind it.
+    /// Connects `verdict` of `from` to `to`, for packets of row `row` of this chain. The rank of
+    /// `to` must be smaller than the rank of every function after it.
     ///
     /// # Panics
-    /// When there is no such function, row or verdict, or the rank is 0 or more than 65534.
+    /// Panics if the function, row or verdict does not exist, or if the rank is 0 or greater than
+    /// 65534.
     pub fn connect(&mut self, from: usize, row: usize, verdict: usize, to: usize, rank: u16) {
         assert!(rank > 0 && rank < u16::MAX && row < self.rows && verdict < self.verdicts && to < self.unneeded.len());
         self.hops[(from * self.rows + row) * self.verdicts + verdict] = u32::from(rank) << 16 | to as u32;
     }
 
-    /// Nobody looks at packets any more that come back from `instance`, or from functions that it leads to: their frames
-    /// may stay on the device.
+    /// Marks that packets that leave `instance`, or a function after it, need not be copied back.
     pub fn skip_copy_back(&mut self, instance: usize) {
         self.unneeded[instance] = true;
     }
 
-    /// Where the device leads packets of a row of the table of which `from` says `verdict`.
+    /// Returns the function that runs after `from` returned `verdict` for a packet of table row
+    /// `row`, if any.
     #[inline]
     pub fn next(&self, from: usize, row: u8, verdict: u8) -> Option<usize> {
         let (row, verdict) = (usize::from(row).wrapping_sub(self.own_rows.start), usize::from(verdict));
@@ -113,27 +120,28 @@ impl DeviceChain {
         }
     }
 
-    /// Whether the device leads any packet from this function to another.
+    /// Returns whether any verdict of `from` is connected.
     pub fn continues(&self, from: usize) -> bool {
         self.row_hops(from).any(|hop| hop != HOP_NONE)
     }
 
-    /// Whether the device leads any packet on.
+    /// Returns whether the chain has any connection.
     pub fn continues_any(&self) -> bool {
         self.hops.iter().any(|&hop| hop != HOP_NONE)
     }
 
-    /// Whether a device is to know it: it leads packets on, or chains that come later may, or packets need not come back.
+    /// Returns whether a device must receive this chain: it needs a table, or some packets need not
+    /// be copied back.
     pub fn is_needed(&self) -> bool {
         self.has_table() || self.unneeded.contains(&true)
     }
 
-    /// Whether the device has a table for it.
+    /// Returns whether the device needs a table for this chain.
     pub(crate) fn has_table(&self) -> bool {
-        self.stands_by || self.continues_any()
+        self.reserves_table || self.continues_any()
     }
 
-    /// Whether packets of this function go different ways by their row.
+    /// Returns whether the path of packets after `from` depends on their row.
     pub fn distinguishes_rows(&self, from: usize) -> bool {
         let rows = self.reached(from).into_iter().flat_map(|function| {
             let start = function * self.rows * self.verdicts;
@@ -148,7 +156,7 @@ impl DeviceChain {
         self.hops[from * of_instance..][..of_instance].iter().copied()
     }
 
-    /// The function itself, and those that it leads to.
+    /// Returns `from` and all functions that are connected to it directly or indirectly.
     fn reached(&self, from: usize) -> Vec<usize> {
         let mut reached = vec![from];
         let mut at = 0;
@@ -164,7 +172,8 @@ impl DeviceChain {
         reached
     }
 
-    /// What table images begin with on a device that follows this chain; see `gw_chain`.
+    /// Returns the bytes at the start of the table images: `gw_chain`, the stages and the
+    /// connections.
     pub(crate) fn image(chain: Option<&Self>, programs: &[Arc<dyn Program>]) -> Vec<u8> {
         let chain = chain.filter(|chain| chain.has_table());
         let header = Chain {
@@ -190,8 +199,8 @@ impl DeviceChain {
         image
     }
 
-    /// What of the image is this chain's, rows that it does not use included: bytes from its start, and what is there. Nothing
-    /// else of the image is touched.
+    /// Returns the parts of the image that belong to this chain, unused rows included: offset in
+    /// the image and bytes.
     pub(crate) fn parts(&self) -> Vec<(usize, Vec<u8>)> {
         let instances = self.unneeded.len();
         let hops_at = size_of::<Chain>() + instances * size_of::<ChainStage>();
@@ -204,12 +213,12 @@ impl DeviceChain {
         (0..instances).map(part).collect()
     }
 
-    /// The chain as far as a device can follow it that brings there and back what `reserved` says, for each program: packets
-    /// of functions that would lead further come back in between.
+    /// Removes the connections that need more bytes copied than `reserved` provides, by program.
+    /// Packets of these functions then return to the host in between.
     ///
     /// # Errors
-    /// The instance whose own packets do not all come back.
-    pub(crate) fn within(mut self, reserved: &[Needs], programs: &[Arc<dyn Program>]) -> Result<Self, usize> {
+    /// Returns an instance whose own packets need more than `reserved` provides.
+    pub(crate) fn within(mut self, reserved: &[AccessNeeds], programs: &[Arc<dyn Program>]) -> Result<Self, usize> {
         let rank_of = |chain: &Self, instance: usize| {
             let to_it = chain.hops.iter().filter(|&&hop| hop != HOP_NONE && hop as usize & 0xffff == instance);
             to_it.map(|&hop| hop >> 16).max().unwrap_or(0)
@@ -217,7 +226,8 @@ impl DeviceChain {
         loop {
             let needs = Self::needs(Some(&self), programs);
             let beyond = (0..programs.len()).filter(|&instance| !needs[instance].are_within(&reserved[instance]));
-            // Those behind come first: then the ones before them may do with what is left.
+            // Start with the last functions: cutting them may be sufficient for the functions
+            // before them.
             let Some(instance) = beyond.max_by_key(|&instance| rank_of(&self, instance)) else { return Ok(self) };
             if !self.continues(instance) {
                 return Err(instance);
@@ -227,9 +237,9 @@ impl DeviceChain {
         }
     }
 
-    /// For each program.
-    pub(crate) fn needs(chain: Option<&Self>, programs: &[Arc<dyn Program>]) -> Vec<Needs> {
-        let of = |program: &dyn Program| Needs {
+    /// Returns the needs of each program.
+    pub(crate) fn needs(chain: Option<&Self>, programs: &[Arc<dyn Program>]) -> Vec<AccessNeeds> {
+        let of = |program: &dyn Program| AccessNeeds {
             reads_bytes: program.reads_bytes(),
             writes_bytes: program.writes_bytes(),
             headroom_bytes: program.headroom_bytes(),
@@ -240,10 +250,11 @@ impl DeviceChain {
             let Some(chain) = chain else { return needs };
             for function in chain.reached(head).into_iter().skip(1) {
                 let other = of(&*programs[function]);
-                assert!(other.writes_bytes != u16::MAX, "a function that moves frames is led to on a device");
+                assert!(other.writes_bytes != u16::MAX, "a connected function must not move frames");
                 needs.reads_bytes = needs.reads_bytes.max(other.reads_bytes);
                 needs.writes_bytes = needs.writes_bytes.max(other.writes_bytes);
-                // Where the frame begins for it is not known before the first function has moved it.
+                // The first function may move the frame, so the bytes that this function reads are
+                // unknown.
                 if needs.writes_bytes == u16::MAX {
                     needs.reads_bytes = u16::MAX;
                 }

@@ -1,98 +1,99 @@
-//! What can go wrong with a device.
+//! Errors of devices.
 
 use godwit_sched::Chunk;
 
-/// What can go wrong with a device, grouped by who must act.
+/// Errors of devices.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operator named a device that is not here.
-    #[error("there is no device `{id}` here; `godwit devices` lists what is")]
+    /// The operator named a device that this machine does not have.
+    #[error("device `{id}` does not exist on this machine; `godwit devices` lists the available devices")]
     Absent {
-        /// The name.
+        /// Name of the device.
         id: String,
     },
     /// The device needs more memory than the machine has.
     #[error(transparent)]
     Memory(#[from] godwit_packet::Error),
-    /// A chunk names a program, a packet or a place that is not there: a bug.
+    /// A chunk names a program, packet or array index that does not exist. This is a bug.
     #[error("chunk refused: {reason}")]
     Chunk {
-        /// What is wrong with it.
+        /// Defect of the chunk.
         reason: String,
     },
     /// The operator named a device that Godwit cannot use.
     #[error("device `{id}` cannot be used: {reason}")]
     Unusable {
-        /// The name.
+        /// Name of the device.
         id: String,
-        /// Why.
+        /// Why the device cannot be used.
         reason: String,
     },
-    /// The operator configured more than fits into one buffer of the device.
-    #[error("{what} takes {bytes} bytes, but a buffer of device `{id}` holds at most {bytes_max}: make it smaller")]
+    /// The configuration needs more memory than one buffer of the device can hold.
+    #[error("{what} needs {bytes} bytes, but a buffer of device `{id}` holds at most {bytes_max}: reduce its size")]
     TooLarge {
-        /// The device.
+        /// Name of the device.
         id: String,
-        /// What does not fit.
+        /// The object that does not fit.
         what: &'static str,
-        /// Its size.
+        /// Size of the object.
         bytes: u64,
-        /// The device's limit.
+        /// Maximum size of a buffer.
         bytes_max: u64,
     },
-    /// The device's compiler does not take the kernels: the driver is at fault, or the kernels are.
-    #[error("the kernels do not compile for device `{id}` (driver {driver}); another driver may do: {log}")]
+    /// The device's compiler rejects the kernels. Either the driver or the kernels are at fault.
+    #[error("the kernels do not compile for device `{id}` (driver {driver}); try another driver version: {log}")]
     Build {
-        /// The device.
+        /// Name of the device.
         id: String,
-        /// Its driver's version.
+        /// Driver version.
         driver: String,
-        /// What the compiler said.
+        /// Log of the compiler.
         log: String,
     },
-    /// The driver refused a call.
-    #[error("device `{id}`: its driver failed to {action}: {reason}")]
+    /// A driver call failed.
+    #[error("device `{id}`: the driver failed to {action}: {reason}")]
     Driver {
-        /// The device.
+        /// Name of the device.
         id: String,
-        /// What it was asked to do.
+        /// The action that failed, as an infinitive.
         action: &'static str,
-        /// What it said.
+        /// The driver's error.
         reason: String,
     },
-    /// Packets of a function stay on the device since nobody needed them when it was made ready, and a new chain does.
+    /// A new chain needs packets that stay on the device because the chain at startup did not need
+    /// them.
     #[error(
-        "device `{id}` does not bring back what `{function}` makes of packets: nothing needed it when Godwit was started; \
-         start it again with this chain"
+        "device `{id}` does not copy packets of `{function}` back: no function needed them when Godwit started; restart \
+         Godwit with this chain"
     )]
     NotBrought {
-        /// The device.
+        /// Name of the device.
         id: String,
-        /// The function.
+        /// Name of the function.
         function: String,
     },
-    /// The device took a chunk and failed to finish it. Other chunks in flight are not lost: each comes back from
-    /// [`Lane::poll`](crate::Lane::poll), finished or as this error.
-    #[error("device `{id}` failed with {} packets in its hands: {reason}", .chunk.packets)]
+    /// The device accepted a chunk and failed to finish it. [`Lane::poll`](crate::Lane::poll) still
+    /// returns the other chunks in flight, finished or as this error.
+    #[error("device `{id}` failed with {} packets in flight: {reason}", .chunk.packets)]
     Failed {
-        /// The device.
+        /// Name of the device.
         id: String,
-        /// What its driver said.
+        /// The driver's error.
         reason: String,
-        /// The chunk as it was submitted, but for heads and lengths of its packets: the device may have changed some already.
-        /// Its buffers are the worker's again; what is in them is anybody's guess.
+        /// The chunk as it was submitted, except that the device may have changed heads and lengths
+        /// of packets. The worker owns its buffers again. Their content is undefined.
         chunk: Box<Chunk>,
     },
-    /// The device does not answer any more, or its driver gave it up. It may still write to the buffers of the packets
-    /// in its hands: they must never be used again.
-    #[error("device `{id}` is lost with {} packets in its hands: {reason}", .chunks.iter().map(|chunk| chunk.packets).sum::<u32>())]
+    /// The device does not respond, or its driver gave it up. It may still write to the buffers of
+    /// packets in flight. These buffers must never be used again.
+    #[error("device `{id}` is lost with {} packets in flight: {reason}", .chunks.iter().map(|chunk| chunk.packets).sum::<u32>())]
     Lost {
-        /// The device.
+        /// Name of the device.
         id: String,
-        /// What shows that it is lost.
+        /// Why the device is considered lost.
         reason: String,
-        /// All chunks that were in flight, as they were submitted, but for heads and lengths of their packets: the device
-        /// may have changed some already. The buffers that they name are the same.
+        /// All chunks in flight as they were submitted, except that the device may have changed
+        /// heads and lengths of packets. They name the same buffers.
         chunks: Vec<Chunk>,
     },
 }

@@ -1,4 +1,4 @@
-//! What probing finds: devices of any kind, and why one is not used.
+//! Results of a probe: the devices of one kind, and the reason why a device is unusable.
 
 use serde::Serialize;
 
@@ -7,68 +7,70 @@ use crate::{Capabilities, Mode};
 /// All devices of one kind on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Probe {
-    /// The devices; one's number in its id is its place here.
+    /// The devices. The number in a device's id is its index here.
     pub found: Vec<Found>,
-    /// Where there is none: why, in one sentence.
+    /// The reason, in one sentence, if there is no device.
     pub reason: Option<String>,
 }
 
-/// One device that is not the CPU.
+/// A device other than the CPU.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
-    /// What every device has. Its id is `opencl:0`, `opencl:1` and so on, over all platforms in the loader's order, or
-    /// `cuda:0`, `cuda:1` and so on, in the driver's.
-    /// `warp_packets` is 1 where the driver tells no number of packets that run in lockstep.
+    /// Properties that every device has. OpenCL devices are numbered over all platforms in the
+    /// order of the loader (`opencl:0`, `opencl:1`), CUDA devices in the order of the driver
+    /// (`cuda:0`, `cuda:1`). `warp_packets` is 1 if the driver does not report the number of
+    /// packets that run in lockstep.
     pub capabilities: Capabilities,
-    /// The platform, which is the driver's name for itself.
+    /// Name of the platform, as the driver reports it.
     pub platform: String,
-    /// Version of the driver.
+    /// Driver version.
     pub driver: String,
     /// `cpu`, `gpu` or `other`.
     pub kind: &'static str,
-    /// Whether it works on the host's memory; otherwise packets are copied to it and back.
+    /// Whether the device works on the host's memory. Otherwise packets are copied to the device
+    /// and back.
     pub host_memory: bool,
-    /// Memory of a work-group, bytes.
+    /// Local memory of a work-group, in bytes.
     pub local_memory_bytes: u64,
-    /// Largest buffer, bytes.
+    /// Maximum size of a buffer, in bytes.
     pub buffer_bytes_max: u64,
-    /// Shared virtual memory.
+    /// Shared virtual memory features.
     pub svm: Svm,
-    /// How bins can come to it, every mode there is.
+    /// All modes, and whether the device supports each of them.
     pub modes: Vec<ModeFound>,
-    /// Why it cannot lead packets from function to function by itself, in one sentence; `None` where it can.
+    /// Why the device cannot run chains, in one sentence; `None` if it can.
     pub chain_lacks: Option<String>,
-    /// Where it is plugged in, as `domain:bus:device.function`, if the driver tells.
+    /// PCI address, as `domain:bus:device.function`, if the driver reports it.
     pub pci: Option<String>,
-    /// Whether Godwit can use it; if not, why, in one sentence.
+    /// Whether Godwit can use the device, or the reason, in one sentence, why it cannot.
     pub usable: Result<(), String>,
 }
 
 impl Found {
-    /// Why it cannot run in a mode; `None` where it can.
+    /// Returns why the device does not support `mode`, or `None` if it does.
     pub fn lacks(&self, mode: Mode) -> Option<&str> {
         self.modes.iter().find(|found| found.mode == mode).and_then(|found| found.lacks.as_deref())
     }
 }
 
-/// What a device can do of shared virtual memory (OpenCL 2.0 and later; all false before).
+/// Shared virtual memory features of a device. All are `false` before OpenCL 2.0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Svm {
-    /// Buffers shared between commands.
+    /// Buffers that host and device share between commands.
     pub coarse: bool,
-    /// Buffers shared while commands run.
+    /// Buffers that host and device share while commands run.
     pub fine: bool,
-    /// All of the process's memory shared while commands run.
+    /// All process memory, shared while commands run.
     pub system: bool,
-    /// Atomics between host and device.
+    /// Atomic operations between host and device.
     pub atomics: bool,
 }
 
-/// A mode, and whether a device can run in it.
+/// A mode, and whether a device supports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ModeFound {
     /// The mode.
     pub mode: Mode,
-    /// Where it cannot: why, in one sentence.
+    /// The reason, in one sentence, if the device does not support the mode.
     pub lacks: Option<String>,
 }

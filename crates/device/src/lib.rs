@@ -1,18 +1,20 @@
-//! Run bins of packets on a processor: one trait, one folder per kind of device, equal file names in each.
+//! Runs bins of packets on the CPU, on OpenCL devices and on CUDA devices.
 //!
-//! | concept | here | CPU | OpenCL | CUDA |
-//! |---|---|---|---|---|
-//! | what is there | [`Capabilities`], [`Found`] | [`cpu::probe`] | [`opencl::probe`] | [`cuda::probe`] |
-//! | a function made ready | [`Program`] in the device's list | the kernel at the x86-64 level that measured fastest (`cpu/program.rs`) | its case in one kernel for all functions (`opencl/program.rs`) | the same, compiled by NVRTC and kept on disk (`cuda/program.rs`) |
-//! | its table image | [`Program::image`] | where it is | copied into one buffer for all | copied to the device's memory |
-//! | changes to it | [`Device::update_image`] | seen where they are | written to the copy | copied on a stream of its own |
-//! | packets | buffers of the arena | where they are | where they are, or copied to a shadow of the arena | copied to a shadow of the arena and back (`cuda/carriage.rs`) |
-//! | one worker's way in | [`Lane`] | runs the chunk at once, on the worker's own thread (`cpu/lane.rs`) | a command queue; several chunks in flight (`opencl/lane.rs`) | a stream for each chunk in flight, and one each way for copies (`cuda/lane.rs`) |
-//! | one chunk in flight | | | `opencl/slot.rs` | `cuda/slot.rs` |
-//! | persistent groups | [`Mode::Persistent`] | | mailboxes in shared virtual memory (`opencl/persistent.rs`) | mailboxes in page-locked memory (`cuda/persistent.rs`) |
-//! | the unit of work | a [`Bin`](godwit_abi::Bin) of a [`Chunk`] | a loop over its packets | a work-group | a thread block |
+//! The three kinds implement the same traits, [`Device`] and [`Lane`], in files of the same names:
 //!
-//! A lane belongs to one worker. It takes chunks and gives every one of them back, finished, in any order.
+//! | concept | `cpu/` | `opencl/` | `cuda/` |
+//! |---|---|---|---|
+//! | `program.rs`: kernels | fastest x86-64 level | one kernel for all functions | the same, by NVRTC |
+//! | table images | read in place | one buffer for all images | copied to device memory |
+//! | [`Device::update_image`] | no work: read in place | writes to the buffer | copies on its own stream |
+//! | packets | in the arena | in the arena or its shadow | in the shadow of the arena |
+//! | `lane.rs`: [`Lane`] | runs the chunk in `submit` | command queue | copy streams |
+//! | `slot.rs`: chunk in flight | none | kernel and arrays | stream and arrays |
+//! | `persistent.rs`: mailboxes | none | shared virtual memory | page-locked memory |
+//! | one [bin](godwit_abi::Bin) | loop over its packets | work-group | thread block |
+//!
+//! `probe.rs` finds devices. Each worker opens its own lane on each device. A lane returns every
+//! submitted [`Chunk`], in any order.
 
 mod chain;
 mod check;
@@ -43,57 +45,62 @@ pub use error::Error;
 pub use found::{Found, ModeFound, Probe, Svm};
 use opencl::OpenClDevice;
 
-/// A configured function as a device sees it.
+/// A configured function, as devices need it.
 pub trait Program: Send + Sync {
-    /// Its configured name.
+    /// Configured name of the function.
     fn name(&self) -> &str;
 
-    /// Number of its kernel in `kernels/functions.h`.
+    /// Number of the function's kernel in `kernels/functions.h`.
     fn kernel(&self) -> u8;
 
-    /// Its table image, the same bytes on every device.
+    /// Table image of the function. Its bytes are the same on every device.
     fn image(&self) -> ImageRef<'_>;
 
-    /// A variant that its image was built for: the one to measure forms of the kernel with.
+    /// A variant that the image supports. Devices use it to measure the forms of the kernel.
     fn variant(&self) -> u8;
 
-    /// How far into a frame the kernel may read, bytes; `u16::MAX`: to its end.
+    /// Number of bytes that the kernel reads from the start of the frame; `u16::MAX` means the
+    /// whole frame.
     fn reads_bytes(&self) -> u16;
 
-    /// How far from the first byte of the frame the kernel may write, bytes: where that is less than all, the frame
-    /// begins where it began. `u16::MAX`: anywhere in the buffer; 0: it writes nothing.
+    /// Number of bytes that the kernel may write from the start of the frame. 0 means none.
+    /// `u16::MAX` means anywhere in the buffer; with any other value, the start of the frame does
+    /// not move.
     fn writes_bytes(&self) -> u16;
 
-    /// Most bytes that the kernel prepends to a frame.
+    /// Maximum number of bytes that the kernel prepends to a frame.
     fn headroom_bytes(&self) -> u16;
 
-    /// Most bytes that the kernel appends to a frame.
+    /// Maximum number of bytes that the kernel appends to a frame.
     fn tailroom_bytes(&self) -> u16;
 
-    /// Does to one packet what the kernel does, straight from the standard; `buffer` is the packet's whole buffer.
+    /// Processes one packet like the kernel, by an independent implementation that follows the
+    /// standard. `buffer` is the whole buffer of the packet.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
 }
 
-/// One way to run a function on the CPU.
+/// The implementation of a function that the CPU runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Implementation {
-    /// Slow, straight from the standard.
+    /// The slow reference implementation, written directly from the standard.
     Ref,
-    /// The kernel, compiled by the system's compiler: one packet after the other.
+    /// The kernel as the system's compiler translates it, one packet after the other.
     Scalar,
-    /// The kernel with packets that take turns while memory answers, where the table is larger than the cache.
+    /// The kernel with interleaved packets, which hides memory latency when the table exceeds the
+    /// cache.
     Gopt,
-    /// A form for whole bins and one kind of CPU, where there is one that is faster here; otherwise as `gopt`.
+    /// A form for whole bins and one CPU type, if this machine has one that is faster; otherwise
+    /// the same as `gopt`.
     #[default]
     Native,
 }
 
 impl Implementation {
-    /// All of them.
+    /// All implementations.
     pub const ALL: [Self; 4] = [Self::Native, Self::Gopt, Self::Scalar, Self::Ref];
 
-    /// Its name in configurations and reports.
+    /// Returns the name used in configurations and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ref => "ref",
@@ -104,19 +111,19 @@ impl Implementation {
     }
 }
 
-/// How bins come to a device.
+/// How a device receives bins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// One launch of the kernel for each chunk.
     #[default]
     Launch,
-    /// Groups that stay on the device and take bins out of mailboxes.
+    /// Persistent groups stay on the device and take bins from mailboxes.
     Persistent,
 }
 
 impl Mode {
-    /// Its name in configurations and reports.
+    /// Returns the name used in configurations and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Launch => "launch",
@@ -125,25 +132,25 @@ impl Mode {
     }
 }
 
-/// How packets of a chunk that is launched come to memory of the device's own, and back.
+/// How the packets of a launched chunk reach a device with its own memory, and return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transfer {
-    /// As is cheaper for each chunk.
+    /// The cheaper of the two transfers, chosen for each chunk.
     #[default]
     Auto,
-    /// Copy engines bring whole buffers, where these lie so that they can.
+    /// Copy engines move whole buffers, if the positions of the buffers allow this.
     Copy,
-    /// The kernel reaches over the bus for what its functions read, and returns what they wrote, and so with the chunk's arrays:
+    /// The kernel reads packets and chunk arrays over the bus and writes the results back:
     /// zero-copy (APUNet, section 4.1).
     ZeroCopy,
 }
 
 impl Transfer {
-    /// All of them.
+    /// All transfers.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Copy, Self::ZeroCopy];
 
-    /// Its name in options and reports.
+    /// Returns the name used in options and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -153,30 +160,32 @@ impl Transfer {
     }
 }
 
-/// How a device is to be used: what must be known before anything is allocated.
+/// Options that a device needs before it allocates anything.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
-    /// How bins come to it. A device that cannot do it runs in [`Mode::Launch`] and says why in [`Device::fallback`].
+    /// Requested mode. A device that does not support it uses [`Mode::Launch`] and gives the reason
+    /// in [`Device::fallback`].
     pub mode: Mode,
-    /// Lanes that will be asked for: one a worker.
+    /// Number of lanes to open, one per worker.
     pub lanes: usize,
-    /// Most bins of a chunk: entries of [`Chunk::bins`](godwit_sched::Chunk::bins).
+    /// Maximum number of bins in a chunk: entries of [`Chunk::bins`](godwit_sched::Chunk::bins).
     pub bins: usize,
-    /// Most packets of a bin.
+    /// Maximum number of packets in a bin.
     pub bin_packets: usize,
-    /// A lane that has chunks in flight makes the device lost when no lane has got any back for so long, or when it has got
-    /// none itself for eight times as long.
+    /// Watchdog timeout. The device is lost if no lane completes a chunk within this time. It is
+    /// also lost if one lane with chunks in flight completes none within eight times this time.
     pub watchdog: Duration,
-    /// For benches: packets stay in the device's own memory, so that its link is no limit: only
-    /// [`Lane::copy_region`] brings and fetches buffers. See [`Device::is_resident`].
+    /// Whether packets stay in the device's own memory. Benches use this to exclude the cost of the
+    /// bus. Only [`Lane::copy_region`] then copies buffers. See [`Device::is_resident`].
     pub resident: bool,
-    /// How packets come to a CUDA device that has memory of its own and launches, and back; others know one way only.
+    /// Transfer of packets in launch mode. Only CUDA devices with their own memory use this option.
     pub transfer: Transfer,
-    /// In [`Mode::Persistent`]: of each program its share of the groups of a lane, which then serve no others; 0, or behind the
-    /// end: any group serves it. Empty: every group serves every program. A device whose groups are too few for one each runs in
-    /// [`Mode::Launch`] and says so.
+    /// Share of each program in the groups of a lane, for [`Mode::Persistent`]. Groups of a share
+    /// serve only that program. Any group serves a program whose share is 0 or missing. A device
+    /// with fewer groups than shares uses [`Mode::Launch`] and gives the reason in
+    /// [`Device::fallback`].
     pub share: Vec<u32>,
-    /// What the device is to follow by itself, where [`Device::runs_chain`] says that it can.
+    /// The device chain to run, if the device supports it (see [`Device::runs_chain`]).
     pub chain: Option<Arc<DeviceChain>>,
 }
 
@@ -196,167 +205,176 @@ impl Default for DeviceOptions {
     }
 }
 
-/// What a device is and can do.
+/// Properties of a device.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capabilities {
-    /// Its name in configurations: `cpu`, `opencl:0`.
+    /// Name in configurations, such as `cpu` or `opencl:0`.
     pub id: String,
-    /// Its name for people.
+    /// Product name.
     pub name: String,
-    /// Cores, compute units or multiprocessors.
+    /// Number of cores, compute units or multiprocessors.
     pub compute_units: usize,
-    /// Packets that run in lockstep.
+    /// Number of packets that run in lockstep.
     pub warp_packets: usize,
-    /// Memory that it can use, bytes.
+    /// Usable memory, in bytes.
     pub memory_bytes: u64,
-    /// Instruction set levels or features that matter here.
+    /// Instruction set levels or features that Godwit uses.
     pub features: Vec<String>,
 }
 
-/// A chunk that a lane could not take, handed back whole.
+/// A chunk that a lane refused.
 #[derive(Debug)]
 pub struct Rejected {
-    /// The chunk, untouched.
+    /// The unchanged chunk.
     pub chunk: Chunk,
-    /// Why.
+    /// Reason for the refusal.
     pub error: Error,
 }
 
-/// How long one bin took.
+/// Processing time of one bin.
 #[derive(Clone, Copy, Debug)]
 pub struct BinTime {
     /// Index of the bin in its chunk.
     pub bin: u32,
-    /// Nanoseconds on the device.
+    /// Time on the device, in nanoseconds.
     pub elapsed_ns: u64,
 }
 
-/// One worker's way to a device.
+/// One worker's connection to a device.
 pub trait Lane: Send {
-    /// Makes ready what a chunk needs that will be submitted again and again, empty as it is now: memory, page locks. Where
-    /// that is not asked for it is made when the chunk is first submitted, while its packets wait.
+    /// Allocates memory and locks pages for `chunk`, which is empty now and will be submitted
+    /// repeatedly. Without this call, the first `submit` does the same work while packets wait.
     ///
     /// # Errors
-    /// The device has no room, or its driver failed.
+    /// Fails if the device has too little memory or its driver fails.
     fn reserve(&mut self, chunk: &Chunk) -> Result<(), Error> {
         let _ = chunk;
         Ok(())
     }
 
-    /// Takes a chunk whose packets all lie in `region`. They belong to the device until the chunk comes back from
-    /// [`Lane::poll`]: until then nobody may look at their buffers through copies of their descriptors.
+    /// Submits a chunk. All of its packets must lie in `region`. The device owns them until
+    /// [`Lane::poll`] returns the chunk; until then, the caller must not access their buffers
+    /// through copies of the descriptors.
     ///
     /// # Errors
-    /// [`Rejected`] with the chunk when the device cannot take it; nothing was touched then.
+    /// Returns [`Rejected`] with the unchanged chunk if the device cannot accept it.
     fn submit(&mut self, region: &mut Region, chunk: Chunk) -> Result<(), Box<Rejected>>;
 
-    /// A finished chunk, its outcomes filled in and its descriptors moved, if there is one.
+    /// Returns a finished chunk with its outcomes and updated descriptors, or `None` if no chunk is
+    /// finished.
     ///
     /// # Errors
-    /// The device failed. [`Error::Failed`] hands one chunk back, and the lane goes on. [`Error::Lost`] hands back all
-    /// chunks in flight, and the lane takes no more: [`Lane::in_flight`] is 0, and [`Lane::submit`] rejects. Every lane of
-    /// the device says so once, also one that had nothing in flight.
+    /// [`Error::Failed`] returns one chunk; the lane stays usable. [`Error::Lost`] returns all
+    /// chunks in flight: [`Lane::in_flight`] is then 0 and [`Lane::submit`] rejects every chunk.
+    /// Each lane of a lost device reports the loss once, even if it had no chunks in flight.
     fn poll(&mut self, region: &mut Region) -> Result<Option<Chunk>, Error>;
 
-    /// Chunks submitted and not yet polled.
+    /// Returns the number of chunks that were submitted and not yet returned.
     fn in_flight(&self) -> usize;
 
-    /// How long the bins of the chunk polled last took, where the device can tell.
+    /// Returns the processing times of the bins of the last returned chunk, if the device measures
+    /// them.
     fn bin_times(&self) -> &[BinTime];
 
-    /// Bins that each of this lane's groups was given so far, by program: `[group][program]`. Empty where it has no groups of its
-    /// own.
+    /// Returns the number of bins that each group of this lane received, as `[group][program]`.
+    /// Empty if the lane has no persistent groups.
     fn bins_by_group(&self) -> Vec<Vec<u64>> {
         Vec::new()
     }
 
-    /// Bytes that this lane has copied to the device and back so far, all that chunks need included. `[0, 0]`: the device
-    /// works on the host's memory.
+    /// Returns the bytes that this lane copied to the device and back since it was opened, chunk
+    /// arrays included. `[0, 0]` means that the device works on the host's memory.
     fn moved_bytes(&self) -> [u64; 2] {
         [0, 0]
     }
 
-    /// Where packets stay in the device's memory ([`Device::is_resident`]): copies the whole region there, or back, and
-    /// waits for it. Elsewhere does nothing. Nothing may be in flight.
+    /// Copies the whole region to the device or back, and waits for the copy. Does nothing unless
+    /// packets stay in the device's memory ([`Device::is_resident`]). No chunk may be in flight.
     ///
     /// # Errors
-    /// The device failed.
+    /// Fails if the device fails.
     fn copy_region(&mut self, region: &mut Region, to_device: bool) -> Result<(), Error> {
         let _ = (region, to_device);
         Ok(())
     }
 }
 
-/// A processor with programs loaded, ready to give each worker its lane.
+/// A processor with loaded programs, from which each worker opens a lane.
 pub trait Device: Send + Sync {
-    /// What it is and can do.
+    /// Returns the properties of the device.
     fn capabilities(&self) -> &Capabilities;
 
-    /// The mode it runs in.
+    /// Returns the mode in use.
     fn mode(&self) -> Mode {
         Mode::Launch
     }
 
-    /// Why it does not run in the mode that was asked for, in one sentence.
+    /// Returns the reason, in one sentence, if the device does not use the requested mode.
     fn fallback(&self) -> Option<&str> {
         None
     }
 
-    /// Whether packets stay in its own memory, as [`DeviceOptions::resident`] asks: nothing for a device that works on
-    /// the host's.
+    /// Returns whether packets stay in the device's own memory, as requested by
+    /// [`DeviceOptions::resident`]. Devices that work on the host's memory ignore that option.
     fn is_resident(&self) -> bool {
         false
     }
 
-    /// Whether it follows the chain of [`DeviceOptions::chain`]: packets of chunks that come back with
-    /// [`Chunk::ran_chain`] have gone on by their `trails`, and outcomes are those of the last function of each.
+    /// Returns whether the device runs the chain of [`DeviceOptions::chain`]. In chunks that it
+    /// returns with [`Chunk::ran_chain`], `trails` records the path of each packet, and outcomes
+    /// are those of the last function.
     fn runs_chain(&self) -> bool {
         false
     }
 
-    /// What was chosen for each program, by name: for people.
+    /// Returns the selected form of each program, for reports.
     fn choices(&self) -> Vec<Choice>;
 
-    /// Brings bytes of the image of program `program` ([`Program::image`]) that have changed to where kernels read them:
-    /// those that begin after the call see them. Nothing for a device that reads the image where it is, or that is lost.
-    /// Waits for what it does, beside what lanes do; not for workers.
+    /// Copies the changed bytes `range` of the image of program `program` ([`Program::image`]) to
+    /// the device. Kernels that start after the call see them. Does nothing if the device reads the
+    /// image in place, or is lost. Waits for the copy, but neither for lanes nor for workers.
     ///
-    /// Persistent groups see them as well: what is posted to a mailbox after the call is acquired by the group together
-    /// with all that happened before, and images are read by ordinary loads.
+    /// Persistent groups also see the new bytes. A group acquires a mailbox slot that was posted
+    /// after the call, and with it everything that happened before. Images are read by ordinary
+    /// loads.
     ///
     /// # Errors
-    /// The device did not take them; it may have any part of them.
+    /// Fails if the copy failed. The device may then have any part of the bytes.
     ///
     /// # Panics
-    /// When there is no such program, or its image has no such bytes.
+    /// Panics if there is no such program, or if its image has no such bytes.
     fn update_image(&self, program: usize, range: Range<usize>) -> Result<(), Error> {
         let _ = (program, range);
         Ok(())
     }
 
-    /// Writes another chain than [`DeviceOptions::chain`] into its rows of the table ([`DeviceChain::in_table`]), where the device
-    /// [follows](Device::runs_chain) one: bins with these rows that are submitted after the call go by it, and none is in flight.
-    /// Returns what the device took of it: where packets would need more to be brought there or back than what the
-    /// first chain needed, they come back in between. Waits for what it does, beside what lanes do; not for workers.
+    /// Replaces the chain of [`DeviceOptions::chain`] in its rows of the table
+    /// ([`DeviceChain::in_table`]), if the device [runs chains](Device::runs_chain). The new chain
+    /// applies to bins submitted after the call; no bins with these rows may be in flight. Waits
+    /// for the copy, but neither for lanes nor for workers.
+    ///
+    /// Returns the part of the chain that the device runs. If packets need more bytes copied than
+    /// the first chain needed, they return to the host between two functions.
     ///
     /// # Errors
-    /// [`Error::NotBrought`]; or the device did not take it, and may have any part of it.
+    /// Returns [`Error::NotBrought`] if packets that the chain needs would stay on the device. Also
+    /// fails if the copy failed; the device may then have any part of the chain.
     fn update_chain(&self, chain: DeviceChain) -> Result<DeviceChain, Error> {
         Ok(chain)
     }
 
-    /// A lane for one worker.
+    /// Opens a lane for one worker.
     ///
     /// # Errors
-    /// The device has no more room for a lane.
+    /// Fails if the device has no room for another lane.
     fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error>;
 }
 
-/// Makes the device called `id` ready: `cpu`, `opencl:0`, `cuda:0`. A bin's `instance` is an index into `programs`;
-/// the implementation of each is for the CPU.
+/// Opens the device `id`, such as `cpu`, `opencl:0` or `cuda:0`. `Bin::instance` is an index into
+/// `programs`. Only the CPU uses the implementations.
 ///
 /// # Errors
-/// [`Error::Absent`] for a name that is none; otherwise what the device of that kind says.
+/// Returns [`Error::Absent`] if `id` is not a device name, or the error of the device.
 pub fn open(
     id: &str,
     programs: &[(Arc<dyn Program>, Implementation)],
@@ -376,25 +394,28 @@ pub fn open(
     Err(Error::Absent { id: id.to_owned() })
 }
 
-/// Memory of `bytes` bytes for an arena that the devices called `ids` work on. One of them has it as it wants it: shared with
-/// the host while persistent groups run, or page-locked; where none gives any, it is the process's own.
+/// Allocates `bytes` bytes for an arena that the devices `ids` use. The memory comes from the first
+/// OpenCL device that provides shared virtual or page-locked memory. Without such a device it is
+/// ordinary process memory.
 ///
 /// # Errors
-/// [`Error::Memory`] when the machine has too little.
+/// Returns [`Error::Memory`] if the machine has too little memory.
 pub fn arena_memory(ids: &[&str], bytes: usize) -> Result<Memory, Error> {
     let numbers = ids.iter().filter_map(|id| id.strip_prefix(opencl::ID).and_then(number));
-    // A device that cannot give any can do without.
+    // Devices can also use ordinary memory, so errors are ignored here.
     let of_device = numbers.filter_map(|number| opencl::arena_memory(number, bytes).ok()).next();
     of_device.map_or_else(|| Ok(Memory::new(bytes, "the packet arena")?), Ok)
 }
 
-/// Whether `id` is how a device can be called, here or on another machine: `cpu`, `opencl:0`, `cuda:12`.
+/// Returns whether `id` is a valid device name, on this or another machine: `cpu`, `opencl:0`,
+/// `cuda:12`.
 pub fn is_id(id: &str) -> bool {
     let numbered = |kind: &str| id.strip_prefix(kind).is_some_and(|rest| number(rest).is_some());
     id == cpu::ID || numbered(opencl::ID) || numbered(cuda::ID)
 }
 
-/// Whether packets are copied to a device and back: it does not work on the host's memory. False for one that is not here.
+/// Returns whether packets are copied to device `id` and back. Returns `false` for a device that is
+/// absent.
 pub fn has_own_memory(id: &str) -> bool {
     match id.strip_prefix(opencl::ID).and_then(number) {
         Some(number) => opencl::probe().found.get(number).is_some_and(|found| !found.host_memory),
@@ -402,24 +423,25 @@ pub fn has_own_memory(id: &str) -> bool {
     }
 }
 
-/// The number behind a kind of device: 3 for `:3`; `None` for anything else.
+/// Parses the part of a device name after its kind: 3 for `:3`, `None` for anything else.
 fn number(rest: &str) -> Option<usize> {
     let digits = rest.strip_prefix(':')?;
-    // `parse` alone would take a sign.
+    // `parse` alone would accept a sign.
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
 }
 
-/// Which form of a program a device runs, and why.
+/// The form of a program that a device runs, and the reason for the choice.
 #[derive(Clone, Debug, Serialize)]
 pub struct Choice {
-    /// The configured function.
+    /// Name of the configured function.
     pub function: String,
-    /// The form: `ref`, a level such as `x86-64-v3`, or a native form with the level for what it leaves:
-    /// `avx512, x86-64-v4`.
+    /// The form: `ref`, a level such as `x86-64-v3`, or a native form with the level for the
+    /// remaining variants, such as `avx512, x86-64-v4`.
     pub form: String,
-    /// All forms that were measured: name and nanoseconds per packet.
+    /// Name and nanoseconds per packet of each measured form.
     pub measured: Vec<(String, f64)>,
-    /// How many packets take turns while memory answers, and why so many; `None` where that is no question.
+    /// Number of interleaved packets and the reason for it; `None` if the form does not interleave
+    /// packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<String>,
 }

@@ -1,12 +1,14 @@
-//! What a device itself can do, with no packets and no programs: what benches hold figures against.
+//! Measures the rates of a device without packets or programs. Benches use them as upper limits.
 //!
-//! | | CPU | OpenCL | CUDA |
+//! | method | CPU | OpenCL | CUDA |
 //! |---|---|---|---|
-//! | file | `cpu/measure.rs` | `opencl/measure.rs` | `cuda/measure.rs` |
-//! | [`Measure::copy`] | memory to memory, by one core; both ways: by two | page-locked memory to a buffer and back, by its queues | page-locked memory to the device and back, by two streams |
-//! | [`Measure::launch`] | nothing is launched | an empty kernel, until the host knows that it has ended | the same |
-//! | [`Measure::mailbox`] | | | a thread that answers a word in page-locked memory |
-//! | [`Measure::random_reads`] | chains of dependent reads, up to [`CHAINS_PER_CORE`] interleaved on a core | one chain for each work-item | one chain for each thread |
+//! | [`Measure::copy`] | memory to memory, one core per direction | two queues | two streams |
+//! | [`Measure::launch`] | none | empty kernel, until its end is visible | the same |
+//! | [`Measure::mailbox`] | none | none | one thread answers a word |
+//! | [`Measure::random_reads`] | interleaved chains on each core | one chain per work-item | one chain per thread |
+//!
+//! OpenCL and CUDA copies use page-locked memory. A CPU core interleaves up to [`CHAINS_PER_CORE`]
+//! chains of dependent reads.
 
 use std::cell::Cell;
 use std::panic::resume_unwind;
@@ -16,62 +18,65 @@ use std::time::Duration;
 
 use crate::{Error, cpu, cuda, opencl};
 
-/// Most chains that one core of the CPU follows at once.
+/// Maximum number of chains that one CPU core interleaves.
 pub const CHAINS_PER_CORE: usize = 16;
 
-/// Of [`CopyRates`].
+/// Number of rates in [`CopyRates`].
 const RATES: usize = 3;
 
-/// How fast copies are, bytes per second.
+/// Copy rates, in bytes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CopyRates {
-    /// To the device, nothing going the other way.
+    /// Rate to the device, without copies in the other direction.
     pub host_to_device: f64,
-    /// From the device, nothing going the other way.
+    /// Rate from the device, without copies in the other direction.
     pub device_to_host: f64,
-    /// Both ways at once, in sum. Half of it is the limit of one way for packets that go there and back.
+    /// Sum of the rates of both directions at the same time. Half of it limits packets that are
+    /// copied both ways.
     pub both: f64,
 }
 
-/// A device whose own rates can be measured. Each call takes about the time that it is given, and nothing else should
-/// run on the device meanwhile.
+/// A device whose rates can be measured. Each call takes about the given time. Nothing else should
+/// run on the device during a measurement.
 pub trait Measure {
-    /// With copies of `bytes`, several under way. `begin` is called before each of the three rates is measured, when all is
-    /// ready for it: who measures several devices at once waits there.
+    /// Measures copies of `bytes` bytes, with several copies in flight. Calls `begin` before each
+    /// of the three measurements, after all preparation. Callers that measure several devices at
+    /// once synchronize in `begin`.
     ///
     /// # Errors
-    /// The device's driver failed, or has no room for copies of that size.
+    /// Fails if the driver fails or the device has too little memory.
     fn copy(&mut self, bytes: usize, time: Duration, begin: &dyn Fn()) -> Result<CopyRates, Error>;
 
-    /// Nanoseconds from before a kernel that does nothing is launched until the host knows that it has ended, `count`
-    /// times; `None` where nothing is launched.
+    /// Returns `count` launch latencies of an empty kernel, in nanoseconds. A latency ends when the
+    /// host knows that the kernel has ended. Returns `None` if the device launches nothing.
     ///
     /// # Errors
-    /// The device's driver failed.
+    /// Fails if the driver fails.
     fn launch(&mut self, count: usize) -> Result<Option<Vec<f64>>, Error>;
 
-    /// Nanoseconds from before the host writes a word until it sees the answer of a kernel that waits for it, `count` times;
-    /// `None` where nothing waits.
+    /// Returns `count` round-trip times, in nanoseconds, from a write of the host to the answer of
+    /// a polling kernel. Returns `None` if the device has no such kernel.
     ///
     /// # Errors
-    /// The device's driver failed.
+    /// Fails if the driver fails.
     fn mailbox(&mut self, count: usize) -> Result<Option<Vec<f64>>, Error> {
         let _ = count;
         Ok(None)
     }
 
-    /// Reads of 4 bytes per second at random places of a table of `bytes`, followed by `chains` chains at once: each
-    /// read says where its chain reads next. `bytes` is rounded down to a power of two.
+    /// Returns the number of random 4-byte reads per second in a table of `bytes` bytes, by
+    /// `chains` parallel chains. Each read gives its chain the next index. `bytes` is rounded down
+    /// to a power of two.
     ///
     /// # Errors
-    /// The device's driver failed, or has no room for the table.
+    /// Fails if the driver fails or the device has too little memory for the table.
     fn random_reads(&mut self, bytes: usize, chains: usize, time: Duration) -> Result<f64, Error>;
 }
 
-/// Makes the device called `id` ready to be measured.
+/// Opens the device `id` for measurements.
 ///
 /// # Errors
-/// [`Error::Absent`] for a name that is none; otherwise what the device of that kind says.
+/// Returns [`Error::Absent`] if `id` is not a device name, or the error of the device.
 pub fn open(id: &str) -> Result<Box<dyn Measure>, Error> {
     if id == cpu::ID {
         return Ok(Box::new(cpu::CpuMeasure::new()));
@@ -85,14 +90,15 @@ pub fn open(id: &str) -> Result<Box<dyn Measure>, Error> {
     Err(Error::Absent { id: id.to_owned() })
 }
 
-/// Copies of `bytes` of all these devices at the same time, each by a thread of its own.
+/// Measures copies of `bytes` bytes on all devices at the same time, with one thread per device.
 ///
 /// # Errors
-/// As [`open`] and [`Measure::copy`], of the first device that fails.
+/// Returns the error of the first device that fails in [`open`] or [`Measure::copy`].
 pub fn copy_at_once(ids: &[&str], bytes: usize, time: Duration) -> Result<Vec<CopyRates>, Error> {
     let together = Barrier::new(ids.len());
     let copy = |id: &str| {
-        // Rates that this device has begun to measure: when it fails, the others do not wait for it.
+        // Number of rates that this device has started to measure. If it fails, it releases the
+        // other devices.
         let begun = Cell::new(0);
         let begin = || {
             begun.set(begun.get() + 1);
@@ -106,22 +112,23 @@ pub fn copy_at_once(ids: &[&str], bytes: usize, time: Duration) -> Result<Vec<Co
     };
     thread::scope(|scope| {
         let threads: Vec<_> = ids.iter().map(|id| scope.spawn(|| copy(id))).collect();
-        // A panic of another thread is this one's.
+        // Propagate a panic of another thread.
         let join = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         threads.into_iter().map(join).collect()
     })
 }
 
-/// Places of a table of `bytes`, a power of two, and its content: every place names any other. Chains add the number of
-/// the step to what they read, so that none is caught in a short circle.
+/// Returns the number of words in a table of `bytes` bytes, rounded down to a power of two. Each
+/// word is the index of another word. Chains add their step number to each index, so that they do
+/// not end in a short cycle.
 pub(crate) fn table_words(bytes: usize) -> usize {
     let words = (bytes / size_of::<u32>()).max(2);
     1 << words.ilog2()
 }
 
-/// Fills a table: the content of place `index` does not depend on the others.
+/// Returns the content of word `index` of the table.
 pub(crate) fn table_word(index: usize) -> u32 {
-    // The finaliser of MurmurHash3: every bit of the index decides every bit of the word.
+    // The finalizer of MurmurHash3: every bit of the index affects every bit of the result.
     let mut word = (index as u32).wrapping_mul(0x9e37_79b9).wrapping_add(0x7f4a_7c15);
     word = (word ^ (word >> 16)).wrapping_mul(0x85eb_ca6b);
     word = (word ^ (word >> 13)).wrapping_mul(0xc2b2_ae35);
@@ -148,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn every_device_here_can_be_measured() {
+    fn measures_every_usable_device() {
         measure(cpu::ID);
         for found in opencl::probe().found.iter().filter(|found| found.usable.is_ok()) {
             measure(&found.capabilities.id);
@@ -156,17 +163,17 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_not_here_is_named() {
+    fn reports_absent_devices() {
         assert!(matches!(open("fpga:0"), Err(Error::Absent { .. })));
         let time = Duration::from_millis(1);
-        // The other does not wait for it for ever.
+        // The CPU must not wait for the absent device.
         assert!(matches!(copy_at_once(&[cpu::ID, "fpga:0"], 4096, time), Err(Error::Absent { .. })));
         let rates = copy_at_once(&[cpu::ID, cpu::ID], 4096, time).unwrap();
         assert!(rates.len() == 2 && rates.iter().all(|rates| rates.both > 0.0), "{rates:?}");
     }
 
     #[test]
-    fn a_table_is_a_power_of_two_and_spread() {
+    fn table_size_is_a_power_of_two_and_words_are_spread() {
         assert_eq!([0, 8, 100, 4096, 5000].map(table_words), [2, 2, 16, 1024, 1024]);
         let mut seen = [false; 256];
         (0..4096).for_each(|index| seen[table_word(index) as usize & 255] = true);

@@ -1,29 +1,31 @@
-//! Groups of one lane split between functions: each named function has groups of its own, by share.
+//! Divides the groups of a lane between functions by share.
 //!
 //! ```text
 //! groups of a lane   | 0 | 1 | 2 | 3 | 4 | 5 |        share: esp 2, dpi 1
 //! bins of esp          ^^^^^^^^^^^^^^^
 //! bins of dpi                          ^^^^^^
-//! bins of others       ^^^^^^^^^^^^^^^^^^^^^^         any group serves them
+//! other bins           ^^^^^^^^^^^^^^^^^^^^^^         any group serves them
 //! ```
-//! Where nothing is said, every group serves every function. A queue holds the bins of functions with the same groups, so that
-//! bins which wait for their groups hold up no others. Parts of a bin of several variants ([`godwit_abi::Bin::part`]) go to one group.
+//!
+//! Without shares, every group serves every function. Functions with the same groups have a common
+//! queue, so a bin waits only for bins of the same groups. All parts of a bin with several variants
+//! ([`godwit_abi::Bin::part`]) go to one group.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use godwit_abi::{Bin, PART_REST};
 
-/// Which groups serve which programs, and the bins that wait for them.
+/// The groups of each program, and the bins that wait for them.
 #[derive(Debug)]
 pub(crate) struct Split {
-    /// Per queue: the groups that serve its bins.
+    /// Groups that serve the bins of each queue.
     groups: Vec<Range<usize>>,
-    /// Per program its queue; programs behind the end have queue 0, which every group serves.
+    /// Queue of each program. Programs without an entry use queue 0, which every group serves.
     queue_of: Vec<usize>,
-    /// Per queue.
+    /// Waiting bins of each queue.
     waiting: Vec<VecDeque<Waiting>>,
-    /// Per queue: the group that got its last bin.
+    /// Group that received the last bin of each queue.
     last: Vec<usize>,
 }
 
@@ -33,76 +35,78 @@ struct Waiting {
     chunk: u64,
     /// Index of the bin.
     bin: usize,
-    /// Whether it is to go where the one in front of it went, which is another part of it.
-    rest: bool,
+    /// Whether the bin is another part of the previous one, and must go to the same group.
+    is_rest: bool,
 }
 
 impl Split {
-    /// Of `groups` groups, by the share of each program; 0: any group serves it.
+    /// Divides `groups` groups by the share of each program. Any group serves a program with share
+    /// 0.
     ///
     /// # Panics
-    /// When there are fewer groups than programs with a share: [`least`] says how many there must be.
+    /// Panics if there are fewer groups than programs with a share (see [`groups_min`]).
     pub(crate) fn new(groups: usize, shares: &[u32]) -> Self {
-        assert!(groups >= least(shares), "{groups} groups for {shares:?}");
+        assert!(groups >= groups_min(shares), "{groups} groups for {shares:?}");
         let mut ranges = Vec::with_capacity(1 + shares.len());
         ranges.push(0..groups);
         let mut queue_of = vec![0; shares.len()];
-        let mut at = 0;
+        let mut first = 0;
         for (program, count) in counts(groups, shares) {
             queue_of[program] = ranges.len();
-            ranges.push(at..at + count);
-            at += count;
+            ranges.push(first..first + count);
+            first += count;
         }
         let waiting = ranges.iter().map(|_| VecDeque::new()).collect();
         Self { last: vec![0; ranges.len()], groups: ranges, queue_of, waiting }
     }
 
-    /// All bins of a chunk are to go to groups.
-    pub(crate) fn wait(&mut self, chunk: u64, bins: &[Bin]) {
+    /// Adds all bins of a chunk to the queues.
+    pub(crate) fn enqueue(&mut self, chunk: u64, bins: &[Bin]) {
         for (bin, Bin { instance, part, .. }) in bins.iter().enumerate() {
             let queue = self.queue_of.get(usize::from(*instance)).copied().unwrap_or(0);
-            self.waiting[queue].push_back(Waiting { chunk, bin, rest: part & PART_REST != 0 });
+            self.waiting[queue].push_back(Waiting { chunk, bin, is_rest: part & PART_REST != 0 });
         }
     }
 
-    /// Gives bins to groups, each queue's oldest first and those that any group serves last, until none that waits finds a place:
-    /// `place` takes one and the groups that serve it, and says which of these got it, or that they have no place.
-    pub(crate) fn give(&mut self, mut place: impl FnMut(u64, usize, Range<usize>) -> Option<usize>) {
+    /// Assigns waiting bins to groups, oldest first in each queue. Bins that any group serves come
+    /// last. `post` receives chunk, bin and the groups that serve the bin. It returns the group
+    /// that received the bin, or `None` if no group has a free slot.
+    pub(crate) fn assign(&mut self, mut post: impl FnMut(u64, usize, Range<usize>) -> Option<usize>) {
         for queue in (1..self.waiting.len()).chain([0]) {
             let (waiting, groups, last) = (&mut self.waiting[queue], &self.groups[queue], &mut self.last[queue]);
-            while let Some(&Waiting { chunk, bin, rest }) = waiting.front() {
-                // Parts are of one function, so the one in front was this queue's last.
-                let serving = if rest { *last..*last + 1 } else { groups.clone() };
-                let Some(group) = place(chunk, bin, serving) else { break };
+            while let Some(&Waiting { chunk, bin, is_rest }) = waiting.front() {
+                // All parts of a bin have the same function, so the previous part was the last bin
+                // of this queue.
+                let serving = if is_rest { *last..*last + 1 } else { groups.clone() };
+                let Some(group) = post(chunk, bin, serving) else { break };
                 *last = group;
                 waiting.pop_front();
             }
         }
     }
 
-    /// Nothing waits any more.
+    /// Removes all waiting bins.
     pub(crate) fn clear(&mut self) {
         self.waiting.iter_mut().for_each(VecDeque::clear);
     }
 }
 
-/// Programs with a share and how many groups each has: one at least, and the next always to whom most is owed.
+/// Returns the programs with a share and their number of groups, at least one each, by the D'Hondt
+/// method.
 fn counts(groups: usize, shares: &[u32]) -> Vec<(usize, usize)> {
     let named = shares.iter().enumerate().filter(|(_, share)| **share > 0);
     let mut counts: Vec<(usize, usize)> = named.map(|(program, _)| (program, 1)).collect();
     for _ in counts.len()..groups {
-        // D'Hondt's quotients.
-        let owed = |(program, count): &(usize, usize)| f64::from(shares[*program]) / (*count as f64 + 1.0);
-        let Some(most) = counts.iter_mut().reduce(|one, next| if owed(next) > owed(one) { next } else { one }) else {
-            break;
-        };
-        most.1 += 1;
+        let quotient = |(program, count): &(usize, usize)| f64::from(shares[*program]) / (*count as f64 + 1.0);
+        let largest = counts.iter_mut().reduce(|one, next| if quotient(next) > quotient(one) { next } else { one });
+        let Some(largest) = largest else { break };
+        largest.1 += 1;
     }
     counts
 }
 
-/// Groups that a lane must have at least: one for each program with a share.
-pub(crate) fn least(shares: &[u32]) -> usize {
+/// Returns the minimum number of groups of a lane: one for each program with a share.
+pub(crate) fn groups_min(shares: &[u32]) -> usize {
     shares.iter().filter(|share| **share > 0).count().max(1)
 }
 
@@ -122,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_split_by_share_and_none_is_left_over() {
+    fn divides_all_groups_by_share() {
         assert_eq!(split(6, &[2, 1]), [4, 2]);
         assert_eq!(split(64, &[1, 1]), [32, 32]);
         assert_eq!(split(32, &[3, 0, 1]), [24, 8]);
@@ -139,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn bins_that_wait_hold_up_none_of_others() {
+    fn waiting_bins_do_not_delay_bins_of_other_groups() {
         let mut split = Split::new(2, &[1, 1]);
-        split.wait(7, &bins(&[0, 0, 0, 1]));
-        split.wait(8, &bins(&[9]));
+        split.enqueue(7, &bins(&[0, 0, 0, 1]));
+        split.enqueue(8, &bins(&[9]));
         let mut given = Vec::new();
-        // The first group takes one bin, the second as many as come.
+        // The first group accepts one bin, the second group any number.
         let mut free = 1;
-        split.give(|chunk, bin, groups| {
+        split.assign(|chunk, bin, groups| {
             let takes = groups.contains(&1) || free > 0;
             free -= usize::from(takes && !groups.contains(&1));
             takes.then(|| {
@@ -156,29 +160,30 @@ mod tests {
         });
         assert_eq!(given, [(7, 0, 0..1), (7, 3, 1..2), (8, 0, 0..2)]);
         let mut rest = Vec::new();
-        split.give(|chunk, bin, groups| {
+        split.assign(|chunk, bin, groups| {
             rest.push((chunk, bin));
             Some(groups.start)
         });
         assert_eq!(rest, [(7, 1), (7, 2)]);
-        split.wait(9, &bins(&[0]));
+        split.enqueue(9, &bins(&[0]));
         split.clear();
-        split.give(|_, _, _| panic!("nothing waits"));
+        split.assign(|_, _, _| panic!("no bin waits"));
     }
 
     #[test]
-    fn parts_of_a_bin_go_to_one_group() {
+    fn assigns_all_parts_of_a_bin_to_one_group() {
         let mut split = Split::new(6, &[1, 1]);
         let mut chunk = bins(&[0, 0, 0, 9, 9, 1]);
         chunk[1].part = PART_REST;
         chunk[2].part = PART_REST;
         chunk[4].part = PART_REST;
-        split.wait(0, &chunk);
-        // Each bin would go to another group; when the second part of the first comes, there is no place.
+        split.enqueue(0, &chunk);
+        // Each whole bin goes to another group. The second part of the first bin finds no free slot
+        // at first.
         let mut given = Vec::new();
         for room in [1, usize::MAX] {
             let mut room = room;
-            split.give(|_, bin, groups| {
+            split.assign(|_, bin, groups| {
                 let group = groups.start + bin % groups.len();
                 room = room.checked_sub(usize::from(bin < 3))?;
                 given.push((bin, group));
@@ -188,7 +193,7 @@ mod tests {
         assert_eq!(given, [(0, 0), (5, 5), (3, 3), (4, 3), (1, 0), (2, 0)]);
     }
 
-    /// One bin for each of these programs.
+    /// Returns one bin for each of the programs.
     fn bins(programs: &[u16]) -> Vec<Bin> {
         programs.iter().map(|&instance| Bin { instance, ..Bin::default() }).collect()
     }

@@ -1,7 +1,6 @@
-//! The CPU device by itself: chunks come back finished, also those whose bins are of several variants, and a chunk that is wrong is
-//! refused untouched.
+//! Tests of the CPU device: results of all forms, bins with several variants, and defective chunks.
 
-#[allow(dead_code, reason = "the CPU is always there, and so is what it is asked for")]
+#[allow(dead_code, reason = "the CPU is always present, so some helpers are unused")]
 mod matrix;
 mod template;
 mod wrong;
@@ -16,7 +15,7 @@ use godwit_sched::{Chunk, Packer, PackerConfig};
 
 use matrix::{Order, Scope, compare_with_ref};
 use template::Template;
-use wrong::{FAULTS, demand_refused};
+use wrong::{FAULTS, assert_rejected};
 
 fn lane(implementation: Implementation) -> Box<dyn Lane> {
     Arc::new(CpuDevice::new(vec![(Arc::new(Template), implementation)]).unwrap()).lane().unwrap()
@@ -39,7 +38,7 @@ fn chunk(region: &mut Region, packets: usize, length: usize) -> Chunk {
 }
 
 #[test]
-fn every_form_runs_batches_of_any_size() {
+fn ref_and_scalar_process_batches_of_any_size() {
     for implementation in [Implementation::Ref, Implementation::Scalar] {
         for packets in [1, 2, 31, 32, 33, 256, 300] {
             for length in [0, 13, 14, 64, 1518] {
@@ -73,7 +72,7 @@ fn every_form_runs_batches_of_any_size() {
     }
 }
 
-/// The implementation that is tried.
+/// The tested implementation.
 struct Setup(Implementation);
 
 impl matrix::Setup for Setup {
@@ -96,25 +95,25 @@ impl matrix::Setup for Setup {
 }
 
 #[test]
-fn packets_of_any_variant_in_order_of_arrival_become_what_ref_makes_of_them() {
+fn bins_with_several_variants_match_ref() {
     let setups = Implementation::ALL.map(Setup);
     let orders = &[Order::Arrival];
     compare_with_ref(&setups, &Scope { layouts: &[Layout::Dense], batches: &[1, 33, 256], orders, picks: |_| true });
 }
 
 #[test]
-fn a_wrong_chunk_comes_back_untouched() {
-    for (reason, spoil) in FAULTS {
+fn rejects_defective_chunks_unchanged() {
+    for (reason, damage) in FAULTS {
         let mut region = region(8);
         let mut lane = lane(Implementation::Scalar);
         let mut wrong = chunk(&mut region, 8, 64);
-        spoil(&mut wrong);
-        demand_refused(&mut *lane, &mut region, wrong, reason);
+        damage(&mut wrong);
+        assert_rejected(&mut *lane, &mut region, wrong, reason);
     }
 }
 
 #[test]
-fn an_empty_bin_is_nothing() {
+fn returns_a_chunk_with_an_empty_bin() {
     let mut region = region(1);
     let mut lane = lane(Implementation::Scalar);
     let mut empty = Chunk::new(1, 1);
@@ -123,7 +122,7 @@ fn an_empty_bin_is_nothing() {
     assert!(lane.poll(&mut region).unwrap().is_some());
 }
 
-/// `ipsec` without SAs: it drops every packet at once.
+/// `ipsec` without SAs, which drops every packet at once.
 struct Empty;
 
 impl Program for Empty {
@@ -166,7 +165,7 @@ impl Program for Empty {
 }
 
 #[test]
-fn where_every_sample_is_dropped_the_highest_form_counts() {
+fn selects_the_highest_form_if_every_sample_is_dropped() {
     let Some(level) = godwit_kernels::levels().iter().rfind(|level| level.supported()) else {
         return;
     };

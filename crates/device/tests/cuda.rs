@@ -1,5 +1,5 @@
-//! The CUDA devices here: every function, in chunks of mixed bins, in both modes and both layouts, does what `ref` does;
-//! packets are never lost, and nothing stale is ever read, on either side; and without CUDA there is a sentence.
+//! Tests of the CUDA devices of this machine, in both modes and both layouts. They cover every
+//! function in mixed chunks, lost packets, stale data, and absent devices.
 
 mod cuda_suite;
 mod matrix;
@@ -14,31 +14,31 @@ use matrix::Scope;
 use stress::packets;
 
 #[test]
-fn every_function_does_what_ref_does_in_mixed_chunks() {
+fn every_function_matches_ref_in_mixed_chunks() {
     cuda_suite::compare(&Scope::ALL);
 }
 
 #[test]
-fn nobody_ever_reads_anything_stale() {
-    cuda_suite::read_nothing_stale(packets());
+fn no_stale_data_is_read() {
+    cuda_suite::check_for_stale_data(packets());
 }
 
 #[test]
-fn chunks_come_and_go_both_ways_at_once() {
+fn copied_and_zero_copy_chunks_run_at_the_same_time() {
     let _turn = cuda_suite::turn();
-    cuda_suite::bring_chunks_both_ways(300);
+    cuda_suite::mix_transfers(300);
 }
 
 #[test]
-fn groups_have_a_device_for_themselves_in_a_process() {
-    cuda_suite::leave_a_device_to_groups();
+fn persistent_groups_use_a_device_exclusively() {
+    cuda_suite::refuse_engines_next_to_groups();
 }
 
 #[test]
-fn a_device_that_is_not_there_is_an_error() {
+fn reports_an_absent_device() {
     let arena = Arena::new(ArenaConfig { packets: 1, ..ArenaConfig::default() }, 1).unwrap();
     let Err(error) = CudaDevice::new(4711, Vec::new(), &arena.handle(), &DeviceOptions::default()) else {
-        panic!("there is no such device")
+        panic!("opened an absent device")
     };
     match error {
         Error::Absent { id } => assert_eq!(id, "cuda:4711"),

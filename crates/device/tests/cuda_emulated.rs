@@ -1,4 +1,5 @@
-//! All of the host's side of CUDA, and the kernels' CUDA text, on a device that is emulated: for machines without a GPU.
+//! Tests of the host code for CUDA, and of the CUDA kernels, on an emulated device. They need no
+//! GPU.
 
 mod cuda_suite;
 mod emulated;
@@ -19,31 +20,33 @@ use matrix::Scope;
 use stress::{BIN_PACKETS, check, fill_up, summing_kernels};
 use template::Template;
 
-/// An emulated lane is some thousand times slower than one of a GPU.
+/// Number of packets in the stress test. An emulated lane is some thousand times slower than a lane
+/// of a GPU.
 const STRESS_PACKETS: u64 = 50_000;
 
 #[test]
-fn every_function_does_what_ref_does_in_mixed_chunks() {
+fn every_function_matches_ref_in_mixed_chunks() {
     let Some(_emulation) = emulation(1) else { return };
     cuda_suite::compare(&Scope { picks: |packet| packet.before.flow_hash % 32 == 3, ..Scope::ALL });
 }
 
 #[test]
-fn nobody_ever_reads_anything_stale() {
+fn no_stale_data_is_read() {
     let Some(_emulation) = emulation(1) else { return };
-    cuda_suite::read_nothing_stale(STRESS_PACKETS);
+    cuda_suite::check_for_stale_data(STRESS_PACKETS);
 }
 
 #[test]
-fn groups_have_a_device_for_themselves_in_a_process() {
+fn persistent_groups_use_a_device_exclusively() {
     let Some(_emulation) = emulation(1) else { return };
-    cuda_suite::leave_a_device_to_groups();
+    cuda_suite::refuse_engines_next_to_groups();
 }
 
-/// The driver is asked as little as can be: it has one lock for all threads. Where the chunk's arrays cannot be page-locked they
-/// go by way of the slot's, in as many calls. Where the kernel reaches for all, nothing is copied.
+/// Checks that driver calls are few, because the driver has one lock for all threads. If the arrays
+/// of a chunk cannot be page-locked, the slot's arrays need the same number of calls. Zero-copy
+/// chunks need no copies.
 #[test]
-fn a_large_chunk_takes_one_call_for_its_copies_each_way() {
+fn a_large_chunk_needs_one_copy_call_per_direction() {
     const BINS: usize = 64;
     const CALLS: [&std::ffi::CStr; 6] = [
         c"cuMemcpyBatchAsync_v2",
@@ -55,11 +58,11 @@ fn a_large_chunk_takes_one_call_for_its_copies_each_way() {
     ];
     let _turn = cuda_suite::turn();
     let Some(emulation) = emulation(1) else { return };
-    let ways =
+    let setups =
         [(Transfer::Copy, true), (Transfer::Copy, false), (Transfer::ZeroCopy, true), (Transfer::ZeroCopy, false)];
-    for (transfer, locks) in ways {
+    for (transfer, locks) in setups {
         let (copies, launches, repeated) = if transfer == Transfer::ZeroCopy { (0, 0, 1) } else { (2, 1, 0) };
-        let arena = Arena::new(cuda_suite::worth_copying(BINS * BIN_PACKETS), 1).unwrap();
+        let arena = Arena::new(cuda_suite::dense_arena(BINS * BIN_PACKETS), 1).unwrap();
         let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
         let kernels = summing_kernels(godwit_kernels::cuda_source());
         let options = DeviceOptions { bins: BINS, bin_packets: BIN_PACKETS, transfer, ..DeviceOptions::default() };
@@ -83,30 +86,30 @@ fn a_large_chunk_takes_one_call_for_its_copies_each_way() {
             check(&mut region, &chunk);
             let calls: Vec<u64> =
                 CALLS.iter().zip(before).map(|(call, before)| emulation.calls(call) - before).collect();
-            // Its pages are locked once, or tried to be.
+            // The first round tries to lock the pages of the arrays.
             let transfer = transfer.name();
             let expected = [copies, 0, 0, launches, repeated, u64::from(round == 0)];
             assert_eq!(calls, expected, "{transfer}, round {round}, locks: {locks}");
         }
-        emulation.mend();
+        emulation.repair();
     }
 }
 
 #[test]
-fn chunks_come_and_go_both_ways_at_once() {
+fn copied_and_zero_copy_chunks_run_at_the_same_time() {
     let _turn = cuda_suite::turn();
     let Some(emulation) = emulation(1) else { return };
-    let ways = [c"cuLaunchKernel", c"cuGraphLaunch"];
-    let before = ways.map(|call| emulation.calls(call));
-    cuda_suite::bring_chunks_both_ways(2);
-    // Three of each in a round; one more where the lane is made.
-    let made = |way: usize| emulation.calls(ways[way]) - before[way];
+    let calls = [c"cuLaunchKernel", c"cuGraphLaunch"];
+    let before = calls.map(|call| emulation.calls(call));
+    cuda_suite::mix_transfers(2);
+    // Three calls of each kind per round. Opening the device makes one more launch.
+    let made = |index: usize| emulation.calls(calls[index]) - before[index];
     assert_eq!((made(0), made(1)), (2 * 3 + 1, 2 * 3));
 }
 
-/// That the numbers are right only a GPU can show; that there are any shows here.
+/// Checks that the measurements return results. Their accuracy can be checked only on a GPU.
 #[test]
-fn what_a_device_is_worth_can_be_measured() {
+fn measures_copies_launches_mailboxes_and_reads() {
     let _turn = cuda_suite::turn();
     let Some(_emulation) = emulation(1) else { return };
     let time = Duration::from_millis(5);

@@ -1,5 +1,6 @@
-//! A CUDA device that hangs, and one whose driver fails, emulated: every lane gives its chunks back, nobody waits for ever, and
-//! what the device may still write to stays. Each test has a device of its own, for what is lost is never given back.
+//! Tests of an emulated CUDA device that hangs, and of a failing driver. Every lane returns its
+//! chunks, no call blocks forever, and memory that the device may write stays allocated. Each test
+//! uses other devices, because lost devices are leaked.
 
 mod emulated;
 mod lost;
@@ -15,10 +16,11 @@ use godwit_device::{Device, DeviceOptions, Error, Lane, Mode, Program, Transfer}
 use godwit_packet::{Arena, ArenaConfig, Region};
 
 use emulated::Emulation;
-use lost::{chunk, chunk_of, demand_lost, until_lost};
+use lost::{SILENT, assert_lost, chunk, chunk_of, until_lost};
 use template::Template;
 
-/// The calls of a chunk that may fail, and how often they are made before: each with the number of a device to lose.
+/// Driver calls of a chunk that may fail, as device number, transfer, call, and number of
+/// successful calls before.
 const CALLS: [(usize, Transfer, &CStr, u64); 11] = [
     (4, Transfer::Copy, c"cuMemcpyAsync", 0),
     (5, Transfer::Copy, c"cuLaunchKernel", 0),
@@ -32,11 +34,13 @@ const CALLS: [(usize, Transfer, &CStr, u64); 11] = [
     (17, Transfer::Copy, c"cuMemcpyAsync", 1),
     (18, Transfer::Copy, c"cuEventRecord", 2),
 ];
-/// CUDA_ERROR_LAUNCH_FAILED and CUDA_ERROR_OUT_OF_MEMORY.
+/// `CUDA_ERROR_LAUNCH_FAILED`.
 const LAUNCH_FAILED: i32 = 719;
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: i32 = 2;
 
-/// What a test tells the driver holds for all of the process, until its turn ends.
+/// Exclusive access to the emulated driver, whose settings apply to the whole process. Dropping it
+/// resets them.
 struct Turn {
     driver: &'static Emulation,
     _turn: MutexGuard<'static, ()>,
@@ -45,7 +49,7 @@ struct Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.driver.hold(false);
-        self.driver.mend();
+        self.driver.repair();
     }
 }
 
@@ -73,7 +77,7 @@ fn lanes(device: &Arc<CudaDevice>, regions: &[Region]) -> Vec<Box<dyn Lane>> {
 }
 
 #[test]
-fn a_device_that_hangs_is_lost_to_all_its_lanes() {
+fn all_lanes_of_a_device_that_hangs_report_it_lost() {
     let Some(turn) = turn() else { return };
     for (number, mode) in [Mode::Launch, Mode::Persistent].into_iter().enumerate() {
         let (device, mut regions) = open(number, 3, mode).unwrap();
@@ -82,34 +86,35 @@ fn a_device_that_hangs_is_lost_to_all_its_lanes() {
         lanes[0].submit(&mut regions[0], healthy).unwrap();
         while lanes[0].poll(&mut regions[0]).unwrap().is_none() {}
         turn.driver.hold(true);
-        // A group may be behind its last look.
+        // A group may still be in its last poll.
         std::thread::sleep(Duration::from_millis(10));
-        let (first, behind, other) = (chunk(&mut regions[0], 0), chunk(&mut regions[0], 0), chunk(&mut regions[1], 0));
-        let buffers = [first.descriptors[0], behind.descriptors[0]];
+        let (first, second, other) = (chunk(&mut regions[0], 0), chunk(&mut regions[0], 0), chunk(&mut regions[1], 0));
+        let buffers = [first.descriptors[0], second.descriptors[0]];
         lanes[0].submit(&mut regions[0], first).unwrap();
-        lanes[0].submit(&mut regions[0], behind).unwrap();
+        lanes[0].submit(&mut regions[0], second).unwrap();
         lanes[1].submit(&mut regions[1], other).unwrap();
-        let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0], "no chunk back");
+        let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0], SILENT);
         assert_eq!(back, 0, "{mode:?}");
         assert_eq!(chunks.iter().map(|chunk| chunk.descriptors[0]).collect::<Vec<_>>(), buffers);
-        let (back, chunks) = until_lost(&mut *lanes[1], &mut regions[1], "no chunk back");
+        let (back, chunks) = until_lost(&mut *lanes[1], &mut regions[1], SILENT);
         assert_eq!((back, chunks.len()), (0, 1), "{mode:?}");
-        let (back, chunks) = until_lost(&mut *lanes[2], &mut regions[2], "no chunk back");
+        let (back, chunks) = until_lost(&mut *lanes[2], &mut regions[2], SILENT);
         assert_eq!((back, chunks.len()), (0, 0), "{mode:?}");
         for (lane, region) in lanes.iter_mut().zip(&mut regions) {
-            demand_lost(&mut **lane, region);
+            assert_lost(&mut **lane, region);
         }
         assert!(Arc::clone(&device).lane().is_err());
         drop((lanes, device, regions));
-        // It goes on, and writes where it was told to.
+        // The kernel now continues, and writes to its buffers.
         turn.driver.hold(false);
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// A chunk so large that the device works on its very arrays: those that come back are others.
+/// The chunk is so large that the device uses its own arrays. The returned chunk must have other
+/// arrays.
 #[test]
-fn what_came_back_of_a_device_that_hangs_is_never_written_to() {
+fn a_device_that_hangs_never_writes_to_returned_chunks() {
     const PACKETS: u16 = 2048;
     let Some(turn) = turn() else { return };
     for (number, transfer) in [Transfer::Copy, Transfer::ZeroCopy].into_iter().enumerate() {
@@ -120,7 +125,7 @@ fn what_came_back_of_a_device_that_hangs_is_never_written_to() {
         let large = chunk_of(&mut regions[0], 0, PACKETS);
         let (arrays, buffers_before) = (large.outcomes.pages().base(), large.descriptors.to_vec());
         lane.submit(&mut regions[0], large).unwrap();
-        let (_, mut chunks) = until_lost(&mut *lane, &mut regions[0], "no chunk back");
+        let (_, mut chunks) = until_lost(&mut *lane, &mut regions[0], SILENT);
         let back = &mut chunks[0];
         assert_eq!(*back.descriptors, *buffers_before);
         assert_ne!(back.outcomes.pages().base(), arrays);
@@ -135,7 +140,7 @@ fn what_came_back_of_a_device_that_hangs_is_never_written_to() {
 }
 
 #[test]
-fn a_lane_with_chunks_on_a_device_that_hangs_can_be_dropped() {
+fn drops_a_lane_with_chunks_on_a_device_that_hangs() {
     let Some(turn) = turn() else { return };
     for (number, mode) in [Mode::Launch, Mode::Persistent].into_iter().enumerate() {
         let (device, mut regions) = open(2 + number, 1, mode).unwrap();
@@ -150,7 +155,7 @@ fn a_lane_with_chunks_on_a_device_that_hangs_can_be_dropped() {
 }
 
 #[test]
-fn a_driver_that_fails_loses_the_device_and_no_chunk() {
+fn a_failing_driver_loses_the_device_but_no_chunk() {
     let Some(turn) = turn() else { return };
     for (number, transfer, call, calls_before) in CALLS {
         let options = DeviceOptions { transfer, lanes: 2, ..DeviceOptions::default() };
@@ -168,15 +173,15 @@ fn a_driver_that_fails_loses_the_device_and_no_chunk() {
         let (back, chunks) = until_lost(&mut *lanes[1], &mut regions[1], "CUDA_ERROR_LAUNCH_FAILED");
         assert_eq!((back, chunks.len()), (0, 0), "{call:?}");
         for (lane, region) in lanes.iter_mut().zip(&mut regions) {
-            demand_lost(&mut **lane, region);
+            assert_lost(&mut **lane, region);
         }
-        turn.driver.mend();
+        turn.driver.repair();
     }
 }
 
-/// Groups that say by themselves when a chunk is done say nothing of what has gone wrong.
+/// Groups that signal completion do not signal errors, so the driver must be queried.
 #[test]
-fn a_kernel_that_fails_while_it_reaches_for_buffers_loses_the_device_and_no_chunk() {
+fn a_failing_zero_copy_kernel_loses_the_device_but_no_chunk() {
     let Some(turn) = turn() else { return };
     let options = DeviceOptions { transfer: Transfer::ZeroCopy, ..DeviceOptions::default() };
     let (device, mut regions) = open_with(11, 16, &options).unwrap();
@@ -190,10 +195,10 @@ fn a_kernel_that_fails_while_it_reaches_for_buffers_loses_the_device_and_no_chun
     assert_eq!((back, chunks.len(), chunks[0].descriptors[0]), (0, 1, buffer));
 }
 
-/// Whatever the driver refuses while a device is made ready, there is an error that says so, and all is given back: the same
-/// device can be had afterwards.
+/// Every failing driver call while a device is opened returns an error and frees all resources. The
+/// same device can be opened again.
 #[test]
-fn a_device_that_cannot_be_made_ready_is_an_error() {
+fn reports_driver_errors_while_a_device_is_opened() {
     let Some(turn) = turn() else { return };
     let number = 8;
     drop(open(number, 1, Mode::Launch).unwrap());
@@ -204,14 +209,14 @@ fn a_device_that_cannot_be_made_ready_is_an_error() {
         for calls_before in 0..3 {
             let result = if call == c"cuMemAlloc_v2" { OUT_OF_MEMORY } else { LAUNCH_FAILED };
             turn.driver.break_call(call, calls_before, result);
-            // Some are not called as often as that.
+            // Some functions are called less often.
             match open(number, 1, Mode::Launch) {
                 Err(Error::TooLarge { bytes, bytes_max, .. }) if result == OUT_OF_MEMORY => assert!(bytes < bytes_max),
                 Err(Error::Driver { reason, .. }) => assert!(reason.contains("LAUNCH_FAILED"), "{call:?}: {reason}"),
                 Err(error) => panic!("{call:?}: {error}"),
-                Ok(_) => assert!(calls_before > 0, "{call:?} is not called"),
+                Ok(_) => assert!(calls_before > 0, "{call:?} is never called"),
             }
-            turn.driver.mend();
+            turn.driver.repair();
             let (device, mut regions) = open(number, 1, Mode::Persistent).unwrap();
             let mut lane = device.lane().unwrap();
             let healthy = chunk(&mut regions[0], 0);

@@ -1,5 +1,5 @@
-//! The OpenCL devices here: every function, in chunks of mixed bins, does what `ref` does; packets are never lost; a
-//! chunk that is wrong is refused untouched; and without OpenCL there is a sentence.
+//! Tests of the OpenCL devices of this machine. They cover every function in mixed chunks, lost
+//! packets, defective chunks, and machines without OpenCL.
 
 mod matrix;
 mod wrong;
@@ -17,20 +17,21 @@ use godwit_sched::{Chunk, Insert, Packer, PackerConfig};
 
 use matrix::frames::Random;
 use matrix::functions;
-use matrix::{FunctionProgram, IN_FLIGHT, Order, Packet, Scope, compare_with_ref, say_once, usable};
-use wrong::{FAULTS, demand_refused};
+use matrix::{FunctionProgram, IN_FLIGHT, Order, Packet, Scope, compare_with_ref, print_once, usable};
+use wrong::{FAULTS, assert_rejected};
 
-/// How a device is tried.
+/// A device with mode and kind of memory.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     number: usize,
     mode: Mode,
-    /// Packets are copied to memory of its own and back.
+    /// Whether packets are copied to the device's own memory and back.
     own: bool,
 }
 
-/// Every device that can be used, in every mode that it has; says so when there is none. One test at a time gets them:
-/// the groups of a processor in persistent mode take cores for themselves, and others would wait for ever.
+/// Returns every usable device in each of its modes. Prints a message if there is none. The guard
+/// gives exclusive use: persistent groups of a processor occupy cores, and groups of another test
+/// might never start.
 fn setups() -> (Vec<Setup>, MutexGuard<'static, ()>) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,16 +40,16 @@ fn setups() -> (Vec<Setup>, MutexGuard<'static, ()>) {
     if usable.is_empty() {
         return (Vec::new(), turn);
     }
-    let of = |&number: &usize| {
+    let setups_of = |&number: &usize| {
         let found = &probe.found[number];
         let modes = [Mode::Launch, Mode::Persistent].into_iter().filter(|mode| found.lacks(*mode).is_none());
         let setups = modes.map(move |mode| Setup { number, mode, own: !found.host_memory });
-        // A device that works on the host's memory can be made to take copies all the same.
+        // Devices that work on host memory are also tested with copies.
         setups.chain(found.host_memory.then_some(Setup { number, mode: Mode::Launch, own: true }))
     };
-    let setups: Vec<_> = usable.iter().flat_map(of).collect();
+    let setups: Vec<_> = usable.iter().flat_map(setups_of).collect();
     let names: Vec<_> = setups.iter().map(matrix::Setup::name).collect();
-    say_once(&format!("OpenCL tests run on: {}", names.join(", ")));
+    print_once(&format!("OpenCL tests run on: {}", names.join(", ")));
     (setups, turn)
 }
 
@@ -70,16 +71,17 @@ impl Setup {
         (arena.handle(), arena.split())
     }
 
-    /// Workers that a device takes in this mode: each has a group, and each group a compute unit.
-    fn workers(self, wanted: usize) -> usize {
+    /// Returns the number of workers, limited to what the device supports. In persistent mode, each
+    /// worker needs a group, and each group a compute unit.
+    fn workers(self, requested: usize) -> usize {
         match self.mode {
-            Mode::Launch => wanted,
-            Mode::Persistent => wanted.min(probe().found[self.number].capabilities.compute_units),
+            Mode::Launch => requested,
+            Mode::Persistent => requested.min(probe().found[self.number].capabilities.compute_units),
         }
     }
 
     fn device(self, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle, lanes: usize) -> Arc<OpenClDevice> {
-        // Machines that run tests do much else at the same time: nothing here is to be lost for that.
+        // A busy test machine must not trigger the watchdog.
         let options = DeviceOptions { mode: self.mode, lanes, watchdog: Duration::from_secs(60), ..Default::default() };
         let device = match self.own {
             true => OpenClDevice::with_own_memory(self.number, programs, arena, &options),
@@ -115,29 +117,30 @@ impl matrix::Setup for Setup {
 }
 
 #[test]
-fn every_function_does_what_ref_does_in_mixed_chunks() {
+fn every_function_matches_ref_in_mixed_chunks() {
     let (setups, _turn) = setups();
     compare_with_ref(&setups, &Scope::ALL);
 }
 
-/// Run by the test below under oclgrind.
+/// `kernels_pass_oclgrind` runs this test under oclgrind.
 #[test]
-#[ignore = "too slow where it does not run in the surroundings that `kernels_under_oclgrind` makes, and too little there"]
+#[ignore = "only useful in the environment of `kernels_pass_oclgrind`: too slow elsewhere, and too few packets"]
 fn a_few_packets_under_oclgrind() {
-    // About ten of each row, short ones: it is a simulator.
+    // About ten short packets of each row, because oclgrind is a simulator.
     let picks = |packet: &Packet| packet.before.flow_hash.is_multiple_of(97) && packet.before.length <= 200;
     let (setups, _turn) = setups();
     let scope = Scope { layouts: &[Layout::Dense], batches: &[33], orders: &[Order::Random, Order::Arrival], picks };
     compare_with_ref(&setups, &scope);
 }
 
-/// Run by the test below under oclgrind, which must find fault with it: all lanes write the same byte.
+/// `kernels_pass_oclgrind` runs this test under oclgrind, which must report a race: all lanes write
+/// the same byte.
 #[test]
-#[ignore = "does wrong on purpose, in the surroundings that `kernels_under_oclgrind` makes"]
+#[ignore = "contains a race; only useful in the environment of `kernels_pass_oclgrind`"]
 fn a_race_under_oclgrind() {
     let before = "gw_verdict(outcome, GW_ECHO_FORWARD";
     let source = godwit_kernels::opencl_source();
-    assert!(source.contains(before), "echo is another");
+    assert!(source.contains(before), "the kernel of echo has changed");
     let race = "((GW_GLOBAL gw_u8 *)lane->image)[1] = (gw_u8)gw_lane_id();";
     let handle_and_regions = Arena::new(ArenaConfig { packets: 64, ..ArenaConfig::default() }, 1).unwrap();
     let handle = handle_and_regions.handle();
@@ -152,40 +155,40 @@ fn a_race_under_oclgrind() {
     }
 }
 
-/// The kernels of all functions have no data race and reach nothing outside of what they were given, says oclgrind, a
-/// simulator that looks at every access. It comes as a driver of its own; code that its compiler optimises has
-/// instructions that the simulator does not know.
+/// Runs the kernels of all functions under oclgrind, which checks every memory access for races and
+/// bounds. It is installed as an OpenCL driver. Compiler optimizations are off, because they
+/// generate instructions that it does not support.
 #[test]
-fn kernels_under_oclgrind() {
+fn kernels_pass_oclgrind() {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let driver = std::env::split_paths(&paths)
         .filter(|folder| folder.join("oclgrind").is_file())
         .map(|folder| folder.join("../lib/oclgrind/liboclgrind-rt-icd.so"))
         .find(|driver| driver.is_file());
     let Some(driver) = driver else {
-        std::io::stderr().write_all(b"skipped: oclgrind is not here\n").unwrap();
+        std::io::stderr().write_all(b"skipped: oclgrind is not installed\n").unwrap();
         return;
     };
     let folder = std::env::temp_dir().join(format!("godwit-oclgrind-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("oclgrind.icd"), driver.canonicalize().unwrap().to_str().unwrap()).unwrap();
     let log = folder.join("log");
-    let said = |name: &str| {
+    let run = |name: &str| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", name, "--ignored", "--nocapture"]).env("OCL_ICD_VENDORS", &folder);
         command.env_remove("OCL_ICD_FILENAMES");
         command.env("OCLGRIND_DATA_RACES", "1").env("OCLGRIND_MAX_ERRORS", "10").env("OCLGRIND_LOG", &log);
         command.env("OCLGRIND_BUILD_OPTIONS", "-cl-opt-disable");
-        // Twice what it has otherwise: the table images need more than that.
+        // Twice the default, because the table images need more.
         command.env("OCLGRIND_GLOBAL_MEM_SIZE", (256 << 20).to_string());
         let output = command.output().unwrap();
         let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
         (output.status.success(), text, std::fs::read_to_string(&log).unwrap_or_default())
     };
-    let (_, text, found) = said("a_race_under_oclgrind");
-    assert!(found.contains("data race"), "oclgrind does not find a race: {found}{text}");
+    let (_, text, found) = run("a_race_under_oclgrind");
+    assert!(found.contains("data race"), "oclgrind finds no race: {found}{text}");
     std::fs::remove_file(&log).unwrap();
-    let (success, text, found) = said("a_few_packets_under_oclgrind");
+    let (success, text, found) = run("a_few_packets_under_oclgrind");
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(success && text.contains("Oclgrind") && found.trim().is_empty(), "{found}{text}");
 }
@@ -195,9 +198,9 @@ fn echo() -> Vec<Arc<dyn Program>> {
     vec![Arc::new(FunctionProgram("echo", function))]
 }
 
-/// Several workers with a lane each, chunks of every size, polled now and then: what goes in comes out, once.
+/// Several workers with one lane each submit chunks of all sizes and poll at random times.
 #[test]
-fn every_packet_of_every_worker_comes_back_once() {
+fn every_packet_of_every_worker_is_returned_once() {
     const WORKERS: usize = 3;
     const PACKETS: u32 = 60_000;
     let (setups, _turn) = setups();
@@ -235,13 +238,17 @@ fn every_packet_of_every_worker_comes_back_once() {
                         }
                         while let Some(chunk) = lane.poll(&mut region).unwrap() {
                             for bin in &chunk.bins {
-                                for at in chunk.range(bin) {
-                                    let descriptor = &chunk.descriptors[at];
+                                for index in chunk.range(bin) {
+                                    let descriptor = &chunk.descriptors[index];
                                     let mark = descriptor.flow_hash;
-                                    assert!(!std::mem::replace(&mut back[mark as usize], true), "{mark} came twice");
-                                    // What `echo` echoes has its addresses swapped; the rest is too short for it.
+                                    assert!(
+                                        !std::mem::replace(&mut back[mark as usize], true),
+                                        "{mark} returned twice"
+                                    );
+                                    // `echo` swaps the addresses of the packets that it returns,
+                                    // and drops short packets.
                                     let echoed = descriptor.length >= 46;
-                                    assert_eq!(chunk.outcomes[at].verdict != VERDICT_DROP, echoed);
+                                    assert_eq!(chunk.outcomes[index].verdict != VERDICT_DROP, echoed);
                                     let inverted = if echoed { 6..12 } else { 0..6 };
                                     let fine = |(at, &byte): (usize, &u8)| {
                                         byte == (mark as u8) ^ (255 * u8::from(inverted.contains(&at)))
@@ -261,7 +268,7 @@ fn every_packet_of_every_worker_comes_back_once() {
     }
 }
 
-/// So many packets of echo as one chunk.
+/// Returns a chunk of `packets` packets for `echo`.
 fn echo_chunk(region: &mut Region, packets: usize) -> Chunk {
     let mut packer = Packer::new(PackerConfig::default(), &[godwit_kernels::ECHO], 2).unwrap();
     for mark in 0..packets {
@@ -273,22 +280,23 @@ fn echo_chunk(region: &mut Region, packets: usize) -> Chunk {
 }
 
 #[test]
-fn a_wrong_chunk_comes_back_untouched() {
+fn rejects_defective_chunks_unchanged() {
     let (setups, _turn) = setups();
     for setup in setups {
         let (handle, mut regions) = setup.small_arena(64, 1);
         let mut lane = setup.lane(echo(), &handle);
         let region = &mut regions[0];
-        for (reason, spoil) in FAULTS {
+        for (reason, damage) in FAULTS {
             let mut wrong = echo_chunk(region, 8);
-            spoil(&mut wrong);
-            demand_refused(&mut *lane, region, wrong, reason);
+            damage(&mut wrong);
+            assert_rejected(&mut *lane, region, wrong, reason);
         }
-        // A region of an arena that the device was not given: its buffers would be taken for others.
+        // A region of another arena: its buffers would be confused with those of the device's
+        // arena.
         let (_other, mut others) = setup.small_arena(64, 1);
         let wrong = echo_chunk(&mut others[0], 8);
-        demand_refused(&mut *lane, &mut others[0], wrong, "another arena");
-        // The lane goes on after all of that.
+        assert_rejected(&mut *lane, &mut others[0], wrong, "not in the arena");
+        // The lane is still usable.
         let fine = echo_chunk(region, 8);
         lane.submit(region, fine).unwrap();
         while lane.in_flight() > 0 {
@@ -298,7 +306,7 @@ fn a_wrong_chunk_comes_back_untouched() {
 }
 
 #[test]
-fn chunks_without_packets_come_back() {
+fn returns_chunks_without_packets() {
     let (setups, _turn) = setups();
     for setup in setups {
         let (handle, mut regions) = setup.small_arena(1, 1);
@@ -316,9 +324,9 @@ fn chunks_without_packets_come_back() {
     }
 }
 
-/// The device must be done with a region before its memory goes away.
+/// The device must finish with a region before its memory is freed.
 #[test]
-fn a_lane_dropped_with_chunks_in_flight_waits_for_them() {
+fn dropping_a_lane_waits_for_its_chunks_in_flight() {
     let (setups, _turn) = setups();
     for setup in setups {
         for _ in 0..20 {
@@ -335,17 +343,17 @@ fn a_lane_dropped_with_chunks_in_flight_waits_for_them() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_an_error() {
+fn reports_an_absent_device() {
     let handle = Arena::new(ArenaConfig::default(), 1).unwrap().handle();
     let Err(error) = OpenClDevice::new(4711, Vec::new(), &handle, &DeviceOptions::default()) else {
-        panic!("there is no such device")
+        panic!("opened an absent device")
     };
-    let right = matches!(error, Error::Absent { .. }) || probe().found.is_empty();
-    assert!(right && error.to_string().contains("`opencl:4711`"), "{error}");
+    let is_absent = matches!(error, Error::Absent { .. }) || probe().found.is_empty();
+    assert!(is_absent && error.to_string().contains("`opencl:4711`"), "{error}");
 }
 
 #[test]
-fn a_probe_tells_the_devices_or_why_there_is_none() {
+fn a_probe_returns_devices_or_a_reason() {
     let probe = probe();
     assert_eq!(probe.found.is_empty(), probe.reason.is_some());
     for (number, found) in probe.found.iter().enumerate() {
@@ -357,44 +365,46 @@ fn a_probe_tells_the_devices_or_why_there_is_none() {
     }
 }
 
-/// Run by the test below in another process, with other surroundings.
+/// `reports_why_opencl_is_unavailable` runs this test in another process with another environment.
 #[test]
-#[ignore = "only means something in the surroundings that `without_opencl_there_is_a_sentence` makes"]
-fn tells_why_there_is_none() {
+#[ignore = "only useful in the environment of `reports_why_opencl_is_unavailable`"]
+fn prints_why_opencl_is_unavailable() {
     let probe = probe();
-    let reason = probe.reason.expect("there is no device");
+    let reason = probe.reason.expect("the probe found a device");
     let handle = Arena::new(ArenaConfig::default(), 1).unwrap().handle();
     let Err(error) = OpenClDevice::new(0, Vec::new(), &handle, &DeviceOptions::default()) else {
-        panic!("there is no device")
+        panic!("opened an absent device")
     };
     println!("reason: {reason}\nerror: {error}");
 }
 
 #[test]
-fn without_opencl_there_is_a_sentence() {
+fn reports_why_opencl_is_unavailable() {
     let folder = std::env::temp_dir().join(format!("godwit-no-opencl-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    // What the dynamic loader finds first and cannot load ends its search as if there were nothing.
+    // The dynamic loader stops its search at the first file with this name, even if it cannot load
+    // the file.
     for name in ["libOpenCL.so.1", "libOpenCL.so"] {
         std::fs::write(folder.join(name), "not a library").unwrap();
     }
-    let said = |name: &str, value: &std::path::Path| {
+    let run = |name: &str, value: &std::path::Path| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "tells_why_there_is_none", "--ignored", "--nocapture"]).env(name, value);
-        // It names drivers besides the folder.
+        command.args(["--exact", "prints_why_opencl_is_unavailable", "--ignored", "--nocapture"]).env(name, value);
+        // This variable would name additional drivers.
         command.env_remove("OCL_ICD_FILENAMES");
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
         text
     };
-    let no_loader = said("LD_LIBRARY_PATH", &folder);
-    // Where there is a loader, it looks for drivers in the given folder only.
-    let is_loader_here = probe().reason.is_none_or(|reason| !reason.contains("no OpenCL loader"));
-    let no_driver = said("OCL_ICD_VENDORS", &folder);
+    let no_loader = run("LD_LIBRARY_PATH", &folder);
+    // A loader, if installed, searches drivers only in the given folder.
+    let is_loader_here = probe().reason.is_none_or(|reason| !reason.contains("libOpenCL.so.1"));
+    let no_driver = run("OCL_ICD_VENDORS", &folder);
     std::fs::remove_dir_all(&folder).unwrap();
-    assert!(no_loader.contains("reason: OpenCL is not used: there is no OpenCL loader"), "{no_loader}");
-    assert!(no_loader.contains("error: device `opencl:0` cannot be used: OpenCL is not used:"), "{no_loader}");
-    let expected = if is_loader_here { "but no driver" } else { "no OpenCL loader" };
+    let lines: Vec<&str> = no_loader.lines().filter(|line| line.contains("libOpenCL.so.1")).collect();
+    assert!(lines.iter().any(|line| line.contains("reason: ")), "{no_loader}");
+    assert!(lines.iter().any(|line| line.contains("error: ") && line.contains("`opencl:0`")), "{no_loader}");
+    let expected = if is_loader_here { "no driver" } else { "libOpenCL.so.1" };
     assert!(no_driver.contains(expected), "{no_driver}");
 }

@@ -1,7 +1,8 @@
-//! An OpenCL device whose kernel hangs: the watchdog finds it, every lane gives its chunks back, nothing waits for the
-//! kernel for ever, and the process can end.
+//! Tests of an OpenCL device whose kernel hangs. The watchdog detects it, every lane returns its
+//! chunks, no call blocks forever, and the process can exit.
 //!
-//! The kernel really hangs, in a process of its own: a core goes with it until that process ends.
+//! The kernel really hangs and occupies a core. Each test runs in its own process, which releases
+//! the core when it exits.
 
 mod lost;
 mod template;
@@ -15,31 +16,30 @@ use godwit_device::opencl::{OpenClDevice, probe};
 use godwit_device::{Device, DeviceOptions, Mode, Program, arena_memory};
 use godwit_packet::{Arena, ArenaConfig, Region};
 
-use lost::{chunk, demand_lost, until_lost};
+use lost::{SILENT, assert_lost, chunk, until_lost};
 use template::Template;
 
-/// The variant that makes the kernel hang.
+/// Variant that makes the kernel hang.
 const HANG: u8 = 99;
-/// Why such a device is lost.
-const SILENT: &str = "no chunk back";
-/// Far more than a process that ends takes.
-const PATIENCE: Duration = Duration::from_secs(100);
+/// Timeout for a test process. A process that ends takes much less.
+const TIMEOUT: Duration = Duration::from_secs(100);
 
-/// Godwit's kernels, but a group that comes to a bin of the variant [`HANG`] stays there.
+/// Returns Godwit's kernels with a change: a group hangs at a bin of the variant [`HANG`].
 fn hanging_kernels() -> String {
     let mut source = godwit_kernels::opencl_source().to_owned();
-    for (after, at) in [
+    for (after, bin) in [
         ("const gw_bin bin = bins[index];", "bins + index"),
-        ("const gw_bin bin = *(const __global gw_bin *)place;", "place"),
+        ("const gw_bin bin = *(const __global gw_bin *)slot;", "slot"),
     ] {
-        assert!(source.contains(after), "the kernels no longer read a bin so: {after}");
-        let spin = format!("while (((volatile __global const gw_bin *)({at}))->variant == 99u) {{}}");
+        assert!(source.contains(after), "the kernels do not contain: {after}");
+        let spin = format!("while (((volatile __global const gw_bin *)({bin}))->variant == 99u) {{}}");
         source = source.replace(after, &format!("{after} {spin}"));
     }
     source
 }
 
-/// A device that is the processor itself: others may be somebody else's too.
+/// Returns the number of a device that runs on the processor. Other processes may use other
+/// devices.
 fn processor() -> Option<usize> {
     probe().found.iter().position(|found| found.usable.is_ok() && found.kind == "cpu")
 }
@@ -58,58 +58,57 @@ fn device(regions: usize, mode: Mode) -> (Arc<OpenClDevice>, Vec<Region>) {
 }
 
 #[test]
-#[ignore = "hangs a core until its process ends: run by `a_device_that_hangs_is_lost_to_all_its_lanes`"]
+#[ignore = "hangs a core until its process exits: run by `all_lanes_of_a_device_that_hangs_report_it_lost`"]
 fn hangs_under_two_lanes() {
     let (device, mut regions) = device(3, Mode::Launch);
     let mut lanes: Vec<_> = (0..3).map(|_| Arc::clone(&device).lane().unwrap()).collect();
-    // The first lane finds the device lost. Its chunks come back in the order in which they went.
-    let (healthy, hanging, behind) =
-        (chunk(&mut regions[0], 0), chunk(&mut regions[0], HANG), chunk(&mut regions[0], 0));
-    let buffers = [hanging.descriptors[0], behind.descriptors[0]];
+    // The first lane declares the device lost, and returns its chunks in the order of submission.
+    let (healthy, hanging, next) = (chunk(&mut regions[0], 0), chunk(&mut regions[0], HANG), chunk(&mut regions[0], 0));
+    let buffers = [hanging.descriptors[0], next.descriptors[0]];
     lanes[0].submit(&mut regions[0], healthy).unwrap();
     while lanes[0].poll(&mut regions[0]).unwrap().is_none() {}
     lanes[0].submit(&mut regions[0], hanging).unwrap();
-    lanes[0].submit(&mut regions[0], behind).unwrap();
+    lanes[0].submit(&mut regions[0], next).unwrap();
     let other = chunk(&mut regions[1], 0);
     lanes[1].submit(&mut regions[1], other).unwrap();
     let (back, chunks) = until_lost(&mut *lanes[0], &mut regions[0], SILENT);
     assert_eq!(back, 0);
     assert_eq!(chunks.iter().map(|chunk| chunk.descriptors[0]).collect::<Vec<_>>(), buffers);
-    // The second had a chunk, which the device may have finished; the third had none.
+    // The second lane has one chunk, which the device may have finished. The third lane has none.
     let (back, chunks) = until_lost(&mut *lanes[1], &mut regions[1], SILENT);
     assert_eq!(back + chunks.len(), 1);
     let (back, chunks) = until_lost(&mut *lanes[2], &mut regions[2], SILENT);
     assert_eq!((back, chunks.len()), (0, 0));
     for (lane, region) in lanes.iter_mut().zip(&mut regions) {
-        demand_lost(&mut **lane, region);
+        assert_lost(&mut **lane, region);
     }
     assert!(Arc::clone(&device).lane().is_err());
     drop((lanes, device, regions));
 }
 
 #[test]
-#[ignore = "hangs a core until its process ends: run by `a_device_that_hangs_is_lost_to_all_its_lanes`"]
+#[ignore = "hangs a core until its process exits: run by `all_lanes_of_a_device_that_hangs_report_it_lost`"]
 fn hangs_under_a_lane_that_is_dropped() {
     let (device, mut regions) = device(1, Mode::Launch);
     let mut lane = Arc::clone(&device).lane().unwrap();
     let hanging = chunk(&mut regions[0], HANG);
     lane.submit(&mut regions[0], hanging).unwrap();
     drop((lane, device, regions));
-    // What a program does that has no `main` to return from.
+    // A real program exits in the same way after `main` returns.
     std::process::exit(0);
 }
 
 #[test]
-#[ignore = "hangs a core until its process ends: run by `a_device_that_hangs_is_lost_to_all_its_lanes`"]
+#[ignore = "hangs a core until its process exits: run by `all_lanes_of_a_device_that_hangs_report_it_lost`"]
 fn hangs_in_a_persistent_group() {
     let units = probe().found[processor().unwrap()].capabilities.compute_units;
     let (device, mut regions) = device(units.min(2), Mode::Persistent);
     let mut lanes: Vec<_> = regions.iter().map(|_| Arc::clone(&device).lane().unwrap()).collect();
-    let (hanging, behind) = (chunk(&mut regions[0], HANG), chunk(&mut regions[0], 0));
-    let buffers = [hanging.descriptors[0], behind.descriptors[0]];
+    let (hanging, next) = (chunk(&mut regions[0], HANG), chunk(&mut regions[0], 0));
+    let buffers = [hanging.descriptors[0], next.descriptors[0]];
     lanes[0].submit(&mut regions[0], hanging).unwrap();
-    lanes[0].submit(&mut regions[0], behind).unwrap();
-    // A group beside it goes on meanwhile.
+    lanes[0].submit(&mut regions[0], next).unwrap();
+    // Another group continues to work.
     if let (Some(lane), Some(region)) = (lanes.get_mut(1), regions.get_mut(1)) {
         let healthy = chunk(region, 0);
         lane.submit(region, healthy).unwrap();
@@ -123,13 +122,13 @@ fn hangs_in_a_persistent_group() {
         assert_eq!((back, chunks.len()), (0, 0));
     }
     for (lane, region) in lanes.iter_mut().zip(&mut regions) {
-        demand_lost(&mut **lane, region);
+        assert_lost(&mut **lane, region);
     }
     drop((lanes, device, regions));
 }
 
 #[test]
-#[ignore = "hangs a core until its process ends: run by `a_device_that_hangs_is_lost_to_all_its_lanes`"]
+#[ignore = "hangs a core until its process exits: run by `all_lanes_of_a_device_that_hangs_report_it_lost`"]
 fn hangs_in_a_persistent_group_that_is_dropped() {
     let (device, mut regions) = device(1, Mode::Persistent);
     let mut lane = Arc::clone(&device).lane().unwrap();
@@ -139,10 +138,10 @@ fn hangs_in_a_persistent_group_that_is_dropped() {
 }
 
 #[test]
-fn a_device_that_hangs_is_lost_to_all_its_lanes() {
+fn all_lanes_of_a_device_that_hangs_report_it_lost() {
     if processor().is_none() {
-        // Past the test harness, which shows nothing of a test that passes.
-        std::io::stderr().write_all(b"skipped: no OpenCL device here is a processor and can be used\n").unwrap();
+        // Written directly, because the test harness hides the output of tests that pass.
+        std::io::stderr().write_all(b"skipped: no usable OpenCL device runs on the processor\n").unwrap();
         return;
     }
     let launched = ["hangs_under_two_lanes", "hangs_under_a_lane_that_is_dropped"];
@@ -156,13 +155,13 @@ fn a_device_that_hangs_is_lost_to_all_its_lanes() {
         let status = loop {
             match child.try_wait().unwrap() {
                 Some(status) => break Some(status),
-                None if started.elapsed() > PATIENCE => break None,
+                None if started.elapsed() > TIMEOUT => break None,
                 None => std::thread::sleep(Duration::from_millis(10)),
             }
         };
         let _ = child.kill();
         let output = child.wait_with_output().unwrap();
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(status.is_some_and(|status| status.success()), "{name}: {status:?}: {said}");
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(status.is_some_and(|status| status.success()), "{name}: {status:?}: {text}");
     }
 }

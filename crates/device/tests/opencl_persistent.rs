@@ -1,5 +1,5 @@
-//! Persistent groups under OpenCL: nothing stale is ever read, on either side; and where there can be no groups, the
-//! device runs in launch mode and says why.
+//! Tests of persistent groups on OpenCL devices: stale data, shares, and the fallback to launch
+//! mode.
 
 mod stress;
 mod template;
@@ -17,16 +17,17 @@ use godwit_sched::Chunk;
 use stress::{BIN_PACKETS, BUFFERS, by_workers, fill, packets, run, run_programs, summing_kernels};
 use template::Template;
 
-/// Groups of a processor take cores for themselves: one test at a time.
+/// Gives one test at a time exclusive use of the processor, because its persistent groups occupy
+/// cores.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// A device with a persistent mode; says so when there is none.
+/// Returns the number of a device with persistent mode. Prints a message if there is none.
 fn device_number() -> Option<usize> {
     let able = |found: &godwit_device::Found| found.usable.is_ok() && found.lacks(Mode::Persistent).is_none();
     let number = probe().found.iter().position(able);
     if number.is_none() {
-        // Past the test harness, which shows nothing of a test that passes.
-        std::io::stderr().write_all(b"skipped: no OpenCL device here has a persistent mode\n").unwrap();
+        // Written directly, because the test harness hides the output of tests that pass.
+        std::io::stderr().write_all(b"skipped: no OpenCL device has a persistent mode\n").unwrap();
     }
     number
 }
@@ -35,9 +36,8 @@ fn kernels() -> String {
     summing_kernels(godwit_kernels::opencl_source())
 }
 
-/// See [`by_workers`].
 #[test]
-fn nobody_ever_reads_anything_stale() {
+fn no_stale_data_is_read() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(number) = device_number() else { return };
     let lanes = probe().found[number].capabilities.compute_units.min(4);
@@ -53,13 +53,12 @@ fn nobody_ever_reads_anything_stale() {
     by_workers(Arc::new(device), arena.split(), packets());
 }
 
-/// A device that cannot run in persistent mode runs launched, and does its work.
 #[test]
-fn without_what_groups_need_a_device_is_launched_and_says_why() {
+fn falls_back_to_launch_mode_with_a_reason() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(number) = device_number() else { return };
     let units = probe().found[number].capabilities.compute_units;
-    for (lanes, is_shared, reason) in [(1, false, "the arena does not lie in memory"), (units + 1, true, "workers")] {
+    for (lanes, is_shared, reason) in [(1, false, "shared virtual memory"), (units + 1, true, "workers")] {
         let config = ArenaConfig { packets: BUFFERS, ..ArenaConfig::default() };
         let arena = match is_shared {
             false => Arena::new(config, 1).unwrap(),
@@ -73,16 +72,17 @@ fn without_what_groups_need_a_device_is_launched_and_says_why() {
         let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
         let device = OpenClDevice::with_kernels(number, programs, &arena.handle(), &options, &kernels()).unwrap();
         assert_eq!(device.mode(), Mode::Launch);
-        let said = device.fallback().unwrap();
-        assert!(said.contains("runs in launch mode") && said.contains(reason), "{said}");
+        let fallback = device.fallback().unwrap();
+        assert!(fallback.contains("launch mode") && fallback.contains(reason), "{fallback}");
         let mut lane = Arc::new(device).lane().unwrap();
         run(&mut *lane, &mut arena.split()[0], 0, 10_000);
     }
 }
 
-/// Groups that a function has by share serve no other, those without a share are served by all, and what each does is right.
+/// Groups with a share serve no other function that has a share. Any group serves functions without
+/// a share.
 #[test]
-fn groups_are_split_between_functions_by_share() {
+fn divides_groups_between_functions_by_share() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(number) = device_number() else { return };
     let units = probe().found[number].capabilities.compute_units;
@@ -107,9 +107,9 @@ fn groups_are_split_between_functions_by_share() {
         let bins = run_programs(&mut *lane, &mut arena.split()[0], 0, 100_000, count);
         let by_group = lane.bins_by_group();
         if named * lanes > units {
-            // Too few of them: launched, which does as well.
-            let said = device.fallback().unwrap();
-            assert!(said.contains(&format!("{named} functions have a share")), "{said}");
+            // The device has too few groups, and uses launch mode.
+            let fallback = device.fallback().unwrap();
+            assert!(fallback.contains(&format!("{named} shares")), "{fallback}");
             assert_eq!((device.mode(), by_group.len()), (Mode::Launch, 0));
             continue;
         }
@@ -125,16 +125,17 @@ fn groups_are_split_between_functions_by_share() {
                     .enumerate()
                     .any(|(other, (bins, share))| other != program && *share > 0 && *bins > 0)
             };
-            // A group that serves it by share has nothing of another function that has a share.
+            // A group that serves this function by share has received no bin of another function
+            // with a share.
             let mixed = by_group.iter().filter(|group| *share > 0 && group[program] > 0).filter(others).count();
             assert_eq!(mixed, 0, "{share:?}: {by_group:?}");
         }
     }
 }
 
-/// Groups outlive lanes: a lane that is dropped makes room for the next, and there are no more than were asked for.
+/// Groups outlive lanes. The number of lanes is limited, and dropping a lane allows another one.
 #[test]
-fn a_lane_that_is_dropped_makes_room_for_another() {
+fn a_dropped_lane_makes_room_for_another() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(number) = device_number() else { return };
     let config = ArenaConfig { packets: BUFFERS, ..ArenaConfig::default() };
@@ -147,10 +148,10 @@ fn a_lane_that_is_dropped_makes_room_for_another() {
     let region = &mut arena.split()[0];
     for round in 0..20 {
         let mut lane = Arc::clone(&device).lane().unwrap();
-        let Err(error) = Arc::clone(&device).lane() else { panic!("there is one lane") };
-        assert!(error.to_string().contains("all of them are taken"), "{error}");
+        let Err(error) = Arc::clone(&device).lane() else { panic!("opened a second lane") };
+        assert!(error.to_string().contains("1 lanes"), "{error}");
         run(&mut *lane, region, round * 1000, round * 1000 + 1000);
-        // With something in flight, which is waited for.
+        // Drop the lane with a chunk in flight. The drop waits for it.
         let mut next = 0;
         let chunk = fill(region, Chunk::new(3, 3 * BIN_PACKETS), &mut next, 100);
         let buffers: Vec<_> = chunk.bins.iter().flat_map(|bin| chunk.descriptors[chunk.range(bin)].to_vec()).collect();
@@ -163,5 +164,5 @@ fn a_lane_that_is_dropped_makes_room_for_another() {
     large.bins.push(Bin { count: 1 + BIN_PACKETS as u16, kernel: godwit_kernels::TEMPLATE, ..Bin::default() });
     large.descriptors.fill(region.allocate(64).unwrap());
     let rejected = lane.submit(region, large).unwrap_err();
-    assert!(rejected.error.to_string().contains("larger than the 64 announced"), "{}", rejected.error);
+    assert!(rejected.error.to_string().contains("limit of 64 packets"), "{}", rejected.error);
 }

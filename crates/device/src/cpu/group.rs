@@ -1,4 +1,4 @@
-//! How many packets take turns while memory answers: found by reading a function's own table.
+//! Selects the number of interleaved packets for a function, by measuring reads of its table.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -6,48 +6,54 @@ use std::time::Instant;
 use godwit_kernels::{GROUP_MAX, Level, PROBE_READS};
 use godwit_packet::ImageRef;
 
-/// Look-ups of one measurement, and how often each is made; the fastest counts.
+/// Number of look-ups in one measurement.
 const ROUNDS: u32 = 1024;
+/// Number of measurements. The fastest one counts.
 const PASSES: u32 = 4;
-/// A table that answers sooner lies in a cache near the core: turns hide nothing of a single read. A
-/// guess from the latency of second-level caches; not measured with functions.
+/// Read latency in nanoseconds below which the table lies in a cache near the core. Interleaving
+/// then hides no latency of a single read. The value is an estimate from the latency of
+/// second-level caches, not a measurement.
 const NEAR_NS: f64 = 6.0;
-/// A smaller group that is this near the best takes less room in the cache.
+/// Tolerance for smaller groups: a group this close to the best one is preferred, because it uses
+/// less cache.
 const NEAR_BEST: f64 = 1.03;
 const LINE_BYTES: usize = 64;
 
-/// A group and why it is that.
-pub(super) struct Turns {
+/// Number of interleaved packets, and the reason for it.
+pub(super) struct Interleaving {
     pub(super) group: u32,
     pub(super) reason: String,
 }
 
-/// The group that a sample of packets is measured with, where the table is near. Bench `dpi`: 8 to 32 are alike.
+/// Group size for the measurement of sample packets if the table is near. Groups of 8 to 32 are
+/// equally fast in bench `dpi`.
 pub(super) const SAMPLE: u32 = 16;
-/// Turns that gain less than this over a near table are not worth having.
+/// Minimum speedup by interleaving for a near table.
 const SAMPLE_GAIN: f64 = 1.1;
 
-impl Turns {
-    /// Of a near table: turns still pay for a function whose packets wait for long chains of reads, as an automaton makes them
-    /// byte by byte. `plain_ns` and `turns_ns` are what a packet of the sample takes without and with [`SAMPLE`] in turns.
-    pub(super) fn of_sample(self, plain_ns: f64, turns_ns: f64) -> Self {
-        if plain_ns < SAMPLE_GAIN * turns_ns {
+impl Interleaving {
+    /// Decides again for a near table, from the times of a sample packet without (`plain_ns`) and
+    /// with (`interleaved_ns`) interleaving of [`SAMPLE`] packets. Interleaving also helps
+    /// functions with long chains of dependent reads, such as an automaton that reads byte by byte.
+    pub(super) fn with_sample(self, plain_ns: f64, interleaved_ns: f64) -> Self {
+        if plain_ns < SAMPLE_GAIN * interleaved_ns {
             return self;
         }
         let near = self.reason.strip_prefix("off: ").unwrap_or(&self.reason);
-        let reason =
-            format!("{SAMPLE} in turns: {near}, but a packet takes {plain_ns:.0} ns alone, {turns_ns:.0} ns so");
+        let reason = format!(
+            "{SAMPLE} interleaved: {near}, but a packet takes {plain_ns:.0} ns alone and {interleaved_ns:.0} ns interleaved"
+        );
         Self { group: SAMPLE, reason }
     }
 }
 
-/// Measures with a level that is supported here.
-pub(super) fn choose(level: &Level, image: ImageRef<'_>) -> Turns {
+/// Measures the table with a level that this machine supports.
+pub(super) fn choose(level: &Level, image: ImageRef<'_>) -> Interleaving {
     assert!(level.supported());
     let lines = (image.len() / LINE_BYTES) as u64;
     let size = format!("table of {}", size(image.len()));
     if lines < u64::from(GROUP_MAX) {
-        return Turns { group: 1, reason: format!("off: {size}") };
+        return Interleaving { group: 1, reason: format!("off: {size}") };
     }
     let mut seed = 1;
     let mut read_ns = |group: u32| {
@@ -55,7 +61,8 @@ pub(super) fn choose(level: &Level, image: ImageRef<'_>) -> Turns {
         let pass = |_| {
             seed += u64::from(ROUNDS) << 8;
             let started = Instant::now();
-            // SAFETY: the level is supported, as asserted; the image is as long as `lines` says, and is read by bytes.
+            // SAFETY: the level is supported, as asserted. The image has `lines` lines and is read
+            // as bytes.
             black_box(unsafe { level.probe(image.as_ptr(), lines, seed, rounds, group) });
             started.elapsed().as_nanos() as f64 / f64::from(rounds * PROBE_READS)
         };
@@ -63,15 +70,16 @@ pub(super) fn choose(level: &Level, image: ImageRef<'_>) -> Turns {
     };
     let alone_ns = read_ns(0);
     if alone_ns < NEAR_NS {
-        return Turns { group: 1, reason: format!("off: {size} answers in {alone_ns:.1} ns") };
+        return Interleaving { group: 1, reason: format!("off: {size} responds in {alone_ns:.1} ns") };
     }
     let groups = (2..=GROUP_MAX.ilog2()).map(|power| 1 << power);
     let measured: Vec<(u32, f64)> = groups.map(|group| (group, read_ns(group))).collect();
     let best_ns = measured.iter().map(|(_, ns)| *ns).fold(f64::INFINITY, f64::min);
-    // The list is not empty, and one of its entries is the best.
+    // Always found, because the best entry is in the list.
     let (group, ns) = measured.into_iter().find(|(_, ns)| *ns <= best_ns * NEAR_BEST).unwrap_or((GROUP_MAX, best_ns));
-    let reason = format!("{group} in turns: {size} answers in {alone_ns:.1} ns, every {ns:.1} ns where {group} wait");
-    Turns { group, reason }
+    let reason =
+        format!("{group} interleaved: {size} responds in {alone_ns:.1} ns, interleaved reads in {ns:.1} ns each");
+    Interleaving { group, reason }
 }
 
 fn size(bytes: usize) -> String {
@@ -87,29 +95,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_in_the_cache_needs_no_turns_and_says_so() {
+    fn does_not_interleave_over_a_table_in_the_cache() {
         let Some(level) = godwit_kernels::levels().iter().find(|level| level.supported()) else { return };
         let memory = godwit_packet::Memory::new(100, "a table").expect("there is memory");
-        let turns = choose(level, ImageRef::from(&memory));
-        assert_eq!((turns.group, turns.reason.as_str()), (1, "off: table of 1 KiB"));
+        let interleaving = choose(level, ImageRef::from(&memory));
+        assert_eq!((interleaving.group, interleaving.reason.as_str()), (1, "off: table of 1 KiB"));
     }
 
     #[test]
-    fn long_chains_of_reads_take_turns_over_a_near_table_too() {
-        let near = || Turns { group: 1, reason: "off: table of 1 KiB".to_owned() };
-        let turns = near().of_sample(500.0, 250.0);
-        let reason = "16 in turns: table of 1 KiB, but a packet takes 500 ns alone, 250 ns so";
-        assert_eq!((turns.group, turns.reason.as_str()), (SAMPLE, reason));
-        let turns = near().of_sample(12.0, 11.5);
-        assert_eq!((turns.group, turns.reason.as_str()), (1, "off: table of 1 KiB"));
+    fn interleaves_over_a_near_table_if_a_sample_is_faster() {
+        let near = || Interleaving { group: 1, reason: "off: table of 1 KiB".to_owned() };
+        let Interleaving { group, reason } = near().with_sample(500.0, 250.0);
+        assert_eq!(group, SAMPLE);
+        assert!(["1 KiB", "500 ns", "250 ns"].iter().all(|value| reason.contains(value)), "{reason}");
+        let interleaving = near().with_sample(12.0, 11.5);
+        assert_eq!((interleaving.group, interleaving.reason.as_str()), (1, "off: table of 1 KiB"));
     }
 
     #[test]
-    fn any_table_gets_a_group_that_the_kernels_have() {
+    fn chooses_a_group_size_that_the_kernels_support() {
         let Some(level) = godwit_kernels::levels().iter().find(|level| level.supported()) else { return };
         let memory = godwit_packet::Memory::new(48 << 20, "a table").expect("there is memory");
-        let turns = choose(level, ImageRef::from(&memory));
-        assert!((1..=GROUP_MAX).contains(&turns.group), "{}", turns.reason);
-        assert!(turns.reason.contains("table of 48 MiB answers in"), "{}", turns.reason);
+        let Interleaving { group, reason } = choose(level, ImageRef::from(&memory));
+        assert!((1..=GROUP_MAX).contains(&group), "{reason}");
+        assert!(reason.contains("table of 48 MiB responds in"), "{reason}");
     }
 }

@@ -1,4 +1,4 @@
-//! One worker's way to the CPU: runs each bin of a chunk, one after the other.
+//! One worker's connection to the CPU. It runs the bins of a chunk one after the other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::program::Loaded;
 use crate::check::{check, packets_of};
 use crate::{BinTime, Error, Lane, Rejected};
 
-/// See the module. A chunk is finished when `submit` returns.
+/// Lane of the CPU. A chunk is finished when `submit` returns.
 pub(super) struct CpuLane {
     device: Arc<CpuDevice>,
     finished: VecDeque<(Chunk, Vec<BinTime>)>,

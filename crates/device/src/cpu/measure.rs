@@ -1,4 +1,4 @@
-//! What this machine's memory gives its cores.
+//! Measures the memory of this machine.
 
 use std::hint::black_box;
 use std::thread;
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use crate::Error;
 use crate::measure::{CHAINS_PER_CORE, CopyRates, Measure, table_word, table_words};
 
-/// Memory that copies go around in: more than the caches hold.
+/// Size of the memory that copies cycle through, in bytes. It exceeds the caches.
 const AROUND_BYTES: usize = 64 << 20;
-/// Steps of each chain between two looks at the clock.
+/// Number of steps of each chain between two readings of the clock.
 const STEPS: usize = 4096;
 
 /// See [`crate::measure`].
@@ -24,7 +24,8 @@ impl CpuMeasure {
 }
 
 impl Measure for CpuMeasure {
-    /// A device that works on the host's memory: both directions are the same, and both at once take two cores.
+    /// Measures one core per direction. Both directions are the same operation on the host's
+    /// memory.
     fn copy(&mut self, bytes: usize, time: Duration, begin: &dyn Fn()) -> Result<CopyRates, Error> {
         begin();
         let one = copy(bytes, time);
@@ -34,7 +35,7 @@ impl Measure for CpuMeasure {
         let both = thread::scope(|scope| {
             let other = scope.spawn(|| copy(bytes, time));
             let own = copy(bytes, time);
-            // A panic of the other thread is this one's.
+            // Propagate a panic of the other thread.
             own + other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         Ok(CopyRates { host_to_device: one, device_to_host: other, both })
@@ -64,7 +65,7 @@ impl Measure for CpuMeasure {
     }
 }
 
-/// Bytes copied per second by this thread.
+/// Returns the copy rate of this thread, in bytes per second.
 fn copy(bytes: usize, time: Duration) -> f64 {
     let bytes = bytes.max(1);
     let copies = (AROUND_BYTES / bytes).max(1);
@@ -76,7 +77,7 @@ fn copy(bytes: usize, time: Duration) -> f64 {
         for (to, from) in to.chunks_exact_mut(bytes).zip(from.chunks_exact(bytes)) {
             black_box(&mut *to).copy_from_slice(black_box(from));
             done += bytes;
-            // Large copies look at the clock each time, small ones now and then.
+            // Large copies read the clock every time, small copies once per MiB.
             if done.is_multiple_of(1 << 20) && started.elapsed() >= time {
                 return done as f64 / started.elapsed().as_secs_f64();
             }
@@ -87,36 +88,36 @@ fn copy(bytes: usize, time: Duration) -> f64 {
     }
 }
 
-/// Reads per second of this thread.
+/// Returns the number of reads per second of this thread.
 fn follow(table: &[u32], chains: usize, seed: usize, time: Duration) -> f64 {
     let started = Instant::now();
-    let mut places = [0u32; CHAINS_PER_CORE];
-    places.iter_mut().enumerate().for_each(|(chain, place)| *place = table_word(seed << 8 | chain));
+    let mut indices = [0u32; CHAINS_PER_CORE];
+    indices.iter_mut().enumerate().for_each(|(chain, index)| *index = table_word(seed << 8 | chain));
     let (mut reads, mut step) = (0, 0);
-    // The compiler interleaves chains only where it knows how many there are.
+    // The compiler interleaves chains only if their number is a constant.
     while started.elapsed() < time {
         reads += match chains {
-            1 => steps::<1>(table, &mut places, step),
-            2 => steps::<2>(table, &mut places, step),
-            3..=4 => steps::<4>(table, &mut places, step),
-            5..=8 => steps::<8>(table, &mut places, step),
-            _ => steps::<CHAINS_PER_CORE>(table, &mut places, step),
+            1 => steps::<1>(table, &mut indices, step),
+            2 => steps::<2>(table, &mut indices, step),
+            3..=4 => steps::<4>(table, &mut indices, step),
+            5..=8 => steps::<8>(table, &mut indices, step),
+            _ => steps::<CHAINS_PER_CORE>(table, &mut indices, step),
         };
         step += STEPS as u32;
     }
-    black_box(places);
+    black_box(indices);
     reads as f64 / started.elapsed().as_secs_f64()
 }
 
-fn steps<const CHAINS: usize>(table: &[u32], places: &mut [u32; CHAINS_PER_CORE], first: u32) -> usize {
+fn steps<const CHAINS: usize>(table: &[u32], indices: &mut [u32; CHAINS_PER_CORE], first: u32) -> usize {
     let mask = table.len() - 1;
-    let mut now = [0u32; CHAINS];
-    now.copy_from_slice(&places[..CHAINS]);
+    let mut current = [0u32; CHAINS];
+    current.copy_from_slice(&indices[..CHAINS]);
     for step in 0..STEPS as u32 {
-        for place in &mut now {
-            *place = table[*place as usize & mask].wrapping_add(first.wrapping_add(step));
+        for index in &mut current {
+            *index = table[*index as usize & mask].wrapping_add(first.wrapping_add(step));
         }
     }
-    places[..CHAINS].copy_from_slice(&now);
+    indices[..CHAINS].copy_from_slice(&current);
     STEPS * CHAINS
 }

@@ -1,4 +1,4 @@
-//! The CPU: a chunk runs at once, on the thread of the worker that submits it.
+//! The CPU. A lane runs each chunk at once, on the thread of the worker that submits it.
 
 mod group;
 mod lane;
@@ -13,10 +13,10 @@ use lane::CpuLane;
 pub(crate) use measure::CpuMeasure;
 use program::Loaded;
 
-/// Its name in configurations.
+/// Name of the device in configurations.
 pub const ID: &str = "cpu";
 
-/// What this machine's CPU is and can do.
+/// Returns the properties of this machine's CPU.
 pub fn probe() -> Capabilities {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -39,18 +39,18 @@ pub fn probe() -> Capabilities {
     }
 }
 
-/// The CPU with its programs loaded.
+/// The CPU with loaded programs.
 pub struct CpuDevice {
     capabilities: Capabilities,
     programs: Vec<Loaded>,
 }
 
 impl CpuDevice {
-    /// Loads programs: for each kernel the level that this machine runs fastest, found by measurement.
-    /// A bin's `instance` is an index into `programs`.
+    /// Loads programs, and measures which x86-64 level runs each kernel fastest. `Bin::instance` is
+    /// an index into `programs`.
     ///
     /// # Errors
-    /// [`Error::Memory`] when there is no memory to measure in.
+    /// Returns [`Error::Memory`] if there is no memory for the measurements.
     pub fn new(programs: Vec<(Arc<dyn Program>, Implementation)>) -> Result<Self, Error> {
         let programs = programs
             .into_iter()

@@ -1,4 +1,4 @@
-//! A program made ready for the CPU: the form that this machine runs fastest.
+//! A program loaded for the CPU, in the form that this machine runs fastest.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,28 +10,29 @@ use godwit_packet::{Arena, ArenaConfig, ImageRef, Memory, Region, wipe_stack};
 use super::group;
 use crate::{Choice, Error, Implementation, Program};
 
-/// Packets in the bin that levels are measured with.
+/// Number of packets in the sample bin of a measurement.
 const SAMPLE_PACKETS: usize = 64;
-/// Passes over it; the fastest counts, because everything else on the machine only slows a pass down.
+/// Number of passes over the sample bin. The fastest counts, because other work on the machine only
+/// slows passes down.
 const SAMPLE_PASSES: usize = 9;
 
-/// A program and the form of it that runs.
+/// A program and its selected form.
 pub(super) struct Loaded {
     program: Arc<dyn Program>,
-    /// A copy of the image, where the program's own is not aligned as kernels want it.
+    /// Copy of the image, if the program's own image lacks the alignment that kernels need.
     aligned: Option<Memory>,
-    form: Form,
+    form: LoadedForm,
     measured: Vec<(String, f64)>,
-    /// How many packets take turns, and why.
-    turns: Option<String>,
+    /// Number of interleaved packets, and the reason for it.
+    interleaving: Option<String>,
 }
 
-enum Form {
+enum LoadedForm {
     Ref,
     Kernel(Kernels),
 }
 
-/// Compiled forms: a native one runs what it covers, the level the rest.
+/// Compiled forms. The native form runs the variants that it covers, the level runs the others.
 #[derive(Clone, Copy)]
 struct Kernels {
     native: Option<&'static Native>,
@@ -43,33 +44,33 @@ struct Kernels {
 impl Kernels {
     /// # Safety
     ///
-    /// As [`Level::run_bin`]; both forms are supported here.
+    /// Same as [`Level::run_bin`]. This machine must support both forms.
     unsafe fn run_bin(self, kernel: u8, call: &BinCall) {
-        let variant = u8::try_from(call.variant).expect("made from one");
+        let variant = u8::try_from(call.variant).expect("the variant was converted from a u8");
         let native = self.native.filter(|native| native.covers(kernel, variant));
-        // SAFETY: the caller keeps the contract, which is the same for both.
+        // SAFETY: guaranteed by the caller. The contract is the same for both forms.
         unsafe { native.map_or_else(|| self.level.run_bin(kernel, call), |native| native.run_bin(kernel, call)) }
     }
 }
 
 impl Loaded {
     pub(super) fn new(program: Arc<dyn Program>, implementation: Implementation) -> Result<Self, Error> {
-        let mut loaded =
-            Self { aligned: aligned(program.image())?, program, form: Form::Ref, measured: Vec::new(), turns: None };
+        let aligned = aligned(program.image())?;
+        let mut loaded = Self { aligned, program, form: LoadedForm::Ref, measured: Vec::new(), interleaving: None };
         if implementation == Implementation::Ref {
             return Ok(loaded);
         }
         let group = loaded.group(implementation)?;
         let mut fastest: Option<(&'static Level, f64)> = None;
         for level in godwit_kernels::levels().iter().filter(|level| level.supported()) {
-            let (ns, tells) = loaded.measure_ns(Kernels { native: None, level, group })?;
+            let (ns, is_significant) = loaded.measure_ns(Kernels { native: None, level, group })?;
             loaded.measured.push((level.name.to_owned(), ns));
-            // Where the sample tells nothing, the highest level counts.
-            if !tells || fastest.is_none_or(|(_, best)| ns < best) {
-                fastest = Some((level, if tells { ns } else { f64::INFINITY }));
+            // Without a significant measurement, the highest level is selected.
+            if !is_significant || fastest.is_none_or(|(_, best)| ns < best) {
+                fastest = Some((level, if is_significant { ns } else { f64::INFINITY }));
             }
         }
-        // A machine older than the lowest level still runs the reference.
+        // A machine without any of the levels runs the reference implementation.
         let Some((level, mut best)) = fastest else {
             return Ok(loaded);
         };
@@ -77,43 +78,48 @@ impl Loaded {
         if implementation == Implementation::Native {
             let covers = |native: &Native| native.covers(loaded.program.kernel(), loaded.program.variant());
             for native in godwit_kernels::natives().iter().filter(|native| native.supported() && covers(native)) {
-                let (ns, tells) = loaded.measure_ns(Kernels { native: Some(native), level, group })?;
+                let (ns, is_significant) = loaded.measure_ns(Kernels { native: Some(native), level, group })?;
                 loaded.measured.push((native.name.to_owned(), ns));
-                if !tells || ns < best {
+                if !is_significant || ns < best {
                     (kernels.native, best) = (Some(native), ns);
                 }
             }
         }
-        loaded.form = Form::Kernel(kernels);
+        loaded.form = LoadedForm::Kernel(kernels);
         Ok(loaded)
     }
 
-    /// How many packets take turns, where the kernel has accesses that miss every cache.
+    /// Selects the number of interleaved packets. Only kernels with accesses that miss every cache
+    /// interleave packets.
     fn group(&mut self, implementation: Implementation) -> Result<u32, Error> {
         if !godwit_kernels::GOPT_KERNELS.contains(&self.program.kernel()) {
             if implementation == Implementation::Gopt {
-                self.turns = Some("off: no access of this function misses every cache".to_owned());
+                self.interleaving = Some("off: no access of this function misses every cache".to_owned());
             }
             return Ok(0);
         }
         let level = godwit_kernels::levels().iter().rfind(|level| level.supported());
         match (implementation, level) {
             (Implementation::Gopt | Implementation::Native, Some(level)) => {
-                let mut turns = group::choose(level, self.image());
-                if turns.group == 1 {
+                let mut interleaving = group::choose(level, self.image());
+                if interleaving.group == 1 {
                     let measure = |group| self.measure_ns(Kernels { native: None, level, group });
-                    let ((plain_ns, _), (turns_ns, _)) = (measure(1)?, measure(group::SAMPLE)?);
-                    turns = turns.of_sample(plain_ns, turns_ns);
+                    let ((plain_ns, _), (interleaved_ns, _)) = (measure(1)?, measure(group::SAMPLE)?);
+                    interleaving = interleaving.with_sample(plain_ns, interleaved_ns);
                 }
-                self.turns = Some(turns.reason);
-                // Nobody asks for the plain loop: frames are fetched ahead at least.
-                Ok(if implementation == Implementation::Native && turns.group == 1 { 0 } else { turns.group })
+                self.interleaving = Some(interleaving.reason);
+                // `native` never needs the plain loop: the loop of group 0 also prefetches frames.
+                Ok(if implementation == Implementation::Native && interleaving.group == 1 {
+                    0
+                } else {
+                    interleaving.group
+                })
             }
             _ => Ok(1),
         }
     }
 
-    /// The image as kernels read it.
+    /// Returns the image that kernels read.
     fn image(&self) -> ImageRef<'_> {
         self.aligned.as_ref().map_or(self.program.image(), ImageRef::from)
     }
@@ -124,20 +130,23 @@ impl Loaded {
 
     pub(super) fn choice(&self) -> Choice {
         let form = match &self.form {
-            Form::Ref => Implementation::Ref.name().to_owned(),
-            Form::Kernel(Kernels { native: None, level, group: 0 | 1 }) => level.name.to_owned(),
-            Form::Kernel(Kernels { native: None, level, group }) => format!("gopt {group}, {}", level.name),
-            Form::Kernel(Kernels { native: Some(native), level, .. }) => format!("{}, {}", native.name, level.name),
+            LoadedForm::Ref => Implementation::Ref.name().to_owned(),
+            LoadedForm::Kernel(Kernels { native: None, level, group: 0 | 1 }) => level.name.to_owned(),
+            LoadedForm::Kernel(Kernels { native: None, level, group }) => format!("gopt {group}, {}", level.name),
+            LoadedForm::Kernel(Kernels { native: Some(native), level, .. }) => {
+                format!("{}, {}", native.name, level.name)
+            }
         };
         Choice {
             function: self.program.name().to_owned(),
             form,
             measured: self.measured.clone(),
-            turns: self.turns.clone(),
+            turns: self.interleaving.clone(),
         }
     }
 
-    /// Runs packets that all lie in `region`; the caller checked that. All slices have the same length.
+    /// Processes packets. The caller has checked that they all lie in `region`. All slices have the
+    /// same length.
     pub(super) fn run(
         &self,
         region: &mut Region,
@@ -147,10 +156,10 @@ impl Loaded {
         variant: u8,
     ) {
         match &self.form {
-            Form::Kernel(kernels) => {
+            LoadedForm::Kernel(kernels) => {
                 self.run_kernel(*kernels, region, descriptors, parameters, outcomes, variant);
             }
-            Form::Ref => {
+            LoadedForm::Ref => {
                 for ((descriptor, &parameter), outcome) in descriptors.iter_mut().zip(parameters).zip(outcomes) {
                     let buffer = region.buffer_mut(descriptor);
                     *outcome = self.program.run_ref(buffer, descriptor, variant, parameter);
@@ -181,13 +190,15 @@ impl Loaded {
             variant: u32::from(variant),
             group: kernels.group,
         };
-        // SAFETY: the arrays have `count` entries each; every descriptor names a buffer of `region`, which
-        // `&mut` makes ours alone; the image is the one this kernel's host half built; both forms are supported here.
+        // SAFETY: the arrays have `count` entries each. Every descriptor names a buffer of
+        // `region`, to which `&mut` gives exclusive access. The host half of this kernel built the
+        // image. This machine supports both forms.
         unsafe { kernels.run_bin(self.program.kernel(), &call) };
     }
 
-    /// Nanoseconds per packet of a sample bin, the fastest of some passes; and whether that tells forms apart. It does not
-    /// where every packet is dropped: a function whose tables have nothing for the sample is done with it at once.
+    /// Returns the time per packet of a sample bin, in nanoseconds, and whether it is significant.
+    /// It is not if the function drops every packet, because its tables have no entry for the
+    /// sample.
     fn measure_ns(&self, kernels: Kernels) -> Result<(f64, bool), Error> {
         let config = ArenaConfig { packets: SAMPLE_PACKETS, ..ArenaConfig::default() };
         let mut region = Arena::new(config, 1)?.split().remove(0);
@@ -207,18 +218,19 @@ impl Loaded {
             self.run_kernel(kernels, &mut region, &mut descriptors, &parameters, &mut outcomes, variant);
             best_ns = best_ns.min(started.elapsed().as_nanos() as f64);
         }
-        // The kernel may have spilled keys of the table, which whatever is built here next would carry along in its padding.
+        // The kernel may have spilled keys of the table to the stack. Later data could copy them in
+        // its padding.
         wipe_stack();
-        let tells = outcomes.iter().any(|outcome| outcome.verdict != godwit_abi::VERDICT_DROP);
-        Ok((best_ns / fresh.len() as f64, tells))
+        let is_significant = outcomes.iter().any(|outcome| outcome.verdict != godwit_abi::VERDICT_DROP);
+        Ok((best_ns / fresh.len() as f64, is_significant))
     }
 }
 
-/// Kernels read tables at cache-line boundaries.
+/// Alignment that kernels need for table images: one cache line.
 const IMAGE_ALIGN_BYTES: usize = 64;
 
 fn aligned(image: ImageRef<'_>) -> Result<Option<Memory>, Error> {
-    // One that changes lies at such a boundary: a copy would not follow it.
+    // A changing image is always aligned, and a copy would miss its changes.
     if matches!(image, ImageRef::Changing(_)) || image.as_ptr().addr().is_multiple_of(IMAGE_ALIGN_BYTES) {
         return Ok(None);
     }
@@ -227,7 +239,7 @@ fn aligned(image: ImageRef<'_>) -> Result<Option<Memory>, Error> {
     Ok(Some(memory))
 }
 
-/// A UDP packet of 256 bytes: what a level is measured with.
+/// Returns a UDP packet of 256 bytes, the sample of measurements.
 fn sample_frame() -> Vec<u8> {
     let mut frame = vec![0x5a; 256];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);

@@ -1,14 +1,15 @@
-//! Who uses a device in this process.
+//! Coordinates the engines of this process that use the same CUDA device.
 //!
-//! The driver gives memory back, unregisters pages and unloads modules only when everything on the device has ended, whoever
-//! started it; persistent groups end when their engine does. So an engine beside them would hang as soon as it gives
-//! anything back, and where the engine of the groups waits for it, both would for ever. It is refused before it has anything.
-//! Engines that launch wait for no more than each other's chunks. Other processes have contexts of their own.
+//! The driver frees memory, unregisters pages and unloads modules only after all work on the device
+//! has ended. Persistent groups end only with their engine. So a second engine on the device would
+//! block as soon as it frees something. If the first engine waits for the second, both block
+//! forever. The second engine is therefore refused before it allocates anything. Engines in launch
+//! mode wait only for each other's chunks. Other processes have separate contexts.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// By number of the device.
+/// Users of each device, by device number.
 static USERS: Mutex<BTreeMap<usize, Users>> = Mutex::new(BTreeMap::new());
 
 #[derive(Debug, Default)]
@@ -17,7 +18,8 @@ struct Users {
     groups: bool,
 }
 
-/// One [`CudaDevice`](super::CudaDevice)'s use of a device, until it is dropped. That of a lost one stays: its groups may too.
+/// The use of a device by one [`CudaDevice`](super::CudaDevice). The claim of a lost device is
+/// never released, because its groups may still run.
 #[derive(Debug)]
 pub(super) struct Claim {
     number: usize,
@@ -26,35 +28,36 @@ pub(super) struct Claim {
 
 impl Claim {
     /// # Errors
-    /// Groups of another run there: a sentence.
+    /// Returns the reason, in one sentence, if persistent groups of another engine run on the
+    /// device.
     pub(super) fn new(number: usize) -> Result<Self, &'static str> {
         let mut users = lock();
         let users = users.entry(number).or_default();
         if users.groups {
             return Err(
-                "persistent groups of another engine of this process run on it, for whose end the driver would \
-                        wait: stop that engine first, or let both launch their chunks",
+                "persistent groups of another engine of this process run on it, and the driver would wait for them: \
+                        stop that engine first, or use launch mode for both",
             );
         }
         users.devices += 1;
         Ok(Self { number, groups: false })
     }
 
-    /// From now on no other may come: groups are to run.
+    /// Reserves the device for persistent groups. Later claims fail.
     ///
     /// # Errors
-    /// Another is there: a sentence.
+    /// Returns the reason, in one sentence, if another engine uses the device.
     pub(super) fn begin_groups(&mut self) -> Result<(), &'static str> {
         let mut users = lock();
         let users = users.entry(self.number).or_default();
         if users.devices > 1 {
-            return Err("another engine of this process uses it, and would have to wait for persistent groups to end");
+            return Err("another engine of this process uses it, and would wait for persistent groups to end");
         }
         (users.groups, self.groups) = (true, true);
         Ok(())
     }
 
-    /// Groups run no more, or never did.
+    /// Releases the reservation of [`Claim::begin_groups`], if there is one.
     pub(super) fn end_groups(&mut self) {
         if std::mem::take(&mut self.groups) {
             lock().entry(self.number).or_default().groups = false;
@@ -77,10 +80,10 @@ fn lock() -> MutexGuard<'static, BTreeMap<usize, Users>> {
 mod tests {
     use super::*;
 
-    // Each test has a device of its own: they run at the same time.
+    // The tests run in parallel, so each uses its own device numbers.
 
     #[test]
-    fn those_that_launch_share_a_device() {
+    fn engines_in_launch_mode_share_a_device() {
         let mut first = Claim::new(1001).unwrap();
         let second = Claim::new(1001).unwrap();
         assert!(first.begin_groups().unwrap_err().starts_with("another engine of this process"));
@@ -89,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_want_a_device_for_themselves_until_they_end() {
+    fn persistent_groups_use_a_device_exclusively_until_they_end() {
         let mut first = Claim::new(1002).unwrap();
         first.begin_groups().unwrap();
         assert!(Claim::new(1002).unwrap_err().contains("stop that engine first"));

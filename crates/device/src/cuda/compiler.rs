@@ -1,7 +1,8 @@
-//! From a source text to a cubin for one architecture, by NVRTC; kept on disk by content.
+//! Compiles kernels with NVRTC to a cubin for one architecture, and caches the cubin on disk.
 //!
-//! The file's name is made of everything that a cubin depends on: the source, the architecture, the options, the
-//! compiler's version. Nothing ever becomes out of date; whatever is there may be deleted at any time.
+//! The name of a cache file is a digest of everything that the cubin depends on: source,
+//! architecture, options and compiler version. Cache files never become stale, and may be deleted
+//! at any time.
 
 use std::ffi::{CStr, CString, c_char};
 use std::fs;
@@ -13,32 +14,34 @@ use crate::Error;
 
 const OPTIONS: [&str; 2] = ["--std=c++17", "--extra-device-vectorization"];
 
-/// Whether kernels for the architecture can be had; if not, why, in one sentence.
+/// Returns an error, in one sentence, if kernels for the architecture are neither cached nor can be
+/// compiled.
 pub(super) fn available(architecture: &str) -> Result<(), String> {
-    // SAFETY: loading NVRTC has no requirements.
-    if unsafe { sys::is_culib_present() } || kept_by_any(godwit_kernels::cuda_source(), architecture).is_some() {
+    // SAFETY: loading NVRTC has no preconditions.
+    if unsafe { sys::is_culib_present() } || cached_by_any(godwit_kernels::cuda_source(), architecture).is_some() {
         return Ok(());
     }
-    Err("NVIDIA's run-time compiler NVRTC (libnvrtc.so, of the CUDA toolkit) is not here".to_owned())
+    Err("NVIDIA's run-time compiler NVRTC (libnvrtc.so from the CUDA toolkit) was not found".to_owned())
 }
 
-/// A source text compiled for an architecture such as `sm_90`.
+/// Returns the cubin of a source for an architecture such as `sm_90`, from the cache or the
+/// compiler.
 ///
 /// # Errors
-/// [`Error::Build`] with the compiler's log.
+/// Returns [`Error::Build`] with the compiler's log, or [`Error::Unusable`] without a compiler.
 pub(super) fn cubin(id: &str, source: &str, architecture: &str) -> Result<Vec<u8>, Error> {
-    // SAFETY: loading NVRTC has no requirements.
+    // SAFETY: loading NVRTC has no preconditions.
     if !unsafe { sys::is_culib_present() } {
-        let kept = kept_by_any(source, architecture).and_then(|path| fs::read(path).ok());
-        return kept.ok_or_else(|| Error::Unusable {
+        let cached = cached_by_any(source, architecture).and_then(|path| fs::read(path).ok());
+        return cached.ok_or_else(|| Error::Unusable {
             id: id.to_owned(),
             reason: available(architecture).err().unwrap_or_default(),
         });
     }
     let version = version();
     let path = folder().map(|folder| folder.join(format!("{}-{version}.cubin", stem(source, architecture))));
-    if let Some(kept) = path.as_ref().and_then(|path| fs::read(path).ok()) {
-        return Ok(kept);
+    if let Some(cached) = path.as_ref().and_then(|path| fs::read(path).ok()) {
+        return Ok(cached);
     }
     let cubin = compile(source, architecture).map_err(|log| Error::Build {
         id: id.to_owned(),
@@ -46,14 +49,14 @@ pub(super) fn cubin(id: &str, source: &str, architecture: &str) -> Result<Vec<u8
         log,
     })?;
     if let Some(path) = path {
-        keep(&path, &cubin);
+        store(&path, &cubin);
     }
     Ok(cubin)
 }
 
-/// What the file in the cache is called, without the compiler's version.
+/// Returns the name of the cache file without the compiler version.
 fn stem(source: &str, architecture: &str) -> String {
-    // FNV-1a: tells versions apart, guards against nothing.
+    // FNV-1a. It distinguishes versions, but does not protect against attacks.
     let options = OPTIONS.iter().flat_map(|option| option.bytes());
     let digest = source
         .bytes()
@@ -64,12 +67,12 @@ fn stem(source: &str, architecture: &str) -> String {
 
 fn version() -> String {
     let (mut major, mut minor) = (0, 0);
-    // SAFETY: writes two integers.
+    // SAFETY: the call writes two integers.
     let _ = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
     format!("{major}.{minor}")
 }
 
-/// `$XDG_CACHE_HOME/godwit`, else `~/.cache/godwit`.
+/// Returns the cache folder: `$XDG_CACHE_HOME/godwit`, or `~/.cache/godwit`.
 fn folder() -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     let home =
@@ -77,8 +80,8 @@ fn folder() -> Option<PathBuf> {
     Some(cache.or_else(home)?.join("godwit"))
 }
 
-/// Kernels that any version of the compiler made of this very source.
-fn kept_by_any(source: &str, architecture: &str) -> Option<PathBuf> {
+/// Returns the cache file of this source from any compiler version.
+fn cached_by_any(source: &str, architecture: &str) -> Option<PathBuf> {
     let stem = format!("{}-", stem(source, architecture));
     let entries = fs::read_dir(folder()?).ok()?;
     entries.filter_map(Result::ok).map(|entry| entry.path()).find(|path| {
@@ -87,8 +90,9 @@ fn kept_by_any(source: &str, architecture: &str) -> Option<PathBuf> {
     })
 }
 
-/// Whole or not at all: another process may read at the same time. A cache that cannot be written costs only time.
-fn keep(path: &std::path::Path, cubin: &[u8]) {
+/// Writes a cache file. The rename is atomic, because another process may read the file at the same
+/// time. Errors are ignored: without the cache, the next start only takes longer.
+fn store(path: &std::path::Path, cubin: &[u8]) {
     let Some(folder) = path.parent() else { return };
     let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));
     let written = fs::create_dir_all(folder).and_then(|()| fs::write(&unfinished, cubin));
@@ -98,34 +102,34 @@ fn keep(path: &std::path::Path, cubin: &[u8]) {
 }
 
 fn compile(source: &str, architecture: &str) -> Result<Vec<u8>, String> {
-    let Ok(source) = CString::new(source) else { unreachable!("the source text has no zero") };
+    let Ok(source) = CString::new(source) else { unreachable!("the source contains no zero byte") };
     let program = result::create_program(&source, Some(c"kernels.cu")).map_err(|error| error.to_string())?;
     let options: Vec<String> = OPTIONS
         .iter()
         .map(|option| (*option).to_owned())
         .chain([format!("--gpu-architecture={architecture}")])
         .collect();
-    // SAFETY: the program was just made and is destroyed below, after its last use.
+    // SAFETY: the program was just created. It is destroyed below, after its last use.
     let compiled = unsafe { result::compile_program(program, &options) };
     let cubin = match compiled {
-        // SAFETY: as above.
+        // SAFETY: see above.
         Ok(()) => unsafe { read(program) }.map_err(|error| error.to_string()),
         Err(error) => {
-            // SAFETY: as above; the log ends in a zero.
+            // SAFETY: see above. The log ends with a zero.
             let log = unsafe { result::get_program_log(program) }.map(|log| to_text(&log));
             Err(log.unwrap_or_else(|_| error.to_string()))
         }
     };
-    // SAFETY: made once, destroyed once.
+    // SAFETY: created once and destroyed once.
     let _ = unsafe { result::destroy_program(program) };
     cubin
 }
 
 /// # Safety
-/// The program was compiled, and is not destroyed yet.
+/// The program must be compiled and not yet destroyed.
 unsafe fn read(program: sys::nvrtcProgram) -> Result<Vec<u8>, result::NvrtcError> {
     let mut bytes = 0;
-    // SAFETY: the caller's promise; the cubin is as long as the compiler says.
+    // SAFETY: guaranteed by the caller. The buffer has the length that the compiler reports.
     unsafe {
         sys::nvrtcGetCUBINSize(program, &mut bytes).result()?;
         let mut cubin = vec![0_u8; bytes];

@@ -1,4 +1,5 @@
-//! One worker's way to a CUDA device in launch mode: a slot for each chunk in flight, and a stream for copies each way.
+//! One worker's connection to a CUDA device in launch mode: one slot per chunk in flight, and one
+//! copy stream per direction.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem::ManuallyDrop;
@@ -11,43 +12,47 @@ use godwit_packet::Region;
 use godwit_sched::Chunk;
 
 use super::CudaDevice;
-use super::carriage::{Carriage, Plan, plan};
 use super::driver::{DevicePointer, PageLock, Stream, text};
 use super::slot::{CopyStreams, DIRECT_PACKETS_MIN, Slot};
+use super::transfer::{ChunkPlan, ChunkTransfer, plan};
 use crate::check::{check_bins, outside, packets_of};
 use crate::{BinTime, Error, Lane, Rejected, Transfer};
 
-/// A chunk that has been awaited for some time is asked for again when so much of that time has gone by again.
-const ASK_SHARE: u32 = 16;
-/// But at the latest then.
-const ASK_INTERVAL_MAX: Duration = Duration::from_micros(100);
-/// Where the device says by itself that a chunk is done, the driver is asked for errors only.
-const ASK_INTERVAL_TOLD: Duration = Duration::from_millis(1);
+/// Divisor of the waiting time of a chunk. The driver is queried again after this fraction of the
+/// time has passed.
+const QUERY_DIVISOR: u32 = 16;
+/// Maximum time between two queries of the driver.
+const QUERY_INTERVAL_MAX: Duration = Duration::from_micros(100);
+/// Minimum waiting time before a query, for chunks whose groups signal completion. These queries
+/// only detect errors.
+const QUERY_INTERVAL_SIGNALED: Duration = Duration::from_millis(1);
 
-/// Slots that are left alone for a while when they come back: their streams may still be ending a launch that has said it was
-/// done, and the next would wait behind it.
+/// Number of returned slots that stay unused for a while. Their streams may still be ending a
+/// launch that has already signaled completion, and a new launch would wait for it.
 const SPARE_SLOTS: usize = 4;
 
-/// Most chunks whose arrays a lane page-locks: those of half a million packets, if they are just large enough for it.
+/// Maximum number of chunks whose arrays a lane page-locks. With the smallest direct chunks, this
+/// is half a million packets.
 const LOCKED_CHUNKS_MAX: usize = 256;
 
-/// See the module. Chunks come back in the order in which they were submitted. As many can be in flight as the caller has;
-/// slots are made when they are first needed.
+/// Lane in launch mode. It returns chunks in the order of submission. The number of chunks in
+/// flight is not limited; slots are created when they are first needed.
 pub(super) struct LaunchLane {
-    /// The one that has been idle for longest first.
+    /// Free slots, longest idle first.
     slots: VecDeque<Slot>,
-    /// Oldest first.
+    /// Chunks in flight, oldest first.
     in_flight: ManuallyDrop<VecDeque<Flight>>,
     copy_streams: ManuallyDrop<CopyStreams>,
     times: Vec<BinTime>,
     moved_bytes: [u64; 2],
-    /// Arrays of chunks, by address; `None`: they cannot be page-locked.
+    /// Page locks of chunk arrays, by address. `None` means that the arrays cannot be page-locked.
     locked: ManuallyDrop<HashMap<usize, Option<PageLock>>>,
-    /// When a chunk came back last.
-    heard: Instant,
-    /// The driver is not asked before: it has one lock for all threads, and those who wait would hold up those who work.
-    ask_at: Instant,
-    said_lost: bool,
+    /// Time when the last chunk was returned.
+    last_result: Instant,
+    /// Time of the next query. The driver has one lock for all threads, so frequent queries would
+    /// delay launches.
+    query_at: Instant,
+    reported_lost: bool,
     device: ManuallyDrop<Arc<CudaDevice>>,
 }
 
@@ -56,7 +61,8 @@ struct Flight {
     chunk: Chunk,
     slot: Slot,
     submitted: Instant,
-    /// Whether the driver took all of it; else its event, or its stream, would tell of the chunk that had the slot before.
+    /// Whether the driver accepted all commands. If not, events and stream still refer to the
+    /// previous chunk of the slot.
     launched: bool,
 }
 
@@ -70,34 +76,35 @@ impl LaunchLane {
             times: Vec::new(),
             moved_bytes: [0, 0],
             locked: ManuallyDrop::new(HashMap::new()),
-            heard: Instant::now(),
-            ask_at: Instant::now(),
-            said_lost: false,
+            last_result: Instant::now(),
+            query_at: Instant::now(),
+            reported_lost: false,
             device: ManuallyDrop::new(device),
         })
     }
 
-    /// A slot with room for the chunk.
-    fn slot(&mut self, chunk: &Chunk, plan: &Plan) -> Result<Slot, Error> {
-        let slot = match plan.carriage {
-            Carriage::Reached if self.slots.len() <= SPARE_SLOTS => None,
-            Carriage::Reached => self.slots.pop_front(),
+    /// Returns a slot with room for the chunk.
+    fn slot(&mut self, chunk: &Chunk, plan: &ChunkPlan) -> Result<Slot, Error> {
+        let slot = match plan.transfer {
+            ChunkTransfer::ZeroCopy if self.slots.len() <= SPARE_SLOTS => None,
+            ChunkTransfer::ZeroCopy => self.slots.pop_front(),
             _ => self.slots.pop_back(),
         };
-        // One that is too small is given up: chunks of a packer all have the same size.
+        // A slot that is too small is dropped. This is rare, because all chunks of a packer have
+        // the same size.
         if let Some(slot) = slot.filter(|slot| slot.holds(chunk)) {
             return Ok(slot);
         }
         Slot::new(&self.device, chunk.bins.len().max(chunk.bins.capacity()), chunk.descriptors.len())
     }
 
-    /// All that can be wrong is found here, before anything is touched.
-    fn prepare(&mut self, region: &mut Region, chunk: &Chunk) -> Result<(Slot, Plan), Error> {
+    /// Checks and plans a chunk. Reports every error of a chunk before anything changes.
+    fn prepare(&mut self, region: &mut Region, chunk: &Chunk) -> Result<(Slot, ChunkPlan), Error> {
         self.device.check_bins(region, chunk)?;
         let plan = match self.device.resident {
             true => {
                 self.device.check_packets(region, chunk)?;
-                Plan::RESIDENT
+                ChunkPlan::RESIDENT
             }
             false => {
                 let CudaDevice { needs, transfer, parts, .. } = &**self.device;
@@ -108,9 +115,9 @@ impl LaunchLane {
         Ok((self.slot(chunk, &plan)?, plan))
     }
 
-    fn launch(&mut self, region: &mut Region, mut chunk: Chunk, mut slot: Slot, plan: &Plan) {
+    fn launch(&mut self, region: &mut Region, mut chunk: Chunk, mut slot: Slot, plan: &ChunkPlan) {
         chunk.ran_chain = self.device.runs_chain;
-        let direct = if Slot::wants_direct(&chunk, plan) { self.lock(&chunk) } else { None };
+        let direct = if Slot::prefers_direct(&chunk, plan) { self.lock(&chunk) } else { None };
         slot.write(&chunk, direct);
         for ((moved, buffer_bytes), array_bytes) in self.moved_bytes.iter_mut().zip(plan.bytes).zip(slot.array_bytes())
         {
@@ -120,21 +127,23 @@ impl LaunchLane {
         let launched =
             slot.launch(&self.copy_streams, &parts.kernels, &parts.arguments(), region.arena_base(), plan, &chunk);
         self.in_flight.push_back(Flight { chunk, slot, submitted: Instant::now(), launched: launched.is_ok() });
-        // Some of the copies may be under way: `poll` will hand everything back.
+        // Some copies may be in flight, so the chunk is not rejected: `poll` returns it with the
+        // error.
         if let Err(error) = launched {
             self.device.watch.lose(format!("its driver failed to take a chunk: {}", text(error)));
         }
     }
 
-    /// Page-locks the chunk's arrays, unless they are; where the device reaches their pages then. `None`: it does not, and
-    /// the chunk has to be copied.
+    /// Page-locks the arrays of the chunk, unless they are locked, and returns the device address
+    /// of their pages. Returns `None` if the pages cannot be locked; the arrays must then be
+    /// copied.
     fn lock(&mut self, chunk: &Chunk) -> Option<DevicePointer> {
         let pages = chunk.descriptors.pages();
         let address = pages.base().as_ptr().addr();
         if let Some(lock) = self.locked.get(&address) {
             return lock.as_ref().map(PageLock::pointer);
         }
-        // Packers use the same few chunks again and again; whoever does not is served by copying.
+        // A packer reuses the same few chunks. The arrays of additional chunks are copied.
         if self.locked.len() >= LOCKED_CHUNKS_MAX {
             return None;
         }
@@ -144,12 +153,12 @@ impl LaunchLane {
         pointer
     }
 
-    /// The device is gone: nothing that it may still reach is ever given back.
+    /// Returns the error for a lost device. Leaks everything that the device may still access.
     fn lose(&mut self) -> Error {
-        self.said_lost = true;
+        self.reported_lost = true;
         let chunks = self.in_flight.drain(..).map(|Flight { mut chunk, slot, .. }| {
             std::mem::forget(slot);
-            // The old ones may be written yet, with what they hold, but for heads and lengths.
+            // The device may still write to the old arrays, so their content is copied to new ones.
             let mut safe = Chunk::new(chunk.bins.capacity(), chunk.descriptors.len());
             safe.descriptors.copy_from_slice(&chunk.descriptors.volatile_copy());
             safe.parameters.copy_from_slice(&chunk.parameters);
@@ -164,13 +173,13 @@ impl LaunchLane {
 impl Lane for LaunchLane {
     fn reserve(&mut self, chunk: &Chunk) -> Result<(), Error> {
         self.device.bind()?;
-        let reaches = self.device.transfer != Transfer::Copy;
-        let spare = if reaches && self.slots.is_empty() { SPARE_SLOTS } else { 0 };
+        let may_zero_copy = self.device.transfer != Transfer::Copy;
+        let spare = if may_zero_copy && self.slots.is_empty() { SPARE_SLOTS } else { 0 };
         for _ in 0..=spare {
             self.slots.push_back(Slot::new(&self.device, chunk.bins.capacity(), chunk.descriptors.len())?);
         }
-        if reaches || chunk.descriptors.len() >= DIRECT_PACKETS_MIN {
-            // Not locked: it will be copied.
+        if may_zero_copy || chunk.descriptors.len() >= DIRECT_PACKETS_MIN {
+            // If locking fails, the arrays are copied.
             self.lock(chunk);
         }
         Ok(())
@@ -186,25 +195,29 @@ impl Lane for LaunchLane {
 
     fn poll(&mut self, _region: &mut Region) -> Result<Option<Chunk>, Error> {
         let Some(oldest) = self.in_flight.front() else {
-            // Each lane says once that the device is lost.
-            return if self.device.watch.lost().is_some() && !self.said_lost { Err(self.lose()) } else { Ok(None) };
+            // Each lane reports a lost device once.
+            return if self.device.watch.lost().is_some() && !self.reported_lost { Err(self.lose()) } else { Ok(None) };
         };
         if !oldest.launched {
             return Err(self.lose());
         }
-        let is_told = oldest.slot.is_told();
+        let is_signaled = oldest.slot.is_signaled();
         let now = Instant::now();
-        let since = oldest.submitted.max(self.heard);
-        let ask_at = if oldest.slot.tells() { self.ask_at.max(since + ASK_INTERVAL_TOLD) } else { self.ask_at };
-        if !is_told && now < ask_at {
+        let since = oldest.submitted.max(self.last_result);
+        let query_at = match oldest.slot.signals_done() {
+            true => self.query_at.max(since + QUERY_INTERVAL_SIGNALED),
+            false => self.query_at,
+        };
+        if !is_signaled && now < query_at {
             return Ok(None);
         }
-        // What is done is done, also when the device has been lost since.
-        let ask = || self.device.bind().and_then(|()| oldest.slot.is_done().map_err(|error| self.device.failed(error)));
-        match if is_told { Ok(true) } else { ask() } {
+        // A finished chunk is returned even if the device was lost in the meantime.
+        let query =
+            || self.device.bind().and_then(|()| oldest.slot.is_done().map_err(|error| self.device.failed(error)));
+        match if is_signaled { Ok(true) } else { query() } {
             Ok(true) => {}
             Ok(false) => {
-                self.ask_at = now + (now.saturating_duration_since(since) / ASK_SHARE).min(ASK_INTERVAL_MAX);
+                self.query_at = now + (now.saturating_duration_since(since) / QUERY_DIVISOR).min(QUERY_INTERVAL_MAX);
                 if self.device.watch.is_overdue(since) {
                     self.device.watch.lose_silent();
                 }
@@ -215,9 +228,9 @@ impl Lane for LaunchLane {
                 return Err(self.lose());
             }
         }
-        self.heard = Instant::now();
-        self.device.watch.heard();
-        // `oldest` is the first, so there is one.
+        self.last_result = Instant::now();
+        self.device.watch.record_progress();
+        // Always present: `oldest` is the first entry.
         let Some(Flight { mut chunk, mut slot, .. }) = self.in_flight.pop_front() else { return Ok(None) };
         slot.read(&mut chunk, self.device.parts.kernels.cycles_per_us, &mut self.times);
         self.slots.push_back(slot);
@@ -228,7 +241,7 @@ impl Lane for LaunchLane {
         self.in_flight.len()
     }
 
-    /// By the device's own clock.
+    /// Times measured by the clock of the device.
     fn bin_times(&self) -> &[BinTime] {
         &self.times
     }
@@ -245,7 +258,8 @@ impl Lane for LaunchLane {
         let (start, bytes) = region.extent();
         let host = region.arena_base().wrapping_add(start);
         let shadow = self.device.parts.shadow.pointer + start as u64;
-        // SAFETY: the region is within the arena, and the shadow is as long; nothing is in flight.
+        // SAFETY: the region lies within the arena, the shadow has the same length, and nothing is
+        // in flight.
         let copied = unsafe {
             match to_device {
                 true => sys::cuMemcpyHtoD_v2(shadow, host.cast(), bytes),
@@ -257,16 +271,16 @@ impl Lane for LaunchLane {
 }
 
 impl CudaDevice {
-    /// What is wrong with the device, or with a chunk, but for its packets.
+    /// Checks the device and the bins of a chunk, but not its packets.
     fn check_bins(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error> {
-        self.watch.demand_alive()?;
+        self.watch.check_alive()?;
         if region.arena_base() != self.parts.arena.base().as_ptr() {
-            return Err(Error::Chunk { reason: "its packets lie in another arena than the device's".to_owned() });
+            return Err(Error::Chunk { reason: "its packets are not in the arena of the device".to_owned() });
         }
         check_bins(chunk, |instance| self.programs.get(usize::from(instance)).map(|program| program.kernel()))?;
         let packets: usize = chunk.bins.iter().map(|bin| usize::from(bin.count)).sum();
         if packets != chunk.packets as usize {
-            let reason = format!("its bins have {packets} packets, and it says {}", chunk.packets);
+            let reason = format!("its bins have {packets} packets, but its packet count is {}", chunk.packets);
             return Err(Error::Chunk { reason });
         }
         Ok(())
@@ -274,7 +288,7 @@ impl CudaDevice {
 }
 
 impl CudaDevice {
-    /// What is wrong with a chunk, or with the device.
+    /// Checks the device and a chunk.
     pub(super) fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error> {
         self.check_bins(region, chunk)?;
         self.check_packets(region, chunk)
@@ -288,7 +302,8 @@ impl CudaDevice {
 
 impl Drop for LaunchLane {
     fn drop(&mut self) {
-        // Waits for what is in flight, unless the device is gone: then it may go on writing, and nothing is given back.
+        // Wait for chunks in flight. A lost device may continue to write, so its resources are
+        // leaked.
         let waiting = Instant::now();
         let idle = |stream: &Stream| loop {
             match stream.is_idle() {
@@ -300,7 +315,7 @@ impl Drop for LaunchLane {
         let is_bound = self.device.watch.lost().is_none() && self.device.bind().is_ok();
         let kernels = self.in_flight.iter().map(|flight| &flight.slot.stream);
         if is_bound && self.copy_streams.both().into_iter().chain(kernels).all(idle) {
-            // SAFETY: none of the four is used after this.
+            // SAFETY: none of the four fields is used after this.
             unsafe {
                 ManuallyDrop::drop(&mut self.in_flight);
                 ManuallyDrop::drop(&mut self.copy_streams);
@@ -308,7 +323,7 @@ impl Drop for LaunchLane {
                 ManuallyDrop::drop(&mut self.device);
             }
         } else {
-            // Memory of a lost device is not freed either: the driver could wait for ever.
+            // The slots of a lost device are leaked too, because freeing them could block forever.
             self.slots.drain(..).for_each(std::mem::forget);
         }
     }

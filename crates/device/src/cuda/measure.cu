@@ -1,9 +1,9 @@
-/* Kernels that measure a device and nothing else. */
+/* Kernels for measurements of a device. */
 
 extern "C" __global__ void gw_nothing() {}
 
-/* Each thread runs_chain one chain; what it read last keeps the compiler from
- * leaving it out. */
+/* Each thread follows one chain. Storing the last value keeps the compiler from
+ * removing the reads. */
 extern "C" __global__ void gw_random_reads(const unsigned *table, unsigned mask,
                                            unsigned steps, unsigned *last,
                                            unsigned chains) {
@@ -11,17 +11,17 @@ extern "C" __global__ void gw_random_reads(const unsigned *table, unsigned mask,
   if (chain >= chains) {
     return;
   }
-  unsigned place = chain * 2654435761u;
+  unsigned index = chain * 2654435761u;
   for (unsigned step = 0; step < steps; step++) {
-    place = table[place & mask] + step;
+    index = table[index & mask] + step;
   }
-  last[chain] = place;
+  last[chain] = index;
 }
 
 /*
- * Answers the host's word with the same word, until it is told to end: what a
- * mailbox costs. word[0] is the host's, word[16], in a line of its own, the
- * device's.
+ * Answers each value of the host's word with the same value, until the host
+ * writes 0xffffffff. The host writes word[0]; the device writes word[16], which
+ * is in another cache line.
  */
 extern "C" __global__ void gw_answer(unsigned *word, unsigned rounds) {
   for (unsigned round = 1; round <= rounds; round++) {

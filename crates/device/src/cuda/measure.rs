@@ -1,4 +1,4 @@
-//! What a CUDA device's copies, launches and memory are worth.
+//! Measures copies, launches, mailbox answers and memory reads of a CUDA device.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::Error;
 use crate::measure::{CopyRates, Measure, table_word, table_words};
 
 const SOURCE: &str = include_str!("measure.cu");
-/// Copies of one direction under way before the host waits.
+/// Number of copies per direction in flight before the host waits.
 const COPIES: usize = 8;
-/// Steps of each chain in one launch.
+/// Number of steps of each chain in one launch.
 const STEPS: u32 = 256;
-/// Most memory for copies of one direction, bytes.
+/// Maximum memory for copies per direction, in bytes.
 const COPY_BYTES_MAX: usize = 256 << 20;
-/// Threads of a block where chains are followed.
+/// Number of threads in a block of `gw_random_reads`.
 const LANES: u32 = 256;
-/// Said to the kernel that answers, so that it ends.
+/// Value that ends `gw_answer`.
 const END: u32 = u32::MAX;
 
 /// See [`crate::measure`].
@@ -56,8 +56,8 @@ impl CudaMeasure {
     }
 }
 
-/// One direction's memory.
-struct Way<'a> {
+/// Memory and stream of one copy direction.
+struct Direction<'a> {
     stream: &'a Stream,
     device: DeviceMemory,
     host: PinnedMemory,
@@ -65,7 +65,7 @@ struct Way<'a> {
     copies: usize,
 }
 
-impl<'a> Way<'a> {
+impl<'a> Direction<'a> {
     fn new(context: &Arc<Context>, stream: &'a Stream, bytes: usize) -> Result<Self, Error> {
         let copies = (COPY_BYTES_MAX / bytes).clamp(1, COPIES);
         let device = DeviceMemory::new(context, bytes * copies, "memory for copies")?;
@@ -76,9 +76,10 @@ impl<'a> Way<'a> {
     /// Starts one round of copies.
     fn start(&self, to_device: bool) -> Result<(), DriverError> {
         for copy in 0..self.copies {
-            let at = copy * self.bytes;
-            let (host, device) = (self.host.base().as_ptr().wrapping_add(at), self.device.pointer + at as u64);
-            // SAFETY: both places hold so many bytes and stay until the stream is idle; only copies reach them.
+            let offset = copy * self.bytes;
+            let (host, device) = (self.host.base().as_ptr().wrapping_add(offset), self.device.pointer + offset as u64);
+            // SAFETY: both buffers have `self.bytes` bytes at the offset, are used only by these
+            // copies, and live until the stream is idle.
             let copied = unsafe {
                 match to_device {
                     true => sys::cuMemcpyHtoDAsync_v2(device, host.cast(), self.bytes, self.stream.stream),
@@ -91,18 +92,19 @@ impl<'a> Way<'a> {
     }
 }
 
-impl Drop for Way<'_> {
+impl Drop for Direction<'_> {
     fn drop(&mut self) {
         let _ = self.stream.synchronize();
     }
 }
 
-/// Bytes per second over all these ways; each names its direction.
-fn rate(ways: &[(&Way<'_>, bool)], time: Duration, begin: &dyn Fn()) -> Result<f64, DriverError> {
+/// Returns the sum of the copy rates of all directions, in bytes per second. The flag selects
+/// copies to the device.
+fn rate(directions: &[(&Direction<'_>, bool)], time: Duration, begin: &dyn Fn()) -> Result<f64, DriverError> {
     let round = || -> Result<usize, DriverError> {
-        ways.iter().try_for_each(|(way, to_device)| way.start(*to_device))?;
-        ways.iter().try_for_each(|(way, _)| way.stream.synchronize())?;
-        Ok(ways.iter().map(|(way, _)| way.bytes * way.copies).sum())
+        directions.iter().try_for_each(|(direction, to_device)| direction.start(*to_device))?;
+        directions.iter().try_for_each(|(direction, _)| direction.stream.synchronize())?;
+        Ok(directions.iter().map(|(direction, _)| direction.bytes * direction.copies).sum())
     };
     // The first round touches all memory.
     round()?;
@@ -119,12 +121,12 @@ impl Measure for CudaMeasure {
         let failed = failed(&self.context.id, "copy");
         self.context.bind().map_err(&failed)?;
         let bytes = bytes.max(1);
-        let one = Way::new(&self.context, &self.streams[0], bytes)?;
-        let other = Way::new(&self.context, &self.streams[1], bytes)?;
+        let to_device = Direction::new(&self.context, &self.streams[0], bytes)?;
+        let to_host = Direction::new(&self.context, &self.streams[1], bytes)?;
         Ok(CopyRates {
-            host_to_device: rate(&[(&one, true)], time, begin).map_err(&failed)?,
-            device_to_host: rate(&[(&other, false)], time, begin).map_err(&failed)?,
-            both: rate(&[(&one, true), (&other, false)], time, begin).map_err(&failed)?,
+            host_to_device: rate(&[(&to_device, true)], time, begin).map_err(&failed)?,
+            device_to_host: rate(&[(&to_host, false)], time, begin).map_err(&failed)?,
+            both: rate(&[(&to_device, true), (&to_host, false)], time, begin).map_err(&failed)?,
         })
     }
 
@@ -148,23 +150,25 @@ impl Measure for CudaMeasure {
         let failed = failed(&self.context.id, "answer in a mailbox");
         self.context.bind().map_err(&failed)?;
         let words = PinnedMemory::new(&self.context, 128)?;
-        // SAFETY: two words of the memory, 64 bytes apart; the device reaches them by atomics only, and so does the host.
-        let (ours, theirs) = unsafe {
+        // SAFETY: the two words are 64 bytes apart. Device and host access them only by atomic
+        // operations.
+        let (question, answer) = unsafe {
             let base = words.base().as_ptr().cast::<u32>();
             (AtomicU32::from_ptr(base), AtomicU32::from_ptr(base.add(16)))
         };
-        let (mut at, mut rounds) = (words.pointer, count as u32);
-        let mut values: [*mut c_void; 2] = [(&raw mut at).cast(), (&raw mut rounds).cast()];
-        // SAFETY: these are the kernel's parameters; the words stay until the stream is idle.
+        let (mut word, mut rounds) = (words.pointer, count as u32);
+        let mut values: [*mut c_void; 2] = [(&raw mut word).cast(), (&raw mut rounds).cast()];
+        // SAFETY: the values match the kernel's parameters. The words live until the stream is
+        // idle.
         unsafe { self.answer.launch(&self.streams[0], 1, 1, &mut values) }.map_err(&failed)?;
         let begun = Instant::now();
         let mut times = Vec::with_capacity(count);
         for round in 1..=rounds {
             let started = Instant::now();
-            ours.store(round, Ordering::Release);
-            while theirs.load(Ordering::Acquire) != round {
+            question.store(round, Ordering::Release);
+            while answer.load(Ordering::Acquire) != round {
                 if begun.elapsed() > Duration::from_secs(10) {
-                    ours.store(END, Ordering::Release);
+                    question.store(END, Ordering::Release);
                     break;
                 }
                 std::hint::spin_loop();
@@ -176,12 +180,12 @@ impl Measure for CudaMeasure {
     }
 
     fn random_reads(&mut self, bytes: usize, chains: usize, time: Duration) -> Result<f64, Error> {
-        let failed = failed(&self.context.id, "read at random");
+        let failed = failed(&self.context.id, "read memory at random");
         self.context.bind().map_err(&failed)?;
         let words = table_words(bytes);
         let chains = chains.max(1);
         let table = DeviceMemory::new(&self.context, words * size_of::<u32>(), "a table")?;
-        let last = DeviceMemory::new(&self.context, chains * size_of::<u32>(), "the ends of chains")?;
+        let last = DeviceMemory::new(&self.context, chains * size_of::<u32>(), "the results of chains")?;
         let content: Vec<u8> = (0..words).flat_map(|index| table_word(index).to_le_bytes()).collect();
         table.fill(&content)?;
         let stream = &self.streams[0];
@@ -195,8 +199,9 @@ impl Measure for CudaMeasure {
                 (&raw mut last).cast(),
                 (&raw mut count).cast(),
             ];
-            // SAFETY: these are the kernel's parameters. A chain reads within the table, which the mask sees to, and writes at
-            // its own number; both stay until the stream is idle.
+            // SAFETY: the values match the kernel's parameters. The mask keeps each chain within
+            // the table, and each chain writes only its own result. Both buffers live until the
+            // stream is idle.
             unsafe { self.random_reads.launch(stream, count.div_ceil(LANES), LANES, &mut values) }?;
             stream.synchronize()
         };

@@ -1,34 +1,40 @@
-//! CUDA: NVIDIA's GPUs, through the driver's own interface. The driver and NVRTC are loaded when they are first asked for;
-//! where there is none, [`probe`] says so.
+//! CUDA devices, through the driver API. The driver and NVRTC are loaded at the first use; if they
+//! are absent, [`probe`] reports the reason.
 //!
 //! ```text
-//! arena     | region of worker 0 | region of worker 1 |      page-locked where it is
-//! shadow    | the same ...                            |      of the device; kernels see only this
-//! tables    | chain | image 0 | image 1 | ... | offsets | reaches    of the device; parts of images change
-//! slot      | bins | parameters | descriptors | outcomes | trails |   one per chunk in flight: page-locked, and on the device
-//! mailboxes | mailbox 0 | mailbox 1 | ...                    page-locked; one per persistent group
+//! arena     | region of worker 0 | region of worker 1 |      page-locked host memory
+//! shadow    | same bytes at the same offsets          |      device memory; kernels see only this copy
+//! tables    | chain | image 0 | image 1 | ... | offsets | accessed bytes    device memory
+//! slot      | bins | parameters | descriptors | outcomes | trails |   one per chunk in flight, on host and device
+//! mailboxes | mailbox 0 | mailbox 1 | ...                    page-locked host memory, one per persistent group
 //! ```
 //!
-//! In launch mode a chunk is a sequence: its arrays go to the device, its buffers go to the shadow, the kernel runs, buffers
-//! and arrays come back. The kernel has a stream of the chunk's own; copies have two of the lane's, one each way, so that they
-//! keep the order of the chunks, and events between the three. Chunks in flight overlap each other, so both directions of the
-//! bus and the multiprocessors are busy at once. How buffers travel is decided for each chunk (`carriage.rs`): by few large copies
-//! where many bytes lie side by side, which is what reaches the bus's rate, else by the groups themselves, arrays and all:
-//! then a chunk is one launch and no copy.
+//! In launch mode, a chunk is a sequence: copy its arrays to the device, copy its buffers to the
+//! shadow, run the kernel, copy buffers and arrays back. Each chunk runs its kernel in its own
+//! stream. All copies of a lane use two streams, one per direction, so that copies keep the order
+//! of the chunks. Events connect the streams. Chunks in flight overlap, so both directions of the
+//! bus and the multiprocessors work at the same time.
 //!
-//! In persistent mode groups stay on the device and take bins out of mailboxes (`persistent.rs`, with the ordering
-//! argument): no driver call a chunk, which is what small urgent batches want.
+//! `transfer.rs` selects the transfer of each chunk. A few large copies reach the full rate of the
+//! bus, if the buffers are contiguous. Otherwise the groups transfer buffers and arrays themselves,
+//! so that a chunk is one launch without copies.
+//!
+//! In persistent mode, groups stay on the device and take bins from mailboxes (`persistent.rs`,
+//! with the ordering argument). A chunk then needs no driver call, which lowers the latency of
+//! small chunks.
 //!
 //! # Ordering in launch mode
 //!
-//! What a worker writes before it submits is visible to its copies and kernel, what is in front of an event to what waits for
-//! it in another stream, and all of it to the worker once the event behind the last copy is reached: that is what the driver
-//! promises for page-locked memory. Where
-//! groups move everything there is no event: the last of them releases a word at system scope, which the worker acquires
-//! (`gw_tell_done` in kernels/dialect/loops_cuda.h, with the argument). Between the two only the device reaches slot and
-//! buffers, and no buffer shares a cache line with another.
+//! For page-locked memory, the driver gives three guarantees. Copies and kernel see what a worker
+//! wrote before it submits. A stream that waits for an event sees what came before the event. The
+//! worker sees everything when the event after the last copy is complete.
+//!
+//! Zero-copy chunks have no event. The last group releases a word at system scope, which the worker
+//! acquires (`gw_signal_done` in kernels/dialect/loops_cuda.h, with the argument).
+//!
+//! Only the device accesses slot and buffers between submission and completion. No two buffers
+//! share a cache line.
 
-mod carriage;
 mod claim;
 mod compiler;
 mod driver;
@@ -39,6 +45,7 @@ mod persistent;
 mod probe;
 mod program;
 mod slot;
+mod transfer;
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -48,7 +55,7 @@ use std::time::Duration;
 use cudarc::driver::result::{self, DriverError};
 use godwit_packet::ArenaHandle;
 
-use crate::chain::Needs;
+use crate::chain::AccessNeeds;
 use crate::watch::Watch;
 use crate::{Capabilities, Choice, Device, DeviceChain, DeviceOptions, Error, Found, Lane, Mode, Program, Transfer};
 
@@ -62,37 +69,37 @@ use persistent::{Groups, PersistentLane, Running};
 use program::{DeviceArguments, Kernels, Tables};
 use slot::Slot;
 
-/// How its devices' names in configurations start: `cuda:0`.
+/// Kind in device names, as in `cuda:0`.
 pub const ID: &str = "cuda";
 
-/// The number in a device's name: 3 for `cuda:3`; `None` for any other name.
+/// Parses the number of a CUDA device name: 3 for `cuda:3`, `None` for any other name.
 pub fn number(id: &str) -> Option<usize> {
     crate::number(id.strip_prefix(ID)?)
 }
 
-/// A CUDA device with its programs loaded.
+/// A CUDA device with loaded programs.
 pub struct CudaDevice {
     found: Found,
     watch: Watch,
     programs: Vec<Arc<dyn Program>>,
-    /// Numbers of persistent lanes that are not given out.
+    /// Numbers of the persistent lanes that are free.
     lanes: Mutex<Vec<usize>>,
-    /// Why it does not run in the mode that was asked for.
+    /// Why the device does not use the requested mode.
     fallback: Option<String>,
     /// Whether packets stay on the device.
     resident: bool,
-    /// How they come there and back.
+    /// Transfer of packets.
     transfer: Transfer,
-    /// Of each program, with those that it leads to here.
-    needs: Vec<Needs>,
-    /// Whether it leads packets from one program to another.
+    /// Access needs of each program, connected programs included.
+    needs: Vec<AccessNeeds>,
+    /// Whether the device runs a chain.
     runs_chain: bool,
-    /// How long a copy beside packets may take.
-    patience: Duration,
+    /// Timeout for copies of table changes.
+    copy_timeout: Duration,
     parts: ManuallyDrop<Parts>,
 }
 
-/// What is given back when the device is, unless it is lost.
+/// Resources that are freed with the device, unless it is lost.
 // Fields are dropped in this order.
 struct Parts {
     groups: Option<Running>,
@@ -106,16 +113,17 @@ struct Parts {
 }
 
 impl CudaDevice {
-    /// Makes device `number` of [`probe`] ready: compiles the kernels for its architecture, copies the table images to it,
-    /// page-locks the arena and gives it a shadow of the same size on the device. A bin's `instance` is an index into
-    /// `programs`.
+    /// Opens device `number` of [`probe`]: compiles the kernels for its architecture, copies the
+    /// table images to it, page-locks the arena and allocates the shadow. `Bin::instance` is an
+    /// index into `programs`.
     ///
-    /// Takes seconds when the kernels were not compiled before; they are kept in the user's cache folder.
+    /// The first compilation takes seconds. The result is cached in the user's cache folder.
     ///
     /// # Errors
-    /// [`Error::Absent`] and [`Error::Unusable`] for a device that is not here or that Godwit cannot use, or on which persistent groups
-    /// of this process run, [`Error::TooLarge`] for an arena or tables beyond its memory, [`Error::Build`] and [`Error::Driver`] when compiler
-    /// or driver fail.
+    /// [`Error::Absent`] if the device does not exist. [`Error::Unusable`] if Godwit cannot use it,
+    /// or if persistent groups of this process run on it. [`Error::TooLarge`] if its memory is too
+    /// small for arena or tables. [`Error::Build`] and [`Error::Driver`] if the compiler or the
+    /// driver fails.
     pub fn new(
         number: usize,
         programs: Vec<Arc<dyn Program>>,
@@ -125,7 +133,7 @@ impl CudaDevice {
         Self::with_kernels(number, programs, arena, options, godwit_kernels::cuda_source())
     }
 
-    /// As [`CudaDevice::new`], with other kernels in the place of Godwit's: for tests that look at every byte.
+    /// Same as [`CudaDevice::new`], with other kernels, for tests that check every byte.
     #[doc(hidden)]
     pub fn with_kernels(
         number: usize,
@@ -150,7 +158,8 @@ impl CudaDevice {
         let chain = options.chain.as_deref();
         let needs = DeviceChain::needs(chain, &programs);
         let tables = Tables::new(&context, &programs, &DeviceChain::image(chain, &programs), &needs)?;
-        // SAFETY: the handle, which this device keeps for longer than the registration, keeps the memory mapped.
+        // SAFETY: this device keeps the handle longer than the registration, and the handle keeps
+        // the memory mapped.
         let registration = unsafe { Registration::new(&context, arena.base(), arena.bytes())? };
         let shadow = DeviceMemory::new(&context, arena.bytes(), "the packet arena")?;
         let arena = arena.clone();
@@ -159,7 +168,7 @@ impl CudaDevice {
         if options.mode == Mode::Persistent
             && let Err(reason) = parts.start_groups(options)
         {
-            fallback = Some(format!("{id} launches its chunks: {reason}"));
+            fallback = Some(format!("{id} uses launch mode: {reason}"));
         }
         let device = Self {
             found,
@@ -171,7 +180,7 @@ impl CudaDevice {
             transfer: options.transfer,
             needs,
             runs_chain: chain.is_some_and(DeviceChain::has_table),
-            patience: options.watchdog,
+            copy_timeout: options.watchdog,
             parts: ManuallyDrop::new(parts),
         };
         if device.parts.groups.is_none() {
@@ -182,7 +191,7 @@ impl CudaDevice {
         Ok(device)
     }
 
-    /// What [`probe`] says of it.
+    /// Returns the probe result of this device.
     pub fn found(&self) -> &Found {
         &self.found
     }
@@ -191,7 +200,7 @@ impl CudaDevice {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes its context the calling thread's.
+    /// Makes the device's context current for the calling thread.
     fn bind(&self) -> Result<(), Error> {
         self.parts.context.bind().map_err(|error| self.failed(error))
     }
@@ -203,7 +212,7 @@ impl CudaDevice {
 
 impl Parts {
     /// # Errors
-    /// Why there can be none: a sentence.
+    /// Returns the reason, in one sentence, why the device cannot run persistent groups.
     fn start_groups(&mut self, options: &DeviceOptions) -> Result<(), String> {
         self.claim.begin_groups()?;
         match Groups::start(&self.context, &self.kernels, &self.arguments(), options) {
@@ -216,7 +225,7 @@ impl Parts {
         Ok(())
     }
 
-    /// What every launch is told.
+    /// Returns the arguments common to all launches.
     fn arguments(&self) -> DeviceArguments {
         self.tables.arguments(self.shadow.pointer, self.registration.pointer)
     }
@@ -258,9 +267,9 @@ impl Device for CudaDevice {
             return Ok(());
         }
         let Parts { tables, context, .. } = &*self.parts;
-        let said = tables.update(context, program, self.programs[program].image(), range, self.patience);
-        // One that was lost meanwhile runs nothing any more.
-        said.or_else(|error| self.watch.lost().map_or(Err(error), |_| Ok(())))
+        let updated = tables.update(context, program, self.programs[program].image(), range, self.copy_timeout);
+        // A lost device runs no kernels, so its tables do not matter.
+        updated.or_else(|error| self.watch.lost().map_or(Err(error), |_| Ok(())))
     }
 
     fn update_chain(&self, chain: DeviceChain) -> Result<DeviceChain, Error> {
@@ -270,17 +279,17 @@ impl Device for CudaDevice {
         };
         let chain = chain.within(&self.needs, &self.programs).map_err(not_brought)?;
         if self.runs_chain && self.watch.lost().is_none() {
-            let said = self.parts.tables.update_chain(&self.parts.context, &chain, self.patience);
-            said.or_else(|error| self.watch.lost().map_or(Err(error), |_| Ok(())))?;
+            let updated = self.parts.tables.update_chain(&self.parts.context, &chain, self.copy_timeout);
+            updated.or_else(|error| self.watch.lost().map_or(Err(error), |_| Ok(())))?;
         }
         Ok(chain)
     }
 
     fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error> {
-        self.watch.demand_alive()?;
+        self.watch.check_alive()?;
         let Some(groups) = &self.parts.groups else { return Ok(Box::new(LaunchLane::new(self)?)) };
         let Some(index) = self.free_lanes().pop() else {
-            let reason = "it has no groups for one more lane".to_owned();
+            let reason = "all of its lanes are in use".to_owned();
             return Err(Error::Unusable { id: self.found.capabilities.id.clone(), reason });
         };
         Ok(Box::new(PersistentLane::new(Arc::clone(&self), groups, index)))
@@ -291,7 +300,7 @@ impl Drop for CudaDevice {
     fn drop(&mut self) {
         let usable = self.watch.lost().is_none() && self.parts.context.bind().is_ok();
         if usable && self.parts.groups.take().is_none_or(Running::stop) {
-            // SAFETY: not used after this.
+            // SAFETY: `parts` is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.parts) };
         }
     }
@@ -302,7 +311,7 @@ mod tests {
     use super::number;
 
     #[test]
-    fn a_name_has_a_number() {
+    fn parses_device_names() {
         assert_eq!(["cuda:0", "cuda:12"].map(number), [Some(0), Some(12)]);
         let others = ["cuda", "cuda:", "cuda:x", "cuda:+1", "cuda:-1", "cpu", "opencl:0", "cuda:0 "];
         assert_eq!(others.map(number), [None; 8]);

@@ -1,4 +1,5 @@
-//! Kernels as the driver has them: a module, its entries, and launches of these. Owned as in `driver.rs`.
+//! Compiled kernels: a module, its functions, and their launches. Ownership is the same as in
+//! `driver.rs`.
 
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
@@ -9,43 +10,43 @@ use cudarc::driver::sys;
 use super::driver::{Context, Stream, failed};
 use crate::Error;
 
-/// Compiled kernels on the device.
+/// Compiled kernels, loaded on the device.
 pub(super) struct Module {
     module: sys::CUmodule,
     context: Arc<Context>,
 }
 
-// SAFETY: a module is not changed once it is loaded.
+// SAFETY: a loaded module does not change.
 unsafe impl Send for Module {}
-// SAFETY: as above.
+// SAFETY: see above.
 unsafe impl Sync for Module {}
 
 impl Module {
     /// # Errors
-    /// What the driver says of the cubin: it may be of another version.
+    /// Returns the driver's error if it rejects the cubin, which may have another version.
     pub(super) fn new(context: &Arc<Context>, cubin: &[u8]) -> Result<Self, DriverError> {
-        // SAFETY: a cubin says how long it is, and NVRTC wrote it.
+        // SAFETY: NVRTC wrote the cubin, which contains its own length.
         let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }?;
         Ok(Self { module, context: Arc::clone(context) })
     }
 
     pub(super) fn function(self: &Arc<Self>, name: &str) -> Result<Function, Error> {
-        let Ok(name) = CString::new(name) else { unreachable!("a name of a kernel has no zero") };
+        let Ok(name) = CString::new(name) else { unreachable!("kernel names contain no zero byte") };
         // SAFETY: the module is loaded.
         let function = unsafe { result::module::get_function(self.module, name) };
         let function = function.map_err(failed(&self.context.id, "find a kernel"))?;
         Ok(Function { function, scratch_bytes: 0, module: Arc::clone(self) })
     }
 
-    /// The number that the kernels' text keeps under this name.
+    /// Returns the value of the constant `name` in the kernel source.
     pub(super) fn number(&self, name: &str) -> Result<u32, Error> {
-        let Ok(name) = CString::new(name) else { unreachable!("a name of a variable has no zero") };
-        let wrong = || failed(&self.context.id, "read what the kernels say of themselves");
+        let Ok(name) = CString::new(name) else { unreachable!("variable names contain no zero byte") };
+        let wrong = || failed(&self.context.id, "read a constant of the kernels");
         let mut number = [0; size_of::<u32>()];
         // SAFETY: the module is loaded.
         let (pointer, bytes) = unsafe { result::module::get_global(self.module, name) }.map_err(wrong())?;
         assert_eq!(bytes, number.len(), "a gw_u32");
-        // SAFETY: the variable has so many bytes, and the copy has ended when the call returns.
+        // SAFETY: the variable has this length, and the copy has ended when the call returns.
         unsafe { result::memcpy_dtoh_sync(&mut number, pointer) }.map_err(wrong())?;
         Ok(u32::from_le_bytes(number))
     }
@@ -54,29 +55,31 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         let _ = self.context.bind();
-        // SAFETY: loaded once, unloaded once; nothing of it runs (its owner waited, or leaks it).
+        // SAFETY: loaded once and unloaded once. None of its kernels runs, because its owner has
+        // waited or leaks it.
         let _ = unsafe { result::module::unload(self.module) };
     }
 }
 
-/// An entry of a module.
+/// A kernel of a module.
 pub(super) struct Function {
     function: sys::CUfunction,
-    /// Shared memory that a launch asks for.
+    /// Dynamic shared memory of a launch, in bytes.
     scratch_bytes: u32,
     module: Arc<Module>,
 }
 
-// SAFETY: a function is not changed once its module is loaded.
+// SAFETY: a function does not change after its module is loaded.
 unsafe impl Send for Function {}
-// SAFETY: as above.
+// SAFETY: see above.
 unsafe impl Sync for Function {}
 
 impl Function {
-    /// Lets every launch have so many bytes of shared memory, besides what the kernel declares.
+    /// Gives every launch `bytes` bytes of shared memory, in addition to the memory that the kernel
+    /// declares.
     ///
     /// # Errors
-    /// The device has less.
+    /// Fails if the device has less shared memory.
     pub(super) fn with_scratch(mut self, bytes: u32) -> Result<Self, DriverError> {
         let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the function exists.
@@ -85,9 +88,9 @@ impl Function {
         Ok(self)
     }
 
-    /// Groups of so many lanes that one multiprocessor holds at once.
+    /// Returns the number of groups with `lanes` lanes that one multiprocessor can run at once.
     pub(super) fn groups_per_unit(&self, lanes: u32) -> usize {
-        // SAFETY: the function exists. A driver that does not answer gets one group.
+        // SAFETY: the function exists. If the driver fails, one group is assumed.
         let groups = unsafe {
             let scratch_bytes = self.scratch_bytes as usize;
             result::occupancy::max_active_block_per_multiprocessor(self.function, lanes as i32, scratch_bytes)
@@ -96,8 +99,8 @@ impl Function {
     }
 
     /// # Safety
-    /// `arguments` point to values of the kernel's parameters, in order; whatever these point to stays allocated, and is
-    /// not used otherwise, until the launch has ended.
+    /// `arguments` must point to values of the kernel's parameters, in order. Memory that these
+    /// values point to must stay allocated and have no other use until the launch has ended.
     pub(super) unsafe fn launch(
         &self,
         stream: &Stream,
@@ -105,7 +108,7 @@ impl Function {
         lanes: u32,
         arguments: &mut [*mut c_void],
     ) -> Result<(), DriverError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (groups, lanes) = ((groups, 1, 1), (lanes, 1, 1));
             result::launch_kernel(self.function, groups, lanes, self.scratch_bytes, stream.stream, arguments)
@@ -113,8 +116,9 @@ impl Function {
     }
 }
 
-/// A launch that is made again and again, each time with other arguments: a graph of one kernel. It costs the calling thread
-/// 2 us where a launch costs 3.5 (an H200's host), as long as the number of groups stays the same, and 3.3 where it does not.
+/// A repeated launch with different arguments, as a graph of one kernel. On the host of an H200, it
+/// costs the calling thread 2 µs if the number of groups stays the same, and 3.3 µs otherwise. An
+/// ordinary launch costs 3.5 µs.
 pub(super) struct Repeated {
     exec: sys::CUgraphExec,
     graph: sys::CUgraph,
@@ -126,11 +130,12 @@ pub(super) struct Repeated {
     _module: Arc<Module>,
 }
 
-// SAFETY: a graph is used by one thread at a time, in its context.
+// SAFETY: one thread at a time uses a graph, in its context.
 unsafe impl Send for Repeated {}
 
 impl Repeated {
-    /// For groups of so many lanes. `arguments` as for [`Repeated::launch`], which gets others before anything runs.
+    /// Creates a launch with `lanes` lanes per group. [`Repeated::launch`] replaces `arguments`
+    /// before the first run.
     pub(super) fn new(
         context: &Arc<Context>,
         function: &Function,
@@ -151,10 +156,11 @@ impl Repeated {
         Ok(repeated)
     }
 
-    /// What is not made stays null.
+    /// Creates the graph. If a call fails, the remaining handles stay null.
     fn make(&mut self, arguments: &mut [*mut c_void]) -> Result<(), DriverError> {
         let node = self.described(1, arguments);
-        // SAFETY: each call writes one handle; the node depends on none, and its arguments are copied.
+        // SAFETY: each call writes one handle. The node has no dependencies, and its arguments are
+        // copied.
         unsafe {
             sys::cuGraphCreate(&mut self.graph, 0).result()?;
             sys::cuGraphAddKernelNode_v2(&mut self.node, self.graph, std::ptr::null(), 0, &node).result()?;
@@ -180,7 +186,7 @@ impl Repeated {
     }
 
     /// # Safety
-    /// As for [`Function::launch`].
+    /// Same as for [`Function::launch`].
     pub(super) unsafe fn launch(
         &mut self,
         stream: &Stream,
@@ -188,7 +194,7 @@ impl Repeated {
         arguments: &mut [*mut c_void],
     ) -> Result<(), DriverError> {
         let node = self.described(groups, arguments);
-        // SAFETY: the caller's promise; what is in flight keeps the arguments that it was launched with.
+        // SAFETY: guaranteed by the caller. Launches in flight keep their own arguments.
         unsafe {
             sys::cuGraphExecKernelNodeSetParams_v2(self.exec, self.node, &node).result()?;
             sys::cuGraphLaunch(self.exec, stream.stream).result()
@@ -199,7 +205,7 @@ impl Repeated {
 impl Drop for Repeated {
     fn drop(&mut self) {
         let _ = self.context.bind();
-        // SAFETY: each was made once, or never, and is destroyed once.
+        // SAFETY: each handle was created at most once and is destroyed once.
         unsafe {
             if !self.exec.is_null() {
                 let _ = sys::cuGraphExecDestroy(self.exec);

@@ -1,30 +1,33 @@
-//! One worker's way to a CUDA device in persistent mode: mailboxes of the groups that are its own.
+//! One worker's connection to a CUDA device in persistent mode: the mailboxes of its groups.
 //!
 //! # Ordering
 //!
-//! A mailbox lies in page-locked memory of the host. Each of its words has one writer. The protocol is Hummingbird's
-//! (algorithms 1 and 2): one atomic a group and bin, not one a lane.
+//! A mailbox lies in page-locked host memory. Each of its words has one writer. The protocol is
+//! from Hummingbird (algorithms 1 and 2): it uses one atomic operation per group and bin instead of
+//! one per lane.
 //!
-//! * Host to group. The host writes buffers and a place of the mailbox, then stores `posted` with release. A lane of the
-//!   group loads `posted` with acquire at system scope, and the other lanes follow behind the group's barrier. So all
-//!   that the host wrote before is visible to all lanes. The x86 processor keeps its stores in order, and a release store
-//!   keeps the compiler from moving them.
-//! * A look of the group takes 16 bytes, `posted` with `stop` and the bin's extent, in one request: acquire loads of two
-//!   words of 8 bytes, of which either may come before the other. The extent says of which place it is by the lowest bits of
-//!   `posted`, and counts only if that is the place which the group takes; it is written anew for every place, before
-//!   `posted`, so one of 65,536 places before cannot be seen any more by a group that has seen a place since. Where it
-//!   counts the group brings buffers and place at once: the buffers are ordered by `posted` in any case.
-//! * Group to host. All lanes write buffers, descriptors and outcomes to the host's memory; a barrier; then one lane
-//!   stores `finished` with release at system scope. The barrier puts what the others wrote before that store, and
-//!   release is cumulative: whoever sees the new number with acquire sees all of it. The host loads `finished` with
-//!   acquire.
-//! * Between the two the host touches neither the place nor the buffers: a place is filled anew only when the number of
-//!   places that are posted and not seen as finished is below the ring's length.
+//! * Host to group: The host writes buffers and a mailbox slot, then stores `posted` with release.
+//!   One lane of the group loads `posted` with acquire at system scope; the other lanes follow
+//!   after the group's barrier. So all lanes see what the host wrote before. x86 processors keep
+//!   the order of stores, and the release prevents the compiler from moving them.
+//! * Polling: The group reads 16 bytes in one request, as two acquire loads of 8 bytes in any
+//!   order. They contain `posted`, `stop` and the extent of the bin. The extent contains the lowest
+//!   bits of `posted` for its slot, and is valid only if they match the slot that the group
+//!   expects. The host writes the extent before `posted`, for every slot. A group that has seen one
+//!   slot since cannot see the extent from 65,536 slots earlier. With a valid extent the group
+//!   loads buffers and slot at the same time, because `posted` orders the buffers in any case.
+//! * Group to host: All lanes write buffers, descriptors and outcomes to host memory and pass a
+//!   barrier. Then one lane stores `finished` with release at system scope. The barrier orders the
+//!   writes of the other lanes before that store, and release is cumulative: an acquire load that
+//!   sees the new number also sees all writes. The host loads `finished` with acquire.
+//! * The host accesses neither slot nor buffers between the two steps. It reuses a slot only if the
+//!   number of posted slots that it has not seen as finished is below the length of the ring.
 //!
-//! APUNet had to evict caches by reading through memory, because its APU's GPU could not be told to make writes visible
-//! while a kernel runs; release and acquire at system scope are that telling.
+//! APUNet evicted caches by additional reads, because the GPU of its APU had no operation that
+//! makes writes visible while a kernel runs. Release and acquire at system scope are this
+//! operation.
 //!
-//! Counters run modulo 2^32; a ring is far shorter.
+//! Counters run modulo 2^32. A ring is much shorter.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -48,28 +51,29 @@ use crate::check::packets_of;
 use crate::share::{self, Split};
 use crate::{BinTime, DeviceOptions, Error, Lane, Rejected};
 
-/// Places of a mailbox: bins that wait behind the one that the group works on.
-const PLACES: usize = 4;
+/// Number of slots in a mailbox: the bin in progress and the bins that wait for it.
+const SLOTS: usize = 4;
 
-/// All groups with their mailboxes. Dropping stops them.
+/// All persistent groups of a device and their mailboxes.
 pub(super) struct Groups {
-    boxes: PinnedMemory,
-    box_bytes: usize,
-    place: MailboxSlot,
-    /// Groups of one lane.
+    mailboxes: PinnedMemory,
+    mailbox_bytes: usize,
+    slot: MailboxSlot,
+    /// Number of groups of one lane.
     per_lane: usize,
     groups: usize,
     bin_packets: usize,
     /// See [`DeviceOptions::share`].
     share: Vec<u32>,
     stream: Stream,
-    _desks: DeviceMemory,
+    _scratch: DeviceMemory,
     context: Arc<Context>,
     watchdog: Duration,
 }
 
 impl Groups {
-    /// Starts the groups. Everything else is allocated by now: from here on the driver may wait for them to end.
+    /// Starts the groups. All other memory must be allocated before, because the driver may wait
+    /// for persistent kernels before it allocates memory.
     pub(super) fn start(
         context: &Arc<Context>,
         kernels: &Kernels,
@@ -77,60 +81,61 @@ impl Groups {
         options: &DeviceOptions,
     ) -> Result<Self, Error> {
         let lanes = options.lanes.max(1);
-        // Launches beside them need room, too; and each group that polls costs the bus a little.
-        let least = share::least(&options.share);
-        let per_lane = (kernels.groups_resident / 2 / lanes).min(GROUPS_PER_LANE_MAX).max(least);
+        // Leave half of the device to launches. Each polling group also costs some bus bandwidth.
+        let minimum = share::groups_min(&options.share);
+        let per_lane = (kernels.groups_resident / 2 / lanes).min(GROUPS_PER_LANE_MAX).max(minimum);
         let groups = per_lane * lanes;
         if groups > kernels.groups_resident {
             let reason = format!(
-                "{lanes} lanes need {} each, and it runs {} at once",
-                if least == 1 { "a group".to_owned() } else { format!("{least} groups, one for each share,") },
+                "{lanes} lanes need {} each, but the device runs only {} groups at once",
+                if minimum == 1 { "one group".to_owned() } else { format!("{minimum} groups (one per share)") },
                 kernels.groups_resident
             );
             return Err(Error::Unusable { id: context.id.clone(), reason });
         }
         let bin_packets = options.bin_packets.next_multiple_of(MAILBOX_SLOT_PACKETS);
-        let place = MailboxSlot::new(bin_packets);
-        let box_bytes = (size_of::<Mailbox>() + PLACES * place.bytes).next_multiple_of(128);
-        let boxes = PinnedMemory::new(context, groups * box_bytes)?;
-        let desk_bytes = place.bytes + bin_packets * CHAIN_SCRATCH_PACKET_BYTES;
-        let scratch = DeviceMemory::new(context, groups * desk_bytes, "the scratch of persistent groups")?;
-        scratch.fill(&vec![0; groups * desk_bytes])?;
+        let slot = MailboxSlot::new(bin_packets);
+        let mailbox_bytes = (size_of::<Mailbox>() + SLOTS * slot.bytes).next_multiple_of(128);
+        let mailboxes = PinnedMemory::new(context, groups * mailbox_bytes)?;
+        let scratch_bytes = slot.bytes + bin_packets * CHAIN_SCRATCH_PACKET_BYTES;
+        let scratch = DeviceMemory::new(context, groups * scratch_bytes, "the scratch memory of persistent groups")?;
+        scratch.fill(&vec![0; groups * scratch_bytes])?;
         let stream = Stream::new(context)?;
         let mut by_device = *arguments;
-        let mut boxes_at = boxes.pointer;
-        let (mut bytes, mut places) = (box_bytes as u64, PLACES as u32);
+        let mut mailboxes_at = mailboxes.pointer;
+        let (mut bytes, mut slots) = (mailbox_bytes as u64, SLOTS as u32);
         let mut packets = bin_packets as u32;
-        let mut desks_at = scratch.pointer;
+        let mut scratch_at = scratch.pointer;
         let mut values: [*mut c_void; 6] = [
             (&raw mut by_device).cast(),
-            (&raw mut boxes_at).cast(),
+            (&raw mut mailboxes_at).cast(),
             (&raw mut bytes).cast(),
-            (&raw mut places).cast(),
+            (&raw mut slots).cast(),
             (&raw mut packets).cast(),
-            (&raw mut desks_at).cast(),
+            (&raw mut scratch_at).cast(),
         ];
-        // SAFETY: these are the parameters of `gw_persistent`; what they point to lives until the groups have ended.
+        // SAFETY: the values match the parameters of `gw_persistent`. Their targets live until the
+        // groups have ended.
         unsafe { kernels.persistent.launch(&stream, groups as u32, GROUP_LANES, &mut values) }
             .map_err(failed(&context.id, "start the persistent groups"))?;
         let started = Self {
-            boxes,
-            box_bytes,
-            place,
+            mailboxes,
+            mailbox_bytes,
+            slot,
             per_lane,
             groups,
             bin_packets,
             share: options.share.clone(),
             stream,
-            _desks: scratch,
+            _scratch: scratch,
             context: Arc::clone(context),
             watchdog: options.watchdog,
         };
         let waiting = Instant::now();
         while !(0..groups).all(|group| started.running(group) == MAILBOX_POLLING) {
-            if waiting.elapsed() > options.watchdog.max(PATIENCE_MIN) {
+            if waiting.elapsed() > options.watchdog.max(START_STOP_TIMEOUT_MIN) {
                 let reason =
-                    format!("not all of {groups} persistent groups run at once: something else uses the device");
+                    format!("not all of the {groups} persistent groups run at once: another program uses the device");
                 let error = Error::Unusable { id: context.id.clone(), reason };
                 Running::new(started).stop();
                 return Err(error);
@@ -141,16 +146,18 @@ impl Groups {
     }
 
     fn word(&self, group: usize, offset: usize) -> &AtomicU32 {
-        // SAFETY: within the mailbox; the device reaches the word by atomics only, and so does the host.
-        unsafe { AtomicU32::from_ptr(self.boxes.base().as_ptr().add(group * self.box_bytes + offset).cast()) }
+        // SAFETY: the word lies within the mailbox, and device and host access it only by atomic
+        // operations.
+        unsafe { AtomicU32::from_ptr(self.mailboxes.base().as_ptr().add(group * self.mailbox_bytes + offset).cast()) }
     }
 
     fn pair(&self, group: usize, offset: usize) -> &AtomicU64 {
-        // SAFETY: within the mailbox, at a multiple of 8; the device and the host reach it by atomics of 8 bytes only.
-        unsafe { AtomicU64::from_ptr(self.boxes.base().as_ptr().add(group * self.box_bytes + offset).cast()) }
+        // SAFETY: the pair lies within the mailbox, at a multiple of 8. Device and host access it
+        // only by 8-byte atomic operations.
+        unsafe { AtomicU64::from_ptr(self.mailboxes.base().as_ptr().add(group * self.mailbox_bytes + offset).cast()) }
     }
 
-    /// `posted`, and `stop` in the upper half.
+    /// Returns `posted`, with `stop` in the upper half.
     fn counters(&self, group: usize) -> &AtomicU64 {
         self.pair(group, offset_of!(Mailbox, posted))
     }
@@ -167,26 +174,27 @@ impl Groups {
         self.word(group, offset_of!(Mailbox, running)).load(Ordering::Acquire)
     }
 
-    /// MailboxSlot number `count` of a group's mailbox.
+    /// Returns slot `count` of a group's mailbox.
     ///
     /// # Safety
-    /// The group has finished what was in the place, or was never told of it; the caller is the group's only host.
+    /// The group must have finished the bin in the slot, or must not know of it. No other host
+    /// thread may use the group.
     #[allow(clippy::mut_from_ref)]
-    unsafe fn place(&self, group: usize, count: u32) -> &mut [u8] {
-        let at = group * self.box_bytes + size_of::<Mailbox>() + count as usize % PLACES * self.place.bytes;
-        // SAFETY: within the mailbox, and the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.boxes.base().as_ptr().add(at), self.place.bytes) }
+    unsafe fn slot(&self, group: usize, count: u32) -> &mut [u8] {
+        let offset = group * self.mailbox_bytes + size_of::<Mailbox>() + count as usize % SLOTS * self.slot.bytes;
+        // SAFETY: the slot lies within the mailbox. The caller guarantees exclusive access.
+        unsafe { std::slice::from_raw_parts_mut(self.mailboxes.base().as_ptr().add(offset), self.slot.bytes) }
     }
 
-    /// Tells all groups to end, and waits until they have. False: they do not.
+    /// Stops all groups and waits until they have ended. Returns `false` if they do not end.
     fn stop(&self) -> bool {
         for group in 0..self.groups {
-            // Nobody posts any more.
+            // No lane posts bins at this time.
             self.counters(group).fetch_or(STOP, Ordering::Release);
         }
         let waiting = Instant::now();
         while !(0..self.groups).all(|group| self.running(group) == MAILBOX_ENDED) {
-            if waiting.elapsed() > self.watchdog.max(PATIENCE_MIN) {
+            if waiting.elapsed() > self.watchdog.max(START_STOP_TIMEOUT_MIN) {
                 return false;
             }
             std::thread::yield_now();
@@ -195,16 +203,16 @@ impl Groups {
     }
 }
 
-/// Of [`Groups::counters`]: the group is to end.
+/// `stop` in [`Groups::counters`].
 const STOP: u64 = 1 << 32;
 
-/// Groups get so long at least to begin, and to end.
-const PATIENCE_MIN: Duration = Duration::from_secs(1);
+/// Minimum timeout for groups to start and to stop.
+const START_STOP_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
-/// More did not make anything faster.
+/// Maximum number of groups per lane. More groups were not faster.
 const GROUPS_PER_LANE_MAX: usize = 64;
 
-/// The groups of a device, which outlive everything when they do not stop.
+/// Running groups. They are leaked, with everything that they use, if they do not stop.
 pub(super) struct Running(ManuallyDrop<Groups>);
 
 impl Running {
@@ -212,11 +220,12 @@ impl Running {
         Self(ManuallyDrop::new(groups))
     }
 
-    /// Ends the groups. False: they do not answer, and nothing that they use may be given back.
+    /// Stops the groups. Returns `false` if they do not respond; nothing that they use may then be
+    /// freed.
     pub(super) fn stop(mut self) -> bool {
         let stopped = self.0.context.bind().is_ok() && self.0.stop();
         if stopped {
-            // SAFETY: not used after this.
+            // SAFETY: `self.0` is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.0) };
         }
         stopped
@@ -231,37 +240,38 @@ impl std::ops::Deref for Running {
     }
 }
 
-/// See the module. Chunks come back when they are done, later ones before earlier ones where that is so.
+/// Lane in persistent mode. Chunks may finish out of order.
 pub(super) struct PersistentLane {
-    /// By number.
+    /// Chunks in flight, by number.
     in_flight: VecDeque<Flight>,
-    /// Bins that have no place yet, by the groups that serve them.
+    /// Bins that wait for a mailbox slot.
     split: Split,
     groups: Range<usize>,
-    /// What each of them has in its mailbox, oldest first.
+    /// Mailbox contents of each group.
     posted: Vec<Posted>,
     /// Number of the next chunk.
     next: u64,
-    /// Chunks in flight whose bins are all back.
+    /// Number of chunks in flight whose bins are all finished.
     done: usize,
     times: Vec<BinTime>,
-    last_heard: Instant,
-    said_lost: bool,
-    /// Its number among the device's lanes.
+    last_progress: Instant,
+    reported_lost: bool,
+    /// Index among the lanes of the device.
     index: usize,
     device: ManuallyDrop<Arc<CudaDevice>>,
 }
 
-/// What one group has to do.
+/// Bins in the mailbox of one group.
 #[derive(Default)]
 struct Posted {
-    /// Number of the next place.
+    /// Number of the next slot.
     next: u32,
+    /// Bins in the mailbox, oldest first.
     bins: VecDeque<Sent>,
-    /// Work before it, in packets times bytes.
+    /// Estimated work in the mailbox, as packets times bytes.
     weight: u64,
-    /// Bins that the group was given, by program.
-    given: Vec<u64>,
+    /// Number of bins that the group received, by program.
+    received: Vec<u64>,
 }
 
 /// A bin in a mailbox.
@@ -276,18 +286,18 @@ struct Sent {
 struct Flight {
     number: u64,
     chunk: Chunk,
-    /// Bins that are not back.
+    /// Number of unfinished bins.
     left: usize,
     times: Vec<BinTime>,
 }
 
 impl PersistentLane {
-    /// Lane number `index` of the device.
+    /// Opens lane `index` of the device.
     pub(super) fn new(device: Arc<CudaDevice>, groups: &Groups, index: usize) -> Self {
         let range = index * groups.per_lane..(index + 1) * groups.per_lane;
         let posted = range.clone().map(|group| Posted {
             next: groups.counters(group).load(Ordering::Relaxed) as u32,
-            given: vec![0; device.programs.len()],
+            received: vec![0; device.programs.len()],
             ..Posted::default()
         });
         Self {
@@ -298,77 +308,79 @@ impl PersistentLane {
             next: 0,
             done: 0,
             times: Vec::new(),
-            last_heard: Instant::now(),
-            said_lost: false,
+            last_progress: Instant::now(),
+            reported_lost: false,
             index,
             device: ManuallyDrop::new(device),
         }
     }
 
-    /// Fills mailboxes, each bin into that of the group with the least to do of those that serve its function.
+    /// Posts waiting bins, each to the group with the least work among those that serve its
+    /// function.
     fn post(&mut self, groups: &Groups) {
-        let Self { split, posted: mine, in_flight, groups: range, .. } = self;
-        split.give(|number, index, serving| {
-            let free = serving.filter(|&group| mine[group].bins.len() < PLACES);
-            let own = free.min_by_key(|&group| mine[group].weight)?;
-            let posted = &mut mine[own];
-            let chunk = &in_flight[place_of(in_flight, number)].chunk;
+        let Self { split, posted: all_posted, in_flight, groups: range, .. } = self;
+        split.assign(|number, index, serving| {
+            let free = serving.filter(|&group| all_posted[group].bins.len() < SLOTS);
+            let own = free.min_by_key(|&group| all_posted[group].weight)?;
+            let posted = &mut all_posted[own];
+            let chunk = &in_flight[index_of(in_flight, number)].chunk;
             let bin = &chunk.bins[index];
             let packets = packets_of(bin);
             let group = range.start + own;
-            // SAFETY: fewer than all places are taken, so this one is the host's; the group is this lane's.
-            let place = unsafe { groups.place(group, posted.next) };
-            put(place, 0, 0, &[Bin { first: 0, ..*bin }]);
-            put(place, groups.place.descriptors, 0, &chunk.descriptors[packets.clone()]);
-            put(place, groups.place.parameters, 0, &chunk.parameters[packets.clone()]);
+            // SAFETY: at least one slot is free, so the host owns the next one. The group belongs
+            // to this lane.
+            let slot = unsafe { groups.slot(group, posted.next) };
+            put(slot, 0, 0, &[Bin { first: 0, ..*bin }]);
+            put(slot, groups.slot.descriptors, 0, &chunk.descriptors[packets.clone()]);
+            put(slot, groups.slot.parameters, 0, &chunk.parameters[packets.clone()]);
             posted.next = posted.next.wrapping_add(1);
             groups.extent(group).store(extent(&chunk.descriptors[packets], posted.next), Ordering::Relaxed);
             groups.counters(group).store(posted.next.into(), Ordering::Release);
             let weight = u64::from(bin.count) * u64::from(bin.length_bytes.max(64));
             posted.weight += weight;
             posted.bins.push_back(Sent { chunk: number, bin: index, weight, since: Instant::now() });
-            posted.given[usize::from(bin.instance)] += 1;
+            posted.received[usize::from(bin.instance)] += 1;
             Some(own)
         });
     }
 
-    /// Takes back what groups have finished.
+    /// Copies the results of finished bins into their chunks.
     fn collect(&mut self, groups: &Groups) {
         for (group, posted) in self.groups.clone().zip(&mut self.posted) {
             if posted.bins.is_empty() {
                 continue;
             }
             let finished = groups.finished(group).load(Ordering::Acquire);
-            // The oldest that is not taken back has this number.
+            // `number` is the slot of the oldest bin in the mailbox.
             while posted.next.wrapping_sub(finished) < posted.bins.len() as u32 {
                 let number = posted.next.wrapping_sub(posted.bins.len() as u32);
                 let Some(sent) = posted.bins.pop_front() else { break };
                 posted.weight -= sent.weight;
-                let at = place_of(&self.in_flight, sent.chunk);
-                let Flight { chunk, left, times, .. } = &mut self.in_flight[at];
+                let index = index_of(&self.in_flight, sent.chunk);
+                let Flight { chunk, left, times, .. } = &mut self.in_flight[index];
                 let packets = packets_of(&chunk.bins[sent.bin]);
-                // SAFETY: finished, and this lane's.
-                let place = unsafe { groups.place(group, number) };
-                get(place, groups.place.descriptors, 0, &mut chunk.descriptors[packets.clone()]);
-                get(place, groups.place.outcomes, 0, &mut chunk.outcomes[packets.clone()]);
+                // SAFETY: the group has finished the slot and belongs to this lane.
+                let slot = unsafe { groups.slot(group, number) };
+                get(slot, groups.slot.descriptors, 0, &mut chunk.descriptors[packets.clone()]);
+                get(slot, groups.slot.outcomes, 0, &mut chunk.outcomes[packets.clone()]);
                 if chunk.ran_chain {
-                    get(place, groups.place.trails, 0, &mut chunk.trails[packets]);
+                    get(slot, groups.slot.trails, 0, &mut chunk.trails[packets]);
                 }
                 *left -= 1;
                 self.done += usize::from(*left == 0);
-                self.last_heard = Instant::now();
-                self.device.watch.heard();
-                let elapsed = self.last_heard.duration_since(sent.since);
+                self.last_progress = Instant::now();
+                self.device.watch.record_progress();
+                let elapsed = self.last_progress.duration_since(sent.since);
                 times.push(BinTime { bin: sent.bin as u32, elapsed_ns: elapsed.as_nanos() as u64 });
                 if let Some(next) = posted.bins.front_mut() {
-                    next.since = self.last_heard;
+                    next.since = self.last_progress;
                 }
             }
         }
     }
 
     fn lose(&mut self) -> Error {
-        self.said_lost = true;
+        self.reported_lost = true;
         self.split.clear();
         self.done = 0;
         self.device.watch.lost_with(self.in_flight.drain(..).map(|flight| flight.chunk).collect())
@@ -388,11 +400,11 @@ impl Lane for PersistentLane {
             return Err(Box::new(Rejected { chunk, error }));
         }
         if self.in_flight.is_empty() {
-            self.last_heard = Instant::now();
+            self.last_progress = Instant::now();
         }
         chunk.ran_chain = device.runs_chain;
-        self.split.wait(self.next, &chunk.bins);
-        // One without bins is done.
+        self.split.enqueue(self.next, &chunk.bins);
+        // A chunk without bins is finished at once.
         self.done += usize::from(chunk.bins.is_empty());
         self.in_flight.push_back(Flight { number: self.next, left: chunk.bins.len(), chunk, times: Vec::new() });
         self.next += 1;
@@ -402,15 +414,15 @@ impl Lane for PersistentLane {
 
     fn poll(&mut self, _region: &mut Region) -> Result<Option<Chunk>, Error> {
         if self.in_flight.is_empty() {
-            // Each lane says once that the device is lost.
-            return if self.device.watch.lost().is_some() && !self.said_lost { Err(self.lose()) } else { Ok(None) };
+            // Each lane reports a lost device once.
+            return if self.device.watch.lost().is_some() && !self.reported_lost { Err(self.lose()) } else { Ok(None) };
         }
         let device = Arc::clone(&self.device);
         let Some(groups) = &device.parts.groups else { unreachable!("a persistent lane's device has groups") };
-        // What is done is done, also when the device has been lost since.
+        // A finished chunk is returned even if the device was lost in the meantime.
         self.collect(groups);
         if self.done == 0 {
-            if device.watch.is_overdue(self.last_heard) {
+            if device.watch.is_overdue(self.last_progress) {
                 device.watch.lose_silent();
             }
             if device.watch.lost().is_some() {
@@ -423,7 +435,7 @@ impl Lane for PersistentLane {
             self.post(groups);
         }
         let done = self.in_flight.iter().position(|flight| flight.left == 0);
-        let Some(flight) = done.and_then(|at| self.in_flight.remove(at)) else { return Ok(None) };
+        let Some(flight) = done.and_then(|index| self.in_flight.remove(index)) else { return Ok(None) };
         self.done -= 1;
         self.times = flight.times;
         Ok(Some(flight.chunk))
@@ -434,10 +446,11 @@ impl Lane for PersistentLane {
     }
 
     fn bins_by_group(&self) -> Vec<Vec<u64>> {
-        self.posted.iter().map(|posted| posted.given.clone()).collect()
+        self.posted.iter().map(|posted| posted.received.clone()).collect()
     }
 
-    /// From the moment when a group could begin with a bin to that when the host saw it finished.
+    /// Times from the moment when a group could start a bin to the moment when the host saw it
+    /// finished.
     fn bin_times(&self) -> &[BinTime] {
         &self.times
     }
@@ -445,28 +458,28 @@ impl Lane for PersistentLane {
 
 impl Drop for PersistentLane {
     fn drop(&mut self) {
-        // Nobody holds the buffers of what is in flight any more: the groups must be done with them.
+        // The buffers in flight have no owner after this, so the groups must finish with them.
         self.split.clear();
         let device = Arc::clone(&self.device);
         let busy = |lane: &Self| lane.posted.iter().any(|posted| !posted.bins.is_empty());
         while let Some(groups) = device.parts.groups.as_ref().filter(|_| busy(self)) {
             self.collect(groups);
-            if device.watch.is_overdue(self.last_heard) {
+            if device.watch.is_overdue(self.last_progress) {
                 device.watch.lose_silent();
                 break;
             }
             std::thread::yield_now();
         }
-        // A device that is lost may go on writing: what it uses is never given back.
+        // A lost device may continue to write, so everything that it uses is leaked.
         if device.watch.lost().is_none() {
             device.free_lanes().push(self.index);
-            // SAFETY: not used after this.
+            // SAFETY: `self.device` is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.device) };
         }
     }
 }
 
-/// Where the chunk of this number is, which is in flight.
-fn place_of(in_flight: &VecDeque<Flight>, number: u64) -> usize {
+/// Returns the index of chunk `number`, which must be in flight.
+fn index_of(in_flight: &VecDeque<Flight>, number: u64) -> usize {
     in_flight.binary_search_by_key(&number, |flight| flight.number).expect("a chunk stays until all its bins are back")
 }

@@ -1,4 +1,4 @@
-//! What CUDA devices there are, what each can do, and why one is not used.
+//! Finds CUDA devices and their features, and reports why a device is unusable.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -10,13 +10,14 @@ use super::driver::text;
 use super::{ID, compiler};
 use crate::{Capabilities, Found, Mode, ModeFound, Probe, Svm};
 
-/// Oldest compute capability that Godwit uses: the first (Volta) whose threads of a warp wait for each other one by one
-/// and whose memory model knows acquire and release.
+/// Minimum compute capability. Since Volta, the threads of a warp can wait for each other
+/// individually, and the memory model has acquire and release.
 const CAPABILITY_MIN: (i32, i32) = (7, 0);
-/// Oldest driver, as it says it: of CUDA 12.0, whose graphs take new arguments.
+/// Minimum driver version, as the driver reports it. Since CUDA 12.0, the arguments of a graph can
+/// be replaced.
 const DRIVER_MIN: i32 = 12_000;
 
-/// Asks the driver.
+/// Queries the driver for its devices.
 pub fn probe() -> Probe {
     match devices() {
         Ok(count) => Probe { found: (0..count).filter_map(|number| describe(number).ok()).collect(), reason: None },
@@ -24,41 +25,44 @@ pub fn probe() -> Probe {
     }
 }
 
-/// How many devices there are, never 0; asked once. Initialises the driver.
+/// Returns the number of devices, which is never 0. The first call initializes the driver; later
+/// calls return its result.
 pub(super) fn devices() -> Result<usize, String> {
     static DEVICES: OnceLock<Result<usize, String>> = OnceLock::new();
     DEVICES.get_or_init(count).clone()
 }
 
+const NO_DEVICE: &str = "CUDA is unavailable: the NVIDIA driver found no device";
 fn count() -> Result<usize, String> {
-    // SAFETY: loading NVIDIA's library has no requirements.
+    // SAFETY: loading NVIDIA's library has no preconditions.
     if !unsafe { sys::is_culib_present() } {
-        return Err("CUDA is not used: there is no NVIDIA driver library (libcuda.so.1) here".to_owned());
+        return Err("CUDA is unavailable: the NVIDIA driver library (libcuda.so.1) was not found".to_owned());
     }
-    let refuse = |error| format!("CUDA is not used: NVIDIA's driver library is here, but it says: {}", text(error));
+    let refuse = |error| format!("CUDA is unavailable: the NVIDIA driver failed: {}", text(error));
     match result::init() {
         Ok(()) => {}
         Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => {
-            return Err("CUDA is not used: NVIDIA's driver is here, but finds no device".to_owned());
+            return Err(NO_DEVICE.to_owned());
         }
         Err(error) => return Err(refuse(error)),
     }
     match result::device::get_count().map_err(refuse)? {
-        0 => Err("CUDA is not used: NVIDIA's driver is here, but finds no device".to_owned()),
+        0 => Err(NO_DEVICE.to_owned()),
         count => Ok(count as usize),
     }
 }
 
-/// What one device is. A question that the driver does not answer counts as the least it could say.
+/// Returns the properties of one device. An attribute that the driver does not report has its least
+/// value.
 pub(super) fn describe(number: usize) -> Result<Found, DriverError> {
     let device = result::device::get(number as i32)?;
     // SAFETY: the device exists.
     let ask = |attribute| unsafe { result::device::get_attribute(device, attribute) }.unwrap_or(0);
     let (major, minor) = capability(device);
-    // SAFETY: as above.
+    // SAFETY: see above.
     let memory_bytes = unsafe { result::device::total_mem(device) }.unwrap_or(0) as u64;
     let mut driver = 0;
-    // SAFETY: writes one integer.
+    // SAFETY: the call writes one integer.
     let _ = unsafe { sys::cuDriverGetVersion(&mut driver) };
     let cuda = version(driver);
     Ok(Found {
@@ -84,7 +88,7 @@ pub(super) fn describe(number: usize) -> Result<Found, DriverError> {
     })
 }
 
-/// Its compute capability: major, minor.
+/// Returns the compute capability: major and minor.
 pub(super) fn capability(device: sys::CUdevice) -> (i32, i32) {
     // SAFETY: the device exists.
     let ask = |attribute| unsafe { result::device::get_attribute(device, attribute) }.unwrap_or(0);
@@ -94,12 +98,12 @@ pub(super) fn capability(device: sys::CUdevice) -> (i32, i32) {
     )
 }
 
-/// A version of CUDA as people write it.
+/// Formats a CUDA version number, such as 12.4 for 12040.
 fn version(number: i32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }
 
-/// What the compiler calls a compute capability: `sm_90`.
+/// Returns the compiler's name of a compute capability, such as `sm_90`.
 pub(super) fn architecture((major, minor): (i32, i32)) -> String {
     format!("sm_{major}{minor}")
 }
@@ -107,25 +111,28 @@ pub(super) fn architecture((major, minor): (i32, i32)) -> String {
 /// See [`Found::usable`].
 fn usable(driver: i32, capability: (i32, i32), maps_host_memory: bool) -> Result<(), String> {
     if driver < DRIVER_MIN {
-        return Err(format!("its driver is of CUDA {}; {} is the least", version(driver), version(DRIVER_MIN)));
+        let (driver, minimum) = (version(driver), version(DRIVER_MIN));
+        return Err(format!("its driver supports CUDA {driver}, but Godwit needs at least {minimum}"));
     }
     if capability < CAPABILITY_MIN {
         let ((major, minor), (major_min, minor_min)) = (capability, CAPABILITY_MIN);
-        return Err(format!("its compute capability is {major}.{minor}; {major_min}.{minor_min} is the least"));
+        return Err(format!(
+            "its compute capability is {major}.{minor}, but Godwit needs at least {major_min}.{minor_min}"
+        ));
     }
     if !maps_host_memory {
-        return Err("it cannot reach the host's memory".to_owned());
+        return Err("it cannot access host memory".to_owned());
     }
     compiler::available(&architecture(capability))
 }
 
 fn pci(device: sys::CUdevice) -> Option<String> {
-    let mut place: [c_char; 32] = [0; 32];
-    // SAFETY: the driver writes at most as many bytes as it is told, with a zero at the end.
-    unsafe { sys::cuDeviceGetPCIBusId(place.as_mut_ptr(), place.len() as i32, device) }.result().ok()?;
-    // SAFETY: as above.
-    let place = unsafe { CStr::from_ptr(place.as_ptr()) };
-    Some(place.to_string_lossy().to_lowercase())
+    let mut address: [c_char; 32] = [0; 32];
+    // SAFETY: the driver writes at most `address.len()` bytes, with a zero at the end.
+    unsafe { sys::cuDeviceGetPCIBusId(address.as_mut_ptr(), address.len() as i32, device) }.result().ok()?;
+    // SAFETY: see above.
+    let address = unsafe { CStr::from_ptr(address.as_ptr()) };
+    Some(address.to_string_lossy().to_lowercase())
 }
 
 #[cfg(test)]
@@ -133,13 +140,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_a_device_is_not_used_is_said() {
-        for (driver, capability, maps, why) in [
-            (11_080, (9, 0), true, "its driver is of CUDA 11.8; 12.0 is the least"),
-            (12_000, (6, 1), true, "its compute capability is 6.1; 7.0 is the least"),
-            (13_020, (7, 0), false, "it cannot reach the host's memory"),
+    fn reports_why_a_device_is_unusable() {
+        for (driver, capability, maps, values) in [
+            (11_080, (9, 0), true, ["11.8", "12.0"]),
+            (12_000, (6, 1), true, ["6.1", "7.0"]),
+            (13_020, (7, 0), false, ["access", "host memory"]),
         ] {
-            assert_eq!(usable(driver, capability, maps), Err(why.to_owned()));
+            let reason = usable(driver, capability, maps).unwrap_err();
+            assert!(values.iter().all(|value| reason.contains(value)), "{reason}");
         }
     }
 }

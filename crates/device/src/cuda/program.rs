@@ -1,4 +1,4 @@
-//! The programs made ready: all kernels in one module, the table images, and what the entries are told of both.
+//! Loaded programs: one module with all kernels, the table images, and their launch arguments.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,10 +13,10 @@ use zeroize::{Zeroize, Zeroizing};
 use super::driver::{Context, DeviceMemory, DevicePointer, PinnedMemory, Stream, failed};
 use super::module::{Function, Module};
 use super::{compiler, probe};
-use crate::chain::Needs;
+use crate::chain::AccessNeeds;
 use crate::{DeviceChain, Error, Program};
 
-/// `gw_device` (kernels/dialect/loops_cuda.h): what every launch is told.
+/// `gw_device` (kernels/dialect/loops_cuda.h): arguments common to all launches.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeviceArguments {
@@ -31,11 +31,12 @@ pub(super) struct DeviceArguments {
 pub(super) struct Kernels {
     pub(super) chunk: Function,
     pub(super) persistent: Function,
-    /// Most groups of a launch; each takes bins until none is left.
+    /// Maximum number of groups in a launch. Each group takes bins until none is left.
     pub(super) groups_max: usize,
-    /// Groups that run at the same time, if nothing else does: persistent ones must not be more.
+    /// Number of groups that run at the same time on an otherwise idle device. Limits the
+    /// persistent groups.
     pub(super) groups_resident: usize,
-    /// What the device counts cycles by, cycles per microsecond.
+    /// Clock rate of the cycle counter, in cycles per microsecond.
     pub(super) cycles_per_us: f64,
 }
 
@@ -47,7 +48,7 @@ impl Kernels {
         let module = Arc::new(Module::new(context, &cubin).map_err(failed(id, "load the kernels"))?);
         let scratch_bytes = module.number("gw_scratch_bytes")?;
         let function = |name| {
-            let small = failed(id, "give a group of lanes the shared memory that the kernels need");
+            let small = failed(id, "provide the shared memory that the kernels need");
             module.function(name)?.with_scratch(scratch_bytes).map_err(small)
         };
         let (chunk, persistent) = (function("gw_chunk")?, function("gw_persistent")?);
@@ -63,15 +64,16 @@ impl Kernels {
     }
 }
 
-/// Threads of a block.
+/// Number of threads in a block.
 pub(super) const GROUP_LANES: u32 = godwit_kernels::CUDA_GROUP_LANES;
 
-/// Room for all that [`Tables`] holds but the chain, so that nothing is left behind where a vector grew.
+/// Returns the capacity for the content of [`Tables`] without the chain. With it, the vector never
+/// reallocates, which would leave copies of keys in freed memory.
 fn images_bytes(programs: &[Arc<dyn Program>]) -> usize {
     programs.iter().map(|program| program.image().len() + 5 * ALIGNMENT_BYTES).sum::<usize>() + 5 * ALIGNMENT_BYTES
 }
 
-/// The table images of all programs, and how far each reads and writes, in the device's memory.
+/// Table images and access limits of all programs, in device memory.
 pub(super) struct Tables {
     memory: DeviceMemory,
     offsets_at: u64,
@@ -80,16 +82,16 @@ pub(super) struct Tables {
     updates: Mutex<Updates>,
 }
 
-/// The way of changed bytes to the device. Allocated beforehand: while persistent groups run, the driver may wait for
-/// them before it gives memory.
+/// Resources to copy table changes to the device. They are allocated in advance, because the driver
+/// may wait for persistent groups before it allocates memory.
 struct Updates {
     stream: Stream,
     staging: PinnedMemory,
-    /// A copy was not seen to end: the staging memory may still be read.
+    /// Whether a copy did not end in time. The staging buffer may then still be in use.
     stuck: bool,
 }
 
-/// Bytes of an update that are copied at once.
+/// Size of the staging buffer, in bytes.
 const STAGING_BYTES: usize = 64 << 10;
 
 impl Tables {
@@ -101,9 +103,9 @@ impl Tables {
         context: &Arc<Context>,
         programs: &[Arc<dyn Program>],
         chain: &[u8],
-        needs: &[Needs],
+        needs: &[AccessNeeds],
     ) -> Result<Self, Error> {
-        // Wiped when dropped: images hold keys.
+        // Wiped on drop, because images contain keys.
         let mut bytes: Zeroizing<Vec<u8>> = Zeroizing::new(Vec::with_capacity(images_bytes(programs) + chain.len()));
         let mut offsets: Vec<u8> = Vec::new();
         let mut reaches: Vec<u8> = Vec::new();
@@ -117,9 +119,9 @@ impl Tables {
             reaches.extend(u32::from(needs.reads_bytes).to_le_bytes());
             reaches.extend(u32::from(needs.writes_bytes).to_le_bytes());
             let image = program.image();
-            let at = bytes.len();
-            bytes.resize(at + image.len(), 0);
-            image.copy_to(0, &mut bytes[at..]);
+            let offset = bytes.len();
+            bytes.resize(offset + image.len(), 0);
+            image.copy_to(0, &mut bytes[offset..]);
             align(&mut bytes);
         }
         let offsets_at = bytes.len() as u64;
@@ -134,71 +136,73 @@ impl Tables {
         Ok(Self { memory, offsets_at, reaches_at, image_offsets, updates })
     }
 
-    /// See [`crate::Device::update_image`]. Gives up after `patience`.
+    /// See [`crate::Device::update_image`]. Fails after `timeout`.
     pub(super) fn update(
         &self,
         context: &Context,
         program: usize,
         image: ImageRef<'_>,
         range: Range<usize>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(), Error> {
         let target = self.image_offsets[program] + range.start as u64;
-        self.write(context, target, range.len(), |at, part| image.copy_to(range.start + at, part), patience)
+        self.write(context, target, range.len(), |offset, part| image.copy_to(range.start + offset, part), timeout)
     }
 
-    /// See [`crate::Device::update_chain`]. Gives up after `patience`.
-    pub(super) fn update_chain(&self, context: &Context, chain: &DeviceChain, patience: Duration) -> Result<(), Error> {
-        let write = |(at, bytes): (usize, Vec<u8>)| {
+    /// See [`crate::Device::update_chain`]. Fails after `timeout`.
+    pub(super) fn update_chain(&self, context: &Context, chain: &DeviceChain, timeout: Duration) -> Result<(), Error> {
+        let write = |(offset, bytes): (usize, Vec<u8>)| {
             let copy = |from: usize, part: &mut [u8]| part.copy_from_slice(&bytes[from..from + part.len()]);
-            self.write(context, at as u64, bytes.len(), copy, patience)
+            self.write(context, offset as u64, bytes.len(), copy, timeout)
         };
         chain.parts().into_iter().try_for_each(write)
     }
 
-    /// Writes `bytes` bytes at `target` of the memory; `copy_to(at, part)` fills a part of them.
+    /// Writes `bytes` bytes at offset `target` of the memory. `copy_to(offset, part)` provides each
+    /// part.
     fn write(
         &self,
         context: &Context,
         target: u64,
         bytes: usize,
         copy_to: impl Fn(usize, &mut [u8]),
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(), Error> {
         let action = "copy a part of a table image";
-        let answer = failed(&context.id, action);
-        context.bind().map_err(&answer)?;
+        let failed = failed(&context.id, action);
+        context.bind().map_err(&failed)?;
         let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
         let Updates { stream, staging, stuck } = &mut *updates;
-        for at in (0..bytes).step_by(STAGING_BYTES) {
+        for offset in (0..bytes).step_by(STAGING_BYTES) {
             if *stuck {
                 let reason = "an earlier copy has not ended".to_owned();
                 return Err(Error::Driver { id: context.id.clone(), action, reason });
             }
-            let bytes = STAGING_BYTES.min(bytes - at);
+            let bytes = STAGING_BYTES.min(bytes - offset);
             let part = &mut staging.bytes_mut()[..bytes];
-            copy_to(at, part);
-            let target = self.memory.pointer + target + at as u64;
-            // SAFETY: within the image's place; the staging memory is left alone until the copy has ended, and never freed
-            // when that is not seen (`stuck`, and a device that is lost frees nothing).
-            unsafe { result::memcpy_htod_async(target, part, stream.stream) }.map_err(&answer)?;
+            copy_to(offset, part);
+            let target = self.memory.pointer + target + offset as u64;
+            // SAFETY: the target lies within the image. The staging buffer has no other use until
+            // the copy has ended. If the end is not seen, it is never freed (`stuck`; a lost device
+            // frees nothing).
+            unsafe { result::memcpy_htod_async(target, part, stream.stream) }.map_err(&failed)?;
             let waiting = Instant::now();
-            while !stream.is_idle().map_err(&answer)? {
-                if waiting.elapsed() > patience {
+            while !stream.is_idle().map_err(&failed)? {
+                if waiting.elapsed() > timeout {
                     *stuck = true;
                     break;
                 }
                 std::thread::yield_now();
             }
             if !*stuck {
-                // It may hold keys.
+                // The part may contain keys.
                 staging.bytes_mut()[..bytes].zeroize();
             }
         }
         match *stuck {
             false => Ok(()),
             true => {
-                let reason = format!("it did not answer within {patience:?}");
+                let reason = format!("no response within {timeout:?}");
                 Err(Error::Driver { id: context.id.clone(), action, reason })
             }
         }

@@ -1,4 +1,5 @@
-//! One worker's way to an OpenCL device: a command queue, and a slot for each chunk in flight.
+//! One worker's connection to an OpenCL device in launch mode: a command queue, and one slot per
+//! chunk in flight.
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -15,29 +16,31 @@ use super::slot::{Events, Launched, Slot};
 use super::{OpenClDevice, failed};
 use crate::{BinTime, Error, Lane, Rejected};
 
-/// How long a lane that is dropped sleeps between two looks at what is in flight.
-const LOOK_INTERVAL: Duration = Duration::from_micros(50);
+/// Time between two polls while a dropped lane waits for its chunks.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// See the module. Chunks finish in the order in which they were submitted. As many can be in flight as the caller has;
-/// slots are made when they are first needed.
+/// Lane in launch mode. It returns chunks in the order of submission. The number of chunks in
+/// flight is not limited; slots are created when they are first needed.
 ///
-/// Dropping a lane waits for what is in flight, or until the watchdog gives the device up; to have the packets back,
-/// poll until [`Lane::in_flight`] is 0 first.
+/// Dropping a lane waits for its chunks in flight, or until the watchdog declares the device lost.
+/// The packets of these chunks are then gone. To get them back, poll until [`Lane::in_flight`] is
+/// 0.
 pub(super) struct OpenClLane {
     held: ManuallyDrop<Held>,
     times: Vec<BinTime>,
     /// When the oldest chunk in flight was submitted, or became the oldest.
     since: Instant,
-    /// Whether it has said that the device is lost.
-    said_lost: bool,
+    /// Whether the lane has reported that the device is lost.
+    reported_lost: bool,
 }
 
-/// What a device that is lost may still reach, and the driver's objects, whose release may wait for the device.
+/// Resources that a lost device may still access, and driver objects, whose release may wait for
+/// the device.
 // Fields are dropped in this order.
 struct Held {
-    /// Oldest first.
+    /// Chunks in flight, oldest first.
     in_flight: VecDeque<Flight>,
-    /// Not in flight.
+    /// Free slots.
     slots: Vec<Slot>,
     queue: CommandQueue,
     device: Arc<OpenClDevice>,
@@ -47,35 +50,36 @@ struct Held {
 struct Flight {
     chunk: Chunk,
     slot: Slot,
-    /// None: the driver took a part of the commands and then failed. The device is lost then.
+    /// `None` if the driver accepted some of the commands and then failed. The device is then lost.
     events: Option<Events>,
 }
 
 impl Held {
-    /// The oldest chunk whose launch has ended, and how it ended.
+    /// Returns the index of the oldest chunk whose launch has ended, and the result of the launch.
     fn first_ended(&self) -> Option<(usize, Result<(), ClError>)> {
-        self.in_flight.iter().map(Flight::progress).enumerate().find_map(|(at, progress)| match progress {
-            Progress::Ended(ended) => Some((at, ended)),
+        self.in_flight.iter().map(Flight::progress).enumerate().find_map(|(index, progress)| match progress {
+            Progress::Ended(result) => Some((index, result)),
             _ => None,
         })
     }
 }
 
-/// How far a launch is.
+/// State of a launch.
 enum Progress {
-    UnderWay,
+    Running,
     Ended(Result<(), ClError>),
-    /// The driver does not say.
+    /// The driver failed to report the state.
     Unknown(ClError),
 }
 
 impl Flight {
     fn progress(&self) -> Progress {
-        let Some(Events { launched, copied }) = &self.events else { return Progress::UnderWay };
+        let Some(Events { launched, copied }) = &self.events else { return Progress::Running };
         let last = copied.as_ref().unwrap_or(launched);
         match last.command_execution_status() {
-            Ok(status) if status.0 > 0 => Progress::UnderWay,
-            // A status is no synchronisation point; waiting is one, and returns at once.
+            Ok(status) if status.0 > 0 => Progress::Running,
+            // Reading the status is not a synchronization point. Waiting is one, and returns at
+            // once.
             Ok(status) if status.0 == 0 => Progress::Ended(last.wait()),
             Ok(status) => Progress::Ended(Err(ClError(status.0))),
             Err(error) => Progress::Unknown(error),
@@ -85,18 +89,20 @@ impl Flight {
 
 impl OpenClLane {
     pub(super) fn new(device: Arc<OpenClDevice>) -> Result<Self, Error> {
-        device.watch.demand_alive()?;
+        device.watch.check_alive()?;
         let id = &device.found.capabilities.id;
-        // SAFETY: the device is the context's. Without a flag that says otherwise the queue runs commands in order.
+        // SAFETY: the device belongs to the context. The flags do not request out-of-order
+        // execution.
         let queue = unsafe { CommandQueue::create(&device.context, device.device.id(), CL_QUEUE_PROFILING_ENABLE) };
-        let queue = queue.map_err(failed(id, "make a command queue"))?;
+        let queue = queue.map_err(failed(id, "create a command queue"))?;
         let held = Held { in_flight: VecDeque::new(), slots: Vec::new(), queue, device };
-        Ok(Self { held: ManuallyDrop::new(held), times: Vec::new(), since: Instant::now(), said_lost: false })
+        Ok(Self { held: ManuallyDrop::new(held), times: Vec::new(), since: Instant::now(), reported_lost: false })
     }
 
-    /// A slot with room for the chunk.
+    /// Returns a slot with room for the chunk.
     fn slot(&mut self, chunk: &Chunk) -> Result<Slot, Error> {
-        // One that is too small is given up: chunks of a packer all have the same size.
+        // A slot that is too small is dropped. This is rare, because all chunks of a packer have
+        // the same size.
         if let Some(slot) = self.held.slots.pop().filter(|slot| slot.holds(chunk)) {
             return Ok(slot);
         }
@@ -116,9 +122,10 @@ impl OpenClLane {
         }
     }
 
-    /// All chunks in flight, as the error that says why the device is lost. What they were launched with is leaked.
-    fn hand_back(&mut self) -> Error {
-        self.said_lost = true;
+    /// Returns the error for a lost device, with all chunks in flight. Their slots and events are
+    /// leaked.
+    fn lose(&mut self) -> Error {
+        self.reported_lost = true;
         let chunks = self.held.in_flight.drain(..).map(|Flight { chunk, slot, events }| {
             std::mem::forget((slot, events));
             chunk
@@ -127,22 +134,22 @@ impl OpenClLane {
         self.held.device.watch.lost_with(chunks)
     }
 
-    /// Waits for all that is in flight, as long as the watchdog lets it. Whether the device has let go of everything.
+    /// Waits for all chunks in flight. Returns `false` if the watchdog declares the device lost.
     fn drain(&mut self) -> bool {
         let watch = &self.held.device.watch;
         for flight in &self.held.in_flight {
-            while let Progress::UnderWay = flight.progress() {
+            while let Progress::Running = flight.progress() {
                 if watch.is_overdue(self.since) {
                     watch.lose_silent();
                 }
                 if watch.lost().is_some() {
                     return false;
                 }
-                std::thread::sleep(LOOK_INTERVAL);
+                std::thread::sleep(POLL_INTERVAL);
             }
-            self.since = watch.heard();
+            self.since = watch.record_progress();
         }
-        // Where the driver cannot say that the device is done, it may go on writing.
+        // If the driver cannot confirm the end, the device may continue to write.
         watch.lost().is_none() && self.held.queue.finish().is_ok()
     }
 }
@@ -150,16 +157,16 @@ impl OpenClLane {
 impl Lane for OpenClLane {
     fn submit(&mut self, region: &mut Region, mut chunk: Chunk) -> Result<(), Box<Rejected>> {
         chunk.ran_chain = self.held.device.runs_chain;
-        let alive = self.held.device.watch.demand_alive();
+        let alive = self.held.device.watch.check_alive();
         let launched =
             alive.and_then(|()| self.held.device.check(region, &chunk)).and_then(|()| self.launch(region, &chunk));
         match launched {
             Ok((slot, launched)) => {
                 let events = match launched {
                     Launched::Whole(events) => Some(events),
-                    // What it took may be under way: `poll` will hand the chunk back.
+                    // Accepted commands may be running, so `poll` returns the chunk.
                     Launched::Part(error) => {
-                        self.held.device.watch.lose(format!("its driver failed to take a chunk: {error}"));
+                        self.held.device.watch.lose(format!("the driver failed to take a chunk: {error}"));
                         None
                     }
                 };
@@ -167,7 +174,8 @@ impl Lane for OpenClLane {
                     self.since = Instant::now();
                 }
                 self.held.in_flight.push_back(Flight { chunk, slot, events });
-                // A queue may hold commands back until somebody waits. Should this fail, `poll` will hear of it.
+                // A queue may delay commands until a thread waits for them. If the flush fails,
+                // `poll` reports it.
                 let _ = self.held.queue.flush();
                 Ok(())
             }
@@ -177,32 +185,32 @@ impl Lane for OpenClLane {
 
     fn poll(&mut self, region: &mut Region) -> Result<Option<Chunk>, Error> {
         let watch = &self.held.device.watch;
-        let progress = self.held.in_flight.front().map_or(Progress::UnderWay, Flight::progress);
-        let (at, ended) = match progress {
-            Progress::Ended(ended) => (0, ended),
-            Progress::UnderWay => {
+        let progress = self.held.in_flight.front().map_or(Progress::Running, Flight::progress);
+        let (index, result) = match progress {
+            Progress::Ended(result) => (0, result),
+            Progress::Running => {
                 if !self.held.in_flight.is_empty() && watch.is_overdue(self.since) {
                     watch.lose_silent();
                 }
-                if watch.lost().is_none() || self.said_lost {
+                if watch.lost().is_none() || self.reported_lost {
                     return Ok(None);
                 }
-                // Slots with queues of their own go on when another is stuck.
+                // Slots with their own queues continue while another one is stuck.
                 match self.held.first_ended() {
                     Some(ended) => ended,
-                    None => return Err(self.hand_back()),
+                    None => return Err(self.lose()),
                 }
             }
-            // Nobody knows how far the launch is, nor whether it will ever end.
+            // The launch may still be running, or may never end.
             Progress::Unknown(error) => {
-                watch.lose(format!("its driver does not say how far it is: {error}"));
-                return Err(self.hand_back());
+                watch.lose(format!("the driver failed to report the state of a launch: {error}"));
+                return Err(self.lose());
             }
         };
-        let Some(Flight { mut chunk, mut slot, events }) = self.held.in_flight.remove(at) else { return Ok(None) };
-        self.since = self.held.device.watch.heard();
+        let Some(Flight { mut chunk, mut slot, events }) = self.held.in_flight.remove(index) else { return Ok(None) };
+        self.since = self.held.device.watch.record_progress();
         self.times.clear();
-        if let Err(error) = ended {
+        if let Err(error) = result {
             self.held.slots.push(slot);
             let id = self.held.device.found.capabilities.id.clone();
             return Err(Error::Failed { id, reason: error.to_string(), chunk: Box::new(chunk) });
@@ -212,7 +220,7 @@ impl Lane for OpenClLane {
         let times = events
             .map(|Events { launched, .. }| (launched.profiling_command_start(), launched.profiling_command_end()));
         if let Some((Ok(started), Ok(finished))) = times {
-            share_time(&chunk.bins, finished.saturating_sub(started), &mut self.times);
+            divide_time(&chunk.bins, finished.saturating_sub(started), &mut self.times);
         }
         Ok(Some(chunk))
     }
@@ -221,7 +229,7 @@ impl Lane for OpenClLane {
         self.held.in_flight.len()
     }
 
-    /// The time of the chunk's launch, shared out over its bins: the driver tells no more.
+    /// The time of the launch, divided between its bins. The driver does not measure single bins.
     fn bin_times(&self) -> &[BinTime] {
         &self.times
     }
@@ -229,22 +237,23 @@ impl Lane for OpenClLane {
 
 impl Drop for OpenClLane {
     fn drop(&mut self) {
-        // What a device may still write is never given back.
+        // Resources of a device that may still write are leaked.
         if self.drain() {
-            // SAFETY: nothing of it is used after this.
+            // SAFETY: `held` is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.held) };
         }
     }
 }
 
-/// Shares out the time of a launch by packets times the longest frame, bin by bin. The shares add up to the time within
-/// a nanosecond a bin. Bins that ran side by side count as if they had run one after the other on a faster device.
-fn share_time(bins: &[Bin], elapsed_ns: u64, times: &mut Vec<BinTime>) {
+/// Divides the time of a launch between its bins, by packets times the longest frame. The parts add
+/// up to the time, except for one nanosecond per bin. Bins that ran in parallel count as if they
+/// ran one after the other on a faster device.
+fn divide_time(bins: &[Bin], elapsed_ns: u64, times: &mut Vec<BinTime>) {
     let weight = |bin: &Bin| u128::from(bin.count) * u128::from(bin.length_bytes.max(1));
-    let whole = bins.iter().map(weight).sum::<u128>().max(1);
+    let total = bins.iter().map(weight).sum::<u128>().max(1);
     times.extend((0..).zip(bins).map(|(index, bin)| {
-        // A share is at most the whole time.
-        BinTime { bin: index, elapsed_ns: (u128::from(elapsed_ns) * weight(bin) / whole) as u64 }
+        // The result fits: no bin takes more than the whole time.
+        BinTime { bin: index, elapsed_ns: (u128::from(elapsed_ns) * weight(bin) / total) as u64 }
     }));
 }
 
@@ -261,7 +270,7 @@ mod tests {
     use crate::opencl::{own, probe};
     use crate::{DeviceOptions, Program};
 
-    /// The function `template`, as far as a device that compiles its kernel needs it.
+    /// The function `template`, with the properties that a device needs.
     struct Template;
 
     impl Program for Template {
@@ -298,7 +307,7 @@ mod tests {
         }
 
         fn run_ref(&self, _: &mut [u8], _: &mut Descriptor, _: u8, _: u64) -> Outcome {
-            unreachable!("the test does not compare")
+            unreachable!("the test does not run the reference")
         }
     }
 
@@ -311,25 +320,25 @@ mod tests {
         chunk
     }
 
-    /// The number of a device that can be used; says so when there is none.
+    /// Returns the number of a usable device. Prints a message if there is none.
     fn device_number() -> Option<usize> {
         let number = probe().found.iter().position(|found| found.usable.is_ok());
         if number.is_none() {
-            // Past the test harness, which shows nothing of a test that passes.
-            std::io::stderr().write_all(b"skipped: no OpenCL device here can be used\n").unwrap();
+            // Written directly, because the test harness hides the output of tests that pass.
+            std::io::stderr().write_all(b"skipped: no usable OpenCL device\n").unwrap();
         }
         number
     }
 
-    fn wait_for(lane: &OpenClLane, at: usize) {
-        while let Progress::UnderWay = lane.held.in_flight[at].progress() {
-            std::thread::sleep(LOOK_INTERVAL);
+    fn wait_for(lane: &OpenClLane, index: usize) {
+        while let Progress::Running = lane.held.in_flight[index].progress() {
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// A launch that fails is played by an event that the test ends, well or not, when it likes.
+    /// Simulates a launch by an event that the test completes with an error.
     #[test]
-    fn a_chunk_whose_launch_fails_comes_back_and_so_do_the_others() {
+    fn returns_the_chunk_of_a_failed_launch_and_all_others() {
         let Some(number) = device_number() else { return };
         let arena = Arena::new(ArenaConfig { packets: 3, ..ArenaConfig::default() }, 1).unwrap();
         let options = DeviceOptions::default();
@@ -355,14 +364,14 @@ mod tests {
             }
         };
         assert_eq!(done.outcomes[0].verdict, 0);
-        // The third may be done already, but not before the second, which is not waited for.
+        // The third chunk may be finished, but it is not returned before the second one.
         for _ in 0..1000 {
             assert!(lane.poll(region).unwrap().is_none());
         }
         const OUT_OF_RESOURCES: i32 = -5;
         set_user_event_status(event, OUT_OF_RESOURCES).unwrap();
         let error = lane.poll(region).unwrap_err();
-        assert!(error.to_string().contains("failed with 1 packets in its hands"), "{error}");
+        assert!(error.to_string().contains("failed with 1 packets"), "{error}");
         let Error::Failed { chunk: failed, .. } = error else { panic!("{error}") };
         assert_eq!((failed.descriptors[0], failed.outcomes[0]), (descriptor, Outcome::drop(77)));
         assert_eq!(lane.in_flight(), 1);
@@ -373,10 +382,10 @@ mod tests {
         }
     }
 
-    /// The driver refuses a copy of packets to a shadow of the arena that is too short for them, when it has taken the
-    /// copy of arrays before it.
+    /// The shadow of the arena is too short. So the driver accepts the copy of the arrays, and
+    /// refuses the copy of the packets.
     #[test]
-    fn a_chunk_that_the_driver_takes_in_part_is_lost_and_what_was_done_before_is_not() {
+    fn a_partly_accepted_chunk_is_lost_and_finished_chunks_are_returned() {
         let Some(number) = device_number() else { return };
         let arena = Arena::new(ArenaConfig { packets: 8, ..ArenaConfig::default() }, 1).unwrap();
         let (options, programs) = (DeviceOptions::default(), vec![Arc::new(Template) as Arc<dyn Program>]);
@@ -395,7 +404,7 @@ mod tests {
         let buffers = [near.descriptors[0], far.descriptors[0]];
         lane.submit(region, near).unwrap();
         wait_for(&lane, 0);
-        // Not rejected, which would mean that nothing has touched it.
+        // The chunk is not rejected, because the device may have accessed it.
         lane.submit(region, far).unwrap();
         assert_eq!(lane.in_flight(), 2);
         let done = lane.poll(region).unwrap().unwrap();
@@ -409,13 +418,13 @@ mod tests {
             let rejected = lane.submit(region, late).unwrap_err();
             assert!(matches!(rejected.error, Error::Unusable { .. }), "{}", rejected.error);
         }
-        // Neither waits for anything.
+        // Neither drop blocks.
         drop((lane, other));
     }
 
-    /// What never ends is played by an event that the test does not end.
+    /// Simulates a stuck launch by an event that never completes.
     #[test]
-    fn what_is_done_when_another_lane_loses_the_device_is_handed_out_first() {
+    fn returns_finished_chunks_before_it_reports_a_lost_device() {
         let Some(number) = device_number() else { return };
         for is_own in [false, true] {
             let arena = Arena::new(ArenaConfig { packets: 8, ..ArenaConfig::default() }, 1).unwrap();
@@ -438,33 +447,33 @@ mod tests {
             wait_for(&lane, 0);
             wait_for(&lane, 2);
 
-            device.watch.lose("another lane said so".to_owned());
+            device.watch.lose("lost by another lane".to_owned());
             for buffer in [first_buffer, last_buffer] {
                 let done = lane.poll(region).unwrap().unwrap();
                 assert_eq!((done.descriptors[0], done.outcomes[0].verdict), (buffer, 0));
             }
             let error = lane.poll(region).unwrap_err();
             let Error::Lost { reason, chunks, .. } = error else { panic!("{error}") };
-            assert_eq!((reason.as_str(), chunks.len()), ("another lane said so", 1));
+            assert_eq!((reason.as_str(), chunks.len()), ("lost by another lane", 1));
             assert_eq!(chunks[0].descriptors[0], stuck_buffer);
-            assert!(lane.poll(region).unwrap().is_none(), "a device is lost once");
+            assert!(lane.poll(region).unwrap().is_none(), "a lost device is reported once");
         }
     }
 
     #[test]
-    fn time_is_shared_by_packets_and_bytes() {
+    fn divides_time_by_packets_and_bytes() {
         let bin = |count, length_bytes| Bin { count, length_bytes, ..Bin::default() };
         let mut times = Vec::new();
-        share_time(&[bin(10, 64), bin(5, 1280), bin(0, 64)], 704, &mut times);
+        divide_time(&[bin(10, 64), bin(5, 1280), bin(0, 64)], 704, &mut times);
         assert_eq!(
             times.iter().map(|time| (time.bin, time.elapsed_ns)).collect::<Vec<_>>(),
             [(0, 64), (1, 640), (2, 0)]
         );
         times.clear();
-        share_time(&[bin(u16::MAX, u16::MAX); 3], u64::MAX, &mut times);
+        divide_time(&[bin(u16::MAX, u16::MAX); 3], u64::MAX, &mut times);
         assert!(times.iter().all(|time| time.elapsed_ns == u64::MAX / 3));
         times.clear();
-        share_time(&[bin(0, 0)], 100, &mut times);
+        divide_time(&[bin(0, 0)], 100, &mut times);
         assert_eq!(times[0].elapsed_ns, 0);
     }
 }

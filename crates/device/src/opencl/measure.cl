@@ -1,15 +1,15 @@
-/* Kernels that measure a device and nothing else. */
+/* Kernels for measurements of a device. */
 
 __kernel void gw_nothing(void) {}
 
-/* Each work-item runs_chain one chain; what it read last keeps the compiler
- * from leaving it out. */
+/* Each work-item follows one chain. Storing the last value keeps the compiler
+ * from removing the reads. */
 __kernel void gw_random_reads(__global const uint *table, uint mask, uint steps,
                               __global uint *last) {
   const uint chain = (uint)get_global_id(0);
-  uint place = chain * 2654435761u;
+  uint index = chain * 2654435761u;
   for (uint step = 0; step < steps; step++) {
-    place = table[place & mask] + step;
+    index = table[index & mask] + step;
   }
-  last[chain] = place;
+  last[chain] = index;
 }

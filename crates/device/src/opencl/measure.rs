@@ -1,4 +1,4 @@
-//! What an OpenCL device's copies, launches and memory are worth.
+//! Measures copies, launches and memory reads of an OpenCL device.
 
 use std::time::{Duration, Instant};
 
@@ -18,17 +18,18 @@ use crate::measure::{CopyRates, Measure, table_word, table_words};
 use crate::{Error, Found};
 
 const SOURCE: &str = include_str!("measure.cl");
-/// Copies of one direction under way before the host waits.
+/// Number of copies per direction in flight before the host waits.
 const COPIES: usize = 8;
-/// Steps of each chain in one launch.
+/// Number of steps of each chain in one launch.
 const STEPS: u32 = 256;
-/// Most memory for copies of one direction, bytes.
+/// Maximum memory for copies per direction, in bytes.
 const COPY_BYTES_MAX: usize = 256 << 20;
 
 /// See [`crate::measure`].
-// Fields are dropped in this order: what was made in the context before the context.
+// Fields are dropped in this order: objects of the context before the context.
 pub(crate) struct OpenClMeasure {
-    /// The table read last, and its words: a large one takes longer to fill than to measure.
+    /// The last table and its number of words. It is kept because filling a large table takes
+    /// longer than measuring it.
     table: Option<(usize, Buffer<u8>)>,
     nothing: Kernel,
     random_reads: Kernel,
@@ -44,10 +45,10 @@ impl OpenClMeasure {
         let devices = probe::devices().map_err(|reason| Error::Unusable { id: id.clone(), reason })?;
         let Some((platform, device)) = devices.get(number) else { return Err(Error::Absent { id }) };
         let found = probe::describe(number, platform, device);
-        let context = Context::from_device(device).map_err(failed(&id, "make a context"))?;
+        let context = Context::from_device(device).map_err(failed(&id, "create a context"))?;
         let program = ClProgram::create_and_build_from_source(&context, SOURCE, "-cl-std=CL1.2")
             .map_err(|log| Error::Build { id: id.clone(), driver: found.driver.clone(), log })?;
-        let kernel = |name| Kernel::create(&program, name).map_err(failed(&id, "make a kernel"));
+        let kernel = |name| Kernel::create(&program, name).map_err(failed(&id, "create a kernel"));
         let (nothing, random_reads) = (kernel("gw_nothing")?, kernel("gw_random_reads")?);
         let queues = [queue(&context, device, &id)?, queue(&context, device, &id)?];
         Ok(Self { table: None, nothing, random_reads, _program: program, queues, context, found })
@@ -57,7 +58,7 @@ impl OpenClMeasure {
         &self.found.capabilities.id
     }
 
-    /// A table of so many words.
+    /// Creates a table with `words` words.
     fn fill(&self, words: usize) -> Result<Buffer<u8>, Error> {
         let bytes = words * size_of::<u32>();
         let mut table = self.buffer(bytes, 0, "a table")?;
@@ -66,9 +67,9 @@ impl OpenClMeasure {
             *word = table_word(index).to_le_bytes();
         }
         let queue = &self.queues[0];
-        // SAFETY: the content is as large as the buffer, and stays until the queue has finished.
+        // SAFETY: the content has the size of the buffer, and lives until the queue has finished.
         let written = unsafe { queue.enqueue_write_buffer(&mut table, CL_NON_BLOCKING, 0, &content[..bytes], &[]) };
-        // Whatever failed, the driver must have let go of the memory.
+        // Wait even after an error, so that the driver no longer uses the memory.
         let finished = queue.finish();
         written.and(finished).map_err(failed(self.id(), "fill a table"))?;
         Ok(table)
@@ -79,19 +80,19 @@ impl OpenClMeasure {
             let id = self.id().to_owned();
             return Err(Error::TooLarge { id, what, bytes: bytes as u64, bytes_max: self.found.buffer_bytes_max });
         }
-        // SAFETY: no pointer of the host is given.
+        // SAFETY: the call passes no host pointer.
         let buffer = unsafe { Buffer::create(&self.context, CL_MEM_READ_WRITE | flags, bytes, std::ptr::null_mut()) };
-        buffer.map_err(failed(self.id(), "make a buffer"))
+        buffer.map_err(failed(self.id(), "create a buffer"))
     }
 }
 
 fn queue(context: &Context, device: &ClDevice, id: &str) -> Result<CommandQueue, Error> {
-    // SAFETY: the device is the context's.
-    unsafe { CommandQueue::create(context, device.id(), 0) }.map_err(failed(id, "make a command queue"))
+    // SAFETY: the device belongs to the context.
+    unsafe { CommandQueue::create(context, device.id(), 0) }.map_err(failed(id, "create a command queue"))
 }
 
-/// One direction's memory: a buffer of the device, and memory that the driver page-locked for copies.
-struct Way<'a> {
+/// Queue and memory of one copy direction. The driver page-locks the host memory.
+struct Direction<'a> {
     queue: &'a CommandQueue,
     device: Buffer<u8>,
     pinned: Buffer<u8>,
@@ -100,19 +101,19 @@ struct Way<'a> {
     copies: usize,
 }
 
-impl<'a> Way<'a> {
+impl<'a> Direction<'a> {
     fn new(measure: &'a OpenClMeasure, queue: &'a CommandQueue, bytes: usize) -> Result<Self, Error> {
         let copies = (COPY_BYTES_MAX / bytes).clamp(1, COPIES);
         let device = measure.buffer(bytes * copies, 0, "memory for copies")?;
         let pinned = measure.buffer(bytes * copies, CL_MEM_ALLOC_HOST_PTR, "memory for copies")?;
         let mut mapped = std::ptr::null_mut();
-        // SAFETY: the whole buffer is mapped, once; nothing else uses it until it is unmapped in `drop`.
+        // SAFETY: the whole buffer is mapped once, and has no other use until `drop` unmaps it.
         let event = unsafe {
             let access = CL_MAP_READ | CL_MAP_WRITE;
             queue.enqueue_map_buffer(&pinned, CL_NON_BLOCKING, access, 0, bytes * copies, &mut mapped, &[])
         };
         event.and_then(|event| event.wait()).map_err(failed(measure.id(), "map a buffer"))?;
-        // SAFETY: so many bytes are mapped for writing.
+        // SAFETY: the mapping has this length and is writable.
         unsafe { std::ptr::write_bytes(mapped.cast::<u8>(), 1, bytes * copies) };
         Ok(Self { queue, device, pinned, mapped, bytes, copies })
     }
@@ -120,17 +121,18 @@ impl<'a> Way<'a> {
     /// Starts one round of copies.
     fn start(&mut self, to_device: bool) -> Result<(), ClError> {
         for copy in 0..self.copies {
-            let at = copy * self.bytes;
-            // SAFETY: both places hold so many bytes, they stay until `finish` of the queue, and only copies of this way,
-            // which its queue runs one after the other, reach them.
+            let offset = copy * self.bytes;
+            // SAFETY: both buffers have `self.bytes` bytes at the offset and live until the queue
+            // has finished. Only copies of this direction access them, and the queue runs these one
+            // after the other.
             unsafe {
-                let host = self.mapped.cast::<u8>().add(at);
+                let host = self.mapped.cast::<u8>().add(offset);
                 if to_device {
                     let host = std::slice::from_raw_parts(host, self.bytes);
-                    self.queue.enqueue_write_buffer(&mut self.device, CL_NON_BLOCKING, at, host, &[])?;
+                    self.queue.enqueue_write_buffer(&mut self.device, CL_NON_BLOCKING, offset, host, &[])?;
                 } else {
                     let host = std::slice::from_raw_parts_mut(host, self.bytes);
-                    self.queue.enqueue_read_buffer(&self.device, CL_NON_BLOCKING, at, host, &[])?;
+                    self.queue.enqueue_read_buffer(&self.device, CL_NON_BLOCKING, offset, host, &[])?;
                 }
             }
         }
@@ -138,34 +140,35 @@ impl<'a> Way<'a> {
     }
 }
 
-impl Drop for Way<'_> {
+impl Drop for Direction<'_> {
     fn drop(&mut self) {
         let _ = self.queue.finish();
-        // SAFETY: `mapped` is what mapping this buffer gave, and no copy is under way.
+        // SAFETY: `mapped` is the mapping of this buffer, and no copy is in flight.
         let _ = unsafe { self.queue.enqueue_unmap_mem_object(self.pinned.get(), self.mapped, &[]) };
         let _ = self.queue.finish();
     }
 }
 
-/// Bytes per second over all these ways; each names its direction.
-fn rate(ways: &mut [(&mut Way<'_>, bool)], time: Duration, begin: &dyn Fn()) -> Result<f64, ClError> {
-    let round = |ways: &mut [(&mut Way<'_>, bool)]| -> Result<usize, ClError> {
+/// Returns the sum of the copy rates of all directions, in bytes per second. The flag selects
+/// copies to the device.
+fn rate(directions: &mut [(&mut Direction<'_>, bool)], time: Duration, begin: &dyn Fn()) -> Result<f64, ClError> {
+    let round = |directions: &mut [(&mut Direction<'_>, bool)]| -> Result<usize, ClError> {
         let mut bytes = 0;
-        for (way, to_device) in ways.iter_mut() {
-            way.start(*to_device)?;
-            bytes += way.bytes * way.copies;
+        for (direction, to_device) in directions.iter_mut() {
+            direction.start(*to_device)?;
+            bytes += direction.bytes * direction.copies;
         }
-        for (way, _) in ways.iter() {
-            way.queue.finish()?;
+        for (direction, _) in directions.iter() {
+            direction.queue.finish()?;
         }
         Ok(bytes)
     };
     // The first round touches all memory.
-    round(ways)?;
+    round(directions)?;
     begin();
     let (started, mut bytes) = (Instant::now(), 0);
     while bytes == 0 || started.elapsed() < time {
-        bytes += round(ways)?;
+        bytes += round(directions)?;
     }
     Ok(bytes as f64 / started.elapsed().as_secs_f64())
 }
@@ -173,12 +176,13 @@ fn rate(ways: &mut [(&mut Way<'_>, bool)], time: Duration, begin: &dyn Fn()) -> 
 impl Measure for OpenClMeasure {
     fn copy(&mut self, bytes: usize, time: Duration, begin: &dyn Fn()) -> Result<CopyRates, Error> {
         let bytes = bytes.max(1);
-        let (mut one, mut other) = (Way::new(self, &self.queues[0], bytes)?, Way::new(self, &self.queues[1], bytes)?);
+        let mut to_device = Direction::new(self, &self.queues[0], bytes)?;
+        let mut to_host = Direction::new(self, &self.queues[1], bytes)?;
         let failed = |error| failed(self.id(), "copy")(error);
         Ok(CopyRates {
-            host_to_device: rate(&mut [(&mut one, true)], time, begin).map_err(failed)?,
-            device_to_host: rate(&mut [(&mut other, false)], time, begin).map_err(failed)?,
-            both: rate(&mut [(&mut one, true), (&mut other, false)], time, begin).map_err(failed)?,
+            host_to_device: rate(&mut [(&mut to_device, true)], time, begin).map_err(failed)?,
+            device_to_host: rate(&mut [(&mut to_host, false)], time, begin).map_err(failed)?,
+            both: rate(&mut [(&mut to_device, true), (&mut to_host, false)], time, begin).map_err(failed)?,
         })
     }
 
@@ -193,7 +197,7 @@ impl Measure for OpenClMeasure {
             Ok(started.elapsed().as_nanos() as f64)
         };
         let launch = || launch().map_err(failed(self.id(), "launch a kernel"));
-        // The driver finishes its compiling at the first.
+        // The first launch includes the compilation by the driver.
         launch()?;
         (0..count).map(|_| launch()).collect::<Result<_, _>>().map(Some)
     }
@@ -201,14 +205,15 @@ impl Measure for OpenClMeasure {
     fn random_reads(&mut self, bytes: usize, chains: usize, time: Duration) -> Result<f64, Error> {
         let words = table_words(bytes);
         let chains = chains.max(1);
-        let last = self.buffer(chains * size_of::<u32>(), 0, "the ends of chains")?;
+        let last = self.buffer(chains * size_of::<u32>(), 0, "the results of chains")?;
         let table = match self.table.take() {
             Some((filled, table)) if filled == words => table,
             _ => self.fill(words)?,
         };
         let queue = &self.queues[0];
         let run = |table: &Buffer<u8>| -> Result<f64, ClError> {
-            // SAFETY: of the types that the kernel has; the buffers stay until the queue has finished.
+            // SAFETY: the arguments have the types of the parameters. The buffers live until the
+            // queue has finished.
             unsafe {
                 self.random_reads.set_arg(0, &table.get())?;
                 self.random_reads.set_arg(1, &(words as u32 - 1))?;
@@ -216,7 +221,8 @@ impl Measure for OpenClMeasure {
                 self.random_reads.set_arg(3, &last.get())?;
             }
             let launch = || -> Result<(), ClError> {
-                // SAFETY: a chain reads within the table, which the mask sees to, and writes at its own number.
+                // SAFETY: the mask keeps each chain within the table, and each chain writes only
+                // its own result.
                 unsafe {
                     let all = &chains;
                     let group = std::ptr::null();
@@ -233,9 +239,9 @@ impl Measure for OpenClMeasure {
             Ok((launches * chains * STEPS as usize) as f64 / started.elapsed().as_secs_f64())
         };
         let rate = run(&table);
-        // Whatever failed, the driver must have let go of the memory.
+        // Wait even after an error, so that the driver no longer uses the memory.
         let _ = queue.finish();
         self.table = Some((words, table));
-        rate.map_err(failed(self.id(), "read at random"))
+        rate.map_err(failed(self.id(), "read memory at random"))
     }
 }

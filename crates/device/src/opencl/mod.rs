@@ -1,52 +1,58 @@
-//! OpenCL: one kernel knows all functions, and a bin is a work-group's. A chunk is one launch of it (`lane.rs`), or the
-//! groups of one launch stay and take bins out of mailboxes (`groups.rs`, `persistent.rs`).
+//! OpenCL devices. One kernel contains all functions, and each bin is processed by one work-group.
+//! In launch mode, a chunk is one launch (`lane.rs`). In persistent mode, the groups of one launch
+//! take bins from mailboxes (`groups.rs`, `persistent.rs`).
 //!
-//! Devices that work on the host's memory and whose caches follow the processor's, that is processors themselves (PoCL)
-//! and integrated GPUs, find packets where they are. To others they are copied, and back (`own.rs`). The library is loaded
-//! when it is first asked for; where there is none, [`probe`] says so.
+//! Some devices work on packets in place: processors (PoCL), and GPUs that share coherent memory
+//! with the processor. For other devices, packets are copied to the device and back (`own.rs`). The
+//! OpenCL library is loaded at the first use; if it is absent, [`probe`] reports the reason.
 //!
 //! ```text
-//! arena     | region of worker 0 | region of worker 1 |      one buffer over it; every lane's kernel has it as argument
-//! tables    | image 0 | image 1 | ...                        one buffer, written once
-//! slot      | bins | descriptors | parameters | outcomes |   one per chunk in flight, of one lane
+//! arena     | region of worker 0 | region of worker 1 |      one buffer, an argument of every launch
+//! tables    | image 0 | image 1 | ...                        one buffer for all images
+//! slot      | bins | descriptors | parameters | outcomes |   one per chunk in flight of a lane
 //! ```
 //!
-//! # Ordering, without copies, maps or unmaps
+//! # Ordering without copies, maps or unmaps
 //!
-//! All buffers lie on memory of the host (`CL_MEM_USE_HOST_PTR`) and are never mapped. OpenCL promises that host and
-//! device see each other's writes to such a buffer only through map and unmap, of ranges that nobody else uses
-//! meanwhile. Buffers of packets on their way in, on the device and on their way out lie side by side, and a map of some
-//! could write back or throw away cache lines of others: with packets that come and go one by one, the promise cannot
-//! be had. What stands in its place:
+//! All buffers use host memory (`CL_MEM_USE_HOST_PTR`) and are never mapped. For these buffers,
+//! OpenCL guarantees that host and device see each other's writes only by map and unmap of ranges
+//! without other users. This does not fit packets that arrive and leave individually. Packets on
+//! the device are next to packets that the host uses, and a map could write back or discard cache
+//! lines of neighbors. Instead, the module relies on these facts:
 //!
-//! * Same bytes: [`OpenClDevice::new`] refuses a device that keeps copies of its own, which it finds by running
-//!   packets twice through a buffer that is never mapped. The device has no other memory
-//!   (`CL_DEVICE_HOST_UNIFIED_MEMORY`), and its caches are coherent with the processor's: it is the processor, or it
-//!   has fine-grained SVM, whose definition demands that.
-//! * Host before device: what a worker writes before it enqueues a launch is visible to that launch, because enqueueing
-//!   releases to the command (OpenCL 3.0, "Memory Ordering Rules: Host-side and Device-side Commands").
-//! * Device before host: that an event's status reads as complete is no synchronisation point by itself (note at
-//!   `clGetEventInfo`), so the lane then waits for that event, which is one and returns at once.
-//! * In between, only the device reaches the slot and the buffers of the chunk: the lane holds the chunk, and a buffer
-//!   is whole cache lines, so that no line is written from both sides.
+//! * Same memory: [`OpenClDevice::new`] refuses a device that copies buffers. To detect it, it
+//!   processes packets twice in an unmapped buffer. The device has no other memory
+//!   (`CL_DEVICE_HOST_UNIFIED_MEMORY`). Its caches are coherent with the processor's: it is the
+//!   processor, or it has fine-grained SVM, which requires coherence.
+//! * Host to device: A launch sees what the worker wrote before it enqueued the launch, because
+//!   enqueueing releases to the command (OpenCL 3.0, "Memory Ordering Rules: Host-side and
+//!   Device-side Commands").
+//! * Device to host: Reading the status of an event is not a synchronization point (note at
+//!   `clGetEventInfo`). After the status is complete, the lane therefore waits for the event, which
+//!   is one and returns at once.
+//! * In between, only the device accesses the slot and the buffers of the chunk. The lane holds the
+//!   chunk. Buffers are whole cache lines, so host and device never write the same line.
 //!
-//! # A device that does not answer
+//! # Lost devices
 //!
-//! A lane that waits declares the device lost, for all its lanes, when for [`DeviceOptions::watchdog`] none of them has got
-//! a chunk back; what one waits for may queue behind the others. It does not wait for ever, though they go on. Nothing
-//! can take a kernel back once it runs, so whatever it may reach is leaked: slots, tables, the arena, and the driver's
-//! objects, whose release may wait for the kernel. The process can end all the same: PoCL's threads end with it.
+//! A waiting lane declares the device lost for all lanes if none of them gets a result within
+//! [`DeviceOptions::watchdog`]. While other lanes get results it waits longer, because its chunk
+//! may be queued after theirs, but not forever. A running kernel cannot be cancelled, so everything
+//! that it may access is leaked: slots, tables, arena, and driver objects, whose release could wait
+//! for the kernel. The process can still exit, because the threads of PoCL end with it.
 //!
 //! # Threads
 //!
-//! A lane belongs to one worker; lanes share nothing but what is read-only. PoCL runs kernels on threads of its own, one per
-//! core, which compete with the workers: on a machine of two cores a worker that spins takes half of the device away.
-//! Nothing here can change that; PoCL is worth its while where cores are left over. In persistent mode it is the groups
-//! that spin, for OpenCL C has no word for waiting, each on a core of its own: there are never more of them than cores, for
-//! the others would never begin, and no more than half as many where the workers are content with that. Workers that find
-//! nothing yield, so that a group that shares their core gets on.
+//! Each lane belongs to one worker. Lanes share only read-only data. PoCL runs kernels on its own
+//! threads, one per core, which compete with the workers. On a machine with two cores, a spinning
+//! worker takes half of the device. PoCL is useful only on machines with free cores.
 //!
-//! Drivers keep the kernels they have compiled on disk (PoCL, Intel's, NVIDIA's and AMD's all do), so nothing is kept here.
+//! In persistent mode, each group spins on its own core, because OpenCL C has no wait operation.
+//! There are never more groups than cores, because additional groups would not start. Normally
+//! there are at most half as many. Workers without work yield, so that a group on the same core can
+//! run.
+//!
+//! Godwit does not cache compiled kernels: the drivers of PoCL, Intel, NVIDIA and AMD do.
 
 mod groups;
 mod lane;
@@ -68,9 +74,9 @@ use opencl3::context::Context;
 use opencl3::device::Device as ClDevice;
 use opencl3::error_codes::ClError;
 
-use crate::chain::Needs;
+use crate::chain::AccessNeeds;
 use crate::check::check;
-use crate::transfer::Reach;
+use crate::transfer::AccessedBytes;
 use crate::watch::Watch;
 use crate::{Capabilities, Choice, Device, DeviceChain, DeviceOptions, Error, Found, Lane, Mode, Program};
 
@@ -80,28 +86,28 @@ pub use svm::arena_memory;
 use groups::{Groups, GroupsParts};
 use lane::OpenClLane;
 pub(crate) use measure::OpenClMeasure;
-use own::OwnMemory;
+use own::DeviceMemory;
 use persistent::PersistentLane;
-use program::{Kernels, Tables, demand_fits, demand_host_memory, over};
+use program::{Kernels, Tables, check_buffer_size, check_host_memory, over};
 use slot::{Packets, SlotParts};
 
-/// How its devices' names in configurations start: `opencl:0`.
+/// Kind in device names, as in `opencl:0`.
 pub const ID: &str = "opencl";
 
-/// The number in a device's name: 3 for `opencl:3`; `None` for any other name.
+/// Parses the number of an OpenCL device name: 3 for `opencl:3`, `None` for any other name.
 pub fn number(id: &str) -> Option<usize> {
     crate::number(id.strip_prefix(ID)?)
 }
 
-/// An OpenCL device with its programs loaded.
-// Fields are dropped in this order: buffers before the memory that they lie on.
+/// An OpenCL device with loaded programs.
+// Fields are dropped in this order: buffers before their memory.
 pub struct OpenClDevice {
     found: Found,
     programs: Vec<Arc<dyn Program>>,
     device: ClDevice,
-    /// In persistent mode.
+    /// The persistent groups, in persistent mode.
     groups: Option<Groups>,
-    /// Why it is not in persistent mode, if it was to be.
+    /// Why the device does not use the requested mode.
     fallback: Option<String>,
     kernels: Kernels,
     tables: Arc<Tables>,
@@ -109,24 +115,24 @@ pub struct OpenClDevice {
     arena: ArenaHandle,
     context: Arc<Context>,
     watch: Watch,
-    /// Whether it leads packets from one program to another.
+    /// Whether the device runs a chain.
     runs_chain: bool,
-    /// Of each program: what is brought there and back.
-    reserved: Vec<Needs>,
-    /// How long a copy beside packets may take.
-    patience: Duration,
+    /// Bytes that are copied for each program.
+    reserved: Vec<AccessNeeds>,
+    /// Timeout for copies of table changes.
+    copy_timeout: Duration,
 }
 
 impl OpenClDevice {
-    /// Makes device `number` of [`probe`] ready: compiles the kernels, copies the table images to where it reads them,
-    /// and gives it the arena. A bin's `instance` is an index into `programs`.
+    /// Opens device `number` of [`probe`]: compiles the kernels, copies the table images, and gives
+    /// the device access to the arena. `Bin::instance` is an index into `programs`.
     ///
-    /// Takes seconds when the driver has not compiled these kernels before.
+    /// The first compilation by a driver takes seconds.
     ///
     /// # Errors
-    /// [`Error::Absent`] and [`Error::Unusable`] for a device that is not here or that Godwit cannot use,
-    /// [`Error::TooLarge`] for an arena or tables beyond its limits, [`Error::Memory`] when the host has too little,
-    /// [`Error::Build`] and [`Error::Driver`] when the driver fails.
+    /// [`Error::Absent`] if the device does not exist. [`Error::Unusable`] if Godwit cannot use it.
+    /// [`Error::TooLarge`] if arena or tables exceed its limits. [`Error::Memory`] if the host has
+    /// too little memory. [`Error::Build`] and [`Error::Driver`] if the driver fails.
     pub fn new(
         number: usize,
         programs: Vec<Arc<dyn Program>>,
@@ -136,7 +142,7 @@ impl OpenClDevice {
         Self::with_kernels(number, programs, arena, options, godwit_kernels::opencl_source())
     }
 
-    /// As [`OpenClDevice::new`], with other kernels in the place of Godwit's: for tests of devices that misbehave.
+    /// Same as [`OpenClDevice::new`], with other kernels, for tests of faulty devices.
     #[doc(hidden)]
     pub fn with_kernels(
         number: usize,
@@ -148,8 +154,8 @@ impl OpenClDevice {
         Self::make(number, programs, arena, options, source, false)
     }
 
-    /// As [`OpenClDevice::new`], but packets are copied to the device and back even where it works on the host's memory:
-    /// for tests on machines that have no other.
+    /// Same as [`OpenClDevice::new`], but always copies packets, as if the device had its own
+    /// memory. Tests use this on machines without such a device.
     #[doc(hidden)]
     pub fn with_own_memory(
         number: usize,
@@ -173,36 +179,39 @@ impl OpenClDevice {
         let context = svm::context(number, &id, device)?;
         let kernels = Kernels::build(&found, &context, device, source)?;
         let is_own = force_own || !found.host_memory;
-        let chain = options.chain.as_deref().filter(|chain| chain.has_table() && kernels.follow);
+        let chain = options.chain.as_deref().filter(|chain| chain.has_table() && kernels.runs_chain);
         let image = DeviceChain::image(chain, &programs);
         let tables = Arc::new(Tables::new(&found, &context, device, &programs, &image, is_own)?);
-        // Where packets are not copied, all of them is there.
-        let mut reserved = vec![Needs::ALL; programs.len()];
+        // Devices that copy nothing can access all bytes.
+        let mut reserved = vec![AccessNeeds::ALL; programs.len()];
         let packets = if is_own {
-            demand_fits(&found, arena.bytes(), "the packet arena")?;
-            let shadow = own::buffer(&context, arena.bytes()).map_err(failed(&id, "make a buffer for the arena"))?;
-            let reach = |needs: &Needs| Reach { reads_bytes: needs.reads_bytes, writes_bytes: needs.writes_bytes };
+            check_buffer_size(&found, arena.bytes(), "the packet arena")?;
+            let shadow = own::buffer(&context, arena.bytes()).map_err(failed(&id, "create a buffer for the arena"))?;
             reserved = DeviceChain::needs(chain, &programs);
-            let reaches = reserved.iter().map(reach).collect();
-            Packets::Own(OwnMemory { shadow, reaches, arena: arena.clone() })
+            let accessed = reserved
+                .iter()
+                .map(|needs| AccessedBytes { reads_bytes: needs.reads_bytes, writes_bytes: needs.writes_bytes });
+            let accessed = accessed.collect();
+            Packets::Own(DeviceMemory { shadow, accessed, arena: arena.clone() })
         } else {
-            demand_host_memory(&found, &context, device, &kernels)?;
-            // SAFETY: the handle, which this device keeps, keeps the memory mapped. The device reaches it only through
-            // kernels, and these only buffers of packets that a lane holds; see the module on the order of accesses.
+            check_host_memory(&found, &context, device, &kernels)?;
+            // SAFETY: this device keeps the handle, which keeps the memory mapped. Kernels access
+            // only buffers of packets that a lane holds. The module documentation explains the
+            // order of accesses.
             Packets::Shared(unsafe { over(&found, &context, arena.base(), arena.bytes(), "the packet arena")? })
         };
         let watch = Watch::new(&id, options.watchdog);
         let parts = GroupsParts { found: &found, device, context: &context, tables: &tables, arena, source };
         let started = match options.mode {
             Mode::Launch => Ok(None),
-            Mode::Persistent if is_own => Err("packets are copied to memory of its own and back".to_owned()),
+            Mode::Persistent if is_own => Err("it has its own memory, to which packets are copied".to_owned()),
             Mode::Persistent => Groups::start(&parts, options).map(Some),
         };
         let (groups, fallback) = match started {
             Ok(groups) => (groups, None),
-            Err(reason) => (None, Some(format!("{id} runs in launch mode: {reason}"))),
+            Err(reason) => (None, Some(format!("{id} uses launch mode: {reason}"))),
         };
-        let (device, arena, patience) = (*device, arena.clone(), options.watchdog);
+        let (device, arena, copy_timeout) = (*device, arena.clone(), options.watchdog);
         Ok(Self {
             programs,
             device,
@@ -216,26 +225,26 @@ impl OpenClDevice {
             watch,
             runs_chain: chain.is_some(),
             reserved,
-            patience,
+            copy_timeout,
             found,
         })
     }
 
-    /// What its slots are made with.
+    /// Returns the parts of the device that slots need.
     fn parts(&self) -> SlotParts<'_> {
         let Self { found, context, device, kernels, tables, packets, runs_chain, .. } = self;
         SlotParts { found, context, device, kernels, tables, packets, runs_chain: *runs_chain }
     }
 
-    /// What is wrong with a chunk, if anything is.
+    /// Checks a chunk.
     fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error> {
         if region.arena_base() != self.arena.base().as_ptr() {
-            return Err(Error::Chunk { reason: "its packets lie in another arena than the device's".to_owned() });
+            return Err(Error::Chunk { reason: "its packets are not in the arena of the device".to_owned() });
         }
         check(region, chunk, |instance| self.programs.get(usize::from(instance)).map(|program| program.kernel()))
     }
 
-    /// What [`probe`] says of it.
+    /// Returns the probe result of this device.
     pub fn found(&self) -> &Found {
         &self.found
     }
@@ -272,7 +281,7 @@ impl Device for OpenClDevice {
         let image = self.programs[program].image();
         match self.watch.lost() {
             Some(_) => Ok(()),
-            None => self.tables.update(&self.found.capabilities.id, program, image, range, self.patience),
+            None => self.tables.update(&self.found.capabilities.id, program, image, range, self.copy_timeout),
         }
     }
 
@@ -282,7 +291,7 @@ impl Device for OpenClDevice {
             |instance: usize| Error::NotBrought { id: id.clone(), function: self.programs[instance].name().to_owned() };
         let chain = chain.within(&self.reserved, &self.programs).map_err(not_brought)?;
         if self.runs_chain && self.watch.lost().is_none() {
-            self.tables.update_chain(id, &chain, self.patience)?;
+            self.tables.update_chain(id, &chain, self.copy_timeout)?;
         }
         Ok(chain)
     }
@@ -295,7 +304,7 @@ impl Device for OpenClDevice {
     }
 }
 
-/// Device `number` of [`probe`], if Godwit can use it.
+/// Returns device `number` of [`probe`], or an error if Godwit cannot use it.
 fn usable(number: usize) -> Result<(Found, &'static ClDevice), Error> {
     let id = format!("{ID}:{number}");
     let devices = probe::devices().map_err(|reason| Error::Unusable { id: id.clone(), reason })?;
@@ -307,7 +316,7 @@ fn usable(number: usize) -> Result<(Found, &'static ClDevice), Error> {
     }
 }
 
-/// Makes what the driver of device `id` says of an action an error.
+/// Returns a function that converts a driver error of device `id` during `action`.
 fn failed(id: &str, action: &'static str) -> impl Fn(ClError) -> Error {
     move |error| Error::Driver { id: id.to_owned(), action, reason: error.to_string() }
 }
@@ -317,7 +326,7 @@ mod tests {
     use super::number;
 
     #[test]
-    fn a_name_has_a_number() {
+    fn parses_device_names() {
         assert_eq!(["opencl:0", "opencl:12"].map(number), [Some(0), Some(12)]);
         let others = ["opencl", "opencl:", "opencl:x", "opencl:+1", "opencl:-1", "cpu", "cuda:0", "opencl:0 "];
         assert_eq!(others.map(number), [None; 8]);

@@ -1,37 +1,41 @@
-//! One worker's way to the groups that stay on a device: the mailboxes of some of them, and nobody else's.
+//! One worker's connection to an OpenCL device in persistent mode: the mailboxes of its groups.
 //!
-//! This is Hummingbird's CPUSyncer; its GPUSyncer is `gw_persistent` (`kernels/dialect/loops_opencl.h`). No call of the
-//! driver and no lock is between a worker and its groups.
+//! This is the CPUSyncer of Hummingbird. Its GPUSyncer is `gw_persistent`
+//! (`kernels/dialect/loops_opencl.h`). A worker and its groups communicate without driver calls and
+//! locks.
 //!
-//! # Who writes what, and why nobody reads anything stale
+//! # Ordering
 //!
 //! ```text
-//! mailbox    | posted, stop | finished, running | place 0 | place 1 | ...     64 or 128 bytes apart at least
-//! written by   lane            group              lane, until posted counts it; group, until finished counts it
+//! mailbox    | posted, stop | finished, running | slot 0 | slot 1 | ...     at least 64 or 128 bytes apart
+//! writer       lane           group               lane, until `posted` counts it; group, until `finished` counts it
 //! ```
 //!
-//! 1. The lane writes bin, descriptors and parameters into a place, and the worker has written the buffers before. Then
-//!    the lane stores `posted` (release).
-//! 2. One work-item of the group loads `posted` (acquire, in the scope that holds host and device). It reads from the
-//!    store, so the store synchronises with it: all that was written in 1 happens before whatever it does next. The
-//!    barrier that follows makes it happen before what the other work-items do.
-//! 3. The group writes buffers, descriptors and outcomes. A barrier orders all that before what its first work-item does
-//!    next, which is the store of `finished` (release, same scope): one store a bin, not one a packet.
-//! 4. The lane loads `finished` (acquire) and reads what was written in 3, by the same argument.
+//! 1. The worker has written the buffers. The lane writes bin, descriptors and parameters to a
+//!    slot. Then it stores `posted` (release).
+//! 2. One work-item of the group loads `posted` (acquire, in the scope of host and devices). The
+//!    load reads the value of the store, so it synchronizes with it: everything written in step 1
+//!    happens before the next operations of this work-item. The following barrier extends this to
+//!    the other work-items.
+//! 3. The group writes buffers, descriptors and outcomes. A barrier orders these writes before the
+//!    next operation of the first work-item: the store of `finished` (release, same scope). There
+//!    is one store per bin, not one per packet.
+//! 4. The lane loads `finished` (acquire) and reads the results of step 3, by the same argument.
 //!
-//! Between 1 and 4 only the group reaches the place and the buffers, before and after only the lane: no byte is reached
-//! from both sides at once but the four counters, which are atomics. Counters wrap; how far one is ahead of the other
-//! never exceeds the places. `stop` is stored after the last `posted`, so a group that sees it and then nothing posted has
-//! nothing left to do.
+//! Between steps 1 and 4, only the group accesses slot and buffers; at other times, only the lane
+//! does. Host and device share only the four counters, which are atomic. Counters wrap, but their
+//! difference never exceeds the number of slots. `stop` is stored after the last `posted`. A group
+//! that sees `stop` and no new slot has no work left.
 //!
-//! APUNet evicts cache lines by reading others on purpose, for on its GPU there was no other way to have the host see
-//! what was written while the kernel runs. Release and acquire at the scope of host and devices are the same demand in the
-//! words of the memory model, made at the place where it is needed and met by whatever the device needs for it: an
-//! instruction that writes the cache back, or nothing where caches are coherent. Where a device does not offer them
-//! ([`Found::lacks`](crate::Found::lacks)) there are no groups.
+//! APUNet evicts cache lines by additional reads, because its GPU had no other way to make writes
+//! visible while a kernel runs. Release and acquire in the scope of host and devices express this
+//! need in the memory model. The device meets it with the instructions that it requires, or with
+//! none if its caches are coherent. Devices without these operations
+//! ([`Found::lacks`](crate::Found::lacks)) have no persistent groups.
 //!
-//! The chain was written before the kernel was launched and does not change; parts of tables do, and who changes them writes before
-//! anything that refers to them is posted ([`crate::Device::update_image`]).
+//! The chain was written before the kernel was launched and does not change. Parts of tables do
+//! change: they are written before any bin that needs them is posted
+//! ([`crate::Device::update_image`]).
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -44,59 +48,61 @@ use godwit_packet::Region;
 use godwit_sched::Chunk;
 
 use super::OpenClDevice;
-use super::groups::{FINISHED, MailboxAt, PLACES, POSTED};
+use super::groups::{FINISHED, MailboxAt, POSTED, SLOTS};
 use super::slot::{bytes_of, bytes_of_mut};
 use crate::check::packets_of;
 use crate::share::Split;
 use crate::{BinTime, Error, Lane, Rejected};
 
-/// Polls that find nothing before the worker lets others have its core, one of which may be the group it waits for: two
-/// workers and two groups on two cores (`nobody_ever_reads_anything_stale`) do as well with 1 as with 64.
+/// Number of polls without results before the worker yields its core, which the group may need.
+/// With two workers and two groups on two cores, values from 1 to 64 are equally fast (test
+/// `no_stale_data_is_read`).
 const POLLS_BEFORE_YIELD: u32 = 16;
-const LOOK_INTERVAL: Duration = Duration::from_micros(50);
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// See the module. Bins go to whichever group has least to do, of those of the lane that serve their function, longest
-/// first within a chunk; what finds no place is posted from [`Lane::poll`]. Chunks come back when they are done, later ones before
-/// earlier ones where that is so.
+/// Lane in persistent mode. Each bin goes to the group with the least work among those that serve
+/// its function. Bins without a free slot are posted by a later [`Lane::poll`]. Chunks may finish
+/// out of order.
 ///
-/// Dropping a lane waits for what is posted, or until the watchdog gives the device up.
+/// Dropping a lane waits until its posted bins are finished, or until the watchdog declares the
+/// device lost.
 pub(super) struct PersistentLane {
     device: ManuallyDrop<Arc<OpenClDevice>>,
     number: usize,
-    boxes: Vec<Mine>,
+    groups: Vec<GroupMailbox>,
     split: Split,
-    /// By number.
+    /// Chunks in flight, by number.
     in_flight: VecDeque<Flight>,
     /// Number of the next chunk.
     next: u64,
-    /// Chunks in flight whose bins are all back.
+    /// Number of chunks in flight whose bins are all finished.
     done: usize,
     times: Vec<BinTime>,
-    /// When a group was last seen to finish a bin, or was given one having had none.
+    /// Time when a group last finished a bin, or received one while all mailboxes were empty.
     since: Instant,
     idle_polls: u32,
-    said_lost: bool,
+    reported_lost: bool,
 }
 
-/// A mailbox of the lane's.
-struct Mine {
+/// The mailbox of one group of the lane.
+struct GroupMailbox {
     mailbox: MailboxAt,
     posted: u32,
     finished: u32,
-    /// What is in its places, oldest first.
+    /// Bins in the mailbox, oldest first.
     bins: VecDeque<Posted>,
-    /// Weight of what is in its places.
-    waiting: u64,
-    /// When the group was last seen to finish a bin, or was given one having had none.
+    /// Sum of the weights of these bins.
+    weight: u64,
+    /// Time when the group last finished a bin, or received one while its mailbox was empty.
     since: Instant,
-    /// Bins that the group was given, by program.
-    given: Vec<u64>,
+    /// Number of bins that the group received, by program.
+    received: Vec<u64>,
 }
 
-/// A bin in a place.
+/// A bin in a mailbox slot.
 #[derive(Clone, Copy)]
 struct Posted {
-    /// Number of its chunk.
+    /// Number of the chunk.
     chunk: u64,
     bin: usize,
     weight: u64,
@@ -105,7 +111,7 @@ struct Posted {
 struct Flight {
     number: u64,
     chunk: Chunk,
-    /// Bins that are finished.
+    /// Number of finished bins.
     finished: usize,
     times: Vec<BinTime>,
 }
@@ -120,29 +126,29 @@ impl PersistentLane {
     pub(super) fn new(device: Arc<OpenClDevice>) -> Result<Self, Error> {
         let id = &device.found.capabilities.id;
         let Some(groups) = &device.groups else { unreachable!("the device is in persistent mode") };
-        let (number, mine) = groups.take_lane(&device.watch, id)?;
+        let (number, range) = groups.take_lane(&device.watch, id)?;
         let now = Instant::now();
         let programs = device.programs.len();
-        let boxes = mine.map(|group| {
+        let mailboxes = range.map(|group| {
             let mailbox = groups.mailbox(group);
-            // The lane before this one left with nothing posted.
+            // The previous lane has finished all of its bins.
             let posted = mailbox.word(POSTED).load(Ordering::Relaxed);
-            Mine {
+            GroupMailbox {
                 mailbox,
                 posted,
                 finished: posted,
                 bins: VecDeque::new(),
-                waiting: 0,
+                weight: 0,
                 since: now,
-                given: vec![0; programs],
+                received: vec![0; programs],
             }
         });
-        let boxes: Vec<Mine> = boxes.collect();
-        let split = Split::new(boxes.len(), &groups.share);
+        let mailboxes: Vec<GroupMailbox> = mailboxes.collect();
+        let split = Split::new(mailboxes.len(), &groups.share);
         Ok(Self {
             device: ManuallyDrop::new(device),
             number,
-            boxes,
+            groups: mailboxes,
             split,
             in_flight: VecDeque::new(),
             next: 0,
@@ -150,7 +156,7 @@ impl PersistentLane {
             times: Vec::new(),
             since: now,
             idle_polls: 0,
-            said_lost: false,
+            reported_lost: false,
         })
     }
 
@@ -159,131 +165,133 @@ impl PersistentLane {
     }
 
     fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error> {
-        self.device.watch.demand_alive()?;
+        self.device.watch.check_alive()?;
         self.device.check(region, chunk)?;
         let bin_packets = self.bin_packets();
         match chunk.bins.iter().find(|bin| usize::from(bin.count) > bin_packets) {
-            Some(bin) => Err(Error::Chunk { reason: format!("{bin:?} is larger than the {bin_packets} announced") }),
+            Some(bin) => Err(Error::Chunk { reason: format!("{bin:?} exceeds the limit of {bin_packets} packets") }),
             None => Ok(()),
         }
     }
 
-    /// Posts as many bins as there are places for, those of the oldest chunk first among those that the same groups serve.
+    /// Posts waiting bins while there are free slots, those of the oldest chunk first in each
+    /// queue.
     fn post(&mut self) {
-        let nothing_posted = self.boxes.iter().all(|mine| mine.bins.is_empty());
-        let place = MailboxSlot::new(self.bin_packets());
-        let Self { split, boxes, in_flight, .. } = self;
-        split.give(|number, index, groups| {
-            let free = groups.filter(|&group| boxes[group].bins.len() < PLACES as usize);
-            let group = free.min_by_key(|&group| boxes[group].waiting)?;
-            let mine = &mut boxes[group];
-            let chunk = &in_flight[place_of(in_flight, number)].chunk;
+        let is_idle = self.groups.iter().all(|group| group.bins.is_empty());
+        let slot = MailboxSlot::new(self.bin_packets());
+        let Self { split, groups, in_flight, .. } = self;
+        split.assign(|number, index, serving| {
+            let free = serving.filter(|&group| groups[group].bins.len() < SLOTS as usize);
+            let selected = free.min_by_key(|&group| groups[group].weight)?;
+            let group = &mut groups[selected];
+            let chunk = &in_flight[index_of(in_flight, number)].chunk;
             let bin = &chunk.bins[index];
             let weight = weight(bin);
-            mine.write(place, chunk, bin);
-            mine.bins.push_back(Posted { chunk: number, bin: index, weight });
-            mine.waiting += weight;
-            mine.given[usize::from(bin.instance)] += 1;
-            Some(group)
+            group.write(slot, chunk, bin);
+            group.bins.push_back(Posted { chunk: number, bin: index, weight });
+            group.weight += weight;
+            group.received[usize::from(bin.instance)] += 1;
+            Some(selected)
         });
-        if nothing_posted {
+        if is_idle {
             self.since = Instant::now();
         }
     }
 
-    /// Reads back what the groups have finished. Whether there was anything.
+    /// Copies the results of finished bins into their chunks. Returns whether there were any.
     fn collect(&mut self) -> bool {
-        let place = MailboxSlot::new(self.bin_packets());
+        let slot = MailboxSlot::new(self.bin_packets());
         let mut any = false;
-        for mine in &mut self.boxes {
-            let finished = mine.mailbox.word(FINISHED).load(Ordering::Acquire);
-            let count = finished.wrapping_sub(mine.finished) as usize;
+        for group in &mut self.groups {
+            let finished = group.mailbox.word(FINISHED).load(Ordering::Acquire);
+            let count = finished.wrapping_sub(group.finished) as usize;
             if count == 0 {
                 continue;
             }
             any = true;
-            assert!(count <= mine.bins.len(), "a group finished {count} bins of {}", mine.bins.len());
+            assert!(count <= group.bins.len(), "a group finished {count} bins of {}", group.bins.len());
             let now = Instant::now();
-            let elapsed_ns = now.duration_since(mine.since).as_nanos();
-            mine.since = now;
-            let whole = mine.bins.iter().take(count).map(|posted| u128::from(posted.weight)).sum::<u128>().max(1);
-            for posted in mine.bins.drain(..count) {
-                // A chunk stays until all its bins are back.
-                let at = place_of(&self.in_flight, posted.chunk);
-                let flight = &mut self.in_flight[at];
-                // SAFETY: that it is finished was seen above; there is no other reference.
-                let bytes = unsafe { mine.mailbox.place(mine.finished) };
-                mine.finished = mine.finished.wrapping_add(1);
-                mine.waiting -= posted.weight;
+            let elapsed_ns = now.duration_since(group.since).as_nanos();
+            group.since = now;
+            let total = group.bins.iter().take(count).map(|posted| u128::from(posted.weight)).sum::<u128>().max(1);
+            for posted in group.bins.drain(..count) {
+                // The chunk is in flight until all of its bins are finished.
+                let index = index_of(&self.in_flight, posted.chunk);
+                let flight = &mut self.in_flight[index];
+                // SAFETY: the group has finished the slot, as seen above. There is no other
+                // reference.
+                let bytes = unsafe { group.mailbox.slot(group.finished) };
+                group.finished = group.finished.wrapping_add(1);
+                group.weight -= posted.weight;
                 let bin = flight.chunk.bins[posted.bin];
                 let packets = packets_of(&bin);
                 let descriptors = bytes_of_mut(&mut flight.chunk.descriptors[packets.clone()]);
-                descriptors.copy_from_slice(&bytes[place.descriptors..][..descriptors.len()]);
+                descriptors.copy_from_slice(&bytes[slot.descriptors..][..descriptors.len()]);
                 let outcomes = bytes_of_mut(&mut flight.chunk.outcomes[packets.clone()]);
-                outcomes.copy_from_slice(&bytes[place.outcomes..][..outcomes.len()]);
+                outcomes.copy_from_slice(&bytes[slot.outcomes..][..outcomes.len()]);
                 if flight.chunk.ran_chain {
                     let trails = bytes_of_mut(&mut flight.chunk.trails[packets]);
-                    trails.copy_from_slice(&bytes[place.trails..][..trails.len()]);
+                    trails.copy_from_slice(&bytes[slot.trails..][..trails.len()]);
                 }
                 flight.finished += 1;
                 self.done += usize::from(flight.is_done());
-                // A share is at most the whole time.
-                let elapsed_ns = (elapsed_ns * u128::from(posted.weight) / whole) as u64;
+                // The result fits: no bin takes more than the whole time.
+                let elapsed_ns = (elapsed_ns * u128::from(posted.weight) / total) as u64;
                 flight.times.push(BinTime { bin: posted.bin as u32, elapsed_ns });
             }
         }
         any
     }
 
-    /// The oldest chunk that is done, if there is one.
+    /// Returns the oldest finished chunk, if any.
     fn take_done(&mut self) -> Option<Chunk> {
         if self.done == 0 {
             return None;
         }
-        let at = self.in_flight.iter().position(Flight::is_done)?;
-        let flight = self.in_flight.remove(at)?;
+        let index = self.in_flight.iter().position(Flight::is_done)?;
+        let flight = self.in_flight.remove(index)?;
         self.done -= 1;
         self.times = flight.times;
         self.times.sort_unstable_by_key(|time| time.bin);
         Some(flight.chunk)
     }
 
-    /// All chunks in flight, as the error that says why the device is lost.
-    fn hand_back(&mut self) -> Error {
-        self.said_lost = true;
-        self.boxes.iter_mut().for_each(|mine| mine.bins.clear());
+    /// Returns the error for a lost device, with all chunks in flight.
+    fn lose(&mut self) -> Error {
+        self.reported_lost = true;
+        self.groups.iter_mut().for_each(|group| group.bins.clear());
         self.split.clear();
         self.done = 0;
         let chunks = self.in_flight.drain(..).map(|flight| flight.chunk).collect();
         self.device.watch.lost_with(chunks)
     }
 
-    /// Whether bins are posted and none of them has come back for too long, or the device is lost otherwise.
+    /// Returns whether the device is lost. Declares it lost if posted bins are overdue.
     fn is_lost(&self) -> bool {
         let watch = &self.device.watch;
-        if self.boxes.iter().any(|mine| !mine.bins.is_empty()) && watch.is_overdue(self.since) {
+        if self.groups.iter().any(|group| !group.bins.is_empty()) && watch.is_overdue(self.since) {
             watch.lose_silent();
         }
         watch.lost().is_some()
     }
 }
 
-impl Mine {
-    /// Fills the next place with a bin of a chunk that was checked, and tells the group.
-    fn write(&mut self, place: MailboxSlot, chunk: &Chunk, bin: &Bin) {
+impl GroupMailbox {
+    /// Writes a bin of a checked chunk to the next slot, and posts it.
+    fn write(&mut self, slot: MailboxSlot, chunk: &Chunk, bin: &Bin) {
         if self.bins.is_empty() {
             self.since = Instant::now();
         }
-        // SAFETY: fewer bins are posted than there are places, so the group is done with this one or never had it, which
-        // `collect` has seen; there is no other reference.
-        let bytes = unsafe { self.mailbox.place(self.posted) };
+        // SAFETY: at least one slot is free: the group never owned the next slot, or `collect` has
+        // seen its completion. There is no other reference.
+        let bytes = unsafe { self.mailbox.slot(self.posted) };
         let packets = packets_of(bin);
-        // In its place a bin begins with the first packet.
+        // The packets of a bin start at index 0 of its slot.
         bytes[..size_of::<Bin>()].copy_from_slice(bytes_of(&[Bin { first: 0, ..*bin }]));
         let descriptors = bytes_of(&chunk.descriptors[packets.clone()]);
-        bytes[place.descriptors..][..descriptors.len()].copy_from_slice(descriptors);
+        bytes[slot.descriptors..][..descriptors.len()].copy_from_slice(descriptors);
         let parameters = bytes_of(&chunk.parameters[packets]);
-        bytes[place.parameters..][..parameters.len()].copy_from_slice(parameters);
+        bytes[slot.parameters..][..parameters.len()].copy_from_slice(parameters);
         self.posted = self.posted.wrapping_add(1);
         self.mailbox.word(POSTED).store(self.posted, Ordering::Release);
     }
@@ -296,9 +304,9 @@ impl Lane for PersistentLane {
             return Err(Box::new(Rejected { chunk, error }));
         }
         let times = Vec::with_capacity(chunk.bins.len());
-        self.split.wait(self.next, &chunk.bins);
+        self.split.enqueue(self.next, &chunk.bins);
         let flight = Flight { number: self.next, chunk, finished: 0, times };
-        // One without bins is done.
+        // A chunk without bins is finished at once.
         self.done += usize::from(flight.is_done());
         self.in_flight.push_back(flight);
         self.next += 1;
@@ -307,16 +315,16 @@ impl Lane for PersistentLane {
     }
 
     fn poll(&mut self, _region: &mut Region) -> Result<Option<Chunk>, Error> {
-        if !self.said_lost && self.collect() {
-            self.since = self.device.watch.heard();
+        if !self.reported_lost && self.collect() {
+            self.since = self.device.watch.record_progress();
             self.post();
         }
         if let Some(chunk) = self.take_done() {
             self.idle_polls = 0;
             return Ok(Some(chunk));
         }
-        if self.is_lost() && !self.said_lost {
-            return Err(self.hand_back());
+        if self.is_lost() && !self.reported_lost {
+            return Err(self.lose());
         }
         if !self.in_flight.is_empty() {
             self.idle_polls += 1;
@@ -332,11 +340,12 @@ impl Lane for PersistentLane {
     }
 
     fn bins_by_group(&self) -> Vec<Vec<u64>> {
-        self.boxes.iter().map(|mine| mine.given.clone()).collect()
+        self.groups.iter().map(|group| group.received.clone()).collect()
     }
 
-    /// From when a group was given a bin, or had finished the one before, to when this lane saw it finished. What was
-    /// finished between two polls shares the time by packets and bytes.
+    /// Times from the moment when a group received a bin, or finished the previous one, to the
+    /// moment when the lane saw it finished. Bins that finish between two polls divide the time by
+    /// packets and bytes.
     fn bin_times(&self) -> &[BinTime] {
         &self.times
     }
@@ -344,30 +353,31 @@ impl Lane for PersistentLane {
 
 impl Drop for PersistentLane {
     fn drop(&mut self) {
-        while self.boxes.iter().any(|mine| !mine.bins.is_empty()) && !self.is_lost() {
+        while self.groups.iter().any(|group| !group.bins.is_empty()) && !self.is_lost() {
             if self.collect() {
-                self.since = self.device.watch.heard();
+                self.since = self.device.watch.record_progress();
             } else {
-                std::thread::sleep(LOOK_INTERVAL);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
-        // A lost device is leaked, with all that its groups may still reach.
+        // A lost device is leaked, with everything that its groups may access.
         if !self.is_lost() {
             if let Some(groups) = &self.device.groups {
-                groups.give_lane_back(self.number);
+                groups.return_lane(self.number);
             }
-            // SAFETY: not used after this.
+            // SAFETY: `self.device` is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.device) };
         }
     }
 }
 
-/// Where the chunk of this number is, which is in flight.
-fn place_of(in_flight: &VecDeque<Flight>, number: u64) -> usize {
+/// Returns the index of chunk `number`, which must be in flight.
+fn index_of(in_flight: &VecDeque<Flight>, number: u64) -> usize {
     in_flight.binary_search_by_key(&number, |flight| flight.number).expect("a chunk stays until all its bins are back")
 }
 
-/// What a bin weighs in time, in arbitrary units: packets times the longest frame, and something for each packet.
+/// Returns the estimated work of a bin, in arbitrary units: packets times the longest frame, plus a
+/// cost per packet.
 fn weight(bin: &Bin) -> u64 {
     u64::from(bin.count) * (u64::from(bin.length_bytes) + 64) + 1
 }

@@ -1,4 +1,4 @@
-//! What OpenCL devices there are, what each can do, and why one is not used.
+//! Finds OpenCL devices and their features, and reports why a device is unusable.
 
 use std::sync::OnceLock;
 
@@ -12,13 +12,13 @@ use opencl3::device::{
 use opencl3::error_codes::{ClError, DLOPEN_RUNTIME_LOAD_FAILED};
 use opencl3::platform::{Platform, get_platforms};
 
-/// What the loader says where it finds no driver (`cl_khr_icd`: `CL_PLATFORM_NOT_FOUND_KHR`).
+/// Error of a loader that finds no driver (`cl_khr_icd`: `CL_PLATFORM_NOT_FOUND_KHR`).
 const PLATFORM_NOT_FOUND: i32 = -1001;
 
-/// What compilers of OpenCL C 3.0 call the scope that holds host and devices.
-const SCOPE_WORD: &[u8] = b"__opencl_c_atomic_scope_all_devices";
+/// Feature name in OpenCL C 3.0 of the scope that contains host and devices.
+const SCOPE_FEATURE: &[u8] = b"__opencl_c_atomic_scope_all_devices";
 
-/// Asks the loader and all drivers. Takes as long as the slowest driver needs to wake up.
+/// Queries the loader and all drivers. Takes as long as the slowest driver.
 pub fn probe() -> Probe {
     match devices() {
         Ok(devices) => {
@@ -30,8 +30,10 @@ pub fn probe() -> Probe {
     }
 }
 
-/// Every device of every platform, with its platform's name; never empty. Asked once: a number means the same device
-/// for as long as the process lives, and PoCL finds no device for a thread that asks while another is the first to.
+/// Returns every device of every platform, with the name of the platform. Never empty. The devices
+/// are enumerated only once: a number must mean the same device for the lifetime of the process.
+/// Also, PoCL returns no devices to a thread that queries it during the first query of another
+/// thread.
 pub(super) fn devices() -> Result<&'static [(String, Device)], String> {
     static DEVICES: OnceLock<Result<Vec<(String, Device)>, String>> = OnceLock::new();
     DEVICES.get_or_init(enumerate).as_deref().map_err(Clone::clone)
@@ -41,28 +43,29 @@ fn enumerate() -> Result<Vec<(String, Device)>, String> {
     let platforms = match get_platforms() {
         Ok(platforms) => platforms,
         Err(ClError(DLOPEN_RUNTIME_LOAD_FAILED)) => {
-            return Err("OpenCL is not used: there is no OpenCL loader (libOpenCL.so.1) here".to_owned());
+            return Err("OpenCL is unavailable: the OpenCL loader (libOpenCL.so.1) was not found".to_owned());
         }
         Err(ClError(PLATFORM_NOT_FOUND)) => Vec::new(),
-        Err(error) => return Err(format!("OpenCL is not used: its loader fails: {error}")),
+        Err(error) => return Err(format!("OpenCL is unavailable: the OpenCL loader failed: {error}")),
     };
     if platforms.is_empty() {
-        return Err("OpenCL is not used: its loader is here, but no driver (no platform)".to_owned());
+        return Err("OpenCL is unavailable: the OpenCL loader found no driver (no platform)".to_owned());
     }
-    let of = |platform: &Platform| {
+    let devices_of = |platform: &Platform| {
         let name = text(platform.name());
         let devices = platform.get_devices(CL_DEVICE_TYPE_ALL).unwrap_or_default();
         devices.into_iter().map(move |device| (name.clone(), Device::new(device)))
     };
-    let devices: Vec<_> = platforms.iter().flat_map(of).collect();
+    let devices: Vec<_> = platforms.iter().flat_map(devices_of).collect();
     if devices.is_empty() {
         let names: Vec<_> = platforms.iter().map(|platform| text(platform.name())).collect();
-        return Err(format!("OpenCL is not used: the drivers here ({}) find no device", names.join(", ")));
+        return Err(format!("OpenCL is unavailable: the drivers ({}) found no device", names.join(", ")));
     }
     Ok(devices)
 }
 
-/// What one device is. A question that the driver does not answer counts as the least it could say.
+/// Returns the properties of one device. A property that the driver does not report has its least
+/// value.
 pub(super) fn describe(number: usize, platform: &str, device: &Device) -> Found {
     let svm = svm(device);
     let language = text(device.opencl_c_version());
@@ -88,43 +91,46 @@ pub(super) fn describe(number: usize, platform: &str, device: &Device) -> Found 
             kind if kind & CL_DEVICE_TYPE_GPU != 0 => "gpu",
             _ => "other",
         },
-        // Its caches follow the processor's: they are the same, or fine-grained SVM demands it.
+        // Coherent caches: the device is the processor, or has fine-grained SVM, which requires
+        // coherence.
         host_memory: device.host_unified_memory().unwrap_or(false) && (is_cpu || svm.fine),
         local_memory_bytes: device.local_mem_size().unwrap_or(0),
         buffer_bytes_max: device.max_mem_alloc_size().unwrap_or(0),
         svm,
         modes: modes(device, platform, is_cpu, svm),
-        chain_lacks: aborts_on_barriers(platform, &text(device.driver_version())).then(|| {
-            "this version of PoCL may end the process while it compiles a kernel that runs_chain a chain".to_owned()
-        }),
+        chain_lacks: aborts_on_barriers(platform, &text(device.driver_version()))
+            .then(|| "this PoCL version may crash while it compiles kernels for chains".to_owned()),
         pci: pci(device, &extensions),
         usable: usable(device),
     }
 }
 
-/// Whether the driver is a PoCL whose compiler may end the process (an assertion on PHI nodes at the entry of a region)
-/// where values leave a loop in front of a barrier, as they do in group forms. 5.0 was seen to, as Ubuntu 24.04 has it;
-/// 3.1 and 6.0 compile everything.
+/// Returns whether the driver is a PoCL version whose compiler may end the process. An assertion on
+/// PHI nodes at the entry of a region fails if values leave a loop before a barrier, as in kernels
+/// for groups. This was seen with version 5.0 of Ubuntu 24.04. Versions 3.1 and 6.0 compile all
+/// kernels.
 pub(super) fn aborts_on_barriers(platform: &str, driver: &str) -> bool {
     platform == "Portable Computing Language" && (driver.starts_with("4.") || driver.starts_with("5."))
 }
 
-/// A persistent group and a worker tell each other of bins through memory that both write while the kernel runs, with
-/// atomics whose scope holds both.
+/// Returns whether the device supports each mode. Persistent groups and workers exchange bins in
+/// memory that both write while the kernel runs. This needs atomic operations in the scope of host
+/// and devices.
 fn modes(device: &Device, platform: &str, is_cpu: bool, svm: Svm) -> Vec<ModeFound> {
     const NEEDED: u64 = CL_DEVICE_ATOMIC_ORDER_ACQ_REL | CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES;
-    // OpenCL 2 has no such question, and all the atomics that 3 asks for.
+    // OpenCL 2 lacks this query, but always has the atomics that OpenCL 3 makes optional.
     let is_version_2 = text(device.version()).starts_with("OpenCL 2.");
     let has_scope = is_version_2 || device.atomic_memory_capabilities().unwrap_or(0) & NEEDED == NEEDED;
-    // PoCL 3.1 has the scope, but its compiler lacks the word. The scope of a device that is the processor is as wide.
-    let words = device.opencl_c_features().unwrap_or_default();
-    let has_word = is_version_2 || is_cpu || words.iter().any(|word| text_of(&word.name) == SCOPE_WORD);
+    // PoCL 3.1 supports the scope, but its compiler does not report the feature. On the processor,
+    // the scope of the device includes the host.
+    let features = device.opencl_c_features().unwrap_or_default();
+    let has_feature = is_version_2 || is_cpu || features.iter().any(|feature| text_of(&feature.name) == SCOPE_FEATURE);
     let lacks = if aborts_on_barriers(platform, &text(device.driver_version())) {
-        Some("this version of PoCL may end the process while it compiles a kernel that stays")
+        Some("this PoCL version may crash while it compiles kernels for persistent groups")
     } else if !svm.fine || !svm.atomics {
-        Some("host and device cannot tell each other anything while a kernel runs (no fine-grained SVM with atomics)")
-    } else if !has_scope || !has_word {
-        Some("its atomics reach no further than itself, not to the host")
+        Some("host and device cannot communicate while a kernel runs (no fine-grained SVM with atomics)")
+    } else if !has_scope || !has_feature {
+        Some("its atomic operations do not include the host")
     } else {
         None
     };
@@ -136,17 +142,17 @@ fn modes(device: &Device, platform: &str, is_cpu: bool, svm: Svm) -> Vec<ModeFou
 fn usable(device: &Device) -> Result<(), String> {
     let refuse = |reason: &str| Err(reason.to_owned());
     if !device.available().unwrap_or(false) {
-        return refuse("its driver says that it is not available");
+        return refuse("its driver reports it as not available");
     }
     if !device.compiler_available().unwrap_or(false) {
-        return refuse("its driver has no compiler for OpenCL C");
+        return refuse("its driver has no OpenCL C compiler");
     }
     if !device.endian_little().unwrap_or(false) {
-        return refuse("it is big-endian, and the tables are not");
+        return refuse("it is big-endian, but the table images are little-endian");
     }
     let version = text(device.version());
     if version.starts_with("OpenCL 1.0") || version.starts_with("OpenCL 1.1") {
-        return refuse("it is older than OpenCL 1.2");
+        return refuse("its OpenCL version is older than 1.2");
     }
     Ok(())
 }
@@ -161,7 +167,8 @@ fn svm(device: &Device) -> Svm {
     }
 }
 
-/// What OpenCL 3.0 calls the preferred multiple of work-group sizes, and what vendors told before.
+/// Returns the preferred multiple of work-group sizes (OpenCL 3.0), or the value of a vendor
+/// extension.
 fn warp_packets(device: &Device, extensions: &str) -> usize {
     if let Ok(multiple) = device.preferred_work_group_size_multiple() {
         return multiple.max(1);
@@ -178,27 +185,28 @@ fn pci(device: &Device, extensions: &str) -> Option<String> {
     let write =
         |domain: u32, bus: u32, slot: u32, function: u32| format!("{domain:04x}:{bus:02x}:{slot:02x}.{function}");
     if extensions.contains("cl_khr_pci_bus_info") {
-        let place = device.pcibusinfokhr_intel().ok()?;
-        return Some(write(place.pci_domain, place.pci_bus, place.pci_device, place.pci_function));
+        let address = device.pcibusinfokhr_intel().ok()?;
+        return Some(write(address.pci_domain, address.pci_bus, address.pci_device, address.pci_function));
     }
     if extensions.contains("cl_nv_device_attribute_query") {
-        // The slot's lower three bits are the function. No domain is told.
+        // The lower three bits of the slot are the function. The extension does not report the
+        // domain.
         let slot = device.pci_slot_id_nv().ok()?;
         return Some(write(0, device.pci_bus_id_nv().ok()?, slot >> 3, slot & 7));
     }
     if extensions.contains("cl_amd_device_attribute_query") {
-        let place = device.topology_amd().ok()?;
-        return Some(write(0, place.bus.into(), place.device.into(), place.function.into()));
+        let address = device.topology_amd().ok()?;
+        return Some(write(0, address.bus.into(), address.device.into(), address.function.into()));
     }
     None
 }
 
-/// Without the zero that ends it in C.
+/// Returns the text without the zero that terminates C strings.
 fn text(answer: Result<String, ClError>) -> String {
     answer.map(|text| text.trim_matches(['\0', ' ', '\n']).to_owned()).unwrap_or_default()
 }
 
-/// Up to the zero that ends it in C.
+/// Returns the bytes before the zero that terminates a C string.
 fn text_of(name: &[u8]) -> &[u8] {
     name.split(|&byte| byte == 0).next().unwrap_or_default()
 }
@@ -208,7 +216,7 @@ mod tests {
     use super::aborts_on_barriers;
 
     #[test]
-    fn only_some_versions_of_pocl_abort() {
+    fn only_some_pocl_versions_abort() {
         let pocl = |driver| aborts_on_barriers("Portable Computing Language", driver);
         assert!(pocl("4.0") && pocl("5.0+debian"));
         assert!(!pocl("3.1+debian") && !pocl("6.0+debian"));

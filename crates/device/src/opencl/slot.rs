@@ -1,4 +1,5 @@
-//! What one chunk in flight needs: its arrays where the device reaches them, and a kernel that has them as arguments.
+//! Resources of one chunk in flight: its arrays in memory that the device accesses, and a kernel
+//! with these arguments.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -16,14 +17,14 @@ use opencl3::kernel::Kernel;
 use opencl3::memory::{Buffer, CL_MEM_READ_WRITE, ClMem};
 
 use super::failed;
-use super::own::{self, OwnMemory, OwnSlot};
+use super::own::{self, DeviceMemory, DeviceSlot};
 use super::program::{Kernels, PAGE_BYTES, Tables, over};
 use crate::Error;
 use crate::Found;
 use crate::check::packets_of;
-use crate::transfer::Run;
+use crate::transfer::CopyRange;
 
-/// What a slot is made with.
+/// Parts of a device that its slots need.
 #[derive(Clone, Copy)]
 pub(super) struct SlotParts<'a> {
     pub(super) found: &'a Found,
@@ -32,121 +33,123 @@ pub(super) struct SlotParts<'a> {
     pub(super) kernels: &'a Kernels,
     pub(super) tables: &'a Tables,
     pub(super) packets: &'a Packets,
-    /// Whether the device follows a chain.
+    /// Whether the device runs a chain.
     pub(super) runs_chain: bool,
 }
 
-/// What became of a chunk that the driver was given.
+/// Result of the launch of a chunk.
 pub(super) enum Launched {
     Whole(Events),
-    /// The driver took a part of the commands, of which nobody will hear, and then failed.
+    /// The driver accepted some of the commands and then failed. No event reports their end.
     Part(ClError),
 }
 
-/// What says how far a launch is.
+/// Events that report the progress of a launch.
 pub(super) struct Events {
     pub(super) launched: Event,
-    /// The last copy back from a device with memory of its own.
+    /// Event of the last copy back, on a device with its own memory.
     pub(super) copied: Option<Event>,
 }
 
-/// Where the device finds packets.
+/// Location of packets for the device.
 pub(super) enum Packets {
-    /// Where they are: a buffer over the arena.
+    /// In the arena, with a buffer over it.
     Shared(Buffer<u8>),
-    /// In memory of its own.
-    Own(OwnMemory),
+    /// In the device's own memory.
+    Own(DeviceMemory),
 }
 
-/// Arrays for one chunk, each on pages of its own.
+/// Arrays for one chunk. Each array starts on a new page.
 ///
 /// ```text
 /// 0           NEXT_BIN ends
 /// | next_bin  | bins ... | parameters ... | descriptors ... | outcomes ... | trails ... | scratch |
-/// |<------------- to a device with memory of its own ------>|
-///                                         |<----------- and back from there ----------->|
+/// |<------- to a device with its own memory --------------->|
+///                                         |<------------ back from the device --------->|
 /// ```
-/// The last two are a page each where the device follows no chain.
-// Fields are dropped in this order: the buffers before the memory that they lie on.
+///
+/// If the device runs no chain, the last two arrays have one page each.
+// Fields are dropped in this order: the buffers before their memory.
 pub(super) struct Slot {
     kernel: Kernel,
     _buffers: [Buffer<u8>; ARRAYS],
-    own: Option<OwnSlot>,
-    /// On a device with memory of its own: the buffers of the chunk's packets.
+    own: Option<DeviceSlot>,
+    /// Buffers of the chunk's packets, on a device with its own memory.
     buffers: Vec<u32>,
     memory: Memory,
-    /// Where each array lies in the memory.
-    places: [Range<usize>; ARRAYS],
+    /// Ranges of the arrays in the memory.
+    ranges: [Range<usize>; ARRAYS],
     bins_max: usize,
     packets_max: usize,
 }
 
 const ARRAYS: usize = 7;
-// Numbers of the arrays in a slot.
+// Indices of the arrays in a slot.
 const NEXT_BIN: usize = 0;
 const BINS: usize = 1;
 const PARAMETERS: usize = 2;
 const DESCRIPTORS: usize = 3;
 const OUTCOMES: usize = 4;
 const TRAILS: usize = 5;
-const DESK: usize = 6;
+const SCRATCH: usize = 6;
 
-// Numbers of the arguments of `gw_chunk` (kernels/dialect/loops_opencl.h).
+// Indices of the arguments of `gw_chunk` (kernels/dialect/loops_opencl.h).
 const ARGUMENT_ARENA: u32 = 0;
 const ARGUMENT_IMAGES: u32 = 1;
 const ARGUMENT_IMAGE_OFFSETS: u32 = 2;
 const ARGUMENT_BIN_COUNT: u32 = 7;
-const ARGUMENT_DESK_PACKETS: u32 = 11;
-/// Of the arrays, in their order here.
+const ARGUMENT_SCRATCH_PACKETS: u32 = 11;
+/// Arguments of the arrays, in the order of the array indices.
 const ARGUMENTS: [u32; ARRAYS] = [8, 6, 4, 3, 5, 9, 10];
 
 impl Slot {
-    /// For chunks of up to so many bins and places for packets.
+    /// Creates a slot for chunks of up to `bins_max` bins and `packets_max` packets.
     pub(super) fn new(parts: &SlotParts<'_>, bins_max: usize, packets_max: usize) -> Result<Self, Error> {
         let id = &parts.found.capabilities.id;
-        let follower_packets = if parts.runs_chain { packets_max } else { 0 };
-        let scratch_packets = follower_packets.next_multiple_of(MAILBOX_SLOT_PACKETS);
+        let chain_packets = if parts.runs_chain { packets_max } else { 0 };
+        let scratch_packets = chain_packets.next_multiple_of(MAILBOX_SLOT_PACKETS);
         let packet_bytes = [size_of::<u64>(), size_of::<Descriptor>(), size_of::<Outcome>()];
         let sizes = [size_of::<u32>(), bins_max * size_of::<Bin>()]
             .into_iter()
             .chain(packet_bytes.map(|bytes| packets_max * bytes))
-            .chain([follower_packets * size_of::<u32>(), scratch_packets * CHAIN_SCRATCH_PACKET_BYTES]);
+            .chain([chain_packets * size_of::<u32>(), scratch_packets * CHAIN_SCRATCH_PACKET_BYTES]);
         let mut end = 0;
-        let mut places: [Range<usize>; ARRAYS] = Default::default();
-        for (place, bytes) in places.iter_mut().zip(sizes) {
-            *place = end..end + bytes.max(1).next_multiple_of(PAGE_BYTES);
-            end = place.end;
+        let mut ranges: [Range<usize>; ARRAYS] = Default::default();
+        for (range, bytes) in ranges.iter_mut().zip(sizes) {
+            *range = end..end + bytes.max(1).next_multiple_of(PAGE_BYTES);
+            end = range.end;
         }
-        let what = "a chunk on a device";
+        let what = "the arrays of a chunk";
         let (memory, own) = match parts.packets {
             Packets::Shared(_) => (Memory::new(end, what)?, None),
             Packets::Own(_) => {
-                let own = OwnSlot::new(parts.found, parts.context, parts.device, end)?;
+                let own = DeviceSlot::new(parts.found, parts.context, parts.device, end)?;
                 let memory = own::pinned(parts.found, parts.context, parts.device, end, what)?;
-                own.clear(&memory, places[DESK].clone()).map_err(failed(id, "clear a buffer"))?;
+                own.clear(&memory, ranges[SCRATCH].clone()).map_err(failed(id, "clear a buffer"))?;
                 (memory, Some(own))
             }
         };
         let kernel = parts.kernels.entry(id)?;
         let mut buffers = Vec::with_capacity(ARRAYS);
-        for (place, argument) in places.iter().zip(ARGUMENTS) {
+        for (range, argument) in ranges.iter().zip(ARGUMENTS) {
             let buffer = match &own {
-                // SAFETY: the place lies within the memory, which outlives the buffer in `Self`; the lane that owns the
-                // slot reaches it only while no launch of this slot is under way.
+                // SAFETY: the range lies within the memory, which outlives the buffer in `Self`.
+                // The lane that owns the slot accesses the memory only while no launch of the slot
+                // is in flight.
                 None => unsafe {
-                    over(parts.found, parts.context, memory.base().add(place.start), place.len(), "the chunk")?
+                    over(parts.found, parts.context, memory.base().add(range.start), range.len(), "the chunk")?
                 },
-                // SAFETY: the place lies within the buffer.
-                Some(own) => unsafe { own.arrays.create_sub_buffer(CL_MEM_READ_WRITE, place.start, place.len()) }
+                // SAFETY: the range lies within the buffer.
+                Some(own) => unsafe { own.arrays.create_sub_buffer(CL_MEM_READ_WRITE, range.start, range.len()) }
                     .map_err(failed(id, "divide a buffer"))?,
             };
             // SAFETY: the argument is a pointer to global memory.
-            unsafe { kernel.set_arg(argument, &buffer.get()) }.map_err(failed(id, "set a kernel's argument"))?;
+            unsafe { kernel.set_arg(argument, &buffer.get()) }.map_err(failed(id, "set a kernel argument"))?;
             buffers.push(buffer);
         }
         // SAFETY: the argument is a `gw_u32`.
-        unsafe { kernel.set_arg(ARGUMENT_DESK_PACKETS, &(scratch_packets as u32)) }
-            .map_err(failed(id, "set a kernel's argument"))?;
+        unsafe { kernel.set_arg(ARGUMENT_SCRATCH_PACKETS, &(scratch_packets as u32)) }
+            .map_err(failed(id, "set a kernel argument"))?;
         let packets = match parts.packets {
             Packets::Shared(arena) => arena,
             Packets::Own(own) => &own.shadow,
@@ -157,19 +160,21 @@ impl Slot {
             (ARGUMENT_IMAGE_OFFSETS, &parts.tables.offsets),
         ];
         for (argument, buffer) in shared {
-            // SAFETY: the argument is a pointer to global memory; the device that owns the buffer outlives the slot.
-            unsafe { kernel.set_arg(argument, &buffer.get()) }.map_err(failed(id, "set a kernel's argument"))?;
+            // SAFETY: the argument is a pointer to global memory. The device owns the buffer and
+            // outlives the slot.
+            unsafe { kernel.set_arg(argument, &buffer.get()) }.map_err(failed(id, "set a kernel argument"))?;
         }
-        let Ok(buffers) = buffers.try_into() else { unreachable!("one buffer was made for each array") };
-        Ok(Self { kernel, _buffers: buffers, own, buffers: Vec::new(), memory, places, bins_max, packets_max })
+        let Ok(buffers) = buffers.try_into() else { unreachable!("each array has one buffer") };
+        Ok(Self { kernel, _buffers: buffers, own, buffers: Vec::new(), memory, ranges, bins_max, packets_max })
     }
 
-    /// Whether a chunk has room here.
+    /// Returns whether the slot has room for the chunk.
     pub(super) fn holds(&self, chunk: &Chunk) -> bool {
         chunk.bins.len() <= self.bins_max && chunk.descriptors.len() <= self.packets_max
     }
 
-    /// Copies a chunk's bins, and what they name, to where the device reads them. The chunk was checked and has room here.
+    /// Copies the bins and packet entries of a chunk to the slot. The chunk was checked and fits
+    /// into the slot.
     pub(super) fn write(&mut self, chunk: &Chunk) {
         self.array(NEXT_BIN)[..size_of::<u32>()].fill(0);
         let bins = bytes_of(&chunk.bins);
@@ -185,7 +190,7 @@ impl Slot {
         }
     }
 
-    /// Starts the kernel on what was written, with the copies that it takes. An error means that nothing was started.
+    /// Enqueues the kernel and the copies that it needs. An error means that nothing was enqueued.
     pub(super) fn launch(
         &mut self,
         parts: &SlotParts<'_>,
@@ -200,9 +205,10 @@ impl Slot {
                 .map(|launched| Launched::Whole(Events { launched, copied: None }))
                 .map_err(failed(id, "launch a kernel"));
         };
-        let Some(mut own) = self.own.take() else { unreachable!("the slot is of that device") };
+        let Some(mut own) = self.own.take() else { unreachable!("the slot belongs to a device with its own memory") };
         self.buffers.clear();
-        self.buffers.extend(chunk.bins.iter().flat_map(packets_of).map(|at| chunk.descriptors[at].buffer));
+        let packets = chunk.bins.iter().flat_map(packets_of);
+        self.buffers.extend(packets.map(|index| chunk.descriptors[index].buffer));
         let result = own.prepare(parts, memory, region, chunk, self.array(DESCRIPTORS)).and_then(|packets| {
             self.begin(&own, packets, chunk).map_err(failed(id, "launch a kernel"))?;
             let launched = self.enqueue_rest(parts, &own, memory, chunk);
@@ -212,15 +218,16 @@ impl Slot {
         result
     }
 
-    /// Sets the arguments and enqueues the first copy: all that can fail before the device has anything to do.
-    fn begin(&self, own: &OwnSlot, packets: *mut c_void, chunk: &Chunk) -> Result<(), ClError> {
+    /// Sets the arguments and enqueues the first copy. If this fails, the device has no work of
+    /// this chunk.
+    fn begin(&self, own: &DeviceSlot, packets: *mut c_void, chunk: &Chunk) -> Result<(), ClError> {
         self.set_bins(chunk)?;
-        let inward = Run { offset: 0, bytes: self.places[DESCRIPTORS].end };
-        // SAFETY: the argument is a pointer to global memory. The lane has the slot's memory, and reaches it only when all
-        // that is enqueued after this has ended.
+        let to_device = CopyRange { offset: 0, bytes: self.ranges[DESCRIPTORS].end };
+        // SAFETY: the argument is a pointer to global memory. The lane owns the slot's memory, and
+        // accesses it only after all later commands have ended.
         unsafe {
             self.kernel.set_arg(ARGUMENT_ARENA, &packets)?;
-            own::copy_in(&own.queue, &own.arrays, inward, self.memory.base())?;
+            own::copy_to_device(&own.queue, &own.arrays, to_device, self.memory.base())?;
         }
         Ok(())
     }
@@ -228,21 +235,22 @@ impl Slot {
     fn enqueue_rest(
         &self,
         parts: &SlotParts<'_>,
-        own: &OwnSlot,
-        memory: &OwnMemory,
+        own: &DeviceSlot,
+        memory: &DeviceMemory,
         chunk: &Chunk,
     ) -> Result<Events, ClError> {
-        let offset = self.places[DESCRIPTORS].start;
+        let offset = self.ranges[DESCRIPTORS].start;
         let last = if chunk.ran_chain { TRAILS } else { OUTCOMES };
-        let outward = Run { offset, bytes: self.places[last].end - offset };
-        // SAFETY: the lane has the slot's memory and the chunk's buffers, and reaches neither until all of this has
-        // ended.
+        let to_host = CopyRange { offset, bytes: self.ranges[last].end - offset };
+        // SAFETY: the lane owns the slot's memory and the chunk's buffers, and accesses neither
+        // until all commands have ended.
         unsafe {
             own.copy(memory, true)?;
             let launched = self.enqueue(parts.kernels, &own.queue, chunk)?;
             own.copy(memory, false)?;
-            let copied = own::copy_out(&own.queue, &own.arrays, outward, self.memory.base().add(outward.offset))?;
-            // A queue may hold commands back until somebody waits. Should this fail, `poll` will hear of it.
+            let copied = own::copy_to_host(&own.queue, &own.arrays, to_host, self.memory.base().add(offset))?;
+            // A queue may delay commands until a thread waits for them. If the flush fails, `poll`
+            // reports it.
             let _ = own.queue.flush();
             Ok(Events { launched, copied: Some(copied) })
         }
@@ -256,12 +264,12 @@ impl Slot {
     fn enqueue(&self, kernels: &Kernels, queue: &CommandQueue, chunk: &Chunk) -> Result<Event, ClError> {
         let groups = chunk.bins.len().clamp(1, kernels.groups_max);
         let (lanes, all_lanes) = (kernels.group_lanes, groups * kernels.group_lanes);
-        // SAFETY: all arguments were set before. The arrays hold a chunk that was checked, so the kernel stays within
-        // them, the tables, and the buffers of packets that the lane holds.
+        // SAFETY: all arguments are set. The arrays hold a checked chunk, so the kernel stays
+        // within them, the tables, and the buffers of packets that the lane holds.
         unsafe { queue.enqueue_nd_range_kernel(self.kernel.get(), 1, std::ptr::null(), &all_lanes, &lanes, &[]) }
     }
 
-    /// Copies what the device wrote back into the chunk. The launch has ended.
+    /// Copies the results of a finished launch into the chunk.
     pub(super) fn read(&mut self, packets: &Packets, region: &mut Region, chunk: &mut Chunk) {
         for bin in &chunk.bins {
             let packets = packets_of(bin);
@@ -283,35 +291,35 @@ impl Slot {
     }
 
     fn array(&mut self, array: usize) -> &mut [u8] {
-        &mut self.memory[self.places[array].clone()]
+        &mut self.memory[self.ranges[array].clone()]
     }
 }
 
-/// Data that is the same bytes here and on a device.
+/// Data with the same byte representation on host and device.
 ///
 /// # Safety
-/// Any bytes must be a value, and no byte of a value may be padding.
+/// Any bytes must form a valid value, and values must have no padding.
 pub(super) unsafe trait Plain: Copy {}
 
 // SAFETY: integers.
 unsafe impl Plain for u64 {}
 // SAFETY: integers.
 unsafe impl Plain for u32 {}
-// SAFETY: integers in C's layout, whose sizes add up to that of the struct, as `godwit_abi` asserts.
+// SAFETY: integers in C layout without padding, as `godwit_abi` asserts.
 unsafe impl Plain for Bin {}
-// SAFETY: as above.
+// SAFETY: see above.
 unsafe impl Plain for Descriptor {}
-// SAFETY: as above.
+// SAFETY: see above.
 unsafe impl Plain for Outcome {}
 
-/// The bytes of values.
+/// Returns the bytes of values.
 pub(super) fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
-    // SAFETY: `Plain` values are initialised bytes all through.
+    // SAFETY: `Plain` values have no uninitialized bytes.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
-/// The bytes of values, to be written.
+/// Returns the mutable bytes of values.
 pub(super) fn bytes_of_mut<T: Plain>(values: &mut [T]) -> &mut [u8] {
-    // SAFETY: as above, and any bytes are a value.
+    // SAFETY: see above. Any bytes form valid values.
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }

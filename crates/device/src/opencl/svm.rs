@@ -1,4 +1,5 @@
-//! Memory that host and device reach at the same time, each seeing what the other wrote last: fine-grained SVM.
+//! Fine-grained shared virtual memory (SVM), which host and device access coherently at the same
+//! time.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -14,19 +15,19 @@ use super::program::PAGE_BYTES;
 use super::{failed, own, usable};
 use crate::{Error, Found, Mode};
 
-/// Gives a [`Memory`] of [`allocate`] back.
+/// Owner of memory from [`allocate`]. Frees it on drop.
 pub(super) struct SvmOwner {
     context: Arc<Context>,
     allocated: NonNull<c_void>,
 }
 
-// SAFETY: the pointer is only given to the driver, which takes calls from any thread.
+// SAFETY: the pointer is only passed to the driver, which accepts calls from any thread.
 unsafe impl Send for SvmOwner {}
-// SAFETY: as above, and a shared reference only tells the context.
+// SAFETY: see above. A shared reference only allows a comparison of contexts.
 unsafe impl Sync for SvmOwner {}
 
 impl SvmOwner {
-    /// Whether kernels of this context may be given the memory.
+    /// Returns whether kernels of `context` may use the memory.
     pub(super) fn is_of(&self, context: &Arc<Context>) -> bool {
         Arc::ptr_eq(&self.context, context)
     }
@@ -34,27 +35,28 @@ impl SvmOwner {
 
 impl Drop for SvmOwner {
     fn drop(&mut self) {
-        // SAFETY: `allocate` got it from this context, and nothing refers to it any more. An error could only be a bug of
-        // the driver, and leaks.
+        // SAFETY: `allocate` got the pointer from this context, and nothing refers to it. An error
+        // would be a driver bug, and would leak the memory.
         let _ = unsafe { svm_free(self.context.get(), self.allocated.as_ptr()) };
     }
 }
 
-/// The context of device `number`: one for all that is allocated for it, for SVM is only good in its own.
+/// Returns the context of device `number`. All users of a device share it, because SVM is valid
+/// only in its own context.
 pub(super) fn context(number: usize, id: &str, device: &Device) -> Result<Arc<Context>, Error> {
     static CONTEXTS: Mutex<Vec<(usize, Weak<Context>)>> = Mutex::new(Vec::new());
     let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     contexts.retain(|(_, context)| context.strong_count() > 0);
-    let known = contexts.iter().find(|(of, _)| *of == number).and_then(|(_, context)| context.upgrade());
+    let known = contexts.iter().find(|(other, _)| *other == number).and_then(|(_, context)| context.upgrade());
     if let Some(context) = known {
         return Ok(context);
     }
-    let context = Arc::new(Context::from_device(device).map_err(failed(id, "make a context"))?);
+    let context = Arc::new(Context::from_device(device).map_err(failed(id, "create a context"))?);
     contexts.push((number, Arc::downgrade(&context)));
     Ok(context)
 }
 
-/// Zeroed memory, aligned to pages. `what` is for the error.
+/// Allocates zeroed memory, aligned to pages. `what` names its use in the error.
 pub(super) fn allocate(
     found: &Found,
     context: &Arc<Context>,
@@ -62,35 +64,38 @@ pub(super) fn allocate(
     what: &'static str,
 ) -> Result<Memory, Error> {
     let id = &found.capabilities.id;
-    // The driver aligns to its largest type and no more.
+    // The driver aligns only to its largest type.
     let allocated_bytes = bytes.max(1).next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
     if allocated_bytes as u64 > found.buffer_bytes_max {
         return Err(Error::TooLarge { id: id.clone(), what, bytes: bytes as u64, bytes_max: found.buffer_bytes_max });
     }
     let flags = CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER | CL_MEM_SVM_ATOMICS;
-    // SAFETY: the context lives, and the size is not 0.
+    // SAFETY: the context exists, and the size is not 0.
     let allocated = unsafe { svm_alloc(context.get(), flags, allocated_bytes, 0) };
     let allocated = allocated.map_err(|code| failed(id, "allocate shared memory")(ClError(code)))?;
-    // `svm_alloc` makes no pointer an error.
-    let Some(allocated) = NonNull::new(allocated) else { unreachable!("an allocation is at 0") };
+    // `svm_alloc` returns an error instead of a null pointer.
+    let Some(allocated) = NonNull::new(allocated) else { unreachable!("`svm_alloc` returned a null pointer") };
     let owner = SvmOwner { context: Arc::clone(context), allocated };
     let first = allocated.cast::<u8>();
-    // SAFETY: the memory has a page more than is used, and fine-grained SVM is the host's like any other memory.
+    // SAFETY: the allocation is one page longer than `bytes`. The host may write fine-grained SVM
+    // like other memory.
     let base = unsafe {
         let base = first.add(first.as_ptr().align_offset(PAGE_BYTES));
         base.write_bytes(0, bytes);
         base
     };
-    // SAFETY: from here to `base + bytes` it was just written, and is valid until the owner is dropped.
+    // SAFETY: the bytes from `base` to `base + bytes` were just written, and are valid until the
+    // owner is dropped.
     Ok(unsafe { Memory::from_owner(base, bytes, Box::new(owner)) })
 }
 
-/// Memory for an arena as device `number` wants it: such that persistent groups can work on it, or, for a device with memory
-/// of its own, page-locked.
+/// Allocates memory for an arena on device `number`. The memory is page-locked if the device has
+/// its own memory. Otherwise it is SVM, which persistent groups need.
 ///
 /// # Errors
-/// [`Error::Absent`] and [`Error::Unusable`] for a device that is not here or has no such memory, [`Error::TooLarge`]
-/// for more than it gives at once, [`Error::Driver`] when it has too little.
+/// [`Error::Absent`] and [`Error::Unusable`] if the device does not exist or has no suitable
+/// memory. [`Error::TooLarge`] if the size exceeds its limit. [`Error::Driver`] if it has too
+/// little memory.
 pub fn arena_memory(number: usize, bytes: usize) -> Result<Memory, Error> {
     let (found, device) = usable(number)?;
     let id = &found.capabilities.id;

@@ -1,11 +1,11 @@
-//! Sensors of GPUs and of some processors through hwmon.
+//! Sensors of GPUs and some processors, by hwmon.
 //!
 //! ```text
 //! /sys/class/hwmon/hwmon4/name             amdgpu
-//!                         device           -> ../../../0000:03:00.0        what it measures
-//!                         energy1_input    microjoules, a counter          xe, i915, amd_energy
+//!                         device           -> ../../../0000:03:00.0        the measured device
+//!                         energy1_input    counter in microjoules          xe, i915, amd_energy
 //!                         power1_average   microwatts                      amdgpu
-//!                         power1_input     microwatts                      amdgpu of newer kernels, fam15h_power
+//!                         power1_input     microwatts                      newer amdgpu, fam15h_power
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -14,18 +14,18 @@ use super::{FoundMeter, Reading, Source, entries, number, text};
 
 const KIND: &str = "hwmon";
 const MICRO: f64 = 1e-6;
-/// Drivers that measure processors: by core or socket, and by package.
+/// Drivers that measure processors: `amd_energy` by core and socket, `fam15h_power` by package.
 const ENERGY_OF_SOCKETS: &str = "amd_energy";
 const POWER_OF_PACKAGES: &str = "fam15h_power";
 
-/// The sensors of processors.
+/// Finds the sensors of processors.
 pub(super) fn of_cpu(sysfs: &Path, device: &str) -> Vec<FoundMeter> {
     let mut found = Vec::new();
     for folder in entries(&sysfs.join("class/hwmon")) {
         let driver = text(&folder.join("name"));
         match driver.as_str() {
             ENERGY_OF_SOCKETS => {
-                // Its counters of cores are parts of those of the sockets.
+                // The counters of cores are included in those of the sockets.
                 let sockets = entries(&folder).into_iter().filter_map(|path| {
                     let label = text(&path);
                     let prefix = path.file_name()?.to_str()?.strip_suffix("_label")?.to_owned();
@@ -40,13 +40,13 @@ pub(super) fn of_cpu(sysfs: &Path, device: &str) -> Vec<FoundMeter> {
     found
 }
 
-/// The sensor of the device that is plugged in at `pci`.
+/// Finds the sensor of the device at PCI address `pci`.
 pub(super) fn of_pci(sysfs: &Path, device: &str, pci: &str) -> Option<FoundMeter> {
-    let is_there = |folder: &PathBuf| {
-        let place = std::fs::canonicalize(folder.join("device")).ok();
-        place.and_then(|place| Some(place.file_name()?.to_str()?.eq_ignore_ascii_case(pci))).unwrap_or(false)
+    let is_at_address = |folder: &PathBuf| {
+        let device = std::fs::canonicalize(folder.join("device")).ok();
+        device.and_then(|device| Some(device.file_name()?.to_str()?.eq_ignore_ascii_case(pci))).unwrap_or(false)
     };
-    let folders = entries(&sysfs.join("class/hwmon")).into_iter().filter(is_there);
+    let folders = entries(&sysfs.join("class/hwmon")).into_iter().filter(is_at_address);
     let mut sensors = folders.filter_map(|folder| Some((text(&folder.join("name")), sensor(&folder)?)));
     sensors.next().map(|(driver, sensor)| meter(device, driver, sensor))
 }
@@ -55,7 +55,7 @@ fn meter(device: &str, name: String, sensor: Sensor) -> FoundMeter {
     FoundMeter::new(device, name, KIND, Ok(Box::new(sensor)))
 }
 
-/// The best that a folder has: a counter needs no integrating.
+/// Returns the best sensor in a folder: an energy counter, or power samples.
 fn sensor(folder: &Path) -> Option<Sensor> {
     let file = |name: &str| Some(folder.join(name)).filter(|file| file.exists());
     let power = || file("power1_average").or_else(|| file("power1_input")).map(Sensor::Power);
@@ -70,7 +70,7 @@ enum Sensor {
 impl Source for Sensor {
     fn read(&self) -> Result<Reading, String> {
         Ok(match self {
-            // 64 bits of microjoules: no machine lives to see it wrap.
+            // A 64-bit counter of microjoules, which does not wrap in the lifetime of a machine.
             Self::Energy(file) => Reading::Energy { joules: number(file)? as f64 * MICRO, wraps: None },
             Self::Power(file) => Reading::Watts(number(file)? as f64 * MICRO),
         })
@@ -82,7 +82,7 @@ mod tests {
     use super::super::tests::write;
     use super::*;
 
-    /// A folder `hwmonN` whose `device` is at `pci`.
+    /// Creates a folder `hwmonN` whose `device` is at `pci`.
     fn plug(root: &Path, number: u32, pci: &str, files: &[(&str, &str)]) {
         let device = root.join("devices").join(pci);
         std::fs::create_dir_all(&device).unwrap();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_is_found_by_where_it_is_plugged_in() {
+    fn finds_a_gpu_by_its_pci_address() {
         let root = tempfile::tempdir().unwrap();
         plug(root.path(), 0, "0000:01:00.0", &[("name", "nvme\n"), ("temp1_input", "30000\n")]);
         plug(root.path(), 1, "0000:03:00.0", &[("name", "amdgpu\n"), ("power1_average", "31000000\n")]);
@@ -110,14 +110,14 @@ mod tests {
         let mut intel = of_pci(root.path(), "opencl:1", "0000:00:02.0").unwrap().meter.unwrap();
         write(root.path(), &[("class/hwmon/hwmon2/energy1_input", "4500000\n")]);
         assert_eq!(intel.joules(), Ok(0.5));
-        // One that is there and measures nothing, and one that is not there.
+        // A device without a sensor, and an absent device.
         assert!(of_pci(root.path(), "opencl:2", "0000:01:00.0").is_none());
         assert!(of_pci(root.path(), "opencl:2", "0000:09:00.0").is_none());
         assert!(of_cpu(root.path(), "cpu").is_empty());
     }
 
     #[test]
-    fn of_a_socket_and_its_cores_only_the_socket_counts() {
+    fn measures_sockets_but_not_their_cores() {
         let root = tempfile::tempdir().unwrap();
         write(
             root.path(),
@@ -135,10 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn a_sensor_that_cannot_be_read_says_so() {
+    fn reports_a_sensor_that_cannot_be_read() {
         let root = tempfile::tempdir().unwrap();
         plug(root.path(), 0, "0000:03:00.0", &[("name", "amdgpu\n"), ("power1_input", "much\n")]);
         let found = of_pci(root.path(), "opencl:0", "0000:03:00.0").unwrap();
-        assert!(found.meter.unwrap_err().contains("power1_input holds no number"));
+        assert!(found.meter.unwrap_err().contains("power1_input contains no number"));
     }
 }

@@ -1,13 +1,16 @@
-//! How much energy a device takes, where the machine tells: never a guess.
+//! Measures the energy consumption of devices. Devices without a counter or sensor are not
+//! estimated.
 //!
-//! | source | file | measures | gives |
-//! |---|---|---|---|
-//! | RAPL, through powercap | `rapl.rs` | `cpu`: packages and their memory | energy counters |
-//! | NVML | `nvml.rs` | `cuda:N`, and `opencl:N` on the same GPU | an energy counter, or power samples |
-//! | hwmon | `hwmon.rs` | GPUs by PCI address (amdgpu, xe, i915); processors whose driver is not RAPL's | an energy counter, or power samples |
+//! | source | file | measures |
+//! |---|---|---|
+//! | RAPL, by powercap | `rapl.rs` | `cpu`: packages and their memory |
+//! | NVML | `nvml.rs` | `cuda:N`, and `opencl:N` on the same GPU |
+//! | hwmon | `hwmon.rs` | GPUs by PCI address (amdgpu, xe, i915), and processors without RAPL |
 //!
-//! A meter measures the whole device for as long as it is asked: what the device takes when idle and what other
-//! programs do there is part of it. A device without a meter has a sentence in the meter's place.
+//! RAPL provides energy counters. NVML and hwmon provide energy counters or power samples.
+//!
+//! A meter measures the whole device. This includes its idle consumption and the work of other
+//! programs. For a device without a meter, a sentence gives the reason.
 
 mod hwmon;
 mod nvml;
@@ -20,16 +23,16 @@ use serde::Serialize;
 
 use crate::{Found, cpu, cuda, opencl};
 
-/// What measures a device, or why nothing does.
+/// The meter of a device, or the reason why there is none.
 #[derive(Debug, Serialize)]
 pub struct FoundMeter {
-    /// The device: `cpu`, `cuda:0`, `opencl:1`.
+    /// Name of the device, such as `cpu`, `cuda:0` or `opencl:1`.
     pub device: String,
-    /// The meter's own name: `package-0`, `amdgpu`; empty where there is none.
+    /// Name of the meter, such as `package-0` or `amdgpu`. Empty without a meter.
     pub name: String,
-    /// `rapl`, `nvml` or `hwmon`; `None` where nothing measures this device.
+    /// `rapl`, `nvml` or `hwmon`; `None` without a meter.
     pub kind: Option<&'static str>,
-    /// The meter, or why the device's power is not measured.
+    /// The meter, or the reason, in one sentence, why there is none.
     #[serde(skip_serializing_if = "Result::is_ok", serialize_with = "reason")]
     pub meter: Result<Meter, String>,
 }
@@ -49,21 +52,21 @@ impl FoundMeter {
     }
 }
 
-/// What a source of figures says at one moment.
+/// One reading of a source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Reading {
-    /// A counter of energy, joules, that starts again from 0 at `wraps`.
+    /// Energy counter, in joules, that restarts from 0 at `wraps`.
     Energy { joules: f64, wraps: Option<f64> },
-    /// Power at this moment.
+    /// Current power, in watts.
     Watts(f64),
 }
 
-/// Where readings come from.
+/// A source of readings.
 trait Source: Send {
     fn read(&self) -> Result<Reading, String>;
 }
 
-/// Adds up the energy that one source tells of.
+/// Sums up the energy readings of one source.
 pub struct Meter {
     source: Box<dyn Source>,
     last: Reading,
@@ -78,17 +81,18 @@ impl std::fmt::Debug for Meter {
 }
 
 impl Meter {
-    /// A meter whose source answers.
+    /// Starts a meter. Fails if the source cannot be read.
     fn start(source: Box<dyn Source>, now: Instant) -> Result<Self, String> {
         let last = source.read()?;
         Ok(Self { source, last, last_at: now, joules: 0.0 })
     }
 
-    /// Joules since this meter was found. To be asked often enough: power is integrated between samples, and a
-    /// counter may start again from 0 only once between two of them (RAPL's do in a minute at full load).
+    /// Returns the energy in joules since the meter started. Must be called often: power is
+    /// integrated between calls, and a counter may wrap at most once between them. At full load,
+    /// RAPL counters wrap within a minute.
     ///
     /// # Errors
-    /// The source does not answer any more: why, in one sentence. What was added up until then is lost.
+    /// Returns the reason, in one sentence, if the source cannot be read. The sum is then lost.
     pub fn joules(&mut self) -> Result<f64, String> {
         self.joules_at(Instant::now())
     }
@@ -105,21 +109,21 @@ impl Meter {
                 return Err("its energy counter went backwards".to_owned());
             }
             (Reading::Watts(last), Reading::Watts(watts)) => (last + watts) / 2.0 * elapsed_s,
-            _ => return Err("it changed what it measures".to_owned()),
+            _ => return Err("it changed between energy and power readings".to_owned()),
         };
         (self.last, self.last_at) = (reading, now);
         Ok(self.joules)
     }
 }
 
-/// What measures these devices, by their names in configurations: at least one entry for each, in the same order, more
-/// where several meters measure parts of one.
+/// Finds the meters of these devices. Returns at least one entry per device, in the same order. A
+/// device has several entries if several meters measure parts of it.
 pub fn meters(devices: &[&str]) -> Vec<FoundMeter> {
     let others = if devices.iter().all(|device| *device == cpu::ID) { Vec::new() } else { others() };
     meters_in(Path::new("/sys"), devices, &others)
 }
 
-/// Every device that is not the CPU.
+/// Returns all devices except the CPU.
 fn others() -> Vec<Found> {
     [opencl::probe(), cuda::probe()].into_iter().flat_map(|probe| probe.found).collect()
 }
@@ -133,7 +137,7 @@ fn meters_in(sysfs: &Path, devices: &[&str], others: &[Found]) -> Vec<FoundMeter
             }
             match others.iter().find(|found| found.capabilities.id == *device) {
                 Some(found) if found.kind == "cpu" => {
-                    let sentence = "it is the CPU's own cores: what they take counts as the CPU's";
+                    let sentence = "it runs on the CPU's own cores, so its energy counts as the CPU's";
                     vec![FoundMeter::none(device, sentence)]
                 }
                 found => vec![of_gpu(sysfs, device, found.and_then(|found| found.pci.as_deref()))],
@@ -152,7 +156,7 @@ fn of_cpu(sysfs: &Path, device: &str) -> Vec<FoundMeter> {
         return hwmon;
     }
     if rapl.is_empty() {
-        let sentence = "this machine shows no energy counter of its processors (neither powercap nor hwmon)";
+        let sentence = "this machine has no energy counter for its processors (neither powercap nor hwmon)";
         return vec![FoundMeter::none(device, sentence)];
     }
     rapl
@@ -166,29 +170,29 @@ fn of_gpu(sysfs: &Path, device: &str, pci: Option<&str>) -> FoundMeter {
     match (nvml::source(device, pci), pci) {
         (Ok((name, source)), _) => FoundMeter::new(device, name, nvml::KIND, Ok(source)),
         (Err(reason), None) => {
-            let sentence =
-                format!("its driver does not tell where it is plugged in, so that hwmon cannot be asked; {reason}");
+            let sentence = format!("hwmon cannot be used because its driver reports no PCI address; {reason}");
             FoundMeter::none(device, &sentence)
         }
-        (Err(reason), Some(_)) => FoundMeter::none(device, &format!("hwmon shows nothing of it; {reason}")),
+        (Err(reason), Some(_)) => FoundMeter::none(device, &format!("hwmon has no sensor for it; {reason}")),
     }
 }
 
-/// A number in a file of sysfs.
+/// Reads a number from a sysfs file.
 fn number(path: &Path) -> Result<u64, String> {
     let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => format!("{} may not be read by this user", path.display()),
+        std::io::ErrorKind::PermissionDenied => format!("no permission to read {}", path.display()),
         _ => format!("{} cannot be read: {error}", path.display()),
     })?;
-    text.trim().parse().map_err(|_| format!("{} holds no number", path.display()))
+    text.trim().parse().map_err(|_| format!("{} contains no number", path.display()))
 }
 
-/// A line of text in a file of sysfs; empty where there is none.
+/// Reads a line from a sysfs file. Returns an empty string if this fails.
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// What a folder of sysfs holds, in the order of its names; nothing where it is not there.
+/// Returns the entries of a sysfs folder, sorted by name. Returns none if the folder does not
+/// exist.
 fn entries(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
@@ -205,7 +209,7 @@ mod tests {
     use super::*;
     use crate::{Capabilities, Svm};
 
-    /// Writes files of a made-up sysfs.
+    /// Writes files of a simulated sysfs.
     pub(super) fn write(root: &Path, files: &[(&str, &str)]) {
         for (name, content) in files {
             let path = root.join(name);
@@ -254,33 +258,33 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_wrap_go_on_adding_up() {
+    fn adds_up_counters_that_wrap() {
         let at = |joules| Ok(Reading::Energy { joules, wraps: Some(100.0) });
-        let told = after(vec![at(10.0), at(15.0), at(98.0), at(3.0)], Duration::from_secs(1));
-        assert_eq!(told, [Ok(5.0), Ok(88.0), Ok(93.0)]);
+        let joules = after(vec![at(10.0), at(15.0), at(98.0), at(3.0)], Duration::from_secs(1));
+        assert_eq!(joules, [Ok(5.0), Ok(88.0), Ok(93.0)]);
     }
 
     #[test]
-    fn a_counter_that_goes_backwards_without_a_reason_is_not_believed() {
+    fn rejects_a_counter_that_goes_backwards_without_wrapping() {
         let at = |joules| Ok(Reading::Energy { joules, wraps: None });
         assert!(after(vec![at(10.0), at(9.0)], Duration::from_secs(1))[0].is_err());
     }
 
     #[test]
-    fn power_is_integrated_between_samples() {
-        let told =
+    fn integrates_power_between_samples() {
+        let joules =
             after([10.0, 30.0, 30.0].map(|watts| Ok(Reading::Watts(watts))).to_vec(), Duration::from_millis(500));
-        assert_eq!(told, [Ok(10.0), Ok(25.0)]);
+        assert_eq!(joules, [Ok(10.0), Ok(25.0)]);
     }
 
     #[test]
-    fn a_source_that_falls_silent_is_an_error() {
-        let told = after(vec![Ok(Reading::Watts(1.0)), Err("gone".to_owned())], Duration::from_secs(1));
-        assert_eq!(told, [Err("gone".to_owned())]);
+    fn reports_a_source_that_cannot_be_read() {
+        let joules = after(vec![Ok(Reading::Watts(1.0)), Err("gone".to_owned())], Duration::from_secs(1));
+        assert_eq!(joules, [Err("gone".to_owned())]);
     }
 
     #[test]
-    fn rapl_comes_before_hwmon_and_hwmon_stands_in_for_it() {
+    fn prefers_rapl_to_hwmon() {
         let root = tempfile::tempdir().unwrap();
         write(
             root.path(),
@@ -300,20 +304,23 @@ mod tests {
     }
 
     #[test]
-    fn every_device_has_an_entry_with_a_reason_where_nothing_measures_it() {
+    fn every_device_has_a_meter_or_a_reason() {
         let root = tempfile::tempdir().unwrap();
         let others = [found("opencl:0", "cpu", None), found("opencl:1", "gpu", None)];
-        let told = meters_in(root.path(), &["cpu", "opencl:0", "opencl:1"], &others);
-        assert_eq!(told.iter().map(|found| found.device.as_str()).collect::<Vec<_>>(), ["cpu", "opencl:0", "opencl:1"]);
-        let reasons: Vec<_> = told.into_iter().map(|found| found.meter.unwrap_err()).collect();
+        let meters = meters_in(root.path(), &["cpu", "opencl:0", "opencl:1"], &others);
+        assert_eq!(
+            meters.iter().map(|found| found.device.as_str()).collect::<Vec<_>>(),
+            ["cpu", "opencl:0", "opencl:1"]
+        );
+        let reasons: Vec<_> = meters.into_iter().map(|found| found.meter.unwrap_err()).collect();
         assert!(reasons[0].contains("no energy counter"), "{reasons:?}");
         assert!(reasons[1].contains("CPU's own cores"), "{reasons:?}");
-        assert!(reasons[2].contains("plugged in"), "{reasons:?}");
+        assert!(reasons[2].contains("PCI address"), "{reasons:?}");
     }
 
-    /// Whatever this machine has: figures that grow, or a reason.
+    /// Each device of this machine has a growing energy or a reason.
     #[test]
-    fn this_machine_measures_or_says_why_not() {
+    fn devices_of_this_machine_have_a_meter_or_a_reason() {
         let others = others();
         let ids: Vec<&str> = others.iter().map(|found| found.capabilities.id.as_str()).chain([cpu::ID]).collect();
         for found in meters(&ids) {
@@ -329,9 +336,9 @@ mod tests {
         }
     }
 
-    /// One counter read by a meter while it moves, as the engine's control thread does.
+    /// The engine's control thread reads meters that another thread has opened.
     #[test]
-    fn a_meter_moves_to_another_thread() {
+    fn meters_can_move_to_another_thread() {
         struct Counter(Arc<AtomicU64>);
         impl Source for Counter {
             fn read(&self) -> Result<Reading, String> {

@@ -1,12 +1,13 @@
-//! Processors and their memory through powercap: RAPL of Intel and AMD.
+//! Processors and their memory, by powercap: RAPL of Intel and AMD.
 //!
 //! ```text
 //! /sys/class/powercap/intel-rapl:0     name = package-0    energy_uj, max_energy_range_uj
-//!                     intel-rapl:0:0   name = core         a part of the package: left out
-//!                     intel-rapl:0:1   name = dram         beside the package
-//!                     intel-rapl:1     name = psys         the whole machine: left out
+//!                     intel-rapl:0:0   name = core         part of the package: ignored
+//!                     intel-rapl:0:1   name = dram         not part of the package: measured
+//!                     intel-rapl:1     name = psys         whole machine: ignored
 //! ```
-//! `energy_uj` may be read by root only since CVE-2020-8694.
+//!
+//! Only root may read `energy_uj` since CVE-2020-8694.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,8 @@ use super::{FoundMeter, Reading, Source, entries, number, text};
 const KIND: &str = "rapl";
 const MICRO: f64 = 1e-6;
 
-/// All packages and memories. `intel-rapl-mmio:N` shows a package a second time and is left out.
+/// Finds the meters of all packages and their memory. Ignores `intel-rapl-mmio:N`, which duplicates
+/// a package.
 pub(super) fn meters(sysfs: &Path, device: &str) -> Vec<FoundMeter> {
     let domains = entries(&sysfs.join("class/powercap"));
     let domains = domains.into_iter().filter(|path| {
@@ -48,10 +50,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_and_their_memory_count_and_parts_do_not() {
+    fn measures_packages_and_memory_but_not_their_parts() {
         let root = tempfile::tempdir().unwrap();
-        let domain = |place: &str, name: &str| {
-            let file = |what: &str| format!("class/powercap/{place}/{what}");
+        let domain = |folder: &str, name: &str| {
+            let file = |file: &str| format!("class/powercap/{folder}/{file}");
             write(
                 root.path(),
                 &[
@@ -71,7 +73,7 @@ mod tests {
         assert_eq!(found.iter().map(|found| found.name.as_str()).collect::<Vec<_>>(), ["package-0", "dram"]);
         let meter = found[0].meter.as_mut().unwrap();
         assert_eq!(meter.joules(), Ok(0.0));
-        // From 1 J over 9.5 J and the end of its range, 10 J, to 0.25 J.
+        // From 1 J to 9.5 J, and then over the end of the range at 10 J to 0.25 J.
         write(root.path(), &[("class/powercap/intel-rapl:0/energy_uj", "9500000\n")]);
         assert_eq!(meter.joules(), Ok(8.5));
         write(root.path(), &[("class/powercap/intel-rapl:0/energy_uj", "250000\n")]);
@@ -79,18 +81,18 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_measured_and_says_why() {
+    fn reports_files_that_cannot_be_read() {
         let root = tempfile::tempdir().unwrap();
         write(root.path(), &[("class/powercap/intel-rapl:0/name", "package-0\n")]);
         let found = meters(root.path(), "cpu").remove(0);
-        assert!(found.meter.unwrap_err().contains("energy_uj cannot be read"));
+        assert!(found.meter.unwrap_err().contains("energy_uj"));
         write(root.path(), &[("class/powercap/intel-rapl:0/energy_uj", "many\n")]);
         let found = meters(root.path(), "cpu").remove(0);
-        assert!(found.meter.unwrap_err().contains("energy_uj holds no number"));
+        assert!(found.meter.unwrap_err().contains("energy_uj contains no number"));
     }
 
     #[test]
-    fn a_machine_without_powercap_has_no_domain() {
+    fn finds_no_meter_without_powercap() {
         assert!(meters(tempfile::tempdir().unwrap().path(), "cpu").is_empty());
     }
 }

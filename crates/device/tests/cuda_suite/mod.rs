@@ -1,4 +1,4 @@
-//! What CUDA devices must do, real ones and emulated ones.
+//! Tests for real and emulated CUDA devices.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use super::stress::{BIN_PACKETS, BUFFERS, by_workers, check, fill_up, summing_ke
 use super::template::Template;
 
 const MODES: [Mode; 2] = [Mode::Launch, Mode::Persistent];
-/// And ways of launched packets.
-const WAYS: [(Mode, Transfer); 3] =
+/// All modes, with both transfers of launch mode.
+const SETUPS: [(Mode, Transfer); 3] =
     [(Mode::Launch, Transfer::Copy), (Mode::Launch, Transfer::ZeroCopy), (Mode::Persistent, Transfer::Auto)];
 
-/// How a device is tried.
+/// A device with mode and transfer.
 struct Setup {
     number: usize,
     mode: Mode,
@@ -38,7 +38,7 @@ impl matrix::Setup for Setup {
     }
 
     fn lane(&self, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Box<dyn Lane> {
-        // An emulated one may have few processors for much to do.
+        // Emulated devices are slow on machines with few processors.
         let watchdog = Duration::from_secs(60);
         let options = DeviceOptions { mode: self.mode, transfer: self.transfer, watchdog, ..DeviceOptions::default() };
         let device = CudaDevice::new(self.number, programs, arena, &options).unwrap_or_else(|error| panic!("{error}"));
@@ -48,22 +48,24 @@ impl matrix::Setup for Setup {
     }
 }
 
-/// While groups of one test stay on a device, what another gives back waits for them: one at a time.
+/// Waits for exclusive use of the devices. While groups of one test run, drops in another test
+/// would wait for them.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Every function does what `ref` does, in mixed chunks.
+/// Compares every function with `ref`, in mixed chunks.
 pub(crate) fn compare(scope: &Scope) {
     let _turn = turn();
-    let modes = |number| WAYS.map(|(mode, transfer)| Setup { number, mode, transfer });
+    let modes = |number| SETUPS.map(|(mode, transfer)| Setup { number, mode, transfer });
     let setups: Vec<_> = usable(&probe()).into_iter().flat_map(modes).collect();
     compare_with_ref(&setups, scope);
 }
 
-/// See [`by_workers`]. Several groups of each worker take bins at once, and every buffer is used again at once.
-pub(crate) fn read_nothing_stale(packets: u64) {
+/// Runs [`by_workers`] in all modes. Each worker has several groups, and every buffer is reused at
+/// once.
+pub(crate) fn check_for_stale_data(packets: u64) {
     let _turn = turn();
     let workers = 4;
     for (number, mode) in usable(&probe()).into_iter().flat_map(|number| MODES.map(|mode| (number, mode))) {
@@ -83,8 +85,9 @@ pub(crate) fn read_nothing_stale(packets: u64) {
     }
 }
 
-/// Buffers side by side and little more than frames, so that copy engines are worth asking.
-pub(crate) fn worth_copying(packets: usize) -> ArenaConfig {
+/// Returns an arena with adjacent buffers that contain little more than frames, so that copies are
+/// worthwhile.
+pub(crate) fn dense_arena(packets: usize) -> ArenaConfig {
     ArenaConfig {
         layout: Layout::Dense,
         packets,
@@ -95,12 +98,12 @@ pub(crate) fn worth_copying(packets: usize) -> ArenaConfig {
     }
 }
 
-/// Large chunks, which copy engines bring, and small ones, for which groups reach, all in flight at once in one lane whose slots serve
-/// both. To be called in one's [`turn`].
-pub(crate) fn bring_chunks_both_ways(rounds: u64) {
+/// Runs large chunks, which are copied, and small chunks, which use zero-copy, at the same time in
+/// one lane. Slots serve both. The caller must hold its [`turn`].
+pub(crate) fn mix_transfers(rounds: u64) {
     const BINS: [usize; 6] = [128, 4, 128, 1, 4, 128];
     for number in usable(&probe()) {
-        let arena = Arena::new(worth_copying(2 * BINS.iter().sum::<usize>() * BIN_PACKETS), 1).unwrap();
+        let arena = Arena::new(dense_arena(2 * BINS.iter().sum::<usize>() * BIN_PACKETS), 1).unwrap();
         let options =
             DeviceOptions { bin_packets: BIN_PACKETS, watchdog: Duration::from_secs(60), ..DeviceOptions::default() };
         let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Template)];
@@ -110,7 +113,7 @@ pub(crate) fn bring_chunks_both_ways(rounds: u64) {
         let mut region = arena.split().remove(0);
         let mut chunks = Vec::from(BINS.map(|bins| Chunk::new(bins, bins * BIN_PACKETS)));
         for round in 0..rounds {
-            // Each of them is the first now and then.
+            // Another chunk is first in each round.
             chunks.rotate_left(1);
             for (index, mut chunk) in (0..).zip(std::mem::take(&mut chunks)) {
                 fill_up(&mut region, &mut chunk, (round * BINS.len() as u64 + index) * 1_000_000);
@@ -126,8 +129,9 @@ pub(crate) fn bring_chunks_both_ways(rounds: u64) {
     }
 }
 
-/// Another engine beside persistent groups would wait for them without end: it is refused, or launches.
-pub(crate) fn leave_a_device_to_groups() {
+/// Opens a second device next to persistent groups. It must be refused or use launch mode, because
+/// it would block.
+pub(crate) fn refuse_engines_next_to_groups() {
     let _turn = turn();
     for number in usable(&probe()) {
         let arena = Arena::new(ArenaConfig { packets: BUFFERS, ..ArenaConfig::default() }, 1).unwrap().handle();
@@ -138,7 +142,7 @@ pub(crate) fn leave_a_device_to_groups() {
         let first = open(Mode::Persistent).unwrap();
         assert_eq!(first.mode(), Mode::Persistent);
         for mode in MODES {
-            let Err(Error::Unusable { reason, .. }) = open(mode) else { panic!("groups run there") };
+            let Err(Error::Unusable { reason, .. }) = open(mode) else { panic!("opened a device with groups") };
             assert!(reason.contains("another engine of this process"), "{reason}");
         }
         drop(first);

@@ -1,4 +1,4 @@
-//! Lanes of a device that does not answer any more.
+//! Helpers for tests of lost devices.
 
 use std::time::Duration;
 
@@ -7,12 +7,14 @@ use godwit_device::{Error, Lane};
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
-/// A chunk of one packet for `template`.
+/// Part of the reason of a device that is lost because it does not respond.
+pub(crate) const SILENT: &str = "no finished chunk";
+/// Returns a chunk with one packet for `template`.
 pub(crate) fn chunk(region: &mut Region, variant: u8) -> Chunk {
     chunk_of(region, variant, 1)
 }
 
-/// A chunk of a bin of so many.
+/// Returns a chunk with one bin of `packets` packets for `template`.
 pub(crate) fn chunk_of(region: &mut Region, variant: u8, packets: u16) -> Chunk {
     let mut chunk = Chunk::new(1, packets.into());
     chunk.bins.push(Bin { count: packets, kernel: godwit_kernels::TEMPLATE, variant, ..Bin::default() });
@@ -21,7 +23,8 @@ pub(crate) fn chunk_of(region: &mut Region, variant: u8, packets: u16) -> Chunk 
     chunk
 }
 
-/// What the lane gives back until it says that the device is lost, and why, and what it hands back then.
+/// Polls until the lane reports the device lost, for a reason that contains `why`. Returns the
+/// number of finished chunks and the chunks that were in flight.
 pub(crate) fn until_lost(lane: &mut dyn Lane, region: &mut Region, why: &str) -> (usize, Vec<Chunk>) {
     let mut back = 0;
     loop {
@@ -37,10 +40,10 @@ pub(crate) fn until_lost(lane: &mut dyn Lane, region: &mut Region, why: &str) ->
     }
 }
 
-/// What holds for every lane that has said it.
-pub(crate) fn demand_lost(lane: &mut dyn Lane, region: &mut Region) {
+/// Checks the state of a lane that has reported a lost device.
+pub(crate) fn assert_lost(lane: &mut dyn Lane, region: &mut Region) {
     assert_eq!(lane.in_flight(), 0);
-    assert!(lane.poll(region).unwrap().is_none(), "a device is lost once");
+    assert!(lane.poll(region).unwrap().is_none(), "a lost device is reported once");
     let late = chunk(region, 0);
     let buffer = late.descriptors[0];
     let rejected = lane.submit(region, late).unwrap_err();

@@ -1,7 +1,7 @@
-//! Functions × devices, modes, layouts of the arena, batch sizes and orders: every device does to every packet what `ref`
-//! does, in chunks of mixed bins, and every packet comes back once.
+//! Compares every device with `ref`: functions × devices, modes, arena layouts, batch sizes and
+//! orders. Chunks have mixed bins, and every packet must be returned once.
 //!
-//! The rows of functions and their frames are those of the matrix in `crates/function/tests`.
+//! Functions and frames are those of the matrix in `crates/function/tests`.
 
 #[path = "../../../function/tests/matrix/frames.rs"]
 pub(crate) mod frames;
@@ -21,50 +21,51 @@ use godwit_sched::{Chunk, Grouping, Insert, Packer, PackerConfig};
 use frames::Random;
 use functions::Case;
 
-/// Bins of a chunk at most.
+/// Maximum number of bins in a chunk.
 const BINS: usize = 48;
-/// Chunks in flight at most.
+/// Maximum number of chunks in flight.
 pub(crate) const IN_FLIGHT: usize = 4;
 
 /// A device in one of its modes.
 pub(crate) trait Setup {
-    /// For messages.
+    /// Returns the name used in messages.
     fn name(&self) -> String;
 
-    /// Whether packets are copied to the device and back. Then only frames come back, and nothing where the packet is
-    /// dropped; otherwise head and tail room are compared too.
+    /// Returns whether packets are copied to the device and back. If they are, only the frames of
+    /// packets that are not dropped are compared. Otherwise headroom and tailroom are compared too.
     fn copies(&self) -> bool;
 
-    /// An arena that the device can reach.
+    /// Returns an arena that the device can access.
     fn arena(&self, config: ArenaConfig) -> Arena;
 
-    /// The only lane of a device with these programs.
+    /// Opens the device with these programs, and its only lane.
     fn lane(&self, programs: Vec<Arc<dyn Program>>, arena: &ArenaHandle) -> Box<dyn Lane>;
 }
 
-/// The order of bins.
+/// Order of packets and bins in chunks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Order {
-    /// The buffers of a chunk lie side by side.
+    /// The buffers of a chunk are adjacent.
     Neighbours,
-    /// They lie anywhere.
+    /// Bins are in random order.
     Random,
-    /// As packets arrive that nobody sorts: bins of any variants of a function, and any lengths.
+    /// Packets are in random order and packed in that order, so that bins have several variants and
+    /// lengths.
     Arrival,
 }
 
-/// What is compared.
+/// Selection of the compared combinations.
 pub(crate) struct Scope {
     pub(crate) layouts: &'static [Layout],
-    /// Packets per bin.
+    /// Numbers of packets per bin.
     pub(crate) batches: &'static [usize],
     pub(crate) orders: &'static [Order],
-    /// The packets.
+    /// Returns whether a packet is compared.
     pub(crate) picks: fn(&Packet) -> bool,
 }
 
 impl Scope {
-    /// Everything. Bins: of a packet alone, around a warp, and the largest.
+    /// All combinations. Bins have one packet, about as many as a warp, or the maximum.
     pub(crate) const ALL: Self = Self {
         layouts: &[Layout::Dense, Layout::Slots],
         batches: &[1, 2, 31, 32, 33, 256],
@@ -73,28 +74,28 @@ impl Scope {
     };
 }
 
-/// The numbers of the devices that can be used; says why when there is none.
+/// Returns the numbers of the usable devices. Prints the reason if there is none.
 pub(crate) fn usable(probe: &Probe) -> Vec<usize> {
     let usable: Vec<_> = (0..probe.found.len()).filter(|&number| probe.found[number].usable.is_ok()).collect();
     if usable.is_empty() {
         let why = probe.reason.clone().unwrap_or_else(|| {
             let reasons = probe.found.iter().filter_map(|found| {
-                Some(format!("{} is not used: {}", found.capabilities.id, found.usable.as_ref().err()?))
+                Some(format!("{} is unusable: {}", found.capabilities.id, found.usable.as_ref().err()?))
             });
             reasons.collect::<Vec<_>>().join("; ")
         });
-        say_once(&format!("skipped: {why}"));
+        print_once(&format!("skipped: {why}"));
     }
     usable
 }
 
-/// Says it past the test harness, which shows nothing of a test that passes.
-pub(crate) fn say_once(line: &str) {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| std::io::stderr().write_all(format!("{line}\n").as_bytes()).unwrap());
+/// Prints a line directly, because the test harness hides the output of tests that pass.
+pub(crate) fn print_once(line: &str) {
+    static PRINTED: Once = Once::new();
+    PRINTED.call_once(|| std::io::stderr().write_all(format!("{line}\n").as_bytes()).unwrap());
 }
 
-/// A function as a device sees it.
+/// A configured function as a [`Program`].
 pub(crate) struct FunctionProgram(pub(crate) &'static str, pub(crate) Arc<dyn Function>);
 
 impl Program for FunctionProgram {
@@ -140,7 +141,7 @@ fn programs(cases: &[Case]) -> Vec<Arc<dyn Program>> {
     cases.iter().map(program).collect()
 }
 
-/// A packet, what a kernel is to do with it, and what it becomes. Its place in the list is its flow hash.
+/// A packet before and after processing by `ref`. Its index in the list is its flow hash.
 pub(crate) struct Packet {
     instance: usize,
     variant: u8,
@@ -153,12 +154,13 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
-    /// The bytes of the buffer that have a meaning: the frame, unless it is dropped, and everything that the packet
-    /// never lay in, which is nobody's to write. Copies bring back the frame alone.
+    /// Returns the ranges of the buffer to compare: the frame unless the packet is dropped, and all
+    /// bytes that were never in the frame, which must not change. With copies, only the frame is
+    /// compared.
     fn compared(&self, copies: bool) -> Vec<Range<usize>> {
-        let [before, after] = [&self.before, &self.after].map(|place| {
-            let head = usize::from(place.head);
-            head..head + usize::from(place.length)
+        let [before, after] = [&self.before, &self.after].map(|descriptor| {
+            let head = usize::from(descriptor.head);
+            head..head + usize::from(descriptor.length)
         });
         let mut compared = Vec::new();
         if !copies {
@@ -172,7 +174,7 @@ impl Packet {
     }
 }
 
-/// Puts all frames of all rows into buffers that lie back to back, so that writing beyond one shows in the next.
+/// Copies all frames to adjacent buffers, so that a write beyond a buffer changes its neighbor.
 fn prepare(cases: &[Case], region: &mut Region) -> Vec<Packet> {
     let mut packets = Vec::new();
     for (instance, case) in cases.iter().enumerate() {
@@ -198,19 +200,19 @@ fn prepare(cases: &[Case], region: &mut Region) -> Vec<Packet> {
             let outcome = case.function.run_ref(&mut buffer_after, &mut after, variant, parameter);
             packets.push(Packet { instance, variant, parameter, before, buffer, after, buffer_after, outcome });
         }
-        assert!(packets.len() - first > 1000, "{}: too few frames get to the kernel", case.name);
+        assert!(packets.len() - first > 1000, "{}: too few frames reach the kernel", case.name);
     }
     packets
 }
 
-/// All packets in chunks of up to [`BINS`] bins of up to `batch` packets.
+/// Returns all packets in chunks of up to [`BINS`] bins of up to `batch` packets.
 fn chunks(cases: &[Case], packets: &[&Packet], batch: usize, order: Order, random: &mut Random) -> Vec<Chunk> {
     let mut packets = packets.to_vec();
     if order == Order::Arrival {
         shuffle(&mut packets, random);
         return arrivals(cases, &packets, batch);
     }
-    // A bin is of one function and one variant.
+    // All packets of a bin have the same function and variant.
     packets.sort_by_key(|packet| (packet.instance, packet.variant));
     let mut bins: Vec<&[&Packet]> = packets
         .chunk_by(|a, b| (a.instance, a.variant) == (b.instance, b.variant))
@@ -228,7 +230,7 @@ fn shuffle<T>(list: &mut [T], random: &mut Random) {
     }
 }
 
-/// The chunks that a packer makes which looks at neither variants nor lengths.
+/// Returns the chunks of a packer that groups packets neither by variant nor by length.
 fn arrivals(cases: &[Case], packets: &[&Packet], batch: usize) -> Vec<Chunk> {
     let config = PackerConfig {
         chunk_packets: (BINS * batch) as u32,
@@ -242,7 +244,7 @@ fn arrivals(cases: &[Case], packets: &[&Packet], batch: usize) -> Vec<Chunk> {
     let mut chunks: Vec<Chunk> = Vec::new();
     let mut take = |packer: &mut Packer| {
         let taken = packer.take(0);
-        // The device gets this one, and the packer another in its place.
+        // The device keeps the chunk, so the packer gets a new one.
         taken.iter().for_each(|_| packer.give_back(Chunk::new(config.entries_max(), BINS * batch)));
         let any = taken.is_some();
         chunks.extend(taken);
@@ -269,7 +271,8 @@ fn chunk(cases: &[Case], bins: &[&[&Packet]], batch: usize) -> Chunk {
     let mut chunk = Chunk::new(bins.len(), bins.len() * batch);
     chunk.outcomes.fill(Outcome { verdict: 77, reason: 77, port: 7777, value: 7777 });
     for (index, packets) in bins.iter().enumerate() {
-        // As a packer leaves them: bins anywhere in the arrays, and places between them that no bin names.
+        // Bins may lie anywhere in the arrays, with unused entries between them, as a packer leaves
+        // them.
         let first = (bins.len() - 1 - index) * batch;
         for (at, packet) in (first..).zip(*packets) {
             chunk.descriptors[at] = packet.before;
@@ -289,7 +292,8 @@ fn chunk(cases: &[Case], bins: &[&[&Packet]], batch: usize) -> Chunk {
     chunk
 }
 
-/// Runs the packets in all of `scope` on all of `setups`, and compares.
+/// Runs the packets on all `setups` in all combinations of `scope`, and compares the results with
+/// `ref`.
 pub(crate) fn compare_with_ref(setups: &[impl Setup], scope: &Scope) {
     if setups.is_empty() {
         return;
@@ -298,7 +302,7 @@ pub(crate) fn compare_with_ref(setups: &[impl Setup], scope: &Scope) {
     let frames = cases.iter().map(|case| case.frames.len()).sum::<usize>();
     let mut random = Random::new(7);
     for (setup, &layout) in setups.iter().flat_map(|setup| scope.layouts.iter().map(move |layout| (setup, layout))) {
-        // A dense arena is made for frames of the largest size, and most are shorter.
+        // A dense arena is sized for frames of the maximum length, but most are shorter.
         let packets = if layout == Layout::Dense { frames / 2 } else { frames };
         let arena = setup.arena(ArenaConfig { layout, packets, align_bytes: 64, ..Default::default() });
         let handle = arena.handle();
@@ -329,42 +333,42 @@ pub(crate) fn compare_with_ref(setups: &[impl Setup], scope: &Scope) {
     }
 }
 
-/// All packets, once.
+/// One pass over all packets.
 struct Round<'a> {
     cases: &'a [Case],
     packets: &'a [Packet],
     copies: bool,
-    /// Which of them have come back, or are not sent.
+    /// Whether each packet was returned, or is not part of the pass.
     seen: Vec<bool>,
 }
 
 impl Round<'_> {
-    /// Takes a chunk from the lane, if one is done, and compares its packets.
+    /// Polls the lane, and compares the packets of a finished chunk.
     fn poll_one(&mut self, lane: &mut dyn Lane, region: &mut Region) {
         let Some(chunk) = lane.poll(region).unwrap() else {
             std::thread::yield_now();
             return;
         };
         assert_eq!(lane.bin_times().len(), chunk.bins.len());
-        for at in chunk.bins.iter().flat_map(|bin| chunk.range(bin)) {
-            let descriptor = chunk.descriptors[at];
-            let place = descriptor.flow_hash as usize;
-            let packet = &self.packets[place];
+        for entry in chunk.bins.iter().flat_map(|bin| chunk.range(bin)) {
+            let descriptor = chunk.descriptors[entry];
+            let index = descriptor.flow_hash as usize;
+            let packet = &self.packets[index];
             let name = self.cases[packet.instance].name;
-            assert!(!std::mem::replace(&mut self.seen[place], true), "{name}: packet {place} came back twice");
-            assert_eq!(chunk.outcomes[at], packet.outcome, "{name}: packet {place}: {:02x?}", packet.buffer);
-            assert_eq!(descriptor, packet.after, "{name}: packet {place}: {:02x?}", packet.buffer);
+            assert!(!std::mem::replace(&mut self.seen[index], true), "{name}: packet {index} was returned twice");
+            assert_eq!(chunk.outcomes[entry], packet.outcome, "{name}: packet {index}: {:02x?}", packet.buffer);
+            assert_eq!(descriptor, packet.after, "{name}: packet {index}: {:02x?}", packet.buffer);
             let buffer = &region.buffer_mut(&packet.before);
             for compared in packet.compared(self.copies) {
                 let (buffer, expected) = (&buffer[compared.clone()], &packet.buffer_after[compared.clone()]);
                 assert!(
                     buffer == expected,
-                    "{name}: packet {place}: bytes {compared:?} of its buffer differ: {buffer:02x?} from {:02x?}",
+                    "{name}: packet {index}: bytes {compared:?} of its buffer differ: {buffer:02x?} from {:02x?}",
                     packet.buffer
                 );
             }
         }
-        // Between bins, copies may bring anything back.
+        // Copies may return any content of entries between the bins.
         if !self.copies {
             let named: usize = chunk.bins.iter().map(|bin| usize::from(bin.count)).sum();
             let untouched = Outcome { verdict: 77, reason: 77, port: 7777, value: 7777 };

@@ -1,7 +1,7 @@
-//! Packets through a device, each different from all others, whose every byte is looked at on both sides: whoever reads what was
-//! there before, or half of what is there, is found out.
+//! Stress tests with packets that all differ, and whose bytes are all checked on host and device.
+//! They detect stale and incomplete data.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, reason = "each test crate uses a part of it")]
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,15 +11,15 @@ use godwit_device::{Device, Lane};
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
-/// The variant that reads and writes whole frames.
+/// Variant of `template` that reads and writes whole frames.
 const WHOLE: u8 = 77;
 pub(crate) const BIN_PACKETS: usize = 64;
 const IN_FLIGHT: usize = 4;
-/// Buffers that a worker needs.
+/// Number of buffers that a worker needs.
 pub(crate) const BUFFERS: usize = 100 * BIN_PACKETS;
 
-/// Godwit's kernels in one dialect, but `template` does something else for the variant [`WHOLE`]: it sums up what it finds in the frame,
-/// which is its outcome, and inverts every byte.
+/// Returns the kernels `source` with a change: for the variant [`WHOLE`], `template` returns the
+/// sum of the frame's words as outcome value, and inverts every byte.
 pub(crate) fn summing_kernels(source: &str) -> String {
     let before = "gw_swap_macs(gw_frame(lane, descriptor));\n    gw_verdict(outcome, GW_TEMPLATE_FORWARD, 0, 0);";
     let instead = "
@@ -34,11 +34,11 @@ pub(crate) fn summing_kernels(source: &str) -> String {
             gw_verdict(outcome, GW_TEMPLATE_FORWARD, 0, sum);
             return;
         }";
-    assert!(source.contains(before), "template is another");
+    assert!(source.contains(before), "the kernel of template has changed");
     source.replace(before, &format!("{instead}\n    {before}"))
 }
 
-/// Random numbers for a packet (splitmix64), from which its length and its content follow.
+/// Returns a random number for a packet (splitmix64), which determines its length and content.
 fn mixed(number: u64) -> u64 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -46,13 +46,13 @@ fn mixed(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A multiple of 4; mostly short, so that there are many.
+/// Returns the length of a packet, a multiple of 4. Most packets are short, so that there are many.
 fn length(number: u64) -> usize {
     let random = mixed(number);
     16 + 4 * (if random & 15 == 0 { random >> 32 & 255 } else { random >> 32 & 31 }) as usize
 }
 
-/// The words of its frame.
+/// Returns the words of a packet's frame.
 fn content(number: u64) -> impl Iterator<Item = u32> {
     let mut state = mixed(number) as u32 | 1;
     std::iter::repeat_with(move || {
@@ -61,7 +61,7 @@ fn content(number: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Fills the next buffer there is with packet `number`.
+/// Allocates a buffer and writes packet `number` to it.
 fn write(region: &mut Region, chunk: &mut Chunk, at: usize, number: u64) {
     let descriptor = region.allocate(length(number)).expect("the region has buffers for all chunks in flight");
     for (bytes, word) in region.frame_mut(&descriptor).chunks_exact_mut(4).zip(content(number)) {
@@ -72,7 +72,7 @@ fn write(region: &mut Region, chunk: &mut Chunk, at: usize, number: u64) {
     chunk.outcomes[at] = Outcome::drop(77);
 }
 
-/// A chunk of bins of any number and size, some of them empty.
+/// Fills a chunk with bins of random number and size. Some are empty.
 pub(crate) fn fill(region: &mut Region, mut chunk: Chunk, next: &mut u64, end: u64) -> Chunk {
     chunk.bins.clear();
     chunk.packets = 0;
@@ -92,7 +92,7 @@ pub(crate) fn fill(region: &mut Region, mut chunk: Chunk, next: &mut u64, end: u
     chunk
 }
 
-/// A chunk whose bins are all full, of packets that lie side by side.
+/// Fills a chunk with full bins of adjacent packets.
 pub(crate) fn fill_up(region: &mut Region, chunk: &mut Chunk, next: u64) {
     chunk.bins.clear();
     for (at, number) in (0..chunk.descriptors.len()).zip(next..) {
@@ -105,7 +105,8 @@ pub(crate) fn fill_up(region: &mut Region, chunk: &mut Chunk, next: u64) {
     chunk.packets = chunk.descriptors.len() as u32;
 }
 
-/// Demands that the device has seen all of each packet, and that all that it wrote is seen here.
+/// Checks that the device read all bytes of each packet, and that the host sees all bytes that the
+/// device wrote.
 pub(crate) fn check(region: &mut Region, chunk: &Chunk) {
     for bin in &chunk.bins {
         for at in chunk.range(bin) {
@@ -115,21 +116,27 @@ pub(crate) fn check(region: &mut Region, chunk: &Chunk) {
             assert_eq!(frame.len(), length(number));
             for (at, (bytes, word)) in frame.chunks_exact(4).zip(content(number)).enumerate() {
                 sum = sum.wrapping_mul(16_777_619) ^ word;
-                assert_eq!(bytes, (!word).to_be_bytes(), "packet {number}: word {at} is not what the device wrote");
+                assert_eq!(
+                    bytes,
+                    (!word).to_be_bytes(),
+                    "packet {number}: word {at} differs from what the device wrote"
+                );
             }
             let expected = Outcome { value: sum, ..Outcome::verdict(0) };
-            assert_eq!(chunk.outcomes[at], expected, "packet {number}: the device read something else");
+            assert_eq!(chunk.outcomes[at], expected, "packet {number}: the device read other bytes");
             region.release(&descriptor);
         }
     }
 }
 
-/// Sends packets `next..end` through a lane. Buffers are used again at once: the slot freed last comes first.
+/// Sends packets `next..end` through a lane. Buffers are reused at once: the last freed buffer is
+/// allocated first.
 pub(crate) fn run(lane: &mut dyn Lane, region: &mut Region, next: u64, end: u64) {
     run_programs(lane, region, next, end, 1);
 }
 
-/// The same with bins for so many programs in turn; how many bins each of them had.
+/// Sends packets `next..end` through a lane, with bins for each of `programs` programs in rotation.
+/// Returns the number of bins per program.
 pub(crate) fn run_programs(
     lane: &mut dyn Lane,
     region: &mut Region,
@@ -159,13 +166,14 @@ pub(crate) fn run_programs(
     bins
 }
 
-/// As many as `GODWIT_STRESS_PACKETS` says.
+/// Returns the number of packets of a stress test, from `GODWIT_STRESS_PACKETS` or the default.
 pub(crate) fn packets() -> u64 {
     let packets = std::env::var("GODWIT_STRESS_PACKETS").ok().map(|text| text.parse().expect("a number"));
     packets.unwrap_or(2_000_000)
 }
 
-/// Many packets through buffers and places that are used again and again, by several workers at once, one for each region.
+/// Sends packets through a device by several workers, one per region. Buffers and mailbox slots are
+/// reused many times.
 pub(crate) fn by_workers(device: Arc<dyn Device>, regions: Vec<Region>, packets: u64) {
     let (workers, started) = (regions.len() as u64, Instant::now());
     std::thread::scope(|scope| {

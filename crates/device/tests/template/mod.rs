@@ -1,9 +1,10 @@
-//! The function `template`, which swaps the Ethernet addresses, as a device sees it.
+//! The function `template`, which swaps the MAC addresses, with the properties that a device needs.
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_device::Program;
 
-/// Reads and writes whole frames: tests change the kernel so that it does.
+/// Declares that it reads and writes whole frames, because some tests change the kernel in this
+/// way.
 pub(crate) struct Template;
 
 impl Program for Template {

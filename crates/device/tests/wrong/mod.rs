@@ -1,26 +1,27 @@
-//! Chunks that are wrong are refused untouched, by any device.
+//! Defective chunks, which every device must reject unchanged.
 
 use godwit_abi::{Outcome, PART_MORE, PART_REST};
 use godwit_device::Lane;
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
-/// Makes a chunk of eight packets wrong.
-pub(crate) type Spoil = fn(&mut Chunk);
+/// Makes a chunk of eight packets defective.
+pub(crate) type Damage = fn(&mut Chunk);
 
-/// What refusing it says, and how to make it so.
-pub(crate) const FAULTS: [(&str, Spoil); 7] = [
-    ("beyond its arrays", |chunk| chunk.bins[0].first = u32::MAX - 1),
+/// Defects, as a part of the error message and a function that makes the defect.
+pub(crate) const FAULTS: [(&str, Damage); 7] = [
+    ("exceeds the array lengths", |chunk| chunk.bins[0].first = u32::MAX - 1),
     ("names no program", |chunk| chunk.bins[0].instance = 1),
     ("names no program", |chunk| chunk.bins[0].kernel = godwit_kernels::DPI),
     ("outside its worker's region", |chunk| chunk.descriptors[3].buffer = u32::MAX),
     ("outside its worker's region", |chunk| chunk.descriptors[3].head = u16::MAX),
     ("parts of one bin", |chunk| chunk.bins[0].part = PART_REST),
-    ("and is the last", |chunk| chunk.bins.last_mut().unwrap().part = PART_MORE),
+    ("requires another part", |chunk| chunk.bins.last_mut().unwrap().part = PART_MORE),
 ];
 
-/// Demands that the lane gives it back as it was, with this reason, and that nothing is in flight.
-pub(crate) fn demand_refused(lane: &mut dyn Lane, region: &mut Region, mut wrong: Chunk, reason: &str) {
+/// Checks that the lane rejects the chunk unchanged, with this reason, and that nothing is in
+/// flight.
+pub(crate) fn assert_rejected(lane: &mut dyn Lane, region: &mut Region, mut wrong: Chunk, reason: &str) {
     wrong.outcomes.fill(Outcome::drop(77));
     let (bins, descriptors) = (wrong.bins.clone(), wrong.descriptors.clone());
     let rejected = lane.submit(region, wrong).unwrap_err();

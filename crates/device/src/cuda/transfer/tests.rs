@@ -7,15 +7,15 @@ use proptest::prelude::*;
 use super::*;
 use crate::{DeviceChain, Program};
 
-/// A function that reads and writes so far.
-struct Reach {
+/// A function with the given access limits.
+struct Accessing {
     reads: u16,
     writes: u16,
 }
 
-impl Program for Reach {
+impl Program for Accessing {
     fn name(&self) -> &str {
-        "reach"
+        "accessing"
     }
 
     fn kernel(&self) -> u8 {
@@ -47,15 +47,15 @@ impl Program for Reach {
     }
 
     fn run_ref(&self, _: &mut [u8], _: &mut Descriptor, _: u8, _: u64) -> Outcome {
-        unreachable!("nothing runs here")
+        unreachable!("no test runs this function")
     }
 }
 
-fn programs(reaches: &[(u16, u16)]) -> Vec<Arc<dyn Program>> {
-    reaches.iter().map(|&(reads, writes)| Arc::new(Reach { reads, writes }) as Arc<dyn Program>).collect()
+fn programs(accessed: &[(u16, u16)]) -> Vec<Arc<dyn Program>> {
+    accessed.iter().map(|&(reads, writes)| Arc::new(Accessing { reads, writes }) as Arc<dyn Program>).collect()
 }
 
-/// One bin for each program; packet `i` goes into bin `bin_of(i)`.
+/// Returns a chunk with one bin per program. Packet `i` is in bin `bin_of(i)`.
 fn chunk(descriptors: &[Descriptor], programs: usize, bin_of: impl Fn(usize) -> usize) -> Chunk {
     let mut chunk = Chunk::new(programs, descriptors.len());
     let mut first = 0;
@@ -87,20 +87,21 @@ fn planned(
     chunk: &Chunk,
     programs: &[Arc<dyn Program>],
     transfer: Transfer,
-) -> Plan {
+) -> ChunkPlan {
     plan(chunk, &DeviceChain::needs(None, programs), region, pitch, transfer).unwrap()
 }
 
 proptest! {
-    /// Whatever is copied are buffers of the chunk and nothing else, and all of them: also around the end of the ring.
+    /// The copied ranges are exactly the buffers of the chunk, also if the ring of the region
+    /// wraps.
     #[test]
-    fn runs_are_exactly_the_chunks_buffers(
+    fn ranges_are_exactly_the_buffers_of_the_chunk(
         before in prop::collection::vec(60usize..1518, 0..200),
         lengths in prop::collection::vec(60usize..1518, 1..100),
         missing in prop::option::of(any::<prop::sample::Index>()),
     ) {
         let (mut region, pitch) = region(Layout::Dense, 100);
-        // Moves the ring's head to anywhere.
+        // Moves the head of the ring to an arbitrary position.
         for length in before {
             let descriptor = region.allocate(length).unwrap();
             region.release(&descriptor);
@@ -120,9 +121,9 @@ proptest! {
             .map(|descriptor| (descriptor.buffer_offset(), descriptor.buffer_offset() + descriptor.room_bytes()))
             .collect();
         buffers.sort_unstable();
-        match planned(&region, pitch, &chunk, &programs, Transfer::Copy).carriage {
-            Carriage::Runs(mut runs) => {
-                runs.sort_by_key(|run| run.offset);
+        match planned(&region, pitch, &chunk, &programs, Transfer::Copy).transfer {
+            ChunkTransfer::Ranges(mut ranges) => {
+                ranges.sort_by_key(|range| range.offset);
                 let mut merged: Vec<(usize, usize)> = Vec::new();
                 for (first, end) in buffers {
                     match merged.last_mut() {
@@ -130,26 +131,27 @@ proptest! {
                         _ => merged.push((first, end)),
                     }
                 }
-                // A run may be told in two halves.
-                let mut told: Vec<(usize, usize)> = Vec::new();
-                for run in runs {
-                    match told.last_mut() {
-                        Some(last) if last.1 == run.offset => last.1 += run.bytes,
-                        _ => told.push((run.offset, run.offset + run.bytes)),
+                // One range may be split in two.
+                let mut copied: Vec<(usize, usize)> = Vec::new();
+                for range in ranges {
+                    match copied.last_mut() {
+                        Some(last) if last.1 == range.offset => last.1 += range.bytes,
+                        _ => copied.push((range.offset, range.offset + range.bytes)),
                     }
                 }
-                prop_assert_eq!(told, merged);
+                prop_assert_eq!(copied, merged);
             }
-            Carriage::Reached => {}
-            carriage => prop_assert!(false, "there are no slots: {carriage:?}"),
+            ChunkTransfer::ZeroCopy => {}
+            transfer => prop_assert!(false, "the dense layout has no slots: {transfer:?}"),
         }
     }
 
-    /// Rows hold every frame on the way in, and on the way out nothing of a frame that was not on the way in.
+    /// The columns to the device contain every frame. The columns back contain only frame bytes
+    /// that were copied to it.
     #[test]
-    fn rows_bring_back_only_what_they_brought(
+    fn rows_copy_back_only_frame_bytes_that_were_copied_to_the_device(
         lengths in prop::collection::vec(60usize..1518, 1..60),
-        reaches in prop::sample::select(vec![
+        accessed in prop::sample::select(vec![
             vec![(u16::MAX, u16::MAX)],
             vec![(78, 30), (u16::MAX, u16::MAX)],
             vec![(46, 12), (u16::MAX, 0)],
@@ -157,17 +159,17 @@ proptest! {
     ) {
         let (mut region, pitch) = region(Layout::Slots, 64);
         let descriptors: Vec<Descriptor> = lengths.iter().map(|&length| region.allocate(length).unwrap()).collect();
-        let programs = programs(&reaches);
+        let programs = programs(&accessed);
         let chunk = chunk(&descriptors, programs.len(), |index| index % programs.len());
         let plan = planned(&region, pitch, &chunk, &programs, Transfer::Copy);
-        if let Carriage::Rows { runs, pitch, columns_in, columns_out } = plan.carriage {
-            let rows: usize = runs.iter().map(|run| run.bytes / pitch).sum();
+        if let ChunkTransfer::Rows { ranges, pitch, columns_in, columns_out } = plan.transfer {
+            let rows: usize = ranges.iter().map(|range| range.bytes / pitch).sum();
             prop_assert_eq!(rows, descriptors.len());
             for descriptor in &descriptors {
                 let (head, end) = (usize::from(descriptor.head), usize::from(descriptor.head + descriptor.length));
-                let within = runs.iter().any(|run| {
-                    (run.offset..run.offset + run.bytes).contains(&descriptor.buffer_offset())
-                        && (descriptor.buffer_offset() - run.offset).is_multiple_of(pitch)
+                let within = ranges.iter().any(|range| {
+                    (range.offset..range.offset + range.bytes).contains(&descriptor.buffer_offset())
+                        && (descriptor.buffer_offset() - range.offset).is_multiple_of(pitch)
                 });
                 prop_assert!(within);
                 prop_assert!(columns_in.first <= head && columns_in.end >= end);
@@ -180,19 +182,19 @@ proptest! {
 }
 
 #[test]
-fn a_function_that_reads_little_of_long_frames_reaches_for_them_however_many_there_are() {
+fn uses_zero_copy_when_functions_read_few_bytes_of_long_frames() {
     let (mut region, pitch) = region(Layout::Dense, 8192);
     let descriptors: Vec<Descriptor> = (0..8192).map(|_| region.allocate(1500).unwrap()).collect();
     let planned = |programs: &[Arc<dyn Program>]| {
-        planned(&region, pitch, &chunk(&descriptors, 1, |_| 0), programs, Transfer::Auto).carriage
+        planned(&region, pitch, &chunk(&descriptors, 1, |_| 0), programs, Transfer::Auto).transfer
     };
-    assert_eq!(planned(&programs(&[(78, 30)])), Carriage::Reached);
+    assert_eq!(planned(&programs(&[(78, 30)])), ChunkTransfer::ZeroCopy);
     let all = planned(&programs(&[(u16::MAX, u16::MAX)]));
-    assert!(matches!(all, Carriage::Runs(runs) if runs.len() <= 2));
+    assert!(matches!(all, ChunkTransfer::Ranges(ranges) if ranges.len() <= 2));
 }
 
 #[test]
-fn a_packet_outside_the_region_is_found_in_whichever_bin_it_is() {
+fn rejects_a_packet_outside_the_region_in_any_bin() {
     for layout in [Layout::Dense, Layout::Slots] {
         let arena = Arena::new(ArenaConfig { layout, packets: 256, ..ArenaConfig::default() }, 2).unwrap();
         let pitch = arena.handle().slot_pitch_bytes();
@@ -201,15 +203,16 @@ fn a_packet_outside_the_region_is_found_in_whichever_bin_it_is() {
         let mut region = regions.pop().unwrap();
         let descriptors: Vec<Descriptor> = (0..90).map(|_| region.allocate(100).unwrap()).collect();
         let programs = programs(&[(u16::MAX, u16::MAX); 4]);
-        // 22 or 23 in a bin: some that are looked at eight at a time, and some that are left.
+        // 22 or 23 packets per bin: whole blocks of eight, as the scan processes them, and a
+        // remainder.
         let good = chunk(&descriptors, 4, |index| index % 4);
         let beyond = Descriptor { length: u16::MAX, ..descriptors[0] };
         let far = Descriptor { buffer: u32::MAX, ..descriptors[0] };
         for wrong in [others.allocate(100).unwrap(), beyond, far] {
             for bin in &good.bins {
-                for place in good.range(bin) {
+                for index in good.range(bin) {
                     let mut chunk = chunk(&descriptors, 4, |index| index % 4);
-                    chunk.descriptors[place] = wrong;
+                    chunk.descriptors[index] = wrong;
                     let error =
                         plan(&chunk, &DeviceChain::needs(None, &programs), &region, pitch, Transfer::Auto).unwrap_err();
                     assert_eq!(error.to_string(), outside(bin).to_string());
@@ -219,25 +222,25 @@ fn a_packet_outside_the_region_is_found_in_whichever_bin_it_is() {
     }
 }
 
-/// Packets that lie side by side are copied, unless there are few bytes of them or somebody says otherwise.
+/// `Auto` copies adjacent packets, unless they have few bytes. `Copy` and `ZeroCopy` override this.
 #[test]
-fn how_buffers_travel_can_be_said() {
+fn the_transfer_option_selects_the_transfer() {
     let (mut region, pitch) = region(Layout::Dense, 1000);
     let descriptors: Vec<Descriptor> = (0..1000).map(|_| region.allocate(1000).unwrap()).collect();
     let programs = programs(&[(u16::MAX, u16::MAX)]);
-    let planned = |descriptors: &[Descriptor], buffers| {
-        planned(&region, pitch, &chunk(descriptors, 1, |_| 0), &programs, buffers).carriage
+    let planned = |descriptors: &[Descriptor], transfer| {
+        planned(&region, pitch, &chunk(descriptors, 1, |_| 0), &programs, transfer).transfer
     };
-    assert!(matches!(planned(&descriptors, Transfer::Auto), Carriage::Runs(_)));
-    assert!(matches!(planned(&descriptors, Transfer::Copy), Carriage::Runs(_)));
-    assert_eq!(planned(&descriptors, Transfer::ZeroCopy), Carriage::Reached);
+    assert!(matches!(planned(&descriptors, Transfer::Auto), ChunkTransfer::Ranges(_)));
+    assert!(matches!(planned(&descriptors, Transfer::Copy), ChunkTransfer::Ranges(_)));
+    assert_eq!(planned(&descriptors, Transfer::ZeroCopy), ChunkTransfer::ZeroCopy);
     let few = &descriptors[..100];
-    assert_eq!(planned(few, Transfer::Auto), Carriage::Reached);
-    assert!(matches!(planned(few, Transfer::Copy), Carriage::Runs(_)));
-    // Copy engines are told of runs, or rows.
+    assert_eq!(planned(few, Transfer::Auto), ChunkTransfer::ZeroCopy);
+    assert!(matches!(planned(few, Transfer::Copy), ChunkTransfer::Ranges(_)));
+    // Scattered buffers form neither ranges nor rows, so even `Copy` uses zero-copy.
     let scattered: Vec<Descriptor> = descriptors.iter().copied().step_by(2).collect();
-    assert_eq!(planned(&scattered, Transfer::Copy), Carriage::Reached);
-    for buffers in Transfer::ALL {
-        assert!(matches!(planned(&[], buffers), Carriage::Runs(runs) if runs.is_empty()));
+    assert_eq!(planned(&scattered, Transfer::Copy), ChunkTransfer::ZeroCopy);
+    for transfer in Transfer::ALL {
+        assert!(matches!(planned(&[], transfer), ChunkTransfer::Ranges(ranges) if ranges.is_empty()));
     }
 }
