@@ -25,8 +25,7 @@ pub struct Definition {
     /// Peers that it measures in the same run.
     #[serde(default)]
     pub peers: Vec<String>,
-    /// Devices that `godwit bench all` measures, if present. The kinds of these devices are the
-    /// only ones that `--device` accepts.
+    /// Devices that `godwit bench all` measures, if present. The bench also accepts others.
     pub devices: Vec<String>,
     /// Goal, in one sentence with the number.
     pub goal: Option<String>,
