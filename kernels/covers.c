@@ -1,4 +1,4 @@
-/* Which bins the native forms run: compiled for any CPU, because it is asked on any. */
+/* Reports which bins the AVX-512 forms support. Compiled for any CPU, because any CPU calls it. */
 #include "dialect/dialect.h"
 #include "ipsec/suite.h"
 #include "ipsec/native/covers.h"

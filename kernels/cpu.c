@@ -1,4 +1,4 @@
-/* All kernels for one level of the CPU; build.rs compiles this once per level. */
+/* All kernels for one x86-64 level. build.rs compiles this file once per level. */
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cpu.h"
@@ -14,7 +14,7 @@
 
 void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call);
 
-/* Runs one bin; a kernel number that functions.h does not have changes nothing. */
+/* Runs one bin. Does nothing if functions.h has no kernel of this number. */
 void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call)
 {
     gw_run(kernel, call);
@@ -41,7 +41,8 @@ void GW_SYMBOL(gw_ipv6_bulk)(const gw_u8 *image, gw_u32 variant, const gw_u8 *ad
 gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
                            gw_u32 group);
 
-/* Reads rounds * GW_PROBE_READS lines of a table; group 0: one after the other. */
+/* Reads rounds * GW_PROBE_READS lines of a table. With group 0, each read depends on the one
+ * before. */
 gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
                            gw_u32 group)
 {

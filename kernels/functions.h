@@ -1,7 +1,6 @@
 /*
- * Every function that has a kernel: its number (gw_bin.kernel) and its name (also
- * its folder). build.rs reads this list for the Rust side; a number never changes
- * its meaning.
+ * The list of kernels: the number of each (gw_bin.kernel) and its name, which is also its folder.
+ * build.rs generates the Rust side from this list. A number never changes its meaning.
  */
 #ifndef GODWIT_FUNCTIONS_H
 #define GODWIT_FUNCTIONS_H

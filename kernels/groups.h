@@ -1,16 +1,17 @@
 /*
- * Functions that come in a group form besides the lane form: all lanes of a group
- * work on one bin together, several lanes to a packet. Devices run the group form
- * where there is one; a CPU core, which is a group of one lane, never does.
+ * Functions with a group form. In a group form all lanes of a group work on one bin together, with
+ * several lanes per packet. In a lane form each lane processes whole packets. Devices run the group
+ * form if there is one. A CPU core, which is a group of one lane, always runs the lane form.
  *
- * <name>/group.h defines, for each name in the list,
+ * For each function in GW_GROUP_FORMS, <name>/group.h defines:
  *
- *   gw_<name>_scratch   a struct: the group's memory (GW_LOCAL)
- *   gw_<name>_prepare   fills it, by all lanes; called when the group comes from another function
- *   gw_<name>_bin       settles all packets of one bin, by all lanes; barriers inside
+ *   gw_<name>_scratch   a struct in the group's memory (GW_LOCAL)
+ *   gw_<name>_prepare   initialises it; all lanes call it when the group changes to another
+ * instance gw_<name>_bin       processes all packets of a bin; all lanes call it, and it contains
+ * barriers
  *
- * and GW_FORM_<name> below picks it over the lane form. (No variadic macro: NVIDIA's OpenCL
- * has none.)
+ * GW_FORM_<name> selects the form. There is one macro per function, because NVIDIA's OpenCL
+ * compiler has no variadic macros.
  */
 #ifndef GODWIT_GROUPS_H
 #define GODWIT_GROUPS_H
@@ -18,7 +19,7 @@
 #include "dpi/group.h"
 #include "ipsec/group.h"
 
-/* The form that devices run of each function: one of those of loops_device.h. */
+/* The form that devices run, one of the macros of loops_device.h. */
 #define GW_FORM_template GW_BY_LANE
 #define GW_FORM_echo     GW_BY_LANE
 #define GW_FORM_ipv4     GW_BY_LANE

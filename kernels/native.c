@@ -1,5 +1,5 @@
-/* Bins by sixteen packets at once and bare look-ups by sixteen addresses, for CPUs with AVX-512 and
- * wide AES; build.rs compiles this once. */
+/* AVX-512 forms: bins of sixteen packets at a time and address look-ups of sixteen at a time. They
+ * need AVX-512 and vector AES. build.rs compiles this file once. */
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cpu.h"
@@ -12,7 +12,7 @@
 
 void gw_native_wide(gw_u32 kernel, const gw_bin_call *call);
 
-/* What it does not cover changes nothing. */
+/* Runs one bin. Does nothing if the AVX-512 form does not support the kernel or variant. */
 void gw_native_wide(gw_u32 kernel, const gw_bin_call *call)
 {
     if (kernel == GW_NATIVE_IPSEC && gw_wide_covers(call->variant)) {

@@ -1,30 +1,30 @@
 /*
- * Structs that host and kernels share. lib.rs beside this file declares the same
- * structs for Rust; both sides assert every size and offset, and a test compares
- * the two. Included by the dialect header, which defines gw_u8 .. gw_u64 and
- * GW_STATIC_ASSERT and GW_ASSERT_OFFSET for each compiler. Little-endian everywhere.
+ * Structs that host and kernels share. src/lib.rs in this folder declares the same structs for
+ * Rust. Both sides assert every size and offset, and a test compares the two. The dialect header
+ * includes this file and defines gw_u8 .. gw_u64, GW_STATIC_ASSERT and GW_ASSERT_OFFSET for each
+ * compiler. All fields are little-endian.
  */
 #ifndef GODWIT_ABI_H
 #define GODWIT_ABI_H
 
-/* A buffer starts at arena + buffer * GW_BUFFER_UNIT. */
+/* Size of a buffer unit, in bytes. A buffer starts at arena + buffer * GW_BUFFER_UNIT. */
 #define GW_BUFFER_UNIT 64u
 
 /*
- * The place of one packet in the arena.
+ * Location of one packet in the arena.
  *
  *   buffer*64            +head              +head+length        +room*64
  *   |<---- headroom ---->|<---- frame ----->|<---- tailroom --->|
  *
- * A function may move head and length (and no other field) within the buffer.
+ * A function may change only head and length, and keeps the frame within the buffer.
  */
 typedef struct gw_descriptor {
     gw_u32 buffer;    /* start of the buffer, in units of 64 bytes from the arena's base */
     gw_u16 head;      /* bytes from the buffer's start to the first byte of the frame */
-    gw_u16 length;    /* bytes of the frame, without FCS */
+    gw_u16 length;    /* length of the frame in bytes, without FCS */
     gw_u8 room;       /* size of the buffer, in units of 64 bytes */
-    gw_u8 port;       /* port the packet came in by */
-    gw_u16 order;     /* place in the worker's order of arrival, modulo 2^16 */
+    gw_u8 port;       /* ingress port */
+    gw_u16 order;     /* sequence number in the worker's arrival order, modulo 2^16 */
     gw_u32 flow_hash; /* symmetric Toeplitz hash of the 5-tuple */
 } gw_descriptor;
 GW_STATIC_ASSERT(sizeof(gw_descriptor) == 16, descriptor_size);
@@ -35,36 +35,36 @@ GW_ASSERT_OFFSET(gw_descriptor, port, 9);
 GW_ASSERT_OFFSET(gw_descriptor, order, 10);
 GW_ASSERT_OFFSET(gw_descriptor, flow_hash, 12);
 
-/* Verdicts are numbers of the function's contract, counted from 0, except this one. */
+/* Verdict of a dropped packet. All other verdicts are indices into the function's contract. */
 #define GW_VERDICT_DROP 255u
 
-/* gw_outcome.port of a packet that goes to all ports of a set of the function's, but the one that
- * it came by; value is the number of the set. */
+/* gw_outcome.port of a flooded packet: it goes to all ports of a port set except the ingress port.
+ * gw_outcome.value is the index of the port set. */
 #define GW_PORT_FLOOD 0xffffu
 
-/* What a function says of one packet. */
+/* Result of a function for one packet. */
 typedef struct gw_outcome {
     gw_u8 verdict; /* index into the contract's verdicts, or GW_VERDICT_DROP */
     gw_u8 reason;  /* with GW_VERDICT_DROP: index into the contract's drop reasons */
-    gw_u16 port;   /* egress port, where the verdict says that the function chose one */
-    gw_u32 value;  /* what else the function found; the contract says what it means */
+    gw_u16 port;   /* egress port, if the verdict requires one, or GW_PORT_FLOOD */
+    gw_u32 value;  /* additional result, defined by the contract */
 } gw_outcome;
 GW_STATIC_ASSERT(sizeof(gw_outcome) == 8, outcome_size);
 GW_ASSERT_OFFSET(gw_outcome, reason, 1);
 GW_ASSERT_OFFSET(gw_outcome, port, 2);
 GW_ASSERT_OFFSET(gw_outcome, value, 4);
 
-/* Up to one work-group of packets of the same (function, variant, length class, row). */
+/* Up to one work-group of packets with the same function, variant, length class and row. */
 typedef struct gw_bin {
-    gw_u32 first;        /* index of its first packet in the chunk's arrays */
-    gw_u16 count;        /* packets in it */
-    gw_u8 kernel;        /* which kernel: index into functions.h */
-    gw_u8 variant;       /* which variant of it */
-    gw_u16 instance;     /* which configured function: index into the table images */
-    gw_u16 length_bytes; /* longest frame in it */
-    gw_u16 length_class; /* its length class */
-    gw_u8 row;           /* of its instance in the chain that a device follows */
-    gw_u8 part;          /* GW_PART_MORE, GW_PART_REST: of a bin of several variants; or 0 */
+    gw_u32 first;        /* index of the first packet in the chunk's arrays */
+    gw_u16 count;        /* number of packets */
+    gw_u8 kernel;        /* kernel number of functions.h */
+    gw_u8 variant;       /* variant of the kernel */
+    gw_u16 instance;     /* configured function: index into the table images */
+    gw_u16 length_bytes; /* length of the longest frame */
+    gw_u16 length_class; /* length class of all frames */
+    gw_u8 row;           /* row of the instance in the device chain */
+    gw_u8 part;          /* GW_PART_MORE and GW_PART_REST, for a bin of several variants */
 } gw_bin;
 GW_STATIC_ASSERT(sizeof(gw_bin) == 16, bin_size);
 GW_ASSERT_OFFSET(gw_bin, count, 4);
@@ -77,72 +77,76 @@ GW_ASSERT_OFFSET(gw_bin, row, 14);
 GW_ASSERT_OFFSET(gw_bin, part, 15);
 
 /*
- * A bin of packets of several variants lies in a chunk as its parts, one a variant, one behind the
- * other. One group runs them one after the other: lanes in lockstep that take different ways wait
- * for each other.
+ * A bin of several variants is stored in a chunk as consecutive parts, one per variant. One group
+ * runs all parts in order. Lanes in lockstep would otherwise wait for each other at each branch on
+ * the variant.
  */
-#define GW_PART_MORE 1u /* the chunk's next bin is another part */
-#define GW_PART_REST 2u /* the one in front is another part: no other group begins here */
+#define GW_PART_MORE 1u /* the chunk's next bin is another part of the same bin */
+#define GW_PART_REST 2u /* the previous bin is another part: no other group starts here */
 
 /*
- * The part of the chain that a device follows by itself, at the beginning of its table images:
+ * The device chain: the part of the chain that a device executes without the host. It is stored at
+ * the beginning of the table images:
  *
- *   | gw_chain, 64 bytes | gw_chain_stage of each instance | hops: gw_u32 [instance][row][verdict]
- * |
+ *   | gw_chain, 64 bytes | a gw_chain_stage per instance | hops: gw_u32 [instance][row][verdict] |
  *
- * Packets whose hop leads on go to the next function on the device; the others are done, and the
- * host decides on.
+ * After a function returns a verdict for a packet, the hop for (instance, row, verdict) gives the
+ * packet's next function. Without a hop (GW_HOP_NONE) the device is done with the packet, and the
+ * host continues.
  */
 typedef struct gw_chain {
-    gw_u32 rows;      /* of each instance, one a class of packets; 0: there is no chain */
-    gw_u32 verdicts;  /* columns of each row; a verdict beyond them leads nowhere */
-    gw_u32 instances; /* configured functions */
+    gw_u32 rows;      /* rows per instance, one for each class of packets; 0: no chain */
+    gw_u32 verdicts;  /* columns per row; higher verdicts have no hop */
+    gw_u32 instances; /* number of configured functions */
     gw_u32 reserved[13];
 } gw_chain;
 GW_STATIC_ASSERT(sizeof(gw_chain) == 64, chain_size);
 GW_ASSERT_OFFSET(gw_chain, verdicts, 4);
 GW_ASSERT_OFFSET(gw_chain, instances, 8);
 
-/* A configured function, as packets that come to it on a device are run: with parameter 0. */
+/* The kernel and variant of an instance on the device chain. Packets run there with parameter 0. */
 typedef struct gw_chain_stage {
-    gw_u32 kernel;  /* which kernel it has */
-    gw_u32 variant; /* of all packets */
+    gw_u32 kernel;  /* kernel number of functions.h */
+    gw_u32 variant; /* variant of all packets */
 } gw_chain_stage;
-GW_STATIC_ASSERT(sizeof(gw_chain_stage) == 8, stop_size);
+GW_STATIC_ASSERT(sizeof(gw_chain_stage) == 8, chain_stage_size);
 GW_ASSERT_OFFSET(gw_chain_stage, variant, 4);
 
 /*
- * A hop: a rank, smaller than that of every function behind it, in the upper 16 bits; the
- * instance in the lower.
+ * A hop is the transition of a packet to its next function on a device. The lower 16 bits hold the
+ * instance of that function. The upper 16 bits hold its rank, which is lower than the rank of every
+ * function that follows it.
  */
-#define GW_HOP_NONE 0xffffffffu /* not on */
+#define GW_HOP_NONE 0xffffffffu /* the packet does not continue on the device */
 
 /*
- * What the host learns of a packet's way: a byte for each function that led it on, the first in the
- * lowest bits: its verdict. Bytes of ones follow. The outcome is that of the last function.
+ * The trail of a packet records its hops for the host. Each hop takes one byte, the first in the
+ * lowest bits: the verdict that caused the hop. Unused bytes are 0xff. The packet's outcome is that
+ * of its last function.
  */
-#define GW_TRAIL_NONE 0xffffffffu
-#define GW_HOPS_MAX   4u
+#define GW_TRAIL_NONE 0xffffffffu /* no hop */
+#define GW_HOPS_MAX   4u          /* maximum number of hops on a device */
 
-/* Where a device packs packets anew (dialect/loops_chain.h); packets is a multiple of 16. */
+/* Size of a chain scratch (dialect/loops_chain.h), in bytes; `packets` is a multiple of 16. */
 #define GW_CHAIN_SCRATCH_BYTES(packets) (40u * (packets))
 
 /*
- * How host and one persistent group talk (Hummingbird, algorithms 1 and 2): a ring of
- * places for bins. The host fills place posted % places and then counts posted up;
- * the group works it off and then counts finished up.
+ * Mailbox through which the host gives bins to one persistent group (Hummingbird, algorithms 1 and
+ * 2). It contains a ring of slots. The host fills slot posted % slots and increments posted. The
+ * group processes the bin and increments finished.
  *
- *   | gw_mailbox | place 0 | place 1 | ...                    all at 64-byte boundaries
- *   place: | gw_bin, 64 bytes | descriptors | parameters | outcomes | trails |   bin_packets of
- * each
+ *   | gw_mailbox | slot 0 | slot 1 | ...          all at 64-byte boundaries
+ *
+ *   slot: | gw_bin, 64 bytes | descriptors | parameters | outcomes | trails |
+ *         each array has bin_packets elements
  */
 typedef struct gw_mailbox {
-    gw_u32 posted; /* written by the host: places filled so far, modulo 2^32 */
-    gw_u32 stop;   /* written by the host: not 0 when the group is to end once all is worked off */
-    gw_u64 extent; /* written by the host, of the last place: below */
+    gw_u32 posted; /* written by the host: slots filled, modulo 2^32 */
+    gw_u32 stop;   /* written by the host: if not 0, the group ends after the last posted slot */
+    gw_u64 extent; /* written by the host: extent of the last posted bin, see below */
     gw_u32 reserved_host[12];
-    gw_u32 finished; /* written by the group: places worked off so far, modulo 2^32 */
-    gw_u32 running;  /* written by the group: 1 once it polls, 2 when it has ended */
+    gw_u32 finished; /* written by the group: slots processed, modulo 2^32 */
+    gw_u32 running;  /* written by the group: GW_MAILBOX_POLLING, then GW_MAILBOX_ENDED */
     gw_u32 reserved_device[14];
 } gw_mailbox;
 GW_STATIC_ASSERT(sizeof(gw_mailbox) == 128, mailbox_size);
@@ -150,19 +154,22 @@ GW_ASSERT_OFFSET(gw_mailbox, extent, 8);
 GW_ASSERT_OFFSET(gw_mailbox, finished, 64);
 
 /*
- * Where the buffers of a bin lie, if they lie side by side in the order of its packets, so that a
- * group can bring them before it has seen the descriptors:
+ * gw_mailbox.extent locates the buffers of a bin if they are contiguous in the order of its
+ * packets. A group can then load them before it has read the descriptors:
  *
- *   the first's buffer | units of all together << 32 | posted behind it, modulo 2^16, << 48
+ *   bits 0 to 31    gw_descriptor.buffer of the first packet
+ *   bits 32 to 47   length of all buffers in buffer units; 0: not contiguous, or too long
+ *   bits 48 to 63   value of posted that includes the bin, modulo 2^16
  *
- * Units are those of buffers; 0: they do not lie so, or are more than GW_EXTENT_UNITS_MAX.
+ * GW_EXTENT_UNITS_MAX is the maximum length.
  */
 #define GW_EXTENT_UNITS_MAX 192u
 
-#define GW_MAILBOX_POLLING 1u
-#define GW_MAILBOX_ENDED   2u
+#define GW_MAILBOX_POLLING 1u /* the group polls */
+#define GW_MAILBOX_ENDED   2u /* the group has ended */
 
-/* Bytes of a place; bin_packets is a multiple of 16, so that places begin at multiples of 64. */
+/* Size of a mailbox slot and offsets of its arrays, in bytes. bin_packets is a multiple of 16, so
+ * slots begin at multiples of 64. */
 #define GW_MAILBOX_SLOT_BYTES(bin_packets)      (64u + 36u * (bin_packets))
 #define GW_MAILBOX_SLOT_DESCRIPTORS             64u
 #define GW_MAILBOX_SLOT_PARAMETERS(bin_packets) (64u + 16u * (bin_packets))

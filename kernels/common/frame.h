@@ -1,4 +1,4 @@
-/* Where things lie in a frame: shared by the functions that parse packets. */
+/* Header constants and the Ethernet parser that the functions share. */
 #ifndef GODWIT_FRAME_H
 #define GODWIT_FRAME_H
 
@@ -10,21 +10,22 @@
 #define GW_PROTOCOL_TCP    6u
 #define GW_PROTOCOL_UDP    17u
 
-/* What the first half of a function leaves for its second. */
+/* Intermediate result that the first half of a function passes to the second half. */
 typedef struct gw_half {
-    GW_GLOBAL gw_u8 *frame; /* its first byte */
-    gw_u32 offset;          /* where the second half goes on; 0: the packet is settled */
-    gw_u32 value;           /* what the first half found */
-    gw_u64 keys[2];         /* what it looks for */
+    GW_GLOBAL gw_u8 *frame; /* first byte of the frame */
+    gw_u32 offset;          /* offset at which the second half continues; 0: nothing left to do */
+    gw_u32 value;           /* result of the first half */
+    gw_u64 keys[2];         /* keys that the second half looks up */
 } gw_half;
 
-/* The layer above Ethernet II, behind at most one 802.1Q tag. */
+/* The layer above Ethernet II and at most one 802.1Q tag. */
 typedef struct gw_l3 {
-    gw_u32 ether_type; /* of what lies at offset */
-    gw_u32 offset;     /* from the frame's first byte; 0: the frame is too short to say */
+    gw_u32 ether_type; /* EtherType of the header at `offset` */
+    gw_u32 offset;     /* offset from the first byte of the frame; 0: the frame is too short */
 } gw_l3;
 
-/* IEEE 802.3 clause 3.2, IEEE 802.1Q clause 9. A second tag is left as an EtherType of its own. */
+/* Parses the Ethernet header and tag (IEEE 802.3 clause 3.2, IEEE 802.1Q clause 9). A second tag is
+ * not parsed; its EtherType is returned. */
 GW_LANE gw_l3 gw_l3_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 length)
 {
     gw_l3 l3;

@@ -1,27 +1,27 @@
 /*
- * Where a frame's payload lies: what an application wrote, as far as headers tell.
+ * Location of the application payload in a frame.
  *
- *   frame                                     payload from           payload to
- *   no whole Ethernet header, or tag          truncated
- *   EtherType neither IPv4 nor IPv6           behind Ethernet, tag   end of frame
- *   IPv4 < 20, IPv6 < 40 bytes                truncated
+ *   frame                                     payload starts after    payload ends at
+ *   incomplete Ethernet header or tag         truncated
+ *   EtherType neither IPv4 nor IPv6           Ethernet and tag        end of frame
+ *   IPv4 < 20 bytes, IPv6 < 40 bytes          truncated
  *   IPv4: version not 4, IHL < 5,
- *     total length < 4 * IHL                  behind Ethernet, tag   end of frame
- *   IPv6: version not 6                       behind Ethernet, tag   end of frame
+ *     total length < 4 * IHL                  Ethernet and tag        end of frame
+ *   IPv6: version not 6                       Ethernet and tag        end of frame
  *   IP's length exceeds the frame             truncated
- *   IPv4 with MF or a fragment offset         behind the IP header   end of the packet
- *   TCP: fewer than 20 bytes, or than its
- *     data offset says                        truncated
- *   TCP: data offset < 5                      behind the IP header   end of the packet
- *   TCP otherwise                             behind its header      end of the packet
+ *   IPv4 with MF or a fragment offset         IP header               end of packet
+ *   TCP: fewer bytes than 20 or than the
+ *     data offset                             truncated
+ *   TCP: data offset < 5                      IP header               end of packet
+ *   TCP otherwise                             TCP header              end of packet
  *   UDP: fewer than 8 bytes                   truncated
- *   UDP otherwise                             behind its header      end of the packet
- *   any other protocol                        behind the IP header   end of the packet
+ *   UDP otherwise                             UDP header              end of packet
+ *   any other protocol                        IP header               end of packet
  *
- * The end of the packet is where IP's total length (IPv4) or 40 + payload length
- * (IPv6) says: Ethernet padding is no payload. IPv6 extension headers are not
- * walked: a packet that has some is "any other protocol", and all of them are
- * payload, so nothing hides behind them.
+ * The end of the packet is given by IP: total length (IPv4) or 40 + payload length (IPv6), so
+ * Ethernet padding is not payload. IPv6 extension headers are not parsed. A packet with extension
+ * headers counts as "any other protocol": all of them are payload, so they cannot hide data from
+ * the search.
  *
  * Spec: RFC 791 section 3.1, RFC 8200 section 3, RFC 9293 section 3.1, RFC 768.
  */
@@ -30,7 +30,7 @@
 
 #include "frame.h"
 
-/* From the frame's first byte; start > end: the frame is truncated. */
+/* Range of the payload, from the first byte of the frame. start > end: the frame is truncated. */
 typedef struct gw_payload {
     gw_u32 start;
     gw_u32 end;
@@ -49,7 +49,7 @@ GW_LANE gw_payload gw_payload_truncated(void)
     return gw_payload_span(1, 0);
 }
 
-/* Behind the TCP or UDP header that starts at l4. */
+/* Returns the payload after the TCP or UDP header at l4. */
 GW_LANE gw_payload gw_payload_l4(const GW_GLOBAL gw_u8 *frame, gw_u32 protocol, gw_u32 l4,
                                  gw_u32 end)
 {
@@ -83,7 +83,7 @@ GW_LANE gw_payload gw_payload_ipv4(const GW_GLOBAL gw_u8 *frame, gw_u32 offset, 
     if (total_length > length - offset) {
         return gw_payload_truncated();
     }
-    /* More fragments, or a fragment offset: no transport header to be trusted. */
+    /* In a fragment, the transport header may be missing or incomplete, so it is not parsed. */
     const gw_u32 fragment = gw_load_be16(frame + offset + 6) & 0x3fff;
     const gw_u32 protocol = fragment ? 0 : frame[offset + 9];
     return gw_payload_l4(frame, protocol, offset + header_bytes, offset + total_length);

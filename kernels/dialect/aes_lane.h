@@ -1,31 +1,32 @@
 /*
- * AES by one lane a block, from the group's table of aes_team.h: for modes whose blocks do not wait
- * for each other. Words are columns, as they lie in memory.
+ * AES with one lane per block, for modes whose blocks are independent. Uses the group's table of
+ * aes_team.h. Words are columns in memory order.
  */
 #ifndef GODWIT_AES_LANE_H
 #define GODWIT_AES_LANE_H
 
 #include "aes_team.h"
 
-/* Blocks that a lane encrypts at once: while it waits for the entries of one, it works on the
- * other.
- */
+/* Blocks that a lane encrypts together, so that the table loads of one block overlap with the
+ * computation of the other. */
 #define GW_AES_LANE_BLOCKS 2u
 
-/* This lane's copy of entry 0. */
+/* Returns this lane's copy of table entry 0. */
 GW_LANE const GW_LOCAL gw_u8 *gw_aes_lane_table(const GW_LOCAL gw_aes_team_table *table)
 {
     return (const GW_LOCAL gw_u8 *)&table->words[0][0][gw_lane_id() % GW_AES_TABLE_LANES];
 }
 
-/* The entry of the byte in one row of a column, for rows 2 and 3 turned by two bytes. */
+/* Returns the table entry for the byte in row `row` of a column. The entries for rows 2 and 3 are
+ * rotated by two bytes. */
 GW_LANE gw_u32 gw_aes_lane_entry(const GW_LOCAL gw_u8 *table, gw_u32 column, gw_u32 row)
 {
     return *(const GW_LOCAL gw_u32 *)(table + (row < 2 ? 0 : 4 * GW_AES_TABLE_LANES) +
                                       gw_byte_above(column, row, 0));
 }
 
-/* SubBytes, MixColumns and the round key of one column, of those that ShiftRows brings into it. */
+/* Applies SubBytes, MixColumns and the round key to one column. row0 to row3 are the columns from
+ * which ShiftRows takes each row. */
 GW_LANE gw_u32 gw_aes_lane_column(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1,
                                   gw_u32 row2, gw_u32 row3, gw_u32 key)
 {
@@ -34,7 +35,8 @@ GW_LANE gw_u32 gw_aes_lane_column(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u
     return even ^ gw_rotate_left32(odd, 8) ^ key;
 }
 
-/* The last round's: bytes 1 and 2 of an entry are the substituted byte itself; turned, 0 and 3. */
+/* Computes a column of the last round, which has no MixColumns. Bytes 1 and 2 of an entry are the
+ * substituted byte; in a rotated entry, bytes 0 and 3 are. */
 GW_LANE gw_u32 gw_aes_lane_last(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1, gw_u32 row2,
                                 gw_u32 row3, gw_u32 key)
 {
@@ -45,7 +47,7 @@ GW_LANE gw_u32 gw_aes_lane_last(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32
            key;
 }
 
-/* Encrypts GW_AES_LANE_BLOCKS blocks of four words each in place; keys: as for aes.h. */
+/* Encrypts GW_AES_LANE_BLOCKS blocks of four words each in place. `keys` is as in aes.h. */
 GW_LANE void gw_aes_lane_encrypt(const GW_LOCAL gw_u8 *table, const GW_GLOBAL gw_u8 *keys,
                                  gw_u32 rounds, gw_u32 *blocks)
 {

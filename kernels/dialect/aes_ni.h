@@ -1,18 +1,19 @@
-/* AES with the AES instructions of x86. Included by aes.h, which has the interface. */
+/* AES with the AES instructions of x86. Included by aes.h, which documents it. */
 #ifndef GODWIT_AES_NI_H
 #define GODWIT_AES_NI_H
 
 #include <immintrin.h>
 
-/* Blocks worked on together: AESENC takes about 4 cycles, and one or two start in each. */
+/* Blocks processed together: AESENC has a latency of about 4 cycles and a throughput of 1 or 2 per
+ * cycle. */
 #define GW_AES_LANES 8u
 
-/* Once for each number of rounds, so that round keys are named by the instructions. */
+/* Inlined once per number of rounds, so that the instructions address the round keys directly. */
 #define GW_AES_INLINE static inline __attribute__((always_inline))
 
 typedef __m128i gw_aes_block;
 
-/* The round keys, loaded once for many blocks. */
+/* Round keys, loaded once for many blocks. */
 typedef struct gw_aes_keys {
     __m128i round[15];
 } gw_aes_keys;

@@ -1,14 +1,14 @@
 /*
- * AES (FIPS 197) for compilers without AES instructions: S-box and MixColumns
- * from one table, a column at a time. Included by aes.h, which has the interface.
+ * AES (FIPS 197) for compilers without AES instructions. One table combines the S-box with
+ * MixColumns and yields one column per look-up. Included by aes.h, which documents it.
  *
- * A column is a word whose lowest byte is row 0, as it lies in memory. The time
- * of a table look-up can depend on what is cached; aes.h says what that means.
+ * A column is a word in memory order whose lowest byte is row 0. The time of a look-up can depend
+ * on the cache contents; aes.h describes the consequence.
  */
 #ifndef GODWIT_AES_TABLES_H
 #define GODWIT_AES_TABLES_H
 
-/* FIPS 197, section 5.1.1. */
+/* S-box (FIPS 197, section 5.1.1). */
 /* clang-format off */
 GW_TABLE gw_u8 gw_aes_sbox[256] = {
     0x63, 0x7c, 0x77, 0x7b, 0xf2, 0x6b, 0x6f, 0xc5, 0x30, 0x01, 0x67, 0x2b, 0xfe, 0xd7, 0xab, 0x76,
@@ -29,7 +29,7 @@ GW_TABLE gw_u8 gw_aes_sbox[256] = {
     0x8c, 0xa1, 0x89, 0x0d, 0xbf, 0xe6, 0x42, 0x68, 0x41, 0x99, 0x2d, 0x0f, 0xb0, 0x54, 0xbb, 0x16,
 };
 
-/* FIPS 197, section 5.3.2. */
+/* Inverse S-box (FIPS 197, section 5.3.2). */
 GW_TABLE gw_u8 gw_aes_inverse_sbox[256] = {
     0x52, 0x09, 0x6a, 0xd5, 0x30, 0x36, 0xa5, 0x38, 0xbf, 0x40, 0xa3, 0x9e, 0x81, 0xf3, 0xd7, 0xfb,
     0x7c, 0xe3, 0x39, 0x82, 0x9b, 0x2f, 0xff, 0x87, 0x34, 0x8e, 0x43, 0x44, 0xc4, 0xde, 0xe9, 0xcb,
@@ -85,7 +85,7 @@ GW_TABLE gw_u32 gw_aes_columns[256] = {
     0xc3414182, 0xb0999929, 0x772d2d5a, 0x110f0f1e, 0xcbb0b07b, 0xfc5454a8, 0xd6bbbb6d, 0x3a16162c,
 };
 
-/* InvMixColumns (section 5.3.3) of a column with the byte substituted back in row 0. */
+/* InvMixColumns (section 5.3.3) of a column with the inversely substituted byte in row 0. */
 GW_TABLE gw_u32 gw_aes_inverse_columns[256] = {
     0x50a7f451, 0x5365417e, 0xc3a4171a, 0x965e273a, 0xcb6bab3b, 0xf1459d1f, 0xab58faac, 0x9303e34b,
     0x55fa3020, 0xf66d76ad, 0x9176cc88, 0x254c02f5, 0xfcd7e54f, 0xd7cb2ac5, 0x80443526, 0x8fa362b5,
@@ -122,7 +122,7 @@ GW_TABLE gw_u32 gw_aes_inverse_columns[256] = {
 };
 /* clang-format on */
 
-/* The 16 bytes as four words, each with its first byte lowest. */
+/* A block as four little-endian words. */
 typedef struct gw_aes_block {
     gw_u32 a;
     gw_u32 b;
@@ -130,14 +130,14 @@ typedef struct gw_aes_block {
     gw_u32 d;
 } gw_aes_block;
 
-/* SubBytes, of the bytes that ShiftRows brings into one column. */
+/* Applies SubBytes to the bytes that ShiftRows brings into one column. */
 GW_LANE gw_u32 gw_aes_substitute(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return (gw_u32)gw_aes_sbox[row0 & 0xff] | (gw_u32)gw_aes_sbox[row1 >> 8 & 0xff] << 8 |
            (gw_u32)gw_aes_sbox[row2 >> 16 & 0xff] << 16 | (gw_u32)gw_aes_sbox[row3 >> 24] << 24;
 }
 
-/* InvSubBytes, of the bytes that InvShiftRows brings into one column. */
+/* Applies InvSubBytes to the bytes that InvShiftRows brings into one column. */
 GW_LANE gw_u32 gw_aes_unsubstitute(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return (gw_u32)gw_aes_inverse_sbox[row0 & 0xff] |
@@ -146,7 +146,7 @@ GW_LANE gw_u32 gw_aes_unsubstitute(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32
            (gw_u32)gw_aes_inverse_sbox[row3 >> 24] << 24;
 }
 
-/* SubBytes and MixColumns: a row further down turns its column by a byte. */
+/* Applies SubBytes and MixColumns. The table entry is rotated by one byte per row. */
 GW_LANE gw_u32 gw_aes_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return gw_aes_columns[row0 & 0xff] ^ gw_rotate_left32(gw_aes_columns[row1 >> 8 & 0xff], 8) ^
@@ -154,7 +154,7 @@ GW_LANE gw_u32 gw_aes_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
            gw_rotate_left32(gw_aes_columns[row3 >> 24], 24);
 }
 
-/* InvSubBytes and InvMixColumns. */
+/* Applies InvSubBytes and InvMixColumns. */
 GW_LANE gw_u32 gw_aes_inverse_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return gw_aes_inverse_columns[row0 & 0xff] ^
@@ -219,7 +219,7 @@ GW_APART gw_aes_block gw_aes_decrypt(const GW_GLOBAL gw_u8 *round_keys, gw_u32 r
     return out;
 }
 
-/* Byte order of a word turned around. */
+/* Reverses the bytes of a word. */
 GW_LANE gw_u32 gw_aes_swap(gw_u32 word)
 {
     return (gw_rotate_left32(word, 8) & 0x00ff00ffu) | (gw_rotate_left32(word, 24) & 0xff00ff00u);

@@ -1,20 +1,20 @@
 /*
- * AES (FIPS 197) by teams of two neighbouring lanes, for devices: lane h of a team holds
- * columns 2h and 2h + 1 of a block, words whose lowest byte is row 0, as they lie in
- * memory. All lanes of a group's cipher part call these together.
+ * AES (FIPS 197) with teams of two neighbouring lanes, for devices. Lane h of a team holds columns
+ * 2h and 2h + 1 of a block, as words in memory order whose lowest byte is row 0. All lanes of the
+ * cipher part of a group call these functions together.
  *
- * SubBytes and MixColumns are one look-up in a table of 256 words for row 0, turned
- * by a byte for each row below. The table lies in the group's memory once for each lane of
- * a warp, so that each reads from a bank of its own, and the same turned by two bytes:
+ * SubBytes and MixColumns are one look-up in a table of 256 words for row 0. The entry for each row
+ * below is rotated by one more byte. The group's memory holds one copy of the table for each lane
+ * of a warp, so that each lane reads from its own bank, and a second copy rotated by two bytes:
  *
- *   | entry 0: lane 0, lane 1 ... lane 31 | turned: lane 0 ... lane 31 | entry 1: ...
+ *   | entry 0: lane 0, lane 1 ... lane 31 | rotated: lane 0 ... lane 31 | entry 1: ...
  *
- * An entry takes 256 bytes, so the byte to look up and the lane make a place without any
- * arithmetic. The time of a look-up does not depend on keys or data.
+ * An entry takes 256 bytes, so the address of a look-up is the byte followed by the lane's offset,
+ * without arithmetic. The time of a look-up is independent of keys and data.
  *
- * Two lanes and not four: a round is then two exchanges and eight look-ups of a lane, one
- * behind the other, which takes less time than three exchanges and four look-ups; and fewer
- * exchanges leave room for more packets.
+ * A team has two lanes rather than four. With two, a round takes two exchanges and eight dependent
+ * look-ups per lane. This is faster than three exchanges and four look-ups with four lanes. Fewer
+ * exchanges also leave capacity for more packets.
  */
 #ifndef GODWIT_AES_TEAM_H
 #define GODWIT_AES_TEAM_H
@@ -22,12 +22,12 @@
 #include "aes.h"
 
 #define GW_AES_TEAM_LANES 2u
-/* Columns of a lane. */
+/* Columns per lane. */
 #define GW_AES_TEAM_WORDS 2u
-/* AES-256's. */
+/* Rounds of AES-256. */
 #define GW_AES_ROUNDS_MAX 14u
 
-/* Lanes of a warp, and with them banks of the group's memory. */
+/* Lanes of a warp, which equals the number of banks of the group's memory. */
 #define GW_AES_TABLE_LANES 32u
 
 typedef struct gw_aes_team_table {
@@ -39,22 +39,22 @@ typedef struct gw_aes_half {
     gw_u32 word[GW_AES_TEAM_WORDS];
 } gw_aes_half;
 
-/* What one lane holds for a packet. */
+/* AES state of one lane for one packet. */
 typedef struct gw_aes_team {
     const GW_LOCAL gw_u8 *table;
-    gw_u32 place;                        /* of this lane in an entry, bytes */
+    gw_u32 lane_offset;                  /* offset of this lane's copy within an entry, in bytes */
     gw_u32 rounds;                       /* the same for all lanes of a group */
-    gw_aes_half keys[GW_AES_ROUNDS_MAX]; /* its half of each round key but the last */
-    gw_aes_half last;
+    gw_aes_half keys[GW_AES_ROUNDS_MAX]; /* this lane's half of each round key except the last */
+    gw_aes_half last;                    /* this lane's half of the last round key */
 } gw_aes_team;
 
-/* Fills the table, by all lanes of the group; a barrier must follow. */
+/* Fills the table. All lanes of the group call it; a barrier must follow. */
 GW_GROUP void gw_aes_team_fill(GW_LOCAL gw_aes_team_table *table, gw_u32 inverse)
 {
     for (gw_u32 i = gw_lane_id(); i < 256; i += gw_lane_count()) {
         const gw_u32 entry = inverse ? gw_aes_inverse_columns[i] : gw_aes_columns[i];
         for (gw_u32 j = 0; j < GW_AES_TABLE_LANES; j++) {
-            /* Neighbouring lanes begin in different banks. */
+            /* Neighbouring lanes start in different banks. */
             const gw_u32 lane = (i + j) % GW_AES_TABLE_LANES;
             table->words[i][0][lane] = entry;
             table->words[i][1][lane] = gw_rotate_left32(entry, 16);
@@ -70,12 +70,13 @@ GW_LANE gw_aes_half gw_aes_team_key(const GW_GLOBAL gw_u32 *keys, gw_u32 round)
     return key;
 }
 
-/* keys: as for aes.h; half: which of the team this lane is. */
+/* Loads the round keys of one lane. `keys` is as in aes.h; `half` is the lane's index in the team.
+ */
 GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_table *table,
                                const GW_GLOBAL gw_u32 *keys, gw_u32 rounds, gw_u32 half)
 {
     team->table = (const GW_LOCAL gw_u8 *)table;
-    team->place = 4 * (gw_lane_id() % GW_AES_TABLE_LANES);
+    team->lane_offset = 4 * (gw_lane_id() % GW_AES_TABLE_LANES);
     team->rounds = rounds;
     const GW_GLOBAL gw_u32 *own = keys + GW_AES_TEAM_WORDS * half;
     GW_UNROLL
@@ -88,18 +89,20 @@ GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_tab
 }
 
 /*
- * The entry of the byte in one row of a column, for rows 2 and 3 turned by two bytes. Volatile: the
- * compiler is to have all entries of a round under way at once. Where it counts on few registers it
- * would load some only when others have been used, and a block would take a fifth longer.
+ * Returns the table entry for the byte in row `row` of a column; rotated by two bytes for rows 2
+ * and
+ * 3. The load is volatile so that the compiler issues all loads of a round before it uses any. When
+ * it tries to save registers, it delays some loads, and a block takes 20 % longer.
  */
 GW_LANE gw_u32 gw_aes_team_lookup(const gw_aes_team *team, gw_u32 column, gw_u32 row)
 {
     const GW_LOCAL gw_u8 *half = team->table + (row < 2 ? 0 : 4 * GW_AES_TABLE_LANES);
-    return *(const volatile GW_LOCAL gw_u32 *)(half + gw_byte_above(column, row, team->place));
+    return *(const volatile GW_LOCAL gw_u32 *)(half +
+                                               gw_byte_above(column, row, team->lane_offset));
 }
 
-/* The entries that make a half of the next state, four for each of its columns. ShiftRows takes
- * row r of a column from the column r to the right, or to undo it, r to the left. */
+/* Looks up the entries of half the next state, four for each column. ShiftRows takes row r from the
+ * column r to the right; InvShiftRows takes it from the column r to the left. */
 GW_LANE void gw_aes_team_rows(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                               gw_u32 rows[GW_AES_TEAM_WORDS][4])
 {
@@ -115,7 +118,7 @@ GW_LANE void gw_aes_team_rows(const gw_aes_team *team, gw_u32 inverse, gw_aes_ha
     rows[1][inverse ? 3 : 1] = gw_aes_team_lookup(team, other0, inverse ? 3 : 1);
 }
 
-/* A round but the last: SubBytes, ShiftRows, MixColumns, AddRoundKey. */
+/* Computes a round other than the last: SubBytes, ShiftRows, MixColumns, AddRoundKey. */
 GW_LANE gw_aes_half gw_aes_team_round(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                                       gw_aes_half key)
 {
@@ -130,21 +133,23 @@ GW_LANE gw_aes_half gw_aes_team_round(const gw_aes_team *team, gw_u32 inverse, g
 }
 
 /*
- * A block goes through gw_aes_team_enter, gw_aes_team_rounds and gw_aes_team_seal or
- * gw_aes_team_open. The rounds up to the tenth can be split: what a caller does in between fills
- * the waits of a round, where a compiler would leave it in front of all of them.
+ * A block passes through gw_aes_team_start, gw_aes_team_rounds and gw_aes_team_encrypt_end or
+ * gw_aes_team_decrypt_end. The rounds before the tenth can be split into several calls. Work that
+ * the caller does between two calls fills the stalls of a round. Otherwise the compiler would
+ * schedule that work before all rounds.
  */
 #define GW_AES_TEAM_SPLIT 10u
 
-/* The first AddRoundKey. */
-GW_LANE gw_aes_half gw_aes_team_enter(const gw_aes_team *team, gw_aes_half block)
+/* Applies the first AddRoundKey. */
+GW_LANE gw_aes_half gw_aes_team_start(const gw_aes_team *team, gw_aes_half block)
 {
     block.word[0] ^= team->keys[0].word[0];
     block.word[1] ^= team->keys[0].word[1];
     return block;
 }
 
-/* Rounds from..to, at most up to GW_AES_TEAM_SPLIT, that excluded. */
+/* Computes the rounds from `from` up to but not including `to`, which is at most GW_AES_TEAM_SPLIT.
+ */
 GW_LANE gw_aes_half gw_aes_team_rounds(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                                        gw_u32 from, gw_u32 to)
 {
@@ -155,9 +160,9 @@ GW_LANE gw_aes_half gw_aes_team_rounds(const gw_aes_team *team, gw_u32 inverse, 
     return state;
 }
 
-/* The rounds from the tenth on; the last leaves its entries. */
-GW_LANE void gw_aes_team_end(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
-                             gw_u32 rows[GW_AES_TEAM_WORDS][4])
+/* Computes the rounds from the tenth. Returns the table entries of the last round in `rows`. */
+GW_LANE void gw_aes_team_last_rounds(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
+                                     gw_u32 rows[GW_AES_TEAM_WORDS][4])
 {
     if (team->rounds > 10) {
         state = gw_aes_team_round(team, inverse, state, team->keys[10]);
@@ -170,14 +175,15 @@ GW_LANE void gw_aes_team_end(const gw_aes_team *team, gw_u32 inverse, gw_aes_hal
     gw_aes_team_rows(team, inverse, state, rows);
 }
 
-/* What comes behind the split rounds of the cipher (FIPS 197, section 5.1): this lane's half. */
-GW_LANE gw_aes_half gw_aes_team_seal(const gw_aes_team *team, gw_aes_half state)
+/* Completes the cipher after the split rounds (FIPS 197, section 5.1). Returns this lane's half. */
+GW_LANE gw_aes_half gw_aes_team_encrypt_end(const gw_aes_team *team, gw_aes_half state)
 {
     gw_u32 rows[GW_AES_TEAM_WORDS][4];
-    gw_aes_team_end(team, 0, state, rows);
+    gw_aes_team_last_rounds(team, 0, state, rows);
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_AES_TEAM_WORDS; i++) {
-        /* Bytes 1 and 2 of an entry are the substituted byte itself; turned, 0 and 3. */
+        /* Bytes 1 and 2 of an entry are the substituted byte; in a rotated one, bytes 0 and 3 are.
+         */
         state.word[i] = (((rows[i][0] >> 8) & 0x000000ffu) | (rows[i][1] & 0x0000ff00u) |
                          ((rows[i][2] >> 8) & 0x00ff0000u) | (rows[i][3] & 0xff000000u)) ^
                         team->last.word[i];
@@ -185,18 +191,19 @@ GW_LANE gw_aes_half gw_aes_team_seal(const gw_aes_team *team, gw_aes_half state)
     return state;
 }
 
-/* 14 + 9 + 13 + 11 is 1 in GF(2^8), so an entry's four bytes add up to the byte itself. */
+/* Returns the substituted byte of an inverse entry: 14 + 9 + 13 + 11 is 1 in GF(2^8), so it is the
+ * sum of the four bytes. */
 GW_LANE gw_u32 gw_aes_team_plain(gw_u32 entry)
 {
     entry ^= entry >> 16;
     return (entry ^ entry >> 8) & 0xffu;
 }
 
-/* The same of EqInvCipher (FIPS 197, section 5.3.5). */
-GW_LANE gw_aes_half gw_aes_team_open(const gw_aes_team *team, gw_aes_half state)
+/* Completes the equivalent inverse cipher (FIPS 197, section 5.3.5). Returns this lane's half. */
+GW_LANE gw_aes_half gw_aes_team_decrypt_end(const gw_aes_team *team, gw_aes_half state)
 {
     gw_u32 rows[GW_AES_TEAM_WORDS][4];
-    gw_aes_team_end(team, 1, state, rows);
+    gw_aes_team_last_rounds(team, 1, state, rows);
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_AES_TEAM_WORDS; i++) {
         state.word[i] =

@@ -1,54 +1,53 @@
 /*
- * What a group of lanes moves over the bus by itself under CUDA, between the host's memory and the
- * device's: what its function reads and wrote of packets, in whole 16-byte words (gw_fetch,
- * gw_return), and the numbers of packets (gw_fetch_arrays, gw_return_arrays).
+ * Copies over the bus by the lanes of a group under CUDA, between host memory and device memory.
+ * gw_fetch and gw_return copy the bytes of packets that a function reads and writes, in 16-byte
+ * words. gw_fetch_arrays and gw_return_arrays copy the per-packet arrays of a chunk.
  */
 #ifndef GODWIT_BUS_CUDA_H
 #define GODWIT_BUS_CUDA_H
 
 #include "loops_device.h"
 
-/* How far a configured function reads and writes: Contract::reads_bytes, writes_bytes. */
+/* Read and write limits of a configured function: Contract::reads_bytes and writes_bytes. */
 typedef struct gw_reach {
     gw_u32 reads_bytes;
     gw_u32 writes_bytes;
 } gw_reach;
 
-/* Says of a reach that it is not bounded. */
+/* Value of an unlimited gw_reach field. */
 #define GW_REACH_ALL 0xffffu
 
-/* Bytes that one thread moves at once. */
+/* Bytes that one thread copies with one instruction. */
 #define GW_WORD_BYTES 16u
 #define GW_UNIT_WORDS (GW_BUFFER_UNIT / GW_WORD_BYTES)
 
-/*
- * Words that one thread has under way at once. A trip over the bus takes as long for one of them
- * as for all.
- */
-#define GW_WORDS_UNDER_WAY 12u
+/* Words that one thread has in flight. A bus round trip takes as long for one word as for all. */
+#define GW_WORDS_IN_FLIGHT 12u
 
-/* The words of a buffer that a packet's bytes lie in: they stay within the buffer, which begins
- * and ends at multiples of 64. */
+/* The words that contain a packet's bytes. They stay within the buffer, because buffers begin and
+ * end at multiples of 64 bytes. */
 typedef struct gw_span {
-    gw_u64 first; /* counted from the arena's start */
+    gw_u64 first; /* index of the first word, from the arena's start */
     gw_u32 words;
 } gw_span;
 
-/* Of the first bytes of a frame, no more than reach_bytes. */
+/* Returns the span of the first bytes of a frame, at most reach_bytes. */
 GW_LANE gw_span gw_span_of(const gw_descriptor *descriptor, gw_u32 reach_bytes)
 {
     /* buffer | head, length */
-    const uint2 place = *(const uint2 *)descriptor;
-    const gw_u32 head = place.y & 0xffffu;
-    const gw_u32 length = place.y >> 16;
+    const uint2 position = *(const uint2 *)descriptor;
+    const gw_u32 head = position.y & 0xffffu;
+    const gw_u32 length = position.y >> 16;
     const gw_u32 bytes = length < reach_bytes ? length : reach_bytes;
     gw_span span;
-    span.first = (gw_u64)place.x * GW_UNIT_WORDS + head / GW_WORD_BYTES;
+    span.first = (gw_u64)position.x * GW_UNIT_WORDS + head / GW_WORD_BYTES;
     span.words = (head % GW_WORD_BYTES + bytes + GW_WORD_BYTES - 1) / GW_WORD_BYTES;
     return span;
 }
 
-/* outcomes: where to look for dropped packets, which nobody needs any more, or NULL. */
+/* Returns the span of a packet of a bin. If outcomes is not 0, the span of a dropped packet is
+ * empty.
+ */
 GW_LANE gw_span gw_span_at(const gw_descriptor *descriptors, const gw_outcome *outcomes,
                            gw_u32 packet, gw_u32 reach_bytes)
 {
@@ -59,25 +58,25 @@ GW_LANE gw_span gw_span_at(const gw_descriptor *descriptors, const gw_outcome *o
     return span;
 }
 
-/* The most words of any packet of a bin, by all lanes of a warp. */
+/* Returns the longest span of a bin's packets, in words. All lanes of a warp call it. */
 GW_LANE gw_u32 gw_span_words_max(const gw_descriptor *descriptors, const gw_outcome *outcomes,
                                  gw_u32 count, gw_u32 reach_bytes)
 {
-    gw_u32 most = 0;
+    gw_u32 longest = 0;
     GW_NO_COPY
     for (gw_u32 i = threadIdx.x % warpSize; i < count; i += warpSize) {
         const gw_span span = gw_span_at(descriptors, outcomes, i, reach_bytes);
-        most = span.words > most ? span.words : most;
+        longest = span.words > longest ? span.words : longest;
     }
-    return gw_warp_max(most);
+    return gw_warp_max(longest);
 }
 
 /*
- * Copies the packets of a bin from one arena to another. Thread after thread takes a word, packet
- * after packet, as if all packets were as long as the longest: a bin's are nearly.
+ * Copies the packets of a bin from one arena to another. Consecutive threads copy consecutive
+ * words, as if all packets were as long as the longest. The packets of a bin have similar lengths.
  */
-GW_GROUP void gw_carry(gw_u8 *to, const gw_u8 *from, const gw_descriptor *descriptors,
-                       const gw_outcome *outcomes, gw_u32 count, gw_u32 reach_bytes)
+GW_GROUP void gw_copy_packets(gw_u8 *to, const gw_u8 *from, const gw_descriptor *descriptors,
+                              const gw_outcome *outcomes, gw_u32 count, gw_u32 reach_bytes)
 {
     uint4 *target = (uint4 *)to;
     const uint4 *source = (const uint4 *)from;
@@ -96,69 +95,70 @@ GW_GROUP void gw_carry(gw_u8 *to, const gw_u8 *from, const gw_descriptor *descri
         }
         return;
     }
-    const gw_u32 packets_on = blockDim.x / words;
-    const gw_u32 words_on = blockDim.x % words;
+    const gw_u32 packet_step = blockDim.x / words;
+    const gw_u32 word_step = blockDim.x % words;
     while (packet < count) {
-        /* No branches, or the loads would wait for each other. */
-        gw_u64 places[GW_WORDS_UNDER_WAY];
-        gw_u32 there = 0;
+        /* No branches here: they would serialise the loads. */
+        gw_u64 indices[GW_WORDS_IN_FLIGHT];
+        gw_u32 valid = 0;
         GW_UNROLL
-        for (gw_u32 i = 0; i < GW_WORDS_UNDER_WAY; i++) {
-            const gw_u32 sure = packet < count ? packet : 0;
-            const gw_span span = gw_span_at(descriptors, outcomes, sure, reach_bytes);
-            places[i] = span.first + word;
-            there |= (gw_u32)(packet < count && word < span.words) << i;
-            packet += packets_on;
-            word += words_on;
+        for (gw_u32 i = 0; i < GW_WORDS_IN_FLIGHT; i++) {
+            const gw_u32 bounded = packet < count ? packet : 0;
+            const gw_span span = gw_span_at(descriptors, outcomes, bounded, reach_bytes);
+            indices[i] = span.first + word;
+            valid |= (gw_u32)(packet < count && word < span.words) << i;
+            packet += packet_step;
+            word += word_step;
             const gw_u32 over = word >= words;
             word -= over ? words : 0;
             packet += over;
         }
-        uint4 values[GW_WORDS_UNDER_WAY];
+        uint4 values[GW_WORDS_IN_FLIGHT];
         GW_UNROLL
-        for (gw_u32 i = 0; i < GW_WORDS_UNDER_WAY; i++) {
-            values[i] = there >> i & 1u ? source[places[i]] : make_uint4(0, 0, 0, 0);
+        for (gw_u32 i = 0; i < GW_WORDS_IN_FLIGHT; i++) {
+            values[i] = valid >> i & 1u ? source[indices[i]] : make_uint4(0, 0, 0, 0);
         }
         GW_UNROLL
-        for (gw_u32 i = 0; i < GW_WORDS_UNDER_WAY; i++) {
-            if (there >> i & 1u) {
-                target[places[i]] = values[i];
+        for (gw_u32 i = 0; i < GW_WORDS_IN_FLIGHT; i++) {
+            if (valid >> i & 1u) {
+                target[indices[i]] = values[i];
             }
         }
     }
 }
 
-/* Brings what a bin's function reads from the host's arena. */
+/* Copies the bytes that a bin's function reads from the host's arena to the shadow. */
 GW_GROUP void gw_fetch(gw_u8 *shadow, const gw_u8 *host, const gw_descriptor *descriptors,
                        gw_u32 count, gw_reach reach)
 {
-    gw_carry(shadow, host, descriptors, 0, count, reach.reads_bytes);
+    gw_copy_packets(shadow, host, descriptors, 0, count, reach.reads_bytes);
 }
 
 /*
- * Takes what a bin's function wrote back to the host's arena. Bytes in the words at both ends
- * that the function did not write were fetched before, or lie in front of or behind the frame.
+ * Copies the bytes that a bin's function wrote back to the host's arena. The first and last word
+ * may contain bytes that the function did not write. They were fetched before or are outside the
+ * frame.
  */
 GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descriptors,
                         const gw_outcome *outcomes, gw_u32 count, gw_reach reach)
 {
     if (reach.writes_bytes != 0) {
-        gw_carry(host, shadow, descriptors, outcomes, count, reach.writes_bytes);
+        gw_copy_packets(host, shadow, descriptors, outcomes, count, reach.writes_bytes);
     }
 }
 
 /*
- * The arrays of a chunk lie in the host's memory as they do in the device's, one behind the other:
- * this is where the host's parameters lie, and so where all others do. 0: copy engines bring and
- * take them, and buffers.
+ * Address of a chunk's parameters in host memory; 0 if copy engines transfer arrays and buffers.
+ * The arrays have the same layout in host memory and in device memory, so this address locates all
+ * of them.
  */
 typedef gw_u64 gw_host_arrays;
 
-/* In the host's memory, an array that the device has at `array`. */
+/* Returns the address in host memory of a device array. */
 #define GW_HOST_ARRAY(type, host, chunk, array)                                                    \
     ((type *)((host) + ((gw_u64)(array) - (gw_u64)(chunk)->parameters)))
 
-/* Brings the numbers of a bin's packets. */
+/* Copies the descriptors and parameters of a bin's packets to the device. */
 GW_GROUP void gw_fetch_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host, gw_u32 first,
                               gw_u32 count)
 {
@@ -175,23 +175,23 @@ GW_GROUP void gw_fetch_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host,
 }
 
 /*
- * Takes back what has become of a bin's packets. The first warp, of which a lane looks for the next
- * bin meanwhile, leaves it to the others, where there are others.
+ * Copies the results of a bin's packets to host memory. If the group has more than one warp, the
+ * first warp does not take part, because one of its lanes takes the next bin at the same time.
  */
-GW_GROUP void gw_return_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host, gw_u32 follows,
+GW_GROUP void gw_return_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host, gw_u32 has_chain,
                                gw_u32 first, gw_u32 count)
 {
-    const gw_u32 spared = gw_lane_count() > warpSize ? warpSize : 0;
-    if (gw_lane_id() < spared) {
+    const gw_u32 skipped = gw_lane_count() > warpSize ? warpSize : 0;
+    if (gw_lane_id() < skipped) {
         return;
     }
     const uint4 *descriptors = (const uint4 *)chunk->descriptors;
     const uint2 *outcomes = (const uint2 *)chunk->outcomes;
-    const gw_u32 step = gw_lane_count() - spared;
-    for (gw_u32 i = first + gw_lane_id() - spared; i < first + count; i += step) {
+    const gw_u32 step = gw_lane_count() - skipped;
+    for (gw_u32 i = first + gw_lane_id() - skipped; i < first + count; i += step) {
         GW_HOST_ARRAY(uint4, host, chunk, descriptors)[i] = descriptors[i];
         GW_HOST_ARRAY(uint2, host, chunk, outcomes)[i] = outcomes[i];
-        if (follows) {
+        if (has_chain) {
             GW_HOST_ARRAY(gw_u32, host, chunk, chunk->trails)[i] = chunk->trails[i];
         }
     }

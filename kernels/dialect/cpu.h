@@ -1,4 +1,4 @@
-/* The dialect for the system's C compiler (gcc, clang), one lane at a time. */
+/* The dialect for the system's C compiler (gcc, clang). A group has one lane. */
 #ifndef GODWIT_DIALECT_CPU_H
 #define GODWIT_DIALECT_CPU_H
 
@@ -39,7 +39,7 @@ GW_LANE gw_u32 gw_lane_count(void)
     return 1;
 }
 
-/* One lane comes after the other: a packet is not done sooner by more of them. */
+/* A CPU core has one lane, so several lanes per packet bring no speed-up. */
 #define GW_PACKET_LANES 1u
 
 GW_LANE void gw_barrier(void)
@@ -153,9 +153,8 @@ GW_LANE gw_u32 gw_rank_line(const gw_u64 *keys, gw_u32 count, gw_u64 key)
 #endif
 
 /*
- * Words of 64 bits are added as they lie in memory, carries going round: a ones'
- * complement sum does not depend on the byte order until its end, nor on how
- * wide its words are (RFC 1071 section 2 (B) and (C)).
+ * Adds native 64-bit words with end-around carry. A ones' complement sum depends neither on the
+ * byte order, except at its end, nor on the width of its words (RFC 1071, section 2 (B) and (C)).
  */
 GW_LANE gw_u32 gw_ones_sum(const gw_u8 *bytes, gw_u32 length)
 {
@@ -173,7 +172,7 @@ GW_LANE gw_u32 gw_ones_sum(const gw_u8 *bytes, gw_u32 length)
         sum += word;
         sum += sum < word;
     }
-    /* The upper half of x + rotate(x) is the sum of x's halves with the carry added. */
+    /* The upper half of x + rotate(x, 32) is the sum of both halves of x, including the carry. */
     const gw_u32 half = (gw_u32)((sum + gw_rotate_left64(sum, 32)) >> 32);
     return __builtin_bswap16((gw_u16)((half + gw_rotate_left32(half, 16)) >> 16));
 }

@@ -1,4 +1,4 @@
-/* The dialect for NVRTC (CUDA C++). Pointers are generic: one primitive serves all memories. */
+/* The dialect for NVRTC (CUDA C++). Pointers are generic, so each primitive has one definition. */
 #ifndef GODWIT_DIALECT_CUDA_H
 #define GODWIT_DIALECT_CUDA_H
 
@@ -8,7 +8,7 @@ typedef unsigned int gw_u32;
 typedef unsigned long long gw_u64;
 
 #define GW_STATIC_ASSERT(condition, name) static_assert(condition, #name)
-/* NVRTC 13.0 cannot tell an offset while it compiles; 13.5 can. Sizes are asserted by both. */
+/* NVRTC 13.0 cannot evaluate offsetof at compile time; 13.5 can. Both assert sizes. */
 #if defined(__has_builtin) && __has_builtin(__builtin_offsetof)
 #define GW_ASSERT_OFFSET(type, field, bytes)                                                       \
     static_assert(__builtin_offsetof(type, field) == (bytes), #type "." #field)
@@ -22,13 +22,13 @@ typedef unsigned long long gw_u64;
 #define GW_PRIVATE
 #define GW_TABLE static __constant__ const
 
-/* Threads of a block: nine lanes for each of 32 packets, or three for each of 64. */
+/* Threads per block: nine lanes for each of 32 packets, or three lanes for each of 64. */
 #define GW_GROUP_LANES 288u
 
-/* Blocks that a multiprocessor is to have room for: what they leave each lane are 112 registers. */
+/* Minimum number of resident blocks per multiprocessor. Two leave 112 registers for each lane. */
 #define GW_GROUPS_MIN 2
 
-/* Picks group forms whose lanes exchange words. */
+/* Selects the group forms whose lanes exchange words. */
 #define GW_TEAM_FORM        GW_BY_GROUP
 #define GW_TEAM_FORMS(list) list
 
@@ -58,23 +58,22 @@ GW_LANE void gw_barrier(void)
     __syncthreads();
 }
 
-/* What the other lane of the caller's pair, two neighbours, brought. All lanes of the warp call it.
- */
+/* Returns the `word` of the neighbouring lane in the pair. All lanes of the warp must call it. */
 GW_LANE gw_u32 gw_pair_word(gw_u32 word)
 {
     return __shfl_xor_sync(0xffffffffu, word, 1);
 }
 
 /*
- * A value that is the same in all lanes of the warp, in a form that shows the compiler so: what
- * depends on it keeps the warp together, and needs no precautions at every exchange between lanes.
+ * Returns `value`, which is the same in all lanes of the warp. The shuffle tells the compiler so.
+ * Branches on the result keep the warp together, and lane exchanges need no extra synchronisation.
  */
 GW_LANE gw_u32 gw_uniform(gw_u32 value)
 {
     return __shfl_sync(0xffffffffu, value, 0);
 }
 
-/* The greatest of what all lanes of the warp brought. */
+/* Returns the maximum of `value` over all lanes of the warp. */
 GW_LANE gw_u32 gw_warp_max(gw_u32 value)
 {
 #if __CUDA_ARCH__ >= 800
@@ -88,13 +87,13 @@ GW_LANE gw_u32 gw_warp_max(gw_u32 value)
 #endif
 }
 
-/* Waits for the lanes of the caller's warp, and orders their memory accesses. */
+/* Waits for the lanes of the caller's warp and orders their memory accesses. */
 GW_LANE void gw_warp_barrier(void)
 {
     __syncwarp();
 }
 
-/* Atomics on the group's memory; the first returns what was there. */
+/* Atomics on the group's memory. gw_local_add returns the old value. */
 GW_LANE gw_u32 gw_local_add(gw_u32 *word, gw_u32 value)
 {
     return atomicAdd(word, value);
@@ -114,9 +113,10 @@ GW_LANE void gw_local_max(gw_u32 *word, gw_u32 value)
 #define GW_FETCH(address)     ((void)(address))
 
 /*
- * A device moves aligned words only, each with an instruction of its own, so the fewer the better.
- * The words around some bytes lie in the same buffer, or image: those begin and end at multiples
- * of 64. Most frames lie at even addresses.
+ * Unaligned loads and stores. A device moves aligned words only, with one instruction per word, so
+ * these functions use as few words as possible. Every aligned word that they read lies within the
+ * same buffer or image, because buffers and images begin and end at multiples of 64. Most frames
+ * begin at an even address.
  */
 GW_LANE gw_u32 gw_load_be16(const gw_u8 *bytes)
 {
@@ -203,7 +203,8 @@ GW_LANE gw_u64 gw_rotate_left64(gw_u64 value, gw_u32 bits)
     return (value << (bits & 63)) | (value >> ((64 - bits) & 63));
 }
 
-/* Of three words, in one step. A compiler would add first what is ready last. */
+/* XOR of three words in one instruction. The inline assembly keeps the compiler from splitting it
+ * into two, where the first would wait for the operand that is ready last. */
 GW_LANE gw_u32 gw_xor3(gw_u32 a, gw_u32 b, gw_u32 c)
 {
     gw_u32 sum;
@@ -216,7 +217,7 @@ GW_LANE gw_u32 gw_swap32(gw_u32 value)
     return __byte_perm(value, 0, 0x0123);
 }
 
-/* A byte of a word, times 256, and `low`, which is below 256. */
+/* Returns 256 * byte + low, where byte is byte `index` of the word and low is below 256. */
 GW_LANE gw_u32 gw_byte_above(gw_u32 word, gw_u32 index, gw_u32 low)
 {
     return __byte_perm(word, low, 0x7704u + (index << 4));

@@ -1,7 +1,6 @@
 /*
- * The kernel dialect: what a kernel may use, on every processor. README.md in
- * this folder describes the subset. This file picks the header of the compiler
- * at hand; it is the only place, with the three headers, that knows devices.
+ * Entry point of the kernel dialect, described in README.md of this folder. Includes the header of
+ * the current compiler. Only this file and the three headers depend on the device.
  */
 #ifndef GODWIT_DIALECT_H
 #define GODWIT_DIALECT_H
@@ -18,7 +17,7 @@
 #include "lane.h"
 #include "find.h"
 
-/* A word of a table image that may change meanwhile, read by one load. */
+/* Reads a word of a table image with one load, because the host may change it at the same time. */
 #define GW_ONCE(type, address) (*(const volatile GW_GLOBAL type *)(address))
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * gw_find_word: of two rows of four words each, the first word that is like what is wanted in
- * its row, or 0. Alike are words that agree in the bits of mask; none that is wanted is 0.
- * Each word is read once, whole.
+ * gw_find_word searches two rows of four 64-bit words each. It returns the first word that equals
+ * the row's wanted value in the bits of mask, or 0 if no word matches. A wanted value is never 0.
+ * Each word is read once, with a single load.
  */
 #ifndef GODWIT_DIALECT_FIND_H
 #define GODWIT_DIALECT_FIND_H
@@ -10,7 +10,7 @@
 
 #include <immintrin.h>
 
-/* Both rows in one register, compared at once. */
+/* Compares both rows at once in one register. */
 GW_LANE gw_u64 gw_find_word(const gw_u64 *first, gw_u64 wanted_first, const gw_u64 *second,
                             gw_u64 wanted_second, gw_u64 mask)
 {
@@ -26,8 +26,8 @@ GW_LANE gw_u64 gw_find_word(const gw_u64 *first, gw_u64 wanted_first, const gw_u
 
 #else
 
-/* Without a branch that random words would mispredict; from the back, so that the first one counts.
- */
+/* Has no branches, because random words would mispredict them. Scans backwards, so that the first
+ * match is the result. */
 GW_LANE gw_u64 gw_find_word(const GW_GLOBAL gw_u64 *first, gw_u64 wanted_first,
                             const GW_GLOBAL gw_u64 *second, gw_u64 wanted_second, gw_u64 mask)
 {

@@ -1,20 +1,20 @@
 /*
- * GHASH (NIST SP 800-38D, section 6.4) as POLYVAL (RFC 8452, appendix A): bytes turned round, its
- * elements are polynomials whose bits lie as in a little-endian number of 128 bits, which is how
- * processors multiply. Both forms have:
- *
+ * GHASH (NIST SP 800-38D, section 6.4), computed as POLYVAL (RFC 8452, appendix A). Elements have
+ * their bytes reversed, so the coefficients are ordered as in a little-endian 128-bit number, which
+ * suits the multipliers of processors. ghash_clmul.h uses carry-less multiplication, ghash_words.h
+ * uses 32-bit multiplication. Both define:
  *   gw_ghash_element                      16 bytes, in registers
  *   gw_ghash_zero()
  *   gw_ghash_words(a, b, c, d)            a block of four big-endian words
  *   gw_ghash_word(element, i)             big-endian word i of the block
- *   gw_ghash_key(words)                   from a table image: four words, the lowest first
+ *   gw_ghash_key(words)                   from four words of a table image, the lowest first
  *   gw_ghash_add(x, y)
- *   gw_ghash_multiply(x, y)               as POLYVAL does, with x^-128
- *   gw_ghash_blocks(sum, keys, data, blocks)   takes whole blocks into the sum; keys: as below
+ *   gw_ghash_multiply(x, y)               POLYVAL's product x * y * x^-128
+ *   gw_ghash_blocks(sum, keys, data, blocks)   adds whole blocks to the sum
  *
- * keys: H and its second, third and fourth power, of four words each, where H is GHASH's key with
- * its bytes turned round, times x. That times x makes POLYVAL's product GHASH's (RFC 8452, appendix
- * A). No time depends on keys or data, and there are no tables.
+ * keys: H, H^2, H^3 and H^4, four words each. H is the GHASH key with its bytes reversed,
+ * multiplied by x. This factor turns POLYVAL's product into GHASH's (RFC 8452, appendix A).
+ * Execution time is independent of keys and data; there are no tables.
  */
 #ifndef GODWIT_GHASH_H
 #define GODWIT_GHASH_H

@@ -1,4 +1,4 @@
-/* GHASH with the carry-less multiplication of x86. Included by ghash.h, which has the interface. */
+/* GHASH with the carry-less multiplication of x86. Included by ghash.h, which documents it. */
 #ifndef GODWIT_GHASH_CLMUL_H
 #define GODWIT_GHASH_CLMUL_H
 
@@ -6,7 +6,7 @@
 
 typedef __m128i gw_ghash_element;
 
-/* A product of 256 bits, not reduced yet; the middle belongs 64 bits up. */
+/* An unreduced 256-bit product: low + middle * x^64 + high * x^128. */
 typedef struct gw_ghash_product {
     __m128i low;
     __m128i middle;
@@ -64,8 +64,8 @@ GW_LANE gw_ghash_product gw_ghash_gather(gw_ghash_product x, gw_ghash_product y)
     return x;
 }
 
-/* Modulo x^128 + x^127 + x^126 + x^121 + 1, Montgomery's way: the low half is made 0, 64 bits at a
- * time, by adding multiples of the polynomial. */
+/* Reduces modulo x^128 + x^127 + x^126 + x^121 + 1 with Montgomery's method: multiples of the
+ * polynomial clear the low half, 64 bits at a time. */
 GW_LANE gw_ghash_element gw_ghash_reduce(gw_ghash_product product)
 {
     const __m128i polynomial = _mm_set_epi64x(0, (long long)0xc200000000000000ull);
@@ -81,7 +81,7 @@ GW_LANE gw_ghash_element gw_ghash_multiply(gw_ghash_element x, gw_ghash_element 
     return gw_ghash_reduce(gw_ghash_expand(x, y));
 }
 
-/* Four blocks are reduced once. */
+/* Reduces once per four blocks. */
 GW_LANE gw_ghash_element gw_ghash_blocks(gw_ghash_element sum, const gw_u32 *keys,
                                          const gw_u8 *data, gw_u32 blocks)
 {

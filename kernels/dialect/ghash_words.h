@@ -1,14 +1,14 @@
 /*
- * GHASH with multiplications of 32 bits. Included by ghash.h, which has the interface.
+ * GHASH with 32-bit multiplication. Included by ghash.h, which documents it.
  *
- * A carry-less product comes from ordinary ones of numbers that have a bit in every fourth place:
- * eight such bits add up to 8 at most, so that no carry reaches the next bit that counts (Pornin,
+ * A carry-less product is built from integer products of numbers in which only every fourth bit can
+ * be set. At most eight of these bits add up, so no carry reaches the next used bit (Pornin,
  * BearSSL, "Constant-Time Mul and GHASH").
  */
 #ifndef GODWIT_GHASH_WORDS_H
 #define GODWIT_GHASH_WORDS_H
 
-/* Word 0 has the coefficients of x^0 to x^31. */
+/* Word 0 holds the coefficients of x^0 to x^31. */
 typedef struct gw_ghash_element {
     gw_u32 word0;
     gw_u32 word1;
@@ -50,7 +50,7 @@ GW_LANE gw_ghash_element gw_ghash_add(gw_ghash_element x, gw_ghash_element y)
     return x;
 }
 
-/* The carry-less product. */
+/* Returns the carry-less product of two words. */
 GW_LANE gw_u64 gw_ghash_multiply32(gw_u32 x, gw_u32 y)
 {
     const gw_u32 x0 = x & 0x11111111u;
@@ -69,7 +69,7 @@ GW_LANE gw_u64 gw_ghash_multiply32(gw_u32 x, gw_u32 y)
     return (z0 & mask) | (z1 & mask << 1) | (z2 & mask << 2) | (z3 & mask << 3);
 }
 
-/* Product of two words each, by Karatsuba's three. */
+/* Product of two 64-bit polynomials, computed with Karatsuba's three multiplications. */
 typedef struct gw_ghash_half {
     gw_u64 low;
     gw_u64 high;
@@ -105,8 +105,8 @@ GW_LANE gw_ghash_element gw_ghash_multiply(gw_ghash_element x, gw_ghash_element 
     v.word1 = (gw_u32)(third >> 32);
     v.word2 = (gw_u32)high.high;
     v.word3 = (gw_u32)(high.high >> 32);
-    /* Modulo x^128 + x^127 + x^126 + x^121 + 1, Montgomery's way: the low half is made 0, a word at
-     * a time, by adding multiples of the polynomial. */
+    /* Reduces modulo x^128 + x^127 + x^126 + x^121 + 1 with Montgomery's method: multiples of the
+     * polynomial clear the low half, one word at a time. */
     v3 ^= v0 << 31 ^ v0 << 30 ^ v0 << 25;
     v.word0 ^= v0 ^ v0 >> 1 ^ v0 >> 2 ^ v0 >> 7;
     v.word0 ^= v1 << 31 ^ v1 << 30 ^ v1 << 25;

@@ -1,8 +1,8 @@
-/* What a lane, or a group of lanes, is given, and the ways in which it settles a packet. */
+/* The inputs of a lane and of a group, and the functions that write a packet's outcome. */
 #ifndef GODWIT_LANE_H
 #define GODWIT_LANE_H
 
-/* What one lane knows of its packet. */
+/* Inputs of a lane function, for one packet. */
 typedef struct gw_lane {
     GW_GLOBAL gw_u8 *buffer;      /* start of the packet's buffer in the arena, 64-byte aligned */
     const GW_GLOBAL gw_u8 *image; /* the function's table image, 64-byte aligned */
@@ -10,25 +10,25 @@ typedef struct gw_lane {
     gw_u32 variant;               /* the same for all packets of a bin */
 } gw_lane;
 
-/* What a group of lanes is given: one bin. The arrays begin with the bin's first packet. */
+/* Inputs of a group function, for one bin. The arrays begin with the first packet of the bin. */
 typedef struct gw_work {
-    GW_GLOBAL gw_u8 *arena;       /* buffers count from here; 64-byte aligned */
+    GW_GLOBAL gw_u8 *arena;       /* base of all buffer offsets; 64-byte aligned */
     const GW_GLOBAL gw_u8 *image; /* the function's table image, 64-byte aligned */
     GW_GLOBAL gw_descriptor *descriptors;
     const GW_GLOBAL gw_u64 *parameters;
     GW_GLOBAL gw_outcome *outcomes;
     gw_u32 count;        /* packets in the bin */
-    gw_u32 variant;      /* the same for all of them */
-    gw_u32 length_bytes; /* the longest frame among them */
+    gw_u32 variant;      /* the same for all packets of the bin */
+    gw_u32 length_bytes; /* length of the longest frame */
 } gw_work;
 
-/* The first byte of the frame. */
+/* Returns the first byte of the frame. */
 GW_LANE GW_GLOBAL gw_u8 *gw_frame(const gw_lane *lane, const gw_descriptor *descriptor)
 {
     return lane->buffer + descriptor->head;
 }
 
-/* Settles a packet with a verdict of the contract. */
+/* Writes the outcome of a packet with a verdict of the contract. */
 GW_LANE void gw_verdict(gw_outcome *outcome, gw_u32 verdict, gw_u32 port, gw_u32 value)
 {
     outcome->verdict = (gw_u8)verdict;
@@ -37,7 +37,7 @@ GW_LANE void gw_verdict(gw_outcome *outcome, gw_u32 verdict, gw_u32 port, gw_u32
     outcome->value = value;
 }
 
-/* Drops a packet, for a drop reason of the contract. */
+/* Writes the outcome of a dropped packet. `reason` is a drop reason of the contract. */
 GW_LANE void gw_drop(gw_outcome *outcome, gw_u32 reason)
 {
     outcome->verdict = GW_VERDICT_DROP;

@@ -1,32 +1,32 @@
 /*
- * The loop around lane functions on a CPU core: one bin, packet after packet.
+ * The loop over the packets of one bin on a CPU core, around a lane function.
  *
- * A core finishes nothing while it waits for memory, so the loop runs two steps
- * ahead of itself: the frame that comes in 2 * GW_AHEAD packets is fetched, and
- * the function touches what it will miss for the packet GW_AHEAD from now.
+ * A core stalls on memory, so the loop prefetches in two steps: the frame of the packet
+ * 2 * GW_AHEAD ahead, and the table lines that the function touches for the packet GW_AHEAD ahead.
  */
 #ifndef GODWIT_LOOPS_CPU_H
 #define GODWIT_LOOPS_CPU_H
 
-/* One call of gw_run_bin. lib.rs declares the same struct for Rust. */
+/* Arguments of gw_run_bin. src/level.rs declares the same struct for Rust. */
 typedef struct gw_bin_call {
     gw_u8 *arena;               /* base of the arena, 64-byte aligned */
     const gw_u8 *image;         /* the function's table image, 64-byte aligned */
-    gw_descriptor *descriptors; /* of the bin's packets, one after another; head, length change */
+    gw_descriptor *descriptors; /* one per packet; head and length change */
     const gw_u64 *parameters;   /* one per packet */
     gw_outcome *outcomes;       /* one per packet, written */
     gw_u32 count;               /* packets in the bin */
     gw_u32 variant;
-    gw_u32 group; /* packets that take turns; 1: none; 0: none, but frames are fetched ahead */
+    gw_u32 group; /* packets interleaved; 1: none; 0: none, but frames are prefetched */
 } gw_bin_call;
 
-/* ipv4 over 900,000 prefixes, random addresses: 21, 15.3, 13.2, 13.2 ns at 8, 16, 32, 64. */
+/* Prefetch distance, in packets. ipv4 with 900,000 prefixes and random addresses takes 21, 15.3,
+ * 13.2 and 13.2 ns per packet at 8, 16, 32 and 64. */
 #define GW_AHEAD 32u
 
 typedef void gw_packet_function(const gw_lane *, gw_descriptor *, gw_outcome *);
 typedef void gw_touch_function(const gw_lane *, const gw_descriptor *);
 
-/* Inlined once per function, so that neither pointer is ever called through. */
+/* Inlined once per function, so that the calls through both pointers become direct. */
 static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call *call,
                                                               gw_u32 variant,
                                                               gw_packet_function *packet,
@@ -68,8 +68,8 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
 }
 
 /*
- * Defines gw_bin_<name>, the loop around one function that gopt has no loop for, and lets the
- * compiler see which variant it is: the first two have code of their own.
+ * Defines gw_bin_<name>, the loop of a function without expensive accesses. The first two variants
+ * are compiled separately with a constant variant.
  */
 #define GW_BIN_LOOP(name)                                                                          \
     static __attribute__((noinline)) void gw_bin_##name(const gw_bin_call *call)                   \

@@ -1,33 +1,32 @@
 /*
- * The entries under CUDA. One-dimensional; GW_GROUP_LANES threads a block, which is a group.
+ * The entry points under CUDA. Grids are one-dimensional. A block of GW_GROUP_LANES threads is a
+ * group.
  *
- *   gw_chunk        launched for one chunk; any number of groups
- *   gw_persistent   launched once; group i serves mailbox i until it is told to stop
+ *   gw_chunk        launched once per chunk, with any number of groups
+ *   gw_persistent   launched once; group i serves mailbox i until the host stops it
  *
- * Functions work on a shadow of the arena in the device's memory, buffer by buffer
- * at the same offsets as in the host's arena. Copy engines bring the buffers of a
- * chunk there and back where these lie side by side, and the chunk's arrays; otherwise,
- * and for persistent groups, the group itself does (bus_cuda.h).
- * A persistent group has buffers that lie side by side in its own memory instead
- * (GW_NEAR_WORDS).
+ * Functions work on a shadow of the arena in device memory, where each buffer has the same offset
+ * as in the host's arena. Copy engines transfer the chunk's arrays, and its buffers if they are
+ * contiguous. Otherwise the group copies both over the bus itself (bus_cuda.h). A persistent group
+ * always copies itself; it keeps contiguous buffers in shared memory instead (GW_NEAR_WORDS).
  */
 #ifndef GODWIT_LOOPS_CUDA_H
 #define GODWIT_LOOPS_CUDA_H
 
 #include "bus_cuda.h"
 
-/* What the entries have in common, in memory that the device can reach. */
+/* Arguments that both entry points share; all pointers are accessible to the device. */
 typedef struct gw_device {
-    gw_u8 *shadow;               /* of the whole arena, in the device's memory; 64-byte aligned */
-    gw_u8 *host;                 /* the arena itself, over the bus */
+    gw_u8 *shadow;               /* shadow of the whole arena in device memory; 64-byte aligned */
+    gw_u8 *host;                 /* the host's arena, accessed over the bus */
     const gw_u8 *images;         /* base of all table images, 64-byte aligned */
     const gw_u64 *image_offsets; /* per instance, bytes from the base, multiples of 64 */
     const gw_reach *reaches;     /* per instance */
 } gw_device;
 
 /*
- * A group's scratch memory. It is more than a kernel may have without being asked, so the host
- * asks for gw_scratch_bytes at each launch.
+ * The group's memory. It exceeds the size that a kernel gets by default, so the host requests
+ * gw_scratch_bytes at each launch.
  */
 #ifndef GW_SHARED_SCRATCH
 #define GW_SHARED_SCRATCH(name) extern __shared__ uint4 name[]
@@ -36,9 +35,10 @@ GW_STATIC_ASSERT(sizeof(gw_scratch) <= 96 << 10, scratch_bytes);
 extern "C" __device__ const gw_u32 gw_scratch_bytes = sizeof(gw_scratch);
 
 /*
- * Lane 0 takes the next bin: the one behind the last, where that is another part of the same bin
- * (more), otherwise `index`, or, where that is for the group of the bin in front, what the counter
- * says. Not below bin_count: there is none. How far its function reaches is written down too.
+ * Takes the next bin and returns its index, which is bin_count or more if no bin is left. Called by
+ * lane 0. With `more`, the bin at `index` is the next part of the current bin. Otherwise bins that
+ * are a later part of another bin are skipped, and the counter gives the next index. Also loads the
+ * read and write limits of the bin's function.
  */
 GW_LANE gw_u32 gw_take(gw_steps *steps, gw_reach *reach, const gw_device *device,
                        const gw_bin *bins, gw_u32 bin_count, gw_u32 *next_bin, gw_u32 index,
@@ -57,22 +57,24 @@ GW_LANE gw_u32 gw_take(gw_steps *steps, gw_reach *reach, const gw_device *device
     return index;
 }
 
-/* Writes a word that the host reads; what the group wrote before a barrier is visible by then. */
+/* Writes a word that the host reads. Writes of the group before a barrier are visible to a host
+ * that reads the new value. */
 GW_LANE void gw_store_release(gw_u32 *address, gw_u32 value)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
 
 /*
- * Tells the host that a chunk is done, which would else hear it later, and of the driver. By a lane
- * of each group, behind a barrier behind its last bin; the group that is the last of them says it.
+ * Signals chunk completion to the host, earlier than the driver does. One lane of each group calls
+ * this after the barrier that follows its last bin. The last group writes the flag.
  *
- * What its lanes wrote to the host's memory is before the barrier, that before the fence, and that
- * before the group counts itself; the last counts behind all others, and releases the word to the
- * system behind that. Both are cumulative: whoever acquires the word sees what any group wrote. A
- * fence of the system in each group would wait for the bus, and so under load cost a tenth.
+ * Memory order: each lane writes to host memory before the barrier, the barrier precedes the fence,
+ * and the fence precedes the group's increment. The last group increments after all others and then
+ * releases the flag at system scope. Fences and releases are cumulative, so a host that acquires
+ * the flag sees the writes of every group. A system-scope fence in each group would also work, but
+ * it waits for the bus and costs 10 % under load.
  */
-GW_LANE void gw_tell_done(gw_u32 *host_done, gw_u32 *ended)
+GW_LANE void gw_signal_done(gw_u32 *host_done, gw_u32 *ended)
 {
     __threadfence();
     if (atomicInc(ended, gridDim.x - 1) == gridDim.x - 1) {
@@ -80,22 +82,23 @@ GW_LANE void gw_tell_done(gw_u32 *host_done, gw_u32 *ended)
     }
 }
 
-/* What groups count by in the device's memory: both are 0 before a launch, and after. */
+/* Counters in device memory. Both are 0 before and after a launch. */
 typedef struct gw_counters {
     gw_u32 next_bin;
-    gw_u32 ended; /* groups */
+    gw_u32 ended; /* groups that have finished */
 } gw_counters;
 
 /*
- * host_arrays: groups fetch and return buffers and the chunk's arrays, and host_done is to be 1
- * when all is back in the host's memory. Otherwise copy engines do, and both are 0. bins and cycles
- * (of each bin) may lie in the host's memory: each is read, or written, once.
+ * Runs the bins of one chunk. If host_arrays is not 0, groups copy buffers and arrays from and to
+ * the host, and set host_done to 1 when all results are in host memory. Otherwise copy engines
+ * transfer them, and host_arrays and host_done are 0. `bins` and `cycles` (one per bin) may be in
+ * host memory: each element is accessed once.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     gw_chunk(gw_device device, gw_host_arrays host_arrays, gw_u64 *parameters,
              gw_descriptor *descriptors, gw_outcome *outcomes, gw_u32 *trails, const gw_bin *bins,
-             gw_u32 bin_count, gw_counters *counters, gw_u32 *cycles, gw_u8 *scratch,
-             gw_u32 scratch_packets, gw_u32 *host_done)
+             gw_u32 bin_count, gw_counters *counters, gw_u32 *cycles, gw_u8 *chain_scratch,
+             gw_u32 chain_packets, gw_u32 *host_done)
 {
     gw_u32 *next_bin = &counters->next_bin;
     GW_SHARED_SCRATCH(shared);
@@ -104,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     __shared__ gw_reach reach;
     __shared__ gw_u32 taken;
     __shared__ long long started;
-    /* Each lane's own; no register is spent on what is looked at once a bin. */
+    /* One element per lane. In shared memory to save registers, as it is read once per bin. */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_chunk_arrays chunk;
@@ -115,12 +118,12 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     chunk.parameters = parameters;
     chunk.outcomes = outcomes;
     chunk.trails = trails;
-    chunk.scratch = scratch;
-    chunk.scratch_packets = scratch_packets;
+    chunk.chain_scratch = chain_scratch;
+    chunk.chain_packets = chain_packets;
     chunk.bins = bins;
     chunk.bin_count = bin_count;
     if (gw_lane_id() == 0) {
-        /* The first bin of each group is known; the counter is for those behind. */
+        /* Group i starts with bin i. The counter assigns the remaining bins. */
         taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, blockIdx.x, 0);
         started = clock64();
     }
@@ -136,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
         gw_run_bin(&chunk, &steps, scratch, &prepared[gw_lane_id()]);
         const gw_u32 first = gw_uniform(steps.bin.first);
         const gw_u32 count = gw_uniform(steps.bin.count);
-        const gw_u32 follows = gw_uniform(steps.follows);
+        const gw_u32 has_chain = gw_uniform(steps.has_chain);
         if (host_arrays != 0) {
             gw_barrier();
             gw_return(device.shadow, device.host, descriptors + first, outcomes + first, count,
@@ -144,14 +147,14 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
         }
         gw_barrier();
         if (host_arrays != 0) {
-            gw_return_arrays(&chunk, host_arrays, follows, first, count);
+            gw_return_arrays(&chunk, host_arrays, has_chain, first, count);
         }
         if (gw_lane_id() == 0) {
             const long long now = clock64();
             cycles[taken] = (gw_u32)(now - started);
             started = now;
-            /* Each group asks once in vain, so all ask bin_count times, and the last finds 0 again.
-             */
+            /* Each group makes one increment that yields no bin. The increments therefore sum to
+             * bin_count, and the counter wraps to 0 at the end. */
             const gw_u32 more = steps.bin.part & GW_PART_MORE;
             const gw_u32 index = more ? taken + 1 : gridDim.x + atomicInc(next_bin, bin_count - 1);
             taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, index, more);
@@ -159,84 +162,87 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
         gw_barrier();
     }
     if (host_arrays != 0 && gw_lane_id() == 0) {
-        gw_tell_done(host_done, &counters->ended);
+        gw_signal_done(host_done, &counters->ended);
     }
 }
 
-/* What the host has written into a mailbox; what it wrote before is visible after. */
-typedef struct gw_look {
+/* The words of a mailbox that the host writes. */
+typedef struct gw_mailbox_words {
     gw_u64 counters; /* posted | stop << 32 */
     gw_u64 extent;
-} gw_look;
+} gw_mailbox_words;
 
-/* One request on the bus. Of its two words either may be read before the other. */
-GW_LANE gw_look gw_look_into(const gw_mailbox *box)
+/* Reads both words in one bus request, with acquire order. The words may come from different times.
+ */
+GW_LANE gw_mailbox_words gw_read_mailbox(const gw_mailbox *box)
 {
-    gw_look look;
+    gw_mailbox_words words;
     asm volatile("ld.acquire.sys.global.v2.u64 {%0, %1}, [%2];"
-                 : "=l"(look.counters), "=l"(look.extent)
+                 : "=l"(words.counters), "=l"(words.extent)
                  : "l"(box)
                  : "memory");
-    return look;
+    return words;
 }
 
-/* Polls in vain before the group begins to pause between two of them. */
+/* Unsuccessful polls after which the group pauses between polls, and the pause in nanoseconds. */
 #define GW_POLLS_BEFORE_PAUSE 4096u
 #define GW_PAUSE_NS           256u
 
-/* What lane 0 tells the group when it has seen something in the mailbox. */
-typedef struct gw_seen {
-    gw_u32 posted; /* the bins taken: the group is to end */
-    gw_u32 first;  /* where the next bin's buffers lie side by side, in units, */
-    gw_u32 units;  /* and how many; 0: they do not, or it is not known */
-} gw_seen;
+/* The mailbox state that lane 0 shares with the group. */
+typedef struct gw_mailbox_view {
+    gw_u32 posted; /* value of gw_mailbox.posted; if it equals the bins taken, the group must end */
+    gw_u32 first;  /* first unit of the next bin's buffers, if they are contiguous */
+    gw_u32 units;  /* length of these buffers, in units; 0: not contiguous, or not known */
+} gw_mailbox_view;
 
-/* Waits for the mailbox's next place, by one lane. */
-GW_LANE gw_seen gw_await(const gw_mailbox *box, gw_u32 taken)
+/* Waits until the next mailbox slot is filled or the host stops the group. Called by one lane. */
+GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
 {
-    gw_look look = gw_look_into(box);
-    for (gw_u32 polls = 0; look.counters == taken; polls++) {
+    gw_mailbox_words words = gw_read_mailbox(box);
+    for (gw_u32 polls = 0; words.counters == taken; polls++) {
         if (polls >= GW_POLLS_BEFORE_PAUSE) {
             __nanosleep(GW_PAUSE_NS);
         }
-        look = gw_look_into(box);
+        words = gw_read_mailbox(box);
     }
-    gw_seen seen;
-    seen.posted = (gw_u32)look.counters;
-    /* The extent is that of the last place posted, and may be older than the counters, or newer. */
-    const gw_u32 right = seen.posted == taken + 1 && look.extent >> 48 == (seen.posted & 0xffffu);
-    seen.first = (gw_u32)look.extent;
-    seen.units = right ? (gw_u32)(look.extent >> 32) & 0xffffu : 0;
-    return seen;
+    gw_mailbox_view view;
+    view.posted = (gw_u32)words.counters;
+    /* The extent belongs to the last slot posted. It may be older or newer than the counters. */
+    const gw_u32 matches =
+        view.posted == taken + 1 && words.extent >> 48 == (view.posted & 0xffffu);
+    view.first = (gw_u32)words.extent;
+    view.units = matches ? (gw_u32)(words.extent >> 32) & 0xffffu : 0;
+    return view;
 }
 
 /*
- * Buffers in the group's memory, from which loads take a tenth of the time, one behind the other as
- * they lie in the host's arena. They come over the bus with the place, before anything is known of
- * them but the extent, so that a bin waits for one trip and not for two.
+ * Capacity for buffers in shared memory, in words. Loads from there take a tenth of the time. The
+ * buffers keep the order of the host's arena. The group loads them together with the slot, knowing
+ * only their extent, so a bin waits for one bus round trip instead of two.
  */
 #define GW_NEAR_WORDS (GW_EXTENT_UNITS_MAX * GW_UNIT_WORDS)
 
-/* Words of them that a lane brings. */
+/* Words of these buffers that each lane loads. */
 #define GW_NEAR_LANE_WORDS ((GW_NEAR_WORDS + GW_GROUP_LANES - 1) / GW_GROUP_LANES)
 
-/* Packets of a bin that a persistent group has room for in its shared memory. */
+/* Capacity of a persistent group's arrays in shared memory, in packets. */
 #define GW_NEAR_PACKETS 64u
 
-/* What a group keeps of the configured functions that it served, which never change. */
+/* Cached data of a configured function. They never change. */
 typedef struct gw_instance {
     gw_u64 image_offset;
     gw_reach reach;
-    gw_u32 number; /* which of them */
+    gw_u32 number; /* index of the instance */
 } gw_instance;
 
 #define GW_INSTANCES     16u
 #define GW_INSTANCE_NONE 0xffffffffu
 
-/* The configured function of a bin, as remembered in its slot or else as the device has it. */
-GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *slot, gw_u32 number)
+/* Returns the data of an instance, from its cache slot or from device memory. */
+GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *cached,
+                                   gw_u32 number)
 {
-    gw_instance instance = *slot;
+    gw_instance instance = *cached;
     if (instance.number != number) {
         instance.number = number;
         instance.image_offset = device->image_offsets[number];
@@ -246,18 +252,18 @@ GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *s
 }
 
 /*
- * A group that stays: takes bins out of its mailbox until it is told to stop. It may have a
- * multiprocessor's registers for itself, for it is there for short waits and not for many packets.
+ * Serves one mailbox per group until the host stops it. Persistent groups exist for low latency
+ * rather than for throughput, so a group may use all registers of a multiprocessor.
  *
- * Works on copies of what lies in the mailbox, which is read once and written once, for each
- * access to it crosses the bus. Copies of small bins lie in shared memory.
+ * The group works on a copy of the mailbox slot. Each access to the slot crosses the bus, so the
+ * slot is read once and written once. Copies of small bins are in shared memory.
  *
- * scratch: for each group, in the device's memory, a place (abi.h) for bins of more than
- * GW_NEAR_PACKETS, and behind it the scratch of its chain.
+ * `group_areas` is device memory. For each group it holds a mailbox slot (abi.h), for bins of more
+ * than GW_NEAR_PACKETS packets, followed by the group's chain scratch.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
-    gw_persistent(gw_device device, gw_u8 *mailboxes, gw_u64 mailbox_bytes, gw_u32 places,
-                  gw_u32 bin_packets, gw_u8 *scratch)
+    gw_persistent(gw_device device, gw_u8 *mailboxes, gw_u64 mailbox_bytes, gw_u32 slots,
+                  gw_u32 bin_packets, gw_u8 *group_areas)
 {
     GW_SHARED_SCRATCH(shared);
     gw_scratch *scratch = (gw_scratch *)shared;
@@ -268,24 +274,24 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     alignas(GW_BUFFER_UNIT) __shared__ uint4 near_words[GW_NEAR_WORDS];
     __shared__ gw_steps steps;
     __shared__ gw_instance instances[GW_INSTANCES];
-    __shared__ gw_seen seen;
+    __shared__ gw_mailbox_view view;
     __shared__ gw_reach reach;
-    /* Each lane's own; no register is spent on what is looked at once a bin. */
+    /* One element per lane. In shared memory to save registers, as it is read once per bin. */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_mailbox *box = (gw_mailbox *)(mailboxes + blockIdx.x * mailbox_bytes);
-    gw_u8 *scratch = scratch + (gw_u64)blockIdx.x * (GW_MAILBOX_SLOT_BYTES(bin_packets) +
-                                                     GW_CHAIN_SCRATCH_BYTES(bin_packets));
-    /* Moved in as few words as there can be: each is a request of its own on the bus. */
+    gw_u8 *area = group_areas + (gw_u64)blockIdx.x * (GW_MAILBOX_SLOT_BYTES(bin_packets) +
+                                                      GW_CHAIN_SCRATCH_BYTES(bin_packets));
+    /* Copied in the largest possible words, because each word is one bus request. */
     uint4 *descriptors = near_descriptors;
     gw_u64 *parameters = near_parameters;
     uint2 *outcomes = near_outcomes;
     gw_u32 *trails = near_trails;
     if (bin_packets > GW_NEAR_PACKETS) {
-        descriptors = (uint4 *)(scratch + GW_MAILBOX_SLOT_DESCRIPTORS);
-        parameters = (gw_u64 *)(scratch + GW_MAILBOX_SLOT_PARAMETERS(bin_packets));
-        outcomes = (uint2 *)(scratch + GW_MAILBOX_SLOT_OUTCOMES(bin_packets));
-        trails = (gw_u32 *)(scratch + GW_MAILBOX_SLOT_TRAILS(bin_packets));
+        descriptors = (uint4 *)(area + GW_MAILBOX_SLOT_DESCRIPTORS);
+        parameters = (gw_u64 *)(area + GW_MAILBOX_SLOT_PARAMETERS(bin_packets));
+        outcomes = (uint2 *)(area + GW_MAILBOX_SLOT_OUTCOMES(bin_packets));
+        trails = (gw_u32 *)(area + GW_MAILBOX_SLOT_TRAILS(bin_packets));
     }
     gw_chunk_arrays chunk;
     chunk.images = device.images;
@@ -294,16 +300,16 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     chunk.parameters = parameters;
     chunk.outcomes = (gw_outcome *)outcomes;
     chunk.trails = trails;
-    chunk.scratch = scratch + GW_MAILBOX_SLOT_BYTES(bin_packets);
-    chunk.scratch_packets = bin_packets;
+    chunk.chain_scratch = area + GW_MAILBOX_SLOT_BYTES(bin_packets);
+    chunk.chain_packets = bin_packets;
     chunk.bins = 0;
     chunk.bin_count = 1;
     for (gw_u32 i = gw_lane_id(); i < GW_INSTANCES; i += gw_lane_count()) {
         instances[i].number = GW_INSTANCE_NONE;
     }
-    /* The host may start its counters anywhere. */
+    /* The host's counters may start at any value. */
     gw_u32 taken = box->finished;
-    gw_seen last = {taken, 0, 0}; /* as lane 0 saw it */
+    gw_mailbox_view last = {taken, 0, 0}; /* valid in lane 0 */
     gw_barrier();
     if (gw_lane_id() == 0) {
         gw_store_release(&box->running, GW_MAILBOX_POLLING);
@@ -312,18 +318,18 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
         if (gw_lane_id() == 0) {
             last.units = 0;
             last = last.posted == taken ? gw_await(box, taken) : last;
-            seen = last;
+            view = last;
         }
         gw_barrier();
-        if (gw_uniform(seen.posted) == taken) {
+        if (gw_uniform(view.posted) == taken) {
             break;
         }
-        gw_u8 *place =
-            (gw_u8 *)(box + 1) + (gw_u64)(taken % places) * GW_MAILBOX_SLOT_BYTES(bin_packets);
-        uint4 *host_descriptors = (uint4 *)(place + GW_MAILBOX_SLOT_DESCRIPTORS);
-        const gw_u32 units = gw_uniform(seen.units);
-        const gw_u32 first = units != 0 ? gw_uniform(seen.first) : 0;
-        /* All loads at once, whatever the bin holds: each costs the same trip over the bus. */
+        gw_u8 *slot =
+            (gw_u8 *)(box + 1) + (gw_u64)(taken % slots) * GW_MAILBOX_SLOT_BYTES(bin_packets);
+        uint4 *host_descriptors = (uint4 *)(slot + GW_MAILBOX_SLOT_DESCRIPTORS);
+        const gw_u32 units = gw_uniform(view.units);
+        const gw_u32 first = units != 0 ? gw_uniform(view.first) : 0;
+        /* Issue all loads at once, regardless of the bin's size: they share one bus round trip. */
         const uint4 *host_words = (const uint4 *)device.host + (gw_u64)first * GW_UNIT_WORDS;
         uint4 words[GW_NEAR_LANE_WORDS];
         GW_UNROLL
@@ -334,19 +340,19 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
         for (gw_u32 i = gw_lane_id(); i < bin_packets; i += gw_lane_count()) {
             uint4 descriptor = host_descriptors[i];
             const gw_u64 parameter =
-                ((const gw_u64 *)(place + GW_MAILBOX_SLOT_PARAMETERS(bin_packets)))[i];
+                ((const gw_u64 *)(slot + GW_MAILBOX_SLOT_PARAMETERS(bin_packets)))[i];
             descriptor.x -= first;
             descriptors[i] = descriptor;
             parameters[i] = parameter;
         }
         if (gw_lane_id() == gw_lane_count() - 1) {
-            const gw_u32 follows = gw_has_chain(device.images);
-            const uint4 bin_words = *(const uint4 *)place;
+            const gw_u32 has_chain = gw_has_chain(device.images);
+            const uint4 bin_words = *(const uint4 *)slot;
             const gw_bin bin = *(const gw_bin *)&bin_words;
-            gw_instance *slot = &instances[bin.instance % GW_INSTANCES];
-            *slot = gw_instance_of(&device, slot, bin.instance);
-            gw_begin_steps(&steps, bin, slot->image_offset, follows);
-            reach = slot->reach;
+            gw_instance *cached = &instances[bin.instance % GW_INSTANCES];
+            *cached = gw_instance_of(&device, cached, bin.instance);
+            gw_begin_steps(&steps, bin, cached->image_offset, has_chain);
+            reach = cached->reach;
         }
         GW_UNROLL
         for (gw_u32 i = 0; i < GW_NEAR_LANE_WORDS; i++) {
@@ -368,9 +374,9 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
             uint4 descriptor = descriptors[i];
             descriptor.x += first;
             host_descriptors[i] = descriptor;
-            ((uint2 *)(place + GW_MAILBOX_SLOT_OUTCOMES(bin_packets)))[i] = outcomes[i];
-            if (steps.follows) {
-                ((gw_u32 *)(place + GW_MAILBOX_SLOT_TRAILS(bin_packets)))[i] = trails[i];
+            ((uint2 *)(slot + GW_MAILBOX_SLOT_OUTCOMES(bin_packets)))[i] = outcomes[i];
+            if (steps.has_chain) {
+                ((gw_u32 *)(slot + GW_MAILBOX_SLOT_TRAILS(bin_packets)))[i] = trails[i];
             }
         }
         gw_return(chunk.arena, device.host + (gw_u64)first * GW_BUFFER_UNIT, chunk.descriptors,

@@ -1,22 +1,21 @@
 /*
- * The loops around functions on a device, the same for OpenCL and CUDA.
+ * The loops around functions on a device, shared by OpenCL and CUDA.
  *
- * Launched: a group of lanes takes the next bin of the chunk until none is left.
- * Bins are sorted longest first and taken by a counter, so that a group which got
- * a long bin takes fewer of them (longest processing time first, PIPSEA, Park et
- * al., ANCS 2016). The host zeroes the counter before each launch; the number of
- * groups is free. The parts of a bin of several variants (GW_PART_MORE) stay with
- * the group that took the first.
+ * In a launched chunk, each group takes the next bin from a counter until no bin is left. Bins are
+ * sorted longest first, so a group with a long bin takes fewer bins (longest processing time first;
+ * PIPSEA, Park et al., ANCS 2016). The host zeroes the counter before each launch. Any number of
+ * groups is valid. The parts of a bin of several variants (GW_PART_MORE) stay in the group that
+ * took the first part.
  *
- * The barriers: nobody leaves a bin before all of the group's lanes are done with
- * it, so scratch memory and the shared bin index may be written anew.
+ * Barriers ensure that all lanes of the group have finished a bin before any lane continues. The
+ * group's memory and the shared bin index can then be overwritten.
  */
 #ifndef GODWIT_LOOPS_DEVICE_H
 #define GODWIT_LOOPS_DEVICE_H
 
 #include "../groups.h"
 
-/* The arrays of one chunk, in memory that the device can reach. */
+/* The arrays of one chunk, in memory that the device can access. */
 typedef struct gw_chunk_arrays {
     GW_GLOBAL gw_u8 *arena;        /* 64-byte aligned */
     const GW_GLOBAL gw_u8 *images; /* base of all table images, 64-byte aligned; gw_chain first */
@@ -24,29 +23,28 @@ typedef struct gw_chunk_arrays {
     GW_GLOBAL gw_descriptor *descriptors;
     const GW_GLOBAL gw_u64 *parameters;
     GW_GLOBAL gw_outcome *outcomes;
-    GW_GLOBAL gw_u32 *trails; /* per packet, where there is a chain */
-    GW_GLOBAL gw_u8
-        *scratch; /* where packets are packed anew, where there is a chain (loops_chain.h) */
-    gw_u32 scratch_packets; /* places of the scratch */
+    GW_GLOBAL gw_u32 *trails;       /* one per packet; only with a chain */
+    GW_GLOBAL gw_u8 *chain_scratch; /* packed packets; only with a chain (loops_chain.h) */
+    gw_u32 chain_packets;           /* capacity of chain_scratch, in packets */
     const GW_GLOBAL gw_bin *bins;
     gw_u32 bin_count;
 } gw_chunk_arrays;
 
-/* The memory of a group: a part for each function, so that a chain leaves what is prepared. */
+/* The group's memory. Each function has its own part, so a chain keeps all prepared parts. */
 #define GW_SCRATCH_FIELD(name) gw_##name##_scratch name##_;
 typedef struct gw_scratch {
     gw_u64 words[2];
     GW_GROUP_FORMS(GW_SCRATCH_FIELD)
 } gw_scratch;
 
-/* What each part of the scratch memory holds: for which configured function it is prepared. */
+/* For each part of gw_scratch, the instance for which it was prepared. */
 #define GW_PREPARED_FIELD(name) gw_u32 name##_;
 typedef struct gw_prepared {
     gw_u32 none;
     GW_GROUP_FORMS(GW_PREPARED_FIELD)
 } gw_prepared;
 
-/* Nothing yet. */
+/* Marks a part that is not prepared. */
 #define GW_PREPARED_NONE   0xffffffffu
 #define GW_UNPREPARE(name) prepared->name##_ = GW_PREPARED_NONE;
 
@@ -56,7 +54,7 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     GW_GROUP_FORMS(GW_UNPREPARE)
 }
 
-/* OpenCL has no function pointers, so the loop over a bin's packets is a macro. */
+/* Runs a lane function over a bin. A macro, because OpenCL has no function pointers. */
 #define GW_BY_LANE(name)                                                                           \
     for (gw_u32 i = gw_lane_id(); i < work.count; i += gw_lane_count()) {                          \
         gw_descriptor descriptor = work.descriptors[i];                                            \
@@ -71,7 +69,7 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
         work.outcomes[i] = outcome;                                                                \
     }
 
-/* What is prepared stays until the group comes to another configured function. */
+/* Runs a group form over a bin. Prepares the group's memory only if the instance has changed. */
 #define GW_BY_GROUP(name)                                                                          \
     if (prepared->name##_ != steps->bin.instance) {                                                \
         gw_##name##_prepare(work.image, &scratch->name##_);                                        \
@@ -79,8 +77,8 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     }                                                                                              \
     gw_##name##_bin(&work, &scratch->name##_);
 
-/* GW_LANE_FORMS: for compilers that do not cope with barriers inside of functions. No chain then.
- */
+/* GW_LANE_FORMS selects lane forms only, for compilers that cannot handle barriers in functions. It
+ * also disables the chain. */
 #ifdef GW_LANE_FORMS
 #define GW_GROUP_FORM GW_BY_LANE
 #else
@@ -92,35 +90,36 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
         GW_FORM_##name(name) break;
 
 /*
- * What all lanes of a group know of the bin that it works on, in local memory. Lane 0 fills it and
- * a barrier follows.
+ * State of the bin that a group works on, in the group's memory. Lane 0 initialises it; a barrier
+ * follows.
  */
 typedef struct gw_steps {
-    gw_bin bin;          /* its place in the arrays; function and variant as they are now */
-    gw_u64 image_offset; /* of that function's image, from all images' base */
-    gw_u32 count;        /* packets that are at that function */
-    gw_u32 led_on;       /* whether another function led them there: no host half prepared them */
-    gw_u32 in_scratch;   /* whether they lie on the scratch, and not where the bin does */
-    gw_u32 follows;      /* whether there is a chain: gw_has_chain */
-    gw_u32 least;        /* of all packets' hops */
-    gw_u32 most;
+    gw_bin bin;          /* the bin; instance, kernel and variant change with each step */
+    gw_u64 image_offset; /* offset of the instance's image from the base of all images */
+    gw_u32 count;        /* packets that the current function processes */
+    gw_u32 continued;    /* whether they come from another function on the device */
+    gw_u32 packed;       /* whether they are packed in the chain scratch */
+    gw_u32 has_chain;    /* value of gw_has_chain */
+    gw_u32 hop_min;      /* minimum of the packets' hops */
+    gw_u32 hop_max;      /* maximum of the packets' hops */
 } gw_steps;
 
-/* By lane 0. */
+/* Initialises the state for a bin. Called by lane 0. */
 GW_LANE void gw_begin_steps(GW_LOCAL gw_steps *steps, gw_bin bin, gw_u64 image_offset,
-                            gw_u32 follows)
+                            gw_u32 has_chain)
 {
     steps->bin = bin;
     steps->image_offset = image_offset;
     steps->count = bin.count;
-    steps->led_on = 0;
-    steps->in_scratch = 0;
-    steps->follows = follows;
+    steps->continued = 0;
+    steps->packed = 0;
+    steps->has_chain = has_chain;
 }
 
 #include "loops_chain.h"
 
-/* One function, by all lanes of a group. The switch goes the same way in all lanes. */
+/* Runs the current function. All lanes of the group call it and take the same case of the switch.
+ */
 GW_GROUP void gw_run_step(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps *steps,
                           GW_LOCAL gw_scratch *scratch, gw_prepared *prepared)
 {
@@ -131,11 +130,11 @@ GW_GROUP void gw_run_step(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps 
     work.descriptors = chunk->descriptors + first;
     work.parameters = chunk->parameters + first;
     work.outcomes = chunk->outcomes + first;
-    if (gw_uniform(steps->led_on)) {
-        work.parameters = gw_desk_zeros(chunk) + first;
-        if (steps->in_scratch) {
-            work.descriptors = gw_desk_descriptors(chunk) + first;
-            work.outcomes = gw_desk_outcomes(chunk) + first;
+    if (gw_uniform(steps->continued)) {
+        work.parameters = gw_chain_zeros(chunk) + first;
+        if (steps->packed) {
+            work.descriptors = gw_chain_descriptors(chunk) + first;
+            work.outcomes = gw_chain_outcomes(chunk) + first;
         }
     }
     work.count = gw_uniform(steps->count);
@@ -151,8 +150,8 @@ GW_GROUP void gw_run_step(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps 
 }
 
 /*
- * One bin, through its function and those that follow on the device, by all lanes of a group, which
- * come from the barrier behind gw_begin_steps. prepared is the lane's own.
+ * Runs a bin through its function and through those that follow on the device. All lanes of the
+ * group call it after the barrier that follows gw_begin_steps. Each lane has its own `prepared`.
  */
 GW_GROUP void gw_run_bin(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps,
                          GW_LOCAL gw_scratch *scratch, gw_prepared *prepared)
@@ -160,9 +159,9 @@ GW_GROUP void gw_run_bin(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps,
 #ifdef GW_LANE_FORMS
     gw_run_step(chunk, steps, scratch, prepared);
 #else
-    for (gw_u32 turn = 0; turn <= GW_TURNS_MAX; turn++) {
+    for (gw_u32 step = 0; step <= GW_STEPS_MAX; step++) {
         gw_run_step(chunk, steps, scratch, prepared);
-        if (!gw_follow(chunk, steps, turn)) {
+        if (!gw_next_step(chunk, steps, step)) {
             break;
         }
     }

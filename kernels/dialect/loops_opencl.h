@@ -1,9 +1,9 @@
 /*
- * The entries under OpenCL. One-dimensional.
+ * The entry points under OpenCL. Work sizes are one-dimensional.
  *
- *   gw_chunk        launched for one chunk; any number of groups
- *   gw_persistent   launched once; group i serves mailbox i until it is told to stop. OpenCL C 2.0
- *                   and later: earlier ones have no atomics that host and device share
+ *   gw_chunk        launched once per chunk, with any number of groups
+ *   gw_persistent   launched once; group i serves mailbox i until the host stops it. It needs
+ *                   OpenCL C 2.0 for atomics between host and device
  */
 #ifndef GODWIT_LOOPS_OPENCL_H
 #define GODWIT_LOOPS_OPENCL_H
@@ -15,7 +15,7 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
                        const __global gw_u64 *parameters, __global gw_outcome *outcomes,
                        const __global gw_bin *bins, gw_u32 bin_count,
                        volatile __global gw_u32 *next_bin, __global gw_u32 *trails,
-                       __global gw_u8 *scratch, gw_u32 scratch_packets)
+                       __global gw_u8 *chain_scratch, gw_u32 chain_packets)
 {
     __local gw_scratch scratch;
     __local gw_steps steps;
@@ -30,14 +30,14 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
     chunk.parameters = parameters;
     chunk.outcomes = outcomes;
     chunk.trails = trails;
-    chunk.scratch = scratch;
-    chunk.scratch_packets = scratch_packets;
+    chunk.chain_scratch = chain_scratch;
+    chunk.chain_packets = chain_packets;
     chunk.bins = bins;
     chunk.bin_count = bin_count;
     for (gw_u32 turn = 0; turn < bin_count; turn++) {
         gw_barrier();
         if (gw_lane_id() == 0) {
-            /* Another part of the bin before, or the next at which a group begins. */
+            /* Take the next part of the same bin, or the next bin that is not such a part. */
             const gw_u32 more = turn > 0 ? steps.bin.part & GW_PART_MORE : 0;
             gw_u32 index = more ? taken + 1 : atomic_inc(next_bin);
             while (!more && index < bin_count && (bins[index].part & GW_PART_REST)) {
@@ -60,8 +60,8 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
 #if __OPENCL_C_VERSION__ >= 200
 
 /*
- * The scope that holds host and device. A compiler of OpenCL C 3.0 may lack the word; the host
- * then starts groups only where the device is the processor itself, whose caches know one scope.
+ * Memory scope that includes host and device. A compiler of OpenCL C 3.0 may lack it. The host then
+ * starts persistent groups only on CPU devices, where both scopes are the same.
  */
 #if __OPENCL_C_VERSION__ == 200 || defined(__opencl_c_atomic_scope_all_devices)
 #define GW_SCOPE_HOST memory_scope_all_svm_devices
@@ -69,25 +69,27 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
 #define GW_SCOPE_HOST memory_scope_device
 #endif
 
-/* Reads a word that the host writes; what the host wrote before it is visible afterwards. */
+/* Reads a word that the host writes. Writes of the host before its store are visible afterwards. */
 GW_LANE gw_u32 gw_load_acquire(volatile __global gw_u32 *word)
 {
     return atomic_load_explicit((volatile __global atomic_uint *)word, memory_order_acquire,
                                 GW_SCOPE_HOST);
 }
 
-/* Writes a word that the host reads; what the group wrote before a barrier is visible by then. */
+/* Writes a word that the host reads. Writes of the group before a barrier are visible to a host
+ * that reads the new value. */
 GW_LANE void gw_store_release(volatile __global gw_u32 *word, gw_u32 value)
 {
     atomic_store_explicit((volatile __global atomic_uint *)word, value, memory_order_release,
                           GW_SCOPE_HOST);
 }
 
-/* Waits for the mailbox's next place, by one lane. Returns 0 when the group is to end. */
+/* Waits until the next mailbox slot is filled. Called by one lane. Returns 0 if the group must end.
+ */
 GW_LANE gw_u32 gw_await(volatile __global gw_mailbox *box, gw_u32 taken)
 {
     while (gw_load_acquire(&box->posted) == taken) {
-        /* Posted first, stop afterwards: when stop is seen, nothing is posted any more. */
+        /* The host posts before it stops: after stop is seen, posted is final. */
         if (gw_load_acquire(&box->stop) != 0 && gw_load_acquire(&box->posted) == taken) {
             return 0;
         }
@@ -96,16 +98,16 @@ GW_LANE gw_u32 gw_await(volatile __global gw_mailbox *box, gw_u32 taken)
 }
 
 /*
- * A group that stays (Hummingbird, algorithms 1 and 2): one lane polls, barriers hold the
- * others; all work off the bin where it lies, lanes beyond its packets having nothing to do;
- * one lane says that it is finished. There is one atomic store a bin, not one a lane.
+ * Serves one mailbox per group (Hummingbird, algorithms 1 and 2). One lane polls while barriers
+ * hold the others. All lanes then process the bin in its slot, and one lane publishes completion:
+ * one atomic store per bin instead of one per lane.
  *
- * places is a power of two, so that the ring goes on where the counters wrap.
+ * `slots` is a power of two, so the slot index stays correct when the counters wrap.
  */
 __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
                             const __global gw_u64 *image_offsets, __global gw_u8 *mailboxes,
-                            gw_u64 mailbox_bytes, gw_u32 places, gw_u32 bin_packets,
-                            __global gw_u8 *scratch)
+                            gw_u64 mailbox_bytes, gw_u32 slots, gw_u32 bin_packets,
+                            __global gw_u8 *chain_scratch)
 {
     __local gw_scratch scratch;
     __local gw_steps steps;
@@ -119,22 +121,23 @@ __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
     chunk.arena = arena;
     chunk.images = images;
     chunk.image_offsets = image_offsets;
-    chunk.scratch = scratch + get_group_id(0) * (gw_u64)GW_CHAIN_SCRATCH_BYTES(bin_packets);
-    chunk.scratch_packets = bin_packets;
+    chunk.chain_scratch =
+        chain_scratch + get_group_id(0) * (gw_u64)GW_CHAIN_SCRATCH_BYTES(bin_packets);
+    chunk.chain_packets = bin_packets;
     chunk.bins = 0;
     chunk.bin_count = 1;
-    /* All lanes have read finished before anybody writes it. */
+    /* All lanes must read finished before any lane writes it. */
     gw_barrier();
     if (gw_lane_id() == 0) {
         gw_store_release(&box->running, GW_MAILBOX_POLLING);
     }
     for (;;) {
-        __global gw_u8 *place = base + sizeof(gw_mailbox) +
-                                (gw_u64)(taken & (places - 1)) * GW_MAILBOX_SLOT_BYTES(bin_packets);
+        __global gw_u8 *slot = base + sizeof(gw_mailbox) +
+                               (gw_u64)(taken & (slots - 1)) * GW_MAILBOX_SLOT_BYTES(bin_packets);
         if (gw_lane_id() == 0) {
             go = gw_await(box, taken);
             if (go != 0) {
-                const gw_bin bin = *(const __global gw_bin *)place;
+                const gw_bin bin = *(const __global gw_bin *)slot;
                 gw_begin_steps(&steps, bin, image_offsets[bin.instance], gw_has_chain(images));
             }
         }
@@ -142,14 +145,14 @@ __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
         if (go == 0) {
             break;
         }
-        chunk.descriptors = (__global gw_descriptor *)(place + GW_MAILBOX_SLOT_DESCRIPTORS);
+        chunk.descriptors = (__global gw_descriptor *)(slot + GW_MAILBOX_SLOT_DESCRIPTORS);
         chunk.parameters =
-            (const __global gw_u64 *)(place + GW_MAILBOX_SLOT_PARAMETERS(bin_packets));
-        chunk.outcomes = (__global gw_outcome *)(place + GW_MAILBOX_SLOT_OUTCOMES(bin_packets));
-        chunk.trails = (__global gw_u32 *)(place + GW_MAILBOX_SLOT_TRAILS(bin_packets));
+            (const __global gw_u64 *)(slot + GW_MAILBOX_SLOT_PARAMETERS(bin_packets));
+        chunk.outcomes = (__global gw_outcome *)(slot + GW_MAILBOX_SLOT_OUTCOMES(bin_packets));
+        chunk.trails = (__global gw_u32 *)(slot + GW_MAILBOX_SLOT_TRAILS(bin_packets));
         gw_run_bin(&chunk, &steps, &scratch, &prepared);
         taken++;
-        /* All lanes are done with the bin, and what they wrote is ordered before the store. */
+        /* All lanes have finished the bin. The barrier orders their writes before the store. */
         gw_barrier();
         if (gw_lane_id() == 0) {
             gw_store_release(&box->finished, taken);

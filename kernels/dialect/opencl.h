@@ -1,12 +1,12 @@
 /*
- * The dialect for OpenCL C 1.2 and later, without the generic address space: a
- * byte primitive exists once per address space, told apart by overloading (a
- * clang attribute; every OpenCL compiler that we know of is built on clang).
+ * The dialect for OpenCL C 1.2 and later, without the generic address space. Each byte primitive
+ * has one overload per address space. Overloading is a clang attribute; every OpenCL compiler that
+ * we know is built on clang.
  */
 #ifndef GODWIT_DIALECT_OPENCL_H
 #define GODWIT_DIALECT_OPENCL_H
 
-/* OpenCL C reserves this word besides __kernel; gw_bin has a field of that name. */
+/* OpenCL C reserves `kernel` as well as `__kernel`; gw_bin has a field with this name. */
 #define kernel kernel_
 
 typedef uchar gw_u8;
@@ -24,14 +24,14 @@ typedef ulong gw_u64;
 #define GW_PRIVATE  __private
 #define GW_TABLE    __constant
 
-/* All kernels in one piece are more than the compiler of PoCL 3 survives, so what can stay apart
- * does. */
+/* The compiler of PoCL 3 crashes if all kernels are inlined into one function, so large functions
+ * stay separate. */
 #define GW_LANE  static inline
 #define GW_GROUP static inline
 #define GW_RARE  static __attribute__((noinline))
 #define GW_APART static __attribute__((noinline))
-/* LLVM 15 (PoCL 3.1) ends the process where its inliner joins all of one function's text with that
- * of others: who met it is called. */
+/* The inliner of LLVM 15 (PoCL 3.1) aborts when one function with all its callees becomes too
+ * large. Functions that triggered this are called. */
 #define GW_CALLED static __attribute__((noinline))
 
 GW_LANE gw_u32 gw_lane_id(void)
@@ -39,7 +39,7 @@ GW_LANE gw_u32 gw_lane_id(void)
     return (gw_u32)get_local_id(0);
 }
 
-/* A value that is the same in all lanes. */
+/* Returns `value`, which is the same in all lanes. */
 GW_LANE gw_u32 gw_uniform(gw_u32 value)
 {
     return value;
@@ -50,7 +50,7 @@ GW_LANE gw_u32 gw_lane_count(void)
     return (gw_u32)get_local_size(0);
 }
 
-/* The host defines it where it knows better. */
+/* The host overrides this for devices that run the lanes of a group in parallel. */
 #ifndef GW_PACKET_LANES
 #define GW_PACKET_LANES 1u
 #endif
@@ -58,13 +58,13 @@ GW_LANE gw_u32 gw_lane_count(void)
 #define gw_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
 /*
- * No form whose lanes exchange words: OpenCL C 1.2 has no shuffles, and a CPU, which is what
- * OpenCL mostly is here, runs one lane after another and pays for every barrier.
+ * No group forms whose lanes exchange words. OpenCL C 1.2 has no shuffles, and the usual OpenCL
+ * device here is a CPU, which runs the lanes one after another and pays for every barrier.
  */
 #define GW_TEAM_FORM GW_BY_LANE
 #define GW_TEAM_FORMS(list)
 
-/* Atomics on the group's memory; the first returns what was there. */
+/* Atomics on the group's memory. gw_local_add returns the old value. */
 #define gw_local_add(word, value) atomic_add((volatile __local gw_u32 *)(word), (value))
 #define gw_local_min(word, value) ((void)atomic_min((volatile __local gw_u32 *)(word), (value)))
 #define gw_local_max(word, value) ((void)atomic_max((volatile __local gw_u32 *)(word), (value)))

@@ -1,17 +1,17 @@
 /*
- * dpi: looks for many byte strings in the payload at once.
+ * dpi: searches the payload for many byte strings at once.
  *
- * Every pattern that ends at every byte of the payload counts, overlaps
- * included. A pattern lies within one packet.
+ * Every occurrence of every pattern counts, including overlapping ones. A pattern matches only
+ * within one packet.
  *
- * Reads    headers as far as common/payload.h says; every byte of the payload
+ * Reads    headers as described in common/payload.h; every byte of the payload
  * Writes   nothing
- * Next     clean (0); match (1), value = the pattern that ends first (of several that
- *          end at the same byte, the lowest number), port = matches, at most 65535
- * Drops    truncated (0): headers say more than the frame has (common/payload.h)
+ * Next     clean (0); match (1), value = the pattern that ends first (the lowest number if several
+ *          end at the same byte), port = number of matches, at most 65535
+ * Drops    truncated (0): a header or its length field exceeds the frame (common/payload.h)
  * Tables   image.h; variant 0
- * Cost     the payload's bytes; one dependent load per byte (the transition), likely
- *          to miss the near caches where there are many patterns
+ * Cost     the bytes of the payload; one dependent load per byte (the transition), which likely
+ *          misses the first-level caches with many patterns
  * Spec     Aho, Corasick, Efficient String Matching, CACM 1975, sections 2 and 6
  */
 #ifndef GODWIT_DPI_H
@@ -24,7 +24,7 @@
 #define GW_DPI_MATCH     1u
 #define GW_DPI_TRUNCATED 0u
 
-/* Counts what ends in the state of a row, if anything does. The first to end is named. */
+/* Adds the matches of a row's state to the outcome. The first match determines the value. */
 GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_outcome *outcome)
 {
     if (row >= image->match_limit) {
@@ -39,13 +39,14 @@ GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_ou
     gw_verdict(outcome, GW_DPI_MATCH, count, before == 0 ? match.pattern : outcome->value);
 }
 
-/* A call, whose value is saved where packets switch: without it, gopt saves all of the lane. */
+/* Returns the image header. As a call, only its result is saved at a switch; gopt would otherwise
+ * save the whole lane. */
 GW_LANE const GW_GLOBAL gw_dpi_image *gw_dpi_header(const gw_lane *lane)
 {
     return (const GW_GLOBAL gw_dpi_image *)lane->image;
 }
 
-/* The transition from a row by a byte: where the number of the next row stands. */
+/* Returns the address of the transition from a row by a byte. It holds the next row. */
 GW_LANE const GW_GLOBAL gw_u32 *gw_dpi_entry(const GW_GLOBAL gw_dpi_image *image, gw_u32 row,
                                              gw_u32 byte)
 {
@@ -55,10 +56,10 @@ GW_LANE const GW_GLOBAL gw_u32 *gw_dpi_entry(const GW_GLOBAL gw_dpi_image *image
 }
 
 /*
- * Two bytes a turn: the transition of the first is fetched before, that of the second
- * misses at times, while the core already works on the packets that come next. One byte
- * a turn is slower where the caches hold the automaton, four where they don't (docs/
- * functions/dpi.md). What packets keep is the less the better: the outcome counts.
+ * Processes two bytes per iteration. The transition of the first byte is prefetched; the other may
+ * miss, while the core already runs the next packets. One byte per iteration is slower when the
+ * automaton fits the caches, four when it does not (docs/functions/dpi.md). The matches are counted
+ * in the outcome, because every local variable that lives across a switch costs time.
  */
 GW_LANE void gw_dpi_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_outcome *outcome)
 {

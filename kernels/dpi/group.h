@@ -1,59 +1,60 @@
 /*
- * dpi, several lanes to a packet. Each lane follows the automaton through a segment of
- * the payload, from a run-up before it:
+ * dpi with several lanes per packet. Each lane runs the automaton over one segment of the payload
+ * and over a run-up before it:
  *
  *   payload   |-------- 0 --------|-------- 1 --------|-------- 2 --------|- 3 -|
  *   lane 0    |===================|
  *   lane 1               . . . . .|===================|
  *   lane 2                                   . . . . .|===================|
- *                         run-up            counted
+ *                         run-up         segment
  *
- * A byte costs one load that depends on the last, so a packet is done about as many
- * times sooner as it has segments, and it takes fewer packets to keep a device busy.
+ * Each byte costs one load that depends on the load before. With n segments a packet takes about
+ * 1/n of the time, and fewer packets keep a device busy.
  *
- * Why this finds what one lane finds: the state behind a text is the longest suffix of
- * the text that is a prefix of a pattern (Aho, Corasick, lemma 1), so it is at most
- * longest_bytes long, with a state where the longest pattern ends. Two texts that
- * end in the same longest_bytes bytes, or are the same, lead to the same state. A lane begins
- * longest_bytes - 1 bytes before its segment, or at the payload's first byte: behind
- * each byte of its segment it has read the last longest_bytes bytes of the payload, or
- * all of it. From there on its states, and with them its matches, are those of a lane
- * that comes from the payload's beginning. A match belongs to the segment that has its
- * last byte, so each is counted once; what a lane sees during its run-up, where its
- * states may be too short, does not count.
+ * The result is that of a single lane. The automaton's state after a text is the longest suffix of
+ * the text that is a prefix of a pattern (Aho, Corasick, lemma 1). Its length is at most
+ * longest_bytes, so the state depends only on the last longest_bytes bytes of the text. A lane
+ * starts longest_bytes - 1 bytes before its segment, or at the start of the payload. After each
+ * byte of its segment, it has read the last longest_bytes bytes, or the whole text. Its states and
+ * matches in the segment are therefore those of a lane that started at the payload's first byte.
+ *
+ * A match belongs to the segment that contains its last byte, so it is counted once. Matches during
+ * the run-up are not counted, because the states there may be too short.
  */
 #ifndef GODWIT_DPI_GROUP_H
 #define GODWIT_DPI_GROUP_H
 
 #include "dpi.h"
 
-/* Lanes of a group that work; any others only wait at barriers. */
+/* Maximum number of lanes that process packets. Further lanes of the group only wait at barriers.
+ */
 #define GW_DPI_GROUP_LANES 256u
-/* Most lanes that share a packet when the group has lanes to spare. */
+/* Maximum number of lanes per packet, used when a bin has fewer packets than the group has lanes.
+ */
 #define GW_DPI_PACKET_LANES_MAX 32u
-/* Ethernet, IPv4 and UDP: what most frames have before their payload. */
+/* Typical header length, used to estimate payload lengths: Ethernet, IPv4 and UDP. */
 #define GW_DPI_HEADER_BYTES 42u
 
-/* What a lane found in its segment. */
+/* Result of one lane for its segment. */
 typedef struct gw_dpi_part {
-    gw_u32 count; /* matches, at most 65535 */
-    gw_u32 first; /* the pattern that ends first; 0 where none does */
+    gw_u32 count; /* number of matches, at most 65535 */
+    gw_u32 first; /* pattern that ends first; 0 without a match */
 } gw_dpi_part;
 
 typedef struct gw_dpi_scratch {
     gw_u8 class_map[256];
-    gw_dpi_part parts[2][GW_DPI_GROUP_LANES]; /* of one round and of the next */
+    gw_dpi_part parts[2][GW_DPI_GROUP_LANES]; /* of even and of odd rounds */
 } gw_dpi_scratch;
 
-/* How the lanes of a group are dealt out over the packets of a bin: the same in all lanes. */
+/* Assignment of the group's lanes to the packets of a bin; the same in all lanes. */
 typedef struct gw_dpi_shares {
     gw_u32 run_up_bytes;
-    gw_u32 segment_bytes; /* a segment is not shorter */
-    gw_u32 lanes_log2;    /* lanes of a packet */
-    gw_u32 packets;       /* at once */
+    gw_u32 segment_bytes; /* minimum length of a segment */
+    gw_u32 lanes_log2;    /* binary logarithm of the lanes per packet */
+    gw_u32 packets;       /* packets per round */
 } gw_dpi_shares;
 
-/* A walk through the automaton. */
+/* State of one lane's run through the automaton. */
 typedef struct gw_dpi_walk {
     const GW_GLOBAL gw_u32 *transitions;
     const GW_GLOBAL gw_dpi_match *matches;
@@ -73,19 +74,21 @@ GW_GROUP void gw_dpi_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_dpi_scrat
     gw_barrier();
 }
 
-/* The logarithm of a number of segments, at most lanes_log2, none shorter than least_bytes. */
-GW_LANE gw_u32 gw_dpi_segments_log2(gw_u32 bytes, gw_u32 least_bytes, gw_u32 lanes_log2)
+/* Returns the logarithm of the number of segments: at most lanes_log2, with segments of at least
+ * min_bytes. */
+GW_LANE gw_u32 gw_dpi_segments_log2(gw_u32 bytes, gw_u32 min_bytes, gw_u32 lanes_log2)
 {
     gw_u32 log2 = lanes_log2;
-    while (log2 > 0 && bytes >> log2 < least_bytes) {
+    while (log2 > 0 && bytes >> log2 < min_bytes) {
         log2--;
     }
     return log2;
 }
 
 /*
- * Run-ups of half a segment at most cost a third of all loads at worst. A lane that would
- * have no packet costs nothing, so where there are some, segments may be as short as run-ups.
+ * Computes the assignment of lanes. By default a run-up is at most half a segment, so run-ups cause
+ * at most a third of all loads. If lanes would otherwise be idle, segments may be as short as their
+ * run-ups.
  */
 GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
 {
@@ -93,29 +96,31 @@ GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
     const gw_u32 lanes =
         gw_lane_count() < GW_DPI_GROUP_LANES ? gw_lane_count() : GW_DPI_GROUP_LANES;
     gw_dpi_shares shares;
-    /* No payload is longer, so nothing wraps round: beyond, there is one segment and no run-up. */
+    /* Limited to the maximum payload length, to avoid overflow. A longer run-up would give one
+     * segment and no run-up. */
     shares.run_up_bytes = longest_bytes < 0xffff ? longest_bytes : 0xffff;
     shares.run_up_bytes -= shares.run_up_bytes != 0;
-    gw_u32 most = GW_PACKET_LANES;
+    gw_u32 lanes_max = GW_PACKET_LANES;
     gw_u32 run_ups = 2;
-    while (most > 1 && most < GW_DPI_PACKET_LANES_MAX && work->count * most * 2 <= lanes) {
-        most *= 2;
+    while (lanes_max > 1 && lanes_max < GW_DPI_PACKET_LANES_MAX &&
+           work->count * lanes_max * 2 <= lanes) {
+        lanes_max *= 2;
         run_ups = 1;
     }
-    gw_u32 most_log2 = 0;
-    while (most_log2 < 5 && 2u << most_log2 <= most && 2u << most_log2 <= lanes) {
-        most_log2++;
+    gw_u32 lanes_log2 = 0;
+    while (lanes_log2 < 5 && 2u << lanes_log2 <= lanes_max && 2u << lanes_log2 <= lanes) {
+        lanes_log2++;
     }
-    const gw_u32 least_bytes = shares.run_up_bytes * run_ups;
-    shares.segment_bytes = least_bytes < 16 ? 16 : least_bytes;
+    const gw_u32 min_bytes = shares.run_up_bytes * run_ups;
+    shares.segment_bytes = min_bytes < 16 ? 16 : min_bytes;
     const gw_u32 bytes =
         work->length_bytes < GW_DPI_HEADER_BYTES ? 0 : work->length_bytes - GW_DPI_HEADER_BYTES;
-    shares.lanes_log2 = gw_dpi_segments_log2(bytes, shares.segment_bytes, most_log2);
+    shares.lanes_log2 = gw_dpi_segments_log2(bytes, shares.segment_bytes, lanes_log2);
     shares.packets = lanes >> shares.lanes_log2;
     return shares;
 }
 
-/* Counts what ends in the state of this row. */
+/* Adds the matches of a row's state. */
 GW_LANE void gw_dpi_count(gw_dpi_walk *walk, gw_u32 row)
 {
     if (row < walk->match_limit) {
@@ -126,8 +131,8 @@ GW_LANE void gw_dpi_count(gw_dpi_walk *walk, gw_u32 row)
     }
 }
 
-/* Four bytes, the first in the lowest bits. Their classes are looked up while loads are under way.
- */
+/* Processes four bytes, the first in the lowest bits. The class look-ups are independent of the
+ * transitions, so they overlap with the loads. */
 GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
 {
     const gw_u32 class0 = walk->class_map[word & 0xff];
@@ -150,9 +155,9 @@ GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
 }
 
 /*
- * The bytes from..to of the buffer, from < to; counts is what ends at counted or behind it.
- * Loads aligned blocks of 16 bytes, the next before this one is used: a buffer is whole blocks.
- * counted is from, or a multiple of 4.
+ * Processes the bytes from..to of the buffer, where from < to. Matches that end at `counted` or
+ * later are counted; `counted` equals `from` or is a multiple of 4. Loads aligned blocks of 16
+ * bytes, each before the block in use is finished. A buffer consists of whole blocks.
  */
 GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *buffer, gw_u32 from,
                                gw_u32 counted, gw_u32 to)
@@ -186,7 +191,8 @@ GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *buffer,
     }
 }
 
-/* Walks through one segment of a payload that lies at start..end of the buffer. */
+/* Processes one segment of the payload at start..end of the buffer. Returns an empty result if the
+ * payload has fewer segments. */
 GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_scratch *scratch,
                                    const gw_dpi_shares *shares, const GW_GLOBAL gw_u8 *buffer,
                                    gw_u32 start, gw_u32 end, gw_u32 segment)
@@ -202,7 +208,7 @@ GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_sc
     walk.found.count = 0;
     walk.found.first = 0;
 
-    /* Segments begin at multiples of 4 in the buffer, the first where the payload does. */
+    /* Segments begin at multiples of 4 in the buffer, except the first. */
     const gw_u32 origin = start & ~3u;
     const gw_u32 segments_log2 =
         gw_dpi_segments_log2(end - start, shares->segment_bytes, shares->lanes_log2);
@@ -213,15 +219,15 @@ GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_sc
     }
     const gw_u32 counted = begin < start ? start : begin;
     const gw_u32 to = begin + bytes < end ? begin + bytes : end;
-    /* Up to 3 bytes earlier than need be, for whole words. */
+    /* Rounded up by at most 3 bytes, to whole words. */
     const gw_u32 run_up = (shares->run_up_bytes + 3) & ~3u;
     const gw_u32 from = counted - start <= run_up ? start : counted - run_up;
     gw_dpi_walk_bytes(&walk, buffer, from, counted, to);
     return walk.found;
 }
 
-/* Puts together what the lanes of a packet found; parts begins with the first segment. */
-GW_LANE void gw_dpi_settle(const GW_LOCAL gw_dpi_part *parts, gw_u32 lanes, gw_outcome *outcome)
+/* Writes the outcome of a packet from the results of its segments, in order. */
+GW_LANE void gw_dpi_merge(const GW_LOCAL gw_dpi_part *parts, gw_u32 lanes, gw_outcome *outcome)
 {
     gw_u32 count = 0;
     gw_u32 first = 0;
@@ -234,9 +240,9 @@ GW_LANE void gw_dpi_settle(const GW_LOCAL gw_dpi_part *parts, gw_u32 lanes, gw_o
 }
 
 /*
- * All lanes make the same rounds. One barrier a round is enough: who writes parts of
- * round r + 2 has passed the barrier of round r + 1, which all lanes reach after they
- * have read the parts of round r.
+ * Processes a bin. All lanes run the same rounds. One barrier per round is enough: a lane that
+ * writes parts of round r + 2 has passed the barrier of round r + 1, which all lanes reach only
+ * after they have read the parts of round r.
  */
 GW_GROUP void gw_dpi_bin(const gw_work *work, GW_LOCAL gw_dpi_scratch *scratch)
 {
@@ -268,7 +274,7 @@ GW_GROUP void gw_dpi_bin(const gw_work *work, GW_LOCAL gw_dpi_scratch *scratch)
             if (truncated) {
                 gw_drop(&outcome, GW_DPI_TRUNCATED);
             } else {
-                gw_dpi_settle(&scratch->parts[side][lane], 1u << shares.lanes_log2, &outcome);
+                gw_dpi_merge(&scratch->parts[side][lane], 1u << shares.lanes_log2, &outcome);
             }
             work->outcomes[index] = outcome;
         }

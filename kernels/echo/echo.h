@@ -1,15 +1,14 @@
 /*
- * echo: sends each frame back, by the port whose number the payload gives.
+ * echo: sends each frame back, through the port given in the payload.
  *
- * The number is the big-endian word in bytes 42..46 of the frame, where the
- * payload of an untagged Ethernet/IPv4/UDP frame without IP options begins. The
- * headers are not looked at.
+ * The port number is the big-endian word in bytes 42..46 of the frame. This is the start of the
+ * payload in an untagged Ethernet/IPv4/UDP frame without IP options. The headers are not parsed.
  *
  * Reads    bytes 0..12 and 42..46 of the frame
  * Writes   bytes 0..12 of the frame: source and destination addresses swapped
  * Next     forward (0), port = number mod ports
  * Drops    truncated (0): shorter than 46 bytes
- * Tables   the number of ports
+ * Tables   image.h
  * Cost     16 bytes read, 12 written; no dependent loads
  * Spec     Kalia et al., Raising the Bar for Using GPUs in Software Packet
  *          Processing, NSDI 2015, section 5.1
@@ -36,7 +35,7 @@ GW_LANE void gw_echo_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_o
     gw_verdict(outcome, GW_ECHO_FORWARD, number % image->ports, 0);
 }
 
-/* Nothing beyond the frame is touched, and the loop fetches that. */
+/* Does nothing: the function reads only the frame, which the loop prefetches. */
 GW_LANE void gw_echo_touch(const gw_lane *lane, const gw_descriptor *descriptor)
 {
     (void)lane;

@@ -1,4 +1,4 @@
-/* The table image of echo: how many ports there are. */
+/* The table image of echo. */
 #ifndef GODWIT_ECHO_IMAGE_H
 #define GODWIT_ECHO_IMAGE_H
 
@@ -6,7 +6,7 @@
 
 typedef struct gw_echo_image {
     gw_u32 magic; /* GW_ECHO_MAGIC */
-    gw_u32 ports; /* 1..65536 */
+    gw_u32 ports; /* number of ports, 1..65536 */
 } gw_echo_image;
 GW_STATIC_ASSERT(sizeof(gw_echo_image) == 8, echo_image_size);
 

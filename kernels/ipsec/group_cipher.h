@@ -118,9 +118,9 @@ GW_LANE void gw_ipsec_team_iv(gw_ipsec_cipher *lane, const GW_GLOBAL gw_ipsec_sa
     gw_aes_half nonce;
     nonce.word[0] = lane->half == 0 ? gw_swap32(sa->spi) : lower;
     nonce.word[1] = lane->half == 0 ? upper : gw_swap32(sa->destination[0]);
-    nonce = gw_aes_team_rounds(&lane->aes, 0, gw_aes_team_enter(&lane->aes, nonce), 1,
+    nonce = gw_aes_team_rounds(&lane->aes, 0, gw_aes_team_start(&lane->aes, nonce), 1,
                                GW_AES_TEAM_SPLIT);
-    lane->previous = gw_aes_team_seal(&lane->aes, nonce);
+    lane->previous = gw_aes_team_encrypt_end(&lane->aes, nonce);
     /* What lies in front of the IV. */
     lane->written = lower;
 }
@@ -163,7 +163,7 @@ GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
         const gw_aes_half before = lane->previous;
         state.word[0] ^= before.word[0];
         state.word[1] ^= before.word[1];
-        state = gw_aes_team_enter(&lane->aes, state);
+        state = gw_aes_team_start(&lane->aes, state);
         state = gw_aes_team_rounds(&lane->aes, 0, state, 1, 2);
         gw_ipsec_write(lane, block - 1, before, third);
         state = gw_aes_team_rounds(&lane->aes, 0, state, 2, 3);
@@ -172,7 +172,7 @@ GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
         state = gw_aes_team_rounds(&lane->aes, 0, state, 3, 5);
         gw_ipsec_hand_over(lane, scratch, before);
         state = gw_aes_team_rounds(&lane->aes, 0, state, 5, GW_AES_TEAM_SPLIT);
-        lane->previous = gw_aes_team_seal(&lane->aes, state);
+        lane->previous = gw_aes_team_encrypt_end(&lane->aes, state);
         /* All blocks of the step before are handed over. */
         if (block != 0 && block % GW_IPSEC_STEP_BLOCKS == 0) {
             gw_barrier();
@@ -240,9 +240,9 @@ GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
         }
         GW_UNROLL
         for (gw_u32 i = 0; i < GW_IPSEC_PARALLEL_BLOCKS; i++) {
-            plain[i] = gw_aes_team_enter(&lane->aes, cipher[i]);
+            plain[i] = gw_aes_team_start(&lane->aes, cipher[i]);
             plain[i] = gw_aes_team_rounds(&lane->aes, 1, plain[i], 1, GW_AES_TEAM_SPLIT);
-            plain[i] = gw_aes_team_open(&lane->aes, plain[i]);
+            plain[i] = gw_aes_team_decrypt_end(&lane->aes, plain[i]);
         }
         GW_UNROLL
         for (gw_u32 i = 0; i < GW_IPSEC_PARALLEL_BLOCKS; i++) {
@@ -276,9 +276,9 @@ GW_GROUP void gw_ipsec_counter_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
         GW_UNROLL
         for (gw_u32 i = 0; i < GW_IPSEC_PARALLEL_BLOCKS; i++) {
             counter.word[1] = lane->half == 0 ? counter.word[1] : gw_swap32(first + i + 1);
-            stream[i] = gw_aes_team_enter(&lane->aes, counter);
+            stream[i] = gw_aes_team_start(&lane->aes, counter);
             stream[i] = gw_aes_team_rounds(&lane->aes, 0, stream[i], 1, GW_AES_TEAM_SPLIT);
-            stream[i] = gw_aes_team_seal(&lane->aes, stream[i]);
+            stream[i] = gw_aes_team_encrypt_end(&lane->aes, stream[i]);
         }
         GW_UNROLL
         for (gw_u32 i = 0; i < GW_IPSEC_PARALLEL_BLOCKS; i++) {

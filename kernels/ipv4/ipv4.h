@@ -1,39 +1,40 @@
 /*
  * ipv4: forwards by the longest matching prefix.
  *
- * For Ethernet II frames, untagged or with one 802.1Q tag. Each line below is
- * decided before the next one; the first that applies settles the packet:
+ * Processes Ethernet II frames, untagged or with one 802.1Q tag. The rules are checked in order.
+ * The first rule that applies decides:
  *
- *    1  no whole Ethernet header, or tag                        drop truncated
+ *    1  incomplete Ethernet header or tag                       drop truncated
  *    2  EtherType is not 0x0800                                 not_ipv4
- *    3  fewer than 20 bytes behind it                           drop truncated
+ *    3  fewer than 20 bytes after it                            drop truncated
  *    4  version is not 4, IHL < 5, total length < 4 * IHL       drop malformed
  *    5  total length exceeds the frame                          drop truncated
- *    6  header checksum                                         drop checksum
- *    7  source or destination in 0/8, 127/8 or from 224.0.0.0    drop martian
+ *    6  wrong header checksum                                   drop checksum
+ *    7  source or destination in 0/8 or 127/8, or not below
+ *       224.0.0.0                                               drop martian
  *    8  no route, or an unreachable next hop                    no_route
  *    9  next hop is local                                       local
  *   10  next hop is a blackhole                                 drop blackhole
  *   11  TTL <= 1                                                ttl_exceeded
- *   12  the next hop's address is not known                     unresolved
+ *   12  the MAC address of the next hop is unknown              unresolved
  *   13  total length exceeds the MTU, and DF is set             too_big
  *   14  total length exceeds the MTU                            fragment
  *   15  otherwise                                               forward
  *
- * Only forward and fragment change the frame, both alike. TTL comes after local: a packet
- * for the router itself is not being forwarded (RFC 1812 section 5.3.1).
+ * Only forward and fragment change the frame, both in the same way. The TTL is checked after local,
+ * because a packet for the router itself is not forwarded (RFC 1812 section 5.3.1).
  *
  * Reads    Ethernet header, tag, IPv4 header with options
  * Writes   forward, fragment: Ethernet addresses, TTL, header checksum
- * Next     forward (0), port and value = the next hop's port and index;
- *          local (1), value = the next hop's index; ttl_exceeded (2); not_ipv4 (3); no_route (4);
- *          unresolved (5), as forward; too_big (6) and fragment (7), port = the next hop's port,
+ * Next     forward (0), port and value = port and index of the next hop;
+ *          local (1), value = index of the next hop; ttl_exceeded (2); not_ipv4 (3); no_route (4);
+ *          unresolved (5), as forward; too_big (6) and fragment (7), port = port of the next hop,
  *          value = its MTU
  * Drops    truncated (0), malformed (1), checksum (2), blackhole (3), martian (4)
  * Tables   image.h; variant 0: 2-byte entries, variant 1: 4-byte entries
- * Cost     34 bytes read, 16 written; 2 dependent loads (tbl24, next hop), 3 under a
- *          prefix longer than /24; one of them misses every cache: tbl24
- * Spec     RFC 791 section 3.1; RFC 1812 sections 5.2.2, 5.3.1, 5.3.5.1, 5.3.7; RFC 1624 section 3
+ * Cost     34 bytes read, 16 written; 2 dependent loads (tbl24, next hop), or 3 with a prefix
+ * longer than /24; the load from tbl24 misses every cache Spec     RFC 791 section 3.1; RFC 1812
+ * sections 5.2.2, 5.3.1, 5.3.5.1, 5.3.7; RFC 1624 section 3
  */
 #ifndef GODWIT_IPV4_H
 #define GODWIT_IPV4_H
@@ -59,10 +60,10 @@
 #define GW_IPV4_VARIANT_WIDE   1u
 
 #define GW_IPV4_HEADER_BYTES 20u
-#define GW_IPV4_NONE         0x7fffffffu /* what a lookup says where there is no route */
-#define GW_IPV4_SOUND        255u        /* what a check says where there is no reason to drop */
+#define GW_IPV4_NONE         0x7fffffffu /* look-up result without a route */
+#define GW_IPV4_SOUND        255u        /* check result without a reason to drop */
 
-/* The next hop's index for a destination, or GW_IPV4_NONE. */
+/* Returns the index of the next hop of a destination, or GW_IPV4_NONE. */
 GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 address)
 {
     const GW_GLOBAL gw_ipv4_image *header = (const GW_GLOBAL gw_ipv4_image *)image;
@@ -76,7 +77,7 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
             GW_EXPENSIVE(&tbl8[index]);
             entry = tbl8[index];
         }
-        /* 0x7fff becomes 0x7fffffff, without a branch that random addresses mispredict. */
+        /* Maps 0x7fff to 0x7fffffff without a branch, which random addresses would mispredict. */
         return entry | ((entry + 1) >> 15) * 0x7fff8000u;
     }
     const GW_GLOBAL gw_u32 *tbl24 = (const GW_GLOBAL gw_u32 *)(image + header->tbl24_offset);
@@ -91,7 +92,7 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
     return entry;
 }
 
-/* Fetches the entry of tbl24 that a lookup of the address begins with. */
+/* Prefetches the entry of tbl24 that a look-up of the address reads first. */
 GW_LANE void gw_ipv4_fetch(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 address)
 {
     const GW_GLOBAL gw_ipv4_image *header = (const GW_GLOBAL gw_ipv4_image *)image;
@@ -99,7 +100,7 @@ GW_LANE void gw_ipv4_fetch(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 
     GW_FETCH(image + header->tbl24_offset + ((gw_u64)(address >> 8) << shift));
 }
 
-/* Lines 4 to 6 for any header: the drop reason, or GW_IPV4_SOUND. */
+/* Checks rules 4 to 6 for any header. Returns the drop reason, or GW_IPV4_SOUND. */
 GW_RARE gw_u32 gw_ipv4_check_any(const GW_GLOBAL gw_u8 *ip, gw_u32 available)
 {
     const gw_u32 first = gw_load_be32(ip);
@@ -115,16 +116,17 @@ GW_RARE gw_u32 gw_ipv4_check_any(const GW_GLOBAL gw_u8 *ip, gw_u32 available)
 }
 
 /*
- * RFC 1812 section 5.3.7: addresses that no packet that is forwarded has; groups
- * and broadcasts are none of this table's (sections 5.2.1, 5.3.5.1). 0/8, and
- * 224.0.0.0 and more, are what the subtraction takes beyond 223 * 2^24.
+ * Returns whether a forwarded packet must not have this address (RFC 1812 section 5.3.7). This
+ * includes multicast and broadcast addresses, which the table does not route (sections 5.2.1 and
+ * 5.3.5.1). The subtraction maps 0/8 and the addresses from 224.0.0.0 to at least 223 * 2^24.
  */
 GW_LANE gw_u32 gw_ipv4_martian(gw_u32 address)
 {
     return (gw_u32)(address - 0x01000000u >= 0xdf000000u || address >> 24 == 127);
 }
 
-/* Lines 1 to 7 for any frame: the offset of the IPv4 header, or 0: the packet is settled. */
+/* Checks rules 1 to 7 for any frame. Returns the offset of the IPv4 header, or 0 if the outcome is
+ * decided. */
 GW_RARE gw_u32 gw_ipv4_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(frame, length);
@@ -155,24 +157,24 @@ GW_RARE gw_u32 gw_ipv4_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw
 }
 
 /*
- * The first half: lines 1 to 7, each word loaded once for the header that nearly all
- * frames have: no tag, no options, no fault. Words of 32 bits sum to a multiple of
- * 0xffff as those of 16 do (RFC 1071 section 2 (C)); to 0 they cannot.
+ * The first half: rules 1 to 7. The fast path handles a valid header without tag and options, and
+ * loads each word once. The sum of the 32-bit words is a multiple of 0xffff exactly if the sum of
+ * the 16-bit words is (RFC 1071 section 2 (C)). It is never 0.
  */
 GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
                            gw_half *first_half, gw_outcome *outcome)
 {
     GW_GLOBAL gw_u8 *frame = gw_frame(lane, descriptor);
     const gw_u32 length = descriptor->length;
-    const gw_u32 least = GW_ETHERNET_BYTES + GW_IPV4_HEADER_BYTES;
+    const gw_u32 min_bytes = GW_ETHERNET_BYTES + GW_IPV4_HEADER_BYTES;
     first_half->frame = frame;
-    if (length >= least && gw_load_be32(frame + 12) >> 8 == 0x080045u) {
+    if (length >= min_bytes && gw_load_be32(frame + 12) >> 8 == 0x080045u) {
         const gw_u32 first = gw_load_be32(frame + 14);
         const gw_u32 source = gw_load_be32(frame + 26);
         const gw_u32 destination = gw_load_be32(frame + 30);
         const gw_u64 sum = (gw_u64)first + gw_load_be32(frame + 18) + gw_load_be32(frame + 22) +
                            source + destination;
-        if ((first & 0xffff) - GW_IPV4_HEADER_BYTES <= length - least && sum % 0xffff == 0 &&
+        if ((first & 0xffff) - GW_IPV4_HEADER_BYTES <= length - min_bytes && sum % 0xffff == 0 &&
             !gw_ipv4_martian(source) && !gw_ipv4_martian(destination)) {
             first_half->offset = GW_ETHERNET_BYTES;
             first_half->value = destination;
@@ -185,7 +187,7 @@ GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
     }
 }
 
-/* Lines 8 to 10 and 12 for a next hop with flags. */
+/* Rules 8 to 12 for a next hop with flags. */
 GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl,
                              gw_outcome *outcome)
 {
@@ -203,9 +205,9 @@ GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl
 }
 
 /*
- * The second half: lines 8 to 15. Random addresses would mispredict a branch on line 8,
- * so a packet without a route is given next hop 0, masked out: its frame is written
- * with what it holds. Some next hop, or the table behind, can always be read there.
+ * The second half: rules 8 to 15. Random addresses would mispredict a branch on rule 8. A packet
+ * without a route therefore uses next hop 0 with all results masked out, and its frame is rewritten
+ * unchanged. Reading next hop 0 is always valid, because the table follows if there is no next hop.
  */
 GW_LANE void gw_ipv4_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {
@@ -245,8 +247,8 @@ GW_LANE void gw_ipv4_end(const gw_lane *lane, const gw_half *first_half, gw_outc
         value = mtu;
     }
     /*
-     * RFC 1624 section 3, equation 3, for one hop less: the checksum grows by 0x0100 and
-     * by the carry of that, from 0xfeff on, so that 0xffff never comes out.
+     * RFC 1624 section 3, equation 3, for a TTL decremented by 1: the checksum grows by 0x0100,
+     * plus an end-around carry if it is 0xfeff or more. The result is never 0xffff.
      */
     const gw_u32 carry = (gw_u32)((word & 0xffff) >= 0xfeffu);
     const gw_u64 front = gw_load_be64(frame);

@@ -1,22 +1,24 @@
-/* The bare look-up, many addresses at once, without packets: for measuring the table alone. */
+/* Look-ups of many addresses without packets, to measure the table alone. */
 #ifndef GODWIT_IPV6_BULK_H
 #define GODWIT_IPV6_BULK_H
 
-/* As many as a bin has: some have their answer soon, and those that are left in the end are still
- * enough to share a step (7.4 instead of 9.9 ns a look-up at 64 with AVX-512). */
+/* Look-ups per block, equal to the size of a bin. Some look-ups finish early; with this size,
+ * enough remain to share the last steps. With 64 and AVX-512, a look-up takes 9.9 instead of 7.4
+ * ns. */
 #define GW_IPV6_BULK 256u
 
-/* Look-ups that take steps together. */
+/* Look-ups that take their steps together. */
 typedef struct gw_ipv6_block {
     gw_u64 keys[GW_IPV6_BULK];
-    const gw_u8 *next[GW_IPV6_BULK]; /* what the next step reads */
-    gw_u32 nodes[GW_IPV6_BULK];      /* those that stand at a node, and how many */
-    gw_u32 buckets[GW_IPV6_BULK];    /* those that stand at a bucket, and how many */
+    const gw_u8 *next[GW_IPV6_BULK]; /* addresses that the next step reads */
+    gw_u32 nodes[GW_IPV6_BULK];      /* indices of the look-ups at a node */
+    gw_u32 buckets[GW_IPV6_BULK];    /* indices of the look-ups at a bucket */
     gw_u32 node_count;
     gw_u32 bucket_count;
 } gw_ipv6_block;
 
-/* Where look-ups of a list, or all, stand now. Nothing branches on that: it cannot be predicted. */
+/* Lists the look-ups of `list`, or the first `count`, by the tags of their entries. Has no branch
+ * on the tag, which would be unpredictable. */
 static inline void gw_ipv6_sort(gw_ipv6_block *block, const gw_u32 *entries, const gw_u32 *list,
                                 gw_u32 count)
 {
@@ -34,7 +36,7 @@ static inline void gw_ipv6_sort(gw_ipv6_block *block, const gw_u32 *entries, con
     block->bucket_count = buckets;
 }
 
-/* All that stand at a node take a step. */
+/* Takes one step for all look-ups at a node. */
 static inline void gw_ipv6_step_nodes(gw_ipv6_block *block, const gw_u8 *lines, gw_u32 *entries)
 {
     const gw_u32 count = block->node_count;
@@ -50,7 +52,7 @@ static inline void gw_ipv6_step_nodes(gw_ipv6_block *block, const gw_u8 *lines, 
     gw_ipv6_sort(block, entries, block->nodes, count);
 }
 
-/* All that stand at a bucket take a step. */
+/* Takes one step for all look-ups at a bucket. */
 static inline void gw_ipv6_step_buckets(gw_ipv6_block *block, const gw_u8 *lines, gw_u32 *entries)
 {
     const gw_u32 count = block->bucket_count;
@@ -66,7 +68,7 @@ static inline void gw_ipv6_step_buckets(gw_ipv6_block *block, const gw_u8 *lines
     gw_ipv6_sort(block, entries, block->buckets, count);
 }
 
-/* Up to GW_IPV6_BULK addresses in a trie, step by step; each step's lines are fetched together. */
+/* Looks up at most GW_IPV6_BULK addresses in a trie. Prefetches the lines of each step together. */
 static inline void gw_ipv6_bulk_trie(const gw_u8 *image, const gw_u8 *addresses, gw_u32 *next_hops,
                                      gw_u32 count)
 {
@@ -95,8 +97,8 @@ static inline void gw_ipv6_bulk_trie(const gw_u8 *image, const gw_u8 *addresses,
     }
 }
 
-/* addresses: 16 bytes each, as on the wire; next_hops receives an index or GW_IPV6_NONE for each.
- */
+/* Looks up `count` addresses of 16 bytes in wire order. next_hops receives an index or GW_IPV6_NONE
+ * for each. */
 static inline void gw_ipv6_bulk(const gw_u8 *image, gw_u32 variant, const gw_u8 *restrict addresses,
                                 gw_u32 *restrict next_hops, gw_u64 count)
 {

@@ -1,49 +1,49 @@
 /*
  * ipv6: forwards by the longest matching prefix.
  *
- * For Ethernet II frames, untagged or with one 802.1Q tag. Each line below is
- * decided before the next one; the first that applies settles the packet:
+ * Processes Ethernet II frames, untagged or with one 802.1Q tag. The rules are checked in order.
+ * The first rule that applies decides:
  *
- *    1  no whole Ethernet header, or tag                        drop truncated
+ *    1  incomplete Ethernet header or tag                       drop truncated
  *    2  EtherType is not 0x86dd                                 not_ipv6
- *    3  fewer than 40 bytes behind it                           drop truncated
+ *    3  fewer than 40 bytes after it                            drop truncated
  *    4  version is not 6                                        drop malformed
- *    5  40 + payload length exceed the frame                    drop truncated
- *    6  addresses that are on no wire, or that no table of
- *       unicast routes can say anything of (gw_ipv6_scope)      drop martian
- *    7  destination of link-local scope, unicast or a group     link_local
- *    8  hop-by-hop options: longer than the payload, or an
- *       option longer than they                                 drop malformed
- *       an unknown one that says so (type 01......)             drop option
- *       an unknown one that asks for an answer (1.......)       parameter_problem
+ *    5  40 + payload length exceeds the frame                   drop truncated
+ *    6  source or destination is not valid on a wire, or is
+ *       not covered by unicast routes (gw_ipv6_scope)           drop martian
+ *    7  destination of link-local scope, unicast or multicast   link_local
+ *    8  hop-by-hop options: header longer than the payload, or
+ *       an option longer than the header                        drop malformed
+ *       an unknown option of type 01......                      drop option
+ *       an unknown option of type 1.......                      parameter_problem
  *    9  no route, or an unreachable next hop                    no_route
  *   10  next hop is local                                       local
  *   11  next hop is a blackhole                                 drop blackhole
  *   12  source of link-local scope                              beyond_scope
  *   13  hop limit <= 1                                          hop_limit_exceeded
- *   14  the next hop's address is not known                     unresolved
- *   15  40 + payload length exceed the MTU                      too_big
+ *   14  the MAC address of the next hop is unknown              unresolved
+ *   15  40 + payload length exceeds the MTU                     too_big
  *   16  otherwise                                               forward
  *
- * Only forward changes the frame. A packet for the router itself is not being
- * forwarded: neither its hop limit nor its source's scope keeps it away (RFC 8200
- * section 3, RFC 4291 section 2.5.6).
+ * Only forward changes the frame. A packet for the router itself is not forwarded, so rules 12 and
+ * 13 do not apply to it (RFC 8200 section 3, RFC 4291 section 2.5.6).
  *
- * Hop-by-hop options are the only extension header that a router looks at (RFC 8200 section 4),
- * and of them those that begin in the first GW_IPV6_OPTION_BYTES of their header: there
- * may be more than a router has time for, and those are carried along (RFC 9673 section 5.2).
+ * Hop-by-hop options are the only extension header that a router processes (RFC 8200 section 4).
+ * The kernel checks the options that begin in the first GW_IPV6_OPTION_BYTES of the header. It
+ * ignores the others, because a router may limit the options that it processes (RFC 9673
+ * section 5.2).
  *
  * Reads    Ethernet header, tag, IPv6 header, 64 bytes of hop-by-hop options
  * Writes   forward: Ethernet addresses, hop limit
- * Next     forward (0), port and value = the next hop's port and index; local (1), value = the
- *          next hop's index; hop_limit_exceeded (2); not_ipv6 (3); no_route (4);
- *          unresolved (5), as forward; too_big (6), port = the next hop's port, value = its MTU;
- *          link_local (7); beyond_scope (8); parameter_problem (9), value = where the
- *          option lies, bytes from the start of the IPv6 header
+ * Next     forward (0), port and value = port and index of the next hop; local (1), value = index
+ *          of the next hop; hop_limit_exceeded (2); not_ipv6 (3); no_route (4);
+ *          unresolved (5), as forward; too_big (6), port = port of the next hop, value = its MTU;
+ *          link_local (7); beyond_scope (8); parameter_problem (9), value = offset of the option
+ *          from the start of the IPv6 header, in bytes
  * Drops    truncated (0), malformed (1), option (2), blackhole (3), martian (4)
  * Tables   image.h; variant 0: trie, variant 1: hash
- * Cost     54 bytes read, 13 written; trie: 3 to 6 dependent loads of which two miss; hash: 3 and
- *          one for each length that is tried, one to five
+ * Cost     54 bytes read, 13 written; trie: 3 to 6 dependent loads, two of which miss; hash: 3, and
+ *          one for each length tried (one to five)
  * Spec     RFC 8200 sections 3, 4, 4.2, 4.3; RFC 9673 section 5.2; RFC 4291 sections 2.5.2, 2.5.3,
  *          2.5.6, 2.7; RFC 4007 section 9
  */
@@ -72,22 +72,25 @@
 #define GW_IPV6_HEADER_BYTES 40u
 #define GW_IPV6_OPTION_BYTES 64u
 
-/* In the offset of a half: the source's scope is the link; the lower half of the address counts. */
+/* Fields of gw_half.offset: a flag for a source of link-local scope, and the offset itself. */
 #define GW_IPV6_FROM_LINK 0x80000000u
-#define GW_IPV6_IN_LOW    0x40000000u
 #define GW_IPV6_OFFSET    0xffffu
 
-/* What gw_ipv6_scope says. */
+/* Results of gw_ipv6_scope. */
 #define GW_IPV6_GLOBAL        0u
 #define GW_IPV6_LINK_SOURCE   1u
 #define GW_IPV6_LINK_RECEIVER 2u
 #define GW_IPV6_NOWHERE       3u
 
 /*
- * How far addresses reach. Nowhere: the unspecified address as destination, or as source of
- * what is no group's (RFC 4291 section 2.5.2), loopback (2.5.3), a group as source, groups of
- * reserved and interface-local scope (2.7), and groups beyond the link: they need routes
- * of another kind.
+ * Classifies the scope of both addresses. The result is GW_IPV6_NOWHERE for:
+ *
+ *   - the unspecified address as destination, or as source of a unicast packet (RFC 4291
+ *     section 2.5.2)
+ *   - the loopback address (2.5.3)
+ *   - a multicast address as source
+ *   - multicast groups of reserved or interface-local scope (2.7)
+ *   - multicast groups beyond the link, which need multicast routes
  */
 GW_LANE gw_u32 gw_ipv6_scope(const GW_GLOBAL gw_u8 *ip)
 {
@@ -111,7 +114,7 @@ GW_LANE gw_u32 gw_ipv6_scope(const GW_GLOBAL gw_u8 *ip)
     return source >> 54 == 0x3fa ? GW_IPV6_LINK_SOURCE : GW_IPV6_GLOBAL;
 }
 
-/* Line 8: whether the packet goes on. */
+/* Checks rule 8. Returns whether the packet continues. */
 GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, gw_outcome *outcome)
 {
     const GW_GLOBAL gw_u8 *header = ip + GW_IPV6_HEADER_BYTES;
@@ -121,7 +124,7 @@ GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, 
     }
     const gw_u32 end = (header[1] + 1u) * 8;
     gw_u32 at = 2;
-    /* Each step takes a byte at least; what lies beyond OPTION_BYTES stays unread. */
+    /* Each iteration consumes at least one byte. Options beyond OPTION_BYTES are not read. */
     for (gw_u32 i = 0; i < GW_IPV6_OPTION_BYTES; i++) {
         if (at >= end || at + 1 >= GW_IPV6_OPTION_BYTES) {
             return 1;
@@ -148,7 +151,7 @@ GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, 
     return 1;
 }
 
-/* Lines 1 to 8 for any frame: the half's offset, or 0: the packet is settled. */
+/* Checks rules 1 to 8 for any frame. Returns gw_half.offset, or 0 if the outcome is decided. */
 GW_RARE gw_u32 gw_ipv6_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(frame, length);
@@ -191,19 +194,19 @@ GW_RARE gw_u32 gw_ipv6_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw
 }
 
 /*
- * The first part: lines 1 to 8, each word loaded once for the packets that nearly all are: no tag,
- * between addresses of 2000::/3, nothing for a router to read behind the header.
+ * The first half: rules 1 to 8. The fast path handles untagged packets between addresses of
+ * 2000::/3 without hop-by-hop options, and loads each word once.
  */
 GW_LANE void gw_ipv6_begin(const gw_lane *lane, const gw_descriptor *descriptor,
                            gw_half *first_half, gw_outcome *outcome)
 {
     GW_GLOBAL gw_u8 *frame = gw_frame(lane, descriptor);
     const gw_u32 length = descriptor->length;
-    const gw_u32 least = GW_ETHERNET_BYTES + GW_IPV6_HEADER_BYTES;
+    const gw_u32 min_bytes = GW_ETHERNET_BYTES + GW_IPV6_HEADER_BYTES;
     first_half->frame = frame;
-    if (length >= least && gw_load_be32(frame + 12) >> 12 == 0x86dd6u) {
+    if (length >= min_bytes && gw_load_be32(frame + 12) >> 12 == 0x86dd6u) {
         const gw_u32 word = gw_load_be32(frame + 18); /* payload length, next header, hop limit */
-        if (word >> 16 <= length - least && (word >> 8 & 0xff) != 0 && frame[22] >> 5 == 1 &&
+        if (word >> 16 <= length - min_bytes && (word >> 8 & 0xff) != 0 && frame[22] >> 5 == 1 &&
             frame[38] >> 5 == 1) {
             first_half->offset = GW_ETHERNET_BYTES;
             return;
@@ -212,7 +215,7 @@ GW_LANE void gw_ipv6_begin(const gw_lane *lane, const gw_descriptor *descriptor,
     first_half->offset = gw_ipv6_begin_any(frame, length, outcome);
 }
 
-/* Lines 9 to 16, with the next hop's index or GW_IPV6_NONE. */
+/* Applies rules 9 to 16. `index` is the index of the next hop, or GW_IPV6_NONE. */
 GW_LANE void gw_ipv6_settle(const gw_lane *lane, const gw_half *first_half, gw_u32 index,
                             gw_outcome *outcome)
 {

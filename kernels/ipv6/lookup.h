@@ -1,23 +1,16 @@
-/* The longest matching prefix of an address, in both forms of the table; image.h draws them. */
+/* Longest-prefix match of an address in both forms of the table. image.h describes the layout. */
 #ifndef GODWIT_IPV6_LOOKUP_H
 #define GODWIT_IPV6_LOOKUP_H
 
 #include "image.h"
 
-/* More than the levels of any trie: a node takes six bits or more, and a bucket may stand above
- * each. */
+/* Loop bound, above the depth of any trie. A node consumes at least six bits, and each node may
+ * have a bucket above it. */
 #define GW_IPV6_LEVELS 40u
-/* More than the steps of any search: what is found, or not, leaves fewer lengths. */
+/* Loop bound, above the number of lengths in any search. Each try leaves fewer lengths. */
 #define GW_IPV6_TRIES 128u
-/* Lines that the keys of one hash may lie in. */
+/* Maximum number of lines for the keys of one hash value. */
 #define GW_IPV6_PROBES 16u
-
-/* Where a look-up stands. */
-typedef struct gw_ipv6_at {
-    gw_u64 key;   /* the half of the address that counts */
-    gw_u64 low;   /* its lower half */
-    gw_u32 entry; /* where it goes on */
-} gw_ipv6_at;
 
 GW_LANE const GW_GLOBAL gw_u8 *gw_ipv6_lines(const GW_GLOBAL gw_u8 *image)
 {
@@ -29,14 +22,14 @@ GW_LANE const GW_GLOBAL gw_u8 *gw_ipv6_line(const GW_GLOBAL gw_u8 *lines, gw_u32
     return lines + (gw_u64)(entry & GW_IPV6_LINE_MASK) * GW_IPV6_LINE_BYTES;
 }
 
-/* The entry of root that an address begins with. */
+/* Returns the address of the root entry for an address. */
 GW_LANE const GW_GLOBAL gw_u32 *gw_ipv6_root(const GW_GLOBAL gw_u8 *image, gw_u64 high)
 {
     const GW_GLOBAL gw_ipv6_image *header = (const GW_GLOBAL gw_ipv6_image *)image;
     return (const GW_GLOBAL gw_u32 *)(image + header->root_offset) + (high >> header->root_shift);
 }
 
-/* The entry of a node that a key names. */
+/* Returns the address of a node's entry for a key. */
 GW_LANE const GW_GLOBAL gw_u32 *gw_ipv6_slot(const GW_GLOBAL gw_u8 *line, gw_u32 entry, gw_u64 key)
 {
     const gw_u32 shift = entry >> 24 & 62;
@@ -44,7 +37,7 @@ GW_LANE const GW_GLOBAL gw_u32 *gw_ipv6_slot(const GW_GLOBAL gw_u8 *line, gw_u32
     return (const GW_GLOBAL gw_u32 *)line + (gw_u32)(key >> shift & ((1u << stride) - 1));
 }
 
-/* From a node or a bucket to what lies below. */
+/* Takes one step down from a node or a bucket. Returns the next entry. */
 GW_LANE gw_u32 gw_ipv6_below(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 key)
 {
     const GW_GLOBAL gw_u8 *line = gw_ipv6_line(lines, entry);
@@ -58,7 +51,7 @@ GW_LANE gw_u32 gw_ipv6_below(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 
     return bucket->values[gw_rank_line(bucket->keys, GW_IPV6_KEYS, key)];
 }
 
-/* From an entry down to a leaf, or to what the lower half decides. */
+/* Descends from an entry to a LEAF or LOW entry. */
 GW_LANE gw_u32 gw_ipv6_trie(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 key)
 {
     for (gw_u32 level = 0; level < GW_IPV6_LEVELS; level++) {
@@ -70,8 +63,8 @@ GW_LANE gw_u32 gw_ipv6_trie(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 k
     return entry;
 }
 
-/* The line of a hash table that a key's hash names (Dietzfelbinger et al., A Reliable Randomized
- * Algorithm for the Closest-Pair Problem, 1997: the top bits of a product). */
+/* Returns the hash of a prefix. Its top bits are the line of a hash table (Dietzfelbinger et al., A
+ * Reliable Randomized Algorithm for the Closest-Pair Problem, 1997: the top bits of a product). */
 GW_LANE gw_u64 gw_ipv6_hash_of(gw_u64 prefix, gw_u32 length, gw_u64 seed)
 {
     gw_u64 mixed = (prefix ^ (prefix >> 32)) * (seed | 1) + length * 0x9e3779b97f4a7c15u;
@@ -79,7 +72,7 @@ GW_LANE gw_u64 gw_ipv6_hash_of(gw_u64 prefix, gw_u32 length, gw_u64 seed)
     return mixed * 0xbf58476d1ce4e5b9u;
 }
 
-/* The best that a hash table knows of a key. */
+/* Returns the entry of the longest prefix of a key in a hash table. */
 GW_LANE gw_u32 gw_ipv6_hashed(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 key)
 {
     if (entry >> 30 != GW_IPV6_TABLE) {
@@ -125,6 +118,7 @@ GW_LANE gw_u32 gw_ipv6_hashed(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64
     return best;
 }
 
+/* Looks up one half of an address in the form that the variant selects. */
 GW_LANE gw_u32 gw_ipv6_half_of(const GW_GLOBAL gw_u8 *lines, gw_u32 variant, gw_u32 entry,
                                gw_u64 key)
 {
@@ -132,7 +126,7 @@ GW_LANE gw_u32 gw_ipv6_half_of(const GW_GLOBAL gw_u8 *lines, gw_u32 variant, gw_
                                    : gw_ipv6_hashed(lines, entry, key);
 }
 
-/* The next hop's index for a destination, or GW_IPV6_NONE. */
+/* Returns the index of the next hop of a destination, or GW_IPV6_NONE. */
 GW_LANE gw_u32 gw_ipv6_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u64 high, gw_u64 low)
 {
     const GW_GLOBAL gw_u8 *lines = gw_ipv6_lines(image);

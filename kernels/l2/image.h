@@ -1,32 +1,30 @@
 /*
- * The table image of l2: ports, VLANs, and a cuckoo hash table of addresses with two
- * choices of four entries each (Pagh, Rodler, Cuckoo Hashing, ESA 2001; Zhou et al.,
- * Scalable, High Performance Ethernet Forwarding with CuckooSwitch, CoNEXT 2013).
+ * The table image of l2: ports, VLANs, and a cuckoo hash table of addresses. A key has two buckets
+ * of four entries each (Pagh, Rodler, Cuckoo Hashing, ESA 2001; Zhou et al., Scalable, High
+ * Performance Ethernet Forwarding with CuckooSwitch, CoNEXT 2013).
  *
  *   0         ports_offset   vlans_offset   buckets_offset                 bytes
  *   | header  | 256 * 4      | 4096 * 64    | 2^bucket_bits * 4 entries * 8 |
  *
- * All offsets are multiples of 64, from the image's first byte.
+ * All offsets are multiples of 64, from the first byte of the image.
  *
- * A key is VID << 48 | MAC, 60 bits. A keyed permutation of 60 bits (gw_l2_mix) makes
- * another number of it; its lower bucket_bits are the first bucket, the rest, rest,
- * identify the key there. The second bucket is the first one with some bits of a keyed
- * hash of rest flipped, and the first one is the second with the same bits flipped, so an
- * entry knows its key from where it lies:
+ * A key is VID << 48 | MAC, 60 bits. A keyed permutation of 60 bits (gw_l2_mix) is applied to it.
+ * The lower bucket_bits of the result are the key's first bucket. The other bits, `rest`, identify
+ * the key within the bucket. The second bucket is the first bucket XOR a keyed hash of `rest`. The
+ * same XOR leads back, so an entry and its bucket determine the key:
  *
  *   63                          12 11          4  3        2       1        0
  *   | rest: 60 - bucket_bits bits | port         | static | fresh | second | valid |
  *
- * second: it lies in the key's second bucket. fresh: heard of not long ago, so that nobody
- * needs to be told that it was heard of again. 0: no entry.
+ * second: the entry is in the key's second bucket. fresh: the address was seen recently, so no
+ * notice is needed when it is seen again. An empty entry is 0.
  *
- * Entries are words of eight bytes, changed one by one while look-ups run: each is one fact,
- * and a look-up sees it as it was or as it is. An entry is moved by writing it to its new
- * place, waiting until no look-up is under way that began before, and only then overwriting
- * the old place. So at any time during any look-up it lies in one of its two buckets:
- * a look-up that began before the copy was made reads the old place before it is
- * overwritten, and any other finds the copy. (Found in both, it says the same in both, or
- * once what it said before and once what it says now; the first one counts.)
+ * An entry is one 64-bit word that is changed by one store while look-ups run, so a look-up sees
+ * either the old or the new entry. To move an entry, the host writes the copy, waits until every
+ * look-up that began before has ended, and only then overwrites the original. At any time during a
+ * look-up, the entry is in one of its two buckets: a look-up that began before the copy existed
+ * reads the original before it is overwritten, and any later one finds the copy. If a look-up finds
+ * both, they may differ only if the entry was changed in between; the first one is used.
  */
 #ifndef GODWIT_L2_IMAGE_H
 #define GODWIT_L2_IMAGE_H
@@ -38,9 +36,9 @@
 typedef struct gw_l2_image {
     gw_u32 magic;                     /* GW_L2_MAGIC */
     gw_u32 bucket_bits;               /* 8 to 28 */
-    gw_u64 multipliers[GW_L2_ROUNDS]; /* odd, secret; of the permutation's rounds */
-    gw_u64 addends[GW_L2_ROUNDS];     /* secret */
-    gw_u64 second;                    /* odd, secret: the hash that leads to the second bucket */
+    gw_u64 multipliers[GW_L2_ROUNDS]; /* multipliers of the permutation; odd, secret */
+    gw_u64 addends[GW_L2_ROUNDS];     /* addends of the permutation; secret */
+    gw_u64 second;                    /* multiplier of the second bucket's hash; odd, secret */
     gw_u64 ports_offset;
     gw_u64 vlans_offset;
     gw_u64 buckets_offset;
@@ -48,22 +46,22 @@ typedef struct gw_l2_image {
 } gw_l2_image;
 GW_STATIC_ASSERT(sizeof(gw_l2_image) == 112, l2_image_size);
 
-/* What arrives by a port. */
+/* Ingress rules of a port. */
 typedef struct gw_l2_port {
     gw_u16 vid;  /* VLAN of untagged frames */
-    gw_u8 flags; /* GW_L2_UNTAGGED.. */
+    gw_u8 flags; /* GW_L2_UNTAGGED, GW_L2_TAGGED, GW_L2_LEARNS */
     gw_u8 pad;   /* 0 */
 } gw_l2_port;
 GW_STATIC_ASSERT(sizeof(gw_l2_port) == 4, l2_port_size);
 
-#define GW_L2_UNTAGGED 1u /* takes frames without a tag, or with one of VID 0 */
-#define GW_L2_TAGGED   2u /* takes frames with a tag, of the VLANs that it belongs to */
-#define GW_L2_LEARNS   4u /* sources are learned here */
+#define GW_L2_UNTAGGED 1u /* accepts frames without a tag or with VID 0 */
+#define GW_L2_TAGGED   2u /* accepts frames with a tag, in the VLANs of which it is a member */
+#define GW_L2_LEARNS   4u /* learns source addresses */
 
-/* Ports of a VLAN: bit port % 32 of word port / 32. One cache line. */
+/* Ports of a VLAN; port p is bit p % 32 of word p / 32. One cache line. */
 typedef struct gw_l2_vlan {
-    gw_u32 members[8]; /* frames leave by these */
-    gw_u32 tagged[8];  /* with a tag by those of them */
+    gw_u32 members[8]; /* member ports */
+    gw_u32 tagged[8];  /* member ports that send frames with a tag */
 } gw_l2_vlan;
 GW_STATIC_ASSERT(sizeof(gw_l2_vlan) == 64, l2_vlan_size);
 

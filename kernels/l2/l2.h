@@ -1,32 +1,32 @@
 /*
- * l2: an Ethernet switch: forwards by VLAN and destination address.
+ * l2: an Ethernet switch that forwards by VLAN and destination address.
  *
- * Each line below is decided before the next one; the first that applies settles the frame:
+ * The rules are checked in order. The first rule that applies decides:
  *
- *    1  no whole Ethernet header, or tag                            drop truncated
- *    2  came by a port that is none of the switch's                 drop port
- *    3  no tag, or VID 0, where the port takes only tagged frames;
- *       a tag where it takes only untagged ones; VID 4095; a VLAN
- *       that the port does not belong to                            drop vlan
+ *    1  incomplete Ethernet header or tag                           drop truncated
+ *    2  the ingress port does not belong to the switch              drop port
+ *    3  untagged, or VID 0, on a port that accepts tagged frames
+ *       only; tagged on a port that accepts untagged ones only;
+ *       VID 4095; the port is not a member of the VLAN              drop vlan
  *    4  source is a group address, or all zeros                     drop source
  *    5  destination is 01-80-C2-00-00-00 to -0F                     reserved
- *    6  destination is a group, or not in the table                 flood
- *    7  destination is where the frame came from                    drop same_port
+ *    6  destination is a group address, or not in the table         flood
+ *    7  destination is at the ingress port                          drop same_port
  *    8  otherwise                                                   forward
  *
- * An untagged frame belongs to its port's VLAN. The frame stays as it is: the host half gives
- * it the tag, or takes it off, that the port it leaves by asks for. For forward and
- * flood it is told, besides, whether somebody has to hear of the source: it is not in the table,
- * or at another port and not static, or not fresh.
+ * An untagged frame belongs to the VLAN of its port. The kernel does not change the frame. The host
+ * half adds or removes the tag, as the egress port requires. The outcome of forward and flood also
+ * reports whether the host must learn the source (GW_L2_NOTICE). This is the case if the source is
+ * not in the table, not fresh, or at another port and not static.
  *
  * Reads    Ethernet header, tag
  * Writes   nothing
- * Next     forward (0), port = where the destination is; flood (1), port = GW_PORT_FLOOD;
- *          both value = VID, GW_L2_NOTICE, GW_L2_POP..; reserved (2), value = VID
+ * Next     forward (0), port = port of the destination; flood (1), port = GW_PORT_FLOOD;
+ *          both with value = VID, GW_L2_NOTICE, GW_L2_POP..; reserved (2), value = VID
  * Drops    truncated (0), port (1), vlan (2), source (3), same_port (4)
  * Tables   image.h
- * Cost     18 bytes read; 2 buckets each for source and destination, none dependent on another, all
- *          of which miss every cache where there are many addresses
+ * Cost     18 bytes read; 2 independent buckets each for source and destination, which all miss
+ *          every cache when the table is large
  * Spec     IEEE 802.1Q-2018 clauses 6.9, 8.6.1 to 8.6.3, 8.7, 8.8
  */
 #ifndef GODWIT_L2_H
@@ -44,25 +44,25 @@
 #define GW_L2_SOURCE    3u
 #define GW_L2_SAME_PORT 4u
 
-#define GW_L2_NOTICE 0x80000000u /* the source is to be heard of */
-#define GW_L2_POP    0x00010000u /* the tag comes off */
-#define GW_L2_PUSH   0x00020000u /* a tag of the VLAN is put on */
-#define GW_L2_SET    0x00030000u /* the tag has VID 0 and gets that of the VLAN */
+#define GW_L2_NOTICE 0x80000000u /* the host must learn the source */
+#define GW_L2_POP    0x00010000u /* remove the tag */
+#define GW_L2_PUSH   0x00020000u /* add a tag of the VLAN */
+#define GW_L2_SET    0x00030000u /* set VID 0 of the tag to that of the VLAN */
 
 #define GW_L2_VIDS 4096u
 #define GW_L2_MACS 0x0000ffffffffffffu
 
-/* What the first half leaves in gw_half.value, beside the VID. */
+/* Bits of gw_half.value, in addition to the VID. */
 #define GW_L2_HAS_TAG  0x1000u
 #define GW_L2_HAS_ZERO 0x2000u /* a tag of VID 0 */
-#define GW_L2_GROUP    0x4000u /* the destination is a group */
-#define GW_L2_HEARS    0x8000u /* the port learns */
+#define GW_L2_GROUP    0x4000u /* the destination is a group address */
+#define GW_L2_LEARNING 0x8000u /* the port learns */
 
 /*
- * The permutation of 60 bits: a Feistel network whose rounds are strongly universal hashes
- * with secret multipliers (Dietzfelbinger, Universal hashing and k-wise independent random
- * variables via integer arithmetic without primes, STACS 1996, theorem 1). Who does not know the
- * secret cannot choose addresses that share buckets.
+ * Permutes a key of 60 bits. The permutation is a Feistel network whose rounds are strongly
+ * universal hashes with secret multipliers (Dietzfelbinger, Universal hashing and k-wise
+ * independent random variables via integer arithmetic without primes, STACS 1996, theorem 1).
+ * Without the secret, an attacker cannot choose addresses that share buckets.
  */
 GW_LANE gw_u64 gw_l2_mix(const GW_GLOBAL gw_l2_image *header, gw_u64 key)
 {
@@ -75,14 +75,14 @@ GW_LANE gw_u64 gw_l2_mix(const GW_GLOBAL gw_l2_image *header, gw_u64 key)
     return left << 30 | right;
 }
 
-/* The first bucket of a mixed key. */
+/* Returns the first bucket of a mixed key. */
 GW_LANE gw_u64 gw_l2_first(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
 {
     return mixed & (((gw_u64)1 << header->bucket_bits) - 1);
 }
 
-/* What of the number of the first bucket is flipped in that of the second: never the same line of
- * two. */
+/* Returns the XOR of the two bucket numbers. It is at least 2, so that the buckets never share a
+ * cache line. */
 GW_LANE gw_u64 gw_l2_flip(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
 {
     return (((mixed >> header->bucket_bits) * header->second) >> (64 - header->bucket_bits)) | 2;
@@ -94,18 +94,19 @@ GW_LANE const GW_GLOBAL gw_u64 *gw_l2_bucket(const GW_GLOBAL gw_l2_image *header
            bucket * 4;
 }
 
-/* The two buckets of a mixed key. */
+/* Returns the address of the first bucket of a mixed key. */
 GW_LANE const GW_GLOBAL gw_u64 *gw_l2_one(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
 {
     return gw_l2_bucket(header, gw_l2_first(header, mixed));
 }
 
+/* Returns the address of the second bucket of a mixed key. */
 GW_LANE const GW_GLOBAL gw_u64 *gw_l2_other(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
 {
     return gw_l2_bucket(header, gw_l2_first(header, mixed) ^ gw_l2_flip(header, mixed));
 }
 
-/* The entry of a mixed key, or 0. */
+/* Returns the entry of a mixed key, or 0. */
 GW_LANE gw_u64 gw_l2_find(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
 {
     const gw_u64 wanted = (mixed >> header->bucket_bits) << GW_L2_REST_SHIFT | GW_L2_VALID;
@@ -118,7 +119,7 @@ GW_LANE gw_u32 gw_l2_has_port(const GW_GLOBAL gw_u32 *set, gw_u32 port)
     return set[(port & 255) >> 5] >> (port & 31) & 1;
 }
 
-/* Lines 1 to 5. */
+/* The first half: rules 1 to 5. */
 GW_LANE void gw_l2_begin(const gw_lane *lane, const gw_descriptor *descriptor, gw_half *first_half,
                          gw_outcome *outcome)
 {
@@ -170,7 +171,7 @@ GW_LANE void gw_l2_begin(const gw_lane *lane, const gw_descriptor *descriptor, g
         return;
     }
     state |= vid;
-    state |= (flags & GW_L2_LEARNS) != 0 ? GW_L2_HEARS : 0;
+    state |= (flags & GW_L2_LEARNS) != 0 ? GW_L2_LEARNING : 0;
     state |= (destination >> 40 & 1) != 0 ? GW_L2_GROUP : 0;
     first_half->offset = 1u + descriptor->port;
     first_half->value = state;
@@ -178,7 +179,7 @@ GW_LANE void gw_l2_begin(const gw_lane *lane, const gw_descriptor *descriptor, g
     first_half->keys[1] = gw_l2_mix(header, (gw_u64)vid << 48 | destination);
 }
 
-/* Lines 6 to 8. */
+/* The second half: rules 6 to 8. */
 GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {
     if (first_half->offset == 0) {
@@ -195,11 +196,11 @@ GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcom
     GW_EXPENSIVE(gw_l2_one(header, station));
     GW_EXPENSIVE(gw_l2_other(header, station));
     const gw_u64 from = gw_l2_find(header, source);
-    /* Known here and fresh; or static, wherever that is. */
+    /* No notice if the entry is static, or fresh and at the ingress port. */
     const gw_u32 here = (gw_u32)((from >> GW_L2_PORT_SHIFT & 0xff) == ingress);
     const gw_u32 known =
         (gw_u32)((from & GW_L2_STATIC) != 0) | (here & (gw_u32)((from & GW_L2_FRESH) != 0));
-    const gw_u32 value = vid | (known == 0 && (state & GW_L2_HEARS) != 0 ? GW_L2_NOTICE : 0);
+    const gw_u32 value = vid | (known == 0 && (state & GW_L2_LEARNING) != 0 ? GW_L2_NOTICE : 0);
     const gw_u64 to = (state & GW_L2_GROUP) != 0 ? (gw_u64)0 : gw_l2_find(header, station);
     if (to == 0) {
         gw_verdict(outcome, GW_L2_FLOOD, GW_PORT_FLOOD, value);
@@ -208,7 +209,7 @@ GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcom
     const gw_u32 egress = (gw_u32)(to >> GW_L2_PORT_SHIFT) & 0xff;
     if (egress == ingress) {
         gw_drop(outcome, GW_L2_SAME_PORT);
-        /* A host whose peers are all behind the same port is heard of too. */
+        /* A host whose peers all share its port is learned as well. */
         outcome->value = value;
         return;
     }

@@ -1,5 +1,5 @@
 /*
- * What carries NDN packets: Ethernet with an EtherType of its own, and UDP over IPv4 and IPv6.
+ * The protocols that carry NDN packets: Ethernet with EtherType 0x8624, and UDP over IPv4 or IPv6.
  *
  * Spec: IEEE 802.3; RFC 791 section 3.1; RFC 8200 sections 3 and 8.1; RFC 768; RFC 1071; NDN over
  * EtherType 0x8624, and over UDP port 6363.
@@ -13,18 +13,19 @@
 #define GW_NDN_UDP_BYTES  8u
 #define GW_NDN_IPV4_BYTES 20u
 #define GW_NDN_IPV6_BYTES 40u
-/* RFC 1700: what hosts begin with. */
+/* Initial TTL and hop limit (RFC 1700). */
 #define GW_NDN_TTL 64u
 
-/* Where the NDN packet lies; from the frame's first byte. */
+/* Location of the NDN packet, from the first byte of the frame. */
 typedef struct gw_ndn_span {
     gw_u32 start;
-    gw_u32 end; /* of what may be NDN: Ethernet pads behind it, UDP does not */
+    gw_u32 end; /* over Ethernet, padding may precede it */
     gw_u32 carrier;
-    gw_u32 l3; /* behind the Ethernet header and tag */
+    gw_u32 l3; /* end of the Ethernet header and tag */
 } gw_ndn_span;
 
-/* The ones' complement sum of any number of bytes, an odd one followed by 0 (RFC 1071). */
+/* Returns the ones' complement sum of any number of bytes; an odd number is padded with 0 (RFC
+ * 1071). The sum is not folded. */
 GW_LANE gw_u32 gw_ndn_sum(const GW_GLOBAL gw_u8 *bytes, gw_u32 length)
 {
     const gw_u32 whole = length & ~3u;
@@ -38,26 +39,29 @@ GW_LANE gw_u32 gw_ndn_sum(const GW_GLOBAL gw_u8 *bytes, gw_u32 length)
     return sum;
 }
 
+/* Folds a sum to 16 bits. */
 GW_LANE gw_u32 gw_ndn_fold(gw_u32 sum)
 {
     sum = (sum & 0xffff) + (sum >> 16);
     return (sum & 0xffff) + (sum >> 16);
 }
 
-/* 0, for who settles a packet at once. */
+/* Drops the packet and returns 0. */
 GW_LANE gw_u32 gw_ndn_dropped(gw_outcome *outcome, gw_u32 reason)
 {
     gw_drop(outcome, reason);
     return 0;
 }
 
-GW_LANE gw_u32 gw_ndn_said(gw_outcome *outcome, gw_u32 verdict)
+/* Writes the verdict and returns 0. */
+GW_LANE gw_u32 gw_ndn_decided(gw_outcome *outcome, gw_u32 verdict)
 {
     gw_verdict(outcome, verdict, 0, 0);
     return 0;
 }
 
-/* The datagram at l4..end, of IP that adds `pseudo` to its sum. 0: the packet is settled. */
+/* Checks the UDP datagram at l4..end. `pseudo` is the sum of the IP addresses. Returns 0 if the
+ * outcome is decided. */
 GW_LANE gw_u32 gw_ndn_udp(const GW_GLOBAL gw_u8 *frame, gw_u32 l4, gw_u32 pseudo, gw_ndn_span *span,
                           gw_outcome *outcome)
 {
@@ -75,7 +79,7 @@ GW_LANE gw_u32 gw_ndn_udp(const GW_GLOBAL gw_u8 *frame, gw_u32 l4, gw_u32 pseudo
             return gw_ndn_dropped(outcome, GW_NDN_CHECKSUM);
         }
     } else if (span->carrier == GW_NDN_UDP6) {
-        /* RFC 8200 section 8.1: over IPv6 there must be one. */
+        /* A checksum is mandatory over IPv6 (RFC 8200 section 8.1). */
         return gw_ndn_dropped(outcome, GW_NDN_CHECKSUM);
     }
     span->start = l4 + GW_NDN_UDP_BYTES;
@@ -102,14 +106,14 @@ GW_LANE gw_u32 gw_ndn_ipv4(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32 u
     }
     /* A fragment may have no UDP header. */
     if (ip[9] != GW_PROTOCOL_UDP || (gw_load_be16(ip + 6) & 0x3fff) != 0) {
-        return gw_ndn_said(outcome, GW_NDN_NOT_NDN);
+        return gw_ndn_decided(outcome, GW_NDN_NOT_NDN);
     }
     if (total_length - header_bytes < GW_NDN_UDP_BYTES) {
         return gw_ndn_dropped(outcome, GW_NDN_TRUNCATED);
     }
     const gw_u32 l4 = span->l3 + header_bytes;
     if (gw_load_be16(frame + l4 + 2) != udp_port) {
-        return gw_ndn_said(outcome, GW_NDN_NOT_NDN);
+        return gw_ndn_decided(outcome, GW_NDN_NOT_NDN);
     }
     if (gw_ones_sum(ip, header_bytes) != 0xffff) {
         return gw_ndn_dropped(outcome, GW_NDN_CHECKSUM);
@@ -135,23 +139,24 @@ GW_LANE gw_u32 gw_ndn_ipv6(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32 u
         return gw_ndn_dropped(outcome, GW_NDN_TRUNCATED);
     }
     if (ip[6] != GW_PROTOCOL_UDP) {
-        return gw_ndn_said(outcome, GW_NDN_NOT_NDN);
+        return gw_ndn_decided(outcome, GW_NDN_NOT_NDN);
     }
     if (payload_bytes < GW_NDN_UDP_BYTES) {
         return gw_ndn_dropped(outcome, GW_NDN_TRUNCATED);
     }
     const gw_u32 l4 = span->l3 + GW_NDN_IPV6_BYTES;
     if (gw_load_be16(frame + l4 + 2) != udp_port) {
-        return gw_ndn_said(outcome, GW_NDN_NOT_NDN);
+        return gw_ndn_decided(outcome, GW_NDN_NOT_NDN);
     }
     span->end = l4 + payload_bytes;
     span->carrier = GW_NDN_UDP6;
     return gw_ndn_udp(frame, l4, gw_ones_sum(ip + 8, 32), span, outcome);
 }
 
-/* Lines 1 to 11 of ndn.h: where the NDN packet lies. 0: the packet is settled. */
-GW_LANE gw_u32 gw_ndn_enter(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32 udp_port,
-                            gw_ndn_span *span, gw_outcome *outcome)
+/* Applies rules 1 to 11 of ndn.h and locates the NDN packet. Returns 0 if the outcome is decided.
+ */
+GW_LANE gw_u32 gw_ndn_locate(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32 udp_port,
+                             gw_ndn_span *span, gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(frame, length);
     if (l3.offset == 0) {
@@ -170,10 +175,10 @@ GW_LANE gw_u32 gw_ndn_enter(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32 
     if (l3.ether_type == GW_ETHER_TYPE_IPV6) {
         return gw_ndn_ipv6(frame, length, udp_port, span, outcome);
     }
-    return gw_ndn_said(outcome, GW_NDN_NOT_NDN);
+    return gw_ndn_decided(outcome, GW_NDN_NOT_NDN);
 }
 
-/* Bytes of the headers between Ethernet and NDN. */
+/* Returns the length of the headers between Ethernet and NDN, in bytes. */
 GW_LANE gw_u32 gw_ndn_carrier_bytes(gw_u32 carrier)
 {
     if (carrier == GW_NDN_ETHERNET) {
@@ -182,7 +187,7 @@ GW_LANE gw_u32 gw_ndn_carrier_bytes(gw_u32 carrier)
     return GW_NDN_UDP_BYTES + (carrier == GW_NDN_UDP4 ? GW_NDN_IPV4_BYTES : GW_NDN_IPV6_BYTES);
 }
 
-/* IPv4 or IPv6 and UDP at ip, in front of bytes of NDN. */
+/* Writes the IP and UDP headers at `ip`, before an NDN packet of `bytes` bytes. */
 GW_LANE void gw_ndn_emit_udp(GW_GLOBAL gw_u8 *ip, const GW_GLOBAL gw_ndn_next_hop *next_hop,
                              gw_u32 bytes)
 {
@@ -197,7 +202,7 @@ GW_LANE void gw_ndn_emit_udp(GW_GLOBAL gw_u8 *ip, const GW_GLOBAL gw_ndn_next_ho
                       gw_load_be32(next_hop->destination_address + i));
     }
     if (is_ipv4) {
-        /* RFC 6864 section 4: what is not to be fragmented needs no identification. */
+        /* The identification may be 0, because DF is set (RFC 6864 section 4). */
         gw_store_be32(ip, 0x45000000u | (GW_NDN_IPV4_BYTES + datagram_bytes));
         gw_store_be32(ip + 4, 0x00004000u);
         gw_store_be32(ip + 8, GW_NDN_TTL << 24 | GW_PROTOCOL_UDP << 16);
@@ -212,16 +217,16 @@ GW_LANE void gw_ndn_emit_udp(GW_GLOBAL gw_u8 *ip, const GW_GLOBAL gw_ndn_next_ho
     const gw_u32 sum = gw_ones_sum(addresses, 2 * address_bytes) + GW_PROTOCOL_UDP +
                        datagram_bytes + gw_ndn_sum(udp, datagram_bytes);
     const gw_u32 checksum = gw_ndn_fold(sum) ^ 0xffff;
-    /* RFC 768: 0 says that there is none. */
+    /* A checksum of 0 would mean that there is none (RFC 768). */
     gw_store_be16(udp + 6, checksum == 0 ? 0xffff : checksum);
 }
 
 /*
- * Puts the headers of a next hop, for which there is room, in front of the NDN packet at
- * start..end; a tag goes along.
+ * Writes the headers of a next hop before the NDN packet at start..end and keeps a tag. The caller
+ * has checked that the headroom is large enough.
  */
-GW_LANE void gw_ndn_leave(const gw_lane *lane, const GW_GLOBAL gw_ndn_next_hop *next_hop,
-                          const gw_ndn_span *span, gw_descriptor *descriptor)
+GW_LANE void gw_ndn_write_headers(const gw_lane *lane, const GW_GLOBAL gw_ndn_next_hop *next_hop,
+                                  const gw_ndn_span *span, gw_descriptor *descriptor)
 {
     const gw_u32 head = descriptor->head;
     const gw_u32 header_bytes = span->l3 + gw_ndn_carrier_bytes(next_hop->carrier);
@@ -229,7 +234,7 @@ GW_LANE void gw_ndn_leave(const gw_lane *lane, const GW_GLOBAL gw_ndn_next_hop *
     GW_GLOBAL gw_u8 *frame = old + span->start - header_bytes;
     const gw_u32 tag =
         span->l3 == GW_ETHERNET_BYTES ? 0 : gw_load_be32(old + GW_ETHERNET_BYTES - 2);
-    /* From Ethernet to Ethernet, padding stays behind. */
+    /* From Ethernet to Ethernet, the padding is kept. */
     const gw_u32 pads =
         (gw_u32)(next_hop->carrier == GW_NDN_ETHERNET) & (gw_u32)(span->carrier == GW_NDN_ETHERNET);
     const gw_u32 length = pads ? descriptor->length : header_bytes + span->end - span->start;

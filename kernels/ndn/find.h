@@ -1,10 +1,10 @@
-/* The longest prefix of a name in the table: image.h draws it. */
+/* Longest-prefix match of a name. image.h describes the table. */
 #ifndef GODWIT_NDN_FIND_H
 #define GODWIT_NDN_FIND_H
 
 #include "image.h"
 
-/* SipHash-1-3 (Aumasson, Bernstein, SipHash: a fast short-input PRF, INDOCRYPT 2012). */
+/* State of SipHash-1-3 (Aumasson, Bernstein, SipHash: a fast short-input PRF, INDOCRYPT 2012). */
 typedef struct gw_ndn_hash {
     gw_u64 v0;
     gw_u64 v1;
@@ -31,7 +31,9 @@ GW_LANE gw_u64 gw_ndn_word(const GW_GLOBAL gw_u8 *bytes)
     return (gw_u64)gw_load_le32(bytes + 4) << 32 | gw_load_le32(bytes);
 }
 
-/* The last 1 to 7 bytes before end, in the low bits; 8 bytes before end can be read. */
+/* Returns the last 1 to 7 bytes before end in the low bits. The 8 bytes before end must be
+ * readable.
+ */
 GW_LANE gw_u64 gw_ndn_rest(const GW_GLOBAL gw_u8 *end, gw_u32 bytes)
 {
     return gw_ndn_word(end - 8) >> (64 - 8 * bytes);
@@ -54,7 +56,7 @@ GW_LANE void gw_ndn_hash_word(gw_ndn_hash *hash, gw_u64 word)
     hash->v0 ^= word;
 }
 
-/* Of so many bytes in all, of which those before the last whole word are in the hash. */
+/* Completes the hash of `bytes` bytes that end at `end`. All whole words are already hashed. */
 GW_LANE gw_u64 gw_ndn_hash_end(gw_ndn_hash hash, const GW_GLOBAL gw_u8 *end, gw_u32 bytes)
 {
     const gw_u64 rest = bytes & 7 ? gw_ndn_rest(end, bytes & 7) : 0;
@@ -66,7 +68,8 @@ GW_LANE gw_u64 gw_ndn_hash_end(gw_ndn_hash hash, const GW_GLOBAL gw_u8 *end, gw_
     return hash.v0 ^ hash.v1 ^ hash.v2 ^ hash.v3;
 }
 
-/* Whether two names of so many bytes are the same; 8 bytes in front of both can be read. */
+/* Returns whether two names of equal length are the same. The 8 bytes before both must be readable.
+ */
 GW_LANE gw_u32 gw_ndn_same(const GW_GLOBAL gw_u8 *a, const GW_GLOBAL gw_u8 *b, gw_u32 bytes)
 {
     const gw_u32 whole = bytes & ~7u;
@@ -78,7 +81,7 @@ GW_LANE gw_u32 gw_ndn_same(const GW_GLOBAL gw_u8 *a, const GW_GLOBAL gw_u8 *b, g
     return (gw_u32)(differs == 0);
 }
 
-/* Where the component at `at` of a sound name ends. */
+/* Returns the end of the component at `at` of a valid name. */
 GW_LANE gw_u32 gw_ndn_component_end(const GW_GLOBAL gw_u8 *name, gw_u32 at)
 {
     at += name[at] < 253 ? 1 : 3;
@@ -86,7 +89,7 @@ GW_LANE gw_u32 gw_ndn_component_end(const GW_GLOBAL gw_u8 *name, gw_u32 at)
     if (first < 253) {
         return at + 1 + first;
     }
-    /* A frame has less than 2^16 bytes. */
+    /* A length fits 2 bytes, because a frame is shorter than 2^16 bytes. */
     return at + 3 + gw_load_be16(name + at + 1);
 }
 
@@ -95,7 +98,7 @@ GW_LANE gw_u32 gw_ndn_first_bucket(const GW_GLOBAL gw_ndn_image *header, gw_u64 
     return (gw_u32)((hash & 0xffffffffu) * header->buckets >> 32);
 }
 
-/* Unit of the record of the bytes with this hash; 0: there is none. */
+/* Returns the record of a name with this hash, in units of 64 bytes; 0 if there is no record. */
 GW_LANE gw_u32 gw_ndn_probe(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name, gw_u32 bytes,
                             gw_u64 hash)
 {
@@ -128,15 +131,15 @@ GW_LANE gw_u32 gw_ndn_probe(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 
     return 0;
 }
 
-/* A look-up on its way through the prefixes of a name. */
+/* State of a look-up over the prefixes of a name. */
 typedef struct gw_ndn_walk {
-    gw_ndn_hash hash; /* of the whole words before `hashed` */
-    gw_u64 whole;     /* of the prefix that is to be tried */
-    gw_u32 hashed;
-    gw_u32 at;          /* where that prefix ends */
-    gw_u32 best;        /* the next hop of the longest prefix so far */
-    gw_u32 wanted;      /* bit 0: the prefix with the next component */
-    gw_u32 until_guide; /* components */
+    gw_ndn_hash hash;   /* hash of the whole words before `hashed` */
+    gw_u64 whole;       /* complete hash of the current prefix */
+    gw_u32 hashed;      /* bytes that `hash` covers */
+    gw_u32 at;          /* end of the current prefix */
+    gw_u32 best;        /* next hop of the longest prefix found so far */
+    gw_u32 wanted;      /* lengths to try; bit 0 is the prefix with one more component */
+    gw_u32 until_guide; /* components left until the guide */
 } gw_ndn_walk;
 
 GW_LANE void gw_ndn_walk_begin(const GW_GLOBAL gw_u8 *image, gw_ndn_walk *walk)
@@ -150,7 +153,7 @@ GW_LANE void gw_ndn_walk_begin(const GW_GLOBAL gw_u8 *image, gw_ndn_walk *walk)
     walk->until_guide = header->guide;
 }
 
-/* Goes on to the next prefix that is to be tried; 0: there is none. */
+/* Advances to the next prefix to try. Returns 0 if there are no more. */
 GW_LANE gw_u32 gw_ndn_walk_next(const GW_GLOBAL gw_u8 *name, gw_u32 name_bytes, gw_ndn_walk *walk)
 {
     while (walk->wanted != 0 && walk->at < name_bytes) {
@@ -169,7 +172,7 @@ GW_LANE gw_u32 gw_ndn_walk_next(const GW_GLOBAL gw_u8 *name, gw_u32 name_bytes, 
     return 0;
 }
 
-/* What the record of the prefix, or that there is none, says of it and of longer ones. */
+/* Updates the state for the record of the current prefix; `unit` is 0 if there is no record. */
 GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn_walk *walk)
 {
     if (unit != 0) {
@@ -183,7 +186,8 @@ GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn
     }
 }
 
-/* The next hop of the longest prefix, or GW_NDN_NONE, for a walk that has come to any prefix. */
+/* Completes a look-up from its current state. Returns the next hop of the longest prefix, or
+ * GW_NDN_NONE. */
 GW_LANE gw_u32 gw_ndn_walk_end(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name,
                                gw_u32 name_bytes, gw_ndn_walk *walk)
 {
@@ -194,8 +198,8 @@ GW_LANE gw_u32 gw_ndn_walk_end(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_
 }
 
 /*
- * The next hop of the longest prefix of a sound name, or GW_NDN_NONE. 8 bytes in front of the
- * name can be read.
+ * Returns the next hop of the longest prefix of a valid name, or GW_NDN_NONE. The 8 bytes before
+ * the name must be readable.
  */
 GW_LANE gw_u32 gw_ndn_lookup(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name,
                              gw_u32 name_bytes)

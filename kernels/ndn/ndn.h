@@ -1,51 +1,51 @@
 /*
  * ndn: forwards Interests of Named Data Networking by the longest matching prefix of their names.
  *
- * For Ethernet II frames, untagged or with one 802.1Q tag. Each line below is
- * decided before the next one; the first that applies settles the packet:
+ * Processes Ethernet II frames, untagged or with one 802.1Q tag. The rules are checked in order.
+ * The first rule that applies decides:
  *
- *    1  no whole Ethernet header, or tag                              drop truncated
- *    2  EtherType is none of 0x8624, IPv4, IPv6                       not_ndn
+ *    1  incomplete Ethernet header or tag                             drop truncated
+ *    2  EtherType is not 0x8624, IPv4 or IPv6                         not_ndn
  *    3  IPv4: fewer than 20 bytes, IPv6: fewer than 40                drop truncated
  *    4  wrong version; IPv4: IHL < 5, total length < 4 * IHL          drop malformed
  *    5  IP's length exceeds the frame                                 drop truncated
- *    6  IP: not UDP, extension headers, or a fragment of IPv4         not_ndn
+ *    6  IP: not UDP, extension headers, or an IPv4 fragment           not_ndn
  *    7  UDP: fewer than 8 bytes                                       drop truncated
- *    8  UDP: not to the configured port                               not_ndn
- *    9  IPv4: header checksum                                         drop checksum
+ *    8  UDP: destination port is not the configured port              not_ndn
+ *    9  IPv4: wrong header checksum                                   drop checksum
  *   10  UDP: length below 8: drop malformed; exceeds IP's             drop truncated
- *   11  UDP: checksum; over IPv6 also where there is none             drop checksum
- *   12  no whole TLV: drop truncated; UDP: anything behind it; any number
- *       that is not in its shortest form; type 0 or above 2^32 - 1    drop malformed
- *   13  an LpPacket that is not as NDNLPv2 says, or has fields that
- *       may not be ignored                                            drop malformed
- *   14  an LpPacket without a whole packet: a fragment, a Nack, idle  other
- *   15  Data, in an LpPacket or not                                   data
+ *   11  UDP: wrong checksum; IPv6: no checksum                        drop checksum
+ *   12  incomplete TLV: drop truncated; UDP: bytes after the TLV; a
+ *       number that is not in its shortest form; a type of 0 or
+ *       above 2^32 - 1                                                drop malformed
+ *   13  an LpPacket that violates NDNLPv2, or has unknown fields
+ *       that must not be ignored                                      drop malformed
+ *   14  an LpPacket without a whole packet: fragment, Nack, idle      other
+ *   15  Data, with or without an LpPacket                             data
  *   16  any other type than Interest                                  other
- *   17  the Interest is not as NDN Packet Format 0.3 says, or has
- *       unknown elements that are critical                            drop malformed
+ *   17  an Interest that violates NDN Packet Format 0.3, or has
+ *       unknown critical elements                                     drop malformed
  *   18  HopLimit is 0                                                 drop hop_limit
  *   19  no Nonce                                                      drop no_nonce
  *   20  no prefix of the name is in the table                         drop no_route
  *   21  next hop is local                                             local
  *   22  next hop is a blackhole                                       drop blackhole
  *   23  HopLimit is 1                                                 drop hop_limit
- *   24  no room for longer headers in front of the frame              drop no_room
+ *   24  the headroom is too small for the new headers                 drop no_room
  *   25  otherwise                                                     forward
  *
- * Only forward changes the frame: HopLimit is one less, and in front of the NDN packet stand the
- * headers of the next hop, whatever carried it before. An LpPacket's header goes along.
+ * Only forward changes the frame. It decrements HopLimit and replaces the headers before the NDN
+ * packet by those of the next hop. The header of an LpPacket is kept.
  *
  * Reads    all of the frame
- * Writes   forward: HopLimit, all headers in front of the NDN packet, which may be up to 48 bytes
- *          longer or shorter
- * Next     forward (0), port and value = the next hop's port and index;
- *          local (1), value = the next hop's index; data (2); other (3); not_ndn (4)
+ * Writes   forward: HopLimit, and all headers before the NDN packet, which may become up to 48
+ * bytes longer or shorter Next     forward (0), port and value = port and index of the next hop;
+ *          local (1), value = index of the next hop; data (2); other (3); not_ndn (4)
  * Drops    truncated (0), malformed (1), checksum (2), hop_limit (3), no_nonce (4), no_route (5),
  *          blackhole (6), no_room (7)
  * Tables   image.h; variant 0
- * Cost     the frame's bytes, those behind the name twice over UDP; 2 dependent loads that miss
- *          every cache (bucket, record) for most names, 2 more for each longer prefix to be tried
+ * Cost     the bytes of the frame; over UDP, those after the name twice; for most names 2 dependent
+ *          loads that miss every cache (bucket, record), and 2 more for each longer prefix tried
  * Spec     NDN Packet Format Specification 0.3; NDNLPv2; RFC 768, RFC 791, RFC 8200
  */
 #ifndef GODWIT_NDN_H
@@ -70,9 +70,9 @@
 #include "tlv.h"
 #include "carrier.h"
 
-/* Lines 12 to 17: the Interest. 0: the packet is settled. */
-GW_LANE gw_u32 gw_ndn_open(const GW_GLOBAL gw_u8 *frame, gw_ndn_span *span,
-                           gw_ndn_interest *interest, gw_outcome *outcome)
+/* Applies rules 12 to 17 and parses the Interest. Returns 0 if the outcome is decided. */
+GW_LANE gw_u32 gw_ndn_parse(const GW_GLOBAL gw_u8 *frame, gw_ndn_span *span,
+                            gw_ndn_interest *interest, gw_outcome *outcome)
 {
     gw_ndn_tlv packet;
     const gw_u32 fault = gw_ndn_read(frame, span->start, span->end, &packet);
@@ -88,7 +88,7 @@ GW_LANE gw_u32 gw_ndn_open(const GW_GLOBAL gw_u8 *frame, gw_ndn_span *span,
         return gw_ndn_dropped(outcome, GW_NDN_MALFORMED);
     }
     if (packet.type != GW_NDN_INTEREST) {
-        return gw_ndn_said(outcome, packet.type == GW_NDN_DATA ? GW_NDN_IS_DATA : GW_NDN_OTHER);
+        return gw_ndn_decided(outcome, packet.type == GW_NDN_DATA ? GW_NDN_IS_DATA : GW_NDN_OTHER);
     }
     if (!gw_ndn_interest_parse(frame, packet.value, packet.end, interest)) {
         return gw_ndn_dropped(outcome, GW_NDN_MALFORMED);
@@ -96,14 +96,14 @@ GW_LANE gw_u32 gw_ndn_open(const GW_GLOBAL gw_u8 *frame, gw_ndn_span *span,
     return 1;
 }
 
-/* Lines 1 to 19: the Interest that is to be looked up. 0: the packet is settled. */
+/* Applies rules 1 to 19 and parses the Interest. Returns 0 if the outcome is decided. */
 GW_LANE gw_u32 gw_ndn_begin(const gw_lane *lane, const gw_descriptor *descriptor, gw_ndn_span *span,
                             gw_ndn_interest *interest, gw_outcome *outcome)
 {
     const GW_GLOBAL gw_ndn_image *header = (const GW_GLOBAL gw_ndn_image *)lane->image;
     const GW_GLOBAL gw_u8 *frame = gw_frame(lane, descriptor);
-    if (!gw_ndn_enter(frame, descriptor->length, header->udp_port, span, outcome) ||
-        !gw_ndn_open(frame, span, interest, outcome)) {
+    if (!gw_ndn_locate(frame, descriptor->length, header->udp_port, span, outcome) ||
+        !gw_ndn_parse(frame, span, interest, outcome)) {
         return 0;
     }
     if (interest->hop_limit != 0 && frame[interest->hop_limit] == 0) {
@@ -112,7 +112,7 @@ GW_LANE gw_u32 gw_ndn_begin(const gw_lane *lane, const gw_descriptor *descriptor
     return interest->has_nonce ? 1 : gw_ndn_dropped(outcome, GW_NDN_NO_NONCE);
 }
 
-/* Lines 20 to 25, for what the look-up said. */
+/* Applies rules 20 to 25 to the result of the look-up. */
 GW_LANE void gw_ndn_end(const gw_lane *lane, gw_descriptor *descriptor, const gw_ndn_span *span,
                         const gw_ndn_interest *interest, gw_u32 index, gw_outcome *outcome)
 {
@@ -145,7 +145,7 @@ GW_LANE void gw_ndn_end(const gw_lane *lane, gw_descriptor *descriptor, const gw
     if (interest->hop_limit != 0) {
         frame[interest->hop_limit] = (gw_u8)(frame[interest->hop_limit] - 1);
     }
-    gw_ndn_leave(lane, next_hop, span, descriptor);
+    gw_ndn_write_headers(lane, next_hop, span, descriptor);
     gw_verdict(outcome, GW_NDN_FORWARD, next_hop->port, index);
 }
 

@@ -1,15 +1,15 @@
 /*
- * NDN packets: TLV elements, names, Interests, and what NDNLPv2 wraps around them.
+ * Parsers of NDN packets: TLV elements, names, Interests, and the link layer NDNLPv2.
  *
  * Spec: NDN Packet Format Specification 0.3 ("NDN"), sections TLV, Name, Interest; NDNLPv2.
  */
 #ifndef GODWIT_NDN_TLV_H
 #define GODWIT_NDN_TLV_H
 
-/* What goes wrong with a TLV. */
+/* Results of the TLV parsers. */
 #define GW_NDN_SOUND 0u
-#define GW_NDN_SHORT 1u /* it ends behind what it lies in */
-#define GW_NDN_WRONG 2u /* a number that is not in its shortest form, or no number of a type */
+#define GW_NDN_SHORT 1u /* the element exceeds its container */
+#define GW_NDN_WRONG 2u /* a number is not in its shortest form, or is not a valid type */
 
 /* NDN, section "Types". */
 #define GW_NDN_IMPLICIT_DIGEST   1u
@@ -35,16 +35,17 @@
 #define GW_NDN_LP_TOKEN    98u
 #define GW_NDN_LP_NACK     800u
 
-/* One element; offsets count from the frame's first byte. */
+/* One element. Offsets count from the first byte of the frame. */
 typedef struct gw_ndn_tlv {
     gw_u32 type;
-    gw_u32 value; /* where the value begins */
-    gw_u32 end;   /* where it ends, and the next element begins */
+    gw_u32 value; /* start of the value */
+    gw_u32 end;   /* end of the value, where the next element begins */
 } gw_ndn_tlv;
 
 /*
- * A number of 1, 3, 5 or 9 bytes at *at, which goes behind it. NDN, section "TLV Encoding": it
- * must be in its shortest form. What does not fit 32 bits is 2^32 - 1, which no length can be.
+ * Parses a number of 1, 3, 5 or 9 bytes at *at and advances *at. The number must be in its shortest
+ * form (NDN, section "TLV Encoding"). Numbers above 32 bits are returned as 2^32 - 1, which exceeds
+ * every valid length.
  */
 GW_LANE gw_u32 gw_ndn_number(const GW_GLOBAL gw_u8 *frame, gw_u32 *at, gw_u32 limit, gw_u32 *number)
 {
@@ -76,7 +77,7 @@ GW_LANE gw_u32 gw_ndn_number(const GW_GLOBAL gw_u8 *frame, gw_u32 *at, gw_u32 li
     return word == 0 ? GW_NDN_WRONG : GW_NDN_SOUND;
 }
 
-/* The element at `at`, any of its numbers longer than a byte. */
+/* Reads an element with numbers of any length. */
 GW_RARE gw_u32 gw_ndn_read_any(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 limit,
                                gw_ndn_tlv *element)
 {
@@ -87,7 +88,7 @@ GW_RARE gw_u32 gw_ndn_read_any(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 l
     if (fault != GW_NDN_SOUND) {
         return fault;
     }
-    /* NDN, section "TLV Encoding": types are 1 to 2^32 - 1, in 1, 3 or 5 bytes. */
+    /* Types are 1 to 2^32 - 1, in 1, 3 or 5 bytes (NDN, section "TLV Encoding"). */
     if (type == 0 || frame[at] == 255) {
         return GW_NDN_WRONG;
     }
@@ -104,14 +105,15 @@ GW_RARE gw_u32 gw_ndn_read_any(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 l
     return GW_NDN_SOUND;
 }
 
-/* Reads the element at `at`, all of which must lie before `limit`; says what is wrong with it. */
+/* Reads the element at `at`, which must end at `limit` or before. Returns a GW_NDN_SOUND.. result.
+ */
 GW_LANE gw_u32 gw_ndn_read(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 limit,
                            gw_ndn_tlv *element)
 {
     if (at + 2 <= limit) {
         const gw_u32 type = frame[at];
         const gw_u32 length = frame[at + 1];
-        /* Type 0 wraps round. */
+        /* The subtraction maps type 0 to a large value. */
         if (type - 1 < 252 && length < 253) {
             element->type = type;
             element->value = at + 2;
@@ -122,15 +124,17 @@ GW_LANE gw_u32 gw_ndn_read(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 limit
     return gw_ndn_read_any(frame, at, limit, element);
 }
 
-/* What forwarding needs of an Interest. Offsets from the frame's first byte. */
+/* The fields of an Interest that forwarding uses. Offsets count from the first byte of the frame.
+ */
 typedef struct gw_ndn_interest {
-    gw_u32 name; /* its first component */
+    gw_u32 name; /* offset of the first component */
     gw_u32 name_bytes;
-    gw_u32 hop_limit; /* where its value lies; 0: it has none */
+    gw_u32 hop_limit; /* offset of the HopLimit value; 0: absent */
     gw_u32 has_nonce;
 } gw_ndn_interest;
 
-/* NDN, section "Name": components have types 1 to 65535, digests 32 bytes; an Interest has one. */
+/* Returns whether the name of an Interest is valid. It has at least one component, components have
+ * types 1 to 65535, and digests have 32 bytes (NDN, section "Name"). */
 GW_LANE gw_u32 gw_ndn_name_is_sound(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end)
 {
     if (at == end) {
@@ -149,7 +153,7 @@ GW_LANE gw_u32 gw_ndn_name_is_sound(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_
     return 1;
 }
 
-/* Places of elements in an Interest; one that is not known has none. */
+/* Returns the position of an element type in the order of an Interest; 0 for an unknown type. */
 GW_LANE gw_u32 gw_ndn_rank(gw_u32 type)
 {
     switch (type) {
@@ -178,7 +182,7 @@ GW_LANE gw_u32 gw_ndn_rank(gw_u32 type)
     }
 }
 
-/* NDN, section "Interest Packet": whether an element has a length that it may have. */
+/* Returns whether the length of an element is valid (NDN, section "Interest Packet"). */
 GW_LANE gw_u32 gw_ndn_length_is_sound(gw_u32 type, gw_u32 length)
 {
     switch (type) {
@@ -197,9 +201,9 @@ GW_LANE gw_u32 gw_ndn_length_is_sound(gw_u32 type, gw_u32 length)
 }
 
 /*
- * The Interest whose value lies at at..end; 0: it is malformed. An element that is unknown, comes
- * twice or too late is ignored where its type is even and above 31, and makes the packet
- * malformed otherwise (NDN, section "Considerations for Evolvability of TLV-Based Encoding").
+ * Parses the Interest whose value is at at..end. Returns 0 if it is malformed. An element that is
+ * unknown, repeated or out of order is ignored if its type is even and above 31. Otherwise it makes
+ * the packet malformed (NDN, section "Considerations for Evolvability of TLV-Based Encoding").
  */
 GW_LANE gw_u32 gw_ndn_interest_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end,
                                      gw_ndn_interest *interest)
@@ -238,7 +242,8 @@ GW_LANE gw_u32 gw_ndn_interest_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw
     return 1;
 }
 
-/* A number of 1, 2, 4 or 8 bytes at at..end: whether it is this one, which is below 256. */
+/* Returns whether the number of 1, 2, 4 or 8 bytes at at..end equals `value`, which is below 256.
+ */
 GW_LANE gw_u32 gw_ndn_integer_is(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end, gw_u32 value)
 {
     gw_u32 above = 0;
@@ -249,8 +254,9 @@ GW_LANE gw_u32 gw_ndn_integer_is(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32
 }
 
 /*
- * What the LpPacket whose value lies at at..end carries, in inside; its type is 0 where that is no
- * whole packet: a fragment, a Nack, nothing. Says what is wrong with it.
+ * Parses the LpPacket whose value is at at..end, and reads the packet inside. The type of `inside`
+ * is 0 if the LpPacket has no whole packet: a fragment, a Nack or nothing. Returns GW_NDN_SOUND or
+ * GW_NDN_WRONG.
  */
 GW_RARE gw_u32 gw_ndn_lp_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end,
                                gw_ndn_tlv *inside)
@@ -265,7 +271,7 @@ GW_RARE gw_u32 gw_ndn_lp_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 e
         }
         const gw_u32 bytes = field.end - field.value;
         if (field.type == GW_NDN_LP_FRAGMENT) {
-            /* The Fragment comes last. */
+            /* The Fragment is the last field. */
             if (field.end != end) {
                 return GW_NDN_WRONG;
             }
@@ -275,7 +281,7 @@ GW_RARE gw_u32 gw_ndn_lp_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 e
             const gw_u32 fault = gw_ndn_read(frame, field.value, end, inside);
             return fault == GW_NDN_SOUND && inside->end == end ? GW_NDN_SOUND : GW_NDN_WRONG;
         }
-        /* Fields come by ascending type, once; those that may be ignored may come again. */
+        /* Fields are in ascending order of their types. Only ignorable fields may be repeated. */
         const gw_u32 ignored =
             (gw_u32)(field.type >= 800 && field.type <= 959 && (field.type & 3) == 0);
         if (field.type < last || (field.type == last && !ignored)) {
@@ -285,7 +291,7 @@ GW_RARE gw_u32 gw_ndn_lp_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 e
         gw_u32 is_sound = ignored;
         if (field.type == GW_NDN_LP_INDEX || field.type == GW_NDN_LP_COUNT) {
             is_sound = (gw_u32)(bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
-            /* Whole: index 0 of 1. */
+            /* A whole packet has index 0 and count 1. */
             if (is_sound &&
                 !gw_ndn_integer_is(frame, field.value, field.end, field.type - GW_NDN_LP_INDEX)) {
                 whole = 0;

@@ -1,5 +1,5 @@
 /*
- * template: the small function to copy. Turns a frame around.
+ * template: a minimal function to copy. Sends a frame back to its source address.
  *
  * Reads    bytes 0..12 of the frame
  * Writes   bytes 0..12 of the frame: source and destination addresses swapped
@@ -25,7 +25,7 @@ GW_LANE void gw_template_packet(const gw_lane *lane, gw_descriptor *descriptor, 
     gw_verdict(outcome, GW_TEMPLATE_FORWARD, 0, 0);
 }
 
-/* Nothing beyond the frame is touched, and the loop fetches that. */
+/* Does nothing: the function reads only the frame, which the loop prefetches. */
 GW_LANE void gw_template_touch(const gw_lane *lane, const gw_descriptor *descriptor)
 {
     (void)lane;

@@ -209,7 +209,7 @@ fn reason(error: DeviceError) -> String {
     match error {
         DeviceError::Lost { reason, .. } | DeviceError::Failed { reason, .. } => reason,
         DeviceError::Unusable { reason, .. } => reason.trim_start_matches("it is lost: ").to_owned(),
-        DeviceError::Driver { action, reason, .. } => format!("its driver failed to {action}: {reason}"),
+        DeviceError::Driver { action, reason, .. } => format!("the driver failed to {action}: {reason}"),
         other => other.to_string(),
     }
 }

@@ -131,7 +131,7 @@ fn a_kernel_hangs() {
     let report = run(&text.replace("watchdog_ms = 20", "watchdog_ms = 1000"), Some(Opener(Arc::new(open)))).unwrap();
     check(&report, &records(&capture), &clean(&MACHINE));
     let [lost] = report.lost_devices.as_slice() else { panic!("{:?}", report.lost_devices) };
-    assert!(lost.reason.contains("no chunk back"), "{}", lost.reason);
+    assert!(lost.reason.contains("no finished chunk"), "{}", lost.reason);
     assert_eq!((lost.device.as_str(), lost.moved_to.as_str()), (id.as_str(), "cpu"));
     assert!(report.functions.iter().all(|function| function.device.contains("cpu")), "{:?}", report.functions);
 }

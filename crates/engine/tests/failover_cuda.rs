@@ -37,7 +37,7 @@ fn run_on(
     tell(driver);
     let report = run(&on_device, None);
     driver.hold(false);
-    driver.mend();
+    driver.repair();
     let report = report.unwrap();
     check(&report, &records(&capture), &clean);
     report
@@ -82,7 +82,7 @@ fn a_kernel_that_fails_loses_the_device_and_nothing_else() {
 
 #[test]
 fn a_kernel_that_hangs_loses_the_device_and_nothing_else() {
-    check_loss(4, "copy", "no chunk back", |driver| driver.hold_after(11));
+    check_loss(4, "copy", "no finished chunk", |driver| driver.hold_after(11));
 }
 
 #[test]
@@ -92,5 +92,5 @@ fn a_repeated_launch_that_fails_loses_the_device_and_nothing_else() {
 
 #[test]
 fn a_kernel_that_reaches_for_buffers_and_hangs_loses_the_device_and_nothing_else() {
-    check_loss(6, "zero_copy", "no chunk back", |driver| driver.hold_after(11));
+    check_loss(6, "zero_copy", "no finished chunk", |driver| driver.hold_after(11));
 }

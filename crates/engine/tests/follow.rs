@@ -359,7 +359,7 @@ fn take_in_turns(control: &Path, chains: [&str; 2]) -> usize {
         }
         let reply: Value = serde_json::from_str(&reply).unwrap();
         // A device that copies may have left packets where they were, and says so.
-        let is_right = reply["ok"] == true || reply["error"].as_str().unwrap().contains("does not bring back");
+        let is_right = reply["ok"] == true || reply["error"].as_str().unwrap().contains("copy packets of");
         assert!(is_right, "{reply}\n{chain}");
         taken += usize::from(reply["ok"] == true);
     }

@@ -1,7 +1,7 @@
-//! Structs that host and kernels share: the Rust half of `abi.h` in this folder.
+//! Structs that host and kernels share. This is the Rust half of `abi.h`.
 //!
-//! Every size and offset is asserted here and there; `godwit-kernels` carries a
-//! test that asks the C compiler for its layout and compares. Little-endian.
+//! Both halves assert every size and offset. A test in `godwit-kernels` compares this layout with the C
+//! compiler's. All fields are little-endian.
 #![forbid(unsafe_code)]
 
 use core::mem::{offset_of, size_of};
@@ -9,14 +9,14 @@ use core::mem::{offset_of, size_of};
 /// Bytes per unit of [`Descriptor::buffer`] and [`Descriptor::room`].
 pub const BUFFER_UNIT_BYTES: usize = 64;
 
-/// The verdict that drops a packet; [`Outcome::reason`] says why.
+/// Verdict of a dropped packet; [`Outcome::reason`] holds the drop reason.
 pub const VERDICT_DROP: u8 = 255;
 
-/// [`Outcome::port`] of a packet that goes to all ports of a set of the function's, but the one that it came by;
-/// [`Outcome::value`] is the number of the set.
+/// [`Outcome::port`] of a flooded packet: it goes to all ports of a port set except the ingress port.
+/// [`Outcome::value`] is the index of the port set.
 pub const PORT_FLOOD: u16 = u16::MAX;
 
-/// The place of one packet in the arena (`gw_descriptor`).
+/// Location of one packet in the arena (`gw_descriptor`).
 ///
 /// ```text
 /// buffer*64            +head              +head+length        +room*64
@@ -29,13 +29,13 @@ pub struct Descriptor {
     pub buffer: u32,
     /// Bytes from the buffer's start to the first byte of the frame.
     pub head: u16,
-    /// Bytes of the frame, without FCS.
+    /// Length of the frame in bytes, without FCS.
     pub length: u16,
     /// Size of the buffer, in units of 64 bytes.
     pub room: u8,
-    /// Port the packet came in by.
+    /// Ingress port.
     pub port: u8,
-    /// Place in the worker's order of arrival, modulo 2^16.
+    /// Sequence number in the worker's arrival order, modulo 2^16.
     pub order: u16,
     /// Symmetric Toeplitz hash of the 5-tuple.
     pub flow_hash: u32,
@@ -48,28 +48,28 @@ impl AsRef<Self> for Descriptor {
 }
 
 impl Descriptor {
-    /// Bytes from the arena's base to the buffer.
+    /// Returns the offset of the buffer from the arena's base, in bytes.
     pub fn buffer_offset(&self) -> usize {
         self.buffer as usize * BUFFER_UNIT_BYTES
     }
 
-    /// Size of the buffer in bytes.
+    /// Returns the size of the buffer in bytes.
     pub fn room_bytes(&self) -> usize {
         usize::from(self.room) * BUFFER_UNIT_BYTES
     }
 
-    /// Bytes from the arena's base to the first byte of the frame.
+    /// Returns the offset of the frame from the arena's base, in bytes.
     pub fn frame_offset(&self) -> usize {
         self.buffer_offset() + usize::from(self.head)
     }
 
-    /// Bytes free behind the frame; 0 when the descriptor is not consistent.
+    /// Returns the number of free bytes after the frame, or 0 if the descriptor is inconsistent.
     pub fn tailroom_bytes(&self) -> usize {
         self.room_bytes().saturating_sub(usize::from(self.head) + usize::from(self.length))
     }
 }
 
-/// What a function says of one packet (`gw_outcome`).
+/// Result of a function for one packet (`gw_outcome`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -77,114 +77,127 @@ pub struct Outcome {
     pub verdict: u8,
     /// With [`VERDICT_DROP`]: index into the contract's drop reasons.
     pub reason: u8,
-    /// Egress port, where the verdict says that the function chose one, or [`PORT_FLOOD`].
+    /// Egress port, if the verdict requires one, or [`PORT_FLOOD`].
     pub port: u16,
-    /// What else the function found; the contract says what it means.
+    /// Additional result, defined by the contract.
     pub value: u32,
 }
 
 impl Outcome {
-    /// A drop, for the contract's drop reason `reason`.
+    /// Returns the outcome of a packet dropped for `reason`, an index into the contract's drop reasons.
     pub const fn drop(reason: u8) -> Self {
         Self { verdict: VERDICT_DROP, reason, port: 0, value: 0 }
     }
 
-    /// The verdict with this index in the contract.
+    /// Returns the outcome with `verdict`, an index into the contract's verdicts.
     pub const fn verdict(verdict: u8) -> Self {
         Self { verdict, reason: 0, port: 0, value: 0 }
     }
 }
 
-/// Up to one work-group of packets of the same (function, variant, length class, row) (`gw_bin`).
+/// Up to one work-group of packets with the same function, variant, length class and row (`gw_bin`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
-    /// Index of its first packet in the chunk's arrays.
+    /// Index of the first packet in the chunk's arrays.
     pub first: u32,
-    /// Packets in it.
+    /// Number of packets.
     pub count: u16,
-    /// Which kernel: index into `kernels/functions.h`.
+    /// Kernel number of `kernels/functions.h`.
     pub kernel: u8,
-    /// Which variant of it.
+    /// Variant of the kernel.
     pub variant: u8,
-    /// Which configured function: index into the table images.
+    /// Configured function: index into the table images.
     pub instance: u16,
-    /// Longest frame in it, bytes.
+    /// Length of the longest frame, in bytes.
     pub length_bytes: u16,
-    /// Its length class.
+    /// Length class of all frames.
     pub length_class: u16,
-    /// Row of its instance in the chain that a device follows.
+    /// Row of the instance in the device chain.
     pub row: u8,
-    /// [`PART_MORE`], [`PART_REST`]: of a bin of several variants; or 0.
+    /// [`PART_MORE`] and [`PART_REST`], for a bin of several variants.
     pub part: u8,
 }
 
-/// In [`Bin::part`]: the chunk's next bin is another part of the same bin, of another variant of the same function, which the same
-/// group runs next (`GW_PART_MORE`).
+/// Flag of [`Bin::part`]: the chunk's next bin is another part of the same bin, with another variant. The
+/// same group runs it next (`GW_PART_MORE`).
 pub const PART_MORE: u8 = 1;
-/// The one in front is another part (`GW_PART_REST`).
+/// Flag of [`Bin::part`]: the previous bin is another part, so no other group starts here (`GW_PART_REST`).
 pub const PART_REST: u8 = 2;
 
-/// The part of the chain that a device follows by itself (`gw_chain`); behind it lie a [`ChainStage`] for each configured
-/// function, and the hops: a `u32` for each instance, row and verdict.
+/// Header of the device chain, the part of the chain that a device executes without the host (`gw_chain`).
+///
+/// It is followed by a [`ChainStage`] for each instance, then by the hops: a `u32` for each instance, row and
+/// verdict.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// Rows of each instance, one a class of packets; 0: there is no chain.
+    /// Rows per instance, one for each class of packets; 0 if there is no chain.
     pub rows: u32,
-    /// Columns of each row.
+    /// Columns per row; higher verdicts have no hop.
     pub verdicts: u32,
-    /// Configured functions.
+    /// Number of configured functions.
     pub instances: u32,
-    /// 0.
+    /// Must be 0.
     pub reserved: [u32; 13],
 }
 
-/// A configured function, as packets that come to it on a device are run (`gw_chain_stage`).
+/// Kernel and variant of an instance on the device chain (`gw_chain_stage`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChainStage {
-    /// Which kernel it has.
+    /// Kernel number of `kernels/functions.h`.
     pub kernel: u32,
-    /// Which variant of it all packets have.
+    /// Variant of all packets.
     pub variant: u32,
 }
 
-/// A hop that does not lead on (`GW_HOP_NONE`). Others: a rank in the upper 16 bits, the instance in the lower.
+/// Hop of a packet that does not continue on the device (`GW_HOP_NONE`).
+///
+/// A hop is the transition of a packet to its next function on a device. The lower 16 bits hold the instance
+/// of that function. The upper 16 bits hold its rank, which is lower than the rank of every function that
+/// follows it.
 pub const HOP_NONE: u32 = u32::MAX;
-/// A trail of a packet that no function led on (`GW_TRAIL_NONE`).
+/// Trail of a packet without hops (`GW_TRAIL_NONE`).
+///
+/// A trail records the hops of a packet for the host. Each hop takes one byte, the first in the lowest bits:
+/// the verdict that caused the hop. Unused bytes are 0xff.
 pub const TRAIL_NONE: u32 = u32::MAX;
-/// Most functions that lead a packet on before it comes back to the host (`GW_HOPS_MAX`).
+/// Maximum number of hops of a packet on a device (`GW_HOPS_MAX`).
 pub const HOPS_MAX: usize = 4;
-/// Bytes of the scratch on which a device packs a packet anew (`GW_CHAIN_SCRATCH_BYTES`). A scratch is for multiples of
-/// [`MAILBOX_SLOT_PACKETS`], and all zeros at first.
+/// Size of the chain scratch per packet, in bytes (`GW_CHAIN_SCRATCH_BYTES`).
+///
+/// In the chain scratch, a group packs the packets that continue to the next function of the device chain. Its
+/// capacity is a multiple of [`MAILBOX_SLOT_PACKETS`], and the host zeroes it once.
 pub const CHAIN_SCRATCH_PACKET_BYTES: usize = 40;
 
-/// How host and one persistent group talk (`gw_mailbox`); behind it lie its places, see [`MailboxSlot`].
+/// Header of the mailbox of one persistent group (`gw_mailbox`). Its slots follow, see [`MailboxSlot`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mailbox {
-    /// Written by the host: places filled so far, modulo 2^32.
+    /// Written by the host: slots filled, modulo 2^32.
     pub posted: u32,
-    /// Written by the host: not 0 when the group is to end once all is worked off.
+    /// Written by the host: if not 0, the group ends after the last posted slot.
     pub stop: u32,
-    /// Written by the host, of the last place: [`extent`].
+    /// Written by the host: [`extent`] of the last posted bin.
     pub extent: u64,
-    /// 0.
+    /// Must be 0.
     pub reserved_host: [u32; 12],
-    /// Written by the group: places worked off so far, modulo 2^32.
+    /// Written by the group: slots processed, modulo 2^32.
     pub finished: u32,
-    /// Written by the group: [`MAILBOX_POLLING`] once it polls, [`MAILBOX_ENDED`] when it has ended.
+    /// Written by the group: [`MAILBOX_POLLING`], then [`MAILBOX_ENDED`].
     pub running: u32,
-    /// 0.
+    /// Must be 0.
     pub reserved_device: [u32; 14],
 }
 
-/// Of buffers that a group can bring before it has seen their descriptors, so many units together at most.
+/// Maximum length of a bin's buffers in an [`extent`], in buffer units (`GW_EXTENT_UNITS_MAX`).
 pub const EXTENT_UNITS_MAX: u32 = 192;
 
-/// [`Mailbox::extent`] of a bin, behind which `posted` are posted: where its buffers lie if they lie side by side, in the
-/// order of its packets.
+/// Returns the [`Mailbox::extent`] of a bin: the location of its buffers if they are contiguous in the order of
+/// `descriptors`, otherwise a length of 0.
+///
+/// `posted` is the value of [`Mailbox::posted`] that includes the bin.
 pub fn extent(descriptors: &[Descriptor], posted: u32) -> u64 {
     let tag = u64::from(posted as u16) << 48;
     let Some(first) = descriptors.first() else { return tag };
@@ -199,31 +212,31 @@ pub fn extent(descriptors: &[Descriptor], posted: u32) -> u64 {
     if units > EXTENT_UNITS_MAX { tag } else { tag | u64::from(units) << 32 | u64::from(first.buffer) }
 }
 
-/// [`Mailbox::running`] of a group that polls.
+/// [`Mailbox::running`] while the group polls.
 pub const MAILBOX_POLLING: u32 = 1;
-/// [`Mailbox::running`] of a group that has ended.
+/// [`Mailbox::running`] after the group has ended.
 pub const MAILBOX_ENDED: u32 = 2;
 
-/// Places are for multiples of so many packets, so that they begin at multiples of 64 bytes.
+/// Slot capacities are multiples of this number of packets, so that slots begin at multiples of 64 bytes.
 pub const MAILBOX_SLOT_PACKETS: usize = 16;
 
-/// Where things lie in a mailbox's place for a bin of up to `bin_packets` packets, a multiple of [`MAILBOX_SLOT_PACKETS`]. Bytes.
+/// Layout of a mailbox slot; all offsets are bytes from the start of the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MailboxSlot {
-    /// The whole place.
+    /// Size of the slot.
     pub bytes: usize,
-    /// From its start to the descriptors; the bin lies in front of them.
+    /// Offset of the descriptors; the bin precedes them.
     pub descriptors: usize,
-    /// From its start to the parameters.
+    /// Offset of the parameters.
     pub parameters: usize,
-    /// From its start to the outcomes.
+    /// Offset of the outcomes.
     pub outcomes: usize,
-    /// From its start to the trails.
+    /// Offset of the trails.
     pub trails: usize,
 }
 
 impl MailboxSlot {
-    /// The layout for bins of up to `bin_packets` packets.
+    /// Returns the layout for bins of up to `bin_packets` packets, a multiple of [`MAILBOX_SLOT_PACKETS`].
     pub const fn new(bin_packets: usize) -> Self {
         assert!(bin_packets.is_multiple_of(MAILBOX_SLOT_PACKETS));
         Self {
@@ -274,12 +287,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_extent_is_of_buffers_side_by_side() {
+    fn extent_covers_contiguous_buffers_only() {
         let buffer = |buffer, room| Descriptor { buffer, room, ..Descriptor::default() };
         let tag = 7_u64 << 48;
         let side_by_side = [buffer(1000, 2), buffer(1002, 3), buffer(1005, 2)];
         assert_eq!(extent(&side_by_side, 0x1_0007), tag | 7 << 32 | 1000);
-        // One between them that is not the bin's, another order, one too many units: nothing but of which place it is.
+        // A gap, another order and one unit too many each give a length of 0 with the tag of `posted`.
         assert_eq!(extent(&[side_by_side[0], side_by_side[2]], 7), tag);
         assert_eq!(extent(&[side_by_side[1], side_by_side[0]], 7), tag);
         let large: Vec<_> = (0..9).map(|at| buffer(24 * at, 24)).collect();

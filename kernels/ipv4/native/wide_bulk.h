@@ -1,4 +1,4 @@
-/* The bare lookup of ipv4 for sixteen addresses at once, with gathers (AVX-512). */
+/* Look-ups of sixteen IPv4 addresses at once with AVX-512 gathers. */
 #ifndef GODWIT_IPV4_WIDE_BULK_H
 #define GODWIT_IPV4_WIDE_BULK_H
 
@@ -7,8 +7,8 @@
 #define GW_IPV4_WIDE_LANES 16u
 
 /*
- * Entries of 2 bytes are gathered as the aligned 4 bytes that hold them: no byte outside the table
- * is read. `lanes` are those that are gathered, `otherwise` is what the others get.
+ * Gathers table entries in the selected lanes; other lanes get `otherwise`. An entry of 2 bytes is
+ * gathered as the aligned 4 bytes that contain it, so no byte outside the table is read.
  */
 static inline __m512i gw_ipv4_wide_entries(const gw_u8 *table, gw_u32 narrow, __mmask16 lanes,
                                            __m512i index, __m512i otherwise)
@@ -24,7 +24,7 @@ static inline __m512i gw_ipv4_wide_entries(const gw_u8 *table, gw_u32 narrow, __
     return _mm512_mask_mov_epi32(otherwise, lanes, entry);
 }
 
-/* A constant `narrow` says which variant. */
+/* Looks up sixteen addresses. `narrow` is a constant that selects the variant. */
 static inline __attribute__((always_inline)) void
 gw_ipv4_wide_sixteen(const gw_u8 *tbl24, const gw_u8 *tbl8, gw_u32 narrow, __m512i address,
                      gw_u32 *next_hops)
@@ -48,16 +48,16 @@ gw_ipv4_wide_sixteen(const gw_u8 *tbl24, const gw_u8 *tbl8, gw_u32 narrow, __m51
 
 static inline __attribute__((always_inline)) void
 gw_ipv4_wide_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *restrict addresses,
-                     gw_u32 *restrict next_hops, gw_u64 count, gw_u64 most_ahead)
+                     gw_u32 *restrict next_hops, gw_u64 count, gw_u64 ahead_max)
 {
     const gw_ipv4_image *header = (const gw_ipv4_image *)image;
     const gw_u8 *tbl24 = image + header->tbl24_offset;
     const gw_u8 *tbl8 = image + header->tbl8_offset;
     const gw_u32 variant = narrow ? GW_IPV4_VARIANT_NARROW : GW_IPV4_VARIANT_WIDE;
     const gw_u64 whole = count - count % GW_IPV4_WIDE_LANES;
-    /* A multiple of the lanes, as all steps are. */
-    const gw_u64 wanted = most_ahead - most_ahead % GW_IPV4_WIDE_LANES;
-    const gw_u64 ahead = whole < wanted ? whole : wanted;
+    /* Rounded down to a multiple of the lanes. */
+    const gw_u64 ahead_whole = ahead_max - ahead_max % GW_IPV4_WIDE_LANES;
+    const gw_u64 ahead = whole < ahead_whole ? whole : ahead_whole;
     for (gw_u64 i = 0; i < ahead; i++) {
         gw_ipv4_fetch(image, variant, addresses[i]);
     }
@@ -76,8 +76,8 @@ gw_ipv4_wide_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *rest
 }
 
 /*
- * As gw_ipv4_bulk. A group beyond 2^23 makes an index of tbl8 that a gather takes for negative: an
- * image with so many is left to gw_ipv4_bulk.
+ * Looks up addresses as gw_ipv4_bulk does. Groups from 2^23 on would give an index of tbl8 that a
+ * gather treats as negative, so images with more groups use gw_ipv4_bulk.
  */
 static inline void gw_ipv4_wide_bulk(const gw_u8 *image, gw_u32 variant,
                                      const gw_u32 *restrict addresses, gw_u32 *restrict next_hops,
