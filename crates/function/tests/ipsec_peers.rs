@@ -10,7 +10,7 @@ use std::process::Stdio;
 use godwit_function::Function;
 use godwit_function::Work;
 use godwit_function::ipsec::suite::{Authentication, Cipher, Protocol};
-use godwit_tests::{Peer, python};
+use godwit_test_support::{Peer, python};
 use ipsec_common::association::{Association, Headers, every};
 use ipsec_common::{
     Batch, Form, Packet, Random, build, forms, hex, name, repository, set_sequences, unhex, write_pcap,

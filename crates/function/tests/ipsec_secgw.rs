@@ -254,7 +254,7 @@ fn program() -> std::path::PathBuf {
 fn is_installed() -> bool {
     let is_installed = program().exists();
     if !is_installed {
-        godwit_tests::absent("target/secgw/ipsec-secgw (scripts/secgw.sh)");
+        godwit_test_support::absent("target/secgw/ipsec-secgw (scripts/secgw.sh)");
     }
     is_installed
 }

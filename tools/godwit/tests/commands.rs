@@ -7,7 +7,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 
 use common::{Said, conserved, example, godwit, listing, run};
-use godwit_tests::{frames, repository};
+use godwit_test_support::capture::frames;
+use godwit_test_support::repository;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use godwit_tests::repository;
+use godwit_test_support::repository;
 
 #[test]
 fn the_page_of_counters_is_made_from_the_tables() {

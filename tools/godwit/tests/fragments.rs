@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{replay, run};
-use godwit_tests::{Peer, frames, python, repository};
+use godwit_test_support::capture::frames;
+use godwit_test_support::{Peer, python, repository};
 use serde_json::Value;
 
 const PATH_MTU: &str = "1000";

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{Said, example, godwit, listing, run};
-use godwit_tests::repository;
+use godwit_test_support::repository;
 
 /// A folder with captures, good and bad, and configurations.
 fn folder() -> tempfile::TempDir {

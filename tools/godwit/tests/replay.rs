@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{example, godwit, replay, run};
-use godwit_tests::{Frame, captures, concatenate, frames, python, repository, without_padding};
+use godwit_test_support::capture::{Frame, captures, concatenate, frames, without_padding};
+use godwit_test_support::{python, repository};
 use serde_json::Value;
 
 /// The gateway of lesson 3 without its tunnel: what goes into the tunnel goes out.
@@ -136,7 +137,7 @@ fn scapy_and_tshark_decrypt_every_packet_to_what_went_in() {
     concatenate(&routed, &folder.path().join("routed.pcap"));
     concatenate(&esp, &folder.path().join("esp.pcap"));
     for (script, module) in [("replay_scapy.py", "scapy"), ("replay_tshark.py", "json")] {
-        if script == "replay_tshark.py" && godwit_tests::Peer::find("tshark").is_none() {
+        if script == "replay_tshark.py" && godwit_test_support::Peer::find("tshark").is_none() {
             continue;
         }
         let Some(python) = python(module) else { continue };
@@ -191,7 +192,7 @@ fn an_opencl_device_sends_the_same_as_the_cpu() {
     let devices: Value = serde_json::from_str(&devices.stdout).unwrap();
     let devices = devices["devices"].as_array().unwrap();
     if !devices.iter().any(|device| device["id"] == "opencl:0" && device["usable"] == true) {
-        godwit_tests::absent("OpenCL device");
+        godwit_test_support::absent("OpenCL device");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

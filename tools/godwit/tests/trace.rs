@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use common::running::Running;
 use common::{Said, godwit, listing, run};
-use godwit_tests::Peer;
+use godwit_test_support::Peer;
 use serde_json::{Value, json};
 
 const GATEWAY: &str = r#"

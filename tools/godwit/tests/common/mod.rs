@@ -54,7 +54,7 @@ pub(crate) fn run(command: &mut Command) -> Said {
 
 /// One of `examples/`.
 pub(crate) fn example(name: &str) -> PathBuf {
-    godwit_tests::repository().join("examples").join(name)
+    godwit_test_support::repository().join("examples").join(name)
 }
 
 /// Replays `input` through `config` into `output`; returns the report.

@@ -142,7 +142,7 @@ fn opened_what_was_sent(gateways: [&Host; 2], [one, other]: &[Value; 2]) {
 #[test]
 fn scapy_is_the_other_gateway() {
     let Some(mut net) = Net::new(&["ping", "ethtool"]) else { return };
-    let Some(_) = godwit_tests::python("scapy.layers.ipsec") else { return };
+    let Some(_) = godwit_test_support::python("scapy.layers.ipsec") else { return };
     let [a, left, right] = ["a", "gl", "scapy"].map(|name| net.host(name));
     net.cable([(&a, "eth0", &["10.1.0.2/24"]), (&left, "lan", &["10.1.0.1/24"])]);
     net.cable([(&left, "wan", &["192.0.2.1/24"]), (&right, "wan", &["192.0.2.2/24"])]);
@@ -155,7 +155,7 @@ fn scapy_is_the_other_gateway() {
         inside: ["10.1.0.0/24", "10.2.0.0/24"],
     };
     let ready = net.folder().join("ready");
-    let script = godwit_tests::repository().join("tests/peers/gateway_scapy.py");
+    let script = godwit_test_support::repository().join("tests/peers/gateway_scapy.py");
     let arguments = format!("{} wan {} 4097 {} 8193 {}", script.display(), left.mac("wan"), key(0x1001), key(0x2001));
     let python = if std::path::Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" };
     let _scapy = right.start(&format!("{python} {arguments} {}", ready.display()));

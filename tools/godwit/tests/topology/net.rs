@@ -62,7 +62,7 @@ impl Net {
         };
         match tools.iter().find(|tool| !is_there(tool)) {
             Some(tool) => {
-                godwit_tests::absent(tool);
+                godwit_test_support::absent(tool);
                 None
             }
             None => Some(net),

@@ -163,7 +163,7 @@ fn replayed_captures_are_conserved_to_the_packet() {
     // From both sides, and to nowhere. Nobody has these addresses, so nobody answers.
     let capture = |name: &str, source: &str, destination: &str, to: &str| {
         let path = net.folder().join(name);
-        let from = godwit_tests::repository().join("tests/captures/delay_10_sip_video_call_full.pcap");
+        let from = godwit_test_support::repository().join("tests/captures/delay_10_sip_video_call_full.pcap");
         let said = std::process::Command::new("tcprewrite")
             .args([&format!("--infile={}", from.display()), &format!("--outfile={}", path.display())])
             .args([&format!("--dstipmap=0.0.0.0/0:{destination}"), &format!("--srcipmap=0.0.0.0/0:{source}")])
@@ -179,7 +179,7 @@ fn replayed_captures_are_conserved_to_the_packet() {
     a.sh(&format!("tcpreplay -q -i eth0 -K --loop=3 --pps=5000 {}", there.display()));
     b.sh(&format!("tcpreplay -q -i eth0 -K --loop=2 --pps=5000 {}", back.display()));
     a.sh(&format!("tcpreplay -q -i eth0 -K --pps=5000 {}", nowhere.display()));
-    let packets = godwit_tests::frames(&there).expect("a capture").len() as u64;
+    let packets = godwit_test_support::capture::frames(&there).expect("a capture").len() as u64;
     wait_for("the last packet", || b.counted("eth0").received >= b_before.received + 3 * packets);
     wait_for("the last packet back", || a.counted("eth0").received >= a_before.received + 2 * packets);
     let [a_after, b_after] = [a, b].map(|host| host.counted("eth0"));

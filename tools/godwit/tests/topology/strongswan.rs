@@ -83,7 +83,7 @@ impl Charon {
 fn strongswan_is_the_other_gateway() {
     let Some(mut net) = Net::new(&["ping", "curl", "ethtool", "swanctl"]) else { return };
     if !Path::new(CHARON).exists() {
-        godwit_tests::absent(CHARON);
+        godwit_test_support::absent(CHARON);
         return;
     }
     let [a, left, right] = ["a", "gl", "gr"].map(|name| net.host(name));
