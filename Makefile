@@ -1,4 +1,5 @@
-# The two commands: `make demo` and `make test`. Each first installs missing packages (scripts/install.sh).
+# The two main commands are `make demo` and `make test`. Each first installs missing packages
+# (scripts/install.sh).
 
 .PHONY: demo test check deny fuzz-check install-build install-test nvrtc secgw peers help
 
@@ -55,7 +56,7 @@ secgw: install-test
 # They need libdpdk and libipsec-mb (scripts/install.sh test).
 peers: $(patsubst bench/peers/%.c,target/peers/%,$(wildcard bench/peers/*.c)) target/peers/coroutines
 
-# The unmodified loops that the bench measures, compiled with the same options (bench/build.rs).
+# The unmodified loops that the bench measures, compiled with the options of bench/build.rs.
 LOOPS = $(patsubst %,bench/gopt/%.c,table cuckoo chase ipv6 dial)
 
 target/peers/coroutines: bench/peers/coroutines.cc bench/gopt/table.h $(LOOPS)

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Makes crates/io/src/af_xdp/filter.bpf.o of filter.bpf.c with clang 14, as Debian 12 has it: every other version may choose other instructions.
+# Compiles crates/io/src/af_xdp/filter.bpf.c to filter.bpf.o, which the repository contains. Use
+# clang 14, the version of Debian 12: other versions may choose other instructions.
 #
-#   scripts/bpf.sh [FILE]    into FILE, in the place of the one in the repository
+#   scripts/bpf.sh [FILE]    writes FILE instead of the object in the repository
 set -euo pipefail
 cd "$(dirname "$0")/../crates/io/src/af_xdp"
-to=${1:-filter.bpf.o}
-clang -target bpf -mcpu=v2 -O2 -g -Wall -Wextra -Wno-pointer-to-int-cast -fno-ident -c filter.bpf.c -o "$to" -fdebug-prefix-map="$PWD"=.
-# The kernel wants BTF, which says what maps hold, and no DWARF.
-llvm-strip -g "$to"
+output=${1:-filter.bpf.o}
+clang -target bpf -mcpu=v2 -O2 -g -Wall -Wextra -Wno-pointer-to-int-cast -fno-ident -c filter.bpf.c -o "$output" -fdebug-prefix-map="$PWD"=.
+# Remove DWARF and keep BTF, which describes the types of maps to the kernel.
+llvm-strip -g "$output"

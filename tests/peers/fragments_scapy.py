@@ -1,16 +1,17 @@
-"""scapy takes packets apart and puts them together, on either side of a gateway.
+"""Fragments and reassembles packets with scapy, on either side of a gateway.
 
 usage: fragments_scapy.py make-outbound PLAIN.pcap
        fragments_scapy.py check-outbound PLAIN.pcap ESP.pcap PATH_MTU
        fragments_scapy.py make-inbound FRAGMENTS.pcap EXPECTED.pcap
        fragments_scapy.py make-hostile FRAGMENTS.pcap
 
-make-outbound    packets to be protected, up to 3000 bytes, without DF
-check-outbound   what the gateway made of them: no packet outside is longer than PATH_MTU, and what is inside, put together by
-                 scapy, is what went in
-make-inbound     ESP packets of a tunnel to the gateway, taken apart by scapy and shuffled, and what is inside
-make-hostile     fragments that make no packet: teardrop, ping of death, parts that are no multiple of eight, a flood of first ones,
-                 others that never come
+make-outbound    writes packets for the tunnel, up to 3000 bytes, without DF
+check-outbound   checks the packets from the gateway: no outer packet exceeds PATH_MTU, and the inner packets,
+                 reassembled by scapy, equal those of PLAIN.pcap
+make-inbound     writes ESP packets of a tunnel to the gateway, fragmented by scapy and shuffled, and the expected
+                 inner packets
+make-hostile     writes fragments that never form a packet: teardrop, ping of death, lengths that are not a multiple
+                 of eight, a flood of first fragments, fragments without the rest
 """
 
 import random
@@ -56,7 +57,7 @@ def read(path):
 
 
 def whole(packet):
-    """Without what links put behind it."""
+    """Returns the bytes of the packet without the padding that links append."""
     return bytes(packet)[: packet.len]
 
 
@@ -71,9 +72,9 @@ def check_outbound(plain_path, esp_path, path_mtu):
         assert outer.len <= int(path_mtu), outer.len
         numbers.append(outer[ESP].seq)
         parts.append(OUT.decrypt(outer))
-    assert numbers == list(range(1, len(numbers) + 1)), "numbers are not in the order of packets"
-    assert len(parts) > len(expected) * 3 // 2, "next to nothing was taken apart"
-    # scapy goes by what it was given, and takes whole packets as they are.
+    assert numbers == list(range(1, len(numbers) + 1)), "sequence numbers are not in the order of the packets"
+    assert len(parts) > len(expected) * 3 // 2, f"{len(expected)} packets gave only {len(parts)} inner fragments"
+    # scapy reassembles the fragments and returns whole packets unchanged.
     found = sorted(whole(IP(bytes(packet))) for packet in defragment(parts))
     assert found == expected, "%d packets became %d" % (len(expected), len(found))
     print("%d packets agree in %d parts" % (len(expected), len(parts)))
@@ -90,7 +91,7 @@ def make_inbound(fragments_path, expected_path):
         parts = fragment(IP(bytes(outer)), fragsize=rng.choice([200, 576, 1000, 1480]))
         rng.shuffle(parts)
         sent.append(parts)
-    # Neighbours are mixed, each packet's parts in any order.
+    # The fragments of four consecutive packets are shuffled together.
     frames = []
     for first in range(0, len(sent), 4):
         group = [part for parts in sent[first : first + 4] for part in parts]
@@ -110,15 +111,15 @@ def make_hostile(path):
 
     frames = []
     for number in range(50):
-        # Teardrop: the second lies within the first.
+        # Teardrop: the second fragment lies within the first.
         frames += [part(number, 0, True, 800), part(number, 10, False, 80)]
-        # Ping of death: beyond what a packet can be, and beyond what a frame can.
+        # Ping of death: the end exceeds the largest packet, then the largest frame.
         frames += [part(1000 + number, 8189, False, 1000), part(2000 + number, 0, True, 800), part(2000 + number, 600, False, 80)]
-        # No multiple of eight.
+        # Length that is not a multiple of eight.
         frames.append(part(3000 + number, 0, True, 801))
-    # More packets than may be held.
+    # More incomplete packets than the gateway holds.
     frames += [part(4000 + number, 0, True, 1000) for number in range(200)]
-    # What never becomes whole, and comes again much later.
+    # The last fragment arrives after the reassembly timeout of the others.
     for index, frame in enumerate(frames):
         frame.time = 1000 + index / 1000
     late = part(9999, 5, True, 8)

@@ -1,9 +1,9 @@
-"""scapy as a gateway at the other end of an ESP tunnel, which is the host behind it too.
+"""Runs scapy as the remote gateway of an ESP tunnel, and as the host behind this gateway.
 
     gateway_scapy.py INTERFACE GATEWAY_MAC SPI_IN KEY_IN SPI_OUT KEY_OUT READY
 
-Opens what comes for 192.0.2.2 (AES-GCM, SPI_IN), answers echo requests to 10.2.0.2 as that host, and sends the answers
-to 192.0.2.1 (SPI_OUT). Makes the file READY when it listens.
+Decapsulates ESP packets to 192.0.2.2 (AES-GCM, SPI_IN). Answers echo requests to the host 10.2.0.2, and sends the
+replies through the tunnel to 192.0.2.1 (SPI_OUT). Creates the file READY when it listens.
 """
 
 import logging
@@ -40,6 +40,6 @@ while True:
     packet = inbound.decrypt(frame[IP])
     if ICMP not in packet or packet[ICMP].type != 8:
         continue
-    answer = IP(src=packet.dst, dst=packet.src, ttl=64) / ICMP(type=0, id=packet[ICMP].id, seq=packet[ICMP].seq)
-    answer = IP(bytes(answer / packet[ICMP].payload))
-    socket.send(Ether(dst=gateway_mac) / outbound.encrypt(answer))
+    reply = IP(src=packet.dst, dst=packet.src, ttl=64) / ICMP(type=0, id=packet[ICMP].id, seq=packet[ICMP].seq)
+    reply = IP(bytes(reply / packet[ICMP].payload))
+    socket.send(Ether(dst=gateway_mac) / outbound.encrypt(reply))

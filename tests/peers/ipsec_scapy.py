@@ -1,18 +1,27 @@
-"""scapy as the other end of IPsec, for many SAs and packets in one run.
+"""Runs scapy as the remote end of IPsec, for many SAs and packets in one run.
 
-    ipsec_scapy.py < JOBS > ANSWERS
+    ipsec_scapy.py < REQUESTS > REPLIES
 
-Every line of JOBS is one of
+Each line of REQUESTS is one of these; packets are in hexadecimal:
 
-    sa NAME=VALUE...      from now on this SA: protocol (ESP, AH), spi, crypt, crypt_key (salt at its end), icv (bytes of
-                          a combined mode), auth, auth_key (GMAC: salt at its end), tunnel (SOURCE,DESTINATION), udp
-                          (SOURCE_PORT,DESTINATION_PORT), esn (upper half of the sequence number)
-    seal SEQUENCE PACKET  protects the IP packet, in hex
-    open PACKET           the reverse
+    sa NAME=VALUE...              selects the SA of the next requests
+    encapsulate SEQUENCE PACKET   replies with the IPsec packet for an IP packet
+    decapsulate PACKET            replies with the IP packet in an IPsec packet
 
-and is answered by a line: "ok", a packet in hex, or "error" and what is wrong. What scapy has not is added here with
-pyca/cryptography: GCM with short ICVs, GMAC, and extended sequence numbers where encryption and authentication are two
-things.
+The values of an SA are:
+
+    protocol    ESP or AH
+    spi
+    crypt       encryption algorithm; crypt_key ends with the salt
+    icv         length of the ICV of a combined mode, in bytes
+    auth        authentication algorithm; for GMAC, auth_key ends with the salt
+    tunnel      SOURCE,DESTINATION
+    udp         SOURCE_PORT,DESTINATION_PORT
+    esn         upper half of the sequence number
+
+The reply to a request is one line: "ok", a packet in hexadecimal, or "error" with the reason. scapy lacks GCM with short
+ICVs, GMAC, and extended sequence numbers with separate encryption and authentication. This script adds them with
+pyca/cryptography.
 """
 
 import hmac
@@ -35,7 +44,7 @@ IV_BYTES = 8
 
 
 def gcm_with_icv(icv_bytes):
-    """scapy's AES-GCM always sends 16 bytes; this is the same through its interface for other modes."""
+    """Returns AES-GCM with an ICV of `icv_bytes`. scapy's own AES-GCM always has an ICV of 16 bytes."""
     return CryptAlgo(
         f"AES-GCM-{icv_bytes}",
         cipher=algorithms.AES,
@@ -54,7 +63,7 @@ for icv_bytes in (8, 12):
 
 
 class Gmac(AuthAlgo):
-    """RFC 4543: in ESP the IV is where ciphers have theirs, in AH it stands in front of the ICV."""
+    """AES-GMAC (RFC 4543). In ESP the IV precedes the payload, as for ciphers. In AH it precedes the ICV."""
 
     def __init__(self):
         super().__init__("AES-GMAC", mac=True, digestmod=None, icv_size=IV_BYTES + 16)
@@ -64,7 +73,7 @@ class Gmac(AuthAlgo):
         return AESGCM(key).encrypt(salt + iv, b"", data)
 
     def ah_data(self, packet, sending, esn_en, esn):
-        """All of the packet with the ICV 0, but not the IV (RFC 4543, section 4)."""
+        """Returns the IV and the authenticated data: the packet with a zero ICV and its IV (RFC 4543, section 4)."""
         iv = bytes(packet[AH].icv[:IV_BYTES])
         clone = ipsec.zero_mutable_fields(packet.copy(), sending=sending)
         clone[AH].icv = iv + b"\0" * 16
@@ -88,7 +97,7 @@ ipsec.AUTH_ALGOS["AES-GMAC"] = Gmac()
 
 
 class EspAuth(AuthAlgo):
-    """What an algorithm of scapy's does with ESP, and what it does not: extended sequence numbers, GMAC."""
+    """Authentication of ESP by an algorithm of scapy, with extended sequence numbers and GMAC in addition."""
 
     def __init__(self, base, esn, is_gmac):
         super().__init__(base.name, base.mac, base.digestmod, 16 if is_gmac else base.icv_size)
@@ -143,7 +152,7 @@ def association(values):
     if protocol is ESP and auth and (esn is not None or is_esp_gmac):
         sa.auth_algo = EspAuth(sa.auth_algo, esn, is_esp_gmac)
     if is_esp_gmac:
-        # NULL with an IV.
+        # ESP with GMAC has no encryption, but its packets contain an IV.
         sa.crypt_algo = CryptAlgo("NULL with GMAC", cipher=None, mode=None, iv_size=IV_BYTES)
     return sa
 
@@ -152,37 +161,37 @@ def ip(packet):
     return IPv6(packet) if packet[0] >> 4 == 6 else IP(packet)
 
 
-def seal(sa, sequence, packet):
-    sealed = sa.encrypt(ip(packet), seq_num=sequence)
-    if UDP in sealed:
-        # scapy leaves the length of an empty datagram.
-        sealed[UDP].len = len(sealed[UDP])
-        if sealed.version == 4:
-            del sealed.chksum
-    return bytes(sealed)
+def encapsulate(sa, sequence, packet):
+    outer = sa.encrypt(ip(packet), seq_num=sequence)
+    if UDP in outer:
+        # scapy sets the length to that of an empty datagram.
+        outer[UDP].len = len(outer[UDP])
+        if outer.version == 4:
+            del outer.chksum
+    return bytes(outer)
 
 
 def without_udp(packet):
-    """scapy takes UDP off again in IPv4 only."""
+    """Removes the UDP header of UDP-encapsulated ESP in IPv6. scapy removes it in IPv4 only."""
     packet[UDP].underlayer.nh = 50
     esp = packet[UDP].payload
     packet[UDP].underlayer.remove_payload()
     return ip(bytes(packet / esp))
 
 
-def unseal(sa, packet):
+def decapsulate(sa, packet):
     packet = ip(packet)
     if UDP in packet and packet.version == 6:
         packet = without_udp(packet)
     return bytes(sa.decrypt(packet))
 
 
-def answer(sa, words):
-    if words[0] == "seal":
-        return seal(sa, int(words[1]), bytes.fromhex(words[2])).hex()
-    if words[0] == "open":
-        return unseal(sa, bytes.fromhex(words[1])).hex()
-    sys.exit(f"{words[0]}: not sa, seal or open")
+def reply(sa, words):
+    if words[0] == "encapsulate":
+        return encapsulate(sa, int(words[1]), bytes.fromhex(words[2])).hex()
+    if words[0] == "decapsulate":
+        return decapsulate(sa, bytes.fromhex(words[1])).hex()
+    sys.exit(f"unknown request {words[0]}: use sa, encapsulate or decapsulate")
 
 
 def main():
@@ -194,7 +203,7 @@ def main():
             print("ok")
             continue
         try:
-            print(answer(sa, words))
+            print(reply(sa, words))
         except Exception as error:
             print("error", type(error).__name__, str(error).replace("\n", " "))
 

@@ -1,9 +1,9 @@
-"""Decrypts with scapy what the gateway of examples/03-ipsec-gateway-out.toml sent, and compares.
+"""Decrypts the output of the gateway in examples/03-ipsec-gateway-out.toml with scapy and compares it with the input.
 
 usage: replay_scapy.py PLAIN.pcap ESP.pcap
 
-The n-th frame of ESP.pcap must be the n-th frame of PLAIN.pcap: inside an ESP tunnel, up to the total length that its
-IPv4 header states, or as it is where a policy let it pass (ICMP).
+The n-th frame of ESP.pcap must contain the n-th packet of PLAIN.pcap in an ESP tunnel, up to the total length in its
+IPv4 header. ICMP bypasses IPsec by a policy, so these frames must be unchanged.
 """
 
 import sys
@@ -25,7 +25,7 @@ SA = SecurityAssociation(
 
 
 def l3_offset(frame):
-    """Bytes in front of the IPv4 packet."""
+    """Returns the offset of the IPv4 header in the frame, in bytes."""
     offset = 12
     while frame[offset : offset + 2] in (b"\x81\x00", b"\x88\xa8"):
         offset += 4
@@ -33,7 +33,7 @@ def l3_offset(frame):
 
 
 def decrypted(packet):
-    """What is inside an ESP packet, its authenticity checked."""
+    """Checks the ICV of an ESP packet and returns the packet inside."""
     outer = IP(packet)
     assert (outer.src, outer.dst) == ("198.51.100.1", "203.0.113.1"), outer.summary()
     esp = outer[ESP]
@@ -53,11 +53,11 @@ def main(plain_path, esp_path):
         offset = l3_offset(plain)
         inner = plain[offset:]
         inner = inner[: int.from_bytes(inner[2:4], "big")]
-        assert esp[:offset] == plain[:offset], f"packet {number}: other Ethernet header"
+        assert esp[:offset] == plain[:offset], f"packet {number}: the Ethernet header changed"
         if inner[9] == 1:
-            assert esp == plain, f"packet {number}: ICMP was to pass as it is"
+            assert esp == plain, f"packet {number}: the ICMP packet changed"
             continue
-        assert decrypted(esp[offset:]) == inner, f"packet {number}: other content"
+        assert decrypted(esp[offset:]) == inner, f"packet {number}: the decrypted packet differs"
         protected += 1
     assert protected > 0
     print(f"{len(esp_frames)} packets agree, {protected} of them in the tunnel")

@@ -1,9 +1,9 @@
-"""Decrypts with tshark what the gateway of examples/03-ipsec-gateway-out.toml sent, and compares.
+"""Decrypts the output of the gateway in examples/03-ipsec-gateway-out.toml with tshark and compares it with the input.
 
 usage: replay_tshark.py PLAIN.pcap ESP.pcap
 
-The n-th frame of ESP.pcap must be the n-th frame of PLAIN.pcap: inside an ESP tunnel, up to the total length that its
-IPv4 header states, or as it is where a policy let it pass (ICMP).
+The n-th frame of ESP.pcap must contain the n-th packet of PLAIN.pcap in an ESP tunnel, up to the total length in its
+IPv4 header. ICMP bypasses IPsec by a policy, so these frames must be unchanged.
 """
 
 import re
@@ -17,12 +17,12 @@ SA = (
     '"HMAC-SHA-1-96 [RFC2404]","0x101112131415161718191a1b1c1d1e1f20212223"'
 )
 TSHARK = ["tshark", "-n", "-o", SA, "-o", "esp.enable_encryption_decode:TRUE", "-o", "esp.enable_authentication_check:TRUE"]
-# What is inside may be malformed, and tshark stops there before it says whether the ICV is right.
+# The inner packet may be malformed. tshark would stop there before it reports the ICV check.
 TSHARK += ["--disable-protocol", "tcp", "--disable-protocol", "udp"]
 
 
 def frames(path):
-    """Frames of a pcap file of this machine's byte order."""
+    """Returns the frames of a pcap file in this machine's byte order."""
     with open(path, "rb") as file:
         data = file.read()
     offset, found = 24, []
@@ -34,7 +34,7 @@ def frames(path):
 
 
 def sources(path):
-    """Per frame, the byte sources that tshark shows: the frame itself, and what it decrypted."""
+    """Returns, for each frame, the byte sources that tshark prints: the frame and the decrypted data."""
     text = subprocess.run(
         TSHARK + ["-r", path, "-x"], capture_output=True, text=True, check=True
     ).stdout
@@ -53,7 +53,7 @@ def sources(path):
                 name = "Frame"
             found[-1].setdefault(name, bytearray()).extend(bytes.fromhex(dump.group(2)))
         elif not line:
-            # A frame of one source has no heading; the next one's is told by its offset 0.
+            # A frame with a single source has no heading. The next frame then begins at offset 0.
             name = None
     return found
 
@@ -64,13 +64,13 @@ BROKEN = "ip.dst == 203.0.113.1 && !esp.icv_good && _ws.malformed"
 
 
 def count(path, display_filter):
-    """Frames that fit a display filter."""
+    """Returns the number of frames that match a display filter."""
     command = TSHARK + ["-r", path, "-Y", display_filter, "-T", "fields", "-e", "frame.number"]
     return len(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
 
 def l3_offset(frame):
-    """Bytes in front of the IPv4 packet."""
+    """Returns the offset of the IPv4 header in the frame, in bytes."""
     offset = 12
     while frame[offset : offset + 2] in (b"\x81\x00", b"\x88\xa8"):
         offset += 4
@@ -85,18 +85,18 @@ def main(plain_path, esp_path):
         offset = l3_offset(plain)
         inner = plain[offset:]
         inner = inner[: int.from_bytes(inner[2:4], "big")]
-        assert esp[:offset] == plain[:offset], f"packet {number}: other Ethernet header"
+        assert esp[:offset] == plain[:offset], f"packet {number}: the Ethernet header changed"
         if inner[9] == 1:
-            assert esp == plain, f"packet {number}: ICMP was to pass as it is"
+            assert esp == plain, f"packet {number}: the ICMP packet changed"
             continue
         assert "Decrypted Data" in source, f"packet {number}: tshark decrypted nothing"
-        assert bytes(source["Decrypted Data"][: len(inner)]) == inner, f"packet {number}: other content"
+        assert bytes(source["Decrypted Data"][: len(inner)]) == inner, f"packet {number}: the decrypted packet differs"
         protected += 1
     assert protected > 0
     authentic, broken, forged = count(esp_path, AUTHENTIC), count(esp_path, BROKEN), count(esp_path, FORGED)
-    assert forged == 0, f"tshark calls {forged} packets forged"
-    assert authentic + broken == protected, f"tshark calls {authentic} of {protected} packets authentic"
-    assert authentic >= 0.99 * protected, f"tshark says nothing about {broken} of {protected} packets"
+    assert forged == 0, f"tshark reports a wrong ICV for {forged} packets"
+    assert authentic + broken == protected, f"tshark reports {authentic + broken} ICVs, but {protected} packets are protected"
+    assert authentic >= 0.99 * protected, f"tshark reports no ICV check for {broken} of {protected} packets"
     print(f"{len(esp_frames)} packets agree, {protected} of them in the tunnel")
 
 

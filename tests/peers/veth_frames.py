@@ -1,8 +1,9 @@
-"""Sends frames by one interface and takes what comes by another: echo between them swaps addresses and changes nothing else.
+"""Sends frames by one interface and checks the frames that arrive at another interface.
 
-    veth_frames.py SEND RECEIVE COUNT     says how many were sent, came back, and were as they should be
+    veth_frames.py SEND RECEIVE COUNT
 
-At most 64 are on their way, so nothing is lost for want of room.
+The function `echo` between the interfaces must swap the MAC addresses and change nothing else. The script prints the
+numbers of sent, received and correct frames. At most 64 frames are in flight, so that no queue overflows.
 """
 
 import select
@@ -13,7 +14,7 @@ import time
 
 
 def frame(number):
-    payload = bytes((number + place) & 255 for place in range(18 + number * 13 % 1450))
+    payload = bytes((number + index) & 255 for index in range(18 + number * 13 % 1450))
     udp = struct.pack("!HHHH", 1000 + number % 7, 9, 8 + len(payload), 0) + payload
     header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), number & 65535, 0, 64, 17, 0, b"\x0a\0\0\1", b"\x0a\1\0\1")
     total = sum(struct.unpack("!10H", header))
@@ -29,17 +30,17 @@ def raw(interface):
 
 
 send, receive, count = raw(sys.argv[1]), raw(sys.argv[2]), int(sys.argv[3])
-sent, came = [], []
+sent, received = [], []
 last = time.monotonic()
-while len(came) < count and time.monotonic() - last < 5:
-    while len(sent) < count and len(sent) - len(came) < 64:
+while len(received) < count and time.monotonic() - last < 5:
+    while len(sent) < count and len(sent) - len(received) < 64:
         sent.append(frame(len(sent)))
         send.send(sent[-1])
     if select.select([receive], [], [], 0.05)[0]:
-        got, where = receive.recvfrom(65536)
-        # What this socket's own side sends is seen too.
-        if where[2] != socket.PACKET_OUTGOING and got[12:14] == b"\x08\0":
-            came.append(got)
+        data, address = receive.recvfrom(65536)
+        # The socket also receives the frames that this machine sends by the interface.
+        if address[2] != socket.PACKET_OUTGOING and data[12:14] == b"\x08\0":
+            received.append(data)
             last = time.monotonic()
 swapped = [one[6:12] + one[:6] + one[12:] for one in sent]
-print("sent", len(sent), "came", len(came), "right", sum(one == other for one, other in zip(swapped, came)))
+print("sent", len(sent), "received", len(received), "correct", sum(one == other for one, other in zip(swapped, received)))

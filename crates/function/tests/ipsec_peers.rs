@@ -127,7 +127,7 @@ fn scapy_decapsulates_our_packets() {
     let mut jobs = Vec::new();
     for (case, sent) in cases.iter().zip(sent.chunks(PACKETS)) {
         jobs.push(case.association.scapy(UPPER));
-        jobs.extend(sent.iter().map(|packet| format!("open {}", hex(&packet.frame[14..]))));
+        jobs.extend(sent.iter().map(|packet| format!("decapsulate {}", hex(&packet.frame[14..]))));
     }
     let answers = scapy(&python, &jobs);
     for (case, answers) in cases.iter().zip(answers.chunks(1 + PACKETS)) {
@@ -147,7 +147,7 @@ fn packets_of_scapy_are_decapsulated() {
         jobs.push(case.association.scapy(UPPER));
         jobs.extend(case.plain.iter().enumerate().map(|(index, plain)| {
             let sequence = sequence(&case.association, number * PACKETS + index) as u32;
-            format!("seal {sequence} {}", hex(plain))
+            format!("encapsulate {sequence} {}", hex(plain))
         }));
     }
     let answers = scapy(&python, &jobs);

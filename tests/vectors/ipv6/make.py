@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes linux.txt: frames, and what Linux does with them as a router. See README.md.
+"""Writes linux.txt: frames, and the results of Linux as a router for them. README.md has the format.
 
-    make.py            as root; two network namespaces and four pairs of veth come and go
+    make.py    run as root; creates and removes two network namespaces and four veth pairs
 """
 import ipaddress
 import os
@@ -14,7 +14,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROUTER, WIRE = "gwvector-router", "gwvector-wire"
-MACS = {0: ("02:00:00:00:00:01", "02:00:00:00:00:99")}  # the router's, the station's
+# MAC addresses of the router and of the station, for each port.
+MACS = {0: ("02:00:00:00:00:01", "02:00:00:00:00:99")}
 MACS |= {p: (f"02:00:00:00:0{p}:02", f"02:00:00:00:0{p}:01") for p in (1, 2, 3)}
 MTU = {0: 1500, 1: 1500, 2: 1500, 3: 1280}
 SOURCE = "2001:db8:f::2"
@@ -53,9 +54,9 @@ def set_up():
     for host in (SOURCE, "fe80::1234"):
         run("neighbor", "add", host, "lladdr", MACS[0][1], "dev", "p0", "nud", "permanent")
     for prefix, hop in routes():
-        where = {"nowhere": ["blackhole", prefix], "closed": ["unreachable", prefix]}.get(hop)
+        route = {"nowhere": ["blackhole", prefix], "closed": ["unreachable", prefix]}.get(hop)
         if hop != "here":
-            run("-6", "route", "add", *(where or [prefix, "via", "fe80::99", "dev", hop]))
+            run("-6", "route", "add", *(route or [prefix, "via", "fe80::99", "dev", hop]))
 
 
 def frames():
@@ -80,37 +81,39 @@ def frames():
         net = ipaddress.IPv6Network(prefix)
         first, last = int(net[0]), int(net[-1])
         edges |= {first, last, (first + last) // 2, first - 1, last + 1}
-    # Linux has a route of its own to the stations of p0.
+    # Linux has a connected route to the stations of p0, so their addresses are excluded.
     link = ipaddress.IPv6Network("2001:db8:f::/64")
     router = ipaddress.IPv6Address("2001:db8:f::1")
     edges = [ipaddress.IPv6Address(n) for n in sorted(edges)]
     edges = [address for address in edges if address not in link or address == router]
     yield from (frame(to(address) / udp()) for address in edges)
-    # Addresses that leave the way to one of them at some bit.
+    # Addresses that share the first bits of an edge and are random after them.
     draw = random.Random(8200)
     for _ in range(200):
         bits = draw.randrange(32, 128)
         near = int(draw.choice(edges)) >> (128 - bits) << (128 - bits) | draw.getrandbits(128 - bits)
         if ipaddress.IPv6Address(near) not in link:
             yield frame(to(ipaddress.IPv6Address(near)) / udp())
-    # Hop limits (RFC 8200 section 3), for each kind of next hop.
+    # Hop limits (RFC 8200, section 3), for each kind of next hop.
     for destination in ("2001:db8:1::1", "2001:db8:f::1", "2001:db8:dead::1", "2001:db8:bad::1", "2001:dead::1"):
         for hops in (0, 1, 2, 255):
             yield frame(to(destination, hops=hops) / udp())
-    # Lengths around the MTU of 1280 (section 5), and no payload at all (next header 59).
+    # Lengths around the MTU of 1280 (RFC 8200, section 5), and no payload (next header 59).
     for port in ("2001:db8:1::1", "2001:db8:1:2:8000::1"):
         for length in (49, 1279, 1280, 1281, 1400, 1500):
             yield frame(to(port) / udp(length))
         yield frame(to(port, hops=1) / udp(1400))
         yield frame(IPv6(src=SOURCE, dst=port, nh=59, plen=0))
-    # Options (section 4.2): all four orders for what is not known, behind padding, before others.
+    # Options (RFC 8200, section 4.2): all four actions for unknown options, after padding and after
+    # another option.
     for kind in (0x1E, 0x3E, 0x5E, 0x7E, 0x9E, 0xBE, 0xDE, 0xFE):
         for destination in ("2001:db8:1::1", "2001:db8:bad::1"):
             for before in ([], [Pad1(), PadN(optdata=b"\0" * 3)], [RouterAlert(value=1)]):
                 for length in (0, 3, 4, 12):
                     options = [*before, HBHOptUnknown(otype=kind, optlen=length, optdata=b"\x55" * length)]
                     yield frame(to(destination) / IPv6ExtHdrHopByHop(options=options) / udp())
-    # RFC 8200 appendix A: options X and Y with their padding, as drawn there; X, Y of types that are skipped.
+    # RFC 8200, appendix A: options X and Y with the padding of its figures. Routers skip the types of
+    # X and Y.
     x, y, fields = 0x1E, 0x3E, bytes(range(16, 28))
     drawn = [
         bytes([17, 1, x, 12]) + fields,
@@ -121,23 +124,23 @@ def frames():
     for header in drawn:
         assert len(header) == 8 * (header[1] + 1)
         yield frame(IPv6(src=SOURCE, dst="2001:db8:1::1", nh=0, plen=len(header) + len(udp())) / Raw(header + bytes(udp())))
-    # Options longer than their header, a header longer than the packet.
+    # Options longer than their header, and a header longer than the packet.
     for header in (bytes([17, 0, 0x1E, 5, 0, 0, 0, 0]), bytes([17, 0, 1, 200, 0, 0, 0, 0]), bytes([17, 40, 1, 4, 0, 0, 0, 0])):
         yield frame(IPv6(src=SOURCE, dst="2001:db8:1::1", nh=0, plen=len(header) + len(udp())) / Raw(header + bytes(udp())))
-    # Extension headers that are none of a router's business (section 4).
+    # Extension headers that routers ignore (RFC 8200, section 4).
     for extension in (IPv6ExtHdrDestOpt(options=[HBHOptUnknown(otype=0xDE, optlen=4, optdata=b"1234")]),
                       IPv6ExtHdrFragment(m=1, offset=0, id=77), IPv6ExtHdrFragment(m=0, offset=12, id=77),
                       IPv6ExtHdrRouting(type=0, addresses=["2001:db8:1::2"], segleft=1),
                       IPv6ExtHdrHopByHop(options=[PadN(optdata=b"\0" * 4)]) / IPv6ExtHdrDestOpt()):
         yield frame(to("2001:db8:1:2::1") / extension / udp())
-    # Addresses that are on no wire, and scopes (RFC 4291, RFC 4007).
+    # Addresses that must not be on a link, and scopes (RFC 4291, RFC 4007).
     odd = ["::", "::1", "fe80::1234", "ff01::1", "ff02::1", "ff05::2", "ff0e::101", "ff02::1:ff00:1"]
     for address in odd:
         yield frame(to("2001:db8:1::1", source=address) / udp())
         if address != "::":
             yield frame(to(address) / udp())
     yield frame(to("2001:db8:f::1", source="fe80::99") / udp())
-    # A packet for the router, one that is no IPv6, ones that end too soon.
+    # A packet for the router, two packets with a wrong IP version, and truncated packets.
     yield frame(to("2001:db8:f::1") / ICMPv6EchoRequest(id=1, seq=1))
     good = frame(to("2001:db8:1::1") / udp())
     yield good[:14] + b"\x50" + good[15:]
@@ -153,7 +156,10 @@ class Wire:
             self.sockets[p].bind((f"p{p}", 0))
 
     def next(self, seconds):
-        """Port and frame, or nothing. What the router says of itself (neighbours, listeners) is left out."""
+        """Returns port and frame of the next packet, or None after `seconds`.
+
+        Skips packets that the router originates (neighbour discovery, multicast listener reports).
+        """
         while True:
             ready, _, _ = select.select(list(self.sockets.values()), [], [], seconds)
             if not ready:
@@ -164,14 +170,15 @@ class Wire:
             if kind != socket.PACKET_OUTGOING and not talk and not solicits:
                 return int(name[1:]), data
 
-    def says(self, frame):
+    def result(self, frame):
+        """Sends `frame` to the router and returns the result in the format of linux.txt."""
         while self.next(0) is not None:
             pass
         self.sockets[0].send(frame)
-        came = self.next(WAIT_S)
-        if came is None:
+        received = self.next(WAIT_S)
+        if received is None:
             return "nothing"
-        port, data = came
+        port, data = received
         if port != 0:
             return f"forward p{port} {data.hex()}"
         ours = [ipaddress.IPv6Address(address).packed for address in ("2001:db8:f::1", "fe80::10")]
@@ -186,7 +193,7 @@ def main():
         with open(HERE / "linux.txt", "w") as out:
             out.write("# frame, what Linux does with it: see README.md; made by make.py\n")
             for frame in frames():
-                out.write(f"{frame.hex()} {wire.says(frame)}\n")
+                out.write(f"{frame.hex()} {wire.result(frame)}\n")
         return
     try:
         set_up()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes scapy.txt: see README.md."""
+"""Writes scapy.txt: frames before and after a switch. README.md has the format."""
 from scapy.all import ARP, Dot1Q, Ether, IP, Raw, UDP
 
 MACS = {"dst": "02:00:00:00:00:09", "src": "02:00:00:00:00:01"}
@@ -13,14 +13,14 @@ for payload in PAYLOADS:
         lines.append(("untagged", vid, bare, bare))
         lines.append(("tagged", vid, bare, tagged(vid, 0, 0)))
         for priority, eligible in ((0, 0), (5, 0), (7, 1)):
-            came = tagged(vid, priority, eligible)
-            lines.append(("tagged", vid, came, came))
-            lines.append(("untagged", vid, came, bare))
+            received = tagged(vid, priority, eligible)
+            lines.append(("tagged", vid, received, received))
+            lines.append(("untagged", vid, received, bare))
             zero = tagged(0, priority, eligible)
-            lines.append(("tagged", vid, zero, came))
+            lines.append(("tagged", vid, zero, received))
             lines.append(("untagged", vid, zero, bare))
         double = Ether(**MACS) / Dot1Q(vlan=vid, prio=3) / Dot1Q(vlan=77, prio=1) / payload
         lines.append(("untagged", vid, double, Ether(**MACS) / Dot1Q(vlan=77, prio=1) / payload))
 with open("scapy.txt", "w") as out:
-    for leaves, vid, came, left in lines:
-        out.write(f"{leaves} {vid} {bytes(came).hex()} {bytes(left).hex()}\n")
+    for egress, vid, received, sent in lines:
+        out.write(f"{egress} {vid} {bytes(received).hex()} {bytes(sent).hex()}\n")

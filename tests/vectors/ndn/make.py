@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes packets.txt: frames, what becomes of them, and the frames that leave.
+"""Writes packets.txt: frames, their verdicts, and the sent frames. Takes no arguments.
 
-An encoder and a forwarder of their own, written from NDN Packet Format 0.3, NDNLPv2 and the RFCs, sharing nothing with
-Godwit: the checksums are Python's, names are tuples, the table is a dict. Run without arguments; writes packets.txt.
+The script has a separate encoder and forwarder, written from NDN Packet Format 0.3, NDNLPv2 and the RFCs. It shares no
+code with Godwit. Names are tuples, and the table is a dict.
 """
 import random
 import struct
@@ -63,7 +63,7 @@ def eth(dst, src, kind, data, tag=None):
     return dst + src + vlan + struct.pack(">H", kind) + data
 
 
-# The table and the next hops, which packets_of in ndn_vectors.rs configures in the same way.
+# Next hops and table. The test crates/function/tests/ndn_vectors.rs configures the same ones.
 HOPS = {
     "east": ("eth", 1, b"\2\0\0\0\1\1", b"\2\0\0\0\1\2"),
     "four": ("udp4", 2, b"\2\0\0\0\2\1", b"\2\0\0\0\2\2", bytes([192, 0, 2, 1]), bytes([198, 51, 100, 7]), 6363, 7000),
@@ -92,7 +92,10 @@ class Bad(Exception):
 
 
 def take(data, pos, end):
-    """A TLV at pos: type, value start, value end. Raises Bad("short") or Bad("wrong")."""
+    """Returns type, start and end of the value of the TLV at pos.
+
+    Raises Bad("short") if the TLV does not end before end, and Bad("wrong") if it is malformed.
+    """
     def number(pos):
         if pos >= end:
             raise Bad("short")
@@ -116,7 +119,7 @@ def take(data, pos, end):
 
 
 def forward(frame):
-    """(kind, reason or hop, frame that leaves)"""
+    """Returns the verdict with its drop reason, the next hop, and the sent frame."""
     if len(frame) < 14:
         return "drop truncated", None, None
     kind, pos, tag = int.from_bytes(frame[12:14], "big"), 14, None
@@ -231,13 +234,13 @@ def forward(frame):
             raise Bad("wrong")
         order = [33, 18, 30, 10, 12, 34, 36, 44, 46]
         sizes = {33: [0], 18: [0], 10: [4], 12: [1, 2, 4, 8], 34: [1]}
-        place, nonce, hop_at, at = 0, False, None, ne
+        position, nonce, hop_at, at = 0, False, None, ne
         while at < e:
             et, ev, at = take(frame, at, e)
-            if et in order and order.index(et) >= place:
+            if et in order and order.index(et) >= position:
                 if et in sizes and at - ev not in sizes[et]:
                     raise Bad("wrong")
-                place = order.index(et) + 1
+                position = order.index(et) + 1
                 nonce |= et == 10
                 hop_at = ev if et == 34 else hop_at
             elif et <= 31 or et % 2:
@@ -273,12 +276,13 @@ def forward(frame):
 
 
 def carried(packet):
-    way, tag = R.choice(["eth", "udp4", "udp6"]), R.choice([None, None, 5])
+    """Returns a frame that carries packet over Ethernet, UDP over IPv4, or UDP over IPv6."""
+    carrier, tag = R.choice(["eth", "udp4", "udp6"]), R.choice([None, None, 5])
     dst, src = b"\2\0\0\0\x09\1", b"\2\0\0\0\x09\2"
-    if way == "eth":
+    if carrier == "eth":
         return eth(dst, src, 0x8624, packet + b"\0" * R.choice([0, 0, 9]), tag)
     port = R.choice([6363] * 9 + [6364])
-    if way == "udp4":
+    if carrier == "udp4":
         a, b = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
         options = R.choice([b"", b"", b"\1\1\1\0"])
         return eth(dst, src, 0x0800, ip4(a, b, udp(a, b, 50000, port, packet, R.random() < 0.2), 9, 3, 0, 17, options), tag)
@@ -286,7 +290,8 @@ def carried(packet):
     return eth(dst, src, 0x86DD, ip6(a, b, udp(a, b, 50000, port, packet, R.random() < 0.1), 9), tag)
 
 
-# Interests of public test suites, as bytes: usnistgov/ndn-dpdk, ndn/interest_test.go; yoursunny/NDNts, packages/packet/tests/interest.t.ts.
+# Packets from public test suites: usnistgov/ndn-dpdk, ndn/interest_test.go; yoursunny/NDNts,
+# packages/packet/tests/interest.t.ts.
 PUBLIC = [
     "0505 0703080141",
     "050B 0703080141 0A04C0C1C2C3",
@@ -319,14 +324,14 @@ def packets():
 
 
 def longer_than_their_packets():
-    """Names, components and Interests whose length leads beyond what holds them, however it is written."""
+    """Yields names, components and Interests whose length exceeds the enclosing element, in every length encoding."""
     rest = tlv(8, b"a") + tlv(8, b"b") + tlv(10, b"\1\2\3\4")
     lengths = [len(rest) + 1, 200, 252, 253, 300, 8800, 65535, 65536, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 63) + 7, (1 << 64) - 1]
     for length in lengths:
-        yield tlv(5, num(7) + num(length) + rest)                       # the name leads out of the Interest
-        yield tlv(5, tlv(7, num(8) + num(length) + b"a") + tlv(10, b"\1\2\3\4"))  # a component leads out of the name
-        yield num(5) + num(min(length + 20, (1 << 64) - 1)) + num(7) + num(length) + rest   # the Interest leads out of the packet
-    # One that ends with its packet exactly, and one that is one byte short of it.
+        yield tlv(5, num(7) + num(length) + rest)                       # the name exceeds the Interest
+        yield tlv(5, tlv(7, num(8) + num(length) + b"a") + tlv(10, b"\1\2\3\4"))  # a component exceeds the name
+        yield num(5) + num(min(length + 20, (1 << 64) - 1)) + num(7) + num(length) + rest   # the Interest exceeds the packet
+    # An Interest that ends exactly with its packet, and one whose last byte is missing.
     whole = tlv(5, name("x" * 300) + tlv(10, b"\1\2\3\4"))
     yield whole
     yield whole[:-1]
