@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the packages that Godwit's build and tests need, on Debian and Ubuntu. Installs nothing if
-# all are present. Rust must already be installed; the script only checks it.
+# Installs the packages that Godwit's build and tests need, on Debian and Ubuntu. Installs nothing
+# if all are present. Rust must already be installed; the script only checks it.
 #
 #   scripts/install.sh build    packages of `make demo`: a C compiler
 #   scripts/install.sh test     also the programs and libraries of the tests: scapy, tshark, PoCL,
@@ -10,11 +10,11 @@ set -euo pipefail
 need=(gcc libc6-dev)
 if [ "${1:-build}" = test ]; then
     # PoCL is an OpenCL device on the CPU, for machines without a GPU. oclgrind is an OpenCL device
-    # that reports invalid memory accesses in kernels. DPDK is a peer of benchmarks. Only the feature
-    # `dpdk` links it, and the tests of this feature need it.
+    # that reports invalid memory accesses in kernels. DPDK is a peer of benchmarks. Only the
+    # feature `dpdk` links it, and the tests of this feature need it.
     need+=(pocl-opencl-icd oclgrind ocl-icd-libopencl1 tshark python3-scapy python3-cryptography python3-venv clang libclang-rt-dev clang-format g++ pkg-config dpdk-dev libdpdk-dev xz-utils)
-    # Topologies in network namespaces: tools that create them, and routers and traffic inside. A test
-    # compiles the XDP program again with clang and compares the result.
+    # Topologies in network namespaces: tools that create them, and routers and traffic inside. A
+    # test compiles the XDP program again with clang and compares the result.
     need+=(iproute2 ethtool frr iputils-ping iperf3 curl tcpreplay bpftool clang llvm)
     # Remote end of IPsec tunnels: strongSwan with IKE and userland ESP.
     need+=(strongswan-charon libcharon-extra-plugins libstrongswan-standard-plugins libstrongswan-extra-plugins strongswan-swanctl)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Downloads NVIDIA's run-time compiler (NVRTC) into target/nvrtc, where the kernel tests look for it.
-# NVRTC needs no GPU. If the download fails, the script prints one line and succeeds. The tests then
-# report the skipped CUDA compilation.
+# Downloads NVIDIA's run-time compiler (NVRTC) into target/nvrtc, where the kernel tests look for
+# it. NVRTC needs no GPU. If the download fails, the script prints one line and succeeds. The tests
+# then report the skipped CUDA compilation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds DPDK's example ipsec-secgw into target/secgw, for the interoperability tests. Debian's binary
-# packages do not contain it, but the source package does. apt fetches the source of the installed
-# libdpdk version and checks its signatures. The system's apt lists and settings stay unchanged.
+# Builds DPDK's example ipsec-secgw into target/secgw, for the interoperability tests. Debian's
+# binary packages do not contain it, but the source package does. apt fetches the source of the
+# installed libdpdk version and checks its signatures. The system's apt lists and settings stay
+# unchanged.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,7 +33,8 @@ if ! { apt-get -qq "${private[@]}" update && cd "$work/source" && apt-get -qq "$
 fi
 cd "$OLDPWD"
 tar -xf "$work"/source/dpdk_*.orig.tar.* -C "$work/source" --strip-components 1 --wildcards '*/examples/ipsec-secgw/*' '*/examples/common/*'
-# The only change to the source: ipsec-secgw requests checksum offload, which pcap ports do not have.
+# The only change to the source: ipsec-secgw requests checksum offload, which pcap ports do not
+# have.
 gateway=$work/source/examples/ipsec-secgw/ipsec-secgw.c
 grep -q '\.offloads = RTE_ETH_RX_OFFLOAD_CHECKSUM,' "$gateway" || { echo "secgw: ipsec-secgw.c of dpdk $version does not contain the expected offload line" >&2 && exit 1; }
 sed -i 's/\.offloads = RTE_ETH_RX_OFFLOAD_CHECKSUM,/.offloads = 0,/' "$gateway"

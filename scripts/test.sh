@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs all tests. The last line of the output is the sum of the results of all test binaries.
-# Arguments are passed to `cargo test`. With GODWIT_CAPTURES=FOLDER, the tests also replay all captures
-# below FOLDER.
+# Arguments are passed to `cargo test`. With GODWIT_CAPTURES=FOLDER, the tests also replay all
+# captures below FOLDER.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
