@@ -1,4 +1,7 @@
-/* A chain of dependent reads, as one writes it. gopt makes the forms that hide latency from this file. */
+/*
+ * Lookup `chase`: a chain of dependent reads. This file is the plain loop, without any latency
+ * hiding. gopt generates the form that hides latency from it.
+ */
 #include "plain.h"
 #include "table.h"
 
@@ -10,12 +13,12 @@ void chase_lookup(const bench_table *table, const void *queries, uint32_t *answe
     const uint32_t *starts = (const uint32_t *)queries;
     const uint32_t depth = table->depth;
     foreach(i, count) {
-        uint32_t place = starts[i];
+        uint32_t index = starts[i];
         uint32_t read;
         for (read = 0; read < depth; read++) {
-            g_expensive(&entries[place]);
-            place = entries[place];
+            g_expensive(&entries[index]);
+            index = entries[index];
         }
-        answers[i] = place;
+        answers[i] = index;
     }
 }

@@ -1,4 +1,7 @@
-/* The look-up in a 2-8 cuckoo table, as one writes it. gopt makes the forms that hide latency from this file. */
+/*
+ * Lookup in a 2-8 cuckoo hash table. This file is the plain loop, without any latency hiding. gopt
+ * generates the form that hides latency from it.
+ */
 #include "plain.h"
 #include "table.h"
 

@@ -1,4 +1,7 @@
-/* Dependent reads with arithmetic after each, as one writes it. gopt makes the forms that hide latency from this file. */
+/*
+ * Lookup `dial`: dependent reads, each followed by arithmetic. This file is the plain loop, without
+ * any latency hiding. gopt generates the form that hides latency from it.
+ */
 #include "plain.h"
 #include "table.h"
 
@@ -15,9 +18,9 @@ void dial_lookup(const bench_table *table, const void *queries, uint32_t *answer
         uint32_t value = starts[i];
         uint32_t read;
         for (read = 0; read < depth; read++) {
-            const uint32_t place = value & mask;
-            g_expensive(&entries[place]);
-            value = bench_work(value ^ entries[place], dial);
+            const uint32_t index = value & mask;
+            g_expensive(&entries[index]);
+            value = bench_work(value ^ entries[index], dial);
         }
         answers[i] = value;
     }

@@ -1,4 +1,4 @@
-/* What the bench `gopt` can run, by kind, form and size of the group. */
+/* Lookup functions of the benchmark `gopt`, by kind, form and group size. */
 #include "forms.h"
 #include "hand.h"
 
@@ -9,7 +9,7 @@ PLAIN(chase)
 PLAIN(ipv6)
 PLAIN(dial)
 
-/* What gopt made of them. */
+/* Functions that gopt generated from the plain loops. */
 #define GENERATED(kind)                                                                                                \
     void kind##_generated(const bench_table *table, const void *queries, uint32_t *answers, uint64_t count);
 GENERATED(cuckoo)
@@ -20,16 +20,16 @@ GENERATED(dial)
 static bench_lookup *const generated[] = {cuckoo_generated, chase_generated, ipv6_generated, dial_generated};
 static bench_lookup *const plain[] = {cuckoo_lookup, chase_lookup, ipv6_lookup, dial_lookup};
 
-#define ROW(kind, group) {group, kind##_hand_##group},
+#define HAND_FORM(kind, group) {group, kind##_hand_##group},
 typedef struct form {
     uint32_t group;
     bench_lookup *lookup;
 } form;
 static const form by_hand[][9] = {
-    {BENCH_GROUPS(ROW, cuckoo)},
-    {BENCH_GROUPS(ROW, chase)},
-    {BENCH_GROUPS(ROW, ipv6)},
-    {BENCH_GROUPS(ROW, dial)},
+    {BENCH_GROUPS(HAND_FORM, cuckoo)},
+    {BENCH_GROUPS(HAND_FORM, chase)},
+    {BENCH_GROUPS(HAND_FORM, ipv6)},
+    {BENCH_GROUPS(HAND_FORM, dial)},
 };
 
 bench_lookup *bench_form(uint32_t kind, uint32_t form, uint32_t group)

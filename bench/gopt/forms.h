@@ -1,20 +1,20 @@
-/* What the bench `gopt` can run. */
+/* Forms of the lookups that the benchmark `gopt` measures. */
 #ifndef GODWIT_BENCH_GOPT_FORMS_H
 #define GODWIT_BENCH_GOPT_FORMS_H
 
 #include "table.h"
 
-/* bench/src/subject/loops.rs has the same numbers. */
+/* Forms of a lookup. bench/src/subject/loops.rs declares the same numbers. */
 enum bench_form {
-    BENCH_PLAIN = 0,
-    BENCH_HAND = 1,
-    BENCH_GENERATED = 2,
+    BENCH_PLAIN = 0,     /* plain loop */
+    BENCH_HAND = 1,      /* latency hidden by hand, hand.c */
+    BENCH_GENERATED = 2, /* latency hidden by gopt */
 };
 
-/* Looks `count` queries up. */
+/* Looks up `count` queries and writes one answer per query. */
 typedef void bench_lookup(const bench_table *table, const void *queries, uint32_t *answers, uint64_t count);
 
-/* NULL where there is no form with a group of this size. */
+/* Returns the lookup function of this kind, form and group size, or NULL if there is none. */
 bench_lookup *bench_form(uint32_t kind, uint32_t form, uint32_t group);
 
 #endif

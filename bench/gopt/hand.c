@@ -1,7 +1,7 @@
 /*
- * The same look-ups with their latency hidden by hand: group prefetching (Chen, Ailamaki, Gibbons, Mowry, Improving
- * Hash Join Performance Through Prefetching, TODS 2007). Where reads are dependent and little is done with them, a
- * group's reads side by side are enough: the core overlaps them itself.
+ * Lookups whose latency is hidden by hand, with group prefetching (Chen, Ailamaki, Gibbons, Mowry,
+ * Improving Hash Join Performance Through Prefetching, TODS 2007). The lookup `chase` needs no
+ * prefetch instructions: the reads of a group are independent, and the core overlaps them.
  */
 #include "hand.h"
 #include "table.h"
@@ -10,8 +10,10 @@
 #define INLINE    static inline __attribute__((always_inline))
 
 /*
- * Stage 1 hashes and fetches, stage 2 searches first buckets and fetches second ones of those that found nothing, stage
- * 3 searches these. The next group's stage 1 runs within stage 2, so that its buckets come while this one is searched.
+ * Cuckoo lookup in three stages. Stage 1 hashes a key and prefetches its first bucket. Stage 2
+ * searches the first bucket, and prefetches the second bucket if the key is not found. Stage 3
+ * searches the second bucket. Stage 1 of the next group runs inside stage 2 of this group, so that
+ * the buckets arrive during the search.
  */
 INLINE void cuckoo_hand(const bench_table *table, const void *queries, uint32_t *answers, uint64_t count,
                         const uint64_t group)
@@ -55,56 +57,57 @@ INLINE void chase_hand(const bench_table *table, const void *queries, uint32_t *
 {
     const uint32_t *entries = (const uint32_t *)table->memory;
     const uint32_t *starts = (const uint32_t *)queries;
-    uint32_t places[GROUP_MAX];
+    uint32_t indices[GROUP_MAX];
     uint64_t start = 0;
     for (; start + group <= count; start += group) {
         for (uint64_t i = 0; i < group; i++) {
-            places[i] = starts[start + i];
+            indices[i] = starts[start + i];
         }
         for (uint32_t read = 0; read < table->depth; read++) {
             for (uint64_t i = 0; i < group; i++) {
-                places[i] = entries[places[i]];
+                indices[i] = entries[indices[i]];
             }
         }
         for (uint64_t i = 0; i < group; i++) {
-            answers[start + i] = places[i];
+            answers[start + i] = indices[i];
         }
     }
     for (; start < count; start++) {
-        uint32_t place = starts[start];
+        uint32_t index = starts[start];
         for (uint32_t read = 0; read < table->depth; read++) {
-            place = entries[place];
+            index = entries[index];
         }
-        answers[start] = place;
+        answers[start] = index;
     }
 }
 
-/* A group's look-ups go down together; those that have ended leave it. */
+/* IPv6 lookup: all pending lookups of a group descend one level per step. A lookup with a result
+ * leaves the group. */
 INLINE void ipv6_hand(const bench_table *table, const void *queries, uint32_t *answers, uint64_t count,
                       const uint64_t group)
 {
     const uint32_t *entries = (const uint32_t *)table->memory;
     const uint8_t *addresses = (const uint8_t *)queries;
-    uint64_t places[GROUP_MAX];
+    uint64_t indices[GROUP_MAX];
     uint32_t left[GROUP_MAX];
     for (uint64_t start = 0; start < count; start += group) {
         const uint64_t size = count - start < group ? count - start : group;
         uint64_t pending = size;
         for (uint64_t i = 0; i < size; i++) {
             const uint8_t *address = addresses + (start + i) * BENCH_ADDRESS;
-            places[i] = (uint64_t)address[0] << 16 | (uint64_t)address[1] << 8 | address[2];
+            indices[i] = (uint64_t)address[0] << 16 | (uint64_t)address[1] << 8 | address[2];
             left[i] = (uint32_t)(start + i);
-            __builtin_prefetch(&entries[places[i]]);
+            __builtin_prefetch(&entries[indices[i]]);
         }
         for (uint32_t byte = 3; pending != 0; byte++) {
             uint64_t kept = 0;
             for (uint64_t i = 0; i < pending; i++) {
-                const uint32_t entry = entries[places[i]];
+                const uint32_t entry = entries[indices[i]];
                 const uint32_t query = left[i];
                 if (entry & BENCH_GROUP) {
-                    places[kept] = BENCH_TBL24 + (uint64_t)(entry & ~BENCH_GROUP) * 256 +
+                    indices[kept] = BENCH_TBL24 + (uint64_t)(entry & ~BENCH_GROUP) * 256 +
                                    addresses[(uint64_t)query * BENCH_ADDRESS + byte];
-                    __builtin_prefetch(&entries[places[kept]]);
+                    __builtin_prefetch(&entries[indices[kept]]);
                     left[kept++] = query;
                 } else {
                     answers[query] = entry - 1;
@@ -139,7 +142,7 @@ INLINE void dial_hand(const bench_table *table, const void *queries, uint32_t *a
     }
 }
 
-/* One function for each size of a group: a constant in its loops. */
+/* One function per group size, so that the size is a constant in its loops. */
 #define DEFINE(kind, group)                                                                                            \
     void kind##_hand_##group(const bench_table *table, const void *queries, uint32_t *answers, uint64_t count)         \
     {                                                                                                                  \

@@ -1,4 +1,4 @@
-/* The look-ups by hand, for each size of a group. */
+/* Lookups whose latency is hidden by hand: one function per kind and group size. */
 #ifndef GODWIT_BENCH_GOPT_HAND_H
 #define GODWIT_BENCH_GOPT_HAND_H
 

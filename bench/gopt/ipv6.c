@@ -1,5 +1,7 @@
-/* The longest prefix of an IPv6 address, as DPDK's rte_lpm6 looks for it. gopt makes the forms that hide latency from
- * this file. */
+/*
+ * Longest prefix match of an IPv6 address, with the algorithm of DPDK's rte_lpm6. This file is the
+ * plain loop, without any latency hiding. gopt generates the form that hides latency from it.
+ */
 #include "plain.h"
 #include "table.h"
 
@@ -11,16 +13,16 @@ void ipv6_lookup(const bench_table *table, const void *queries, uint32_t *answer
     const uint8_t *addresses = (const uint8_t *)queries;
     foreach(i, count) {
         const uint8_t *address = addresses + i * BENCH_ADDRESS;
-        uint64_t place = (uint64_t)address[0] << 16 | (uint64_t)address[1] << 8 | address[2];
+        uint64_t index = (uint64_t)address[0] << 16 | (uint64_t)address[1] << 8 | address[2];
         uint32_t byte = 3;
         uint32_t entry;
-        g_expensive(&entries[place]);
-        entry = entries[place];
+        g_expensive(&entries[index]);
+        entry = entries[index];
         while (entry & BENCH_GROUP) {
-            place = BENCH_TBL24 + (uint64_t)(entry & ~BENCH_GROUP) * 256 + address[byte];
+            index = BENCH_TBL24 + (uint64_t)(entry & ~BENCH_GROUP) * 256 + address[byte];
             byte++;
-            g_expensive(&entries[place]);
-            entry = entries[place];
+            g_expensive(&entries[index]);
+            entry = entries[index];
         }
         answers[i] = entry - 1;
     }

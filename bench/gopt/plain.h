@@ -1,4 +1,7 @@
-/* The spellings of G-Opt's paper, as a C compiler reads them that knows nothing of gopt. */
+/*
+ * Definitions of G-Opt's keywords for an ordinary C compiler: `foreach` is a loop, and
+ * `g_expensive` does nothing.
+ */
 #ifndef GODWIT_BENCH_GOPT_PLAIN_H
 #define GODWIT_BENCH_GOPT_PLAIN_H
 

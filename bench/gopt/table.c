@@ -1,9 +1,10 @@
-/* Fills the tables of the bench `gopt`, and makes queries for them. */
+/* Fills the tables of the benchmark `gopt` and generates queries. */
 #include "table.h"
 
 #include <string.h>
 
-/* A bijection of 32 bits that leaves 0 alone (Wellons, hash prospector): keys that differ. */
+/* Bijection of 32-bit numbers that maps 0 to 0 (Wellons, hash prospector). Distinct inputs give
+ * distinct keys. */
 static uint32_t scatter(uint32_t x)
 {
     x ^= x >> 16;
@@ -13,7 +14,7 @@ static uint32_t scatter(uint32_t x)
     return x ^ x >> 16;
 }
 
-/* splitmix64. */
+/* Returns element `number` of the random sequence splitmix64. */
 static uint64_t draw(uint64_t number)
 {
     uint64_t x = (number + 1) * 0x9e3779b97f4a7c15u;
@@ -54,32 +55,33 @@ static int put(bench_bucket *bucket, uint32_t key)
     return 0;
 }
 
-/* A key that finds no place after this many moves is left out; its look-ups find nothing. */
+/* Maximum number of moves of an insertion. A key without a slot after them is left out, and its
+ * lookups find nothing. */
 #define MOVES 64
 
 static void insert(bench_bucket *buckets, uint32_t shift, uint32_t key)
 {
-    /* Half of the keys begin with their second bucket: a look-up reads 1.5 buckets on average. */
-    uint64_t place = key & 1 ? bench_hash_2(key) >> shift : bench_hash_1(key) >> shift;
+    /* Half of the keys start with their second bucket, so a lookup reads 1.5 buckets on average. */
+    uint64_t number = key & 1 ? bench_hash_2(key) >> shift : bench_hash_1(key) >> shift;
     for (uint32_t move = 0; move < MOVES; move++) {
-        if (put(&buckets[place], key)) {
+        if (put(&buckets[number], key)) {
             return;
         }
         const uint64_t one = bench_hash_1(key) >> shift;
         const uint64_t two = bench_hash_2(key) >> shift;
-        place = place == one ? two : one;
-        if (put(&buckets[place], key)) {
+        number = number == one ? two : one;
+        if (put(&buckets[number], key)) {
             return;
         }
-        /* The key takes a slot, and what was there goes to its other bucket. */
-        bench_bucket *bucket = &buckets[place];
+        /* The key replaces another key, which moves to its other bucket. */
+        bench_bucket *bucket = &buckets[number];
         const uint32_t slot = scatter(key + move) & (BENCH_SLOTS - 1);
         const uint32_t moved = bucket->keys[slot];
         bucket->keys[slot] = key;
         bucket->values[slot] = value_of(key);
         key = moved;
         const uint64_t first = bench_hash_1(key) >> shift;
-        place = place == first ? bench_hash_2(key) >> shift : first;
+        number = number == first ? bench_hash_2(key) >> shift : first;
     }
 }
 
@@ -101,7 +103,8 @@ static void fill_cuckoo(bench_table *table)
     }
 }
 
-/* A random permutation, each entry a function of its place: xor-shifts and odd factors are bijections. */
+/* Fills the table with a random permutation. Each entry is a function of its index, composed of
+ * bijections: xor-shifts and multiplications by odd numbers. */
 static void fill_permutation(bench_table *table)
 {
     uint32_t *entries = (uint32_t *)table->memory;
@@ -117,7 +120,7 @@ static void fill_permutation(bench_table *table)
     }
 }
 
-/* Prefix `index`: its 64 bits, the host's cleared, and its length, 48 to 64. */
+/* Returns the upper 64 bits of prefix `index` with cleared host bits. Sets its length, 48 to 64. */
 static uint64_t prefix_of(uint32_t index, uint32_t *length)
 {
     *length = 48 + (uint32_t)(draw(2 * (uint64_t)index) % 17);
@@ -129,26 +132,26 @@ static void fill_ipv6(bench_table *table)
     uint32_t *entries = (uint32_t *)table->memory;
     const uint32_t groups_max = (uint32_t)((table->bytes / sizeof(uint32_t) - BENCH_TBL24) / 256);
     uint32_t groups = 0;
-    /* No prefix takes more than five groups. */
+    /* A prefix needs at most five groups. */
     for (table->entries = 0; groups + 5 <= groups_max; table->entries++) {
         uint32_t length = 0;
         const uint64_t prefix = prefix_of(table->entries, &length);
-        uint64_t place = prefix >> 40;
+        uint64_t index = prefix >> 40;
         uint32_t depth = 24;
         while (depth < length) {
-            if ((entries[place] & BENCH_GROUP) == 0) {
+            if ((entries[index] & BENCH_GROUP) == 0) {
                 const uint64_t group = BENCH_TBL24 + (uint64_t)groups * 256;
                 for (uint32_t i = 0; i < 256; i++) {
-                    entries[group + i] = entries[place];
+                    entries[group + i] = entries[index];
                 }
-                entries[place] = BENCH_GROUP | groups;
+                entries[index] = BENCH_GROUP | groups;
                 groups++;
             }
             depth += 8;
-            place = BENCH_TBL24 + (uint64_t)(entries[place] & ~BENCH_GROUP) * 256 + (prefix >> (64 - depth) & 255);
+            index = BENCH_TBL24 + (uint64_t)(entries[index] & ~BENCH_GROUP) * 256 + (prefix >> (64 - depth) & 255);
         }
         for (uint64_t i = 0; i < (uint64_t)1 << (depth - length); i++) {
-            entries[place + i] = 1 + table->entries % 200;
+            entries[index + i] = 1 + table->entries % 200;
         }
     }
 }
@@ -169,7 +172,7 @@ uint64_t bench_query_bytes(uint32_t kind)
     return kind == BENCH_IPV6 ? BENCH_ADDRESS : sizeof(uint32_t);
 }
 
-void bench_ask(const bench_table *table, uint64_t first, void *queries, uint64_t count)
+void bench_make_queries(const bench_table *table, uint64_t first, void *queries, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
         const uint64_t random = draw(~(first + i));

@@ -1,13 +1,19 @@
 /*
- * Peer of the benches `gopt` and `memaccess`: the same look-ups as C++20 coroutines.
+ * Peer of the benchmarks `gopt` and `memaccess`: the same lookups as C++20 coroutines.
  *
  *   coroutines KIND BYTES DEPTH DIAL QUERIES CALL
  *
- * Makes the table and QUERIES queries by seed, says "ready PAGES", and then for each line "FORM GROUP" on standard
- * input looks all of them up, CALL at a time, and says "NANOSECONDS SUM". FORM `coroutines`: as many coroutines as GROUP
- * says; each fetches, hands over to the next one without going back to a loop (symmetric transfer), and takes the next
- * query when its own has ended, so that none is made or ended but at the beginning and the end of a call. FORM `plain`:
- * the loop as written, to see that both programs' memory is alike. A line `dial N` sets the dial and says "0 0".
+ * The program generates the table and QUERIES queries and prints "ready". Then it reads requests
+ * from standard input:
+ *
+ *   coroutines GROUP  looks up all queries, CALL at a time, with GROUP interleaved coroutines
+ *   plain GROUP       looks up all queries with the plain loop and ignores GROUP; the benchmark
+ *                     compares the time with its own, because both programs need equally fast memory
+ *   dial N            sets the dial and replies "0 0"
+ *
+ * The reply to a lookup is "NANOSECONDS SUM". Each coroutine prefetches and switches directly to
+ * the next coroutine, without a loop (symmetric transfer). After a query it takes the next one, so
+ * that coroutines are created and destroyed only at the beginning and the end of a call.
  */
 #include "../gopt/table.h"
 
@@ -23,15 +29,16 @@ namespace
 
 constexpr unsigned GROUP_MAX = 64;
 
-/* Frames lie here one after another, instead of wherever malloc puts them. */
+/* Memory of the coroutine frames. They are contiguous here, unlike frames from malloc. */
 alignas(64) unsigned char frames[GROUP_MAX * 512];
 std::size_t frames_used;
 
+/* Ring of the coroutines that still have queries. */
 struct Ring {
     std::coroutine_handle<> handles[GROUP_MAX];
     unsigned next[GROUP_MAX];
     unsigned current;
-    unsigned last; /* the one before current */
+    unsigned last; /* predecessor of current */
 };
 Ring ring;
 
@@ -57,7 +64,8 @@ struct Task {
         {
             return {};
         }
-        /* Leaves the ring and hands over to the next one, or returns to the caller. */
+        /* Removes this coroutine from the ring. Switches to the next one, or returns to the caller
+         * if it was the last. */
         struct Leave {
             bool await_ready() noexcept
             {
@@ -92,7 +100,7 @@ struct Task {
     std::coroutine_handle<promise_type> handle;
 };
 
-/* Fetches, and hands over to the next coroutine of the ring. */
+/* Prefetches an address and switches to the next coroutine of the ring. */
 struct Fetch {
     const void *address;
     bool await_ready() noexcept
@@ -111,7 +119,7 @@ struct Fetch {
     }
 };
 
-/* What the coroutines of a call share. */
+/* Queries of a call, shared by its coroutines. `next` is the first query that is not taken. */
 struct Call {
     const bench_table *table;
     const void *queries;
@@ -146,12 +154,12 @@ Task chase(Call &call)
     const uint32_t depth = call.table->depth;
     while (call.next < call.count) {
         const uint64_t i = call.next++;
-        uint32_t place = ((const uint32_t *)call.queries)[i];
+        uint32_t index = ((const uint32_t *)call.queries)[i];
         for (uint32_t read = 0; read < depth; read++) {
-            co_await Fetch{&entries[place]};
-            place = entries[place];
+            co_await Fetch{&entries[index]};
+            index = entries[index];
         }
-        call.answers[i] = place;
+        call.answers[i] = index;
     }
 }
 
@@ -161,15 +169,15 @@ Task ipv6(Call &call)
     while (call.next < call.count) {
         const uint64_t i = call.next++;
         const uint8_t *address = (const uint8_t *)call.queries + i * BENCH_ADDRESS;
-        uint64_t place = (uint64_t)address[0] << 16 | (uint64_t)address[1] << 8 | address[2];
+        uint64_t index = (uint64_t)address[0] << 16 | (uint64_t)address[1] << 8 | address[2];
         uint32_t byte = 3;
-        co_await Fetch{&entries[place]};
-        uint32_t entry = entries[place];
+        co_await Fetch{&entries[index]};
+        uint32_t entry = entries[index];
         while (entry & BENCH_GROUP) {
-            place = BENCH_TBL24 + (uint64_t)(entry & ~BENCH_GROUP) * 256 + address[byte];
+            index = BENCH_TBL24 + (uint64_t)(entry & ~BENCH_GROUP) * 256 + address[byte];
             byte++;
-            co_await Fetch{&entries[place]};
-            entry = entries[place];
+            co_await Fetch{&entries[index]};
+            entry = entries[index];
         }
         call.answers[i] = entry - 1;
     }
@@ -183,9 +191,9 @@ Task dial(Call &call)
         const uint64_t i = call.next++;
         uint32_t value = ((const uint32_t *)call.queries)[i];
         for (uint32_t read = 0; read < depth; read++) {
-            const uint32_t place = value & mask;
-            co_await Fetch{&entries[place]};
-            value = bench_work(value ^ entries[place], rounds);
+            const uint32_t index = value & mask;
+            co_await Fetch{&entries[index]};
+            value = bench_work(value ^ entries[index], rounds);
         }
         call.answers[i] = value;
     }
@@ -216,7 +224,7 @@ uint64_t now_ns()
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* Zeroed, on hugepages where the system gives them. */
+/* Returns zeroed memory, on reserved hugepages if available, else on transparent hugepages. */
 uint8_t *memory(uint64_t bytes)
 {
     constexpr uintptr_t HUGEPAGE = (uintptr_t)2 << 20;
@@ -265,7 +273,7 @@ int main(int argc, char **argv)
     const uint64_t query_bytes = bench_query_bytes(table.kind);
     uint8_t *queries = memory(count * query_bytes);
     uint32_t *answers = (uint32_t *)memory(count * sizeof(uint32_t));
-    bench_ask(&table, 0, queries, count);
+    bench_make_queries(&table, 0, queries, count);
     void (*const plain[])(const bench_table *, const void *, uint32_t *, uint64_t) = {cuckoo_lookup, chase_lookup,
                                                                                      ipv6_lookup, dial_lookup};
     printf("ready\n");

@@ -1,21 +1,33 @@
 /*
- * Peer of the bench `ipsec`: Intel ipsec-mb, bare jobs, one core.
+ * Peer of the benchmark `ipsec`: Intel ipsec-mb, crypto jobs without packet processing, one core.
  *
  *   ipsec_mb PACKETS
  *
- * PACKETS, little-endian u32 unless said otherwise: cipher (0: none, 1: AES-CBC, 2: AES-CTR, 3: ChaCha20), bytes of its
- * key or GMAC's, authentication (0: none, 1: HMAC-SHA1-96, 2: HMAC-SHA-256-128, 3: GHASH, 4: Poly1305), 1 where packets
- * are opened, SAs, packets, bytes of the arena; each SA: key of 32 bytes, authentication key of 32, salt of 4; each
- * packet: SA, place in the arena, bytes of data, and then what lies there: ESP header, IV, data, and ICV where it is
- * to be opened. Data is what is encrypted, or is to be: plaintext with its padding.
+ * PACKETS is a file with this layout. All numbers are little-endian u32:
  *
- * Says "ready VERSION" and then, for each line on standard input, seals or opens all packets several times, in bursts,
- * job by job, and in bursts of one algorithm where there is one only, and says "NANOSECONDS SUM": the shortest time, and
- * the sum of all 32-bit words of data and ICV as they are now. The bench compares SUM with that of its own packets: both
- * did the same work. "fresh" instead makes all packets what they were, "jobs N" then does the first N job by job and no
- * more, and SUM is theirs: for several such processes that begin at the same time. An ICV that came is compared within
- * the time. Key schedules, HMAC states and hash keys are made beforehand; everything a job is told about a packet is
- * told within the time.
+ *   header   cipher (0: none, 1: AES-CBC, 2: AES-CTR, 3: ChaCha20)
+ *            length of the cipher key or GMAC key in bytes
+ *            authentication (0: none, 1: HMAC-SHA1-96, 2: HMAC-SHA-256-128, 3: GHASH, 4: Poly1305)
+ *            1 for decryption, 0 for encryption
+ *            number of SAs, number of packets, size of the arena in bytes
+ *   SAs      key of 32 bytes, authentication key of 32 bytes, salt of 4 bytes
+ *   packets  SA, offset in the arena, length of the data in bytes; then ESP header, IV, data, and
+ *            the ICV for decryption
+ *
+ * The data is the ciphertext, or the plaintext with its padding.
+ *
+ * The program prints "ready VERSION" and then reads requests from standard input:
+ *
+ *   fresh   restores the original contents of all packets
+ *   jobs N  processes the first N packets, one job at a time; several processes that start at the
+ *           same time use this request
+ *   other   processes all packets one job at a time, in bursts, and in bursts of one algorithm if
+ *           the suite has only one; each method starts with the original packets
+ *
+ * The reply is "NANOSECONDS SUM": the time, or the shortest time of all methods, and the sum of all
+ * 32-bit words of data and ICV afterwards. The benchmark compares SUM with the sum of its packets,
+ * to verify that both did the same work. The time includes the comparison of received ICVs and the
+ * setup of all jobs. It excludes the computation of key schedules, HMAC states and hash keys.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,7 +42,7 @@
 enum { CIPHER_NONE, CIPHER_CBC, CIPHER_CTR, CIPHER_CHACHA20 };
 enum { AUTH_NONE, AUTH_SHA1, AUTH_SHA256, AUTH_GHASH, AUTH_POLY1305 };
 
-/* Of each SA in the file. */
+/* Lengths of the fields of an SA in the file, in bytes. */
 #define KEY_BYTES  32
 #define SALT_BYTES 4
 
@@ -50,10 +62,10 @@ struct packet {
     const uint8_t *fresh;
     uint32_t bytes;
     uint8_t nonce[12];
-    uint8_t tag[16]; /* what the ICV should be that came */
+    uint8_t tag[16]; /* ICV that ipsec-mb computed for a decrypted packet */
 };
 
-static uint32_t cipher, key_bytes, auth, opens, packets;
+static uint32_t cipher, key_bytes, auth, decrypts, packets;
 static struct packet *all;
 static uint32_t iv_bytes, icv_bytes;
 static IMB_CIPHER_MODE cipher_mode;
@@ -77,7 +89,8 @@ static uint8_t *read_file(const char *path)
     return data;
 }
 
-static void *lines(size_t bytes)
+/* Returns zeroed memory, aligned to cache lines. */
+static void *cache_lines(size_t bytes)
 {
     void *memory = aligned_alloc(64, (bytes + 127) / 64 * 64);
     if (memory == NULL) {
@@ -96,8 +109,8 @@ static uint32_t take(const uint8_t **at)
     return value;
 }
 
-/* What the suite is called here, and its lengths; 0 where there is no such suite. */
-static int name_suite(void)
+/* Sets the algorithms of ipsec-mb and the lengths of IV and ICV. Returns 0 for an unknown suite. */
+static int select_suite(void)
 {
     static const IMB_HASH_ALG hmacs[] = {IMB_AUTH_NULL, IMB_AUTH_HMAC_SHA_1, IMB_AUTH_HMAC_SHA_256};
     static const IMB_HASH_ALG gmacs[] = {IMB_AUTH_AES_GMAC_128, IMB_AUTH_AES_GMAC_192, IMB_AUTH_AES_GMAC_256};
@@ -155,7 +168,7 @@ static void set_up(IMB_MGR *manager, struct sa *sa, const uint8_t *hmac_key)
         IMB_SHA256_ONE_BLOCK(manager, block, sa->outer);
 }
 
-/* Salt and IV; returns the nonce. */
+/* Sets the nonce of a packet from salt and IV, and returns it. */
 static inline const uint8_t *nonce_of(struct packet *packet)
 {
     memcpy(packet->nonce, packet->sa->salt, SALT_BYTES);
@@ -163,14 +176,15 @@ static inline const uint8_t *nonce_of(struct packet *packet)
     return packet->nonce;
 }
 
-static inline void tell(IMB_JOB *job, struct packet *packet)
+/* Fills a job for a packet. */
+static inline void fill_job(IMB_JOB *job, struct packet *packet)
 {
     const uint32_t front = 8 + iv_bytes;
     const struct sa *sa = packet->sa;
     uint8_t *data = packet->esp + front;
     job->user_data = packet;
-    job->cipher_direction = opens ? IMB_DIR_DECRYPT : IMB_DIR_ENCRYPT;
-    job->chain_order = opens ? IMB_ORDER_HASH_CIPHER : IMB_ORDER_CIPHER_HASH;
+    job->cipher_direction = decrypts ? IMB_DIR_DECRYPT : IMB_DIR_ENCRYPT;
+    job->chain_order = decrypts ? IMB_ORDER_HASH_CIPHER : IMB_ORDER_CIPHER_HASH;
     job->cipher_mode = cipher_mode;
     job->hash_alg = hash_alg;
     job->key_len_in_bytes = key_bytes;
@@ -178,7 +192,7 @@ static inline void tell(IMB_JOB *job, struct packet *packet)
     job->dst = data;
     job->cipher_start_src_offset_in_bytes = front;
     job->msg_len_to_cipher_in_bytes = cipher == CIPHER_NONE ? 0 : packet->bytes;
-    job->auth_tag_output = opens ? packet->tag : data + packet->bytes;
+    job->auth_tag_output = decrypts ? packet->tag : data + packet->bytes;
     job->auth_tag_output_len_in_bytes = icv_bytes;
     job->hash_start_src_offset_in_bytes = 0;
     job->msg_len_to_hash_in_bytes = front + packet->bytes;
@@ -215,18 +229,18 @@ static inline void tell(IMB_JOB *job, struct packet *packet)
     }
 }
 
-/* Whether a job is done and, of a packet that was opened, its ICV right. */
-static inline uint32_t is_right(const IMB_JOB *job)
+/* Returns whether a job is complete and, for decryption, the received ICV is correct. */
+static inline uint32_t is_correct(const IMB_JOB *job)
 {
     uint32_t difference = job->status != IMB_STATUS_COMPLETED;
-    if (opens) {
+    if (decrypts) {
         const struct packet *packet = job->user_data;
         const uint8_t *icv = packet->esp + 8 + iv_bytes + packet->bytes;
         for (uint32_t i = 0; i < icv_bytes; i += 4) {
-            uint32_t came, computed;
-            memcpy(&came, icv + i, 4);
+            uint32_t received, computed;
+            memcpy(&received, icv + i, 4);
             memcpy(&computed, packet->tag + i, 4);
-            difference |= came ^ computed;
+            difference |= received ^ computed;
         }
     }
     return difference == 0;
@@ -237,12 +251,12 @@ static uint32_t job_by_job(IMB_MGR *manager, uint32_t count)
     uint32_t done = 0;
     for (uint32_t i = 0; i < count; i++) {
         IMB_JOB *job = IMB_GET_NEXT_JOB(manager);
-        tell(job, &all[i]);
+        fill_job(job, &all[i]);
         for (job = IMB_SUBMIT_JOB_NOCHECK(manager); job != NULL; job = IMB_GET_COMPLETED_JOB(manager))
-            done += is_right(job);
+            done += is_correct(job);
     }
     for (IMB_JOB *job = IMB_FLUSH_JOB(manager); job != NULL; job = IMB_FLUSH_JOB(manager))
-        done += is_right(job);
+        done += is_correct(job);
     return done;
 }
 
@@ -250,7 +264,7 @@ static uint32_t completed(IMB_JOB *const *jobs, uint32_t count)
 {
     uint32_t done = 0;
     for (uint32_t i = 0; i < count; i++)
-        done += is_right(jobs[i]);
+        done += is_correct(jobs[i]);
     return done;
 }
 
@@ -267,7 +281,7 @@ static uint32_t in_bursts(IMB_MGR *manager, uint32_t count)
             continue;
         }
         for (uint32_t k = 0; k < got; k++, i++)
-            tell(jobs[k], &all[i]);
+            fill_job(jobs[k], &all[i]);
         const uint32_t ended = IMB_SUBMIT_BURST_NOCHECK(manager, got, jobs);
         done += completed(jobs, ended);
     }
@@ -276,7 +290,7 @@ static uint32_t in_bursts(IMB_MGR *manager, uint32_t count)
     return done;
 }
 
-/* Bursts in which all jobs have one algorithm and nothing else is done: AES-CBC or AES-CTR alone, HMAC alone. */
+/* Processes bursts with a single algorithm: AES-CBC, AES-CTR or HMAC alone. */
 static uint32_t in_bursts_of_one(IMB_MGR *manager, uint32_t count)
 {
     static IMB_JOB jobs[BURST];
@@ -284,14 +298,14 @@ static uint32_t in_bursts_of_one(IMB_MGR *manager, uint32_t count)
     for (uint32_t i = 0; i < count;) {
         const uint32_t burst = count - i < BURST ? count - i : BURST;
         for (uint32_t k = 0; k < burst; k++, i++)
-            tell(&jobs[k], &all[i]);
+            fill_job(&jobs[k], &all[i]);
         if (auth == AUTH_NONE)
             IMB_SUBMIT_CIPHER_BURST_NOCHECK(manager, jobs, burst, cipher_mode, jobs[0].cipher_direction,
                                             key_bytes);
         else
             IMB_SUBMIT_HASH_BURST_NOCHECK(manager, jobs, burst, hash_alg);
         for (uint32_t k = 0; k < burst; k++)
-            done += is_right(&jobs[k]);
+            done += is_correct(&jobs[k]);
     }
     return done;
 }
@@ -299,10 +313,13 @@ static uint32_t in_bursts_of_one(IMB_MGR *manager, uint32_t count)
 static void refresh(void)
 {
     for (uint32_t i = 0; i < packets; i++)
-        memcpy(all[i].esp, all[i].fresh, 8 + iv_bytes + all[i].bytes + (opens ? icv_bytes : 0));
+        memcpy(all[i].esp, all[i].fresh, 8 + iv_bytes + all[i].bytes + (decrypts ? icv_bytes : 0));
 }
 
-/* Below 0: not all were completed, or ICVs were wrong. */
+/*
+ * Runs `work` on `count` packets and returns the time in nanoseconds. Returns -1 if a job was not
+ * completed or an ICV was wrong.
+ */
 static double round_of(IMB_MGR *manager, uint32_t (*work)(IMB_MGR *, uint32_t), uint32_t count)
 {
     struct timespec from, to;
@@ -314,14 +331,16 @@ static double round_of(IMB_MGR *manager, uint32_t (*work)(IMB_MGR *, uint32_t), 
     return (double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec);
 }
 
-/* The shortest time of all ways. */
+/* Returns the shortest time of all methods, in nanoseconds, or a negative number after an error. */
 static double best_of(IMB_MGR *const managers[2], uint32_t count)
 {
     const int is_one = auth == AUTH_NONE ? cipher == CIPHER_CBC || cipher == CIPHER_CTR
                                          : cipher == CIPHER_NONE && auth <= AUTH_SHA256;
     IMB_ARCH arch;
-    /* Version 1.3 hands jobs out twice in bursts that follow IMB_FLUSH_BURST, and where lengths differ
-     * IMB_FLUSH_BURST leaves some behind: such a round does not count. */
+    /*
+     * Version 1.3 returns jobs twice in bursts after IMB_FLUSH_BURST. IMB_FLUSH_BURST also leaves
+     * jobs behind if lengths differ. Rounds with such an error are ignored.
+     */
     init_mb_mgr_auto(managers[1], &arch);
     refresh();
     const double bursts = round_of(managers[1], in_bursts, count);
@@ -336,7 +355,7 @@ static double best_of(IMB_MGR *const managers[2], uint32_t count)
     return best;
 }
 
-/* Of the words of data and ICV, which lie together. */
+/* Returns the sum of all 32-bit words of data and ICV, which are contiguous, of `count` packets. */
 static uint64_t sum_of(uint32_t count)
 {
     uint64_t sum = 0;
@@ -360,51 +379,51 @@ int main(int count, char **arguments)
     cipher = take(&at);
     key_bytes = take(&at);
     auth = take(&at);
-    opens = take(&at);
-    if (!name_suite()) {
-        fprintf(stderr, "ipsec_mb: no suite of cipher %u, key of %u bytes, authentication %u\n", cipher, key_bytes,
+    decrypts = take(&at);
+    if (!select_suite()) {
+        fprintf(stderr, "ipsec_mb: unknown suite: cipher %u, key of %u bytes, authentication %u\n", cipher, key_bytes,
                 auth);
         return 2;
     }
     const uint32_t sa_count = take(&at);
     packets = take(&at);
-    uint8_t *arena = lines(take(&at));
+    uint8_t *arena = cache_lines(take(&at));
     IMB_MGR *managers[2];
     IMB_ARCH arch;
     for (int i = 0; i < 2; i++) {
         managers[i] = alloc_mb_mgr(0);
         if (managers[i] == NULL) {
-            fprintf(stderr, "ipsec_mb: no manager\n");
+            fprintf(stderr, "ipsec_mb: alloc_mb_mgr failed\n");
             return 2;
         }
         init_mb_mgr_auto(managers[i], &arch);
     }
-    struct sa *sas = lines(sa_count * sizeof(*sas));
+    struct sa *sas = cache_lines(sa_count * sizeof(*sas));
     for (uint32_t i = 0; i < sa_count; i++, at += 2 * KEY_BYTES + SALT_BYTES) {
         memcpy(sas[i].key, at, KEY_BYTES);
         memcpy(sas[i].salt, at + 2 * KEY_BYTES, SALT_BYTES);
         set_up(managers[0], &sas[i], at + KEY_BYTES);
     }
-    all = lines(packets * sizeof(*all));
+    all = cache_lines(packets * sizeof(*all));
     for (uint32_t i = 0; i < packets; i++) {
         all[i].sa = &sas[take(&at)];
         all[i].esp = arena + take(&at);
         all[i].bytes = take(&at);
         all[i].fresh = at;
-        at += 8 + iv_bytes + all[i].bytes + (opens ? icv_bytes : 0);
+        at += 8 + iv_bytes + all[i].bytes + (decrypts ? icv_bytes : 0);
     }
     printf("ready ipsec-mb %s, %s\n", imb_get_version_str(), arch == IMB_ARCH_AVX512 ? "AVX-512" : "no AVX-512");
     fflush(stdout);
     char line[64];
     while (fgets(line, sizeof(line), stdin) != NULL) {
-        uint32_t some = packets;
+        uint32_t processed = packets;
         double time = 0;
         if (strcmp(line, "fresh\n") == 0) {
             refresh();
-            some = 0;
-        } else if (sscanf(line, "jobs %" SCNu32, &some) == 1) {
-            some = some < packets ? some : packets;
-            time = round_of(managers[0], job_by_job, some);
+            processed = 0;
+        } else if (sscanf(line, "jobs %" SCNu32, &processed) == 1) {
+            processed = processed < packets ? processed : packets;
+            time = round_of(managers[0], job_by_job, processed);
         } else {
             time = best_of(managers, packets);
         }
@@ -412,7 +431,7 @@ int main(int count, char **arguments)
             fprintf(stderr, "ipsec_mb: some jobs were not completed, or ICVs were wrong\n");
             return 2;
         }
-        printf("%.0f %" PRIu64 "\n", time, sum_of(some));
+        printf("%.0f %" PRIu64 "\n", time, sum_of(processed));
         fflush(stdout);
     }
     return 0;

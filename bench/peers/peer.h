@@ -1,4 +1,7 @@
-/* What the peers that use DPDK share: the protocol of bench/src/run/peer.rs, files, memory, time. */
+/*
+ * Shared parts of the peers that use DPDK: the protocol of bench/src/run/peer.rs, input files,
+ * memory and time.
+ */
 #ifndef GODWIT_PEER_H
 #define GODWIT_PEER_H
 
@@ -16,7 +19,7 @@
 #include <rte_eal.h>
 #include <rte_memory.h>
 
-/* Of a bin, as the benches hand over. */
+/* Packets per bulk lookup: the benchmarks look up bins of this size. */
 #define BULK 256
 
 static inline void *peer_read_file(const char *path, size_t *bytes)
@@ -37,16 +40,16 @@ static inline void *peer_read_file(const char *path, size_t *bytes)
     return data;
 }
 
-/* A list of what is looked up. */
+/* List of 32-bit keys to look up. */
 struct peer_list {
-    uint32_t *words; /* rte_fib wants them so, and changes none */
-    size_t count;
+    uint32_t *words; /* not const, because rte_fib takes a plain pointer; it does not write */
+    size_t count;    /* a multiple of BULK */
 };
 
 #define PEER_LISTS_MAX 8
 #define PEER_FORM_MAX  16
 
-/* The files that are named, each in whole bulks. */
+/* Reads a list from each file, truncates it to whole bulks, and returns the number of lists. */
 static inline unsigned peer_read_lists(struct peer_list lists[PEER_LISTS_MAX], int files, char **paths)
 {
     unsigned count = 0;
@@ -58,9 +61,12 @@ static inline unsigned peer_read_lists(struct peer_list lists[PEER_LISTS_MAX], i
     return count;
 }
 
-/* The next line of standard input: a form, and the number of a list, 0 unless it is given. NULL: there is no more. */
-static inline const struct peer_list *peer_asked(const struct peer_list *lists, unsigned count,
-                                                 char form[PEER_FORM_MAX])
+/*
+ * Reads the next request from standard input: "FORM [LIST]". Sets `form` and returns the list with
+ * index LIST, by default 0. Returns NULL at the end of the input.
+ */
+static inline const struct peer_list *peer_next_request(const struct peer_list *lists, unsigned count,
+                                                        char form[PEER_FORM_MAX])
 {
     char line[64];
     while (fgets(line, sizeof line, stdin) != NULL) {
@@ -78,8 +84,9 @@ static inline const struct peer_list *peer_asked(const struct peer_list *lists, 
 #define PEER_PAGE     4096
 
 /*
- * Without reserved hugepages EAL maps a file in memory at an address that none of 2 MiB fits. Here
- * ordinary memory takes its place, page for page, with what EAL has written there until now.
+ * Replaces the memory of EAL by memory with transparent hugepages, for a machine without reserved
+ * hugepages. EAL then maps a memory file at an address that is not aligned to 2 MiB. The function
+ * copies the pages that EAL has written so far.
  */
 static inline int peer_advise(const struct rte_memseg_list *list, void *unused)
 {
@@ -112,8 +119,8 @@ static inline int peer_advise(const struct rte_memseg_list *list, void *unused)
 }
 
 /*
- * Reserved hugepages where the machine has them, as for ourselves; else ordinary memory that the
- * system was asked to back with hugepages, as ours was. Returns what is said behind "ready".
+ * Starts EAL with reserved hugepages if the machine has any, else with transparent hugepages.
+ * Godwit chooses its memory in the same way. Returns the kind of memory, which follows "ready".
  */
 static inline const char *peer_start_eal(char *name, char *megabytes)
 {
@@ -130,7 +137,7 @@ static inline const char *peer_start_eal(char *name, char *megabytes)
                      "0",  "-m",        megabytes,       "--log-level=1",  simd,          NULL};
     const int count = pages > 0 ? 8 : 11;
     if (rte_eal_init(count, pages > 0 ? huge : small) < 0) {
-        fprintf(stderr, "%s: EAL does not start\n", name);
+        fprintf(stderr, "%s: EAL failed to start\n", name);
         exit(2);
     }
     if (pages == 0) {
@@ -139,7 +146,7 @@ static inline const char *peer_start_eal(char *name, char *megabytes)
     return pages > 0 ? "hugepages" : "advised pages";
 }
 
-/* Megabytes of this process that lie on transparent hugepages. */
+/* Returns the megabytes of this process that are on transparent hugepages. */
 static inline uint64_t peer_huge_megabytes(void)
 {
     FILE *file = fopen("/proc/self/smaps_rollup", "r");
@@ -164,13 +171,15 @@ static inline uint64_t peer_now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
+/* Reports that the table is complete and which memory it uses. */
 static inline void peer_ready(const char *pages)
 {
     printf("ready %s, %" PRIu64 " MB of it transparent hugepages\n", pages, peer_huge_megabytes());
     fflush(stdout);
 }
 
-static inline void peer_answer(uint64_t started_ns, uint64_t sum)
+/* Replies to a request: the time since `started_ns` in nanoseconds, and the sum of the results. */
+static inline void peer_reply(uint64_t started_ns, uint64_t sum)
 {
     printf("%" PRIu64 " %" PRIu64 "\n", peer_now_ns() - started_ns, sum);
     fflush(stdout);

@@ -1,19 +1,23 @@
 /*
- * Peer of the bench `ipv4-lookup`: DPDK's rte_fib, DIR24_8 with next hops of 2 bytes, bulk lookup, one core.
+ * Peer of the benchmark `ipv4-lookup`: DPDK's rte_fib (DIR24_8, next hops of 2 bytes), bulk lookup,
+ * one core.
  *
  *   rte_fib ROUTES ADDRESSES...
  *
- * ROUTES: records of 12 bytes (u32 prefix in host order, u32 length, u32 next hop).
- * ADDRESSES: u32 in host order. Says "ready PAGES" and then, for each line "FORM [FILE]" on standard input, looks all
- * addresses of that file up once by that form, of the first (0) unless it is named, and says "NANOSECONDS SUM", SUM
- * being the sum of all next hops (a miss counts as 0xffffffff). The bench compares SUM with its own: both did the same
- * work.
+ * ROUTES     records of 12 bytes: u32 prefix in host order, u32 length, u32 next hop
+ * ADDRESSES  u32 in host order
+ *
+ * The program prints "ready PAGES" and then reads requests "FORM [FILE]" from standard input. FILE
+ * is the index of an ADDRESSES file, by default 0. For each request it looks up all addresses of
+ * the file once with this form and prints "NANOSECONDS SUM". SUM is the sum of all next hops; a
+ * miss counts as 0xffffffff. The benchmark compares SUM with its own, to verify that both did the
+ * same work.
  */
 #include "peer.h"
 
 #include <rte_fib.h>
 
-#define MISS 0x7fff /* what the table can hold; the routes have no such next hop */
+#define MISS 0x7fff /* default next hop: the largest one, which no route has */
 
 static const struct {
     const char *name;
@@ -58,7 +62,7 @@ int main(int argc, char **argv)
     peer_ready(pages);
 
     char name[PEER_FORM_MAX];
-    for (const struct peer_list *list; (list = peer_asked(lists, list_count, name)) != NULL;) {
+    for (const struct peer_list *list; (list = peer_next_request(lists, list_count, name)) != NULL;) {
         size_t form = 0;
         while (form < sizeof forms / sizeof *forms && strcmp(name, forms[form].name) != 0) {
             form++;
@@ -76,7 +80,7 @@ int main(int argc, char **argv)
             for (unsigned k = 0; k < BULK; k++)
                 sum += next_hops[k] == MISS ? 0xffffffffu : next_hops[k];
         }
-        peer_answer(started_ns, sum);
+        peer_reply(started_ns, sum);
     }
     return 0;
 }

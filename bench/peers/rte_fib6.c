@@ -1,18 +1,21 @@
 /*
- * Peer of the bench `ipv6-lookup`: DPDK's rte_fib6, TRIE with next hops of 4 bytes, bulk lookup, one core.
+ * Peer of the benchmark `ipv6-lookup`: DPDK's rte_fib6 (TRIE, next hops of 4 bytes), bulk lookup,
+ * one core.
  *
  *   rte_fib6 ROUTES ADDRESSES
  *
- * ROUTES: records of 24 bytes (16 of the prefix as on the wire, u32 length, u32 next hop).
- * ADDRESSES: 16 bytes each. Says "ready PAGES" and then, for each line on standard input, which names a form of the
- * lookup, looks all addresses up once and says "NANOSECONDS SUM", SUM being the sum of all next hops (a miss counts as
- * 0xffffffff).
+ * ROUTES     records of 24 bytes: 16 bytes of prefix in network order, u32 length, u32 next hop
+ * ADDRESSES  records of 16 bytes in network order
+ *
+ * The program prints "ready PAGES" and then reads requests from standard input. A request is a form
+ * of the lookup. For each request the program looks up all addresses once and prints "NANOSECONDS
+ * SUM". SUM is the sum of all next hops; a miss counts as 0xffffffff.
  */
 #include "peer.h"
 
 #include <rte_fib6.h>
 
-#define MISS        0x7fffffff /* what the table can hold; the routes have no such next hop */
+#define MISS        0x7fffffff /* default next hop: the largest one, which no route has */
 #define ROUTE_BYTES 24
 
 int main(int argc, char **argv)
@@ -32,7 +35,7 @@ int main(int argc, char **argv)
         .type = RTE_FIB6_TRIE,
         .default_nh = MISS,
         .max_routes = (int)(routes_max * 2 + 16),
-        /* A random prefix of 48 to 64 bits takes up to five groups. */
+        /* A random prefix of 48 to 64 bits needs at most five groups. */
         .trie = {.nh_sz = RTE_FIB6_TRIE_4B, .num_tbl8 = routes_max * 5 + 1024},
     };
     struct rte_fib6 *fib = rte_fib6_create("peer", SOCKET_ID_ANY, &config);
@@ -69,7 +72,7 @@ int main(int argc, char **argv)
             for (unsigned k = 0; k < BULK; k++)
                 sum += next_hops[k] == MISS ? 0xffffffffu : next_hops[k];
         }
-        peer_answer(started_ns, sum);
+        peer_reply(started_ns, sum);
     }
     return 0;
 }

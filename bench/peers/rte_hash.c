@@ -1,11 +1,15 @@
 /*
- * Peer of the bench `l2-lookup`: DPDK's rte_hash with keys of 8 bytes and CRC-32, bulk lookup with data, 64 keys at once (the most there are), one core.
+ * Peer of the benchmark `l2-lookup`: DPDK's rte_hash with keys of 8 bytes and CRC-32, bulk lookup
+ * with data of 64 keys, the maximum, one core.
  *
  *   rte_hash ENTRIES KEYS
  *
- * ENTRIES: records of 16 bytes (u64 key, u64 port). KEYS: u64. Says "ready PAGES" and then, for each line on standard
- * input, looks all keys up once and says "NANOSECONDS SUM", SUM being the sum of all ports (a miss counts as
- * 0xffffffff).
+ * ENTRIES  records of 16 bytes: u64 key, u64 port
+ * KEYS     u64
+ *
+ * The program prints "ready PAGES" and then reads requests from standard input. For each line it
+ * looks up all keys once and prints "NANOSECONDS SUM". SUM is the sum of all ports; a miss counts
+ * as 0xffffffff.
  */
 #include "peer.h"
 
@@ -27,7 +31,7 @@ int main(int argc, char **argv)
 
     struct rte_hash_parameters parameters = {
         .name = "peer",
-        /* A table filled to the brim refuses keys. */
+        /* rte_hash refuses keys when its table is nearly full, so the table has spare entries. */
         .entries = (uint32_t)(entries_max + entries_max / 8 + 64),
         .key_len = sizeof(uint64_t),
         .hash_func = rte_hash_crc,
@@ -49,18 +53,18 @@ int main(int argc, char **argv)
     char line[16];
     while (fgets(line, sizeof line, stdin) != NULL) {
         uint64_t sum = 0;
-        const void *asked[RTE_HASH_LOOKUP_BULK_MAX];
+        const void *requested[RTE_HASH_LOOKUP_BULK_MAX];
         void *data[RTE_HASH_LOOKUP_BULK_MAX];
         const uint64_t started_ns = peer_now_ns();
         for (size_t i = 0; i < count; i += RTE_HASH_LOOKUP_BULK_MAX) {
             uint64_t hits = 0;
             for (unsigned k = 0; k < RTE_HASH_LOOKUP_BULK_MAX; k++)
-                asked[k] = &keys[i + k];
-            rte_hash_lookup_bulk_data(hash, asked, RTE_HASH_LOOKUP_BULK_MAX, &hits, data);
+                requested[k] = &keys[i + k];
+            rte_hash_lookup_bulk_data(hash, requested, RTE_HASH_LOOKUP_BULK_MAX, &hits, data);
             for (unsigned k = 0; k < RTE_HASH_LOOKUP_BULK_MAX; k++)
                 sum += hits >> k & 1 ? (uint64_t)(uintptr_t)data[k] : 0xffffffffu;
         }
-        peer_answer(started_ns, sum);
+        peer_reply(started_ns, sum);
     }
     return 0;
 }

@@ -1,12 +1,15 @@
 /*
- * Peer of the bench `ipv4-lookup`: DPDK's rte_lpm, bulk lookup, one core.
+ * Peer of the benchmark `ipv4-lookup`: DPDK's rte_lpm, bulk lookup, one core.
  *
  *   rte_lpm ROUTES ADDRESSES...
  *
- * ROUTES: records of 12 bytes (u32 prefix in host order, u32 length, u32 next hop).
- * ADDRESSES: u32 in host order. Says "ready PAGES" and then, for each line "go [FILE]" on standard input, looks all
- * addresses of that file up once, of the first (0) unless it is named, and says "NANOSECONDS SUM", SUM being the sum of
- * all next hops (a miss counts as 0xffffffff). The bench compares SUM with its own: both did the same work.
+ * ROUTES     records of 12 bytes: u32 prefix in host order, u32 length, u32 next hop
+ * ADDRESSES  u32 in host order
+ *
+ * The program prints "ready PAGES" and then reads requests "go [FILE]" from standard input. FILE is
+ * the index of an ADDRESSES file, by default 0. For each request it looks up all addresses of the
+ * file once and prints "NANOSECONDS SUM". SUM is the sum of all next hops; a miss counts as
+ * 0xffffffff. The benchmark compares SUM with its own, to verify that both did the same work.
  */
 #include "peer.h"
 
@@ -40,7 +43,7 @@ int main(int argc, char **argv)
     peer_ready(pages);
 
     char form[PEER_FORM_MAX];
-    for (const struct peer_list *list; (list = peer_asked(lists, list_count, form)) != NULL;) {
+    for (const struct peer_list *list; (list = peer_next_request(lists, list_count, form)) != NULL;) {
         uint64_t sum = 0;
         uint32_t next_hops[BULK];
         const uint64_t started_ns = peer_now_ns();
@@ -49,7 +52,7 @@ int main(int argc, char **argv)
             for (unsigned k = 0; k < BULK; k++)
                 sum += (next_hops[k] & RTE_LPM_LOOKUP_SUCCESS) ? (next_hops[k] & 0xffffff) : 0xffffffffu;
         }
-        peer_answer(started_ns, sum);
+        peer_reply(started_ns, sum);
     }
     return 0;
 }

@@ -1,9 +1,9 @@
 /*
- * Peer of the bench `ipv6-lookup`: DPDK's rte_lpm6, bulk lookup, one core.
+ * Peer of the benchmark `ipv6-lookup`: DPDK's rte_lpm6, bulk lookup, one core.
  *
  *   rte_lpm6 ROUTES ADDRESSES
  *
- * Files and answers are those of rte_fib6.c.
+ * The files, requests and replies have the format of rte_fib6.c.
  */
 #include "peer.h"
 
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
             for (unsigned k = 0; k < BULK; k++)
                 sum += next_hops[k] < 0 ? 0xffffffffu : (uint32_t)next_hops[k];
         }
-        peer_answer(started_ns, sum);
+        peer_reply(started_ns, sum);
     }
     return 0;
 }
