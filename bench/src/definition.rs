@@ -38,9 +38,32 @@ pub struct Definition {
     /// Options that it accepts beyond the common ones.
     #[serde(default)]
     pub options: Vec<String>,
+    /// Whether its rows appear in the table of results.
+    #[serde(default = "yes")]
+    pub table: bool,
+    /// Row field that separates the lines of the table, in addition to the device.
+    pub group: Option<String>,
+    /// Content of a cell of the table.
+    #[serde(default)]
+    pub cell: Cell,
     /// Figures to draw from its rows.
     #[serde(default)]
     pub figure: Vec<Figure>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Content of a cell in the table of results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cell {
+    /// Gbps and Mpps.
+    #[default]
+    Rate,
+    /// Median and 99th percentile of the latency.
+    Latency,
 }
 
 /// One figure, drawn from the rows of a definition.
@@ -53,6 +76,9 @@ pub struct Figure {
     pub title: String,
     /// Figure of a paper that it reproduces.
     pub paper: Option<String>,
+    /// Definitions whose rows are drawn. Default: only the definition of the figure.
+    #[serde(default)]
+    pub benches: Vec<String>,
     /// Row field of the horizontal axis: `size`, `batch`, `bench`, `impl`, `device`, `mode` or the
     /// name of a detail.
     pub x: String,

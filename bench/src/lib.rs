@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `definition.rs` | definitions of benches and their figures |
 //! | `load/` | workloads: frames, SAs, routes, names |
+//! | `report/` | the page and the figures, generated from stored records |
 //! | `run/` | techniques of measurement that subjects share |
 //! | `subject/` | the code that measures; subjects do not import each other |
 //! | `suite.rs` | runs a bench, or all benches |
@@ -19,6 +20,7 @@ pub mod definition;
 mod error;
 mod load;
 mod progress;
+mod report;
 mod run;
 mod subject;
 mod suite;
@@ -28,6 +30,7 @@ pub use godwit_device::{Mode, Transfer};
 pub use godwit_packet::Layout;
 pub use load::size::Size;
 pub use progress::Progress;
+pub use report::report;
 pub use run::manifest::{Gpu, Manifest};
 pub use run::options::{OptionSpec, Request};
 pub use run::record::{Record, RecordedRow};

@@ -44,6 +44,8 @@ pub struct Manifest {
     pub dirty: bool,
     /// Date of the run, UTC, as `YYYY-MM-DD`.
     pub date: String,
+    /// Time of the run, UTC, as `HH:MM:SS`.
+    pub time: String,
     /// Versions of libraries, by name.
     pub libraries: BTreeMap<String, String>,
     /// Frequency governor of the first core, if the machine reports it.
@@ -91,6 +93,7 @@ impl Manifest {
             commit,
             dirty,
             date: date(SystemTime::now()),
+            time: time_of_day(SystemTime::now()),
             libraries: libraries(),
             governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             clock_mhz: field("/proc/cpuinfo", "cpu MHz").and_then(|text| text.parse().ok()),
@@ -187,6 +190,12 @@ fn date(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
+/// Returns the time of day, UTC, as `HH:MM:SS`.
+fn time_of_day(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs() % 86_400;
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,6 +206,11 @@ mod tests {
         assert_eq!(day(0), "1970-01-01");
         assert_eq!(day(11_016), "2000-02-29");
         assert_eq!(day(20_781), "2026-11-24");
+    }
+
+    #[test]
+    fn formats_times_of_day() {
+        assert_eq!(time_of_day(UNIX_EPOCH + Duration::from_secs(86_400 + 3600 * 13 + 62)), "13:01:02");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::load::lookups::{self, Extent, Lookups};
 use crate::load::{frames, patterns, routes};
 use crate::progress::Progress;
 use crate::run::call::{PACKETS, measure};
-use crate::run::options::{Context, LaneOptions};
+use crate::run::options::{BATCH, Context, IN_FLIGHT, LaneOptions};
 use crate::run::peer;
 use crate::run::row::{Details, Row};
 use crate::run::workload::{Competitor, Refresh, Workload};
@@ -17,9 +17,24 @@ use crate::run::workload::{Competitor, Refresh, Workload};
 /// Addresses of a round of rte_lpm.
 const ADDRESSES: usize = 1 << 20;
 
-/// Measures the function that the definition names.
+/// Measures the function that the definition names, for each combination of the chunk sizes and the
+/// numbers of chunks in flight.
 pub(super) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
-    let options = LaneOptions::parse(context)?;
+    let or_default = |values: Vec<usize>| match values.len() {
+        0 => vec![None],
+        _ => values.into_iter().map(Some).collect(),
+    };
+    let mut rows = Vec::new();
+    for batch in or_default(context.values.list(BATCH.name)?) {
+        for in_flight in or_default(context.values.list(IN_FLIGHT.name)?) {
+            let options = LaneOptions { batch, in_flight, ..LaneOptions::parse(context)? };
+            rows.extend(combination(context, options, progress)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn combination(context: &Context, options: LaneOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let extent = Extent {
         brief: options.common.brief(),
         table_bytes: context.values.get::<usize>("table_mib")?.map(|mib| mib << 20),

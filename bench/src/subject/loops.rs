@@ -38,7 +38,7 @@ type Lookup = unsafe extern "C" fn(*const Table, *const c_void, *mut u32, u64);
 #[allow(unsafe_code, reason = "the loops are C")]
 unsafe extern "C" {
     fn bench_fill(table: *mut Table);
-    fn bench_ask(table: *const Table, first: u64, queries: *mut c_void, count: u64);
+    fn bench_make_queries(table: *const Table, first: u64, queries: *mut c_void, count: u64);
     safe fn bench_query_bytes(kind: u32) -> u64;
     fn bench_sum(answers: *const u32, count: u64) -> u64;
     safe fn bench_form(kind: u32, form: u32, group: u32) -> Option<Lookup>;
@@ -216,7 +216,8 @@ fn compare(rows: &mut [Row], progress: &mut Progress<'_>) {
     let mut best: Vec<(String, usize, f64)> = Vec::new();
     for row in rows {
         let ratio = row.mpps / plain;
-        row.details = std::mem::take(&mut row.details).with("ratio_to_plain", ratio);
+        let form = row.implementation.rsplit(' ').next().unwrap_or_default();
+        row.details = std::mem::take(&mut row.details).with("ratio_to_plain", ratio).with("form", form);
         match best.iter_mut().find(|best| best.0 == row.implementation) {
             Some(best) if best.2 < ratio => (best.1, best.2) = (row.batch, ratio),
             Some(_) => (),
@@ -263,7 +264,7 @@ impl Arena {
         // all queries.
         unsafe {
             bench_fill(&raw mut table);
-            bench_ask(&raw const table, 0, input.as_mut_ptr().cast(), queries as u64);
+            bench_make_queries(&raw const table, 0, input.as_mut_ptr().cast(), queries as u64);
         }
         Ok(Self { table, _memory: memory, input, results: vec![0; queries].into(), queries })
     }

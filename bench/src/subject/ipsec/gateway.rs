@@ -62,6 +62,8 @@ pub(super) struct Gateway<'a> {
     pub(super) devices: &'a [&'a str],
     pub(super) implementation: Implementation,
     pub(super) workers: usize,
+    /// Whether a separate thread sends for each worker.
+    pub(super) dual: bool,
     pub(super) associations: &'a Associations,
 }
 
@@ -71,7 +73,15 @@ const CPU: &[&str] = &[cpu::ID];
 impl<'a> Gateway<'a> {
     /// Returns a gateway on the CPU with one worker.
     pub(super) fn new(options: &'a LaneOptions, associations: &'a Associations, size: Size) -> Self {
-        Self { options, size, devices: CPU, implementation: Implementation::Scalar, workers: 1, associations }
+        Self {
+            options,
+            size,
+            devices: CPU,
+            implementation: Implementation::Scalar,
+            workers: 1,
+            dual: false,
+            associations,
+        }
     }
 
     /// Returns the report of `ref` on the CPU with one worker. The number of workers does not
@@ -189,7 +199,7 @@ impl<'a> Gateway<'a> {
     /// Returns the number of packets in all chunks of a worker.
     fn packets_of_chunks(&self) -> usize {
         let mode = self.options.mode.unwrap_or_default();
-        let defaults = ChunkDefaults::of(self.devices[0], mode, self.workers);
+        let defaults = ChunkDefaults::for_device(self.devices[0], mode, self.workers);
         let chunks = self.options.in_flight.map_or(defaults.chunks, |chunks| chunks + 1);
         // Each device has separate chunks.
         chunks * self.devices.len() * defaults.bytes as usize / self.mean_buffer_bytes()
@@ -210,6 +220,7 @@ impl<'a> Gateway<'a> {
     /// Returns the configuration. `packets` limits the number of packets and enables the digest.
     fn configuration(&self, packets: Option<u32>) -> String {
         let Self { options, size, devices, workers, .. } = *self;
+        let io = if self.dual { "dual" } else { "single" };
         let layout = layout_name(options.layout);
         let in_flight_packets = match (options.packets, devices) {
             (Some(packets), _) => packets,
@@ -232,6 +243,7 @@ impl<'a> Gateway<'a> {
             r#"
             [engine]
             workers = {workers}
+            io = "{io}"
             in_flight_packets = {in_flight_packets}
             [arena]
             layout = "{layout}"

@@ -75,7 +75,8 @@ fn balance(devices: &[&str], report: &Report, mpps: f64, alone: &[f64]) -> Detai
         .fold(details, |details, (device, packets)| details.with(&format!("share_{device}"), packets as f64 / all))
 }
 
-fn row(
+/// Returns the row of a run.
+pub(super) fn row(
     options: &LaneOptions,
     devices: &[&str],
     size: Size,

@@ -8,6 +8,7 @@
 //! | `together.rs`, `peers.rs` | CPU cores and a device together, arena to arena; and the peer on the same cores |
 //! | `gateway.rs` | the whole engine around encryption |
 //! | `gateway_rows.rs`, `gateway_together.rs` | the gateway on devices; on CPU cores and a device together |
+//! | `io_models.rs` | the gateway with one thread for input and output, and with two |
 //! | `figures.rs` | figures 8 and 12 of PIPSEA and figure 9(a) of APUNet |
 
 pub(super) mod alone;
@@ -15,6 +16,7 @@ pub(super) mod figures;
 mod gateway;
 pub(super) mod gateway_rows;
 pub(super) mod gateway_together;
+pub(super) mod io_models;
 mod jobs;
 mod peers;
 pub(super) mod together;

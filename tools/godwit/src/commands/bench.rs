@@ -17,7 +17,8 @@ use crate::table::{Align, Table};
 /// Measure Godwit and its peers in the same run.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Bench to run; `list` prints all benches, `all` runs the suite.
+    /// Bench to run. `list` prints all benches, `all` runs the suite, and `report` writes the page
+    /// of results from stored rows.
     name: String,
     /// Device: cpu, opencl:0, cuda:0. Several devices at once, if the bench supports it:
     /// cuda:0,cuda:1.
@@ -45,6 +46,12 @@ pub(crate) struct Arguments {
     /// Name of the machine in the record. Default: derived from its cores, CPU and GPU.
     #[arg(long, value_name = "NAME", requires = "record")]
     machine: Option<String>,
+    /// Folder of stored rows that `report` reads.
+    #[arg(long, value_name = "DIR", default_value = "bench/results")]
+    results: PathBuf,
+    /// Folder to which `report` writes the page and the figures.
+    #[arg(long, value_name = "DIR", default_value = "docs/benchmarks")]
+    output: PathBuf,
     #[command(flatten)]
     options: Options,
 }
@@ -106,6 +113,9 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.name == "list" {
         return list(json);
     }
+    if arguments.name == "report" {
+        return report(arguments);
+    }
     if let Some(folder) = &arguments.record {
         std::fs::create_dir_all(folder).map_err(|error| cannot_record(folder, &error))?;
     }
@@ -121,7 +131,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         }
         seconds.insert(title, elapsed.as_secs_f64());
     }
-    output::print_beside(&json, &text(&rows))?;
+    output::print_text(&json, &text(&rows))?;
     json.write(&rows)?;
     if let Some(folder) = &arguments.record {
         let manifest = Manifest { seconds, ..Manifest::of_this_machine(arguments.machine.as_deref()) };
@@ -133,12 +143,18 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     Err(Failure::Bug(format!("{} of the benches failed: {}", failures.len(), failures.join("; "))))
 }
 
+/// Writes the page of results and its figures.
+fn report(arguments: &Arguments) -> Result<(), Failure> {
+    let written = godwit_bench::report(&arguments.results, &arguments.output)?;
+    output::print(&format!("{} files written to {}\n", written.len(), arguments.output.display()))
+}
+
 /// Runs the bench that the arguments name.
 fn single(arguments: &Arguments) -> Result<Outcome, Failure> {
     let name = &godwit_bench::find(&arguments.name)?.name;
     let mut progress = Progress::new();
     let started = std::time::Instant::now();
-    let rows = godwit_bench::run(name, &arguments.request(), &mut |line| progress.say(line));
+    let rows = godwit_bench::run(name, &arguments.request(), &mut |line| progress.show(line));
     progress.clear();
     Ok(Outcome { name, device: arguments.device.clone(), elapsed: started.elapsed(), result: Ok(rows?) })
 }
@@ -152,7 +168,7 @@ fn suite(arguments: &Arguments) -> Result<Vec<Outcome>, Failure> {
     }
     let progress = std::cell::RefCell::new(Progress::new());
     let mut outcomes = Vec::new();
-    godwit_bench::run_all(&arguments.request(), &mut |line| progress.borrow_mut().say(line), &mut |outcome| {
+    godwit_bench::run_all(&arguments.request(), &mut |line| progress.borrow_mut().show(line), &mut |outcome| {
         let device = outcome.device.as_deref().unwrap_or("all devices");
         let result = match &outcome.result {
             Ok(rows) => format!("{} rows", rows.len()),
@@ -204,7 +220,7 @@ fn list(json: Json) -> Result<(), Failure> {
     for bench in definitions() {
         table.row(vec![bench.name.clone(), bench.why.clone(), bench.paper.join(", "), bench.peers.join(", ")]);
     }
-    output::print_beside(&json, &table.text())?;
+    output::print_text(&json, &table.text())?;
     let entry = |bench: &'static godwit_bench::definition::Definition| Entry {
         name: &bench.name,
         why: &bench.why,
