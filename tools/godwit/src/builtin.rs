@@ -1,30 +1,34 @@
-//! The configuration that `godwit demo` runs, carried in the binary.
+//! Built-in configuration of `godwit demo`.
 
 use godwit_engine::config::Config;
 
 use crate::failure::Failure;
 
-/// The configuration and the files that it names, as they stand in `examples/`.
+/// Configuration in `examples/`.
 const CONFIGURATION: &str = include_str!("../../../examples/demo.toml");
+/// Files that the configuration names: name and contents.
 const FILES: [(&str, &str); 2] = [
     ("demo-routes.txt", include_str!("../../../examples/demo-routes.txt")),
     ("demo-patterns.txt", include_str!("../../../examples/demo-patterns.txt")),
 ];
 
-/// The name of the configuration in messages.
+/// Name of the configuration in messages.
 pub(crate) const ORIGIN: &str = "demo.toml";
 
-/// The stanza of pattern matching: what `with` places on another device.
+/// First line of the pattern matching function, which `with` places on another device.
 const INSPECT: &str = "kind = \"dpi\"\n";
 
-/// Calls `work` with the built-in configuration, `more` appended, pattern matching placed on `device` where one is
-/// given. The files that it names exist as long as `work` runs.
+/// Calls `work` with the built-in configuration and the appended text `more`. If `device` is given,
+/// pattern matching runs on this device. The files that the configuration names exist until `work`
+/// returns.
 pub(crate) fn with<T>(
     more: &str,
     device: Option<&str>,
     work: impl FnOnce(Config) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let refuse = |error: std::io::Error| Failure::User(format!("cannot write the demo's files: {error}"));
+    let refuse = |error: std::io::Error| {
+        Failure::User(format!("cannot write the files of the demo to the temporary folder: {error}"))
+    };
     let folder = tempfile::Builder::new().prefix("godwit-demo-").tempdir().map_err(refuse)?;
     for (name, text) in FILES {
         std::fs::write(folder.path().join(name), text).map_err(refuse)?;
@@ -33,7 +37,7 @@ pub(crate) fn with<T>(
     if let Some(device) = device {
         text = text.replacen(INSPECT, &format!("{INSPECT}device = \"{device}\"\n"), 1);
     }
-    // It is not the user who wrote it.
+    // The user did not write this configuration, so an error is a bug.
     let config = Config::parse(&text, ORIGIN, folder.path()).map_err(|error| Failure::Bug(error.to_string()))?;
     work(config)
 }

@@ -1,24 +1,24 @@
-//! What devices are here besides the CPU, and why one is not used.
+//! Devices other than the CPU, and the reasons why devices are not used.
 
 use godwit_device::{Found, Probe, cuda, opencl};
 use serde::Serialize;
 
-/// A kind of device of which nothing is used, and why.
+/// A kind of device without usable devices on this machine.
 #[derive(Debug, Serialize)]
 pub(crate) struct NotUsed {
     /// `opencl` or `cuda`.
     pub(crate) kind: &'static str,
-    /// What is here, and why it is not used.
+    /// What was found, and why it is not used.
     pub(crate) sentence: String,
 }
 
-/// Devices that are not the CPU, and what is not used at all.
+/// Devices other than the CPU, and the kinds without usable devices.
 pub(crate) struct Others {
     pub(crate) found: Vec<Found>,
     pub(crate) not_used: Vec<NotUsed>,
 }
 
-/// Asks every driver.
+/// Probes the drivers of all kinds.
 pub(crate) fn others() -> Others {
     let mut others = Others { found: Vec::new(), not_used: Vec::new() };
     for (kind, Probe { found, reason }) in [(opencl::ID, opencl::probe()), (cuda::ID, cuda::probe())] {
@@ -28,11 +28,11 @@ pub(crate) fn others() -> Others {
     others
 }
 
-/// What a device is good for, in one sentence.
+/// Returns one sentence: how to use the device, or why it cannot be used.
 pub(crate) fn sentence(found: &Found) -> String {
     let id = &found.capabilities.id;
     match &found.usable {
-        Ok(()) => format!("{id} runs every function that says device = \"{id}\""),
+        Ok(()) => format!("{id} runs every function with device = \"{id}\""),
         Err(reason) => format!("{id} is not used: {reason}"),
     }
 }

@@ -1,34 +1,34 @@
-//! Why a command ends without success: for the user to mend, or a bug.
+//! Reasons why a command fails: an error that the user can fix, or a bug.
 
 use std::fmt::Display;
 use std::process::ExitCode;
 
-/// What ends a command early. The sentence follows `godwit: ` on standard error.
+/// Reason why a command ends early. Standard error shows its sentence after `godwit: `.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// Something that the user must mend: exit code 2.
+    /// An error that the user can fix: exit code 2.
     #[error("{0}")]
     User(String),
     /// A bug, or packets that were not conserved: exit code 1.
     #[error("{0}")]
     Bug(String),
-    /// Whoever reads standard output has left, as `head` does. Nobody is there to be told.
+    /// The reader closed standard output, as `head` does: exit code 0 without a message.
     #[error("standard output was closed")]
-    ReaderLeft,
+    OutputClosed,
 }
 
 impl Failure {
-    /// For the user to mend.
+    /// Creates a failure that the user can fix.
     pub(crate) fn user(error: impl Display) -> Self {
         Self::User(error.to_string())
     }
 
-    /// From an error that knows whose it is.
+    /// Creates a failure from an error. `is_users` is true if the user can fix it.
     pub(crate) fn of(is_users: bool, error: impl Display) -> Self {
         if is_users { Self::User(error.to_string()) } else { Self::Bug(error.to_string()) }
     }
 
-    /// Tells the user, and says what the process exits with.
+    /// Prints the sentence and returns the exit code of the process.
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::User(_) => {
@@ -39,7 +39,7 @@ impl Failure {
                 eprintln!("godwit: {self}");
                 ExitCode::FAILURE
             }
-            Self::ReaderLeft => ExitCode::SUCCESS,
+            Self::OutputClosed => ExitCode::SUCCESS,
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The Godwit command line: one file per command in `commands/`.
+//! The Godwit command line. `commands/` contains one file per command.
 //!
-//! Exit codes: 0 when all went well, 2 with one sentence when the user must mend something, 1 for a bug or for packets
-//! that were not conserved.
+//! Exit codes: 0 for success, 2 for an error that the user can fix, 1 for a bug or for packets that
+//! were not conserved. An error is reported in one sentence.
 #![forbid(unsafe_code)]
 
 mod builtin;
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is wrong with the command line, as one sentence.
+/// Converts an error of the command line to one sentence.
 fn usage(error: &clap::Error) -> Failure {
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Failure::User("no command: `godwit --help` lists them".to_owned());

@@ -1,4 +1,5 @@
-//! Where results go: tables to standard output, JSON to a file that appears when it is complete.
+//! Output of results: tables on standard output, and JSON in a file that appears when it is
+//! complete.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -15,13 +16,14 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::ReaderLeft),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::OutputClosed),
         Err(error) => Err(Failure::User(format!("cannot write to standard output: {error}"))),
     }
 }
 
-/// Writes `text` where people read when JSON goes to `json`: standard output, unless the JSON goes there.
-pub(crate) fn print_beside(json: &Json, text: &str) -> Result<(), Failure> {
+/// Prints `text` for people: to standard output, or to standard error if the JSON goes to standard
+/// output.
+pub(crate) fn print_text(json: &Json, text: &str) -> Result<(), Failure> {
     if matches!(json, Json::Stdout) {
         eprint!("{text}");
         return Ok(());
@@ -29,20 +31,21 @@ pub(crate) fn print_beside(json: &Json, text: &str) -> Result<(), Failure> {
     print(text)
 }
 
-/// Where JSON goes. Opened before long work, so that a place that cannot be written is told at once.
+/// Destination of the JSON output. It is opened before long work, so that a path that is not
+/// writable is reported immediately.
 pub(crate) enum Json {
-    /// Nobody asked.
+    /// No JSON output.
     None,
-    /// `-`
+    /// Standard output, given as `-`.
     Stdout,
-    /// A pipe or a device, written in place.
+    /// A pipe or a device file, which is written directly.
     Special(PathBuf, File),
-    /// A file, which gets its name when it is complete. Dropping it removes what there is.
+    /// A temporary file, which receives its final name when it is complete. Dropping it deletes it.
     File(PathBuf, NamedTempFile),
 }
 
 impl Json {
-    /// `path` as given after `--json`.
+    /// Opens the destination `path`, the value of `--json`.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(Self::None) };
         if path == Path::new("-") {
@@ -50,7 +53,7 @@ impl Json {
         }
         let refuse = |error: std::io::Error| cannot_write(path, &error);
         match std::fs::metadata(path) {
-            // A folder too: opening it is what the operating system refuses in its own words.
+            // A folder also ends here. The operating system then reports why it cannot be opened.
             Ok(existing) if !existing.is_file() => {
                 let file = File::options().write(true).open(path).map_err(refuse)?;
                 Ok(Self::Special(path.to_owned(), file))
@@ -60,7 +63,7 @@ impl Json {
                     Some(folder) if folder != Path::new("") => folder,
                     _ => Path::new("."),
                 };
-                // As any program makes files: the umask takes away what is not wanted.
+                // The usual file mode: the umask removes permissions.
                 let create = |path: &Path| File::options().write(true).create_new(true).mode(0o666).open(path);
                 let file = tempfile::Builder::new()
                     .prefix(".godwit-")
@@ -72,7 +75,7 @@ impl Json {
         }
     }
 
-    /// Writes `value`, and gives the file its name.
+    /// Writes `value` and gives the file its final name.
     pub(crate) fn write(self, value: &impl Serialize) -> Result<(), Failure> {
         if matches!(self, Self::None) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Giving up root once everything is open.
+//! Drops root privileges after everything is open.
 
 use std::path::Path;
 
@@ -6,18 +6,20 @@ use nix::unistd::{Gid, Uid, User, chown, geteuid, setgroups, setresgid, setresui
 
 use crate::failure::Failure;
 
-/// Becomes `user` for good, with all threads: no capability is left, and none comes back. The control socket stays the
-/// user's, who removes it at the end.
+/// Changes all threads to `user` permanently, without any capability. The user becomes the owner of
+/// the control socket, because it must remove the socket at the end.
 pub(crate) fn drop_to(user: &str, control: Option<&Path>) -> Result<(), Failure> {
     let found = User::from_name(user).map_err(|error| refuse(user, error))?;
     let Some(User { uid, gid, .. }) = found else {
-        return Err(Failure::user(format!("[engine] user = \"{user}\": there is no such user on this machine")));
+        return Err(Failure::user(format!("[engine] user = \"{user}\": this user does not exist on this machine")));
     };
     if geteuid() == uid {
         return Ok(());
     }
     if !geteuid().is_root() {
-        return Err(Failure::user(format!("[engine] user = \"{user}\": only root can become another user")));
+        return Err(Failure::user(format!(
+            "[engine] user = \"{user}\": only root can change to another user: start godwit as root"
+        )));
     }
     if let Some(control) = control {
         chown(control, Some(uid), Some(gid)).map_err(|error| refuse(user, error))?;
@@ -32,5 +34,5 @@ fn become_user(uid: Uid, gid: Gid) -> nix::Result<()> {
 }
 
 fn refuse(user: &str, error: nix::Error) -> Failure {
-    Failure::user(format!("cannot become user `{user}`: {}", error.desc()))
+    Failure::user(format!("cannot change to user `{user}`: {}", error.desc()))
 }

@@ -1,4 +1,5 @@
-//! Progress on standard error: one line that is overwritten on a terminal, a line per message elsewhere.
+//! Progress on standard error: a single line that is overwritten on a terminal, one line per
+//! message elsewhere.
 
 use std::io::{IsTerminal, Write};
 
@@ -6,12 +7,12 @@ use godwit_engine::Report;
 
 use crate::table::grouped;
 
-/// Says how long work goes.
+/// Reporter of progress.
 pub(crate) struct Progress {
     terminal: bool,
-    /// Whether a line stands on the terminal that must be overwritten.
+    /// Whether the terminal shows a line that must be overwritten.
     pending: bool,
-    /// What the last report said: seconds and packets received.
+    /// Seconds and received packets of the last report.
     last: (f64, u64),
 }
 
@@ -20,16 +21,16 @@ impl Progress {
         Self { terminal: std::io::stderr().is_terminal(), pending: false, last: (0.0, 0) }
     }
 
-    /// Says one line.
-    pub(crate) fn say(&mut self, line: &str) {
+    /// Shows a line.
+    pub(crate) fn show(&mut self, line: &str) {
         let mut stderr = std::io::stderr().lock();
-        // Progress that cannot be shown is no reason to stop.
+        // Errors are ignored, because the work does not depend on the progress line.
         let _ = if self.terminal { write!(stderr, "\r\x1b[K{line}") } else { writeln!(stderr, "{line}") };
         let _ = stderr.flush();
         self.pending = self.terminal;
     }
 
-    /// Says how a run goes.
+    /// Shows time, packets and rate of a run.
     pub(crate) fn report(&mut self, report: &Report) {
         let conservation = &report.conservation;
         let (last_s, last_packets) = std::mem::replace(&mut self.last, (report.elapsed_s, conservation.received));
@@ -42,10 +43,10 @@ impl Progress {
             grouped(conservation.sent),
             grouped(conservation.dropped),
         );
-        self.say(&line);
+        self.show(&line);
     }
 
-    /// Makes room for what follows.
+    /// Erases the line, so that other output can follow.
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.pending) {
             let mut stderr = std::io::stderr().lock();

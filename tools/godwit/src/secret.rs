@@ -1,4 +1,5 @@
-//! Texts that may hold keys: wiped from memory when dropped, and never left behind by a buffer that grew.
+//! Texts that may contain keys. They are wiped from memory when dropped. No buffer is reallocated,
+//! because that would leave a copy in freed memory.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -7,7 +8,7 @@ use godwit_engine::wipe_texts;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-/// A JSON value whose texts are wiped when it is dropped.
+/// JSON value whose texts are wiped when it is dropped.
 pub(crate) struct Secret(pub(crate) Value);
 
 impl Drop for Secret {
@@ -16,10 +17,10 @@ impl Drop for Secret {
     }
 }
 
-/// A file as text; - is standard input.
+/// Reads a text file. The path `-` is standard input.
 ///
 /// # Errors
-/// It cannot be read, or is no text.
+/// If the file cannot be read or is not UTF-8.
 pub(crate) fn read(path: &Path) -> io::Result<Zeroizing<String>> {
     if path == Path::new("-") { read_all(io::stdin().lock()) } else { read_all(std::fs::File::open(path)?) }
 }
@@ -45,9 +46,9 @@ fn read_all(mut from: impl Read) -> io::Result<Zeroizing<String>> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "this is not UTF-8 text"))
 }
 
-/// A value as one line of JSON, with its end.
+/// Returns `value` as one line of JSON, including the line end.
 pub(crate) fn line(value: &Value) -> Zeroizing<Vec<u8>> {
-    /// Counts what is written.
+    /// Writer that counts bytes.
     struct Count(usize);
     impl io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -60,7 +61,7 @@ pub(crate) fn line(value: &Value) -> Zeroizing<Vec<u8>> {
         }
     }
     let mut count = Count(1);
-    // Neither writer fails, and a Value is always JSON.
+    // Both writers are infallible, and every Value can be written as JSON.
     let _ = serde_json::to_writer(&mut count, value);
     let mut line = Zeroizing::new(Vec::with_capacity(count.0));
     let _ = serde_json::to_writer(&mut *line, value);
@@ -75,9 +76,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_what_was_there() {
-        let text: String = (0..100_000).map(|at| char::from(b'a' + (at % 26) as u8)).collect();
-        // A byte at a time, and all at once.
+    fn read_all_returns_the_whole_input() {
+        let text: String = (0..100_000).map(|index| char::from(b'a' + (index % 26) as u8)).collect();
+        // Reads one byte at a time.
         struct Slow<'a>(&'a [u8]);
         impl Read for Slow<'_> {
             fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_never_grows_and_texts_are_wiped() {
+    fn a_line_is_allocated_once_and_texts_are_wiped() {
         let value = json!({ "sa": [{ "key": "00ff\"\u{7f}\n", "spi": 7 }] });
         let line = line(&value);
         assert_eq!(line.len(), line.capacity());

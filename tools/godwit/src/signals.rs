@@ -1,4 +1,4 @@
-//! Clean stop on SIGINT and SIGTERM; SIGHUP has the configuration read again.
+//! Signals: SIGINT and SIGTERM stop cleanly, and SIGHUP reloads the configuration.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,11 +7,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::Failure;
 
-/// A flag that the first SIGINT or SIGTERM sets. The second ends the process at once.
+/// Returns a flag that the first SIGINT or SIGTERM sets. The second signal ends the process
+/// immediately.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // The order counts: of two signals the first finds the flag unset and sets it, the second finds it set.
+        // Register the shutdown first. The first signal then finds the flag unset and sets it. The
+        // second signal finds it set and ends the process.
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .map_err(|error| Failure::Bug(format!("cannot listen for signal {signal}: {error}")))?;
@@ -19,7 +21,7 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// A flag that every SIGHUP sets.
+/// Returns a flag that every SIGHUP sets.
 pub(crate) fn reload_flag() -> Result<Arc<AtomicBool>, Failure> {
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGHUP, Arc::clone(&reload))

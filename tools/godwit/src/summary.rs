@@ -1,4 +1,4 @@
-//! A run's report as tables. The last line is the conservation line.
+//! Report of a run as tables. The last line is the conservation line.
 
 use std::fmt::Write;
 
@@ -8,14 +8,14 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::table::{Align, Table, grouped, microseconds};
 
-/// A report as JSON has it.
+/// Report in JSON.
 #[derive(Serialize)]
 pub(crate) struct Document<'a> {
     /// Version of this program.
     pub(crate) godwit: &'static str,
     /// `run`, `replay` or `demo`.
     pub(crate) command: &'static str,
-    /// The configuration file as it was named.
+    /// Path of the configuration file, as given on the command line.
     pub(crate) config: String,
     /// Whether every packet is accounted for and none is left in flight.
     pub(crate) conserved: bool,
@@ -25,13 +25,16 @@ pub(crate) struct Document<'a> {
 
 impl<'a> Document<'a> {
     pub(crate) fn new(command: &'static str, config: String, report: &'a Report) -> Self {
-        let conserved = verdict(report).is_ok();
+        let conserved = check_conserved(report).is_ok();
         Self { godwit: env!("CARGO_PKG_VERSION"), command, config, conserved, report }
     }
 }
 
-/// Whether every packet of a run that has ended is accounted for and none is left in flight.
-pub(crate) fn verdict(report: &Report) -> Result<(), Failure> {
+/// Checks the conservation of packets after the end of a run.
+///
+/// # Errors
+/// If a packet is not accounted for, or is still in flight.
+pub(crate) fn check_conserved(report: &Report) -> Result<(), Failure> {
     let conservation = &report.conservation;
     if !conservation.holds() {
         return Err(Failure::Bug(format!("packets were not conserved: {conservation}")));
@@ -42,7 +45,7 @@ pub(crate) fn verdict(report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The report for people.
+/// Returns the report as text.
 pub(crate) fn text(report: &Report) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
@@ -51,20 +54,20 @@ pub(crate) fn text(report: &Report) -> String {
     text += &ports(report);
     text.push('\n');
     text += &functions(report);
-    let said = said(report);
-    if !said.is_empty() {
+    let results = results(report);
+    if !results.is_empty() {
         text.push('\n');
-        text += &said;
+        text += &results;
     }
     text += &power(report);
     for LostDevice { device, reason, workers, packets, moved_to } in &report.lost_devices {
-        let of =
-            if report.workers == 1 { String::new() } else { format!(" to {workers} of {} workers", report.workers) };
+        let affected =
+            if report.workers == 1 { String::new() } else { format!(" for {workers} of {} workers", report.workers) };
         let packets = grouped(*packets);
         let _ = writeln!(
             text,
-            "\nwarning: device {device} was lost{of}: {reason}; {packets} packets were dropped with it, and its functions ran on \
-             {moved_to} from then on"
+            "\nwarning: device {device} was lost{affected}: {reason}; its {packets} packets were dropped, and its \
+             functions then ran on {moved_to}"
         );
     }
     if let Some(Latency { p50_ns, p99_ns, max_ns }) = report.latency {
@@ -85,13 +88,13 @@ fn ports(report: &Report) -> String {
         ("sent", Align::Right),
         ("Mpps", Align::Right),
         ("Gbps", Align::Right),
-        ("passed over", Align::Left),
+        ("skipped", Align::Left),
     ]);
     let seconds = report.elapsed_s.max(1e-9);
     for port in &report.ports {
         let mpps = |packets: u64| format!("{:.3}", packets as f64 / seconds / 1e6);
         let gbps = |bytes: u64| format!("{:.3}", bytes as f64 * 8.0 / seconds / 1e9);
-        let passed: Vec<String> =
+        let skipped: Vec<String> =
             port.passed_over.iter().map(|(reason, count)| format!("{reason} {}", grouped(*count))).collect();
         table.row(vec![
             port.name.clone(),
@@ -102,7 +105,7 @@ fn ports(report: &Report) -> String {
             grouped(port.sent_packets),
             mpps(port.sent_packets),
             gbps(port.sent_bytes),
-            passed.join(", "),
+            skipped.join(", "),
         ]);
     }
     table.text()
@@ -146,7 +149,7 @@ fn functions(report: &Report) -> String {
     table.text()
 }
 
-/// What each device took, or why that is not measured: a line per device.
+/// Returns one line per device: its power and energy, or the reason why they are not measured.
 fn power(report: &Report) -> String {
     let mut text = String::from("\n");
     for PowerReport { device, meters, not_measured, joules, watts, joules_per_packet, joules_per_chunk } in
@@ -156,7 +159,7 @@ fn power(report: &Report) -> String {
         let _ = match (joules, watts) {
             (Some(joules), Some(watts)) => writeln!(
                 text,
-                "  {device} power: {watts:.1} W, {joules:.1} J ({}), {} µJ a packet, {} µJ a chunk",
+                "  {device} power: {watts:.1} W, {joules:.1} J ({}), {} µJ per packet, {} µJ per chunk",
                 meters.join(", "),
                 micro(*joules_per_packet),
                 micro(*joules_per_chunk),
@@ -167,8 +170,9 @@ fn power(report: &Report) -> String {
     text
 }
 
-/// What each function said, and why it dropped: a line per function that did either.
-fn said(report: &Report) -> String {
+/// Returns one line per function that processed packets: the counts of its verdicts and drop
+/// reasons.
+fn results(report: &Report) -> String {
     let mut text = String::new();
     for function in &report.functions {
         let counted = |pairs: &[(String, u64)]| {

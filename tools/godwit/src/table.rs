@@ -1,15 +1,15 @@
-//! Tables for people: columns aligned, text to the left, numbers to the right.
+//! Text tables with aligned columns.
 
 use std::fmt::Write;
 
-/// How a column is aligned.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// Rows under a heading.
+/// Table with a heading.
 pub(crate) struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
@@ -20,13 +20,13 @@ impl Table {
         Self { columns: columns.iter().map(|&(title, align)| (title.to_owned(), align)).collect(), rows: Vec::new() }
     }
 
-    /// A row has a cell for each column.
+    /// Appends a row with one cell per column.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push(cells);
     }
 
-    /// The table as text, a line per row, indented by two spaces.
+    /// Returns the table as text, with one line per row, indented by two spaces.
     pub(crate) fn text(&self) -> String {
         let widths: Vec<usize> = self
             .columns
@@ -55,7 +55,7 @@ impl Table {
     }
 }
 
-/// A number of packets or bytes with thin groups: `1 234 567`.
+/// Returns a number with digits grouped by thousands, such as `1 234 567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -68,7 +68,7 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// Nanoseconds in microseconds, with as many digits as mean something.
+/// Returns nanoseconds in microseconds: with two decimals below 100 µs, else with none.
 pub(crate) fn microseconds(ns: u64) -> String {
     let us = ns as f64 / 1000.0;
     if us < 100.0 { format!("{us:.2}") } else { format!("{us:.0}") }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
+    fn a_column_has_the_width_of_its_widest_cell() {
         let mut table = Table::new(&[("name", Align::Left), ("n", Align::Right)]);
         table.row(vec!["a".into(), "1234".into()]);
         table.row(vec!["größer".into(), "1".into()]);

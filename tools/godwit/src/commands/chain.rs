@@ -8,12 +8,12 @@ use serde_json::json;
 use crate::control::Socket;
 use crate::failure::Failure;
 
-/// Give a running godwit another chain: packets in flight finish the old one.
+/// Replace the chain of a running godwit. Packets in flight finish in the old chain.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     socket: Socket,
-    /// `[[class]]` and `[[chain]]` stanzas, all there are to be; - is standard input.
+    /// All `[[class]]` and `[[chain]]` stanzas of the new chain; - is standard input.
     file: PathBuf,
 }
 
@@ -23,10 +23,11 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let origin = if stdin { "standard input".to_owned() } else { file.display().to_string() };
     let text = if stdin { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(file) };
     let text = text.map_err(|error| Failure::User(format!("cannot read {origin}: {error}")))?;
-    // Files that it names are read by the running godwit, which is somewhere else.
+    // The running godwit reads the files that the chain names. It has another working directory, so
+    // the request contains the absolute folder.
     let folder = if stdin { Path::new("") } else { file.parent().unwrap_or(Path::new("")) };
-    let folder = std::env::current_dir().map(|here| here.join(folder));
-    let folder = folder.map_err(|error| Failure::User(format!("cannot say where {origin} is: {error}")))?;
+    let folder = std::env::current_dir().map(|current| current.join(folder));
+    let folder = folder.map_err(|error| Failure::User(format!("cannot determine the folder of {origin}: {error}")))?;
     let request = json!({ "command": "chain", "text": text, "origin": origin, "directory": folder });
-    super::reload::tell(&socket.connect()?.ask(&request)?)
+    super::reload::print_result(&socket.connect()?.send(&request)?)
 }

@@ -7,17 +7,17 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::output;
 
-/// Validate a configuration and draw its chain.
+/// Validate a configuration and print its chain.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The configuration.
+    /// Configuration file.
     config: PathBuf,
-    /// Draw the chain in the language of Graphviz' dot.
+    /// Print the chain in the dot format of Graphviz.
     #[arg(long)]
     graphviz: bool,
 }
 
-/// Reads the configuration with all files that it names, and opens none to write.
+/// Reads the configuration and all files that it names. Opens no file for writing.
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let config = super::load(&arguments.config)?;
     config.check_captures().map_err(Failure::user)?;

@@ -14,15 +14,15 @@ use crate::output::Json;
 use crate::table::{Align, Table};
 use crate::{builtin, output};
 
-/// Say what devices are here, what each can do, and why something is not used.
+/// List the available devices, their capabilities, and the reasons why a device is not used.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Say it as JSON instead, to FILE where one is given.
+    /// Print the list as JSON, or write it to FILE.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
-/// What the demo leaves out of the functions that need no tables to do something with the sample.
+/// Functions that are not in the demo and need no tables for the measurement.
 const OTHER_FUNCTIONS: &str = "
 [[function]]
 name = \"echo\"
@@ -45,18 +45,18 @@ struct Device {
     #[serde(flatten)]
     capabilities: Capabilities,
     usable: bool,
-    /// What it is good for, or why it is not used.
+    /// How to use the device, or the reason why it cannot be used.
     sentence: String,
-    /// What measures its power, or why nothing does.
+    /// Power meters, or the reasons why there are none.
     power: Vec<FoundMeter>,
-    /// Of the CPU: which form of each kernel is fastest.
+    /// Fastest form of each kernel. Only for the CPU.
     functions: Vec<Choice>,
-    /// Of all others: what their drivers tell.
+    /// Properties from the driver. Not for the CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     driver: Option<Driver>,
 }
 
-/// What only devices with a driver tell.
+/// Properties of a device that its driver reports.
 #[derive(Serialize)]
 struct Driver {
     platform: String,
@@ -71,12 +71,12 @@ struct Driver {
     pci: Option<String>,
 }
 
-/// Measures every kernel briefly on the CPU: which level is fastest cannot be told otherwise.
+/// Lists the devices. Measures every kernel briefly on the CPU, to determine its fastest level.
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let json = Json::open(arguments.json.as_deref())?;
     let Others { found, not_used } = devices::others();
     let mut devices = vec![cpu()?];
-    devices.extend(found.into_iter().map(of_found));
+    devices.extend(found.into_iter().map(from_found));
     let ids: Vec<String> = devices.iter().map(|device| device.capabilities.id.clone()).collect();
     for meter in power::meters(&ids.iter().map(String::as_str).collect::<Vec<_>>()) {
         if let Some(device) = devices.iter_mut().find(|device| device.capabilities.id == meter.device) {
@@ -99,11 +99,11 @@ fn cpu() -> Result<Device, Failure> {
         }
         Ok(choices)
     })?;
-    let sentence = "cpu runs every function that names no other device".to_owned();
+    let sentence = "cpu runs every function without another device".to_owned();
     Ok(Device { capabilities: cpu::probe(), usable: true, sentence, power: Vec::new(), functions, driver: None })
 }
 
-fn of_found(found: godwit_device::Found) -> Device {
+fn from_found(found: godwit_device::Found) -> Device {
     let sentence = devices::sentence(&found);
     let driver = Driver {
         platform: found.platform,
@@ -140,18 +140,18 @@ fn text(document: &Document) -> String {
             }
             Some(driver) => {
                 let Driver { platform, version, modes, chain_lacks, .. } = driver;
-                let whose = if driver.host_memory { "the host's" } else { "its own" };
+                let location = if driver.host_memory { "host memory" } else { "device memory" };
                 text += &format!(
-                    "  {compute_units} compute units, warp of {warp_packets}, {memory_gib:.1} GiB of memory, {whose}\n"
+                    "  {compute_units} compute units, warp of {warp_packets}, {memory_gib:.1} GiB of {location}\n"
                 );
                 text += &format!("  {platform}, driver {version}, {}\n", features.join(", "));
                 text += &format!("  {}\n", more(driver));
                 for ModeFound { mode, lacks } in modes {
-                    let can = lacks.as_ref().map_or("yes".to_owned(), |reason| format!("no: {reason}"));
-                    text += &format!("  mode {}: {can}\n", mode.name());
+                    let supported = lacks.as_ref().map_or("yes".to_owned(), |reason| format!("no: {reason}"));
+                    text += &format!("  mode {}: {supported}\n", mode.name());
                 }
                 if let Some(reason) = chain_lacks {
-                    text += &format!("  chains: packets come back after each function: {reason}\n");
+                    text += &format!("  device chain: not supported, packets return after each function: {reason}\n");
                 }
             }
         }
@@ -163,7 +163,7 @@ fn text(document: &Document) -> String {
             };
         }
         if !functions.is_empty() {
-            text += "  fastest form of some kernels, measured just now on 64 packets of 256 bytes:\n\n";
+            text += "  fastest form of each kernel, measured now with 64 packets of 256 bytes:\n\n";
             text += &levels(functions);
         }
         text.push('\n');
@@ -174,17 +174,17 @@ fn text(document: &Document) -> String {
     text
 }
 
-/// Memory of a work-group, and what not every driver tells.
+/// Returns the memory of a work-group, and the optional properties of a driver.
 fn more(driver: &Driver) -> String {
-    let mut said = vec![format!("{} KiB of memory for a work-group", driver.local_memory_bytes >> 10)];
+    let mut properties = vec![format!("{} KiB of memory for a work-group", driver.local_memory_bytes >> 10)];
     let Svm { coarse, fine, system, atomics } = driver.svm;
     let kinds = [("coarse-grained", coarse), ("fine-grained", fine), ("system", system), ("with atomics", atomics)];
-    let kinds: Vec<&str> = kinds.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name).collect();
+    let kinds: Vec<&str> = kinds.iter().filter(|(_, supported)| *supported).map(|(name, _)| *name).collect();
     if !kinds.is_empty() {
-        said.push(format!("shared virtual memory: {}", kinds.join(", ")));
+        properties.push(format!("shared virtual memory: {}", kinds.join(", ")));
     }
-    said.extend(driver.pci.as_ref().map(|place| format!("PCI {place}")));
-    said.join(", ")
+    properties.extend(driver.pci.as_ref().map(|address| format!("PCI {address}")));
+    properties.join(", ")
 }
 
 fn levels(functions: &[Choice]) -> String {

@@ -1,11 +1,12 @@
 //! `godwit generate`
 //!
-//! The configuration says what is sent and where: a `synthetic` port, the port that its chain leads to, and the port by which packets come back
-//! and whose chain leads to the synthetic port again. Between the two is the device under test, whatever it is.
+//! The configuration contains a `synthetic` port and two other ports. The chain of the synthetic
+//! port leads to the sending port. The chain of the receiving port leads back to the synthetic
+//! port. The device under test is between the two.
 //!
 //! ```text
 //! synthetic --chain--> port ==> device under test ==> port --chain--> synthetic
-//! made, marked                                                        found, timed
+//! writes probes                                                       evaluates probes
 //! ```
 
 use std::path::PathBuf;
@@ -25,39 +26,42 @@ use crate::output::{self, Json};
 use crate::signals;
 use crate::table::{Align, Table};
 
-/// Send packets through a device under test and say what became of them; with --search, find what it takes (RFC 2544).
+/// Send packets through a device under test and report loss and latency. With --search, find the
+/// highest rate without loss (RFC 2544).
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The configuration: a synthetic port, the port that it sends by, and the port by which packets come back to it.
+    /// Configuration with a synthetic port, a sending port and a receiving port.
     config: PathBuf,
-    /// Send for so long; of a search, each trial.
+    /// Duration of a trial, in seconds.
     #[arg(long, value_name = "N", value_parser = super::parse_seconds, default_value = "2", allow_negative_numbers = true)]
     seconds: Duration,
-    /// How fast, as in the configuration: 1Mpps, 5Gbps; of a search, the fastest rate that is tried.
+    /// Rate, such as 1Mpps or 5Gbps. In a search, the highest rate that is tried.
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
-    /// Length of frames without FCS, or imix; may be given more than once.
+    /// Length of frames without FCS, or imix. May be repeated.
     #[arg(long = "size", value_name = "BYTES|imix", value_parser = parse_size)]
     sizes: Vec<Size>,
-    /// Search for the highest rate at which no more is lost than --loss, and measure the latency at a share of it.
+    /// Search for the highest rate whose loss is at most --loss, and measure the latency at
+    /// --latency-at.
     #[arg(long)]
     search: bool,
-    /// Share of packets that may be lost.
+    /// Fraction of packets that may be lost.
     #[arg(long, value_name = "RATIO", default_value_t = 0.0)]
     loss: f64,
-    /// The search ends when rates differ by less than this share.
+    /// The search ends when the rates differ by less than this fraction.
     #[arg(long, value_name = "RATIO", default_value_t = 0.02)]
     resolution: f64,
-    /// Share of the rate found at which latency is measured.
+    /// Fraction of the rate found at which the latency is measured.
     #[arg(long, value_name = "RATIO", default_value_t = 0.9)]
     latency_at: f64,
-    /// Hold the rate found for so long; it counts only if no more is lost meanwhile.
+    /// Hold the rate found for this time, in seconds. If more packets are lost, the search
+    /// continues.
     #[arg(long, value_name = "N", value_parser = super::parse_seconds, allow_negative_numbers = true)]
     hold: Option<Duration>,
-    /// Wait so long before sending, for links to come up.
+    /// Wait before each trial for links to come up, in seconds.
     #[arg(long, value_name = "N", value_parser = super::parse_seconds, default_value = "0.3", allow_negative_numbers = true)]
     settle: Duration,
-    /// Wait so long after sending, for what is on its way.
+    /// Wait after each trial for packets in flight, in seconds.
     #[arg(long, value_name = "N", value_parser = super::parse_seconds, default_value = "0.5", allow_negative_numbers = true)]
     drain: Duration,
     /// Write all trials as JSON; - is standard output.
@@ -65,7 +69,7 @@ pub(crate) struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// One trial, as a row like those of benches with what else was found.
+/// Result of a trial: the fields of a benchmark row, and further fields.
 #[derive(Clone, Debug, Serialize)]
 struct Trial {
     bench: &'static str,
@@ -76,7 +80,7 @@ struct Trial {
     mode: &'static str,
     size: String,
     batch: usize,
-    /// Millions of packets per second that came back.
+    /// Received packets per second, in millions.
     mpps: f64,
     gbps: f64,
     p50_us: f64,
@@ -87,9 +91,9 @@ struct Trial {
     p999_us: f64,
     max_us: f64,
     seconds: f64,
-    /// Packets per second that were to be sent; 0 for as many as possible.
+    /// Requested packets per second, or 0 for as many as possible.
     offered_pps: f64,
-    /// Whether as many were sent.
+    /// Whether the generator sent as many packets as requested.
     offered: bool,
     sent: u64,
     received: u64,
@@ -100,7 +104,7 @@ struct Trial {
     foreign: u64,
 }
 
-/// All that was measured.
+/// All trials.
 #[derive(Serialize)]
 struct Document {
     command: &'static str,
@@ -108,10 +112,13 @@ struct Document {
     rows: Vec<Trial>,
 }
 
-/// Succeeds if a search found a rate, and if packets were conserved.
+/// Runs one trial or a search per size.
+///
+/// # Errors
+/// If a search finds no rate, or packets are not conserved.
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
-    for (name, value, most) in [("--loss", arguments.loss, 1.0), ("--latency-at", arguments.latency_at, 1.0)] {
-        if !(0.0..=most).contains(&value) {
+    for (name, value) in [("--loss", arguments.loss), ("--latency-at", arguments.latency_at)] {
+        if !(0.0..=1.0).contains(&value) {
             return Err(Failure::User(format!("{name} {value}: must be 0 to 1")));
         }
     }
@@ -139,25 +146,25 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     let rows = runner.rows;
-    output::print_beside(&json, &text(&rows))?;
+    output::print_text(&json, &text(&rows))?;
     json.write(&Document { command: "generate", config: arguments.config.display().to_string(), rows })?;
     if found_all {
         Ok(())
     } else {
-        Err(Failure::User("no rate at which as little was lost as --loss allows".to_owned()))
+        Err(Failure::User(format!("the search found no rate with a loss of at most --loss {}", arguments.loss)))
     }
 }
 
-/// The port that makes the traffic.
+/// Returns the index of the synthetic port.
 fn traffic(config: &Config) -> Result<usize, Failure> {
     let mut synthetic = config.ports.iter().enumerate().filter(|(_, port)| matches!(port.kind, PortKind::Synthetic(_)));
     match (synthetic.next(), synthetic.next()) {
         (Some((index, _)), None) => Ok(index),
         (None, _) => Err(Failure::User(
-            "there is no port of kind = \"synthetic\" in the configuration: it makes what is sent".to_owned(),
+            "the configuration has no port with kind = \"synthetic\", which generates the packets: add one".to_owned(),
         )),
         (Some((_, one)), Some((_, other))) => Err(Failure::User(format!(
-            "ports `{}` and `{}` are both synthetic: one makes what is sent and finds what comes back",
+            "ports `{}` and `{}` are both synthetic: keep one, which both generates and receives the packets",
             one.name, other.name
         ))),
     }
@@ -165,14 +172,14 @@ fn traffic(config: &Config) -> Result<usize, Failure> {
 
 struct Runner<'a> {
     arguments: &'a Arguments,
-    /// Number of the synthetic port.
+    /// Index of the synthetic port.
     traffic: usize,
     stop: Arc<AtomicBool>,
     rows: Vec<Trial>,
 }
 
 impl Runner<'_> {
-    /// Sends at `rate` for `time`.
+    /// Runs a trial at `rate` for `time`.
     fn trial(&mut self, purpose: &'static str, size: Size, rate: Rate, time: Duration) -> Result<Trial, Failure> {
         let mut config = Config::load(&self.arguments.config).map_err(Failure::user)?;
         let PortKind::Synthetic(synthetic) = &mut config.ports[self.traffic].kind else {
@@ -193,7 +200,8 @@ impl Runner<'_> {
         synthetic.validate().map_err(Failure::user)?;
         let engine = Engine::new(config, &Options::default())?;
         thread::sleep(self.arguments.settle);
-        // Without a rate nothing ends it but time, and then what is on its way is cut off with the rest.
+        // With a rate, the port ends after its packets, and the drain time follows. Without a rate,
+        // only the time limit ends the run, so the last packets in flight are lost.
         let limit = if packets > 0.0 { time + self.arguments.drain } else { time };
         let report = engine.run(&self.stop, Some(limit), &mut |_| {})?;
         if !report.conservation.holds() {
@@ -237,19 +245,20 @@ impl Runner<'_> {
         Ok(trial)
     }
 
-    /// RFC 2544, section 26.1, by halving; 26.2 at a share of what was found. False where no rate was found.
-    fn search(&mut self, size: Size, most: Rate) -> Result<bool, Failure> {
-        let most = match most {
+    /// Searches for the highest rate (RFC 2544, section 26.1) by bisection, and measures the
+    /// latency below it (section 26.2). Returns whether a rate was found.
+    fn search(&mut self, size: Size, rate_max: Rate) -> Result<bool, Failure> {
+        let rate_max = match rate_max {
             Rate::PacketsPerS(rate) => rate,
             Rate::BitsPerS(rate) => rate / (size.mean_bytes() * 8.0),
             Rate::Max => {
                 return Err(Failure::User(
-                    "a search needs --rate, the fastest that is tried: 10Mpps, 10Gbps".to_owned(),
+                    "--search needs --rate, the highest rate that is tried, such as 10Mpps or 10Gbps".to_owned(),
                 ));
             }
         };
         let Arguments { loss, resolution, seconds, hold, latency_at, .. } = *self.arguments;
-        let mut search = Search::new(most, resolution);
+        let mut search = Search::new(rate_max, resolution);
         loop {
             while let Some(rate) = search.next() {
                 let trial = self.trial("search", size, Rate::PacketsPerS(rate), seconds)?;
@@ -261,13 +270,13 @@ impl Runner<'_> {
             if search.found == 0.0 {
                 return Ok(false);
             }
-            // What was found in short trials counts only if it can be held.
+            // A rate from short trials is accepted only if a longer trial holds it.
             let Some(hold) = hold else { break };
-            let held = self.trial("hold", size, Rate::PacketsPerS(search.found), hold)?;
+            let trial = self.trial("hold", size, Rate::PacketsPerS(search.found), hold)?;
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            if held.offered && held.loss_ratio <= loss {
+            if trial.offered && trial.loss_ratio <= loss {
                 break;
             }
             search.not_held();
@@ -284,26 +293,29 @@ impl Runner<'_> {
     }
 }
 
-/// Halving between a rate that passed and one that did not.
+/// Bisection between the highest rate that passed and the lowest rate that failed.
 #[derive(Debug)]
 struct Search {
+    /// Highest rate that passed, or 0.
     found: f64,
+    /// Lowest rate that failed.
     failed: Option<f64>,
+    /// Rate of the next trial, or 0 at the end.
     trying: f64,
     resolution: f64,
 }
 
 impl Search {
-    fn new(most: f64, resolution: f64) -> Self {
-        Self { found: 0.0, failed: None, trying: most, resolution }
+    fn new(rate_max: f64, resolution: f64) -> Self {
+        Self { found: 0.0, failed: None, trying: rate_max, resolution }
     }
 
-    /// Whether the search is over, had the rate being tried this outcome.
+    /// Returns whether the search ends if the current trial passes or fails.
     fn ends_with(&self, passed: bool) -> bool {
         let (found, failed) = if passed { (self.trying, self.failed) } else { (self.found, Some(self.trying)) };
         match failed {
             None => true,
-            // Below a packet a second there is nothing to find.
+            // Rates below one packet per second are not searched.
             Some(failed) => failed - found <= self.resolution * failed || failed < 1.0,
         }
     }
@@ -312,7 +324,8 @@ impl Search {
         (self.trying > 0.0).then_some(self.trying)
     }
 
-    /// The rate found is too high after all; nothing below it counts as found, for it may be no better.
+    /// Rejects the rate found, because it could not be held. Lower rates that passed are rejected
+    /// too, because they may fail in the same way.
     fn not_held(&mut self) {
         let failed = std::mem::take(&mut self.found);
         self.failed = Some(failed);
@@ -338,17 +351,17 @@ fn parse_size(text: &str) -> Result<Size, String> {
         bytes => bytes
             .parse()
             .map(Size::Fixed)
-            .map_err(|_| format!("\"{text}\" is no size: write bytes without FCS, imix or imix-pipsea")),
+            .map_err(|_| format!("invalid size \"{text}\": expected bytes without FCS, imix or imix-pipsea")),
     }
 }
 
 fn sentence(trial: &Trial) -> String {
-    let offered = match trial {
-        Trial { offered: false, .. } => ", less than was to be offered",
+    let shortfall = match trial {
+        Trial { offered: false, .. } => " (fewer than requested)",
         _ => "",
     };
     format!(
-        "{:.3} Mpps offered, {} sent{offered}, {} lost ({:.4} %), {} again, {} out of order; p50 {:.1} µs, p99 {:.1} µs",
+        "{:.3} Mpps offered, {} sent{shortfall}, {} lost ({:.4} %), {} duplicates, {} reordered; p50 {:.1} µs, p99 {:.1} µs",
         trial.offered_pps / 1e6,
         trial.sent,
         trial.lost,
@@ -360,7 +373,7 @@ fn sentence(trial: &Trial) -> String {
     )
 }
 
-/// The table at the end.
+/// Returns the results as a table, without the trials of a search.
 fn text(rows: &[Trial]) -> String {
     let shown = rows.iter().filter(|row| row.purpose != "search");
     let mut table = Table::new(&[
@@ -370,7 +383,7 @@ fn text(rows: &[Trial]) -> String {
         ("Gbps", Align::Right),
         ("sent", Align::Right),
         ("lost", Align::Right),
-        ("again", Align::Right),
+        ("duplicates", Align::Right),
         ("reordered", Align::Right),
         ("p50 µs", Align::Right),
         ("p99 µs", Align::Right),
@@ -400,51 +413,52 @@ fn text(rows: &[Trial]) -> String {
 mod tests {
     use super::*;
 
-    /// A device that takes so many packets a second.
-    fn search(most: f64, takes: f64, resolution: f64) -> (f64, usize) {
-        let mut search = Search::new(most, resolution);
+    /// Searches for the rate of a device that forwards at most `capacity` packets per second.
+    /// Returns the rate found and the number of trials.
+    fn search(rate_max: f64, capacity: f64, resolution: f64) -> (f64, usize) {
+        let mut search = Search::new(rate_max, resolution);
         let mut trials = 0;
         while let Some(rate) = search.next() {
-            search.tried(rate <= takes);
+            search.tried(rate <= capacity);
             trials += 1;
         }
         (search.found, trials)
     }
 
     #[test]
-    fn the_search_comes_as_near_as_it_is_told() {
+    fn the_search_reaches_the_resolution() {
         assert_eq!(search(1e6, 2e6, 0.01), (1e6, 1));
-        for takes in [999_999.0, 500_000.0, 123_456.0, 1_000.0] {
-            let (found, trials) = search(1e6, takes, 0.01);
-            assert!(found <= takes && found >= takes * 0.98, "{found} of {takes}");
+        for capacity in [999_999.0, 500_000.0, 123_456.0, 1_000.0] {
+            let (found, trials) = search(1e6, capacity, 0.01);
+            assert!(found <= capacity && found >= capacity * 0.98, "{found} of {capacity}");
             assert!(trials < 30, "{trials}");
         }
         assert_eq!(search(1e6, 0.0, 0.01).0, 0.0);
     }
 
     #[test]
-    fn a_rate_that_is_not_held_is_searched_below() {
+    fn the_search_continues_below_a_rate_that_is_not_held() {
         let mut search = Search::new(1e6, 0.1);
         search.tried(true);
         assert_eq!((search.next(), search.found), (None, 1e6));
-        for most in [1e6, 400_000.0] {
+        for rate_max in [1e6, 400_000.0] {
             search.not_held();
             assert_eq!(search.found, 0.0);
             while let Some(rate) = search.next() {
-                assert!(rate < most);
+                assert!(rate < rate_max);
                 search.tried(rate <= 400_000.0);
             }
-            assert!(search.found <= 400_000.0 && search.found < most, "{}", search.found);
+            assert!(search.found <= 400_000.0 && search.found < rate_max, "{}", search.found);
         }
         search.found = 0.5;
         search.not_held();
-        assert_eq!(search.next(), None, "nothing is below");
+        assert_eq!(search.next(), None, "no rate is below one packet per second");
     }
 
     #[test]
-    fn sizes_are_read() {
+    fn sizes_are_parsed() {
         assert_eq!(parse_size("60"), Ok(Size::Fixed(60)));
         assert_eq!(parse_size("imix"), Ok(Size::Imix));
-        assert!(parse_size("small").unwrap_err().contains("is no size"));
+        assert!(parse_size("small").is_err());
     }
 }

@@ -9,7 +9,7 @@ use crate::control::Socket;
 use crate::failure::Failure;
 use crate::output::{self, Json};
 
-/// Change or list the addresses of an `l2` function of a running godwit.
+/// Change or list the MAC addresses of an `l2` function of a running godwit.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -18,13 +18,13 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum MacCommand {
-    /// Add a static address, or make a learned one static.
+    /// Add static addresses. Learned addresses become static.
     Add(AddArguments),
-    /// Delete addresses, learned or static.
+    /// Delete learned or static addresses.
     Delete(DeleteArguments),
-    /// Forget learned addresses.
+    /// Delete all learned addresses.
     Flush(FlushArguments),
-    /// List addresses, those of the lowest VLAN first.
+    /// List addresses, sorted by VLAN.
     List(ListArguments),
 }
 
@@ -44,7 +44,7 @@ struct AddArguments {
     /// VLAN, 1 to 4094.
     #[arg(long, default_value_t = 1)]
     vlan: u16,
-    /// Name of the port that it is behind.
+    /// Name of the port of the stations.
     #[arg(long)]
     port: String,
     /// Ethernet addresses.
@@ -66,10 +66,10 @@ struct DeleteArguments {
 
 #[derive(Args)]
 struct Filter {
-    /// Of this VLAN only.
+    /// Only addresses of this VLAN.
     #[arg(long)]
     vlan: Option<u16>,
-    /// Behind this port only.
+    /// Only addresses of this port.
     #[arg(long)]
     port: Option<String>,
 }
@@ -80,7 +80,7 @@ struct FlushArguments {
     target: Target,
     #[command(flatten)]
     filter: Filter,
-    /// Static addresses too.
+    /// Delete static addresses too.
     #[arg(long = "static")]
     with_static: bool,
 }
@@ -100,34 +100,35 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         MacCommand::Add(AddArguments { target, vlan, port, addresses }) => {
             let mac = addresses.iter().map(|mac| json!({ "vlan": vlan, "mac": mac, "port": port }));
-            let said = target.ask("add", json!({ "mac": mac.collect::<Vec<_>>() }))?;
-            output::print(&format!("{} added\n", said["added"]))
+            let result = target.send("add", json!({ "mac": mac.collect::<Vec<_>>() }))?;
+            output::print(&format!("{} added\n", result["added"]))
         }
         MacCommand::Delete(DeleteArguments { target, vlan, addresses }) => {
             let mac = addresses.iter().map(|mac| json!({ "vlan": vlan, "mac": mac }));
-            let said = target.ask("delete", json!({ "mac": mac.collect::<Vec<_>>() }))?;
-            output::print(&format!("{} deleted\n", said["deleted"]))
+            let result = target.send("delete", json!({ "mac": mac.collect::<Vec<_>>() }))?;
+            output::print(&format!("{} deleted\n", result["deleted"]))
         }
         MacCommand::Flush(FlushArguments { target, filter, with_static }) => {
             let mut request = filter.request();
             request["static"] = (*with_static).into();
-            let said = target.ask("flush", request)?;
-            output::print(&format!("{} flushed\n", said["flushed"]))
+            let result = target.send("flush", request)?;
+            output::print(&format!("{} flushed\n", result["flushed"]))
         }
         MacCommand::List(ListArguments { target, filter, json }) => {
             let json = Json::open(json.as_deref())?;
             let list = list(target, filter)?;
-            output::print_beside(&json, &text(&list))?;
+            output::print_text(&json, &text(&list))?;
             json.write(&json!({ "mac": list }))
         }
     }
 }
 
 impl Target {
-    fn ask(&self, command: &str, mut request: Value) -> Result<Value, Failure> {
+    /// Sends a request with these fields to the function.
+    fn send(&self, command: &str, mut request: Value) -> Result<Value, Failure> {
         request["function"] = self.function.as_str().into();
         request["command"] = command.into();
-        self.socket.connect()?.ask(&request)
+        self.socket.connect()?.send(&request)
     }
 }
 
@@ -144,7 +145,7 @@ impl Filter {
     }
 }
 
-/// All that is meant, page by page; what comes and goes meanwhile may be missing.
+/// Returns all matching addresses, page by page. Addresses that change meanwhile may be missing.
 fn list(target: &Target, filter: &Filter) -> Result<Vec<Value>, Failure> {
     let mut all: Vec<Value> = Vec::new();
     loop {
@@ -152,7 +153,7 @@ fn list(target: &Target, filter: &Filter) -> Result<Vec<Value>, Failure> {
         if let Some(last) = all.last() {
             request["after"] = json!({ "vlan": last["vlan"], "mac": last["mac"] });
         }
-        let mut page = target.ask("list", request)?;
+        let mut page = target.send("list", request)?;
         let Some(macs) = page["mac"].as_array_mut() else { return Ok(all) };
         all.append(macs);
         if page["left"].as_u64().unwrap_or(0) == 0 {
@@ -161,15 +162,16 @@ fn list(target: &Target, filter: &Filter) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// A line per address: VLAN, address and port as in a file of static addresses, and what is known of it.
+/// Returns one line per address: VLAN, address and port as in a file of static addresses, and a
+/// comment with its state.
 fn text(list: &[Value]) -> String {
     let line = |mac: &Value| {
         let [address, port] = ["mac", "port"].map(|key| mac[key].as_str().unwrap_or("?"));
-        let known = match mac["silent_s"].as_u64() {
+        let state = match mac["silent_s"].as_u64() {
             None => "static".to_owned(),
             Some(silent_s) => format!("silent for {silent_s} s"),
         };
-        format!("{} {address} {port}  # {known}\n", mac["vlan"])
+        format!("{} {address} {port}  # {state}\n", mac["vlan"])
     };
     list.iter().map(line).collect()
 }

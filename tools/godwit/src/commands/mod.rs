@@ -1,4 +1,4 @@
-//! The commands, one file each, and what they share.
+//! One module per command, and shared functions.
 
 pub(crate) mod bench;
 pub(crate) mod chain;
@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::{privileges, signals};
 
-/// Reads a configuration and says its warnings.
+/// Reads a configuration and prints its warnings.
 fn load(path: &Path) -> Result<Config, Failure> {
     let config = Config::load(path).map_err(Failure::user)?;
     for warning in &config.warnings {
@@ -42,14 +42,15 @@ fn run_engine(config: Config, options: &Options, limit: Option<Duration>) -> Res
     run_traced(config, options, limit, None).map(|(report, _)| report)
 }
 
-/// The same; `trace` is asked for before the first packet moves.
+/// Runs a configuration like [`run_engine`], with a packet trace. The request `trace` starts the
+/// trace before the first packet.
 fn run_traced(
     config: Config,
     options: &Options,
     limit: Option<Duration>,
     trace: Option<&Value>,
 ) -> Result<(Report, Option<Found>), Failure> {
-    // Before anything is opened: a signal from now on stops cleanly.
+    // Register the signals before anything is opened, so that a signal always stops cleanly.
     let stop = signals::stop_flag()?;
     let (user, control) = (config.engine.user.clone(), config.engine.control.clone());
     let engine = Engine::new(config, options)?;
@@ -63,7 +64,7 @@ fn run_traced(
     Ok((report?, trace.map(Trace::stop)))
 }
 
-/// Seconds as the user writes them: above 0, fractions allowed.
+/// Parses a duration in seconds: above 0, fractions allowed.
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let refuse = || format!("expected seconds above 0, such as 10 or 0.5, not {text}");
     let seconds: f64 = text.parse().map_err(|_| refuse())?;

@@ -9,9 +9,9 @@ use crate::control::{Connection, Socket};
 use crate::failure::Failure;
 use crate::output::{self, Json};
 
-/// So many names go in one request, which is done whole or not at all.
+/// Maximum number of names per request. A request is executed completely or not at all.
 const REQUEST_NAMES: usize = 4096;
-/// And no more than about so many bytes of them.
+/// Approximate maximum length of the names in a request, in bytes.
 const REQUEST_BYTES: usize = 512 << 10;
 
 /// Change or list the names and next hops of an `ndn` function of a running godwit.
@@ -23,13 +23,13 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum NameCommand {
-    /// Add names, or give them another next hop.
+    /// Add names, or change their next hop.
     Add(AddArguments),
     /// Delete names.
     Delete(DeleteArguments),
     /// List names with their next hops.
     List(ListArguments),
-    /// Add next hops, or change those that there are.
+    /// Add next hops, or change existing ones.
     NextHop(NextHopArguments),
 }
 
@@ -46,13 +46,13 @@ struct Target {
 struct AddArguments {
     #[command(flatten)]
     target: Target,
-    /// Lines of a name and its next hop, as in the file of a configuration; - is standard input.
+    /// File with lines `NAME NEXT_HOP`; - is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prefix", "next_hop"])]
     file: Option<PathBuf>,
-    /// A name, as an NDN URI.
+    /// Name, as an NDN URI.
     #[arg(required_unless_present = "file", requires = "next_hop")]
     prefix: Option<String>,
-    /// Name of its next hop.
+    /// Configured name of the next hop.
     next_hop: Option<String>,
 }
 
@@ -75,7 +75,7 @@ struct ListArguments {
     /// Write the list as JSON; - is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// These names; without any, the first 10000.
+    /// Only these names. Default: the first 10000 names.
     prefix: Vec<String>,
 }
 
@@ -83,8 +83,8 @@ struct ListArguments {
 struct NextHopArguments {
     #[command(flatten)]
     target: Target,
-    /// TOML with `[[next_hop]]` stanzas, with the same keys as `[[function.next_hop]]` in a configuration; - is standard
-    /// input.
+    /// TOML file with `[[next_hop]]` stanzas; - is standard input. The keys are those of
+    /// `[[function.next_hop]]` in a configuration.
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
 }
@@ -93,24 +93,25 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         NameCommand::Add(arguments) => add(arguments),
         NameCommand::Delete(DeleteArguments { target, prefix }) => {
-            let done = target.ask(&mut target.socket.connect()?, "delete", json!({ "prefix": prefix }))?;
-            output::print(&format!("{} deleted\n", plural(&done["deleted"])))
+            let result = target.send(&mut target.socket.connect()?, "delete", json!({ "prefix": prefix }))?;
+            output::print(&format!("{} deleted\n", plural(&result["deleted"])))
         }
         NameCommand::List(arguments) => list(arguments),
         NameCommand::NextHop(NextHopArguments { target, file }) => {
             let stanzas = read_next_hops(file)?;
-            let done = target.ask(&mut target.socket.connect()?, "next_hop", json!({ "next_hop": stanzas }))?;
-            let count = done["next_hops"].as_u64().unwrap_or(0);
+            let result = target.send(&mut target.socket.connect()?, "next_hop", json!({ "next_hop": stanzas }))?;
+            let count = result["next_hops"].as_u64().unwrap_or(0);
             output::print(&format!("{count} next {} set\n", if count == 1 { "hop" } else { "hops" }))
         }
     }
 }
 
 impl Target {
-    fn ask(&self, connection: &mut Connection<'_>, command: &str, mut request: Value) -> Result<Value, Failure> {
+    /// Sends a request with these fields to the function.
+    fn send(&self, connection: &mut Connection<'_>, command: &str, mut request: Value) -> Result<Value, Failure> {
         request["function"] = self.function.as_str().into();
         request["command"] = command.into();
-        connection.ask(&request)
+        connection.send(&request)
     }
 }
 
@@ -130,7 +131,7 @@ fn add(arguments: &AddArguments) -> Result<(), Failure> {
     let routes = match (file, prefix, next_hop) {
         (Some(file), ..) => read_names(file)?,
         (None, Some(prefix), Some(next_hop)) => vec![(prefix.clone(), next_hop.clone())],
-        _ => return Err(Failure::User("name a name and its next hop, or --file".to_owned())),
+        _ => return Err(Failure::User("a name and its next hop are missing: give both, or --file FILE".to_owned())),
     };
     let mut connection = target.socket.connect()?;
     let (mut batch, mut bytes, mut sent) = (Vec::new(), 0, 0);
@@ -139,19 +140,19 @@ fn add(arguments: &AddArguments) -> Result<(), Failure> {
         bytes += prefix.len() + next_hop.len() + 32;
         batch.push(json!({ "prefix": prefix, "next_hop": next_hop }));
         if batch.len() == REQUEST_NAMES || bytes >= REQUEST_BYTES || index + 1 == count {
-            let asked = batch.len();
-            let said = target.ask(&mut connection, "add", json!({ "route": std::mem::take(&mut batch) }));
-            said.map_err(|error| match sent {
+            let batch_len = batch.len();
+            let result = target.send(&mut connection, "add", json!({ "route": std::mem::take(&mut batch) }));
+            result.map_err(|error| match sent {
                 0 => error,
-                _ => Failure::User(format!("{error}; {} of the file were added before", plural(&sent.into()))),
+                _ => Failure::User(format!("{error}; {} of the file were already added", plural(&sent.into()))),
             })?;
-            (sent, bytes) = (sent + asked, 0);
+            (sent, bytes) = (sent + batch_len, 0);
         }
     }
     output::print(&format!("{} added\n", plural(&sent.into())))
 }
 
-/// Lines of a name and a next hop: here a name must have one of its own.
+/// Reads lines `NAME NEXT_HOP`. Unlike in the file of a configuration, the next hop is required.
 fn read_names(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     let mut routes = Vec::new();
     for (line, text) in (1..).zip(read(path)?.lines()) {
@@ -160,13 +161,13 @@ fn read_names(path: &Path) -> Result<Vec<(String, String)>, Failure> {
         match (words.next(), words.next()) {
             (Some(next_hop), None) => routes.push((prefix.to_owned(), next_hop.to_owned())),
             _ => {
-                let message = format!("{}:{line}: a line is NAME NEXT_HOP", path.display());
+                let message = format!("{}:{line}: expected NAME NEXT_HOP", path.display());
                 return Err(Failure::User(message));
             }
         }
     }
     if routes.is_empty() {
-        return Err(Failure::User(format!("{}: there is no name in it", path.display())));
+        return Err(Failure::User(format!("{}: the file contains no name", path.display())));
     }
     Ok(routes)
 }
@@ -176,14 +177,16 @@ fn read_next_hops(path: &Path) -> Result<Vec<Value>, Failure> {
     let table: toml::Table = read(path)?
         .parse()
         .map_err(|error: toml::de::Error| Failure::User(format!("{origin}: {}", error.message())))?;
-    // A stanza may be copied from a configuration as it stands there.
+    // The stanza may be copied from a configuration, with the prefix `function.`.
     let nested = table.get("function").and_then(toml::Value::as_table);
     let stanzas = table.get("next_hop").or_else(|| nested?.get("next_hop")).and_then(toml::Value::as_array);
     let Some(stanzas) = stanzas.filter(|stanzas| !stanzas.is_empty()) else {
-        return Err(Failure::User(format!("{origin}: there is no [[next_hop]] in it")));
+        return Err(Failure::User(format!("{origin}: the file contains no [[next_hop]]")));
     };
     let values = stanzas.iter().map(serde_json::to_value).collect::<Result<_, _>>();
-    values.map_err(|_| Failure::User(format!("{origin}: no JSON can say this")))
+    values.map_err(|_| {
+        Failure::User(format!("{origin}: a [[next_hop]] contains a value without a form in JSON, such as a date"))
+    })
 }
 
 fn list(arguments: &ListArguments) -> Result<(), Failure> {
@@ -194,13 +197,13 @@ fn list(arguments: &ListArguments) -> Result<(), Failure> {
         (None, true) => json!({}),
         (None, false) => json!({ "prefix": prefix }),
     };
-    let list = target.ask(&mut target.socket.connect()?, "list", request)?;
+    let list = target.send(&mut target.socket.connect()?, "list", request)?;
     let mut text = String::new();
     for route in list["route"].as_array().into_iter().flatten() {
         let word = |key: &str| route[key].as_str().unwrap_or("?").to_owned();
         text += &format!("{}  {}\n", word("prefix"), word("next_hop"));
     }
     text += &format!("{} in the table\n", plural(&list["names"]));
-    output::print_beside(&json, &text)?;
+    output::print_text(&json, &text)?;
     json.write(&list)
 }

@@ -7,7 +7,7 @@ use crate::control::Socket;
 use crate::failure::Failure;
 use crate::output;
 
-/// Have a running godwit read the classes and edges of its configuration again.
+/// Reload the `[[class]]` and `[[chain]]` stanzas of the configuration in a running godwit.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -15,18 +15,18 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
-    tell(&arguments.socket.connect()?.ask(&json!({ "command": "reload" }))?)
+    print_result(&arguments.socket.connect()?.send(&json!({ "command": "reload" }))?)
 }
 
-/// Says what came of a change.
-pub(super) fn tell(changed: &Value) -> Result<(), Failure> {
+/// Prints the warnings and times of a chain change.
+pub(super) fn print_result(changed: &Value) -> Result<(), Failure> {
     for warning in changed["warnings"].as_array().into_iter().flatten() {
         eprintln!("godwit: warning: {}", warning.as_str().unwrap_or_default());
     }
-    let of = |key: &str| changed[key].as_u64().unwrap_or_default();
+    let number = |key: &str| changed[key].as_u64().unwrap_or_default();
     output::print(&format!(
-        "new packets take the new chain, {} us after it was asked for; they waited up to {} us for those of the old one\n",
-        of("took_us"),
-        of("held_us")
+        "new packets take the new chain, {} us after the request; they waited up to {} us for packets of the old chain\n",
+        number("took_us"),
+        number("held_us")
     ))
 }

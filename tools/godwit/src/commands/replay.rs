@@ -10,29 +10,30 @@ use crate::output::{self, Json};
 use crate::summary::{self, Document};
 use crate::trace::{Selection, Sinks};
 
-/// Run captures through a configuration. The same captures and configuration give the same output, byte for byte,
-/// whatever the number of workers.
+/// Run captures through a configuration. The output depends only on the captures and the
+/// configuration, and not on the number of workers.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The configuration.
+    /// Configuration file.
     config: PathBuf,
-    /// Capture to read, in the place of PORT; without PORT: of the first port that the chain takes packets from. Several
-    /// captures are merged by time.
+    /// Capture that replaces the packets of PORT. Default: the first port from which the chain
+    /// receives packets. Several captures are merged by time.
     #[arg(long = "in", value_name = "[PORT=]FILE", required = true, value_parser = parse_capture)]
     inputs: Vec<Capture>,
-    /// Capture to write what is sent to PORT; without PORT: to all ports that are not named. Appears when it is complete.
+    /// Capture for the packets that leave by PORT. Without PORT: by all ports that are not named.
+    /// The file appears when it is complete.
     #[arg(long = "out", value_name = "[PORT=]FILE", required = true, value_parser = parse_capture)]
     outputs: Vec<Capture>,
     /// Write the report as JSON; - is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Say every step of some packets, before the report.
+    /// Print every step of selected packets, before the report.
     #[arg(long)]
     trace: bool,
-    /// Write what is said of those packets as JSON; - is standard output.
+    /// Write the steps of these packets as JSON; - is standard output.
     #[arg(long, value_name = "FILE", requires = "trace")]
     trace_json: Option<PathBuf>,
-    /// Write those packets as they came and as they left, with what is said of them as comments: pcapng.
+    /// Write these packets as pcapng, on arrival and departure, with their steps as comments.
     #[arg(long, value_name = "FILE", requires = "trace")]
     trace_pcap: Option<PathBuf>,
     #[command(flatten)]
@@ -41,7 +42,8 @@ pub(crate) struct Arguments {
 
 type Capture = (Option<String>, PathBuf);
 
-/// `PORT=FILE` or `FILE`. What stands in front of the first `=` is a port unless it holds a `/`: `./a=b.pcap` is a file.
+/// Parses `PORT=FILE` or `FILE`. The text before the first `=` is a port, unless it contains a `/`:
+/// `./a=b.pcap` is a file.
 fn parse_capture(text: &str) -> Result<Capture, String> {
     let (port, file) = match text.split_once('=') {
         Some((port, file)) if !port.contains('/') => (Some(port), file),
@@ -59,18 +61,18 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let json = Json::open(arguments.json.as_deref())?;
     let replay = Replay { inputs: arguments.inputs.clone(), outputs: arguments.outputs.clone() };
     if !arguments.trace && arguments.selection != Selection::default() {
-        return Err(Failure::User("which packets are traced is said, and not that they are: add --trace".to_owned()));
+        return Err(Failure::User("options that select packets for a trace have no effect: add --trace".to_owned()));
     }
     let sinks = Sinks::open(arguments.trace_json.as_deref(), arguments.trace_pcap.as_ref())?;
-    let request = arguments.trace.then(|| arguments.selection.request(sinks.want_frames()));
+    let request = arguments.trace.then(|| arguments.selection.request(sinks.need_frames()));
     let options = Options { replay: Some(replay), ..Options::default() };
     let (report, found) = super::run_traced(config, &options, None, request.as_ref())?;
     if let Some(found) = found {
-        sinks.tell(&found)?;
+        sinks.write(&found)?;
     }
-    output::print_beside(&json, &summary::text(&report))?;
+    output::print_text(&json, &summary::text(&report))?;
     json.write(&Document::new("replay", arguments.config.display().to_string(), &report))?;
-    summary::verdict(&report)
+    summary::check_conserved(&report)
 }
 
 #[cfg(test)]
@@ -78,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_may_stand_in_front_of_a_file() {
+    fn a_port_may_precede_a_file() {
         let named = |port: &str, file: &str| Ok((Some(port.to_owned()), PathBuf::from(file)));
         assert_eq!(parse_capture("a.pcap"), Ok((None, "a.pcap".into())));
         assert_eq!(parse_capture("lan=a.pcap"), named("lan", "a.pcap"));

@@ -9,7 +9,7 @@ use crate::control::{Connection, Socket};
 use crate::failure::Failure;
 use crate::output::{self, Json};
 
-/// So many routes go in one request.
+/// Maximum number of routes per request.
 const REQUEST_ROUTES: usize = 4096;
 
 /// Change or list the routes of a function of a running godwit.
@@ -21,11 +21,11 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum RouteCommand {
-    /// Add routes, or lead those that are there elsewhere.
+    /// Add routes, or change the next hop of existing ones.
     Add(AddArguments),
-    /// Withdraw routes: what they covered falls to the next shorter ones.
+    /// Delete routes. Their addresses then use the next shorter prefixes.
     Delete(DeleteArguments),
-    /// List routes, and where they lead.
+    /// List routes and their next hops.
     List(ListArguments),
 }
 
@@ -42,13 +42,13 @@ struct Target {
 struct AddArguments {
     #[command(flatten)]
     target: Target,
-    /// Lines `PREFIX NEXT_HOP` as in a file of routes; - is standard input.
+    /// File with lines `PREFIX NEXT_HOP`; - is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prefix", "next_hop"])]
     file: Option<PathBuf>,
-    /// Such as 192.0.2.0/24.
+    /// Prefix, such as 192.0.2.0/24.
     #[arg(required_unless_present = "file")]
     prefix: Option<String>,
-    /// Name of a next hop of the configuration.
+    /// Configured name of the next hop.
     #[arg(required_unless_present = "file")]
     next_hop: Option<String>,
 }
@@ -69,7 +69,7 @@ struct ListArguments {
     /// Write the list as JSON; - is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Only the route that packets to this address take.
+    /// Only the route of packets to this address.
     #[arg(long, conflicts_with = "prefix")]
     address: Option<String>,
     /// Only this route.
@@ -97,8 +97,8 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
                     request[key] = value.as_str().into();
                 }
             }
-            let list = target.socket.connect()?.ask(&request)?;
-            output::print_beside(&json, &text(&list))?;
+            let list = target.socket.connect()?.send(&request)?;
+            output::print_text(&json, &text(&list))?;
             json.write(&list)
         }
     }
@@ -115,9 +115,9 @@ impl Target {
         for part in routes.chunks(REQUEST_ROUTES) {
             let mut request = self.request(command);
             request["route"] = part.into();
-            connection.ask(&request).map_err(|error| match sent {
+            connection.send(&request).map_err(|error| match sent {
                 0 => error,
-                _ => Failure::User(format!("{error}; {} of the file were {done} before", plural(sent))),
+                _ => Failure::User(format!("{error}; {} of the file were already {done}", plural(sent))),
             })?;
             sent += part.len();
         }
@@ -129,7 +129,7 @@ fn plural(count: usize) -> String {
     format!("{count} {}", if count == 1 { "route" } else { "routes" })
 }
 
-/// The routes of a file.
+/// Reads the routes of a file.
 fn read(path: &Path) -> Result<Vec<Value>, Failure> {
     let origin = path.display();
     let text =
@@ -141,16 +141,16 @@ fn read(path: &Path) -> Result<Vec<Value>, Failure> {
         match words[..] {
             [] => {}
             [prefix, next_hop] => routes.push(json!({ "prefix": prefix, "next_hop": next_hop })),
-            _ => return Err(Failure::User(format!("{origin}:{number}: a line is PREFIX NEXT_HOP"))),
+            _ => return Err(Failure::User(format!("{origin}:{number}: expected PREFIX NEXT_HOP"))),
         }
     }
     match routes.is_empty() {
-        true => Err(Failure::User(format!("{origin}: there is no route in it"))),
+        true => Err(Failure::User(format!("{origin}: the file contains no route"))),
         false => Ok(routes),
     }
 }
 
-/// A line per route: its prefix, and what is said of it.
+/// Returns one line per route: its prefix and its other fields.
 fn text(list: &Value) -> String {
     let mut text = String::new();
     let routes = list["route"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -11,16 +11,16 @@ use crate::output::{self, Json};
 use crate::signals;
 use crate::summary::{self, Document};
 
-/// Run a configuration until its sources end, the time is over, or SIGINT or SIGTERM comes. SIGHUP has its classes and edges read
-/// again.
+/// Run a configuration until its ports end, the time is over, or SIGINT or SIGTERM arrives. SIGHUP
+/// reloads its `[[class]]` and `[[chain]]` stanzas.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The configuration.
+    /// Configuration file.
     config: PathBuf,
-    /// Stop after this many seconds.
+    /// Stop after this time, in seconds.
     #[arg(long, value_name = "N", value_parser = super::parse_seconds, allow_negative_numbers = true)]
     seconds: Option<Duration>,
-    /// Take requests on a socket at this path, in the place of `[engine] control`.
+    /// Path of the control socket. Replaces `[engine] control`.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Write the report as JSON; - is standard output.
@@ -35,7 +35,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let reload = Some(signals::reload_flag()?);
     let options = Options { control: arguments.control.clone(), reload, ..Options::default() };
     let report = super::run_engine(config, &options, arguments.seconds)?;
-    output::print_beside(&json, &summary::text(&report))?;
+    output::print_text(&json, &summary::text(&report))?;
     json.write(&Document::new("run", arguments.config.display().to_string(), &report))?;
-    summary::verdict(&report)
+    summary::check_conserved(&report)
 }

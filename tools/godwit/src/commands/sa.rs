@@ -13,10 +13,12 @@ use crate::output::{self, Json};
 use crate::secret::{self, Secret};
 use crate::table::{self, Align, Table};
 
-/// About so many bytes of SAs go in one request, which is done whole or not at all.
+/// Approximate maximum length of the SAs in a request, in bytes. A request is executed completely
+/// or not at all.
 const REQUEST_BYTES: usize = 256 << 10;
 
-/// Change or list the security associations and policies of an `ipsec` function of a running godwit.
+/// Change or list the security associations and policies of an `ipsec` function of a running
+/// godwit.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -27,13 +29,13 @@ pub(crate) struct Arguments {
 enum SaCommand {
     /// Add the SAs of a file.
     Add(FileArguments),
-    /// Put each SA of a file in the place of the running one of the same name.
+    /// Replace running SAs by the SAs with the same names in a file.
     Replace(FileArguments),
-    /// Delete SAs; their keys are wiped.
+    /// Delete SAs and wipe their keys.
     Delete(NameArguments),
-    /// List SAs with what they have counted; keys are never shown.
+    /// List SAs with their counters. Keys are never shown.
     List(ListArguments),
-    /// List the policies in the order in which they are asked, or set all of them anew.
+    /// List the policies in order of evaluation, or replace all of them.
     Policies(PolicyArguments),
 }
 
@@ -50,7 +52,8 @@ struct Target {
 struct FileArguments {
     #[command(flatten)]
     target: Target,
-    /// TOML with `[[sa]]` stanzas, with the same keys as `[[function.sa]]` in a configuration; - is standard input.
+    /// TOML file with `[[sa]]` stanzas; - is standard input. The keys are those of
+    /// `[[function.sa]]` in a configuration.
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
 }
@@ -71,7 +74,7 @@ struct ListArguments {
     /// Write the list as JSON; - is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Names of SAs; without any, all.
+    /// Names of SAs. Default: all.
     names: Vec<String>,
 }
 
@@ -79,8 +82,9 @@ struct ListArguments {
 struct PolicyArguments {
     #[command(flatten)]
     target: Target,
-    /// TOML with `[[policy]]` stanzas, with the same keys as `[[function.policy]]` in a configuration, all there are to be; - is
-    /// standard input. Without it the policies are listed.
+    /// TOML file with `[[policy]]` stanzas, which replace all policies; - is standard input. The
+    /// keys are those of `[[function.policy]]` in a configuration. Without this option the policies
+    /// are listed.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Write the list as JSON; - is standard output.
@@ -90,41 +94,41 @@ struct PolicyArguments {
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
-        SaCommand::Add(arguments) => send(arguments, "add", "added"),
-        SaCommand::Replace(arguments) => send(arguments, "replace", "replaced"),
+        SaCommand::Add(arguments) => change(arguments, "add", "added"),
+        SaCommand::Replace(arguments) => change(arguments, "replace", "replaced"),
         SaCommand::Delete(NameArguments { target, names }) => {
-            target.ask(&mut target.socket.connect()?, "delete", "sa", names.clone().into())?;
+            target.send(&mut target.socket.connect()?, "delete", "sa", names.clone().into())?;
             output::print(&format!("{} deleted\n", plural(names.len())))
         }
         SaCommand::List(ListArguments { target, json, names }) => {
             let json = Json::open(json.as_deref())?;
             let names = if names.is_empty() { Value::Null } else { names.clone().into() };
-            let list = target.ask(&mut target.socket.connect()?, "list", "sa", names)?;
-            output::print_beside(&json, &associations(&list))?;
+            let list = target.send(&mut target.socket.connect()?, "list", "sa", names)?;
+            output::print_text(&json, &associations(&list))?;
             json.write(&list)
         }
         SaCommand::Policies(PolicyArguments { target, file: Some(file), .. }) => {
             let stanzas = read(file, "policy")?.iter_mut().map(|policy| policy.0.take()).collect();
-            target.ask(&mut target.socket.connect()?, "policies", "policy", Value::Array(stanzas))?;
-            output::print("the policies are set\n")
+            target.send(&mut target.socket.connect()?, "policies", "policy", Value::Array(stanzas))?;
+            output::print("the policies are replaced\n")
         }
         SaCommand::Policies(PolicyArguments { target, file: None, json }) => {
             let json = Json::open(json.as_deref())?;
-            let list = target.ask(&mut target.socket.connect()?, "policies", "policy", Value::Null)?;
-            output::print_beside(&json, &policies(&list))?;
+            let list = target.send(&mut target.socket.connect()?, "policies", "policy", Value::Null)?;
+            output::print_text(&json, &policies(&list))?;
             json.write(&list)
         }
     }
 }
 
 impl Target {
-    /// `values`, unless they are null, under this key.
-    fn ask(&self, connection: &mut Connection<'_>, command: &str, key: &str, values: Value) -> Result<Value, Failure> {
+    /// Sends a request to the function. `values` are stored under `key`, unless they are null.
+    fn send(&self, connection: &mut Connection<'_>, command: &str, key: &str, values: Value) -> Result<Value, Failure> {
         let mut request = Secret(json!({ "function": self.function, "command": command }));
         if !values.is_null() {
             request.0[key] = values;
         }
-        connection.ask(&request.0)
+        connection.send(&request.0)
     }
 }
 
@@ -132,8 +136,8 @@ fn plural(count: usize) -> String {
     format!("{count} {}", if count == 1 { "SA" } else { "SAs" })
 }
 
-/// Sends the SAs of a file, as many at a time as go into a request.
-fn send(arguments: &FileArguments, command: &str, done: &str) -> Result<(), Failure> {
+/// Sends the SAs of a file, in requests of limited length.
+fn change(arguments: &FileArguments, command: &str, done: &str) -> Result<(), Failure> {
     let FileArguments { target, file } = arguments;
     let sas = read(file, "sa")?;
     let mut connection = target.socket.connect()?;
@@ -143,47 +147,49 @@ fn send(arguments: &FileArguments, command: &str, done: &str) -> Result<(), Fail
         batch_bytes += secret::line(&sa.0).len();
         batch.push(sa.0.take());
         if batch_bytes >= REQUEST_BYTES || index + 1 == count {
-            let asked = batch.len();
-            let said = target.ask(&mut connection, command, "sa", std::mem::take(&mut batch).into());
-            said.map_err(|error| match sent {
+            let batch_len = batch.len();
+            let result = target.send(&mut connection, command, "sa", std::mem::take(&mut batch).into());
+            result.map_err(|error| match sent {
                 0 => error,
-                _ => Failure::User(format!("{error}; {} of the file were {done} before", plural(sent))),
+                _ => Failure::User(format!("{error}; {} of the file were already {done}", plural(sent))),
             })?;
-            sent += asked;
+            sent += batch_len;
             batch_bytes = 0;
         }
     }
     output::print(&format!("{} {done}\n", plural(sent)))
 }
 
-/// The stanzas of this name in a file. No message quotes what stands there: it may be a key.
-fn read(path: &Path, wanted: &str) -> Result<Vec<Secret>, Failure> {
+/// Reads the `[[name]]` stanzas of a file. Messages never quote its contents, which may be keys.
+fn read(path: &Path, name: &str) -> Result<Vec<Secret>, Failure> {
     let origin = path.display();
     let text = secret::read(path).map_err(|error| Failure::User(format!("cannot read {origin}: {error}")))?;
-    // Texts of the table are those of the file, and not copied.
+    // The texts of the table borrow from `text`, so that no copies of keys exist.
     let table = DeTable::parse(&text).map_err(|error| {
         let before = error.span().map_or(0, |span| span.start.min(text.len()));
         let line = 1 + text.as_bytes()[..before].iter().filter(|&&byte| byte == b'\n').count();
-        Failure::User(format!("{origin}:{line}: this is not TOML"))
+        Failure::User(format!("{origin}:{line}: invalid TOML"))
     })?;
     let table = table.get_ref();
-    // A stanza may be copied from a configuration as it stands there.
+    // The stanza may be copied from a configuration, with the prefix `function.`.
     let nested = table.get("function").and_then(|function| function.get_ref().as_table());
-    let stanzas = table.get(wanted).or_else(|| nested?.get(wanted)).and_then(|stanzas| stanzas.get_ref().as_array());
+    let stanzas = table.get(name).or_else(|| nested?.get(name)).and_then(|stanzas| stanzas.get_ref().as_array());
     let other = table.keys().chain(nested.into_iter().flat_map(|table| table.keys()));
-    if let Some(key) = other.map(|key| &**key.get_ref()).find(|key| *key != wanted && *key != "function") {
-        let message = format!("{origin}: unknown key `{key}`: it holds [[{wanted}]] stanzas and nothing else");
+    if let Some(key) = other.map(|key| &**key.get_ref()).find(|key| *key != name && *key != "function") {
+        let message = format!("{origin}: unknown key `{key}`: the file may contain only [[{name}]] stanzas");
         return Err(Failure::User(message));
     }
     let Some(stanzas) = stanzas.filter(|stanzas| !stanzas.is_empty()) else {
-        return Err(Failure::User(format!("{origin}: there is no [[{wanted}]] in it")));
+        return Err(Failure::User(format!("{origin}: the file contains no [[{name}]]")));
     };
     let value = |stanza: &Spanned<DeValue<'_>>| json(stanza.get_ref()).map(Secret);
     let values: Option<Vec<Secret>> = stanzas.iter().map(value).collect();
-    values.ok_or_else(|| Failure::User(format!("{origin}: no JSON can say this")))
+    values.ok_or_else(|| {
+        Failure::User(format!("{origin}: a [[{name}]] contains a value without a form in JSON, such as a date"))
+    })
 }
 
-/// What a value of TOML is in JSON, if it is anything there: dates and numbers that are none are not.
+/// Converts a TOML value to JSON. Returns `None` for dates, infinities and NaN, which JSON lacks.
 fn json(value: &DeValue<'_>) -> Option<Value> {
     Some(match value {
         DeValue::String(text) => Value::String(text.clone().into_owned()),
@@ -199,7 +205,7 @@ fn json(value: &DeValue<'_>) -> Option<Value> {
     })
 }
 
-/// A row per SA.
+/// Returns a table with one row per SA.
 fn associations(list: &Value) -> String {
     let left = ["SA", "direction", "SPI", "source", "destination", "mode", "suite"].map(|title| (title, Align::Left));
     let right = ["sequence", "packets", "bytes", "dropped"].map(|title| (title, Align::Right));
@@ -228,31 +234,33 @@ fn associations(list: &Value) -> String {
     table.text()
 }
 
-/// What not every SA has: why it dropped packets, and how it was configured.
+/// Returns the optional properties of an SA: its configuration and its drop reasons.
 fn details(sa: &Value) -> String {
-    let mut said = Vec::new();
+    let mut details = Vec::new();
     for (key, value) in sa.as_object().into_iter().flatten() {
         match (key.as_str(), value) {
-            ("esn", Value::Bool(true)) => said.push("extended sequence numbers".to_owned()),
-            ("replay_window", window) => said.push(format!("window {window}")),
-            ("policies", count) => said.push(if *count == 1 { "1 policy".into() } else { format!("{count} policies") }),
+            ("esn", Value::Bool(true)) => details.push("extended sequence numbers".to_owned()),
+            ("replay_window", window) => details.push(format!("window {window}")),
+            ("policies", count) => {
+                details.push(if *count == 1 { "1 policy".into() } else { format!("{count} policies") })
+            }
             ("udp_encapsulation", ports) => {
-                said.push(format!("UDP {} to {}", ports["source_port"], ports["destination_port"]));
+                details.push(format!("UDP {} to {}", ports["source_port"], ports["destination_port"]));
             }
             ("lifetime", limits) => {
                 let limits = limits.as_object().into_iter().flatten();
-                said.extend(limits.map(|(name, limit)| format!("{} {limit}", name.replace('_', " "))));
+                details.extend(limits.map(|(name, limit)| format!("{} {limit}", name.replace('_', " "))));
             }
             (key, count) if count.as_u64() > Some(0) => {
-                said.extend(key.strip_prefix("dropped_").map(|reason| format!("dropped, {reason}: {count}")));
+                details.extend(key.strip_prefix("dropped_").map(|reason| format!("dropped, {reason}: {count}")));
             }
             _ => {}
         }
     }
-    said.join(", ")
+    details.join(", ")
 }
 
-/// A row per policy, in order.
+/// Returns a table with one row per policy, in order of evaluation.
 fn policies(list: &Value) -> String {
     let left = ["action", "source", "destination", "protocol", "source ports", "destination ports", "SA"];
     let mut table = Table::new(&[&[("", Align::Right)][..], &left.map(|title| (title, Align::Left))].concat());

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::{self, Json};
 use crate::table::{Align, Table, grouped};
 
-/// Say what a running godwit has done so far.
+/// Show the report and the counters of a running godwit.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -22,8 +22,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let json = Json::open(arguments.json.as_deref())?;
-    let report = arguments.socket.connect()?.ask(&json!({ "command": "status" }))?;
-    output::print_beside(&json, &text(&report))?;
+    let report = arguments.socket.connect()?.send(&json!({ "command": "status" }))?;
+    output::print_text(&json, &text(&report))?;
     json.write(&report)
 }
 

@@ -1,4 +1,4 @@
-//! Packet traces: which packets, and where what is said of them goes.
+//! Packet traces: options that select packets, and outputs.
 
 mod text;
 
@@ -12,23 +12,24 @@ use serde_json::{Map, Value, json};
 use crate::failure::Failure;
 use crate::output::{self, Json};
 
-/// Which packets are traced: those that fit all that is given, as the keys of `[[class]]` do. A list is written with commas.
+/// Selects the packets that are traced. A packet must match all given options. The options have the
+/// meaning of the keys of `[[class]]`, and several values are separated by commas.
 #[derive(Args, Default, PartialEq)]
-#[command(next_help_heading = "Which packets")]
+#[command(next_help_heading = "Selection of packets")]
 pub(crate) struct Selection {
-    /// Stop after this many packets; 10 if absent.
+    /// Stop after this number of packets. Default: 10.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
     /// Only packets that are dropped.
     #[arg(long)]
     dropped: bool,
-    /// Only packets that come by these ports.
+    /// Only packets from these ports.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     port: Vec<String>,
-    /// Only packets of these classes; the class of those that no rule fits is `default`.
+    /// Only packets of these classes. Packets that match no rule have the class `default`.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     class: Vec<String>,
-    /// Such as udp, or a number.
+    /// Protocols: a name such as udp, or a number.
     #[arg(long, value_name = "PROTOCOLS", value_delimiter = ',')]
     protocol: Vec<String>,
     /// Source addresses or prefixes.
@@ -46,7 +47,7 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// As the engine takes it; `frames`: whether frames are wanted too.
+    /// Returns the request to the engine. `frames`: whether the reply must contain frames.
     pub(crate) fn request(&self, frames: bool) -> Value {
         let mut filter = Map::new();
         for (key, terms) in [
@@ -58,7 +59,7 @@ impl Selection {
             ("source_ports", &self.source_ports),
             ("destination_ports", &self.destination_ports),
         ] {
-            // Protocols may be numbers; all else is text, whatever it looks like.
+            // Only protocols can be numbers. All other values are text.
             let value = |term: &String| match term.parse::<u32>() {
                 Ok(number) if key == "protocol" => number.into(),
                 _ => Value::from(term.as_str()),
@@ -75,7 +76,7 @@ impl Selection {
     }
 }
 
-/// Where what is found goes, besides standard output.
+/// Outputs of a trace in addition to standard output, and the packets so far.
 pub(crate) struct Sinks {
     json: Json,
     pcap: Option<Annotated>,
@@ -85,48 +86,51 @@ pub(crate) struct Sinks {
 }
 
 impl Sinks {
-    /// Places that cannot be written are told at once.
+    /// Opens the outputs.
+    ///
+    /// # Errors
+    /// If a path is not writable.
     pub(crate) fn open(json: Option<&Path>, pcap: Option<&PathBuf>) -> Result<Self, Failure> {
         let pcap = pcap.map(|path| Annotated::create(path)).transpose().map_err(Failure::user)?;
         Ok(Self { json: Json::open(json)?, pcap, packets: Vec::new(), chosen: 0, missed: 0 })
     }
 
-    /// Whether frames are wanted.
-    pub(crate) fn want_frames(&self) -> bool {
+    /// Returns whether an output needs frames.
+    pub(crate) fn need_frames(&self) -> bool {
         self.pcap.is_some()
     }
 
-    /// Tells of packets that were found. `found`: what the engine says.
-    pub(crate) fn take(&mut self, found: &mut Value) -> Result<(), Failure> {
+    /// Prints and stores the packets of `found`, a reply of the engine.
+    pub(crate) fn add(&mut self, found: &mut Value) -> Result<(), Failure> {
         let count = |key: &str| found[key].as_u64().unwrap_or(0);
         (self.chosen, self.missed) = (count("chosen"), count("missed"));
         let Value::Array(packets) = found["packets"].take() else { return Ok(()) };
         for packet in packets {
             let text = text::packet(&packet);
-            output::print_beside(&self.json, &format!("{text}\n"))?;
+            output::print_text(&self.json, &format!("{text}\n"))?;
             if let Some(pcap) = &mut self.pcap {
-                write(pcap, &packet, &text)?;
+                write_frames(pcap, &packet, &text)?;
             }
             self.packets.push(packet);
         }
         Ok(())
     }
 
-    /// Tells of all that there is.
-    pub(crate) fn tell(mut self, found: &Found) -> Result<(), Failure> {
+    /// Writes a complete trace to all outputs.
+    pub(crate) fn write(mut self, found: &Found) -> Result<(), Failure> {
         let found = serde_json::to_value(found);
-        self.take(&mut found.map_err(|error| Failure::Bug(format!("a trace cannot be written as JSON: {error}")))?)?;
+        self.add(&mut found.map_err(|error| Failure::Bug(format!("a trace cannot be written as JSON: {error}")))?)?;
         self.finish()
     }
 
-    /// There is no more.
+    /// Prints the number of packets and completes all outputs.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         let packets = |count: u64| format!("{count} {}", if count == 1 { "packet" } else { "packets" });
         let mut end = format!("{} traced", packets(self.packets.len() as u64));
         if self.missed > 0 {
-            end += &format!("; {} more fitted, and were too many to be followed at once", packets(self.missed));
+            end += &format!("; {} more matched, but too many were traced at the same time", packets(self.missed));
         }
-        output::print_beside(&self.json, &format!("{end}\n"))?;
+        output::print_text(&self.json, &format!("{end}\n"))?;
         if let Some(pcap) = self.pcap.take() {
             pcap.finish().map_err(Failure::user)?;
         }
@@ -134,8 +138,8 @@ impl Sinks {
     }
 }
 
-/// The packet as it came, and as it left.
-fn write(pcap: &mut Annotated, packet: &Value, text: &str) -> Result<(), Failure> {
+/// Writes the frame on arrival, and the frames that left.
+fn write_frames(pcap: &mut Annotated, packet: &Value, text: &str) -> Result<(), Failure> {
     let time_ns = packet["time_ns"].as_u64().unwrap_or(0);
     let number = &packet["number"];
     let mut append = |value: &Value, interface: &Value, inbound, time_ns, comment: &str| {
@@ -146,12 +150,12 @@ fn write(pcap: &mut Annotated, packet: &Value, text: &str) -> Result<(), Failure
     append(&packet["frame"], &packet["port"], true, time_ns, text.trim_end())?;
     for left in packet["left"].as_array().into_iter().flatten() {
         let at_ns = time_ns + left["at_ns"].as_u64().unwrap_or(0);
-        append(&left["frame"], &left["port"], false, at_ns, &format!("packet {number}, as it left"))?;
+        append(&left["frame"], &left["port"], false, at_ns, &format!("packet {number} on departure"))?;
     }
     Ok(())
 }
 
-/// Bytes from hexadecimal digits.
+/// Decodes hexadecimal digits.
 fn frame(value: &Value) -> Vec<u8> {
     let digits = value.as_str().unwrap_or_default().as_bytes().chunks(2);
     let byte = |pair| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
