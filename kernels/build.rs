@@ -302,8 +302,8 @@ fn compile_native(root: &Path, out: &Path, x86_64: bool) {
         build.out_dir(out.join("native")).file(root.join("native.c")).compile("godwit_native");
         let v4 = X86_64_LEVELS.iter().find(|level| level.name == "x86-64-v4").expect("a level of the list");
         let features = [v4.features, NATIVE_FEATURES].concat();
-        externs += "    safe fn gw_native_wide_covers(kernel: u32, variant: u32) -> u32;\n    \
-                    fn gw_native_wide(kernel: u32, call: *const BinCall);\n    \
+        externs += "    safe fn gw_native_avx512_covers(kernel: u32, variant: u32) -> u32;\n    \
+                    fn gw_native_avx512(kernel: u32, call: *const BinCall);\n    \
                     fn gw_native_ipv4_bulk(image: *const u8, variant: u32, addresses: *const u32, \
                     next_hops: *mut u32, count: u64, ahead: u64);\n    \
                     fn gw_native_ipv6_bulk(image: *const u8, variant: u32, addresses: *const [u8; 16], \
@@ -311,8 +311,8 @@ fn compile_native(root: &Path, out: &Path, x86_64: bool) {
         writeln!(
             table,
             "    Native {{\n        name: \"avx512\",\n        features: &{features:?},\n        \
-             supported: || {{\n            {}\n        }},\n        covers: gw_native_wide_covers,\n        \
-             run_bin: gw_native_wide,\n        \
+             supported: || {{\n            {}\n        }},\n        covers: gw_native_avx512_covers,\n        \
+             run_bin: gw_native_avx512,\n        \
              ipv4_bulk: gw_native_ipv4_bulk,\n        \
              ipv6_bulk: gw_native_ipv6_bulk,\n    }},",
             detected(&features)

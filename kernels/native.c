@@ -4,19 +4,19 @@
 #include "functions.h"
 #include "dialect/loops_cpu.h"
 #include "ipsec/native/covers.h"
-#include "ipsec/native/wide_bin.h"
+#include "ipsec/native/avx512_bin.h"
 #include "ipv4/bulk.h"
-#include "ipv4/native/wide_bulk.h"
+#include "ipv4/native/avx512_bulk.h"
 #include "ipv6/bulk.h"
-#include "ipv6/native/wide_bulk.h"
+#include "ipv6/native/avx512_bulk.h"
 
-void gw_native_wide(gw_u32 kernel, const gw_bin_call *call);
+void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call);
 
 /* Runs one bin. Does nothing if the AVX-512 form does not support the kernel or variant. */
-void gw_native_wide(gw_u32 kernel, const gw_bin_call *call)
+void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call)
 {
-    if (kernel == GW_NATIVE_IPSEC && gw_wide_covers(call->variant)) {
-        gw_wide_bin(call);
+    if (kernel == GW_NATIVE_IPSEC && gw_avx512_covers(call->variant)) {
+        gw_avx512_bin(call);
     }
 }
 
@@ -26,7 +26,7 @@ void gw_native_ipv4_bulk(const gw_u8 *image, gw_u32 variant, const gw_u32 *addre
 void gw_native_ipv4_bulk(const gw_u8 *image, gw_u32 variant, const gw_u32 *addresses,
                          gw_u32 *next_hops, gw_u64 count, gw_u64 ahead)
 {
-    gw_ipv4_wide_bulk(image, variant, addresses, next_hops, count, ahead);
+    gw_ipv4_avx512_bulk(image, variant, addresses, next_hops, count, ahead);
 }
 
 void gw_native_ipv6_bulk(const gw_u8 *image, gw_u32 variant, const gw_u8 *addresses,
@@ -35,5 +35,5 @@ void gw_native_ipv6_bulk(const gw_u8 *image, gw_u32 variant, const gw_u8 *addres
 void gw_native_ipv6_bulk(const gw_u8 *image, gw_u32 variant, const gw_u8 *addresses,
                          gw_u32 *next_hops, gw_u64 count)
 {
-    gw_ipv6_wide_bulk(image, variant, addresses, next_hops, count);
+    gw_ipv6_avx512_bulk(image, variant, addresses, next_hops, count);
 }

@@ -1,11 +1,11 @@
-/* ChaCha20 (RFC 8439, sections 2.3 and 2.4). No time depends on keys or data. */
+/* ChaCha20 (RFC 8439, sections 2.3 and 2.4). The run time does not depend on keys or data. */
 #ifndef GODWIT_CHACHA20_H
 #define GODWIT_CHACHA20_H
 
 #define GW_CHACHA20_BLOCK_BYTES 64u
 #define GW_CHACHA20_WORDS       16u
 
-/* Of RFC 8439, section 2.3, in memory's byte order: salt and IV of the packet. */
+/* Nonce of RFC 8439, section 2.3, in the byte order of memory: salt and IV of the packet. */
 typedef struct gw_chacha20_nonce {
     gw_u32 words[3];
 } gw_chacha20_nonce;
@@ -20,7 +20,8 @@ typedef struct gw_chacha20_nonce {
     c += d;                                                                                        \
     b = gw_rotate_left32(b ^ c, 7)
 
-/* One block of the stream, as little-endian words; key: eight words of a table image. */
+/* Computes one block of the key stream, as little-endian words. `key` is eight words of a table
+ * image. */
 GW_LANE void gw_chacha20_block(const GW_GLOBAL gw_u32 *key, gw_chacha20_nonce nonce, gw_u32 counter,
                                gw_u32 *stream)
 {
@@ -68,7 +69,7 @@ GW_LANE void gw_chacha20_block(const GW_GLOBAL gw_u32 *key, gw_chacha20_nonce no
     stream[15] = x15 + nonce.words[2];
 }
 
-/* Encrypts or decrypts in place, the last block cut short. */
+/* Encrypts or decrypts in place. The last block may be partial. */
 GW_LANE void gw_chacha20(const GW_GLOBAL gw_u32 *key, gw_chacha20_nonce nonce, gw_u32 counter,
                          GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {

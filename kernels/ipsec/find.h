@@ -1,9 +1,9 @@
-/* What comes first in both directions: a packet's SA, and where its layer 3 is. */
+/* Lookup of a packet's SA and of the offset of its IP header, the first step in both directions. */
 #ifndef GODWIT_IPSEC_FIND_H
 #define GODWIT_IPSEC_FIND_H
 
-/* The SA that the parameter names; 0 where the image has none, or one that is not for the variant.
- */
+/* Returns the SA of the packet's parameter, or 0 if the image has no such SA or it has another
+ * variant. */
 GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_sa_of(const gw_lane *lane)
 {
     const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)lane->image;
@@ -14,15 +14,15 @@ GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_sa_of(const gw_lane *lane)
     const GW_GLOBAL gw_ipsec_sa *sa =
         (const GW_GLOBAL gw_ipsec_sa *)(lane->image + image->sa_offset) + index;
     const gw_u32 inbound = (sa->flags & GW_IPSEC_SA_INBOUND) != 0;
-    const gw_u32 right = (sa->flags & GW_IPSEC_SA_USED) != 0 && sa->suite == lane->variant >> 1 &&
-                         inbound == gw_ipsec_direction(lane->variant);
-    return right ? sa : 0;
+    const gw_u32 matches = (sa->flags & GW_IPSEC_SA_USED) != 0 && sa->suite == lane->variant >> 1 &&
+                           inbound == gw_ipsec_direction(lane->variant);
+    return matches ? sa : 0;
 }
 
 typedef struct gw_ipsec_found {
-    const GW_GLOBAL gw_ipsec_sa *sa; /* 0: the packet is settled */
+    const GW_GLOBAL gw_ipsec_sa *sa; /* 0: the outcome is final */
     gw_u32 l2_bytes;
-    gw_u32 version; /* of the IP that the EtherType promises: 4 or 6 */
+    gw_u32 version; /* IP version of the EtherType: 4 or 6 */
 } gw_ipsec_found;
 
 GW_LANE gw_ipsec_found gw_ipsec_find(const gw_lane *lane, const gw_descriptor *descriptor,

@@ -1,28 +1,28 @@
 /*
- * ipsec by a group: 64 packets at a time, a team of two lanes to encrypt or decrypt
- * each, and one lane more to hash it, which follows a step behind.
+ * Group form of ipsec. A round processes 64 packets. A team of two lanes encrypts or decrypts each
+ * packet, and a hash lane hashes it one step later.
  *
  *   lanes 0..127     team of packet 0 | team of packet 1 | ... | team of packet 63
- *   lanes 192..255   hash of packet 0, of packet 1, ...
- *   the others       wait at the barriers; AEADs have use for them (group_aead.h)
+ *   lanes 192..255   hash lane of packet 0, of packet 1, ...
+ *   other lanes      wait at the barriers; AEADs use them (group_aead.h)
  *
- * A step is 64 bytes of each packet. In step k the teams leave its words in a ring in
- * the group's memory, while the hash lanes take those of step k - 1; a barrier ends the step.
- * What is authenticated begins `ahead` words in front of what is encrypted, the SPI, the
- * sequence number and the IV, so a block of the hash reaches into two steps:
+ * A step is 64 bytes of each packet and ends with a barrier. In step k, the teams write words k to
+ * a ring in the group's memory, and the hash lanes read the words of step k - 1. The authenticated
+ * text begins front_words words before the encrypted data, with SPI, sequence number and IV. So a
+ * block of the hash covers parts of two steps:
  *
- *   hash     | block 0: ahead, 16 - ahead words | block 1: ahead, 16 - ahead words | ...
- *   cipher             | step 0: 16 words                 | step 1: 16 words       | ...
+ *   hash     | block 0: front, 16 - front words | block 1: front, 16 - front words | ...
+ *   cipher           | step 0: 16 words                 | step 1: 16 words         | ...
  *
- * The ring holds what the hash may still ask for and what the teams write: 16 + 6 + 16
- * words at most.
+ * The ring holds the words that the hash has not read and those that the teams write: at most 16 +
+ * 6 + 16 words.
  *
- * Encrypting, a step is encrypted, one block behind the other or, by CTR, two at once; decrypting,
- * the steps bring the packet to the hash first, and what is authentic is decrypted afterwards.
- * Packets that have ended or are dropped go on as idle lanes until the round's longest ends (dummy
- * packets, Hummingbird, section 4): all lanes meet at the same barriers.
+ * Outbound, each step encrypts: CBC one block after the other, CTR two blocks at once. Inbound, the
+ * steps only copy the packet to the ring. Authentic packets are decrypted afterwards. The lanes of
+ * a finished or dropped packet idle until the longest packet of the round ends, because all lanes
+ * must reach the same barriers (dummy packets, Hummingbird, section 4).
  *
- * Headers, checks and verdicts are those of the lane form, by the hash lanes.
+ * The hash lanes process headers, checks and verdicts, with the code of the lane form.
  */
 #ifndef GODWIT_IPSEC_GROUP_H
 #define GODWIT_IPSEC_GROUP_H
@@ -40,59 +40,61 @@ GW_LANE gw_lane gw_ipsec_lane(const gw_work *work, const gw_descriptor *descript
     return lane;
 }
 
-/* The places for SAs of an image. */
+/* The SA slots of a table image. */
 typedef struct gw_ipsec_sas {
     const GW_GLOBAL gw_ipsec_sa *first;
     gw_u32 count;
 } gw_ipsec_sas;
 
-/* The SA that a packet's parameter names, before anything is known of the packet. One that is not
- * there gets the packet dropped; until then the first does for it. */
+/* Returns the SA that a packet's parameter names. It does not check the packet. If the SA does not
+ * exist, it returns the first SA, and a later check drops the packet. */
 GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_named_sa(gw_ipsec_sas sas, gw_u64 parameter)
 {
     const gw_u32 number = gw_ipsec_sa_index(parameter);
     return sas.first + (number < sas.count ? number : 0);
 }
 
-/* Whether gw_ipsec_seal_end has something to do for an SA with these flags. */
+/* Returns whether gw_ipsec_esp_encapsulate_end must write a UDP checksum for an SA with these
+ * flags. */
 GW_LANE gw_u32 gw_ipsec_has_udp_checksum(gw_u32 flags)
 {
     const gw_u32 udp_in_ipv6 = GW_IPSEC_SA_UDP | GW_IPSEC_SA_OUTER_IPV6;
     return (flags & udp_in_ipv6) == udp_in_ipv6;
 }
 
-#include "group_plain.h"
+#include "group_simple.h"
 #include "group_aead.h"
 
-/* Packets of one round. */
+/* Number of packets in a round. */
 #define GW_IPSEC_ROUND 64u
-/* Lanes of all teams. */
-#define GW_IPSEC_TEAMS (GW_IPSEC_ROUND * GW_AES_TEAM_LANES)
+/* Number of lanes in all teams of a round. */
+#define GW_IPSEC_TEAM_LANES_ALL (GW_IPSEC_ROUND * GW_AES_TEAM_LANES)
 
-/*
- * The first that hashes. Of a bin of up to 32 packets two warps are teams and one hashes, and it is
- * to have a scheduler and its instruction cache, of which a multiprocessor has four, for itself.
- */
-#define GW_IPSEC_HASHES (GW_IPSEC_TEAMS + 64u)
-GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_HASHES + GW_IPSEC_ROUND, ipsec_group_lanes);
+/* The first hash lane. With up to 32 packets, the teams fill two warps and the hash lanes one. This
+ * offset gives the hash warp one of the multiprocessor's four schedulers, with its instruction
+ * cache, for itself. */
+#define GW_IPSEC_HASH_LANE_FIRST (GW_IPSEC_TEAM_LANES_ALL + 64u)
+GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_HASH_LANE_FIRST + GW_IPSEC_ROUND, ipsec_group_lanes);
 
 #define GW_IPSEC_BLOCK_WORDS 4u
 #define GW_IPSEC_STEP_BLOCKS 4u
 #define GW_IPSEC_STEP_WORDS  16u
 #define GW_IPSEC_RING_WORDS  40u
-/* Words from one word of a packet to its next: teams write and hash lanes read without conflict. */
+/* Distance in the ring between consecutive words of a packet, in words. With this distance, teams
+ * write and hash lanes read without bank conflicts. */
 #define GW_IPSEC_STRIDE (GW_IPSEC_ROUND + 8u)
 
-/* What the lanes of a packet tell each other. */
+/* Scratch memory of the group, through which the lanes of a packet communicate. */
 typedef struct gw_ipsec_scratch {
     gw_aes_team_table table;
-    gw_u32 table_direction; /* what the table is for */
-    gw_ipsec_sas sas;       /* of the image: no bin waits for them */
+    gw_u32 table_direction; /* direction of the AES table */
+    gw_ipsec_sas sas;       /* SAs of the image, loaded once */
     union {
         struct {
-            gw_u64 data[GW_IPSEC_ROUND];   /* bytes from the arena's start to the first block */
-            gw_u32 words[GW_IPSEC_ROUND];  /* to encrypt, decrypt, or only to hash; 0: none */
-            gw_u32 places[GW_IPSEC_ROUND]; /* gw_ipsec_places */
+            gw_u64
+                data[GW_IPSEC_ROUND]; /* offset of the first data block from the arena, in bytes */
+            gw_u32 words[GW_IPSEC_ROUND]; /* words to encrypt, decrypt, or only hash; 0: none */
+            gw_u32 found[GW_IPSEC_ROUND]; /* packed by gw_ipsec_pack_found */
             gw_u32 ring[GW_IPSEC_RING_WORDS * GW_IPSEC_STRIDE];
         };
         gw_aead_scratch aead;
@@ -101,19 +103,20 @@ typedef struct gw_ipsec_scratch {
 
 #define GW_IPSEC_TABLE_NONE 0xffffffffu
 
-/* Words in front of what is encrypted that are authenticated too: SPI, sequence number, IV. */
-GW_LANE gw_u32 gw_ipsec_ahead(gw_ipsec_suite suite)
+/* Returns the number of authenticated words before the encrypted data: SPI, sequence number, IV. */
+GW_LANE gw_u32 gw_ipsec_front_words(gw_ipsec_suite suite)
 {
     return 2 + gw_ipsec_iv_bytes(suite) / 4;
 }
 
-/* Blocks of the hash over so many words in front of the padding: 0x80 and two of length. */
+/* Returns the number of hash blocks for `words` words and their padding: the word 0x80000000 and
+ * two words of length. */
 GW_LANE gw_u32 gw_ipsec_hash_blocks(gw_u32 words)
 {
     return (words + 3 + GW_IPSEC_STEP_WORDS - 1) / GW_IPSEC_STEP_WORDS;
 }
 
-/* The words of the round's longest packet, by all lanes of a warp. */
+/* Returns the number of words of the round's longest packet. All lanes of a warp call it. */
 GW_LANE gw_u32 gw_ipsec_words_max(const GW_LOCAL gw_ipsec_scratch *scratch)
 {
     gw_u32 words_max = 0;
@@ -125,7 +128,8 @@ GW_LANE gw_u32 gw_ipsec_words_max(const GW_LOCAL gw_ipsec_scratch *scratch)
     return gw_uniform(gw_warp_max(words_max));
 }
 
-/* Steps of a round whose longest packet has so many words, each with a barrier at its end. */
+/* Returns the number of steps in a round whose longest packet has words_max words. Each step ends
+ * with a barrier. */
 GW_LANE gw_u32 gw_ipsec_steps(gw_ipsec_suite suite, gw_u32 words_max)
 {
     if (words_max == 0) {
@@ -134,14 +138,16 @@ GW_LANE gw_u32 gw_ipsec_steps(gw_ipsec_suite suite, gw_u32 words_max)
     if (suite.auth == GW_IPSEC_AUTH_NONE) {
         return (words_max + GW_IPSEC_STEP_WORDS - 1) / GW_IPSEC_STEP_WORDS;
     }
-    /* With the word of an extended sequence number; the teams are a step ahead; the outer hash. */
-    return gw_ipsec_hash_blocks(gw_ipsec_ahead(suite) + words_max + 1) + 2;
+    /* Count one word for an extended sequence number, one step by which the teams are ahead, and
+     * one step for the outer hash. */
+    return gw_ipsec_hash_blocks(gw_ipsec_front_words(suite) + words_max + 1) + 2;
 }
 
 #include "group_cipher.h"
 #include "group_hash.h"
 
-/* The table depends on the direction, so the first bin fills it. */
+/* Loads the SA slots of the image. The AES table depends on the direction, so the first bin fills
+ * it. */
 GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_scratch *scratch)
 {
     if (gw_lane_id() == 0) {
@@ -153,7 +159,7 @@ GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_s
     gw_barrier();
 }
 
-/* Whether teams work on the suite; otherwise each lane takes packets of its own. */
+/* Returns whether teams process the suite. Otherwise, each lane processes whole packets. */
 GW_LANE gw_u32 gw_ipsec_has_teams(gw_ipsec_suite suite)
 {
     return suite.protocol == GW_IPSEC_ESP &&
@@ -176,7 +182,7 @@ GW_APART void gw_ipsec_by_lane(const gw_work *work)
     }
 }
 
-/* Fills the table for a direction of AES, by all lanes, unless it is there; all come from a
+/* Fills the AES table for a direction, unless it is already filled. All lanes call it after a
  * barrier. */
 GW_GROUP void gw_ipsec_fill_table(GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 direction)
 {
@@ -190,10 +196,8 @@ GW_GROUP void gw_ipsec_fill_table(GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 dir
     }
 }
 
-/*
- * Teams and hash lanes go their own ways, so that neither needs the registers of the
- * other; all come to the same number of barriers. No warp has lanes of two kinds.
- */
+/* Runs all rounds of a bin with teams and hash lanes. Each role has its own function, so that
+ * neither needs the registers of the other. All roles reach the same number of barriers. */
 GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
                                GW_LOCAL gw_ipsec_scratch *scratch)
 {
@@ -202,18 +206,19 @@ GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
     } else if (suite.cipher == GW_IPSEC_CIPHER_CTR) {
         gw_ipsec_fill_table(scratch, GW_IPSEC_OUTBOUND);
     }
-    /* Whole warps of each kind. */
-    const gw_u32 place = gw_uniform(gw_lane_id());
-    const gw_u32 chains_128 =
-        gw_uniform(gw_ipsec_chains(work, suite) && gw_ipsec_aes_rounds(suite) == GW_AES_TEAM_SPLIT);
+    /* All lanes of a warp have the same role, so the branches below are uniform. */
+    const gw_u32 lane_id = gw_uniform(gw_lane_id());
+    const gw_u32 chained_128 = gw_uniform(gw_ipsec_is_chained(work, suite) &&
+                                          gw_ipsec_aes_rounds(suite) == GW_AES_TEAM_SPLIT);
     for (gw_u32 first = 0; first < work->count; first += GW_IPSEC_ROUND) {
-        if (place < GW_IPSEC_TEAMS && chains_128) {
+        if (lane_id < GW_IPSEC_TEAM_LANES_ALL && chained_128) {
             gw_ipsec_team_chain_128(work, suite, scratch, first);
-        } else if (place < GW_IPSEC_TEAMS && suite.cipher == GW_IPSEC_CIPHER_CTR) {
+        } else if (lane_id < GW_IPSEC_TEAM_LANES_ALL && suite.cipher == GW_IPSEC_CIPHER_CTR) {
             gw_ipsec_team_counter(work, suite, scratch, first);
-        } else if (place < GW_IPSEC_TEAMS) {
+        } else if (lane_id < GW_IPSEC_TEAM_LANES_ALL) {
             gw_ipsec_team_round(work, suite, scratch, first);
-        } else if (place >= GW_IPSEC_HASHES && place < GW_IPSEC_HASHES + GW_IPSEC_ROUND) {
+        } else if (lane_id >= GW_IPSEC_HASH_LANE_FIRST &&
+                   lane_id < GW_IPSEC_HASH_LANE_FIRST + GW_IPSEC_ROUND) {
             gw_ipsec_hash_round(work, suite, scratch, first);
         } else {
             gw_ipsec_idle_round(work, suite, scratch);
@@ -221,7 +226,8 @@ GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
     }
 }
 
-/* All lanes come from a barrier: the last bin is done with, and the scratch memory prepared. */
+/* Processes all packets of a bin. All lanes call it after a barrier, which follows gw_ipsec_prepare
+ * and the previous bin. */
 GW_GROUP void gw_ipsec_bin(const gw_work *work, GW_LOCAL gw_ipsec_scratch *scratch)
 {
     const gw_ipsec_suite suite = gw_ipsec_suite_of(work->variant);
@@ -231,7 +237,7 @@ GW_GROUP void gw_ipsec_bin(const gw_work *work, GW_LOCAL gw_ipsec_scratch *scrat
     const gw_u32 sas = gw_uniform(scratch->sas.count);
     if (sas != 0 && gw_ipsec_has_teams(suite)) {
         gw_ipsec_by_team(work, suite, scratch);
-    } else if (sas != 0 && gw_aead_takes(suite)) {
+    } else if (sas != 0 && gw_aead_supports(suite)) {
         gw_ipsec_fill_table(scratch, GW_IPSEC_OUTBOUND);
         gw_aead_bin(work, suite, scratch->sas, &scratch->table, &scratch->aead);
     } else {

@@ -1,30 +1,31 @@
 /*
- * AES-GCM, AES-GMAC and ChaCha20-Poly1305 of ESP by a group: all lanes of a team share a packet,
- * and a head lane for each packet does what comes once.
+ * Group form of ESP with AES-GCM, AES-GMAC and ChaCha20-Poly1305. All lanes of a team share a
+ * packet. A head lane does the work that occurs once per packet.
  *
- *   lanes 0..255     team of packet 0 | team of packet 1 | ...     8, 16 or 32 lanes each: the
- *   lanes 256..287   head of packet 0, of packet 1, ...            fewer packets, the more
+ *   lanes 0..255     team of packet 0 | team of packet 1 | ...   8, 16 or 32 lanes each: more
+ *   lanes 256..287   head of packet 0, of packet 1, ...          lanes if the bin has fewer packets
  *
- *              teams                    heads                       barrier behind it
- *   outbound   first part of the stream headers, IV                 1
- *              encrypt                  once-only block (GCM)       2
- *              partial sums                                         3
- *                                       the tag                     4
- *   inbound                             headers                     1
- *                                       once-only block (ChaCha20)  2
- *              partial sums             once-only block (GCM)       3
- *                                       compare the tag             4
- *              decrypt                                              5
- *                                       take the packet out         6
+ *              teams                     heads                          barrier that follows
+ *   outbound   first part of key stream  headers, IV                    1
+ *              encrypt                   mask of the tag (GCM)          2
+ *              partial sums                                             3
+ *                                        tag                            4
+ *   inbound                              headers                        1
+ *                                        one-time key (ChaCha20)        2
+ *              partial sums              mask of the tag (GCM)          3
+ *                                        compare the tag                4
+ *              decrypt                                                  5
+ *                                        remove headers, set outcome    6
  *
- * Outbound, SA and sequence number make the stream, so it does not wait for the headers.
+ * Outbound, the key stream depends only on SA and sequence number, so it does not wait for the
+ * headers.
  *
- * Sums (GHASH, Poly1305) are polynomials of the key: a lane takes every so manyth block, steps by
- * that power of the key, and at last multiplies by what its place in the team lacks. Blocks that
- * are missing for a whole row are zeros in front of the first.
+ * The sums (GHASH, Poly1305) are polynomials in the key. With n lanes in a team, a lane adds every
+ * n-th block and multiplies by the n-th power of the key. Finally it multiplies by the power for
+ * its rank in the team. If the last row is not full, zero blocks before the first block fill it.
  *
- * Encryption goes in steps of 64 bytes a lane: lanes leave the stream in scratch memory, then the
- * team takes it to the packet in aligned words of 16 bytes, one next to the other.
+ * Encryption proceeds in steps of 64 bytes per lane. Lanes write the key stream to scratch memory.
+ * Then the team applies it to the packet in aligned, consecutive words of 16 bytes.
  */
 #ifndef GODWIT_IPSEC_GROUP_AEAD_H
 #define GODWIT_IPSEC_GROUP_AEAD_H
@@ -36,48 +37,49 @@
 GW_STATIC_ASSERT(GW_GROUP_LANES == GW_AEAD_TEAM_LANES + GW_AEAD_PACKETS_MAX, aead_lanes);
 #define GW_AEAD_UNIT_BYTES 64u
 #define GW_AEAD_UNIT_WORDS 16u
-/* Of a team's part of the stream: its lanes' units, 16 bytes of the step before, and room for
- * padding. */
+/* Size of a team's part of the key stream in words: 64 bytes per lane, the last 16 bytes of the
+ * previous step, and padding against bank conflicts. */
 #define GW_AEAD_STREAM_WORDS(lanes) (17u * (lanes) + 8u)
 
-/* What lanes leave for each other. */
+/* Scratch memory of the group, through which its lanes communicate. */
 typedef struct gw_aead_scratch {
-    gw_u64 data[GW_AEAD_PACKETS_MAX];     /* bytes from the arena's start to what is encrypted */
-    gw_u64 sequence[GW_AEAD_PACKETS_MAX]; /* all 64 bits */
-    gw_u32 bytes[GW_AEAD_PACKETS_MAX];    /* how much is encrypted; 0: nothing to do */
-    gw_u32 once[8][GW_AEAD_PACKETS_MAX];  /* Poly1305's key: r, and what is added at last */
+    gw_u64 data[GW_AEAD_PACKETS_MAX]; /* offset of the encrypted data from the arena, in bytes */
+    gw_u64 sequence[GW_AEAD_PACKETS_MAX]; /* full 64-bit sequence number */
+    gw_u32 bytes[GW_AEAD_PACKETS_MAX];    /* length of the encrypted data; 0: nothing to do */
+    gw_u32 one_time_key[8][GW_AEAD_PACKETS_MAX]; /* Poly1305: r, then s */
     union {
         gw_u32 stream[GW_AEAD_TEAM_LANES * 17 + GW_AEAD_PACKETS_MAX * 8];
         gw_u32 sums[5][GW_AEAD_TEAM_LANES];
-    } of;
+    } shared;
 } gw_aead_scratch;
 
-/* What all lanes of the group know of a round of a bin. */
+/* A round of a bin, as all lanes of the group know it. */
 typedef struct gw_aead_round {
     const gw_work *work;
     gw_ipsec_suite suite;
     gw_ipsec_sas sas;
-    gw_u32 first; /* index of its first packet */
-    gw_u32 lanes; /* of a team */
+    gw_u32 first; /* index of the round's first packet */
+    gw_u32 lanes; /* lanes per team */
 } gw_aead_round;
 
 /* One lane of a team. */
 typedef struct gw_aead_lane {
     const GW_GLOBAL gw_ipsec_sa *sa;
     GW_GLOBAL gw_u8 *data;
-    gw_u32 iv[2];  /* words, as they lie in memory */
-    gw_u32 bytes;  /* of data; a multiple of 4 */
-    gw_u32 packet; /* place in the round */
-    gw_u32 place;  /* in the team */
+    gw_u32 iv[2];  /* words in memory byte order */
+    gw_u32 bytes;  /* length of the data, a multiple of 4 */
+    gw_u32 packet; /* index of the packet in the round */
+    gw_u32 rank;   /* index of the lane in its team */
 } gw_aead_lane;
 
-/* A lane whose packet's headers nobody has looked at yet: outbound, its IV is known. */
+/* Assigns a lane to its packet, before the headers are checked. Outbound, the IV is already known.
+ */
 GW_LANE gw_aead_lane gw_aead_lane_of(const gw_aead_round *round)
 {
     const gw_work *work = round->work;
     gw_aead_lane lane;
     lane.packet = gw_lane_id() / round->lanes;
-    lane.place = gw_lane_id() & (round->lanes - 1);
+    lane.rank = gw_lane_id() & (round->lanes - 1);
     const gw_u32 index = round->first + lane.packet;
     const gw_u64 parameter = index < work->count ? work->parameters[index] : 0;
     lane.sa = gw_ipsec_named_sa(round->sas, parameter);
@@ -87,7 +89,8 @@ GW_LANE gw_aead_lane gw_aead_lane_of(const gw_aead_round *round)
     return lane;
 }
 
-/* What its head has found out. Without anything to do, a lane neither reads nor writes a packet. */
+/* Reads the result of the packet's head lane. A lane with length 0 neither reads nor writes a
+ * packet. */
 GW_LANE void gw_aead_lane_begin(gw_aead_lane *lane, const gw_aead_round *round,
                                 const GW_LOCAL gw_aead_scratch *scratch)
 {
@@ -99,22 +102,23 @@ GW_LANE void gw_aead_lane_begin(gw_aead_lane *lane, const gw_aead_round *round,
     }
 }
 
-/* The longest of the round: all lanes of a warp make the same number of steps. */
+/* Returns the length of the round's longest packet, because all lanes of a warp must take the same
+ * number of steps. */
 GW_LANE gw_u32 gw_aead_bytes_max(const GW_LOCAL gw_aead_scratch *scratch)
 {
-    gw_u32 most = 0;
+    gw_u32 bytes_max = 0;
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_AEAD_PACKETS_MAX; i++) {
         const gw_u32 bytes = scratch->bytes[i];
-        most = bytes > most ? bytes : most;
+        bytes_max = bytes > bytes_max ? bytes : bytes_max;
     }
-    return most;
+    return bytes_max;
 }
 
 #include "group_aead_team.h"
 #include "group_aead_head.h"
 
-/* Lanes of a team: as many as leave one for each packet of the bin, if they can. */
+/* Returns the number of lanes per team: as many as possible without an additional round. */
 GW_LANE gw_u32 gw_aead_lanes(gw_u32 packets)
 {
     gw_u32 lanes = GW_AEAD_TEAM_LANES / GW_AEAD_PACKETS_MAX;
@@ -124,18 +128,16 @@ GW_LANE gw_u32 gw_aead_lanes(gw_u32 packets)
     return lanes;
 }
 
-/* Whether this form is for the suite. */
-GW_LANE gw_u32 gw_aead_takes(gw_ipsec_suite suite)
+/* Returns whether this form supports the suite. */
+GW_LANE gw_u32 gw_aead_supports(gw_ipsec_suite suite)
 {
     return suite.protocol == GW_IPSEC_ESP &&
            (suite.auth == GW_IPSEC_AUTH_GHASH || suite.auth == GW_IPSEC_AUTH_POLY1305);
 }
 
-/*
- * All packets of a bin, by all lanes of the group, which come from a barrier. table: to encrypt;
- * not looked at for ChaCha20. Kept out of the loop, so that what it needs of registers is not taken
- * from others.
- */
+/* Processes all packets of a bin. All lanes of the group call it after a barrier. `table` is the
+ * AES table for encryption, which ChaCha20 ignores. It is a separate function, so that its
+ * registers do not reduce those of other code. */
 GW_APART void gw_aead_bin(const gw_work *work, gw_ipsec_suite suite, gw_ipsec_sas sas,
                           const GW_LOCAL gw_aes_team_table *table,
                           GW_LOCAL gw_aead_scratch *scratch)

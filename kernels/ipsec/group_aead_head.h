@@ -1,22 +1,22 @@
-/* The heads' part of a round of AEADs (group_aead.h): headers, blocks of the stream that come once,
- * the tag, and what is said of a packet. */
+/* Work of the head lanes in a round of AEADs (group_aead.h): headers, one-time blocks of the key
+ * stream, tag, outcome. */
 #ifndef GODWIT_IPSEC_GROUP_AEAD_HEAD_H
 #define GODWIT_IPSEC_GROUP_AEAD_HEAD_H
 
 /* A head lane and its packet. */
 typedef struct gw_aead_head {
     gw_ipsec_found found;
-    gw_u32 packet; /* place in the round */
-    gw_u32 named_at;
-    gw_u32 cipher_bytes; /* 0: none, or the packet is settled */
+    gw_u32 packet; /* index of the packet in the round */
+    gw_u32 next_header_at;
+    gw_u32 cipher_bytes; /* 0: none, or the outcome is final */
     gw_u64 sequence;
     GW_GLOBAL gw_u8 *esp;
     gw_u32 icv_bytes;
-    gw_u32 udp_checksum; /* 1: gw_ipsec_seal_end has something to do */
-    gw_u32 once[4];      /* GCM: what is added to the sum at last */
+    gw_u32 udp_checksum; /* 1: gw_ipsec_esp_encapsulate_end must write a UDP checksum */
+    gw_u32 mask[4];      /* GCM: encrypted first counter block, added to the sum */
 } gw_aead_head;
 
-/* Parses and checks any packet. */
+/* Parses and checks any packet, with the functions of the lane form. */
 GW_LANE void gw_aead_head_check(gw_aead_head *head, const gw_aead_round *round, gw_u32 index)
 {
     const gw_work *work = round->work;
@@ -25,22 +25,22 @@ GW_LANE void gw_aead_head_check(gw_aead_head *head, const gw_aead_round *round, 
     gw_outcome outcome = {0, 0, 0, 0};
     head->found = gw_ipsec_find(&lane, &descriptor, &outcome);
     if (head->found.sa != 0 && gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
-        const gw_ipsec_sealing sealing =
-            gw_ipsec_seal_begin(&lane, head->found, round->suite, &descriptor, &outcome);
-        head->esp = sealing.esp;
-        head->cipher_bytes = sealing.cipher_bytes;
-        head->sequence = sealing.sequence;
+        const gw_ipsec_encryption encryption =
+            gw_ipsec_esp_encapsulate_begin(&lane, head->found, round->suite, &descriptor, &outcome);
+        head->esp = encryption.esp;
+        head->cipher_bytes = encryption.cipher_bytes;
+        head->sequence = encryption.sequence;
         work->descriptors[index] = descriptor;
         if (head->cipher_bytes != 0) {
             gw_store_be64(head->esp + GW_IPSEC_ESP_HEADER_BYTES, head->sequence);
         }
     } else if (head->found.sa != 0) {
-        const gw_ipsec_opening opening =
-            gw_ipsec_open_begin(&lane, head->found, round->suite, &descriptor, &outcome);
-        head->esp = opening.esp;
-        head->cipher_bytes = opening.cipher_bytes;
-        head->sequence = opening.sequence;
-        head->named_at = opening.named_at;
+        const gw_ipsec_decryption decryption =
+            gw_ipsec_esp_decapsulate_begin(&lane, head->found, round->suite, &descriptor, &outcome);
+        head->esp = decryption.esp;
+        head->cipher_bytes = decryption.cipher_bytes;
+        head->sequence = decryption.sequence;
+        head->next_header_at = decryption.next_header_at;
     }
     if (head->cipher_bytes != 0) {
         head->icv_bytes = head->found.sa->icv_bytes;
@@ -49,7 +49,7 @@ GW_LANE void gw_aead_head_check(gw_aead_head *head, const gw_aead_round *round, 
     work->outcomes[index] = outcome;
 }
 
-/* Takes up packet `index` of the bin, and says what the team has to do. */
+/* Checks packet `index` of the bin, and sets the data and its length for the team. */
 GW_LANE void gw_aead_head_begin(gw_aead_head *head, const gw_aead_round *round,
                                 GW_LOCAL gw_aead_scratch *scratch, gw_u32 index)
 {
@@ -57,8 +57,8 @@ GW_LANE void gw_aead_head_begin(gw_aead_head *head, const gw_aead_round *round,
     head->cipher_bytes = 0;
     if (head->packet < GW_AEAD_TEAM_LANES / round->lanes && index < work->count) {
         if (gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
-            const gw_ipsec_plain packet =
-                gw_ipsec_seal_plain(work, round->suite, round->sas, index);
+            const gw_ipsec_simple packet =
+                gw_ipsec_encapsulate_simple(work, round->suite, round->sas, index);
             head->found.sa = gw_ipsec_named_sa(round->sas, work->parameters[index]);
             head->esp = packet.esp;
             head->cipher_bytes = packet.cipher_bytes;
@@ -78,8 +78,9 @@ GW_LANE void gw_aead_head_begin(gw_aead_head *head, const gw_aead_round *round,
     scratch->bytes[head->packet] = head->cipher_bytes;
 }
 
-/* Poly1305's one-time key (RFC 8439, section 2.6), inbound: outbound, the team makes it. */
-GW_LANE void gw_aead_head_poly1305(gw_aead_head *head, GW_LOCAL gw_aead_scratch *scratch)
+/* Computes the one-time key of Poly1305 (RFC 8439, section 2.6) of an inbound packet. Outbound, the
+ * team computes it. */
+GW_LANE void gw_aead_head_poly1305_key(gw_aead_head *head, GW_LOCAL gw_aead_scratch *scratch)
 {
     if (head->cipher_bytes == 0) {
         return;
@@ -87,12 +88,13 @@ GW_LANE void gw_aead_head_poly1305(gw_aead_head *head, GW_LOCAL gw_aead_scratch 
     gw_u32 block[GW_CHACHA20_WORDS];
     const GW_GLOBAL gw_u8 *iv = head->esp + GW_IPSEC_ESP_HEADER_BYTES;
     gw_chacha20_block(head->found.sa->keys, gw_ipsec_chacha20_nonce(head->found.sa, iv), 0, block);
-    gw_aead_leave_once(scratch, head->packet, block);
+    gw_aead_store_key(scratch, head->packet, block);
 }
 
-/* GCM's first counter block, encrypted; big-endian words. */
-GW_LANE void gw_aead_head_gcm(gw_aead_head *head, const gw_aead_round *round,
-                              const GW_LOCAL gw_aes_team_table *table)
+/* Encrypts GCM's first counter block, which is added to the tag. The result has big-endian words.
+ */
+GW_LANE void gw_aead_head_gcm_mask(gw_aead_head *head, const gw_aead_round *round,
+                                   const GW_LOCAL gw_aes_team_table *table)
 {
     if (head->cipher_bytes == 0) {
         return;
@@ -111,11 +113,11 @@ GW_LANE void gw_aead_head_gcm(gw_aead_head *head, const gw_aead_round *round,
                         gw_ipsec_aes_rounds(round->suite), blocks);
     GW_UNROLL
     for (gw_u32 i = 0; i < 4; i++) {
-        head->once[i] = gw_swap32(blocks[i]);
+        head->mask[i] = gw_swap32(blocks[i]);
     }
 }
 
-/* The tag, of what the lanes of the packet's team left. */
+/* Returns the tag, from the partial sums of the packet's team. */
 GW_LANE gw_ipsec_tag gw_aead_head_tag(const gw_aead_head *head, const gw_aead_round *round,
                                       const GW_LOCAL gw_aead_scratch *scratch)
 {
@@ -125,7 +127,7 @@ GW_LANE gw_ipsec_tag gw_aead_head_tag(const gw_aead_head *head, const gw_aead_ro
         for (gw_u32 i = 0; i < round->lanes; i++) {
             GW_UNROLL
             for (gw_u32 j = 0; j < 5; j++) {
-                sum[j] += scratch->of.sums[j][from + i];
+                sum[j] += scratch->shared.sums[j][from + i];
             }
         }
         gw_poly1305 number;
@@ -134,27 +136,28 @@ GW_LANE gw_ipsec_tag gw_aead_head_tag(const gw_aead_head *head, const gw_aead_ro
         number.limb2 = sum[2];
         number.limb3 = sum[3];
         number.limb4 = sum[4];
-        gw_u32 once[4];
+        gw_u32 one_time_key[4];
         GW_UNROLL
         for (gw_u32 j = 0; j < 4; j++) {
-            once[j] = scratch->once[4 + j][head->packet];
+            one_time_key[j] = scratch->one_time_key[4 + j][head->packet];
         }
         gw_u32 words[4];
-        gw_poly1305_tag(number, once, words);
+        gw_poly1305_tag(number, one_time_key, words);
         return gw_ipsec_tag_words(gw_swap32(words[0]), gw_swap32(words[1]), gw_swap32(words[2]),
                                   gw_swap32(words[3]));
     }
     for (gw_u32 i = 0; i < round->lanes; i++) {
         GW_UNROLL
         for (gw_u32 j = 0; j < 4; j++) {
-            sum[j] ^= scratch->of.sums[j][from + i];
+            sum[j] ^= scratch->shared.sums[j][from + i];
         }
     }
-    return gw_ipsec_tag_words(sum[0] ^ head->once[0], sum[1] ^ head->once[1],
-                              sum[2] ^ head->once[2], sum[3] ^ head->once[3]);
+    return gw_ipsec_tag_words(sum[0] ^ head->mask[0], sum[1] ^ head->mask[1],
+                              sum[2] ^ head->mask[2], sum[3] ^ head->mask[3]);
 }
 
-/* Writes or compares the ICV. A packet that is not authentic is not decrypted. */
+/* Writes the ICV (outbound), or compares it (inbound). A packet with a wrong ICV is dropped and not
+ * decrypted. */
 GW_LANE void gw_aead_head_end(gw_aead_head *head, const gw_aead_round *round,
                               GW_LOCAL gw_aead_scratch *scratch, gw_u32 index)
 {
@@ -168,13 +171,13 @@ GW_LANE void gw_aead_head_end(gw_aead_head *head, const gw_aead_round *round,
     if (gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND) {
         gw_ipsec_tag_store(icv, tag, head->icv_bytes);
         if (head->udp_checksum) {
-            gw_ipsec_sealing sealing;
-            sealing.esp = head->esp;
-            sealing.sequence = head->sequence;
-            sealing.cipher_bytes = head->cipher_bytes;
-            gw_ipsec_seal_end(head->found, round->suite, sealing);
+            gw_ipsec_encryption encryption;
+            encryption.esp = head->esp;
+            encryption.sequence = head->sequence;
+            encryption.cipher_bytes = head->cipher_bytes;
+            gw_ipsec_esp_encapsulate_end(head->found, round->suite, encryption);
         }
-    } else if (!gw_ipsec_tag_same(icv, tag, head->icv_bytes)) {
+    } else if (!gw_ipsec_tag_equal(icv, tag, head->icv_bytes)) {
         gw_outcome outcome;
         gw_drop(&outcome, GW_IPSEC_AUTHENTICATION);
         work->outcomes[index] = outcome;
@@ -183,8 +186,8 @@ GW_LANE void gw_aead_head_end(gw_aead_head *head, const gw_aead_round *round,
     }
 }
 
-/* Settles a packet that is decrypted. */
-GW_LANE void gw_aead_head_settle(const gw_aead_head *head, const gw_aead_round *round, gw_u32 index)
+/* Removes the headers of a decrypted packet, and sets its outcome. */
+GW_LANE void gw_aead_head_finish(const gw_aead_head *head, const gw_aead_round *round, gw_u32 index)
 {
     if (head->cipher_bytes == 0) {
         return;
@@ -193,17 +196,18 @@ GW_LANE void gw_aead_head_settle(const gw_aead_head *head, const gw_aead_round *
     gw_descriptor descriptor = work->descriptors[index];
     const gw_lane lane = gw_ipsec_lane(work, &descriptor, index);
     gw_outcome outcome = {0, 0, 0, 0};
-    gw_ipsec_opening opening;
-    opening.esp = head->esp;
-    opening.sequence = head->sequence;
-    opening.cipher_bytes = head->cipher_bytes;
-    opening.named_at = head->named_at;
-    gw_ipsec_open_end(&lane, head->found, round->suite, opening, &descriptor, &outcome);
+    gw_ipsec_decryption decryption;
+    decryption.esp = head->esp;
+    decryption.sequence = head->sequence;
+    decryption.cipher_bytes = head->cipher_bytes;
+    decryption.next_header_at = head->next_header_at;
+    gw_ipsec_esp_decapsulate_end(&lane, head->found, round->suite, decryption, &descriptor,
+                                 &outcome);
     work->descriptors[index] = descriptor;
     work->outcomes[index] = outcome;
 }
 
-/* The same round by the head lanes. */
+/* Runs one round of the head lanes, with the same barriers as gw_aead_team_round. */
 GW_GROUP void gw_aead_head_round(const gw_aead_round *round,
                                  const GW_LOCAL gw_aes_team_table *table,
                                  GW_LOCAL gw_aead_scratch *scratch)
@@ -216,18 +220,18 @@ GW_GROUP void gw_aead_head_round(const gw_aead_round *round,
     gw_aead_head_begin(&head, round, scratch, index);
     gw_barrier();
     if (poly1305 && !outbound) {
-        gw_aead_head_poly1305(&head, scratch);
+        gw_aead_head_poly1305_key(&head, scratch);
     }
     gw_barrier();
     if (!poly1305) {
-        gw_aead_head_gcm(&head, round, table);
+        gw_aead_head_gcm_mask(&head, round, table);
     }
     gw_barrier();
     gw_aead_head_end(&head, round, scratch, index);
     gw_barrier();
     if (!outbound) {
         gw_barrier();
-        gw_aead_head_settle(&head, round, index);
+        gw_aead_head_finish(&head, round, index);
     }
 }
 

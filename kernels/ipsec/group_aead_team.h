@@ -1,22 +1,23 @@
-/* The teams' part of a round of AEADs (group_aead.h): the stream, and sums over what is
- * authenticated. */
+/* Work of the teams in a round of AEADs (group_aead.h): key stream, encryption, and sums over the
+ * authenticated text. */
 #ifndef GODWIT_IPSEC_GROUP_AEAD_TEAM_H
 #define GODWIT_IPSEC_GROUP_AEAD_TEAM_H
 
-/* What ChaCha20's block 0 is for (RFC 8439, section 2.6): it lies in front of the stream. */
-#define GW_AEAD_UNIT_ONCE 0xffffffffu
+/* Unit number of ChaCha20's block 0, which is before the key stream and contains the one-time key
+ * (RFC 8439, section 2.6). */
+#define GW_AEAD_UNIT_KEY 0xffffffffu
 
-/* Leaves Poly1305's key, which that block is. */
-GW_LANE void gw_aead_leave_once(GW_LOCAL gw_aead_scratch *scratch, gw_u32 packet,
-                                const gw_u32 *block)
+/* Stores the one-time key of Poly1305, from ChaCha20's block 0. */
+GW_LANE void gw_aead_store_key(GW_LOCAL gw_aead_scratch *scratch, gw_u32 packet,
+                               const gw_u32 *block)
 {
     GW_UNROLL
     for (gw_u32 i = 0; i < 8; i++) {
-        scratch->once[i][packet] = block[i];
+        scratch->one_time_key[i][packet] = block[i];
     }
 }
 
-/* The stream of bytes 64 * unit and so on, as words that lie in memory. */
+/* Computes the key stream for bytes 64 * unit to 64 * unit + 63, as words in memory byte order. */
 GW_LANE void gw_aead_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                           const GW_LOCAL gw_u8 *table, gw_u32 unit, gw_u32 *words)
 {
@@ -40,54 +41,51 @@ GW_LANE void gw_aead_unit(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Where a word of the stream lies in its team's part: `word` counts from 16 in front of the step's
- * first, of which the last four are there. Lanes that write or read side by side meet in no bank.
- */
+/* Returns the index of a word in its team's part of the key stream. `word` counts from 16 words
+ * before the step; only the last four of those are stored. The gaps avoid bank conflicts. */
 GW_LANE gw_u32 gw_aead_stream_at(gw_u32 word)
 {
     return word + (word >> 4) - 12;
 }
 
-/*
- * Outbound, before anything is known of the packet: each lane makes its unit of the first step, but
- * the last lane of a team makes Poly1305's key, for short packets do not reach so far. Returns
- * whether `words` are the lane's unit.
- */
+/* Outbound, before the packet is checked: each lane computes its unit of the first step. With
+ * Poly1305, the last lane of a team computes the one-time key instead, because short packets do not
+ * need its unit. Returns whether `words` holds the lane's unit. */
 GW_LANE gw_u32 gw_aead_early_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                                   const GW_LOCAL gw_u8 *table, GW_LOCAL gw_aead_scratch *scratch,
                                   gw_u32 *words)
 {
-    const gw_u32 once =
-        round->suite.auth == GW_IPSEC_AUTH_POLY1305 && lane->place + 1 == round->lanes;
-    gw_aead_unit(round, lane, table, once ? GW_AEAD_UNIT_ONCE : lane->place, words);
-    if (once) {
-        gw_aead_leave_once(scratch, lane->packet, words);
+    const gw_u32 one_time_key =
+        round->suite.auth == GW_IPSEC_AUTH_POLY1305 && lane->rank + 1 == round->lanes;
+    gw_aead_unit(round, lane, table, one_time_key ? GW_AEAD_UNIT_KEY : lane->rank, words);
+    if (one_time_key) {
+        gw_aead_store_key(scratch, lane->packet, words);
     }
-    return !once;
+    return !one_time_key;
 }
 
-/* One step: lanes leave the stream for their units. What is behind the packet's end is 0, and what
- * lies around the packet stays as it is. */
-GW_LANE void gw_aead_leave_unit(const gw_aead_round *round, const gw_aead_lane *lane,
+/* Stores a lane's unit of the key stream. Words after the packet's end are 0, so the bytes around
+ * the packet stay unchanged. */
+GW_LANE void gw_aead_store_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                                 const gw_u32 *words, GW_LOCAL gw_u32 *stream, gw_u32 step)
 {
-    const gw_u32 from = (step * round->lanes + lane->place) * GW_AEAD_UNIT_BYTES;
+    const gw_u32 from = (step * round->lanes + lane->rank) * GW_AEAD_UNIT_BYTES;
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_AEAD_UNIT_WORDS; i++) {
-        stream[gw_aead_stream_at(16 + GW_AEAD_UNIT_WORDS * lane->place + i)] =
+        stream[gw_aead_stream_at(16 + GW_AEAD_UNIT_WORDS * lane->rank + i)] =
             from + 4 * i < lane->bytes ? words[i] : 0;
     }
 }
 
-/* The same step: the team takes the stream to the packet. skew: bytes from the aligned word in
- * which the packet begins to its first. */
-GW_LANE void gw_aead_apply(const gw_aead_round *round, const gw_aead_lane *lane,
-                           const GW_LOCAL gw_u32 *stream, gw_u32 step, gw_u32 skew)
+/* Applies the key stream of one step to the packet. `skew` is the distance from the aligned 16-byte
+ * word that contains the packet's start to that start, in bytes. */
+GW_LANE void gw_aead_xor(const gw_aead_round *round, const gw_aead_lane *lane,
+                         const GW_LOCAL gw_u32 *stream, gw_u32 step, gw_u32 skew)
 {
     const gw_u32 shift = 8 * (-skew & 3u);
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_AEAD_UNIT_BYTES / 16; i++) {
-        const gw_u32 chunk = i * round->lanes + lane->place;
+        const gw_u32 chunk = i * round->lanes + lane->rank;
         const gw_u32 at = step * round->lanes * GW_AEAD_UNIT_BYTES + 16 * chunk;
         if (lane->bytes != 0 && at < skew + lane->bytes) {
             const gw_u32 word = (16 * chunk + 64 - skew) >> 2;
@@ -107,47 +105,47 @@ GW_LANE void gw_aead_apply(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Encrypts or decrypts the round's packets, by all teams; ready: whether `words` are the lane's
- * unit of the first step already. */
+/* Encrypts or decrypts the packets of a round. All teams call it. `ready` tells whether `words`
+ * already holds the lane's unit of the first step. */
 GW_GROUP void gw_aead_cipher(const gw_aead_round *round, const gw_aead_lane *lane,
                              const GW_LOCAL gw_u8 *table, GW_LOCAL gw_aead_scratch *scratch,
                              gw_u32 bytes_max, gw_u32 *words, gw_u32 ready)
 {
     GW_LOCAL gw_u32 *stream =
-        scratch->of.stream + lane->packet * GW_AEAD_STREAM_WORDS(round->lanes);
+        scratch->shared.stream + lane->packet * GW_AEAD_STREAM_WORDS(round->lanes);
     const gw_u32 skew = (gw_u32)(lane->data - round->work->arena) & 15u;
     const gw_u32 step_bytes = round->lanes * GW_AEAD_UNIT_BYTES;
-    gw_u32 carried = 0;
+    gw_u32 previous = 0;
     GW_NO_COPY
     for (gw_u32 step = 0; step * step_bytes < bytes_max + 15; step++) {
-        const gw_u32 unit = step * round->lanes + lane->place;
+        const gw_u32 unit = step * round->lanes + lane->rank;
         if (unit * GW_AEAD_UNIT_BYTES < lane->bytes && (step != 0 || !ready)) {
             gw_aead_unit(round, lane, table, unit, words);
         }
-        if (lane->place < 4) {
-            stream[lane->place] = carried;
+        if (lane->rank < 4) {
+            stream[lane->rank] = previous;
         }
-        gw_aead_leave_unit(round, lane, words, stream, step);
+        gw_aead_store_unit(round, lane, words, stream, step);
         gw_warp_barrier();
-        gw_aead_apply(round, lane, stream, step, skew);
-        if (lane->place < 4) {
-            carried =
-                stream[gw_aead_stream_at(GW_AEAD_UNIT_WORDS * round->lanes + 12 + lane->place)];
+        gw_aead_xor(round, lane, stream, step, skew);
+        if (lane->rank < 4) {
+            previous =
+                stream[gw_aead_stream_at(GW_AEAD_UNIT_WORDS * round->lanes + 12 + lane->rank)];
         }
         gw_warp_barrier();
     }
 }
 
 /*
- * The blocks of a sum:
+ * Blocks of a GHASH or Poly1305 sum.
  *
- *   | first, of four words | data, zeros up to the next block | lengths |
+ *   | first block, of four words | data, zeros up to the next block | lengths |
  */
 typedef struct gw_aead_blocks {
     gw_u32 first[4];
     const GW_GLOBAL gw_u8 *data;
-    gw_u32 bytes;      /* a multiple of 4 */
-    gw_u32 lengths[2]; /* of the additional data and of what is encrypted, in bytes */
+    gw_u32 bytes;      /* length of the data, a multiple of 4 */
+    gw_u32 lengths[2]; /* lengths of additional and encrypted data, in bytes */
     gw_u32 count;
 } gw_aead_blocks;
 
@@ -165,7 +163,7 @@ GW_LANE gw_aead_blocks gw_aead_blocks_of(const gw_aead_round *round, const gw_ae
     blocks.lengths[0] = aad.bytes;
     blocks.lengths[1] = lane->bytes;
     if (round->suite.cipher == GW_IPSEC_CIPHER_NULL) {
-        /* GMAC: all is additional data, IV and payload too (gw_ipsec_gmac_esp). */
+        /* GMAC: everything is additional data, including IV and payload (gw_ipsec_gmac_esp). */
         const gw_u32 extended = aad.bytes == 12;
         const gw_u32 high = gw_load_be32(lane->data - 8);
         blocks.first[2] = extended ? aad.words[2] : high;
@@ -179,21 +177,21 @@ GW_LANE gw_aead_blocks gw_aead_blocks_of(const gw_aead_round *round, const gw_ae
     return blocks;
 }
 
-/* Block `index` but the last, as big-endian words. */
+/* Returns a block of the sum as big-endian words. Not for the last block. */
 GW_LANE void gw_aead_block(const gw_aead_blocks *blocks, gw_u32 index, gw_u32 *words)
 {
     const gw_u32 at = index == 0 ? 0 : 16 * (index - 1);
     const GW_GLOBAL gw_u8 *data = blocks->data + at;
     const gw_u32 shift = 8 * ((gw_u32)(gw_u64)data & 3u);
     const GW_GLOBAL gw_u32 *aligned = (const GW_GLOBAL gw_u32 *)(data - shift / 8);
-    /* Words that do not reach into the data are not read. */
-    const gw_u32 there = index == 0 ? 0 : blocks->bytes - at;
-    gw_u32 low = there != 0 ? aligned[0] : 0;
+    /* Words outside the data are not read. */
+    const gw_u32 left = index == 0 ? 0 : blocks->bytes - at;
+    gw_u32 low = left != 0 ? aligned[0] : 0;
     GW_UNROLL
     for (gw_u32 i = 0; i < 4; i++) {
-        const gw_u32 reaches = 4 * i + 4 < there || (4 * i < there && shift != 0);
+        const gw_u32 reaches = 4 * i + 4 < left || (4 * i < left && shift != 0);
         const gw_u32 high = reaches ? aligned[i + 1] : 0;
-        const gw_u32 word = 4 * i < there ? gw_funnel_right32(low, high, shift) : 0;
+        const gw_u32 word = 4 * i < left ? gw_funnel_right32(low, high, shift) : 0;
         words[i] = index == 0 ? blocks->first[i] : gw_swap32(word);
         low = high;
     }
@@ -220,7 +218,7 @@ GW_LANE gw_poly1305 gw_aead_poly1305_block(const gw_aead_blocks *blocks, gw_u32 
                              gw_swap32(words[3]), 1);
 }
 
-/* This lane's part of GHASH. */
+/* Returns this lane's partial sum of GHASH. */
 GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead_lane *lane,
                                        const gw_aead_blocks *blocks)
 {
@@ -231,20 +229,20 @@ GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead
         step = gw_ghash_multiply(step, step);
     }
     const gw_u32 rows = (blocks->count + round->lanes - 1) / round->lanes;
-    /* Rows end with the last block. */
+    /* The last row ends with the last block. */
     const gw_u32 missing = rows * round->lanes - blocks->count;
     gw_ghash_element sum = gw_ghash_zero();
     GW_NO_COPY
-    for (gw_u32 row = lane->place < missing ? 1 : 0; row < rows; row++) {
-        const gw_u32 index = row * round->lanes + lane->place - missing;
+    for (gw_u32 row = lane->rank < missing ? 1 : 0; row < rows; row++) {
+        const gw_u32 index = row * round->lanes + lane->rank - missing;
         sum = gw_ghash_add(gw_ghash_multiply(sum, step), gw_aead_ghash_block(blocks, index));
     }
-    /* To the power of what is behind: 1 to `lanes`. */
-    const gw_u32 behind = round->lanes - 1 - lane->place;
-    sum = gw_ghash_multiply(sum, gw_ghash_key(powers + (behind & 3u) * GW_GHASH_KEY_WORDS));
+    /* Multiply by the power of the key for the blocks that follow in the row: 1 to `lanes`. */
+    const gw_u32 following = round->lanes - 1 - lane->rank;
+    sum = gw_ghash_multiply(sum, gw_ghash_key(powers + (following & 3u) * GW_GHASH_KEY_WORDS));
     step = fourth;
     for (gw_u32 lanes = 4; lanes < round->lanes; lanes *= 2) {
-        if (behind & lanes) {
+        if (following & lanes) {
             sum = gw_ghash_multiply(sum, step);
         }
         step = gw_ghash_multiply(step, step);
@@ -252,7 +250,7 @@ GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead
     return sum;
 }
 
-/* This lane's part of Poly1305. */
+/* Returns this lane's partial sum of Poly1305. */
 GW_LANE gw_poly1305 gw_aead_poly1305(const gw_aead_round *round, const gw_aead_lane *lane,
                                      const gw_aead_blocks *blocks, gw_poly1305 r)
 {
@@ -263,12 +261,12 @@ GW_LANE gw_poly1305 gw_aead_poly1305(const gw_aead_round *round, const gw_aead_l
     const gw_u32 rows = (blocks->count + round->lanes - 1) / round->lanes;
     const gw_u32 missing = rows * round->lanes - blocks->count;
     gw_poly1305 sum = gw_poly1305_zero();
-    gw_u32 row = lane->place < missing ? 1 : 0;
-    gw_u32 index = row * round->lanes + lane->place - missing;
+    gw_u32 row = lane->rank < missing ? 1 : 0;
+    gw_u32 index = row * round->lanes + lane->rank - missing;
     gw_poly1305 next = row < rows ? gw_aead_poly1305_block(blocks, index) : sum;
     GW_NO_COPY
     for (; row < rows; row++) {
-        /* The next block is on its way while this one is worked on. */
+        /* The next block loads while this one is added. */
         const gw_poly1305 block = next;
         index += round->lanes;
         if (row + 1 < rows) {
@@ -276,11 +274,11 @@ GW_LANE gw_poly1305 gw_aead_poly1305(const gw_aead_round *round, const gw_aead_l
         }
         sum = gw_poly1305_add(gw_poly1305_multiply(sum, step), block);
     }
-    const gw_u32 behind = round->lanes - 1 - lane->place;
+    const gw_u32 following = round->lanes - 1 - lane->rank;
     sum = gw_poly1305_multiply(sum, r);
     step = r;
     for (gw_u32 lanes = 1; lanes < round->lanes; lanes *= 2) {
-        if (behind & lanes) {
+        if (following & lanes) {
             sum = gw_poly1305_multiply(sum, step);
         }
         step = gw_poly1305_multiply(step, step);
@@ -288,7 +286,7 @@ GW_LANE gw_poly1305 gw_aead_poly1305(const gw_aead_round *round, const gw_aead_l
     return sum;
 }
 
-/* Leaves each lane's part of the packet's sum. */
+/* Stores this lane's partial sum of the packet. */
 GW_LANE void gw_aead_sum(const gw_aead_round *round, const gw_aead_lane *lane,
                          GW_LOCAL gw_aead_scratch *scratch)
 {
@@ -298,25 +296,25 @@ GW_LANE void gw_aead_sum(const gw_aead_round *round, const gw_aead_lane *lane,
     const gw_aead_blocks blocks = gw_aead_blocks_of(round, lane, scratch->sequence[lane->packet]);
     const gw_u32 id = gw_lane_id();
     if (round->suite.auth == GW_IPSEC_AUTH_POLY1305) {
-        const gw_poly1305 r =
-            gw_poly1305_clamp(scratch->once[0][lane->packet], scratch->once[1][lane->packet],
-                              scratch->once[2][lane->packet], scratch->once[3][lane->packet]);
+        const gw_poly1305 r = gw_poly1305_clamp(
+            scratch->one_time_key[0][lane->packet], scratch->one_time_key[1][lane->packet],
+            scratch->one_time_key[2][lane->packet], scratch->one_time_key[3][lane->packet]);
         const gw_poly1305 sum = gw_aead_poly1305(round, lane, &blocks, r);
-        scratch->of.sums[0][id] = sum.limb0;
-        scratch->of.sums[1][id] = sum.limb1;
-        scratch->of.sums[2][id] = sum.limb2;
-        scratch->of.sums[3][id] = sum.limb3;
-        scratch->of.sums[4][id] = sum.limb4;
+        scratch->shared.sums[0][id] = sum.limb0;
+        scratch->shared.sums[1][id] = sum.limb1;
+        scratch->shared.sums[2][id] = sum.limb2;
+        scratch->shared.sums[3][id] = sum.limb3;
+        scratch->shared.sums[4][id] = sum.limb4;
     } else {
         const gw_ghash_element sum = gw_aead_ghash(round, lane, &blocks);
-        scratch->of.sums[0][id] = gw_ghash_word(sum, 0);
-        scratch->of.sums[1][id] = gw_ghash_word(sum, 1);
-        scratch->of.sums[2][id] = gw_ghash_word(sum, 2);
-        scratch->of.sums[3][id] = gw_ghash_word(sum, 3);
+        scratch->shared.sums[0][id] = gw_ghash_word(sum, 0);
+        scratch->shared.sums[1][id] = gw_ghash_word(sum, 1);
+        scratch->shared.sums[2][id] = gw_ghash_word(sum, 2);
+        scratch->shared.sums[3][id] = gw_ghash_word(sum, 3);
     }
 }
 
-/* A round by the teams: the barriers are those of gw_aead_head_round. */
+/* Runs one round of the teams, with the same barriers as gw_aead_head_round. */
 GW_GROUP void gw_aead_team_round(const gw_aead_round *round,
                                  const GW_LOCAL gw_aes_team_table *table,
                                  GW_LOCAL gw_aead_scratch *scratch)

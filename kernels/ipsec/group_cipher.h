@@ -1,24 +1,25 @@
 /*
- * The teams' part of a round (group.h): encrypt or decrypt, and bring words to the hash.
+ * Work of the teams in a round (group.h): encrypt or decrypt, and copy words to the ring for the
+ * hash lanes.
  *
- * Buffers are read and written in aligned words, each composed of two neighbouring
- * columns where the packet begins elsewhere. A word that reaches into the next
- * column is written with that, so nothing is written before it was read.
+ * Teams read and write packets in aligned words. A packet that is not aligned needs two
+ * neighbouring aligned words for each of its words. A word that also contains bytes of the next
+ * column is written together with that column, so no byte is overwritten before it is read.
  */
 #ifndef GODWIT_IPSEC_GROUP_CIPHER_H
 #define GODWIT_IPSEC_GROUP_CIPHER_H
 
-/* Blocks that do not wait for each other and go at once, so that one's exchanges and look-ups fill
- * the other's waits. */
+/* Number of independent blocks that a team processes at once. The exchanges and look-ups of one
+ * block fill the waits of the other. */
 #define GW_IPSEC_PARALLEL_BLOCKS 2u
 
-/* Blocks that so many words reach into. */
+/* Returns the number of blocks that contain the given number of words. */
 GW_LANE gw_u32 gw_ipsec_blocks(gw_u32 words)
 {
     return (words + GW_IPSEC_BLOCK_WORDS - 1) / GW_IPSEC_BLOCK_WORDS;
 }
 
-/* Waits for so many steps of the others. */
+/* Waits at the barriers of `steps` steps. */
 GW_GROUP void gw_ipsec_wait(gw_u32 steps)
 {
     for (gw_u32 step = 0; step < steps; step++) {
@@ -26,34 +27,35 @@ GW_GROUP void gw_ipsec_wait(gw_u32 steps)
     }
 }
 
-/* The aligned words around a lane's half of a block. */
+/* Aligned words that contain a lane's half of a block. */
 typedef struct gw_ipsec_raw {
     gw_u32 word[3];
 } gw_ipsec_raw;
 
-/* One lane of a team. */
+/* One lane of a team, with its packet. */
 typedef struct gw_ipsec_cipher {
     gw_aes_team aes;
-    GW_GLOBAL gw_u32 *words; /* the aligned word in which this lane's half of block 0 begins */
-    gw_u32 shift;            /* bits from there to the half */
-    gw_u32 packet;           /* place in the round */
-    gw_u32 half;             /* which of the team it is */
-    gw_u32 blocks;           /* 0: none */
-    gw_u32 ring;             /* word of the ring where the half of the next block goes */
-    gw_aes_half previous;    /* encrypted half of the block before */
-    gw_u32 written;          /* the second of its columns, as written */
-    gw_ipsec_raw raw[GW_IPSEC_STEP_BLOCKS]; /* of blocks to come */
+    GW_GLOBAL gw_u32
+        *words;           /* aligned word that contains the start of this lane's half of block 0 */
+    gw_u32 shift;         /* bits from that word to the half */
+    gw_u32 packet;        /* index of the packet in the round */
+    gw_u32 half;          /* index of the lane in its team */
+    gw_u32 blocks;        /* number of blocks; 0: none */
+    gw_u32 ring;          /* ring index for this lane's half of the next block */
+    gw_aes_half previous; /* encrypted half of the previous block */
+    gw_u32 written;       /* second word of the previous half, as written */
+    gw_ipsec_raw raw[GW_IPSEC_STEP_BLOCKS]; /* words of blocks that are loaded ahead */
 } gw_ipsec_cipher;
 
-/* Behind the last block it fetches the first again: a branch would part the warp, and what comes
- * then would first bring it together. */
+/* Loads the words of a half block. After the last block, it loads the first block again. A branch
+ * would split the warp, and the next exchange would have to join it first. */
 GW_LANE void gw_ipsec_fetch(gw_ipsec_cipher *lane, gw_ipsec_raw *raw, gw_u32 block)
 {
     const GW_GLOBAL gw_u32 *words =
         lane->words + GW_IPSEC_BLOCK_WORDS * (block < lane->blocks ? block : 0);
     raw->word[0] = words[0];
     raw->word[1] = words[1];
-    /* What lies behind the last block may be behind the buffer. */
+    /* The word after the last block may be outside the buffer. */
     raw->word[2] = words[lane->shift != 0 ? 2 : 1];
 }
 
@@ -65,11 +67,9 @@ GW_LANE gw_aes_half gw_ipsec_fetched(const gw_ipsec_cipher *lane, gw_ipsec_raw r
     return half;
 }
 
-/*
- * Writes this lane's half of a block, by all lanes of a team. What sticks out of the aligned words
- * goes with the block to come; behind the last it goes with what lies there, the third of the words
- * that were read.
- */
+/* Writes this lane's half of a block. All lanes of a team call it together. Bytes in the last
+ * aligned word are written with the next block. After the last block, they are written with the
+ * bytes that follow it, which `third` contains. */
 GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half half, gw_u32 third)
 {
     const gw_u32 before = gw_pair_word(lane->half == 0 ? half.word[1] : lane->written);
@@ -77,38 +77,36 @@ GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half hal
     GW_GLOBAL gw_u32 *words =
         lane->words + GW_IPSEC_BLOCK_WORDS * (block + 1) - GW_IPSEC_BLOCK_WORDS;
     const gw_u32 last = lane->half != 0 && lane->shift != 0 && block + 1 == lane->blocks;
-    /* Block -1, the IV, is there where there is another. */
-    const gw_u32 there = block + 1 <= lane->blocks && lane->blocks != 0;
-    /* Outside of the conditions, which then need no branch. */
+    /* Block -1 is the IV. It exists if the packet has any block. */
+    const gw_u32 has_block = block + 1 <= lane->blocks && lane->blocks != 0;
+    /* These shifts are outside the conditions, which then compile without branches. */
     const gw_u32 first = gw_funnel_left32(before, half.word[0], lane->shift);
     const gw_u32 second = gw_funnel_left32(half.word[0], half.word[1], lane->shift);
-    const gw_u32 behind = gw_funnel_left32(half.word[1], third >> lane->shift, lane->shift);
-    if (there) {
+    const gw_u32 tail = gw_funnel_left32(half.word[1], third >> lane->shift, lane->shift);
+    if (has_block) {
         words[0] = first;
         words[1] = second;
     }
-    if (there & last) {
-        words[2] = behind;
+    if (has_block & last) {
+        words[2] = tail;
     }
 }
 
-/* Hands the half of a block over to the hash. */
-GW_LANE void gw_ipsec_hand_over(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
-                                gw_aes_half half)
+/* Writes a half block to the ring for the hash lane. */
+GW_LANE void gw_ipsec_write_ring(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
+                                 gw_aes_half half)
 {
-    GW_LOCAL gw_u32 *place = scratch->ring + lane->ring;
-    place[0] = gw_swap32(half.word[0]);
-    place[GW_IPSEC_STRIDE] = gw_swap32(half.word[1]);
+    GW_LOCAL gw_u32 *slot = scratch->ring + lane->ring;
+    slot[0] = gw_swap32(half.word[0]);
+    slot[GW_IPSEC_STRIDE] = gw_swap32(half.word[1]);
     lane->ring += GW_IPSEC_BLOCK_WORDS * GW_IPSEC_STRIDE;
     if (lane->ring >= GW_IPSEC_RING_WORDS * GW_IPSEC_STRIDE) {
         lane->ring -= GW_IPSEC_RING_WORDS * GW_IPSEC_STRIDE;
     }
 }
 
-/*
- * Makes the IV, which is gw_ipsec_cbc_iv's, while the hash lane looks at the packet itself: the
- * parameter alone says which SA and which sequence number.
- */
+/* Computes the IV of gw_ipsec_cbc_iv while the hash lane checks the packet. SA and sequence number
+ * come from the parameter alone. */
 GW_LANE void gw_ipsec_team_iv(gw_ipsec_cipher *lane, const GW_GLOBAL gw_ipsec_sa *sa,
                               gw_u64 parameter)
 {
@@ -121,11 +119,11 @@ GW_LANE void gw_ipsec_team_iv(gw_ipsec_cipher *lane, const GW_GLOBAL gw_ipsec_sa
     nonce = gw_aes_team_rounds(&lane->aes, 0, gw_aes_team_start(&lane->aes, nonce), 1,
                                GW_AES_TEAM_SPLIT);
     lane->previous = gw_aes_team_encrypt_end(&lane->aes, nonce);
-    /* What lies in front of the IV. */
+    /* The word before the IV: the lower half of the sequence number. */
     lane->written = lower;
 }
 
-/* Takes up the packet, once its hash lane has said what to do. */
+/* Starts on the packet that the hash lane has checked. */
 GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
                                  const GW_LOCAL gw_ipsec_scratch *scratch)
 {
@@ -137,7 +135,7 @@ GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
         lane->raw[i].word[1] = 0;
         lane->raw[i].word[2] = 0;
     }
-    /* An idle team reads the image's header over and over, and writes nothing. */
+    /* An idle team reads the image's header repeatedly and writes nothing. */
     const gw_u64 data = words == 0 ? 0 : scratch->data[lane->packet];
     const GW_GLOBAL gw_u8 *from = words == 0 ? work->image : work->arena + (data & ~(gw_u64)3);
     lane->words = (GW_GLOBAL gw_u32 *)from + GW_AES_TEAM_WORDS * lane->half;
@@ -145,15 +143,13 @@ GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
     lane->ring = GW_AES_TEAM_WORDS * lane->half * GW_IPSEC_STRIDE + lane->packet;
 }
 
-/*
- * Encrypts all packets of a warp, of up to blocks_max blocks, in step with the hash of the round;
- * the IV is lane->previous. A block is written and handed over while the next is on its way through
- * its rounds, which leave room for it.
- */
+/* Encrypts all packets of a warp with CBC, in step with the hash lanes. Packets have up to
+ * blocks_max blocks. lane->previous holds the IV. A block is written, and copied to the ring,
+ * during the cipher rounds of the next block, which leave time for that. */
 GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                      gw_u32 blocks_max, gw_u32 steps)
 {
-    /* The IV, as block -1, lies in front of the ring's first word. */
+    /* Block -1, the IV, comes before the first word of the ring. */
     lane->ring += (GW_IPSEC_RING_WORDS - GW_IPSEC_BLOCK_WORDS) * GW_IPSEC_STRIDE;
     gw_ipsec_fetch(lane, &lane->raw[0], 0);
     gw_u32 third = 0;
@@ -170,23 +166,23 @@ GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
         third = lane->raw[0].word[2];
         gw_ipsec_fetch(lane, &lane->raw[0], block + 1);
         state = gw_aes_team_rounds(&lane->aes, 0, state, 3, 5);
-        gw_ipsec_hand_over(lane, scratch, before);
+        gw_ipsec_write_ring(lane, scratch, before);
         state = gw_aes_team_rounds(&lane->aes, 0, state, 5, GW_AES_TEAM_SPLIT);
         lane->previous = gw_aes_team_encrypt_end(&lane->aes, state);
-        /* All blocks of the step before are handed over. */
+        /* All blocks of the previous step are in the ring. */
         if (block != 0 && block % GW_IPSEC_STEP_BLOCKS == 0) {
             gw_barrier();
             steps--;
         }
     }
     if (blocks_max != 0) {
-        gw_ipsec_hand_over(lane, scratch, lane->previous);
+        gw_ipsec_write_ring(lane, scratch, lane->previous);
         gw_ipsec_write(lane, blocks_max - 1, lane->previous, third);
     }
     gw_ipsec_wait(steps);
 }
 
-/* Brings all packets of a round to the hash as they are. */
+/* Copies all packets of a round to the ring without changes. */
 GW_GROUP void gw_ipsec_stage_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                    gw_u32 steps)
 {
@@ -197,14 +193,14 @@ GW_GROUP void gw_ipsec_stage_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scra
     for (gw_u32 step = 0; step < steps; step++) {
         GW_UNROLL
         for (gw_u32 i = 0; i < GW_IPSEC_STEP_BLOCKS; i++) {
-            gw_ipsec_hand_over(lane, scratch, gw_ipsec_fetched(lane, lane->raw[i]));
+            gw_ipsec_write_ring(lane, scratch, gw_ipsec_fetched(lane, lane->raw[i]));
             gw_ipsec_fetch(lane, &lane->raw[i], (step + 1) * GW_IPSEC_STEP_BLOCKS + i);
         }
         gw_barrier();
     }
 }
 
-/* Takes up what lies in front of block 0: CBC's IV, or the sequence number and CTR's IV. */
+/* Loads the words before block 0: the IV of CBC, or the sequence number and the IV of CTR. */
 GW_LANE void gw_ipsec_parallel_begin(gw_ipsec_cipher *lane)
 {
     lane->previous.word[0] = 0;
@@ -223,7 +219,7 @@ GW_LANE void gw_ipsec_parallel_begin(gw_ipsec_cipher *lane)
     }
 }
 
-/* Decrypts all packets of a warp by CBC. */
+/* Decrypts all packets of a warp with CBC. */
 GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
 {
     gw_ipsec_parallel_begin(lane);
@@ -255,17 +251,18 @@ GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
 }
 
 /*
- * CTR over all packets of a warp, of up to blocks_max blocks, either way (RFC 3686, section 2.1).
- * In step with the hash of the round where there are steps: outbound. What the last block has
- * behind the packet's end, of the ICV, stays as it is.
+ * Encrypts or decrypts all packets of a warp with CTR (RFC 3686, section 2.1). Packets have up to
+ * blocks_max blocks. If `steps` is not 0 (outbound), it also copies the result to the ring, in step
+ * with the hash lanes. Bytes of the last block after the data, which belong to the ICV, stay
+ * unchanged.
  */
 GW_GROUP void gw_ipsec_counter_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                      const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 blocks_max,
                                      gw_u32 steps)
 {
-    const gw_u32 hands_over = steps != 0;
+    const gw_u32 writes_ring = steps != 0;
     gw_ipsec_parallel_begin(lane);
-    /* The counter block (section 4 there): salt, IV, and the counter, which is the last word. */
+    /* Counter block (RFC 3686, section 4): salt, IV, and the counter in the last word. */
     gw_aes_half counter;
     counter.word[0] = lane->half == 0 ? sa->salt : lane->previous.word[1];
     counter.word[1] = gw_pair_word(lane->previous.word[0]);
@@ -291,12 +288,12 @@ GW_GROUP void gw_ipsec_counter_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
                     GW_IPSEC_BLOCK_WORDS * (first + i) + GW_AES_TEAM_WORDS * lane->half + j;
                 half.word[j] ^= word < words ? stream[i].word[j] : 0;
             }
-            if (hands_over) {
-                gw_ipsec_hand_over(lane, scratch, half);
+            if (writes_ring) {
+                gw_ipsec_write_ring(lane, scratch, half);
             }
             gw_ipsec_write(lane, first + i, half, third);
         }
-        if (hands_over && (first + GW_IPSEC_PARALLEL_BLOCKS) % GW_IPSEC_STEP_BLOCKS == 0) {
+        if (writes_ring && (first + GW_IPSEC_PARALLEL_BLOCKS) % GW_IPSEC_STEP_BLOCKS == 0) {
             gw_barrier();
             steps--;
         }
@@ -304,7 +301,7 @@ GW_GROUP void gw_ipsec_counter_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
     gw_ipsec_wait(steps);
 }
 
-/* Which packet of the bin is the lane's. */
+/* Assigns the lane to its packet and half block. Returns the packet's index in the bin. */
 GW_LANE gw_u32 gw_ipsec_team_index(gw_ipsec_cipher *lane, gw_u32 first)
 {
     lane->packet = gw_lane_id() / GW_AES_TEAM_LANES;
@@ -312,10 +309,9 @@ GW_LANE gw_u32 gw_ipsec_team_index(gw_ipsec_cipher *lane, gw_u32 first)
     return first + lane->packet;
 }
 
-/*
- * A round by the teams: the barriers are those of gw_ipsec_hash_round. rounds and encrypts, whether
- * blocks are chained outbound, follow from suite and direction.
- */
+/* Runs one round of the teams, with the same barriers as gw_ipsec_hash_round. `rounds` is the
+ * number of AES rounds. `encrypts` is 1 for outbound CBC. Callers pass both as constants where
+ * possible. */
 GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
                                 GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first, gw_u32 rounds,
                                 gw_u32 encrypts)
@@ -326,7 +322,7 @@ GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
     const GW_GLOBAL gw_ipsec_sa *sa = gw_ipsec_named_sa(scratch->sas, parameter);
     if (encrypts) {
         gw_aes_team_begin(&lane.aes, &scratch->table, sa->keys, rounds, lane.half);
-        /* Of a warp without packets, teams leave the tables to the others. */
+        /* A warp without packets does no look-ups and leaves the table to the other warps. */
         if (gw_uniform(index) < work->count) {
             gw_ipsec_team_iv(&lane, sa, parameter);
         }
@@ -354,34 +350,32 @@ GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
     gw_barrier();
 }
 
-/* Whether teams chain blocks. */
-GW_LANE gw_u32 gw_ipsec_chains(const gw_work *work, gw_ipsec_suite suite)
+/* Returns whether blocks depend on each other: CBC, outbound. */
+GW_LANE gw_u32 gw_ipsec_is_chained(const gw_work *work, gw_ipsec_suite suite)
 {
     return suite.cipher == GW_IPSEC_CIPHER_CBC &&
            gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND;
 }
 
-/* Apart, as the next, so that the round keys find room in registers: each block would wait for
- * them. */
+/* Runs one round of the teams for any suite but CTR. It is a separate function, like the next two,
+ * so that the round keys stay in registers. Otherwise each block would wait for them. */
 GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
                                   GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
     gw_ipsec_team_work(work, suite, scratch, first, gw_ipsec_aes_rounds(suite),
-                       gw_ipsec_chains(work, suite));
+                       gw_ipsec_is_chained(work, suite));
 }
 
-/*
- * The same where blocks are chained and keys have 128 bits. What is known when it is compiled
- * leaves no branch among the rounds, and all registers to them: a packet is as late as its blocks,
- * one behind the other.
- */
+/* Runs one round of the teams for outbound CBC with AES-128. The constants leave no branch between
+ * the AES rounds, and all registers to the round keys. The time of a packet is the time of its
+ * blocks, one after the other. */
 GW_APART void gw_ipsec_team_chain_128(const gw_work *work, gw_ipsec_suite suite,
                                       GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
     gw_ipsec_team_work(work, suite, scratch, first, GW_AES_TEAM_SPLIT, 1);
 }
 
-/* The same of CTR, whose key stream is one thing in both directions. */
+/* Runs one round of the teams for CTR, whose key stream is the same in both directions. */
 GW_APART void gw_ipsec_team_counter(const gw_work *work, gw_ipsec_suite suite,
                                     GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
@@ -404,7 +398,7 @@ GW_APART void gw_ipsec_team_counter(const gw_work *work, gw_ipsec_suite suite,
     gw_barrier();
 }
 
-/* The same round by lanes that have no part in it. */
+/* Runs one round of the lanes without work: only the barriers. */
 GW_GROUP void gw_ipsec_idle_round(const gw_work *work, gw_ipsec_suite suite,
                                   const GW_LOCAL gw_ipsec_scratch *scratch)
 {

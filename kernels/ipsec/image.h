@@ -1,12 +1,12 @@
 /*
- * The table image of ipsec; crates/function/src/ipsec/tables.rs builds it.
+ * Table image of ipsec. crates/function/src/ipsec/tables.rs builds it.
  *
  *   0         sa_offset            selector_offset
  *   | header  | SA 0 | SA 1 | ... | selector 0 | selector 1 | ... |
  *
- * Offsets count bytes from the image's start. All numbers are little-endian; addresses and
- * ports are numbers too (192.0.2.1 is 0xc0000201, an IPv6 address four of them, the first
- * first). What is said to be bytes lies as it goes over the wire.
+ * Offsets count bytes from the image's start. All numbers are little-endian. Addresses and ports
+ * are numbers too: 192.0.2.1 is 0xc0000201, and an IPv6 address is four numbers, most significant
+ * first. Fields that are described as bytes have the byte order of the wire.
  */
 #ifndef GODWIT_IPSEC_IMAGE_H
 #define GODWIT_IPSEC_IMAGE_H
@@ -15,54 +15,56 @@
 
 typedef struct gw_ipsec_image {
     gw_u32 magic;           /* GW_IPSEC_MAGIC */
-    gw_u32 sa_count;        /* places for SAs, 0..2^20 */
+    gw_u32 sa_count;        /* number of SA slots, 0..2^20 */
     gw_u32 sa_offset;       /* a multiple of 64 */
-    gw_u32 selector_count;  /* places for selectors, of all SAs together */
+    gw_u32 selector_count;  /* number of selector slots, for all SAs together */
     gw_u32 selector_offset; /* a multiple of 64 */
     gw_u32 reserved[3];     /* 0 */
 } gw_ipsec_image;
 GW_STATIC_ASSERT(sizeof(gw_ipsec_image) == 32, ipsec_image_size);
 
-/* Flags of an SA. */
-#define GW_IPSEC_SA_USED        0x01u /* the place holds an SA */
-#define GW_IPSEC_SA_INBOUND     0x02u
-#define GW_IPSEC_SA_TRANSPORT   0x04u /* otherwise tunnel */
-#define GW_IPSEC_SA_OUTER_IPV6  0x08u /* its endpoints are IPv6 addresses, otherwise IPv4 */
-#define GW_IPSEC_SA_ESN         0x10u /* extended sequence numbers (RFC 4303, section 2.2.1) */
-#define GW_IPSEC_SA_UDP         0x20u /* ESP in UDP (RFC 3948) */
-#define GW_IPSEC_SA_DF_CLEAR    0x40u /* tunnel, IPv4 outside: DF is 0; without both, it is copied */
-#define GW_IPSEC_SA_DF_SET      0x80u  /* DF is 1 */
+/* Flags of an SA (gw_ipsec_sa.flags). */
+#define GW_IPSEC_SA_USED       0x01u /* the slot holds an SA */
+#define GW_IPSEC_SA_INBOUND    0x02u
+#define GW_IPSEC_SA_TRANSPORT  0x04u /* otherwise tunnel mode */
+#define GW_IPSEC_SA_OUTER_IPV6 0x08u /* the endpoints have IPv6 addresses, otherwise IPv4 */
+#define GW_IPSEC_SA_ESN        0x10u /* extended sequence numbers (RFC 4303, section 2.2.1) */
+#define GW_IPSEC_SA_UDP        0x20u /* ESP in UDP (RFC 3948) */
+#define GW_IPSEC_SA_DF_CLEAR                                                                       \
+    0x40u /* tunnel, outer IPv4: DF is 0; with neither DF flag, DF is copied */
+#define GW_IPSEC_SA_DF_SET      0x80u  /* tunnel, outer IPv4: DF is 1 */
 #define GW_IPSEC_SA_DSCP_SET    0x100u /* tunnel: DSCP is gw_ipsec_sa.dscp, otherwise copied */
 #define GW_IPSEC_SA_ECN_IGNORED 0x200u /* RFC 6040, section 4.1, compatibility mode */
 
 /*
- * One security association: a cache line for headers, one for authentication, keys behind.
+ * A security association: one cache line for headers, one for authentication, then the keys.
  *
  *   suite            authentication                    keys
- *   HMAC             state after key xor ipad in 0..8,  as the cipher has it
- *                    after key xor opad in 8..16
- *                    (SHA-1 uses the first five of each)
- *   GCM, GMAC        powers 1 to 4 of the hash key H    round keys of AES to encrypt; behind those
- *                    (dialect/ghash.h)                  of AES-128, powers 5 to 8
- *   AES-CBC          as HMAC                            round keys: outbound to encrypt, inbound
- *                                                       to decrypt (dialect/aes.h)
- *   AES-CTR          as HMAC                            round keys to encrypt
+ *   HMAC             words 0..8: state after the block  as the cipher requires
+ *                    key xor ipad; words 8..16: state
+ *                    after the block key xor opad (SHA-1
+ *                    uses the first five of each)
+ *   GCM, GMAC        powers 1 to 4 of the hash key H    AES round keys for encryption; for
+ *                    (dialect/ghash.h)                  AES-128, powers 5 to 8 of H follow
+ *   AES-CBC          as HMAC                            round keys: outbound for encryption,
+ *                                                       inbound for decryption (dialect/aes.h)
+ *   AES-CTR          as HMAC                            round keys for encryption
  *   ChaCha20         0                                  the key, 32 bytes
  */
 typedef struct gw_ipsec_sa {
     gw_u32 spi;
     gw_u32 flags;
-    gw_u32 salt;           /* bytes: of the nonce, in front of the IV */
-    gw_u8 suite;           /* number in suite.h */
-    gw_u8 icv_bytes;       /* on the wire: 0, 8, 12, 16 */
-    gw_u8 hop_limit;       /* of the outer header */
+    gw_u32 salt;           /* bytes; first part of the nonce, before the IV */
+    gw_u8 suite;           /* number of suite.h */
+    gw_u8 icv_bytes;       /* length of the ICV in the packet: 0, 8, 12 or 16 */
+    gw_u8 hop_limit;       /* hop limit or TTL of the outer header */
     gw_u8 dscp;            /* 0..63 */
-    gw_u32 source[4];      /* endpoint that encrypts; IPv4: the first */
-    gw_u32 destination[4]; /* endpoint that decrypts */
+    gw_u32 source[4];      /* endpoint that encrypts; IPv4 uses the first word */
+    gw_u32 destination[4]; /* endpoint that decrypts; IPv4 uses the first word */
     gw_u16 udp_source;
     gw_u16 udp_destination;
-    gw_u32 selector_first; /* inbound: index of its first selector */
-    gw_u32 selector_count; /* inbound: how many it has; a packet inside must match one */
+    gw_u32 selector_first; /* inbound: index of the SA's first selector */
+    gw_u32 selector_count; /* inbound: number of selectors; an inner packet must match one */
     gw_u32 reserved;       /* 0 */
     gw_u32 authentication[16];
     gw_u32 keys[60];
@@ -75,20 +77,20 @@ GW_ASSERT_OFFSET(gw_ipsec_sa, selector_first, 52);
 GW_ASSERT_OFFSET(gw_ipsec_sa, authentication, 64);
 GW_ASSERT_OFFSET(gw_ipsec_sa, keys, 128);
 
-/* Of `authentication`: where the outer state of HMAC lies. */
+/* Index of the outer HMAC state in gw_ipsec_sa.authentication, in words. */
 #define GW_IPSEC_HMAC_OUTER 8u
 
 #define GW_IPSEC_PROTOCOL_ANY 256u
 
-/* What packets an SA may carry (RFC 4301, section 4.4.1.1). */
+/* Selector: the packets that an SA may carry (RFC 4301, section 4.4.1.1). */
 typedef struct gw_ipsec_selector {
-    gw_u32 source[4]; /* masked; IPv4: the first */
+    gw_u32 source[4]; /* masked with the prefix length; IPv4 uses the first word */
     gw_u32 destination[4];
-    gw_u8 source_bits; /* length of the prefix: 0..32, 0..128 */
+    gw_u8 source_bits; /* prefix length: 0..32 or 0..128 */
     gw_u8 destination_bits;
-    gw_u8 family;          /* 4 or 6; 0: both, and no prefix */
-    gw_u8 ports;           /* 1: the ports matter, and a packet that shows none does not match */
-    gw_u16 protocol;       /* 0..255, or GW_IPSEC_PROTOCOL_ANY */
+    gw_u8 family;    /* 4 or 6; 0: both, and the prefixes are ignored */
+    gw_u8 ports;     /* 1: ports are compared, and a packet without visible ports does not match */
+    gw_u16 protocol; /* 0..255, or GW_IPSEC_PROTOCOL_ANY */
     gw_u16 reserved_ports; /* 0 */
     gw_u16 source_port_first;
     gw_u16 source_port_last;
@@ -100,7 +102,8 @@ GW_STATIC_ASSERT(sizeof(gw_ipsec_selector) == 64, ipsec_selector_size);
 GW_ASSERT_OFFSET(gw_ipsec_selector, source_bits, 32);
 GW_ASSERT_OFFSET(gw_ipsec_selector, source_port_first, 40);
 
-/* The parameter of a packet: SA << 44 | sequence number. */
+/* Number of low bits of a packet's parameter that hold its sequence number. The SA's index is
+ * above. */
 #define GW_IPSEC_SEQUENCE_BITS 44u
 #define GW_IPSEC_SEQUENCE_MASK (((gw_u64)1 << GW_IPSEC_SEQUENCE_BITS) - 1)
 

@@ -1,32 +1,36 @@
 /*
- * ipsec: ESP and AH in tunnel and transport mode, IPv4 and IPv6 inside and outside, with the
- * transforms of suite.h.
+ * Kernel `ipsec`: ESP and AH in tunnel and transport mode, with IPv4 and IPv6 inside and outside.
+ * suite.h lists the transforms.
  *
- * The host half has matched the policy or looked up the SPI; parameter = index of the SA << 44 |
- * sequence number, inbound the one that it has inferred. Variants: suite.h.
+ * The host half has already matched the policy (outbound) or looked up the SPI (inbound). The
+ * parameter of a packet is its SA's index << 44 | its sequence number. Inbound, the host half
+ * infers the upper bits of the sequence number. suite.h defines the variants.
  *
- *   tunnel      | L2 | packet ............................... | trailer of L2 |
+ *   tunnel      | L2 | packet ............................... | Ethernet padding |
  *               | L2 | outer IP | UDP | ESP | IV | packet | pad | ICV |
  *   bytes    14/18      20/40     0/8   8  0/8/16    n      2-17  0-16
  *   transport   | L2 | IP | UDP | ESP | IV | payload | pad | ICV |
  *   AH          | L2 | outer IP, or IP | AH with ICV | packet or payload |
  *   bytes    14/18        20/40             24-40          n
  *
- * What is inside stays where it is. Outbound, L2 and the headers that remain in front move into the
- * headroom; inbound they move back. What follows the IP packet in the frame (Ethernet padding) is
- * not carried.
+ * The inner packet or payload is not moved. Outbound, the headers in front of it move into the
+ * headroom. Inbound, they move back. Ethernet padding after the IP packet is dropped.
  *
- *   find.h          the SA
+ *   find.h          the SA of a packet
  *   packet.h        IP headers and extension headers
  *   outer.h         fields of the outer header
- *   enter.h         headers in front, outbound      leave.h         the same, inbound
- *   encapsulate.h   ESP, outbound                   decapsulate.h   ESP, inbound
- *   ah.h            AH                              mutable.h       what AH does not cover
- *   selector.h      what an SA may carry            nat.h           checksums behind a NAT
+ *   outbound.h      headers in front of ESP or AH, outbound
+ *   inbound.h       headers in front of ESP or AH, inbound
+ *   encapsulate.h   ESP, outbound
+ *   decapsulate.h   ESP, inbound
+ *   ah.h            AH
+ *   mutable.h       header fields that AH does not authenticate
+ *   selector.h      selectors of inbound SAs
+ *   nat.h           transport checksums of packets that passed a NAT
  *   transform.h     ciphers and authentication
  *
  * Reads    the frame; the SA's 384 bytes; inbound the SA's selectors
- * Writes   the frame and, outbound, up to 80 bytes in front of it and up to 33 behind
+ * Writes   the frame; outbound up to 80 bytes in front of it and up to 33 bytes after it
  * Next     encrypted (0), decrypted (1), not_ip (3); value of the first two: the SPI; by the host
  *          half only: bypass (2), too_big (4)
  * Drops    truncated (0), malformed (1), no_sa (3), no_room (4), authentication (5), padding (6),
@@ -38,7 +42,7 @@
  * Cost     reads and writes every byte of the packet; one dependent load (the SA),
  *          two more inbound (selectors)
  * Spec     RFC 4301 (sections 4, 5 and 8), RFC 4302 (AH), RFC 4303 (ESP), RFC 3948 (ESP in UDP),
- *          RFC 6040 (ECN); those of the transforms: suite.h
+ *          RFC 6040 (ECN); suite.h cites the RFCs of the transforms
  */
 #ifndef GODWIT_IPSEC_H
 #define GODWIT_IPSEC_H
@@ -47,61 +51,69 @@
 #include "find.h"
 #include "outer.h"
 #include "selector.h"
-#include "enter.h"
+#include "outbound.h"
 #include "nat.h"
-#include "leave.h"
+#include "inbound.h"
 #include "encapsulate.h"
 #include "decapsulate.h"
 #include "transform.h"
 #include "mutable.h"
 #include "ah.h"
 
-GW_LANE void gw_ipsec_encrypt(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
-                              gw_descriptor *descriptor, gw_outcome *outcome)
+GW_LANE void gw_ipsec_esp_encapsulate(const gw_lane *lane, gw_ipsec_found found,
+                                      gw_ipsec_suite suite, gw_descriptor *descriptor,
+                                      gw_outcome *outcome)
 {
-    const gw_ipsec_sealing sealing = gw_ipsec_seal_begin(lane, found, suite, descriptor, outcome);
-    if (sealing.cipher_bytes != 0) {
-        gw_ipsec_seal(found.sa, suite, sealing.esp, sealing.cipher_bytes, sealing.sequence);
-        gw_ipsec_seal_end(found, suite, sealing);
+    const gw_ipsec_encryption encryption =
+        gw_ipsec_esp_encapsulate_begin(lane, found, suite, descriptor, outcome);
+    if (encryption.cipher_bytes != 0) {
+        gw_ipsec_esp_encrypt(found.sa, suite, encryption.esp, encryption.cipher_bytes,
+                             encryption.sequence);
+        gw_ipsec_esp_encapsulate_end(found, suite, encryption);
     }
 }
 
-GW_LANE void gw_ipsec_decrypt(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
-                              gw_descriptor *descriptor, gw_outcome *outcome)
+GW_LANE void gw_ipsec_esp_decapsulate(const gw_lane *lane, gw_ipsec_found found,
+                                      gw_ipsec_suite suite, gw_descriptor *descriptor,
+                                      gw_outcome *outcome)
 {
-    const gw_ipsec_opening opening = gw_ipsec_open_begin(lane, found, suite, descriptor, outcome);
-    if (opening.cipher_bytes == 0) {
+    const gw_ipsec_decryption decryption =
+        gw_ipsec_esp_decapsulate_begin(lane, found, suite, descriptor, outcome);
+    if (decryption.cipher_bytes == 0) {
         return;
     }
-    if (!gw_ipsec_open(found.sa, suite, opening.esp, opening.cipher_bytes, opening.sequence)) {
+    if (!gw_ipsec_esp_decrypt(found.sa, suite, decryption.esp, decryption.cipher_bytes,
+                              decryption.sequence)) {
         gw_drop(outcome, GW_IPSEC_AUTHENTICATION);
         return;
     }
-    gw_ipsec_open_end(lane, found, suite, opening, descriptor, outcome);
+    gw_ipsec_esp_decapsulate_end(lane, found, suite, decryption, descriptor, outcome);
 }
 
-GW_LANE void gw_ipsec_sign(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
-                           gw_descriptor *descriptor, gw_outcome *outcome)
+GW_LANE void gw_ipsec_ah_encapsulate(const gw_lane *lane, gw_ipsec_found found,
+                                     gw_ipsec_suite suite, gw_descriptor *descriptor,
+                                     gw_outcome *outcome)
 {
-    gw_ipsec_signing signing;
-    gw_ipsec_sign_begin(lane, found, suite, &signing, descriptor, outcome);
-    if (signing.bytes != 0) {
-        gw_ipsec_sign_end(found, suite, &signing,
-                          gw_ipsec_authenticate(found.sa, suite, signing.header, signing.bytes,
-                                                signing.iv, signing.sequence));
+    gw_ipsec_ah_input input;
+    gw_ipsec_ah_encapsulate_begin(lane, found, suite, &input, descriptor, outcome);
+    if (input.bytes != 0) {
+        gw_ipsec_ah_encapsulate_end(
+            found, suite, &input,
+            gw_ipsec_ah_tag(found.sa, suite, input.header, input.bytes, input.iv, input.sequence));
     }
 }
 
-GW_LANE void gw_ipsec_verify(const gw_lane *lane, gw_ipsec_found found, gw_ipsec_suite suite,
-                             gw_descriptor *descriptor, gw_outcome *outcome)
+GW_LANE void gw_ipsec_ah_decapsulate(const gw_lane *lane, gw_ipsec_found found,
+                                     gw_ipsec_suite suite, gw_descriptor *descriptor,
+                                     gw_outcome *outcome)
 {
-    gw_ipsec_signing signing;
-    gw_ipsec_verify_begin(lane, found, suite, &signing, descriptor, outcome);
-    if (signing.bytes != 0) {
-        gw_ipsec_verify_end(lane, found, suite, &signing,
-                            gw_ipsec_authenticate(found.sa, suite, signing.header, signing.bytes,
-                                                  signing.iv, signing.sequence),
-                            descriptor, outcome);
+    gw_ipsec_ah_input input;
+    gw_ipsec_ah_decapsulate_begin(lane, found, suite, &input, descriptor, outcome);
+    if (input.bytes != 0) {
+        gw_ipsec_ah_decapsulate_end(
+            lane, found, suite, &input,
+            gw_ipsec_ah_tag(found.sa, suite, input.header, input.bytes, input.iv, input.sequence),
+            descriptor, outcome);
     }
 }
 
@@ -115,18 +127,19 @@ GW_LANE void gw_ipsec_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_
     const gw_u32 outbound = gw_ipsec_direction(lane->variant) == GW_IPSEC_OUTBOUND;
     if (suite.protocol == GW_IPSEC_AH) {
         if (outbound) {
-            gw_ipsec_sign(lane, found, suite, descriptor, outcome);
+            gw_ipsec_ah_encapsulate(lane, found, suite, descriptor, outcome);
         } else {
-            gw_ipsec_verify(lane, found, suite, descriptor, outcome);
+            gw_ipsec_ah_decapsulate(lane, found, suite, descriptor, outcome);
         }
     } else if (outbound) {
-        gw_ipsec_encrypt(lane, found, suite, descriptor, outcome);
+        gw_ipsec_esp_encapsulate(lane, found, suite, descriptor, outcome);
     } else {
-        gw_ipsec_decrypt(lane, found, suite, descriptor, outcome);
+        gw_ipsec_esp_decapsulate(lane, found, suite, descriptor, outcome);
     }
 }
 
-/* The SA is likely to miss where there are many. */
+/* Prefetches the six cache lines of the packet's SA. With many SAs, the SA is rarely in the cache.
+ */
 GW_LANE void gw_ipsec_touch(const gw_lane *lane, const gw_descriptor *descriptor)
 {
     const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)lane->image;

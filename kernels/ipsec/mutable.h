@@ -1,19 +1,18 @@
-/*
- * What changes on the way and is 0 while an AH packet is authenticated (RFC 4302, section 3.3.3.1
- * and appendix A): saved, cleared, and put back afterwards.
- */
+/* Mutable fields of the headers before AH. They are 0 while the packet is authenticated (RFC 4302,
+ * section 3.3.3.1 and appendix A). They are saved, cleared, and restored afterwards. */
 #ifndef GODWIT_IPSEC_MUTABLE_H
 #define GODWIT_IPSEC_MUTABLE_H
 
-/* Room for an IPv4 header, or for what of an IPv6 header and its options changes. */
+/* Capacity of gw_ipsec_saved, in bytes: an IPv4 header, or the mutable bytes of an IPv6 header and
+ * its extension headers. */
 #define GW_IPSEC_SAVED_BYTES 64u
 
 typedef struct gw_ipsec_saved {
     gw_u8 bytes[GW_IPSEC_SAVED_BYTES];
 } gw_ipsec_saved;
 
-/* What is done with the fields. */
-#define GW_IPSEC_FIELDS_CHECK   0u /* nothing: only the return value counts */
+/* Actions on the mutable fields. */
+#define GW_IPSEC_FIELDS_CHECK   0u /* validate only */
 #define GW_IPSEC_FIELDS_CLEAR   1u
 #define GW_IPSEC_FIELDS_RESTORE 2u
 
@@ -23,19 +22,18 @@ typedef struct gw_ipsec_saved {
 #define GW_IPV4_OPTION_STRICT_ROUTE 137u
 
 #define GW_IPV6_OPTION_PAD1    0u
-#define GW_IPV6_OPTION_MUTABLE 0x20u /* in its type (RFC 8200, section 4.2) */
+#define GW_IPV6_OPTION_MUTABLE 0x20u /* bit in the option type (RFC 8200, section 4.2) */
 
-/* Appendix A1: End, No Operation, Security, Extended and Commercial Security, Router Alert, Sender
- * Directed Delivery. */
+/* Returns whether an IPv4 option is immutable (RFC 4302, appendix A1): End, No Operation, Security,
+ * Extended and Commercial Security, Router Alert, Sender Directed Delivery. */
 GW_LANE gw_u32 gw_ipsec_option_stays(gw_u32 type)
 {
     return type <= 1 || type == 130 || type == 133 || type == 134 || type == 148 || type == 149;
 }
 
-/*
- * The options of an IPv4 header; GW_IPSEC_FINE or the drop reason. Outbound, the destination is the
- * one that the receiver will see, the last of a source route (section 3.3.3.1.1.2).
- */
+/* Checks or clears the options of an IPv4 header. Returns GW_IPSEC_OK or a drop reason. Outbound, a
+ * source route also sets the destination to its last address, which the receiver will see (RFC
+ * 4302, section 3.3.3.1.1.2). */
 GW_LANE gw_u32 gw_ipsec_options(GW_GLOBAL gw_u8 *header, gw_u32 header_bytes, gw_u32 outbound,
                                 gw_u32 action)
 {
@@ -53,10 +51,10 @@ GW_LANE gw_u32 gw_ipsec_options(GW_GLOBAL gw_u8 *header, gw_u32 header_bytes, gw
         if (length < 2 || at + length > header_bytes) {
             return GW_IPSEC_MALFORMED;
         }
-        const gw_u32 routes =
+        const gw_u32 is_route =
             type == GW_IPV4_OPTION_LOOSE_ROUTE || type == GW_IPV4_OPTION_STRICT_ROUTE;
         if (action == GW_IPSEC_FIELDS_CLEAR) {
-            if (routes && outbound && length >= 7 && header[at + 2] <= length) {
+            if (is_route && outbound && length >= 7 && header[at + 2] <= length) {
                 gw_store_be32(header + 16, gw_load_be32(header + at + length - 4));
             }
             if (!gw_ipsec_option_stays(type)) {
@@ -67,20 +65,20 @@ GW_LANE gw_u32 gw_ipsec_options(GW_GLOBAL gw_u8 *header, gw_u32 header_bytes, gw
         }
         at += length;
     }
-    return GW_IPSEC_FINE;
+    return GW_IPSEC_OK;
 }
 
-/* The fields of an IPv4 header, which is saved whole. */
+/* Checks, clears or restores the mutable fields of an IPv4 header. The whole header is saved. */
 GW_LANE gw_u32 gw_ipsec_fields_ipv4(GW_GLOBAL gw_u8 *header, gw_u32 outbound, gw_u32 action,
                                     gw_ipsec_saved *saved)
 {
     const gw_u32 header_bytes = (header[0] & 0x0fu) * 4;
     if (action == GW_IPSEC_FIELDS_RESTORE) {
-        /* Its length is in the first byte, which has not changed. */
+        /* The first byte holds the header length and has not changed. */
         for (gw_u32 i = 0; i < header_bytes; i++) {
             header[i] = saved->bytes[i];
         }
-        return GW_IPSEC_FINE;
+        return GW_IPSEC_OK;
     }
     if (action == GW_IPSEC_FIELDS_CLEAR) {
         for (gw_u32 i = 0; i < header_bytes; i++) {
@@ -94,7 +92,7 @@ GW_LANE gw_u32 gw_ipsec_fields_ipv4(GW_GLOBAL gw_u8 *header, gw_u32 outbound, gw
     return gw_ipsec_options(header, header_bytes, outbound, action);
 }
 
-/* Does one byte, and counts it. */
+/* Clears or restores one mutable byte and counts it. */
 GW_LANE void gw_ipsec_field(GW_GLOBAL gw_u8 *byte, gw_u32 action, gw_ipsec_saved *saved,
                             gw_u32 *count)
 {
@@ -109,7 +107,7 @@ GW_LANE void gw_ipsec_field(GW_GLOBAL gw_u8 *byte, gw_u32 action, gw_ipsec_saved
     *count += 1;
 }
 
-/* The options of a hop-by-hop or destination options header of that length. */
+/* Checks, clears or restores the mutable options of a hop-by-hop or destination options header. */
 GW_LANE gw_u32 gw_ipsec_extension_options(GW_GLOBAL gw_u8 *extension, gw_u32 length, gw_u32 action,
                                           gw_ipsec_saved *saved, gw_u32 *count)
 {
@@ -131,7 +129,7 @@ GW_LANE gw_u32 gw_ipsec_extension_options(GW_GLOBAL gw_u8 *extension, gw_u32 len
         }
         at = end;
     }
-    return GW_IPSEC_FINE;
+    return GW_IPSEC_OK;
 }
 
 GW_LANE void gw_ipsec_swap_address(GW_GLOBAL gw_u8 *one, GW_GLOBAL gw_u8 *other)
@@ -144,36 +142,36 @@ GW_LANE void gw_ipsec_swap_address(GW_GLOBAL gw_u8 *one, GW_GLOBAL gw_u8 *other)
 }
 
 /*
- * A routing header whose packet has yet to visit segments, outbound, becomes what the receiver will
- * see (section 3.3.3.1.2.1): each segment is swapped with the destination, in the order of the
- * journey, and back in the other. Only the types that work so are known (RFC 2460, section 4.4;
- * RFC 6275, section 6.4).
+ * Converts an outbound routing header into the form that the receiver will see (RFC 4302, section
+ * 3.3.3.1.2.1). Each remaining segment is swapped with the destination, in the order of the route.
+ * Restoring swaps in reverse order. Only types 0 (RFC 2460, section 4.4) and 2 (RFC 6275, section
+ * 6.4) are supported.
  */
 GW_LANE gw_u32 gw_ipsec_route(GW_GLOBAL gw_u8 *header, GW_GLOBAL gw_u8 *extension, gw_u32 length,
                               gw_u32 action, gw_ipsec_saved *saved, gw_u32 *count)
 {
     const gw_u32 type = extension[2];
     const gw_u32 segments = (length - 8) / 16;
-    const gw_u32 place = *count < GW_IPSEC_SAVED_BYTES ? *count : 0;
-    const gw_u32 left = action == GW_IPSEC_FIELDS_RESTORE ? saved->bytes[place] : extension[3];
+    const gw_u32 slot = *count < GW_IPSEC_SAVED_BYTES ? *count : 0;
+    const gw_u32 left = action == GW_IPSEC_FIELDS_RESTORE ? saved->bytes[slot] : extension[3];
     if (left > segments || (left != 0 && type != 0 && type != 2)) {
         return GW_IPSEC_MALFORMED;
     }
     for (gw_u32 i = 0; action != GW_IPSEC_FIELDS_CHECK && i < left; i++) {
-        const gw_u32 turn = action == GW_IPSEC_FIELDS_CLEAR ? i : left - 1 - i;
-        gw_ipsec_swap_address(header + 24, extension + 8 + 16 * (segments - left + turn));
+        const gw_u32 step = action == GW_IPSEC_FIELDS_CLEAR ? i : left - 1 - i;
+        gw_ipsec_swap_address(header + 24, extension + 8 + 16 * (segments - left + step));
     }
     gw_ipsec_field(extension + 3, action, saved, count);
-    return GW_IPSEC_FINE;
+    return GW_IPSEC_OK;
 }
 
-/* The fields of an IPv6 header and of the extension headers in its first `bytes` bytes, where they
- * were found to be whole. */
+/* Checks, clears or restores the mutable fields of an IPv6 header and its extension headers. The
+ * first `bytes` bytes contain them. The caller has checked that they are complete. */
 GW_LANE gw_u32 gw_ipsec_fields_ipv6(GW_GLOBAL gw_u8 *header, gw_u32 bytes, gw_u32 outbound,
                                     gw_u32 action, gw_ipsec_saved *saved)
 {
     gw_u32 count = 0;
-    /* Traffic class and flow label, but not the version; hop limit. */
+    /* Traffic class and flow label, but not the version; then the hop limit. */
     const gw_u32 version = header[0] & 0xf0u;
     for (gw_u32 i = 0; i < 4; i++) {
         gw_ipsec_field(header + i, action, saved, &count);
@@ -186,23 +184,23 @@ GW_LANE gw_u32 gw_ipsec_fields_ipv6(GW_GLOBAL gw_u8 *header, gw_u32 bytes, gw_u3
     gw_u32 at = GW_IPV6_BYTES;
     while (at < bytes) {
         const gw_u32 length = 8 + 8 * (gw_u32)header[at + 1];
-        gw_u32 error = GW_IPSEC_FINE;
+        gw_u32 error = GW_IPSEC_OK;
         if (protocol == GW_PROTOCOL_ROUTING && outbound) {
             error = gw_ipsec_route(header, header + at, length, action, saved, &count);
         } else if (protocol != GW_PROTOCOL_ROUTING) {
             error = gw_ipsec_extension_options(header + at, length, action, saved, &count);
         }
-        if (error != GW_IPSEC_FINE) {
+        if (error != GW_IPSEC_OK) {
             return error;
         }
         protocol = header[at];
         at += length;
     }
-    return count <= GW_IPSEC_SAVED_BYTES ? GW_IPSEC_FINE : GW_IPSEC_NO_ROOM;
+    return count <= GW_IPSEC_SAVED_BYTES ? GW_IPSEC_OK : GW_IPSEC_NO_ROOM;
 }
 
-/* Checks, clears or restores the fields of the headers in the first `bytes` bytes; GW_IPSEC_FINE or
- * the drop reason. What was checked can be cleared. */
+/* Checks, clears or restores the mutable fields in the first `bytes` bytes of the headers. Returns
+ * GW_IPSEC_OK or a drop reason. Clearing cannot fail after a successful check. */
 GW_LANE gw_u32 gw_ipsec_fields(GW_GLOBAL gw_u8 *header, gw_u32 version, gw_u32 bytes,
                                gw_u32 outbound, gw_u32 action, gw_ipsec_saved *saved)
 {

@@ -1,5 +1,5 @@
-/* The headers in front of ESP and AH: built for a tunnel, changed for transport; and what of them
- * passes between inside and outside. */
+/* IP and UDP headers in front of ESP and AH: new ones in tunnel mode, changed ones in transport
+ * mode. Also DSCP, ECN and DF, which are copied between inner and outer header. */
 #ifndef GODWIT_IPSEC_OUTER_H
 #define GODWIT_IPSEC_OUTER_H
 
@@ -14,41 +14,43 @@ GW_LANE gw_u32 gw_ipsec_has(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 flag)
     return (sa->flags & flag) != 0;
 }
 
-/* The version of what an SA's packets travel in. */
+/* Returns the IP version of an SA's outer header. */
 GW_LANE gw_u32 gw_ipsec_outer_version(const GW_GLOBAL gw_ipsec_sa *sa)
 {
     return gw_ipsec_has(sa, GW_IPSEC_SA_OUTER_IPV6) ? 6 : 4;
 }
 
-/* Bytes of the UDP header in front of ESP (RFC 3948). */
+/* Returns the length of the UDP header in front of ESP: 8 bytes, or 0 without ESP in UDP (RFC
+ * 3948). */
 GW_LANE gw_u32 gw_ipsec_udp_bytes(const GW_GLOBAL gw_ipsec_sa *sa)
 {
     return gw_ipsec_has(sa, GW_IPSEC_SA_UDP) ? GW_UDP_BYTES : 0;
 }
 
-/* DSCP and ECN of a packet: the type of service, or the traffic class. */
+/* Returns DSCP and ECN of a packet: the type of service (IPv4) or the traffic class (IPv6). */
 GW_LANE gw_u32 gw_ipsec_tos(const GW_GLOBAL gw_u8 *packet, gw_u32 version)
 {
     return version == 4 ? packet[1] : gw_load_be16(packet) >> 4 & 0xffu;
 }
 
-/* What the outer header takes from the packet inside. */
-typedef struct gw_ipsec_inside {
+/* Fields of the inner packet that determine the outer header. */
+typedef struct gw_ipsec_inner {
     gw_u32 tos;
     gw_u32 df; /* GW_IPSEC_IPV4_DF or 0 */
-} gw_ipsec_inside;
+} gw_ipsec_inner;
 
-GW_LANE gw_ipsec_inside gw_ipsec_look_inside(const GW_GLOBAL gw_u8 *packet, gw_u32 version)
+GW_LANE gw_ipsec_inner gw_ipsec_inner_of(const GW_GLOBAL gw_u8 *packet, gw_u32 version)
 {
-    gw_ipsec_inside inside;
-    inside.tos = gw_ipsec_tos(packet, version);
-    /* No router fragments IPv6 (RFC 8200, section 5). */
-    inside.df = version == 4 ? gw_load_be16(packet + 6) & GW_IPSEC_IPV4_DF : GW_IPSEC_IPV4_DF;
-    return inside;
+    gw_ipsec_inner inner;
+    inner.tos = gw_ipsec_tos(packet, version);
+    /* No router fragments IPv6 (RFC 8200, section 5), so the outer header gets DF. */
+    inner.df = version == 4 ? gw_load_be16(packet + 6) & GW_IPSEC_IPV4_DF : GW_IPSEC_IPV4_DF;
+    return inner;
 }
 
-/* RFC 6040, section 4.1; DSCP: RFC 4301, section 5.1.2. */
-GW_LANE gw_u32 gw_ipsec_enter_tos(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 tos)
+/* Returns the type of service of the outer header (ECN: RFC 6040, section 4.1; DSCP: RFC 4301,
+ * section 5.1.2). */
+GW_LANE gw_u32 gw_ipsec_outer_tos(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 tos)
 {
     const gw_u32 dscp =
         gw_ipsec_has(sa, GW_IPSEC_SA_DSCP_SET) ? (gw_u32)sa->dscp << 2 : tos & ~GW_IPSEC_ECN;
@@ -56,8 +58,8 @@ GW_LANE gw_u32 gw_ipsec_enter_tos(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 tos)
     return dscp | ecn;
 }
 
-/* RFC 4301, section 8.1. */
-GW_LANE gw_u32 gw_ipsec_enter_df(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 df)
+/* Returns DF of the outer header (RFC 4301, section 8.1). */
+GW_LANE gw_u32 gw_ipsec_outer_df(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 df)
 {
     if (gw_ipsec_has(sa, GW_IPSEC_SA_DF_SET)) {
         return GW_IPSEC_IPV4_DF;
@@ -65,13 +67,13 @@ GW_LANE gw_u32 gw_ipsec_enter_df(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 df)
     return gw_ipsec_has(sa, GW_IPSEC_SA_DF_CLEAR) ? 0 : df;
 }
 
-/* Builds the outer header of a packet of total_bytes, in which `protocol` follows (RFC 4301,
+/* Writes the outer IP header of a packet of total_bytes bytes. `protocol` follows it (RFC 4301,
  * section 5.1.2). */
-GW_LANE void gw_ipsec_outer(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ipsec_sa *sa,
-                            gw_u64 sequence, gw_u32 total_bytes, gw_u32 protocol,
-                            gw_ipsec_inside inside)
+GW_LANE void gw_ipsec_write_outer(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ipsec_sa *sa,
+                                  gw_u64 sequence, gw_u32 total_bytes, gw_u32 protocol,
+                                  gw_ipsec_inner inner)
 {
-    const gw_u32 tos = gw_ipsec_enter_tos(sa, inside.tos);
+    const gw_u32 tos = gw_ipsec_outer_tos(sa, inner.tos);
     if (gw_ipsec_has(sa, GW_IPSEC_SA_OUTER_IPV6)) {
         gw_store_be32(outer, 0x60000000u | tos << 20);
         gw_store_be32(outer + 4,
@@ -83,8 +85,9 @@ GW_LANE void gw_ipsec_outer(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ipsec_sa 
         return;
     }
     const gw_u32 first = 0x45000000u | tos << 16 | total_bytes;
-    /* One identification per packet, the same on every run. */
-    const gw_u32 second = ((gw_u32)sequence & 0xffffu) << 16 | gw_ipsec_enter_df(sa, inside.df);
+    /* Identification: the low 16 bits of the sequence number, so every run produces the same bytes.
+     */
+    const gw_u32 second = ((gw_u32)sequence & 0xffffu) << 16 | gw_ipsec_outer_df(sa, inner.df);
     const gw_u32 third = (gw_u32)sa->hop_limit << 24 | protocol << 16;
     const gw_u32 source = sa->source[0];
     const gw_u32 destination = sa->destination[0];
@@ -98,14 +101,14 @@ GW_LANE void gw_ipsec_outer(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ipsec_sa 
     gw_store_be32(outer + 16, destination);
 }
 
-/* Makes a header one of a packet of total_bytes, in which `protocol` follows what names it at
- * named_at: for transport mode, in both directions. A wrong checksum stays wrong. */
-GW_LANE void gw_ipsec_rewrite(GW_GLOBAL gw_u8 *header, gw_u32 version, gw_u32 total_bytes,
-                              gw_u32 protocol, gw_u32 named_at)
+/* Updates an IP header in transport mode: sets the length to total_bytes, and the field at
+ * next_header_at to `protocol`. A wrong header checksum stays wrong. */
+GW_LANE void gw_ipsec_rewrite_header(GW_GLOBAL gw_u8 *header, gw_u32 version, gw_u32 total_bytes,
+                                     gw_u32 protocol, gw_u32 next_header_at)
 {
     if (version == 6) {
         gw_store_be16(header + 4, total_bytes - GW_IPV6_BYTES);
-        header[named_at] = (gw_u8)protocol;
+        header[next_header_at] = (gw_u8)protocol;
         return;
     }
     const gw_u32 length_before = gw_load_be16(header + 2);
@@ -119,12 +122,11 @@ GW_LANE void gw_ipsec_rewrite(GW_GLOBAL gw_u8 *header, gw_u32 version, gw_u32 to
     gw_store_be16(header + 10, checksum);
 }
 
-/*
- * The UDP header (RFC 3948, section 2.1). `bytes`: with what follows it. IPv6 asks for a checksum
- * (RFC 8200, section 8.1), of which this is the beginning: gw_ipsec_udp_finish adds the rest.
- */
-GW_LANE void gw_ipsec_udp(GW_GLOBAL gw_u8 *udp, const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 bytes,
-                          const GW_GLOBAL gw_u8 *header)
+/* Writes a UDP header (RFC 3948, section 2.1). `bytes` is its length with the payload. IPv6
+ * requires a checksum (RFC 8200, section 8.1). This function writes the pseudo-header's part of it,
+ * and gw_ipsec_finish_udp adds the rest. */
+GW_LANE void gw_ipsec_write_udp(GW_GLOBAL gw_u8 *udp, const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 bytes,
+                                const GW_GLOBAL gw_u8 *header)
 {
     gw_u32 sum = 0;
     if (gw_ipsec_has(sa, GW_IPSEC_SA_OUTER_IPV6)) {
@@ -134,18 +136,17 @@ GW_LANE void gw_ipsec_udp(GW_GLOBAL gw_u8 *udp, const GW_GLOBAL gw_ipsec_sa *sa,
     gw_store_be32(udp + 4, bytes << 16 | sum);
 }
 
-/* What it covers, from the header on, is complete; its length is a multiple of 4. */
-GW_LANE void gw_ipsec_udp_finish(GW_GLOBAL gw_u8 *udp, gw_u32 bytes)
+/* Completes the UDP checksum over `bytes` bytes from the UDP header on. `bytes` is a multiple of 4.
+ */
+GW_LANE void gw_ipsec_finish_udp(GW_GLOBAL gw_u8 *udp, gw_u32 bytes)
 {
     const gw_u32 checksum = ~gw_ones_sum(udp, bytes) & 0xffffu;
     gw_store_be16(udp + 6, checksum == 0 ? 0xffffu : checksum);
 }
 
-/*
- * ECN of the packet that leaves the tunnel (RFC 6040, section 4.2, figure 4).
- * Returns 0 where the packet must be dropped instead.
- */
-GW_LANE gw_u32 gw_ipsec_leave_ecn(GW_GLOBAL gw_u8 *packet, gw_u32 version, gw_u32 outer_tos)
+/* Sets ECN of the inner packet from both headers (RFC 6040, section 4.2, figure 4). Returns 0 if
+ * the packet must be dropped. */
+GW_LANE gw_u32 gw_ipsec_decapsulate_ecn(GW_GLOBAL gw_u8 *packet, gw_u32 version, gw_u32 outer_tos)
 {
     const gw_u32 outer_ecn = outer_tos & GW_IPSEC_ECN;
     const gw_u32 inner_ecn = gw_ipsec_tos(packet, version) & GW_IPSEC_ECN;

@@ -1,4 +1,5 @@
-/* What both directions of ipsec share: outcomes, lengths, and how IP packets are read. */
+/* Definitions for both directions of ipsec: verdicts, drop reasons, header lengths, and parsers of
+ * IP packets. */
 #ifndef GODWIT_IPSEC_PACKET_H
 #define GODWIT_IPSEC_PACKET_H
 
@@ -20,8 +21,8 @@
 #define GW_IPSEC_DUMMY           11u
 #define GW_IPSEC_CONGESTION      12u
 
-/* Says that nothing is wrong, where otherwise a drop reason is returned. */
-#define GW_IPSEC_FINE 255u
+/* Success, where a function otherwise returns a drop reason. */
+#define GW_IPSEC_OK 255u
 
 #define GW_IPV4_BYTES       20u
 #define GW_IPV6_BYTES       40u
@@ -30,7 +31,7 @@
 #define GW_ESP_HEADER_BYTES 8u  /* SPI, sequence number (RFC 4303, section 2) */
 #define GW_ESP_TAIL_BYTES   2u  /* pad length, next header */
 
-/* Protocol numbers, and those of IPv6's extension headers (RFC 8200, section 4). */
+/* IP protocol numbers, including the IPv6 extension headers (RFC 8200, section 4). */
 #define GW_PROTOCOL_HOP_BY_HOP  0u
 #define GW_PROTOCOL_IPV4        4u
 #define GW_PROTOCOL_IPV6        41u
@@ -39,18 +40,18 @@
 #define GW_PROTOCOL_NONE        59u
 #define GW_PROTOCOL_DESTINATION 60u
 
-/* A packet with more extension headers than this is malformed. */
+/* Maximum number of extension headers. A packet with more is malformed. */
 #define GW_IPSEC_EXTENSIONS_MAX 8u
 
-/* The lengths of an IP packet, checked (RFC 791, section 3.1; RFC 8200, section 3). */
+/* Checked lengths of an IP packet (RFC 791, section 3.1; RFC 8200, section 3). */
 typedef struct gw_ipsec_ip {
     gw_u32 version;      /* 4 or 6 */
-    gw_u32 header_bytes; /* IPv4: 20..60; IPv6: 40, extension headers come behind */
-    gw_u32 total_bytes;  /* header_bytes..65535, and there */
-    gw_u32 error;        /* GW_IPSEC_FINE, or the drop reason */
+    gw_u32 header_bytes; /* IPv4: 20..60; IPv6: 40, without extension headers */
+    gw_u32 total_bytes;  /* header_bytes..65535; the frame contains this many */
+    gw_u32 error;        /* GW_IPSEC_OK, or the drop reason */
 } gw_ipsec_ip;
 
-/* `bytes`: how many there are from the header's first byte on. */
+/* Parses an IP header. `bytes` is the number of bytes from the header to the end of the frame. */
 GW_LANE gw_ipsec_ip gw_ipsec_ip_parse(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes, gw_u32 version)
 {
     const gw_u32 least = version == 4 ? GW_IPV4_BYTES : GW_IPV6_BYTES;
@@ -66,18 +67,18 @@ GW_LANE gw_ipsec_ip gw_ipsec_ip_parse(const GW_GLOBAL gw_u8 *packet, gw_u32 byte
         ip.header_bytes = (packet[0] & 0x0fu) * 4;
         ip.total_bytes = gw_load_be16(packet + 2);
     } else {
-        /* A jumbogram, which says 0, does not fit into a buffer. */
+        /* A jumbogram has length 0 here. It does not fit into a buffer. */
         ip.total_bytes = GW_IPV6_BYTES + gw_load_be16(packet + 4);
     }
     if (packet[0] >> 4 != version || ip.header_bytes < least || ip.total_bytes < ip.header_bytes) {
         ip.error = GW_IPSEC_MALFORMED;
     } else if (ip.total_bytes <= bytes) {
-        ip.error = GW_IPSEC_FINE;
+        ip.error = GW_IPSEC_OK;
     }
     return ip;
 }
 
-/* Which IP an EtherType means; 0: none. */
+/* Returns the IP version of an EtherType, or 0 if it is not IP. */
 GW_LANE gw_u32 gw_ipsec_version_of(gw_u32 ether_type)
 {
     return ether_type == GW_ETHER_TYPE_IPV4 ? 4 : (ether_type == GW_ETHER_TYPE_IPV6 ? 6 : 0);
@@ -88,113 +89,113 @@ GW_LANE void gw_ipsec_set_version(GW_GLOBAL gw_u8 *l3, gw_u32 version)
     gw_store_be16(l3 - 2, version == 4 ? GW_ETHER_TYPE_IPV4 : GW_ETHER_TYPE_IPV6);
 }
 
-/* Where the extension headers of an IPv6 packet lead. IPv4 has none. Offsets count from the first
- * byte of what was asked about. */
-typedef struct gw_ipsec_chain {
-    gw_u32 protocol; /* of what comes behind all extension headers */
-    gw_u32 at;       /* where that begins */
-    gw_u32 named_at; /* the byte that says so */
-    gw_u32
-        place_protocol; /* the same for what comes behind those that routers read: ESP and AH go */
-    gw_u32 place;       /*   there (RFC 4303, section 3.1.1; RFC 4302, section 3.1.1) */
-    gw_u32 place_named_at;
-    gw_u32 fragment; /* 1: there is a fragment header */
-    gw_u32 hidden;   /* 1: not a first fragment, so what comes behind is not its beginning */
-    gw_u32 routed;   /* 1: a routing header has segments left */
-    gw_u32 error;    /* GW_IPSEC_FINE, or the drop reason */
-} gw_ipsec_chain;
+/* Result of a walk over extension headers. IPv4 has no extension headers. Offsets count from the
+ * start of the walked bytes. */
+typedef struct gw_ipsec_extensions {
+    gw_u32 protocol;        /* protocol after all extension headers */
+    gw_u32 at;              /* offset of that protocol's header */
+    gw_u32 next_header_at;  /* offset of the field that names it */
+    gw_u32 insert_protocol; /* protocol after the headers that routers read */
+    gw_u32 insert_at;       /* its offset, where ESP and AH are inserted (RFC 4303, 3.1.1; RFC
+                               4302, 3.1.1) */
+    gw_u32 insert_next_header_at;
+    gw_u32 fragment;       /* 1: the packet has a fragment header */
+    gw_u32 later_fragment; /* 1: not the first fragment, so `at` is not the start of a header */
+    gw_u32 segments_left;  /* 1: a routing header has segments left */
+    gw_u32 error;          /* GW_IPSEC_OK, or the drop reason */
+} gw_ipsec_extensions;
 
-/* No extension headers: `protocol` begins at `at`. */
-GW_LANE gw_ipsec_chain gw_ipsec_no_extensions(gw_u32 protocol, gw_u32 at, gw_u32 named_at)
+/* Returns the result of a walk without extension headers: `protocol` begins at `at`. */
+GW_LANE gw_ipsec_extensions gw_ipsec_no_extensions(gw_u32 protocol, gw_u32 at,
+                                                   gw_u32 next_header_at)
 {
-    gw_ipsec_chain chain;
-    chain.protocol = protocol;
-    chain.at = at;
-    chain.named_at = named_at;
-    chain.place_protocol = protocol;
-    chain.place = at;
-    chain.place_named_at = named_at;
-    chain.fragment = 0;
-    chain.hidden = 0;
-    chain.routed = 0;
-    chain.error = GW_IPSEC_FINE;
-    return chain;
+    gw_ipsec_extensions extensions;
+    extensions.protocol = protocol;
+    extensions.at = at;
+    extensions.next_header_at = next_header_at;
+    extensions.insert_protocol = protocol;
+    extensions.insert_at = at;
+    extensions.insert_next_header_at = next_header_at;
+    extensions.fragment = 0;
+    extensions.later_fragment = 0;
+    extensions.segments_left = 0;
+    extensions.error = GW_IPSEC_OK;
+    return extensions;
 }
 
-/*
- * Goes through the extension headers from `at` on, where `protocol` begins; named_at: the byte that
- * says so. `bytes`: how many there are from `packet` on.
- */
-GW_LANE gw_ipsec_chain gw_ipsec_follow(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes, gw_u32 at,
-                                       gw_u32 protocol, gw_u32 named_at)
+/* Walks over the extension headers from offset `at`, where `protocol` begins. The field at
+ * next_header_at names it. `bytes` is the number of bytes from `packet` on. */
+GW_LANE gw_ipsec_extensions gw_ipsec_walk(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes, gw_u32 at,
+                                          gw_u32 protocol, gw_u32 next_header_at)
 {
-    gw_ipsec_chain chain = gw_ipsec_no_extensions(protocol, at, named_at);
+    gw_ipsec_extensions extensions = gw_ipsec_no_extensions(protocol, at, next_header_at);
     for (gw_u32 i = 0; i <= GW_IPSEC_EXTENSIONS_MAX; i++) {
-        const gw_u32 kind = chain.protocol;
-        if (chain.hidden || (kind != GW_PROTOCOL_HOP_BY_HOP && kind != GW_PROTOCOL_ROUTING &&
-                             kind != GW_PROTOCOL_DESTINATION && kind != GW_PROTOCOL_FRAGMENT)) {
-            return chain;
+        const gw_u32 kind = extensions.protocol;
+        if (extensions.later_fragment ||
+            (kind != GW_PROTOCOL_HOP_BY_HOP && kind != GW_PROTOCOL_ROUTING &&
+             kind != GW_PROTOCOL_DESTINATION && kind != GW_PROTOCOL_FRAGMENT)) {
+            return extensions;
         }
-        if (chain.at + 8 > bytes) {
+        if (extensions.at + 8 > bytes) {
             break;
         }
         const gw_u32 is_fragment = kind == GW_PROTOCOL_FRAGMENT;
-        const gw_u32 length = is_fragment ? 8 : 8 + 8 * (gw_u32)packet[chain.at + 1];
-        if (chain.at + length > bytes) {
+        const gw_u32 length = is_fragment ? 8 : 8 + 8 * (gw_u32)packet[extensions.at + 1];
+        if (extensions.at + length > bytes) {
             break;
         }
         if (is_fragment) {
-            chain.fragment = 1;
-            chain.hidden = (gw_load_be16(packet + chain.at + 2) & 0xfff8u) != 0;
+            extensions.fragment = 1;
+            extensions.later_fragment = (gw_load_be16(packet + extensions.at + 2) & 0xfff8u) != 0;
         }
-        if (kind == GW_PROTOCOL_ROUTING && packet[chain.at + 3] != 0) {
-            chain.routed = 1;
+        if (kind == GW_PROTOCOL_ROUTING && packet[extensions.at + 3] != 0) {
+            extensions.segments_left = 1;
         }
-        chain.named_at = chain.at;
-        chain.protocol = packet[chain.at];
-        chain.at += length;
-        /* Options for the destination stay behind ESP, which protects them, unless a routing
-         * header shows that they are for each of its stops. */
+        extensions.next_header_at = extensions.at;
+        extensions.protocol = packet[extensions.at];
+        extensions.at += length;
+        /* ESP is inserted before destination options, which it then protects. If a routing header
+         * follows them, ESP is inserted after both, because each stop of the route reads the
+         * options. */
         if (kind != GW_PROTOCOL_DESTINATION) {
-            chain.place_protocol = chain.protocol;
-            chain.place = chain.at;
-            chain.place_named_at = chain.named_at;
+            extensions.insert_protocol = extensions.protocol;
+            extensions.insert_at = extensions.at;
+            extensions.insert_next_header_at = extensions.next_header_at;
         }
     }
-    chain.error = GW_IPSEC_MALFORMED;
-    return chain;
+    extensions.error = GW_IPSEC_MALFORMED;
+    return extensions;
 }
 
-/* The same for a packet; of IPv4, its header's end. */
-GW_LANE gw_ipsec_chain gw_ipsec_extensions(const GW_GLOBAL gw_u8 *packet, gw_ipsec_ip ip)
+/* Walks over the extension headers of a whole packet. For IPv4, the result is the end of the
+ * header. */
+GW_LANE gw_ipsec_extensions gw_ipsec_walk_packet(const GW_GLOBAL gw_u8 *packet, gw_ipsec_ip ip)
 {
     if (ip.version == 6) {
-        return gw_ipsec_follow(packet, ip.total_bytes, GW_IPV6_BYTES, packet[6], 6);
+        return gw_ipsec_walk(packet, ip.total_bytes, GW_IPV6_BYTES, packet[6], 6);
     }
     const gw_u32 fragment = gw_load_be16(packet + 6);
-    gw_ipsec_chain chain = gw_ipsec_no_extensions(packet[9], ip.header_bytes, 9);
-    chain.fragment = (fragment & 0x3fffu) != 0;
-    chain.hidden = (fragment & 0x1fffu) != 0;
-    return chain;
+    gw_ipsec_extensions extensions = gw_ipsec_no_extensions(packet[9], ip.header_bytes, 9);
+    extensions.fragment = (fragment & 0x3fffu) != 0;
+    extensions.later_fragment = (fragment & 0x1fffu) != 0;
+    return extensions;
 }
 
-/* Folds a sum of 16-bit words, of less than 2^32, to 16 bits (RFC 1071). */
+/* Folds a sum of 16-bit words, less than 2^32, to 16 bits (RFC 1071). */
 GW_LANE gw_u32 gw_ipsec_fold(gw_u32 sum)
 {
     sum = (sum & 0xffffu) + (sum >> 16);
     return (sum & 0xffffu) + (sum >> 16);
 }
 
-/* A checksum after a 16-bit word that it covers has changed (RFC 1624, equation 3). */
+/* Returns a checksum after the change of a 16-bit word that it covers (RFC 1624, equation 3). */
 GW_LANE gw_u32 gw_ipsec_checksum_after(gw_u32 checksum, gw_u32 before, gw_u32 after)
 {
     return ~gw_ipsec_fold((~checksum & 0xffffu) + (~before & 0xffffu) + after) & 0xffffu;
 }
 
-/*
- * Moves the L2 header, of 14 or 18 bytes, to where it belongs now; the places are further apart
- * than it is long. Loads come first: a device waits for them once.
- */
+/* Moves the L2 header of 14 or 18 bytes. The two locations do not overlap. All loads come first, so
+ * a GPU waits for memory only once. */
 GW_LANE void gw_ipsec_move_l2(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, gw_u32 bytes)
 {
     const gw_u64 front = gw_load_be64(from);
@@ -209,8 +210,8 @@ GW_LANE void gw_ipsec_move_l2(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, 
     }
 }
 
-/* Moves L2 and the headers behind it towards the buffer's start. bytes % 4 == 2, as it is with L2
- * in front of headers that are multiples of 4. */
+/* Moves the L2 header and the headers after it towards the buffer's start. bytes % 4 must be 2,
+ * which is true for an L2 header and headers of a multiple of 4 bytes. */
 GW_LANE void gw_ipsec_move_forward(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, gw_u32 bytes)
 {
     for (gw_u32 i = 0; i + 4 <= bytes; i += 4) {
@@ -219,7 +220,8 @@ GW_LANE void gw_ipsec_move_forward(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *f
     gw_store_be16(to + bytes - 2, gw_load_be16(from + bytes - 2));
 }
 
-/* The other way: the last comes first, so that nothing is written before it was read. */
+/* Moves the L2 header and the headers after it towards the buffer's end. Copies the last bytes
+ * first, because the two locations may overlap. */
 GW_LANE void gw_ipsec_move_back(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, gw_u32 bytes)
 {
     gw_store_be16(to + bytes - 2, gw_load_be16(from + bytes - 2));

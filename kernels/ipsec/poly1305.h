@@ -1,5 +1,5 @@
-/* Poly1305 (RFC 8439, section 2.5), with numbers of five limbs of 26 bits. No time depends on keys
- * or data. */
+/* Poly1305 (RFC 8439, section 2.5). A number has five limbs of 26 bits. The run time does not
+ * depend on keys or data. */
 #ifndef GODWIT_POLY1305_H
 #define GODWIT_POLY1305_H
 
@@ -7,7 +7,7 @@
 
 #define GW_POLY1305_LIMB 0x3ffffffu
 
-/* A number modulo 2^130 - 5; limbs may be a little longer than 26 bits. */
+/* A number modulo 2^130 - 5. Limbs may slightly exceed 26 bits. */
 typedef struct gw_poly1305 {
     gw_u32 limb0;
     gw_u32 limb1;
@@ -27,7 +27,7 @@ GW_LANE gw_poly1305 gw_poly1305_zero(void)
     return zero;
 }
 
-/* The number of 16 bytes, as little-endian words, with `top` << 128. */
+/* Returns the number of 16 bytes, given as little-endian words, plus top << 128. */
 GW_LANE gw_poly1305 gw_poly1305_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d, gw_u32 top)
 {
     gw_poly1305 number;
@@ -39,7 +39,7 @@ GW_LANE gw_poly1305 gw_poly1305_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d, gw
     return number;
 }
 
-/* r of the one-time key, with the bits cleared that section 2.5 wants to be. */
+/* Returns r of the one-time key with the bits cleared that RFC 8439, section 2.5 requires. */
 GW_LANE gw_poly1305 gw_poly1305_clamp(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d)
 {
     return gw_poly1305_words(a & 0x0fffffffu, b & 0x0ffffffcu, c & 0x0ffffffcu, d & 0x0ffffffcu, 0);
@@ -55,8 +55,9 @@ GW_LANE gw_poly1305 gw_poly1305_add(gw_poly1305 x, gw_poly1305 y)
     return x;
 }
 
-/* x times y; x's limbs below 2^28, y's below 2^27, those of the result below 2^26, but for a bit of
- * the second. What sticks out over 2^130 comes back times 5. */
+/* Returns x * y modulo 2^130 - 5. The limbs of x are below 2^28 and those of y below 2^27. The
+ * limbs of the product are below 2^26, except that the second may exceed it by one bit. The part
+ * above 2^130 is multiplied by 5 and added. */
 GW_LANE gw_poly1305 gw_poly1305_multiply(gw_poly1305 x, gw_poly1305 y)
 {
     const gw_u64 x0 = x.limb0;
@@ -87,7 +88,7 @@ GW_LANE gw_poly1305 gw_poly1305_multiply(gw_poly1305 x, gw_poly1305 y)
     return product;
 }
 
-/* Takes whole blocks into the sum. */
+/* Adds whole blocks to a Poly1305 sum. */
 GW_LANE gw_poly1305 gw_poly1305_blocks(gw_poly1305 sum, gw_poly1305 r, const GW_GLOBAL gw_u8 *data,
                                        gw_u32 blocks)
 {
@@ -100,7 +101,7 @@ GW_LANE gw_poly1305 gw_poly1305_blocks(gw_poly1305 sum, gw_poly1305 r, const GW_
     return sum;
 }
 
-/* Takes a text into the sum, zeros up to the next block (RFC 8439, section 2.8). */
+/* Adds a text to a Poly1305 sum. The last block is padded with zeros (RFC 8439, section 2.8). */
 GW_LANE gw_poly1305 gw_poly1305_text(gw_poly1305 sum, gw_poly1305 r, gw_text text)
 {
     sum = gw_poly1305_blocks(sum, r, text.data, text.bytes / 16);
@@ -108,17 +109,19 @@ GW_LANE gw_poly1305 gw_poly1305_text(gw_poly1305 sum, gw_poly1305 r, gw_text tex
     if (at == text.bytes) {
         return sum;
     }
-    const gw_poly1305 last = gw_poly1305_words(
-        gw_turned32(gw_text_word(text, at, 0)), gw_turned32(gw_text_word(text, at + 4, 0)),
-        gw_turned32(gw_text_word(text, at + 8, 0)), gw_turned32(gw_text_word(text, at + 12, 0)), 1);
+    const gw_poly1305 last = gw_poly1305_words(gw_reverse32(gw_text_word(text, at, 0)),
+                                               gw_reverse32(gw_text_word(text, at + 4, 0)),
+                                               gw_reverse32(gw_text_word(text, at + 8, 0)),
+                                               gw_reverse32(gw_text_word(text, at + 12, 0)), 1);
     return gw_poly1305_multiply(gw_poly1305_add(sum, last), r);
 }
 
-/* Adds s, the one-time key's second half, to the sum modulo 2^130 - 5: the tag, as little-endian
- * words. */
+/* Computes the Poly1305 tag, as little-endian words: the sum modulo 2^130 - 5, plus `s`, the second
+ * half of the one-time key. */
 GW_LANE void gw_poly1305_tag(gw_poly1305 sum, const gw_u32 *s, gw_u32 *tag)
 {
-    /* Limbs of 26 bits, twice round because of what the last carries into the first. */
+    /* Reduce the limbs to 26 bits. Two passes are necessary, because the last limb carries into the
+     * first. */
     for (gw_u32 i = 0; i < 2; i++) {
         sum.limb1 += sum.limb0 >> 26;
         sum.limb0 &= GW_POLY1305_LIMB;
@@ -133,13 +136,13 @@ GW_LANE void gw_poly1305_tag(gw_poly1305 sum, const gw_u32 *s, gw_u32 *tag)
     }
     sum.limb1 += sum.limb0 >> 26;
     sum.limb0 &= GW_POLY1305_LIMB;
-    /* The sum plus 5 reaches 2^130 exactly if it is not below 2^130 - 5. */
+    /* The sum plus 5 reaches 2^130 exactly if the sum is at least 2^130 - 5. */
     gw_u32 carry = (sum.limb0 + 5) >> 26;
     carry = (sum.limb1 + carry) >> 26;
     carry = (sum.limb2 + carry) >> 26;
     carry = (sum.limb3 + carry) >> 26;
     carry = (sum.limb4 + carry) >> 26;
-    /* Minus 2^130 - 5: plus 5, and the bits from 2^128 on are left out. */
+    /* Subtract 2^130 - 5: add 5 and ignore the bits from 2^128 on. */
     gw_u64 part = (gw_u64)sum.limb0 + 5 * carry + ((gw_u64)sum.limb1 << 26);
     part += s[0];
     tag[0] = (gw_u32)part;

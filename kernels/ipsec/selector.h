@@ -1,35 +1,35 @@
-/* Whether a packet that came out of an SA is one that the SA is for (RFC 4301, section 5.2, step
+/* Selectors: check that a packet may arrive on the SA that carried it (RFC 4301, section 5.2, step
  * 4). */
 #ifndef GODWIT_IPSEC_SELECTOR_H
 #define GODWIT_IPSEC_SELECTOR_H
 
-/* Protocols whose header begins with two ports: TCP, UDP, DCCP, SCTP, UDP-Lite. */
+/* Returns whether the protocol's header begins with two ports: TCP, UDP, DCCP, SCTP, UDP-Lite. */
 GW_LANE gw_u32 gw_ipsec_has_ports(gw_u32 protocol)
 {
     return protocol == 6 || protocol == 17 || protocol == 33 || protocol == 132 || protocol == 136;
 }
 
-/* What a packet shows besides its addresses (RFC 4301, section 4.4.1.1). */
-typedef struct gw_ipsec_shown {
+/* Upper-layer selectors of a packet: protocol and ports (RFC 4301, section 4.4.1.1). */
+typedef struct gw_ipsec_upper {
     gw_u32 protocol;
-    gw_u32 shows_ports;
+    gw_u32 has_ports;
     gw_u32 source_port;
     gw_u32 destination_port;
-} gw_ipsec_shown;
+} gw_ipsec_upper;
 
-/* Of what `chain`, which counts from `packet`, leads to; `bytes`: how many there are of it. A
- * fragment that is not the first shows no ports (section 7). */
-GW_LANE gw_ipsec_shown gw_ipsec_show(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes,
-                                     gw_ipsec_chain chain)
+/* Returns the protocol and ports of the first `bytes` bytes of `packet`, from its walked extension
+ * headers. A later fragment has no ports (RFC 4301, section 7). */
+GW_LANE gw_ipsec_upper gw_ipsec_upper_of(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes,
+                                         gw_ipsec_extensions extensions)
 {
-    gw_ipsec_shown shown;
-    shown.protocol = chain.protocol;
-    shown.shows_ports =
-        gw_ipsec_has_ports(chain.protocol) && !chain.hidden && chain.at + 4 <= bytes;
-    const gw_u32 ports = shown.shows_ports ? gw_load_be32(packet + chain.at) : 0;
-    shown.source_port = ports >> 16;
-    shown.destination_port = ports & 0xffffu;
-    return shown;
+    gw_ipsec_upper upper;
+    upper.protocol = extensions.protocol;
+    upper.has_ports = gw_ipsec_has_ports(extensions.protocol) && !extensions.later_fragment &&
+                      extensions.at + 4 <= bytes;
+    const gw_u32 ports = upper.has_ports ? gw_load_be32(packet + extensions.at) : 0;
+    upper.source_port = ports >> 16;
+    upper.destination_port = ports & 0xffffu;
+    return upper;
 }
 
 /* Whether the address at `address` begins with the first `bits` bits of `prefix`. */
@@ -46,19 +46,20 @@ GW_LANE gw_u32 gw_ipsec_in_prefix(const GW_GLOBAL gw_u8 *address, const GW_GLOBA
     return 1;
 }
 
-/* ip: the header that has the addresses. */
-GW_LANE gw_u32 gw_ipsec_selects(const GW_GLOBAL gw_ipsec_selector *selector,
-                                const GW_GLOBAL gw_u8 *ip, gw_u32 version, gw_ipsec_shown shown)
+/* Returns whether a packet matches one selector. `ip` is the IP header that contains the addresses.
+ */
+GW_LANE gw_u32 gw_ipsec_matches_selector(const GW_GLOBAL gw_ipsec_selector *selector,
+                                         const GW_GLOBAL gw_u8 *ip, gw_u32 version,
+                                         gw_ipsec_upper upper)
 {
     if ((selector->family != 0 && selector->family != version) ||
-        (selector->protocol != GW_IPSEC_PROTOCOL_ANY && selector->protocol != shown.protocol)) {
+        (selector->protocol != GW_IPSEC_PROTOCOL_ANY && selector->protocol != upper.protocol)) {
         return 0;
     }
-    if (selector->ports &&
-        !(shown.shows_ports && shown.source_port >= selector->source_port_first &&
-          shown.source_port <= selector->source_port_last &&
-          shown.destination_port >= selector->destination_port_first &&
-          shown.destination_port <= selector->destination_port_last)) {
+    if (selector->ports && !(upper.has_ports && upper.source_port >= selector->source_port_first &&
+                             upper.source_port <= selector->source_port_last &&
+                             upper.destination_port >= selector->destination_port_first &&
+                             upper.destination_port <= selector->destination_port_last)) {
         return 0;
     }
     const gw_u32 source_at = version == 4 ? 12 : 8;
@@ -69,14 +70,14 @@ GW_LANE gw_u32 gw_ipsec_selects(const GW_GLOBAL gw_ipsec_selector *selector,
                                selector->destination_bits));
 }
 
-GW_LANE gw_u32 gw_ipsec_selected(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa,
-                                 const GW_GLOBAL gw_u8 *ip, gw_u32 version, gw_ipsec_shown shown)
+GW_LANE gw_u32 gw_ipsec_matches_sa(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa,
+                                   const GW_GLOBAL gw_u8 *ip, gw_u32 version, gw_ipsec_upper upper)
 {
     const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)lane->image;
     const GW_GLOBAL gw_ipsec_selector *selectors =
         (const GW_GLOBAL gw_ipsec_selector *)(lane->image + image->selector_offset);
     for (gw_u32 i = 0; i < sa->selector_count; i++) {
-        if (gw_ipsec_selects(&selectors[sa->selector_first + i], ip, version, shown)) {
+        if (gw_ipsec_matches_selector(&selectors[sa->selector_first + i], ip, version, upper)) {
             return 1;
         }
     }

@@ -1,5 +1,5 @@
-/* SHA-1 (FIPS 180-4, section 6.1) and HMAC-SHA1 (RFC 2104) from states computed when the key was
- * set. */
+/* SHA-1 (FIPS 180-4, section 6.1) and HMAC-SHA1 (RFC 2104). The SA holds the HMAC states after the
+ * key blocks. */
 #ifndef GODWIT_SHA1_H
 #define GODWIT_SHA1_H
 
@@ -15,17 +15,19 @@ typedef struct gw_sha1 {
     gw_u32 e;
 } gw_sha1;
 
-/* FIPS 180-4, section 4.1.1: Ch, Parity and Maj, the first and last with fewer operations. */
+/* Ch, Parity and Maj (FIPS 180-4, section 4.1.1). Ch and Maj are rewritten with fewer operations.
+ */
 #define GW_SHA1_CH(b, c, d)     ((d) ^ ((b) & ((c) ^ (d))))
 #define GW_SHA1_PARITY(b, c, d) ((b) ^ (c) ^ (d))
 #define GW_SHA1_MAJ(b, c, d)    (((b) & (c)) | ((d) & ((b) | (c))))
 
-/* One of 80 rounds; instead of moving five variables, the caller names them in turn. */
+/* One of the 80 rounds of SHA-1. It does not move the five variables. Instead, the caller rotates
+ * their names. */
 #define GW_SHA1_ROUND(f, k, a, b, c, d, e, word)                                                   \
     e += gw_rotate_left32(a, 5) + f(b, c, d) + (k) + (word);                                       \
     b = gw_rotate_left32(b, 30)
 
-/* Word t of the schedule, from 16 on, kept in the place of word t - 16. */
+/* Word t of the SHA-1 message schedule, for t >= 16. It replaces word t - 16. */
 #define GW_SHA1_WORD(w, t)                                                                         \
     (w[(t)&15] = gw_rotate_left32(                                                                 \
          w[((t) + 13) & 15] ^ w[((t) + 8) & 15] ^ w[((t) + 2) & 15] ^ w[(t)&15], 1))
@@ -45,7 +47,7 @@ typedef struct gw_sha1 {
     GW_SHA1_FIVE(f, k, GW_SHA1_WORD, (t) + 10);                                                    \
     GW_SHA1_FIVE(f, k, GW_SHA1_WORD, (t) + 15)
 
-/* Takes one block of 16 words into the state; the words are used up. */
+/* Adds one block of 16 words to a SHA-1 state. Overwrites the words. */
 GW_LANE void gw_sha1_block(gw_sha1 *state, gw_u32 *w)
 {
     gw_u32 a = state->a;
@@ -73,7 +75,8 @@ GW_LANE void gw_sha1_block(gw_sha1 *state, gw_u32 *w)
     state->e += e;
 }
 
-/* Hashes a text into a state that has taken one block before, and finishes it. */
+/* Hashes a text and completes the digest. The state already contains one block, the HMAC key block.
+ */
 GW_LANE void gw_sha1_finish(gw_sha1 *state, gw_text text)
 {
     const gw_u32 bytes = text.bytes + text.suffix_bytes;
@@ -85,21 +88,23 @@ GW_LANE void gw_sha1_finish(gw_sha1 *state, gw_text text)
         }
         gw_sha1_block(state, w);
     }
-    /* The rest, 0x80 and the length take one block or two (FIPS 180-4, section 5.1.1). */
+    /* The rest of the text, 0x80 and the length fill one or two blocks (FIPS 180-4, section 5.1.1).
+     */
     const gw_u32 end = at + (bytes - at + 9 > GW_SHA1_BLOCK_BYTES ? 2 : 1) * GW_SHA1_BLOCK_BYTES;
     for (; at < end; at += GW_SHA1_BLOCK_BYTES) {
         for (gw_u32 i = 0; i < 16; i++) {
             w[i] = gw_text_word(text, at + 4 * i, 0x80u);
         }
         if (at + GW_SHA1_BLOCK_BYTES == end) {
-            /* A frame is far shorter than 2^29 bytes, so the upper half of the bits is 0. */
+            /* A frame is far shorter than 2^29 bytes, so the upper word of the length in bits is 0.
+             */
             w[15] = 8 * (GW_SHA1_BLOCK_BYTES + bytes);
         }
         gw_sha1_block(state, w);
     }
 }
 
-/* The state in five words of a table image. */
+/* Loads a SHA-1 state from five words of a table image. */
 GW_LANE gw_sha1 gw_sha1_load(const GW_GLOBAL gw_u32 *words)
 {
     gw_sha1 state;
@@ -111,10 +116,8 @@ GW_LANE gw_sha1 gw_sha1_load(const GW_GLOBAL gw_u32 *words)
     return state;
 }
 
-/*
- * HMAC-SHA1 (RFC 2104, section 2). inner and outer: the states after the block of the key xor
- * ipad, and after that of the key xor opad (section 4 there).
- */
+/* Returns HMAC-SHA1 of a text (RFC 2104, section 2). `inner` and `outer` are the states after the
+ * blocks key xor ipad and key xor opad (RFC 2104, section 4). */
 GW_APART gw_sha1 gw_hmac_sha1(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
                               gw_text text)
 {

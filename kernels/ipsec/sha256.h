@@ -1,5 +1,5 @@
-/* SHA-256 (FIPS 180-4, section 6.2) and HMAC-SHA-256 (RFC 2104, RFC 4868) from states computed when
- * the key was set. */
+/* SHA-256 (FIPS 180-4, section 6.2) and HMAC-SHA-256 (RFC 2104, RFC 4868). The SA holds the HMAC
+ * states after the key blocks. */
 #ifndef GODWIT_SHA256_H
 #define GODWIT_SHA256_H
 
@@ -18,7 +18,7 @@ typedef struct gw_sha256 {
     gw_u32 h;
 } gw_sha256;
 
-/* FIPS 180-4, section 4.2.2. */
+/* Round constants of SHA-256 (FIPS 180-4, section 4.2.2). */
 /* clang-format off */
 GW_TABLE gw_u32 gw_sha256_constants[64] = {
     0x428a2f98u, 0x71374491u, 0xb5c0fbcfu, 0xe9b5dba5u, 0x3956c25bu, 0x59f111f1u, 0x923f82a4u, 0xab1c5ed5u,
@@ -32,7 +32,7 @@ GW_TABLE gw_u32 gw_sha256_constants[64] = {
 };
 /* clang-format on */
 
-/* FIPS 180-4, section 4.1.2: Ch and Maj with fewer operations. */
+/* Ch and Maj (FIPS 180-4, section 4.1.2), rewritten with fewer operations. */
 #define GW_SHA256_CH(e, f, g)  ((g) ^ ((e) & ((f) ^ (g))))
 #define GW_SHA256_MAJ(a, b, c) (((a) & (b)) | ((c) & ((a) | (b))))
 #define GW_SHA256_TURN(x, i, j, k)                                                                 \
@@ -40,13 +40,14 @@ GW_TABLE gw_u32 gw_sha256_constants[64] = {
 #define GW_SHA256_SHIFT(x, i, j, k)                                                                \
     (gw_rotate_left32(x, 32 - (i)) ^ gw_rotate_left32(x, 32 - (j)) ^ ((x) >> (k)))
 
-/* One of 64 rounds; instead of moving eight variables, the caller names them in turn. */
+/* One of the 64 rounds of SHA-256. It does not move the eight variables. Instead, the caller
+ * rotates their names. */
 #define GW_SHA256_ROUND(a, b, c, d, e, f, g, h, word)                                              \
     h += GW_SHA256_TURN(e, 6, 11, 25) + GW_SHA256_CH(e, f, g) + (word);                            \
     d += h;                                                                                        \
     h += GW_SHA256_TURN(a, 2, 13, 22) + GW_SHA256_MAJ(a, b, c)
 
-/* Word t of the schedule, from 16 on, kept in the place of word t - 16. */
+/* Word t of the SHA-256 message schedule, for t >= 16. It replaces word t - 16. */
 #define GW_SHA256_WORD(w, t)                                                                       \
     (w[(t)&15] += GW_SHA256_SHIFT(w[((t) + 14) & 15], 17, 19, 10) + w[((t) + 9) & 15] +            \
                   GW_SHA256_SHIFT(w[((t) + 1) & 15], 7, 18, 3))
@@ -63,7 +64,7 @@ GW_TABLE gw_u32 gw_sha256_constants[64] = {
     GW_SHA256_ROUND(c, d, e, f, g, h, a, b, source(w, (t) + 6) + from[(t) + 6]);                   \
     GW_SHA256_ROUND(b, c, d, e, f, g, h, a, source(w, (t) + 7) + from[(t) + 7])
 
-/* Takes one block of 16 words into the state; the words are used up. */
+/* Adds one block of 16 words to a SHA-256 state. Overwrites the words. */
 GW_LANE void gw_sha256_block(gw_sha256 *state, gw_u32 *w)
 {
     gw_u32 a = state->a;
@@ -93,7 +94,8 @@ GW_LANE void gw_sha256_block(gw_sha256 *state, gw_u32 *w)
     state->h += h;
 }
 
-/* Hashes a text into a state that has taken one block before, and finishes it. */
+/* Hashes a text and completes the digest. The state already contains one block, the HMAC key block.
+ */
 GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
 {
     const gw_u32 bytes = text.bytes + text.suffix_bytes;
@@ -105,7 +107,8 @@ GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
         }
         gw_sha256_block(state, w);
     }
-    /* The rest, 0x80 and the length take one block or two (FIPS 180-4, section 5.1.1). */
+    /* The rest of the text, 0x80 and the length fill one or two blocks (FIPS 180-4, section 5.1.1).
+     */
     const gw_u32 end =
         at + (bytes - at + 9 > GW_SHA256_BLOCK_BYTES ? 2 : 1) * GW_SHA256_BLOCK_BYTES;
     for (; at < end; at += GW_SHA256_BLOCK_BYTES) {
@@ -113,14 +116,15 @@ GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
             w[i] = gw_text_word(text, at + 4 * i, 0x80u);
         }
         if (at + GW_SHA256_BLOCK_BYTES == end) {
-            /* A frame is far shorter than 2^29 bytes, so the upper half of the bits is 0. */
+            /* A frame is far shorter than 2^29 bytes, so the upper word of the length in bits is 0.
+             */
             w[15] = 8 * (GW_SHA256_BLOCK_BYTES + bytes);
         }
         gw_sha256_block(state, w);
     }
 }
 
-/* The state in eight words of a table image. */
+/* Loads a SHA-256 state from eight words of a table image. */
 GW_LANE gw_sha256 gw_sha256_load(const GW_GLOBAL gw_u32 *words)
 {
     gw_sha256 state;
@@ -135,7 +139,8 @@ GW_LANE gw_sha256 gw_sha256_load(const GW_GLOBAL gw_u32 *words)
     return state;
 }
 
-/* HMAC-SHA-256, with states as for gw_hmac_sha1. */
+/* Returns HMAC-SHA-256 of a text. `inner` and `outer` are the states after the blocks key xor ipad
+ * and key xor opad (RFC 2104, section 4). */
 GW_APART gw_sha256 gw_hmac_sha256(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
                                   gw_text text)
 {

@@ -1,9 +1,9 @@
 /*
- * The suites of ipsec: a protocol with its transforms and the size of the key.
- * crates/function/src/ipsec/suite.rs says the same.
+ * Suites of ipsec. A suite is a protocol with its transforms and its key size.
+ * crates/function/src/ipsec/suite.rs contains the same list, and a test compares both.
  *
- * The variant of a packet is 2 * suite + direction, so all packets of a bin have one suite, and
- * branches on it are uniform in a work-group.
+ * The variant of a packet is 2 * suite + direction. All packets of a bin have the same variant, so
+ * branches on the suite are uniform in a work-group.
  */
 #ifndef GODWIT_IPSEC_SUITE_H
 #define GODWIT_IPSEC_SUITE_H
@@ -22,7 +22,7 @@
 #define GW_IPSEC_AUTH_GHASH    3u /* GCM: RFC 4106; without a cipher GMAC: RFC 4543 */
 #define GW_IPSEC_AUTH_POLY1305 4u /* RFC 7634 */
 
-/* X(number, name, protocol, cipher, bytes of the key of cipher or GMAC, authentication) */
+/* X(number, name, protocol, cipher, key length of the cipher or GMAC in bytes, authentication) */
 #define GW_IPSEC_SUITES(X)                                                                         \
     X(0, cbc128_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 16, GW_IPSEC_AUTH_SHA1)                   \
     X(1, cbc192_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 24, GW_IPSEC_AUTH_SHA1)                   \
@@ -69,8 +69,8 @@ GW_LANE gw_u32 gw_ipsec_direction(gw_u32 variant)
     return variant & 1u;
 }
 
-/* protocol | cipher << 8 | key_bytes << 16 | auth << 24: one load, where a device would make its
- * way through branches. */
+/* Suites, packed as protocol | cipher << 8 | key_bytes << 16 | auth << 24. A lookup is one load. A
+ * switch would cost a GPU several branches. */
 GW_TABLE gw_u32 gw_ipsec_suites[GW_IPSEC_SUITE_COUNT] = {
 #define GW_IPSEC_SUITE_ENTRY(number, name, protocol, cipher, key_bytes, auth)                      \
     (protocol) | (cipher) << 8 | (key_bytes) << 16 | (auth) << 24,
@@ -78,7 +78,7 @@ GW_TABLE gw_u32 gw_ipsec_suites[GW_IPSEC_SUITE_COUNT] = {
 #undef GW_IPSEC_SUITE_ENTRY
 };
 
-/* The suite of a variant; one that no host half hands out has protocol 0. */
+/* Returns the suite of a variant. A variant that no host half uses has protocol 0. */
 GW_LANE gw_ipsec_suite gw_ipsec_suite_of(gw_u32 variant)
 {
     const gw_u32 number = variant >> 1;
@@ -91,13 +91,13 @@ GW_LANE gw_ipsec_suite gw_ipsec_suite_of(gw_u32 variant)
     return suite;
 }
 
-/* Rounds of AES with the suite's key (FIPS 197, section 5). */
+/* Returns the number of AES rounds for the suite's key length (FIPS 197, section 5). */
 GW_LANE gw_u32 gw_ipsec_aes_rounds(gw_ipsec_suite suite)
 {
     return suite.key_bytes / 4 + 6;
 }
 
-/* Bytes of the IV that a packet carries. */
+/* Returns the length of the IV in the packet, in bytes. */
 GW_LANE gw_u32 gw_ipsec_iv_bytes(gw_ipsec_suite suite)
 {
     if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
@@ -106,8 +106,8 @@ GW_LANE gw_u32 gw_ipsec_iv_bytes(gw_ipsec_suite suite)
     return suite.cipher == GW_IPSEC_CIPHER_NULL && suite.auth != GW_IPSEC_AUTH_GHASH ? 0 : 8;
 }
 
-/* What the payload with its padding is a multiple of: the cipher's block, at least 4 (RFC 4303,
- * section 2.4). */
+/* Returns the alignment of payload and padding, in bytes: the cipher's block size, but at least 4
+ * (RFC 4303, section 2.4). */
 GW_LANE gw_u32 gw_ipsec_block_bytes(gw_ipsec_suite suite)
 {
     return suite.cipher == GW_IPSEC_CIPHER_CBC ? 16 : 4;

@@ -1,4 +1,4 @@
-/* What authenticates a packet, by every algorithm of the suites. */
+/* Tags: authenticate an ESP or AH packet with each algorithm of the suites. */
 #ifndef GODWIT_IPSEC_TAG_H
 #define GODWIT_IPSEC_TAG_H
 
@@ -8,8 +8,8 @@
 #include "sha256.h"
 #include "text.h"
 
-/* The first 16 bytes of what an algorithm gives, as big-endian words; an ICV is so many of them as
- * the SA says. */
+/* The first 16 bytes of an algorithm's output, as big-endian words. The ICV is the first icv_bytes
+ * bytes of it. */
 typedef struct gw_ipsec_tag {
     gw_u32 words[4];
 } gw_ipsec_tag;
@@ -24,7 +24,7 @@ GW_LANE gw_ipsec_tag gw_ipsec_tag_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d)
     return tag;
 }
 
-/* Writes the ICV; icv_bytes: 0, 8, 12, 16. */
+/* Writes the ICV. icv_bytes is 0, 8, 12 or 16. */
 GW_LANE void gw_ipsec_tag_store(GW_GLOBAL gw_u8 *to, gw_ipsec_tag tag, gw_u32 icv_bytes)
 {
     if (icv_bytes >= 8) {
@@ -39,8 +39,8 @@ GW_LANE void gw_ipsec_tag_store(GW_GLOBAL gw_u8 *to, gw_ipsec_tag tag, gw_u32 ic
     }
 }
 
-/* Whether the ICV at `bytes` is this one. Takes the same time wherever it differs. */
-GW_LANE gw_u32 gw_ipsec_tag_same(const GW_GLOBAL gw_u8 *bytes, gw_ipsec_tag tag, gw_u32 icv_bytes)
+/* Returns whether the ICV at `bytes` equals the tag, in constant time. */
+GW_LANE gw_u32 gw_ipsec_tag_equal(const GW_GLOBAL gw_u8 *bytes, gw_ipsec_tag tag, gw_u32 icv_bytes)
 {
     gw_u32 difference = 0;
     if (icv_bytes >= 8) {
@@ -56,7 +56,8 @@ GW_LANE gw_u32 gw_ipsec_tag_same(const GW_GLOBAL gw_u8 *bytes, gw_ipsec_tag tag,
     return difference == 0;
 }
 
-/* GCM's and GMAC's counter block begins with them (RFC 4106, section 4; RFC 4543, section 3.2). */
+/* Returns the nonce of GCM and GMAC, salt and IV, which starts their counter blocks (RFC 4106,
+ * section 4; RFC 4543, section 3.2). */
 GW_LANE gw_aes_nonce gw_ipsec_aes_nonce(const GW_GLOBAL gw_ipsec_sa *sa, gw_u64 iv)
 {
     gw_aes_nonce nonce;
@@ -66,7 +67,7 @@ GW_LANE gw_aes_nonce gw_ipsec_aes_nonce(const GW_GLOBAL gw_ipsec_sa *sa, gw_u64 
     return nonce;
 }
 
-/* GHASH of a text, zeros up to the next block. */
+/* Adds a text to a GHASH sum. The last block is padded with zeros. */
 GW_LANE gw_ghash_element gw_ipsec_ghash_text(gw_ghash_element sum, const GW_GLOBAL gw_u32 *keys,
                                              gw_text text)
 {
@@ -82,8 +83,8 @@ GW_LANE gw_ghash_element gw_ipsec_ghash_text(gw_ghash_element sum, const GW_GLOB
     return sum;
 }
 
-/* The end of GCM (SP 800-38D, section 7.1, steps 5 and 6): the lengths, then the first counter
- * block, encrypted. */
+/* Completes GCM (SP 800-38D, section 7.1, steps 5 and 6): adds the lengths to the GHASH sum, and
+ * the encrypted first counter block. */
 GW_LANE gw_ipsec_tag gw_ipsec_gcm_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds,
                                       gw_ghash_element sum, gw_u32 aad_bytes, gw_u32 bytes,
                                       gw_u64 iv)
@@ -99,12 +100,10 @@ GW_LANE gw_ipsec_tag gw_ipsec_gcm_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 ro
         gw_ghash_word(sum, 2) ^ gw_aes_word(mask, 2), gw_ghash_word(sum, 3) ^ gw_aes_word(mask, 3));
 }
 
-/*
- * What AEADs authenticate in front of the payload (RFC 4106, section 5; RFC 7634, section 2.1): SPI
- * and sequence number, of 64 bits where the SA has extended ones.
- */
+/* Additional authenticated data of ESP AEADs (RFC 4106, section 5; RFC 7634, section 2.1): SPI and
+ * sequence number. An extended sequence number has 64 bits. */
 typedef struct gw_ipsec_aad {
-    gw_u32 words[4]; /* big-endian; 0 behind them */
+    gw_u32 words[4]; /* big-endian; unused words are 0 */
     gw_u32 bytes;
 } gw_ipsec_aad;
 
@@ -121,7 +120,7 @@ GW_LANE gw_ipsec_aad gw_ipsec_aad_of(const GW_GLOBAL gw_ipsec_sa *sa, gw_u64 seq
     return aad;
 }
 
-/* AES-GCM over what is encrypted. */
+/* Returns the AES-GCM tag of the encrypted data. */
 GW_APART gw_ipsec_tag gw_ipsec_gcm(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds, gw_u64 iv,
                                    gw_u64 sequence, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {
@@ -132,7 +131,8 @@ GW_APART gw_ipsec_tag gw_ipsec_gcm(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 round
     return gw_ipsec_gcm_tag(sa, rounds, sum, aad.bytes, bytes, iv);
 }
 
-/* AES-GMAC for ESP: all is additional data, IV and payload too (RFC 4543, section 3.3). */
+/* Returns the AES-GMAC tag of an ESP packet. All of it is additional authenticated data, including
+ * IV and payload (RFC 4543, section 3.3). */
 GW_APART gw_ipsec_tag gw_ipsec_gmac_esp(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds, gw_u64 iv,
                                         gw_u64 sequence, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {
@@ -140,7 +140,7 @@ GW_APART gw_ipsec_tag gw_ipsec_gmac_esp(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 
     const gw_u32 iv_high = (gw_u32)(iv >> 32);
     const gw_u32 iv_low = (gw_u32)iv;
     const gw_ghash_element key = gw_ghash_key(sa->authentication);
-    /* The text begins 16 bytes on, in the IV's middle or behind it. */
+    /* The first block takes 16 bytes. The text starts after them: within the IV or at its end. */
     const gw_u32 from = aad.bytes == 12 ? 4 : 8;
     gw_ghash_element sum =
         gw_ghash_words(aad.words[0], aad.words[1], aad.bytes == 12 ? aad.words[2] : iv_high,
@@ -161,7 +161,7 @@ GW_LANE gw_chacha20_nonce gw_ipsec_chacha20_nonce(const GW_GLOBAL gw_ipsec_sa *s
     return nonce;
 }
 
-/* ChaCha20-Poly1305 (RFC 8439, section 2.8) over what is encrypted. */
+/* Returns the ChaCha20-Poly1305 tag of the encrypted data (RFC 8439, section 2.8). */
 GW_APART gw_ipsec_tag gw_ipsec_chacha20_poly1305(const GW_GLOBAL gw_ipsec_sa *sa,
                                                  gw_chacha20_nonce nonce, gw_u64 sequence,
                                                  const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
@@ -170,20 +170,20 @@ GW_APART gw_ipsec_tag gw_ipsec_chacha20_poly1305(const GW_GLOBAL gw_ipsec_sa *sa
     gw_chacha20_block(sa->keys, nonce, 0, once);
     const gw_poly1305 r = gw_poly1305_clamp(once[0], once[1], once[2], once[3]);
     const gw_ipsec_aad aad = gw_ipsec_aad_of(sa, sequence);
-    gw_poly1305 sum = gw_poly1305_words(gw_turned32(aad.words[0]), gw_turned32(aad.words[1]),
-                                        gw_turned32(aad.words[2]), 0, 1);
+    gw_poly1305 sum = gw_poly1305_words(gw_reverse32(aad.words[0]), gw_reverse32(aad.words[1]),
+                                        gw_reverse32(aad.words[2]), 0, 1);
     sum = gw_poly1305_text(gw_poly1305_multiply(sum, r), r, gw_text_of(data, bytes));
     const gw_poly1305 lengths = gw_poly1305_words(aad.bytes, 0, bytes, 0, 1);
     sum = gw_poly1305_multiply(gw_poly1305_add(sum, lengths), r);
     gw_ipsec_tag tag;
     gw_poly1305_tag(sum, once + 4, tag.words);
     for (gw_u32 i = 0; i < 4; i++) {
-        tag.words[i] = gw_turned32(tag.words[i]);
+        tag.words[i] = gw_reverse32(tag.words[i]);
     }
     return tag;
 }
 
-/* HMAC over a text. */
+/* Returns the HMAC of a text. */
 GW_LANE gw_ipsec_tag gw_ipsec_hmac(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 auth, gw_text text)
 {
     const GW_GLOBAL gw_u32 *inner = sa->authentication;

@@ -1,4 +1,4 @@
-/* What is authenticated: bytes that lie together, and perhaps four behind them that are not sent.
+/* Input of a hash or MAC: contiguous bytes, and optionally four bytes that are not in the packet.
  */
 #ifndef GODWIT_IPSEC_TEXT_H
 #define GODWIT_IPSEC_TEXT_H
@@ -6,7 +6,7 @@
 typedef struct gw_text {
     const GW_GLOBAL gw_u8 *data;
     gw_u32 bytes;
-    gw_u32 suffix;       /* the upper half of an extended sequence number */
+    gw_u32 suffix;       /* upper half of an extended sequence number */
     gw_u32 suffix_bytes; /* 4 or 0 */
 } gw_text;
 
@@ -20,13 +20,14 @@ GW_LANE gw_text gw_text_of(const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
     return text;
 }
 
-/* The bytes of a word turned round. */
-GW_LANE gw_u32 gw_turned32(gw_u32 word)
+/* Returns a word with its bytes in reverse order. */
+GW_LANE gw_u32 gw_reverse32(gw_u32 word)
 {
     return (gw_rotate_left32(word, 8) & 0x00ff00ffu) | (gw_rotate_left32(word, 24) & 0xff00ff00u);
 }
 
-/* The big-endian word from byte `at` on; behind the text, `marker` and zeros. */
+/* Returns the big-endian word at byte `at` of the text. The text continues with one byte `marker`,
+ * then zeros. */
 GW_LANE gw_u32 gw_text_word(gw_text text, gw_u32 at, gw_u32 marker)
 {
     if (at + 4 <= text.bytes) {

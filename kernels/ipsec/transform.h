@@ -1,11 +1,10 @@
 /*
- * The transforms of a packet, whatever its suite: what headers need to know of ciphers and
- * authentication.
+ * Transforms of ESP and AH packets: encryption, decryption and authentication for every suite.
  *
- *   esp       | SPI, sequence | IV | what is encrypted, padding included | ICV |
- *   bytes            8       0/8/16             cipher_bytes              icv_bytes
+ *   esp       | SPI, sequence | IV | encrypted data with padding | ICV |
+ *   bytes            8       0/8/16         cipher_bytes          icv_bytes
  *
- * Branches on the suite are uniform in a bin.
+ * All packets of a bin have the same suite, so branches on the suite are uniform.
  */
 #ifndef GODWIT_IPSEC_TRANSFORM_H
 #define GODWIT_IPSEC_TRANSFORM_H
@@ -19,13 +18,17 @@
 #define GW_IPSEC_ESP_HEADER_BYTES 8u /* SPI, sequence number (RFC 4303, section 2) */
 
 /*
- * CBC's IV is the forward cipher of a nonce under the packet's own key (NIST SP 800-38A, appendix
- * C, the first method): unpredictable, as RFC 3602 section 3 demands, and yet a function of the
- * sequence number, so that every processor computes the same. The nonce (SPI, sequence number in 64
- * bits, destination) never comes twice under a key: SPI and destination name the SA, and an SA uses
- * each sequence number once. A first block of plaintext that equals IV xor a nonce would show that
- * nonce's IV; nobody who does not know the IV beforehand can choose such a block, and by chance it
- * comes once in 2^96 blocks.
+ * Returns the IV of a CBC packet: the encryption of a nonce under the packet's own key (NIST SP
+ * 800-38A, appendix C, first method). The nonce consists of SPI, 64-bit sequence number and
+ * destination.
+ *
+ * The IV is unpredictable, as RFC 3602 section 3 requires. It depends only on the SA and the
+ * sequence number, so every device computes the same IV.
+ *
+ * A nonce never repeats under a key: SPI and destination identify the SA, and an SA uses each
+ * sequence number once. If a first plaintext block equals its IV xor a nonce, its ciphertext
+ * reveals the IV of that nonce. An attacker cannot choose such a block without knowing the IV in
+ * advance. It occurs by chance once in 2^96 blocks.
  */
 GW_LANE gw_aes_block gw_ipsec_cbc_iv(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds,
                                      gw_u64 sequence)
@@ -35,8 +38,8 @@ GW_LANE gw_aes_block gw_ipsec_cbc_iv(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rou
         gw_aes_words(sa->spi, (gw_u32)(sequence >> 32), (gw_u32)sequence, sa->destination[0]));
 }
 
-/* The part of an extended sequence number that is authenticated but not sent (RFC 4303, section
- * 2.2.1; RFC 4302, section 2.5.1). */
+/* Returns the text that HMAC authenticates: `data` and, with extended sequence numbers, their upper
+ * half, which is not in the packet (RFC 4303, section 2.2.1; RFC 4302, section 2.5.1). */
 GW_LANE gw_text gw_ipsec_text(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL gw_u8 *data,
                               gw_u32 bytes, gw_u64 sequence)
 {
@@ -46,7 +49,7 @@ GW_LANE gw_text gw_ipsec_text(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL g
     return text;
 }
 
-/* The tag of an ESP packet whose payload is encrypted. */
+/* Returns the tag of an ESP packet whose payload is already encrypted. */
 GW_APART gw_ipsec_tag gw_ipsec_esp_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
                                        const GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes,
                                        gw_u64 sequence)
@@ -68,8 +71,8 @@ GW_APART gw_ipsec_tag gw_ipsec_esp_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec
     return gw_ipsec_hmac(sa, suite.auth, gw_ipsec_text(sa, esp, before + cipher_bytes, sequence));
 }
 
-/* CTR and ChaCha20, which are their own inverse. AEADs need the first block of the stream for
- * themselves. */
+/* Encrypts or decrypts with CTR or ChaCha20, which are their own inverse. GCM and ChaCha20-Poly1305
+ * use the first block of the key stream for the tag, so their data starts with the next block. */
 GW_LANE void gw_ipsec_stream(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
                              const GW_GLOBAL gw_u8 *iv, GW_GLOBAL gw_u8 *data, gw_u32 cipher_bytes)
 {
@@ -82,12 +85,10 @@ GW_LANE void gw_ipsec_stream(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite sui
     }
 }
 
-/*
- * Writes the IV, encrypts in place, writes the ICV. The ESP header is there; sequence: all of its
- * 64 bits. CBC: cipher_bytes is a multiple of 16.
- */
-GW_APART void gw_ipsec_seal(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
-                            GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes, gw_u64 sequence)
+/* Writes the IV, encrypts in place, and writes the ICV. The ESP header is already written.
+ * `sequence` is the full 64-bit sequence number. With CBC, cipher_bytes is a multiple of 16. */
+GW_APART void gw_ipsec_esp_encrypt(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
+                                   GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes, gw_u64 sequence)
 {
     GW_GLOBAL gw_u8 *iv = esp + GW_IPSEC_ESP_HEADER_BYTES;
     GW_GLOBAL gw_u8 *data = iv + gw_ipsec_iv_bytes(suite);
@@ -107,19 +108,17 @@ GW_APART void gw_ipsec_seal(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suit
     }
 }
 
-/*
- * Whether the ICV is right; if so, decrypts in place. What is not authentic is left as it is
- * (RFC 4303, section 3.4.4.1). sequence: all of its 64 bits.
- */
-GW_APART gw_u32 gw_ipsec_open(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
-                              GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes, gw_u64 sequence)
+/* Verifies the ICV and decrypts in place. Returns 0 if the ICV is wrong; the packet is then
+ * unchanged (RFC 4303, section 3.4.4.1). `sequence` is the full 64-bit sequence number. */
+GW_APART gw_u32 gw_ipsec_esp_decrypt(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
+                                     GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes, gw_u64 sequence)
 {
     GW_GLOBAL gw_u8 *iv = esp + GW_IPSEC_ESP_HEADER_BYTES;
     GW_GLOBAL gw_u8 *data = iv + gw_ipsec_iv_bytes(suite);
     if (suite.auth != GW_IPSEC_AUTH_NONE &&
-        !gw_ipsec_tag_same(data + cipher_bytes,
-                           gw_ipsec_esp_tag(sa, suite, esp, cipher_bytes, sequence),
-                           sa->icv_bytes)) {
+        !gw_ipsec_tag_equal(data + cipher_bytes,
+                            gw_ipsec_esp_tag(sa, suite, esp, cipher_bytes, sequence),
+                            sa->icv_bytes)) {
         return 0;
     }
     if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
@@ -131,14 +130,12 @@ GW_APART gw_u32 gw_ipsec_open(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite su
     return 1;
 }
 
-/*
- * The tag of AH over `bytes` bytes in which what changes on the way, and the field of the ICV, are
- * 0 (RFC 4302, section 3.3.3). iv: GMAC's, which lies in front of the ICV on the wire (RFC 4543,
- * section 4); outbound it is the sequence number.
- */
-GW_APART gw_ipsec_tag gw_ipsec_authenticate(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
-                                            const GW_GLOBAL gw_u8 *data, gw_u32 bytes, gw_u64 iv,
-                                            gw_u64 sequence)
+/* Returns the tag of an AH packet of `bytes` bytes, in which the mutable fields and the ICV are 0
+ * (RFC 4302, section 3.3.3). `iv` is the IV of GMAC, which precedes the ICV in the packet (RFC
+ * 4543, section 4). Outbound it is the sequence number. */
+GW_APART gw_ipsec_tag gw_ipsec_ah_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
+                                      const GW_GLOBAL gw_u8 *data, gw_u32 bytes, gw_u64 iv,
+                                      gw_u64 sequence)
 {
     const gw_text text = gw_ipsec_text(sa, data, bytes, sequence);
     if (suite.auth != GW_IPSEC_AUTH_GHASH) {

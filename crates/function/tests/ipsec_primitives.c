@@ -177,11 +177,11 @@ static void packet(const char *operation, char *const *words, gw_u32 shift)
     const gw_u32 before = 8 + gw_ipsec_iv_bytes(suite);
     gw_u8 *esp = field(words, 3, shift);
     if (strcmp(operation, "encapsulate") == 0) {
-        gw_ipsec_seal(&sa, suite, esp, bytes[3] - before, sequence);
+        gw_ipsec_esp_encrypt(&sa, suite, esp, bytes[3] - before, sequence);
         print(esp, bytes[3] + sa.icv_bytes);
     } else if (strcmp(operation, "decapsulate") == 0) {
         const gw_u32 cipher_bytes = bytes[3] - before - sa.icv_bytes;
-        if (gw_ipsec_open(&sa, suite, esp, cipher_bytes, sequence)) {
+        if (gw_ipsec_esp_decrypt(&sa, suite, esp, cipher_bytes, sequence)) {
             print(esp + before, cipher_bytes);
         } else {
             printf("no");
@@ -189,7 +189,7 @@ static void packet(const char *operation, char *const *words, gw_u32 shift)
     } else {
         const gw_u64 iv = gw_load_be64(field(words, 3, 0));
         const gw_u8 *data = field(words, 4, shift);
-        print_tag(gw_ipsec_authenticate(&sa, suite, data, bytes[4], iv, sequence));
+        print_tag(gw_ipsec_ah_tag(&sa, suite, data, bytes[4], iv, sequence));
     }
 }
 

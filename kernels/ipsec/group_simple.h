@@ -1,32 +1,34 @@
 /*
- * Headers outbound where a packet is what most are: IPv4 in a tunnel between IPv4 endpoints,
- * without VLAN tag and UDP, at an even address. As gw_ipsec_find and gw_ipsec_seal_begin, field by
- * field; what is anything else, or is to be dropped, is left to these, untouched.
+ * Fast path of the group form for the headers of simple outbound packets. A simple packet is IPv4
+ * in a tunnel between IPv4 endpoints, without VLAN tag and UDP, at an even address. The code
+ * computes the same fields as gw_ipsec_find and gw_ipsec_esp_encapsulate_begin. Those functions
+ * process all other packets and all drops, and the fast path leaves such packets unchanged.
  *
- * A lane of a device waits some hundred cycles for what it loads, and the more often, the more
- * loads depend on others or come behind stores that might have changed them. So all loads come
- * first, all at once, and no branch comes before the stores, which are whole words.
+ * A GPU lane waits hundreds of cycles for a load. The waits add up when loads depend on each other,
+ * or follow stores that might change the loaded data. So all loads come first, together, and no
+ * branch comes before the stores, which write whole words.
  *
  *               | 2 | L2        | outer IPv4 | SPI, sequence | IV, with a counter | ...
  *   words       0           1..3  4..8         9, 10           11, 12
  */
-#ifndef GODWIT_IPSEC_GROUP_PLAIN_H
-#define GODWIT_IPSEC_GROUP_PLAIN_H
+#ifndef GODWIT_IPSEC_GROUP_SIMPLE_H
+#define GODWIT_IPSEC_GROUP_SIMPLE_H
 
-#define GW_IPSEC_FRONT_WORDS 11u
+#define GW_IPSEC_SIMPLE_WORDS 11u
 
 /* A packet whose headers and padding are written. */
-typedef struct gw_ipsec_plain {
-    GW_GLOBAL gw_u8 *esp; /* the ESP header; IV, what is to be encrypted, and ICV come behind */
+typedef struct gw_ipsec_simple {
+    GW_GLOBAL gw_u8 *esp; /* ESP header; IV, data and ICV follow */
     gw_u64 sequence;
-    gw_u32 cipher_bytes; /* 0: it is not plain, and nothing was written */
+    gw_u32 cipher_bytes; /* 0: the packet is not simple, and nothing was written */
     gw_u32 spi;
-    gw_u32 flags; /* of the SA */
+    gw_u32 flags; /* flags of the SA */
     gw_u32 icv_bytes;
-} gw_ipsec_plain;
+} gw_ipsec_simple;
 
-/* gw_ipsec_pad, in words; trailer: at an even address, as is what comes behind the padding. */
-GW_LANE void gw_ipsec_pad_plain(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes, gw_u32 next_header)
+/* Writes the ESP trailer as gw_ipsec_pad does, but in words. `trailer` and the end of the padding
+ * must have even addresses. */
+GW_LANE void gw_ipsec_pad_words(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes, gw_u32 next_header)
 {
     gw_u32 at = 0;
     while (at < pad_bytes && ((gw_u32)(gw_u64)(trailer + at) & 3u) != 0) {
@@ -43,32 +45,34 @@ GW_LANE void gw_ipsec_pad_plain(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes, gw_u
     *(GW_GLOBAL gw_u16 *)(trailer + pad_bytes) = (gw_u16)(next_header << 8 | pad_bytes);
 }
 
-/* The sum of a word's halves. */
+/* Returns the sum of a word's two halves. */
 GW_LANE gw_u32 gw_ipsec_halves(gw_u32 word)
 {
     return (word >> 16) + (word & 0xffffu);
 }
 
-/* Packet `index` of the bin. */
-GW_LANE gw_ipsec_plain gw_ipsec_seal_plain(const gw_work *work, gw_ipsec_suite suite,
-                                           gw_ipsec_sas sas, gw_u32 index)
+/* Encapsulates packet `index` of the bin, if it is simple. */
+GW_LANE gw_ipsec_simple gw_ipsec_encapsulate_simple(const gw_work *work, gw_ipsec_suite suite,
+                                                    gw_ipsec_sas sas, gw_u32 index)
 {
     const gw_u64 parameter = work->parameters[index];
     const GW_GLOBAL gw_u8 *sa = (const GW_GLOBAL gw_u8 *)gw_ipsec_named_sa(sas, parameter);
     const gw_block sa_front = gw_load_block(sa);
-    /* A compiler would load these only behind the branch below. */
+    /* GW_ONCE forces the loads here. The compiler would otherwise move them after the branch below.
+     */
     const gw_u32 source = GW_ONCE(gw_u32, sa + 16);
     const gw_u32 destination = GW_ONCE(gw_u32, sa + 32);
-    /* buffer | head, length | room, ... */
+    /* words of a descriptor: buffer | head, length | room, ... */
     const gw_block descriptor = gw_load_block((const GW_GLOBAL gw_u8 *)&work->descriptors[index]);
     const gw_u32 head = descriptor.word1 & 0xffffu;
     const gw_u32 frame_bytes = descriptor.word1 >> 16;
     const gw_u32 room_bytes = (descriptor.word2 & 0xffu) * GW_BUFFER_UNIT;
     GW_GLOBAL gw_u8 *buffer = work->arena + (gw_u64)descriptor.word0 * GW_BUFFER_UNIT;
-    gw_u32 plain = frame_bytes >= GW_ETHERNET_BYTES + GW_IPV4_BYTES && head >= 4 && head % 2 == 0;
+    gw_u32 simple = frame_bytes >= GW_ETHERNET_BYTES + GW_IPV4_BYTES && head >= 4 && head % 2 == 0;
 
-    /* Words from two bytes in front of the frame on. Of what is too short, those of the buffer. */
-    const gw_u32 from = plain ? head - 2 : 0;
+    /* Load words from two bytes before the frame. For a frame that is too short, load the buffer's
+     * first words instead, which are ignored. */
+    const gw_u32 from = simple ? head - 2 : 0;
     const gw_u32 shift = 8 * (from & 2u);
     const GW_GLOBAL gw_u32 *words = (const GW_GLOBAL gw_u32 *)(buffer + (from & ~3u));
     gw_u32 raw[7];
@@ -76,7 +80,7 @@ GW_LANE gw_ipsec_plain gw_ipsec_seal_plain(const gw_work *work, gw_ipsec_suite s
     for (gw_u32 i = 0; i < 7; i++) {
         raw[i] = words[i];
     }
-    gw_u32 front[GW_IPSEC_FRONT_WORDS + 2];
+    gw_u32 front[GW_IPSEC_SIMPLE_WORDS + 2];
     GW_UNROLL
     for (gw_u32 i = 0; i < 4; i++) {
         front[i] = gw_funnel_right32(raw[i], raw[i + 1], shift);
@@ -87,19 +91,19 @@ GW_LANE gw_ipsec_plain gw_ipsec_seal_plain(const gw_work *work, gw_ipsec_suite s
     const gw_u32 header_bytes = (ip_first >> 24 & 0x0fu) * 4;
     const gw_u32 total_bytes = ip_first & 0xffffu;
     const gw_u32 flags = sa_front.word1;
-    const gw_u32 wanted = GW_IPSEC_SA_USED;
-    const gw_u32 asked = GW_IPSEC_SA_USED | GW_IPSEC_SA_INBOUND | GW_IPSEC_SA_TRANSPORT |
-                         GW_IPSEC_SA_OUTER_IPV6 | GW_IPSEC_SA_UDP;
-    plain &= gw_ipsec_sa_index(parameter) < sas.count && (flags & asked) == wanted;
+    const gw_u32 expected = GW_IPSEC_SA_USED;
+    const gw_u32 checked = GW_IPSEC_SA_USED | GW_IPSEC_SA_INBOUND | GW_IPSEC_SA_TRANSPORT |
+                           GW_IPSEC_SA_OUTER_IPV6 | GW_IPSEC_SA_UDP;
+    simple &= gw_ipsec_sa_index(parameter) < sas.count && (flags & checked) == expected;
     /* suite, icv_bytes, hop_limit, dscp */
-    plain &= (sa_front.word3 & 0xffu) == work->variant >> 1;
-    plain &= ether_type == GW_ETHER_TYPE_IPV4 && ip_first >> 28 == 4;
-    plain &= header_bytes >= GW_IPV4_BYTES && total_bytes >= header_bytes &&
-             total_bytes + GW_ETHERNET_BYTES <= frame_bytes;
+    simple &= (sa_front.word3 & 0xffu) == work->variant >> 1;
+    simple &= ether_type == GW_ETHER_TYPE_IPV4 && ip_first >> 28 == 4;
+    simple &= header_bytes >= GW_IPV4_BYTES && total_bytes >= header_bytes &&
+              total_bytes + GW_ETHERNET_BYTES <= frame_bytes;
 
     const gw_u32 iv_bytes = gw_ipsec_iv_bytes(suite);
     const gw_u32 block_bytes = gw_ipsec_block_bytes(suite);
-    gw_ipsec_plain packet;
+    gw_ipsec_simple packet;
     packet.sequence = gw_ipsec_sequence(parameter);
     packet.spi = sa_front.word0;
     packet.flags = flags;
@@ -107,14 +111,14 @@ GW_LANE gw_ipsec_plain gw_ipsec_seal_plain(const gw_work *work, gw_ipsec_suite s
     packet.cipher_bytes = (total_bytes + GW_ESP_TAIL_BYTES + block_bytes - 1) & ~(block_bytes - 1);
     const gw_u32 added = GW_IPV4_BYTES + GW_ESP_HEADER_BYTES + iv_bytes;
     const gw_u32 outer_bytes = added + packet.cipher_bytes + packet.icv_bytes;
-    plain &= head >= added && head - added + GW_ETHERNET_BYTES + outer_bytes <= room_bytes;
+    simple &= head >= added && head - added + GW_ETHERNET_BYTES + outer_bytes <= room_bytes;
     packet.esp = buffer + head + GW_ETHERNET_BYTES - added + GW_IPV4_BYTES;
-    if (!plain) {
+    if (!simple) {
         packet.cipher_bytes = 0;
         return packet;
     }
 
-    /* gw_ipsec_enter_tos, gw_ipsec_enter_df, gw_ipsec_outer. */
+    /* Outer header, as in gw_ipsec_outer_tos, gw_ipsec_outer_df and gw_ipsec_write_outer. */
     const gw_u32 inner_tos = ip_first >> 16 & 0xffu;
     const gw_u32 dscp =
         (flags & GW_IPSEC_SA_DSCP_SET) != 0 ? sa_front.word3 >> 24 << 2 : inner_tos & ~GW_IPSEC_ECN;
@@ -136,13 +140,14 @@ GW_LANE gw_ipsec_plain gw_ipsec_seal_plain(const gw_work *work, gw_ipsec_suite s
     front[10] = gw_swap32((gw_u32)packet.sequence);
     front[11] = gw_swap32((gw_u32)(packet.sequence >> 32));
     front[12] = front[10];
-    /* Where the frame lies at a multiple of four the words are pairs of halves: the first begins
-     * with it, and of the last only a half is left; otherwise only a half of the first is its. */
-    const gw_u32 count = GW_IPSEC_FRONT_WORDS + (iv_bytes == 8 ? 2 : 0);
+    /* If the frame's address is a multiple of 4, each stored word combines halves of two
+     * neighbouring array words, and the last store is a half word. Otherwise, words are stored as
+     * they are, and the first store is a half word. */
+    const gw_u32 count = GW_IPSEC_SIMPLE_WORDS + (iv_bytes == 8 ? 2 : 0);
     GW_GLOBAL gw_u8 *to = buffer + head - 2 - added + shift / 8;
     GW_UNROLL
-    for (gw_u32 i = 0; i < GW_IPSEC_FRONT_WORDS + 2; i++) {
-        const gw_u32 next = i + 1 < GW_IPSEC_FRONT_WORDS + 2 ? front[i + 1] : 0;
+    for (gw_u32 i = 0; i < GW_IPSEC_SIMPLE_WORDS + 2; i++) {
+        const gw_u32 next = i + 1 < GW_IPSEC_SIMPLE_WORDS + 2 ? front[i + 1] : 0;
         const gw_u32 word = gw_funnel_right32(front[i], next, shift);
         const gw_u32 whole = shift == 0 ? i != 0 : i + 1 != count;
         if (i < count && whole) {
@@ -151,8 +156,8 @@ GW_LANE gw_ipsec_plain gw_ipsec_seal_plain(const gw_work *work, gw_ipsec_suite s
     }
     *(GW_GLOBAL gw_u16 *)(shift == 0 ? to + 2 : to + 4 * (count - 1)) =
         (gw_u16)(shift == 0 ? front[0] >> 16
-                            : (count == GW_IPSEC_FRONT_WORDS ? front[10] : front[12]) >> 16);
-    gw_ipsec_pad_plain(buffer + head + GW_ETHERNET_BYTES + total_bytes,
+                            : (count == GW_IPSEC_SIMPLE_WORDS ? front[10] : front[12]) >> 16);
+    gw_ipsec_pad_words(buffer + head + GW_ETHERNET_BYTES + total_bytes,
                        packet.cipher_bytes - GW_ESP_TAIL_BYTES - total_bytes, GW_PROTOCOL_IPV4);
     gw_descriptor *changed = &work->descriptors[index];
     gw_outcome outcome = {0, 0, 0, 0};

@@ -1,6 +1,6 @@
 /* Look-ups of sixteen IPv4 addresses at once with AVX-512 gathers. */
-#ifndef GODWIT_IPV4_WIDE_BULK_H
-#define GODWIT_IPV4_WIDE_BULK_H
+#ifndef GODWIT_IPV4_AVX512_BULK_H
+#define GODWIT_IPV4_AVX512_BULK_H
 
 #include <immintrin.h>
 
@@ -10,8 +10,8 @@
  * Gathers table entries in the selected lanes; other lanes get `otherwise`. An entry of 2 bytes is
  * gathered as the aligned 4 bytes that contain it, so no byte outside the table is read.
  */
-static inline __m512i gw_ipv4_wide_entries(const gw_u8 *table, gw_u32 narrow, __mmask16 lanes,
-                                           __m512i index, __m512i otherwise)
+static inline __m512i gw_ipv4_avx512_entries(const gw_u8 *table, gw_u32 narrow, __mmask16 lanes,
+                                             __m512i index, __m512i otherwise)
 {
     if (!narrow) {
         return _mm512_mask_i32gather_epi32(otherwise, lanes, index, table, 4);
@@ -26,18 +26,18 @@ static inline __m512i gw_ipv4_wide_entries(const gw_u8 *table, gw_u32 narrow, __
 
 /* Looks up sixteen addresses. `narrow` is a constant that selects the variant. */
 static inline __attribute__((always_inline)) void
-gw_ipv4_wide_sixteen(const gw_u8 *tbl24, const gw_u8 *tbl8, gw_u32 narrow, __m512i address,
-                     gw_u32 *next_hops)
+gw_ipv4_avx512_sixteen(const gw_u8 *tbl24, const gw_u8 *tbl8, gw_u32 narrow, __m512i address,
+                       gw_u32 *next_hops)
 {
     const __m512i top = _mm512_set1_epi32(narrow ? 0x8000 : (int)0x80000000u);
-    __m512i entry = gw_ipv4_wide_entries(tbl24, narrow, (__mmask16)0xffff,
-                                         _mm512_srli_epi32(address, 8), _mm512_setzero_si512());
+    __m512i entry = gw_ipv4_avx512_entries(tbl24, narrow, (__mmask16)0xffff,
+                                           _mm512_srli_epi32(address, 8), _mm512_setzero_si512());
     const __mmask16 longer = _mm512_test_epi32_mask(entry, top);
     if (longer != 0) {
         const __m512i group = _mm512_andnot_si512(top, entry);
         const __m512i index = _mm512_or_si512(_mm512_slli_epi32(group, 8),
                                               _mm512_and_si512(address, _mm512_set1_epi32(0xff)));
-        entry = gw_ipv4_wide_entries(tbl8, narrow, longer, index, entry);
+        entry = gw_ipv4_avx512_entries(tbl8, narrow, longer, index, entry);
     }
     if (narrow) {
         const __mmask16 none = _mm512_cmpeq_epi32_mask(entry, _mm512_set1_epi32(0x7fff));
@@ -47,8 +47,8 @@ gw_ipv4_wide_sixteen(const gw_u8 *tbl24, const gw_u8 *tbl8, gw_u32 narrow, __m51
 }
 
 static inline __attribute__((always_inline)) void
-gw_ipv4_wide_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *restrict addresses,
-                     gw_u32 *restrict next_hops, gw_u64 count, gw_u64 ahead_max)
+gw_ipv4_avx512_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *restrict addresses,
+                       gw_u32 *restrict next_hops, gw_u64 count, gw_u64 ahead_max)
 {
     const gw_ipv4_image *header = (const gw_ipv4_image *)image;
     const gw_u8 *tbl24 = image + header->tbl24_offset;
@@ -67,8 +67,8 @@ gw_ipv4_wide_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *rest
                 gw_ipv4_fetch(image, variant, addresses[i]);
             }
         }
-        gw_ipv4_wide_sixteen(tbl24, tbl8, narrow, _mm512_loadu_si512(addresses + first),
-                             next_hops + first);
+        gw_ipv4_avx512_sixteen(tbl24, tbl8, narrow, _mm512_loadu_si512(addresses + first),
+                               next_hops + first);
     }
     for (gw_u64 i = whole; i < count; i++) {
         next_hops[i] = gw_ipv4_lookup(image, variant, addresses[i]);
@@ -79,15 +79,15 @@ gw_ipv4_wide_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *rest
  * Looks up addresses as gw_ipv4_bulk does. Groups from 2^23 on would give an index of tbl8 that a
  * gather treats as negative, so images with more groups use gw_ipv4_bulk.
  */
-static inline void gw_ipv4_wide_bulk(const gw_u8 *image, gw_u32 variant,
-                                     const gw_u32 *restrict addresses, gw_u32 *restrict next_hops,
-                                     gw_u64 count, gw_u64 ahead)
+static inline void gw_ipv4_avx512_bulk(const gw_u8 *image, gw_u32 variant,
+                                       const gw_u32 *restrict addresses, gw_u32 *restrict next_hops,
+                                       gw_u64 count, gw_u64 ahead)
 {
     const gw_ipv4_image *header = (const gw_ipv4_image *)image;
     if (variant == GW_IPV4_VARIANT_NARROW) {
-        gw_ipv4_wide_variant(image, 1, addresses, next_hops, count, ahead);
+        gw_ipv4_avx512_variant(image, 1, addresses, next_hops, count, ahead);
     } else if (header->groups <= 1u << 23) {
-        gw_ipv4_wide_variant(image, 0, addresses, next_hops, count, ahead);
+        gw_ipv4_avx512_variant(image, 0, addresses, next_hops, count, ahead);
     } else {
         gw_ipv4_bulk(image, variant, addresses, next_hops, count, ahead);
     }

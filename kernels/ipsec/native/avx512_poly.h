@@ -1,21 +1,19 @@
-/*
- * Poly1305 of sixteen texts at once (RFC 8439, section 2.5), as poly1305.h: numbers of five limbs
- * of 26 bits, a word of each lane. Products have 64 bits, so lanes with even and with odd numbers
- * are multiplied by themselves.
- */
-#ifndef GODWIT_IPSEC_WIDE_POLY_H
-#define GODWIT_IPSEC_WIDE_POLY_H
+/* Poly1305 of sixteen texts at once (RFC 8439, section 2.5). As in poly1305.h, a number has five
+ * limbs of 26 bits. A limb is one word of each lane. Products have 64 bits, so even and odd lanes
+ * are multiplied separately. */
+#ifndef GODWIT_IPSEC_AVX512_POLY_H
+#define GODWIT_IPSEC_AVX512_POLY_H
 
-#include "wide_group.h"
+#include "avx512_group.h"
 
-typedef struct gw_wide_poly {
+typedef struct gw_avx512_poly {
     __m512i sum[5];
-    __m512i r[2][5];     /* even lanes, odd lanes: in the lower halves of 64 bits */
-    __m512i fives[2][5]; /* the same, times 5 */
-} gw_wide_poly;
+    __m512i r[2][5];     /* of even and of odd lanes, in the lower half of each 64-bit element */
+    __m512i fives[2][5]; /* r times 5 */
+} gw_avx512_poly;
 
-/* Four words as limbs; top: what is 2^128. */
-GW_WIDE void gw_wide_poly_limbs(__m512i limbs[5], const __m512i words[4], gw_u32 top)
+/* Splits four words into limbs and adds top << 128. */
+GW_AVX512 void gw_avx512_poly_limbs(__m512i limbs[5], const __m512i words[4], gw_u32 top)
 {
     const __m512i limb = _mm512_set1_epi32(GW_POLY1305_LIMB);
     limbs[0] = _mm512_and_si512(words[0], limb);
@@ -28,18 +26,19 @@ GW_WIDE void gw_wide_poly_limbs(__m512i limbs[5], const __m512i words[4], gw_u32
     limbs[4] = _mm512_or_si512(_mm512_srli_epi32(words[3], 8), _mm512_set1_epi32((int)(top << 24)));
 }
 
-/* r: the first four words of the one-time keys, with the bits cleared that section 2.5 wants. */
-GW_WIDE void gw_wide_poly_begin(gw_wide_poly *poly, const __m512i once[4])
+/* Starts the sums. r is the first four words of the one-time keys, with the bits cleared that RFC
+ * 8439, section 2.5 requires. */
+GW_AVX512 void gw_avx512_poly_begin(gw_avx512_poly *poly, const __m512i one_time_key[4])
 {
     static const gw_u32 clamp[4] = {0x0fffffffu, 0x0ffffffcu, 0x0ffffffcu, 0x0ffffffcu};
     __m512i words[4];
     __m512i limbs[5];
-    GW_WIDE_UNROLL
+    GW_AVX512_UNROLL
     for (gw_u32 i = 0; i < 4; i++) {
-        words[i] = _mm512_and_si512(once[i], _mm512_set1_epi32((int)clamp[i]));
+        words[i] = _mm512_and_si512(one_time_key[i], _mm512_set1_epi32((int)clamp[i]));
     }
-    gw_wide_poly_limbs(limbs, words, 0);
-    GW_WIDE_UNROLL
+    gw_avx512_poly_limbs(limbs, words, 0);
+    GW_AVX512_UNROLL
     for (gw_u32 i = 0; i < 5; i++) {
         const __m512i fives = _mm512_add_epi32(limbs[i], _mm512_slli_epi32(limbs[i], 2));
         poly->sum[i] = _mm512_setzero_si512();
@@ -50,23 +49,23 @@ GW_WIDE void gw_wide_poly_begin(gw_wide_poly *poly, const __m512i once[4])
     }
 }
 
-/* x times r, of eight lanes in the lower halves of 64 bits; so is the product, its limbs as
- * gw_poly1305_multiply leaves them. */
-GW_WIDE void gw_wide_poly_multiply(__m512i product[5], const __m512i x[5], const __m512i r[5],
-                                   const __m512i fives[5])
+/* Returns x * r in eight lanes, in the lower half of each 64-bit element. The limbs of the product
+ * have the bounds of gw_poly1305_multiply. */
+GW_AVX512 void gw_avx512_poly_multiply(__m512i product[5], const __m512i x[5], const __m512i r[5],
+                                       const __m512i fives[5])
 {
     const __m512i limb = _mm512_set1_epi64(GW_POLY1305_LIMB);
     __m512i d[5];
-    GW_WIDE_UNROLL
+    GW_AVX512_UNROLL
     for (gw_u32 i = 0; i < 5; i++) {
         d[i] = _mm512_mul_epu32(x[0], r[i]);
-        GW_WIDE_UNROLL
+        GW_AVX512_UNROLL
         for (gw_u32 k = 1; k < 5; k++) {
             const __m512i y = k <= i ? r[i - k] : fives[5 + i - k];
             d[i] = _mm512_add_epi64(d[i], _mm512_mul_epu32(x[k], y));
         }
     }
-    GW_WIDE_UNROLL
+    GW_AVX512_UNROLL
     for (gw_u32 i = 0; i < 4; i++) {
         d[i + 1] = _mm512_add_epi64(d[i + 1], _mm512_srli_epi64(d[i], 26));
         d[i] = _mm512_and_si512(d[i], limb);
@@ -80,42 +79,43 @@ GW_WIDE void gw_wide_poly_multiply(__m512i product[5], const __m512i x[5], const
     product[4] = _mm512_and_si512(d[4], limb);
 }
 
-/* Takes a block of each active lane into its sum. */
-static __attribute__((noinline)) void gw_wide_poly_take(gw_wide_poly *poly, const __m512i words[4],
-                                                        __mmask16 active)
+/* Adds a block to the sum of each active lane. */
+static __attribute__((noinline)) void gw_avx512_poly_take(gw_avx512_poly *poly,
+                                                          const __m512i words[4], __mmask16 active)
 {
     __m512i x[5];
     __m512i odd_x[5];
     __m512i even[5];
     __m512i odd[5];
-    gw_wide_poly_limbs(x, words, 1);
-    GW_WIDE_UNROLL
+    gw_avx512_poly_limbs(x, words, 1);
+    GW_AVX512_UNROLL
     for (gw_u32 i = 0; i < 5; i++) {
         x[i] = _mm512_add_epi32(x[i], poly->sum[i]);
         odd_x[i] = _mm512_srli_epi64(x[i], 32);
     }
-    gw_wide_poly_multiply(even, x, poly->r[0], poly->fives[0]);
-    gw_wide_poly_multiply(odd, odd_x, poly->r[1], poly->fives[1]);
-    GW_WIDE_UNROLL
+    gw_avx512_poly_multiply(even, x, poly->r[0], poly->fives[0]);
+    gw_avx512_poly_multiply(odd, odd_x, poly->r[1], poly->fives[1]);
+    GW_AVX512_UNROLL
     for (gw_u32 i = 0; i < 5; i++) {
         const __m512i both = _mm512_or_si512(even[i], _mm512_slli_epi64(odd[i], 32));
         poly->sum[i] = _mm512_mask_mov_epi32(poly->sum[i], active, both);
     }
 }
 
-/* The tags as they go over the wire; last: the other four words of the one-time keys. */
-GW_WIDE void gw_wide_poly_tags(const gw_wide_poly *poly, const __m512i last[4],
-                               __m128i tags[GW_WIDE_LANES])
+/* Computes the tags in the byte order of the wire. `last` is the other four words of the one-time
+ * keys. */
+GW_AVX512 void gw_avx512_poly_tags(const gw_avx512_poly *poly, const __m512i last[4],
+                                   __m128i tags[GW_AVX512_LANES])
 {
-    gw_u32 limbs[5][GW_WIDE_LANES];
-    gw_u32 words[4][GW_WIDE_LANES];
+    gw_u32 limbs[5][GW_AVX512_LANES];
+    gw_u32 words[4][GW_AVX512_LANES];
     for (gw_u32 i = 0; i < 5; i++) {
         _mm512_storeu_si512(limbs[i], poly->sum[i]);
     }
     for (gw_u32 i = 0; i < 4; i++) {
         _mm512_storeu_si512(words[i], last[i]);
     }
-    for (gw_u32 i = 0; i < GW_WIDE_LANES; i++) {
+    for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
         const gw_poly1305 sum = {limbs[0][i], limbs[1][i], limbs[2][i], limbs[3][i], limbs[4][i]};
         const gw_u32 s[4] = {words[0][i], words[1][i], words[2][i], words[3][i]};
         gw_u32 tag[4];

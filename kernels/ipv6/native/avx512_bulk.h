@@ -6,8 +6,8 @@
  * remaining look-ups are then listed and take their steps one after another, through buckets and
  * the nodes below them.
  */
-#ifndef GODWIT_IPV6_WIDE_BULK_H
-#define GODWIT_IPV6_WIDE_BULK_H
+#ifndef GODWIT_IPV6_AVX512_BULK_H
+#define GODWIT_IPV6_AVX512_BULK_H
 
 #include <immintrin.h>
 
@@ -16,23 +16,23 @@
  * a Xeon with 2 MiB of L2: 5.5, 4.5 and 4.7 ns per look-up with 2, 3 and 4 steps. */
 #define GW_IPV6_WIDE_STEPS 3u
 
-typedef struct gw_ipv6_wide {
+typedef struct gw_ipv6_avx512 {
     gw_u64 keys[GW_IPV6_BULK];
     /* Look-ups at a node and at a bucket. Whole vectors are stored after the last element. */
     gw_u32 nodes[GW_IPV6_BULK + GW_IPV6_WIDE];
     gw_u32 buckets[GW_IPV6_BULK + GW_IPV6_WIDE];
     gw_u32 node_count;
     gw_u32 bucket_count;
-} gw_ipv6_wide;
+} gw_ipv6_avx512;
 
 /* Returns the mask of the entries with this tag. */
-static inline __mmask16 gw_ipv6_wide_at(__m512i entries, gw_u32 tag)
+static inline __mmask16 gw_ipv6_avx512_at(__m512i entries, gw_u32 tag)
 {
     return _mm512_cmpeq_epi32_mask(_mm512_srli_epi32(entries, 30), _mm512_set1_epi32((int)tag));
 }
 
 /* Returns the low words of sixteen keys, each shifted right by its element of `shifts`. */
-static inline __m512i gw_ipv6_wide_shifted(const gw_u64 *keys, __m512i shifts)
+static inline __m512i gw_ipv6_avx512_shifted(const gw_u64 *keys, __m512i shifts)
 {
     const __m256i front = _mm512_cvtepi64_epi32(_mm512_srlv_epi64(
         _mm512_loadu_si512(keys), _mm512_cvtepu32_epi64(_mm512_castsi512_si256(shifts))));
@@ -42,27 +42,27 @@ static inline __m512i gw_ipv6_wide_shifted(const gw_u64 *keys, __m512i shifts)
 }
 
 /* Takes one step for those of sixteen look-ups that are at a node. */
-static inline __m512i gw_ipv6_wide_step(const gw_u8 *lines, __m512i entries, const gw_u64 *keys)
+static inline __m512i gw_ipv6_avx512_step(const gw_u8 *lines, __m512i entries, const gw_u64 *keys)
 {
-    const __mmask16 at_node = gw_ipv6_wide_at(entries, GW_IPV6_NODE);
+    const __mmask16 at_node = gw_ipv6_avx512_at(entries, GW_IPV6_NODE);
     const __m512i shifts = _mm512_and_si512(_mm512_srli_epi32(entries, 24), _mm512_set1_epi32(62));
     const __m512i strides = _mm512_and_si512(_mm512_srli_epi32(entries, 22), _mm512_set1_epi32(6));
     const __m512i masks =
         _mm512_sub_epi32(_mm512_sllv_epi32(_mm512_set1_epi32(64), strides), _mm512_set1_epi32(1));
     const __m512i line = _mm512_and_si512(entries, _mm512_set1_epi32((int)GW_IPV6_LINE_MASK));
-    const __m512i slot = _mm512_and_si512(gw_ipv6_wide_shifted(keys, shifts), masks);
+    const __m512i slot = _mm512_and_si512(gw_ipv6_avx512_shifted(keys, shifts), masks);
     const __m512i words = _mm512_add_epi32(_mm512_slli_epi32(line, 4), slot);
     return _mm512_mask_i32gather_epi32(entries, at_node, words, lines, 4);
 }
 
 /* Lists the unfinished look-ups among the sixteen from index `first`. */
-static inline void gw_ipv6_wide_list(gw_ipv6_wide *block, __m512i entries, gw_u32 first)
+static inline void gw_ipv6_avx512_list(gw_ipv6_avx512 *block, __m512i entries, gw_u32 first)
 {
     const __m512i indices =
         _mm512_add_epi32(_mm512_set1_epi32((int)first),
                          _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
-    const __mmask16 at_node = gw_ipv6_wide_at(entries, GW_IPV6_NODE);
-    const __mmask16 at_bucket = gw_ipv6_wide_at(entries, GW_IPV6_TABLE);
+    const __mmask16 at_node = gw_ipv6_avx512_at(entries, GW_IPV6_NODE);
+    const __mmask16 at_bucket = gw_ipv6_avx512_at(entries, GW_IPV6_TABLE);
     _mm512_storeu_si512(block->nodes + block->node_count,
                         _mm512_maskz_compress_epi32(at_node, indices));
     _mm512_storeu_si512(block->buckets + block->bucket_count,
@@ -74,8 +74,8 @@ static inline void gw_ipv6_wide_list(gw_ipv6_wide *block, __m512i entries, gw_u3
 /* Lists the look-ups of a list again after a step, by their new tags. Has no branch on the tag,
  * which would be unpredictable. `list` may be one of the block's lists: each element is read before
  * it is overwritten. */
-static inline void gw_ipv6_wide_relist(gw_ipv6_wide *block, const gw_u32 *entries,
-                                       const gw_u32 *list, gw_u32 count)
+static inline void gw_ipv6_avx512_relist(gw_ipv6_avx512 *block, const gw_u32 *entries,
+                                         const gw_u32 *list, gw_u32 count)
 {
     gw_u32 node_count = block->node_count;
     gw_u32 bucket_count = block->bucket_count;
@@ -92,7 +92,7 @@ static inline void gw_ipv6_wide_relist(gw_ipv6_wide *block, const gw_u32 *entrie
 }
 
 /* Takes steps for the listed look-ups until all are finished. */
-static inline void gw_ipv6_wide_rest(gw_ipv6_wide *block, const gw_u8 *lines, gw_u32 *entries)
+static inline void gw_ipv6_avx512_rest(gw_ipv6_avx512 *block, const gw_u8 *lines, gw_u32 *entries)
 {
     while (block->node_count + block->bucket_count != 0) {
         const gw_u32 bucket_count = block->bucket_count;
@@ -102,19 +102,19 @@ static inline void gw_ipv6_wide_rest(gw_ipv6_wide *block, const gw_u8 *lines, gw
             entries[i] = bucket->values[gw_rank_line(bucket->keys, GW_IPV6_KEYS, block->keys[i])];
         }
         block->bucket_count = 0;
-        gw_ipv6_wide_relist(block, entries, block->buckets, bucket_count);
+        gw_ipv6_avx512_relist(block, entries, block->buckets, bucket_count);
         const gw_u32 node_count = block->node_count;
         for (gw_u32 j = 0; j < node_count; j++) {
             const gw_u32 i = block->nodes[j];
             entries[i] = *gw_ipv6_slot(gw_ipv6_line(lines, entries[i]), entries[i], block->keys[i]);
         }
         block->node_count = 0;
-        gw_ipv6_wide_relist(block, entries, block->nodes, node_count);
+        gw_ipv6_avx512_relist(block, entries, block->nodes, node_count);
     }
 }
 
 /* Returns the upper halves of eight addresses as numbers. */
-static inline __m512i gw_ipv6_wide_highs(const gw_u8 *addresses)
+static inline __m512i gw_ipv6_avx512_highs(const gw_u8 *addresses)
 {
     const __m512i evens = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
     const __m512i swap = _mm512_set_epi8(
@@ -127,38 +127,39 @@ static inline __m512i gw_ipv6_wide_highs(const gw_u8 *addresses)
 }
 
 /* Looks up GW_IPV6_BULK addresses. */
-static inline void gw_ipv6_wide_block(const gw_u8 *image, const gw_u8 *addresses, gw_u32 *next_hops)
+static inline void gw_ipv6_avx512_block(const gw_u8 *image, const gw_u8 *addresses,
+                                        gw_u32 *next_hops)
 {
     const gw_u8 *lines = gw_ipv6_lines(image);
     const gw_ipv6_image *header = (const gw_ipv6_image *)image;
     const __m512i root_shift = _mm512_set1_epi32((int)header->root_shift);
-    gw_ipv6_wide block;
+    gw_ipv6_avx512 block;
     __mmask16 any = 0;
     for (gw_u32 i = 0; i < GW_IPV6_BULK; i += GW_IPV6_WIDE) {
-        _mm512_storeu_si512(block.keys + i, gw_ipv6_wide_highs(addresses + 16 * i));
-        _mm512_storeu_si512(block.keys + i + 8, gw_ipv6_wide_highs(addresses + 16 * i + 128));
-        const __m512i slots = gw_ipv6_wide_shifted(block.keys + i, root_shift);
+        _mm512_storeu_si512(block.keys + i, gw_ipv6_avx512_highs(addresses + 16 * i));
+        _mm512_storeu_si512(block.keys + i + 8, gw_ipv6_avx512_highs(addresses + 16 * i + 128));
+        const __m512i slots = gw_ipv6_avx512_shifted(block.keys + i, root_shift);
         const __m512i entries = _mm512_i32gather_epi32(slots, image + header->root_offset, 4);
         _mm512_storeu_si512(next_hops + i, entries);
-        any |= gw_ipv6_wide_at(entries, GW_IPV6_NODE);
+        any |= gw_ipv6_avx512_at(entries, GW_IPV6_NODE);
     }
     for (gw_u32 step = 0; step < GW_IPV6_WIDE_STEPS && any != 0; step++) {
         any = 0;
         for (gw_u32 i = 0; i < GW_IPV6_BULK; i += GW_IPV6_WIDE) {
             const __m512i before = _mm512_loadu_si512(next_hops + i);
-            const __m512i entries = gw_ipv6_wide_step(lines, before, block.keys + i);
+            const __m512i entries = gw_ipv6_avx512_step(lines, before, block.keys + i);
             _mm512_storeu_si512(next_hops + i, entries);
-            any |= gw_ipv6_wide_at(entries, GW_IPV6_NODE);
+            any |= gw_ipv6_avx512_at(entries, GW_IPV6_NODE);
         }
     }
     block.node_count = 0;
     block.bucket_count = 0;
     for (gw_u32 i = 0; i < GW_IPV6_BULK; i += GW_IPV6_WIDE) {
-        gw_ipv6_wide_list(&block, _mm512_loadu_si512(next_hops + i), i);
+        gw_ipv6_avx512_list(&block, _mm512_loadu_si512(next_hops + i), i);
     }
-    gw_ipv6_wide_rest(&block, lines, next_hops);
+    gw_ipv6_avx512_rest(&block, lines, next_hops);
     for (gw_u32 i = 0; i < GW_IPV6_BULK; i += GW_IPV6_WIDE) {
-        gw_u32 low = gw_ipv6_wide_at(_mm512_loadu_si512(next_hops + i), GW_IPV6_LOW);
+        gw_u32 low = gw_ipv6_avx512_at(_mm512_loadu_si512(next_hops + i), GW_IPV6_LOW);
         for (; low != 0; low &= low - 1) {
             const gw_u32 at = i + (gw_u32)__builtin_ctz(low);
             const gw_u32 entry = *(const gw_u32 *)gw_ipv6_line(lines, next_hops[at]);
@@ -168,13 +169,13 @@ static inline void gw_ipv6_wide_block(const gw_u8 *image, const gw_u8 *addresses
 }
 
 /* Looks up addresses as gw_ipv6_bulk does. */
-static inline void gw_ipv6_wide_bulk(const gw_u8 *image, gw_u32 variant, const gw_u8 *addresses,
-                                     gw_u32 *next_hops, gw_u64 count)
+static inline void gw_ipv6_avx512_bulk(const gw_u8 *image, gw_u32 variant, const gw_u8 *addresses,
+                                       gw_u32 *next_hops, gw_u64 count)
 {
     gw_u64 first = 0;
     if (variant == GW_IPV6_TRIE) {
         for (; first + GW_IPV6_BULK <= count; first += GW_IPV6_BULK) {
-            gw_ipv6_wide_block(image, addresses + 16 * first, next_hops + first);
+            gw_ipv6_avx512_block(image, addresses + 16 * first, next_hops + first);
         }
     }
     gw_ipv6_bulk(image, variant, addresses + 16 * first, next_hops + first, count - first);

@@ -1,0 +1,196 @@
+/* One packet in the AVX-512 form: its headers before encryption or decryption, and its completion
+ * afterwards. */
+#ifndef GODWIT_IPSEC_AVX512_PACKET_H
+#define GODWIT_IPSEC_AVX512_PACKET_H
+
+#include "avx512.h"
+
+/* Additional state of an AH packet. */
+typedef struct gw_avx512_ah {
+    gw_ipsec_ah_input input;
+    gw_ipsec_tag tag;
+} gw_avx512_ah;
+
+typedef struct gw_avx512_packet {
+    gw_ipsec_found found;
+    gw_u8 *text; /* authenticated bytes */
+    gw_u8 *data; /* data to encrypt or decrypt; the ICV of ESP follows */
+    gw_u64 sequence;
+    gw_u32 text_bytes;
+    gw_u32 data_bytes;
+    gw_u32 next_header_at; /* inbound: see gw_ipsec_decryption */
+    gw_u16 index;          /* index in the batch */
+    gw_u16 authentic;      /* inbound: 1 if the ICV is correct */
+    gw_avx512_ah *ah;
+} gw_avx512_packet;
+GW_STATIC_ASSERT(sizeof(gw_avx512_packet) == 64, avx512_packet_size);
+
+/* Suite and direction of a bin. Inlined loops see them as constants. */
+typedef struct gw_avx512_operation {
+    gw_ipsec_suite suite;
+    gw_u32 outbound;
+} gw_avx512_operation;
+
+/* Writes the IV of a packet. For CBC, writes the nonce of gw_ipsec_cbc_iv, which is encrypted
+ * later. */
+GW_AVX512 void gw_avx512_iv(gw_u8 *iv, gw_ipsec_suite suite, const gw_ipsec_sa *sa, gw_u64 sequence)
+{
+    if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
+        gw_aes_store(iv, gw_aes_words(sa->spi, (gw_u32)(sequence >> 32), (gw_u32)sequence,
+                                      sa->destination[0]));
+    } else if (gw_ipsec_iv_bytes(suite) != 0) {
+        gw_store_be64(iv, sequence);
+    }
+}
+
+/* ESP trailer of an IPv4 packet in a tunnel: up to 15 bytes of padding, their number, and the next
+ * header (gw_ipsec_pad). */
+typedef struct gw_avx512_padding {
+    __m256i all;
+    __mmask32 mask;
+    gw_u32 bytes;
+} gw_avx512_padding;
+
+GW_AVX512 gw_avx512_padding gw_avx512_padding_of(gw_u32 pad_bytes)
+{
+    static const gw_u8 numbers[32]
+        __attribute__((aligned(32))) = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+    const __m256i all = _mm256_min_epu8(_mm256_set1_epi8((char)pad_bytes),
+                                        _mm256_load_si256((const __m256i *)numbers));
+    gw_avx512_padding padding;
+    padding.all = _mm256_mask_set1_epi8(all, (__mmask32)2 << pad_bytes, GW_PROTOCOL_IPV4);
+    padding.mask = ((__mmask32)4 << pad_bytes) - 1;
+    padding.bytes = pad_bytes;
+    return padding;
+}
+
+/* Writes the headers of an outbound ESP packet. Returns whether it must be encrypted. */
+static __attribute__((noinline)) gw_u32
+gw_avx512_esp_encapsulate_begin(gw_avx512_packet *packet, const gw_lane *lane, gw_ipsec_suite suite,
+                                gw_descriptor *descriptor, gw_outcome *outcome)
+{
+    packet->found = gw_ipsec_find(lane, descriptor, outcome);
+    if (packet->found.sa == 0) {
+        return 0;
+    }
+    const gw_ipsec_encryption encryption =
+        gw_ipsec_esp_encapsulate_begin(lane, packet->found, suite, descriptor, outcome);
+    gw_u8 *iv = encryption.esp + GW_ESP_HEADER_BYTES;
+    packet->text = encryption.esp;
+    packet->data = iv + gw_ipsec_iv_bytes(suite);
+    packet->data_bytes = encryption.cipher_bytes;
+    packet->text_bytes = GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(suite) + encryption.cipher_bytes;
+    packet->sequence = encryption.sequence;
+    if (encryption.cipher_bytes == 0) {
+        return 0;
+    }
+    gw_avx512_iv(iv, suite, packet->found.sa, encryption.sequence);
+    return 1;
+}
+
+/* Checks the headers of an inbound ESP packet. Returns whether it must be verified and decrypted.
+ */
+GW_AVX512 gw_u32 gw_avx512_esp_decapsulate_begin(gw_avx512_packet *packet, const gw_lane *lane,
+                                                 gw_ipsec_suite suite,
+                                                 const gw_descriptor *descriptor,
+                                                 gw_outcome *outcome)
+{
+    packet->found = gw_ipsec_find(lane, descriptor, outcome);
+    if (packet->found.sa == 0) {
+        return 0;
+    }
+    const gw_ipsec_decryption decryption =
+        gw_ipsec_esp_decapsulate_begin(lane, packet->found, suite, descriptor, outcome);
+    packet->text = decryption.esp;
+    packet->data = decryption.esp + GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(suite);
+    packet->data_bytes = decryption.cipher_bytes;
+    packet->text_bytes = GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(suite) + decryption.cipher_bytes;
+    packet->sequence = decryption.sequence;
+    packet->next_header_at = decryption.next_header_at;
+    return decryption.cipher_bytes != 0;
+}
+
+/* Writes or checks the headers of an AH packet. Returns whether it must be authenticated. */
+GW_AVX512 gw_u32 gw_avx512_ah_begin(gw_avx512_packet *packet, const gw_lane *lane,
+                                    gw_avx512_operation operation, gw_descriptor *descriptor,
+                                    gw_outcome *outcome)
+{
+    gw_ipsec_ah_input *input = &packet->ah->input;
+    packet->found = gw_ipsec_find(lane, descriptor, outcome);
+    if (packet->found.sa == 0) {
+        return 0;
+    }
+    if (operation.outbound) {
+        gw_ipsec_ah_encapsulate_begin(lane, packet->found, operation.suite, input, descriptor,
+                                      outcome);
+    } else {
+        gw_ipsec_ah_decapsulate_begin(lane, packet->found, operation.suite, input, descriptor,
+                                      outcome);
+    }
+    packet->text = input->header;
+    packet->text_bytes = input->bytes;
+    packet->sequence = input->sequence;
+    packet->data = input->header;
+    packet->data_bytes = 0;
+    return input->bytes != 0;
+}
+
+/* Writes or checks the headers of one packet. Returns whether it needs encryption, decryption or
+ * authentication. */
+GW_AVX512 gw_u32 gw_avx512_begin(gw_avx512_packet *packet, const gw_lane *lane,
+                                 gw_avx512_operation operation, gw_descriptor *descriptor_out,
+                                 gw_outcome *outcome_out)
+{
+    packet->authentic = 1;
+    gw_descriptor descriptor = *descriptor_out;
+    gw_outcome outcome = {0, 0, 0, 0};
+    gw_u32 more = 0;
+    if (operation.suite.protocol == GW_IPSEC_AH) {
+        more = gw_avx512_ah_begin(packet, lane, operation, &descriptor, &outcome);
+    } else if (operation.outbound) {
+        more =
+            gw_avx512_esp_encapsulate_begin(packet, lane, operation.suite, &descriptor, &outcome);
+    } else {
+        more =
+            gw_avx512_esp_decapsulate_begin(packet, lane, operation.suite, &descriptor, &outcome);
+    }
+    descriptor_out->head = descriptor.head;
+    descriptor_out->length = descriptor.length;
+    *outcome_out = outcome;
+    return more;
+}
+
+/* Completes a packet after encryption, decryption or authentication, and sets its outcome. */
+GW_AVX512 void gw_avx512_finish(gw_avx512_packet *packet, const gw_lane *lane,
+                                gw_avx512_operation operation, gw_descriptor *descriptor_out,
+                                gw_outcome *outcome_out)
+{
+    const gw_ipsec_suite suite = operation.suite;
+    if (operation.outbound) {
+        if (suite.protocol == GW_IPSEC_AH) {
+            gw_ipsec_ah_encapsulate_end(packet->found, suite, &packet->ah->input, packet->ah->tag);
+        } else {
+            const gw_ipsec_encryption encryption = {packet->text, packet->sequence,
+                                                    packet->data_bytes};
+            gw_ipsec_esp_encapsulate_end(packet->found, suite, encryption);
+        }
+        return;
+    }
+    gw_descriptor descriptor = *descriptor_out;
+    gw_outcome outcome = {0, 0, 0, 0};
+    if (suite.protocol == GW_IPSEC_AH) {
+        gw_ipsec_ah_decapsulate_end(lane, packet->found, suite, &packet->ah->input, packet->ah->tag,
+                                    &descriptor, &outcome);
+    } else if (!packet->authentic) {
+        gw_drop(&outcome, GW_IPSEC_AUTHENTICATION);
+    } else {
+        const gw_ipsec_decryption decryption = {packet->text, packet->sequence, packet->data_bytes,
+                                                packet->next_header_at};
+        gw_ipsec_esp_decapsulate_end(lane, packet->found, suite, decryption, &descriptor, &outcome);
+    }
+    descriptor_out->head = descriptor.head;
+    descriptor_out->length = descriptor.length;
+    *outcome_out = outcome;
+}
+
+#endif
