@@ -1,11 +1,13 @@
-//! How long a change of the chain takes while packets flow: from the command on the control socket to the first packet on
-//! the new way, to the answer, and how long packets waited for those of the old chain.
+//! Measures the duration of a chain change at run time. Each change has three times: from the
+//! command on the control socket to the first packet on the new chain, from the command to the
+//! answer, and the time for which workers held new packets.
 //!
 //! ```text
 //! cargo run --release -p godwit-engine --example chain_change [DEVICE] [RATE] [WORKERS] [CHANGES] [IN_FLIGHT] [MODE]
 //! ```
-//! Without RATE, or with `full`, as many packets come as the workers take. The chains differ in their first function, so the
-//! first packet that a function sees again is the first on the new way.
+//! Without RATE, or with `full`, packets arrive as fast as the workers accept them. The chains
+//! differ in their first function. The first packet at that function is therefore the first on the
+//! new chain.
 
 #[path = "../tests/recorder/mod.rs"]
 mod recorder;
@@ -45,12 +47,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         let report = engine.run(&stop, None, &mut |_| {});
         (report, changing.join())
     });
-    let (report, took) = (report?, took.as_mut().map_err(|_| "changing the chain met a bug")?.as_mut());
+    let (report, took) = (report?, took.as_mut().map_err(|_| "the thread that changes the chain panicked")?.as_mut());
     let took = took.map_err(|error| error.clone())?;
-    let probes = report.ports[0].probes.ok_or("packets say who they are")?;
+    let probes = report.ports[0].probes.ok_or("the port has no statistics of probes")?;
     println!(
         "{device} {mode}, {workers} workers, {in_flight} in flight each, {:.2} Mpps: {changes} changes, {} packets, lost {}, \
-         twice {}, reordered {}, dropped {}",
+duplicated {}, reordered {}, dropped {}",
         report.conservation.received as f64 / report.elapsed_s / 1e6,
         report.conservation.received,
         report.conservation.received - probes.received,
@@ -58,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         probes.reordered,
         report.conservation.dropped,
     );
-    for (name, column) in ["first packet on the new way", "answer", "packets held"].iter().zip(took) {
+    for (name, column) in ["first packet on the new chain", "answer", "packets held"].iter().zip(took) {
         column.sort_unstable();
         let at = |share: f64| column[((column.len() - 1) as f64 * share) as usize];
         println!("{name:>28}: median {} us, 99 % {} us, longest {} us", at(0.5), at(0.99), at(1.0));
@@ -66,20 +68,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Changes the chain so many times, after once that does not count: that one waits for the first packets of all, and a device for its
-/// kernels to be loaded. Microseconds of each: to the first packet on the new way, to the answer, that packets were held.
+/// Changes the chain `changes` times. Returns the microseconds of each change: until the first
+/// packet on the new chain, until the answer, and the time for which packets were held.
+///
+/// One earlier change is not counted, because it waits for the first packets and for the device to
+/// load its kernels.
 fn change(path: &Path, record: &Record, changes: usize) -> Result<[Vec<u64>; 3], Box<dyn Error>> {
     let mut stream = BufReader::new(UnixStream::connect(path)?);
     let mut took = [const { Vec::new() }; 3];
     for number in 1..=changes + 1 {
         let came = &record.came[number % WAYS.len()];
-        // Nothing comes there by the old chain any more, and something by the way that is left.
+        // The old chain is drained, so packets reach this function only by the new chain.
         let before = came.load(Ordering::Acquire);
         let request = format!("{}\n", json!({ "command": "chain", "text": chain(number) }));
         let started = Instant::now();
         stream.get_mut().write_all(request.as_bytes())?;
         while came.load(Ordering::Acquire) == before {
-            // Not on the core of the thread that serves the socket: looks every 60 us or so.
+            // The sleep leaves the core to the thread of the socket. It lasts about 60 us.
             std::thread::sleep(Duration::from_micros(10));
         }
         took[0].push(started.elapsed().as_micros() as u64);
@@ -90,7 +95,7 @@ fn change(path: &Path, record: &Record, changes: usize) -> Result<[Vec<u64>; 3],
         let held = reply["result"]["held_us"].as_u64();
         took[2].push(held.ok_or_else(|| format!("change {number} was refused: {reply}"))?);
         if number == 1 {
-            println!("the first change, which waits for the first packets of all: {} us", took[0][0]);
+            println!("first change, including the wait for the first packets: {} us", took[0][0]);
             took.iter_mut().for_each(Vec::clear);
         }
     }

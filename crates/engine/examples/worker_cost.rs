@@ -1,5 +1,6 @@
-//! What a worker costs per packet around a device with memory of its own that does nothing: an ESP gateway, port to port,
-//! without the cipher. The device holds chunks back as one does that has work to do.
+//! Measures the cost of a worker per packet. The workload is an ESP gateway from port to port,
+//! without the cipher. The device does nothing, but returns chunks late, as a device with work
+//! does.
 //!
 //! ```text
 //! cargo run --release -p godwit-engine --example worker_cost -- [frame bytes] [packets in flight] [packets of a chunk] [seconds] [workers] [payload]
@@ -40,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let counter = |name: &str| report.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value);
     let sent = report.conservation.sent as f64;
     println!(
-        "{size} B, payload {payload}, {workers} workers, {in_flight} in flight each, chunks of {chunk}: {sent} packets, {:.1} ns of the processor each, {:.1} ns busy, {:.2} Mpps",
+        "{size} B, payload {payload}, {workers} workers, {in_flight} in flight each, chunks of {chunk}: {sent} packets, {:.1} ns of CPU time each, {:.1} ns busy, {:.2} Mpps",
         used_s * 1e9 / sent,
         counter("engine_busy_ns") as f64 / sent,
         sent / report.elapsed_s / 1e6
@@ -48,10 +49,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Time that this process has had, in user mode: other programs on the core do not count.
+/// Returns the CPU time of this process in user mode, in seconds. Other programs do not affect it.
 fn processor_s() -> Result<f64, Box<dyn Error>> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
-    // Behind the name, which may have spaces, come the 3rd field and so on; the 14th is the user time in ticks of 10 ms.
+    // The command name may contain spaces, so fields are counted after its closing parenthesis.
+    // Field 14 is the user time in ticks of 10 ms.
     let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
     Ok(fields.split_whitespace().nth(11).unwrap_or_default().parse::<f64>()? / 100.0)
 }
@@ -149,7 +151,8 @@ impl Device for IdleDevice {
     }
 }
 
-/// Gives a chunk back when the next but one is submitted, or after a while.
+/// Lane that returns a chunk after [`IN_FLIGHT`] chunks are submitted, or after [`POLLS_MAX`]
+/// polls.
 #[derive(Default)]
 struct IdleLane {
     in_flight: VecDeque<Chunk>,
@@ -157,17 +160,17 @@ struct IdleLane {
     polls: u32,
 }
 
-/// More than a packer has.
+/// Number of submissions that write the outcomes. It exceeds the number of chunks of a packer.
 const TOUCHED_CHUNKS: usize = 64;
 
-/// Chunks on the device while another fills.
+/// Number of chunks in flight at which the oldest returns.
 const IN_FLIGHT: usize = 3;
-/// Polls in vain after which a chunk comes back all the same.
+/// Number of polls after which a chunk returns in any case.
 const POLLS_MAX: u32 = 1000;
 
 impl Lane for IdleLane {
     fn submit(&mut self, region: &mut Region, mut chunk: Chunk) -> Result<(), Box<Rejected>> {
-        // As a lane does that checks what it is given and plans copies: one pass over the descriptors.
+        // One pass over the descriptors, as in a lane that checks a chunk and plans its copies.
         let (start, bytes) = region.extent();
         let (mut first, mut end, mut units) = (u32::MAX, 0, 0);
         for bin in &chunk.bins {
@@ -180,7 +183,7 @@ impl Lane for IdleLane {
         assert!(first as usize * 64 >= start && end as usize * 64 <= start + bytes);
         std::hint::black_box(units);
         if self.taken < TOUCHED_CHUNKS {
-            // Pages that nobody wrote to are all the same one.
+            // Write each chunk once. Pages that were never written share one physical page.
             chunk.outcomes.fill(Outcome::verdict(godwit_function::ipsec::VERDICT_ENCRYPTED));
         }
         self.taken += 1;

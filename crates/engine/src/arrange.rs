@@ -1,29 +1,31 @@
-//! Host halves that take packets apart, hold, join and make them: what that means for order and conservation.
+//! Host halves that hold, split, join and create packets. Each step affects the order-ring slot of
+//! a packet and the packet counters:
 //!
-//! | step | place in the order | counted as |
+//! | step | slot in the order ring | counted as |
 //! |---|---|---|
-//! | keep | its own | |
-//! | split | that of the packet it was made of, behind it ([`Order::couple`](crate::order::Order::couple)) | created |
-//! | hold | given up: packets behind it do not wait for it | held, which is in flight |
-//! | join | that of the packet which was missing | merged: as many as were held |
-//! | resume | a new one, as if it had just arrived | no longer held |
-//! | create | a new one, as if it had just arrived | created |
-//! | drop, expire | given up | dropped, by its reason |
+//! | keep | unchanged | |
+//! | split | shared with the original, after it ([`Order::share_slot`](crate::order::Order::share_slot)) | created |
+//! | hold | released: later packets do not wait for it | held, which is part of in flight |
+//! | join | that of the packet that completed the set | merged: the number of held packets |
+//! | resume | a new slot, as for an arrival | no longer held |
+//! | create | a new slot, as for an arrival | created |
+//! | drop, expire | released | dropped, under its reason |
 //!
-//! So at any time received + created = sent + dropped + merged + in flight.
+//! At any time, received + created = sent + dropped + merged + in flight.
 
 use godwit_function::{Arrangement, Step, Work};
 use godwit_packet::{Descriptor, Stamp};
 
 use crate::bins::Input;
 use crate::counters::{CREATED, DROPPED, MERGED};
-use crate::plan::Plan;
+use crate::plan::ChainPlan;
 use crate::worker::Worker;
 
 impl Worker {
-    /// Has the host half of a function arrange what has arrived at it, and lets it look at the time.
+    /// Calls [`HostHalf::arrange`](godwit_function::HostHalf::arrange) of a function for its
+    /// pending packets, or because its wake-up time has come, and executes the returned steps.
     #[cold]
-    pub(crate) fn arrange(&mut self, plan: &Plan, function: usize, input: &mut Input, now_ns: u64) {
+    pub(crate) fn arrange(&mut self, plan: &ChainPlan, function: usize, input: &mut Input, now_ns: u64) {
         let now_ns = if self.packet_clock { self.latest_ns } else { now_ns };
         let ending = self.flushing && self.order.in_flight() == 0;
         if input.pending.is_empty() && now_ns < input.wake_ns && !ending {
@@ -32,31 +34,31 @@ impl Worker {
         let Some(host_half) = &mut input.host_half else { return };
         let mut steps = std::mem::take(&mut input.steps);
         let (region, live) = (&mut self.region, !self.packet_clock);
-        let (arrived, said) = (&input.pending, &input.said);
+        let (arrived, said) = (&input.pending, &input.previous_outcomes);
         let mut arrangement = Arrangement { region, now_ns, live, ending, arrived, said, steps: &mut steps };
         input.wake_ns = host_half.arrange(&mut arrangement);
         let settled = |step: &&Step| {
             matches!(step, Step::Keep { .. } | Step::Hold { .. } | Step::Join { .. } | Step::Drop { .. })
         };
-        debug_assert_eq!(steps.iter().filter(settled).count(), input.pending.len(), "a step for each packet");
+        debug_assert_eq!(steps.iter().filter(settled).count(), input.pending.len(), "one step per packet");
         input.pending.clear();
-        input.said.clear();
+        input.previous_outcomes.clear();
         let reason = |reason| plan.stages[function].counters.drop(reason);
         for step in steps.drain(..) {
             match step {
                 Step::Keep { packet, work } => input.put(packet, work),
                 Step::Split { mut packet, work } => {
-                    let Some(of) = input.prepared.last() else { unreachable!("it is made of a packet that goes on") };
-                    (packet.port, packet.flow_hash) = (of.port, of.flow_hash);
-                    self.order.couple(of, &mut packet);
-                    if self.tracer.follows() {
-                        self.tracer.split(&plan.stages[function].name, &self.region, of, &packet);
+                    let Some(original) = input.prepared.last() else { unreachable!("a split follows its original") };
+                    (packet.port, packet.flow_hash) = (original.port, original.flow_hash);
+                    self.order.share_slot(original, &mut packet);
+                    if self.tracer.is_tracing() {
+                        self.tracer.split(&plan.stages[function].name, &self.region, original, &packet);
                     }
                     self.counts.add(CREATED, 1);
                     input.put(packet, work);
                 }
                 Step::Hold { packet } => {
-                    if self.tracer.follows() {
+                    if self.tracer.is_tracing() {
                         self.tracer.held(&plan.stages[function].name, &packet);
                     }
                     self.order.leave(&packet);
@@ -68,8 +70,8 @@ impl Worker {
                         self.region.release(&packet);
                     }
                     (whole.port, whole.flow_hash, whole.order) = (packet.port, packet.flow_hash, packet.order);
-                    self.order.exchange(&packet, &whole);
-                    if self.tracer.follows() {
+                    self.order.replace_packet(&packet, &whole);
+                    if self.tracer.is_tracing() {
                         self.tracer.joined(&plan.stages[function].name, &packet, &whole, held);
                     }
                     self.held -= u64::from(held);
@@ -97,17 +99,15 @@ impl Worker {
             }
         }
         input.steps = steps;
-        debug_assert!(
-            !ending || self.held == 0 || plan.stages.len() > 1,
-            "nothing comes any more, and packets are held"
-        );
+        debug_assert!(!ending || self.held == 0 || plan.stages.len() > 1, "packets are held after the last arrival");
     }
 
-    /// Gives a packet that a host half has made, or held, a place behind all that have arrived, and past the function's gate. False where
-    /// no more can be in flight: its buffer is released.
+    /// Gives a held or created packet a new order-ring slot, and moves it past the gate of its
+    /// function. Returns false and releases the buffer if no slot is free or no packet can arrive
+    /// any more.
     fn enter(
         &mut self,
-        plan: &Plan,
+        plan: &ChainPlan,
         function: usize,
         input: &mut Input,
         mut packet: Descriptor,
@@ -122,7 +122,7 @@ impl Worker {
         let stamp = Stamp { sequence, time_ns: now_ns };
         self.order.arrive(std::slice::from_mut(&mut packet), &[stamp], now_ns);
         if self.change.drains() {
-            // Its place is behind packets that wait for another chain.
+            // The slot is behind packets that wait for the new chain.
             self.change.hold_created(function, packet, work);
             return true;
         }

@@ -1,4 +1,5 @@
-//! The way through a function: packets are prepared, wait in bins, go to a device in a chunk and come back.
+//! Path of packets through a function: the host half prepares them, they wait in bins, a device
+//! runs their chunk, and the worker completes them.
 
 use godwit_function::{HostHalf, Said, Step, Work, WorkColumns};
 use godwit_packet::Descriptor;
@@ -8,33 +9,35 @@ use crate::Error;
 use crate::counters::{
     BINS, BUSY_NS, BYTES, DEVICE_CHUNKS, DEVICE_MOVED_BACK, DEVICE_MOVED_TO, DEVICE_PACKETS, PACKETS, SETTLED,
 };
-use crate::failover::Place;
+use crate::failover::WorkerDevice;
 use crate::order::Order;
-use crate::plan::Plan;
+use crate::plan::ChainPlan;
 use crate::worker::Worker;
 
-/// Fewer packets of one variant in a row go into bins one by one.
+/// Minimum number of consecutive packets of one variant for an insertion as a run. Shorter runs are
+/// inserted packet by packet.
 const RUN_PACKETS_MIN: usize = 4;
-/// Packets of a chunk that are looked at before those leave whose turn it is: a large chunk does not stay in the cache.
+/// Number of completed packets of a chunk after which the worker transmits. The data of a large
+/// chunk would otherwise leave the cache before its packets are transmitted.
 const DEPART_PACKETS: usize = 512;
 
 /// Packets on their way into a function.
 #[derive(Default)]
 pub(crate) struct Input {
     pub(crate) host_half: Option<Box<dyn HostHalf>>,
-    /// Whether it prepares packets; it arranges them.
+    /// Whether the host half prepares packets ([`HostHalf::prepares`]).
     prepares: bool,
     arranges: bool,
-    /// Whether it is told what was said of packets before.
-    pub(crate) hears: bool,
-    /// When it is to be called again.
+    /// Whether the host half reads the previous function's outcome of each packet.
+    pub(crate) reads_previous: bool,
+    /// Time of the next call of [`HostHalf::arrange`] without packets, in nanoseconds.
     pub(crate) wake_ns: u64,
     pub(crate) steps: Vec<Step>,
-    /// Arrived, not looked at.
+    /// Packets that have arrived and are not prepared.
     pub(crate) pending: Vec<Descriptor>,
-    /// What was said of each of these, where the host half hears it.
-    pub(crate) said: Vec<Said>,
-    /// Prepared, not all in bins: those from `taken` on still wait.
+    /// Outcome of the previous function for each pending packet. Empty unless `hears` is set.
+    pub(crate) previous_outcomes: Vec<Said>,
+    /// Prepared packets. Those from index `taken` on are not yet in bins.
     pub(crate) prepared: Vec<Descriptor>,
     work: WorkColumns,
     taken: usize,
@@ -44,24 +47,25 @@ impl Input {
     pub(crate) fn new(host_half: Option<Box<dyn HostHalf>>) -> Self {
         let arranges = host_half.as_ref().is_some_and(|host_half| host_half.arranges());
         let prepares = host_half.as_ref().is_some_and(|host_half| host_half.prepares());
-        let hears = arranges && host_half.as_ref().is_some_and(|host_half| host_half.hears());
-        Self { host_half, prepares, arranges, hears, ..Self::default() }
+        let reads_previous = arranges && host_half.as_ref().is_some_and(|host_half| host_half.hears());
+        Self { host_half, prepares, arranges, reads_previous, ..Self::default() }
     }
 
-    /// Whether no packet is on its way into the function.
+    /// Returns whether no packet is on its way into the function.
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty() && self.taken == self.prepared.len()
     }
 
-    /// A packet is prepared.
+    /// Appends a prepared packet with its work.
     pub(crate) fn put(&mut self, packet: Descriptor, work: Work) {
         self.prepared.push(packet);
         self.work.push(work);
     }
 }
 impl Worker {
-    /// Prepares what arrived at a function and puts it into bins. Stops where the packer takes no more.
-    pub(crate) fn feed(&mut self, plan: &Plan, function: usize, now_ns: u64) -> Result<bool, Error> {
+    /// Prepares the packets that arrived at a function, and puts them into bins until the packer is
+    /// full. Returns whether any packet moved.
+    pub(crate) fn feed(&mut self, plan: &ChainPlan, function: usize, now_ns: u64) -> Result<bool, Error> {
         let mut moved = false;
         loop {
             let mut input = std::mem::take(&mut self.inputs[function]);
@@ -78,36 +82,38 @@ impl Worker {
                         debug_assert_eq!(input.work.len(), input.prepared.len());
                     }
                 }
-                if self.tracer.follows() {
+                if self.tracer.is_tracing() {
                     self.tracer.prepared(plan, function, &input.prepared, &input.work);
                 }
             }
             let waiting = input.prepared.len() - input.taken;
             let full = self.pack(plan, function, &mut input, now_ns);
             let taken = waiting - (input.prepared.len() - input.taken);
-            // Packets may have come back to this function's input meanwhile: never, chains have no cycle.
+            // No packet can have returned to this input, because a chain has no cycle.
             debug_assert!(self.inputs[function].pending.is_empty());
             self.inputs[function] = input;
             moved |= taken > 0;
             if !full {
                 return Ok(moved);
             }
-            // A device that works at once makes room at once; another needs time, and the rest waits.
-            let place = self.placement[function];
-            let submitted = self.submit(plan, place, now_ns)?;
-            let elsewhere = self.spread(plan, function);
+            // A synchronous device makes room at once. For an asynchronous device, the remaining
+            // packets wait.
+            let device = self.placement[function];
+            let submitted = self.submit(plan, device, now_ns)?;
+            let elsewhere = self.balance(plan, function);
             if !submitted && !elsewhere {
                 return Ok(moved);
             }
-            moved |= self.fetch(plan, place)?;
+            moved |= self.fetch(plan, device)?;
         }
     }
 
-    /// Puts prepared packets into bins. Returns true when the chunk is full before all are in.
-    fn pack(&mut self, plan: &Plan, function: usize, input: &mut Input, now_ns: u64) -> bool {
+    /// Puts prepared packets into bins. Returns true if the chunk is full before all packets are in
+    /// bins.
+    fn pack(&mut self, plan: &ChainPlan, function: usize, input: &mut Input, now_ns: u64) -> bool {
         let stage = &plan.stages[function];
-        let place = self.placement[function];
-        // Packets of one stream at a time: nearly always all.
+        let device = self.placement[function];
+        // Packets are inserted stream by stream. All packets of a batch usually share a stream.
         let stream_of = |order: &Order, packet: &Descriptor| match &stage.streams {
             None => function as u16,
             Some(streams) => streams[usize::from(order.class(packet))],
@@ -122,10 +128,10 @@ impl Worker {
             let rest = &input.prepared[input.taken..];
             let stream = stream_of(&self.order, &rest[0]);
             let run = run_of(&self.order, rest, stream);
-            let packer = &mut self.places[place].packer;
+            let packer = &mut self.devices[device].packer;
             let (taken, insert) = packer.insert_all(now_ns, stream, variant, &rest[..run], Parameters::Alike(0));
-            if self.tracer.follows() {
-                self.tracer.binned(plan, function, &self.places[place].id, variant, &rest[..taken]);
+            if self.tracer.is_tracing() {
+                self.tracer.binned(plan, function, &self.devices[device].id, variant, &rest[..taken]);
             }
             input.taken += taken;
             if matches!(insert, Insert::ChunkFull | Insert::Refused) {
@@ -136,7 +142,7 @@ impl Worker {
             let rest = &input.prepared[input.taken..];
             let (taken, insert) = match input.work.run(input.taken) {
                 Some((variant, run)) => {
-                    let packer = &mut self.places[place].packer;
+                    let packer = &mut self.devices[device].packer;
                     let stream = stream_of(&self.order, &rest[0]);
                     let run = run_of(&self.order, &rest[..run], stream);
                     let parameters = input.work.parameters(input.taken..input.taken + run);
@@ -147,8 +153,8 @@ impl Worker {
                     } else {
                         packer.insert_all(now_ns, stream, variant, &rest[..run], Parameters::Each(parameters))
                     };
-                    if self.tracer.follows() {
-                        self.tracer.binned(plan, function, &self.places[place].id, variant, &rest[..taken]);
+                    if self.tracer.is_tracing() {
+                        self.tracer.binned(plan, function, &self.devices[device].id, variant, &rest[..taken]);
                     }
                     (taken, insert)
                 }
@@ -168,65 +174,67 @@ impl Worker {
         false
     }
 
-    /// Submits the filling chunk. False when there is none, or no free set of bins. A device that does not take it is
-    /// given up.
-    pub(crate) fn submit(&mut self, plan: &Plan, place: usize, now_ns: u64) -> Result<bool, Error> {
-        let Some(chunk) = self.places[place].packer.take(now_ns) else {
+    /// Submits the filling chunk to `device`. Returns false if no packets wait or no set of bins is
+    /// free. A device that rejects the chunk is no longer used.
+    pub(crate) fn submit(&mut self, plan: &ChainPlan, device: usize, now_ns: u64) -> Result<bool, Error> {
+        let Some(chunk) = self.devices[device].packer.take(now_ns) else {
             return Ok(false);
         };
         let packets = chunk.packets;
-        if self.tracer.follows() {
-            let number = self.counts.value(plan.layout.device(place, DEVICE_CHUNKS)) + 1;
-            self.tracer.submitted(&self.places[place].id, number, &chunk);
+        if self.tracer.is_tracing() {
+            let number = self.counts.value(plan.layout.device(device, DEVICE_CHUNKS)) + 1;
+            self.tracer.submitted(&self.devices[device].id, number, &chunk);
         }
-        match self.places[place].lane.submit(&mut self.region, chunk) {
+        match self.devices[device].lane.submit(&mut self.region, chunk) {
             Ok(()) => {
-                self.places[place].load.gave(packets, now_ns);
-                self.counts.add(plan.layout.device(place, DEVICE_PACKETS), packets.into());
-                self.counts.add(plan.layout.device(place, DEVICE_CHUNKS), 1);
+                self.devices[device].load.submitted(packets, now_ns);
+                self.counts.add(plan.layout.device(device, DEVICE_PACKETS), packets.into());
+                self.counts.add(plan.layout.device(device, DEVICE_CHUNKS), 1);
                 Ok(true)
             }
-            Err(rejected) => self.not_taken(plan, place, *rejected, now_ns).map(|()| true),
+            Err(rejected) => self.not_taken(plan, device, *rejected, now_ns).map(|()| true),
         }
     }
 
-    /// Fetches finished chunks, and what is left of those that a device did not finish.
-    pub(crate) fn fetch(&mut self, plan: &Plan, place: usize) -> Result<bool, Error> {
+    /// Fetches the finished chunks of `device`, and handles the chunks that it failed to finish.
+    /// Returns whether there were any.
+    pub(crate) fn fetch(&mut self, plan: &ChainPlan, device: usize) -> Result<bool, Error> {
         let mut moved = false;
         loop {
-            match self.places[place].lane.poll(&mut self.region) {
+            match self.devices[device].lane.poll(&mut self.region) {
                 Ok(None) => return Ok(moved),
                 Ok(Some(mut chunk)) => {
                     let now_ns = self.now_ns();
-                    self.places[place].load.back(chunk.packets, now_ns);
-                    self.places[place].failures = 0;
-                    self.complete(plan, place, &mut chunk)?;
-                    self.places[place].packer.give_back(chunk);
-                    let [to, back] = self.places[place].lane.moved_bytes();
-                    self.counts.set(plan.layout.device(place, DEVICE_MOVED_TO), to);
-                    self.counts.set(plan.layout.device(place, DEVICE_MOVED_BACK), back);
+                    self.devices[device].load.returned(chunk.packets, now_ns);
+                    self.devices[device].failures = 0;
+                    self.complete(plan, device, &mut chunk)?;
+                    self.devices[device].packer.give_back(chunk);
+                    let [to, back] = self.devices[device].lane.moved_bytes();
+                    self.counts.set(plan.layout.device(device, DEVICE_MOVED_TO), to);
+                    self.counts.set(plan.layout.device(device, DEVICE_MOVED_BACK), back);
                 }
-                Err(error) => self.not_finished(plan, place, error)?,
+                Err(error) => self.not_finished(plan, device, error)?,
             }
             moved = true;
         }
     }
 
-    /// Counts the work of a finished chunk, has host halves complete it, and sends every packet of it on.
-    fn complete(&mut self, plan: &Plan, place: usize, chunk: &mut Chunk) -> Result<(), Error> {
+    /// Completes a finished chunk: counts its work, calls the host halves, and sends each packet to
+    /// its next stage.
+    fn complete(&mut self, plan: &ChainPlan, device: usize, chunk: &mut Chunk) -> Result<(), Error> {
         let elapsed_ns = self.now_ns().saturating_sub(chunk.opened_ns);
-        let Place { packer, lane, .. } = &mut self.places[place];
+        let WorkerDevice { packer, lane, .. } = &mut self.devices[device];
         for time in lane.bin_times() {
             let bin = &chunk.bins[time.bin as usize];
             let counters = plan.stages[usize::from(bin.instance)].counters;
             self.counts.add(counters.plain(BUSY_NS), time.elapsed_ns);
             packer.observe(bin, time.elapsed_ns);
         }
-        if self.tracer.follows() {
-            self.tracer.returned(&self.places[place].id, chunk);
+        if self.tracer.is_tracing() {
+            self.tracer.returned(&self.devices[device].id, chunk);
         }
         let mut decided = 0;
-        let chain = plan.chains[place].as_deref().filter(|_| chunk.ran_chain);
+        let chain = plan.chains[device].as_deref().filter(|_| chunk.ran_chain);
         for index in 0..chunk.bins.len() {
             let (bin, bytes) = (&chunk.bins[index], &chunk.bin_bytes[index]);
             let function = usize::from(bin.instance);
@@ -237,7 +245,7 @@ impl Worker {
             self.function_latency[function].record(elapsed_ns, u64::from(bin.count));
             if let Some(chain) = chain.filter(|chain| chain.continues(function)) {
                 decided += usize::from(bin.count);
-                self.complete_followed(plan, chain, *bin, chunk, elapsed_ns);
+                self.complete_chained(plan, chain, *bin, chunk, elapsed_ns);
                 continue;
             }
             let range = bin.first as usize..bin.first as usize + usize::from(bin.count);
@@ -249,7 +257,7 @@ impl Worker {
             self.decide(plan, function, descriptors, outcomes);
             decided += usize::from(bin.count);
             if decided >= DEPART_PACKETS {
-                // While what is remembered of them is in the cache.
+                // Transmit while the metadata of these packets is in the cache.
                 decided = 0;
                 self.depart()?;
             }

@@ -1,21 +1,23 @@
-//! How a worker comes from one plan to the next while packets flow: those in flight finish the old chain, and those that
-//! come later take the new one. Nothing is lost, and nothing overtakes.
+//! Change of a worker's plan at run time. Packets in flight finish the old chain, and later packets
+//! take the new chain. No packet is lost, and the arrival order is kept.
 //!
 //! ```text
-//! control thread   ask(plan) ─────────────────────────────────────────── all have answered: the old plan is nobody's
-//! worker           ... | notices, and notes what has arrived | what arrives is held | those are gone: takes the plan,
-//!                                                                                     starts what it held, answers
+//! control thread   ask(plan) --------------------------------------> all workers have answered
+//! worker           | sees the number, | holds new packets, | old packets gone: takes the plan,
+//!                  | notes arrivals   | drains old ones    | starts held packets, answers
 //! ```
-//! A worker sees once a turn that there is another plan. From then on it starts no packet: what it receives gets its place
-//! in the order ring and waits there. What had arrived before is hurried through the old chain, no chunk waits for more
-//! packets; when the exit has passed all of it, nothing of the old plan is left in the worker, and it takes the new one.
-//! So there is never more than one plan in a worker, its gates and its bins. Workers do not wait for each other.
+//! A worker checks for a new plan once per loop iteration. From then on it starts no packet. A
+//! packet that arrives gets a slot in the order ring and is held. Packets that arrived earlier
+//! finish the old chain, and the worker submits their chunks without waiting for more packets. When
+//! the exit has passed all of them, the worker takes the new plan. The gates and bins of a worker
+//! therefore never mix two plans. Workers do not wait for each other.
 //!
 //! # Ordering
 //!
-//! What the control thread did before it asked (rows of a chain written to a device) happens before the turn that sees the
-//! number, by release and acquire of `number`, and so before every bin that the worker makes by the new plan. What workers did
-//! by the old plan happens before the control thread sees the answers.
+//! `number` is written with release and read with acquire ordering. Writes of the control thread
+//! before `ask`, such as the rows of a device chain, therefore happen before the worker creates
+//! bins under the new plan. Work of a worker under the old plan happens before the control thread
+//! sees the answer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,45 +28,53 @@ use godwit_io::Clock;
 use godwit_packet::{Descriptor, Stamp};
 
 use crate::Error;
-use crate::plan::Plan;
+use crate::plan::ChainPlan;
 use crate::trace::Origin;
 use crate::worker::Worker;
 
-/// How often the control thread looks for answers.
+/// Interval at which the control thread polls for answers.
 const LOOK_INTERVAL: Duration = Duration::from_micros(50);
-/// The answer of a worker that has ended.
+/// Answer of a worker that has ended. It is greater than any plan number.
 const ENDED: u64 = u64::MAX;
 
-/// What the control thread has. Plans are numbered; that of the start is 0.
-pub(crate) struct Changes {
+/// State of plan changes that the control thread and the workers share. Plans are numbered from 0.
+pub(crate) struct PlanChanges {
     number: AtomicU64,
-    latest: Mutex<(u64, Arc<Plan>)>,
+    latest: Mutex<(u64, Arc<ChainPlan>)>,
     workers: Box<[Answer]>,
 }
 
-/// A worker's answer, on cache lines of its own.
+/// Answer of one worker to the control thread. It has its own cache lines.
 #[derive(Default)]
 #[repr(align(64))]
 struct Answer {
-    /// The plan that it has.
+    /// Number of the plan that the worker uses.
     number: AtomicU64,
-    /// How long it held packets for that, nanoseconds.
+    /// Time for which the worker held new packets at its last change, in nanoseconds.
     held_ns: AtomicU64,
 }
 
-impl Changes {
-    pub(crate) fn new(plan: Arc<Plan>, workers: usize) -> Arc<Self> {
+impl PlanChanges {
+    pub(crate) fn new(plan: Arc<ChainPlan>, workers: usize) -> Arc<Self> {
         let workers = (0..workers).map(|_| Answer::default()).collect();
         Arc::new(Self { number: AtomicU64::new(0), latest: Mutex::new((0, plan)), workers })
     }
 
-    /// Worker `worker`'s end, which it has from before it starts until it ends.
-    pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> Change {
-        Change { shared: Arc::clone(self), worker, number: 0, draining: None, held: Vec::new(), created: Vec::new() }
+    /// Returns the part of worker `worker`. Create it before the worker starts. Its drop reports
+    /// that the worker has ended.
+    pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerChange {
+        WorkerChange {
+            shared: Arc::clone(self),
+            worker,
+            number: 0,
+            draining: None,
+            held: Vec::new(),
+            created: Vec::new(),
+        }
     }
 
-    /// Asks all workers to take this plan. Its number is `number`, which is one more than that of the last.
-    pub(crate) fn ask(&self, number: u64, plan: Arc<Plan>) {
+    /// Asks all workers to take `plan`. `number` must be one more than the number of the last plan.
+    pub(crate) fn ask(&self, number: u64, plan: Arc<ChainPlan>) {
         let before = {
             let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
             debug_assert_eq!(number, latest.0 + 1);
@@ -74,7 +84,8 @@ impl Changes {
         drop(before);
     }
 
-    /// Waits until all workers have the plan with this number. False: not within `limit`.
+    /// Waits until all workers use plan `number` or a later one. Returns false if `limit` expires
+    /// first.
     pub(crate) fn wait(&self, number: u64, limit: Duration) -> bool {
         let started = Instant::now();
         while !self.workers.iter().all(|answer| answer.number.load(Ordering::Acquire) >= number) {
@@ -86,51 +97,53 @@ impl Changes {
         true
     }
 
-    /// The longest time that a worker held packets at the last change.
+    /// Returns the longest time for which a worker held packets at the last change.
     pub(crate) fn held(&self) -> Duration {
         let held_ns = self.workers.iter().map(|answer| answer.held_ns.load(Ordering::Relaxed)).max();
         Duration::from_nanos(held_ns.unwrap_or(0))
     }
 
-    fn latest(&self) -> (u64, Arc<Plan>) {
+    fn latest(&self) -> (u64, Arc<ChainPlan>) {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// What a worker has.
-pub(crate) struct Change {
-    shared: Arc<Changes>,
+/// One worker's part of plan changes.
+pub(crate) struct WorkerChange {
+    shared: Arc<PlanChanges>,
     worker: usize,
-    /// The plan that the worker has.
+    /// Number of the plan that the worker uses.
     number: u64,
     draining: Option<Draining>,
-    /// Packets that have arrived and not been started, in their order.
+    /// Packets that arrived during the drain and are not yet started, in arrival order.
     held: Vec<Descriptor>,
-    /// Packets that host halves have made meanwhile, inside of these functions.
+    /// Packets that host halves created during the drain, each with its function number and work.
     created: Vec<(usize, Descriptor, Work)>,
 }
 
-/// There is another plan.
+/// State of a worker that drains packets of the old plan.
 #[derive(Clone, Copy)]
 struct Draining {
-    /// Packets that must be gone: all places below.
+    /// End of the old packets: all order-ring slots before this count of arrivals must have passed
+    /// the exit.
     until: usize,
     since_ns: u64,
 }
 
-impl Change {
+impl WorkerChange {
     #[inline]
     fn is_asked(&self) -> bool {
         self.shared.number.load(Ordering::Acquire) != self.number
     }
 
-    /// Whether the worker is on its way to another plan.
+    /// Returns whether the worker is draining packets of the old plan.
     #[inline]
     pub(crate) fn drains(&self) -> bool {
         self.draining.is_some()
     }
 
-    /// Holds packets that have just arrived; false: they are to be started.
+    /// Holds packets that have just arrived, if the worker is draining. Returns false if the caller
+    /// must start them.
     #[inline]
     pub(crate) fn hold(&mut self, descriptors: &[Descriptor]) -> bool {
         let drains = self.drains();
@@ -140,7 +153,8 @@ impl Change {
         drains
     }
 
-    /// Holds a packet that a host half of a function has just made, with its place.
+    /// Holds a packet that a host half created during the drain. The packet already has an
+    /// order-ring slot.
     pub(crate) fn hold_created(&mut self, function: usize, packet: Descriptor, work: Work) {
         self.created.push((function, packet, work));
     }
@@ -153,14 +167,15 @@ impl Change {
     }
 }
 
-impl Drop for Change {
+impl Drop for WorkerChange {
     fn drop(&mut self) {
         self.shared.workers[self.worker].number.store(ENDED, Ordering::Release);
     }
 }
 
 impl Worker {
-    /// Once a turn, before anything is received: sees whether there is another plan, and takes it once it can.
+    /// Checks for a new plan, and takes it once the packets of the old plan are gone. The worker
+    /// calls this once per loop iteration, before it receives packets.
     #[inline]
     pub(crate) fn look_for_plan(&mut self, now_ns: u64) -> Result<(), Error> {
         if self.change.drains() || self.change.is_asked() { self.change_plan(now_ns) } else { Ok(()) }
@@ -173,18 +188,18 @@ impl Worker {
         if self.order.passed() < until {
             return Ok(());
         }
-        debug_assert!(self.places.iter().all(|place| place.packer.waiting() == 0 && place.lane.in_flight() == 0));
-        debug_assert!(self.inputs.iter().all(|input| input.is_empty()), "a packet of the old plan is on its way");
+        debug_assert!(self.devices.iter().all(|device| device.packer.waiting() == 0 && device.lane.in_flight() == 0));
+        debug_assert!(self.inputs.iter().all(|input| input.is_empty()), "a packet of the old plan remains");
         let (number, plan) = self.change.shared.latest();
-        for place in &mut self.places {
-            place.packer.set_streams(&plan.streams)?;
+        for device in &mut self.devices {
+            device.packer.set_streams(&plan.streams)?;
         }
         self.plan = Arc::clone(&plan);
         self.change.draining = None;
         let mut held = std::mem::take(&mut self.change.held);
         if self.tracer.is_choosing() {
             for packet in &held {
-                let (stamp, arrival_ns) = self.order.remembered(packet);
+                let (stamp, arrival_ns) = self.order.stamp_and_arrival(packet);
                 let packet = std::slice::from_ref(packet);
                 self.tracer.choose(&plan, &self.region, packet, &[stamp], arrival_ns, &Origin::Port);
             }
@@ -200,15 +215,16 @@ impl Worker {
         Ok(())
     }
 
-    /// A packet that a host half of a function has made goes on from inside of it.
-    pub(crate) fn enter_created(&mut self, plan: &Plan, function: usize, packet: &Descriptor) {
+    /// Classifies a packet that a host half of `function` created, and marks it as inside the
+    /// function.
+    pub(crate) fn enter_created(&mut self, plan: &ChainPlan, function: usize, packet: &Descriptor) {
         if !plan.classifier.is_trivial() {
             let class = plan.classifier.classify(&godwit_wire::parse(self.region.frame(packet)));
             self.order.classify(packet, class);
         }
         self.order.advance(packet, plan.stages[function].progress_inside());
         if self.tracer.is_choosing() {
-            let (stamp, _) = self.order.remembered(packet);
+            let (stamp, _) = self.order.stamp_and_arrival(packet);
             let time_ns = if self.packet_clock { stamp.time_ns } else { Clock::Machine.now_ns() };
             let (now_ns, stamp) = (self.now_ns(), Stamp { time_ns, ..stamp });
             let (packet, origin) = (std::slice::from_ref(packet), &Origin::Function(&plan.stages[function].name));

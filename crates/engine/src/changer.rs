@@ -1,5 +1,6 @@
-//! Changes the chain of a running engine: reads another one, sees whether this machine can take it as it stands, brings it to
-//! the devices that follow it, and asks the workers to go by it. Never on the packet path.
+//! Changes the chain of a running engine. The changer reads the new chain, checks that the running
+//! engine can use it, writes it to the devices, and asks the workers to take it. It runs outside
+//! the packet path.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,16 +10,18 @@ use godwit_chain::{Chain, Classifier};
 use godwit_sched::Packer;
 use serde::Serialize;
 
-use crate::change::Changes;
+use crate::change::PlanChanges;
 use crate::config::{ChainConfig, Config, ConfigError, FunctionConfig};
-use crate::plan::Plan;
+use crate::plan::ChainPlan;
 use crate::setup::{Devices, plan};
 use crate::trace::Traces;
 
-/// Far longer than any packet stays; a device that does not answer is given up much earlier.
+/// Time limit for packets of the old chain to leave, far above any normal time in flight. The
+/// watchdog declares an unresponsive device lost much earlier.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 
-/// For each class the function whose state says which worker its packets go to.
+/// Returns for each class the function whose state decides the worker of a packet. `None`: the flow
+/// hash decides.
 pub(crate) fn steering_functions(functions: &[FunctionConfig], chain: &Chain) -> Vec<Option<usize>> {
     let keyed = |class: usize| {
         let reached = |index: &usize| chain.is_reached_by(*index, class);
@@ -27,13 +30,13 @@ pub(crate) fn steering_functions(functions: &[FunctionConfig], chain: &Chain) ->
     (0..chain.classes().len()).map(keyed).collect()
 }
 
-/// What is needed to change the chain, and what it is now.
+/// The current chain, and the parts of the engine that a change affects.
 pub(crate) struct Changer {
     config: Config,
     devices: Arc<Devices>,
-    changes: Arc<Changes>,
+    changes: Arc<PlanChanges>,
     traces: Arc<Traces>,
-    /// One change at a time.
+    /// Current chain. The lock also serializes changes.
     current: Mutex<Current>,
 }
 
@@ -43,38 +46,36 @@ struct Current {
     steering: Vec<Option<usize>>,
 }
 
-/// What is said of a change.
+/// Result of a change of the chain.
 #[derive(Debug, Serialize)]
-pub(crate) struct Changed {
-    /// How many changes there were since the start, this one included.
+pub(crate) struct ChangeResult {
+    /// Number of changes since the start, including this one.
     change: u64,
-    /// From when it was asked for until all new packets took the new chain, microseconds.
+    /// Time from the request until all new packets took the new chain, in microseconds.
     took_us: u64,
-    /// The longest time of that in which a worker held new packets, until its last of the old chain was gone, microseconds.
+    /// Longest time for which a worker held new packets until its last packet of the old chain was
+    /// gone, in microseconds.
     held_us: u64,
-    /// What is probably not meant, and what devices do not do of it.
+    /// Warnings: probable mistakes, and parts of the chain that a device does not execute.
     warnings: Vec<String>,
 }
 
-impl Changed {
-    /// What is probably not meant.
+impl ChangeResult {
+    /// Returns the warnings of the change.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 }
 
-impl std::fmt::Display for Changed {
+impl std::fmt::Display for ChangeResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { took_us, held_us, .. } = self;
-        write!(
-            f,
-            "packets take the new chain since {took_us} us after it was asked for, and waited for {held_us} us of it"
-        )
+        write!(f, "all new packets take the new chain after {took_us} us, and were held for up to {held_us} us")
     }
 }
 
 impl Changer {
-    pub(crate) fn new(config: Config, devices: Arc<Devices>, changes: Arc<Changes>, traces: Arc<Traces>) -> Self {
+    pub(crate) fn new(config: Config, devices: Arc<Devices>, changes: Arc<PlanChanges>, traces: Arc<Traces>) -> Self {
         let current = Current {
             number: 0,
             classifier: config.classifier.clone(),
@@ -83,26 +84,28 @@ impl Changer {
         Self { config, devices, changes, traces, current: Mutex::new(current) }
     }
 
-    /// Takes the chain of `text`, which has classes and edges only.
-    pub(crate) fn take(&self, text: &str, origin: &str, directory: &Path) -> Result<Changed, String> {
+    /// Changes to the chain in `text`, which contains only classes and edges.
+    pub(crate) fn take(&self, text: &str, origin: &str, directory: &Path) -> Result<ChangeResult, String> {
         self.change(|config| config.read_chain(text, origin, directory))
     }
 
-    /// Takes the chain that the configuration's file has now; nothing else in it may have changed.
-    pub(crate) fn reload(&self) -> Result<Changed, String> {
+    /// Changes to the chain that the configuration file now contains. All other stanzas must be
+    /// unchanged.
+    pub(crate) fn reload(&self) -> Result<ChangeResult, String> {
         self.change(Config::read_again)
     }
 
-    /// Nothing has changed where it is refused, except for what the last sentence says.
-    fn change(&self, read: impl FnOnce(&Config) -> Result<ChainConfig, ConfigError>) -> Result<Changed, String> {
+    /// Reads a chain and changes to it. If the chain is refused, nothing changes. If workers do not
+    /// drain within the time limit, the error states that the change is still in progress.
+    fn change(&self, read: impl FnOnce(&Config) -> Result<ChainConfig, ConfigError>) -> Result<ChangeResult, String> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
         let ChainConfig { classifier, chain, mut warnings } = read(&self.config).map_err(|error| error.to_string())?;
         let steering = steering_functions(&self.config.functions, &chain);
         self.check_steering(&current, &classifier, &steering)?;
-        // A device's rows of the plan before this one are free once all workers have this one.
+        // The device rows of the previous plan are free once all workers use the current plan.
         if !self.changes.wait(current.number, DRAIN_LIMIT) {
-            return Err("packets of the chain before are still in flight".to_owned());
+            return Err("packets of the previous chain are still in flight: try again later".to_owned());
         }
         let number = current.number + 1;
         let chains = self.devices.take_chain(&self.config.functions, &chain, number, &mut warnings)?;
@@ -113,16 +116,17 @@ impl Changer {
         self.changes.ask(number, Arc::new(plan));
         if !self.changes.wait(number, DRAIN_LIMIT) {
             return Err(format!(
-                "packets of {} s ago are still in flight: workers that wait for them take the new chain when these are gone",
+                "packets are still in flight after {} s: each worker takes the new chain when its packets are gone",
                 DRAIN_LIMIT.as_secs()
             ));
         }
         let micros = |time: Duration| time.as_micros() as u64;
         let (took_us, held_us) = (micros(started.elapsed()), micros(self.changes.held()));
-        Ok(Changed { change: number, took_us, held_us, warnings })
+        Ok(ChangeResult { change: number, took_us, held_us, warnings })
     }
 
-    /// Packets go to the workers that they went to: what functions keep of them is there.
+    /// Checks that the new chain sends each flow to the same worker as before. The state that
+    /// functions keep for the flow is on that worker.
     fn check_steering(
         &self,
         current: &Current,
@@ -134,7 +138,7 @@ impl Changer {
             let first = steering.first().copied().flatten();
             steering.iter().all(|&function| function == first).then_some(first)
         };
-        // Where all packets go by the same function, classes do not matter.
+        // If one function decides the worker of all packets, classes do not matter.
         let alike = match (one(&current.steering), one(steering)) {
             (Some(before), Some(now)) => before == now,
             _ => current.steering == steering && current.classifier == *classifier,
@@ -145,15 +149,15 @@ impl Changer {
         let keyed = current.steering.iter().chain(steering).flatten().next();
         let name = keyed.map_or("", |&function| &self.config.functions[function].name);
         Err(format!(
-            "function `{name}` keeps state for many flows at once, and with this chain packets that need it would go to other \
-             workers than the one of {workers} that has it: start Godwit again with this chain, or set workers = 1"
+            "function `{name}` keeps state for many flows, and this chain would send their packets to other workers \
+             of the {workers} than before: restart Godwit with this chain, or set workers = 1"
         ))
     }
 
-    fn check_streams(&self, plan: &Plan) -> Result<(), String> {
+    fn check_streams(&self, plan: &ChainPlan) -> Result<(), String> {
         for device in self.devices.configs() {
-            let said = Packer::check_streams(&device.packing, &plan.streams);
-            said.map_err(|error| format!("device `{}`: {error}", device.id))?;
+            let result = Packer::check_streams(&device.packing, &plan.streams);
+            result.map_err(|error| format!("device `{}`: {error}", device.id))?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Starts workers, watches them, and adds up what they did. Never on the packet path.
+//! Starts the workers, watches them, and builds the report. Runs outside the packet path.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -21,67 +21,69 @@ use crate::housekeeping::Housekeeper;
 use crate::ports::Ports;
 use crate::power::Power;
 use crate::report::{Conservation, FunctionReport, LostDevice, PortReport, Report};
-use crate::setup::{self, DeviceView, Machine};
+use crate::setup::{self, DeviceView, EngineParts};
 use crate::socket::{Commands, ControlServer};
 use crate::trace::Trace;
 use crate::worker::{Finished, Worker};
 use crate::{Error, Options};
 
-/// How often the control thread looks at the workers.
+/// Interval of the watch loop.
 const WATCH_INTERVAL: Duration = Duration::from_millis(5);
-/// How often ports outside of the program are looked after.
+/// Interval at which the watch loop checks live ports.
 const ATTEND_INTERVAL: Duration = Duration::from_millis(100);
-/// How often progress is told.
+/// Interval of progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Everything that a run needs, allocated and opened; nothing moves before [`Engine::run`].
+/// Engine with allocated memory and open ports. No packet moves before [`Engine::run`].
 pub struct Engine {
-    machine: Machine,
-    /// Set when the configuration is to be read again.
+    parts: EngineParts,
+    /// Flag that requests a reload of the configuration.
     reload: Option<Arc<AtomicBool>>,
 }
 
 impl Engine {
-    /// Allocates memory, opens ports, loads programs.
+    /// Allocates memory, opens ports, and loads programs.
     ///
     /// # Errors
-    /// Whatever the operator must mend; nothing was sent or written.
+    /// If the configuration does not work on this machine. No packet was sent, and no file was
+    /// written.
     pub fn new(config: Config, options: &Options) -> Result<Self, Error> {
-        Ok(Self { machine: setup::machine(config, options)?, reload: options.reload.clone() })
+        Ok(Self { parts: setup::build(config, options)?, reload: options.reload.clone() })
     }
 
-    /// Which form of each function this machine runs, and what was measured to choose it.
+    /// Returns the selected form of each function, with the measurements that selected it.
     pub fn choices(&self) -> Vec<Choice> {
-        self.machine.devices.choices()
+        self.parts.devices.choices()
     }
 
-    /// Begins to trace packets, before the first one moves: those that `request`, a JSON object as the control socket
-    /// takes it (`docs/trace.md`), asks for.
+    /// Starts a trace before the first packet moves. `request` is a JSON object as on the control
+    /// socket (`docs/trace.md`).
     ///
     /// # Errors
-    /// One sentence: what is wrong with the request.
+    /// A sentence that states the problem of the request.
     pub fn trace(&self, request: &serde_json::Value) -> Result<Trace, String> {
-        self.machine.traces.start(request)
+        self.parts.traces.start(request)
     }
 
-    /// Runs until every source has ended, `limit` has passed or `stop` is set, and flushes what is in flight.
-    /// `progress` is called about once a second, on this thread.
+    /// Runs until every source has ended, `limit` has passed or `stop` is set, then drains packets
+    /// in flight. Calls `progress` about once per second on this thread.
     ///
     /// # Errors
-    /// A port failed, a replay was stopped before its end, or a worker stopped by a bug. Captures being written are removed
-    /// then.
+    /// If a port failed, a replay was stopped early, or a worker panicked. Incomplete captures are
+    /// removed.
     pub fn run(
         self,
         stop: &Arc<AtomicBool>,
         limit: Option<Duration>,
         progress: &mut dyn FnMut(&Report),
     ) -> Result<Report, Error> {
-        let Machine { plan, workers, ports, pin, devices, functions, socket, graces, traces, changer, .. } =
-            self.machine;
-        let view = View { names: self.machine.names, devices: devices.views(), plan };
+        let EngineParts { plan, workers, ports, pin, devices, functions, socket, graces, traces, changer, .. } =
+            self.parts;
+        let reporter = Reporter { names: self.parts.names, devices: devices.views(), plan };
         let mut power = Power::new(&devices.ids());
         let shared: Vec<Arc<[AtomicU64]>> = workers.iter().map(|worker| worker.counts().shared()).collect();
-        // The workers' own flag: a failure of one stops all, without touching the caller's flag.
+        // Flag that stops the workers. A failed worker stops all others, without a change of the
+        // caller's flag.
         let halt = Arc::new(AtomicBool::new(false));
         let started = Instant::now();
         let mut threads = Vec::new();
@@ -96,110 +98,112 @@ impl Engine {
                 }
             }
         }
-        let told_to_stop = Arc::new(AtomicBool::new(false));
+        let stop_requested = Arc::new(AtomicBool::new(false));
         let watched = functions.clone();
-        let (reports, asked) = channel();
+        let (reports, report_requests) = channel();
         let commands = Arc::new(Commands {
             functions,
             devices: Arc::clone(&devices),
             graces,
             traces,
             reports,
-            stop: Arc::clone(&told_to_stop),
+            stop: Arc::clone(&stop_requested),
             one_at_a_time: Mutex::default(),
             changer,
         });
-        // Dropped before all that they reach, also where a worker failed.
+        // These threads must end before the parts of the engine that they access are dropped, even
+        // if a worker failed.
         let housekeeper = match ports.is_replay() {
             false => Housekeeper::start(Arc::clone(&commands)),
             true => Ok(None),
         };
-        let housekeeper = housekeeper.inspect_err(|_| told_to_stop.store(true, Ordering::Relaxed));
-        let mut reloader = self.reload.map(|asked| Reloader::new(asked, Arc::clone(&commands)));
-        let left = cores().get(shared.len()..).filter(|_| pin).unwrap_or_default().to_vec();
-        let server = socket.map(|socket| ControlServer::start(socket, commands, left)).transpose();
-        let server = server.inspect_err(|_| told_to_stop.store(true, Ordering::Relaxed));
-        let (mut told, mut attended) = (started, started);
+        let housekeeper = housekeeper.inspect_err(|_| stop_requested.store(true, Ordering::Relaxed));
+        let mut reloader = self.reload.map(|requested| Reloader::new(requested, Arc::clone(&commands)));
+        let free_cores = cores().get(shared.len()..).filter(|_| pin).unwrap_or_default().to_vec();
+        let server = socket.map(|socket| ControlServer::start(socket, commands, free_cores)).transpose();
+        let server = server.inspect_err(|_| stop_requested.store(true, Ordering::Relaxed));
+        let (mut last_progress, mut last_attended) = (started, started);
         while threads.iter().any(|thread| !thread.is_finished()) {
             let elapsed = started.elapsed();
-            let stopped = stop.load(Ordering::Relaxed) || told_to_stop.load(Ordering::Relaxed);
+            let stopped = stop.load(Ordering::Relaxed) || stop_requested.load(Ordering::Relaxed);
             if stopped || halt.load(Ordering::Relaxed) || limit.is_some_and(|limit| elapsed >= limit) {
-                // Those first: their queues are emptied by workers that are stopping.
+                // Stop the ports first. Stopping workers then drain the receive queues.
                 ports.stop();
                 halt.store(true, Ordering::Relaxed);
             }
-            if attended.elapsed() >= ATTEND_INTERVAL {
-                attended = Instant::now();
+            if last_attended.elapsed() >= ATTEND_INTERVAL {
+                last_attended = Instant::now();
                 ports.attend().iter().for_each(|(port, sentence)| tracing::warn!("port `{port}`: {sentence}"));
             }
-            if told.elapsed() >= PROGRESS_INTERVAL {
-                told = Instant::now();
-                progress(&view.report(elapsed, &shared, None, &ports, &power));
+            if last_progress.elapsed() >= PROGRESS_INTERVAL {
+                last_progress = Instant::now();
+                progress(&reporter.report(elapsed, &shared, None, &ports, &power));
             }
             power.sample();
-            tell(&watched);
+            log_notices(&watched);
             reloader.iter_mut().for_each(Reloader::look);
             let rest = limit.map_or(WATCH_INTERVAL, |limit| limit.saturating_sub(elapsed).min(WATCH_INTERVAL));
             let rest = rest.max(Duration::from_micros(200));
-            match asked.recv_timeout(rest) {
-                // A client that has left does not want it any more.
-                Ok(reply) => drop(Sender::send(&reply, view.report(elapsed, &shared, None, &ports, &power))),
+            match report_requests.recv_timeout(rest) {
+                // The reply fails if the client has disconnected.
+                Ok(reply) => drop(Sender::send(&reply, reporter.report(elapsed, &shared, None, &ports, &power))),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => thread::sleep(rest),
             }
         }
-        tell(&watched);
+        log_notices(&watched);
         let elapsed = started.elapsed();
-        // Who still waits for a report is told that there is none.
-        drop(asked);
+        // Clients that wait for a report then learn that the run has ended.
+        drop(report_requests);
         drop((reloader, server?, housekeeper?));
         power.end();
         let finished = threads.into_iter().enumerate().map(|(index, thread)| match thread.join() {
             Ok(finished) => finished,
             Err(panic) => {
-                let said = panic.downcast_ref::<String>().cloned();
-                let said = said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-                Err(Error::Worker { worker: index, message: said.unwrap_or_default() })
+                let message = panic.downcast_ref::<String>().cloned();
+                let message = message.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+                Err(Error::Worker { worker: index, message: message.unwrap_or_default() })
             }
         });
         let finished: Vec<Finished> = finished.collect::<Result<_, _>>()?;
         if ports.is_replay() && !finished.iter().all(|worker| worker.ended) {
             return Err(Error::Interrupted);
         }
-        let report = view.report(elapsed, &shared, Some(&finished), &ports, &power);
+        let report = reporter.report(elapsed, &shared, Some(&finished), &ports, &power);
         ports.finish()?;
         Ok(report)
     }
 }
 
-/// Has the configuration read again when a flag is set, on a thread of its own: packets in flight are waited for.
+/// Reloads the configuration when a flag is set. The reload runs on its own thread, because it
+/// waits for packets in flight.
 struct Reloader {
-    asked: Arc<AtomicBool>,
+    requested: Arc<AtomicBool>,
     commands: Arc<Commands>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Reloader {
-    fn new(asked: Arc<AtomicBool>, commands: Arc<Commands>) -> Self {
-        Self { asked, commands, thread: None }
+    fn new(requested: Arc<AtomicBool>, commands: Arc<Commands>) -> Self {
+        Self { requested, commands, thread: None }
     }
 
     fn look(&mut self) {
         let is_busy = self.thread.as_ref().is_some_and(|thread| !thread.is_finished());
-        if is_busy || !self.asked.swap(false, Ordering::Relaxed) {
+        if is_busy || !self.requested.swap(false, Ordering::Relaxed) {
             return;
         }
         let commands = Arc::clone(&self.commands);
         let body = move || match commands.changer.reload() {
             Ok(changed) => {
                 changed.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
-                tracing::info!("the configuration was read again: {changed}");
+                tracing::info!("reloaded the configuration: {changed}");
             }
-            Err(sentence) => tracing::warn!("the configuration was read again, and nothing changed: {sentence}"),
+            Err(sentence) => tracing::warn!("the reload was refused, and nothing changed: {sentence}"),
         };
         match thread::Builder::new().name("reload".to_owned()).spawn(body) {
             Ok(thread) => self.thread = Some(thread),
-            Err(error) => tracing::warn!("the configuration is not read again: cannot start a thread: {error}"),
+            Err(error) => tracing::warn!("cannot reload the configuration: cannot start a thread: {error}"),
         }
     }
 }
@@ -212,8 +216,8 @@ impl Drop for Reloader {
     }
 }
 
-/// Says what functions have noticed.
-fn tell(functions: &[(String, Arc<dyn Function>)]) {
+/// Logs the notices of functions.
+fn log_notices(functions: &[(String, Arc<dyn Function>)]) {
     for (name, function) in functions {
         function.notices().iter().for_each(|sentence| tracing::warn!("function `{name}`: {sentence}"));
     }
@@ -227,7 +231,7 @@ fn spawn(index: usize, worker: Worker, pin: bool, halt: &Arc<AtomicBool>) -> Res
         if pin {
             pin_to(cores_of_worker(&cores(), index));
         }
-        // Whatever ends this worker early, by error or by panic, ends the others too.
+        // If the worker ends early, by an error or a panic, the guard stops all other workers.
         let guard = HaltOnDrop(&halt);
         let finished = worker.run(&halt)?;
         std::mem::forget(guard);
@@ -247,7 +251,7 @@ impl Drop for HaltOnDrop<'_> {
     }
 }
 
-/// The cores that the calling thread may use: none where the machine does not say.
+/// Returns the cores on which the calling thread may run. Empty if the system does not report them.
 pub(crate) fn cores() -> Vec<usize> {
     use nix::sched::{CpuSet, sched_getaffinity};
     use nix::unistd::Pid;
@@ -256,47 +260,46 @@ pub(crate) fn cores() -> Vec<usize> {
     (0..CpuSet::count()).filter(is_allowed).collect()
 }
 
-/// Pins the calling thread to these cores. A machine that forbids it runs unpinned.
+/// Pins the calling thread to `cores`. Logs a warning and continues unpinned if the system refuses.
 pub(crate) fn pin_to(cores: &[usize]) {
     use nix::sched::{CpuSet, sched_setaffinity};
     use nix::unistd::Pid;
     let mut set = CpuSet::new();
     let pinned = !cores.is_empty() && cores.iter().all(|&core| set.set(core).is_ok());
     if !pinned || sched_setaffinity(Pid::from_raw(0), &set).is_err() {
-        tracing::warn!(
-            "{} runs unpinned: this machine does not allow it",
-            thread::current().name().unwrap_or_default()
-        );
+        tracing::warn!("{} runs unpinned: the system refuses to pin it", thread::current().name().unwrap_or_default());
     }
 }
 
-/// The core of a worker. More workers than cores share them in turn.
+/// Returns the core of a worker. If there are more workers than cores, several workers share a
+/// core.
 fn cores_of_worker(cores: &[usize], index: usize) -> &[usize] {
     let first = index % cores.len().max(1);
     cores.get(first..=first).unwrap_or_default()
 }
 
-/// The cores of a worker's sender: one of those that workers leave, or any where none is left, for a core whose worker
-/// spins has no time for it. Named in any case: a thread begins with what its parent is pinned to, the worker's core.
+/// Returns the cores of a worker's sender thread: a core without a worker, or all cores if none is
+/// left. A core whose worker spins has no time for the sender. The result is never empty, because a
+/// new thread inherits the affinity of its parent, which is the worker's core.
 pub(crate) fn cores_of_sender(cores: &[usize], workers: usize, index: usize) -> &[usize] {
     let first = workers + index;
     cores.get(first..=first).unwrap_or(cores)
 }
 
-/// What is needed to make a report of counters.
-struct View {
+/// Builder of reports.
+struct Reporter {
     names: Names,
     devices: Vec<DeviceView>,
-    plan: Arc<crate::plan::Plan>,
+    plan: Arc<crate::plan::ChainPlan>,
 }
 
-/// Configured names, for people.
+/// Configured names for reports.
 pub(crate) struct Names {
     pub(crate) ports: Vec<(String, &'static str)>,
     pub(crate) functions: Vec<String>,
 }
 
-impl View {
+impl Reporter {
     fn report(
         &self,
         elapsed: Duration,
@@ -308,7 +311,7 @@ impl View {
         let layout = &self.plan.layout;
         let mut values = counters::sum(shared, layout.len());
         for (device, joules) in power.joules().enumerate() {
-            // Energy is counted in whole microjoules.
+            // The counter has microjoules.
             values[layout.device(device, DEVICE_ENERGY)] = (joules.unwrap_or(0.0) * 1e6) as u64;
         }
         let elapsed_s = elapsed.as_secs_f64();
@@ -354,18 +357,19 @@ impl View {
     }
 
     fn lost_devices(&self, finished: &[Finished]) -> Vec<LostDevice> {
-        let of = |place: usize| {
-            let lost: Vec<_> = finished.iter().flat_map(|worker| &worker.lost).filter(|l| l.place == place).collect();
+        let loss_of = |device: usize| {
+            let lost: Vec<_> =
+                finished.iter().flat_map(|worker| &worker.lost).filter(|lost| lost.device == device).collect();
             let first = lost.first()?;
             Some(LostDevice {
-                device: self.devices[place].id.clone(),
+                device: self.devices[device].id.clone(),
                 reason: first.reason.clone(),
                 workers: lost.len(),
                 packets: lost.iter().map(|lost| lost.packets).sum(),
                 moved_to: self.devices[LAST_RESORT].id.clone(),
             })
         };
-        (0..self.devices.len()).filter_map(of).collect()
+        (0..self.devices.len()).filter_map(loss_of).collect()
     }
 
     fn ports(&self, counters: &[PortCounters], ports: &Ports) -> Vec<PortReport> {
@@ -402,16 +406,16 @@ impl View {
     ) -> FunctionReport {
         let stage = &self.plan.stages[function];
         let contract = stage.function.contract();
-        let mut places: Vec<usize> =
+        let mut devices: Vec<usize> =
             finished.unwrap_or_default().iter().map(|worker| worker.placement[function]).collect();
-        places.sort_unstable_by(|one, other| other.cmp(one));
-        places.dedup();
-        // One that several devices run is on all of them.
-        if places.is_empty() || stage.places.len() > 1 {
-            places.extend(stage.places.iter().rev().filter(|&place| !places.contains(place)).collect::<Vec<_>>());
+        devices.sort_unstable_by(|one, other| other.cmp(one));
+        devices.dedup();
+        // A function with several devices runs on all of them.
+        if devices.is_empty() || stage.devices.len() > 1 {
+            devices.extend(stage.devices.iter().rev().filter(|&device| !devices.contains(device)).collect::<Vec<_>>());
         }
-        let of = |say: &dyn Fn(&DeviceView) -> String| {
-            places.iter().map(|&place| say(&self.devices[place])).collect::<Vec<_>>().join(", ")
+        let describe = |text: &dyn Fn(&DeviceView) -> String| {
+            devices.iter().map(|&device| text(&self.devices[device])).collect::<Vec<_>>().join(", ")
         };
         let at = |counter| values[stage.counters.plain(counter)];
         let (packets, bytes, bins) = (at(PACKETS), at(BYTES), at(BINS));
@@ -423,15 +427,15 @@ impl View {
         FunctionReport {
             name: self.names.functions[function].clone(),
             kind: contract.kind,
-            device: of(&|device| device.id.clone()),
-            mode: of(&|device| device.mode.name().to_owned()),
-            implementation: of(&|device| device.choices[function].form.clone()),
+            device: describe(&|device| device.id.clone()),
+            mode: describe(&|device| device.mode.name().to_owned()),
+            implementation: describe(&|device| device.choices[function].form.clone()),
             packets,
             bytes,
             mpps: ratio(packets as f64, elapsed_s) / 1e6,
             gbps: ratio(bytes as f64 * 8.0, elapsed_s) / 1e9,
             latency: latency.latency(),
-            batch_fill: ratio(packets as f64, bins as f64 * self.devices[stage.places[0]].bin_packets as f64),
+            batch_fill: ratio(packets as f64, bins as f64 * self.devices[stage.devices[0]].bin_packets as f64),
             busy_ns_per_packet: ratio(at(BUSY_NS) as f64, packets as f64),
             verdicts: verdicts
                 .map(|(number, verdict)| (verdict.name.to_owned(), values[stage.counters.verdict(number as u8)]))

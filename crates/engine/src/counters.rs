@@ -1,6 +1,7 @@
-//! What the engine counts: declared once here, per worker and per function, kept per worker, read by the control thread.
+//! Counters of the engine: their tables, and their values per worker.
 //!
-//! A worker counts in plain memory and publishes now and then; nothing is shared on the packet path.
+//! A worker counts in plain memory and publishes its values once per loop iteration. The packet
+//! path shares no counter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,57 +25,57 @@ macro_rules! table {
 }
 
 table! {
-    /// What a worker counts.
+    /// Counters of a worker.
     WORKER_COUNTERS:
-    RECEIVED = "engine_received", Total, "packets", "Packets that came in.";
-    SENT = "engine_sent", Total, "packets", "Packets that a port accepted.";
-    DROPPED = "engine_dropped", Total, "packets", "Packets dropped, for whatever reason; each also counts under its reason.";
+    RECEIVED = "engine_received", Total, "packets", "Packets received by ports.";
+    SENT = "engine_sent", Total, "packets", "Packets that a port accepted for transmission.";
+    DROPPED = "engine_dropped", Total, "packets", "Packets dropped. Each also counts under its reason.";
     DROPPED_CHAIN = "engine_dropped_chain", Total, "packets", "Packets that the chain sends to `drop`.";
-    DROPPED_UNROUTED = "engine_dropped_unrouted", Total, "packets", "Packets for which the chain names nothing.";
-    DROPPED_PORT = "engine_dropped_port", Total, "packets", "Packets for a port that is not there or does not send.";
-    DROPPED_REFUSED = "engine_dropped_refused", Total, "packets", "Packets that a port did not accept.";
-    DROPPED_FLOOD = "engine_dropped_flood", Total, "packets", "Copies of flooded packets that no buffer was left for, and packets flooded to no port but the one that they came by.";
-    DROPPED_DEVICE = "engine_dropped_device", Total, "packets", "Packets that a device took and failed to finish.";
-    DROPPED_DEVICE_LOST = "engine_dropped_device_lost", Total, "packets", "Packets in the hands of a device that was lost.";
-    CREATED = "engine_created", Total, "packets", "Packets that a function made: fragments but for the first, keepalives; copies of flooded packets.";
-    MERGED = "engine_merged", Total, "packets", "Packets that a function joined to others: fragments but for one of each packet.";
-    HELD = "engine_held", Level, "packets", "Packets that a function keeps until others come.";
-    IN_FLIGHT = "engine_in_flight", Level, "packets", "Packets that have a buffer of the arena, or are held.";
-    LOOPS = "engine_loops", Total, "loops", "Turns of the worker's loop.";
-    IDLE_LOOPS = "engine_idle_loops", Total, "loops", "Turns that moved no packet.";
-    WORKED_NS = "engine_busy_ns", Total, "nanoseconds", "Time that workers spent in turns that moved a packet: what others take of their cores in such a turn included.";
+    DROPPED_UNROUTED = "engine_dropped_unrouted", Total, "packets", "Packets dropped because the chain has no entry for them.";
+    DROPPED_PORT = "engine_dropped_port", Total, "packets", "Packets dropped because their egress port does not exist or does not transmit.";
+    DROPPED_REFUSED = "engine_dropped_refused", Total, "packets", "Packets that a port refused to transmit.";
+    DROPPED_FLOOD = "engine_dropped_flood", Total, "packets", "Copies of flooded packets for which no buffer was free, and flooded packets whose port set contains only their ingress port.";
+    DROPPED_DEVICE = "engine_dropped_device", Total, "packets", "Packets dropped because a device failed to finish their chunk.";
+    DROPPED_DEVICE_LOST = "engine_dropped_device_lost", Total, "packets", "Packets dropped because their device was lost.";
+    CREATED = "engine_created", Total, "packets", "Packets created: fragments after the first, keepalives, copies of flooded packets.";
+    MERGED = "engine_merged", Total, "packets", "Packets joined to others: all fragments of a packet except one.";
+    HELD = "engine_held", Level, "packets", "Packets that a function holds until others arrive.";
+    IN_FLIGHT = "engine_in_flight", Level, "packets", "Packets in a buffer of the arena or held by a function.";
+    LOOPS = "engine_loops", Total, "loops", "Iterations of the worker's loop.";
+    IDLE_LOOPS = "engine_idle_loops", Total, "loops", "Iterations that moved no packet.";
+    WORKED_NS = "engine_busy_ns", Total, "nanoseconds", "Time of the iterations that moved a packet, including time in which the operating system ran other threads on the core.";
 }
 
 table! {
-    /// What is counted for every function, besides its verdicts and drop reasons.
+    /// Counters of every function, in addition to its verdicts and drop reasons.
     FUNCTION_COUNTERS:
-    PACKETS = "packets", Total, "packets", "Packets that the kernel has finished.";
-    BYTES = "bytes", Total, "bytes", "Their bytes before the kernel, without FCS.";
-    SETTLED = "settled", Total, "packets", "Packets that the host half settled without the kernel.";
-    BINS = "bins", Total, "bins", "Bins that were finished.";
-    BUSY_NS = "busy_ns", Total, "nanoseconds", "Time that the device worked on them. On the CPU and on CUDA, launched, every bin's own, side by side or not; on OpenCL, launched, its share of its chunk's; in persistent mode the time from when its group could begin with it until the worker saw it finished.";
+    PACKETS = "packets", Total, "packets", "Packets that the kernel processed.";
+    BYTES = "bytes", Total, "bytes", "Bytes of these packets before the kernel, without FCS.";
+    SETTLED = "settled", Total, "packets", "Packets that the host half completed without the kernel.";
+    BINS = "bins", Total, "bins", "Bins that a device finished.";
+    BUSY_NS = "busy_ns", Total, "nanoseconds", "Time that devices worked on the bins. CPU, and CUDA in launch mode: the time of each bin, even if bins overlap. OpenCL in launch mode: the bin's share of its chunk's time. Persistent mode: the time from the earliest possible start of the bin until the worker sees it finished.";
 }
 
 table! {
-    /// What is counted for every device that runs functions.
+    /// Counters of every device that runs functions.
     DEVICE_COUNTERS:
-    DEVICE_PACKETS = "packets", Total, "packets", "Packets that were submitted to it, once for each function that it ran on them.";
-    DEVICE_CHUNKS = "chunks", Total, "chunks", "Chunks that were submitted to it.";
-    DEVICE_MOVED_TO = "moved_to", Total, "bytes", "Bytes that were copied to it, all that chunks need included; absent where it works on the host's memory.";
-    DEVICE_MOVED_BACK = "moved_back", Total, "bytes", "Bytes that were copied back from it.";
-    DEVICE_ENERGY = "energy", Total, "microjoules", "Energy that it took while packets were flowing, with what it takes when idle and what others did there; absent where it is not measured.";
+    DEVICE_PACKETS = "packets", Total, "packets", "Packets submitted to the device, once for each function that it ran on them.";
+    DEVICE_CHUNKS = "chunks", Total, "chunks", "Chunks submitted to the device.";
+    DEVICE_MOVED_TO = "moved_to", Total, "bytes", "Bytes copied to the device, including all metadata of chunks. Absent if the device works on the host's memory.";
+    DEVICE_MOVED_BACK = "moved_back", Total, "bytes", "Bytes copied back from the device.";
+    DEVICE_ENERGY = "energy", Total, "microjoules", "Energy of the device during the run, including its idle energy and the work of other programs. Absent if it is not measured.";
 }
 
-/// Where each counter of a configuration lies in a worker's array.
+/// Index of each counter in a worker's array, for one configuration.
 #[derive(Debug)]
 pub(crate) struct CounterLayout {
     names: Vec<String>,
     functions: Vec<FunctionLayout>,
-    /// Place of the first counter of the first device.
+    /// Index of the first counter of the first device.
     devices: usize,
 }
 
-/// Where a function's counters lie.
+/// Indices of the counters of one function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FunctionLayout {
     base: usize,
@@ -83,18 +84,19 @@ pub(crate) struct FunctionLayout {
 }
 
 impl FunctionLayout {
-    /// Place of one of [`FUNCTION_COUNTERS`].
+    /// Returns the index of one of [`FUNCTION_COUNTERS`].
     pub(crate) fn plain(&self, counter: usize) -> usize {
         self.base + counter
     }
 
-    /// Place of the count of a verdict. A number beyond the contract is a bug of the kernel and counts as the last.
+    /// Returns the index of a verdict's counter. A verdict outside the contract is a bug of the
+    /// kernel and counts as the last verdict.
     #[inline]
     pub(crate) fn verdict(&self, verdict: u8) -> usize {
         self.base + FUNCTION_COUNTERS.len() + usize::from(verdict).min(self.verdicts - 1)
     }
 
-    /// Place of the count of a drop reason.
+    /// Returns the index of a drop reason's counter.
     #[inline]
     pub(crate) fn drop(&self, reason: u8) -> usize {
         debug_assert!(usize::from(reason) < self.drops, "drop reason {reason} is not in the contract");
@@ -103,7 +105,8 @@ impl FunctionLayout {
 }
 
 impl CounterLayout {
-    /// `functions`: configured name and contract of each. `devices`: the name of each.
+    /// Creates the layout. `functions` contains the configured name and the contract of each
+    /// function. `devices` contains the name of each device.
     pub(crate) fn new<'a>(
         functions: impl Iterator<Item = (&'a str, &'static Contract)>,
         devices: impl Iterator<Item = &'a str>,
@@ -115,7 +118,7 @@ impl CounterLayout {
             let base = names.len();
             let label = |counter: &str| format!("{kind}_{counter}{{function=\"{name}\"}}");
             names.extend(FUNCTION_COUNTERS.iter().map(|spec| label(spec.name)));
-            names.extend(contract.verdicts.iter().map(|verdict| label(&format!("said_{}", verdict.name))));
+            names.extend(contract.verdicts.iter().map(|verdict| label(&format!("verdict_{}", verdict.name))));
             names.extend(contract.drops.iter().map(|drop| label(&format!("dropped_{}", drop.name))));
             layouts.push(FunctionLayout { base, verdicts: contract.verdicts.len(), drops: contract.drops.len() });
         }
@@ -130,13 +133,13 @@ impl CounterLayout {
         self.functions[index]
     }
 
-    /// Place of one of [`DEVICE_COUNTERS`] of a device.
+    /// Returns the index of one of [`DEVICE_COUNTERS`] for a device.
     #[inline]
     pub(crate) fn device(&self, index: usize, counter: usize) -> usize {
         self.devices + index * DEVICE_COUNTERS.len() + counter
     }
 
-    /// The name of the counter at this place.
+    /// Returns the name of a counter.
     pub(crate) fn name(&self, counter: usize) -> &str {
         &self.names[counter]
     }
@@ -145,14 +148,14 @@ impl CounterLayout {
         self.names.len()
     }
 
-    /// Names with values, zeros left out.
+    /// Returns the names and values of all counters that are not zero.
     pub(crate) fn named(&self, values: &[u64]) -> Vec<(String, u64)> {
         let pairs = self.names.iter().zip(values).filter(|(_, value)| **value > 0);
         pairs.map(|(name, value)| (name.clone(), *value)).collect()
     }
 }
 
-/// One worker's counters: `counts[i] += n` on the worker, `shared` for everybody else.
+/// Counters of one worker. The worker increments `local`. Other threads read `shared`.
 #[derive(Debug)]
 pub(crate) struct Counts {
     local: Vec<u64>,
@@ -164,7 +167,7 @@ impl Counts {
         Self { local: vec![0; len], shared: (0..len).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// What others may read.
+    /// Returns the counters that other threads read.
     pub(crate) fn shared(&self) -> Arc<[AtomicU64]> {
         Arc::clone(&self.shared)
     }
@@ -174,7 +177,7 @@ impl Counts {
         self.local[counter] += value;
     }
 
-    /// What was counted so far, here.
+    /// Returns the worker's own value of a counter.
     pub(crate) fn value(&self, counter: usize) -> u64 {
         self.local[counter]
     }
@@ -183,7 +186,8 @@ impl Counts {
         self.local[counter] = value;
     }
 
-    /// Shows the current values to the others. Each counter by itself is exact; together they may be of different moments.
+    /// Copies the values to the shared counters. Each value is exact. Values that another thread
+    /// reads together may be of different iterations.
     pub(crate) fn publish(&self) {
         for (shared, local) in self.shared.iter().zip(&self.local) {
             shared.store(*local, Ordering::Relaxed);
@@ -191,7 +195,7 @@ impl Counts {
     }
 }
 
-/// The sum over workers of what they published.
+/// Returns the sum of the published values of all workers.
 pub(crate) fn sum(workers: &[Arc<[AtomicU64]>], len: usize) -> Vec<u64> {
     let mut total = vec![0; len];
     for worker in workers {
@@ -202,10 +206,10 @@ pub(crate) fn sum(workers: &[Arc<[AtomicU64]>], len: usize) -> Vec<u64> {
     total
 }
 
-/// All counters there are, as a page of documentation (`docs/counters.md`).
+/// Returns the documentation page of all counters (`docs/counters.md`).
 pub fn document() -> String {
     let mut page = String::from(
-        "# Counters\n\nMade from the tables in the code; `make test` compares. Every count is exact and per configuration entry.\n",
+        "# Counters\n\nThis page is generated from the tables in the code, and `make test` compares both. Every count is exact and belongs to one entry of the configuration.\n",
     );
     let mut table = |title: &str, rows: Vec<(String, &str, &str)>| {
         page.push_str(&format!("\n## {title}\n\n| counter | unit | meaning |\n|---|---|---|\n"));
@@ -224,7 +228,7 @@ pub fn document() -> String {
         let contract = kind.contract;
         let prefix = format!("{}_", contract.kind);
         let mut all = rows(FUNCTION_COUNTERS, &prefix);
-        all.extend(contract.verdicts.iter().map(|v| (format!("{prefix}said_{}", v.name), "packets", v.sentence)));
+        all.extend(contract.verdicts.iter().map(|v| (format!("{prefix}verdict_{}", v.name), "packets", v.sentence)));
         all.extend(contract.drops.iter().map(|d| (format!("{prefix}dropped_{}", d.name), "packets", d.sentence)));
         all.extend(contract.counters.iter().map(|c| (format!("{prefix}{}", c.name), c.unit, c.sentence)));
         table(&format!("Function `{}`", contract.kind), all);

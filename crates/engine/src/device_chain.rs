@@ -1,9 +1,10 @@
-//! Chains that devices follow: which part of the chain a device leads packets through by itself, and what is made of a
-//! chunk whose packets have gone that way.
+//! Device chain: the part of the chain that a device executes without the host. This file derives
+//! it from the chain, and completes chunks whose packets went through it.
 //!
-//! A device leads a packet on where both functions are placed on it, and where the next one needs nothing of the host in
-//! between: no host half, no order of arrival, no frame that moves. The first function's host half must do with seeing
-//! its packets when they are back. Everything else comes back, and the worker sends it on.
+//! A packet continues on the device if both functions are placed there and the next function needs
+//! nothing from the host: it has no host half, no gate, and may not write the whole buffer. The
+//! host half of the first function must also accept that it sees the packet only after its return.
+//! All other packets return to the worker after each function.
 
 use std::ops::Range;
 
@@ -15,156 +16,156 @@ use godwit_sched::{Chunk, Stream};
 
 use crate::config::FunctionConfig;
 use crate::counters::{BINS, BYTES, PACKETS};
-use crate::plan::Plan;
+use crate::plan::ChainPlan;
 use crate::worker::Worker;
 
-/// Rows of the table by which devices follow a chain: as many for the chain that packets take as for the one that they take
-/// after it, so that each is written while no packet goes by it.
+/// Division of the chain table of a device into rows. The table has room for two chains if
+/// possible. The next chain can then be written while no packet uses its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rows {
-    /// Of one chain.
-    each: usize,
-    /// Chains that there is room for.
+pub(crate) struct ChainRows {
+    /// Rows per chain. One row is one class.
+    per_chain: usize,
+    /// Number of chains in the table.
     chains: usize,
 }
 
-impl Rows {
-    /// Rows that a bin can name.
+impl ChainRows {
+    /// Maximum number of rows. A bin stores its row in 8 bits.
     const MAX: usize = 256;
-    /// Classes that later chains may have at least.
-    const LEAST: usize = 16;
+    /// Minimum number of rows per chain, so that a later chain can have more classes.
+    const MIN: usize = 16;
 
-    /// For a machine that starts with so many classes.
+    /// Divides the table for an engine that starts with `classes` classes.
     pub(crate) fn new(classes: usize) -> Self {
-        match classes.next_power_of_two().max(Self::LEAST) {
-            each if 2 * each <= Self::MAX => Self { each, chains: 2 },
-            _ => Self { each: classes, chains: 1 },
+        match classes.next_power_of_two().max(Self::MIN) {
+            per_chain if 2 * per_chain <= Self::MAX => Self { per_chain, chains: 2 },
+            _ => Self { per_chain: classes, chains: 1 },
         }
     }
 
-    /// The rows of the chain with this number.
-    pub(crate) fn of(&self, number: u64) -> Range<usize> {
-        let first = (number % self.chains as u64) as usize * self.each;
-        first..first + self.each
+    /// Returns the rows of chain `number`.
+    pub(crate) fn of_chain(&self, number: u64) -> Range<usize> {
+        let first = (number % self.chains as u64) as usize * self.per_chain;
+        first..first + self.per_chain
     }
 
-    /// Whether another chain can take the place of one.
+    /// Returns whether the table has room for a second chain.
     pub(crate) fn can_change(&self) -> bool {
         self.chains > 1
     }
 
     fn table(&self) -> usize {
-        self.chains * self.each
+        self.chains * self.per_chain
     }
 }
 
-/// What a function does on the host, as far as chains on devices depend on it.
+/// Properties of a function's host half on which device chains depend.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HostSide {
-    is_there: bool,
+pub(crate) struct HostHalfInfo {
+    exists: bool,
     may_continue_on_device: bool,
 }
 
-impl HostSide {
+impl HostHalfInfo {
     pub(crate) fn new(host_half: Option<&dyn HostHalf>) -> Self {
         Self {
-            is_there: host_half.is_some(),
+            exists: host_half.is_some(),
             may_continue_on_device: host_half.is_none_or(HostHalf::may_continue_on_device),
         }
     }
 }
 
-/// What does not depend on the chain.
+/// Inputs of a device chain that a change of the chain does not affect.
 #[derive(Clone, Copy)]
-pub(crate) struct Site<'a> {
+pub(crate) struct ChainContext<'a> {
     pub(crate) functions: &'a [FunctionConfig],
-    /// For each function its devices.
+    /// Devices of each function.
     pub(crate) placement: &'a [Box<[usize]>],
-    pub(crate) host_sides: &'a [HostSide],
-    pub(crate) rows: Rows,
+    pub(crate) host_half_infos: &'a [HostHalfInfo],
+    pub(crate) rows: ChainRows,
 }
 
-/// The part of the chain with this number that device `device` can lead packets through.
-pub(crate) fn device_chain(chain: &Chain, number: u64, site: Site<'_>, device: usize) -> DeviceChain {
-    let Site { functions, placement, host_sides, rows } = site;
+/// Returns the part of chain `number` that `device` can execute.
+pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>, device: usize) -> DeviceChain {
+    let ChainContext { functions, placement, host_half_infos, rows } = context;
     let (decider, classes) = (chain.decider(), chain.classes().len());
     let contract = |function: usize| functions[function].function.contract();
     let verdicts = (0..functions.len()).map(|function| contract(function).verdicts.len()).max().unwrap_or(0);
-    let own_rows = rows.of(number);
-    if classes > own_rows.len() {
-        // Every packet comes back after each function.
-        return DeviceChain::new(functions.len(), 0, verdicts).in_table(own_rows, rows.table());
+    let rows_of_chain = rows.of_chain(number);
+    if classes > rows_of_chain.len() {
+        // The rows do not suffice. The device returns each packet after one function.
+        return DeviceChain::new(functions.len(), 0, verdicts).in_table(rows_of_chain, rows.table());
     }
-    let mut found = DeviceChain::new(functions.len(), classes, verdicts).in_table(own_rows, rows.table());
-    let here = |function: &usize| placement[*function].contains(&device);
-    let could_be_led_to = |function: usize| {
+    let mut result = DeviceChain::new(functions.len(), classes, verdicts).in_table(rows_of_chain, rows.table());
+    let is_placed_here = |function: &usize| placement[*function].contains(&device);
+    let can_continue_to = |function: usize| {
         let contract = contract(function);
-        here(&function)
-            && !host_sides[function].is_there
+        is_placed_here(&function)
+            && !host_half_infos[function].exists
             && !contract.in_order
             && contract.writes_bytes != Contract::ALL
     };
-    let can_be_led_to = |function: usize| could_be_led_to(function) && (1..u16::MAX).contains(&chain.ranks()[function]);
-    // Everything that is said of packets of all classes; numbers fit, the decider's own do.
-    let said = |function: usize| {
+    let is_target = |function: usize| can_continue_to(function) && (1..u16::MAX).contains(&chain.ranks()[function]);
+    // All pairs of class and verdict of a function. The numbers fit, because the decider uses the
+    // same.
+    let verdicts_of = |function: usize| {
         let verdicts = contract(function).verdicts.len();
         (0..classes).flat_map(move |class| (0..verdicts).map(move |verdict| (class, verdict)))
     };
-    let may_continue_on_device = |function: &usize| host_sides[*function].may_continue_on_device;
-    for from in (0..functions.len()).filter(here).filter(may_continue_on_device) {
-        for (class, verdict) in said(from) {
+    let may_continue_on_device = |function: &usize| host_half_infos[*function].may_continue_on_device;
+    for from in (0..functions.len()).filter(is_placed_here).filter(may_continue_on_device) {
+        for (class, verdict) in verdicts_of(from) {
             if let Next::Function(to) = decider.next(from as u16, class as u8, verdict as u8)
-                && can_be_led_to(usize::from(to))
+                && is_target(usize::from(to))
             {
-                found.connect(from, class, verdict, to.into(), chain.ranks()[usize::from(to)]);
+                result.connect(from, class, verdict, to.into(), chain.ranks()[usize::from(to)]);
             }
         }
     }
-    // Those behind come first, so that what they lead to is known.
-    let mut order: Vec<usize> = (0..functions.len()).filter(here).collect();
+    // Later functions come first, so that `needed` is known for all successors.
+    let mut order: Vec<usize> = (0..functions.len()).filter(is_placed_here).collect();
     order.sort_by_key(|&function| std::cmp::Reverse(chain.ranks()[function]));
     let mut needed = vec![false; functions.len()];
     for from in order {
-        // Packets may come to it by another chain.
-        let row = |class: usize| (rows.of(number).start + class) as u8;
-        let is_needed = |(class, verdict): (usize, usize)| match found.next(from, row(class), verdict as u8) {
+        let row = |class: usize| (rows.of_chain(number).start + class) as u8;
+        let is_needed = |(class, verdict): (usize, usize)| match result.next(from, row(class), verdict as u8) {
             Some(to) => needed[to],
             None => !matches!(decider.next(from as u16, class as u8, verdict as u8), Next::Drop | Next::None),
         };
-        // Packets may come to it by another chain.
-        needed[from] = !chain.is_reached(from) || said(from).any(is_needed);
+        // Packets in flight can reach a function outside this chain by another chain.
+        needed[from] = !chain.is_reached(from) || verdicts_of(from).any(is_needed);
         if !needed[from] {
-            found.skip_copy_back(from);
+            result.skip_copy_back(from);
         }
     }
-    let waits = |function: usize| could_be_led_to(function) && !chain.is_reached(function);
-    if (0..functions.len()).any(waits) && (0..functions.len()).filter(here).count() > 1 {
-        found.reserve_table();
+    let waits = |function: usize| can_continue_to(function) && !chain.is_reached(function);
+    if (0..functions.len()).any(waits) && (0..functions.len()).filter(is_placed_here).count() > 1 {
+        result.reserve_table();
     }
-    found
+    result
 }
 
-/// What is never mixed in a bin: one stream a function, with its number, and one more for each further class of a function
-/// from which a device leads packets of several classes different ways.
+/// Streams of the packers. Each function has one stream, with the function's number. A function
+/// whose hops on a device depend on the class has an additional stream for each further class.
 pub(crate) struct Streams {
     pub(crate) streams: Vec<Stream>,
-    /// For each function the stream of each class, where they differ.
+    /// Stream of each class, per function. `None`: all classes share one stream.
     of_class: Vec<Option<Box<[u16]>>>,
 }
 
 impl Streams {
-    /// `first_row`: that of class 0. `tells_classes_apart`: whether a device leads packets of a function different ways by their
-    /// class.
+    /// Creates the streams. `first_row` is the row of class 0. `depends_on_class` returns whether
+    /// the hops of a function depend on the class of the packet.
     pub(crate) fn new(
         kernels: &[u8],
         classes: usize,
         first_row: usize,
-        tells_classes_apart: impl Fn(usize) -> bool,
+        depends_on_class: impl Fn(usize) -> bool,
     ) -> Self {
         let stream = |(instance, &kernel): (u16, &u8)| Stream { instance, kernel, row: first_row as u8 };
         let mut streams: Vec<Stream> = (0..).zip(kernels).map(stream).collect();
         let of_class = (0..kernels.len()).map(|function| {
-            tells_classes_apart(function).then(|| {
+            depends_on_class(function).then(|| {
                 let mut stream_of = |class: usize| {
                     if class == 0 {
                         return function as u16;
@@ -179,23 +180,26 @@ impl Streams {
         Self { streams, of_class }
     }
 
-    /// For function `function` the stream of each class; `None`: all have the function's number.
+    /// Returns the stream of each class of `function`. `None`: all classes use the stream with the
+    /// function's number.
     pub(crate) fn of_class(&self, function: usize) -> Option<Box<[u16]>> {
         self.of_class[function].clone()
     }
 }
 
-/// What a worker keeps between chunks, so that nothing is allocated.
+/// Buffers for the completion of chunks that ran a device chain. They are reused, so that
+/// completion allocates nothing.
 #[derive(Default)]
-pub(crate) struct Followed {
+pub(crate) struct ChainScratch {
     outcomes: Vec<Outcome>,
-    /// Functions that packets of the bin have come to.
+    /// Functions to which packets of the current bin continued.
     seen: Vec<usize>,
 }
 
-impl Followed {
-    /// Has the host half of a bin's first function complete what that said, which `outcomes` has only of packets that were
-    /// not led on. A packet that it drops was never led on.
+impl ChainScratch {
+    /// Calls the host half of a bin's first function with the outcomes of that function. `outcomes`
+    /// has them only for packets that did not continue on the device. The others take the first
+    /// verdict of their trail. If the host half drops a packet, its trail is cleared.
     fn complete(
         &mut self,
         host_half: &mut dyn HostHalf,
@@ -207,7 +211,7 @@ impl Followed {
     ) {
         let first = |(outcome, &trail): (&Outcome, &u32)| match trail {
             TRAIL_NONE => *outcome,
-            // The first verdict is in the lowest bits.
+            // The first verdict of a trail is in its lowest bits.
             trail => Outcome::verdict(trail as u8),
         };
         self.outcomes.clear();
@@ -222,10 +226,11 @@ impl Followed {
 }
 
 impl Worker {
-    /// Completes a bin whose packets the device has led on, and sends each on from where it came to.
-    pub(crate) fn complete_followed(
+    /// Completes a bin whose packets may have continued on the device. Each packet is sent onward
+    /// from the last function that processed it.
+    pub(crate) fn complete_chained(
         &mut self,
-        plan: &Plan,
+        plan: &ChainPlan,
         chain: &DeviceChain,
         bin: Bin,
         chunk: &mut Chunk,
@@ -235,43 +240,44 @@ impl Worker {
         let descriptors = &chunk.descriptors[range.clone()];
         let (outcomes, trails) = (&mut chunk.outcomes[range.clone()], &mut chunk.trails[range.clone()]);
         let first = usize::from(bin.instance);
-        let mut followed = std::mem::take(&mut self.followed);
+        let mut scratch = std::mem::take(&mut self.chain_scratch);
         if let Some(host_half) = self.host_half(first) {
             let parameters = &chunk.parameters[range];
-            followed.complete(host_half, bin.variant, descriptors, parameters, outcomes, trails);
+            scratch.complete(host_half, bin.variant, descriptors, parameters, outcomes, trails);
         }
-        followed.seen.clear();
+        scratch.seen.clear();
         let mut from = 0;
         for run in trails.chunk_by(|one, next| one == next) {
             let packets = from..from + run.len();
             from = packets.end;
             let mut function = first;
-            for behind in 0..HOPS_MAX {
-                let verdict = (run[0] >> (8 * behind)) as u8;
+            for hop in 0..HOPS_MAX {
+                let verdict = (run[0] >> (8 * hop)) as u8;
                 if verdict == VERDICT_DROP {
                     break;
                 }
                 self.counts.add(plan.stages[function].counters.verdict(verdict), run.len() as u64);
                 let Some(next) = chain.next(function, bin.row, verdict) else {
-                    unreachable!("a device led packets of {} where the chain does not", plan.stages[first].name);
+                    unreachable!("a hop of packets from {} is not in the chain", plan.stages[first].name);
                 };
-                if self.tracer.follows() {
-                    self.tracer.led(plan, function, verdict, next, &descriptors[packets.clone()]);
+                if self.tracer.is_tracing() {
+                    self.tracer.continued(plan, function, verdict, next, &descriptors[packets.clone()]);
                 }
                 function = next;
-                self.count_led(plan, function, &descriptors[packets.clone()], elapsed_ns);
-                if !followed.seen.contains(&function) {
-                    followed.seen.push(function);
+                self.count_on_device(plan, function, &descriptors[packets.clone()], elapsed_ns);
+                if !scratch.seen.contains(&function) {
+                    scratch.seen.push(function);
                     self.counts.add(plan.stages[function].counters.plain(BINS), 1);
                 }
             }
             self.decide(plan, function, &descriptors[packets.clone()], &outcomes[packets]);
         }
-        self.followed = followed;
+        self.chain_scratch = scratch;
     }
 
-    /// Counts packets that came to a function on the device. Functions that are led to leave lengths as they are.
-    fn count_led(&mut self, plan: &Plan, function: usize, packets: &[Descriptor], elapsed_ns: u64) {
+    /// Counts packets that continued to `function` on the device. Such functions do not change the
+    /// length of packets.
+    fn count_on_device(&mut self, plan: &ChainPlan, function: usize, packets: &[Descriptor], elapsed_ns: u64) {
         let counters = plan.stages[function].counters;
         let bytes: u64 = packets.iter().map(|packet| u64::from(packet.length)).sum();
         self.counts.add(counters.plain(PACKETS), packets.len() as u64);

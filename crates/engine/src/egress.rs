@@ -1,4 +1,4 @@
-//! The way out of a worker: its transmit queues, in its own hands or in those of a sender.
+//! Transmission of packets. Either the worker or its sender thread owns the transmit queues.
 
 use std::time::Instant;
 
@@ -10,12 +10,12 @@ use crate::histogram::Histogram;
 use crate::ports::NamedTransmit;
 use crate::sender::Sender;
 
-/// Packets that are to leave, gathered until they are sent or handed over.
+/// Packets that have passed the exit and are not yet transmitted or given to the sender.
 #[derive(Debug)]
 pub(crate) struct Departing {
-    /// For each port, in order of arrival.
+    /// Packets of each port, in arrival order.
     pub(crate) outs: Vec<Vec<Departure>>,
-    /// Times of arrival, and how many packets had each.
+    /// Arrival times in nanoseconds, each with its number of packets.
     pub(crate) arrivals: Vec<(u64, u64)>,
 }
 
@@ -24,7 +24,7 @@ impl Departing {
         Self { outs: (0..ports).map(|_| Vec::new()).collect(), arrivals: Vec::new() }
     }
 
-    /// Notes that `packets` of those that are to leave arrived at this time.
+    /// Records that `packets` of the departing packets arrived at `arrival_ns`.
     #[inline]
     pub(crate) fn arrived(&mut self, arrival_ns: u64, packets: u64) {
         if packets > 0 {
@@ -37,7 +37,7 @@ impl Departing {
     }
 }
 
-/// What became of packets that were to leave.
+/// Numbers of packets that ports accepted and refused.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {
     pub(crate) accepted: usize,
@@ -51,11 +51,11 @@ impl Sent {
     }
 }
 
-/// A worker's transmit queues, and how long packets took from arrival to departure.
+/// Transmit queues of a worker, with a histogram of the time from arrival to departure.
 pub(crate) struct Queues {
     ports: Vec<NamedTransmit>,
     latency: Histogram,
-    /// The highest number that ports were told to be settled.
+    /// Highest sequence number that was reported to the ports as settled.
     settled: u64,
     clock: Instant,
 }
@@ -65,7 +65,7 @@ impl Queues {
         Self { ports, latency: Histogram::default(), settled: 0, clock }
     }
 
-    /// Sends what is to leave; none is left.
+    /// Transmits all departing packets. Packets that a port refuses are released.
     pub(crate) fn transmit(&mut self, mut buffers: Outgoing<'_>, departing: &mut Departing) -> Result<Sent, Error> {
         let now_ns = self.clock.elapsed().as_nanos() as u64;
         for (arrival_ns, packets) in departing.arrivals.drain(..) {
@@ -86,7 +86,7 @@ impl Queues {
         Ok(sent)
     }
 
-    /// What ports have to do where nothing is to leave.
+    /// Runs the periodic work of the ports when no packet departs.
     pub(crate) fn service(&mut self, mut buffers: Outgoing<'_>) -> Result<(), Error> {
         for (port, queue) in &mut self.ports {
             if let Some(queue) = queue {
@@ -96,7 +96,8 @@ impl Queues {
         Ok(())
     }
 
-    /// Tells the ports that all packets of this worker with a lower sequence number are gone.
+    /// Reports to the ports that all packets of this worker with a lower sequence number have left
+    /// or are dropped.
     pub(crate) fn settle(&mut self, sequence: u64) -> Result<(), Error> {
         if sequence <= self.settled {
             return Ok(());
@@ -110,24 +111,28 @@ impl Queues {
         Ok(())
     }
 
-    /// What the ports counted, and the latencies.
+    /// Returns the counters of the ports and the latency histogram.
     pub(crate) fn finish(self) -> (Vec<PortCounters>, Histogram) {
         let counters = |(_, queue): &NamedTransmit| queue.as_ref().map(|queue| queue.counters()).unwrap_or_default();
         (self.ports.iter().map(counters).collect(), self.latency)
     }
 }
 
-/// Who sends a worker's packets.
+/// Thread that transmits the packets of a worker.
 pub(crate) enum Egress {
-    /// The worker.
+    /// The worker transmits.
     Own(Queues),
-    /// A thread beside it.
+    /// A separate sender thread transmits.
     Sender(Sender),
 }
 
 impl Egress {
-    /// Sends what is to leave, or hands it over; what a sender has no room for stays. All packets of this worker with a sequence number below
-    /// `settled` are gone, or among these, or with the sender. Returns what became of packets since the last call.
+    /// Transmits the departing packets or gives them to the sender. Packets for which the sender
+    /// has no room stay in `departing`. Returns the packets accepted and refused since the last
+    /// call.
+    ///
+    /// `settled` is a sequence number. All packets of this worker below it have left, are in
+    /// `departing`, are with the sender, or are dropped.
     pub(crate) fn send(&mut self, region: &mut Region, departing: &mut Departing, settled: u64) -> Result<Sent, Error> {
         match self {
             Self::Own(queues) => {
@@ -139,7 +144,7 @@ impl Egress {
         }
     }
 
-    /// Whether every packet that was handed over is out.
+    /// Returns whether the sender has returned all packets.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
             Self::Own(_) => true,
@@ -147,7 +152,8 @@ impl Egress {
         }
     }
 
-    /// Nothing will ever leave again.
+    /// Transmits the remaining packets and returns the final counters. No packet may depart after
+    /// this call.
     pub(crate) fn finish(self) -> Result<(Vec<PortCounters>, Histogram), Error> {
         let mut queues = match self {
             Self::Own(queues) => queues,

@@ -1,54 +1,54 @@
-//! What can go wrong with a run, grouped by who must act.
+//! Errors of a run, grouped by who must act.
 
-/// What can go wrong with a run.
+/// Error of a run. Each variant names who must act.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operator: the configuration cannot work on this machine or with these options.
+    /// Operator: the configuration does not work on this machine or with these options.
     #[error("{0}")]
     Setup(String),
-    /// The operator: a port cannot be opened, or its source or sink failed.
+    /// Operator: a port cannot be opened, or its source or sink failed.
     #[error("port `{port}`: {source}")]
     Port {
         /// Configured name of the port.
         port: String,
-        /// What happened.
+        /// Error of the port.
         source: godwit_io::Error,
     },
-    /// The operator: a replay was stopped, and half a replay looks like a whole one.
-    #[error("stopped before the captures were read to their end: nothing was written")]
+    /// Operator: a replay was stopped early. Its output would look complete, so nothing is written.
+    #[error("stopped before the end of the captures: no output was written")]
     Interrupted,
-    /// The machine: no memory for packets.
+    /// Operator: the machine has not enough memory for packets.
     #[error(transparent)]
     Memory(#[from] godwit_packet::Error),
-    /// The operator: a number in `[packing]` is out of range.
+    /// Operator: a number in `[packing]` is out of range.
     #[error("packing: {0}")]
     Packing(#[from] godwit_sched::Error),
-    /// The device.
+    /// Operator: a device cannot be used. An invalid chunk is a bug of Godwit.
     #[error(transparent)]
     Device(#[from] godwit_device::Error),
-    /// A device is lost with nearly the whole arena of a worker in its hands: no packet can come in any more.
+    /// Operator: a lost device holds buffers of a worker, and the rest does not suffice for a packet.
     #[error(
-        "device `{device}` is lost with {buffers} buffers of the arena in its hands, and no packet of full size fits into \
-         what is left: more [arena] packets than in_flight_packets leave room to go on"
+        "device `{device}` is lost and holds {buffers} buffers, so no packet of maximum length fits into the rest of the \
+         arena: increase packets in [arena] above in_flight_packets"
     )]
     ArenaLost {
-        /// The device.
+        /// Configured name of the device.
         device: String,
-        /// Buffers that can never be used again.
+        /// Number of buffers that are lost with the device.
         buffers: usize,
     },
-    /// A bug: a worker panicked.
+    /// Bug: a worker panicked.
     #[error("worker {worker} stopped by a bug: {message}")]
     Worker {
-        /// Its number.
+        /// Number of the worker.
         worker: usize,
-        /// What it said.
+        /// Panic message.
         message: String,
     },
 }
 
 impl Error {
-    /// Whether the one who runs Godwit can mend it; everything else is a bug.
+    /// Returns whether the operator can fix the problem. All other errors are bugs.
     pub fn is_users(&self) -> bool {
         match self {
             Self::Setup(_)

@@ -1,38 +1,40 @@
-//! Packets that leave by several ports: copies are made at the exit, when it is their turn.
+//! Flooding: packets that leave by several ports. They are copied at the exit, after arrival order
+//! is restored.
 //!
-//! Until then a flooded packet is one packet, with one place and one buffer, and keeps its order as all others do. The copies
-//! have the original's place in the order of every port. Each counts as created when it is made, and as sent or dropped by
-//! its port, so that received + created = sent + dropped + merged + in flight as ever.
+//! Until then, a flooded packet is one packet with one ring slot and one buffer. The copies take
+//! the original's position in the order of each port. Each copy counts as created when it is made,
+//! and as sent or dropped by its port. The equation received + created = sent + dropped + merged +
+//! in flight therefore holds.
 
 use godwit_io::Departure;
 use godwit_packet::{Descriptor, Region};
 
 use crate::counters::{CREATED, Counts, DROPPED, DROPPED_FLOOD, DROPPED_PORT};
-use crate::plan::Plan;
+use crate::plan::ChainPlan;
 use crate::trace::Tracer;
 
-/// Where a packet goes that leaves by several ports.
+/// Destination of a packet that leaves by several ports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flood {
-    /// The function that says so.
+    /// Number of the function that floods the packet.
     pub(crate) function: usize,
-    /// The number of its set of ports.
+    /// Number of the port set, as defined by the function.
     pub(crate) set: u32,
 }
 
-/// What of a worker is needed to copy packets.
+/// Parts of a worker that copies of packets need.
 pub(crate) struct Flooder<'a> {
-    pub(crate) plan: &'a Plan,
+    pub(crate) plan: &'a ChainPlan,
     pub(crate) region: &'a mut Region,
-    /// Whether packets can leave by each port.
+    /// Whether each port can transmit.
     pub(crate) exits: &'a [bool],
     pub(crate) counts: &'a mut Counts,
     pub(crate) tracer: &'a mut Tracer,
 }
 
 impl Flooder<'_> {
-    /// Appends the packet to the departures of every port of the set but the one that it came by; returns how many there
-    /// are of it now.
+    /// Appends a copy of the packet to the departures of every port in the set, except the ingress
+    /// port. Returns the number of appended packets.
     #[cold]
     pub(crate) fn flood(&mut self, flood: Flood, departure: Departure, outs: &mut [Vec<Departure>]) -> u64 {
         let Departure { descriptor: packet, stamp } = departure;
@@ -42,7 +44,7 @@ impl Flooder<'_> {
             outs[usize::from(port)].push(Departure { descriptor: packet, stamp });
         };
         let mut left = 0;
-        // The original leaves by the last one.
+        // The last port gets the original.
         let mut last = None;
         for &port in function.flood_ports(flood.set).iter().filter(|port| **port != packet.port) {
             if self.exits.get(usize::from(port)) != Some(&true) {
@@ -53,7 +55,7 @@ impl Flooder<'_> {
             match self.region.duplicate(&packet) {
                 Some(copy) => {
                     self.counts.add(CREATED, 1);
-                    if self.tracer.follows() {
+                    if self.tracer.is_tracing() {
                         self.tracer.copied(&packet, &copy, port);
                     }
                     leaves(self.region, copy, port);
@@ -68,7 +70,7 @@ impl Flooder<'_> {
                 left + 1
             }
             None => {
-                if self.tracer.follows() {
+                if self.tracer.is_tracing() {
                     self.tracer.dropped(self.plan, &packet, DROPPED_FLOOD);
                 }
                 self.region.release(&packet);
@@ -79,9 +81,9 @@ impl Flooder<'_> {
         }
     }
 
-    /// A copy that cannot be made counts as created and dropped.
+    /// Counts a copy that cannot be made as created and dropped.
     fn lose_copy(&mut self, packet: &Descriptor, port: u8, reason: usize) {
-        if self.tracer.follows() {
+        if self.tracer.is_tracing() {
             self.tracer.copy_dropped(self.plan, packet, port, reason);
         }
         self.counts.add(CREATED, 1);

@@ -1,4 +1,4 @@
-//! Fuzz targets over functions and kernels together. Panics when something that must hold does not.
+//! Fuzz targets for functions and their kernels. A target panics if an invariant is violated.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use godwit_sched::Chunk;
 
 use crate::program::FunctionProgram;
 
-/// A function as a worker has it: the receiving end of some tunnels, a switch, or a forwarder.
+/// A function with its host half and a CPU lane, as on a worker.
 struct Gateway {
     function: Arc<dyn Function>,
     host_half: Option<Box<dyn HostHalf>>,
@@ -21,7 +21,7 @@ struct Gateway {
     chunk: Option<Chunk>,
 }
 
-/// A frame longer than this is none.
+/// Maximum length of a frame, in bytes. Longer inputs are ignored.
 const FRAME_BYTES_MAX: usize = 2048;
 
 impl Gateway {
@@ -51,25 +51,26 @@ impl Gateway {
         match work[..] {
             [Work::Done(outcome)] => self.check_outcome(outcome),
             [Work::Run { variant, parameter }] => self.run(before, variant, parameter),
-            _ => panic!("{} things are to be done with one packet", work.len()),
+            _ => panic!("{} work items for one packet", work.len()),
         }
         self.region.release(&before);
         assert_eq!(self.region.allocated(), 0);
     }
 
-    /// Through the kernel, which does what the reference does.
+    /// Runs a packet through the kernel and checks the result against the reference.
     fn run(&mut self, before: Descriptor, variant: u8, parameter: u64) {
         let mut buffer = self.region.buffer_mut(&before).to_vec();
         let mut expected = before;
         let outcome = self.function.run_ref(&mut buffer, &mut expected, variant, parameter);
-        let mut chunk = self.chunk.take().expect("it comes back each time");
+        let mut chunk = self.chunk.take().expect("every run returns the chunk");
         chunk.bins.clear();
         let kernel = self.function.contract().kernel;
         chunk.bins.push(Bin { count: 1, kernel, variant, length_bytes: before.length, ..Bin::default() });
         chunk.packets = 1;
         (chunk.descriptors[0], chunk.parameters[0]) = (before, parameter);
         self.lane.submit(&mut self.region, chunk).expect("the chunk is sound");
-        let mut chunk = self.lane.poll(&mut self.region).expect("the CPU does not fail").expect("it is done at once");
+        let mut chunk =
+            self.lane.poll(&mut self.region).expect("the CPU does not fail").expect("the chunk is finished");
         let mut after = chunk.descriptors[0];
         assert_eq!(chunk.outcomes[0], outcome, "the kernel and ref do not agree");
         if outcome.verdict != VERDICT_DROP {
@@ -88,7 +89,7 @@ impl Gateway {
         self.chunk = Some(chunk);
     }
 
-    /// What leaves by each port of a flood lies within its buffer.
+    /// Checks that the copies of a flooded packet stay within their buffers.
     fn flood(&mut self, packet: &Descriptor, outcome: Outcome) {
         if outcome.verdict == VERDICT_DROP || outcome.port != PORT_FLOOD {
             return;
@@ -102,7 +103,7 @@ impl Gateway {
         }
     }
 
-    /// It is one that the contract names.
+    /// Checks that the contract declares the verdict or drop reason.
     fn check_outcome(&self, outcome: Outcome) {
         let contract = self.function.contract();
         match outcome.verdict {
@@ -112,7 +113,8 @@ impl Gateway {
     }
 }
 
-/// Takes `data` as a frame for some inbound SAs, or as what is inside an authentic packet: [`ipsec::fuzz::frame`].
+/// Fuzz target: `data` is a frame for inbound SAs, or the content of an authentic packet
+/// ([`ipsec::fuzz::frame`]).
 pub fn ipsec_inbound(data: &[u8]) {
     thread_local! {
         static GATEWAY: RefCell<Gateway> = RefCell::new(Gateway::new(ipsec::fuzz::function()));
@@ -123,7 +125,8 @@ pub fn ipsec_inbound(data: &[u8]) {
     }
 }
 
-/// Takes `data` as the port and the bytes of a frame that comes to a switch: host half, kernel and `ref` agree.
+/// Fuzz target: `data` is an ingress port and a frame for a switch. Kernel and reference must
+/// agree.
 pub fn l2_frame(data: &[u8]) {
     thread_local! {
         static SWITCH: RefCell<Gateway> = RefCell::new(Gateway::new(l2::fuzz::function()));
@@ -134,7 +137,8 @@ pub fn l2_frame(data: &[u8]) {
     }
 }
 
-/// Takes `data` as a file of static addresses: understood, or refused with a line that is there.
+/// Fuzz target: `data` is a file of static MAC addresses. It is parsed, or the error names an
+/// existing line.
 pub fn l2_macs(data: &[u8]) {
     let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();
     let port = |vid: u16, name: &str| match name.len() {
@@ -147,7 +151,8 @@ pub fn l2_macs(data: &[u8]) {
     }
 }
 
-/// Takes `data` as a frame for a router, by both forms of its table: kernel and `ref` agree.
+/// Fuzz target: `data` is a frame for two routers, one for each form of the table. Kernel and
+/// reference must agree.
 pub fn ipv6_frame(data: &[u8]) {
     thread_local! {
         static ROUTERS: RefCell<[Gateway; 2]> = RefCell::new(
@@ -159,7 +164,8 @@ pub fn ipv6_frame(data: &[u8]) {
     }
 }
 
-/// Takes `data` as a frame for a function `ndn`, or as what is inside an Interest: [`ndn::fuzz::frame`].
+/// Fuzz target: `data` is a frame for function `ndn`, or the content of an Interest
+/// ([`ndn::fuzz::frame`]).
 pub fn ndn_interest(data: &[u8]) {
     thread_local! {
         static FORWARDER: RefCell<Gateway> = RefCell::new(Gateway::new(ndn::fuzz::function()));
@@ -170,7 +176,8 @@ pub fn ndn_interest(data: &[u8]) {
     }
 }
 
-/// Takes `data` as a file of names: it is understood, and each name is written and read again as it was; or a line is named.
+/// Fuzz target: `data` is a file of names. Parsed names survive a round trip through text, or the
+/// error names an existing line.
 pub fn ndn_names(data: &[u8]) {
     let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();
     let hops = [(&b"a"[..], 0), (b"lan", 1)];
@@ -182,7 +189,7 @@ pub fn ndn_names(data: &[u8]) {
     let mut again = ndn::Names::new();
     for (name, next_hop) in names.iter() {
         assert!(name.len() <= ndn::NAME_BYTES_MAX && next_hop < 3);
-        again.push_uri(ndn::show_uri(name).as_bytes(), next_hop).expect("a name that was shown is one");
+        again.push_uri(ndn::show_uri(name).as_bytes(), next_hop).expect("a printed name parses");
     }
     assert_eq!(names, again);
 }

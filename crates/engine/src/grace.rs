@@ -1,15 +1,18 @@
-//! Grace periods: when all packets that were in flight at some moment are gone.
+//! Grace periods: a grace period ends when all packets that were in flight at its start are gone.
 //!
-//! The control thread asks by raising a number. Every worker looks at it once a turn; when it has risen, the worker notes
-//! which packets have arrived, and when the exit has passed all of these, answers with the number. Neither waits for the
-//! other on the packet path: a turn costs a load of a line that nobody writes. Before it answers, the worker wipes what these packets'
-//! kernels have left on its stack.
+//! The control thread increments a number. Each worker reads it once per loop iteration. When the
+//! number has changed, the worker notes the number of arrived packets. After the exit has passed
+//! all of them, the worker answers with the number. No thread waits on the packet path. An
+//! iteration costs one load of a cache line that is rarely written. Before a worker answers, it
+//! wipes its stack, because kernels may have left key material of these packets there.
 //!
 //! # Ordering
 //!
-//! What the control thread did before it asked (made an entry of a table unfindable) happens before the worker's turn
-//! that sees the number: release and acquire of `asked`. So packets that are prepared in that turn or later see it, and
-//! all others have arrived by then. What workers did with those happens before the control thread sees the answer.
+//! `asked` is written with release and read with acquire ordering. Writes of the control thread
+//! before the request, such as the removal of a table entry, therefore happen before the iteration
+//! that sees the number. Packets that are prepared in that iteration or later see the writes. All
+//! other packets have arrived by then. Work of the workers on those packets happens before the
+//! control thread sees the answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,44 +20,46 @@ use std::time::{Duration, Instant};
 
 use godwit_packet::wipe_stack;
 
-/// How often the control thread looks for answers.
+/// Interval at which the control thread polls for answers.
 const LOOK_INTERVAL: Duration = Duration::from_micros(50);
-/// The answer of a worker that has ended.
+/// Answer of a worker that has ended. It is greater than any number of a grace period.
 const ENDED: u64 = u64::MAX;
 
-/// What the control thread has.
+/// State of grace periods that the control thread and the workers share.
 #[derive(Debug)]
-pub(crate) struct Graces {
-    asked: AtomicU64,
+pub(crate) struct GracePeriods {
+    requested: AtomicU64,
     workers: Box<[Answer]>,
 }
 
-/// A worker's answer, on a cache line of its own.
+/// Number of the last grace period that ended on a worker. It has its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Answer(AtomicU64);
 
-impl Graces {
+impl GracePeriods {
     pub(crate) fn new(workers: usize) -> Arc<Self> {
-        Arc::new(Self { asked: AtomicU64::new(0), workers: (0..workers).map(|_| Answer::default()).collect() })
+        Arc::new(Self { requested: AtomicU64::new(0), workers: (0..workers).map(|_| Answer::default()).collect() })
     }
 
-    /// Worker `worker`'s end, which it has from before it starts until it ends.
-    pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> Grace {
-        Grace { shared: Arc::clone(self), worker, answered: 0, waiting: None }
+    /// Returns the part of worker `worker`. Create it before the worker starts. Its drop reports
+    /// that the worker has ended.
+    pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerGrace {
+        WorkerGrace { shared: Arc::clone(self), worker, answered: 0, waiting: None }
     }
 
-    /// Asks for every packet that has arrived to be gone; the number to look for answers with.
+    /// Starts a grace period and returns its number.
     pub(crate) fn ask(&self) -> u64 {
-        self.asked.fetch_add(1, Ordering::AcqRel) + 1
+        self.requested.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Whether all workers have answered.
+    /// Returns whether grace period `number` has ended on all workers.
     pub(crate) fn is_answered(&self, number: u64) -> bool {
         self.workers.iter().all(|Answer(answer)| answer.load(Ordering::Acquire) >= number)
     }
 
-    /// Waits until every packet that has arrived is gone, wherever it is now. False: not within `limit`.
+    /// Waits until all packets that have arrived are gone from the workers and devices. Returns
+    /// false if `limit` expires first.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
         let number = self.ask();
         let started = Instant::now();
@@ -68,41 +73,45 @@ impl Graces {
     }
 }
 
-/// What a worker has.
+/// One worker's part of grace periods.
 #[derive(Debug)]
-pub(crate) struct Grace {
-    shared: Arc<Graces>,
+pub(crate) struct WorkerGrace {
+    shared: Arc<GracePeriods>,
     worker: usize,
     answered: u64,
-    /// The number to answer with, and the packets that must be gone by then: all places below.
+    /// Number of the current grace period, and its end as a count of arrivals. The exit must have
+    /// passed all earlier slots.
     waiting: Option<(u64, usize)>,
 }
 
-impl Grace {
-    /// Once a turn, at its end. `arrived` and `passed`: places handed out, and passed by the exit, since the start.
+impl WorkerGrace {
+    /// Checks for a new grace period and for the end of the current one. The worker calls this at
+    /// the end of each loop iteration. `arrived` and `passed` count the order-ring slots since the
+    /// start.
     #[inline]
-    pub(crate) fn turn(&mut self, arrived: usize, passed: usize) {
-        let asked = self.shared.asked.load(Ordering::Acquire);
-        if asked != self.answered {
-            self.answer(asked, arrived, passed);
+    pub(crate) fn poll(&mut self, arrived: usize, passed: usize) {
+        let requested = self.shared.requested.load(Ordering::Acquire);
+        if requested != self.answered {
+            self.answer(requested, arrived, passed);
         }
     }
 
     #[cold]
-    fn answer(&mut self, asked: u64, arrived: usize, passed: usize) {
-        // One question after the other: those that come meanwhile are answered behind this one.
-        let (number, until) = *self.waiting.get_or_insert((asked, arrived));
+    fn answer(&mut self, requested: u64, arrived: usize, passed: usize) {
+        // Grace periods are sequential. A request during one is answered by the next one.
+        let (number, until) = *self.waiting.get_or_insert((requested, arrived));
         if passed >= until {
             self.waiting = None;
             self.answered = number;
-            // What is wiped once these packets are gone, keys, may be on the stack, too: kernels have run there.
+            // The grace period ends before keys are wiped from tables. Kernels may have left copies
+            // of these keys on the stack.
             wipe_stack();
             self.shared.workers[self.worker].0.store(number, Ordering::Release);
         }
     }
 }
 
-impl Drop for Grace {
+impl Drop for WorkerGrace {
     fn drop(&mut self) {
         self.shared.workers[self.worker].0.store(ENDED, Ordering::Release);
     }
@@ -117,35 +126,35 @@ mod tests {
 
     #[test]
     fn all_that_has_arrived_must_be_gone() {
-        let graces = Graces::new(2);
+        let graces = GracePeriods::new(2);
         let (mut one, mut other) = (graces.of_worker(0), graces.of_worker(1));
-        assert!(!graces.wait(AT_ONCE), "nobody has answered");
-        one.turn(10, 7);
-        other.turn(0, 0);
+        assert!(!graces.wait(AT_ONCE), "no worker has answered");
+        one.poll(10, 7);
+        other.poll(0, 0);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| graces.wait(IN_TIME));
-            while graces.asked.load(Ordering::Relaxed) < 2 {
+            while graces.requested.load(Ordering::Relaxed) < 2 {
                 std::thread::yield_now();
             }
-            // Answers the first question: what arrived since it was asked does not count.
-            one.turn(12, 10);
-            one.turn(13, 11);
-            other.turn(0, 0);
+            // This ends the first grace period, because later arrivals do not belong to it.
+            one.poll(12, 10);
+            one.poll(13, 11);
+            other.poll(0, 0);
             std::thread::sleep(Duration::from_millis(5));
-            assert!(!waiting.is_finished(), "a packet that was there when the question was seen is still there");
-            one.turn(20, 13);
+            assert!(!waiting.is_finished(), "a packet that arrived before the request is still in flight");
+            one.poll(20, 13);
             assert!(waiting.join().unwrap());
         });
     }
 
     #[test]
     fn who_has_ended_is_not_waited_for() {
-        let graces = Graces::new(2);
+        let graces = GracePeriods::new(2);
         let mut one = graces.of_worker(0);
         drop(graces.of_worker(1));
         assert!(!graces.wait(AT_ONCE));
-        one.turn(1, 0);
-        one.turn(1, 1);
+        one.poll(1, 0);
+        one.poll(1, 1);
         drop(one);
         assert!(graces.wait(AT_ONCE));
     }

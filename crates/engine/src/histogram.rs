@@ -1,11 +1,11 @@
-//! The usual figures of a distribution of times.
+//! Latency figures of a histogram.
 
 pub(crate) use godwit_io::Histogram;
 
 use crate::report::Latency;
 
 pub(crate) trait Figures {
-    /// `None` when nothing was recorded.
+    /// Returns the figures, or `None` if the histogram is empty.
     fn latency(&self) -> Option<Latency>;
 }
 

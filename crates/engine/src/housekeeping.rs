@@ -1,5 +1,5 @@
-//! Has functions do what is to be done from time to time, on a thread of its own: it may wait for packets or for devices,
-//! and neither workers nor the watch loop wait for it.
+//! Housekeeping thread: calls the periodic work of functions. The calls may wait for packets or
+//! devices, so they do not run on the workers or in the watch loop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,23 +10,26 @@ use std::time::{Duration, Instant};
 use crate::Error;
 use crate::socket::Commands;
 
-/// More often than this nobody is called.
+/// Minimum interval between two calls of a function.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-/// The thread. Ends when dropped.
+/// Housekeeping thread. It ends when this value is dropped.
 pub(crate) struct Housekeeper {
     end: Option<Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Housekeeper {
-    /// `None`: no function asks for it.
+    /// Starts the thread. Returns `None` if no function has periodic work.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
     pub(crate) fn start(commands: Arc<Commands>) -> Result<Option<Self>, Error> {
         let asked = commands.functions.iter().enumerate();
         let chores: Vec<Chore> = asked
             .filter_map(|(function, (name, asked))| {
                 let interval = asked.housekeeping_interval()?.max(INTERVAL_MIN);
-                Some(Chore { function, name: name.clone(), interval, due: Instant::now(), told: None })
+                Some(Chore { function, name: name.clone(), interval, due: Instant::now(), last_error: None })
             })
             .collect();
         if chores.is_empty() {
@@ -36,7 +39,7 @@ impl Housekeeper {
         let thread = thread::Builder::new()
             .name("housekeeping".to_owned())
             .spawn(move || keep(&commands, chores, &ended))
-            .map_err(|error| Error::Setup(format!("cannot start the thread of housekeeping: {error}")))?;
+            .map_err(|error| Error::Setup(format!("cannot start the housekeeping thread: {error}")))?;
         Ok(Some(Self { end: Some(end), thread: Some(thread) }))
     }
 }
@@ -50,14 +53,14 @@ impl Drop for Housekeeper {
     }
 }
 
-/// The housekeeping of one function.
+/// Periodic work of one function.
 struct Chore {
     function: usize,
     name: String,
     interval: Duration,
     due: Instant,
-    /// The sentence of its last call.
-    told: Option<String>,
+    /// Error message of the last call.
+    last_error: Option<String>,
 }
 
 fn keep(commands: &Commands, mut chores: Vec<Chore>, ended: &Receiver<()>) {
@@ -74,18 +77,19 @@ fn keep(commands: &Commands, mut chores: Vec<Chore>, ended: &Receiver<()>) {
 }
 
 impl Chore {
-    /// False: it met a bug, and is not to be called again.
+    /// Calls the function and logs a new error message. Returns false if the function panicked and
+    /// must not be called again.
     fn run(&mut self, commands: &Commands) -> bool {
         let body = || commands.with(self.function, |function, running| function.housekeeping(running));
         let Ok(done) = catch_unwind(AssertUnwindSafe(body)) else {
-            tracing::error!("function `{}`: its housekeeping met a bug and is not done any more", self.name);
+            tracing::error!("function `{}`: its housekeeping is disabled after a bug", self.name);
             return false;
         };
         let sentence = done.err().map(|error| error.to_string());
-        if let Some(sentence) = sentence.as_ref().filter(|sentence| self.told.as_ref() != Some(sentence)) {
+        if let Some(sentence) = sentence.as_ref().filter(|sentence| self.last_error.as_ref() != Some(sentence)) {
             tracing::warn!("function `{}`: {sentence}", self.name);
         }
-        self.told = sentence;
+        self.last_error = sentence;
         self.due = Instant::now() + self.interval;
         true
     }

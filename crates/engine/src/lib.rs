@@ -1,29 +1,30 @@
-//! The loop that joins ports, bins, devices, functions and chains.
+//! The engine: connects ports, packers, devices, functions and the chain, and runs the workers.
 //!
-//! | file | holds |
+//! | file | content |
 //! |---|---|
-//! | `config/` | what the operator writes, checked |
-//! | `setup.rs` | from a configuration to workers: memory, ports, programs, steering |
-//! | `program.rs` | a function, as a device sees it |
-//! | `ports.rs` | opening ports, for a run or for a replay |
-//! | `plan.rs` | the chain, made ready for the packet path |
-//! | `worker.rs` | the loop of one worker |
-//! | `bins.rs` | the way through a function: prepared, in bins, to a device and back |
-//! | `onward.rs` | where packets go next, also out or nowhere |
-//! | `change.rs`, `changer.rs` | from one chain to the next while packets flow: in a worker, and for all of them |
-//! | `arrange.rs` | host halves that take packets apart, hold, join and make them |
-//! | `follow.rs` | chains that a device follows by itself |
-//! | `spread.rs` | functions that run on several devices |
-//! | `failover.rs` | what a worker does when a device fails or is lost |
-//! | `trace/` | every step of chosen packets, for an operator |
-//! | `flood.rs` | packets that leave by several ports |
-//! | `egress.rs`, `sender.rs` | the way out: sent by the worker, or by a thread beside it |
-//! | `order.rs` | order of arrival, restored |
-//! | `grace.rs`, `running.rs` | when packets in flight are gone; the engine as a function's commands see it |
-//! | `control.rs` | starts workers, watches them, adds up what they did |
-//! | `socket.rs`, `housekeeping.rs` | take requests while packets flow; have functions keep their tables in order |
-//! | `power.rs` | what devices took while packets were flowing |
-//! | `counters.rs`, `histogram.rs`, `report.rs` | what is counted and said |
+//! | `config/` | reads and checks the configuration |
+//! | `setup.rs` | builds workers from a configuration: memory, ports, programs, steering |
+//! | `program.rs` | presents a function to a device as a program |
+//! | `ports.rs` | opens the ports of a run or of a replay |
+//! | `plan.rs` | the chain in the form that workers use on the packet path |
+//! | `worker.rs` | the main loop of a worker |
+//! | `bins.rs` | moves packets through a function: preparation, bins, device, completion |
+//! | `onward.rs` | sends packets to the next function, to a port, or drops them |
+//! | `parting.rs` | groups the packets of a batch by their next step |
+//! | `change.rs`, `changer.rs` | changes the chain at run time: the worker's part, the control thread's part |
+//! | `arrange.rs` | host halves that hold, split, join and create packets |
+//! | `device_chain.rs` | the part of the chain that a device executes without the host |
+//! | `balance.rs` | divides the packets of a function between several devices |
+//! | `failover.rs` | handles failed and lost devices |
+//! | `trace/` | records each step of selected packets |
+//! | `flood.rs` | copies packets that leave by several ports |
+//! | `egress.rs`, `sender.rs` | transmits packets, on the worker or on a separate sender thread |
+//! | `order.rs` | restores the arrival order of packets |
+//! | `grace.rs`, `running.rs` | grace periods; the running engine as the commands of a function see it |
+//! | `control.rs` | starts and watches the workers, and builds the report |
+//! | `socket.rs`, `housekeeping.rs` | the control socket; the periodic work of functions |
+//! | `power.rs` | measures the energy that devices consume |
+//! | `counters.rs`, `histogram.rs`, `report.rs` | counters, latency figures and the report |
 #![forbid(unsafe_code)]
 
 mod arrange;
@@ -73,26 +74,28 @@ pub use program::FunctionProgram;
 pub use report::{Conservation, FunctionReport, Latency, LostDevice, PortReport, PowerReport, Report};
 pub use socket::wipe_texts;
 
-/// How a run differs from what the configuration says.
+/// Options of a run that override the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Captures in the place of all ports.
+    /// Capture files that replace all ports.
     pub replay: Option<Replay>,
-    /// The control socket, in the place of the configured one.
+    /// Path of the control socket. Replaces the configured path.
     pub control: Option<PathBuf>,
-    /// Whoever sets it has the configuration's file read again, once for each time: its classes and edges may have changed.
+    /// Flag that requests a reload: the engine reads the configuration file again, applies the new
+    /// classes and edges, and clears the flag.
     pub reload: Option<Arc<AtomicBool>>,
-    /// Devices in the place of those that this machine has.
+    /// Function that opens devices in place of [`godwit_device::open`]. For tests.
     #[doc(hidden)]
     pub opener: Option<Opener>,
 }
 
-/// What makes a device ready, as [`godwit_device::open`] does; `None`: that function is to do it. For tests.
+/// Function that opens a device in tests. It takes the arguments of [`godwit_device::open`]. If it
+/// returns `None`, the engine calls [`godwit_device::open`].
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct Opener(pub Arc<OpenDevice>);
 
-/// See [`Opener`].
+/// Signature of the function in [`Opener`].
 #[doc(hidden)]
 pub type OpenDevice = dyn Fn(
         &str,
@@ -109,11 +112,14 @@ impl std::fmt::Debug for Opener {
     }
 }
 
-/// A replay: captures in the place of ports. The same captures and configuration give the same output, byte for byte.
+/// Capture files that replace all ports of a run. The output depends only on the captures and the
+/// configuration, byte for byte.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// Port and capture. Without a name: the first port that the chain takes packets from.
+    /// Input captures, each with the name of its port. A capture without a name replaces the first
+    /// port that feeds the chain.
     pub inputs: Vec<(Option<String>, PathBuf)>,
-    /// Port and capture. Without a name: all ports that are not named, in one capture.
+    /// Output captures, each with the name of its port. A capture without a name receives the
+    /// packets of all ports that have no capture.
     pub outputs: Vec<(Option<String>, PathBuf)>,
 }

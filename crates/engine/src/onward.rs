@@ -1,5 +1,5 @@
-//! Where packets go next: from a port to the first function of their class, from a function to what its verdict leads to,
-//! out, or nowhere.
+//! Next step of packets. A packet from a port goes to the first function of its class. A packet
+//! from a function goes where the chain sends its verdict: to a function, to a port, or to a drop.
 
 use godwit_abi::{Outcome, PORT_FLOOD, VERDICT_DROP};
 use godwit_chain::Next;
@@ -10,12 +10,13 @@ use godwit_packet::{Descriptor, verdict_of_all};
 use crate::counters::{DROPPED, DROPPED_CHAIN, DROPPED_PORT, DROPPED_UNROUTED};
 use crate::egress::Departing;
 use crate::flood::Flood;
-use crate::plan::Plan;
+use crate::plan::ChainPlan;
 use crate::worker::Worker;
 
 impl Worker {
-    /// Starts packets on their chains. Without class rules, packets of one port go the same way.
-    pub(crate) fn start(&mut self, plan: &Plan, descriptors: &[Descriptor]) {
+    /// Starts packets on their chains. Without class rules, all packets of a port have the same
+    /// first stage.
+    pub(crate) fn start(&mut self, plan: &ChainPlan, descriptors: &[Descriptor]) {
         if plan.classifier.is_trivial() {
             for run in descriptors.chunk_by(|one, next| one.port == next.port) {
                 let next = plan.decider.entry(run[0].port, 0);
@@ -23,33 +24,33 @@ impl Worker {
             }
             return;
         }
-        let mut parting = std::mem::take(&mut self.parting);
+        let mut partition = std::mem::take(&mut self.partition);
         let keys = descriptors.iter().map(|descriptor| {
             let class = plan.classifier.classify(&godwit_wire::parse(self.region.frame(descriptor)));
             self.order.classify(descriptor, class);
             key(class, descriptor.port)
         });
-        if parting.begin(keys) {
-            while let Some(key) = parting.next(descriptors, &[]) {
-                self.start_alike(plan, key, &parting.descriptors);
+        if partition.begin(keys) {
+            while let Some(key) = partition.next(descriptors, &[]) {
+                self.start_alike(plan, key, &partition.descriptors);
             }
         } else if let Some(first) = descriptors.first() {
             self.start_alike(plan, key(self.order.class(first), first.port), descriptors);
         }
-        self.parting = parting;
+        self.partition = partition;
     }
 
-    /// Starts packets of one class and port.
-    fn start_alike(&mut self, plan: &Plan, key: u32, descriptors: &[Descriptor]) {
+    /// Starts packets of one class and port, which `key` encodes.
+    fn start_alike(&mut self, plan: &ChainPlan, key: u32, descriptors: &[Descriptor]) {
         let (class, port) = of_key(key);
         self.send_on(plan, plan.decider.entry(port, class), None, descriptors, |_| Outcome::default());
     }
 
-    /// Sends packets where the route decider says: all to the same place. `outcome(i)` is what `function` said of the `i`th.
+    /// Sends packets to `next`. `outcome(i)` is the outcome of `function` for packet `i`.
     #[inline]
     fn send_on(
         &mut self,
-        plan: &Plan,
+        plan: &ChainPlan,
         next: Next,
         function: Option<usize>,
         descriptors: &[Descriptor],
@@ -68,11 +69,11 @@ impl Worker {
                 }
                 let input = &mut self.inputs[usize::from(next)];
                 input.pending.extend_from_slice(descriptors);
-                if input.hears {
+                if input.reads_previous {
                     let by = function.map(|function| plan.stages[function].function.contract());
                     let function = function.unwrap_or_default();
-                    let said = |packet| Said { by, function, outcome: outcome(packet) };
-                    input.said.extend((0..descriptors.len()).map(said));
+                    let previous = |packet| Said { by, function, outcome: outcome(packet) };
+                    input.previous_outcomes.extend((0..descriptors.len()).map(previous));
                 }
             }
             Next::Port(port) => self.send_out(plan, descriptors, u16::from(port)),
@@ -99,7 +100,7 @@ impl Worker {
     }
 
     #[inline]
-    fn send_out(&mut self, plan: &Plan, descriptors: &[Descriptor], port: u16) {
+    fn send_out(&mut self, plan: &ChainPlan, descriptors: &[Descriptor], port: u16) {
         match self.exits.get(usize::from(port)) {
             Some(true) if plan.ordered[usize::from(port)] => {
                 let Departing { outs, arrivals } = &mut self.departing;
@@ -113,16 +114,16 @@ impl Worker {
         }
     }
 
-    /// Sends a packet by a port that keeps no order.
+    /// Sends a packet by a port that does not keep arrival order.
     fn send_at_once(&mut self, descriptor: &Descriptor, port: usize) {
-        let (stamp, arrival_ns) = self.order.remembered(descriptor);
+        let (stamp, arrival_ns) = self.order.stamp_and_arrival(descriptor);
         self.order.leave(descriptor);
         self.departing.outs[port].push(Departure { descriptor: *descriptor, stamp });
         self.departing.arrived(arrival_ns, 1);
     }
 
     pub(crate) fn drop_packet(&mut self, descriptor: &Descriptor, reason: usize) {
-        if self.tracer.follows() {
+        if self.tracer.is_tracing() {
             self.tracer.dropped(&self.plan, descriptor, reason);
         }
         self.order.leave(descriptor);
@@ -131,10 +132,16 @@ impl Worker {
         self.counts.add(reason, 1);
     }
 
-    /// Counts what a function said of packets, and sends them on.
-    pub(crate) fn decide(&mut self, plan: &Plan, function: usize, descriptors: &[Descriptor], outcomes: &[Outcome]) {
-        if self.tracer.follows() {
-            self.tracer.said(plan, &self.order, function, descriptors, outcomes);
+    /// Counts the outcomes of a function and sends each packet to its next stage.
+    pub(crate) fn decide(
+        &mut self,
+        plan: &ChainPlan,
+        function: usize,
+        descriptors: &[Descriptor],
+        outcomes: &[Outcome],
+    ) {
+        if self.tracer.is_tracing() {
+            self.tracer.verdicts(plan, &self.order, function, descriptors, outcomes);
         }
         if plan.classifier.is_trivial()
             && let Some(verdict) = verdict_of_all(outcomes)
@@ -142,28 +149,29 @@ impl Worker {
             self.decide_alike(plan, function, key(0, verdict), descriptors, outcomes);
             return;
         }
-        let mut parting = std::mem::take(&mut self.parting);
+        let mut partition = std::mem::take(&mut self.partition);
         let is_parted = if plan.classifier.is_trivial() {
-            parting.begin(outcomes.iter().map(|outcome| key(0, outcome.verdict)))
+            partition.begin(outcomes.iter().map(|outcome| key(0, outcome.verdict)))
         } else {
             let classes = descriptors.iter().map(|descriptor| self.order.class(descriptor));
-            parting.begin(classes.zip(outcomes).map(|(class, outcome)| key(class, outcome.verdict)))
+            partition.begin(classes.zip(outcomes).map(|(class, outcome)| key(class, outcome.verdict)))
         };
         if is_parted {
-            while let Some(key) = parting.next(descriptors, outcomes) {
-                self.decide_alike(plan, function, key, &parting.descriptors, &parting.outcomes);
+            while let Some(key) = partition.next(descriptors, outcomes) {
+                self.decide_alike(plan, function, key, &partition.descriptors, &partition.outcomes);
             }
         } else if let (Some(descriptor), Some(outcome)) = (descriptors.first(), outcomes.first()) {
             let class = if plan.classifier.is_trivial() { 0 } else { self.order.class(descriptor) };
             self.decide_alike(plan, function, key(class, outcome.verdict), descriptors, outcomes);
         }
-        self.parting = parting;
+        self.partition = partition;
     }
 
-    /// The same for packets of one class with one verdict.
+    /// Counts the outcomes of packets with one class and one verdict, which `key` encodes, and
+    /// sends the packets to their next stage.
     fn decide_alike(
         &mut self,
-        plan: &Plan,
+        plan: &ChainPlan,
         function: usize,
         key: u32,
         descriptors: &[Descriptor],
@@ -183,7 +191,8 @@ impl Worker {
     }
 }
 
-/// Packets of a class with the same port, or verdict, go alike.
+/// Returns the key that encodes a class and a second value: an ingress port or a verdict. Packets
+/// with equal keys have the same next stage.
 #[inline]
 fn key(class: u8, by: u8) -> u32 {
     u32::from(class) << 8 | u32::from(by)

@@ -1,18 +1,21 @@
-//! Order of arrival, restored: the ring of packets in flight, and the gates that let them through in order.
+//! Restores the arrival order of packets: a ring of all packets in flight, and gates that packets
+//! pass in arrival order.
 //!
 //! ```text
-//!        exit              gate 2        gate 1            arrival
-//!         |                  |             |                  |
-//!   ring  v [out][fn ][out ][ 2 ][fn ][ 2 ][ 1 ][fn ][ 1 ][fn ] v
-//!            oldest packet in flight               newest packet
+//!         exit              gate 2        gate 1            arrival
+//!          |                  |             |                  |
+//!    ring  v [out][fn ][out ][ 2 ][fn ][ 2 ][ 1 ][fn ][ 1 ][fn ] v
+//!             oldest packet in flight               newest packet
 //! ```
-//! A gate stands in front of every function that needs order, and one, the exit, in front of the ports.
-//! Functions are numbered in an order that every chain respects, so a packet only ever moves to higher
-//! numbers: its `progress` grows. A gate passes the next packet once that packet has come as far as the gate,
-//! and steps over those that have gone further by another way or are gone. Nothing overtakes at a gate.
+//! Each function that needs arrival order has a gate in front of it. The last gate is the exit, in
+//! front of the ports. Gates are numbered in an order that every chain respects, so the `progress`
+//! of a packet only increases. A gate passes the next packet once the packet waits there. It skips
+//! packets that have taken another path beyond the gate, and packets that are gone. No packet
+//! overtakes another at a gate.
 //!
-//! Packets that were made of one packet share its place (a *train*): it has come as far as the last of them, and gates let
-//! all of them through together, in their order.
+//! If a function creates packets from another packet, all of them share its ring slot. The progress
+//! of a shared slot is that of its slowest packet. A gate passes all packets of a slot together, in
+//! their order.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,25 +27,29 @@ use crate::flood::Flood;
 
 /// `progress` of a packet that left or was dropped.
 const GONE: u8 = u8::MAX;
-/// `progress` of a place whose packets, several, have all come to the exit. Beyond all gates.
-const TRAIN: u8 = u8::MAX - 1;
-/// `progress` of a packet at the exit that leaves by several ports. Beyond all gates.
+/// `progress` of a slot that several packets share, all of which wait at the exit. It is greater
+/// than the progress at any gate.
+const SHARED: u8 = u8::MAX - 1;
+/// `progress` of a packet that waits at the exit to leave by several ports. It is greater than the
+/// progress at any gate.
 const FLOODED: u8 = u8::MAX - 2;
 
-/// Fewer packets that come to the exit are not worth filling and copying stretches of the ring for.
-const TOGETHER_PACKETS_MIN: usize = 4;
+/// Minimum number of packets at the exit for a copy of whole ring ranges. Fewer packets are stored
+/// one by one.
+const RANGE_COPY_PACKETS_MIN: usize = 4;
 
-/// Where fewer than this leave before one that is gone, they are sorted from those without a branch for each.
+/// Minimum number of consecutive packets for the same port that leave the exit as a run. Shorter
+/// runs are mixed with dropped packets, and a loop without branches separates them.
 const RUN_PACKETS_MIN: usize = 32;
 
-/// The packets of one worker in flight. Every packet has a place, `descriptor.order`, from arrival until the
-/// exit has passed it.
+/// Packets in flight of one worker. A packet owns the ring slot `descriptor.order` from its arrival
+/// until the exit has passed the slot.
 #[derive(Debug)]
 pub(crate) struct Order {
     mask: usize,
-    /// Places handed out since the start.
+    /// Number of slots assigned since the start.
     arrived: usize,
-    /// For each gate, and the exit at the end: places passed since the start.
+    /// Number of slots passed since the start, for each gate and finally the exit.
     passed: Vec<usize>,
     progress: Vec<u8>,
     descriptors: Vec<Descriptor>,
@@ -50,32 +57,33 @@ pub(crate) struct Order {
     arrivals_ns: Vec<u64>,
     classes: Vec<u8>,
     egress: Vec<u8>,
-    /// By place: where those that leave by several ports go. Empty as long as there was none.
+    /// Port set of each flooded packet, by slot. Empty until the first flooded packet.
     floods: Vec<Flood>,
-    /// By place: packets that share it. Nearly always empty.
-    trains: HashMap<usize, Vec<Member>>,
+    /// Packets of each shared slot. Almost always empty.
+    shared: HashMap<usize, Vec<SharedPacket>>,
 }
 
-/// One of several packets in one place.
+/// A packet in a shared slot.
 #[derive(Clone, Copy, Debug)]
-struct Member {
-    /// As it was when it last waited at a gate; its buffer names it at any time.
+struct SharedPacket {
+    /// Descriptor at the packet's last gate. Its buffer identifies the packet.
     descriptor: Descriptor,
     progress: u8,
-    way: Way,
+    destination: Destination,
 }
 
-/// How a packet leaves.
+/// Ports by which a packet leaves.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Destination {
     Port(u8),
     Flood(Flood),
 }
 
 impl Order {
-    /// Room for `packets` (a power of two, at most 65536: `order` has 16 bits), with `gates` functions that need order.
+    /// Creates a ring for `packets` packets and `gates` functions that need arrival order.
+    /// `packets` must be a power of two, at most 65536, because `Descriptor::order` has 16 bits.
     pub(crate) fn new(packets: usize, gates: usize) -> Self {
-        assert!(packets.is_power_of_two() && packets <= 1 << 16, "ring of {packets} places");
+        assert!(packets.is_power_of_two() && packets <= 1 << 16, "ring of {packets} slots");
         assert!(gates < 100, "{gates} gates");
         Self {
             mask: packets - 1,
@@ -88,17 +96,18 @@ impl Order {
             classes: vec![0; packets],
             egress: vec![0; packets],
             floods: Vec::new(),
-            trains: HashMap::new(),
+            shared: HashMap::new(),
         }
     }
 
-    /// The progress of a packet on its way to a function behind the first `gates` gates.
-    pub(crate) fn behind(gates: usize) -> u8 {
+    /// Returns the progress of a packet that has passed the first `gates` gates and is on its way
+    /// to a function.
+    pub(crate) fn after(gates: usize) -> u8 {
         2 * gates as u8
     }
 
-    /// The progress of a packet that waits at gate `gate`.
-    fn at(gate: usize) -> u8 {
+    /// Returns the progress of a packet that waits at `gate`.
+    fn waiting_at(gate: usize) -> u8 {
         2 * gate as u8 + 1
     }
 
@@ -106,32 +115,33 @@ impl Order {
         self.passed.len() - 1
     }
 
-    /// All places: how many packets can be in flight.
+    /// Returns the number of slots, which is the maximum number of packets in flight.
     pub(crate) fn capacity(&self) -> usize {
         self.mask + 1
     }
 
-    /// Free places.
+    /// Returns the number of free slots.
     pub(crate) fn room(&self) -> usize {
         self.capacity() - self.in_flight()
     }
 
-    /// Places handed out since the start.
+    /// Returns the number of slots assigned since the start.
     pub(crate) fn arrived(&self) -> usize {
         self.arrived
     }
 
-    /// Places that the exit has passed since the start.
+    /// Returns the number of slots that the exit has passed since the start.
     pub(crate) fn passed(&self) -> usize {
         self.passed[self.exit()]
     }
 
-    /// Places that the exit has not passed.
+    /// Returns the number of slots that the exit has not passed.
     pub(crate) fn in_flight(&self) -> usize {
         self.arrived - self.passed[self.exit()]
     }
 
-    /// Gives packets that arrive together the next places; the caller checked that there is room.
+    /// Assigns the next slots to packets that arrive together. The caller has checked that enough
+    /// slots are free.
     #[inline]
     pub(crate) fn arrive(&mut self, descriptors: &mut [Descriptor], stamps: &[Stamp], now_ns: u64) {
         debug_assert!(self.room() >= descriptors.len() && descriptors.len() == stamps.len());
@@ -140,73 +150,74 @@ impl Order {
         }
         let mut rest = stamps;
         while !rest.is_empty() {
-            let places = self.stretch(self.arrived, rest.len());
-            let (stamps, behind) = rest.split_at(places.len());
-            self.arrived += places.len();
-            self.progress[places.clone()].fill(0);
-            self.stamps[places.clone()].copy_from_slice(stamps);
-            self.arrivals_ns[places].fill(now_ns);
-            rest = behind;
+            let slots = self.contiguous(self.arrived, rest.len());
+            let (stamps, remaining) = rest.split_at(slots.len());
+            self.arrived += slots.len();
+            self.progress[slots.clone()].fill(0);
+            self.stamps[slots.clone()].copy_from_slice(stamps);
+            self.arrivals_ns[slots].fill(now_ns);
+            rest = remaining;
         }
     }
 
-    /// The places of up to `count` packets from the `first` since the start on: those before the ring begins anew.
+    /// Returns the contiguous slots of up to `count` packets, up to the end of the ring. `first`
+    /// counts arrivals since the start.
     #[inline]
-    fn stretch(&self, first: usize, count: usize) -> Range<usize> {
-        let place = first & self.mask;
-        place..(place + count).min(self.mask + 1)
+    fn contiguous(&self, first: usize, count: usize) -> Range<usize> {
+        let slot = first & self.mask;
+        slot..(slot + count).min(self.mask + 1)
     }
 
-    /// Notes the class of a packet. Nobody asks for classes where there are no rules.
+    /// Stores the class of a packet. A chain without class rules does not use it.
     #[inline]
     pub(crate) fn classify(&mut self, descriptor: &Descriptor, class: u8) {
-        let place = self.place(descriptor);
-        self.classes[place] = class;
+        let slot = self.slot(descriptor);
+        self.classes[slot] = class;
     }
 
     #[inline]
-    fn place(&self, descriptor: &Descriptor) -> usize {
+    fn slot(&self, descriptor: &Descriptor) -> usize {
         usize::from(descriptor.order) & self.mask
     }
 
-    /// The class of a packet.
+    /// Returns the stored class of a packet.
     #[inline]
     pub(crate) fn class(&self, descriptor: &Descriptor) -> u8 {
-        self.classes[self.place(descriptor)]
+        self.classes[self.slot(descriptor)]
     }
 
-    /// The packet goes to a function behind `progress / 2` gates.
+    /// Records that the packet is on its way to a function, past `progress / 2` gates.
     #[inline]
     pub(crate) fn advance(&mut self, descriptor: &Descriptor, progress: u8) {
-        let place = self.place(descriptor);
-        debug_assert!(self.progress[place] <= progress, "a packet went back in its chain");
-        if !self.trains.is_empty() && self.move_member(place, descriptor, progress, None) {
+        let slot = self.slot(descriptor);
+        debug_assert!(self.progress[slot] <= progress, "a packet moved backward in its chain");
+        if !self.shared.is_empty() && self.update_shared(slot, descriptor, progress, None) {
             return;
         }
-        self.progress[place] = progress;
+        self.progress[slot] = progress;
     }
 
-    /// The packet waits at gate `gate` until its turn.
+    /// Records that the packet waits at `gate`.
     #[inline]
     pub(crate) fn wait(&mut self, descriptor: &Descriptor, gate: usize) {
-        let place = self.place(descriptor);
-        debug_assert!(self.progress[place] < Self::at(gate), "a packet went back in its chain");
-        if !self.trains.is_empty() && self.move_member(place, descriptor, Self::at(gate), None) {
+        let slot = self.slot(descriptor);
+        debug_assert!(self.progress[slot] < Self::waiting_at(gate), "a packet moved backward in its chain");
+        if !self.shared.is_empty() && self.update_shared(slot, descriptor, Self::waiting_at(gate), None) {
             return;
         }
-        self.descriptors[place] = *descriptor;
-        self.progress[place] = Self::at(gate);
+        self.descriptors[slot] = *descriptor;
+        self.progress[slot] = Self::waiting_at(gate);
     }
 
-    /// Packets come to gate `gate`, and pass it at once where it is their turn. False: it may not be, and they have to
-    /// [wait](Self::wait).
+    /// Lets packets pass `gate` at once if they are next in arrival order. Returns false if this is
+    /// not certain. The packets must then [wait](Self::wait).
     #[inline]
     pub(crate) fn enter(&mut self, gate: usize, descriptors: &[Descriptor]) -> bool {
         let passed = self.passed[gate].max(self.passed[self.exit()]);
-        match self.places(descriptors) {
-            // No more packets than 16 bits can tell apart are in flight.
-            Some(places) if passed as u16 == descriptors[0].order => {
-                self.progress[places].fill(Self::behind(gate + 1));
+        match self.slots(descriptors) {
+            // The ring holds at most 2^16 packets, so 16 bits identify each packet in flight.
+            Some(slots) if passed as u16 == descriptors[0].order => {
+                self.progress[slots].fill(Self::after(gate + 1));
                 self.passed[gate] = passed + descriptors.len();
                 true
             }
@@ -214,18 +225,19 @@ impl Order {
         }
     }
 
-    /// The places of packets that arrived one after the other; `None` where there is none, or they did not, or the ring begins
-    /// anew among them, or packets share places.
+    /// Returns the ring slots of packets that arrived consecutively. Returns `None` for no packets,
+    /// for other packets, if the range wraps, or if any slot is shared.
     #[inline]
-    fn places(&self, descriptors: &[Descriptor]) -> Option<Range<usize>> {
-        let first = descriptors.first().filter(|_| self.trains.is_empty())?;
-        let place = self.place(first);
-        let places = place..place + descriptors.len();
-        (places.end <= self.mask + 1 && are_in_order(descriptors)).then_some(places)
+    fn slots(&self, descriptors: &[Descriptor]) -> Option<Range<usize>> {
+        let first = descriptors.first().filter(|_| self.shared.is_empty())?;
+        let slot = self.slot(first);
+        let slots = slot..slot + descriptors.len();
+        (slots.end <= self.mask + 1 && are_in_order(descriptors)).then_some(slots)
     }
 
-    /// Packets come to the exit, and leave at once where it is their turn: they are appended to `out`, and `arrived` is told times of
-    /// arrival, and how many of them had each. False: it may not be, and they have to [wait](Self::wait_exit).
+    /// Lets packets pass the exit at once if they are next in arrival order, and appends them to
+    /// `out`. Calls `arrived` with each arrival time and its number of packets. Returns false if
+    /// the order is not certain. The packets must then [wait](Self::wait_exit).
     #[inline]
     pub(crate) fn pass_exit(
         &mut self,
@@ -234,159 +246,175 @@ impl Order {
         arrived: impl FnMut(u64, u64),
     ) -> bool {
         let (exit, passed) = (self.exit(), self.passed());
-        match self.places(descriptors) {
-            Some(places) if passed as u16 == descriptors[0].order => {
-                self.progress[places.clone()].fill(GONE);
+        match self.slots(descriptors) {
+            Some(slots) if passed as u16 == descriptors[0].order => {
+                self.progress[slots.clone()].fill(GONE);
                 self.passed[exit] = passed + descriptors.len();
-                leave(descriptors, &self.stamps[places.clone()], &self.arrivals_ns[places], out, arrived);
+                append_consecutive(descriptors, &self.stamps[slots.clone()], &self.arrivals_ns[slots], out, arrived);
                 true
             }
             _ => false,
         }
     }
 
-    /// The packets wait at the exit to leave by `port`.
+    /// Records that the packets wait at the exit to leave by `port`.
     #[inline]
     pub(crate) fn wait_exit(&mut self, descriptors: &[Descriptor], port: u8) {
         let exit = self.exit();
-        // Most come as they arrived; few at a time are as well looked at one by one.
-        if descriptors.len() >= TOGETHER_PACKETS_MIN
-            && let Some(places) = self.places(descriptors)
+        // Packets usually come in arrival order, and ring ranges are copied whole. For a few
+        // packets, single stores are as fast.
+        if descriptors.len() >= RANGE_COPY_PACKETS_MIN
+            && let Some(slots) = self.slots(descriptors)
         {
-            self.descriptors[places.clone()].copy_from_slice(descriptors);
-            self.egress[places.clone()].fill(port);
-            self.progress[places].fill(Self::at(exit));
+            self.descriptors[slots.clone()].copy_from_slice(descriptors);
+            self.egress[slots.clone()].fill(port);
+            self.progress[slots].fill(Self::waiting_at(exit));
             return;
         }
         for descriptor in descriptors {
-            let place = self.place(descriptor);
-            if !self.trains.is_empty() && self.move_member(place, descriptor, Self::at(exit), Some(Way::Port(port))) {
+            let slot = self.slot(descriptor);
+            if !self.shared.is_empty()
+                && self.update_shared(slot, descriptor, Self::waiting_at(exit), Some(Destination::Port(port)))
+            {
                 continue;
             }
-            self.egress[place] = port;
+            self.egress[slot] = port;
             self.wait(descriptor, exit);
         }
     }
 
-    /// The packet waits at the exit to leave by several ports.
+    /// Records that the packet waits at the exit to leave by several ports.
     pub(crate) fn wait_flood(&mut self, descriptor: &Descriptor, flood: Flood) {
-        let place = self.place(descriptor);
-        let at_exit = Self::at(self.exit());
-        if !self.trains.is_empty() && self.move_member(place, descriptor, at_exit, Some(Way::Flood(flood))) {
+        let slot = self.slot(descriptor);
+        let at_exit = Self::waiting_at(self.exit());
+        if !self.shared.is_empty() && self.update_shared(slot, descriptor, at_exit, Some(Destination::Flood(flood))) {
             return;
         }
-        debug_assert!(self.progress[place] < at_exit, "a packet went back in its chain");
+        debug_assert!(self.progress[slot] < at_exit, "a packet moved backward in its chain");
         self.floods.resize(self.mask + 1, Flood::default());
-        self.floods[place] = flood;
-        self.descriptors[place] = *descriptor;
-        self.progress[place] = FLOODED;
+        self.floods[slot] = flood;
+        self.descriptors[slot] = *descriptor;
+        self.progress[slot] = FLOODED;
     }
 
-    /// The packet is no longer in flight: dropped, or sent by a port without order.
+    /// Removes a packet from the ring, because it is dropped or leaves by a port that keeps no
+    /// order.
     #[inline]
     pub(crate) fn leave(&mut self, descriptor: &Descriptor) {
-        let place = self.place(descriptor);
-        debug_assert_ne!(self.progress[place], GONE, "a packet left twice");
-        if !self.trains.is_empty() && self.move_member(place, descriptor, GONE, None) {
+        let slot = self.slot(descriptor);
+        debug_assert_ne!(self.progress[slot], GONE, "a packet left twice");
+        if !self.shared.is_empty() && self.update_shared(slot, descriptor, GONE, None) {
             return;
         }
-        self.progress[place] = GONE;
+        self.progress[slot] = GONE;
     }
 
-    /// Gives `packet`, which was made of `of`, the place behind it.
+    /// Puts `packet`, which a function created from `original`, into the slot of `original`,
+    /// directly after it.
     #[cold]
-    pub(crate) fn couple(&mut self, of: &Descriptor, packet: &mut Descriptor) {
-        let place = self.place(of);
-        packet.order = of.order;
-        let first = Member { descriptor: *of, progress: self.progress[place], way: Way::Port(0) };
-        let members = self.trains.entry(place).or_insert_with(|| vec![first]);
-        let index = Self::member(members, of);
-        members.insert(index + 1, Member { descriptor: *packet, ..members[index] });
+    pub(crate) fn share_slot(&mut self, original: &Descriptor, packet: &mut Descriptor) {
+        let slot = self.slot(original);
+        packet.order = original.order;
+        let first =
+            SharedPacket { descriptor: *original, progress: self.progress[slot], destination: Destination::Port(0) };
+        let members = self.shared.entry(slot).or_insert_with(|| vec![first]);
+        let index = Self::index_of(members, original);
+        members.insert(index + 1, SharedPacket { descriptor: *packet, ..members[index] });
     }
 
-    /// `whole` takes the place of `packet`, in another buffer.
+    /// Replaces `packet` by `whole`, a packet in another buffer, in the slot of `packet`.
     #[cold]
-    pub(crate) fn exchange(&mut self, packet: &Descriptor, whole: &Descriptor) {
-        let place = self.place(packet);
-        if let Some(members) = self.trains.get_mut(&place) {
-            let index = Self::member(members, packet);
+    pub(crate) fn replace_packet(&mut self, packet: &Descriptor, whole: &Descriptor) {
+        let slot = self.slot(packet);
+        if let Some(members) = self.shared.get_mut(&slot) {
+            let index = Self::index_of(members, packet);
             members[index].descriptor = *whole;
         }
     }
 
-    /// Which of the packets in a place it is.
-    fn member(members: &[Member], descriptor: &Descriptor) -> usize {
-        let named = members.iter().position(|member| member.descriptor.buffer == descriptor.buffer);
-        named.unwrap_or_else(|| unreachable!("a packet in a place of others: {descriptor:?}"))
+    /// Returns the index of a packet among the packets of its slot.
+    fn index_of(members: &[SharedPacket], descriptor: &Descriptor) -> usize {
+        let named = members.iter().position(|index_of| index_of.descriptor.buffer == descriptor.buffer);
+        named.unwrap_or_else(|| unreachable!("a packet outside its slot: {descriptor:?}"))
     }
 
-    /// What becomes of a packet that shares its place; false: it does not.
+    /// Updates a packet in a shared slot. Returns false if the slot is not shared.
     #[cold]
-    fn move_member(&mut self, place: usize, descriptor: &Descriptor, progress: u8, way: Option<Way>) -> bool {
-        let Some(members) = self.trains.get_mut(&place) else { return false };
-        let index = Self::member(members, descriptor);
+    fn update_shared(
+        &mut self,
+        slot: usize,
+        descriptor: &Descriptor,
+        progress: u8,
+        destination: Option<Destination>,
+    ) -> bool {
+        let Some(members) = self.shared.get_mut(&slot) else { return false };
+        let index = Self::index_of(members, descriptor);
         if progress == GONE {
             members.remove(index);
         } else {
-            let way = way.unwrap_or(members[index].way);
-            members[index] = Member { descriptor: *descriptor, progress, way };
+            let destination = destination.unwrap_or(members[index].destination);
+            members[index] = SharedPacket { descriptor: *descriptor, progress, destination };
         }
-        self.settle_train(place);
+        self.update_shared_slot(slot);
         true
     }
 
-    /// A place has come as far as the last of its packets.
-    fn settle_train(&mut self, place: usize) {
-        let slowest = self.trains.get(&place).and_then(|members| members.iter().map(|member| member.progress).min());
-        self.progress[place] = match slowest {
-            Some(progress) if progress == Self::at(self.exit()) => TRAIN,
+    /// Sets the progress of a shared slot to that of its slowest packet, and frees the entry when
+    /// no packet remains.
+    fn update_shared_slot(&mut self, slot: usize) {
+        let slowest = self.shared.get(&slot).and_then(|members| members.iter().map(|index_of| index_of.progress).min());
+        self.progress[slot] = match slowest {
+            Some(progress) if progress == Self::waiting_at(self.exit()) => SHARED,
             slowest => slowest.unwrap_or(GONE),
         };
         if slowest.is_none() {
-            self.trains.remove(&place);
+            self.shared.remove(&slot);
         }
     }
 
-    /// Lets packets that share a place, and have all come to a gate, through.
+    /// Passes the packets of a shared slot that all wait at `gate`. Returns false if the slot is
+    /// not shared.
     #[cold]
-    fn open_train(&mut self, place: usize, gate: usize, next: &mut Vec<Descriptor>) -> bool {
-        let Some(members) = self.trains.get_mut(&place) else { return false };
-        for member in members.iter_mut().filter(|member| member.progress == Self::at(gate)) {
-            member.progress = Self::behind(gate + 1);
-            next.push(member.descriptor);
+    fn pass_shared(&mut self, slot: usize, gate: usize, next: &mut Vec<Descriptor>) -> bool {
+        let Some(members) = self.shared.get_mut(&slot) else { return false };
+        for index_of in members.iter_mut().filter(|index_of| index_of.progress == Self::waiting_at(gate)) {
+            index_of.progress = Self::after(gate + 1);
+            next.push(index_of.descriptor);
         }
-        self.settle_train(place);
+        self.update_shared_slot(slot);
         true
     }
 
-    /// What the host remembers of a packet: its stamp and its time of arrival.
+    /// Returns the stamp of a packet and its arrival time in nanoseconds.
     #[inline]
-    pub(crate) fn remembered(&self, descriptor: &Descriptor) -> (Stamp, u64) {
-        let place = self.place(descriptor);
-        (self.stamps[place], self.arrivals_ns[place])
+    pub(crate) fn stamp_and_arrival(&self, descriptor: &Descriptor) -> (Stamp, u64) {
+        let slot = self.slot(descriptor);
+        (self.stamps[slot], self.arrivals_ns[slot])
     }
 
-    /// Appends to `next` the packets whose turn it is at gate `gate` (not the exit), in order of arrival.
+    /// Appends the packets that may pass `gate` to `next`, in arrival order. `gate` is not the
+    /// exit.
     pub(crate) fn open(&mut self, gate: usize, next: &mut Vec<Descriptor>) {
         debug_assert!(gate < self.exit());
         let mut passed = self.passed[gate].max(self.passed[self.exit()]);
         while passed < self.arrived {
-            let place = passed & self.mask;
-            if self.progress[place] < Self::at(gate) {
+            let slot = passed & self.mask;
+            if self.progress[slot] < Self::waiting_at(gate) {
                 break;
             }
-            let waits = self.progress[place] == Self::at(gate);
-            if waits && (self.trains.is_empty() || !self.open_train(place, gate, next)) {
-                self.progress[place] = Self::behind(gate + 1);
-                next.push(self.descriptors[place]);
+            let waits = self.progress[slot] == Self::waiting_at(gate);
+            if waits && (self.shared.is_empty() || !self.pass_shared(slot, gate, next)) {
+                self.progress[slot] = Self::after(gate + 1);
+                next.push(self.descriptors[slot]);
             }
             passed += 1;
         }
         self.passed[gate] = passed;
     }
 
-    /// Appends the packets that may leave, in order of arrival, to `outs` by port. `arrived` is told times of arrival, and how
-    /// many of them had each; `flood` appends those that leave by several ports, and says how many they have become.
+    /// Appends the packets that may leave to `outs`, by port and in arrival order. Calls `arrived`
+    /// with each arrival time and its number of packets. `flood` appends the copies of a flooded
+    /// packet and returns their number.
     #[inline]
     pub(crate) fn open_exit(
         &mut self,
@@ -395,10 +423,10 @@ impl Order {
         mut flood: impl FnMut(Flood, Departure, &mut [Vec<Departure>]) -> u64,
     ) {
         let exit = self.exit();
-        let at_exit = Self::at(exit);
+        let at_exit = Self::waiting_at(exit);
         loop {
             let passed = self.passed[exit];
-            let Range { start, end } = self.stretch(passed, self.arrived - passed);
+            let Range { start, end } = self.contiguous(passed, self.arrived - passed);
             let (progress, egress) = (&mut self.progress[start..end], &self.egress[start..end]);
             let gone = leading(progress, GONE);
             self.passed[exit] = passed + gone;
@@ -406,29 +434,35 @@ impl Order {
                 continue;
             }
             let Some(&port) = egress.first() else { return };
-            // Those that leave by one port, as most do that stand together.
+            // Most consecutive packets leave by the same port.
             let count = leading(&egress[..leading(progress, at_exit)], port);
             if count >= RUN_PACKETS_MIN.min(progress.len()) {
                 progress[..count].fill(GONE);
-                let places = start..start + count;
-                let (descriptors, stamps) = (&self.descriptors[places.clone()], &self.stamps[places.clone()]);
-                leave(descriptors, stamps, &self.arrivals_ns[places], &mut outs[usize::from(port)], &mut arrived);
+                let slots = start..start + count;
+                let (descriptors, stamps) = (&self.descriptors[slots.clone()], &self.stamps[slots.clone()]);
+                append_consecutive(
+                    descriptors,
+                    stamps,
+                    &self.arrivals_ns[slots],
+                    &mut outs[usize::from(port)],
+                    &mut arrived,
+                );
                 self.passed[exit] = passed + count;
                 continue;
             }
             if count > 0 {
-                self.leave_among_gone(start..end, port, &mut outs[usize::from(port)], &mut arrived);
+                self.leave_with_gaps(start..end, port, &mut outs[usize::from(port)], &mut arrived);
                 continue;
             }
-            if progress[0] == TRAIN {
+            if progress[0] == SHARED {
                 progress[0] = GONE;
-                let (stamp, members) = (self.stamps[start], self.trains.remove(&start).unwrap_or_default());
+                let (stamp, members) = (self.stamps[start], self.shared.remove(&start).unwrap_or_default());
                 let mut packets = 0;
-                for Member { descriptor, way, .. } in members {
+                for SharedPacket { descriptor, destination, .. } in members {
                     let departure = Departure { descriptor, stamp };
-                    packets += match way {
-                        Way::Flood(set) => flood(set, departure, outs),
-                        Way::Port(port) => {
+                    packets += match destination {
+                        Destination::Flood(set) => flood(set, departure, outs),
+                        Destination::Port(port) => {
                             outs[usize::from(port)].push(departure);
                             1
                         }
@@ -449,26 +483,26 @@ impl Order {
         }
     }
 
-    /// Lets packets out that leave by `port` and stand among others that are gone, as where some are dropped: nobody can predict
-    /// which, so nothing branches on it. The first of the places is one of theirs.
-    fn leave_among_gone(
+    /// Passes packets that leave by `port` and dropped packets among them, from the first slot on.
+    /// The loop has no branch on the packet, because dropped packets are unpredictable.
+    fn leave_with_gaps(
         &mut self,
-        places: Range<usize>,
+        slots: Range<usize>,
         port: u8,
         out: &mut Vec<Departure>,
         arrived: &mut impl FnMut(u64, u64),
     ) {
-        let (exit, start) = (self.exit(), places.start);
-        let at_exit = Self::at(exit);
-        let states = self.progress[places.clone()].iter().zip(&self.egress[places]);
+        let (exit, start) = (self.exit(), slots.start);
+        let at_exit = Self::waiting_at(exit);
+        let states = self.progress[slots.clone()].iter().zip(&self.egress[slots]);
         let settled =
             |(progress, egress): &(&u8, &u8)| (**progress == GONE) | (**progress == at_exit) & (**egress == port);
-        let places = start..start + states.take_while(settled).count();
-        self.passed[exit] += places.len();
-        let (progress, before) = (&mut self.progress[places.clone()], out.len());
-        out.resize(before + places.len(), Departure::default());
-        let (mut left, mut at) = (before, places.start);
-        for run in self.arrivals_ns[places].chunk_by(|one, next| one == next) {
+        let slots = start..start + states.take_while(settled).count();
+        self.passed[exit] += slots.len();
+        let (progress, before) = (&mut self.progress[slots.clone()], out.len());
+        out.resize(before + slots.len(), Departure::default());
+        let (mut left, mut at) = (before, slots.start);
+        for run in self.arrivals_ns[slots].chunk_by(|one, next| one == next) {
             let left_before = left;
             for progress in &mut progress[at - start..][..run.len()] {
                 out[left] = Departure { descriptor: self.descriptors[at], stamp: self.stamps[at] };
@@ -483,19 +517,21 @@ impl Order {
         out.truncate(left);
     }
 
-    /// No packet in flight has a lower sequence number than this. Packets of one source arrive in order of
-    /// their numbers, so the oldest has the lowest; with `several` sources all places are looked at.
+    /// Returns the lowest sequence number of all packets in flight. Packets of one source arrive in
+    /// sequence order, so the oldest packet has the lowest number. For `several` sources, all slots
+    /// are searched.
     pub(crate) fn sequence_min(&self, several: bool) -> u64 {
         let passed = self.passed[self.exit()];
         let end = if several { self.arrived } else { self.arrived.min(passed + 1) };
-        let sequences = (passed..end).map(|place| self.stamps[place & self.mask].sequence);
+        let sequences = (passed..end).map(|slot| self.stamps[slot & self.mask].sequence);
         sequences.min().unwrap_or(u64::MAX)
     }
 }
 
-/// Packets that arrived one after the other leave together.
+/// Appends packets that arrived consecutively to `out`, and calls `arrived` with each arrival time
+/// and its number of packets.
 #[inline]
-fn leave(
+fn append_consecutive(
     descriptors: &[Descriptor],
     stamps: &[Stamp],
     mut arrivals_ns: &[u64],
@@ -511,11 +547,12 @@ fn leave(
     }
 }
 
-/// How many at the beginning have this value: eight are compared at a time, for hundreds do.
+/// Returns the number of leading elements that equal `value`. The loop compares eight elements at a
+/// time, because runs of hundreds are common.
 #[inline]
 fn leading<T: Copy + PartialEq>(values: &[T], value: T) -> usize {
     let (eights, _) = values.as_chunks::<8>();
-    // Arrays compared as such would be a call of `memcmp` each.
+    // A comparison of the arrays themselves would compile to a call of `memcmp`.
     let are_alike = |eight: &&[T; 8]| eight.iter().fold(true, |alike, other| alike & (*other == value));
     let whole = eights.iter().take_while(are_alike).count() * 8;
     whole + values[whole..].iter().take_while(|other| **other == value).count()

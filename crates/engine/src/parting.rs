@@ -1,26 +1,29 @@
-//! Packets that came together and go different ways, parted: those that go alike are sent on together.
+//! Groups the packets of a batch by their next step, so that packets with the same next step are
+//! sent on together.
 //!
-//! Which way each packet goes cannot be predicted, so nothing here branches on it: a mispredicted branch takes as long as all the
-//! rest that is done for a packet. (Order is restored at gates and at the exit, so parting changes none.)
+//! The next step of a packet is unpredictable, so the code does not branch on it. A mispredicted
+//! branch costs as much as all other work on a packet. Groups may leave the arrival order, because
+//! gates and the exit restore it.
 
 use godwit_abi::Outcome;
 use godwit_packet::Descriptor;
 
-/// What it takes to part packets; kept for its memory.
+/// Partition of a batch into groups with equal keys. Workers reuse it, so that it allocates
+/// nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Parting {
-    /// Of each packet; those with equal keys go alike.
+pub(crate) struct Partition {
+    /// Key of each packet. Packets with equal keys have the same next step.
     keys: Vec<u32>,
-    /// Packets that nothing has been done with, in order.
-    left: Vec<u32>,
-    /// Packets with the key at hand, in order.
+    /// Indices of packets that are in no group yet, in arrival order.
+    remaining: Vec<u32>,
+    /// Indices of the packets in the current group, in arrival order.
     taken: Vec<u32>,
     pub(crate) descriptors: Vec<Descriptor>,
     pub(crate) outcomes: Vec<Outcome>,
 }
 
-impl Parting {
-    /// Begins with packets that have these keys. Returns false where all are alike, and there is nothing to be parted.
+impl Partition {
+    /// Starts the partition of packets with these keys. Returns false if all keys are equal.
     #[inline]
     pub(crate) fn begin(&mut self, keys: impl Iterator<Item = u32>) -> bool {
         self.keys.clear();
@@ -29,27 +32,28 @@ impl Parting {
         if self.keys.iter().fold(0, |differs, key| differs | (key ^ first)) == 0 {
             return false;
         }
-        self.left.clear();
-        self.left.extend(0..self.keys.len() as u32);
+        self.remaining.clear();
+        self.remaining.extend(0..self.keys.len() as u32);
         self.taken.resize(self.taken.len().max(self.keys.len()), 0);
         true
     }
 
-    /// Takes the packets that go as the first of those left does; `descriptors` and `outcomes` (of each packet, or none) are theirs
-    /// then. Returns their key; `None`: no packet is left.
+    /// Moves the first remaining packet and all packets with its key into `self.descriptors` and
+    /// `self.outcomes`. `outcomes` has one entry per packet or is empty. Returns the key, or `None`
+    /// if no packet remains.
     #[inline]
     pub(crate) fn next(&mut self, descriptors: &[Descriptor], outcomes: &[Outcome]) -> Option<u32> {
-        let key = self.keys[*self.left.first()? as usize];
-        let (mut taken, mut left) = (0, 0);
-        for place in 0..self.left.len() {
-            let packet = self.left[place];
+        let key = self.keys[*self.remaining.first()? as usize];
+        let (mut taken, mut remaining) = (0, 0);
+        for position in 0..self.remaining.len() {
+            let packet = self.remaining[position];
             let is_taken = self.keys[packet as usize] == key;
             self.taken[taken] = packet;
             taken += usize::from(is_taken);
-            self.left[left] = packet;
-            left += usize::from(!is_taken);
+            self.remaining[remaining] = packet;
+            remaining += usize::from(!is_taken);
         }
-        self.left.truncate(left);
+        self.remaining.truncate(remaining);
         let taken = &self.taken[..taken];
         self.descriptors.clear();
         self.descriptors.extend(taken.iter().map(|&packet| descriptors[packet as usize]));
@@ -68,10 +72,10 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Every packet is taken once, with those of its key, in order of arrival.
+        /// Every packet is in one group, with the packets of its key, in arrival order.
         #[test]
         fn each_packet_goes_once_and_in_order(rounds in prop::collection::vec(prop::collection::vec(0u32..4, 0..70), 1..4)) {
-            let mut parting = Parting::default();
+            let mut parting = Partition::default();
             for keys in rounds {
                 let descriptors: Vec<Descriptor> =
                     (0..keys.len() as u32).map(|buffer| Descriptor { buffer, ..Descriptor::default() }).collect();

@@ -1,5 +1,5 @@
-//! What all workers share and nobody writes: the chain, made ready for the packet path. Another chain is another plan
-//! (`change.rs`).
+//! The chain in the form that workers use on the packet path. All workers share one plan, and
+//! nothing writes to it. A change of the chain creates a new plan (`change.rs`).
 
 use std::sync::Arc;
 
@@ -12,97 +12,103 @@ use crate::counters::{CounterLayout, FunctionLayout};
 use crate::device_chain::Streams;
 use crate::order::Order;
 
-/// The chain as workers see it.
-pub(crate) struct Plan {
+/// The chain in the form that workers use on the packet path. It is immutable.
+pub(crate) struct ChainPlan {
     pub(crate) classifier: Classifier,
-    /// The names of classes, by number.
+    /// Names of the classes. The index is the class number.
     pub(crate) classes: Vec<String>,
     pub(crate) decider: Decider,
-    /// One per configured function; a function's number is its index.
+    /// Configured functions in the chain. The index is the function number.
     pub(crate) stages: Vec<Stage>,
-    /// Function numbers, every one before those that may follow it.
+    /// Function numbers in an order in which each function precedes all functions that may follow
+    /// it.
     pub(crate) sequence: Vec<usize>,
-    /// The function behind each gate.
+    /// Function number behind each gate.
     pub(crate) gates: Vec<usize>,
-    /// Whether packets leave each port in order of arrival.
+    /// Whether packets leave in arrival order. One entry per port.
     pub(crate) ordered: Vec<bool>,
     pub(crate) layout: CounterLayout,
-    /// For each device the chain that it follows.
+    /// Device chain of each device. `None`: the device returns packets to the host after each
+    /// function.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
-    /// What is never mixed in a bin.
+    /// Streams of all packers. A bin contains packets of one stream only.
     pub(crate) streams: Vec<Stream>,
 }
 
 /// A configured function in the chain.
 pub(crate) struct Stage {
-    /// Its configured name.
+    /// Configured name of the function.
     pub(crate) name: String,
     pub(crate) function: Arc<dyn Function>,
-    /// The gate in front of it, where it needs order.
+    /// Gate in front of the function. `None`: the function does not need arrival order.
     pub(crate) gate: Option<usize>,
-    /// The progress of a packet that goes to it.
+    /// Progress value of a packet on its way to the function, after the gates that it has passed.
     pub(crate) progress: u8,
     pub(crate) counters: FunctionLayout,
-    /// The devices that run it as long as no device is lost: indices into a worker's places. One at least.
-    pub(crate) places: Box<[usize]>,
-    /// For each class the stream of its packets, where they differ; otherwise it has the function's number.
+    /// Devices on which the function is placed, as indices into the worker's devices. Contains at
+    /// least one device. Failover does not change this list.
+    pub(crate) devices: Box<[usize]>,
+    /// Stream of each class. `None`: all classes use one stream, whose index is the function
+    /// number.
     pub(crate) streams: Option<Box<[u16]>>,
 }
 
 impl Stage {
-    /// The progress of a packet that its host half has, or its bins.
+    /// Returns the progress value of a packet that is inside the function: past its gate, in the
+    /// host half or in a bin.
     pub(crate) fn progress_inside(&self) -> u8 {
-        self.gate.map_or(self.progress, |gate| Order::behind(gate + 1))
+        self.gate.map_or(self.progress, |gate| Order::after(gate + 1))
     }
 }
 
-/// Where functions run.
-pub(crate) struct Placed<'a> {
-    /// For each function the devices that run it, indices into `devices`.
+/// Devices and streams of all functions.
+pub(crate) struct Placement<'a> {
+    /// Devices of each function, as indices into `devices`.
     pub(crate) functions: &'a [Box<[usize]>],
     pub(crate) devices: &'a [&'a str],
-    /// For each device the chain that it follows.
+    /// Device chain of each device, or `None`.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
     pub(crate) streams: &'a Streams,
 }
 
-impl Plan {
-    /// `ranks`: for each function a number that is smaller than that of every function that may follow it.
+impl ChainPlan {
+    /// Creates a plan. `ranks` has one entry per function. The rank of a function is lower than the
+    /// rank of every function that may follow it.
     pub(crate) fn new(
         classifier: Classifier,
         classes: &[String],
         decider: Decider,
         functions: &[(String, Arc<dyn Function>)],
         ranks: &[u16],
-        placed: Placed<'_>,
+        placement: Placement<'_>,
         ordered: Vec<bool>,
     ) -> Self {
         let contracts = functions.iter().map(|(name, function)| (name.as_str(), function.contract()));
-        let layout = CounterLayout::new(contracts, placed.devices.iter().copied());
+        let layout = CounterLayout::new(contracts, placement.devices.iter().copied());
         let mut sequence: Vec<usize> = (0..functions.len()).collect();
         sequence.sort_by_key(|&index| (ranks[index], index));
         let mut gates = Vec::new();
-        let mut places = vec![(None, 0); functions.len()];
+        let mut positions = vec![(None, 0); functions.len()];
         for &index in &sequence {
             let before = gates.len();
             let gate = functions[index].1.contract().in_order.then_some(before);
             if gate.is_some() {
                 gates.push(index);
             }
-            places[index] = (gate, Order::behind(before));
+            positions[index] = (gate, Order::after(before));
         }
         let stages =
-            functions.iter().zip(places).enumerate().map(|(index, ((name, function), (gate, progress)))| Stage {
+            functions.iter().zip(positions).enumerate().map(|(index, ((name, function), (gate, progress)))| Stage {
                 name: name.clone(),
                 function: Arc::clone(function),
                 gate,
                 progress,
                 counters: layout.function(index),
-                places: placed.functions[index].clone(),
-                streams: placed.streams.of_class(index),
+                devices: placement.functions[index].clone(),
+                streams: placement.streams.of_class(index),
             });
         let stages = stages.collect();
-        let streams = placed.streams.streams.clone();
+        let streams = placement.streams.streams.clone();
         Self {
             classifier,
             classes: classes.to_vec(),
@@ -112,7 +118,7 @@ impl Plan {
             gates,
             ordered,
             layout,
-            chains: placed.chains,
+            chains: placement.chains,
             streams,
         }
     }

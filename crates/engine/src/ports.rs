@@ -1,4 +1,4 @@
-//! Opening ports: as the configuration says, or with captures in their place for a replay.
+//! Opens the ports of a run: those of the configuration, or captures in a replay.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::config::{Config, PortKind};
 use crate::worker::Finished;
 use crate::{Error, Options, Replay};
 
-/// A receive queue, with the name of its port.
+/// Receive queue with the name of its port.
 pub(crate) type NamedReceive = (String, Box<dyn Receive>);
-/// A transmit queue, with the name of its port; `None` where the port does not send.
+/// Transmit queue with the name of its port. `None` if the port does not transmit.
 pub(crate) type NamedTransmit = (String, Option<Box<dyn Transmit>>);
 
 /// All ports of a run.
@@ -24,11 +24,11 @@ pub(crate) struct Ports {
     sources: Vec<Source>,
     exits: Vec<Exit>,
     sinks: Vec<(String, Sink)>,
-    /// By port number; those outside of the program, once they are open.
+    /// Live ports, by port number. `None` until opened, and for all other ports.
     live: Vec<Option<Arc<dyn LivePort>>>,
 }
 
-/// Where packets come from: a queue of it on every worker.
+/// Source of packets. Every worker has one receive queue of each source.
 enum Source {
     Synthetic {
         port: u8,
@@ -38,18 +38,18 @@ enum Source {
         port: u8,
         config: pcap::Config,
     },
-    /// Outside of the program.
+    /// A live port: its packets come from outside the process.
     Live {
         port: u8,
     },
-    /// Several captures, merged by time; `ports` in the order of `inputs`.
+    /// Several captures, merged by time.
     Replay {
         inputs: Vec<ReplayInput>,
     },
 }
 
 impl Source {
-    /// The port that it stands for; of a replay, the first.
+    /// Returns the port number of the source. For a replay, returns that of the first capture.
     fn port(&self) -> u8 {
         match self {
             Self::Synthetic { port, .. } | Self::Pcap { port, .. } | Self::Live { port } => *port,
@@ -58,7 +58,7 @@ impl Source {
     }
 }
 
-/// Where packets go that leave by a port.
+/// Destination of the packets that leave by a port.
 enum Exit {
     None,
     Synthetic { config: Box<synthetic::Config>, digest: Digest },
@@ -67,7 +67,7 @@ enum Exit {
 }
 
 impl Ports {
-    /// Opens everything that is shared by workers.
+    /// Opens everything that the workers share.
     pub(crate) fn open(config: &Config, options: &Options, workers: usize) -> Result<Self, Error> {
         let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
         let live = vec![None; names.len()];
@@ -107,14 +107,14 @@ impl Ports {
         Ok(())
     }
 
-    /// Captures in the place of ports. What no capture takes is not sent anywhere, and counted as a port that does not send.
+    /// Opens captures in place of the ports. A port without an output capture does not transmit.
     fn open_replay(&mut self, config: &Config, replay: &Replay, workers: usize) -> Result<(), Error> {
         let mut inputs: Vec<ReplayInput> = Vec::new();
         for (name, path) in &replay.inputs {
             let port = match name {
                 Some(name) => self.number(name)?,
                 None => (0..self.names.len() as u8).find(|port| config.feeds_chain(*port)).ok_or_else(|| {
-                    Error::Setup("no port feeds the chain: there is nothing that --in could stand for".to_owned())
+                    Error::Setup("no port feeds the chain, so --in has no port to replace".to_owned())
                 })?,
             };
             if inputs.iter().any(|input| input.port == port) {
@@ -137,7 +137,7 @@ impl Ports {
             self.exits[usize::from(port)] = self.capture(name, sink, 0);
         }
         if unnamed.len() > 1 {
-            return Err(Error::Setup("--out without a port can be given once".to_owned()));
+            return Err(Error::Setup("--out without a port can be given only once".to_owned()));
         }
         if let Some((_, path)) = unnamed.first() {
             let free: Vec<usize> =
@@ -150,7 +150,6 @@ impl Ports {
             }
             self.sinks.push((name, sink));
         }
-        // Opened once here, so that a capture that cannot be read stops the start.
         self.sources.push(Source::Replay { inputs });
         Ok(())
     }
@@ -161,29 +160,29 @@ impl Ports {
     }
 
     fn number(&self, name: &str) -> Result<u8, Error> {
-        let place = self.names.iter().position(|known| known == name);
+        let index = self.names.iter().position(|known| known == name);
         let unknown = || {
             let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
             Error::Setup(godwit_chain::names::unknown("port", name, &known))
         };
-        place.map(|place| place as u8).ok_or_else(unknown)
+        index.map(|index| index as u8).ok_or_else(unknown)
     }
 
     fn fault(&self, port: u8, source: godwit_io::Error) -> Error {
         Error::Port { port: self.names[usize::from(port)].clone(), source }
     }
 
-    /// What a port of this kind is in this run.
+    /// Returns the kind of a port in this run.
     pub(crate) fn kind(&self, configured: &PortKind) -> &'static str {
         if self.is_replay() { "pcap" } else { configured.name() }
     }
 
-    /// Whether captures stand in the place of the ports.
+    /// Returns whether captures replace the ports.
     pub(crate) fn is_replay(&self) -> bool {
         matches!(self.sources.first(), Some(Source::Replay { .. }))
     }
 
-    /// Opens the ports outside of the program, over the memory that packets will have.
+    /// Opens the live ports on the memory of the arena.
     pub(crate) fn open_live(&mut self, config: &Config, arena: &ArenaHandle, regions: &[Region]) -> Result<(), Error> {
         let extents: Vec<_> = regions.iter().map(Region::extent).map(|(start, bytes)| start..start + bytes).collect();
         for (index, port) in config.ports.iter().enumerate() {
@@ -210,12 +209,12 @@ impl Ports {
         Ok(())
     }
 
-    /// Ports outside of the program take nothing more.
+    /// Stops the reception of live ports.
     pub(crate) fn stop(&self) {
         self.live.iter().flatten().for_each(|port| port.stop());
     }
 
-    /// What ports outside of the program have to say: (port, sentence).
+    /// Runs the periodic checks of live ports. Returns port names with messages for the operator.
     pub(crate) fn attend(&self) -> Vec<(&str, String)> {
         let ports = self.names.iter().zip(&self.live).filter_map(|(name, port)| Some((name, port.as_ref()?)));
         ports.flat_map(|(name, port)| port.attend().into_iter().map(|sentence| (name.as_str(), sentence))).collect()
@@ -223,10 +222,10 @@ impl Ports {
 
     fn live(&self, port: u8) -> &dyn LivePort {
         let port = self.live[usize::from(port)].as_deref();
-        port.expect("ports outside of the program are opened before their queues")
+        port.expect("live ports are opened before their queues")
     }
 
-    /// One worker's receive queues, one per source.
+    /// Opens one worker's receive queues, one per source.
     pub(crate) fn receivers(
         &self,
         worker: usize,
@@ -252,7 +251,7 @@ impl Ports {
         self.sources.iter().map(&mut open).collect()
     }
 
-    /// One worker's transmit queues, one per port.
+    /// Opens one worker's transmit queues, one per port.
     pub(crate) fn transmitters(&self, worker: usize) -> Result<Vec<NamedTransmit>, Error> {
         let open = |(port, exit): (usize, &Exit)| {
             let queue = match exit {
@@ -269,7 +268,8 @@ impl Ports {
         self.exits.iter().enumerate().map(open).collect()
     }
 
-    /// What each port counted, over all workers. Before those have finished, only ports outside of the program say.
+    /// Returns the counters of each port, summed over all workers. Until the workers have finished,
+    /// only live ports have counters.
     pub(crate) fn counters(&self, finished: Option<&[Finished]>) -> Vec<PortCounters> {
         let Some(finished) = finished else {
             let live = |port: &Option<Arc<dyn LivePort>>| port.as_ref().map(|port| port.counters()).unwrap_or_default();
@@ -285,7 +285,7 @@ impl Ports {
                 *port += *counters;
             }
         }
-        // What devices count and no queue sees.
+        // Events that the hardware counts and no queue sees.
         for (port, live) in ports.iter_mut().zip(&self.live) {
             let Some(live) = live.as_ref().map(|live| live.counters()) else { continue };
             port.missed = port.missed.max(live.missed);
@@ -295,7 +295,7 @@ impl Ports {
         ports
     }
 
-    /// What became of the packets that a synthetic port made, where they say which they are.
+    /// Returns the statistics of the probe packets that a synthetic port generated.
     pub(crate) fn probes(&self, port: usize) -> Option<ProbeReport> {
         match &self.exits[port] {
             Exit::Synthetic { config, .. } => config.probes.as_ref().map(Probes::report),
@@ -303,7 +303,8 @@ impl Ports {
         }
     }
 
-    /// Order-independent digest of everything that a synthetic port swallowed, where it was asked for.
+    /// Returns the order-independent digest of all frames that a synthetic port transmitted, if
+    /// configured.
     pub(crate) fn digest(&self, port: usize) -> Option<u64> {
         match &self.exits[port] {
             Exit::Synthetic { config, digest } if config.digest => Some(digest.value()),
@@ -311,7 +312,7 @@ impl Ports {
         }
     }
 
-    /// Completes the captures that were written; before that none of them exists under its name.
+    /// Completes the output captures. Until then, no file exists under its final name.
     pub(crate) fn finish(self) -> Result<(), Error> {
         for (port, sink) in &self.sinks {
             sink.sync().map_err(|source| Error::Port { port: port.clone(), source })?;
@@ -323,7 +324,7 @@ impl Ports {
     }
 }
 
-/// The same port; what its packets say of themselves is this run's.
+/// Returns the port with a new, empty record of probe packets for this run.
 fn with_probes(kind: &PortKind) -> PortKind {
     let mut kind = kind.clone();
     if let PortKind::Synthetic(config) = &mut kind
@@ -335,10 +336,10 @@ fn with_probes(kind: &PortKind) -> PortKind {
 }
 
 fn create(path: &Path, interfaces: &[String], workers: usize) -> Result<Sink, godwit_io::Error> {
-    Sink::create(path, pcap::Format::of_path(path), interfaces, workers)
+    Sink::create(path, pcap::Format::from_path(path), interfaces, workers)
 }
 
-/// A capture that is read cannot be written in the same run.
+/// Returns an error if a capture would be read and written in the same run.
 fn refuse_overwriting(replay: &Replay) -> Result<(), Error> {
     let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
     let inputs: Vec<PathBuf> = replay.inputs.iter().map(|(_, path)| real(path)).collect();

@@ -1,4 +1,4 @@
-//! What the devices of a run took, sampled by the control thread.
+//! Energy of the devices of a run, sampled by the control thread.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,11 @@ use godwit_device::power::{FoundMeter, Meter, meters};
 
 use crate::report::PowerReport;
 
-/// How often meters are read: often enough to follow power that is integrated, and for a counter to wrap only once.
+/// Interval between two readings of the meters. It is short enough to integrate power, and to
+/// detect each overflow of an energy counter.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The meters of a run's devices.
+/// Energy meters of the devices of a run.
 pub(crate) struct Power {
     devices: Vec<DevicePower>,
     sampled: Instant,
@@ -18,17 +19,17 @@ pub(crate) struct Power {
 struct DevicePower {
     device: String,
     meters: Vec<(String, Meter)>,
-    /// Joules so far, or why they are not measured.
+    /// Energy since the start in joules, or the reason why it is not measured.
     joules: Result<f64, String>,
 }
 
 impl Power {
-    /// Finds what measures these devices and starts counting.
+    /// Finds the meters of these devices and starts the measurement.
     pub(crate) fn new(devices: &[&str]) -> Self {
-        Self::of(devices, meters(devices))
+        Self::with_meters(devices, meters(devices))
     }
 
-    fn of(devices: &[&str], mut found: Vec<FoundMeter>) -> Self {
+    fn with_meters(devices: &[&str], mut found: Vec<FoundMeter>) -> Self {
         let mut device = |name: &&str| {
             let (own, others) = std::mem::take(&mut found).into_iter().partition(|found| found.device == *name);
             found = others;
@@ -37,7 +38,7 @@ impl Power {
         Self { devices: devices.iter().map(&mut device).collect(), sampled: Instant::now() }
     }
 
-    /// Reads the meters, if that is due.
+    /// Reads the meters if [`SAMPLE_INTERVAL`] has passed.
     pub(crate) fn sample(&mut self) {
         if self.sampled.elapsed() >= SAMPLE_INTERVAL {
             self.end();
@@ -50,12 +51,13 @@ impl Power {
         self.devices.iter_mut().for_each(DevicePower::sample);
     }
 
-    /// Of each device, in order.
+    /// Returns the energy of each device since the start in joules, or `None` if it is not
+    /// measured.
     pub(crate) fn joules(&self) -> impl Iterator<Item = Option<f64>> {
         self.devices.iter().map(|device| device.joules.as_ref().ok().copied())
     }
 
-    /// `counted` gives the packets and the chunks of a device.
+    /// Returns the report of each device. `counted` returns the packets and chunks of a device.
     pub(crate) fn reports(&self, elapsed_s: f64, counted: impl Fn(usize) -> [u64; 2]) -> Vec<PowerReport> {
         let report = |(index, device): (usize, &DevicePower)| {
             let joules = device.joules.as_ref().ok().copied();
@@ -76,7 +78,8 @@ impl Power {
 }
 
 impl DevicePower {
-    /// Where some meters of a device cannot be read, the others count; their names are told.
+    /// Creates the record of a device from its meters. If some of them cannot be read, the sum
+    /// covers only the others, and the report names these.
     fn new(device: &str, found: Vec<FoundMeter>) -> Self {
         let (mut meters, mut reason) = (Vec::new(), None);
         for FoundMeter { name, kind, meter, .. } in found {
@@ -89,7 +92,8 @@ impl DevicePower {
         Self { device: device.to_owned(), meters, joules }
     }
 
-    /// A meter that falls silent makes the whole device unmeasured: a sum without it would be too small.
+    /// Reads the meters. If one fails, the device counts as not measured, because the sum would be
+    /// too small.
     fn sample(&mut self) {
         if self.joules.is_ok() {
             self.joules = self.meters.iter_mut().map(|(_, meter)| meter.joules()).sum();
@@ -110,7 +114,7 @@ mod tests {
             meter: Err(why.to_owned()),
         };
         let mut power =
-            Power::of(&["cpu", "opencl:0"], vec![found("opencl:0", "no sensor"), found("cpu", "no counter")]);
+            Power::with_meters(&["cpu", "opencl:0"], vec![found("opencl:0", "no sensor"), found("cpu", "no counter")]);
         power.end();
         assert_eq!(power.joules().collect::<Vec<_>>(), [None, None]);
         let reports = power.reports(1.0, |_| [1, 1]);
@@ -120,7 +124,7 @@ mod tests {
         }
     }
 
-    /// Whatever this machine has: figures that fit together, or a reason.
+    /// On any machine, the figures are consistent or a reason is given.
     #[test]
     fn this_machine_is_measured_or_says_why_not() {
         let mut power = Power::new(&["cpu"]);
@@ -131,8 +135,8 @@ mod tests {
             None => assert!(report.meters.is_empty() && report.not_measured.is_some_and(|why| !why.is_empty())),
             Some(joules) => {
                 assert!(joules >= 0.0 && !report.meters.is_empty() && report.not_measured.is_none());
-                let told = [report.watts, report.joules_per_packet, report.joules_per_chunk];
-                assert_eq!(told, [Some(joules / 2.0), Some(joules / 1000.0), Some(joules / 10.0)]);
+                let figures = [report.watts, report.joules_per_packet, report.joules_per_chunk];
+                assert_eq!(figures, [Some(joules / 2.0), Some(joules / 1000.0), Some(joules / 10.0)]);
             }
         }
     }

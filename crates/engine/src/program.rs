@@ -1,4 +1,4 @@
-//! A configured function, as a device sees it.
+//! A configured function in the form that a device runs.
 
 use std::sync::Arc;
 
@@ -7,14 +7,15 @@ use godwit_device::Program;
 use godwit_function::Function;
 use godwit_packet::ImageRef;
 
-/// Joins a [`Function`], which knows no devices, with a [`Program`], which knows no functions.
+/// Adapter from [`Function`], which is independent of devices, to [`Program`], which is independent
+/// of functions.
 pub struct FunctionProgram {
     name: String,
     function: Arc<dyn Function>,
 }
 
 impl FunctionProgram {
-    /// `name` is the configured one.
+    /// Creates the program of `function`. `name` is its configured name.
     pub fn new(name: String, function: Arc<dyn Function>) -> Self {
         Self { name, function }
     }

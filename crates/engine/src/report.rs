@@ -1,162 +1,166 @@
-//! What a run says of itself: for tables, for JSON, for tests.
+//! Report of a run, for tables, JSON output and tests.
 
 use godwit_io::synthetic::ProbeReport;
 use serde::{Serialize, Serializer};
 
-/// A whole run, or a run so far. Times in nanoseconds, sizes in bytes (frames without FCS).
+/// Report of a complete run or of a run so far. Times are in nanoseconds. Sizes are in bytes of
+/// frames without FCS.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// How long packets were flowing, seconds.
+    /// Duration of the run, in seconds.
     pub elapsed_s: f64,
-    /// Worker threads.
+    /// Number of worker threads.
     pub workers: usize,
-    /// One per port, in the order of the configuration.
+    /// Ports, in the order of the configuration.
     pub ports: Vec<PortReport>,
-    /// One per function, in the order of the configuration.
+    /// Functions, in the order of the configuration.
     pub functions: Vec<FunctionReport>,
-    /// One for the CPU, and one for each other device that functions are placed on.
+    /// Energy of the CPU, and of every other device on which functions are placed.
     pub power: Vec<PowerReport>,
-    /// Devices that were lost while packets were flowing, with all that they had to do placed elsewhere.
+    /// Devices that were lost during the run. Other devices took over their functions.
     pub lost_devices: Vec<LostDevice>,
-    /// From arrival to departure, over all packets sent; `None` when none was.
+    /// Time from arrival to departure of all sent packets. `None` if no packet was sent.
     pub latency: Option<Latency>,
-    /// Where every packet went.
+    /// Totals that account for every packet.
     pub conservation: Conservation,
-    /// Every counter that is not zero: (name, value), names as in `docs/counters.md`.
+    /// Name and value of every counter that is not zero. The names are those of `docs/counters.md`.
     #[serde(serialize_with = "as_map")]
     pub counters: Vec<(String, u64)>,
 }
 
-/// What went through one port.
+/// Packets and bytes of one port.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PortReport {
-    /// Its configured name.
+    /// Configured name of the port.
     pub name: String,
-    /// `synthetic`, `pcap`.
+    /// Kind of the port, such as `synthetic` or `pcap`. In a replay, `pcap`.
     pub kind: &'static str,
-    /// Packets and bytes taken in.
+    /// Number of packets received.
     pub received_packets: u64,
-    /// Bytes taken in.
+    /// Number of bytes received.
     pub received_bytes: u64,
-    /// Packets sent.
+    /// Number of packets sent.
     pub sent_packets: u64,
-    /// Bytes sent.
+    /// Number of bytes sent.
     pub sent_bytes: u64,
-    /// Packets that the port passed over and never brought in: (reason, count).
+    /// Packets that the port skipped and did not receive: reason and count.
     #[serde(serialize_with = "as_map")]
     pub passed_over: Vec<(String, u64)>,
-    /// What became of the packets that it made, where they say which they are (`probe = true`). Only at the end.
+    /// Statistics of probe packets, if the port generates them (`probe = true`). Only at the end of
+    /// the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probes: Option<ProbeReport>,
-    /// Order-independent digest of all frames sent, where the port was asked for one (`digest = true`).
+    /// Order-independent digest of all frames sent, if configured (`digest = true`).
     pub digest: Option<u64>,
 }
 
-/// A device that was lost, or given up because it failed again and again.
+/// A device that was lost, or that failed repeatedly.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LostDevice {
-    /// Its name.
+    /// Configured name of the device.
     pub device: String,
-    /// What showed it, as the first worker found it.
+    /// Reason of the loss, as the first worker reported it.
     pub reason: String,
-    /// Workers that had to do without it.
+    /// Number of workers that lost the device.
     pub workers: usize,
-    /// Packets that were dropped with it.
+    /// Number of packets that were dropped with the device.
     pub packets: u64,
-    /// The device that its functions ran on from then on.
+    /// Device that took over the functions.
     pub moved_to: String,
 }
 
-/// What one function did.
+/// Work of one function.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FunctionReport {
-    /// Its configured name.
+    /// Configured name of the function.
     pub name: String,
-    /// Which function it is.
+    /// Kind of the function.
     pub kind: &'static str,
-    /// The device that ran it at the end; several where a device was lost to some workers only, with commas.
+    /// Device that ran the function at the end. Contains several names, separated by commas, if it
+    /// ran on several devices, or if only some workers lost a device.
     pub device: String,
-    /// How bins came to it: `launch` or `persistent`.
+    /// Mode of the device: `launch` or `persistent`.
     pub mode: String,
-    /// The form that ran: `ref` or the level of the kernel.
+    /// Form that ran: `ref` or a compiled version of the kernel.
     pub implementation: String,
-    /// Packets that its kernel worked on.
+    /// Number of packets that the kernel processed.
     pub packets: u64,
-    /// Their bytes before the kernel.
+    /// Number of bytes of these packets before the kernel.
     pub bytes: u64,
-    /// Millions of packets per second of the run.
+    /// Packet rate over the run, in millions of packets per second.
     pub mpps: f64,
-    /// Gigabits per second of the run.
+    /// Bit rate over the run, in gigabits per second.
     pub gbps: f64,
-    /// Time in the function, waiting in bins included; `None` when it saw no packet.
+    /// Time in the function, including the wait in bins. `None` if the function processed no
+    /// packet.
     pub latency: Option<Latency>,
-    /// Packets in a bin, on average, as a share of the bin's size: 0 to 1.
+    /// Average number of packets per bin, as a fraction of the bin size: 0 to 1.
     pub batch_fill: f64,
-    /// Nanoseconds that the device worked per packet.
+    /// Average device time per packet, in nanoseconds.
     pub busy_ns_per_packet: f64,
-    /// What it said: (verdict, packets), all verdicts.
+    /// Number of packets per verdict, for all verdicts.
     #[serde(serialize_with = "as_map")]
     pub verdicts: Vec<(String, u64)>,
-    /// Why it dropped: (reason, packets), only reasons that occurred.
+    /// Number of dropped packets per reason, for reasons that occurred.
     #[serde(serialize_with = "as_map")]
     pub drops: Vec<(String, u64)>,
 }
 
-/// What one device took while packets were flowing: all of it, what it takes when idle and what others did there
-/// included. `None` where it is not measured.
+/// Energy of one device during the run, including its idle energy and the work of other programs.
+/// Values are `None` if the energy is not measured.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PowerReport {
-    /// The device.
+    /// Configured name of the device.
     pub device: String,
-    /// What measured it: `rapl package-0`.
+    /// Names of the meters, such as `rapl package-0`.
     pub meters: Vec<String>,
-    /// Why it was not measured.
+    /// Reason why the energy was not measured.
     pub not_measured: Option<String>,
-    /// Energy.
+    /// Energy, in joules.
     pub joules: Option<f64>,
-    /// Power, on average.
+    /// Average power, in watts.
     pub watts: Option<f64>,
-    /// Energy for each packet that a function of this device worked on; a packet counts once for each.
+    /// Energy per packet, in joules. A packet counts once for each function that processed it.
     pub joules_per_packet: Option<f64>,
-    /// Energy for each chunk.
+    /// Energy per chunk, in joules.
     pub joules_per_chunk: Option<f64>,
 }
 
-/// Names with counts, as a map in the same order.
+/// Serializes pairs of name and count as a map in the same order.
 fn as_map<S: Serializer>(pairs: &[(String, u64)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().map(|(name, count)| (name, count)))
 }
 
-/// A distribution of times, nanoseconds.
+/// Latency figures, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Latency {
-    /// Half of the packets took no longer.
+    /// Median.
     pub p50_ns: u64,
-    /// 99 % of the packets took no longer.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// The longest.
+    /// Maximum.
     pub max_ns: u64,
 }
 
-/// received = sent + dropped + in flight.
+/// Packet totals. received + created = sent + dropped + merged + in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Conservation {
-    /// Packets that came in.
+    /// Number of packets that ports received.
     pub received: u64,
-    /// Packets that a port accepted.
+    /// Number of packets that ports accepted for transmission.
     pub sent: u64,
-    /// Packets dropped, each with a counted reason.
+    /// Number of dropped packets. Each counts under a reason as well.
     pub dropped: u64,
-    /// Packets that functions made.
+    /// Number of packets that functions created.
     pub created: u64,
-    /// Packets that functions joined to others.
+    /// Number of packets that functions joined to others.
     pub merged: u64,
-    /// Packets that still have a buffer of the arena, or are held by a function.
+    /// Number of packets that are in a buffer of the arena or held by a function.
     pub in_flight: u64,
 }
 
 impl Conservation {
-    /// Whether every packet is accounted for.
+    /// Returns whether every packet is accounted for.
     pub fn holds(&self) -> bool {
         self.received + self.created == self.sent + self.dropped + self.merged + self.in_flight
     }
@@ -165,7 +169,7 @@ impl Conservation {
 impl std::fmt::Display for Conservation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { received, sent, dropped, created, merged, in_flight } = self;
-        // Nearly always there are none.
+        // Terms that are zero are omitted. Both usually are.
         let some = |count: &u64, what: &str| if *count > 0 { format!(" + {what} {count}") } else { String::new() };
         let (created, merged) = (some(created, "created"), some(merged, "merged"));
         let verdict = if self.holds() { "conserved" } else { "NOT CONSERVED: this is a bug, please report it" };

@@ -1,4 +1,4 @@
-//! The engine as a function's commands see it.
+//! The running engine as the commands of a function see it.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -6,17 +6,18 @@ use std::time::Duration;
 use godwit_device::Device;
 use godwit_function::{Error, Running};
 
-use crate::grace::Graces;
+use crate::grace::GracePeriods;
 
-/// Far longer than any packet stays; a device that does not answer is given up much earlier.
+/// Time limit of [`Running::quiesce`], far above any normal time in flight. The watchdog declares
+/// an unresponsive device lost much earlier.
 const QUIET_LIMIT: Duration = Duration::from_secs(60);
 
-/// One function of a running engine.
+/// Access of one function to the running engine.
 pub(crate) struct RunningFunction<'a, D> {
     pub(crate) function: usize,
-    /// All that may run it.
+    /// All devices that may run the function.
     pub(crate) devices: D,
-    pub(crate) graces: &'a Graces,
+    pub(crate) graces: &'a GracePeriods,
 }
 
 impl<'a, D: Iterator<Item = &'a dyn Device> + Clone> Running for RunningFunction<'_, D> {
@@ -30,7 +31,7 @@ impl<'a, D: Iterator<Item = &'a dyn Device> + Clone> Running for RunningFunction
     fn quiesce(&self) -> Result<(), Error> {
         match self.graces.wait(QUIET_LIMIT) {
             true => Ok(()),
-            false => Err(refuse(format!("packets of {} s ago are still in flight", QUIET_LIMIT.as_secs()))),
+            false => Err(refuse(format!("packets are still in flight after {} s", QUIET_LIMIT.as_secs()))),
         }
     }
 

@@ -1,14 +1,17 @@
-//! The sender of a worker (`io = "dual"`): a thread that owns the worker's transmit queues.
+//! Sender thread of a worker (`io = "dual"`). The thread owns the worker's transmit queues.
 //!
 //! ```text
-//! worker   depart -> lend -> parcel ==>  ring of 16  ==> accept -> transmit -> settled   sender
-//!          count, take_back <- parcel <==  ring of 16  <== returned <-'
+//! worker   depart -> lend -> batch     ==>  ring of 16  ==>  accept -> transmit -> settled   sender
+//!          count, take_back <- batch   <==  ring of 16  <==  returned <-'
 //! ```
-//! What a turn of the worker sends travels as one parcel: the packets of all ports, the loan of their buffers, and the sequence number
-//! that is settled behind them. The same parcel comes back with the buffers and with what became of the packets, so that the worker counts a
-//! packet as sent in the moment in which it takes its buffer back: until then it is in flight, and conservation holds at any time.
-//! There are as many parcels as places in a ring, so neither side ever waits for the other: a worker without a parcel gathers on,
-//! until its buffers are used up.
+//! The worker sends one batch per loop iteration. A batch contains the packets of all ports, the
+//! loan of their buffers, and the sequence number that is settled after them. The sender returns
+//! the same batch with the buffers and the numbers of accepted and refused packets. The worker
+//! counts a packet as sent when its buffer returns. Until then the packet is in flight, so
+//! conservation holds at any time.
+//!
+//! The number of batches equals the size of a ring, so neither thread ever waits for the other. A
+//! worker without a free batch collects packets until one returns or its buffers are used up.
 
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -18,33 +21,36 @@ use godwit_packet::{Borrower, Loan, Region};
 use crate::Error;
 use crate::egress::{Departing, Queues, Sent};
 
-/// Parcels of a worker: turns that it may be ahead of its sender.
-const PARCELS: usize = 16;
-/// Looks at an empty ring before the sender lets others have the core.
+/// Number of batches of a worker: the loop iterations by which it can be ahead of its sender.
+const BATCHES: usize = 16;
+/// Polls of an empty ring before the sender yields its core.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
 
-/// A turn's departures, there and back.
-struct Parcel {
+/// Departing packets of one loop iteration, on the way to the sender and back.
+struct EgressBatch {
     departing: Departing,
     loan: Option<Loan>,
-    /// All packets with a lower sequence number are gone once these are.
+    /// Sequence number below which all packets are settled after this batch.
     settled: u64,
     sent: Sent,
 }
 
-/// A worker's end.
+/// The worker's end of the rings to its sender thread.
 pub(crate) struct Sender {
-    /// `None` once finished.
-    there: Option<SyncSender<Parcel>>,
-    back: Receiver<Parcel>,
-    /// `None` once it has ended.
+    /// `None` after [`Sender::finish`].
+    to_sender: Option<SyncSender<EgressBatch>>,
+    from_sender: Receiver<EgressBatch>,
+    /// `None` after the thread has been joined.
     thread: Option<JoinHandle<Result<Queues, Error>>>,
-    spare: Vec<Parcel>,
+    free: Vec<EgressBatch>,
     settled: u64,
 }
 
 impl Sender {
-    /// Starts the sender of worker `worker`, on these cores if given.
+    /// Starts the sender thread of worker `worker`, pinned to `cores` if given.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
     pub(crate) fn start(
         worker: usize,
         cores: Option<Vec<usize>>,
@@ -52,34 +58,35 @@ impl Sender {
         queues: Queues,
         borrower: Borrower,
     ) -> Result<Self, Error> {
-        let (there, arrived) = sync_channel(PARCELS);
-        let (home, back) = sync_channel(PARCELS);
+        let (to_sender, from_worker) = sync_channel(BATCHES);
+        let (to_worker, from_sender) = sync_channel(BATCHES);
         let body = move || {
             if let Some(cores) = cores {
                 crate::control::pin_to(&cores);
             }
-            run(queues, borrower, &arrived, &home)
+            run(queues, borrower, &from_worker, &to_worker)
         };
         let thread = thread::Builder::new()
             .name(format!("sender-{worker}"))
             .spawn(body)
             .map_err(|error| Error::Setup(format!("cannot start the sender of worker {worker}: {error}")))?;
-        let parcel = |_| Parcel { departing: Departing::new(ports), loan: None, settled: 0, sent: Sent::default() };
-        let spare = (0..PARCELS).map(parcel).collect();
-        Ok(Self { there: Some(there), back, thread: Some(thread), spare, settled: 0 })
+        let batch = |_| EgressBatch { departing: Departing::new(ports), loan: None, settled: 0, sent: Sent::default() };
+        let free = (0..BATCHES).map(batch).collect();
+        Ok(Self { to_sender: Some(to_sender), from_sender, thread: Some(thread), free, settled: 0 })
     }
 
-    /// See [`Egress::send`](crate::egress::Egress::send).
+    /// Gives the departing packets to the sender thread. See
+    /// [`Egress::send`](crate::egress::Egress::send).
     pub(crate) fn send(&mut self, region: &mut Region, departing: &mut Departing, settled: u64) -> Result<Sent, Error> {
         let mut sent = Sent::default();
         loop {
-            match self.back.try_recv() {
-                Ok(mut parcel) => {
-                    if let Some(loan) = parcel.loan.take() {
+            match self.from_sender.try_recv() {
+                Ok(mut batch) => {
+                    if let Some(loan) = batch.loan.take() {
                         region.take_back(loan);
                     }
-                    sent.add(std::mem::take(&mut parcel.sent));
-                    self.spare.push(parcel);
+                    sent.add(std::mem::take(&mut batch.sent));
+                    self.free.push(batch);
                 }
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return Err(self.failure()),
@@ -88,76 +95,76 @@ impl Sender {
         if departing.is_empty() && settled <= self.settled {
             return Ok(sent);
         }
-        let (Some(mut parcel), Some(there)) = (self.spare.pop(), &self.there) else {
+        let (Some(mut batch), Some(to_sender)) = (self.free.pop(), &self.to_sender) else {
             return Ok(sent);
         };
-        std::mem::swap(departing, &mut parcel.departing);
-        let leaving = parcel.departing.outs.iter().flatten();
-        parcel.loan = Some(region.lend(leaving.map(|departure| &departure.descriptor)));
-        parcel.settled = settled;
+        std::mem::swap(departing, &mut batch.departing);
+        let leaving = batch.departing.outs.iter().flatten();
+        batch.loan = Some(region.lend(leaving.map(|departure| &departure.descriptor)));
+        batch.settled = settled;
         self.settled = settled;
-        match there.try_send(parcel) {
+        match to_sender.try_send(batch) {
             Ok(()) => Ok(sent),
-            // Never full: the ring has a place for every parcel.
+            // The ring has room for all batches, so this error means that the sender has ended.
             Err(_) => Err(self.failure()),
         }
     }
 
-    /// Whether all parcels are back.
+    /// Returns whether the sender has returned all batches.
     pub(crate) fn is_idle(&self) -> bool {
-        self.spare.len() == PARCELS
+        self.free.len() == BATCHES
     }
 
-    /// Ends the sender, once it has sent what it has.
+    /// Closes the ring, waits until the sender has transmitted its batches, and returns the queues.
     pub(crate) fn finish(mut self) -> Result<Queues, Error> {
-        self.there = None;
+        self.to_sender = None;
         self.join()
     }
 
-    /// Why the sender has ended before it was told to.
+    /// Returns the error that ended the sender early.
     fn failure(&mut self) -> Error {
         match self.join() {
             Err(error) => error,
-            Ok(_) => unreachable!("a sender goes on until its ring is closed"),
+            Ok(_) => unreachable!("the sender runs until its ring is closed"),
         }
     }
 
     fn join(&mut self) -> Result<Queues, Error> {
         let thread = self.thread.take().expect("a worker stops at its sender's first failure");
-        // A bug of the sender stops its worker as one of its own.
+        // A panic of the sender continues on the worker.
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
 impl Drop for Sender {
-    /// No thread outlives a worker that failed.
+    /// Ends the sender thread. A worker that failed must not leave a thread behind.
     fn drop(&mut self) {
-        self.there = None;
+        self.to_sender = None;
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
     }
 }
 
-/// Sends until the ring is closed and empty.
+/// Transmits batches until the ring is closed and empty.
 fn run(
     mut queues: Queues,
     mut borrower: Borrower,
-    arrived: &Receiver<Parcel>,
-    home: &SyncSender<Parcel>,
+    from_worker: &Receiver<EgressBatch>,
+    to_worker: &SyncSender<EgressBatch>,
 ) -> Result<Queues, Error> {
     let mut idle_loops = 0;
     loop {
-        match arrived.try_recv() {
-            Ok(mut parcel) => {
+        match from_worker.try_recv() {
+            Ok(mut batch) => {
                 idle_loops = 0;
-                if let Some(loan) = parcel.loan.take() {
+                if let Some(loan) = batch.loan.take() {
                     borrower.accept(loan);
                 }
-                parcel.sent = queues.transmit((&mut borrower).into(), &mut parcel.departing)?;
-                queues.settle(parcel.settled)?;
-                parcel.loan = Some(borrower.returned());
-                if home.send(parcel).is_err() {
+                batch.sent = queues.transmit((&mut borrower).into(), &mut batch.departing)?;
+                queues.settle(batch.settled)?;
+                batch.loan = Some(borrower.returned());
+                if to_worker.send(batch).is_err() {
                     return Ok(queues);
                 }
             }
@@ -188,26 +195,27 @@ mod tests {
     use super::*;
     use crate::histogram::Figures as _;
 
-    /// What a port saw: sequence numbers of packets that it accepted, or a number below which all is settled.
+    /// Events that the test port recorded: a sequence number that it accepted, or a number below
+    /// which all packets are settled.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    enum Saw {
+    enum Event {
         Packet(u64),
         Settled(u64),
     }
 
-    /// What a port does when it sees a packet of this sequence number.
+    /// Fault of the test port at the packet with this sequence number.
     #[derive(Clone, Copy)]
-    enum Trouble {
+    enum Fault {
         None,
         Fail(u64),
         Panic(u64),
     }
 
-    /// A port that refuses every packet whose number is a multiple of `refuses`.
+    /// Test port that refuses every packet whose sequence number is a multiple of `refuses`.
     struct Port {
         refuses: u64,
-        trouble: Trouble,
-        saw: Arc<Mutex<Vec<Saw>>>,
+        fault: Fault,
+        events: Arc<Mutex<Vec<Event>>>,
         counters: PortCounters,
     }
 
@@ -215,12 +223,12 @@ mod tests {
         fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, godwit_io::Error> {
             let mut accepted = 0;
             for Departure { descriptor, stamp } in packets {
-                match self.trouble {
-                    Trouble::Fail(at) if at == stamp.sequence => {
+                match self.fault {
+                    Fault::Fail(at) if at == stamp.sequence => {
                         let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
                         return Err(godwit_io::Error::Write { path: "out.pcap".into(), source: full });
                     }
-                    Trouble::Panic(at) if at == stamp.sequence => panic!("a bug of the port"),
+                    Fault::Panic(at) if at == stamp.sequence => panic!("a bug of the port"),
                     _ => {}
                 }
                 let frame = buffers.frame(descriptor);
@@ -229,7 +237,7 @@ mod tests {
                 if stamp.sequence % self.refuses == 0 {
                     self.counters.refused += 1;
                 } else {
-                    self.saw.lock().unwrap().push(Saw::Packet(stamp.sequence));
+                    self.events.lock().unwrap().push(Event::Packet(stamp.sequence));
                     self.counters.sent_packets += 1;
                     accepted += 1;
                 }
@@ -238,7 +246,7 @@ mod tests {
         }
 
         fn settled(&mut self, sequence: u64) -> Result<(), godwit_io::Error> {
-            self.saw.lock().unwrap().push(Saw::Settled(sequence));
+            self.events.lock().unwrap().push(Event::Settled(sequence));
             Ok(())
         }
 
@@ -247,7 +255,7 @@ mod tests {
         }
     }
 
-    /// A worker of which only the way out is left.
+    /// A worker reduced to its transmit side.
     struct Worker {
         region: Region,
         departing: Departing,
@@ -257,20 +265,20 @@ mod tests {
     }
 
     impl Worker {
-        fn new(layout: Layout, refuses: u64, trouble: Trouble) -> (Self, Arc<Mutex<Vec<Saw>>>) {
+        fn new(layout: Layout, refuses: u64, fault: Fault) -> (Self, Arc<Mutex<Vec<Event>>>) {
             let arena = ArenaConfig { layout, packets: 64, ..ArenaConfig::default() };
             let region = Arena::new(arena, 1).unwrap().split().remove(0);
-            let saw = Arc::new(Mutex::new(Vec::new()));
-            let port = Port { refuses, trouble, saw: Arc::clone(&saw), counters: PortCounters::default() };
+            let events = Arc::new(Mutex::new(Vec::new()));
+            let port = Port { refuses, fault, events: Arc::clone(&events), counters: PortCounters::default() };
             let port: Box<dyn Transmit> = Box::new(port);
             let queues = Queues::new(vec![("receives".into(), None), ("sends".into(), Some(port))], Instant::now());
             let sender = Sender::start(0, None, 2, queues, region.borrower()).unwrap();
             let (departing, sent) = (Departing::new(2), Sent::default());
-            (Self { region, departing, sender, sequence: 0, sent }, saw)
+            (Self { region, departing, sender, sequence: 0, sent }, events)
         }
 
-        /// A turn in which up to `packets` packets are to leave.
-        fn turn(&mut self, packets: usize) -> Result<(), Error> {
+        /// Runs one loop iteration, in which up to `packets` packets depart.
+        fn run_iteration(&mut self, packets: usize) -> Result<(), Error> {
             for _ in 0..packets {
                 let Some(descriptor) = self.region.allocate(60 + self.sequence as usize % 1000) else { break };
                 self.region.buffer_mut(&descriptor).fill(self.sequence as u8);
@@ -286,7 +294,7 @@ mod tests {
 
         fn flush(&mut self) -> Result<(), Error> {
             while !(self.departing.is_empty() && self.sender.is_idle()) {
-                self.turn(0)?;
+                self.run_iteration(0)?;
                 thread::yield_now();
             }
             Ok(())
@@ -295,7 +303,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
-        /// At any time every packet is sent, refused or has its buffer; packets and what is settled come in order; all is flushed.
+        /// Every packet is sent, refused or in a buffer at any time. Packets and settled numbers
+        /// arrive in order. All packets are flushed at the end.
         #[test]
         fn packets_are_conserved_and_in_order(
             dense: bool,
@@ -303,9 +312,9 @@ mod tests {
             turns in prop::collection::vec((0usize..40, any::<bool>()), 1..300),
         ) {
             let layout = if dense { Layout::Dense } else { Layout::Slots };
-            let (mut worker, saw) = Worker::new(layout, refuses, Trouble::None);
+            let (mut worker, events) = Worker::new(layout, refuses, Fault::None);
             for (packets, pause) in turns {
-                worker.turn(packets).unwrap();
+                worker.run_iteration(packets).unwrap();
                 let accounted = worker.sent.accepted + worker.sent.refused + worker.region.allocated();
                 prop_assert_eq!(accounted as u64, worker.sequence);
                 if pause {
@@ -320,14 +329,14 @@ mod tests {
             prop_assert_eq!(worker.sent.refused as u64, worker.sequence.div_ceil(refuses));
             prop_assert_eq!(latency.latency().is_some(), worker.sequence > 0);
             let mut next = 0;
-            for saw in saw.lock().unwrap().iter() {
-                match *saw {
-                    Saw::Packet(sequence) => {
+            for events in events.lock().unwrap().iter() {
+                match *events {
+                    Event::Packet(sequence) => {
                         prop_assert!(sequence >= next);
                         next = sequence + 1;
                     }
-                    Saw::Settled(sequence) => {
-                        // Only refused packets are missing below it.
+                    Event::Settled(sequence) => {
+                        // Below a settled number, only refused packets are missing.
                         prop_assert!((next..sequence).all(|missing| missing % refuses == 0), "{sequence} after {next}");
                         next = sequence;
                     }
@@ -339,9 +348,9 @@ mod tests {
 
     #[test]
     fn a_port_that_fails_stops_the_worker_with_its_error() {
-        let (mut worker, _saw) = Worker::new(Layout::Slots, 1000, Trouble::Fail(100));
+        let (mut worker, _saw) = Worker::new(Layout::Slots, 1000, Fault::Fail(100));
         let error = loop {
-            if let Err(error) = worker.turn(10) {
+            if let Err(error) = worker.run_iteration(10) {
                 break error;
             }
         };
@@ -351,10 +360,10 @@ mod tests {
 
     #[test]
     fn a_bug_in_the_sender_stops_the_worker_as_one_of_its_own() {
-        let (mut worker, _saw) = Worker::new(Layout::Slots, 1000, Trouble::Panic(100));
+        let (mut worker, _saw) = Worker::new(Layout::Slots, 1000, Fault::Panic(100));
         let panic = catch_unwind(AssertUnwindSafe(|| {
             loop {
-                worker.turn(10).unwrap();
+                worker.run_iteration(10).unwrap();
             }
         }));
         assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"a bug of the port"));
@@ -362,10 +371,10 @@ mod tests {
 
     #[test]
     fn a_worker_that_fails_leaves_no_thread_behind() {
-        let (mut worker, saw) = Worker::new(Layout::Slots, 1000, Trouble::None);
-        worker.turn(10).unwrap();
+        let (mut worker, events) = Worker::new(Layout::Slots, 1000, Fault::None);
+        worker.run_iteration(10).unwrap();
         drop(worker);
-        // The sender held the other one.
-        assert_eq!(Arc::strong_count(&saw), 1);
+        // The sender held the second reference.
+        assert_eq!(Arc::strong_count(&events), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! From a configuration to workers: memory, ports, programs, steering.
+//! Builds workers from a configuration: memory, ports, programs, steering.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,54 +10,55 @@ use godwit_packet::{Arena, Reuse, SteerKey, Steering};
 use godwit_sched::{Packer, Stream};
 use godwit_wire::Parsed;
 
-use crate::change::Changes;
+use crate::change::PlanChanges;
 use crate::changer::{Changer, steering_functions};
 use crate::config::{Config, DeviceConfig, FunctionConfig, Idle, IoModel};
 use crate::control::{self, Names, cores_of_sender};
-use crate::device_chain::{HostSide, Rows, Site, Streams, device_chain};
-use crate::failover::{LAST_RESORT, Place};
-use crate::grace::Graces;
-use crate::plan::{Placed, Plan};
+use crate::device_chain::{ChainContext, ChainRows, HostHalfInfo, Streams, device_chain};
+use crate::failover::{LAST_RESORT, WorkerDevice};
+use crate::grace::GracePeriods;
+use crate::plan::{ChainPlan, Placement};
 use crate::ports::Ports;
 use crate::program::FunctionProgram;
 use crate::socket::ControlSocket;
 use crate::trace::Traces;
-use crate::worker::{SenderPlace, Worker, WorkerParts};
+use crate::worker::{SenderConfig, Worker, WorkerParts};
 use crate::{Error, Opener, Options};
 
-/// Workers ready to start, and what the control thread keeps.
-pub(crate) struct Machine {
-    pub(crate) plan: Arc<Plan>,
+/// Workers that are ready to start, and the parts that the control thread keeps.
+pub(crate) struct EngineParts {
+    pub(crate) plan: Arc<ChainPlan>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) ports: Ports,
     pub(crate) devices: Arc<Devices>,
     pub(crate) functions: Vec<(String, Arc<dyn Function>)>,
     pub(crate) socket: Option<ControlSocket>,
-    pub(crate) graces: Arc<Graces>,
+    pub(crate) graces: Arc<GracePeriods>,
     pub(crate) traces: Arc<Traces>,
     pub(crate) changer: Changer,
     pub(crate) names: Names,
     pub(crate) pin: bool,
 }
 
-/// The devices that functions are placed on, and the CPU, with their programs loaded.
+/// The CPU and all devices on which functions are placed, with their programs loaded.
 pub(crate) struct Devices {
     devices: Vec<(DeviceConfig, Arc<dyn Device>)>,
-    /// For each function the devices that run it.
+    /// Devices of each function, as indices into `devices`.
     placement: Vec<Box<[usize]>>,
-    /// For each device the chain that it followed at the start.
+    /// Device chain of each device at the start. `None`: the device runs no chain.
     chains: Vec<Option<Arc<DeviceChain>>>,
-    /// For each device whether it was told anything of the chain at the start.
-    knows_chain: Vec<bool>,
-    host_sides: Vec<HostSide>,
-    rows: Rows,
+    /// Whether each device was opened with a device chain.
+    has_chain: Vec<bool>,
+    host_half_infos: Vec<HostHalfInfo>,
+    rows: ChainRows,
 }
 
 impl Devices {
-    /// Every device knows all programs, so that a bin's instance means the same on each. The CPU is among them even where
-    /// nothing is placed on it: when another device is lost there is no time to load it.
+    /// Opens the devices. Every device loads all programs, so that the instance number of a bin has
+    /// the same meaning on each. The CPU is always opened, because it takes over when a device is
+    /// lost.
     ///
-    /// `host_halves`: one worker's.
+    /// `host_halves` are those of one worker.
     fn load(
         config: &Config,
         arena: &Arena,
@@ -75,20 +76,26 @@ impl Devices {
         let used = |device: &&DeviceConfig| device.id == cpu::ID || is_used(config, &device.id);
         let used: Vec<&DeviceConfig> = config.devices.iter().filter(used).collect();
         debug_assert_eq!(used[LAST_RESORT].id, cpu::ID);
-        let places = |function: &FunctionConfig| {
-            let place = |id: &String| {
-                let named = used.iter().position(|device| device.id == *id);
-                named.expect("the configuration has every device that a function names")
+        let devices_of = |function: &FunctionConfig| {
+            let index = |id: &String| {
+                let position = used.iter().position(|device| device.id == *id);
+                position.expect("the configuration contains the devices of all functions")
             };
-            function.devices.iter().map(place).collect()
+            function.devices.iter().map(index).collect()
         };
-        let placement: Vec<Box<[usize]>> = config.functions.iter().map(places).collect();
-        let host_sides: Vec<HostSide> = host_halves.iter().map(|half| HostSide::new(half.as_deref())).collect();
-        let rows = Rows::new(config.chain.classes().len());
-        let site = Site { functions: &config.functions, placement: &placement, host_sides: &host_sides, rows };
+        let placement: Vec<Box<[usize]>> = config.functions.iter().map(devices_of).collect();
+        let host_half_infos: Vec<HostHalfInfo> =
+            host_halves.iter().map(|half| HostHalfInfo::new(half.as_deref())).collect();
+        let rows = ChainRows::new(config.chain.classes().len());
+        let context = ChainContext {
+            functions: &config.functions,
+            placement: &placement,
+            host_half_infos: &host_half_infos,
+            rows,
+        };
         let load = |(number, &device): (usize, &&DeviceConfig)| {
-            let follows = number != LAST_RESORT && device.device_chain;
-            let chain = follows.then(|| device_chain(&config.chain, 0, site, number));
+            let is_enabled = number != LAST_RESORT && device.device_chain;
+            let chain = is_enabled.then(|| device_chain(&config.chain, 0, context, number));
             let chain = chain.filter(DeviceChain::is_needed);
             let options = DeviceOptions {
                 mode: device.mode,
@@ -107,24 +114,31 @@ impl Devices {
             if let Some(sentence) = opened.fallback() {
                 tracing::warn!("{sentence}");
                 if !device.share.is_empty() {
-                    tracing::warn!("{}: `share` is not kept: there are no groups to split", device.id);
+                    tracing::warn!(
+                        "device `{}`: `share` is ignored, because the device has no persistent groups",
+                        device.id
+                    );
                 }
             }
             if !opened.runs_chain() && options.chain.as_ref().is_some_and(|chain| chain.continues_any()) {
-                tracing::warn!("{} follows no chain: packets come back from it after each function", device.id);
+                tracing::warn!("device `{}` runs no chain: packets return to the host after each function", device.id);
             }
             Ok(((device.clone(), opened), options.chain))
         };
         let loaded: Vec<_> = used.iter().enumerate().map(load).collect::<Result<_, Error>>()?;
-        let followed =
+        let active_chain =
             |((_, device), chain): &((_, Arc<dyn Device>), Option<_>)| chain.clone().filter(|_| device.runs_chain());
-        let chains = loaded.iter().map(followed).collect();
-        let knows_chain = loaded.iter().map(|(_, chain)| chain.is_some()).collect();
+        let chains = loaded.iter().map(active_chain).collect();
+        let has_chain = loaded.iter().map(|(_, chain)| chain.is_some()).collect();
         let devices = loaded.into_iter().map(|(device, _)| device).collect();
-        Ok(Self { devices, placement, chains, knows_chain, host_sides, rows })
+        Ok(Self { devices, placement, chains, has_chain, host_half_infos, rows })
     }
 
-    /// Brings the chain with this number to the devices that know of one. Returns what each of them follows of it.
+    /// Writes chain `number` to the devices that were opened with a device chain. Returns the part
+    /// that each device executes.
+    ///
+    /// # Errors
+    /// If a device cannot hold a second chain, or its update fails.
     pub(crate) fn take_chain(
         &self,
         functions: &[FunctionConfig],
@@ -132,66 +146,66 @@ impl Devices {
         number: u64,
         warnings: &mut Vec<String>,
     ) -> Result<Vec<Option<Arc<DeviceChain>>>, String> {
-        let Self { placement, host_sides, rows, .. } = self;
-        let site = Site { functions, placement, host_sides, rows: *rows };
+        let Self { placement, host_half_infos, rows, .. } = self;
+        let context = ChainContext { functions, placement, host_half_infos, rows: *rows };
         let take = |(device, (config, opened)): (usize, &(DeviceConfig, Arc<dyn Device>))| {
-            if !self.knows_chain[device] {
+            if !self.has_chain[device] {
                 return Ok(None);
             }
             let id = &config.id;
             if opened.runs_chain() && !rows.can_change() {
                 return Err(format!(
-                    "device `{id}` follows the chain by itself, and with more than 128 classes it cannot follow another at the same \
-                     time: start Godwit again with this chain, or set device_chain = false"
+                    "device `{id}` runs the chain, and has no room for a second one of more than 128 classes: restart Godwit with \
+                     this chain, or set device_chain = false"
                 ));
             }
-            if opened.runs_chain() && chain.classes().len() > rows.of(number).len() {
+            if opened.runs_chain() && chain.classes().len() > rows.of_chain(number).len() {
                 warnings.push(format!(
-                    "device `{id}` has room for a chain of {} classes: packets come back from it after each function until \
-                     Godwit is started again",
-                    rows.of(number).len()
+                    "device `{id}` has room for a chain of {} classes: packets return to the host after each function until \
+                     Godwit is restarted",
+                    rows.of_chain(number).len()
                 ));
             }
-            let wanted = device_chain(chain, number, site, device);
-            let taken = opened.update_chain(wanted.clone()).map_err(|error| error.to_string())?;
-            if opened.runs_chain() && taken != wanted {
+            let requested = device_chain(chain, number, context, device);
+            let accepted = opened.update_chain(requested.clone()).map_err(|error| error.to_string())?;
+            if opened.runs_chain() && accepted != requested {
                 warnings.push(format!(
-                    "device `{id}`: packets come back from it between functions that need more of them than those of the chain \
-                     that Godwit was started with"
+                    "device `{id}`: packets return to the host between functions that need more bytes of a packet than the \
+                     chain at the start"
                 ));
             }
-            Ok(opened.runs_chain().then(|| Arc::new(taken)))
+            Ok(opened.runs_chain().then(|| Arc::new(accepted)))
         };
         self.devices.iter().enumerate().map(take).collect()
     }
 
-    /// What the operator says of each device.
+    /// Returns the configuration of each device.
     pub(crate) fn configs(&self) -> impl Iterator<Item = &DeviceConfig> {
         self.devices.iter().map(|(config, _)| config)
     }
 
-    /// One worker's bins and lanes, one of each per device.
-    fn places(&self, streams: &[Stream]) -> Result<Vec<Place>, Error> {
-        let place = |(config, device): &(DeviceConfig, Arc<dyn Device>)| {
+    /// Creates the packers and lanes of one worker, one of each per device.
+    fn worker_devices(&self, streams: &[Stream]) -> Result<Vec<WorkerDevice>, Error> {
+        let worker_device = |(config, device): &(DeviceConfig, Arc<dyn Device>)| {
             let packer = Packer::with_streams(config.packing.clone(), streams, config.chunks)?;
             let mut lane = Arc::clone(device).lane()?;
             packer.chunks().try_for_each(|chunk| lane.reserve(chunk))?;
-            Ok(Place::new(&config.id, packer, lane))
+            Ok(WorkerDevice::new(&config.id, packer, lane))
         };
-        self.devices.iter().map(place).collect()
+        self.devices.iter().map(worker_device).collect()
     }
 
-    /// The name of each device.
+    /// Returns the name of each device.
     pub(crate) fn ids(&self) -> Vec<&str> {
         self.devices.iter().map(|(_, device)| device.capabilities().id.as_str()).collect()
     }
 
-    /// The devices themselves.
+    /// Returns the opened devices.
     pub(crate) fn all(&self) -> impl Iterator<Item = &dyn Device> + Clone {
         self.devices.iter().map(|(_, device)| &**device)
     }
 
-    /// What is said of each device.
+    /// Returns the properties of each device that the report shows.
     pub(crate) fn views(&self) -> Vec<DeviceView> {
         let view = |(config, device): &(DeviceConfig, Arc<dyn Device>)| DeviceView {
             id: device.capabilities().id.clone(),
@@ -202,27 +216,28 @@ impl Devices {
         self.devices.iter().map(view).collect()
     }
 
-    /// For each function the form of it that runs, on the first device that it is placed on.
+    /// Returns the form of each function that runs on the first of its devices.
     pub(crate) fn choices(&self) -> Vec<Choice> {
         let all: Vec<Vec<Choice>> = self.devices.iter().map(|(_, device)| device.choices()).collect();
         self.placement.iter().enumerate().map(|(function, devices)| all[devices[0]][function].clone()).collect()
     }
 }
 
-/// What reports say of a device.
+/// Properties of a device that the report shows.
 pub(crate) struct DeviceView {
     pub(crate) id: String,
     pub(crate) mode: Mode,
-    /// One per function: which form of it runs here.
+    /// Form of each function on this device.
     pub(crate) choices: Vec<Choice>,
     pub(crate) bin_packets: usize,
 }
 
-/// Steers by the state that a packet's class leads to: no class leads to more than one function with such state
-/// (`config/workers.rs` checked that).
+/// Steering key that depends on the class of a packet. At most one function with state for many
+/// flows is on the path of each class (`config/workers.rs` checks this), and that function provides
+/// the key.
 struct ClassKeys {
     classifier: Classifier,
-    /// For each class the key of the function that it leads to.
+    /// Steering key of each class. `None`: packets of the class are steered by flow hash.
     keys: Vec<Option<Arc<dyn SteerKey>>>,
 }
 
@@ -235,7 +250,8 @@ impl SteerKey for ClassKeys {
     }
 }
 
-/// Where packets go: by flow, or by the state that their class leads to.
+/// Creates the steering of packets to workers: by flow hash, or by the key of the function that
+/// keeps state for the packet's class.
 fn steering(config: &Config) -> Steering {
     let key_of = |function: usize| config.functions[function].function.steer_key();
     let functions = steering_functions(&config.functions, &config.chain);
@@ -245,24 +261,26 @@ fn steering(config: &Config) -> Steering {
     Steering::new(config.engine.workers, key)
 }
 
-/// The memory of packets, where the devices that work on it can reach it, and laid out as they want it.
+/// Allocates the arena in memory that the devices can access, with the reuse order that suits them.
 fn arena(config: &Config) -> Result<Arena, Error> {
     let mut arena = config.arena.clone();
-    if !config.says_reuse
+    if !config.has_reuse
         && config.functions.iter().flat_map(|function| &function.devices).any(|id| godwit_device::has_own_memory(id))
     {
         arena.reuse = Reuse::Oldest;
     }
     let workers = config.engine.workers;
     let bytes = Arena::bytes_for(&arena, workers)?;
-    // A device that is launched and works on the host's memory reaches any of the process, which may lie on hugepages.
-    let of = |wanted: &dyn Fn(&DeviceConfig) -> bool| {
-        let used = config.devices.iter().filter(|device| is_used(config, &device.id) && wanted(device));
+    // Devices in launch mode without their own memory need no special memory. They access any
+    // memory of the process, including huge pages.
+    let ids_of = |is_wanted: &dyn Fn(&DeviceConfig) -> bool| {
+        let used = config.devices.iter().filter(|device| is_used(config, &device.id) && is_wanted(device));
         used.map(|device| device.id.as_str()).collect::<Vec<_>>()
     };
-    // The first that gives any has its way: groups cannot stay on a device without its memory, copies are merely slower.
-    let mut ids = of(&|device| device.mode == Mode::Persistent);
-    ids.extend(of(&|device| device.mode == Mode::Launch && godwit_device::has_own_memory(&device.id)));
+    // The first listed device that provides memory provides the arena. Persistent devices come
+    // first: their groups need such memory, while copies are only slower without it.
+    let mut ids = ids_of(&|device| device.mode == Mode::Persistent);
+    ids.extend(ids_of(&|device| device.mode == Mode::Launch && godwit_device::has_own_memory(&device.id)));
     Ok(Arena::over(godwit_device::arena_memory(&ids, bytes)?, arena, workers)?)
 }
 
@@ -270,8 +288,8 @@ fn is_used(config: &Config, device: &str) -> bool {
     config.functions.iter().any(|function| function.devices.iter().any(|id| id == device))
 }
 
-/// Builds everything; nothing moves yet.
-pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Error> {
+/// Builds the engine from a configuration. No packet moves yet.
+pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Error> {
     let workers = config.engine.workers;
     let functions: Vec<(String, Arc<dyn Function>)> =
         config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
@@ -284,11 +302,11 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
         .collect();
     let devices = Arc::new(Devices::load(&config, &arena, options.opener.as_ref(), &host_halves[0])?);
     let plan = Arc::new(plan(&config, &config.chain, config.classifier.clone(), &devices, devices.chains.clone(), 0));
-    let changes = Changes::new(Arc::clone(&plan), workers);
+    let changes = PlanChanges::new(Arc::clone(&plan), workers);
     let steering = Arc::new(steering(&config));
     let cores = control::cores();
     let clock = Instant::now();
-    let graces = Graces::new(workers);
+    let graces = GracePeriods::new(workers);
     let port_names = config.ports.iter().map(|port| port.name.clone()).collect();
     let traces = Traces::new(port_names, config.chain.classes().to_vec(), workers);
     let handle = arena.handle();
@@ -305,11 +323,11 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
                 transmitters: ports.transmitters(index)?,
                 region,
                 host_halves: std::mem::take(&mut host_halves[index]),
-                places: devices.places(&plan.streams)?,
+                devices: devices.worker_devices(&plan.streams)?,
                 burst_packets: config.engine.burst_packets,
                 in_flight_packets: config.engine.in_flight_packets,
                 sleeps: config.engine.idle == Idle::Sleep,
-                sender: (config.engine.io == IoModel::Dual).then(|| SenderPlace {
+                sender: (config.engine.io == IoModel::Dual).then(|| SenderConfig {
                     worker: index,
                     cores: config.engine.pin.then(|| cores_of_sender(&cores, workers, index).to_vec()),
                 }),
@@ -327,10 +345,10 @@ pub(crate) fn machine(config: Config, options: &Options) -> Result<Machine, Erro
     };
     let pin = config.engine.pin;
     let changer = Changer::new(config, Arc::clone(&devices), changes, Arc::clone(&traces));
-    Ok(Machine { plan, workers, ports, devices, functions, socket, graces, traces, changer, names, pin })
+    Ok(EngineParts { plan, workers, ports, devices, functions, socket, graces, traces, changer, names, pin })
 }
 
-/// The chain with this number, made ready for the packet path. `config`: all that is not of the chain.
+/// Creates plan `number` for the packet path. `config` provides everything except the chain.
 pub(crate) fn plan(
     config: &Config,
     chain: &Chain,
@@ -338,21 +356,21 @@ pub(crate) fn plan(
     devices: &Devices,
     chains: Vec<Option<Arc<DeviceChain>>>,
     number: u64,
-) -> Plan {
+) -> ChainPlan {
     let functions: Vec<(String, Arc<dyn Function>)> =
         config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
     let mut kernels: Vec<u8> = functions.iter().map(|(_, function)| function.contract().kernel).collect();
     if kernels.is_empty() {
-        // A chain from port to port puts nothing into bins, but a packer has at least one label.
+        // A chain from port to port fills no bins, but a packer needs at least one label.
         kernels.push(0);
     }
-    let tells_classes_apart = |function: usize| {
-        let places = devices.placement.get(function).into_iter().flatten();
-        places.flat_map(|&place| &chains[place]).any(|chain| chain.distinguishes_rows(function))
+    let depends_on_class = |function: usize| {
+        let function_devices = devices.placement.get(function).into_iter().flatten();
+        function_devices.flat_map(|&device| &chains[device]).any(|chain| chain.distinguishes_rows(function))
     };
-    let first_row = devices.rows.of(number).start;
-    let streams = Streams::new(&kernels, chain.classes().len(), first_row, tells_classes_apart);
-    let placed = Placed { functions: &devices.placement, devices: &devices.ids(), chains, streams: &streams };
+    let first_row = devices.rows.of_chain(number).start;
+    let streams = Streams::new(&kernels, chain.classes().len(), first_row, depends_on_class);
+    let placement = Placement { functions: &devices.placement, devices: &devices.ids(), chains, streams: &streams };
     let ordered = config.ports.iter().map(|port| port.ordered).collect();
-    Plan::new(classifier, chain.classes(), chain.decider().clone(), &functions, chain.ranks(), placed, ordered)
+    ChainPlan::new(classifier, chain.classes(), chain.decider().clone(), &functions, chain.ranks(), placement, ordered)
 }

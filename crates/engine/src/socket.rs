@@ -1,4 +1,5 @@
-//! The control socket: a Unix socket that takes one request a line and gives one reply a line, both JSON objects.
+//! Control socket: a Unix socket that accepts one request per line and sends one reply per line.
+//! Both are JSON objects.
 //!
 //! ```text
 //! client   {"command":"status"}
@@ -6,9 +7,9 @@
 //! client   {"function":"vpn","command":"list"}
 //! server   {"ok":false,"error":"..."}
 //! ```
-//! Served by threads of its own, one a client; a function's commands run one at a time. Only who may read and write the
-//! socket, that is the user that Godwit runs as, can reach it. A request may hold keys: its bytes are wiped once it is
-//! answered, and no reply or message of this file quotes any of it but names.
+//! Each client has its own thread. Commands of functions run one at a time. Only the user that runs
+//! Godwit has access to the socket. A request may contain keys. Its bytes are wiped after the
+//! answer, and replies and log lines of this file quote only names from it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -29,32 +30,32 @@ use nix::sys::stat::{Mode, fchmod};
 use serde_json::{Value, json};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::changer::{Changed, Changer};
+use crate::changer::{ChangeResult, Changer};
 use crate::control::pin_to;
-use crate::grace::Graces;
+use crate::grace::GracePeriods;
 use crate::running::RunningFunction;
 use crate::setup::Devices;
 use crate::trace::{Trace, Traces};
 use crate::{Error, Report};
 
-/// Longest request, bytes.
+/// Maximum length of a request, in bytes.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
-/// Most clients at once.
+/// Maximum number of simultaneous clients.
 const CLIENTS_MAX: usize = 8;
-/// A client that says nothing for so long is sent away.
+/// Idle time after which the server disconnects a client.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// A client that does not take its reply in that time is left.
+/// Timeout of the write of a reply. The server then disconnects the client.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
-/// How often a thread that waits looks whether the run has ended.
+/// Interval at which a waiting thread checks whether the run has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// The watch loop answers far sooner.
+/// Timeout of a report, far above the normal response time of the watch loop.
 const REPORT_LIMIT: Duration = Duration::from_secs(10);
-/// How long a client that traces is still listened to when the run has ended.
+/// Time after the end of the run during which a client can still read its trace.
 const TRACE_GRACE: Duration = Duration::from_secs(1);
-/// Longest that a client waits for packets of its trace in one request.
+/// Maximum time for which a request for trace packets waits.
 const TRACE_WAIT: Duration = Duration::from_millis(500);
 
-/// The socket, listening; nobody is answered yet. Removed when dropped.
+/// Control socket that listens but does not answer yet. The socket file is removed on drop.
 #[derive(Debug)]
 pub(crate) struct ControlSocket {
     listener: UnixListener,
@@ -62,11 +63,14 @@ pub(crate) struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens at `path`. What a Godwit that is gone has left there is replaced.
+    /// Listens at `path`. Replaces the socket file of a process that has ended.
+    ///
+    /// # Errors
+    /// If another process listens there, the file is not a socket, or the socket cannot be created.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let refuse = |what: &str| Error::Setup(format!("cannot listen for control at {}: {what}", path.display()));
         match std::fs::symlink_metadata(path) {
-            Ok(found) if !found.file_type().is_socket() => return Err(refuse("there is a file, and it is no socket")),
+            Ok(found) if !found.file_type().is_socket() => return Err(refuse("the path exists and is not a socket")),
             Ok(_) => match UnixStream::connect(path) {
                 Ok(_) => return Err(refuse("another process listens there")),
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
@@ -79,7 +83,7 @@ impl ControlSocket {
         let made = || -> nix::Result<UnixListener> {
             let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
             let made = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-            // Before it has a name, so that at no moment others can connect.
+            // Set the mode before the socket has a name. Other users can then never connect.
             fchmod(&made, Mode::S_IRUSR | Mode::S_IWUSR)?;
             bind(made.as_raw_fd(), &UnixAddr::new(path)?)?;
             listen(&made, Backlog::new(CLIENTS_MAX as i32)?)?;
@@ -89,7 +93,7 @@ impl ControlSocket {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// A client that has come within [`LOOK_INTERVAL`].
+    /// Returns a client that connects within [`LOOK_INTERVAL`].
     fn accept(&self) -> Option<UnixStream> {
         is_readable(&self.listener, LOOK_INTERVAL)
             .then(|| self.listener.accept().ok())
@@ -110,44 +114,48 @@ fn is_readable(from: &impl AsFd, limit: Duration) -> bool {
     poll(&mut fds, limit).is_ok_and(|ready| ready > 0)
 }
 
-/// What requests and housekeeping can reach.
+/// Parts of the engine that requests and housekeeping access.
 pub(crate) struct Commands {
-    /// Configured name and function.
+    /// Configured name of each function, and the function.
     pub(crate) functions: Vec<(String, Arc<dyn Function>)>,
     pub(crate) devices: Arc<Devices>,
-    pub(crate) graces: Arc<Graces>,
+    pub(crate) graces: Arc<GracePeriods>,
     pub(crate) traces: Arc<Traces>,
-    /// Who wants a report asks the watch loop for it.
+    /// Channel to the watch loop for requests of a report.
     pub(crate) reports: Sender<Sender<Report>>,
-    /// Set by `stop`.
+    /// Flag that the command `stop` sets.
     pub(crate) stop: Arc<AtomicBool>,
-    /// Functions are told one thing at a time.
+    /// Lock that serializes the calls of functions.
     pub(crate) one_at_a_time: Mutex<()>,
     pub(crate) changer: Changer,
 }
 
-/// The threads that answer. Ends them when dropped.
+/// Threads that answer requests. They end when this value is dropped.
 pub(crate) struct ControlServer {
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl ControlServer {
-    /// `cores`: those that its threads are pinned to, if any are left for them. Behind a worker that spins they would wait for
-    /// milliseconds until they are moved elsewhere.
+    /// Starts the server. `cores` are the cores without a worker, to which its threads are pinned.
+    /// On the core of a worker that spins, they would wait for milliseconds until the scheduler
+    /// moves them.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
     pub(crate) fn start(socket: ControlSocket, commands: Arc<Commands>, cores: Vec<usize>) -> Result<Self, Error> {
         let ended = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&ended);
         let thread = thread::Builder::new()
             .name("control".to_owned())
             .spawn(move || {
-                // Those of its clients begin with what it is pinned to.
+                // Threads of clients inherit the affinity.
                 if !cores.is_empty() {
                     pin_to(&cores);
                 }
                 serve(&socket, &commands, &flag);
             })
-            .map_err(|error| Error::Setup(format!("cannot start the thread of the control socket: {error}")))?;
+            .map_err(|error| Error::Setup(format!("cannot start the control socket thread: {error}")))?;
         Ok(Self { ended, thread: Some(thread) })
     }
 }
@@ -173,7 +181,7 @@ fn serve(socket: &ControlSocket, commands: &Commands, ended: &AtomicBool) {
             clients.fetch_add(1, Ordering::Relaxed);
             let clients = &clients;
             let body = move || {
-                talk(&stream, commands, ended);
+                serve_client(&stream, commands, ended);
                 clients.fetch_sub(1, Ordering::Relaxed);
             };
             if thread::Builder::new().name("control-client".to_owned()).spawn_scoped(scope, body).is_err() {
@@ -183,20 +191,21 @@ fn serve(socket: &ControlSocket, commands: &Commands, ended: &AtomicBool) {
     });
 }
 
-/// Answers a client until it leaves, says nothing, or says something too long.
-fn talk(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool) {
-    // The listener does not block, and on some systems what it accepts inherits that.
+/// Answers a client until it disconnects, is idle for too long, or sends a request that is too
+/// long.
+fn serve_client(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool) {
+    // The listener does not block. On some systems, accepted sockets inherit this.
     if stream.set_nonblocking(false).is_err() || stream.set_write_timeout(Some(WRITE_LIMIT)).is_err() {
         return;
     }
-    // Never grows, so that no copy of a key is left behind.
+    // The buffer never grows, so that no copy of a key remains in freed memory.
     let mut read = Zeroizing::new(vec![0; REQUEST_BYTES_MAX]);
     let mut filled = 0;
-    let mut last_heard = Instant::now();
-    // Ends with its client.
+    let mut last_activity = Instant::now();
+    // The trace ends with its client.
     let mut trace = None;
-    // Who traces hears of what was found until the end.
-    while !ended.load(Ordering::Relaxed) || (trace.is_some() && last_heard.elapsed() < TRACE_GRACE) {
+    // A client with a trace can read the last packets after the run.
+    while !ended.load(Ordering::Relaxed) || (trace.is_some() && last_activity.elapsed() < TRACE_GRACE) {
         while let Some(end) = read[..filled].iter().position(|&byte| byte == b'\n') {
             let answer = answer(&read[..end], commands, &mut trace);
             read.copy_within(end + 1..filled, 0);
@@ -206,14 +215,14 @@ fn talk(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool) {
             if !reply(stream, &answer) {
                 return;
             }
-            last_heard = Instant::now();
+            last_activity = Instant::now();
         }
         if filled == read.len() {
-            reply(stream, &refused(format!("a request has at most {REQUEST_BYTES_MAX} bytes")));
+            reply(stream, &refused(format!("a request must not exceed {REQUEST_BYTES_MAX} bytes")));
             return;
         }
         if !is_readable(stream, LOOK_INTERVAL) {
-            if last_heard.elapsed() > SILENCE_MAX {
+            if last_activity.elapsed() > SILENCE_MAX {
                 return;
             }
             continue;
@@ -224,11 +233,11 @@ fn talk(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => return,
         }
-        last_heard = Instant::now();
+        last_activity = Instant::now();
     }
 }
 
-/// False: the client is gone.
+/// Sends a reply. Returns false if the client has disconnected.
 fn reply(mut stream: &UnixStream, answer: &Value) -> bool {
     let mut line = answer.to_string();
     line.push('\n');
@@ -242,27 +251,27 @@ fn refused(sentence: impl std::fmt::Display) -> Value {
 fn answer(line: &[u8], commands: &Commands, trace: &mut Option<Trace>) -> Value {
     let mut request: Value = match serde_json::from_slice(line) {
         Ok(request) => request,
-        // Where it is wrong, and not what stands there.
-        Err(error) => return refused(format!("this is not JSON from column {} on", error.column())),
+        // The error gives the position and does not quote the content.
+        Err(error) => return refused(format!("invalid JSON at column {}", error.column())),
     };
-    let said = catch_unwind(AssertUnwindSafe(|| commands.run(&request, trace)));
+    let result = catch_unwind(AssertUnwindSafe(|| commands.run(&request, trace)));
     wipe_texts(&mut request);
-    match said {
+    match result {
         Ok(Ok(result)) => json!({ "ok": true, "result": result }),
         Ok(Err(sentence)) => refused(sentence),
-        Err(_) => refused("this request met a bug; the engine goes on"),
+        Err(_) => refused("a bug interrupted this request; the engine continues"),
     }
 }
 
 impl Commands {
     fn run(&self, request: &Value, trace: &mut Option<Trace>) -> Result<Value, String> {
         let command = match (request.as_object(), request.get("command").and_then(Value::as_str)) {
-            (None, _) => return Err("a request is a JSON object".to_owned()),
-            (_, None) => return Err("a request has a text `command`".to_owned()),
+            (None, _) => return Err("a request must be a JSON object".to_owned()),
+            (_, None) => return Err("a request must contain the string `command`".to_owned()),
             (_, Some(command)) => command,
         };
         if let Some(name) = request.get("function") {
-            return self.tell(name, request);
+            return self.call_function(name, request);
         }
         match command {
             "status" => self.report(),
@@ -271,27 +280,27 @@ impl Commands {
                 Ok(Value::Null)
             }
             "trace" => self.trace(request, trace),
-            "chain" => self.change_chain(request).and_then(said),
-            "reload" => self.changer.reload().and_then(said),
-            _ => Err("the engine takes `status`, `stop`, `trace`, `chain` and `reload`; what else there is goes to a `function`"
+            "chain" => self.change_chain(request).and_then(to_value),
+            "reload" => self.changer.reload().and_then(to_value),
+            _ => Err("the engine has the commands `status`, `stop`, `trace`, `chain` and `reload`: other commands need a `function`"
                 .to_owned()),
         }
     }
 
-    /// A client's trace: `start`, then `read` as long as it is not over, or `stop`.
+    /// Handles a trace request: `start`, `read` until the trace is over, or `stop`.
     fn trace(&self, request: &Value, trace: &mut Option<Trace>) -> Result<Value, String> {
-        const NONE: &str = "there is no trace: `start` one, on this connection";
+        const NONE: &str = "no trace is active: `start` one on this connection";
         let wait = request.get("wait_ms").and_then(Value::as_u64).map(Duration::from_millis);
         let wait = wait.unwrap_or(TRACE_WAIT).min(TRACE_WAIT);
         let found = match request.get("action").and_then(Value::as_str) {
-            Some("start") if trace.is_some() => return Err("there is a trace: `stop` it first".to_owned()),
+            Some("start") if trace.is_some() => return Err("a trace is active: `stop` it first".to_owned()),
             Some("start") => {
                 *trace = Some(self.traces.start(request)?);
                 return Ok(Value::Null);
             }
             Some("read") => trace.as_ref().ok_or(NONE)?.read(wait),
             Some("stop") => trace.take().ok_or(NONE)?.stop(),
-            _ => return Err("`action` is `start`, `read` or `stop`".to_owned()),
+            _ => return Err("`action` must be `start`, `read` or `stop`".to_owned()),
         };
         if found.over {
             *trace = None;
@@ -299,18 +308,18 @@ impl Commands {
         serde_json::to_value(found).map_err(|error| error.to_string())
     }
 
-    fn change_chain(&self, request: &Value) -> Result<Changed, String> {
+    fn change_chain(&self, request: &Value) -> Result<ChangeResult, String> {
         let text = |key: &str| match request.get(key) {
             None => Ok(None),
-            Some(value) => value.as_str().map(Some).ok_or(format!("`{key}` must be a text")),
+            Some(value) => value.as_str().map(Some).ok_or(format!("`{key}` must be a string")),
         };
-        let chain = text("text")?.ok_or("`chain` has a text `text`: [[class]] and [[chain]] stanzas")?;
+        let chain = text("text")?.ok_or("`chain` needs the string `text` with [[class]] and [[chain]] stanzas")?;
         let (origin, directory) = (text("origin")?.unwrap_or("the chain"), text("directory")?.unwrap_or_default());
         self.changer.take(chain, origin, Path::new(directory))
     }
 
-    fn tell(&self, name: &Value, request: &Value) -> Result<Value, String> {
-        let name = name.as_str().ok_or("`function` is the name of one")?;
+    fn call_function(&self, name: &Value, request: &Value) -> Result<Value, String> {
+        let name = name.as_str().ok_or("`function` must be the name of a function")?;
         let Some(function) = self.functions.iter().position(|(known, _)| known == name) else {
             let known: Vec<&str> = self.functions.iter().map(|(name, _)| name.as_str()).collect();
             return Err(godwit_chain::names::unknown("function", name, &known));
@@ -318,7 +327,7 @@ impl Commands {
         self.with(function, |function, running| function.command(request, running)).map_err(|error| error.to_string())
     }
 
-    /// Has a function do something beside the workers; nobody else has any function do anything meanwhile.
+    /// Calls a function on this thread, outside the packet path. Only one call runs at a time.
     pub(crate) fn with<R>(&self, function: usize, act: impl FnOnce(&dyn Function, &dyn Running) -> R) -> R {
         let _guard = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         let running = RunningFunction { function, devices: self.devices.all(), graces: &self.graces };
@@ -334,11 +343,11 @@ impl Commands {
     }
 }
 
-fn said(changed: Changed) -> Result<Value, String> {
+fn to_value(changed: ChangeResult) -> Result<Value, String> {
     serde_json::to_value(changed).map_err(|error| error.to_string())
 }
 
-/// Overwrites every text of a request or an answer, which may be a key.
+/// Overwrites all strings of a request or a reply, because they may contain keys.
 pub fn wipe_texts(value: &mut Value) {
     match value {
         Value::String(text) => text.zeroize(),

@@ -1,12 +1,13 @@
-//! One worker: the loop that takes packets from its queues through the chain and out again.
+//! A worker: the loop that receives packets, runs them through the chain, and transmits them.
 //!
 //! ```text
 //! receive -> classify -> [gate] -> prepare -> packer -> lane -> outcomes -> next function ... -> exit -> transmit
 //!  Order::arrive  start()        feed()    pack()  submit()  complete()  decide(), send_on()       depart()
-//! `------ here ------'`--------------------- bins.rs ------------------'`---- onward.rs ----'`------ here ------'
+//! `-- worker.rs ----'`--------------------- bins.rs ------------------'`---- onward.rs ----'`-- worker.rs ---'
 //! ```
-//! Everything a worker touches is its own. A turn of the loop takes one burst from every port and works until
-//! nothing moves; with a device that answers later, the answers are fetched in later turns.
+//! A worker shares no mutable data with other workers on the packet path. One loop iteration
+//! receives one burst per port and works until nothing moves. An asynchronous device returns its
+//! chunks in later iterations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,101 +20,102 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::Error;
 use crate::bins::Input;
-use crate::change::Change;
+use crate::change::WorkerChange;
 use crate::counters::{
     Counts, DROPPED, DROPPED_REFUSED, HELD, IDLE_LOOPS, IN_FLIGHT, LOOPS, RECEIVED, SENT, WORKED_NS,
 };
-use crate::device_chain::Followed;
+use crate::device_chain::ChainScratch;
 use crate::egress::{Departing, Egress, Queues};
-use crate::failover::{LostPlace, Place};
+use crate::failover::{DeviceLoss, WorkerDevice};
 use crate::flood::Flooder;
-use crate::grace::Grace;
+use crate::grace::WorkerGrace;
 use crate::histogram::Histogram;
 use crate::order::Order;
-use crate::parting::Parting;
-use crate::plan::Plan;
+use crate::parting::Partition;
+use crate::plan::ChainPlan;
 use crate::ports::{NamedReceive, NamedTransmit};
 use crate::sender::Sender;
 use crate::trace::{Origin, Tracer};
 
-/// Turns without a packet before the worker lets others have the core.
+/// Idle loop iterations before the worker yields its core.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
-/// Turns without a packet before the worker sleeps, where it may: about what waking up costs.
+/// Idle loop iterations before the worker sleeps, if the configuration allows it. They take about
+/// as long as a wake-up.
 const IDLE_LOOPS_BEFORE_SLEEP: u32 = 256;
-/// Longest sleep: others than ports have something to say too.
+/// Maximum sleep, in milliseconds. Only ports wake the worker, so it must poll everything else.
 const SLEEP_MS: u8 = 1;
 
-/// What a worker is made of.
+/// Parts from which a worker is built.
 pub(crate) struct WorkerParts {
-    pub(crate) plan: Arc<Plan>,
+    pub(crate) plan: Arc<ChainPlan>,
     pub(crate) region: Region,
-    /// One per source.
+    /// Receive queues, one per source.
     pub(crate) receivers: Vec<NamedReceive>,
-    /// One per port.
+    /// Transmit queues, one per port.
     pub(crate) transmitters: Vec<NamedTransmit>,
-    /// One per function, `None` where it has no host half.
+    /// Host halves, one per function. `None`: the function has no host half.
     pub(crate) host_halves: Vec<Option<Box<dyn HostHalf>>>,
-    /// One per device; the CPU's at [`crate::failover::LAST_RESORT`].
-    pub(crate) places: Vec<Place>,
+    /// The worker's devices. The index [`crate::failover::LAST_RESORT`] is the CPU.
+    pub(crate) devices: Vec<WorkerDevice>,
     pub(crate) burst_packets: usize,
     pub(crate) in_flight_packets: usize,
-    /// Whether it sleeps where there is nothing to do.
+    /// Whether the worker sleeps when it is idle.
     pub(crate) sleeps: bool,
-    /// Whether a thread of its own sends, and where it runs.
-    pub(crate) sender: Option<SenderPlace>,
-    /// Whether host halves go by the time of packets.
+    /// Configuration of the sender thread. `None`: the worker transmits.
+    pub(crate) sender: Option<SenderConfig>,
+    /// Whether host halves use the timestamps of packets as their clock, as in a replay.
     pub(crate) packet_clock: bool,
-    pub(crate) grace: Grace,
+    pub(crate) grace: WorkerGrace,
     pub(crate) tracer: Tracer,
-    pub(crate) change: Change,
+    pub(crate) change: WorkerChange,
     pub(crate) clock: Instant,
 }
 
-/// Where a worker's sender runs.
-pub(crate) struct SenderPlace {
+/// Configuration of a worker's sender thread.
+pub(crate) struct SenderConfig {
     pub(crate) worker: usize,
-    /// The cores that it is pinned to.
+    /// Cores to which the thread is pinned. `None`: not pinned.
     pub(crate) cores: Option<Vec<usize>>,
 }
 
-/// See the module.
+/// A worker with everything that its loop uses.
 pub(crate) struct Worker {
-    pub(crate) plan: Arc<Plan>,
+    pub(crate) plan: Arc<ChainPlan>,
     pub(crate) region: Region,
     pub(crate) order: Order,
     receivers: Vec<Receiver>,
-    /// Whether packets can leave by each port.
+    /// Whether each port can transmit.
     pub(crate) exits: Vec<bool>,
     pub(crate) departing: Departing,
     egress: Egress,
-    pub(crate) parting: Parting,
-    /// Where its sender is to be started.
-    sender: Option<SenderPlace>,
+    pub(crate) partition: Partition,
+    /// Configuration of the sender thread until the worker starts it.
+    sender: Option<SenderConfig>,
     pub(crate) inputs: Vec<Input>,
-    pub(crate) places: Vec<Place>,
-    /// For each function the place that runs it now.
+    pub(crate) devices: Vec<WorkerDevice>,
+    /// Device that currently runs each function.
     pub(crate) placement: Vec<usize>,
-    /// Devices that this worker has given up.
-    pub(crate) lost: Vec<LostPlace>,
+    /// Devices that this worker no longer uses.
+    pub(crate) lost: Vec<DeviceLoss>,
     batch: Batch,
     pub(crate) counts: Counts,
     pub(crate) function_latency: Vec<Histogram>,
-    pub(crate) followed: Followed,
+    pub(crate) chain_scratch: ChainScratch,
     burst_packets: usize,
     sleeps: bool,
-    /// All packets with a lower sequence number have passed the exit, or were dropped.
+    /// Packets with a lower sequence number have all passed the exit or are dropped.
     settled: u64,
-    /// What the exit had passed when that was found out.
+    /// Number of order-ring slots that the exit had passed when `settled` was computed.
     settled_at: usize,
-    grace: Grace,
+    grace: WorkerGrace,
     pub(crate) tracer: Tracer,
-    pub(crate) change: Change,
-    /// Packets that host halves keep outside of the arena.
+    pub(crate) change: WorkerChange,
+    /// Number of packets that host halves hold outside the arena.
     pub(crate) held: u64,
     pub(crate) packet_clock: bool,
-    /// The latest time of any packet that has come.
+    /// Latest timestamp of all received packets, in nanoseconds.
     pub(crate) latest_ns: u64,
-    /// Nothing will ever arrive.
+    /// Whether no packet can arrive any more.
     pub(crate) flushing: bool,
     clock: Instant,
 }
@@ -125,39 +127,40 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Whether it is not to be asked again. A live port, told to stop, is asked for what it still holds.
+    /// Returns whether the queue has no more packets for the worker. A live port still delivers its
+    /// queued packets after a stop.
     fn has_no_more(&self, stopping: bool) -> bool {
         self.ended || (stopping && !self.queue.is_live())
     }
 }
 
-/// What a worker leaves behind.
+/// Results of a worker that has ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// Whether it stopped because its sources had no more, and not because it was told to.
+    /// Whether the worker ended because all sources ended, not because of a stop.
     pub(crate) ended: bool,
     pub(crate) latency: Histogram,
     pub(crate) function_latency: Vec<Histogram>,
-    /// For each function the place that ran it at the end.
+    /// Device that ran each function at the end.
     pub(crate) placement: Vec<usize>,
-    pub(crate) lost: Vec<LostPlace>,
+    pub(crate) lost: Vec<DeviceLoss>,
     pub(crate) received: Vec<PortCounters>,
     pub(crate) transmitted: Vec<PortCounters>,
 }
 
 impl Worker {
     pub(crate) fn new(parts: WorkerParts) -> Self {
-        let WorkerParts { plan, region, receivers, transmitters, host_halves, places, .. } = parts;
+        let WorkerParts { plan, region, receivers, transmitters, host_halves, devices, .. } = parts;
         let counts = Counts::new(plan.layout.len());
         Self {
             order: Order::new(parts.in_flight_packets, plan.gates.len()),
             function_latency: vec![Histogram::default(); plan.stages.len()],
-            followed: Followed::default(),
+            chain_scratch: ChainScratch::default(),
             receivers: receivers.into_iter().map(|(port, queue)| Receiver { port, queue, ended: false }).collect(),
             exits: transmitters.iter().map(|(_, queue)| queue.is_some()).collect(),
             departing: Departing::new(transmitters.len()),
             egress: Egress::Own(Queues::new(transmitters, parts.clock)),
-            parting: Parting::default(),
+            partition: Partition::default(),
             sender: parts.sender,
             inputs: host_halves.into_iter().map(Input::new).collect(),
             batch: Batch::with_capacity(parts.burst_packets),
@@ -173,16 +176,16 @@ impl Worker {
             latest_ns: 0,
             flushing: false,
             clock: parts.clock,
-            placement: plan.stages.iter().map(|stage| stage.places[0]).collect(),
+            placement: plan.stages.iter().map(|stage| stage.devices[0]).collect(),
             lost: Vec::new(),
             plan,
             region,
-            places,
+            devices,
             counts,
         }
     }
 
-    /// The host half of a function, where it has one.
+    /// Returns the host half of `function`, if it has one.
     pub(crate) fn host_half(&mut self, function: usize) -> Option<&mut dyn HostHalf> {
         match &mut self.inputs[function].host_half {
             Some(host_half) => Some(&mut **host_half),
@@ -190,39 +193,41 @@ impl Worker {
         }
     }
 
-    /// Packets have gone through a function, in so long a time since they arrived there.
+    /// Records that `packets` packets left `function`, `elapsed_ns` after the first one entered its
+    /// chunk.
     pub(crate) fn record_latency(&mut self, function: usize, elapsed_ns: u64, packets: u64) {
         self.function_latency[function].record(elapsed_ns, packets);
     }
 
-    /// The counters, for others to read.
+    /// Returns the worker's counters, from which the control thread obtains the shared copy.
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Moves packets until all sources have ended, or `stop` is set; then flushes what is in flight.
+    /// Runs the loop until all sources have ended or `stop` is set, then drains packets in flight.
     pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<Finished, Error> {
-        if let (Some(SenderPlace { worker, cores }), Egress::Own(queues)) = (self.sender.take(), &mut self.egress) {
+        if let (Some(SenderConfig { worker, cores }), Egress::Own(queues)) = (self.sender.take(), &mut self.egress) {
             let queues = std::mem::replace(queues, Queues::new(Vec::new(), self.clock));
             let sender = Sender::start(worker, cores, self.exits.len(), queues, self.region.borrower())?;
             self.egress = Egress::Sender(sender);
         }
         let mut idle_loops = 0;
-        // Where the last turn began; the turn ends where the next one begins.
-        let mut turned_ns = self.now_ns();
+        // Start time of the last loop iteration. An iteration ends when the next one starts.
+        let mut iteration_start_ns = self.now_ns();
         let mut moved = false;
-        // Counted anew for every plan and not in every turn: the count is on a cache line that all workers want.
+        // This clone is replaced once per plan change, not once per iteration. All workers write
+        // its reference count, so a clone per iteration would move the cache line between cores.
         let mut plan = Arc::clone(&self.plan);
         loop {
             let stopping = stop.load(Ordering::Relaxed);
             let now_ns = self.now_ns();
-            self.counts.add(WORKED_NS, if moved { now_ns - turned_ns } else { 0 });
-            turned_ns = now_ns;
+            self.counts.add(WORKED_NS, if moved { now_ns - iteration_start_ns } else { 0 });
+            iteration_start_ns = now_ns;
             self.look_for_plan(now_ns)?;
             if !Arc::ptr_eq(&plan, &self.plan) {
                 plan = Arc::clone(&self.plan);
             }
-            self.tracer.turn();
+            self.tracer.poll();
             let received = self.receive(&plan, now_ns, stopping)?;
             let no_more = self.receivers.iter().all(|receiver| receiver.has_no_more(stopping));
             let worked = self.work(&plan, now_ns, received == 0, no_more)?;
@@ -247,8 +252,9 @@ impl Worker {
                 }
             }
             self.publish();
-            // Behind the counters: who hears that packets are gone finds them counted.
-            self.grace.turn(self.order.arrived(), self.order.passed());
+            // Publish the counters first. A thread that sees the grace period end must also see the
+            // final counts.
+            self.grace.poll(self.order.arrived(), self.order.passed());
         }
         let (transmitted, latency) = self.egress.finish()?;
         self.counts.set(HELD, self.held);
@@ -275,19 +281,21 @@ impl Worker {
         self.clock.elapsed().as_nanos() as u64
     }
 
-    /// Sleeps until a port has packets, or for a moment. Not where a source cannot wake.
+    /// Sleeps until a port has packets or [`SLEEP_MS`] has passed. Only yields if a source cannot
+    /// wake the worker.
     fn sleep(&self) {
         let open = self.receivers.iter().filter(|receiver| !receiver.ended);
         let wakes = open.map(|receiver| Some(PollFd::new(receiver.queue.wakes()?, PollFlags::POLLIN)));
         match wakes.collect::<Option<Vec<_>>>() {
-            // An error shows when the port is asked.
+            // An error on a descriptor shows at the next receive call.
             Some(mut ports) => drop(poll(&mut ports, SLEEP_MS)),
             None => std::thread::yield_now(),
         }
     }
 
-    /// Takes one burst from every source and starts each packet on its chain.
-    fn receive(&mut self, plan: &Plan, now_ns: u64, stopping: bool) -> Result<usize, Error> {
+    /// Receives one burst from every source and starts each packet on its chain. Returns the number
+    /// of received packets.
+    fn receive(&mut self, plan: &ChainPlan, now_ns: u64, stopping: bool) -> Result<usize, Error> {
         let mut batch = std::mem::take(&mut self.batch);
         let mut received = 0;
         for source in 0..self.receivers.len() {
@@ -297,9 +305,9 @@ impl Worker {
                 continue;
             }
             batch.clear();
-            let said = receiver.queue.receive(&mut self.region, &mut batch, room);
-            let said = said.map_err(|source| Error::Port { port: receiver.port.clone(), source })?;
-            receiver.ended = said == Received::Ended;
+            let result = receiver.queue.receive(&mut self.region, &mut batch, room);
+            let result = result.map_err(|source| Error::Port { port: receiver.port.clone(), source })?;
+            receiver.ended = result == Received::Ended;
             received += batch.len();
             if self.packet_clock {
                 self.latest_ns = batch.stamps.last().map_or(0, |stamp| stamp.time_ns).max(self.latest_ns);
@@ -318,17 +326,19 @@ impl Worker {
         Ok(received)
     }
 
-    /// Feeds functions and runs chunks until nothing moves any more. Returns whether anything did.
+    /// Feeds functions and runs chunks until nothing moves. Returns whether anything moved.
     ///
-    /// `idle`: nothing arrived, so a device with nothing to do is not kept waiting for fuller bins or for the deadline.
-    /// `no_more`: nothing will ever arrive.
-    fn work(&mut self, plan: &Plan, now_ns: u64, idle: bool, no_more: bool) -> Result<bool, Error> {
+    /// `idle` states that no packet arrived. A device without chunks in flight then gets its chunk
+    /// at once, before the chunk is full or its deadline is reached. `no_more` states that no
+    /// packet can arrive any more.
+    fn work(&mut self, plan: &ChainPlan, now_ns: u64, idle: bool, no_more: bool) -> Result<bool, Error> {
         let mut worked = false;
         self.flushing = no_more;
         let flush = no_more || self.change.drains();
         loop {
-            // Functions come before those that follow them, so only what comes back from a device makes another round worth
-            // while: what was fed has gone as far as it can.
+            // A pass over `sequence` moves packets as far as possible, because each function
+            // precedes those that follow it. Only packets that return from a device make another
+            // pass useful.
             let mut moved = false;
             for &function in &plan.sequence {
                 if let Some(gate) = plan.stages[function].gate {
@@ -336,16 +346,16 @@ impl Worker {
                 }
                 worked |= self.feed(plan, function, now_ns)?;
             }
-            for place in 0..self.places.len() {
-                while self.places[place].is_due(now_ns, idle, flush) {
-                    if !self.submit(plan, place, now_ns)? {
+            for device in 0..self.devices.len() {
+                while self.devices[device].is_due(now_ns, idle, flush) {
+                    if !self.submit(plan, device, now_ns)? {
                         break;
                     }
                     moved = true;
-                    // Chunks that are never full have a device of their own choice too.
-                    plan.sequence.iter().for_each(|&function| _ = self.spread(plan, function));
+                    // Choose the next device also after chunks that are not full.
+                    plan.sequence.iter().for_each(|&function| _ = self.balance(plan, function));
                 }
-                moved |= self.fetch(plan, place)?;
+                moved |= self.fetch(plan, device)?;
             }
             worked |= moved;
             if !moved {
@@ -354,12 +364,13 @@ impl Worker {
         }
     }
 
-    /// No packet that comes from now on has a lower sequence number.
+    /// Returns a lower bound for the sequence numbers of all packets that arrive from now on.
     pub(crate) fn sequence_next(&self) -> u64 {
         self.receivers.iter().map(|receiver| receiver.queue.sequence_next()).min().unwrap_or(u64::MAX)
     }
 
-    /// Lets packets out whose turn it is. Returns how many left.
+    /// Transmits the packets that may leave in arrival order. Returns the number of packets that
+    /// were sent or refused.
     pub(crate) fn depart(&mut self) -> Result<usize, Error> {
         let Departing { outs, arrivals } = &mut self.departing;
         let mut flooder = Flooder {
@@ -374,18 +385,19 @@ impl Worker {
             |arrival_ns, packets| arrivals.push((arrival_ns, packets)),
             |flood, departure, outs| flooder.flood(flood, departure, outs),
         );
-        // Drops count too: a worker that only drops must not hold back what others wait to write.
+        // Dropped packets count too. A capture that merges the packets of all workers would otherwise
+        // wait for a worker that only drops.
         let passed = self.order.passed();
         if passed != self.settled_at || self.order.in_flight() == 0 {
             self.settled_at = passed;
             self.settled = self.sequence_next().min(self.order.sequence_min(self.receivers.len() > 1));
         }
-        if self.tracer.follows() {
-            self.tracer.leaving(&self.region, &self.departing.outs);
+        if self.tracer.is_tracing() {
+            self.tracer.departing(&self.region, &self.departing.outs);
         }
         let sent = self.egress.send(&mut self.region, &mut self.departing, self.settled)?;
-        if self.tracer.sees_off() && self.departing.is_empty() {
-            self.tracer.gone(matches!(self.egress, Egress::Sender(_)), sent);
+        if self.tracer.has_departing() && self.departing.is_empty() {
+            self.tracer.departed(matches!(self.egress, Egress::Sender(_)), sent);
         }
         self.counts.add(SENT, sent.accepted as u64);
         self.counts.add(DROPPED, sent.refused as u64);

@@ -206,8 +206,12 @@ fn how_buffers_travel_is_said_of_cuda_devices_that_launch() {
     assert_eq!(config.devices.last().unwrap().transfer, Transfer::ZeroCopy);
     assert_eq!(parse(&text("cuda:0", "")).unwrap().devices.last().unwrap().transfer, Transfer::Auto);
     for (id, keys, why) in [
-        ("cuda:0", "transfer = \"zero_copy\"\nmode = \"persistent\"", "`transfer` is of CUDA devices that launch"),
-        ("opencl:0", "transfer = \"zero_copy\"", "`transfer` is of CUDA devices that launch"),
+        (
+            "cuda:0",
+            "transfer = \"zero_copy\"\nmode = \"persistent\"",
+            "`transfer` applies only to CUDA devices in launch mode",
+        ),
+        ("opencl:0", "transfer = \"zero_copy\"", "`transfer` applies only to CUDA devices in launch mode"),
         ("cpu", "transfer = \"copy\"", "it has no `transfer`"),
         ("cuda:0", "transfer = \"open\"", "`auto`, `copy` or `zero_copy`"),
     ] {
@@ -297,7 +301,7 @@ fn what_is_probably_not_meant_is_a_warning() {
 fn frames_that_no_buffer_takes_are_a_warning() {
     let text = GOOD.replace("flows = 16", "flows = 16\nsize = 9001");
     let config = parse(&text).unwrap();
-    let warning = "test.toml:17: port `lan` makes frames of up to 9001 bytes";
+    let warning = "test.toml:17: port `lan` generates frames of up to 9001 bytes";
     assert!(config.warnings.iter().any(|found| found.starts_with(warning)), "{:?}", config.warnings);
 }
 
@@ -328,7 +332,7 @@ fn a_missing_capture_is_found_on_request() {
 fn stale_payload_stays_inside() {
     let text = GOOD.replacen("kind = \"synthetic\"", "kind = \"synthetic\"\npayload = \"stale\"", 1);
     let error = parse(&text).unwrap_err().to_string();
-    assert!(error.contains("would show bytes of other packets to port `wan`"), "{error}");
+    assert!(error.contains("would expose bytes of other packets to port `wan`"), "{error}");
 }
 
 #[test]

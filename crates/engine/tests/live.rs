@@ -86,7 +86,7 @@ impl Receive for Queue {
         if stopped && self.rest == 0 {
             return Ok(Received::Ended);
         }
-        self.arrivals.turn();
+        self.arrivals.read_clock();
         let mut counters = self.shared.read();
         for _ in 0..packets_max.min(7) {
             if stopped && self.rest == 0 {
@@ -197,7 +197,7 @@ fn run(workers: usize, io: &str) {
     let wire = Wire { peers: Arc::default(), stopped: Arc::default() };
     let mut config = Config::parse(&text, "test.toml", Path::new(".")).unwrap();
     config.ports[0].kind = PortKind::Live("wire", Arc::new(wire.clone()));
-    config.meet_ports().unwrap();
+    config.apply_port_needs().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let engine = Engine::new(config, &Options::default()).unwrap();
     let report = engine.run(&stop, Some(Duration::from_millis(300)), &mut |_| {}).unwrap();

@@ -98,8 +98,8 @@ fn talk(device: &str, mode: &str, workers: usize) -> Report {
     });
     let flow = &report.conservation;
     assert!(flow.holds() && flow.in_flight == 0 && flow.dropped == 0, "{device}: {flow}");
-    let [flooded, forwarded] =
-        ["said_flood", "said_forward"].map(|said| count(&report, &format!("l2_{said}{{function=\"switch\"}}")));
+    let [flooded, forwarded] = ["verdict_flood", "verdict_forward"]
+        .map(|counter| count(&report, &format!("l2_{counter}{{function=\"switch\"}}")));
     assert!(flooded > 0 && forwarded > 100, "{device}, {mode}: {flooded} flooded, {forwarded} forwarded");
     assert_eq!((flow.created, flow.sent), (flooded, flow.received + flooded));
     assert_eq!(report.ports[2].sent_packets, flooded, "{device}: by the port where nobody is");
@@ -218,7 +218,7 @@ fn operators_change_the_table_while_packets_flow() {
     });
     assert!(report.conservation.holds() && report.conservation.in_flight == 0, "{}", report.conservation);
     assert!(switch.counts()[0] >= 2000);
-    let [flooded, forwarded] =
-        ["said_flood", "said_forward"].map(|said| count(&report, &format!("l2_{said}{{function=\"switch\"}}")));
+    let [flooded, forwarded] = ["verdict_flood", "verdict_forward"]
+        .map(|counter| count(&report, &format!("l2_{counter}{{function=\"switch\"}}")));
     assert!(forwarded > 0 && report.conservation.received == flooded + forwarded);
 }

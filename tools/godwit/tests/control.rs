@@ -301,20 +301,17 @@ fn the_chain_changes_while_packets_flow() {
     said(&["reload"]).succeeded();
     goes_by(1);
     for (text, expected) in [
-        (FORK.replacen("ports = 1", "ports = 2", 1), "fork.toml:12: `ports` of function `left` is not what it was"),
+        (FORK.replacen("ports = 1", "ports = 2", 1), "fork.toml:12: `ports` of function `left` was changed"),
         (FORK.replacen("ports = 1\n", "", 1), "`ports` of function `left`"),
         (FORK.replace("100kpps", "200kpps"), "fork.toml:5: `rate` of port `in`"),
-        (FORK.replace("\"right\"", "\"wrong\""), "function `wrong` was not there"),
+        (FORK.replace("\"right\"", "\"wrong\""), "function `wrong` was added"),
         (
             FORK.replace("name = \"left\"", "name = \"l\"").replace("name = \"right\"", "name = \"left\""),
-            "`l` was not there",
+            "`l` was added",
         ),
-        (FORK.split("[[function]]\nname = \"right\"").next().unwrap().to_owned(), "function `right` is gone"),
-        (FORK.to_owned() + "[engine]\nworkers = 1\n", "[engine] was not there"),
-        (
-            FORK.to_owned() + "[[function]]\nname = \"left\"\nkind = \"echo\"\n",
-            "function `left` stands in another place",
-        ),
+        (FORK.split("[[function]]\nname = \"right\"").next().unwrap().to_owned(), "function `right` was removed"),
+        (FORK.to_owned() + "[engine]\nworkers = 1\n", "[engine] was added"),
+        (FORK.to_owned() + "[[function]]\nname = \"left\"\nkind = \"echo\"\n", "function `left` was moved"),
         (FORK.to_owned() + "[[class]]\nname = \"x\"\nsource_ports = \"1-\"\n", "fork.toml:"),
         (FORK.to_owned() + "[[function\n", "fork.toml:"),
     ] {

@@ -140,7 +140,7 @@ fn packets_of_a_running_godwit() {
         (&["--protocol", "upd"], "did you mean `udp`?"),
         (&["--source", "10.0.0.0/33"], "`source`: "),
         (&["--destination-ports", "1-x"], "`destination_ports`: "),
-        (&["--count", "0"], "`count` is a number from 1 to 4096"),
+        (&["--count", "0"], "`count` must be a number from 1 to 4096"),
         (&["--timeout", "0"], "expected seconds above 0"),
         (&["--pcap", "/nowhere/trace.pcapng"], "/nowhere/trace.pcapng"),
     ] {

@@ -1,4 +1,4 @@
-//! `[[chain]]`, and chains in files of three columns.
+//! The `[[chain]]` stanzas, and chain files with three columns.
 
 use std::path::{Path, PathBuf};
 
@@ -17,16 +17,16 @@ struct ChainKeys {
     to: String,
 }
 
-/// Where an edge is written.
+/// Position at which an edge is written.
 enum Origin {
-    /// In the stanza with this number.
+    /// Stanza with this index.
     Stanza(usize),
-    /// In this line of a file.
+    /// Line of a chain file.
     Line(PathBuf, usize),
 }
 
-/// The edges of a file, one a line: packet type, current function, next function (Hummingbird, section 3). Empty lines and
-/// comments are passed over.
+/// Parses a chain file, which has one edge per line: packet type, current function, next function
+/// (Hummingbird, section 3). Empty lines and comments are skipped.
 fn read_file(path: &Path, text: &str, edges: &mut Vec<(Edge, Origin)>) -> Result<(), ConfigError> {
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -36,14 +36,14 @@ fn read_file(path: &Path, text: &str, edges: &mut Vec<(Edge, Origin)>) -> Result
         let columns: Vec<&str> = line.split(',').map(str::trim).collect();
         let [packets, from, to] = columns[..] else {
             let message =
-                format!("{} columns: there are three, packet type, current function, next function", columns.len());
+                format!("{} columns instead of three: packet type, current function, next function", columns.len());
             return Err(ConfigError::of_file(path, number, &message));
         };
         if from.is_empty() || to.is_empty() {
             return Err(ConfigError::of_file(
                 path,
                 number,
-                "the second and the third column name a function or a port each",
+                "the second and the third column must each name a function or a port",
             ));
         }
         let (class, verdict) = packets.split_once(':').map_or((packets, ""), |(class, verdict)| (class, verdict));
@@ -54,7 +54,7 @@ fn read_file(path: &Path, text: &str, edges: &mut Vec<(Edge, Origin)>) -> Result
     Ok(())
 }
 
-/// All edges, with where they are written.
+/// Reads all edges of the stanzas and of the files that they name, with their positions.
 fn read_edges<'a>(
     document: &Document<'a>,
     stanzas: &mut [Stanza<'a>],
@@ -89,7 +89,7 @@ pub(super) fn read<'a>(
     warnings: &mut Vec<String>,
 ) -> Result<Chain, ConfigError> {
     if stanzas.is_empty() {
-        return Err(document.refuse(0..0, "there is no chain: at least one [[chain]] says where packets of a port go"));
+        return Err(document.refuse(0..0, "there is no chain: add at least one [[chain]] that starts at a port"));
     }
     let (edges, origins): (Vec<Edge>, Vec<Origin>) = read_edges(document, &mut stanzas, directory)?.into_iter().unzip();
 

@@ -1,4 +1,5 @@
-//! Another chain for a Godwit that runs: classes and edges may change, everything else stays what it was at the start.
+//! New chain for a running engine. Classes and edges may change. All other stanzas stay as they
+//! were at the start.
 
 use std::path::Path;
 
@@ -9,28 +10,30 @@ use super::fingerprint::Fingerprint;
 use super::settings::Room;
 use super::{Config, ConfigError, STANZAS, chain, classes, feeds, folder, read, workers};
 
-/// What may change while packets flow.
+/// The part of a configuration that can change at run time.
 #[derive(Debug)]
 pub struct ChainConfig {
-    /// Packet → class.
+    /// Maps a packet to its class.
     pub classifier: Classifier,
-    /// (stage, class, verdict) → next stage.
+    /// Maps function, class and verdict to the next stage.
     pub chain: Chain,
-    /// What is probably not meant, one sentence each.
+    /// Warnings about probable mistakes, one sentence each.
     pub warnings: Vec<String>,
 }
 
 impl Config {
-    /// Reads `[[class]]` and `[[chain]]` stanzas for the ports and functions of this configuration: all there is in `text`.
-    /// `origin` is the name that errors show; relative file names start from `directory`.
+    /// Reads a chain for the ports and functions of this configuration. `text` contains only
+    /// `[[class]]` and `[[chain]]` stanzas. Errors show `origin` as the file name. Relative paths
+    /// start at `directory`.
     ///
     /// # Errors
-    /// One sentence that says what is wrong, and where.
+    /// If the text is invalid, or the running engine cannot use the chain.
     pub fn read_chain(&self, text: &str, origin: &str, directory: &Path) -> Result<ChainConfig, ConfigError> {
         let document = Document::new(text, origin);
         let root = document.root()?;
         if let Some(at) = root.first_of(|key| STANZAS.contains(&key) && !matches!(key, "class" | "chain")) {
-            let message = "a chain has [[class]] and [[chain]] stanzas only; nothing else changes while Godwit runs";
+            let message =
+                "a chain contains only [[class]] and [[chain]] stanzas: nothing else can change while Godwit runs";
             return Err(document.refuse(at, message));
         }
         root.refuse_unknown(&document, &["class", "chain"])?;
@@ -40,13 +43,14 @@ impl Config {
     /// Reads the file of this configuration again.
     ///
     /// # Errors
-    /// One sentence that says what is wrong, and where; also where anything but classes and edges is not as it was.
+    /// If the file is invalid, if anything except classes and edges has changed, or if the running
+    /// engine cannot use the chain.
     pub fn read_again(&self) -> Result<ChainConfig, ConfigError> {
         let Some(path) = &self.path else {
             return Err(ConfigError::at(
                 &self.origin,
                 1,
-                "this configuration is not from a file that could be read again",
+                "this configuration is not from a file, so it cannot be reloaded",
             ));
         };
         let text = read(path)?;
@@ -78,16 +82,15 @@ impl Config {
         if !self.room.is_enough_for(&needed) {
             let Room { headroom_bytes, tailroom_bytes, .. } = self.room;
             return refuse(format!(
-                "this chain needs {} bytes in front of frames and {} behind them, and buffers were made with {headroom_bytes} and \
-                 {tailroom_bytes} when Godwit was started: start it again with this chain, or with more headroom_bytes and \
-                 tailroom_bytes in [arena]",
+                "this chain needs {} bytes of headroom and {} of tailroom, but buffers have {headroom_bytes} and \
+                 {tailroom_bytes}: restart Godwit with this chain, or with larger headroom_bytes and tailroom_bytes in [arena]",
                 needed.headroom_bytes, needed.tailroom_bytes
             ));
         }
         let unopened = (0..ports.len()).find(|&port| feeds(&chain, port as u8) && !self.feeds_chain(port as u8));
         if let Some(port) = unopened {
             return refuse(format!(
-                "port `{}` does not receive, since no edge took packets from it when Godwit was started: start it again with \
+                "port `{}` does not receive, because no edge started at it when Godwit was started: restart Godwit with \
                  this chain",
                 ports[port].name
             ));

@@ -1,4 +1,4 @@
-//! `[[class]]`.
+//! The `[[class]]` stanzas.
 
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
@@ -12,7 +12,7 @@ use toml::Spanned;
 use super::ConfigError;
 use super::document::{Document, Stanza};
 
-/// Protocols that have a name here; any other is written as its number.
+/// Protocols with names in configurations. Others are written as numbers.
 const PROTOCOLS: [(&str, u8); 8] = [
     ("tcp", protocol::TCP),
     ("udp", protocol::UDP),
@@ -24,12 +24,12 @@ const PROTOCOLS: [(&str, u8); 8] = [
     ("ah", protocol::AH),
 ];
 
-/// The name that a protocol number has in configurations, if any.
+/// Returns the name of a protocol number in configurations, if it has one.
 pub fn protocol_name(protocol: u8) -> Option<&'static str> {
     PROTOCOLS.iter().find(|(_, number)| *number == protocol).map(|(name, _)| *name)
 }
 
-/// Most rules that the lists of all classes may multiply to. The classifier reads them one by one.
+/// Maximum number of rules of all classes together. The classifier checks them one after the other.
 pub(crate) const RULES_MAX: usize = 4096;
 
 #[derive(Deserialize)]
@@ -47,7 +47,7 @@ struct ClassKeys {
     destination_ports: Terms,
 }
 
-/// The names of the classes from class 1 on, and their rules in order.
+/// Reads the classes. Returns their names, starting with class 1, and their rules in order.
 pub(super) fn read<'a>(
     document: &Document<'a>,
     stanzas: Vec<Stanza<'a>>,
@@ -60,18 +60,18 @@ pub(super) fn read<'a>(
         }
         let name = document.name(&mut stanza)?;
         if names.contains(&name) {
-            let message = format!("there are two classes called `{name}`: give one class lists instead");
+            let message = format!("two classes are named `{name}`: use lists of values in one class instead");
             return Err(document.refuse(stanza.span_of("name"), message));
         }
         names.push(name);
-        // At most CLASSES_MAX names so far.
+        // `names` has at most CLASSES_MAX elements, so the class fits into 8 bits.
         let class = names.len() as u8;
         rules_of(document, &mut stanza, class, &mut rules)?;
     }
     Ok((names, rules))
 }
 
-/// Every combination of what the keys list is one rule.
+/// Appends the rules of one class: one rule for each combination of the listed values.
 fn rules_of<'a>(
     document: &Document<'a>,
     stanza: &mut Stanza<'a>,
@@ -89,14 +89,14 @@ fn rules_of<'a>(
         return Err(document.refuse(stanza.span_of(key), message));
     }
     if lists.rules().is_none_or(|count| rules.len() + count > RULES_MAX) {
-        let message = format!("too many rules: the lists of all classes may multiply to at most {RULES_MAX}");
+        let message = format!("too many rules: the combinations of the lists of all classes exceed {RULES_MAX}");
         return Err(document.refuse(stanza.span(), message));
     }
     lists.append(class, rules);
     Ok(())
 }
 
-/// What the keys of a class list, or those of a trace's filter; one `None` where a key is absent.
+/// Values of each key of a class or of a trace filter. An absent key has one `None`.
 pub(crate) struct Lists {
     pub(crate) protocols: Vec<Option<u8>>,
     pub(crate) sources: Vec<Option<Prefix>>,
@@ -106,13 +106,14 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Why no packet can fit, and the key that says so; `what` it is that packets fit.
+    /// Returns the key at fault and a message if no packet can match. `what` is the noun in the
+    /// message.
     pub(crate) fn contradiction(&self, what: &str) -> Option<(&'static str, String)> {
         let has_ports = |protocol: &Option<u8>| protocol.is_none_or(protocol::has_ports);
         let ports = [("source_ports", &self.source_ports), ("destination_ports", &self.destination_ports)];
         for (key, ports) in ports {
             if ports[0].is_some() && !self.protocols.iter().all(has_ports) {
-                return Some((key, format!("`{key}` goes only with protocols that have ports, such as tcp and udp")));
+                return Some((key, format!("`{key}` requires protocols with ports, such as tcp and udp")));
             }
         }
         let families = |prefixes: &[Option<Prefix>]| {
@@ -123,18 +124,18 @@ impl Lists {
         let (destination_v4, destination_v6) = families(&self.destinations);
         let fits = source_v4 && destination_v4 || source_v6 && destination_v6;
         let message =
-            || format!("`source` and `destination` are of different IP versions, so no packet is of this {what}");
+            || format!("`source` and `destination` have different IP versions, so no packet matches this {what}");
         (!fits).then(|| ("destination", message()))
     }
 
-    /// How many rules it is; `None`: too many to count.
+    /// Returns the number of rules, or `None` if it overflows.
     pub(crate) fn rules(&self) -> Option<usize> {
         let Self { protocols, sources, destinations, source_ports, destination_ports } = self;
         let lists = [sources.len(), destinations.len(), source_ports.len(), destination_ports.len()];
         lists.iter().try_fold(protocols.len(), |product, length| product.checked_mul(*length))
     }
 
-    /// Appends every combination as one rule.
+    /// Appends one rule for each combination of values.
     pub(crate) fn append(&self, class: u8, rules: &mut Vec<Rule>) {
         for &protocol in &self.protocols {
             for &source in &self.sources {
@@ -154,7 +155,7 @@ impl Lists {
 pub(crate) fn read_protocol(term: &Term) -> Result<u8, String> {
     match term {
         Term::Number(number) => {
-            u8::try_from(*number).map_err(|_| format!("{number} is no protocol number: it must be 0 to 255"))
+            u8::try_from(*number).map_err(|_| format!("{number} is not a protocol number: must be 0 to 255"))
         }
         Term::Text(text) => match PROTOCOLS.iter().find(|(name, _)| name == text) {
             Some((_, number)) => Ok(*number),
@@ -171,35 +172,36 @@ pub(crate) fn read_prefix(term: &Term) -> Result<Prefix, String> {
 }
 
 pub(crate) fn read_ports(term: &Term) -> Result<RangeInclusive<u16>, String> {
-    let wrong = |text: &dyn fmt::Display| format!("`{text}` is not a port such as 80, or ports such as \"1024-65535\"");
+    let wrong =
+        |text: &dyn fmt::Display| format!("`{text}` is neither a port such as 80 nor a range such as \"1024-65535\"");
     match term {
         Term::Number(number) => {
-            let port = u16::try_from(*number).map_err(|_| format!("{number} is no port: it must be 0 to 65535"))?;
+            let port = u16::try_from(*number).map_err(|_| format!("{number} is not a port: must be 0 to 65535"))?;
             Ok(port..=port)
         }
         Term::Text(text) => {
             let shown = text.escape_debug();
             let port = |text: &str| match text.trim() {
                 digits if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                    digits.parse::<u16>().map_err(|_| format!("{digits} is no port: it must be 0 to 65535"))
+                    digits.parse::<u16>().map_err(|_| format!("{digits} is not a port: must be 0 to 65535"))
                 }
                 _ => Err(wrong(&shown)),
             };
             let (first, last) = text.split_once('-').unwrap_or((text, text));
             let (first, last) = (port(first)?, port(last)?);
             if first > last {
-                return Err(format!("`{shown}` holds no port: the first is larger than the last"));
+                return Err(format!("`{shown}` is an empty range: the first port is larger than the last"));
             }
             Ok(first..=last)
         }
     }
 }
 
-/// One value or a list of them; absent: no values.
+/// Values of a key: one value or a list. Empty if the key is absent.
 #[derive(Default)]
 struct Terms(Vec<Spanned<Term>>);
 
-/// A number or a text.
+/// A number or a string.
 #[derive(Debug)]
 pub(crate) enum Term {
     Number(i64),
@@ -207,7 +209,7 @@ pub(crate) enum Term {
 }
 
 impl Terms {
-    /// Reads each value; a key that is absent gives one `None`.
+    /// Parses each value. Returns one `None` if the key is absent.
     fn each<T>(
         &self,
         document: &Document<'_>,
@@ -226,7 +228,7 @@ impl Terms {
 
 impl<'de> Deserialize<'de> for Terms {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The place first: a list is found out by looking at what stands there.
+        // Take the position first, because the value determines whether it is a list.
         let value = Spanned::<OneOrMore>::deserialize(deserializer)?;
         let span = value.span();
         Ok(Self(match value.into_inner() {
@@ -253,7 +255,7 @@ impl<'de> Visitor<'de> for OneOrMoreVisitor {
     type Value = OneOrMore;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number, a text, or a list of them")
+        f.write_str("a number, a string, or a list of them")
     }
 
     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<OneOrMore, E> {
@@ -270,7 +272,7 @@ impl<'de> Visitor<'de> for OneOrMoreVisitor {
             terms.push(term);
         }
         if terms.is_empty() {
-            return Err(serde::de::Error::custom("an empty list fits no packet"));
+            return Err(serde::de::Error::custom("an empty list matches no packet"));
         }
         Ok(OneOrMore::More(terms))
     }
@@ -280,7 +282,7 @@ impl<'de> Deserialize<'de> for Term {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match OneOrMore::deserialize(deserializer)? {
             OneOrMore::One(term) => Ok(term),
-            OneOrMore::More(_) => Err(serde::de::Error::custom("a list in a list")),
+            OneOrMore::More(_) => Err(serde::de::Error::custom("a list must not contain lists")),
         }
     }
 }

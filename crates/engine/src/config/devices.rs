@@ -1,4 +1,4 @@
-//! `[[device]]`.
+//! The `[[device]]` stanzas.
 
 use std::collections::BTreeMap;
 
@@ -11,44 +11,47 @@ use super::functions::no_device;
 use super::settings::{PackingKeys, validate_packing, within};
 use super::{ConfigError, EngineConfig, FunctionConfig};
 
-/// Most sets of bins of a worker and a device, unless the operator says otherwise.
+/// Default number of sets of bins per worker and device.
 const CHUNKS: usize = 4;
-/// Most of them. More than a few in flight gain nothing.
+/// Maximum number of sets of bins per worker and device. More than a few in flight gain nothing.
 const CHUNKS_MAX: usize = 64;
-/// Chunks that all workers together have on a discrete GPU: a few more than keep both directions of the bus busy. With 48 it
-/// copied less than with 16 (an H200, 16 workers, 1408 bytes: 0.80 and 0.88 of half the duplex copy rate).
+/// Number of chunks in flight of all workers on a CUDA device in launch mode. A few more than both
+/// directions of the bus need. On an H200 with 16 workers and 1408-byte frames, 16 chunks reach
+/// 0.88 of half the duplex copy rate, and 48 chunks reach 0.80.
 const CHUNKS_IN_FLIGHT: usize = 16;
-/// Longest watchdog: an hour.
+/// Maximum watchdog timeout: one hour, in milliseconds.
 const WATCHDOG_MS_MAX: usize = 3_600_000;
-/// Packets of a bin of such a device: two warps.
+/// Default number of packets per bin on all devices except the CPU: two warps.
 const BIN_PACKETS: u32 = 64;
-/// Fewest bins of a chunk of such a device.
+/// Minimum number of bins per chunk on all devices except the CPU.
 const BINS: u32 = 64;
-/// How long a packet waits for a fuller chunk there, nanoseconds: a large chunk takes a worker so long to fill.
+/// Default time that a packet waits for a fuller chunk, in nanoseconds, on all devices except the
+/// CPU. A worker needs about this time to fill a large chunk.
 const DEADLINE_NS: u64 = 1_000_000;
-/// Most of what a function's share can be.
+/// Maximum share of a function.
 const SHARE_MAX: u32 = 1000;
-/// Most packets that the bins of a chunk may have room for.
-const PLACES_MAX: u32 = 1 << 24;
+/// Maximum number of packets for which the bins of a chunk have room.
+const BIN_CAPACITY_MAX: u32 = 1 << 24;
 
-/// How chunks for a device other than the CPU are made, unless the operator says otherwise.
+/// Default chunk settings of a device other than the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkDefaults {
-    /// Sets of bins of each worker: one fills while the others are on the device.
+    /// Number of sets of bins per worker. One set fills while the others are on the device.
     pub chunks: usize,
-    /// Most packets of a chunk: `bytes` of short ones.
+    /// Maximum number of packets per chunk. Chunks of short packets reach it before `bytes`.
     pub packets_max: u32,
-    /// Bytes of buffers with which a chunk is full.
+    /// Buffer bytes at which a chunk is full.
     pub bytes: u32,
 }
 
 impl ChunkDefaults {
-    /// For a device of which each of so many workers has its share.
-    pub fn of(id: &str, mode: Mode, workers: usize) -> Self {
+    /// Returns the defaults for a device that `workers` workers share.
+    pub fn for_device(id: &str, mode: Mode, workers: usize) -> Self {
         if mode == Mode::Launch && cuda::number(id).is_some() {
-            // Copies of 8 MiB reach 0.95 of the bus, of 2 MiB with the small ones beside them 0.85 (an H200); but with 16 workers
-            // that have 18 MiB of buffers each, chunks of 6 MiB come around sooner: 512 bytes and IMIX 1.04 times as fast as
-            // with 8, longer frames alike.
+            // On an H200, copies of 8 MiB reach 0.95 of the bus rate. Copies of 2 MiB, with the
+            // small copies that accompany them, reach 0.85. With 16 workers that have 18 MiB of
+            // buffers each, chunks of 6 MiB return sooner than chunks of 8 MiB. They give 1.04
+            // times the rate at 512 bytes and with IMIX, and the same rate for longer frames.
             let in_flight = (CHUNKS_IN_FLIGHT / workers.max(1)).clamp(1, CHUNKS - 1);
             return Self { chunks: 1 + in_flight, packets_max: 32_768, bytes: 6 << 20 };
         }
@@ -56,32 +59,32 @@ impl ChunkDefaults {
     }
 }
 
-/// A device and how it is used.
+/// Configuration of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceConfig {
-    /// Its name: `cpu`, `opencl:0`, `cuda:0`.
+    /// Name of the device, such as `cpu`, `opencl:0` or `cuda:0`.
     pub id: String,
-    /// How bins come to it.
+    /// Mode in which the device runs bins: launch or persistent.
     pub mode: Mode,
-    /// How packets of launched chunks come to memory of its own, and back.
+    /// Transfer of packets between the arena and the device's own memory, in launch mode.
     pub transfer: Transfer,
-    /// A chunk that is not back after this time makes the device lost, milliseconds.
+    /// Watchdog timeout, in milliseconds. The device is lost if a chunk takes longer.
     pub watchdog_ms: u64,
-    /// Sets of bins of each worker: one fills while the others are on the device.
+    /// Number of sets of bins per worker. One set fills while the others are on the device.
     pub chunks: usize,
-    /// Whether it leads packets from function to function by itself, where it can.
+    /// Whether packets may continue to the next function on the device.
     pub device_chain: bool,
-    /// Of its persistent groups: function and share, in the operator's order. Any group serves functions that it does not
-    /// name.
+    /// Shares of the persistent groups, each reserved for a function. Any group runs the other
+    /// functions.
     pub share: Vec<(String, u32)>,
-    /// Its bins and chunks.
+    /// Sizes and deadline of bins and chunks.
     pub packing: PackerConfig,
 }
 
 impl DeviceConfig {
-    /// A device that the operator says no more of than `packing`.
+    /// Creates the configuration of a device that has no stanza.
     fn new(id: &str, mode: Mode, engine: &EngineConfig, packing: &PackingKeys) -> Self {
-        let defaults = ChunkDefaults::of(id, mode, engine.workers);
+        let defaults = ChunkDefaults::for_device(id, mode, engine.workers);
         Self {
             id: id.to_owned(),
             mode,
@@ -96,17 +99,19 @@ impl DeviceConfig {
 }
 
 impl DeviceConfig {
-    /// Share of its groups that this function has to itself; 0: any group serves it.
+    /// Returns the share of the groups that is reserved for `function`. 0: any group runs it.
     pub(crate) fn share_of(&self, function: &str) -> u32 {
         self.share.iter().find(|(name, _)| name == function).map_or(0, |(_, share)| *share)
     }
 }
 
-/// The packing of a device: what `keys` say, the last of them first, else what suits its kind.
+/// Returns the packing of a device. Later elements of `keys` override earlier ones, and all of them
+/// override the defaults of the device.
 ///
-/// A core works through small chunks that stay in its caches. All other devices do more at once than a core has packets
-/// in its caches: large chunks, of which as many are in flight as the worker has packets for; small bins of packets that
-/// take alike long, so that lanes in lockstep end together.
+/// The CPU processes small chunks that stay in its caches. All other devices process more packets
+/// at once than fit into these caches. Their chunks are large, and several are in flight. Their
+/// bins are small and contain packets with similar processing time, so that lanes in lockstep end
+/// together.
 fn packing_of(id: &str, chunks: ChunkDefaults, engine: &EngineConfig, keys: &[&PackingKeys]) -> PackerConfig {
     let mut packing = PackerConfig::default();
     if id != cpu::ID {
@@ -120,10 +125,11 @@ fn packing_of(id: &str, chunks: ChunkDefaults, engine: &EngineConfig, keys: &[&P
     }
     keys.iter().for_each(|keys| keys.apply(&mut packing));
     if id != cpu::ID && keys.iter().all(|keys| keys.bins.is_none()) {
-        // As many as are full, and as many again for those that are not; all together within what a packer takes.
+        // Twice the number of full bins, because some bins stay partly empty, within the limit of
+        // the packer.
         let bin_packets = packing.bin_packets.max(1);
         let bins = 2 * (packing.chunk_packets / bin_packets);
-        packing.bins = bins.max(BINS).min(PLACES_MAX / bin_packets).clamp(1, u16::MAX.into());
+        packing.bins = bins.max(BINS).min(BIN_CAPACITY_MAX / bin_packets).clamp(1, u16::MAX.into());
     }
     packing
 }
@@ -164,7 +170,7 @@ impl DeviceKeys {
     }
 }
 
-/// The CPU, and every device that a function runs on or that has a stanza.
+/// Reads the devices: the CPU, and every device with a stanza or a function.
 pub(super) fn read<'a>(
     document: &Document<'a>,
     stanzas: Vec<Stanza<'a>>,
@@ -180,7 +186,7 @@ pub(super) fn read<'a>(
         validate_share(document, &stanza, &config, functions)?;
         let at = stanza.span_of("name");
         if let Some((id, line)) = lines.iter().find(|(id, _)| *id == config.id) {
-            let message = format!("there are two devices called `{id}`: the other begins in line {line}");
+            let message = format!("two devices are named `{id}`: the other one starts on line {line}");
             return Err(document.refuse(at, message));
         }
         lines.push((config.id.clone(), document.line(stanza.span().start)));
@@ -189,7 +195,10 @@ pub(super) fn read<'a>(
             continue;
         }
         if !functions.iter().any(|function| function.devices.contains(&config.id)) {
-            let message = format!("no function runs on device `{}`: one does that says device = \"{0}\"", config.id);
+            let message = format!(
+                "no function runs on device `{}`: set device = \"{0}\" in a function, or remove the device",
+                config.id
+            );
             warnings.push(document.warn(at, message));
         }
         devices.push(config);
@@ -211,11 +220,11 @@ fn read_one<'a>(
     let name = stanza.require_text(document, "name")?;
     let id = name.get_ref();
     if !godwit_device::is_id(id) {
-        return Err(document.refuse(name.span(), format!("there can be no device {}", no_device(id))));
+        return Err(document.refuse(name.span(), format!("unknown device {}", no_device(id))));
     }
     for key in ["mode", "transfer", "watchdog_ms", "chunks", "device_chain", "share"] {
         if id == cpu::ID && stanza.has(key) {
-            let message = format!("the CPU runs a chunk at once, on the worker's own thread: it has no `{key}`");
+            let message = format!("`{key}` does not apply to the CPU, which runs chunks on the worker's thread");
             return Err(document.refuse(stanza.span_of(key), message));
         }
     }
@@ -224,7 +233,7 @@ fn read_one<'a>(
     if let Some(transfer) = keys.transfer {
         config.transfer = transfer;
         if cuda::number(id).is_none() || config.mode != Mode::Launch {
-            let message = "`transfer` is of CUDA devices that launch: others have but one way to come by their packets";
+            let message = "`transfer` applies only to CUDA devices in launch mode: other devices have a fixed transfer";
             return Err(document.refuse(stanza.span_of("transfer"), message.to_owned()));
         }
     }
@@ -238,13 +247,15 @@ fn read_one<'a>(
     }
     config.device_chain = keys.device_chain.unwrap_or(true);
     config.share = keys.share.clone().unwrap_or_default().into_iter().collect();
-    let defaults = ChunkDefaults { chunks: config.chunks, ..ChunkDefaults::of(id, config.mode, engine.workers) };
+    let defaults =
+        ChunkDefaults { chunks: config.chunks, ..ChunkDefaults::for_device(id, config.mode, engine.workers) };
     config.packing = packing_of(id, defaults, engine, &[packing, &keys.packing()]);
     validate_packing(document, stanza, &config.packing)?;
     Ok(config)
 }
 
-/// Each share is of a function that runs on the device, in groups that stay on it.
+/// Checks that each share belongs to a function on the device, and that the device has persistent
+/// groups.
 fn validate_share(
     document: &Document<'_>,
     stanza: &Stanza<'_>,
@@ -255,18 +266,17 @@ fn validate_share(
     let DeviceConfig { id, mode, share, .. } = config;
     for (name, share) in share {
         let Some(function) = functions.iter().find(|function| function.name == *name) else {
-            return refuse(format!("`share` names the function `{name}`, and there is none of that name"));
+            return refuse(format!("`share` names the function `{name}`, which does not exist"));
         };
         if !function.devices.contains(id) {
             return refuse(format!("`share` names the function `{name}`, which does not run on `{id}`"));
         }
         if !(1..=SHARE_MAX).contains(share) {
-            return refuse(format!("the share of `{name}` is {share}, and must be 1 to {SHARE_MAX}"));
+            return refuse(format!("the share of `{name}` is {share}: must be 1 to {SHARE_MAX}"));
         }
     }
     if !share.is_empty() && *mode != Mode::Persistent {
-        let message = "`share` splits groups that stay on the device, for which it says mode = \"persistent\": the groups of a \
-                       launch take whatever bin is next";
+        let message = "`share` divides persistent groups: set mode = \"persistent\" or remove `share`";
         return refuse(message.to_owned());
     }
     Ok(())

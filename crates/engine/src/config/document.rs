@@ -1,4 +1,5 @@
-//! The text of a configuration: stanzas, places, and errors of the TOML reader as sentences.
+//! Text of a configuration: stanzas, positions, and readable messages for errors of the TOML
+//! parser.
 
 use std::ops::Range;
 
@@ -10,25 +11,25 @@ use toml::de::{DeTable, DeValue};
 
 use super::ConfigError;
 
-/// Longest name of a port, function or class.
+/// Maximum length of the name of a port, function or class, in bytes.
 const NAME_BYTES_MAX: usize = 32;
-/// Names that chains use themselves.
+/// Names that have a meaning in chains.
 const RESERVED: [&str; 3] = [godwit_chain::DROP, godwit_chain::EGRESS, godwit_chain::DEFAULT_CLASS];
 
-/// The text, and its name in errors.
+/// Text of a configuration, with the file name that errors show.
 pub(super) struct Document<'a> {
     text: &'a str,
     origin: &'a str,
 }
 
-/// One table of the document.
+/// A table of the document.
 pub(super) struct Stanza<'a> {
-    /// As it is written: `[engine]`, `[[port]]`.
+    /// Header as written, such as `[engine]` or `[[port]]`.
     pub(super) header: String,
     span: Range<usize>,
-    /// All keys that were there at first, with their places.
+    /// All keys of the stanza, with their positions. Reading a key does not remove it here.
     keys: Vec<(String, Range<usize>)>,
-    /// Those of them whose value is a text.
+    /// All string values, with the positions of their keys.
     texts: Vec<(String, Range<usize>)>,
     table: DeTable<'a>,
 }
@@ -38,7 +39,7 @@ impl<'a> Document<'a> {
         Self { text, origin }
     }
 
-    /// The whole document as a table.
+    /// Returns the whole document as one stanza.
     pub(super) fn root(&self) -> Result<Stanza<'a>, ConfigError> {
         match DeTable::parse(self.text) {
             Ok(table) => Ok(Stanza::new("the configuration".to_owned(), 0..0, table.into_inner())),
@@ -46,70 +47,71 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The error with this message at this place.
+    /// Returns an error with a message and the line of a position.
     pub(super) fn refuse(&self, at: Range<usize>, message: impl ToString) -> ConfigError {
         ConfigError::at(self.origin, self.line(at.start), message)
     }
 
-    /// The error with this message in this line, counted from 1.
+    /// Returns an error with a message and a line, counted from 1.
     pub(super) fn refuse_line(&self, line: usize, message: impl ToString) -> ConfigError {
         ConfigError::at(self.origin, line, message)
     }
 
-    /// The warning with this message at this place.
+    /// Returns a warning with a message and the line of a position.
     pub(super) fn warn(&self, at: Range<usize>, message: impl std::fmt::Display) -> String {
         format!("{}:{}: {message}", self.origin, self.line(at.start))
     }
 
-    /// The line of a place, from 1; never behind the last line.
+    /// Returns the line of a position, counted from 1. Positions after the end give the last line.
     pub(super) fn line(&self, at: usize) -> usize {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
         line.min(self.text.lines().count().max(1))
     }
 
-    /// Reads what is left of a stanza, which goes on knowing the places of its keys. `taken`: keys that it may have besides, for suggestions.
-    pub(super) fn read<T: Deserialize<'a>>(&self, stanza: &mut Stanza<'a>, taken: &[&str]) -> Result<T, ConfigError> {
+    /// Deserializes the remaining keys of a stanza. The stanza keeps the positions of its keys.
+    /// `known` lists further valid keys for suggestions.
+    pub(super) fn read<T: Deserialize<'a>>(&self, stanza: &mut Stanza<'a>, known: &[&str]) -> Result<T, ConfigError> {
         let table = stanza.take_table();
-        T::deserialize(table.into_deserializer()).map_err(|error| self.refuse_toml(&error, stanza, taken))
+        T::deserialize(table.into_deserializer()).map_err(|error| self.refuse_toml(&error, stanza, known))
     }
 
-    /// The name of a port, function or class, taken out.
+    /// Removes the key `name` of a port, function or class, and returns its value.
     pub(super) fn name(&self, stanza: &mut Stanza<'a>) -> Result<String, ConfigError> {
         let name = stanza.require_text(self, "name")?;
         let text = name.get_ref();
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(allowed) {
             let message = format!(
-                "`{}` is no name: 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-` and `.`",
+                "`{}` is not a valid name: use 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-` and `.`",
                 text.escape_debug()
             );
             return Err(self.refuse(name.span(), message));
         }
         if RESERVED.contains(&text.as_str()) {
-            return Err(self.refuse(name.span(), format!("`{text}` has a meaning in chains and cannot be a name")));
+            return Err(self.refuse(name.span(), format!("`{text}` is reserved in chains and cannot be a name")));
         }
         Ok(name.into_inner())
     }
 
-    /// An error of the TOML reader in a stanza as a sentence.
-    pub(super) fn refuse_toml(&self, error: &toml::de::Error, stanza: &Stanza<'_>, taken: &[&str]) -> ConfigError {
+    /// Converts an error of the TOML parser in a stanza to a readable message.
+    pub(super) fn refuse_toml(&self, error: &toml::de::Error, stanza: &Stanza<'_>, known: &[&str]) -> ConfigError {
         let message = error.message();
         let text = error.to_string();
-        // The reader says the path of the key in a last line of its own.
+        // The parser appends the path of the key as a last line.
         let path = text.trim_end().rsplit_once("\nin `").map(|(_, path)| path.trim_end_matches('`'));
         let mut at = error.span().unwrap_or(stanza.span());
         if let Some(key) = quoted_after(message, "unknown field ") {
             let mut candidates = quoted_list(message);
             if path.is_none() {
-                candidates.extend(taken);
+                candidates.extend(known);
             }
             return self.refuse(at, names::unknown("key", key, &candidates));
         }
         if let Some(key) = quoted_after(message, "missing field ") {
             at = if at == (0..0) { stanza.span() } else { at };
-            let of = path.map_or(stanza.header.clone(), |path| format!("`{path}`"));
-            return self.refuse(at, format!("{of} lacks the key `{key}`"));
+            let owner = path.map_or(stanza.header.clone(), |path| format!("`{path}`"));
+            return self.refuse(at, format!("{owner} lacks the key `{key}`"));
         }
         let key = path.map_or(String::new(), |path| format!("`{path}`: "));
         if let Some(value) = quoted_after(message, "unknown variant ") {
@@ -119,7 +121,7 @@ impl<'a> Document<'a> {
         if let (Some(path), Some((found, expected))) = (path, wrong.and_then(|wrong| wrong.rsplit_once(", expected ")))
         {
             let expected = in_words(expected);
-            // What stands in the place of a key may be the key, which belongs into no terminal and no log.
+            // The wrong value of a key field may be a secret, so the message does not quote it.
             return self.refuse(
                 at,
                 match path.ends_with("key") {
@@ -129,7 +131,7 @@ impl<'a> Document<'a> {
             );
         }
         if message == "wanted string or table" {
-            return self.refuse(at, format!("{key}must be a text in quotes"));
+            return self.refuse(at, format!("{key}must be a string in quotes"));
         }
         self.refuse(at, format!("{key}{message}"))
     }
@@ -146,23 +148,23 @@ impl<'a> Stanza<'a> {
         self.keys.is_empty()
     }
 
-    /// What is left of it.
+    /// Returns the keys that are not yet read.
     pub(super) fn rest(&self) -> &DeTable<'a> {
         &self.table
     }
 
-    /// The place of the stanza.
+    /// Returns the position of the stanza.
     pub(super) fn span(&self) -> Range<usize> {
         self.span.clone()
     }
 
-    /// The place of the first key, in the order of the text, that is one of these.
-    pub(super) fn first_of(&self, is_one: impl Fn(&str) -> bool) -> Option<Range<usize>> {
-        let found = self.keys.iter().filter(|(key, _)| is_one(key));
+    /// Returns the position of the first key in the text for which `matches` returns true.
+    pub(super) fn first_of(&self, matches: impl Fn(&str) -> bool) -> Option<Range<usize>> {
+        let found = self.keys.iter().filter(|(key, _)| matches(key));
         found.map(|(_, span)| span.clone()).min_by_key(|span| span.start)
     }
 
-    /// The place of a key; of the stanza where the key is not there.
+    /// Returns the position of a key, or of the stanza if the key is absent.
     pub(super) fn span_of(&self, key: &str) -> Range<usize> {
         self.keys.iter().find(|(name, _)| name == key).map_or(self.span(), |(_, span)| span.clone())
     }
@@ -171,17 +173,17 @@ impl<'a> Stanza<'a> {
         self.keys.iter().any(|(name, _)| name == key)
     }
 
-    /// The place of the first key whose value is a text that fits.
+    /// Returns the position of the first key with a string value that matches.
     pub(super) fn span_of_text(&self, fits: impl Fn(&str) -> bool) -> Range<usize> {
         self.texts.iter().find(|(text, _)| fits(text)).map_or(self.span(), |(_, span)| span.clone())
     }
 
-    /// What is left of the stanza, with places; the stanza keeps knowing the places of its keys.
+    /// Removes and returns the remaining keys, with their positions.
     pub(super) fn take_table(&mut self) -> Spanned<DeTable<'a>> {
         Spanned::new(self.span.clone(), std::mem::take(&mut self.table))
     }
 
-    /// Refuses the first key, in the order of the text, that is none of `known`.
+    /// Returns an error for the first key in the text that is not in `known`.
     pub(super) fn refuse_unknown(&self, document: &Document<'_>, known: &[&str]) -> Result<(), ConfigError> {
         let unknown = self.keys.iter().filter(|(key, _)| !known.contains(&key.as_str()));
         match unknown.min_by_key(|(_, span)| span.start) {
@@ -190,7 +192,7 @@ impl<'a> Stanza<'a> {
         }
     }
 
-    /// The value of `key`, taken out: a text.
+    /// Removes a key with a string value, and returns the value if the key is present.
     pub(super) fn take_text(
         &mut self,
         document: &Document<'_>,
@@ -202,12 +204,13 @@ impl<'a> Stanza<'a> {
             Some(text) => Ok(Some(Spanned::new(span, text.to_owned()))),
             None => {
                 let found = a_or_an(value.get_ref().type_str());
-                Err(document.refuse(span, format!("`{key}` must be a text in quotes, not {found}")))
+                Err(document.refuse(span, format!("`{key}` must be a string in quotes, not {found}")))
             }
         }
     }
 
-    /// The same for a text or a list of texts; none where the key is not there.
+    /// Removes a key with one string or a list of strings. Returns an empty list if the key is
+    /// absent.
     pub(super) fn take_texts(
         &mut self,
         document: &Document<'_>,
@@ -220,20 +223,20 @@ impl<'a> Stanza<'a> {
             Some(text) => Ok(Spanned::new(value.span(), text.to_owned())),
             None => {
                 let found = a_or_an(value.get_ref().type_str());
-                Err(document.refuse(value.span(), format!("`{key}` must be texts in quotes, not {found}")))
+                Err(document.refuse(value.span(), format!("`{key}` must contain strings in quotes, not {found}")))
             }
         };
         let texts: Vec<_> = values.iter().map(text).collect::<Result<_, _>>()?;
         if texts.is_empty() {
             return Err(
-                document.refuse(self.span_of(key), format!("`{key}` names nothing: leave it out, or name some"))
+                document.refuse(self.span_of(key), format!("`{key}` is empty: remove it, or list at least one value"))
             );
         }
         self.table.remove(key);
         Ok(texts)
     }
 
-    /// The same as [`Stanza::take_text`] for a key that must be there.
+    /// Removes a required key with a string value, and returns the value.
     pub(super) fn require_text(
         &mut self,
         document: &Document<'_>,
@@ -242,7 +245,7 @@ impl<'a> Stanza<'a> {
         if let Some(text) = self.take_text(document, key)? {
             return Ok(text);
         }
-        // Perhaps it is there, misspelt.
+        // The key may be misspelled.
         for (written, span) in &self.keys {
             if names::nearest(written, [key]).is_some() {
                 return Err(document.refuse(span.clone(), names::unknown("key", written, &[key])));
@@ -251,22 +254,22 @@ impl<'a> Stanza<'a> {
         Err(document.refuse(self.span(), format!("{} lacks the key `{key}`", self.header)))
     }
 
-    /// The table `[key]`, taken out; an empty one where there is none.
+    /// Removes and returns the table `[key]`. Returns an empty stanza if it is absent.
     pub(super) fn table(&mut self, document: &Document<'_>, key: &str) -> Result<Stanza<'a>, ConfigError> {
         let header = format!("[{key}]");
         let Some(value) = self.table.remove(key) else { return Ok(Stanza::new(header, 0..0, DeTable::new())) };
         let span = value.span();
         match value.into_inner() {
             DeValue::Table(table) => Ok(Stanza::new(header, span, table)),
-            _ => Err(document.refuse(self.span_of(key), format!("`{key}` must be one table, written {header}"))),
+            _ => Err(document.refuse(self.span_of(key), format!("`{key}` must be a single table, written {header}"))),
         }
     }
 
-    /// The tables `[[key]]`, taken out, in order.
+    /// Removes and returns the tables `[[key]]`, in order.
     pub(super) fn tables(&mut self, document: &Document<'_>, key: &str) -> Result<Vec<Stanza<'a>>, ConfigError> {
         let Some(value) = self.table.remove(key) else { return Ok(Vec::new()) };
         let header = format!("[[{key}]]");
-        let message = format!("`{key}` must be tables, each written {header}");
+        let message = format!("`{key}` must be a list of tables, each written {header}");
         let wrong = |span| document.refuse(span, &message);
         let DeValue::Array(values) = value.into_inner() else { return Err(wrong(self.span_of(key))) };
         let stanza = |value: Spanned<DeValue<'a>>| {
@@ -280,21 +283,21 @@ impl<'a> Stanza<'a> {
     }
 }
 
-/// `x` of "… `x` …" behind `start`.
+/// Returns the quoted name after `start` at the beginning of `message`.
 fn quoted_after<'m>(message: &'m str, start: &str) -> Option<&'m str> {
     let rest = message.strip_prefix(start)?.strip_prefix('`')?;
-    // The name itself may hold anything; what follows it is the reader's.
+    // The name can contain any character. The text after it comes from the parser.
     let end = rest.rfind("`, expected ").or_else(|| rest.rfind("`, there are no ")).or_else(|| rest.rfind('`'))?;
     Some(&rest[..end])
 }
 
-/// The quoted names behind "expected".
+/// Returns the quoted names in the list of expected names.
 fn quoted_list(message: &str) -> Vec<&str> {
     let Some((_, expected)) = message.rsplit_once("`, expected ") else { return Vec::new() };
     expected.split('`').skip(1).step_by(2).collect()
 }
 
-/// What the reader expected, as the operator would say it.
+/// Converts the parser's name of an expected type to plain words.
 fn in_words(expected: &str) -> &str {
     match expected {
         "u8" => "an integer from 0 to 255",
@@ -304,7 +307,7 @@ fn in_words(expected: &str) -> &str {
         "i8" | "i16" | "i32" | "i64" => "an integer",
         "f32" | "f64" => "a number",
         "a boolean" => "true or false",
-        "a string" | "string or table" | "path string" => "a text in quotes",
+        "a string" | "string or table" | "path string" => "a string in quotes",
         "a sequence" => "a list",
         other if other.starts_with("struct ") || other == "a map" => "a table",
         other => other,

@@ -1,26 +1,26 @@
-//! What is wrong with a configuration, in one sentence.
+//! Errors of a configuration.
 
 use std::path::{Path, PathBuf};
 
-/// What is wrong with a configuration. All of it is the operator's to mend.
+/// Error of a configuration, one sentence. The operator can fix all of them.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read.
+    /// A file cannot be read.
     #[error("{}: {source}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A line is at fault: of the configuration, or of a file that it names.
+    /// A line of the configuration, or of a file that it names, is wrong.
     #[error("{origin}:{line}: {message}")]
     Line {
-        /// The file.
+        /// Name of the file.
         origin: String,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong, and what would be right.
+        /// Problem and remedy.
         message: String,
     },
 }
@@ -35,7 +35,8 @@ impl ConfigError {
     }
 }
 
-/// A sentence has one line, whatever names and values it quotes.
+/// Replaces control characters, which quoted names and values may contain, so that the message has
+/// one line.
 fn one_line(message: &str) -> String {
     message.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,5 +1,5 @@
-//! Whether a configuration says the same as another of everything but classes and edges. Its values are not kept, for some of
-//! them are keys: a hash of each is.
+//! Fingerprint of a configuration, to detect changes other than to classes and edges. It contains
+//! hashes instead of values, because some values are keys.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
@@ -8,95 +8,97 @@ use std::sync::OnceLock;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What may change: all other stanzas are looked at.
+/// Stanzas that may change at run time. The fingerprint covers all others.
 const FREE: [&str; 2] = ["class", "chain"];
 
-/// A hash of each value of each stanza, in order.
+/// Hash of each value of each stanza, in order.
 #[derive(Debug)]
-pub(super) struct Fingerprint(Vec<Mark>);
+pub(super) struct Fingerprint(Vec<Entry>);
 
 #[derive(Debug)]
-struct Mark {
-    /// As a message names it: "function `vpn`", "[engine]".
+struct Entry {
+    /// Stanza as messages name it, such as "function `vpn`" or "[engine]".
     stanza: String,
-    /// `None`: that the stanza is there.
+    /// Key name. `None`: the entry records that the stanza exists.
     key: Option<String>,
     hash: u64,
     at: Range<usize>,
 }
 
 impl Fingerprint {
-    /// Of the whole document.
+    /// Computes the fingerprint of a document.
     pub(super) fn new(root: &DeTable<'_>) -> Self {
-        let mut marks = Vec::new();
+        let mut entries = Vec::new();
         let mut kinds: Vec<(&str, &Spanned<DeValue<'_>>)> =
             root.iter().map(|(key, value)| (key.get_ref().as_ref(), value)).collect();
-        // In which order the kinds of stanzas stand does not matter.
+        // The order of different kinds of stanzas is irrelevant.
         kinds.sort_by_key(|(key, _)| *key);
         for (key, value) in kinds.into_iter().filter(|(key, _)| !FREE.contains(key)) {
             match value.get_ref() {
-                DeValue::Table(table) => mark(&mut marks, format!("[{key}]"), value.span(), table),
+                DeValue::Table(table) => append_entries(&mut entries, format!("[{key}]"), value.span(), table),
                 DeValue::Array(stanzas) => {
                     for (number, stanza) in (1..).zip(stanzas.iter()) {
                         let Some(table) = stanza.get_ref().as_table() else { continue };
                         let name = table.get("name").and_then(|name| name.get_ref().as_str());
                         let name = name.map_or(format!("{key} {number}"), |name| format!("{key} `{name}`"));
-                        mark(&mut marks, name, stanza.span(), table);
+                        append_entries(&mut entries, name, stanza.span(), table);
                     }
                 }
                 _ => {}
             }
         }
-        Self(marks)
+        Self(entries)
     }
 
-    /// Where `other` differs first, and how; the place is one of `other`'s, where it has it.
+    /// Returns the first difference, as a message and its position in `other`. The position is
+    /// `None` if something is missing there.
     pub(super) fn difference(&self, other: &Self) -> Option<(Option<Range<usize>>, String)> {
-        let stanzas = |marks: &Self| -> Vec<(String, Range<usize>)> {
-            let heads = marks.0.iter().filter(|mark| mark.key.is_none());
-            heads.map(|mark| (mark.stanza.clone(), mark.at.clone())).collect()
+        let stanzas = |entries: &Self| -> Vec<(String, Range<usize>)> {
+            let heads = entries.0.iter().filter(|entry| entry.key.is_none());
+            heads.map(|entry| (entry.stanza.clone(), entry.at.clone())).collect()
         };
         let (before, now) = (stanzas(self), stanzas(other));
         let lacks = |all: &[(String, Range<usize>)], name: &str| !all.iter().any(|(known, _)| known == name);
         if let Some((name, at)) = now.iter().find(|(name, _)| lacks(&before, name)) {
-            return Some((Some(at.clone()), format!("{name} was not there when Godwit was started")));
+            return Some((Some(at.clone()), format!("{name} was added after the start of Godwit")));
         }
         if let Some((name, _)) = before.iter().find(|(name, _)| lacks(&now, name)) {
-            return Some((None, format!("{name} is gone, which was there when Godwit was started")));
+            return Some((None, format!("{name} was removed after the start of Godwit")));
         }
-        let stands_elsewhere = |(place, (name, _)): &(usize, &(String, Range<usize>))| {
-            before.get(*place).is_none_or(|(before, _)| before != name)
+        let has_moved = |(index, (name, _)): &(usize, &(String, Range<usize>))| {
+            before.get(*index).is_none_or(|(before, _)| before != name)
         };
-        if let Some((_, (name, at))) = now.iter().enumerate().find(stands_elsewhere) {
-            return Some((Some(at.clone()), format!("{name} stands in another place than when Godwit was started")));
+        if let Some((_, (name, at))) = now.iter().enumerate().find(has_moved) {
+            return Some((Some(at.clone()), format!("{name} was moved after the start of Godwit")));
         }
-        let of = |marks: &'_ Self, wanted: &Mark| -> Option<u64> {
-            let found = marks.0.iter().find(|mark| mark.stanza == wanted.stanza && mark.key == wanted.key);
-            found.map(|mark| mark.hash)
+        let of = |entries: &'_ Self, wanted: &Entry| -> Option<u64> {
+            let found = entries.0.iter().find(|entry| entry.stanza == wanted.stanza && entry.key == wanted.key);
+            found.map(|entry| entry.hash)
         };
-        let differs = |mark: &&Mark, others: &Self| mark.key.is_some() && of(others, mark) != Some(mark.hash);
-        let say = |mark: &Mark| {
-            let key = mark.key.as_deref().unwrap_or_default();
-            format!("`{key}` of {} is not what it was when Godwit was started", mark.stanza)
+        let differs = |entry: &&Entry, others: &Self| entry.key.is_some() && of(others, entry) != Some(entry.hash);
+        let message_for = |entry: &Entry| {
+            let key = entry.key.as_deref().unwrap_or_default();
+            format!("`{key}` of {} was changed after the start of Godwit", entry.stanza)
         };
-        if let Some(mark) = other.0.iter().find(|mark| differs(mark, self)) {
-            return Some((Some(mark.at.clone()), say(mark)));
+        if let Some(entry) = other.0.iter().find(|entry| differs(entry, self)) {
+            return Some((Some(entry.at.clone()), message_for(entry)));
         }
-        let gone = self.0.iter().find(|mark| differs(mark, other))?;
-        let stanza = other.0.iter().find(|mark| mark.stanza == gone.stanza).map(|mark| mark.at.clone());
-        Some((stanza, say(gone)))
+        let gone = self.0.iter().find(|entry| differs(entry, other))?;
+        let stanza = other.0.iter().find(|entry| entry.stanza == gone.stanza).map(|entry| entry.at.clone());
+        Some((stanza, message_for(gone)))
     }
 }
 
-fn mark(marks: &mut Vec<Mark>, stanza: String, at: Range<usize>, table: &DeTable<'_>) {
-    marks.push(Mark { stanza: stanza.clone(), key: None, hash: 0, at });
+fn append_entries(entries: &mut Vec<Entry>, stanza: String, at: Range<usize>, table: &DeTable<'_>) {
+    entries.push(Entry { stanza: stanza.clone(), key: None, hash: 0, at });
     for (key, value) in table {
         let name = Some(key.get_ref().to_string());
-        marks.push(Mark { stanza: stanza.clone(), key: name, hash: hash(value), at: key.span() });
+        entries.push(Entry { stanza: stanza.clone(), key: name, hash: hash(value), at: key.span() });
     }
 }
 
-/// The same for the same value, in this process; spaces, comments and places do not count.
+/// Returns the hash of a value. Equal values have equal hashes within this process. Spaces,
+/// comments and positions are irrelevant.
 fn hash(value: &Spanned<DeValue<'_>>) -> u64 {
     static KEYS: OnceLock<RandomState> = OnceLock::new();
     let mut hasher = KEYS.get_or_init(RandomState::new).build_hasher();
@@ -124,7 +126,7 @@ fn feed(value: &DeValue<'_>, hasher: &mut impl Hasher) {
         DeValue::Table(table) => {
             hasher.write_u8(7);
             hasher.write_usize(table.len());
-            // In the order of keys, not of the text.
+            // Sort the keys, because their order in the text is irrelevant.
             let mut keys: Vec<_> = table.iter().map(|(key, value)| (key.get_ref(), value.get_ref())).collect();
             keys.sort_by_key(|(key, _)| *key);
             for (key, value) in keys {

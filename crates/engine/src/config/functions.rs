@@ -1,4 +1,4 @@
-//! `[[function]]`.
+//! The `[[function]]` stanzas.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,18 +10,19 @@ use godwit_function::{BuildContext, Error, Function, KINDS};
 use super::document::{Document, Stanza};
 use super::{ConfigError, FUNCTIONS_MAX};
 
-/// One `[[function]]`, built.
+/// A configured function with its tables.
 #[derive(Clone)]
 pub struct FunctionConfig {
-    /// Its name.
+    /// Configured name.
     pub name: String,
-    /// Which way it runs on the CPU.
+    /// Implementation that runs on the CPU.
     pub implementation: Implementation,
-    /// Where it runs, on whichever has least to do: `cpu`, `opencl:0`, `cuda:0`. One at least, none twice.
+    /// Devices of the function, such as `cpu`, `opencl:0` and `cuda:0`. Contains at least one,
+    /// without duplicates. Several devices share the packets of the function.
     pub devices: Vec<String>,
-    /// The function, its tables built.
+    /// The function with its tables.
     pub function: Arc<dyn Function>,
-    /// Line of the configuration that begins it.
+    /// First line of the stanza.
     pub line: usize,
 }
 
@@ -36,7 +37,7 @@ impl std::fmt::Debug for FunctionConfig {
     }
 }
 
-/// Keys of every function.
+/// Keys that every function has.
 const KEYS: [&str; 4] = ["name", "kind", "impl", "device"];
 
 pub(super) fn read<'a>(
@@ -53,10 +54,10 @@ pub(super) fn read<'a>(
         let name = document.name(&mut stanza)?;
         let refuse = |message: String| Err(document.refuse(stanza.span_of("name"), message));
         if ports.contains(&name) {
-            return refuse(format!("`{name}` is already the name of a port: chains could not tell them apart"));
+            return refuse(format!("`{name}` is also the name of a port: a chain could not distinguish them"));
         }
         if let Some(other) = functions.iter().find(|function| function.name == name) {
-            return refuse(format!("there are two functions called `{name}`: the other begins in line {}", other.line));
+            return refuse(format!("two functions are named `{name}`: the other one starts on line {}", other.line));
         }
         functions.push(read_one(document, stanza, name, ports, directory)?);
     }
@@ -83,7 +84,7 @@ fn read_one<'a>(
         let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.contract.kind).collect();
         return Err(document.refuse(kind_text.span(), names::unknown("kind of function", kind_name, &kinds)));
     };
-    let asked = match stanza.take_text(document, "impl")? {
+    let implementation = match stanza.take_text(document, "impl")? {
         None => None,
         Some(text) => {
             let all = Implementation::ALL;
@@ -96,20 +97,20 @@ fn read_one<'a>(
             }
         }
     };
-    let devices = read_devices(document, &mut stanza, &name, asked)?;
-    let site = BuildContext { name: &name, ports, directory };
-    let function = match (kind.build)(stanza.take_table(), &site) {
+    let devices = read_devices(document, &mut stanza, &name, implementation)?;
+    let context = BuildContext { name: &name, ports, directory };
+    let function = match (kind.build)(stanza.take_table(), &context) {
         Ok(function) => function,
         Err(error) => return Err(refuse(document, &stanza, &name, directory, &error)),
     };
-    Ok(FunctionConfig { name, implementation: asked.unwrap_or_default(), devices, function, line })
+    Ok(FunctionConfig { name, implementation: implementation.unwrap_or_default(), devices, function, line })
 }
 
 fn read_devices(
     document: &Document<'_>,
     stanza: &mut Stanza<'_>,
     name: &str,
-    asked: Option<Implementation>,
+    implementation: Option<Implementation>,
 ) -> Result<Vec<String>, ConfigError> {
     let texts = stanza.take_texts(document, "device")?;
     let mut devices: Vec<String> = Vec::new();
@@ -120,11 +121,11 @@ fn read_devices(
             return refuse(format!("function `{name}` cannot run on {}", no_device(device)));
         }
         if devices.contains(device) {
-            return refuse(format!("function `{name}` names `{device}` twice"));
+            return refuse(format!("function `{name}` lists `{device}` twice"));
         }
         devices.push(device.clone());
     }
-    let of_cpu = asked.filter(|implementation| *implementation != Implementation::Scalar);
+    let of_cpu = implementation.filter(|implementation| *implementation != Implementation::Scalar);
     if let (Some(implementation), Some(first)) = (of_cpu, texts.first())
         && !devices.iter().any(|device| device == cpu::ID)
     {
@@ -138,12 +139,13 @@ fn read_devices(
     Ok(devices)
 }
 
-/// What a name that no device can have is, and what names are.
+/// Returns a message for an invalid device name, which lists the valid ones.
 pub(super) fn no_device(name: &str) -> String {
-    format!("`{}`: devices are `cpu`, and `opencl:0` or `cuda:0` with the number of one", name.escape_debug())
+    format!("`{}`: valid devices are `cpu`, `opencl:N` and `cuda:N` with a device number N", name.escape_debug())
 }
 
-/// What a function found wrong with its stanza, or with a file that the stanza names.
+/// Converts an error of a function to an error with the position in the stanza, or in a file that
+/// the stanza names.
 fn refuse(document: &Document<'_>, stanza: &Stanza<'_>, name: &str, directory: &Path, error: &Error) -> ConfigError {
     match error {
         Error::Toml(error) => document.refuse_toml(error, stanza, &KEYS),

@@ -1,10 +1,11 @@
-//! Fuzz target: a function of bytes that must not panic.
+//! Fuzz target of the configuration parser. It must not panic.
 
 use std::path::Path;
 
 use super::{Config, ConfigError};
 
-/// Reads `data` as a configuration. What is refused is refused in one sentence, with a line that is there.
+/// Fuzz target: `data` is a configuration. An error has one line of text and names an existing
+/// line.
 pub fn config_parse(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match Config::parse(text, "fuzz.toml", Path::new("/nonexistent")) {

@@ -1,20 +1,20 @@
-//! What the operator writes, read and checked. `docs/configuration.md` describes every key.
+//! Reads and checks the configuration. `docs/configuration.md` describes every key.
 //!
-//! | file | holds |
+//! | file | content |
 //! |---|---|
-//! | `document.rs` | the text: stanzas, places, and errors of the TOML reader as sentences |
+//! | `document.rs` | text, stanzas, positions, and messages for TOML errors |
 //! | `settings.rs` | `[engine]`, `[arena]`, `[packing]`, `[dpdk]` |
 //! | `devices.rs` | `[[device]]` |
 //! | `ports.rs` | `[[port]]` |
 //! | `functions.rs` | `[[function]]` |
 //! | `classes.rs` | `[[class]]` |
 //! | `chain.rs` | `[[chain]]` |
-//! | `workers.rs` | whether several workers can share the chain |
-//! | `change.rs` | another chain for a Godwit that runs |
-//! | `fingerprint.rs` | whether all but the chain is as it was |
+//! | `workers.rs` | checks whether several workers can share the chain |
+//! | `change.rs` | new chain for a running engine |
+//! | `fingerprint.rs` | detects changes to other stanzas |
 //!
-//! Whatever is wrong is one sentence with the file and the line: [`ConfigError`]. Reading a configuration builds the
-//! tables of its functions, because only that finds what is wrong with them; it opens no port.
+//! Every error is one sentence with file and line ([`ConfigError`]). Reading a configuration builds
+//! the tables of its functions, because only this detects all errors in them. It opens no port.
 
 mod chain;
 mod change;
@@ -46,66 +46,67 @@ pub use functions::FunctionConfig;
 pub use ports::{PortConfig, PortKind};
 pub use settings::{EngineConfig, Idle, IoModel};
 
-/// Most configured ports.
+/// Maximum number of ports.
 pub const PORTS_MAX: usize = 64;
-/// Most configured functions.
+/// Maximum number of functions.
 pub const FUNCTIONS_MAX: usize = 64;
 
-/// A configuration that can work.
+/// A valid configuration.
 pub struct Config {
-    /// The workers.
+    /// Settings of the workers.
     pub engine: EngineConfig,
-    /// The memory; with room for what the chain's functions prepend and append.
+    /// Settings of the arena, with enough headroom and tailroom for the functions of the chain.
     pub arena: ArenaConfig,
-    /// Whether the operator says which free buffer a packet gets. Otherwise that depends on the devices.
-    pub says_reuse: bool,
-    /// Bins and chunks, of a device without packing of its own.
+    /// Whether the configuration contains the key `reuse` of `[arena]`. Otherwise the devices
+    /// determine it.
+    pub has_reuse: bool,
+    /// Packing of devices that have no packing keys.
     pub packing: PackerConfig,
-    /// The devices that functions run on, and those that have a stanza. The CPU is the first, whether it is used or not.
+    /// Devices with functions or with a stanza. The CPU is always the first.
     pub devices: Vec<DeviceConfig>,
-    /// The ports; a port's number is its index.
+    /// Ports. The index is the port number.
     pub ports: Vec<PortConfig>,
-    /// The functions; a function's number is its index.
+    /// Functions. The index is the function number.
     pub functions: Vec<FunctionConfig>,
-    /// Packet → class.
+    /// Maps a packet to its class.
     pub classifier: Classifier,
-    /// (stage, class, verdict) → next stage.
+    /// Maps function, class and verdict to the next stage.
     pub chain: Chain,
-    /// What is probably not meant, one sentence each, as `FILE:LINE: …` where a line is at fault.
+    /// Warnings about probable mistakes, one sentence each. Some start with `FILE:LINE: `.
     pub warnings: Vec<String>,
-    /// The name of the file, as warnings and errors show it.
+    /// File name in errors and warnings.
     origin: String,
-    /// The file, where it came from one.
+    /// Path of the file. `None` if the configuration is not from a file.
     path: Option<PathBuf>,
-    /// Room around frames that buffers have for functions.
+    /// Headroom and tailroom of buffers for functions.
     room: settings::Room,
-    /// All that stays as it is while Godwit runs.
+    /// Fingerprint of all stanzas that must not change at run time.
     fingerprint: fingerprint::Fingerprint,
 }
 
 impl Config {
-    /// Reads the file at `path`. Relative file names in it start from its directory.
+    /// Reads the file at `path`. Relative paths in it start at its directory.
     ///
     /// # Errors
-    /// One sentence that says what is wrong, and where.
+    /// If the file cannot be read or is invalid. The error names file and line.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        // It may hold keys.
+        // The text may contain keys, so it is wiped.
         let text = Zeroizing::new(read(path)?);
         let mut config = Self::parse(&text, &path.display().to_string(), folder(path))?;
-        // Wherever the process is when it is read again.
+        // A reload must find the file from any working directory.
         config.path = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
         Ok(config)
     }
 
-    /// Reads `text`. `origin` is the name that errors show; relative file names start from `directory`.
+    /// Reads `text`. Errors show `origin` as the file name. Relative paths start at `directory`.
     ///
     /// # Errors
-    /// One sentence that says what is wrong, and where.
+    /// If the text is invalid. The error names file and line.
     pub fn parse(text: &str, origin: &str, directory: &Path) -> Result<Self, ConfigError> {
         let document = Document::new(text, origin);
         let mut root = document.root()?;
         if root.is_empty() {
-            let message = "there is nothing in this file: a configuration has at least one [[port]] and one [[chain]]";
+            let message = "the configuration is empty: it needs at least one [[port]] and one [[chain]]";
             return Err(document.refuse(0..0, message));
         }
         root.refuse_unknown(&document, &STANZAS)?;
@@ -114,7 +115,7 @@ impl Config {
         let engine = EngineConfig::read(&document, root.table(&document, "engine")?, directory)?;
         let (packing, packing_keys) = settings::packing(&document, root.table(&document, "packing")?)?;
         let arena = settings::ArenaStanza::read(&document, root.table(&document, "arena")?, &engine)?;
-        let says_reuse = arena.says_reuse();
+        let has_reuse = arena.has_reuse();
         let eal = settings::eal(&document, root.table(&document, "dpdk")?)?;
         let ports = ports::read(&document, root.tables(&document, "port")?, eal.as_deref(), directory)?;
         let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
@@ -133,7 +134,7 @@ impl Config {
         Ok(Self {
             engine,
             arena,
-            says_reuse,
+            has_reuse,
             packing,
             devices,
             ports,
@@ -148,12 +149,11 @@ impl Config {
         })
     }
 
-    /// Checks that ports outside of the program can be there, and that their queues are enough for the functions.
-    ///
-    /// Apart from [`Config::parse`], because a replay puts captures in their place.
+    /// Checks that live ports can work on this machine, and that their queues suit the functions.
+    /// Separate from [`Config::parse`], because captures replace live ports in a replay.
     ///
     /// # Errors
-    /// The first port at fault, with its line.
+    /// If a port cannot work. The error names the line of the first such port.
     pub fn check_live(&self) -> Result<(), ConfigError> {
         for (index, port) in self.ports.iter().enumerate() {
             let PortKind::Live(kind, live) = &port.kind else { continue };
@@ -162,8 +162,8 @@ impl Config {
             let keyed = self.functions.iter().find(|entry| entry.function.steer_key().is_some());
             if let Some(entry) = keyed.filter(|_| self.engine.workers > 1 && self.feeds_chain(index as u8)) {
                 return Err(refuse(format!(
-                    "port `{}` ({kind}) gives worker i what comes to its queue i, and function `{}` keeps state for many flows at \
-                     once, which one worker owns: set workers = 1",
+                    "port `{}` ({kind}) assigns queue i to worker i, but function `{}` keeps state for many flows on one worker: \
+                     set workers = 1",
                     port.name, entry.name
                 )));
             }
@@ -171,26 +171,26 @@ impl Config {
         Ok(())
     }
 
-    /// Makes the arena what its ports ask of it, where a test has put others in their place.
+    /// Applies the buffer requirements of the ports to the arena, after a test has replaced ports.
     ///
     /// # Errors
-    /// What cannot be met.
+    /// If a requirement cannot be met.
     #[doc(hidden)]
-    pub fn meet_ports(&mut self) -> Result<(), ConfigError> {
-        settings::meet(&mut self.arena, &self.ports).map_err(|(_, message)| ConfigError::at(&self.origin, 1, message))
+    pub fn apply_port_needs(&mut self) -> Result<(), ConfigError> {
+        settings::apply_port_needs(&mut self.arena, &self.ports)
+            .map_err(|(_, message)| ConfigError::at(&self.origin, 1, message))
     }
 
-    /// Whether the chain takes packets from a port.
+    /// Returns whether the chain receives packets from a port.
     pub(crate) fn feeds_chain(&self, port: u8) -> bool {
         feeds(&self.chain, port)
     }
 
-    /// Checks that every capture that a port is to read is there.
-    ///
-    /// Apart from [`Config::parse`], because a replay puts other captures in their place.
+    /// Checks that the input captures of all ports exist. Separate from [`Config::parse`], because
+    /// a replay uses other captures.
     ///
     /// # Errors
-    /// The first capture that cannot be opened, with the line that names it.
+    /// If a capture cannot be opened. The error names the line of its port.
     pub fn check_captures(&self) -> Result<(), ConfigError> {
         for port in &self.ports {
             if let PortKind::Pcap(config) = &port.kind
@@ -205,25 +205,25 @@ impl Config {
     }
 }
 
-/// Stanzas that there are.
+/// All stanza names.
 const STANZAS: [&str; 9] = ["engine", "arena", "packing", "device", "dpdk", "port", "function", "class", "chain"];
 
-/// The text of a file.
+/// Reads a file as UTF-8 text.
 fn read(path: &Path) -> Result<String, ConfigError> {
     let bytes = std::fs::read(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
     String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
-        ConfigError::at(&path.display().to_string(), line, "this is not UTF-8 text")
+        ConfigError::at(&path.display().to_string(), line, "this is not valid UTF-8 text")
     })
 }
 
-/// Where file names in a configuration start from.
+/// Returns the directory at which relative paths in a configuration start.
 fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Whether a chain takes packets from a port.
+/// Returns whether a chain receives packets from a port.
 fn feeds(chain: &Chain, port: u8) -> bool {
     let decider = chain.decider();
     (0..decider.classes()).any(|class| decider.entry(port, class as u8) != Next::None)

@@ -1,4 +1,4 @@
-//! `[[port]]`.
+//! The `[[port]]` stanzas.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,37 +11,37 @@ use serde::Deserialize;
 use super::document::{Document, Stanza};
 use super::{ConfigError, PORTS_MAX};
 
-/// One `[[port]]`.
+/// A configured port.
 #[derive(Clone, Debug)]
 pub struct PortConfig {
-    /// Its name.
+    /// Configured name.
     pub name: String,
-    /// Whether packets leave by it in order of arrival.
+    /// Whether packets leave in arrival order.
     pub ordered: bool,
-    /// What it is.
+    /// Kind of the port, with its keys.
     pub kind: PortKind,
-    /// Line of the configuration that begins it.
+    /// First line of the stanza.
     pub line: usize,
 }
 
-/// What a port is, with the keys of that kind. File names start from the working directory.
+/// Kind of a port, with its keys. Relative paths have been resolved.
 #[derive(Clone, Debug)]
 pub enum PortKind {
-    /// Makes packets, swallows packets.
+    /// Generates and absorbs packets.
     Synthetic(synthetic::Config),
     /// Reads and writes captures.
     Pcap(pcap::Config),
-    /// Outside of the program: its kind, and its configuration.
+    /// Live port: its packets come from outside the process. Kind and configuration.
     Live(&'static str, Arc<dyn Live>),
 }
 
-/// All kinds of port, as `kind` names them.
+/// Kinds of ports, as the key `kind` names them.
 const KINDS: [&str; 5] = ["synthetic", "pcap", "af_xdp", "dpdk", "tap"];
-/// Keys of every port.
+/// Keys that every port has.
 const KEYS: [&str; 3] = ["name", "kind", "order"];
 
 impl PortKind {
-    /// The kind, as the configuration names it.
+    /// Returns the kind as the configuration names it.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Synthetic(_) => KINDS[0],
@@ -50,7 +50,7 @@ impl PortKind {
         }
     }
 
-    /// Whether packets can come in by it.
+    /// Returns whether the port can receive packets.
     pub fn receives(&self) -> bool {
         match self {
             Self::Synthetic(_) | Self::Live(..) => true,
@@ -58,7 +58,7 @@ impl PortKind {
         }
     }
 
-    /// Whether packets can leave by it.
+    /// Returns whether the port can transmit packets.
     pub fn transmits(&self) -> bool {
         match self {
             Self::Synthetic(_) | Self::Live(..) => true,
@@ -74,7 +74,7 @@ pub(super) fn read<'a>(
     directory: &Path,
 ) -> Result<Vec<PortConfig>, ConfigError> {
     if stanzas.is_empty() {
-        return Err(document.refuse(0..0, "no port is configured: at least one [[port]] is needed"));
+        return Err(document.refuse(0..0, "there is no port: add at least one [[port]]"));
     }
     let mut ports: Vec<PortConfig> = Vec::new();
     for mut stanza in stanzas {
@@ -83,7 +83,7 @@ pub(super) fn read<'a>(
         }
         let name = document.name(&mut stanza)?;
         if let Some(other) = ports.iter().find(|port| port.name == name) {
-            let message = format!("there are two ports called `{name}`: the other begins in line {}", other.line);
+            let message = format!("two ports are named `{name}`: the other one starts on line {}", other.line);
             return Err(document.refuse(stanza.span_of("name"), message));
         }
         ports.push(read_one(document, stanza, name, eal, directory)?);
@@ -95,7 +95,7 @@ pub(super) fn read<'a>(
     let is_outside = |port: &&PortConfig| !matches!(port.kind, PortKind::Synthetic(_));
     if let (Some(stale), Some(outside)) = (ports.iter().find(is_stale), ports.iter().find(is_outside)) {
         let message = format!(
-            "payload = \"stale\" of port `{}` would show bytes of other packets to port `{}`: all ports must be synthetic",
+            "payload = \"stale\" of port `{}` would expose bytes of other packets to port `{}`: all ports must be synthetic",
             stale.name, outside.name
         );
         return Err(document.refuse_line(stale.line, message));
@@ -103,7 +103,8 @@ pub(super) fn read<'a>(
     Ok(ports)
 }
 
-/// A frame longer than any buffer is counted and passed over: never what a generator is for.
+/// Warns about synthetic ports whose frames can be longer than a buffer. Such frames are counted
+/// and skipped, which is never intended.
 pub(super) fn warn_of_long_frames(
     ports: &[PortConfig],
     frame_bytes_max: usize,
@@ -116,8 +117,8 @@ pub(super) fn warn_of_long_frames(
         {
             let (name, line, longest) = (&port.name, port.line, config.size.bounds().1);
             warnings.push(format!(
-                "{origin}:{line}: port `{name}` makes frames of up to {longest} bytes, and [arena] takes those of up to \
-                 frame_bytes_max = {frame_bytes_max} only"
+                "{origin}:{line}: port `{name}` generates frames of up to {longest} bytes, but [arena] accepts at most \
+                 frame_bytes_max = {frame_bytes_max}"
             ));
         }
     }
@@ -177,7 +178,7 @@ fn read_one<'a>(
     Ok(PortConfig { name, ordered, kind, line })
 }
 
-/// A port outside of the program.
+/// Reads the configuration of a live port.
 fn live<'a, C: Live + Deserialize<'a> + 'static>(
     document: &Document<'a>,
     stanza: &mut Stanza<'a>,
@@ -188,7 +189,7 @@ fn live<'a, C: Live + Deserialize<'a> + 'static>(
     Ok((PortKind::Live(kind, Arc::new(config)), checked))
 }
 
-/// What a port says of its keys, with the place of the key.
+/// Adds the position of the key to an error of a port's configuration.
 fn at_key(
     stanza: &Stanza<'_>,
     document: &Document<'_>,

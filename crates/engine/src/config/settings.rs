@@ -1,4 +1,4 @@
-//! `[engine]`, `[arena]`, `[packing]`.
+//! The stanzas `[engine]`, `[arena]`, `[packing]` and `[dpdk]`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,56 +13,57 @@ use serde::de::{Deserializer, Visitor};
 use super::document::{Document, Stanza};
 use super::{ConfigError, FunctionConfig, PortConfig, PortKind};
 
-/// Most packets of one worker: the order ring is addressed by 16 bits.
+/// Maximum number of packets in flight per worker. The index of the order ring has 16 bits.
 const IN_FLIGHT_PACKETS_MAX: usize = 65536;
-/// Largest buffer: 255 units of 64 bytes.
+/// Maximum size of a buffer: 255 units of 64 bytes.
 const BUFFER_BYTES_MAX: usize = 16320;
 
-/// `[engine]`: the workers.
+/// `[engine]`: settings of the workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Number of workers, 1 to 128. "auto" has become as many as the cores are enough for.
+    /// Number of workers, 1 to 128. The value "auto" is replaced by the number of workers that the
+    /// cores suffice for.
     pub workers: usize,
-    /// Which threads receive and send.
+    /// Threads that receive and transmit.
     pub io: IoModel,
     /// Whether each worker is pinned to a core.
     pub pin: bool,
-    /// What a worker does that has nothing to do.
+    /// Behavior of an idle worker.
     pub idle: Idle,
-    /// Most packets taken from a port at once, 1 to `in_flight_packets`.
+    /// Maximum number of packets received from a port at once, 1 to `in_flight_packets`.
     pub burst_packets: usize,
-    /// Most packets of one worker between arrival and departure: a power of two, at most 65536.
+    /// Maximum number of packets in flight per worker: a power of two, at most 65536.
     pub in_flight_packets: usize,
-    /// Where the control socket is, if there is to be one.
+    /// Path of the control socket, if configured.
     pub control: Option<PathBuf>,
-    /// Who the program is to be once everything is open.
+    /// User to which the program switches after all ports and files are open.
     pub user: Option<String>,
 }
 
-/// What a worker does that has nothing to do.
+/// Behavior of an idle worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Idle {
-    /// It looks again at once: the core is its own.
+    /// The worker polls without a pause and uses its core fully.
     #[default]
     Spin,
-    /// It sleeps until a port wakes it, where all that it receives from can.
+    /// The worker sleeps until a port wakes it, if all its sources can wake it.
     Sleep,
 }
 
-/// Which threads receive and send (PIPSEA, CCS '16, section 3.1).
+/// Threads that receive and transmit (PIPSEA, CCS '16, section 3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IoModel {
-    /// A worker does both.
+    /// Each worker does both.
     #[default]
     Single,
-    /// Beside every worker there is a thread that sends for it.
+    /// Each worker has a sender thread that transmits its packets.
     Dual,
 }
 
 impl IoModel {
-    /// Threads of a worker.
+    /// Returns the number of threads per worker.
     fn threads(self) -> usize {
         match self {
             Self::Single => 1,
@@ -137,7 +138,7 @@ impl EngineConfig {
     }
 }
 
-/// `workers`: a number, or "auto".
+/// Value of `workers`: a number or "auto".
 enum Workers {
     Number(usize),
     Auto,
@@ -159,7 +160,7 @@ impl Visitor<'_> for WorkersVisitor {
     }
 
     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Workers, E> {
-        // What is negative is as far out of range as 0.
+        // Negative numbers are out of range, as 0 is.
         Ok(Workers::Number(usize::try_from(value).unwrap_or(0)))
     }
 
@@ -175,7 +176,7 @@ impl Visitor<'_> for WorkersVisitor {
     }
 }
 
-/// `[packing]`, and which of its keys the operator wrote.
+/// Reads `[packing]`. Returns the packing and the keys that are present.
 pub(super) fn packing<'a>(
     document: &Document<'a>,
     mut stanza: Stanza<'a>,
@@ -187,7 +188,7 @@ pub(super) fn packing<'a>(
     Ok((config, keys))
 }
 
-/// `[dpdk]`: the arguments of DPDK's environment, where there are any.
+/// Reads `[dpdk]`. Returns the arguments of the DPDK environment, if present.
 pub(super) fn eal<'a>(document: &Document<'a>, mut stanza: Stanza<'a>) -> Result<Option<Vec<String>>, ConfigError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -198,7 +199,7 @@ pub(super) fn eal<'a>(document: &Document<'a>, mut stanza: Stanza<'a>) -> Result
     Ok(keys.eal)
 }
 
-/// The keys of packing that a stanza has.
+/// Keys of packing that a stanza contains.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct PackingKeys {
@@ -214,7 +215,7 @@ pub(super) struct PackingKeys {
 }
 
 impl PackingKeys {
-    /// Puts what is there in the place of what `config` says.
+    /// Replaces the values in `config` for which a key is present.
     pub(super) fn apply(&self, config: &mut PackerConfig) {
         fn put<T: Copy>(key: Option<T>, value: &mut T) {
             *value = key.unwrap_or(*value);
@@ -231,7 +232,7 @@ impl PackingKeys {
     }
 }
 
-/// Refuses packing that cannot work, at the key of the stanza that gave it.
+/// Checks the packing. An error names the line of the key in the stanza.
 pub(super) fn validate_packing(
     document: &Document<'_>,
     stanza: &Stanza<'_>,
@@ -239,14 +240,14 @@ pub(super) fn validate_packing(
 ) -> Result<(), ConfigError> {
     let keys = ["chunk_packets", "chunk_bytes", "bins", "bin_packets", "length_granularity_bytes", "leftover_packets"];
     config.validate().map_err(|error| {
-        // The sentence begins with the key at fault.
+        // The message starts with the key at fault.
         let message = error.to_string();
         let key = keys.iter().find(|key| message.split(' ').next() == Some(key)).copied().unwrap_or_default();
         document.refuse(stanza.span_of(key), message)
     })
 }
 
-/// `[arena]`, before it is known how much room the chain needs.
+/// `[arena]`, before the headroom and tailroom of the chain are known.
 pub(super) struct ArenaStanza<'a> {
     config: ArenaConfig,
     stanza: Stanza<'a>,
@@ -287,7 +288,7 @@ impl<'a> ArenaStanza<'a> {
     ) -> Result<Self, ConfigError> {
         let keys: ArenaKeys = document.read(&mut stanza, &[])?;
         if matches!(keys.layout, LayoutName::Dense) && keys.reuse.is_some() {
-            let message = "`reuse` is of layout \"slots\": a dense ring has no choice of buffers";
+            let message = "`reuse` applies only to layout = \"slots\": a dense ring has no choice of buffers";
             return Err(document.refuse(stanza.span_of("reuse"), message.to_owned()));
         }
         let default = ArenaConfig::default();
@@ -320,12 +321,12 @@ impl<'a> ArenaStanza<'a> {
         Ok(Self { config, stanza })
     }
 
-    /// Whether the operator says which free buffer a packet gets.
-    pub(super) fn says_reuse(&self) -> bool {
+    /// Returns whether the stanza contains the key `reuse`.
+    pub(super) fn has_reuse(&self) -> bool {
         self.stanza.has("reuse")
     }
 
-    /// The arena, its headroom and tailroom raised to what functions on the longest path prepend and append.
+    /// Returns the arena with enough headroom and tailroom for the functions on the longest path.
     pub(super) fn with_room_for(
         self,
         document: &Document<'_>,
@@ -357,7 +358,7 @@ impl<'a> ArenaStanza<'a> {
             tailroom_bytes: config.tailroom_bytes,
             tailroom_saved: config.tailroom_saved,
         };
-        meet(&mut config, ports).map_err(|(key, message)| document.refuse(stanza.span_of(key), message))?;
+        apply_port_needs(&mut config, ports).map_err(|(key, message)| document.refuse(stanza.span_of(key), message))?;
         if config.buffer_bytes() > BUFFER_BYTES_MAX {
             let ArenaConfig { frame_bytes_max, headroom_bytes, tailroom_bytes, .. } = config;
             let message = format!(
@@ -372,23 +373,24 @@ impl<'a> ArenaStanza<'a> {
     }
 }
 
-/// Room around frames, as functions need it or as buffers have it.
+/// Headroom and tailroom, as functions need them or as buffers provide them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     pub(super) headroom_bytes: usize,
     pub(super) tailroom_bytes: usize,
-    /// See [`ArenaConfig::tailroom_saved`].
+    /// Tailroom that frames of certain lengths do not need, see [`ArenaConfig::tailroom_saved`].
     tailroom_saved: [u8; 16],
 }
 
 impl Room {
-    /// What functions on the longest path prepend and append.
+    /// Returns the bytes that functions on the longest path prepend and append.
     pub(super) fn needed(chain: &Chain, functions: &[FunctionConfig]) -> Self {
         let needs = |bytes: fn(&dyn Function) -> u16| {
             let weights: Vec<u32> = functions.iter().map(|function| u32::from(bytes(&*function.function))).collect();
             chain.path_max(&weights) as usize
         };
-        // Behind another function that changes lengths, one that appends sees another length than the frame came with.
+        // `tailroom_saved` depends on the ingress length of a frame. It is valid only if no other
+        // function changes lengths.
         let reached = functions.iter().enumerate().filter(|(index, _)| chain.is_reached(*index));
         let mut resizing =
             reached.map(|(_, entry)| &entry.function).filter(|function| function.contract().changes_length());
@@ -403,7 +405,7 @@ impl Room {
         }
     }
 
-    /// Whether frames of any length have as much here as `needed`.
+    /// Returns whether buffers provide `needed` for frames of any length.
     pub(super) fn is_enough_for(&self, needed: &Self) -> bool {
         let tailroom =
             |room: &Self, length: usize| room.tailroom_bytes.saturating_sub(usize::from(room.tailroom_saved[length]));
@@ -412,8 +414,11 @@ impl Room {
     }
 }
 
-/// Makes the arena what ports outside of the program ask of it. Else the key at fault, and why.
-pub(super) fn meet(config: &mut ArenaConfig, ports: &[PortConfig]) -> Result<(), (&'static str, String)> {
+/// Applies the buffer requirements of live ports to the arena.
+///
+/// # Errors
+/// The key at fault and a message.
+pub(super) fn apply_port_needs(config: &mut ArenaConfig, ports: &[PortConfig]) -> Result<(), (&'static str, String)> {
     let live = ports.iter().filter_map(|port| match &port.kind {
         PortKind::Live(kind, live) => Some((format!("port `{}` ({kind})", port.name), live.needs())),
         _ => None,
@@ -428,41 +433,42 @@ pub(super) fn meet(config: &mut ArenaConfig, ports: &[PortConfig]) -> Result<(),
     for (port, needs) in &live {
         if (needs.slot_bytes.is_some() || needs.prefix_bytes > 0) && config.layout == Layout::Dense {
             let message = format!(
-                "layout = \"dense\": {port} needs buffers before it knows how long frames are: use layout = \"slots\""
+                "layout = \"dense\": {port} needs buffers before the length of frames is known: use layout = \"slots\""
             );
             return Err(("layout", message));
         }
-        let Some((least, most)) = needs.slot_bytes else { continue };
+        let Some((min, max)) = needs.slot_bytes else { continue };
         let needed = config.prefix_bytes + config.buffer_bytes();
-        let slot_bytes = config.slot_bytes.unwrap_or(0).max(least).max(needed.next_power_of_two());
-        if slot_bytes > most {
+        let slot_bytes = config.slot_bytes.unwrap_or(0).max(min).max(needed.next_power_of_two());
+        if slot_bytes > max {
             let ArenaConfig { frame_bytes_max, headroom_bytes, tailroom_bytes, .. } = config;
             let message = format!(
                 "frame_bytes_max = {frame_bytes_max} with {headroom_bytes} bytes of headroom and {tailroom_bytes} of tailroom does \
-                 not fit into the {most} bytes that {port} has for a frame"
+                 not fit into the {max} bytes that {port} provides per frame"
             );
             return Err(("frame_bytes_max", message));
         }
         config.slot_bytes = Some(slot_bytes);
     }
     if config.packets > 1 << 20 {
-        let message = format!("packets = {}: with the buffers of ports more than 1048576 per worker", config.packets);
+        let message =
+            format!("packets = {}: the sum with the buffers of live ports exceeds 1048576 per worker", config.packets);
         return Err(("packets", message));
     }
     Ok(())
 }
 
-/// Refuses a value out of range, at the key that gave it.
+/// Returns an error at the key if its value is out of range.
 pub(super) fn within(
     document: &Document<'_>,
     stanza: &Stanza<'_>,
     key: &str,
     value: usize,
-    least: usize,
-    most: usize,
+    min: usize,
+    max: usize,
 ) -> Result<(), ConfigError> {
-    if (least..=most).contains(&value) {
+    if (min..=max).contains(&value) {
         return Ok(());
     }
-    Err(document.refuse(stanza.span_of(key), format!("{key} = {value}: must be {least} to {most}")))
+    Err(document.refuse(stanza.span_of(key), format!("{key} = {value}: must be {min} to {max}")))
 }

@@ -1,12 +1,13 @@
-//! Whether several workers can share the work of a chain.
+//! Checks whether several workers can share a chain.
 
 use godwit_chain::Chain;
 
 use super::document::Document;
 use super::{ConfigError, EngineConfig, FunctionConfig};
 
-/// A packet has one worker. State for many flows (an SA) belongs to one worker too, and packets that need it are steered
-/// there; a packet that may need two such states cannot be at both workers.
+/// Returns an error if the packets of a class can reach two functions that keep state for many
+/// flows, such as SAs. One worker owns such a state, and its packets are steered there. A packet
+/// that needs two states would need two workers.
 pub(super) fn check(
     document: &Document<'_>,
     engine: &EngineConfig,
@@ -23,7 +24,7 @@ pub(super) fn check(
             .filter(|(index, entry)| chain.is_reached_by(*index, class) && entry.function.steer_key().is_some());
         if let (Some((_, first)), Some((_, second))) = (keyed.next(), keyed.next()) {
             let message = format!(
-                "packets of class `{}` can get to both `{}` and `{}`, which keep state for many flows at once: \
+                "packets of class `{}` can reach both `{}` and `{}`, which keep state for many flows: \
                  set workers = 1",
                 chain.classes()[class],
                 first.name,

@@ -1,19 +1,20 @@
-//! Packets in order, against a model.
+//! Property test of the order ring against a model.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Where a packet of the model stands.
+/// Position of a packet in the model.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Stand {
-    /// In flight before gate `n`.
+    /// The packet is in flight and has passed the first `n` gates.
     Before(usize),
     At(usize),
 }
 
 proptest! {
-    /// Packets that take random ways pass each gate, and the exit, in order of arrival; none is lost.
+    /// Packets take random paths through the gates. They pass each gate and the exit in arrival
+    /// order, and none is lost.
     #[test]
     fn gates_restore_the_order(
         gates in 0usize..4,
@@ -24,7 +25,7 @@ proptest! {
         let mut last_at_gate = vec![None::<u64>; gates];
         let mut last_out = None::<u64>;
         let (mut arrived, mut gone) = (0u64, 0u64);
-        // What has left since it was looked at.
+        // Packets that have left since the last check.
         let (mut outs, mut left): ([Vec<Departure>; 4], u64) = Default::default();
         for (kind, index, hop) in steps {
             match kind {
@@ -42,7 +43,7 @@ proptest! {
                         if gate < gates {
                             let entered = kind == 2 && order.enter(gate, &[descriptor]);
                             if entered {
-                                let sequence = order.remembered(&descriptor).0.sequence;
+                                let sequence = order.stamp_and_arrival(&descriptor).0.sequence;
                                 prop_assert!(last_at_gate[gate].is_none_or(|last| last < sequence));
                                 last_at_gate[gate] = Some(sequence);
                             } else {
@@ -50,7 +51,7 @@ proptest! {
                             }
                             live[index].1 = if entered { Stand::Before(gate + 1) } else { Stand::At(gate) };
                         } else {
-                            // Some at once, which often arrived one after the other.
+                            // Several packets at once. Many of them arrived consecutively.
                             let end = live.len().min(index + 1 + 3 * hop);
                             let both = live[index..end].iter_mut().filter(|(_, stand)| matches!(stand, Stand::Before(_)));
                             let run: Vec<Descriptor> = both
@@ -59,7 +60,7 @@ proptest! {
                                     *descriptor
                                 })
                                 .collect();
-                            // The next to leave may leave at once.
+                            // Packets that are next in arrival order can leave at once.
                             if kind == 3 || !order.pass_exit(&run, &mut outs[3], |_, packets| left += packets) {
                                 order.wait_exit(&run, 3);
                             }
@@ -79,7 +80,7 @@ proptest! {
                         let mut next = Vec::new();
                         order.open(gate, &mut next);
                         for descriptor in next {
-                            let sequence = order.remembered(&descriptor).0.sequence;
+                            let sequence = order.stamp_and_arrival(&descriptor).0.sequence;
                             prop_assert_eq!(sequence as u32, descriptor.flow_hash);
                             prop_assert!(last.is_none_or(|last| last < sequence));
                             *last = Some(sequence);

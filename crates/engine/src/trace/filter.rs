@@ -1,4 +1,4 @@
-//! Which packets are traced, and how many: the request of an operator, checked.
+//! Request of a trace: the packet filter and the number of packets.
 
 use godwit_chain::{Classifier, Rule, names};
 use godwit_wire::Parsed;
@@ -7,44 +7,45 @@ use serde_json::{Map, Value};
 use super::PACKETS_MAX;
 use crate::config::classes::{Lists, RULES_MAX, Term, read_ports, read_prefix, read_protocol};
 
-/// Packets that are traced where nobody says how many.
+/// Default number of packets in a trace.
 const COUNT: u64 = 10;
 
-/// What an operator asks for.
+/// Validated request of a trace.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) filter: Filter,
-    /// How many packets.
+    /// Maximum number of packets.
     pub(super) count: u64,
-    /// Only those that are dropped.
+    /// Whether the trace contains only dropped packets.
     pub(super) dropped: bool,
-    /// Whether frames are wanted too.
+    /// Whether the trace contains the frames.
     pub(super) frames: bool,
 }
 
-/// Which packets fit. What is absent fits all.
+/// Packet filter. An absent condition matches all packets.
 #[derive(Debug)]
 pub(super) struct Filter {
-    /// The ports that they come by, by number.
+    /// Ingress port numbers.
     ports: Option<Vec<u8>>,
     classes: Option<Vec<String>>,
-    /// Class 1: it fits.
+    /// Rules of the filter. A packet of class 1 matches.
     rules: Classifier,
 }
 
 impl Request {
-    /// `ports` and `classes`: names that there are; a port's number is its index.
+    /// Validates a request. `ports` and `classes` are the configured names. The index of a name is
+    /// its number.
     pub(super) fn read(request: &Value, ports: &[String], classes: &[String]) -> Result<Self, String> {
-        let keys = object(request, "a trace")?;
+        let keys = object(request, "a trace request")?;
         let mut read =
             Self { filter: Filter::read(&Map::new(), ports, classes)?, count: COUNT, dropped: false, frames: false };
         for (key, value) in keys {
             match key.as_str() {
-                // How it came here.
+                // The control socket has handled these keys.
                 "command" | "action" => {}
                 "count" => {
                     let count = value.as_u64().filter(|count| (1..=PACKETS_MAX as u64).contains(count));
-                    read.count = count.ok_or_else(|| format!("`count` is a number from 1 to {PACKETS_MAX}"))?;
+                    read.count = count.ok_or_else(|| format!("`count` must be a number from 1 to {PACKETS_MAX}"))?;
                 }
                 "dropped" => read.dropped = flag(key, value)?,
                 "frames" => read.frames = flag(key, value)?,
@@ -61,16 +62,16 @@ impl Filter {
         const KEYS: [&str; 7] =
             ["port", "class", "protocol", "source", "destination", "source_ports", "destination_ports"];
         if let Some(key) = keys.keys().find(|key| !KEYS.contains(&key.as_str())) {
-            return Err(names::unknown("key of a filter", key, &KEYS));
+            return Err(names::unknown("filter key", key, &KEYS));
         }
         let named = |key: &str, known: &[String]| {
             let Some(terms) = terms(keys, key)? else { return Ok(None) };
-            let place = |term: &Term| {
-                let Term::Text(name) = term else { return Err(format!("`{key}` is the name of one")) };
+            let index = |term: &Term| {
+                let Term::Text(name) = term else { return Err(format!("`{key}` must be a name or a list of names")) };
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
                 known.iter().position(|known| known == name).ok_or_else(|| names::unknown(key, name, &known))
             };
-            terms.iter().map(place).collect::<Result<Vec<usize>, String>>().map(Some)
+            terms.iter().map(index).collect::<Result<Vec<usize>, String>>().map(Some)
         };
         let (ports, chosen) = (named("port", ports)?, named("class", classes)?);
         let lists = Lists {
@@ -84,7 +85,7 @@ impl Filter {
             return Err(message);
         }
         if lists.rules().is_none_or(|rules| rules > RULES_MAX) {
-            return Err(format!("the lists of a filter may multiply to at most {RULES_MAX} rules"));
+            return Err(format!("the combinations of the filter's lists exceed {RULES_MAX} rules"));
         }
         let mut rules: Vec<Rule> = Vec::new();
         if KEYS[2..].iter().any(|key| keys.contains_key(*key)) {
@@ -97,12 +98,12 @@ impl Filter {
         })
     }
 
-    /// Whether packets that came by this port may fit.
+    /// Returns whether packets from this ingress port can match.
     pub(super) fn fits_port(&self, port: u8) -> bool {
         self.ports.as_ref().is_none_or(|ports| ports.contains(&port))
     }
 
-    /// Whether a packet of a port that fits does.
+    /// Returns whether a packet matches. The caller has checked the port.
     pub(super) fn fits(&self, parsed: &Parsed, class: &str) -> bool {
         let fits_rules = self.rules.is_trivial() || self.rules.classify(parsed) == 1;
         fits_rules && self.classes.as_ref().is_none_or(|classes| classes.iter().any(|known| known == class))
@@ -110,29 +111,29 @@ impl Filter {
 }
 
 fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, String> {
-    value.as_object().ok_or_else(|| format!("{what} is a JSON object"))
+    value.as_object().ok_or_else(|| format!("{what} must be a JSON object"))
 }
 
 fn flag(key: &str, value: &Value) -> Result<bool, String> {
-    value.as_bool().ok_or_else(|| format!("`{key}` is true or false"))
+    value.as_bool().ok_or_else(|| format!("`{key}` must be true or false"))
 }
 
-/// One value of a key, or a list of them; `None`: the key is absent.
+/// Returns the value of a key, or its list of values. `None` if the key is absent.
 fn terms(keys: &Map<String, Value>, key: &str) -> Result<Option<Vec<Term>>, String> {
     let term = |value: &Value| match value {
         Value::String(text) => Ok(Term::Text(text.clone())),
         Value::Number(number) if number.is_i64() => Ok(Term::Number(number.as_i64().unwrap_or_default())),
-        _ => Err(format!("`{key}` is a number, a text, or a list of them")),
+        _ => Err(format!("`{key}` must be a number, a string, or a list of them")),
     };
     match keys.get(key) {
         None => Ok(None),
-        Some(Value::Array(values)) if values.is_empty() => Err(format!("`{key}`: an empty list fits no packet")),
+        Some(Value::Array(values)) if values.is_empty() => Err(format!("`{key}`: an empty list matches no packet")),
         Some(Value::Array(values)) => values.iter().map(term).collect::<Result<_, _>>().map(Some),
         Some(value) => Ok(Some(vec![term(value)?])),
     }
 }
 
-/// What a key lists, read; absent: one `None`.
+/// Returns the parsed values of a key, or one `None` if the key is absent.
 fn each<T>(
     keys: &Map<String, Value>,
     key: &str,

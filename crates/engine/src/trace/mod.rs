@@ -1,17 +1,18 @@
-//! Packet traces: every step of chosen packets, with times, and why they were dropped.
+//! Packet traces: each step of chosen packets, with its time, and the reasons of drops.
 //!
 //! ```text
-//! client                          worker, once a turn and per step of a chosen packet
-//! start: session, changes + 1 --> sees the change: chooses packets on arrival, by filter and count
-//! read   <-- finished packets --- notes each step; hands the packet over when it has left, is dropped or held
-//! stop:  none, changes + 1 -----> sees the change: hands over what it still has, answers
+//! client                          worker, per loop iteration and per step of a chosen packet
+//! start: session, changes + 1 --> sees the change: chooses arriving packets by filter and count
+//! read   <-- finished packets --- records each step; hands over packets that are sent, dropped or held
+//! stop:  none, changes + 1 -----> sees the change: hands over its remaining packets, answers
 //! ```
-//! A packet is on one worker from arrival to departure, so its record is made there, and complete when it is handed over.
-//! While nobody traces, a worker pays one load a turn, of a line that nobody writes, and a branch where packets move, once
-//! for all that move together. While somebody does, it parses what arrives until enough packets are chosen, and looks for
-//! chosen packets among those that move as long as it has any. The mutex of a session is taken for chosen packets only.
+//! A packet stays on one worker, so its record is created there and is complete when it is handed
+//! over. Without a trace, a worker pays one load per loop iteration, of a cache line that is rarely
+//! written, and one branch per group of packets that move together. During a trace, a worker parses
+//! arriving packets until enough are chosen. It looks for chosen packets among all packets that
+//! move. Only chosen packets take the lock of the session.
 //!
-//! One session at a time. What it keeps is bounded by [`PACKETS_MAX`]; packets beyond are counted.
+//! There is one session at a time. It keeps at most [`PACKETS_MAX`] packets and counts the others.
 
 mod filter;
 mod record;
@@ -24,40 +25,42 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::Value;
 
-pub use record::{Fate, Flow, Left, Next, Packet, Step, What};
+pub use record::{Fate, Flow, Next, Packet, SentFrame, Step, StepKind};
 pub(crate) use tracer::{Origin, Tracer};
 
 use filter::Request;
 
-/// Most packets of a trace, most that a worker follows at once, and most that wait to be read.
+/// Maximum number of packets in a trace, of packets that a worker traces at the same time, and of
+/// packets that wait to be read.
 pub const PACKETS_MAX: usize = 4096;
-/// How often somebody who waits looks whether the workers have ended.
+/// Interval at which a waiting client checks whether the workers have ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// Workers see a change far sooner.
+/// Timeout of the workers' answers at the end of a trace, far above their normal response time.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
-/// The answer of a worker that has ended.
+/// Answer of a worker that has ended. It is greater than any number of a change.
 const ENDED: u64 = u64::MAX;
 
-/// What workers and those who trace share.
+/// State of traces that the workers and the clients share.
 #[derive(Debug)]
 pub(crate) struct Traces {
-    /// Names; a port's number is its index.
+    /// Port names. The index is the port number.
     ports: Vec<String>,
-    /// Those of the chain that packets take now.
+    /// Class names of the current chain. The index is the class number.
     classes: Mutex<Vec<String>>,
-    /// How often a session has begun or ended.
+    /// Number of session starts and ends.
     changes: AtomicU64,
     session: Mutex<Option<Arc<Session>>>,
     workers: Box<[Answer]>,
 }
 
-/// The last change that a worker has seen, on a cache line of its own.
+/// Number of the last change that a worker has seen. It has its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Answer(AtomicU64);
 
 impl Traces {
-    /// `ports` and `classes`: their names, in order of their numbers.
+    /// Creates the state without a session. The index of a name in `ports` and `classes` is its
+    /// number.
     pub(crate) fn new(ports: Vec<String>, classes: Vec<String>, workers: usize) -> Arc<Self> {
         let workers = (0..workers).map(|_| Answer::default()).collect();
         Arc::new(Self {
@@ -69,23 +72,26 @@ impl Traces {
         })
     }
 
-    /// There are other classes now.
+    /// Replaces the class names after a change of the chain.
     pub(crate) fn name_classes(&self, classes: &[String]) {
         *self.classes.lock().unwrap_or_else(PoisonError::into_inner) = classes.to_vec();
     }
 
-    /// Worker `worker`'s end.
+    /// Returns the part of worker `worker`.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize, clock: Instant) -> Tracer {
         Tracer::new(Arc::clone(self), worker, clock)
     }
 
-    /// Begins a trace.
+    /// Starts a trace.
+    ///
+    /// # Errors
+    /// If the request is invalid, or another trace is active.
     pub(crate) fn start(self: &Arc<Self>, request: &Value) -> Result<Trace, String> {
         let classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let request = Request::read(request, &self.ports, &classes)?;
         let mut current = lock(&self.session);
         if current.is_some() {
-            return Err("another client is tracing: one does at a time".to_owned());
+            return Err("another client is tracing: only one trace can run at a time".to_owned());
         }
         let session = Arc::new(Session { request, kept: Mutex::default(), wake: Condvar::new() });
         *current = Some(Arc::clone(&session));
@@ -93,7 +99,7 @@ impl Traces {
         Ok(Trace { traces: Arc::clone(self), session })
     }
 
-    /// Ends a session, if it is the current one. Returns the number of that change.
+    /// Ends the session if it is the current one. Returns the number of this change.
     fn end(&self, session: &Arc<Session>) -> Option<u64> {
         let mut current = lock(&self.session);
         current.take_if(|current| Arc::ptr_eq(current, session))?;
@@ -105,44 +111,45 @@ impl Traces {
     }
 }
 
-/// One trace: what is asked for, and what was found.
+/// One trace: its request, and the packets found.
 #[derive(Debug)]
 struct Session {
     request: Request,
     kept: Mutex<Kept>,
-    /// Something has changed in `kept`.
+    /// Signaled when `kept` changes.
     wake: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Numbers given to packets.
+    /// Number of packets that have a number in the trace.
     numbers: u64,
-    /// Packets that were chosen by the filter.
+    /// Number of packets chosen by the filter.
     chosen: u64,
-    /// Finished packets that were kept: those that it is about.
+    /// Number of finished packets that the trace contains, for traces of dropped packets.
     finished: u64,
-    /// Packets that workers follow.
-    open: u64,
-    /// Finished, not read.
+    /// Number of packets that workers are tracing.
+    active: u64,
+    /// Finished packets that are not yet read.
     ready: Vec<Packet>,
     missed: u64,
 }
 
 impl Session {
-    /// The number of a packet that fits; `None`: there are enough.
+    /// Returns the number of a new packet that matches the filter, or `None` if the trace has
+    /// enough packets.
     fn choose(&self) -> Option<u64> {
         let mut kept = lock(&self.kept);
         if self.is_enough(&kept) {
             return None;
         }
         kept.chosen += 1;
-        Some(kept.follow())
+        Some(kept.register())
     }
 
-    /// The number of a packet that was made of a chosen one.
+    /// Returns the number of a packet that a function created from a chosen one.
     fn choose_child(&self) -> u64 {
-        lock(&self.kept).follow()
+        lock(&self.kept).register()
     }
 
     fn miss(&self) {
@@ -156,7 +163,7 @@ impl Session {
 
     fn finish(&self, packet: Packet) {
         let mut kept = lock(&self.kept);
-        kept.open -= 1;
+        kept.active -= 1;
         if self.request.dropped {
             if packet.fate != Fate::Dropped || self.is_enough(&kept) {
                 return;
@@ -174,44 +181,46 @@ impl Session {
 }
 
 impl Kept {
-    fn follow(&mut self) -> u64 {
+    fn register(&mut self) -> u64 {
         self.numbers += 1;
-        self.open += 1;
+        self.active += 1;
         self.numbers
     }
 }
 
-/// A trace that goes on until it has its packets or is dropped.
+/// Handle of a trace. The trace ends when it has all its packets, or when the handle is dropped.
 #[derive(Debug)]
 pub struct Trace {
     traces: Arc<Traces>,
     session: Arc<Session>,
 }
 
-/// What a trace has found since it was read last.
+/// Packets that a trace has found since the last read.
 #[derive(Debug, Serialize)]
 pub struct Found {
-    /// Packets whose way is known to its end, by number.
+    /// Finished packets, sorted by number.
     pub packets: Vec<Packet>,
-    /// Whether there will be no more.
+    /// Whether the trace has ended.
     pub over: bool,
-    /// Packets chosen so far.
+    /// Number of packets chosen so far.
     pub chosen: u64,
-    /// Packets that fitted, or were made of those that did, and were not followed: there were too many at once.
+    /// Number of packets that were not traced, because too many were traced at the same time. They
+    /// matched the filter, or were created from packets that did.
     pub missed: u64,
 }
 
 impl Trace {
-    /// What was found since the last call; waits for that, as long as nothing was, up to `limit`.
+    /// Returns the packets found since the last call. Waits up to `limit` for the first one.
     pub fn read(&self, limit: Duration) -> Found {
         let started = Instant::now();
         let mut kept = lock(&self.session.kept);
         loop {
-            // Before what they have left is looked at.
+            // Check for ended workers first. The packets that they handed over are then all
+            // visible.
             drop(kept);
             let have_ended = self.traces.have_all_seen(ENDED);
             kept = lock(&self.session.kept);
-            let over = have_ended || (kept.open == 0 && self.session.is_enough(&kept));
+            let over = have_ended || (kept.active == 0 && self.session.is_enough(&kept));
             let rest = limit.saturating_sub(started.elapsed());
             if over || !kept.ready.is_empty() || rest.is_zero() {
                 return found(&mut kept, over);
@@ -221,7 +230,7 @@ impl Trace {
         }
     }
 
-    /// Ends it: what was found since the last call, with the packets that are still in flight.
+    /// Ends the trace. Returns the packets found since the last call, including those in flight.
     pub fn stop(self) -> Found {
         let started = Instant::now();
         if let Some(change) = self.traces.end(&self.session) {
@@ -245,7 +254,7 @@ fn found(kept: &mut Kept, over: bool) -> Found {
     Found { packets, over, chosen: kept.chosen, missed: kept.missed }
 }
 
-/// A panic of a worker leaves nothing half done here.
+/// Locks the mutex, also after a panic of a worker. All critical sections leave consistent data.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

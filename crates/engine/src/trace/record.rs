@@ -1,164 +1,170 @@
-//! What a trace says of a packet.
+//! Record of a traced packet.
 
 use std::net::IpAddr;
 
 use serde::{Serialize, Serializer};
 
-/// Most steps that are remembered of a packet; more are counted.
+/// Maximum number of recorded steps per packet. Further steps are only counted.
 const STEPS_MAX: usize = 64;
 
-/// A packet, from its arrival to where it went.
+/// A traced packet, from arrival to departure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Packet {
-    /// Its number in the trace, from 1: how many packets were chosen until then.
+    /// Number in the trace, from 1.
     pub number: u64,
-    /// The worker that had it.
+    /// Number of the worker that processed the packet.
     pub worker: usize,
-    /// The port that it came by; of a packet that a function made, that of the packet it was made of, if any.
+    /// Name of the ingress port. A packet that a function created from another has the port of the
+    /// original.
     pub port: String,
-    /// Its number in the port's sequence.
+    /// Sequence number in the source.
     pub sequence: u64,
-    /// When it arrived, in nanoseconds since 1970: by the clock of the capture that it is from, else by the machine's.
+    /// Time of arrival, in nanoseconds since 1970. It comes from the capture, or else from the
+    /// machine's clock.
     pub time_ns: u64,
-    /// Bytes when it arrived, without FCS.
+    /// Length on arrival, in bytes without FCS.
     pub length: u16,
-    /// Its innermost EtherType.
+    /// Innermost EtherType.
     pub ethertype: u16,
-    /// Who talks to whom; absent for what is not IP.
+    /// Addresses and ports. Absent if the packet is not IP.
     #[serde(flatten)]
     pub flow: Option<Flow>,
-    /// All that happened to it.
+    /// Steps in order of time.
     pub steps: Vec<Step>,
-    /// Steps that were too many to be remembered.
+    /// Number of steps beyond the maximum.
     #[serde(skip_serializing_if = "is_zero")]
     pub steps_left_out: u64,
-    /// What became of it.
+    /// Outcome of the packet.
     pub fate: Fate,
-    /// As it arrived, where frames are asked for; in hexadecimal digits.
+    /// Frame on arrival, in hexadecimal digits, if the request asks for frames.
     #[serde(serialize_with = "hexadecimal", skip_serializing_if = "Vec::is_empty")]
     pub frame: Vec<u8>,
-    /// As it left, by each port; where frames are asked for.
+    /// Frame on departure for each port, if the request asks for frames.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub left: Vec<Left>,
+    pub left: Vec<SentFrame>,
 }
 
-/// Addresses, protocol and ports.
+/// Addresses, protocol and ports of a packet.
 #[derive(Clone, Debug, Serialize)]
 pub struct Flow {
-    /// Where it comes from.
+    /// Source address.
     pub source: IpAddr,
-    /// Where it goes.
+    /// Destination address.
     pub destination: IpAddr,
-    /// Protocol number behind IPv4 or the IPv6 extension headers.
+    /// Protocol number after the IPv4 header or the IPv6 extension headers.
     pub protocol: u8,
-    /// 0 where it shows no ports.
+    /// Source port, or 0 if the packet contains none.
     pub source_port: u16,
-    /// 0 where it shows no ports.
+    /// Destination port, or 0 if the packet contains none.
     pub destination_port: u16,
 }
 
-/// A frame on its way out.
+/// Frame that was given to a port.
 #[derive(Clone, Debug, Serialize)]
-pub struct Left {
-    /// The port that it was given to.
+pub struct SentFrame {
+    /// Name of the port.
     pub port: String,
-    /// Nanoseconds since the packet arrived.
+    /// Time since the arrival of the packet, in nanoseconds.
     pub at_ns: u64,
-    /// The frame, in hexadecimal digits.
+    /// Frame, in hexadecimal digits.
     #[serde(serialize_with = "hexadecimal")]
     pub frame: Vec<u8>,
 }
 
-/// What became of a packet.
+/// Outcome of a traced packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// A port accepted it, or one of its copies.
+    /// A port accepted the packet or one of its copies.
     Sent,
-    /// It was dropped, copies and all.
+    /// The packet and all its copies were dropped.
     Dropped,
-    /// A function keeps it, or has joined it to others since: what becomes of that is told of the packet that completes them.
+    /// A function holds the packet or has joined it to others. The packet that completes the set
+    /// shows the further steps.
     Held,
-    /// It was still in flight when the trace ended.
+    /// The packet was in flight when the trace ended.
     InFlight,
 }
 
-/// Something that happened to a packet.
+/// A step of a packet through the engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// Nanoseconds since it arrived.
+    /// Time since the arrival of the packet, in nanoseconds.
     pub at_ns: u64,
-    /// What.
+    /// Kind of the step.
     #[serde(flatten)]
-    pub what: What,
+    pub kind: StepKind,
 }
 
-/// See [`Step`]. Functions, devices, ports, classes, verdicts and variants are told by name.
+/// Kind of a step. Functions, devices, ports, classes, verdicts and variants are given by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the sentence of each step speaks of its fields")]
-pub enum What {
-    /// It came in by its port, is of this class, and goes there first.
+#[allow(missing_docs, reason = "the comment of each step describes its fields")]
+pub enum StepKind {
+    /// The packet arrived. Its class decides its first stage, `next`.
     Received { class: String, next: Next },
-    /// A function made it of nothing that came in.
+    /// A function created the packet, and not from another packet.
     Created { function: String, class: String },
-    /// A function made it of the packet with this number.
+    /// A function created the packet from packet number `packet`.
     MadeOf { function: String, packet: u64 },
-    /// A function made the packet with this number of it.
+    /// A function created packet number `packet` from this one.
     Split { function: String, packet: u64 },
-    /// A function keeps it until others come.
+    /// A function holds the packet until others arrive.
     Held { function: String },
-    /// A function joined it with others that it held; together they are so long.
+    /// A function joined the packet with `held` packets that it held. `length` is the length of the
+    /// result.
     Joined { function: String, held: u32, length: u16 },
-    /// The function's host half has looked at it: the kernel's variant that it is for, or none where that settled it.
+    /// The host half has prepared the packet for `variant` of the kernel. `None`: the packet does
+    /// not need the kernel.
     Prepared { function: String, variant: Option<String> },
-    /// It waits in a bin of this device.
+    /// The packet is in a bin of the device.
     Binned { function: String, device: String, variant: String },
-    /// It was given to the device: in the worker's chunk with this number, in this bin of it (from 1, in the order in which the
-    /// device starts them).
+    /// The packet was submitted to the device, in chunk number `chunk` of this worker. `bin` counts
+    /// from 1, in the order in which the device starts the bins.
     Submitted { device: String, chunk: u64, bin: usize, bins: usize, bin_packets: u16, chunk_packets: u32 },
-    /// The device did not take the chunk: it goes into bins of another.
+    /// The device rejected the chunk. The packet moves to a bin of another device.
     NotTaken { device: String },
-    /// It is back from the device.
+    /// The device has returned the packet.
     Returned { device: String },
-    /// What a function said of it, and where that leads. `on_device`: the device has led it on by itself, and this is told
-    /// after it came back.
+    /// A function returned a verdict, which leads to `next`. `on_device`: the packet continued on
+    /// the device, and the step was recorded after its return.
     Verdict { function: String, verdict: String, next: Next, on_device: bool },
-    /// A copy of it leaves by this port.
+    /// A copy of the packet leaves by this port.
     Copied { port: String },
-    /// A copy of it was lost.
+    /// A copy of the packet was dropped.
     CopyDropped { port: String, counter: String, reason: &'static str },
-    /// The port accepted it.
+    /// The port accepted the packet.
     Sent { port: String, length: u16 },
-    /// It was given to the thread that sends for this worker.
+    /// The packet was given to the sender thread of the worker.
     HandedOver { port: String, length: u16 },
-    /// Ports did not accept so many of the packets that left with it, and do not say which.
+    /// The ports refused `refused` of `packets` packets that left together. Which of them is
+    /// unknown.
     SentOrRefused { port: String, length: u16, refused: usize, packets: usize },
-    /// It was dropped: the counter that counts it, and what that means.
+    /// The packet was dropped. `counter` counts the drop, and `reason` explains it.
     Dropped { counter: String, reason: &'static str },
 }
 
-/// Where a packet goes.
+/// Next stage of a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Next {
-    /// To this function.
+    /// The function with this name.
     Function(String),
-    /// Out by this port.
+    /// The port with this name.
     Port(String),
-    /// Out by these ports, but for the one that it came by.
+    /// All of these ports except the ingress port.
     Flood(Vec<String>),
-    /// The chain drops it.
+    /// The chain drops the packet.
     Drop,
-    /// The chain says nothing: it is dropped.
+    /// The chain has no entry for the packet, so it is dropped.
     Nowhere,
 }
 
 impl Packet {
-    /// Notes a step; beyond the bound it is only counted.
-    pub(super) fn note(&mut self, at_ns: u64, what: What) {
+    /// Records a step, or only counts it if the packet has the maximum number of steps.
+    pub(super) fn record(&mut self, at_ns: u64, kind: StepKind) {
         if self.steps.len() < STEPS_MAX {
-            self.steps.push(Step { at_ns, what });
+            self.steps.push(Step { at_ns, kind });
         } else {
             self.steps_left_out += 1;
         }
@@ -196,7 +202,8 @@ mod tests {
             frame: vec![0x0a, 0xff],
             left: Vec::new(),
         };
-        (0..STEPS_MAX as u64 + 3).for_each(|at_ns| packet.note(at_ns, What::Returned { device: "cpu".to_owned() }));
+        (0..STEPS_MAX as u64 + 3)
+            .for_each(|at_ns| packet.record(at_ns, StepKind::Returned { device: "cpu".to_owned() }));
         assert_eq!((packet.steps.len(), packet.steps_left_out), (STEPS_MAX, 3));
         let value = serde_json::to_value(&packet).unwrap();
         assert_eq!((&value["steps_left_out"], &value["frame"]), (&serde_json::json!(3), &serde_json::json!("0aff")));

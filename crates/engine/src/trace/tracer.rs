@@ -1,7 +1,7 @@
-//! A worker's part of a trace: it chooses packets as they arrive, and notes what happens to them.
+//! A worker's part of a trace. It chooses arriving packets and records their steps.
 //!
-//! A chosen packet is known by its buffer, which is its own until it has left; places in the order, which others may share,
-//! only say quickly that a packet is none of them.
+//! A traced packet is identified by its buffer, which it owns until it leaves. Order-ring slots can
+//! be shared, so they only serve as a fast test that a packet is not traced.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,54 +17,55 @@ use godwit_packet::{Descriptor, Region, Stamp};
 use godwit_sched::Chunk;
 use godwit_wire::{IpAddress, Parsed};
 
-use super::record::{Fate, Flow, Left, Next, Packet, What};
+use super::record::{Fate, Flow, Next, Packet, SentFrame, StepKind};
 use super::{ENDED, PACKETS_MAX, Session, Traces, lock};
 use crate::egress::Sent;
 use crate::order::Order;
-use crate::plan::Plan;
+use crate::plan::ChainPlan;
 
-/// Places in the order that are told apart at once; a power of two.
-const SIEVE_PLACES: usize = 4096;
+/// Number of counters in the sieve. It is a power of two.
+const SIEVE_SLOTS: usize = 4096;
 
-/// See the module.
+/// A worker's part of a trace.
 pub(crate) struct Tracer {
-    /// Whether packets that arrive are to be looked at.
+    /// Whether the tracer chooses among arriving packets.
     is_choosing: bool,
-    /// By buffer: the number of the packet that has it, or of the one that it is a copy of.
+    /// Number of the traced packet in each buffer. The buffer of a copy has the number of the
+    /// original.
     buffers: HashMap<u32, u64>,
-    /// By number.
-    live: HashMap<u64, Live>,
-    /// How many of `buffers` are of each place in the order, modulo [`SIEVE_PLACES`].
+    /// Traced packets, by number.
+    traced: HashMap<u64, TracedPacket>,
+    /// Number of entries in `buffers` per order-ring slot, modulo [`SIEVE_SLOTS`].
     sieve: Box<[u16]>,
-    /// Those that are on their way out: number, port, and bytes.
-    leaving: Vec<(u64, String, u16)>,
+    /// Number, egress port and length in bytes of each departing packet.
+    departing: Vec<(u64, String, u16)>,
     traces: Arc<Traces>,
     worker: usize,
     clock: Instant,
     session: Option<Arc<Session>>,
-    /// The last change that was seen.
+    /// Number of the last session change that the tracer has seen.
     seen: u64,
 }
 
-/// A packet that is followed.
-struct Live {
+/// A packet that is being traced.
+struct TracedPacket {
     packet: Packet,
     arrival_ns: u64,
-    /// It, and its copies: those that have not left.
-    parts: usize,
+    /// Number of copies that have not left, including the packet itself.
+    copies: usize,
     is_sent: bool,
 }
 
-impl Live {
-    fn note(&mut self, now_ns: u64, what: What) {
-        self.packet.note(now_ns.saturating_sub(self.arrival_ns), what);
+impl TracedPacket {
+    fn record(&mut self, now_ns: u64, kind: StepKind) {
+        self.packet.record(now_ns.saturating_sub(self.arrival_ns), kind);
     }
 }
 
-/// Where a packet comes from.
+/// Origin of a packet.
 pub(crate) enum Origin<'a> {
     Port,
-    /// A function made it.
+    /// The function with this name created the packet.
     Function(&'a str),
 }
 
@@ -73,9 +74,9 @@ impl Tracer {
         Self {
             is_choosing: false,
             buffers: HashMap::new(),
-            live: HashMap::new(),
+            traced: HashMap::new(),
             sieve: Box::default(),
-            leaving: Vec::new(),
+            departing: Vec::new(),
             traces,
             worker,
             clock,
@@ -84,21 +85,22 @@ impl Tracer {
         }
     }
 
-    /// Whether packets that arrive are to be shown to [`Tracer::choose`].
+    /// Returns whether the caller must pass arriving packets to [`Tracer::choose`].
     #[inline]
     pub(crate) fn is_choosing(&self) -> bool {
         self.is_choosing
     }
 
-    /// Whether any packet is followed: only then there is something to note.
+    /// Returns whether any packet is being traced. The caller records steps only in this case.
     #[inline]
-    pub(crate) fn follows(&self) -> bool {
+    pub(crate) fn is_tracing(&self) -> bool {
         !self.buffers.is_empty()
     }
 
-    /// Once a turn, before packets arrive.
+    /// Checks for the start or end of a session. The worker calls this once per loop iteration,
+    /// before it receives packets.
     #[inline]
-    pub(crate) fn turn(&mut self) {
+    pub(crate) fn poll(&mut self) {
         if self.traces.changes.load(Ordering::Acquire) != self.seen {
             self.change();
         }
@@ -108,24 +110,24 @@ impl Tracer {
     fn change(&mut self) {
         self.end();
         let current = lock(&self.traces.session);
-        // Under the lock, under which it changes.
+        // The number changes only under this lock.
         self.seen = self.traces.changes.load(Ordering::Acquire);
         self.session.clone_from(&current);
         drop(current);
         self.is_choosing = self.session.is_some();
         if self.is_choosing && self.sieve.is_empty() {
-            self.sieve = vec![0; SIEVE_PLACES].into();
+            self.sieve = vec![0; SIEVE_SLOTS].into();
         }
         self.traces.workers[self.worker].0.store(self.seen, Ordering::Release);
     }
 
-    /// Hands over what is still followed.
+    /// Ends the session on this worker and hands over the packets that are being traced.
     fn end(&mut self) {
-        self.leaving.clear();
-        for (_, mut live) in std::mem::take(&mut self.live) {
-            live.packet.fate = if live.is_sent { Fate::Sent } else { Fate::InFlight };
+        self.departing.clear();
+        for (_, mut traced) in std::mem::take(&mut self.traced) {
+            traced.packet.fate = if traced.is_sent { Fate::Sent } else { Fate::InFlight };
             if let Some(session) = &self.session {
-                session.finish(live.packet);
+                session.finish(traced.packet);
             }
         }
         self.buffers.clear();
@@ -138,60 +140,61 @@ impl Tracer {
         self.clock.elapsed().as_nanos() as u64
     }
 
-    fn sieve_place(packet: &Descriptor) -> usize {
-        usize::from(packet.order) % SIEVE_PLACES
+    fn sieve_slot(packet: &Descriptor) -> usize {
+        usize::from(packet.order) % SIEVE_SLOTS
     }
 
-    /// The packet's number, if it is followed.
+    /// Returns the number of a packet in the trace, or `None` if it is not traced.
     fn number(&self, packet: &Descriptor) -> Option<u64> {
-        let is_none = self.sieve[Self::sieve_place(packet)] == 0;
+        let is_none = self.sieve[Self::sieve_slot(packet)] == 0;
         if is_none { None } else { self.buffers.get(&packet.buffer).copied() }
     }
 
-    fn live(&mut self, packet: &Descriptor) -> Option<&mut Live> {
+    fn traced(&mut self, packet: &Descriptor) -> Option<&mut TracedPacket> {
         let number = self.number(packet)?;
-        self.live.get_mut(&number)
+        self.traced.get_mut(&number)
     }
 
-    fn know(&mut self, packet: &Descriptor, number: u64) {
-        self.sieve[Self::sieve_place(packet)] += 1;
+    fn register(&mut self, packet: &Descriptor, number: u64) {
+        self.sieve[Self::sieve_slot(packet)] += 1;
         let other = self.buffers.insert(packet.buffer, number);
         debug_assert_eq!(other, None, "a buffer has one packet");
     }
 
-    /// The packet's buffer is its own no longer. Returns its number.
-    fn forget(&mut self, packet: &Descriptor) -> Option<u64> {
+    /// Ends the ownership of the packet's buffer and returns the packet's number.
+    fn unregister(&mut self, packet: &Descriptor) -> Option<u64> {
         let number = self.number(packet)?;
-        self.sieve[Self::sieve_place(packet)] -= 1;
+        self.sieve[Self::sieve_slot(packet)] -= 1;
         self.buffers.remove(&packet.buffer);
         Some(number)
     }
 
-    /// Notes a step of those packets that are followed.
-    fn note(&mut self, packets: &[Descriptor], what: impl Fn(&Self, usize) -> What) {
+    /// Records a step for all traced packets in `packets`.
+    fn record(&mut self, packets: &[Descriptor], kind: impl Fn(&Self, usize) -> StepKind) {
         let now_ns = self.now_ns();
         for (index, packet) in packets.iter().enumerate() {
             let Some(number) = self.number(packet) else { continue };
-            let what = what(self, index);
-            if let Some(live) = self.live.get_mut(&number) {
-                live.note(now_ns, what);
+            let kind = kind(self, index);
+            if let Some(traced) = self.traced.get_mut(&number) {
+                traced.record(now_ns, kind);
             }
         }
     }
 
     fn finish(&mut self, number: u64, fate: Fate) {
-        if let (Some(mut live), Some(session)) = (self.live.remove(&number), &self.session) {
-            live.packet.fate = fate;
-            session.finish(live.packet);
+        if let (Some(mut traced), Some(session)) = (self.traced.remove(&number), &self.session) {
+            traced.packet.fate = fate;
+            session.finish(traced.packet);
         }
     }
 
-    /// A part of a packet is gone: the packet, or a copy of it.
-    fn part_gone(&mut self, number: u64) {
-        let Some(live) = self.live.get_mut(&number) else { return };
-        live.parts -= 1;
-        if live.parts == 0 {
-            let fate = if live.is_sent { Fate::Sent } else { Fate::Dropped };
+    /// Records that a packet, or a copy of it, has left or was dropped. Finishes the trace of the
+    /// packet after its last copy.
+    fn copy_gone(&mut self, number: u64) {
+        let Some(traced) = self.traced.get_mut(&number) else { return };
+        traced.copies -= 1;
+        if traced.copies == 0 {
+            let fate = if traced.is_sent { Fate::Sent } else { Fate::Dropped };
             self.finish(number, fate);
         }
     }
@@ -200,8 +203,8 @@ impl Tracer {
         self.traces.ports.get(usize::from(port)).cloned().unwrap_or_else(|| port.to_string())
     }
 
-    fn next(&self, plan: &Plan, next: Decided, said: Option<(usize, Outcome)>) -> Next {
-        match (next, said) {
+    fn next(&self, plan: &ChainPlan, next: Decided, verdicts: Option<(usize, Outcome)>) -> Next {
+        match (next, verdicts) {
             (Decided::Function(next), _) => Next::Function(plan.stages[usize::from(next)].name.clone()),
             (Decided::Port(port), _) => Next::Port(self.port(port.into())),
             (Decided::Egress, Some((function, Outcome { port: PORT_FLOOD, value: set, .. }))) => {
@@ -215,14 +218,14 @@ impl Tracer {
     }
 }
 
-/// What happens to packets, in the order of their journey. All but the first are called where packets
-/// [are followed](Tracer::follows).
+/// Steps of packets, in the order of their path. Except for [`Tracer::choose`], the worker calls
+/// these methods only if [`Tracer::is_tracing`] returns true.
 impl Tracer {
-    /// Packets have arrived, or were made of nothing that did: chooses those that fit.
+    /// Chooses packets that match the filter, from packets that arrived or that a function created.
     #[cold]
     pub(crate) fn choose(
         &mut self,
-        plan: &Plan,
+        plan: &ChainPlan,
         region: &Region,
         packets: &[Descriptor],
         stamps: &[Stamp],
@@ -249,25 +252,25 @@ impl Tracer {
                 return;
             };
             let class = class_name.clone();
-            let what = match origin {
-                Origin::Function(function) => What::Created { function: (*function).to_owned(), class },
+            let kind = match origin {
+                Origin::Function(function) => StepKind::Created { function: (*function).to_owned(), class },
                 Origin::Port => {
                     let next = plan.decider.entry(packet.port, plan.classifier.classify(&parsed));
-                    What::Received { class, next: self.next(plan, next, None) }
+                    StepKind::Received { class, next: self.next(plan, next, None) }
                 }
             };
-            self.follow(&session, region, packet, *stamp, (number, now_ns), what);
+            self.begin(&session, region, packet, *stamp, (number, now_ns), kind);
         }
     }
 
-    fn follow(
+    fn begin(
         &mut self,
         session: &Session,
         region: &Region,
         packet: &Descriptor,
         stamp: Stamp,
         (number, arrival_ns): (u64, u64),
-        what: What,
+        kind: StepKind,
     ) {
         let frame = region.frame(packet);
         let parsed = godwit_wire::parse(frame);
@@ -286,42 +289,49 @@ impl Tracer {
             frame: if session.request.frames { frame.to_vec() } else { Vec::new() },
             left: Vec::new(),
         };
-        found.note(self.now_ns().saturating_sub(arrival_ns), what);
-        let live = Live { packet: found, arrival_ns, parts: 1, is_sent: false };
-        self.live.insert(number, live);
-        self.know(packet, number);
+        found.record(self.now_ns().saturating_sub(arrival_ns), kind);
+        let traced = TracedPacket { packet: found, arrival_ns, copies: 1, is_sent: false };
+        self.traced.insert(number, traced);
+        self.register(packet, number);
     }
 
-    /// A host half has looked at these.
+    /// Records that a host half has prepared these packets.
     #[cold]
-    pub(crate) fn prepared(&mut self, plan: &Plan, function: usize, packets: &[Descriptor], work: &WorkColumns) {
+    pub(crate) fn prepared(&mut self, plan: &ChainPlan, function: usize, packets: &[Descriptor], work: &WorkColumns) {
         let stage = &plan.stages[function];
-        // Without a host half there is no work to tell of.
+        // Without a host half there is no work to record.
         let packets = &packets[..work.len().min(packets.len())];
-        self.note(packets, |_, packet| {
+        self.record(packets, |_, packet| {
             let variant = match work.at(packet) {
                 Work::Run { variant, .. } => Some(variant_name(plan, function, variant)),
                 Work::Done(_) => None,
             };
-            What::Prepared { function: stage.name.clone(), variant }
+            StepKind::Prepared { function: stage.name.clone(), variant }
         });
     }
 
-    /// These were put into bins.
+    /// Records that these packets were put into bins.
     #[cold]
-    pub(crate) fn binned(&mut self, plan: &Plan, function: usize, device: &str, variant: u8, packets: &[Descriptor]) {
-        self.note(packets, |_, _| What::Binned {
+    pub(crate) fn binned(
+        &mut self,
+        plan: &ChainPlan,
+        function: usize,
+        device: &str,
+        variant: u8,
+        packets: &[Descriptor],
+    ) {
+        self.record(packets, |_, _| StepKind::Binned {
             function: plan.stages[function].name.clone(),
             device: device.to_owned(),
             variant: variant_name(plan, function, variant),
         });
     }
 
-    /// A chunk, the worker's `number`th for that device, goes to it.
+    /// Records that chunk number `number` of this worker was submitted to the device.
     #[cold]
     pub(crate) fn submitted(&mut self, device: &str, number: u64, chunk: &Chunk) {
         for (index, bin) in chunk.bins.iter().enumerate() {
-            self.note(&chunk.descriptors[chunk.range(bin)], |_, _| What::Submitted {
+            self.record(&chunk.descriptors[chunk.range(bin)], |_, _| StepKind::Submitted {
                 device: device.to_owned(),
                 chunk: number,
                 bin: index + 1,
@@ -332,26 +342,33 @@ impl Tracer {
         }
     }
 
-    /// The device did not take it.
+    /// Records that the device rejected the chunk.
     #[cold]
     pub(crate) fn not_taken(&mut self, device: &str, chunk: &Chunk) {
         for bin in &chunk.bins {
-            self.note(&chunk.descriptors[chunk.range(bin)], |_, _| What::NotTaken { device: device.to_owned() });
+            self.record(&chunk.descriptors[chunk.range(bin)], |_, _| StepKind::NotTaken { device: device.to_owned() });
         }
     }
 
-    /// The device has finished it.
+    /// Records that the device has finished the chunk.
     #[cold]
     pub(crate) fn returned(&mut self, device: &str, chunk: &Chunk) {
         for bin in &chunk.bins {
-            self.note(&chunk.descriptors[chunk.range(bin)], |_, _| What::Returned { device: device.to_owned() });
+            self.record(&chunk.descriptors[chunk.range(bin)], |_, _| StepKind::Returned { device: device.to_owned() });
         }
     }
 
-    /// A device has led these on to `next`.
+    /// Records that these packets continued on the device to function `next`.
     #[cold]
-    pub(crate) fn led(&mut self, plan: &Plan, function: usize, verdict: u8, next: usize, packets: &[Descriptor]) {
-        self.note(packets, |_, _| What::Verdict {
+    pub(crate) fn continued(
+        &mut self,
+        plan: &ChainPlan,
+        function: usize,
+        verdict: u8,
+        next: usize,
+        packets: &[Descriptor],
+    ) {
+        self.record(packets, |_, _| StepKind::Verdict {
             function: plan.stages[function].name.clone(),
             verdict: verdict_name(plan, function, verdict),
             next: Next::Function(plan.stages[next].name.clone()),
@@ -359,11 +376,11 @@ impl Tracer {
         });
     }
 
-    /// What a function said of these. Those that it drops are told of by [`Tracer::dropped`].
+    /// Records the verdicts of a function. Drops are recorded by [`Tracer::dropped`].
     #[cold]
-    pub(crate) fn said(
+    pub(crate) fn verdicts(
         &mut self,
-        plan: &Plan,
+        plan: &ChainPlan,
         order: &Order,
         function: usize,
         packets: &[Descriptor],
@@ -375,131 +392,140 @@ impl Tracer {
             let Some(number) = self.number(packet) else { continue };
             let class = if is_trivial { 0 } else { order.class(packet) };
             let next = plan.decider.next(function as u16, class, outcome.verdict);
-            let what = What::Verdict {
+            let kind = StepKind::Verdict {
                 function: plan.stages[function].name.clone(),
                 verdict: verdict_name(plan, function, outcome.verdict),
                 next: self.next(plan, next, Some((function, *outcome))),
                 on_device: false,
             };
-            if let Some(live) = self.live.get_mut(&number) {
-                live.note(now_ns, what);
+            if let Some(traced) = self.traced.get_mut(&number) {
+                traced.record(now_ns, kind);
             }
         }
     }
 
-    /// A function made `packet` of `of`.
+    /// Records that a function created `packet` from `original`, and traces the new packet.
     #[cold]
-    pub(crate) fn split(&mut self, function: &str, region: &Region, of: &Descriptor, packet: &Descriptor) {
+    pub(crate) fn split(&mut self, function: &str, region: &Region, original: &Descriptor, packet: &Descriptor) {
         let now_ns = self.now_ns();
-        let (Some(session), Some(parent)) = (self.session.clone(), self.number(of)) else { return };
+        let (Some(session), Some(parent)) = (self.session.clone(), self.number(original)) else { return };
         if self.buffers.len() >= PACKETS_MAX {
             session.miss();
             return;
         }
         let number = session.choose_child();
-        let Some(live) = self.live.get_mut(&parent) else { return };
-        live.note(now_ns, What::Split { function: function.to_owned(), packet: number });
-        let stamp = Stamp { sequence: live.packet.sequence, time_ns: live.packet.time_ns };
-        let what = What::MadeOf { function: function.to_owned(), packet: parent };
-        let arrival_ns = live.arrival_ns;
-        self.follow(&session, region, packet, stamp, (number, arrival_ns), what);
+        let Some(traced) = self.traced.get_mut(&parent) else { return };
+        traced.record(now_ns, StepKind::Split { function: function.to_owned(), packet: number });
+        let stamp = Stamp { sequence: traced.packet.sequence, time_ns: traced.packet.time_ns };
+        let kind = StepKind::MadeOf { function: function.to_owned(), packet: parent };
+        let arrival_ns = traced.arrival_ns;
+        self.begin(&session, region, packet, stamp, (number, arrival_ns), kind);
     }
 
-    /// A function keeps it.
+    /// Records that a function holds the packet, and ends its trace.
     #[cold]
     pub(crate) fn held(&mut self, function: &str, packet: &Descriptor) {
-        self.note(std::slice::from_ref(packet), |_, _| What::Held { function: function.to_owned() });
-        if let Some(number) = self.forget(packet) {
+        self.record(std::slice::from_ref(packet), |_, _| StepKind::Held { function: function.to_owned() });
+        if let Some(number) = self.unregister(packet) {
             self.finish(number, Fate::Held);
         }
     }
 
-    /// A function joined it with `held` others; `whole` takes its place.
+    /// Records that a function joined the packet with `held` others into `whole`.
     #[cold]
     pub(crate) fn joined(&mut self, function: &str, packet: &Descriptor, whole: &Descriptor, held: u32) {
         let length = whole.length;
-        self.note(std::slice::from_ref(packet), |_, _| What::Joined { function: function.to_owned(), held, length });
-        if let Some(number) = self.forget(packet) {
-            self.know(whole, number);
+        self.record(std::slice::from_ref(packet), |_, _| StepKind::Joined {
+            function: function.to_owned(),
+            held,
+            length,
+        });
+        if let Some(number) = self.unregister(packet) {
+            self.register(whole, number);
         }
     }
 
-    /// It is dropped; `reason` is the counter that counts it.
+    /// Records that the packet was dropped. `reason` is the index of the drop counter.
     #[cold]
-    pub(crate) fn dropped(&mut self, plan: &Plan, packet: &Descriptor, reason: usize) {
+    pub(crate) fn dropped(&mut self, plan: &ChainPlan, packet: &Descriptor, reason: usize) {
         let now_ns = self.now_ns();
-        let Some(live) = self.live(packet) else { return };
-        let (counter, reason) = why(plan, reason);
-        live.note(now_ns, What::Dropped { counter, reason });
-        if let Some(number) = self.forget(packet) {
-            self.part_gone(number);
+        let Some(traced) = self.traced(packet) else { return };
+        let (counter, reason) = drop_reason(plan, reason);
+        traced.record(now_ns, StepKind::Dropped { counter, reason });
+        if let Some(number) = self.unregister(packet) {
+            self.copy_gone(number);
         }
     }
 
-    /// A copy of it is to leave by this port.
+    /// Records that a copy of the packet leaves by `port`.
     #[cold]
     pub(crate) fn copied(&mut self, packet: &Descriptor, copy: &Descriptor, port: u8) {
         let (now_ns, port) = (self.now_ns(), self.port(port.into()));
         let Some(number) = self.number(packet) else { return };
-        if let Some(live) = self.live.get_mut(&number) {
-            live.note(now_ns, What::Copied { port });
-            live.parts += 1;
+        if let Some(traced) = self.traced.get_mut(&number) {
+            traced.record(now_ns, StepKind::Copied { port });
+            traced.copies += 1;
         }
-        self.know(copy, number);
+        self.register(copy, number);
     }
 
-    /// A copy of it for this port is dropped.
+    /// Records that the packet's copy for `port` was dropped.
     #[cold]
-    pub(crate) fn copy_dropped(&mut self, plan: &Plan, packet: &Descriptor, port: u8, reason: usize) {
+    pub(crate) fn copy_dropped(&mut self, plan: &ChainPlan, packet: &Descriptor, port: u8, reason: usize) {
         let (now_ns, port) = (self.now_ns(), self.port(port.into()));
-        let Some(live) = self.live(packet) else { return };
-        let (counter, reason) = why(plan, reason);
-        live.note(now_ns, What::CopyDropped { port, counter, reason });
+        let Some(traced) = self.traced(packet) else { return };
+        let (counter, reason) = drop_reason(plan, reason);
+        traced.record(now_ns, StepKind::CopyDropped { port, counter, reason });
     }
 
-    /// These are given to ports, by port; from now on their buffers are the ports'.
+    /// Records that the packets in `outs` were given to their ports. Their buffers then belong to
+    /// the ports.
     #[cold]
-    pub(crate) fn leaving(&mut self, region: &Region, outs: &[Vec<Departure>]) {
+    pub(crate) fn departing(&mut self, region: &Region, outs: &[Vec<Departure>]) {
         let now_ns = self.now_ns();
         let frames = self.session.as_ref().is_some_and(|session| session.request.frames);
         for (port, out) in outs.iter().enumerate() {
             for Departure { descriptor, .. } in out {
-                let Some(number) = self.forget(descriptor) else { continue };
+                let Some(number) = self.unregister(descriptor) else { continue };
                 let port = self.port(port as u16);
-                if let Some(live) = self.live.get_mut(&number).filter(|_| frames) {
-                    let at_ns = now_ns.saturating_sub(live.arrival_ns);
-                    live.packet.left.push(Left { port: port.clone(), at_ns, frame: region.frame(descriptor).to_vec() });
+                if let Some(traced) = self.traced.get_mut(&number).filter(|_| frames) {
+                    let at_ns = now_ns.saturating_sub(traced.arrival_ns);
+                    traced.packet.left.push(SentFrame {
+                        port: port.clone(),
+                        at_ns,
+                        frame: region.frame(descriptor).to_vec(),
+                    });
                 }
-                self.leaving.push((number, port, descriptor.length));
+                self.departing.push((number, port, descriptor.length));
             }
         }
     }
 
-    /// Whether any packet that was told to be leaving has not been told to be gone.
+    /// Returns whether departing packets wait for their final step, [`Tracer::departed`].
     #[inline]
-    pub(crate) fn sees_off(&self) -> bool {
-        !self.leaving.is_empty()
+    pub(crate) fn has_departing(&self) -> bool {
+        !self.departing.is_empty()
     }
 
-    /// What was leaving was given to the sender, or has become that.
+    /// Records the final step of all departing packets: given to the sender, sent, or refused.
     #[cold]
-    pub(crate) fn gone(&mut self, to_sender: bool, sent: Sent) {
+    pub(crate) fn departed(&mut self, to_sender: bool, sent: Sent) {
         let now_ns = self.now_ns();
-        for (number, port, length) in std::mem::take(&mut self.leaving) {
-            let Some(live) = self.live.get_mut(&number) else { continue };
+        for (number, port, length) in std::mem::take(&mut self.departing) {
+            let Some(traced) = self.traced.get_mut(&number) else { continue };
             let Sent { accepted, refused } = sent;
-            let what = match (accepted, refused) {
-                _ if to_sender => What::HandedOver { port, length },
-                (_, 0) => What::Sent { port, length },
+            let kind = match (accepted, refused) {
+                _ if to_sender => StepKind::HandedOver { port, length },
+                (_, 0) => StepKind::Sent { port, length },
                 (0, _) => {
                     let (counter, reason) = refusal();
-                    What::Dropped { counter, reason }
+                    StepKind::Dropped { counter, reason }
                 }
-                _ => What::SentOrRefused { port, length, refused, packets: accepted + refused },
+                _ => StepKind::SentOrRefused { port, length, refused, packets: accepted + refused },
             };
-            live.is_sent |= !matches!(what, What::Dropped { .. });
-            live.note(now_ns, what);
-            self.part_gone(number);
+            traced.is_sent |= !matches!(kind, StepKind::Dropped { .. });
+            traced.record(now_ns, kind);
+            self.copy_gone(number);
         }
     }
 }
@@ -526,19 +552,20 @@ fn flow(parsed: &Parsed) -> Option<Flow> {
     })
 }
 
-fn variant_name(plan: &Plan, function: usize, variant: u8) -> String {
+fn variant_name(plan: &ChainPlan, function: usize, variant: u8) -> String {
     let variants = plan.stages[function].function.contract().variants;
     variants.get(usize::from(variant)).map_or_else(|| variant.to_string(), |name| (*name).to_owned())
 }
 
-/// As it is counted: a number beyond the contract is the last.
-fn verdict_name(plan: &Plan, function: usize, verdict: u8) -> String {
+/// Returns the name of a verdict. A verdict outside the contract has the name of the last one,
+/// under which it is counted.
+fn verdict_name(plan: &ChainPlan, function: usize, verdict: u8) -> String {
     let verdicts = plan.stages[function].function.contract().verdicts;
     verdicts.get(usize::from(verdict)).or(verdicts.last()).map_or_else(String::new, |verdict| verdict.name.to_owned())
 }
 
-/// The name of a counter of drops, and what it means.
-fn why(plan: &Plan, reason: usize) -> (String, &'static str) {
+/// Returns the name of a drop counter and its meaning.
+fn drop_reason(plan: &ChainPlan, reason: usize) -> (String, &'static str) {
     let engine = crate::counters::WORKER_COUNTERS.get(reason).map(|spec| spec.sentence);
     let function = || {
         let mut all = plan.stages.iter().flat_map(|stage| {

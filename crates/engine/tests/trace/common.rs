@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use godwit_engine::config::Config;
-use godwit_engine::trace::{Found, Next, Packet, What};
+use godwit_engine::trace::{Found, Next, Packet, StepKind};
 use godwit_engine::{Engine, Options, Replay, Report};
 use serde_json::Value;
 
@@ -75,29 +75,31 @@ pub(crate) fn path(packet: &Packet) -> Vec<String> {
         Next::Drop => "drop".to_owned(),
         Next::Nowhere => "nowhere".to_owned(),
     };
-    let word = |what: &What| match what {
-        What::Received { class, next: to } => format!("{class} > {}", next(to)),
-        What::Created { function, class } => format!("made by {function}, {class}"),
-        What::MadeOf { function, packet } => format!("made by {function} of {packet}"),
-        What::Split { function, packet } => format!("{function} makes {packet}"),
-        What::Held { function } => format!("{function} holds"),
-        What::Joined { function, held, .. } => format!("{function} joins {held}"),
-        What::Prepared { function, variant } => format!("{function} prepares {}", variant.as_deref().unwrap_or("none")),
-        What::Binned { function, device, .. } => format!("{function} bin of {device}"),
-        What::Submitted { device, .. } => format!("to {device}"),
-        What::NotTaken { device } => format!("not taken by {device}"),
-        What::Returned { device } => format!("from {device}"),
-        What::Verdict { function, verdict, next: to, on_device } => {
+    let word = |kind: &StepKind| match kind {
+        StepKind::Received { class, next: to } => format!("{class} > {}", next(to)),
+        StepKind::Created { function, class } => format!("made by {function}, {class}"),
+        StepKind::MadeOf { function, packet } => format!("made by {function} of {packet}"),
+        StepKind::Split { function, packet } => format!("{function} makes {packet}"),
+        StepKind::Held { function } => format!("{function} holds"),
+        StepKind::Joined { function, held, .. } => format!("{function} joins {held}"),
+        StepKind::Prepared { function, variant } => {
+            format!("{function} prepares {}", variant.as_deref().unwrap_or("none"))
+        }
+        StepKind::Binned { function, device, .. } => format!("{function} bin of {device}"),
+        StepKind::Submitted { device, .. } => format!("to {device}"),
+        StepKind::NotTaken { device } => format!("not taken by {device}"),
+        StepKind::Returned { device } => format!("from {device}"),
+        StepKind::Verdict { function, verdict, next: to, on_device } => {
             format!("{function}: {verdict} > {}{}", next(to), if *on_device { " (led)" } else { "" })
         }
-        What::Copied { port } => format!("copy to {port}"),
-        What::CopyDropped { port, counter, .. } => format!("no copy to {port}: {counter}"),
-        What::Sent { port, .. } => format!("sent by {port}"),
-        What::HandedOver { port, .. } => format!("handed over for {port}"),
-        What::SentOrRefused { port, .. } => format!("sent by {port} or refused"),
-        What::Dropped { counter, .. } => format!("dropped: {counter}"),
+        StepKind::Copied { port } => format!("copy to {port}"),
+        StepKind::CopyDropped { port, counter, .. } => format!("no copy to {port}: {counter}"),
+        StepKind::Sent { port, .. } => format!("sent by {port}"),
+        StepKind::HandedOver { port, .. } => format!("handed over for {port}"),
+        StepKind::SentOrRefused { port, .. } => format!("sent by {port} or refused"),
+        StepKind::Dropped { counter, .. } => format!("dropped: {counter}"),
     };
-    packet.steps.iter().map(|step| word(&step.what)).collect()
+    packet.steps.iter().map(|step| word(&step.kind)).collect()
 }
 
 pub(crate) fn count(report: &Report, counter: &str) -> u64 {
@@ -115,38 +117,38 @@ pub(crate) fn agrees(report: &Report, found: &Found) {
         *fates.entry(format!("{:?}", packet.fate)).or_insert(0) += 1;
         let mut gone = 0;
         for step in &packet.steps {
-            match &step.what {
-                What::Received { .. } => add("engine_received".to_owned()),
-                What::Created { .. } | What::MadeOf { .. } => add("engine_created".to_owned()),
-                What::Copied { .. } => add("engine_created".to_owned()),
-                What::Verdict { function, verdict, .. } => add(format!("{function} said {verdict}")),
-                What::Submitted { device, .. } => add(format!("device_packets{{device=\"{device}\"}}")),
-                What::Dropped { counter, reason } => {
+            match &step.kind {
+                StepKind::Received { .. } => add("engine_received".to_owned()),
+                StepKind::Created { .. } | StepKind::MadeOf { .. } => add("engine_created".to_owned()),
+                StepKind::Copied { .. } => add("engine_created".to_owned()),
+                StepKind::Verdict { function, verdict, .. } => add(format!("{function} said {verdict}")),
+                StepKind::Submitted { device, .. } => add(format!("device_packets{{device=\"{device}\"}}")),
+                StepKind::Dropped { counter, reason } => {
                     assert!(!reason.is_empty());
                     add(counter.clone());
                     add("engine_dropped".to_owned());
                     gone += 1;
                 }
-                What::CopyDropped { counter, .. } => {
+                StepKind::CopyDropped { counter, .. } => {
                     add("engine_created".to_owned());
                     add("engine_dropped".to_owned());
                     add(counter.clone());
                 }
-                What::Sent { .. } => {
+                StepKind::Sent { .. } => {
                     add("engine_sent".to_owned());
                     gone += 1;
                 }
-                What::Held { .. } => gone += 1,
+                StepKind::Held { .. } => gone += 1,
                 _ => {}
             }
         }
-        let copies = packet.steps.iter().filter(|step| matches!(step.what, What::Copied { .. })).count();
+        let copies = packet.steps.iter().filter(|step| matches!(step.kind, StepKind::Copied { .. })).count();
         assert_eq!(gone, 1 + copies, "it and its copies are sent, dropped or held, once: {packet:?}");
     }
     // A chunk that was not taken counts as submitted where it went.
     for packet in &found.packets {
         for step in &packet.steps {
-            if let What::NotTaken { device } = &step.what {
+            if let StepKind::NotTaken { device } = &step.kind {
                 *counted.entry(format!("device_packets{{device=\"{device}\"}}")).or_default() -= 1;
             }
         }

@@ -110,7 +110,7 @@ fn a_chain_that_a_device_follows() {
             "sent by wan".to_owned(),
         ];
         let led = found.packets.iter().filter(|packet| path(packet) == expected).count();
-        let clean = count(&report, "dpi_said_clean{function=\"inspect\"}");
+        let clean = count(&report, "dpi_verdict_clean{function=\"inspect\"}");
         assert!(clean > 0 && led as u64 == clean, "{led} of {clean}: {:?}", path(&found.packets[0]));
     }
 }

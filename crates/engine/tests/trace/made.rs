@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_engine::config::Config;
-use godwit_engine::trace::{Fate, PACKETS_MAX, What};
+use godwit_engine::trace::{Fate, PACKETS_MAX, StepKind};
 use godwit_engine::{Engine, Options};
 use godwit_function::{Arrangement, Contract, Function, HostHalf, Step, Work, echo};
 use godwit_packet::{ImageRef, Region};
@@ -150,7 +150,7 @@ fn packets_that_are_held_and_joined() {
     assert_eq!((path(second), second.fate), (expected.map(str::to_owned).to_vec(), Fate::Sent));
     // With another Ethernet header, which the tunnel wrote.
     assert_eq!(second.left[0].frame[14..], frames[0][14..]);
-    let What::Joined { length, .. } = second.steps[1].what else { panic!("{second:?}") };
+    let StepKind::Joined { length, .. } = second.steps[1].kind else { panic!("{second:?}") };
     assert_eq!(usize::from(length), esp.len());
     let dropped = count(&report, "ipsec_dropped_fragment_timeout{function=\"open\"}");
     assert_eq!((report.conservation.merged, report.conservation.dropped, dropped), (1, 1, 1), "{:?}", report.counters);

@@ -7,7 +7,7 @@ mod faults;
 mod made;
 
 use godwit_engine::config::Config;
-use godwit_engine::trace::{Fate, What};
+use godwit_engine::trace::{Fate, StepKind};
 use godwit_engine::{Engine, Options};
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ fn steps_of_known_packets() {
     let [left] = first.left.as_slice() else { panic!("{first:?}") };
     assert_eq!((left.port.as_str(), &left.frame[..6], left.frame[22]), ("wan", &[2, 0, 0, 0, 0, 7][..], 63));
     assert!(of("lan", 1).left.is_empty());
-    let What::Submitted { chunk, bin, bins, bin_packets, chunk_packets, .. } = first.steps[2].what else {
+    let StepKind::Submitted { chunk, bin, bins, bin_packets, chunk_packets, .. } = first.steps[2].kind else {
         panic!("{first:?}")
     };
     assert!(chunk >= 1 && (1..=bins).contains(&bin), "{first:?}");
@@ -87,8 +87,8 @@ fn steps_of_known_packets() {
         .packets
         .iter()
         .flat_map(|packet| &packet.steps)
-        .filter_map(|step| match step.what {
-            What::Dropped { reason, .. } => Some(reason),
+        .filter_map(|step| match step.kind {
+            StepKind::Dropped { reason, .. } => Some(reason),
             _ => None,
         })
         .collect();
@@ -174,16 +174,16 @@ fn what_is_wrong_with_a_request_is_a_sentence() {
     let engine = Engine::new(config, &Options::default()).unwrap();
     let with = |filter: Value| json!({ "filter": filter });
     for (request, expected) in [
-        (json!([]), "a trace is a JSON object"),
-        (json!({ "count": 0 }), "`count` is a number from 1 to 4096"),
-        (json!({ "count": 4097 }), "`count` is a number from 1 to 4096"),
-        (json!({ "frames": 1 }), "`frames` is true or false"),
+        (json!([]), "a trace request must be a JSON object"),
+        (json!({ "count": 0 }), "`count` must be a number from 1 to 4096"),
+        (json!({ "count": 4097 }), "`count` must be a number from 1 to 4096"),
+        (json!({ "frames": 1 }), "`frames` must be true or false"),
         (json!({ "cuont": 1 }), "did you mean `count`?"),
-        (json!({ "filter": "udp" }), "`filter` is a JSON object"),
+        (json!({ "filter": "udp" }), "`filter` must be a JSON object"),
         (with(json!({ "sources": "10.0.0.1" })), "did you mean `source`?"),
         (with(json!({ "port": "lam" })), "did you mean `lan`?"),
         (with(json!({ "class": "brunch" })), "did you mean `branch`?"),
-        (with(json!({ "class": 7 })), "`class` is the name of one"),
+        (with(json!({ "class": 7 })), "`class` must be a name"),
         (with(json!({ "protocol": "upd" })), "did you mean `udp`?"),
         (with(json!({ "protocol": 256 })), "256 is no protocol number"),
         (with(json!({ "source": "10.0.0.1/33" })), "`source`: "),
@@ -191,8 +191,11 @@ fn what_is_wrong_with_a_request_is_a_sentence() {
         (with(json!({ "destination": 7 })), "7 is not a prefix"),
         (with(json!({ "source_ports": "9-3" })), "holds no port"),
         (with(json!({ "source_ports": 65536 })), "65536 is no port"),
-        (with(json!({ "destination_ports": [] })), "an empty list fits no packet"),
-        (with(json!({ "destination_ports": 1.5 })), "`destination_ports` is a number, a text, or a list of them"),
+        (with(json!({ "destination_ports": [] })), "an empty list matches no packet"),
+        (
+            with(json!({ "destination_ports": 1.5 })),
+            "`destination_ports` must be a number, a string, or a list of them",
+        ),
         (with(json!({ "protocol": "esp", "source_ports": 1 })), "goes only with protocols that have ports"),
         (with(json!({ "source": "10.0.0.0/8", "destination": "2001:db8::/32" })), "of different IP versions"),
     ] {

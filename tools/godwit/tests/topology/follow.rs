@@ -142,7 +142,7 @@ fn a_router_of_ipv6_lives_by_its_kernel() {
     wait_for("an address that nobody tells of", || answered("ping -c 1 -W 1 fd00:2::2"));
 
     let report = godwit.stop();
-    assert!(counter(&report, "ipv6_said_forward") > 0, "{report:#}");
+    assert!(counter(&report, "ipv6_verdict_forward") > 0, "{report:#}");
     for name in ["left", "right"] {
         assert!(!router.has_xdp(name), "{name}");
     }

@@ -132,9 +132,9 @@ fn silent(gateways: [&Host; 2], programs: [Godwit; 2]) -> [Value; 2] {
 fn opened_what_was_sent(gateways: [&Host; 2], [one, other]: &[Value; 2]) {
     for (sender, from, to) in [(gateways[0], one, other), (gateways[1], other, one)] {
         let lost = port(to, "wan", "missed") + sender.counted("wan").dropped;
-        let (sent, encrypted) = (port(from, "wan", "sent_packets"), counter(from, "ipsec_said_encrypted"));
+        let (sent, encrypted) = (port(from, "wan", "sent_packets"), counter(from, "ipsec_verdict_encrypted"));
         assert_eq!(sent, port(to, "wan", "received_packets") + lost, "{lost} lost: {from:#} {to:#}");
-        assert_eq!(encrypted, counter(to, "ipsec_said_decrypted") + lost, "{lost} lost: {from:#} {to:#}");
+        assert_eq!(encrypted, counter(to, "ipsec_verdict_decrypted") + lost, "{lost} lost: {from:#} {to:#}");
         assert!(encrypted > 10, "{from:#}");
     }
 }
@@ -167,8 +167,8 @@ fn scapy_is_the_other_gateway() {
     let said = a.sh("ping -c 2 -i 0.2 -s 1200 -W 5 10.2.0.2");
     assert!(said.contains("2 received"), "{said}");
     let report = godwit.stop();
-    assert_eq!(counter(&report, "ipsec_said_encrypted"), 7, "{report:#}");
-    assert_eq!(counter(&report, "ipsec_said_decrypted"), 7, "{report:#}");
+    assert_eq!(counter(&report, "ipsec_verdict_encrypted"), 7, "{report:#}");
+    assert_eq!(counter(&report, "ipsec_verdict_decrypted"), 7, "{report:#}");
 }
 
 /// Gateways that do not route: what is protected leaves outside, what is opened leaves inside, behind the Ethernet header that it came with. So each host

@@ -138,8 +138,8 @@ fn strongswan_is_the_other_gateway() {
         assert_eq!(fetched, expected, "{proposal}");
         let report = godwit.stop();
         // strongSwan sends 1400 bytes inside at most.
-        assert!(counter(&report, "ipsec_said_decrypted") > 1000, "{proposal}: {report:#}");
-        assert!(counter(&report, "ipsec_said_encrypted") > 5, "{proposal}: {report:#}");
+        assert!(counter(&report, "ipsec_verdict_decrypted") > 1000, "{proposal}: {report:#}");
+        assert!(counter(&report, "ipsec_verdict_encrypted") > 5, "{proposal}: {report:#}");
         assert_eq!(counter(&report, "ipsec_dropped_authentication"), 0, "{proposal}: {report:#}");
     }
     drop(server);

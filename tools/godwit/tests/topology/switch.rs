@@ -101,7 +101,7 @@ fn four_hosts_at_two_switches() {
 
     let [at_one, at_other] = godwit.map(crate::net::Godwit::stop);
     for report in [&at_one, &at_other] {
-        assert!(counter(report, "l2_said_flood") > 0 && counter(report, "l2_said_forward") > 0, "{report:#}");
+        assert!(counter(report, "l2_verdict_flood") > 0 && counter(report, "l2_verdict_forward") > 0, "{report:#}");
         assert_eq!(counter(report, "l2_dropped_vlan"), 0, "{report:#}");
     }
     assert!(counter(&at_one, "l2_moved") >= 1, "{at_one:#}");
