@@ -1,4 +1,4 @@
-//! Chores of the repository, run as `cargo xtask COMMAND`.
+//! Repository tasks, run as `cargo xtask COMMAND`.
 #![forbid(unsafe_code)]
 
 mod msrv;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "xtask", about = "Chores of the Godwit repository")]
+#[command(name = "xtask", about = "Tasks of the Godwit repository")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -23,7 +23,8 @@ enum Command {
     Tidy,
     /// Write the generated pages again: docs/counters.md and docs/benchmarks/.
     Regenerate,
-    /// Check that no dependency needs a newer Rust than `rust-version`, and build with that version if it is installed.
+    /// Check that no dependency needs a newer Rust than `rust-version`, and build with that version
+    /// if it is installed.
     Msrv,
 }
 

@@ -1,7 +1,7 @@
 //! `cargo xtask msrv`: the oldest supported Rust version (`rust-version` in Cargo.toml).
 //!
-//! Clippy's `incompatible_msrv` lint checks our own use of the standard library. This command checks the dependencies,
-//! and builds with the oldest version where rustup has it.
+//! Clippy's `incompatible_msrv` lint checks the use of the standard library in this workspace. This
+//! command checks the dependencies, and builds with the oldest version if rustup has installed it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,7 +13,10 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     let oldest = oldest(&metadata)?;
     let newer = newer_dependencies(&metadata, &oldest);
     if !newer.is_empty() {
-        return Err(format!("rust-version is {oldest}, but these dependencies need more: {}", newer.join(", ")));
+        return Err(format!(
+            "rust-version is {oldest}, but these dependencies need a newer Rust: {}",
+            newer.join(", ")
+        ));
     }
     if !is_installed(&oldest) {
         println!("skipped: msrv build (Rust {oldest} is not installed; `rustup toolchain install {oldest}`)");
@@ -23,7 +26,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
         .args([&format!("+{oldest}"), "check", "--locked", "--workspace", "--target-dir", "target/msrv"])
         .current_dir(root)
         .status()
-        .map_err(|error| format!("cargo does not start: {error}"))?;
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("the workspace does not build with Rust {oldest}")) }
 }
 
@@ -33,7 +36,7 @@ fn metadata(root: &Path) -> Result<Value, String> {
         .current_dir(root)
         .stderr(Stdio::inherit())
         .output()
-        .map_err(|error| format!("cargo does not start: {error}"))?;
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
     serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))
 }
 
@@ -61,7 +64,8 @@ fn packages(metadata: &Value) -> impl Iterator<Item = &Value> {
     metadata["packages"].as_array().into_iter().flatten()
 }
 
-/// Splits `1.88` or `1.88.0` into three numbers, so that versions compare by value.
+/// Splits a version such as `1.88` or `1.88.0` into three numbers, so that versions compare by
+/// value.
 fn parts(version: &str) -> [u32; 3] {
     let mut numbers = version.split('.').map(|part| part.parse().unwrap_or(0));
     [0; 3].map(|zero| numbers.next().unwrap_or(zero))

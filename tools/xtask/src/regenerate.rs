@@ -17,7 +17,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
             .env("GODWIT_WRITE", "1")
             .current_dir(root)
             .status()
-            .map_err(|error| format!("cargo does not start: {error}"))?;
+            .map_err(|error| format!("cannot start cargo: {error}"))?;
         if !status.success() {
             return Err(format!("{page} was not written: `cargo {}` failed", arguments.join(" ")));
         }

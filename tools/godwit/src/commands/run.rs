@@ -11,8 +11,8 @@ use crate::output::{self, Json};
 use crate::signals;
 use crate::summary::{self, Document};
 
-/// Run a configuration until its ports end, the time is over, or SIGINT or SIGTERM arrives. SIGHUP
-/// reloads its `[[class]]` and `[[chain]]` stanzas.
+/// Run a configuration until its ports have no more packets, the time is over, or SIGINT or SIGTERM
+/// arrives. SIGHUP reloads its `[[class]]` and `[[chain]]` stanzas.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Configuration file.

@@ -1,4 +1,5 @@
-//! Commit messages: an imperative subject of at most 72 characters, one change, and a body with the reason.
+//! Rule for commit messages: an imperative subject of at most 72 characters, one change, and a body
+//! with the reason.
 
 use std::path::Path;
 
@@ -6,14 +7,15 @@ use super::{Problem, git};
 
 /// Last commit before the rule was introduced. Older commits are not checked.
 const BASE: &str = "36759b8e";
-/// Longest subject, characters.
+/// Maximum length of the subject, in characters.
 const SUBJECT_MAX: usize = 72;
-/// Endings of verbs that are not imperative, and the words that only look like them.
+/// Endings of verbs that are not imperative.
 const NOT_IMPERATIVE: [&str; 2] = ["ed", "ing"];
+/// Imperative verbs and nouns with these endings.
 const EXCEPTIONS: &[&str] = &["Embed", "Feed", "Need", "Seed", "Shed", "Speed", "Bring", "Ring", "String", "Ping"];
 
 pub(super) fn check(root: &Path) -> Vec<Problem> {
-    // A shallow clone may not contain the base commit. It then has no new commits to check.
+    // A shallow clone may lack the base commit. Its commits are then not checked.
     let Some(log) = git(root, &["log", "--no-merges", "--format=%h%x1f%s%x1f%b%x1e", &format!("{BASE}..HEAD")]) else {
         println!("skipped: tidy commit messages (the history does not reach {BASE})");
         return Vec::new();
@@ -24,8 +26,8 @@ pub(super) fn check(root: &Path) -> Vec<Problem> {
             let mut fields = entry.trim_start().splitn(3, '\x1f').map(str::trim);
             let mut next = || fields.next().unwrap_or_default().to_owned();
             let (hash, subject, body) = (next(), next(), next());
-            let place = format!("commit {hash}");
-            faults(&subject, &body).into_iter().map(move |message| Problem { place: place.clone(), message })
+            let location = format!("commit {hash}");
+            faults(&subject, &body).into_iter().map(move |message| Problem { location: location.clone(), message })
         })
         .collect()
 }

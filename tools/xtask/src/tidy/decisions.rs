@@ -1,9 +1,9 @@
-//! The header of each decision: number and title, date, status, against, instead of.
+//! Rule for the header of each decision: number and title, date, status, against, instead of.
 
 use super::Problem;
 use super::files::Tree;
 
-/// Fields below the title, one list item each, in this order.
+/// Fields of the header, one list item each, in this order.
 const FIELDS: [&str; 4] = ["Date", "Status", "Against", "Instead of"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Problem> {

@@ -1,4 +1,4 @@
-//! The tracked text files of the repository.
+//! Text files of the repository.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,8 @@ use std::path::Path;
 
 use super::git;
 
-/// Folders whose text is data, not prose: captures, corpora, vectors, and the frozen notebook.
+/// Folders whose text is data, not prose: corpora, captures, the frozen notebook, benchmark
+/// results.
 const DATA: &[&str] = &["fuzz/corpus/", "tests/captures/data/", "docs/notebook/", "bench/results/"];
 /// Extensions of source files with `//` or `/* */` comments.
 const SOURCES: &[&str] = &["rs", "c", "h", "cl", "cu", "cpp", "cc"];
@@ -21,21 +22,21 @@ pub(super) enum Kind {
     Markdown,
 }
 
-/// A tracked text file.
+/// Text file.
 pub(super) struct File {
     pub(super) path: String,
     pub(super) kind: Kind,
     pub(super) text: String,
 }
 
-/// All tracked files, and the text of those that contain prose.
+/// Paths of all files that git does not ignore, and the text of the files that contain prose.
 pub(super) struct Tree {
     paths: BTreeSet<String>,
     files: Vec<File>,
 }
 
 impl Tree {
-    /// Reads the tracked files below `root`.
+    /// Reads the files below `root`.
     pub(super) fn read(root: &Path) -> Result<Self, String> {
         let list = git(root, &["ls-files", "--cached", "--others", "--exclude-standard"])
             .ok_or("git does not list the files; tidy needs a git checkout")?;
@@ -71,7 +72,7 @@ impl Tree {
         self.files.iter().find(|file| file.path == path).map(|file| file.text.as_str())
     }
 
-    /// Returns whether `path` is a tracked file or a folder of tracked files.
+    /// Returns whether `path` is a file or a folder that contains files.
     pub(super) fn exists(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));
         self.paths.contains(path)

@@ -1,4 +1,4 @@
-//! Relative links of Markdown files: the file exists, and so does the heading.
+//! Rule for relative links of Markdown files: the file and the heading exist.
 
 use super::Problem;
 use super::files::{File, Tree};
@@ -17,7 +17,7 @@ fn check_file(tree: &Tree, file: &File) -> Vec<Problem> {
             let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
             let resolved = if path.is_empty() { Some(file.path.clone()) } else { resolve(&file.path, path) };
             let Some(resolved) = resolved.filter(|resolved| tree.exists(resolved)) else {
-                problems.push(Problem::at(&file.path, line.number, format!("the link to {path} leads nowhere")));
+                problems.push(Problem::at(&file.path, line.number, format!("the link target {path} does not exist")));
                 continue;
             };
             let has_anchor = |text: &str| text.lines().any(|line| heading_anchor(line).as_deref() == Some(anchor));

@@ -1,4 +1,5 @@
-//! `cargo xtask tidy`: rules that no other tool checks. Each rule is one module with one function.
+//! `cargo xtask tidy`: checks rules that no other tool checks. Each rule is a module with a
+//! function `check`.
 
 mod commits;
 mod decisions;
@@ -16,21 +17,21 @@ use std::process::Command;
 
 use files::Tree;
 
-/// One violation of a rule.
+/// Violation of a rule.
 struct Problem {
-    place: String,
+    location: String,
     message: String,
 }
 
 impl Problem {
     fn at(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { place: format!("{path}:{line}"), message: message.into() }
+        Self { location: format!("{path}:{line}"), message: message.into() }
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.place, self.message)
+        write!(formatter, "{}: {}", self.location, self.message)
     }
 }
 

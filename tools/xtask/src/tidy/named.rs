@@ -1,4 +1,4 @@
-//! Files and commands that the prose names in code spans exist.
+//! Rule for code spans in prose: the named files and commands exist.
 
 use std::sync::LazyLock;
 
@@ -8,14 +8,15 @@ use super::Problem;
 use super::files::{Kind, Tree};
 use super::prose::{code_spans, lines};
 
-/// A path with a folder and a known extension, or a folder that ends in a slash.
+/// Form of a path: a folder and a file with a known extension, or a folder that ends in a slash.
 static PATH: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"^(?:\.\./)*[a-z0-9_.-]+/(?:[A-Za-z0-9_.-]+/)*(?:[A-Za-z0-9_-]+\.(?:rs|h|c|cl|cu|cc|cpp|md|toml|sh|py))?$",
     )
     .unwrap()
 });
-/// Top-level folders. A path that begins with another name belongs to the reader's machine.
+/// Top-level folders of the repository. Other paths are on the reader's machine and are not
+/// checked.
 const TOP: &[&str] =
     &["bench", "contrib", "crates", "docs", "examples", "fuzz", "kernels", "scripts", "tests", "tools"];
 
@@ -55,7 +56,8 @@ fn in_crate(tree: &Tree, file: &str, path: &str) -> bool {
         .any(|folder| tree.exists(&format!("{folder}/{path}")) || tree.exists(&format!("{folder}/src/{path}")))
 }
 
-/// Returns whether `span` is `make TARGET` or `cargo xtask COMMAND`, and there is no such target or command.
+/// Returns whether `span` is `make TARGET` or `cargo xtask COMMAND` with an unknown target or
+/// command.
 fn is_missing_command(tree: &Tree, span: &str) -> bool {
     let mut words = span.split_whitespace();
     match (words.next(), words.next()) {
@@ -74,7 +76,8 @@ fn is_missing_command(tree: &Tree, span: &str) -> bool {
     }
 }
 
-/// Returns `path`, relative to the folder of `file`, as a path from the root; `None` if it leaves the repository.
+/// Resolves `path`, which is relative to the folder of `file`, to a path from the root. Returns
+/// `None` if it leaves the repository.
 pub(super) fn resolve(file: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = file.split('/').collect();
     parts.pop();

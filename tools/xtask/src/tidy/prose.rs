@@ -1,4 +1,4 @@
-//! The prose of a file: comments of sources and scripts, and the text of Markdown outside code blocks.
+//! Prose of a file: comments of sources and scripts, and the text of Markdown outside code blocks.
 
 use std::sync::LazyLock;
 
@@ -6,11 +6,12 @@ use regex::Regex;
 
 use super::files::{File, Kind};
 
-/// A line of prose without its comment marker.
+/// Line of prose.
 pub(super) struct Line<'a> {
     pub(super) number: usize,
-    /// The whole line, for its width.
+    /// Complete line, whose width is checked.
     pub(super) whole: &'a str,
+    /// Line without its comment marker.
     pub(super) text: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! `docs/words.md`: at most forty words, each defined once.
+//! Rule for `docs/words.md`: each word is defined once, and their number is limited.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::Problem;
 use super::files::Tree;
 
 const PAGE: &str = "docs/words.md";
-/// Most words of the page.
+/// Maximum number of words.
 const WORDS_MAX: usize = 40;
 
 pub(super) fn check(tree: &Tree) -> Vec<Problem> {
@@ -23,7 +23,11 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
             problems.push(Problem::at(PAGE, index + 1, format!("\"{word}\" is defined twice")));
         }
         if line.matches('|').count() < 4 {
-            problems.push(Problem::at(PAGE, index + 1, "a row has a word, its meaning, and the word used elsewhere"));
+            problems.push(Problem::at(
+                PAGE,
+                index + 1,
+                "a row needs three cells: the word, its meaning, and the word used elsewhere",
+            ));
         }
     }
     if seen.len() > WORDS_MAX {

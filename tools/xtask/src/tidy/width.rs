@@ -1,14 +1,14 @@
-//! Widths: comments within 100 columns, Markdown within 120, and the length of source files.
+//! Rule for the width of comments and Markdown, and for the length of source files.
 
 use super::Problem;
 use super::files::{Kind, Tree};
 use super::prose::lines;
 
-/// Widest comment, columns.
+/// Maximum width of a comment, in columns.
 const COMMENT_COLUMNS: usize = 100;
-/// Widest line of Markdown, columns. Rows of tables are exempt, for they cannot be wrapped.
+/// Maximum width of Markdown, in columns. Rows of tables cannot be wrapped and are exempt.
 const MARKDOWN_COLUMNS: usize = 120;
-/// Longest source file, lines.
+/// Maximum length of a source file, in lines.
 const SOURCE_LINES: usize = 600;
 
 pub(super) fn check(tree: &Tree) -> Vec<Problem> {

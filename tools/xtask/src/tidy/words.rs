@@ -1,4 +1,4 @@
-//! Words and constructions that the prose avoids, each with its plain replacement.
+//! Rule for words and constructions that prose avoids.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use super::Problem;
 use super::files::Tree;
 use super::prose::{lines, without_code};
 
-/// Regular expression of a construction, and the advice for the writer.
+/// Regular expression of each avoided construction, and its replacement.
 const AVOIDED: &[(&str, &str)] = &[
     (r"\b(nobody|whoever|who ever)\b", "name the party: the caller, the reader, no worker"),
     (r"\bso (many|much|long|few)\b(?: [a-z]+)?", "name the quantity"),
