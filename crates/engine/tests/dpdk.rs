@@ -191,7 +191,7 @@ fn tap_interfaces_carry_frames_of_the_kernel() {
     let edges = chain(&[("left", "echo"), ("echo", "right")]);
     let ports = port("left", "net_tap0,iface=gw-d0") + &port("right", "net_tap1,iface=gw-d3");
     let Some((report, said)) = between_with(&format!("{ports}{ECHO}{edges}"), 2000, quiet) else { return };
-    assert_eq!(said.trim(), "sent 2000 came 2000 right 2000");
+    assert_eq!(said.trim(), "sent 2000 received 2000 correct 2000");
     assert_eq!(report.conservation.sent, report.conservation.received);
     assert_eq!(report.ports[1].sent_packets, 2000);
 }
@@ -267,7 +267,7 @@ fn goes_through(driver: &str, engine: &str) {
     let edges = chain(&[("left", "echo"), ("echo", "right")]);
     let ports = port("left", &format!("{driver}0,iface=gw-d1")) + &port("right", &format!("{driver}1,iface=gw-d2"));
     let Some((report, said)) = between(&format!("{engine}{ports}{ECHO}{edges}"), 2000) else { return };
-    assert_eq!(said.trim(), "sent 2000 came 2000 right 2000");
+    assert_eq!(said.trim(), "sent 2000 received 2000 correct 2000");
     assert!(report.conservation.holds(), "{}", report.conservation);
     assert_eq!(report.conservation.sent, report.conservation.received);
     assert_eq!(report.ports[1].sent_packets, 2000);
@@ -412,7 +412,7 @@ fn what_cannot_be_met_is_one_sentence() {
     let dense = format!("[arena]\nlayout = \"dense\"\n{}", null(""));
     assert!(refusal(&dense).contains("use layout = \"slots\""), "{}", refusal(&dense));
     assert!(refusal(&null("mtu = 20\n")).contains("mtu = 20: must be 68 to 16110"));
-    assert!(refusal(&null("mtu = 9000\n")).contains("frames of it are longer than frame_bytes_max"));
+    assert!(refusal(&null("mtu = 9000\n")).contains("frames are longer than frame_bytes_max"));
     assert!(refusal(&null("rings = 1\n")).contains("unknown key `rings`"));
     assert!(
         refusal(&format!("[dpdk]\neal = 3\n{}", null(""))).contains("`eal` must be"),

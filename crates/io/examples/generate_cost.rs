@@ -1,4 +1,6 @@
-//! What making a packet costs: `cargo run --release -p godwit-io --example generate_cost`.
+//! Measures the time that the synthetic port needs to generate a packet.
+//!
+//! Run it with `cargo run --release -p godwit-io --example generate_cost`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +9,8 @@ use godwit_io::synthetic::{Config, Generator, IpVersion, PayloadKind, Size, Tran
 use godwit_packet::{Arena, ArenaConfig, Batch, Layout, Steering};
 
 const BATCH_PACKETS: usize = 256;
-/// Short, and many of them, so that some are not disturbed by other work of the machine.
+/// Packets of one run. Runs are short and numerous, so that other work of the machine does not
+/// disturb all of them.
 const RUN_PACKETS: usize = 8 * BATCH_PACKETS;
 const RUNS: usize = 4000;
 
@@ -42,7 +45,8 @@ fn print(name: &str, ns: f64) {
     println!("{name:<44} {ns:>10.2} {:>10.1}", 1e3 / ns);
 }
 
-/// Nanoseconds a packet of the first of `workers` workers: allocate, make, stamp and return its buffer; best of all runs.
+/// Returns the time per packet in nanoseconds, for the first of `workers` workers. The time
+/// includes allocation, generation, and release of the buffer. The result is the fastest run.
 fn measure(config: &Config, layout: Layout, workers: usize) -> Result<f64, Box<dyn std::error::Error>> {
     let arena = ArenaConfig { layout, packets: 1024, ..ArenaConfig::default() };
     let mut region = Arena::new(arena, 1)?.split().remove(0);
@@ -51,13 +55,13 @@ fn measure(config: &Config, layout: Layout, workers: usize) -> Result<f64, Box<d
     let mut best_ns = f64::INFINITY;
     for _ in 0..RUNS {
         let start = Instant::now();
-        let mut made = 0;
-        while made < RUN_PACKETS {
-            made += generator.fill(&mut region, &mut batch, BATCH_PACKETS);
+        let mut generated = 0;
+        while generated < RUN_PACKETS {
+            generated += generator.fill(&mut region, &mut batch, BATCH_PACKETS);
             batch.descriptors.iter().for_each(|descriptor| region.release(descriptor));
             batch.clear();
         }
-        best_ns = best_ns.min(start.elapsed().as_nanos() as f64 / made as f64);
+        best_ns = best_ns.min(start.elapsed().as_nanos() as f64 / generated as f64);
     }
     Ok(best_ns)
 }

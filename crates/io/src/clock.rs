@@ -1,20 +1,21 @@
-//! Where ports get the time from.
+//! Clock of the ports.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Nanoseconds since the Unix epoch, never going backwards.
+/// Source of the time, in nanoseconds since the Unix epoch. The time never decreases.
 #[derive(Clone, Debug)]
 pub enum Clock {
-    /// The machine's clock: wall time when the process first asked, monotonic from then on.
+    /// System clock. It starts with the wall-clock time of the first call in the process and is
+    /// monotonic from then on.
     Machine,
-    /// A clock that someone else moves: tests, simulation.
+    /// Clock that a test or a simulation sets.
     Virtual(Arc<AtomicU64>),
 }
 
 impl Clock {
-    /// The time.
+    /// Returns the current time in nanoseconds since the Unix epoch.
     #[inline]
     pub fn now_ns(&self) -> u64 {
         match self {

@@ -1,24 +1,25 @@
-//! What a port counts, declared once: name, unit and sentence of each counter, and the struct that holds them.
+//! Counters of a port. One table declares the name, the unit and the description of each counter,
+//! and the struct that holds the values.
 
-/// One line of a table of counters. Metrics and documents are made from it.
+/// Declaration of one counter. Metrics and documents are generated from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterSpec {
-    /// Name, unique within a port.
+    /// Name of the counter, unique within a port.
     pub name: &'static str,
-    /// Whether the value only grows.
+    /// Whether the value only grows, or goes up and down.
     pub kind: CounterKind,
-    /// What is counted.
+    /// Unit of the value.
     pub unit: &'static str,
-    /// What it means, for the operator.
+    /// Description of the counter for the operator, in one sentence.
     pub sentence: &'static str,
 }
 
-/// How a value behaves over time.
+/// Behavior of a counter's value over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterKind {
-    /// Only grows.
+    /// A value that only grows.
     Total,
-    /// Goes up and down.
+    /// A value that goes up and down.
     Level,
 }
 
@@ -46,7 +47,7 @@ macro_rules! counters {
 
         impl $struct {
             $(
-                #[doc = concat!("The values in the order of [`", stringify!($table), "`].")]
+                #[doc = concat!("Returns the values in the order of [`", stringify!($table), "`].")]
                 pub fn $values(&self) -> [u64; $table.len()] {
                     [$(self.$name,)*]
                 }
@@ -69,56 +70,57 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What one queue of a port counted. A receive queue leaves the counters of the other direction at zero, and the
-    /// reverse; the sum over all queues is what the port counted.
+    /// Counters of one queue of a port, or their sum over all queues of the port. A receive queue
+    /// sets only the receive counters, and a transmit queue only the transmit counters.
     ///
-    /// A packet that the port passed over (missed, truncated, empty, oversized, of another link type) never entered and is not among
-    /// the received ones. Where every worker sees the whole sequence of the port, the first worker counts those.
+    /// A packet that the port skipped is not counted as received. Such packets are missed,
+    /// truncated, empty or oversized, or have another link type. If every worker sees the whole
+    /// packet sequence of the port, only the first worker counts them.
     PortCounters;
 
-    /// What a receive queue counts.
+    /// Counters of a receive queue.
     RECEIVE_COUNTERS, receive_values: {
-        received_packets, Total, "packets", "Packets that the port handed to a worker.";
+        received_packets, Total, "packets", "Packets that the port passed to a worker.";
         received_bytes, Total, "bytes", "Bytes of these packets, without FCS.";
         missed, Total, "packets", "Packets lost because there was no free buffer and the source could not wait.";
-        truncated, Total, "packets", "Packets passed over because the capture holds less than the whole frame.";
-        empty, Total, "packets", "Packets passed over because the frame has no bytes.";
-        oversized, Total, "packets", "Packets passed over because the frame is longer than a buffer takes.";
-        bad_checksum, Total, "packets", "Packets passed over because the device found a wrong IP, TCP or UDP checksum.";
-        faulty, Total, "packets", "Packets that the device itself found faulty, and did not deliver.";
-        skipped_link_type, Total, "packets", "Packets passed over because their capture interface is not Ethernet.";
-        left_to_kernel, Total, "packets", "Packets that stayed with the kernel, as the port is configured.";
+        truncated, Total, "packets", "Packets skipped because the capture contains only a part of the frame.";
+        empty, Total, "packets", "Packets skipped because the frame is empty.";
+        oversized, Total, "packets", "Packets skipped because the frame does not fit in a buffer.";
+        bad_checksum, Total, "packets", "Packets skipped because the device reported a wrong IP, TCP or UDP checksum.";
+        faulty, Total, "packets", "Packets with errors that the device did not deliver.";
+        skipped_link_type, Total, "packets", "Packets skipped because their capture interface is not Ethernet.";
+        left_to_kernel, Total, "packets", "Packets that the XDP program left to the kernel, as configured.";
     }
 
-    /// What a transmit queue counts.
+    /// Counters of a transmit queue.
     TRANSMIT_COUNTERS, transmit_values: {
         sent_packets, Total, "packets", "Packets that the port accepted for sending.";
         sent_bytes, Total, "bytes", "Bytes of these packets, without FCS.";
         refused, Total, "packets", "Packets lost because the port did not accept them.";
-        over_mtu, Total, "packets", "Of these, packets longer than the link takes.";
-        unsent, Total, "packets", "Packets that the port accepted and the device could not send.";
+        over_mtu, Total, "packets", "Refused packets that were longer than the MTU of the link allows.";
+        unsent, Total, "packets", "Packets that the port accepted but the device could not send.";
     }
 }
 
 impl PortCounters {
-    /// All counters with their values, receive before transmit.
+    /// Returns all counters with their values, receive counters first.
     pub fn iter(&self) -> impl Iterator<Item = (&'static CounterSpec, u64)> {
         let specs = RECEIVE_COUNTERS.iter().chain(TRANSMIT_COUNTERS);
         specs.zip(self.receive_values().into_iter().chain(self.transmit_values()))
     }
 
-    /// How many counters there are.
+    /// Number of counters.
     pub const COUNT: usize = RECEIVE_COUNTERS.len() + TRANSMIT_COUNTERS.len();
 
-    /// The counters with these values, in the order of [`PortCounters::iter`].
-    pub fn of_values(values: [u64; Self::COUNT]) -> Self {
+    /// Creates the struct from values in the order of [`PortCounters::iter`].
+    pub fn from_values(values: [u64; Self::COUNT]) -> Self {
         let mut counters = Self::default();
         counters.set_values(&values);
         counters
     }
 
-    /// Packets that the source held and that never entered, for whatever reason.
-    pub fn passed_over(&self) -> u64 {
+    /// Returns the number of packets of the source that the port did not pass to a worker.
+    pub fn skipped(&self) -> u64 {
         self.missed
             + self.truncated
             + self.empty

@@ -1,105 +1,106 @@
-//! What can go wrong with a port.
+//! Errors of ports.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An operation of a port that failed. Bad packets are not here: they are counted.
+/// A failed operation of a port. Bad packets are not errors: they are counted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operator gave a value that cannot work.
+    /// A key of the configuration has an invalid value.
     #[error("{key} = {value}: {reason}")]
     Config {
-        /// The key at fault.
+        /// Name of the key.
         key: &'static str,
-        /// Its value.
+        /// Value of the key.
         value: String,
-        /// What is wrong with it, and what would be right.
+        /// Problem with the value, and the valid values.
         reason: String,
     },
-    /// The operating system refuses an operation of a port.
+    /// The operating system refused an operation.
     #[error("cannot {what}: {source}")]
     System {
-        /// The operation.
+        /// The refused operation, as a verb phrase.
         what: String,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A port outside of the program cannot do what is asked of it, in one sentence.
+    /// A live port cannot do what the configuration or the chain requires. The text is one
+    /// sentence.
     #[error("{0}")]
     Port(String),
-    /// The operator left out a key that is needed.
+    /// A required key is missing in the configuration.
     #[error("{0}")]
     Missing(&'static str),
-    /// The operator named a file that cannot be opened or read.
+    /// A file cannot be opened or read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A file cannot be created or written: the disk is full, the folder is missing.
+    /// A file cannot be created or written, for example because the disk is full.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The file is not a capture.
+    /// The file is not a packet capture.
     #[error("{}: not a pcap or pcapng file: {reason}", path.display())]
     NotCapture {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is there instead.
+        /// Content that the file has instead.
         reason: String,
     },
-    /// The capture holds no Ethernet frames.
+    /// The capture contains no Ethernet frames.
     #[error("{}: link type {link_type} ({name}); only Ethernet (1) can be replayed", path.display())]
     LinkType {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// LINKTYPE_ number.
+        /// Number of the link type (`LINKTYPE_*` of libpcap).
         link_type: u16,
-        /// Its name, where it is a common one.
+        /// Name of the link type, if it is a common one.
         name: &'static str,
     },
-    /// The capture ends in the middle of a record. All packets before it were delivered.
+    /// The capture ends in the middle of a record. All packets before this record were delivered.
     #[error("{}: cut off after {packets} whole packets, in the record at byte {offset}", path.display())]
     CutOff {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Packets before the cut.
+        /// Number of packets before the truncated record.
         packets: u64,
-        /// Where the record that is cut off begins.
+        /// Byte offset of the truncated record in the file.
         offset: u64,
     },
-    /// A device, or the driver of one, does not do what is needed.
+    /// A device or its driver does not support a required operation, or the operation failed.
     #[error("{device}: {what}: {reason}")]
     Device {
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// What failed.
+        /// The failed operation.
         what: String,
-        /// Why.
+        /// Reason for the failure.
         reason: String,
     },
-    /// DPDK's environment cannot be set up.
+    /// The DPDK environment (EAL) cannot be initialized.
     #[error("DPDK: {reason}")]
     Environment {
-        /// Why.
+        /// Reason for the failure.
         reason: String,
     },
-    /// A record contradicts itself. All packets before it were delivered.
+    /// A record of the capture is malformed. All packets before it were delivered.
     #[error("{}: malformed record after {packets} packets, at byte {offset}: {reason}", path.display())]
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Packets before it.
+        /// Number of packets before the malformed record.
         packets: u64,
-        /// Where the record begins.
+        /// Byte offset of the malformed record in the file.
         offset: u64,
-        /// What is wrong.
+        /// Problem with the record.
         reason: String,
     },
 }

@@ -1,11 +1,13 @@
-//! A distribution of times: fixed memory, a few instructions per entry, within 3 % of the true value.
+//! Histogram of times. It has a fixed size, costs a few instructions per entry, and is accurate to
+//! 3 %.
 
-/// Steps per power of two.
+/// Number of buckets per power of two.
 const STEPS: usize = 32;
 const STEPS_BITS: u32 = STEPS.trailing_zeros();
 const BUCKETS: usize = STEPS * (64 - STEPS_BITS as usize + 1);
 
-/// Counts of values by bucket: exact below 32, then 32 buckets per power of two.
+/// Histogram of integer values. Buckets are exact for values below 32. Above, each power of two has
+/// 32 buckets.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -20,7 +22,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts `value` `times` times.
+    /// Adds `value` to the histogram, `times` times.
     #[inline]
     pub fn record(&mut self, value: u64, times: u64) {
         if times > 0 {
@@ -30,14 +32,15 @@ impl Histogram {
         }
     }
 
-    /// Adds all entries of another.
+    /// Adds all entries of another histogram.
     pub fn merge(&mut self, other: &Self) {
         self.counts.iter_mut().zip(&other.counts).for_each(|(count, other)| *count += other);
         self.total += other.total;
         self.max = self.max.max(other.max);
     }
 
-    /// The value that `share` (0 to 1) of the entries do not exceed; 0 when nothing was recorded.
+    /// Returns the value that a fraction `share` (0 to 1) of the entries does not exceed. Returns 0
+    /// if the histogram is empty.
     pub fn quantile(&self, share: f64) -> u64 {
         let rank = ((self.total as f64 * share).ceil() as u64).clamp(1, self.total.max(1));
         let mut seen = 0;
@@ -48,12 +51,12 @@ impl Histogram {
         bucket.map_or(self.max, upper_bound).min(self.max)
     }
 
-    /// The largest value recorded.
+    /// Returns the largest entry.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// How many values were recorded.
+    /// Returns the number of entries.
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -68,7 +71,7 @@ fn bucket(value: u64) -> usize {
     (shift as usize + 1) * STEPS + (value >> shift) as usize - STEPS
 }
 
-/// The largest value of a bucket.
+/// Returns the largest value that belongs to a bucket.
 fn upper_bound(bucket: usize) -> u64 {
     if bucket < STEPS {
         return bucket as u64;
@@ -107,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_bucket_is_there() {
+    fn largest_value_has_a_bucket() {
         assert!(bucket(u64::MAX) < BUCKETS);
         assert_eq!(upper_bound(bucket(u64::MAX)), u64::MAX);
     }

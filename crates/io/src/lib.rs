@@ -1,13 +1,14 @@
-//! In and out: each port kind is a file or folder of the same shape.
+//! Packet input and output. Each kind of port is a module with the same parts:
 //!
-//! | part | does |
+//! | part | role |
 //! |---|---|
-//! | `Config` | what the operator writes |
-//! | `receiver(config, context)` | one worker's receive queue ([`Receive`]) |
-//! | `transmitter(config, ...)` | one worker's transmit queue ([`Transmit`]) |
+//! | `Config` | configuration of the port |
+//! | `receiver(config, context)` | creates the receive queue ([`Receive`]) of one worker |
+//! | `transmitter(config, ...)` | creates the transmit queue ([`Transmit`]) of one worker |
 //!
-//! A queue belongs to one worker; a port that several workers write to joins them behind its queues. A port that lives outside of the program
-//! is opened once, over the arena, and then gives each worker its queues: [`live`].
+//! Each queue belongs to one worker. If several workers write to a software port, the port merges
+//! the packets of their queues. A port outside the program, such as a NIC, is opened once over the
+//! arena and then creates the queues of all workers. See [`live`].
 
 #[cfg(target_os = "linux")]
 pub mod af_xdp;
@@ -38,65 +39,72 @@ pub use counters::{CounterKind, CounterSpec, PortCounters, RECEIVE_COUNTERS, TRA
 pub use error::Error;
 pub use histogram::Histogram;
 
-/// Which worker a receive queue is for, and which packets are that worker's.
+/// Parameters of a receive queue: its port, its worker, and the packets that belong to this worker.
 #[derive(Clone)]
 pub struct QueueContext {
-    /// Number of the port; goes into [`Descriptor::port`].
+    /// Number of the port, which the queue writes to [`Descriptor::port`].
     pub port: u8,
-    /// The worker.
+    /// Index of the worker that owns the queue.
     pub worker: usize,
-    /// Says which worker a packet belongs to. A software port has one sequence for all workers, of which each worker's queue gives what
-    /// is that worker's.
+    /// Selects the worker of a packet. A software port has one sequence of packets for all workers.
+    /// The queue of each worker returns the packets that belong to this worker.
     pub steering: Arc<Steering>,
 }
 
-/// What a call of [`Receive::receive`] says besides the packets.
+/// State of a receive queue after a call of [`Receive::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// There may be more.
+    /// More packets may arrive.
     Open,
-    /// There will never be more.
+    /// No more packets will arrive.
     Ended,
 }
 
-/// One worker's receive queue of a port.
+/// Receive queue of one worker on one port.
 pub trait Receive: Send {
-    /// Appends up to `packets_max` packets to `batch`, in order, with flow hash and port filled in.
+    /// Appends up to `packets_max` packets to `batch`, in order, and sets their flow hash and port.
     ///
-    /// A packet that cannot be taken (truncated, longer than a buffer) is counted and passed over. When the region is full the
-    /// packet stays where it is until the next call, where the source can wait; else it is counted as missed.
+    /// A packet that cannot be received, because it is truncated or longer than a buffer, is
+    /// counted and skipped. If the region has no free buffer, the packet stays in the source until
+    /// the next call. A source that cannot hold it counts it as missed.
     ///
-    /// With [`Received::Ended`] the batch may have got the last packets.
+    /// A call that returns [`Received::Ended`] may also append the last packets.
     ///
     /// # Errors
-    /// The source failed (a file cut off in the middle of a record is an error; a bad packet is not). A call that fails appends
-    /// nothing. The packets before the failure came with earlier calls, and the queue has ended.
+    /// Returns an error if the source failed, such as a capture file that ends in the middle of a
+    /// record. A bad packet is not an error. A call that fails appends nothing, and the queue has
+    /// then ended. Earlier calls have returned all packets before the failure.
     fn receive(&mut self, region: &mut Region, batch: &mut Batch, packets_max: usize) -> Result<Received, Error>;
 
-    /// Every packet of this queue from now on has at least this sequence number; `u64::MAX` once ended.
+    /// Returns a lower bound of the sequence numbers of all later packets. It is `u64::MAX` after
+    /// the queue has ended.
     fn sequence_next(&self) -> u64;
 
-    /// What was counted so far.
+    /// Returns the counters of the queue.
     fn counters(&self) -> PortCounters;
 
-    /// Whether it never ends by itself, and is asked for what it still holds once its port was told to [stop](live::LivePort::stop). Others are
-    /// asked for nothing more when the run is to stop.
+    /// Returns whether the queue belongs to a live port, which ends only after
+    /// [`LivePort::stop`](live::LivePort::stop).
+    ///
+    /// When the run stops, the worker still receives all packets that a live queue holds. It
+    /// receives no more packets from other queues.
     fn is_live(&self) -> bool {
         false
     }
 
-    /// What becomes readable when packets arrive, for a worker that sleeps until then; `None` where nobody says.
+    /// Returns a file descriptor that becomes readable when packets arrive, or `None` if the port
+    /// has no such descriptor. A sleeping worker waits for it.
     fn wakes(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
 
-/// One packet on its way out.
+/// A packet on its way to a transmit queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Departure {
     /// The packet.
     pub descriptor: Descriptor,
-    /// What the host remembered of it.
+    /// Sequence number and time of the packet's arrival.
     pub stamp: Stamp,
 }
 
@@ -106,30 +114,40 @@ impl AsRef<Descriptor> for Departure {
     }
 }
 
-/// One worker's transmit queue of a port. The worker calls it, or a thread that sends for the worker; always the same one.
+/// Transmit queue of one worker on one port. The worker, or a thread that sends for the worker,
+/// makes all calls.
 pub trait Transmit: Send {
-    /// Takes all `packets`, in their worker's order of arrival, and releases each buffer once it is out, or hands it over to the port.
-    /// Returns how many the port accepted; the rest is lost and counted as refused.
+    /// Takes all `packets`, which are in the arrival order of their worker. The queue releases each
+    /// buffer after the packet was sent, or hands the buffer over to the port.
+    ///
+    /// Returns the number of packets that the port accepted. The others are lost and counted as
+    /// refused.
     ///
     /// # Errors
-    /// The sink failed (disk full). The buffers are released all the same.
+    /// Returns an error if the sink failed, such as a full disk. The buffers are released in this
+    /// case too.
     fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error>;
 
-    /// Called each turn, also where nothing is to be sent: for ports that have buffers in their hands.
+    /// Handles the buffers that the port still holds. The worker calls it in each iteration of its
+    /// loop, even without packets to send.
     ///
     /// # Errors
-    /// The sink failed.
+    /// Returns an error if the sink failed.
     fn service(&mut self, _buffers: &mut Outgoing<'_>) -> Result<(), Error> {
         Ok(())
     }
 
-    /// All packets of this worker with a sequence number below `sequence` have left or were dropped.
-    /// A port that merges workers may now emit up to there. Called often; cheap when nothing changed. `u64::MAX` at the end.
+    /// Reports that all packets of this worker with a sequence number below `sequence` were sent or
+    /// dropped.
+    ///
+    /// A port that merges packets of several workers can then write packets up to this number. The
+    /// worker calls this method often, so it is cheap if nothing changed. The last call has
+    /// `u64::MAX`.
     ///
     /// # Errors
-    /// The sink failed.
+    /// Returns an error if the sink failed.
     fn settled(&mut self, sequence: u64) -> Result<(), Error>;
 
-    /// What was counted so far.
+    /// Returns the counters of the queue.
     fn counters(&self) -> PortCounters;
 }

@@ -1,16 +1,22 @@
-//! Ports that live outside of the program: a NIC's queues, an interface of the kernel.
+//! Ports outside the program, such as the queues of a NIC or an interface of the kernel.
 //!
 //! ```text
-//! Live (configuration) --open--> LivePort --receiver, transmitter--> a pair of queues for each worker
-//!   needs(): of the arena          attend(), counters(), stop(): the control thread
+//! Live (configuration) --open--> LivePort --receiver, transmitter--> a pair of queues per worker
+//!   needs(): of the arena          attend(), counters(), stop(): called by the control thread
 //! ```
-//! Such a port has hardware queues, or what the kernel has in their place, and worker `i` owns queue `i`: the port itself spreads packets over
-//! workers, and [`Steering`](godwit_packet::Steering) only gives the flow hash. It never ends by itself: told to [stop](LivePort::stop), it takes nothing more,
-//! and its receive queues end when what they hold has been received.
 //!
-//! A port that reads and writes the arena itself gets buffers from the region ([`Region::post`], [`Region::arrived`],
-//! [`Outgoing::hand_over`](godwit_packet::Outgoing::hand_over), [`Outgoing::reclaim`](godwit_packet::Outgoing::reclaim)) and touches no others.
-//! `docs/decisions/0007-live-ports.md` says why.
+//! Such a port has hardware queues or kernel queues, and worker `i` owns queue `i`. The device or
+//! the kernel distributes packets over the workers. [`Steering`](godwit_packet::Steering) computes
+//! only the flow hash.
+//!
+//! The port ends only after [`LivePort::stop`]. It then takes no more packets, and each receive
+//! queue ends when it is empty.
+//!
+//! A port that reads and writes the arena directly takes its buffers from the region and accesses
+//! no others. It uses [`Region::post`], [`Region::arrived`],
+//! [`Outgoing::hand_over`](godwit_packet::Outgoing::hand_over) and
+//! [`Outgoing::reclaim`](godwit_packet::Outgoing::reclaim). `docs/decisions/0007-live-ports.md`
+//! gives the reasons.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -21,115 +27,125 @@ use godwit_packet::{ArenaHandle, Batch, Descriptor, Region, Stamp};
 
 use crate::{Clock, Error, PortCounters, QueueContext, Receive, Transmit};
 
-/// What a port outside the program asks of the arena, which is made after all ports were asked.
+/// Requirements of a live port on the arena. The arena is created after all ports have stated them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArenaNeeds {
-    /// Least bytes in front of an arriving frame.
+    /// Minimum headroom of a received frame, in bytes.
     pub headroom_bytes: usize,
-    /// Least and greatest distance from one slot to the next, both powers of two, where the port prescribes it. Then the layout is
-    /// `slots`. `None` where the port copies, or takes any buffer.
+    /// Minimum and maximum distance between two slots, in bytes, both powers of two. The layout is
+    /// then `slots`. `None` if the port copies frames or accepts any buffer.
     pub slot_bytes: Option<(usize, usize)>,
-    /// Bytes in front of each buffer that the port's driver uses itself; a multiple of 128. Then the layout is `slots`.
+    /// Bytes in front of each buffer that the driver of the port uses, a multiple of 128. If it is
+    /// not 0, the layout is `slots`.
     pub prefix_bytes: usize,
-    /// Bytes that the port's driver may leave in front of a frame beside the headroom.
+    /// Bytes that the driver of the port may leave in front of a frame, in addition to the
+    /// headroom.
     pub driver_bytes: usize,
-    /// Buffers of each worker that the port has in its hands, beside those of packets in flight.
+    /// Number of buffers per worker that the port holds, in addition to those of packets in flight.
     pub buffers: usize,
 }
 
-/// What a port outside the program is given when it is opened.
+/// Parameters for opening a live port.
 #[derive(Debug)]
 pub struct LiveContext<'a> {
-    /// Its configured name.
+    /// Name of the port in the configuration.
     pub name: &'a str,
-    /// Its number; goes into [`Descriptor::port`].
+    /// Number of the port, which its queues write to [`Descriptor::port`].
     pub port: u8,
-    /// Number of workers: the queues that it has to have.
+    /// Number of workers, which is also the number of queues that the port must have.
     pub workers: usize,
-    /// Whether packets come in by it.
+    /// Whether the chain receives packets from the port.
     pub receives: bool,
-    /// The memory of all packets. May be registered with a driver as a whole; stays mapped while a clone of the handle lives.
+    /// Memory of all packets. The port may register it with a driver as a whole. It stays mapped
+    /// while a clone of this handle exists.
     pub arena: &'a ArenaHandle,
-    /// For each worker the part of it that is its region, in bytes.
+    /// Region of each worker, as a range of bytes in the arena.
     pub regions: &'a [Range<usize>],
-    /// Distance from one slot to the next; `None` where the layout is dense.
+    /// Distance between two slots, in bytes. `None` if the layout is dense.
     pub slot_bytes: Option<usize>,
-    /// Size of a buffer of a full-size frame.
+    /// Size of a buffer for a frame of maximum length, in bytes.
     pub buffer_bytes: usize,
-    /// Bytes in front of an arriving frame.
+    /// Headroom of a received frame, in bytes.
     pub headroom_bytes: usize,
-    /// Longest frame that may come in.
+    /// Maximum length of a received frame, in bytes.
     pub frame_bytes_max: usize,
 }
 
-/// The configuration of a port outside the program.
+/// Configuration of a live port.
 pub trait Live: Debug + Send + Sync {
-    /// What it asks of the arena.
+    /// Returns the requirements of the port on the arena.
     fn needs(&self) -> ArenaNeeds;
 
-    /// Whether the values can work, whatever the machine.
+    /// Checks the values of the configuration, independent of the machine.
     ///
     /// # Errors
-    /// The key at fault.
+    /// Returns an error that names the wrong key.
     fn validate(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Looks, without opening anything, whether this machine has what it names.
+    /// Checks, without opening anything, that this machine has the configured device or interface.
     ///
     /// # Errors
-    /// It cannot work: no such interface.
+    /// Returns an error if the port cannot work, for example because the interface does not exist.
     fn check(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Opens the port; packets may arrive from then on.
+    /// Opens the port. Packets may arrive from then on.
     ///
     /// # Errors
-    /// It cannot be opened: a right is missing, the interface is not there or has too few queues.
+    /// Returns an error if the port cannot be opened: a permission is missing, the interface does
+    /// not exist, or it has too few queues.
     fn open(&self, context: &LiveContext<'_>) -> Result<Arc<dyn LivePort>, Error>;
 }
 
-/// An open port outside the program. What it took (programs attached, devices bound) it gives back when it and its queues are dropped.
+/// An open live port. After the port and its queues are dropped, its programs are detached and its
+/// devices are released.
 pub trait LivePort: Send + Sync {
-    /// A worker's region, before the worker's queues are asked for: once a worker, also where no packets come in by the port. For drivers that fill
-    /// their receive rings before anything else.
+    /// Gives the region of a worker to the port, before the queues of the worker are created.
+    ///
+    /// It is called once per worker, even if the chain receives no packets from the port. Some
+    /// drivers must fill their receive rings before any other step.
     ///
     /// # Errors
-    /// The region has too few buffers, or the device does not start.
+    /// Returns an error if the region has too few buffers, or if the device does not start.
     fn attach(&self, _worker: usize, _region: &mut Region) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Worker `context.worker`'s receive queue; asked for once a worker, and only where packets come in by the port.
+    /// Creates the receive queue of worker `context.worker`. It is called once per worker, and only
+    /// if the chain receives packets from the port.
     ///
     /// # Errors
-    /// The queue cannot be made ready.
+    /// Returns an error if the queue cannot be set up.
     fn receiver(&self, context: QueueContext, region: &mut Region) -> Result<Box<dyn Receive>, Error>;
 
-    /// A worker's transmit queue; asked for once a worker.
+    /// Creates the transmit queue of a worker. It is called once per worker.
     ///
     /// # Errors
-    /// The queue cannot be made ready.
+    /// Returns an error if the queue cannot be set up.
     fn transmitter(&self, worker: usize) -> Result<Box<dyn Transmit>, Error>;
 
-    /// Takes no packet any more: leaves them to the kernel or the wire. Receive queues end when what they hold has been received.
+    /// Stops the reception of packets, which then stay in the kernel or on the wire. Each receive
+    /// queue ends when it is empty.
     fn stop(&self);
 
-    /// Called by the control thread about ten times a second: looks after links and addresses. Returns what the operator should
-    /// hear, one sentence each.
+    /// Checks links and addresses. The control thread calls it about ten times a second.
+    ///
+    /// Returns messages for the operator, one sentence each.
     fn attend(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What all queues counted so far.
+    /// Returns the sum of the counters of all queues.
     fn counters(&self) -> PortCounters;
 }
 
-/// What makes a packet of an arrived frame, the same for all ports outside the program.
+/// Turns received frames into packets, in the same way for all live ports.
 ///
-/// Sequence numbers are nanoseconds of the clock, made unique within a worker, so that what several workers received can be put into one
-/// order.
+/// Sequence numbers are clock times in nanoseconds, made unique within a worker. The packets of
+/// several workers can therefore be merged into one order.
 #[derive(Clone)]
 pub struct Arrivals {
     context: QueueContext,
@@ -139,27 +155,27 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// None has arrived yet.
+    /// Creates the state of a queue before its first packet.
     pub fn new(context: QueueContext) -> Self {
         let mut arrivals = Self { context, clock: Clock::Machine, now_ns: 0, sequence: 0 };
-        arrivals.turn();
+        arrivals.read_clock();
         arrivals
     }
 
-    /// Reads the clock; once for all packets of a call of [`Receive::receive`].
-    pub fn turn(&mut self) {
+    /// Reads the clock. A queue does this once per call of [`Receive::receive`].
+    pub fn read_clock(&mut self) {
         self.now_ns = self.clock.now_ns();
         self.sequence = self.sequence.max(self.now_ns);
     }
 
-    /// Appends a packet that lies in the region: flow hash, port and stamp filled in.
+    /// Appends a packet whose frame is in the region, and sets its flow hash, port and stamp.
     #[inline]
     pub fn push(&mut self, region: &Region, mut descriptor: Descriptor, batch: &mut Batch) {
         descriptor.flow_hash = self.context.steering.flow_hash(&godwit_wire::parse(region.frame(&descriptor)));
         self.push_hashed(descriptor, batch);
     }
 
-    /// As [`push`](Arrivals::push), with the flow hash there already.
+    /// Appends a packet whose flow hash is already set. See [`push`](Arrivals::push).
     #[inline]
     pub fn push_hashed(&mut self, mut descriptor: Descriptor, batch: &mut Batch) {
         descriptor.port = self.context.port;
@@ -167,8 +183,10 @@ impl Arrivals {
         self.sequence += 1;
     }
 
-    /// As [`push`](Arrivals::push), for frames that lie in buffers in the port's hands ([`Region::arrived_each`]): all of them, or those in front
-    /// of the first that does not. Returns how many.
+    /// Appends packets for frames in buffers that the port holds ([`Region::arrived_each`]).
+    ///
+    /// Returns the number of packets. It is less than the number of frames if a frame is not in a
+    /// buffer of the port. The function stops before this frame.
     #[inline(always)]
     pub fn push_arrived<T>(
         &mut self,
@@ -180,11 +198,11 @@ impl Arrivals {
         let Batch { descriptors, stamps } = batch;
         descriptors.reserve(frames.len());
         let (port, steering) = (self.context.port, &*self.context.steering);
-        let place = |frame: &T| {
+        let location = |frame: &T| {
             let Arrived { buffer, head, length, .. } = arrived(frame);
             (buffer, head, length)
         };
-        let count = region.arrived_each(frames, place, |frame, descriptor, bytes| {
+        let count = region.arrived_each(frames, location, |frame, descriptor, bytes| {
             let flow_hash = match arrived(frame).flow_hash {
                 Some(flow_hash) => flow_hash,
                 None => steering.flow_hash(&godwit_wire::parse(bytes)),
@@ -197,33 +215,33 @@ impl Arrivals {
         count
     }
 
-    /// See [`Receive::sequence_next`].
+    /// Returns the value for [`Receive::sequence_next`].
     pub fn sequence_next(&self) -> u64 {
         self.sequence
     }
 }
 
-/// A frame that has been written into a buffer in a port's hands.
+/// A received frame in a buffer that the port holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived {
-    /// The buffer, as [`Region::post`] named it.
+    /// Number of the buffer, as [`Region::post`] returned it.
     pub buffer: u32,
-    /// Bytes from the buffer's start to the frame.
+    /// Offset of the frame from the start of the buffer, in bytes.
     pub head: u16,
-    /// Bytes of the frame.
+    /// Length of the frame in bytes.
     pub length: u16,
-    /// The symmetric Toeplitz hash of its five-tuple, where the device says it.
+    /// Symmetric Toeplitz hash of the 5-tuple, if the device computes it.
     pub flow_hash: Option<u32>,
 }
 
-/// The counters of a queue, which others read while it counts.
+/// Counters of a queue that other threads can read at any time.
 #[derive(Debug, Default)]
 pub struct SharedCounters {
     values: [AtomicU64; PortCounters::COUNT],
 }
 
 impl SharedCounters {
-    /// Says what has been counted so far. Only the queue's thread does.
+    /// Publishes new values. Only the thread of the queue calls it.
     #[inline]
     pub fn publish(&self, counters: &PortCounters) {
         for (value, (_, counted)) in self.values.iter().zip(counters.iter()) {
@@ -231,8 +249,8 @@ impl SharedCounters {
         }
     }
 
-    /// What has been counted so far.
+    /// Returns the published values.
     pub fn read(&self) -> PortCounters {
-        PortCounters::of_values(std::array::from_fn(|counter| self.values[counter].load(Ordering::Relaxed)))
+        PortCounters::from_values(std::array::from_fn(|counter| self.values[counter].load(Ordering::Relaxed)))
     }
 }

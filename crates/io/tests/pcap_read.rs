@@ -216,10 +216,10 @@ fn errors_name_file_and_reason() {
             [maker.section(), maker.interface(113, 0, &[]), maker.enhanced(0, 0, &[0; 20], 20)].concat(),
         ),
         ("unknown interface", [ng.clone(), maker.enhanced(1, 0, &[0; 20], 20)].concat()),
-        ("cannot have 6 bytes", [ng.clone(), maker.u32(6), maker.u32(6), vec![0; 20]].concat()),
-        ("two ends differ", [ng.clone(), maker.u32(6), maker.u32(32), vec![0; 24]].concat()),
+        ("block length of 6 bytes", [ng.clone(), maker.u32(6), maker.u32(6), vec![0; 20]].concat()),
+        ("two lengths of a block differ", [ng.clone(), maker.u32(6), maker.u32(32), vec![0; 24]].concat()),
         (
-            "more bytes captured",
+            "captured length",
             [ng, {
                 let mut block = maker.enhanced(0, 0, &[0; 20], 20);
                 block[20..24].copy_from_slice(&maker.u32(21 + 4));
@@ -230,7 +230,7 @@ fn errors_name_file_and_reason() {
     ];
     for (part, bytes) in cases {
         let error = read(&bytes, "errors").2.unwrap_or_else(|| panic!("no error for: {part}")).to_string();
-        let is_block = part == "more bytes captured";
+        let is_block = part == "captured length";
         assert!(error.contains(part) || is_block && error.contains("packet block"), "{error}");
         assert!(error.contains("godwit-io-errors"), "{error}");
     }
@@ -323,8 +323,8 @@ fn real_captures() {
     for (path, bytes) in common::captures() {
         let name = path.file_name().unwrap().to_str().unwrap();
         let (packets, counters, error) = read(&bytes, "real");
-        let seen = packets.len() as u64 + counters.passed_over();
-        println!("{name}: {} packets, {} passed over, {error:?}", packets.len(), counters.passed_over());
+        let seen = packets.len() as u64 + counters.skipped();
+        println!("{name}: {} packets, {} skipped, {error:?}", packets.len(), counters.skipped());
         match common::tool("capinfos", &["-T", "-r", "-c", path.to_str().unwrap()]) {
             Some(row) if error.is_none() => {
                 let expected = row.trim().rsplit('\t').next().unwrap();

@@ -269,7 +269,7 @@ fn configuration() {
     let config = read("write = \"out.PCAP\"").unwrap();
     assert_eq!(config.format_of(config.write.as_ref().unwrap()), Format::Pcap);
     assert_eq!(read("write = \"out\"\nformat = \"pcap\"").unwrap().format_of(Path::new("out")), Format::Pcap);
-    assert_eq!(Format::of_path(Path::new("out.pcapng")), Format::PcapNg);
+    assert_eq!(Format::from_path(Path::new("out.pcapng")), Format::PcapNg);
     assert!(read("fil = \"x\"").unwrap_err().contains("fil"));
     assert!(read("format = \"pcap\"").unwrap().validate().is_err());
     assert!(read("file = \"a\"\nwrite = \"a\"").unwrap().validate().unwrap_err().to_string().contains("write = a"));

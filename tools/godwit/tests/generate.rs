@@ -281,7 +281,7 @@ fn what_cannot_be_generated_is_one_sentence() {
     let two = synthetic("one") + &synthetic("two") + &edge("one", "two");
     assert!(refused(&two, &[]).contains("are both synthetic"));
     assert!(refused(&one, &["--search"]).contains("a search needs --rate"));
-    assert!(refused(&one, &["--size", "50"]).contains("packets with probe = true have at least 59 bytes"));
+    assert!(refused(&one, &["--size", "50"]).contains("packets with probe = true need at least 59 bytes"));
     assert!(refused(&one, &["--loss", "2"]).contains("--loss 2: must be 0 to 1"));
-    assert!(refused(&one, &["--rate", "fast"]).contains("is no rate"));
+    assert!(refused(&one, &["--rate", "fast"]).contains("is not a rate"));
 }

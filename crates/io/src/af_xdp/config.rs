@@ -1,4 +1,4 @@
-//! What the operator writes of an `af_xdp` port.
+//! Configuration of an `af_xdp` port.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,36 +12,37 @@ use crate::Error;
 use crate::live::{ArenaNeeds, Live, LiveContext, LivePort};
 use crate::synthetic::Prefix;
 
-/// What XDP keeps free in front of a frame.
+/// Headroom that XDP reserves in front of a frame, in bytes.
 pub(super) const XDP_HEADROOM_BYTES: usize = 256;
-/// Chunks of a UMEM: a power of two between these.
+/// Minimum and maximum size of a UMEM chunk, in bytes. The size is a power of two.
 const CHUNK_BYTES: (usize, usize) = (2048, 4096);
 
-/// A port of `kind = "af_xdp"`.
+/// Configuration of a port with `kind = "af_xdp"`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Name of the interface.
     pub interface: String,
-    /// Who copies.
+    /// Whether the kernel copies frames.
     #[serde(default)]
     pub copy: Copy,
-    /// Where the XDP program runs.
+    /// Attachment point of the XDP program.
     #[serde(default)]
     pub attach: Attach,
-    /// Whether workers run the driver's receive work themselves, in the place of interrupts.
+    /// Whether workers run the driver's receive processing themselves (busy polling) instead of
+    /// interrupts.
     #[serde(default)]
     pub busy_poll: bool,
-    /// Buffers that the kernel has to write arriving frames into, for each worker: a power of two.
+    /// Entries of the fill and RX rings of each worker, a power of two.
     #[serde(default = "ring_packets")]
     pub rx_packets: u32,
-    /// Packets that may wait to be sent, for each worker: a power of two.
+    /// Entries of the TX and completion rings of each worker, a power of two.
     #[serde(default = "ring_packets")]
     pub tx_packets: u32,
-    /// What is taken of that which no rule decides.
+    /// Frames that the workers receive if no rule matches.
     #[serde(default)]
-    pub take: Base,
-    /// The first that fits a frame decides.
+    pub take: Take,
+    /// Rules that override `take`. The first rule that matches a frame decides.
     #[serde(default)]
     pub rules: Vec<Rule>,
 }
@@ -50,65 +51,67 @@ fn ring_packets() -> u32 {
     2048
 }
 
-/// Who copies frames between the driver's memory and the arena.
+/// Whether the kernel copies frames between the driver's memory and the arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Copy {
-    /// Nobody, where the driver can do without; else the kernel.
+    /// Zero-copy if the driver supports it. Otherwise the kernel copies.
     #[default]
     Auto,
-    /// The kernel.
+    /// The kernel always copies.
     Always,
-    /// Nobody; an error where the driver cannot do without.
+    /// Zero-copy only. The port fails to open if the driver does not support it.
     Never,
 }
 
-/// Where the XDP program runs.
+/// Attachment point of the XDP program is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Attach {
-    /// In the driver where that can, else in the kernel's stack.
+    /// In the driver if it supports XDP. Otherwise in the kernel's network stack.
     #[default]
     Auto,
     /// In the driver.
     Native,
-    /// In the kernel's stack, behind the driver: slower, on every interface.
+    /// In the kernel's network stack, after the driver. This is slower, but every interface
+    /// supports it.
     Generic,
 }
 
-/// What is taken.
+/// Frames that the workers receive if no rule matches. The kernel keeps the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Base {
-    /// Nothing.
+pub enum Take {
+    /// No frames.
     None,
-    /// Every frame.
+    /// All frames.
     All,
-    /// IPv4 and IPv6.
+    /// All IPv4 and IPv6 frames.
     Ip,
-    /// IPv4 and IPv6 that this machine is to forward: frames for the interface's own Ethernet address, whose destination is neither an address of
-    /// this machine nor multicast, broadcast or link-local.
+    /// IPv4 and IPv6 frames that this machine must forward. Their destination MAC address is that
+    /// of the interface. Their destination IP address is not an address of this machine, and not
+    /// multicast, broadcast or link-local.
     #[default]
     Routed,
 }
 
-/// What a rule says of frames that fit it.
+/// Decision of a rule about the frames that match it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// A worker gets them.
+pub enum Action {
+    /// A worker receives the frames.
     Take,
-    /// They stay with the kernel.
+    /// The kernel keeps the frames.
     Pass,
 }
 
-/// Which frames a rule fits. A key that is not there fits any.
+/// Rule that selects frames by their headers. An absent key matches every frame.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// What becomes of them.
-    pub action: Verdict,
-    /// Protocol number of IP.
+    /// Decision about the frames that match.
+    pub action: Action,
+    /// Protocol field of the IPv4 header, or Next Header field of the IPv6 header.
     #[serde(default)]
     pub protocol: Option<Protocol>,
     /// Source addresses.
@@ -125,17 +128,17 @@ pub struct Rule {
     pub destination_ports: Option<Ports>,
 }
 
-/// A protocol of IP, by name or number.
+/// IP protocol, configured by name or number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Term")]
 pub struct Protocol(pub u8);
 
-/// A port, or ports from the first to the last.
+/// Range of TCP, UDP, SCTP or UDP-Lite ports: first and last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Term")]
 pub struct Ports(pub u16, pub u16);
 
-/// As it is written.
+/// Number or text in the configuration file.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Term {
@@ -143,7 +146,7 @@ enum Term {
     Text(String),
 }
 
-/// As `[[class]]` names them.
+/// Names and numbers of IP protocols, as in `[[class]]`.
 const PROTOCOLS: [(&str, u8); 8] =
     [("tcp", 6), ("udp", 17), ("icmp", 1), ("icmpv6", 58), ("sctp", 132), ("udp-lite", 136), ("esp", 50), ("ah", 51)];
 
@@ -154,10 +157,10 @@ impl TryFrom<Term> for Protocol {
         match term {
             Term::Number(number) => u8::try_from(number)
                 .map(Self)
-                .map_err(|_| format!("{number} is no protocol number: it must be 0 to 255")),
+                .map_err(|_| format!("{number} is not a protocol number: it must be 0 to 255")),
             Term::Text(text) => {
                 PROTOCOLS.iter().find(|(name, _)| *name == text).map(|(_, number)| Self(*number)).ok_or_else(|| {
-                    format!("there is no protocol `{text}`: {}", PROTOCOLS.map(|(name, _)| name).join(", "))
+                    format!("unknown protocol `{text}`: expected one of {}", PROTOCOLS.map(|(name, _)| name).join(", "))
                 })
             }
         }
@@ -175,29 +178,30 @@ impl TryFrom<Term> for Ports {
         let (first, last) = text.split_once('-').unwrap_or((&text, &text));
         match (first.trim().parse(), last.trim().parse()) {
             (Ok(first), Ok(last)) if first <= last => Ok(Self(first, last)),
-            _ => Err(format!("`{text}` is not a port such as 80, or ports such as \"1024-65535\"")),
+            _ => Err(format!("`{text}` is not a port such as 80 or a range of ports such as \"1024-65535\"")),
         }
     }
 }
 
 impl Rule {
-    /// Whether ports can be asked of what it fits, and addresses are of one family.
+    /// Checks that the rule has ports only for protocols with ports, and that its addresses belong
+    /// to one IP version.
     fn validate(&self) -> Result<(), Error> {
         let has_ports = self.protocol.is_none_or(|Protocol(number)| matches!(number, 6 | 17 | 132 | 136));
         if !has_ports && (self.source_ports.is_some() || self.destination_ports.is_some()) {
-            let reason = "ports go only with protocols that have some: tcp, udp, sctp, udp-lite";
+            let reason = "only the protocols tcp, udp, sctp and udp-lite have ports";
             return Err(Error::config("rules", "a rule with ports", reason));
         }
         let families = [self.source, self.destination].map(|prefix| prefix.map(|prefix| prefix.address.is_ipv4()));
         if let [Some(source), Some(destination)] = families
             && source != destination
         {
-            return Err(Error::config("rules", "a rule", "`source` and `destination` are of different IP versions"));
+            return Err(Error::config("rules", "a rule", "`source` and `destination` have different IP versions"));
         }
         Ok(())
     }
 
-    /// 4, 6, or 0 for either.
+    /// Returns the IP version of the addresses: 4, 6, or 0 if the rule has no addresses.
     pub(super) fn family(&self) -> u8 {
         match self.source.or(self.destination).map(|prefix| prefix.address) {
             None => 0,
@@ -220,7 +224,7 @@ impl Live for Config {
 
     fn validate(&self) -> Result<(), Error> {
         if self.interface.is_empty() || self.interface.len() > 15 {
-            return Err(Error::config("interface", &self.interface, "a name of an interface has 1 to 15 characters"));
+            return Err(Error::config("interface", &self.interface, "the name of an interface has 1 to 15 characters"));
         }
         for (key, packets) in [("rx_packets", self.rx_packets), ("tx_packets", self.tx_packets)] {
             if !packets.is_power_of_two() || !(64..=32768).contains(&packets) {
@@ -228,7 +232,11 @@ impl Live for Config {
             }
         }
         if self.copy == Copy::Never && self.attach == Attach::Generic {
-            return Err(Error::config("copy", "never", "generic XDP runs behind the driver, which has copied by then"));
+            return Err(Error::config(
+                "copy",
+                "never",
+                "generic XDP always copies: use copy = \"auto\" or attach = \"native\"",
+            ));
         }
         if self.rules.len() > RULES_MAX {
             return Err(Error::config("rules", self.rules.len(), format!("at most {RULES_MAX} rules")));

@@ -1,15 +1,19 @@
-// Which frames of an interface a worker gets, and which stay with the kernel. scripts/bpf.sh makes filter.bpf.o of it, which is part of the
-// repository, so that a build needs no clang.
+// XDP program of the af_xdp port. It selects the frames of an interface that workers receive. The
+// kernel keeps all other frames.
 //
-// A frame is parsed as far as rules look (VLAN tags, IPv4 or IPv6, ports), the first rule that fits decides, else the base does. What is taken
-// goes to the socket of its queue; where there is none, to the kernel.
+// The program parses the headers that rules can match: VLAN tags, IPv4 or IPv6, and ports. The
+// first rule that matches a frame decides. If no rule matches, the `take` setting decides. A taken
+// frame goes to the socket of its queue, or to the kernel if the queue has no socket.
+//
+// scripts/bpf.sh compiles this file to filter.bpf.o. The object is part of the repository, so that
+// a build does not need clang.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// Of linux/bpf.h, which is not needed for more.
+// Definitions of linux/bpf.h. The program needs only these.
 enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_XSKMAP = 17 };
 enum { XDP_PASS = 2, XDP_REDIRECT = 4 };
 struct xdp_md {
@@ -22,29 +26,29 @@ static long (*const redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 #define UINT(name, value) int(*name)[value]
 #define TYPE(name, type) typeof(type) *name
 
-// As in filter.rs.
+// Limits and numbers that filter.rs also declares.
 enum { RULES_MAX = 64, QUEUES_MAX = 128, ADDRESSES_MAX = 4096 };
-enum base { BASE_NONE, BASE_ALL, BASE_IP, BASE_ROUTED };
+enum take { TAKE_NONE, TAKE_ALL, TAKE_IP, TAKE_ROUTED };
 enum action { ACTION_END, ACTION_TAKE, ACTION_PASS };
 enum counter { TAKEN, PASSED, NO_SOCKET, COUNTERS };
-// Of a rule: 0 is any family. A protocol of any is ANY_PROTOCOL.
+// Values of rule.family (0 matches both families) and of rule.protocol.
 enum { FAMILY_IPV4 = 4, FAMILY_IPV6 = 6, ANY_PROTOCOL = 256 };
 
-// Addresses are IPv6, or IPv4 mapped into it; all in network byte order.
+// An IPv6 address, or an IPv4 address mapped to IPv6, in network byte order.
 struct address {
     u32 word[4];
 };
 
 struct rule {
     struct address source, source_mask, destination, destination_mask;
-    // First and last, in host byte order.
+    // First and last port, in host byte order.
     u16 source_ports[2], destination_ports[2];
     u16 protocol;
     u8 family, action;
 };
 
 struct settings {
-    u32 base;
+    u32 take;
     u8 mac[6];
     u8 padding[2];
 };
@@ -70,7 +74,7 @@ struct {
     TYPE(value, struct settings);
 } settings SECTION(".maps");
 
-// Those of this machine.
+// IP addresses of this machine.
 struct {
     UINT(type, MAP_HASH);
     UINT(max_entries, ADDRESSES_MAX);
@@ -113,7 +117,7 @@ static inline void count(u32 counter)
 static inline void parse_ports(struct packet *packet, const u8 *at, const u8 *end)
 {
     u8 protocol = packet->protocol;
-    // TCP, UDP, SCTP, UDP-Lite.
+    // The protocols with ports are TCP, UDP, SCTP and UDP-Lite.
     if (protocol != 6 && protocol != 17 && protocol != 132 && protocol != 136)
         return;
     if (at + 4 > end)
@@ -151,7 +155,7 @@ static inline void parse(struct packet *packet, const u8 *at, const u8 *end)
         packet->source.word[2] = packet->destination.word[2] = 0xffff0000;
         packet->source.word[3] = word(at + 12);
         packet->destination.word[3] = word(at + 16);
-        // Only the first fragment has ports.
+        // Only the first fragment contains the ports.
         if ((be16(at + 6) & 0x1fff) == 0)
             parse_ports(packet, at + header_bytes, end);
     } else if (type == 0x86dd) {
@@ -168,7 +172,7 @@ static inline void parse(struct packet *packet, const u8 *at, const u8 *end)
     }
 }
 
-static inline int lies_in(const struct address *address, const struct address *prefix, const struct address *mask)
+static inline int matches_prefix(const struct address *address, const struct address *prefix, const struct address *mask)
 {
     u32 differs = 0;
 #pragma unroll
@@ -188,8 +192,8 @@ static inline int fits(const struct rule *rule, const struct packet *packet)
         return 0;
     if (rule->protocol != ANY_PROTOCOL && (packet->family == 0 || rule->protocol != packet->protocol))
         return 0;
-    if (!lies_in(&packet->source, &rule->source, &rule->source_mask) ||
-        !lies_in(&packet->destination, &rule->destination, &rule->destination_mask))
+    if (!matches_prefix(&packet->source, &rule->source, &rule->source_mask) ||
+        !matches_prefix(&packet->destination, &rule->destination, &rule->destination_mask))
         return 0;
     int any_source = rule->source_ports[0] == 0 && rule->source_ports[1] == 65535;
     int any_destination = rule->destination_ports[0] == 0 && rule->destination_ports[1] == 65535;
@@ -199,7 +203,9 @@ static inline int fits(const struct rule *rule, const struct packet *packet)
            is_within(packet->destination_port, rule->destination_ports);
 }
 
-// Whether a router forwards it: IP that is for another machine, in a frame for this one. Multicast, broadcast and what stays on its link is not.
+// Returns whether a router would forward the packet. The frame must be addressed to this machine's
+// MAC address, and the packet to another machine. Multicast, broadcast and link-local destinations
+// are not forwarded.
 static inline int is_routed(const struct packet *packet, const u8 *frame, const u8 *end, const struct settings *settings)
 {
     if (packet->family == 0 || packet->is_tagged || frame + 14 > end)
@@ -229,8 +235,8 @@ SECTION("xdp") int godwit(struct xdp_md *context)
     const u8 *frame = (const u8 *)(long)context->data;
     const u8 *end = (const u8 *)(long)context->data_end;
     u32 zero = 0;
-    const struct settings *chosen = lookup(&settings, &zero);
-    if (!chosen)
+    const struct settings *current = lookup(&settings, &zero);
+    if (!current)
         return XDP_PASS;
     struct packet packet = {0};
     parse(&packet, frame, end);
@@ -247,17 +253,17 @@ SECTION("xdp") int godwit(struct xdp_md *context)
     }
     int take = action == ACTION_TAKE;
     if (action == ACTION_END) {
-        take = chosen->base == BASE_ALL || (chosen->base == BASE_IP && packet.family != 0) ||
-               (chosen->base == BASE_ROUTED && is_routed(&packet, frame, end, chosen));
+        take = current->take == TAKE_ALL || (current->take == TAKE_IP && packet.family != 0) ||
+               (current->take == TAKE_ROUTED && is_routed(&packet, frame, end, current));
     }
     if (!take) {
         count(PASSED);
         return XDP_PASS;
     }
-    long said = redirect_map(&sockets, context->rx_queue_index, XDP_PASS);
-    count(said == XDP_REDIRECT ? TAKEN : NO_SOCKET);
-    return said;
+    long result = redirect_map(&sockets, context->rx_queue_index, XDP_PASS);
+    count(result == XDP_REDIRECT ? TAKEN : NO_SOCKET);
+    return result;
 }
 
-// It calls nothing that is only for programs under the GPL.
+// The program calls no helper function that the kernel restricts to programs under the GPL.
 const char terms[] SECTION("license") = "Apache-2.0";

@@ -1,4 +1,4 @@
-//! The XDP program: loading it, its rules, attaching it. `filter.bpf.c` is what runs in the kernel.
+//! Loads and attaches the XDP program `filter.bpf.c`, and writes its rules and settings.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -8,18 +8,19 @@ use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader, Pod};
 
-use super::config::{Attach, Base, Config, Ports, Protocol, Rule, Verdict};
+use super::config::{Action, Attach, Config, Ports, Protocol, Rule, Take};
 use crate::Error;
 use crate::synthetic::Prefix;
 
-/// Most rules. This and what follows is as in `filter.bpf.c`.
+/// Maximum number of rules. `filter.bpf.c` declares this and the following constants and structs
+/// too.
 pub(super) const RULES_MAX: usize = 64;
-/// Most queues of an interface.
+/// Maximum number of queues of an interface.
 pub(super) const QUEUES_MAX: usize = 128;
 const ADDRESSES_MAX: usize = 4096;
 const ANY_PROTOCOL: u16 = 256;
 
-/// Made of `filter.bpf.c` by `scripts/bpf.sh`.
+/// Object file of the XDP program, compiled from `filter.bpf.c` by `scripts/bpf.sh`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("filter.bpf.o");
 
 #[repr(C)]
@@ -39,20 +40,20 @@ struct RawRule {
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct RawSettings {
-    base: u32,
+    take: u32,
     mac: [u8; 6],
     padding: [u8; 2],
 }
 
-// SAFETY: integers and arrays of integers without padding between or behind them.
+// SAFETY: the struct consists of integers and arrays of integers and has no padding.
 unsafe impl Pod for RawRule {}
-// SAFETY: as above.
+// SAFETY: as for RawRule, the struct consists of integers and arrays and has no padding.
 unsafe impl Pod for RawSettings {}
 
 const _: () = assert!(size_of::<RawRule>() == 76 && size_of::<RawSettings>() == 12);
 
 impl RawRule {
-    fn of(rule: &Rule) -> Self {
+    fn new(rule: &Rule) -> Self {
         let (source, source_mask) = prefix(rule.source);
         let (destination, destination_mask) = prefix(rule.destination);
         let ports = |ports: Option<Ports>| ports.map_or([0, u16::MAX], |Ports(first, last)| [first, last]);
@@ -66,14 +67,15 @@ impl RawRule {
             protocol: rule.protocol.map_or(ANY_PROTOCOL, |Protocol(number)| number.into()),
             family: rule.family(),
             action: match rule.action {
-                Verdict::Take => 1,
-                Verdict::Pass => 2,
+                Action::Take => 1,
+                Action::Pass => 2,
             },
         }
     }
 }
 
-/// An address and its mask, IPv4 mapped into IPv6. Without a prefix the mask is zero: every address.
+/// Returns the address and the mask of a prefix. IPv4 is mapped to IPv6. Without a prefix, the mask
+/// is zero and matches every address.
 fn prefix(prefix: Option<Prefix>) -> ([u8; 16], [u8; 16]) {
     let Some(Prefix { address, length_bits }) = prefix else { return Default::default() };
     let bits = if address.is_ipv4() { length_bits + 96 } else { length_bits };
@@ -88,37 +90,37 @@ fn mapped(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// What the program did with frames.
+/// Counters of the XDP program.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
-    /// They stayed with the kernel.
+pub(super) struct FilterCounters {
+    /// Frames that the rules or the `take` setting left to the kernel.
     pub(super) passed: u64,
-    /// They should have been taken, and their queue had no socket.
+    /// Frames that were selected, but whose queue has no socket.
     pub(super) no_socket: u64,
 }
 
-/// The program in the kernel. Dropped, it is detached.
+/// The loaded XDP program. It is detached when this value is dropped.
 pub(super) struct Filter {
     ebpf: Ebpf,
-    /// While it is attached.
+    /// Link to the interface, or `None` if the program is not attached.
     link: Option<FdLink>,
-    base: Base,
+    take: Take,
     addresses: Vec<IpAddr>,
 }
 
 impl Filter {
-    /// Loads it, attached to nothing.
+    /// Loads the program without attaching it, and writes the rules.
     pub(super) fn load(config: &Config) -> Result<Self, Error> {
         let fault = |error: &dyn std::fmt::Display| {
             Error::Port(format!(
-                "cannot load the XDP program: {error}: it takes root, or the capabilities CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW, and Linux \
-                 5.11 or later"
+                "cannot load the XDP program: {error}: it requires Linux 5.11 or later, and root or the \
+                 capabilities CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW"
             ))
         };
         let mut ebpf = EbpfLoader::new().load(OBJECT).map_err(|error| fault(&error))?;
         let program: &mut Xdp = program(&mut ebpf);
-        program.load().map_err(|error| fault(&chain(&error)))?;
-        let mut filter = Self { ebpf, link: None, base: config.take, addresses: Vec::new() };
+        program.load().map_err(|error| fault(&error_chain(&error)))?;
+        let mut filter = Self { ebpf, link: None, take: config.take, addresses: Vec::new() };
         filter.write_rules(&config.rules).map_err(|error| fault(&error))?;
         Ok(filter)
     }
@@ -126,25 +128,25 @@ impl Filter {
     fn write_rules(&mut self, rules: &[Rule]) -> Result<(), MapError> {
         let mut map: Array<_, RawRule> = Array::try_from(map(&mut self.ebpf, "rules"))?;
         for (index, rule) in rules.iter().enumerate() {
-            map.set(index as u32, RawRule::of(rule), 0)?;
+            map.set(index as u32, RawRule::new(rule), 0)?;
         }
         Ok(())
     }
 
-    /// Says which Ethernet address is the interface's own.
+    /// Sets the MAC address of the interface.
     pub(super) fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), Error> {
-        let base = match self.base {
-            Base::None => 0,
-            Base::All => 1,
-            Base::Ip => 2,
-            Base::Routed => 3,
+        let take = match self.take {
+            Take::None => 0,
+            Take::All => 1,
+            Take::Ip => 2,
+            Take::Routed => 3,
         };
-        let settings = RawSettings { base, mac, padding: [0; 2] };
+        let settings = RawSettings { take, mac, padding: [0; 2] };
         let map = Array::try_from(map(&mut self.ebpf, "settings"));
-        map.and_then(|mut map: Array<_, RawSettings>| map.set(0, settings, 0)).map_err(refused)
+        map.and_then(|mut map: Array<_, RawSettings>| map.set(0, settings, 0)).map_err(map_error)
     }
 
-    /// Says which addresses are this machine's. Cheap where they have not changed.
+    /// Sets the IP addresses of this machine. The call is cheap if they have not changed.
     pub(super) fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) -> Result<(), Error> {
         addresses.truncate(ADDRESSES_MAX);
         if addresses == self.addresses {
@@ -161,17 +163,17 @@ impl Filter {
             }
             Ok(())
         };
-        map.and_then(change).map_err(refused)
+        map.and_then(change).map_err(map_error)
     }
 
-    /// Says which socket a queue's frames go to.
+    /// Sets the socket that receives the frames of a queue.
     pub(super) fn set_socket(&mut self, queue: usize, socket: BorrowedFd<'_>) -> Result<(), Error> {
         use std::os::fd::AsRawFd;
         let map = XskMap::try_from(map(&mut self.ebpf, "sockets"));
-        map.and_then(|mut map| map.set(queue as u32, socket.as_raw_fd(), 0)).map_err(refused)
+        map.and_then(|mut map| map.set(queue as u32, socket.as_raw_fd(), 0)).map_err(map_error)
     }
 
-    /// Attaches it. Says whether it runs in the driver.
+    /// Attaches the program to the interface. Returns whether it runs in the driver.
     pub(super) fn attach(&mut self, name: &str, index: u32, attach: Attach) -> Result<bool, Error> {
         self.detach();
         let modes: &[(XdpMode, bool)] = match attach {
@@ -184,79 +186,82 @@ impl Filter {
             let program = program(&mut self.ebpf);
             match program.attach_to_if_index(index, mode).and_then(|link| program.take_link(link)) {
                 Ok(link) => {
-                    // A link that is no file descriptor would outlive a process that is killed.
+                    // A link without a file descriptor would outlive a killed process.
                     let link = FdLink::try_from(link);
-                    let link = link.map_err(|_| Error::Port("Linux 5.9 or later is needed for XDP".to_owned()))?;
+                    let link = link.map_err(|_| Error::Port("XDP requires Linux 5.9 or later".to_owned()))?;
                     self.link = Some(link);
                     return Ok(is_native);
                 }
-                // Another program is there, or a right is missing: another mode would not help.
+                // If another program is attached or a permission is missing, the other mode would
+                // fail too.
                 Err(error) => {
                     let errno = errno(&error);
                     let is_final = matches!(errno, Some(libc::EBUSY | libc::EPERM));
-                    let what = match errno {
+                    let problem = match errno {
                         Some(libc::EBUSY) => format!(
-                            "another XDP program is attached to {name} (`ip link set {name} xdp off` detaches it; `bpftool net` says \
-                             whose it is)"
+                            "another XDP program is attached to {name} (`bpftool net` shows its owner; \
+                             `ip link set {name} xdp off` detaches it)"
                         ),
                         Some(libc::EPERM) => {
-                            format!("no right to attach an XDP program to {name}: it takes CAP_NET_ADMIN and CAP_BPF")
+                            format!(
+                                "no permission to attach an XDP program to {name}: CAP_NET_ADMIN and CAP_BPF are required"
+                            )
                         }
                         Some(libc::ERANGE | libc::EINVAL) if is_native => format!(
-                            "cannot attach the XDP program to {name}: {} (a large MTU, or large receive offload?)",
-                            chain(&error)
+                            "cannot attach the XDP program to {name}: {} (check for a large MTU or large receive offload)",
+                            error_chain(&error)
                         ),
-                        _ => format!("cannot attach the XDP program to {name}: {}", chain(&error)),
+                        _ => format!("cannot attach the XDP program to {name}: {}", error_chain(&error)),
                     };
-                    failure = Some(Error::Port(what));
+                    failure = Some(Error::Port(problem));
                     if is_final {
                         break;
                     }
                 }
             }
         }
-        Err(failure.unwrap_or_else(|| Error::Port(format!("cannot attach to {name}"))))
+        Err(failure.unwrap_or_else(|| Error::Port(format!("cannot attach the XDP program to {name}"))))
     }
 
-    /// From now on all stays with the kernel.
+    /// Detaches the program. The kernel then keeps all frames.
     pub(super) fn detach(&mut self) {
         self.link = None;
     }
 
-    /// What it did so far, on all cores.
-    pub(super) fn counted(&self) -> Counted {
+    /// Returns the counters of the program, summed over all cores.
+    pub(super) fn counters(&self) -> FilterCounters {
         let sum = |map: &PerCpuArray<_, u64>, counter: u32| {
             map.get(&counter, 0).map(|values| values.iter().sum()).unwrap_or(0)
         };
         let map = self.ebpf.map("counters").map(PerCpuArray::try_from);
         match map {
-            Some(Ok(map)) => Counted { passed: sum(&map, 1), no_socket: sum(&map, 2) },
-            _ => Counted::default(),
+            Some(Ok(map)) => FilterCounters { passed: sum(&map, 1), no_socket: sum(&map, 2) },
+            _ => FilterCounters::default(),
         }
     }
 }
 
 fn program(ebpf: &mut Ebpf) -> &mut Xdp {
-    let program = ebpf.program_mut("godwit").expect("the object holds the program");
-    program.try_into().expect("the program is one for XDP")
+    let program = ebpf.program_mut("godwit").expect("the object contains the program");
+    program.try_into().expect("the program is an XDP program")
 }
 
 fn map<'e>(ebpf: &'e mut Ebpf, name: &str) -> &'e mut aya::maps::Map {
-    ebpf.map_mut(name).expect("the object holds the map")
+    ebpf.map_mut(name).expect("the object contains the map")
 }
 
-fn refused(error: MapError) -> Error {
-    Error::Port(format!("the XDP program does not take what it is told: {}", chain(&error)))
+fn map_error(error: MapError) -> Error {
+    Error::Port(format!("cannot write to a map of the XDP program: {}", error_chain(&error)))
 }
 
-/// What an error and all behind it say.
-fn chain(error: &dyn std::error::Error) -> String {
+/// Joins the messages of an error and of its sources.
+fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         source = error.source();
     }
@@ -279,27 +284,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_have_masks_of_their_bits() {
-        let of = |text: &str| prefix(Some(text.parse().unwrap()));
-        let (address, mask) = of("10.1.0.0/16");
+    fn mask_has_the_bits_of_the_prefix() {
+        let parsed = |text: &str| prefix(Some(text.parse().unwrap()));
+        let (address, mask) = parsed("10.1.0.0/16");
         assert_eq!(address[10..], [0xff, 0xff, 10, 1, 0, 0]);
         assert_eq!((mask[..14].iter().all(|&byte| byte == 255), mask[14], mask[15]), (true, 0, 0));
-        let (_, mask) = of("2001:db8::/33");
+        let (_, mask) = parsed("2001:db8::/33");
         assert_eq!((mask[3], mask[4], mask[5]), (255, 128, 0));
-        assert_eq!(of("::/0").1, [0; 16]);
-        assert_eq!(of("0.0.0.0/0").1[..12], [255; 12]);
-        assert_eq!(of("::1").1, [255; 16]);
+        assert_eq!(parsed("::/0").1, [0; 16]);
+        assert_eq!(parsed("0.0.0.0/0").1[..12], [255; 12]);
+        assert_eq!(parsed("::1").1, [255; 16]);
     }
 
     #[test]
-    fn the_object_has_what_is_asked_of_it() {
-        let object = aya_obj();
+    fn object_contains_the_maps_and_the_program() {
+        let object = object_text();
         for name in ["sockets", "rules", "settings", "addresses", "counters", "godwit"] {
             assert!(object.contains(name), "{name}");
         }
     }
 
-    fn aya_obj() -> String {
+    fn object_text() -> String {
         String::from_utf8_lossy(OBJECT).into_owned()
     }
 }

@@ -1,22 +1,28 @@
-//! The `af_xdp` port: an interface of Linux, by AF_XDP sockets whose UMEM is the arena.
+//! The `af_xdp` port: an interface of Linux, accessed through AF_XDP sockets. The UMEM of the
+//! sockets is the arena.
 //!
 //! ```text
-//! NIC queue i -> XDP program -- chosen --> socket i: RX ring -> worker i -> TX ring -> NIC queue i
-//!                    '--------- all else --> the kernel                  fill and completion rings: buffers go and come back
+//! NIC queue i -> XDP program -- taken --> socket i: RX ring -> worker i -> TX ring -> NIC queue i
+//!                    '-- others --> the kernel        fill and completion rings circulate buffers
 //! ```
-//! A buffer is a chunk of the UMEM, and a worker's region the UMEM of its sockets, so frames are never copied here: with a driver that does zero
-//! copy the NIC writes where workers and devices read, else the kernel copies once. Links and sockets are file descriptors: when the process ends,
-//! however it does, the program is detached.
 //!
-//! | file | holds |
+//! A buffer is a chunk of the UMEM, and the region of a worker is the UMEM of its socket. The port
+//! therefore never copies frames. If the driver supports zero-copy, the NIC writes into the arena
+//! directly. Otherwise the kernel copies each frame once.
+//!
+//! XDP links and sockets are file descriptors. When the process ends for any reason, the kernel
+//! detaches the program.
+//!
+//! | file | contents |
 //! |---|---|
-//! | `config` | what the operator writes |
-//! | `filter.bpf.c` | the XDP program: what is taken, what stays with the kernel; `filter.bpf.o` is made of it by `scripts/bpf.sh` |
-//! | `filter` | its rules, and attaching it |
-//! | `interface` | what the kernel says of an interface |
+//! | `config` | configuration |
+//! | `filter.bpf.c` | XDP program, which selects the frames for the workers |
+//! | `filter.bpf.o` | object file of the program, compiled by `scripts/bpf.sh` |
+//! | `filter` | rules of the program; loads and attaches it |
+//! | `interface` | state of an interface, from the kernel |
 //! | `ring`, `socket` | one AF_XDP socket with its four rings |
-//! | `port` | the port: sockets of all workers, links that go down and come back |
-//! | `queue` | a worker's receive and transmit queue |
+//! | `port` | the port: sockets of all workers, and links that go down and come back |
+//! | `queue` | receive and transmit queue of a worker |
 
 mod config;
 mod filter;
@@ -26,4 +32,4 @@ mod queue;
 mod ring;
 mod socket;
 
-pub use config::{Attach, Base, Config, Copy, Rule, Verdict};
+pub use config::{Action, Attach, Config, Copy, Rule, Take};

@@ -1,4 +1,5 @@
-//! The port: sockets of all workers, the XDP program, and an interface that may go and come back.
+//! An open `af_xdp` port: the sockets of all workers, the XDP program, and the state of the
+//! interface. The interface may disappear and come back while the port is open.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -7,18 +8,18 @@ use std::time::{Duration, Instant};
 
 use godwit_packet::{ArenaHandle, Region};
 
-use super::config::{Attach, Base, Config};
-use super::filter::{Counted, Filter, QUEUES_MAX};
+use super::config::{Attach, Config, Take};
+use super::filter::{Filter, FilterCounters, QUEUES_MAX};
 use super::interface::{Interface, State, addresses};
 use super::queue::{ReceiveQueue, TransmitQueue};
-use super::socket::{self, Inbound, Outbound, Plan, Socket};
+use super::socket::{self, ReceiveRings, Socket, SocketConfig, TransmitRings};
 use crate::live::{Arrivals, LiveContext, LivePort, SharedCounters};
 use crate::{Error, PortCounters, QueueContext, Receive, Transmit};
 
-/// How often the machine's addresses are looked at.
+/// Interval at which the port reads the IP addresses of the machine.
 const ADDRESSES_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What does not change while the port is open.
+/// Settings that do not change while the port is open.
 pub(super) struct Settings {
     pub(super) config: Config,
     pub(super) slot_bytes: usize,
@@ -27,24 +28,24 @@ pub(super) struct Settings {
     arena: ArenaHandle,
 }
 
-/// What workers and the control thread share.
+/// State that workers and the control thread share.
 pub(super) struct Shared {
     pub(super) settings: Settings,
-    /// Nothing more is taken.
+    /// Whether the port has stopped and takes no more frames.
     pub(super) stopped: AtomicBool,
-    /// Longest packet that the interface sends, without the Ethernet header.
+    /// MTU of the interface, in bytes: maximum length of a packet without the Ethernet header.
     pub(super) mtu: AtomicUsize,
-    /// Frames that stayed with the kernel.
+    /// Frames that the XDP program left to the kernel.
     pub(super) left_to_kernel: AtomicU64,
 }
 
-/// What a worker's two queues and the control thread share.
+/// State that the two queues of a worker and the control thread share.
 pub(super) struct Pair {
-    /// The worker's.
+    /// Region of the worker, as a range of bytes in the arena.
     pub(super) region: Range<usize>,
-    /// Whether it is the first worker's, who counts what is of the port as a whole.
+    /// Whether the worker is the first one, which counts the frames of the port as a whole.
     pub(super) is_first: bool,
-    /// Which socket is the queues' own by now; another number: there is a new one.
+    /// Number of the current socket. If a queue has another number, it must take the new socket.
     pub(super) generation: AtomicU32,
     pub(super) received: SharedCounters,
     pub(super) sent: SharedCounters,
@@ -54,43 +55,44 @@ pub(super) struct Pair {
 #[derive(Default)]
 struct Sockets {
     current: Option<Arc<Socket>>,
-    /// Halves that the queues have not fetched yet.
-    inbound: Option<Inbound>,
-    outbound: Option<Outbound>,
-    /// What earlier sockets missed.
+    /// Rings of the current socket that the queue has not taken yet.
+    receive_rings: Option<ReceiveRings>,
+    transmit_rings: Option<TransmitRings>,
+    /// Packets that earlier sockets of this queue missed.
     missed: u64,
 }
 
 impl Pair {
-    pub(super) fn take_inbound(&self) -> Result<(Arc<Socket>, Inbound, u32), Error> {
+    pub(super) fn take_receive_rings(&self) -> Result<(Arc<Socket>, ReceiveRings, u32), Error> {
         let mut sockets = lock(&self.sockets);
         let generation = self.generation.load(Ordering::Relaxed);
-        match (sockets.current.clone(), sockets.inbound.take()) {
-            (Some(socket), Some(inbound)) => Ok((socket, inbound, generation)),
-            _ => Err(Error::Port("a receive queue can be opened once".to_owned())),
+        match (sockets.current.clone(), sockets.receive_rings.take()) {
+            (Some(socket), Some(receive_rings)) => Ok((socket, receive_rings, generation)),
+            _ => Err(Error::Port("a receive queue can be opened only once".to_owned())),
         }
     }
 
-    pub(super) fn take_outbound(&self) -> Result<(Arc<Socket>, Outbound, u32), Error> {
+    pub(super) fn take_transmit_rings(&self) -> Result<(Arc<Socket>, TransmitRings, u32), Error> {
         let mut sockets = lock(&self.sockets);
         let generation = self.generation.load(Ordering::Relaxed);
-        match (sockets.current.clone(), sockets.outbound.take()) {
-            (Some(socket), Some(outbound)) => Ok((socket, outbound, generation)),
-            _ => Err(Error::Port("a transmit queue can be opened once".to_owned())),
+        match (sockets.current.clone(), sockets.transmit_rings.take()) {
+            (Some(socket), Some(transmit_rings)) => Ok((socket, transmit_rings, generation)),
+            _ => Err(Error::Port("a transmit queue can be opened only once".to_owned())),
         }
     }
 
-    /// Packets that the kernel had no buffer or no place in the ring for.
+    /// Returns the number of packets that the kernel dropped because it had no buffer or the RX
+    /// ring was full.
     pub(super) fn missed(&self) -> u64 {
         let sockets = lock(&self.sockets);
         sockets.missed + sockets.current.as_deref().map_or(0, missed)
     }
 
-    fn replace(&self, (socket, inbound, outbound): (Socket, Inbound, Outbound)) {
+    fn replace(&self, (socket, receive_rings, transmit_rings): (Socket, ReceiveRings, TransmitRings)) {
         let mut sockets = lock(&self.sockets);
         sockets.missed += sockets.current.as_deref().map_or(0, missed);
         sockets.current = Some(Arc::new(socket));
-        (sockets.inbound, sockets.outbound) = (Some(inbound), Some(outbound));
+        (sockets.receive_rings, sockets.transmit_rings) = (Some(receive_rings), Some(transmit_rings));
         self.generation.fetch_add(1, Ordering::Release);
     }
 }
@@ -100,35 +102,34 @@ fn missed(socket: &Socket) -> u64 {
     statistics.rx_dropped + statistics.rx_ring_full
 }
 
-/// What only the control thread needs.
-struct Attended {
+/// State that only the control thread uses: the interface and the XDP program.
+struct Monitor {
     interface: Interface,
-    /// `None` while the interface is gone.
+    /// Last known state of the interface. `None` while the interface does not exist.
     state: Option<State>,
-    /// `None` where nothing is received.
+    /// XDP program. `None` if the chain receives no packets from the port.
     filter: Option<Filter>,
     addresses_at: Instant,
-    /// Said already, so that it is said once.
+    /// Last reported failure, so that each failure is reported once.
     failure: Option<String>,
     notices: Vec<String>,
     no_socket: u64,
-    /// How frames come and go, for people.
+    /// Mode of the XDP program and the sockets, for messages.
     mode: String,
 }
 
-/// See the module.
+/// An open `af_xdp` port.
 pub(super) struct Port {
     shared: Arc<Shared>,
     pairs: Vec<Arc<Pair>>,
-    attended: Mutex<Attended>,
+    monitor: Mutex<Monitor>,
 }
 
 impl Port {
     pub(super) fn open(config: &Config, context: &LiveContext<'_>) -> Result<Arc<Self>, Error> {
         let interface = Interface::find(&config.interface)?;
         let name = &config.interface;
-        let state =
-            interface.state().map_err(|source| Error::system(format!("ask for the state of {name}"), source))?;
+        let state = interface.state().map_err(|source| Error::system(format!("read the state of {name}"), source))?;
         check_queues(&interface, config, context)?;
         let slot_bytes = context.slot_bytes.ok_or_else(|| Error::Port("the arena has no slots".to_owned()))?;
         let shared = Arc::new(Shared {
@@ -154,7 +155,7 @@ impl Port {
             })
         };
         let pairs: Vec<_> = context.regions.iter().map(pair).collect();
-        let mut attended = Attended {
+        let mut monitor = Monitor {
             interface,
             state: Some(state),
             filter: if context.receives { Some(Filter::load(config)?) } else { None },
@@ -165,40 +166,43 @@ impl Port {
             mode: String::new(),
         };
         if context.receives && state.mtu + 14 > context.frame_bytes_max {
-            attended.notices.push(format!(
-                "{name} has an MTU of {}, so frames of up to {} bytes come, and [arena] frame_bytes_max = {} takes no longer ones: they \
-                 are counted as oversized",
+            monitor.notices.push(format!(
+                "{name} has an MTU of {}, so frames of up to {} bytes arrive. Frames longer than [arena] \
+                 frame_bytes_max = {} are dropped and counted as oversized",
                 state.mtu,
                 state.mtu + 14,
                 context.frame_bytes_max
             ));
         }
         if !state.is_running {
-            attended.notices.push(format!("{name} is down"));
+            monitor.notices.push(format!("{name} is down"));
         }
-        attended.connect(&shared, &pairs, state)?;
-        Ok(Arc::new(Self { shared, pairs, attended: Mutex::new(attended) }))
+        monitor.connect(&shared, &pairs, state)?;
+        Ok(Arc::new(Self { shared, pairs, monitor: Mutex::new(monitor) }))
     }
 }
 
-/// Worker i's queue is the interface's queue i, and no queue may be without a worker.
+/// Checks that the interface has one queue per worker. Worker i owns queue i, and every queue must
+/// have a worker.
 fn check_queues(interface: &Interface, config: &Config, context: &LiveContext<'_>) -> Result<(), Error> {
     let (receive, transmit) = interface.queues();
     let (name, workers) = (&config.interface, context.workers);
     if workers > QUEUES_MAX {
-        return Err(Error::Port(format!("{workers} workers: an af_xdp port has at most {QUEUES_MAX} queues")));
+        return Err(Error::Port(format!(
+            "an af_xdp port has at most {QUEUES_MAX} queues, but {workers} workers are configured"
+        )));
     }
-    let is_wrong = if context.receives { receive != workers || transmit < workers } else { transmit < workers };
-    if !is_wrong {
+    let is_mismatch = if context.receives { receive != workers || transmit < workers } else { transmit < workers };
+    if !is_mismatch {
         return Ok(());
     }
-    let plural = |count: usize, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
+    let plural = |count: usize, noun: &str| if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") };
     Err(Error::config(
         "interface",
         name,
         format!(
-            "it has {} and {}, and each of {} owns one of each: `ethtool -L {name} combined {workers}` (or `rx {workers} tx {workers}`) sets \
-             them, or set workers = {}",
+            "it has {} and {}, but {} need one of each: run `ethtool -L {name} combined {workers}` (or \
+             `rx {workers} tx {workers}`), or set workers = {}",
             plural(receive, "receive queue"),
             plural(transmit, "transmit queue"),
             plural(workers, "worker"),
@@ -207,13 +211,13 @@ fn check_queues(interface: &Interface, config: &Config, context: &LiveContext<'_
     ))
 }
 
-impl Attended {
-    /// Binds a socket to each queue, then has the program take frames.
+impl Monitor {
+    /// Binds a socket to each queue of the interface, then attaches the XDP program.
     fn connect(&mut self, shared: &Shared, pairs: &[Arc<Pair>], state: State) -> Result<(), Error> {
         let Settings { config, slot_bytes, headroom_bytes, arena, .. } = &shared.settings;
         let mut is_zero_copy = true;
         for (queue, pair) in pairs.iter().enumerate() {
-            let plan = Plan {
+            let socket_config = SocketConfig {
                 arena,
                 region: pair.region.clone(),
                 slot_bytes: *slot_bytes,
@@ -226,14 +230,14 @@ impl Attended {
                 rx_packets: config.rx_packets,
                 tx_packets: config.tx_packets,
             };
-            let opened = socket::open(&plan)?;
+            let opened = socket::open(&socket_config)?;
             is_zero_copy &= opened.0.is_zero_copy;
             if let Some(filter) = &mut self.filter {
                 filter.set_socket(queue, opened.0.fd())?;
             }
             pair.replace(opened);
         }
-        let copies = if is_zero_copy { "zero copy" } else { "the kernel copies" };
+        let copies = if is_zero_copy { "zero-copy" } else { "the kernel copies" };
         let queues = pairs.len();
         let (name, plural) = (&config.interface, if queues == 1 { "queue" } else { "queues" });
         match &mut self.filter {
@@ -242,8 +246,8 @@ impl Attended {
                 filter.set_addresses(addresses())?;
                 let is_native = filter.attach(name, state.index, config.attach)?;
                 if !is_native && config.attach == Attach::Auto {
-                    let sentence = "its driver has no XDP, so the program runs behind it, which is slower";
-                    self.notices.push(format!("{name}: {sentence} (attach = \"generic\" says that this is meant)"));
+                    let sentence = "the driver has no native XDP, so the XDP program runs after it, which is slower";
+                    self.notices.push(format!("{name}: {sentence} (attach = \"generic\" turns this warning off)"));
                 }
                 let mode = if is_native { "native" } else { "generic" };
                 self.mode = format!("{mode} XDP, {copies}, {queues} {plural}");
@@ -253,12 +257,13 @@ impl Attended {
         Ok(())
     }
 
-    /// Looks at the interface, and after it where it has changed.
-    fn look(&mut self, shared: &Shared, pairs: &[Arc<Pair>]) {
+    /// Checks whether the interface has changed. If the interface was replaced, connects the port
+    /// to the new one.
+    fn check_interface(&mut self, shared: &Shared, pairs: &[Arc<Pair>]) {
         let name = &shared.settings.config.interface;
         let Ok(interface) = Interface::find(name) else {
             if self.state.take().is_some() {
-                self.notices.push(format!("{name} is gone; packets for it are refused until it is back"));
+                self.notices.push(format!("{name} has disappeared; packets for it are refused until it is back"));
             }
             return;
         };
@@ -275,7 +280,7 @@ impl Attended {
                     self.notices.push(format!("{name} is back: {}", self.mode));
                 }
                 Err(error) => {
-                    let sentence = format!("{name} is back, and cannot be used: {error}");
+                    let sentence = format!("{name} is back but cannot be used: {error}");
                     if self.failure.as_ref() != Some(&sentence) {
                         self.notices.push(sentence.clone());
                         self.failure = Some(sentence);
@@ -316,35 +321,35 @@ impl LivePort for Port {
         if self.shared.stopped.load(Ordering::Relaxed) {
             return;
         }
-        if let Some(filter) = &mut lock(&self.attended).filter {
+        if let Some(filter) = &mut lock(&self.monitor).filter {
             filter.detach();
-            self.shared.left_to_kernel.store(filter.counted().passed, Ordering::Relaxed);
+            self.shared.left_to_kernel.store(filter.counters().passed, Ordering::Relaxed);
         }
         self.shared.stopped.store(true, Ordering::Release);
     }
 
     fn attend(&self) -> Vec<String> {
-        let mut attended = lock(&self.attended);
-        attended.look(&self.shared, &self.pairs);
-        let is_due = attended.addresses_at.elapsed() >= ADDRESSES_INTERVAL;
-        if is_due && self.shared.settings.config.take == Base::Routed {
-            attended.addresses_at = Instant::now();
-            if let Some(Err(error)) = attended.filter.as_mut().map(|filter| filter.set_addresses(addresses())) {
-                attended.notices.push(error.to_string());
+        let mut monitor = lock(&self.monitor);
+        monitor.check_interface(&self.shared, &self.pairs);
+        let is_due = monitor.addresses_at.elapsed() >= ADDRESSES_INTERVAL;
+        if is_due && self.shared.settings.config.take == Take::Routed {
+            monitor.addresses_at = Instant::now();
+            if let Some(Err(error)) = monitor.filter.as_mut().map(|filter| filter.set_addresses(addresses())) {
+                monitor.notices.push(error.to_string());
             }
         }
-        if let Some(filter) = &attended.filter {
-            let Counted { passed, no_socket } = filter.counted();
+        if let Some(filter) = &monitor.filter {
+            let FilterCounters { passed, no_socket } = filter.counters();
             self.shared.left_to_kernel.store(passed, Ordering::Relaxed);
-            if is_due && no_socket > attended.no_socket {
-                attended.no_socket = no_socket;
-                attended.notices.push(format!(
-                    "{no_socket} frames came by queues of {} that no worker owns, and stayed with the kernel",
+            if is_due && no_socket > monitor.no_socket {
+                monitor.no_socket = no_socket;
+                monitor.notices.push(format!(
+                    "{no_socket} frames arrived on queues of {} that have no worker, and were left to the kernel",
                     self.shared.settings.config.interface
                 ));
             }
         }
-        std::mem::take(&mut attended.notices)
+        std::mem::take(&mut monitor.notices)
     }
 
     fn counters(&self) -> PortCounters {
@@ -360,6 +365,6 @@ impl LivePort for Port {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panicking thread leaves behind is whole: values are replaced at once.
+    // A panic cannot leave a partly written value, because values are replaced as a whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! A worker's queues: buffers that go to the kernel and come back.
+//! Receive and transmit queue of a worker. Buffers circulate between the queues and the kernel.
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -8,20 +8,21 @@ use std::sync::atomic::Ordering;
 use godwit_packet::{Batch, Outgoing, Region};
 
 use super::port::{Pair, Shared};
-use super::socket::{Inbound, Outbound, Socket};
+use super::socket::{ReceiveRings, Socket, TransmitRings};
 use crate::live::Arrivals;
 use crate::{Departure, Error, PortCounters, Receive, Received, Transmit};
 
-/// Buffers are posted so many at a time: each time costs a write that the driver's core has to fetch.
+/// Number of buffers posted at a time. Each post writes a cache line that the driver's core must
+/// fetch.
 const POST_BUFFERS: usize = 64;
-/// System calls with which one burst is sent at most.
+/// Maximum number of system calls to send one burst.
 const KICKS_MAX: usize = 64;
-/// Turns between system calls while the interface takes nothing.
-const TURNS_BETWEEN_KICKS: u32 = 256;
-/// Ethernet header and one VLAN tag: what a frame has beside what the MTU counts.
+/// Number of worker loop iterations between system calls while the interface accepts no packets.
+const LOOPS_BETWEEN_KICKS: u32 = 256;
+/// Length of an Ethernet header with one VLAN tag, in bytes. The MTU does not include it.
 const HEADER_BYTES: usize = 18;
 
-/// Which slots of a region are in the kernel's hands.
+/// Set of the slots of a region that the kernel holds.
 struct Slots {
     start: usize,
     slot_bytes: usize,
@@ -35,18 +36,18 @@ impl Slots {
         Self { start: region.start, slot_bytes, words: vec![0; slots.div_ceil(64)], count: 0 }
     }
 
-    /// A buffer is given as the distance of its start from the region's.
+    /// Adds a buffer. `offset` is the distance of its start from the start of the region, in bytes.
     #[inline]
-    fn insert(&mut self, place: usize) {
-        let slot = place / self.slot_bytes;
+    fn insert(&mut self, offset: usize) {
+        let slot = offset / self.slot_bytes;
         self.words[slot / 64] |= 1 << (slot % 64);
         self.count += 1;
     }
 
-    /// False where it is not there.
+    /// Removes a buffer. Returns false if the set does not contain it.
     #[inline]
-    fn remove(&mut self, place: usize) -> bool {
-        let slot = place / self.slot_bytes;
+    fn remove(&mut self, offset: usize) -> bool {
+        let slot = offset / self.slot_bytes;
         let bit = 1 << (slot % 64);
         match self.words.get_mut(slot / 64) {
             Some(word) if *word & bit != 0 => {
@@ -58,7 +59,7 @@ impl Slots {
         }
     }
 
-    /// All of them, as buffers of the arena; none is left.
+    /// Removes all buffers and returns their numbers in the arena.
     fn take_all(&mut self) -> Vec<u32> {
         let mut buffers = Vec::with_capacity(self.count);
         for (index, word) in self.words.iter_mut().enumerate() {
@@ -74,17 +75,17 @@ impl Slots {
     }
 }
 
-/// The buffer at this offset from the arena's base.
+/// Returns the number of the buffer at this offset from the start of the arena.
 fn buffer(offset: usize) -> u32 {
     (offset / godwit_packet::BUFFER_UNIT_BYTES) as u32
 }
 
-/// The socket's half that receives.
+/// Receive queue of a worker: fill ring and RX ring of its socket.
 pub(super) struct ReceiveQueue {
     shared: Arc<Shared>,
     pair: Arc<Pair>,
     socket: Arc<Socket>,
-    inbound: Inbound,
+    receive_rings: ReceiveRings,
     generation: u32,
     posted: Slots,
     posted_max: usize,
@@ -101,7 +102,7 @@ impl ReceiveQueue {
         arrivals: Arrivals,
         region: &mut Region,
     ) -> Result<Self, Error> {
-        let (socket, inbound, generation) = pair.take_inbound()?;
+        let (socket, receive_rings, generation) = pair.take_receive_rings()?;
         let settings = &shared.settings;
         let mut queue = Self {
             posted: Slots::new(&pair.region, settings.slot_bytes),
@@ -111,7 +112,7 @@ impl ReceiveQueue {
             shared,
             pair,
             socket,
-            inbound,
+            receive_rings,
             generation,
             arrivals,
             counters: PortCounters::default(),
@@ -120,27 +121,29 @@ impl ReceiveQueue {
         Ok(queue)
     }
 
-    /// Gives the kernel buffers to write into, as soon as there is room for `least`.
-    fn post(&mut self, region: &mut Region, least: usize) {
+    /// Posts buffers to the kernel for received frames, if there is room for at least
+    /// `buffers_min`.
+    fn post(&mut self, region: &mut Region, buffers_min: usize) {
         let room = self.posted_max - self.posted.count;
-        if room < least {
+        if room < buffers_min {
             return;
         }
-        let room = room.min(self.inbound.fill.free(room as u32) as usize);
+        let room = room.min(self.receive_rings.fill.free(room as u32) as usize);
         for _ in 0..room {
             let Some(buffer) = region.post() else { break };
-            let place = buffer as usize * godwit_packet::BUFFER_UNIT_BYTES - self.pair.region.start;
-            self.posted.insert(place);
-            self.inbound.fill.push(place as u64);
+            let region_offset = buffer as usize * godwit_packet::BUFFER_UNIT_BYTES - self.pair.region.start;
+            self.posted.insert(region_offset);
+            self.receive_rings.fill.push(region_offset as u64);
         }
-        self.inbound.fill.submit();
+        self.receive_rings.fill.submit();
     }
 
-    /// The interface was gone and is back: another socket, and the buffers that the old one had are free.
+    /// Takes the new socket after the interface was replaced, and frees the buffers that the old
+    /// socket held.
     #[cold]
     fn renew(&mut self, region: &mut Region) {
-        let Ok((socket, inbound, generation)) = self.pair.take_inbound() else { return };
-        (self.socket, self.inbound, self.generation) = (socket, inbound, generation);
+        let Ok((socket, receive_rings, generation)) = self.pair.take_receive_rings() else { return };
+        (self.socket, self.receive_rings, self.generation) = (socket, receive_rings, generation);
         self.posted.take_all().into_iter().for_each(|buffer| region.reclaim(buffer));
         self.post(region, 1);
     }
@@ -151,26 +154,29 @@ impl Receive for ReceiveQueue {
         if self.generation != self.pair.generation.load(Ordering::Relaxed) {
             self.renew(region);
         }
-        if self.busy_poll || self.inbound.fill.needs_wakeup() {
+        if self.busy_poll || self.receive_rings.fill.needs_wakeup() {
             self.socket.kick_receive();
         }
-        self.arrivals.turn();
-        // Read before the ring is looked at: what the kernel put there before the port was stopped is seen.
+        self.arrivals.read_clock();
+        // Read the flag before the ring. All packets that the kernel wrote before the stop are then
+        // seen.
         let is_stopped = self.shared.stopped.load(Ordering::Acquire);
-        let packets = (self.inbound.received.available() as usize).min(packets_max);
+        let packets = (self.receive_rings.received.available() as usize).min(packets_max);
         if packets == 0 {
             self.post(region, POST_BUFFERS);
             return Ok(if is_stopped { Received::Ended } else { Received::Open });
         }
         let mut bytes = 0;
         for _ in 0..packets {
-            let libc::xdp_desc { addr, len, .. } = self.inbound.received.pop();
-            let (place, length) = (addr as usize, len as usize);
-            let start = place - place % self.posted.slot_bytes;
+            let libc::xdp_desc { addr, len, .. } = self.receive_rings.received.pop();
+            let (region_offset, length) = (addr as usize, len as usize);
+            let start = region_offset - region_offset % self.posted.slot_bytes;
             if !self.posted.remove(start) {
-                return Err(Error::Port(format!("the kernel names a buffer that it does not have: {place:#x}")));
+                return Err(Error::Port(format!(
+                    "the kernel returned a buffer that it does not hold: {region_offset:#x}"
+                )));
             }
-            let offset = self.pair.region.start + place;
+            let offset = self.pair.region.start + region_offset;
             let fits = length <= self.frame_bytes_max;
             match region.arrived(offset, length).filter(|_| fits) {
                 Some(descriptor) if length > 0 => {
@@ -188,7 +194,7 @@ impl Receive for ReceiveQueue {
                 }
             }
         }
-        self.inbound.received.release();
+        self.receive_rings.received.release();
         self.counters.received_bytes += bytes;
         self.post(region, POST_BUFFERS);
         self.pair.received.publish(&self.counters);
@@ -214,33 +220,34 @@ impl Receive for ReceiveQueue {
     }
 }
 
-/// Frees the buffer of a frame that is not taken.
+/// Frees the buffer of a frame that was not accepted.
 #[cold]
 fn give_back(region: &mut Region, offset: usize, start: usize) {
-    // A frame that fits its buffer has become a packet of it by now.
+    // If the offset is inside the buffer, the region can turn it into an empty packet and release
+    // that.
     match region.arrived(offset, 0) {
         Some(descriptor) => region.release(&descriptor),
         None => region.reclaim(buffer(start)),
     }
 }
 
-/// The socket's half that sends.
+/// Transmit queue of a worker: TX ring and completion ring of its socket.
 pub(super) struct TransmitQueue {
     shared: Arc<Shared>,
     pair: Arc<Pair>,
     socket: Arc<Socket>,
-    outbound: Outbound,
+    transmit_rings: TransmitRings,
     generation: u32,
     handed_over: Slots,
     slots_max: usize,
-    /// Turns until the kernel is asked again to send what it did not.
+    /// Remaining worker loop iterations until the next system call that makes the kernel send.
     kick_in: u32,
     counters: PortCounters,
 }
 
 impl TransmitQueue {
     pub(super) fn new(shared: Arc<Shared>, pair: Arc<Pair>) -> Result<Self, Error> {
-        let (socket, outbound, generation) = pair.take_outbound()?;
+        let (socket, transmit_rings, generation) = pair.take_transmit_rings()?;
         let settings = &shared.settings;
         Ok(Self {
             handed_over: Slots::new(&pair.region, settings.slot_bytes),
@@ -248,50 +255,53 @@ impl TransmitQueue {
             shared,
             pair,
             socket,
-            outbound,
+            transmit_rings,
             generation,
             kick_in: 0,
             counters: PortCounters::default(),
         })
     }
 
-    /// Takes buffers back that the kernel has read.
+    /// Takes back the buffers that the kernel has sent.
     #[inline]
     fn reclaim(&mut self, buffers: &mut Outgoing<'_>) -> Result<(), Error> {
-        let count = self.outbound.completed.available();
+        let count = self.transmit_rings.completed.available();
         if count == 0 {
             return Ok(());
         }
         for _ in 0..count {
-            let place = self.outbound.completed.pop() as usize;
-            let start = place - place % self.handed_over.slot_bytes;
+            let region_offset = self.transmit_rings.completed.pop() as usize;
+            let start = region_offset - region_offset % self.handed_over.slot_bytes;
             if !self.handed_over.remove(start) {
-                return Err(Error::Port(format!("the kernel gives back a buffer that it does not have: {place:#x}")));
+                return Err(Error::Port(format!(
+                    "the kernel completed a buffer that it does not hold: {region_offset:#x}"
+                )));
             }
             buffers.reclaim(buffer(self.pair.region.start + start));
         }
-        self.outbound.completed.release();
+        self.transmit_rings.completed.release();
         Ok(())
     }
 
-    /// Has the kernel send. What it cannot send now stays in the ring.
+    /// Makes the kernel send. Packets that it cannot send now stay in the TX ring.
     fn kick(&mut self) -> Result<(), Error> {
         for _ in 0..KICKS_MAX {
-            if !self.outbound.send.is_pending() || !self.outbound.send.needs_wakeup() {
+            if !self.transmit_rings.send.is_pending() || !self.transmit_rings.send.needs_wakeup() {
                 return Ok(());
             }
             let Err(error) = self.socket.kick_send() else { continue };
             match error.raw_os_error() {
-                // More than it sends in one call.
+                // The kernel has reached its limit of packets per call.
                 Some(libc::EAGAIN) => {}
-                // The queue of the interface is full.
+                // The transmit queue of the interface is full.
                 Some(libc::EBUSY | libc::ENOBUFS) => return Ok(()),
-                // The link is down, or the interface gone: later, perhaps with another socket.
+                // The link is down or the interface has disappeared. Retry later, perhaps with a
+                // new socket.
                 Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::EINTR) => {
-                    self.kick_in = TURNS_BETWEEN_KICKS;
+                    self.kick_in = LOOPS_BETWEEN_KICKS;
                     return Ok(());
                 }
-                _ => return Err(Error::system(format!("send by {}", self.shared.settings.config.interface), error)),
+                _ => return Err(Error::system(format!("send on {}", self.shared.settings.config.interface), error)),
             }
         }
         Ok(())
@@ -299,15 +309,15 @@ impl TransmitQueue {
 
     #[cold]
     fn renew(&mut self, buffers: &mut Outgoing<'_>) {
-        let Ok((socket, outbound, generation)) = self.pair.take_outbound() else { return };
-        (self.socket, self.outbound, self.generation) = (socket, outbound, generation);
+        let Ok((socket, transmit_rings, generation)) = self.pair.take_transmit_rings() else { return };
+        (self.socket, self.transmit_rings, self.generation) = (socket, transmit_rings, generation);
         self.handed_over.take_all().into_iter().for_each(|buffer| buffers.reclaim(buffer));
     }
 
-    /// Room for one more, after asking the kernel for it.
+    /// Makes the kernel send, then returns whether the TX ring has room for one more packet.
     #[cold]
     fn make_room(&mut self, buffers: &mut Outgoing<'_>) -> Result<bool, Error> {
-        self.outbound.send.submit();
+        self.transmit_rings.send.submit();
         self.kick()?;
         self.reclaim(buffers)?;
         Ok(self.handed_over.count < self.slots_max)
@@ -330,16 +340,21 @@ impl Transmit for TransmitQueue {
                 buffers.release(descriptor);
                 continue;
             }
-            let place = descriptor.frame_offset() - self.pair.region.start;
+            let region_offset = descriptor.frame_offset() - self.pair.region.start;
             buffers.hand_over(descriptor);
             self.handed_over.insert(descriptor.buffer_offset() - self.pair.region.start);
-            // As many completions are outstanding at most as the ring has entries, so one is free.
-            self.outbound.send.free(1);
-            self.outbound.send.push(libc::xdp_desc { addr: place as u64, len: descriptor.length.into(), options: 0 });
+            // The number of outstanding packets is limited to the size of the ring, so an entry is
+            // free.
+            self.transmit_rings.send.free(1);
+            self.transmit_rings.send.push(libc::xdp_desc {
+                addr: region_offset as u64,
+                len: descriptor.length.into(),
+                options: 0,
+            });
             accepted += 1;
             bytes += u64::from(descriptor.length);
         }
-        self.outbound.send.submit();
+        self.transmit_rings.send.submit();
         if self.kick_in == 0 {
             self.kick()?;
         }
@@ -358,15 +373,15 @@ impl Transmit for TransmitQueue {
         }
         self.reclaim(buffers)?;
         self.kick_in = self.kick_in.saturating_sub(1);
-        if self.kick_in == 0 && self.outbound.send.is_pending() { self.kick() } else { Ok(()) }
+        if self.kick_in == 0 && self.transmit_rings.send.is_pending() { self.kick() } else { Ok(()) }
     }
 
     fn settled(&mut self, sequence: u64) -> Result<(), Error> {
         if sequence == u64::MAX {
-            // The last packets: a socket that is closed sends nothing more.
-            for _ in 0..TURNS_BETWEEN_KICKS {
+            // Wait until the kernel has sent the last packets. A closed socket sends nothing more.
+            for _ in 0..LOOPS_BETWEEN_KICKS {
                 self.kick()?;
-                if !self.outbound.send.is_pending() {
+                if !self.transmit_rings.send.is_pending() {
                     break;
                 }
                 std::thread::sleep(std::time::Duration::from_millis(1));

@@ -1,25 +1,27 @@
-//! The rings that a program and the kernel share: each has one producer and one consumer.
+//! Rings shared by a process and the kernel. Each ring has one producer and one consumer.
 //!
 //! ```text
-//!            consumer        producer
-//! |  free      | entries       |   free    |     indices count on for ever; an entry is at index modulo size
+//!          consumer        producer
+//! |  free      | entries       |   free    |     indices never wrap at the ring's size; index i is entry i modulo size
 //! ```
-//! Who produces writes entries, then the producer's index (release); who consumes reads that index (acquire), then entries, then writes its own.
+//!
+//! The producer writes entries, then the producer index (release). The consumer reads the producer
+//! index (acquire), reads the entries, then writes the consumer index (release).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where the kernel put the parts of a ring.
-pub(super) struct Place {
+/// Location of a ring in the memory that the kernel maps.
+pub(super) struct RingLayout {
     pub(super) offsets: libc::xdp_ring_offset,
-    /// What to map.
+    /// Offset of the ring for mmap, as defined by the kernel.
     pub(super) page_offset: i64,
     pub(super) entries: u32,
 }
 
-/// A ring, mapped.
+/// A mapped ring.
 struct Ring<T> {
     map: NonNull<u8>,
     map_bytes: usize,
@@ -30,14 +32,15 @@ struct Ring<T> {
     size: u32,
 }
 
-// SAFETY: the mapping is the ring's own, one thread at a time has this end of it, and what the kernel also writes is atomic.
+// SAFETY: the ring owns the mapping, and only one thread at a time uses this end of it. The words
+// that the kernel also writes are atomic.
 unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
-    fn map(socket: BorrowedFd<'_>, place: &Place) -> io::Result<Self> {
-        let offsets = &place.offsets;
-        let map_bytes = offsets.desc as usize + place.entries as usize * size_of::<T>();
-        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+    fn map(socket: BorrowedFd<'_>, layout: &RingLayout) -> io::Result<Self> {
+        let offsets = &layout.offsets;
+        let map_bytes = offsets.desc as usize + layout.entries as usize * size_of::<T>();
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps no existing memory.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -45,14 +48,15 @@ impl<T: Copy> Ring<T> {
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED | libc::MAP_POPULATE,
                 socket.as_raw_fd(),
-                place.page_offset,
+                layout.page_offset,
             )
         };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let map = NonNull::new(address.cast::<u8>()).ok_or_else(io::Error::last_os_error)?;
-        // SAFETY: the kernel gave these offsets for this mapping: indices and flags are aligned words of it, entries fill its end.
+        // SAFETY: the kernel defined these offsets for this mapping. The indices and the flags are
+        // aligned words in it, and the entries extend to its end.
         unsafe {
             Ok(Self {
                 map,
@@ -61,13 +65,13 @@ impl<T: Copy> Ring<T> {
                 consumer: map.add(offsets.consumer as usize).cast(),
                 flags: map.add(offsets.flags as usize).cast(),
                 entries: map.add(offsets.desc as usize).cast(),
-                size: place.entries,
+                size: layout.entries,
             })
         }
     }
 
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: lies in the mapping, which lives as long as self.
+        // SAFETY: the pointer is in the mapping, which lives as long as self.
         unsafe { self.producer.as_ref() }
     }
 
@@ -83,83 +87,86 @@ impl<T: Copy> Ring<T> {
 
     #[inline]
     fn entry(&self, index: u32) -> NonNull<T> {
-        // SAFETY: the size is a power of two, so the place lies among the entries.
+        // SAFETY: the size is a power of two, so the masked index is below the number of entries.
         unsafe { self.entries.add((index & (self.size - 1)) as usize) }
     }
 }
 
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping that `map` made; nothing refers to it any more.
+        // SAFETY: this is exactly the mapping that `map` created, and nothing refers to it any
+        // more.
         unsafe { libc::munmap(self.map.as_ptr().cast(), self.map_bytes) };
     }
 }
 
-/// The end of a ring that this program writes: fill, TX.
+/// Producer end of a ring, for the fill ring and the TX ring.
 pub(super) struct Producer<T> {
     ring: Ring<T>,
-    /// Written, and not all told to the kernel.
+    /// Index after the last written entry. The kernel may not have seen all of these entries yet.
     head: u32,
-    /// What the kernel had consumed when it was looked at.
+    /// Last consumer index read from the kernel.
     tail: u32,
 }
 
 impl<T: Copy> Producer<T> {
-    pub(super) fn map(socket: BorrowedFd<'_>, place: &Place) -> io::Result<Self> {
-        Ok(Self { ring: Ring::map(socket, place)?, head: 0, tail: 0 })
+    pub(super) fn map(socket: BorrowedFd<'_>, layout: &RingLayout) -> io::Result<Self> {
+        Ok(Self { ring: Ring::map(socket, layout)?, head: 0, tail: 0 })
     }
 
-    /// Entries that can be written; looks at what the kernel has consumed only where fewer than `wanted` are known to be free.
+    /// Returns the number of free entries. Reads the kernel's index only if fewer than `requested`
+    /// entries are known to be free.
     #[inline]
-    pub(super) fn free(&mut self, wanted: u32) -> u32 {
-        if self.ring.size - self.head.wrapping_sub(self.tail) < wanted {
+    pub(super) fn free(&mut self, requested: u32) -> u32 {
+        if self.ring.size - self.head.wrapping_sub(self.tail) < requested {
             self.tail = self.ring.consumer().load(Ordering::Acquire);
         }
         self.ring.size - self.head.wrapping_sub(self.tail)
     }
 
-    /// Writes an entry. One must be free.
+    /// Writes an entry. At least one entry must be free.
     #[inline]
     pub(super) fn push(&mut self, entry: T) {
         debug_assert!(self.head.wrapping_sub(self.tail) < self.ring.size);
-        // SAFETY: the entry is free: the kernel does not read it before the producer's index is behind it.
+        // SAFETY: the entry is free. The kernel does not read it until the producer index has
+        // passed it.
         unsafe { self.ring.entry(self.head).write(entry) };
         self.head = self.head.wrapping_add(1);
     }
 
-    /// Tells the kernel of what was written.
+    /// Publishes the written entries to the kernel.
     #[inline]
     pub(super) fn submit(&self) {
         self.ring.producer().store(self.head, Ordering::Release);
     }
 
-    /// Whether the kernel has not consumed all yet.
+    /// Returns whether the kernel has not consumed all entries yet.
     #[inline]
     pub(super) fn is_pending(&self) -> bool {
         self.ring.consumer().load(Ordering::Acquire) != self.head
     }
 
-    /// Whether the kernel wants a system call to go on.
+    /// Returns whether the kernel needs a system call to continue.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()
     }
 }
 
-/// The end of a ring that this program reads: RX, completion.
+/// Consumer end of a ring, for the RX ring and the completion ring.
 pub(super) struct Consumer<T> {
     ring: Ring<T>,
     head: u32,
-    /// What the kernel had produced when it was looked at.
+    /// Last producer index read from the kernel.
     tail: u32,
 }
 
 impl<T: Copy> Consumer<T> {
-    pub(super) fn map(socket: BorrowedFd<'_>, place: &Place) -> io::Result<Self> {
-        Ok(Self { ring: Ring::map(socket, place)?, head: 0, tail: 0 })
+    pub(super) fn map(socket: BorrowedFd<'_>, layout: &RingLayout) -> io::Result<Self> {
+        Ok(Self { ring: Ring::map(socket, layout)?, head: 0, tail: 0 })
     }
 
-    /// Entries to be read.
+    /// Returns the number of entries that can be read.
     #[inline]
     pub(super) fn available(&mut self) -> u32 {
         if self.head == self.tail {
@@ -168,17 +175,18 @@ impl<T: Copy> Consumer<T> {
         self.tail.wrapping_sub(self.head)
     }
 
-    /// Reads an entry. One must be available.
+    /// Reads an entry. At least one entry must be available.
     #[inline]
     pub(super) fn pop(&mut self) -> T {
         debug_assert!(self.head != self.tail);
-        // SAFETY: the kernel wrote the entry before its index (acquired in `available`), and does not write it again before `release`.
+        // SAFETY: the kernel wrote the entry before the producer index, which `available` acquired.
+        // It does not overwrite the entry before `release`.
         let entry = unsafe { self.ring.entry(self.head).read() };
         self.head = self.head.wrapping_add(1);
         entry
     }
 
-    /// Gives entries that were read back to the kernel.
+    /// Returns the entries that were read to the kernel.
     #[inline]
     pub(super) fn release(&self) {
         self.ring.consumer().store(self.head, Ordering::Release);

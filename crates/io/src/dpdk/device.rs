@@ -1,4 +1,5 @@
-//! A device: attached, configured, started once all workers have given it buffers, and closed.
+//! A device. It is attached and configured when it is opened, and started after all workers have
+//! given it buffers.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,69 +8,71 @@ use std::time::Duration;
 
 use godwit_packet::{Region, SYMMETRIC_KEY};
 
-use super::ffi::{self, PortPlan, PortState, RawPool, Stats};
-use super::interface::{self, PacketSockets, Under};
+use super::ffi::{self, PortConfig, PortState, RawPool, Stats};
+use super::interface::{self, KernelInterface, PacketSockets};
 use super::pool::Pool;
 use super::queue::{ReceiveQueue, TransmitQueue};
 use super::{Checksum, Config, eal};
 use crate::live::{LiveContext, LivePort, SharedCounters};
 use crate::{Error, PortCounters, QueueContext, Receive, Transmit};
 
-/// What net_af_xdp takes at once for the ring that the kernel fills from, whatever the size of its own.
+/// Number of buffers that net_af_xdp takes for the fill ring, independent of the configured rings.
 const FILL_RING: usize = 4096;
-/// The Ethernet header, which an MTU does not count.
+/// Length of the Ethernet header in bytes, which the MTU does not include.
 const HEADER_BYTES: usize = 14;
-/// Longest time that packets in transmit rings get to leave before the device is stopped.
-const LEAVE: Duration = Duration::from_millis(10);
+/// Time for packets in transmit rings to leave before the device is stopped.
+const DRAIN_TIME: Duration = Duration::from_millis(10);
 
-/// Attaching, starting and closing devices, one at a time: not all of DPDK expects otherwise.
-static CHANGING: Mutex<()> = Mutex::new(());
+/// Lock for attaching, starting and closing devices, because not all of DPDK is thread-safe.
+static CHANGE_LOCK: Mutex<()> = Mutex::new(());
 
-fn change() -> MutexGuard<'static, ()> {
-    CHANGING.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_changes() -> MutexGuard<'static, ()> {
+    CHANGE_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Buffers of each worker that are in the device's hands.
+/// Returns the number of buffers per worker that the device holds.
 pub(super) fn buffers(config: &Config) -> usize {
     let fill = if config.is_af_xdp() { FILL_RING } else { 0 };
-    usize::from(interface::receive_places(config)) + usize::from(config.transmit_ring) + fill + 1024
+    usize::from(interface::receive_entries(config)) + usize::from(config.transmit_ring) + fill + 1024
 }
 
-/// An open device, and the pools that its queues take buffers from.
+/// An open device, with the pools from which its queues take buffers.
 pub(super) struct Port {
     device: String,
     number: u16,
-    plan: Plan,
+    settings: Settings,
     buffers: u32,
     pub(super) frame_bytes_max: usize,
     pub(super) drop_bad_checksums: bool,
-    /// Longest frame that may leave; not known of devices that are no interfaces of the kernel.
+    /// Maximum length of a sent frame in bytes. Unlimited if the device is not an interface of the
+    /// kernel.
     pub(super) sent_bytes_max: AtomicUsize,
     pub(super) pools: Vec<Arc<Pool>>,
     state: Mutex<State>,
     pub(super) stopped: AtomicBool,
     pub(super) counters: Vec<[SharedCounters; 2]>,
-    /// Dropped behind the device: the driver still uses the program when it closes.
-    under: Option<Under>,
+    /// The field is dropped after the device, because the driver still uses the XDP program when it
+    /// closes.
+    kernel_interface: Option<KernelInterface>,
 }
 
-struct Plan {
+struct Settings {
     queues: u16,
     config: Config,
 }
 
 struct State {
     found: PortState,
-    /// Workers that have given buffers.
+    /// Number of workers that have given buffers.
     ready: usize,
     started: bool,
-    /// Whether the link was up, and how fast, in Mbps.
+    /// Last reported state of the link: whether it is up, and its speed in Mbps.
     link: Option<(bool, u32)>,
-    /// MTU of the interface that it stands on, where there is one.
+    /// MTU of the kernel interface under the device, if there is one.
     mtu: Option<usize>,
     notices: Vec<String>,
     sockets: PacketSockets,
-    /// What the device counted, at the end.
+    /// Last counters read from the device, for use after it is closed.
     last: Stats,
 }
 
@@ -86,48 +89,53 @@ impl Port {
         if let Some(mtu) = config.mtu
             && usize::from(mtu) + HEADER_BYTES > context.frame_bytes_max
         {
-            let most = format!("frames of it are longer than frame_bytes_max = {}", context.frame_bytes_max);
-            return Err(Error::config("mtu", mtu, most));
+            let reason = format!("its frames are longer than frame_bytes_max = {}", context.frame_bytes_max);
+            return Err(Error::config("mtu", mtu, reason));
         }
         eal::start(config.eal.as_deref(), config.is_pci())?;
         let (number, sockets) = probe(config)?;
-        let mut under = Under::of(config);
-        let unowned = under.as_mut().and_then(|under| under.attach_program(config).err());
-        // Where that does not work the driver does it.
-        let promiscuous = config.promiscuous && !under.as_mut().is_some_and(Under::make_promiscuous);
-        // From here on it is closed by being dropped.
+        let mut kernel_interface = KernelInterface::of_device(config);
+        let unowned =
+            kernel_interface.as_mut().and_then(|kernel_interface| kernel_interface.attach_program(config).err());
+        // If the interface cannot be set to promiscuous mode here, the driver does it.
+        let promiscuous =
+            config.promiscuous && !kernel_interface.as_mut().is_some_and(KernelInterface::make_promiscuous);
+        // From here on, an early return closes the device.
         let mut attached = Attached { number, mapped: Vec::new() };
         let found = state(&device, number)?;
         let queues = context.workers as u16;
         if found.queues_max < queues {
             let reason = format!(
-                "it has {} pair{} of queues, and there are {queues} workers, each of which needs its own",
+                "it has {} pair{} of queues, but each of the {queues} workers needs one",
                 found.queues_max,
                 if found.queues_max == 1 { "" } else { "s" }
             );
             return Err(Error::Device { device, what: "the device has too few queues".into(), reason });
         }
-        let pools = Pool::of_all(context, found.socket)?;
+        let pools = Pool::for_workers(context, found.socket)?;
         if let Some(pool) = pools.first() {
             let (address, bytes) = pool.memory();
-            // SAFETY: the arena, which the pools keep mapped until the device is closed.
+            // SAFETY: the memory is the arena, which the pools keep mapped until the device is
+            // closed.
             let result = unsafe { ffi::gw_dpdk_dma_map(number, address, bytes) };
             if result != 0 {
-                return Err(ffi::failed(&device, "mapping the arena for DMA", result));
+                return Err(ffi::failed(&device, "cannot map the arena for DMA", result));
             }
             attached.mapped.push((address as usize, bytes));
         }
         std::mem::forget(attached);
-        let mut notices = numa(&device, found.socket, context);
+        let mut notices = numa_notices(&device, found.socket, context);
         notices.extend(unowned);
-        // The driver will set what is configured.
-        let mtu = under.as_ref().and_then(|under| config.mtu.map(usize::from).or(Some(under.state()?.mtu)));
+        // The driver sets the configured MTU.
+        let mtu = kernel_interface
+            .as_ref()
+            .and_then(|kernel_interface| config.mtu.map(usize::from).or(Some(kernel_interface.state()?.mtu)));
         let state =
             State { found, ready: 0, started: false, link: None, mtu, notices, sockets, last: Stats::default() };
         let port = Self {
             device,
             number,
-            plan: Plan { queues, config: Config { promiscuous, ..config.clone() } },
+            settings: Settings { queues, config: Config { promiscuous, ..config.clone() } },
             buffers: buffers(config) as u32,
             frame_bytes_max: context.frame_bytes_max,
             drop_bad_checksums: config.checksum == Checksum::Drop,
@@ -136,7 +144,7 @@ impl Port {
             state: Mutex::new(state),
             stopped: AtomicBool::new(false),
             counters: (0..context.workers).map(|_| Default::default()).collect(),
-            under,
+            kernel_interface,
         };
         Ok(Arc::new(OpenPort(Arc::new(port))))
     }
@@ -149,11 +157,13 @@ impl Port {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Buffers for a worker's queue; the last worker's start the device, whose driver fills its rings then.
-    fn supply(&self, worker: usize, region: &mut Region) -> Result<(), Error> {
+    /// Gives the queues of a worker their buffers. The call for the last worker starts the device,
+    /// whose driver then fills its rings.
+    fn supply_buffers(&self, worker: usize, region: &mut Region) -> Result<(), Error> {
         let given = self.pools[worker].post(region, self.buffers);
         if given < self.buffers {
-            let reason = format!("worker {worker} has {given} buffers for it, and it needs {}", self.buffers);
+            let reason =
+                format!("the device needs {} buffers of worker {worker}, which has only {given}", self.buffers);
             return Err(Error::Device {
                 device: self.device.clone(),
                 what: "[arena] packets is too small".into(),
@@ -165,17 +175,17 @@ impl Port {
         if state.ready == self.pools.len() { self.start(&mut state) } else { Ok(()) }
     }
 
-    /// An error of the device.
+    /// Creates an error of the device.
     #[cold]
     pub(super) fn fault(&self, reason: String) -> Error {
         Error::Device { device: self.device.clone(), what: "the device failed".into(), reason }
     }
 
     fn start(&self, state: &mut State) -> Result<(), Error> {
-        let Plan { queues, config } = &self.plan;
-        let plan = PortPlan {
+        let Settings { queues, config } = &self.settings;
+        let port_config = PortConfig {
             queues: *queues,
-            receive_ring: interface::receive_places(config),
+            receive_ring: interface::receive_entries(config),
             transmit_ring: config.transmit_ring,
             mtu: config.mtu.unwrap_or(0),
             promiscuous: config.promiscuous,
@@ -185,24 +195,25 @@ impl Port {
         };
         let pools: Vec<*mut RawPool> = self.pools.iter().map(|pool| pool.raw()).collect();
         let mut step = std::ptr::null();
-        let _changing = change();
-        // SAFETY: a device that is attached and not started; one pool for each queue, which `self` keeps until the device is closed.
+        let _lock = lock_changes();
+        // SAFETY: the device is attached and not started. There is one pool per queue, and `self`
+        // keeps the pools until the device is closed.
         let mut result =
-            unsafe { ffi::gw_dpdk_configure(self.number, &plan, pools.as_ptr(), &mut state.found, &mut step) };
+            unsafe { ffi::gw_dpdk_configure(self.number, &port_config, pools.as_ptr(), &mut state.found, &mut step) };
         if result == 0 {
-            // SAFETY: as above, and it is configured.
-            result = unsafe { ffi::gw_dpdk_start(self.number, &plan, &mut state.found, &mut step) };
+            // SAFETY: as above, and the device is configured.
+            result = unsafe { ffi::gw_dpdk_start(self.number, &port_config, &mut state.found, &mut step) };
         }
         if result != 0 {
-            // SAFETY: the shim sets it to strings of its own.
+            // SAFETY: the shim sets `step` to a constant string.
             let step = unsafe { ffi::text(step) };
             return Err(ffi::failed(&self.device, &step, result));
         }
         state.started = true;
         if *queues > 1 && !state.found.hashes {
             state.notices.push(format!(
-                "{} ({}) does not spread packets by a symmetric hash: which worker gets a packet is up to what is behind the device, and both \
-                 directions of a flow may have different ones",
+                "{} ({}) does not distribute packets by a symmetric hash: the two directions of a flow may go to \
+                 different workers",
                 self.device,
                 ffi::field(&state.found.driver)
             ));
@@ -210,14 +221,15 @@ impl Port {
         if self.drop_bad_checksums && !state.found.checksum {
             state
                 .notices
-                .push(format!("{} cannot check checksums: packets with wrong ones are not dropped", self.device));
+                .push(format!("{} cannot check checksums: packets with wrong checksums are not dropped", self.device));
         }
         Ok(())
     }
 
-    /// Takes over how the interface under the device is. Whether it is up.
-    fn follow(&self, under: &Under, state: &mut State, notices: &mut Vec<String>) -> bool {
-        let found = under.state();
+    /// Reads the state of the kernel interface under the device and updates the MTU. Returns
+    /// whether the interface is up.
+    fn update_mtu(&self, kernel_interface: &KernelInterface, state: &mut State, notices: &mut Vec<String>) -> bool {
+        let found = kernel_interface.state();
         let mtu = found.map(|found| found.mtu);
         if let Some(mtu) = mtu {
             self.sent_bytes_max.store(mtu + HEADER_BYTES, Ordering::Relaxed);
@@ -231,7 +243,7 @@ impl Port {
 
     fn stats(&self, state: &mut State) -> Stats {
         let mut stats = Stats::default();
-        // SAFETY: an attached device; it writes one Stats.
+        // SAFETY: the device is attached, and the call writes one Stats.
         if unsafe { ffi::gw_dpdk_stats(self.number, &mut stats) } == 0 {
             state.last = stats;
         }
@@ -239,12 +251,12 @@ impl Port {
     }
 }
 
-/// A device as the control thread has it.
+/// Handle of a device for the control thread.
 struct OpenPort(Arc<Port>);
 
 impl LivePort for OpenPort {
     fn attach(&self, worker: usize, region: &mut Region) -> Result<(), Error> {
-        self.0.supply(worker, region)
+        self.0.supply_buffers(worker, region)
     }
 
     fn receiver(&self, context: QueueContext, _region: &mut Region) -> Result<Box<dyn Receive>, Error> {
@@ -265,10 +277,10 @@ impl LivePort for OpenPort {
         let mut state = self.0.state();
         let mut notices = std::mem::take(&mut state.notices);
         let mut speed = u32::MAX;
-        let link = match &self.0.under {
+        let link = match &self.0.kernel_interface {
             _ if !state.started => None,
-            Some(under) => Some((self.0.follow(under, &mut state, &mut notices), speed)),
-            // SAFETY: an attached device; it writes one number.
+            Some(kernel_interface) => Some((self.0.update_mtu(kernel_interface, &mut state, &mut notices), speed)),
+            // SAFETY: the device is attached, and the call writes one number.
             None => match unsafe { ffi::gw_dpdk_link(*number, &mut speed) } {
                 up @ (0 | 1) => Some((up == 1, speed)),
                 _ => None,
@@ -276,7 +288,7 @@ impl LivePort for OpenPort {
         };
         if link != state.link {
             match (state.link, link) {
-                // Up from the start is as it should be.
+                // A link that is up from the start needs no message.
                 (None, Some((true, _))) => {}
                 (_, Some((true, mbps))) if mbps < u32::MAX => {
                     notices.push(format!("{device}: link is up, {mbps} Mbps"))
@@ -305,7 +317,7 @@ impl LivePort for OpenPort {
 impl Drop for Port {
     fn drop(&mut self) {
         if self.state().started {
-            std::thread::sleep(LEAVE);
+            std::thread::sleep(DRAIN_TIME);
         }
         let mapped = self.pools.first().map(|pool| pool.memory());
         let mapped = mapped.map(|(address, bytes)| (address as usize, bytes)).into_iter().collect();
@@ -313,7 +325,7 @@ impl Drop for Port {
     }
 }
 
-/// A device that is closed when dropped.
+/// An attached device. It is closed when this value is dropped.
 struct Attached {
     number: u16,
     mapped: Vec<(usize, usize)>,
@@ -321,78 +333,79 @@ struct Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        let _changing = change();
+        let _lock = lock_changes();
         for &(address, bytes) in &self.mapped {
-            // SAFETY: mapped before.
+            // SAFETY: the memory was mapped by `gw_dpdk_dma_map`.
             unsafe { ffi::gw_dpdk_dma_unmap(self.number, address as *mut _, bytes) };
         }
-        // SAFETY: attached, and its queues are gone: each has a clone of the Arc.
+        // SAFETY: the device is attached, and its queues no longer exist, because each of them has
+        // a clone of the Arc.
         unsafe { ffi::gw_dpdk_close(self.number) };
     }
 }
 
-/// Attaches the device: its number, and the packet sockets that its driver has opened.
+/// Attaches the device. Returns its number, and the packet sockets that its driver has opened.
 fn probe(config: &Config) -> Result<(u16, PacketSockets), Error> {
     let device = config.name();
     let arguments = CString::new(interface::arguments(config))
-        .map_err(|_| Error::config("device", &config.device, "holds a zero byte"))?;
+        .map_err(|_| Error::config("device", &config.device, "contains a zero byte"))?;
     let mut ports = [0; 2];
-    let _changing = change();
-    let others = interface::packet_sockets();
-    // SAFETY: the environment is up; room for two numbers.
+    let _lock = lock_changes();
+    let earlier = interface::packet_sockets();
+    // SAFETY: the EAL is initialized, and `ports` has room for two numbers.
     let found = unsafe { ffi::gw_dpdk_probe(arguments.as_ptr(), ports.as_mut_ptr(), 2) };
     match found {
-        1 => Ok((ports[0], PacketSockets::beside(&others))),
+        1 => Ok((ports[0], PacketSockets::opened_since(&earlier))),
         2.. => Err(Error::Device {
             device: device.to_owned(),
-            what: "it is several ports".into(),
-            reason: "say which one by DPDK's argument `representor=` or `mac=`".into(),
+            what: "the device has several ports".into(),
+            reason: "select one with the DPDK argument `representor=` or `mac=`".into(),
         }),
-        error => Err(ffi::failed(device, "DPDK does not find it, or no driver takes it", error)),
+        error => Err(ffi::failed(device, "DPDK does not find the device or has no driver for it", error)),
     }
 }
 
 fn state(device: &str, number: u16) -> Result<PortState, Error> {
     let mut found = std::mem::MaybeUninit::zeroed();
-    // SAFETY: an attached device; the state is plain data, of which all zeroes is a value.
+    // SAFETY: the device is attached. The state is plain data for which zeros are valid.
     let (result, found) = unsafe {
         let result = ffi::gw_dpdk_state(number, found.as_mut_ptr());
         (result, found.assume_init())
     };
-    if result == 0 { Ok(found) } else { Err(ffi::failed(device, "asking the device what it is", result)) }
+    if result == 0 { Ok(found) } else { Err(ffi::failed(device, "cannot read the state of the device", result)) }
 }
 
-/// Says so where device, memory and cores are of different NUMA nodes.
-fn numa(device: &str, socket: i32, context: &LiveContext<'_>) -> Vec<String> {
+/// Returns warnings if the device, the memory and the cores are on different NUMA nodes.
+fn numa_notices(device: &str, socket: i32, context: &LiveContext<'_>) -> Vec<String> {
     let Ok(socket) = usize::try_from(socket) else { return Vec::new() };
     let mut notices = Vec::new();
     if let Some(node) = crate::numa::node_of_memory(context.arena.base().as_ptr() as usize)
         && node != socket
     {
         notices.push(format!(
-            "{device} is of NUMA node {socket}, and the arena of node {node}: each packet crosses between them"
+            "{device} is on NUMA node {socket}, but the arena is on node {node}: each packet crosses between them"
         ));
     }
-    let elsewhere: Vec<String> = crate::numa::nodes_of_cores()
+    let remote: Vec<String> = crate::numa::nodes_of_cores()
         .into_iter()
         .filter(|&(_, node)| node != socket)
         .map(|(core, _)| core.to_string())
         .collect();
-    if !elsewhere.is_empty() {
+    if !remote.is_empty() {
         notices.push(format!(
-            "{device} is of NUMA node {socket}, and of the cores that workers may use {} are not: keep to those of its node (taskset, or \
-             CPUAffinity= of the unit)",
-            elsewhere.join(", ")
+            "{device} is on NUMA node {socket}, but workers may run on cores of other nodes: {}. Restrict them to \
+             the cores of node {socket} (taskset, or CPUAffinity= of the systemd unit)",
+            remote.join(", ")
         ));
     }
     notices
 }
 
-/// What DPDK itself has counted of a device that is attached: received and sent packets.
-pub(super) fn counted(device: &str) -> Option<[u64; 2]> {
+/// Returns the numbers of received and sent packets that DPDK has counted for an attached device.
+pub(super) fn packet_counts(device: &str) -> Option<[u64; 2]> {
     let name = CString::new(device).ok()?;
     let mut stats = Stats::default();
-    // SAFETY: a device's name, looked up; writes one Stats where there is such a device.
+    // SAFETY: the name is a string. The call writes one Stats if a device with this name exists.
     let result = unsafe { ffi::gw_dpdk_stats_of(name.as_ptr(), &mut stats) };
     (result == 0).then_some([stats.received_packets, stats.sent_packets])
 }

@@ -1,4 +1,4 @@
-//! DPDK's environment (EAL): set up once a process, and the threads that it knows.
+//! Environment of DPDK (EAL): initializes it once per process and registers threads with it.
 
 use std::cell::Cell;
 use std::ffi::{CString, c_int};
@@ -7,43 +7,45 @@ use std::sync::Mutex;
 use super::ffi;
 use crate::Error;
 
-/// What the environment was set up with. It cannot be set up twice in a process.
+/// Arguments with which the EAL was initialized, or the error. It cannot be initialized twice in a
+/// process.
 static ARGUMENTS: Mutex<Option<Result<Vec<String>, String>>> = Mutex::new(None);
 
-/// The arguments where the configuration gives none: no hugepages, no PCI devices but those that are named.
+/// Returns the arguments of the EAL: those of the configuration, completed with defaults. Without
+/// configured arguments, DPDK uses no hugepages and no PCI devices except the configured ones.
 pub(super) fn arguments(given: Option<&[String]>, needs_pci: bool, core: usize) -> Vec<String> {
     let mut all: Vec<String> = vec!["godwit".into()];
     let given = given.unwrap_or_default();
     if given.is_empty() {
-        // Nothing lies in this memory but DPDK's own bookkeeping: packets are in the arena.
+        // This memory contains only management data of DPDK. Packets are in the arena.
         all.extend(["--no-huge", "--no-shconf", "-m", "256"].map(str::to_owned));
         if !needs_pci {
             all.push("--no-pci".into());
         }
     }
     all.extend(given.iter().cloned());
-    let says = |all: &[String], names: &[&str]| {
-        all.iter().any(|said| names.iter().any(|name| said == name || said.starts_with(&format!("{name}="))))
+    let has_option = |all: &[String], names: &[&str]| {
+        all.iter().any(|word| names.iter().any(|name| word == name || word.starts_with(&format!("{name}="))))
     };
-    if !says(&all, &["-l", "--lcores", "-c", "-s", "-S"]) {
-        // Its main thread only. Workers are Godwit's and register themselves.
+    if !has_option(&all, &["-l", "--lcores", "-c", "-s", "-S"]) {
+        // DPDK gets only its main thread. Workers are threads of Godwit and register themselves.
         all.extend(["--lcores".into(), format!("0@{core}")]);
     }
-    if !says(&all, &["--no-telemetry", "--telemetry"]) {
+    if !has_option(&all, &["--no-telemetry", "--telemetry"]) {
         all.push("--no-telemetry".into());
     }
-    if !says(&all, &["--iova-mode"]) {
+    if !has_option(&all, &["--iova-mode"]) {
         all.push("--iova-mode=va".into());
     }
-    if !says(&all, &["--log-level"]) {
+    if !has_option(&all, &["--log-level"]) {
         all.push("--log-level=*:error".into());
     }
     all
 }
 
-/// Sets the environment up, unless it is.
+/// Initializes the EAL, unless it is already initialized.
 pub(super) fn start(given: Option<&[String]>, needs_pci: bool) -> Result<(), Error> {
-    let refused = |reason: String| Error::Environment { reason };
+    let environment_error = |reason: String| Error::Environment { reason };
     let core = first_core();
     let arguments = arguments(given, needs_pci, core);
     let mut started = ARGUMENTS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -51,59 +53,62 @@ pub(super) fn start(given: Option<&[String]>, needs_pci: bool) -> Result<(), Err
         Some(Ok(before)) if *before == arguments => return Ok(()),
         Some(Ok(before)) => {
             let (before, arguments) = (before[1..].join(" "), arguments[1..].join(" "));
-            return Err(refused(format!(
-                "this process has set it up with `{before}`, and cannot set it up again with `{arguments}`"
+            return Err(environment_error(format!(
+                "this process has initialized the EAL with `{before}` and cannot initialize it again with `{arguments}`"
             )));
         }
-        Some(Err(reason)) => return Err(refused(reason.clone())),
+        Some(Err(reason)) => return Err(environment_error(reason.clone())),
         None => {}
     }
     let words = arguments.clone();
-    // On a thread of its own, because DPDK binds the one that calls to a core.
+    // Use a separate thread, because DPDK binds the calling thread to a core.
     let thread = std::thread::Builder::new().name("dpdk".into()).spawn(move || init(&words));
-    let result = thread.map_err(|error| refused(error.to_string()))?.join();
+    let result = thread.map_err(|error| environment_error(error.to_string()))?.join();
     let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and_then(|()| {
-        // SAFETY: asks for a setting; the environment is up.
+        // SAFETY: the call reads a setting, and the EAL is initialized.
         if unsafe { ffi::gw_dpdk_iova_is_va() } {
             return Ok(());
         }
-        Err("devices are to use physical addresses; Godwit's arena is contiguous in virtual ones: use an IOMMU (vfio-pci), and leave \
-             --iova-mode=va"
+        Err("DPDK uses physical addresses, but the arena is contiguous only in virtual addresses: use an IOMMU \
+             (vfio-pci) and keep --iova-mode=va"
             .to_owned())
     });
     *started = Some(result.clone().map(|()| arguments.clone()));
-    result.map_err(|reason| refused(format!("{reason} (arguments: {})", arguments[1..].join(" "))))
+    result.map_err(|reason| environment_error(format!("{reason} (arguments: {})", arguments[1..].join(" "))))
 }
 
 fn init(words: &[String]) -> Result<(), String> {
-    let words = words.iter().map(|word| CString::new(word.as_str()).map_err(|_| format!("`{word}` holds a zero byte")));
+    let words =
+        words.iter().map(|word| CString::new(word.as_str()).map_err(|_| format!("`{word}` contains a zero byte")));
     let words: Vec<CString> = words.collect::<Result<_, _>>()?;
-    // DPDK keeps pointers into its arguments.
+    // The strings are leaked, because DPDK keeps pointers to its arguments.
     let mut pointers: Vec<_> = words.into_iter().map(CString::into_raw).collect();
     let count = pointers.len() as c_int;
     pointers.push(std::ptr::null_mut());
     let pointers = pointers.leak();
-    // SAFETY: `count` strings, zero-terminated, that live for ever; called once a process.
+    // SAFETY: `pointers` has `count` zero-terminated strings that live forever. The call is made
+    // once per process.
     match unsafe { ffi::gw_dpdk_init(count, pointers.as_mut_ptr()) } {
         0 => Ok(()),
         error => Err(ffi::reason(error)),
     }
 }
 
-/// The first core that the process may use.
+/// Returns the first core on which the process may run.
 fn first_core() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("0");
     list.trim().split(['-', ',']).next().and_then(|first| first.parse().ok()).unwrap_or(0)
 }
 
-/// Makes the calling thread one that DPDK knows, until it ends. Cheap when it is.
+/// Registers the calling thread with DPDK until it ends. The call is cheap if the thread is already
+/// registered.
 pub(super) fn register_thread() {
     struct Registered(Cell<bool>);
     impl Drop for Registered {
         fn drop(&mut self) {
             if self.0.get() {
-                // SAFETY: this thread was registered, and calls DPDK no more.
+                // SAFETY: this thread is registered and makes no more calls to DPDK.
                 unsafe { ffi::gw_dpdk_thread_unregister() };
             }
         }
@@ -111,8 +116,9 @@ pub(super) fn register_thread() {
     thread_local!(static REGISTERED: Registered = const { Registered(Cell::new(false)) });
     REGISTERED.with(|registered| {
         if !registered.0.get() {
-            // More threads than DPDK has numbers for run without one: that costs caches which Godwit does not use.
-            // SAFETY: the environment is up wherever there is a queue.
+            // DPDK has a limited number of thread ids. A thread without an id lacks only caches
+            // that Godwit does not use.
+            // SAFETY: the EAL is initialized when a queue exists.
             registered.0.set(unsafe { ffi::gw_dpdk_thread_register() } == 0);
         }
     });
@@ -123,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_configuration_says_replaces_what_would_be_said() {
+    fn configured_arguments_replace_the_defaults() {
         let joined = |given: Option<&[String]>, pci| arguments(given, pci, 3)[1..].join(" ");
         let rest = "--lcores 0@3 --no-telemetry --iova-mode=va --log-level=*:error";
         assert_eq!(joined(None, false), format!("--no-huge --no-shconf -m 256 --no-pci {rest}"));

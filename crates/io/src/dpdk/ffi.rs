@@ -1,21 +1,21 @@
-//! The declarations of `shim.h`.
+//! Declarations of `shim.h`.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use crate::Error;
 
-/// Bytes in front of each buffer.
+/// Bytes in front of each buffer, for the mempool header, the mbuf and its private area.
 pub(super) const PREFIX_BYTES: usize = 256;
-/// What drivers leave free in front of a frame.
+/// Headroom that drivers leave in front of a frame, in bytes.
 pub(super) const HEADROOM_BYTES: usize = 128;
-/// Most packets of a call.
+/// Maximum number of packets per call.
 pub(super) const BURST_MAX: usize = 256;
 
 pub(super) const HASHED: u32 = 1;
 pub(super) const BAD_CHECKSUM: u32 = 2;
 pub(super) const TOO_LONG: u32 = 4;
 
-/// An opaque mempool over a region.
+/// Opaque mempool over the region of a worker.
 #[repr(C)]
 pub(super) struct RawPool {
     _opaque: [u8; 0],
@@ -32,7 +32,7 @@ pub(super) struct Packet {
 }
 
 #[repr(C)]
-pub(super) struct PoolPlan {
+pub(super) struct PoolConfig {
     pub(super) arena: *mut u8,
     pub(super) first: u64,
     pub(super) slots: u32,
@@ -43,7 +43,7 @@ pub(super) struct PoolPlan {
 }
 
 #[repr(C)]
-pub(super) struct PortPlan {
+pub(super) struct PortConfig {
     pub(super) queues: u16,
     pub(super) receive_ring: u16,
     pub(super) transmit_ring: u16,
@@ -82,11 +82,11 @@ pub(super) struct Stats {
     pub(super) no_buffer: u64,
 }
 
-/// shim.h asserts the same.
+/// `shim.h` asserts the same sizes.
 const _: () = {
     assert!(size_of::<Packet>() == 16);
-    assert!(size_of::<PoolPlan>() == 40);
-    assert!(size_of::<PortPlan>() == 32);
+    assert!(size_of::<PoolConfig>() == 40);
+    assert!(size_of::<PortConfig>() == 32);
     assert!(size_of::<PortState>() == 152);
     assert!(size_of::<Stats>() == 64);
 };
@@ -103,14 +103,14 @@ unsafe extern "C" {
     pub(super) fn gw_dpdk_state(port: u16, state: *mut PortState) -> c_int;
     pub(super) fn gw_dpdk_configure(
         port: u16,
-        plan: *const PortPlan,
+        config: *const PortConfig,
         pools: *const *mut RawPool,
         state: *mut PortState,
         step: *mut *const c_char,
     ) -> c_int;
     pub(super) fn gw_dpdk_start(
         port: u16,
-        plan: *const PortPlan,
+        config: *const PortConfig,
         state: *mut PortState,
         step: *mut *const c_char,
     ) -> c_int;
@@ -118,13 +118,17 @@ unsafe extern "C" {
     pub(super) fn gw_dpdk_stats(port: u16, stats: *mut Stats) -> c_int;
     pub(super) fn gw_dpdk_stats_of(name: *const c_char, stats: *mut Stats) -> c_int;
     pub(super) fn gw_dpdk_link(port: u16, speed: *mut u32) -> c_int;
-    pub(super) fn gw_dpdk_pool_create(name: *const c_char, plan: *const PoolPlan, error: *mut c_int) -> *mut RawPool;
+    pub(super) fn gw_dpdk_pool_create(
+        name: *const c_char,
+        config: *const PoolConfig,
+        error: *mut c_int,
+    ) -> *mut RawPool;
     pub(super) fn gw_dpdk_pool_free(pool: *mut RawPool);
     pub(super) fn gw_dpdk_pool_own(pool: *mut RawPool);
     pub(super) fn gw_dpdk_pool_ready(pool: *mut RawPool) -> u32;
     pub(super) fn gw_dpdk_pool_give(pool: *mut RawPool, buffers: *const u32, count: u32);
     pub(super) fn gw_dpdk_pool_take(pool: *mut RawPool, buffers: *mut u32, count: u32) -> u32;
-    pub(super) fn gw_dpdk_pool_take_away(pool: *mut RawPool, buffers: *mut u32, count: u32) -> u32;
+    pub(super) fn gw_dpdk_pool_take_foreign(pool: *mut RawPool, buffers: *mut u32, count: u32) -> u32;
     pub(super) fn gw_dpdk_receive(pool: *mut RawPool, port: u16, queue: u16, packets: *mut Packet, count: u16) -> u32;
     pub(super) fn gw_dpdk_transmit(
         pool: *mut RawPool,
@@ -139,28 +143,31 @@ unsafe extern "C" {
     pub(super) fn gw_dpdk_thread_unregister();
 }
 
-/// What DPDK says of an error number.
+/// Returns the message of DPDK for an error number.
 pub(super) fn reason(number: c_int) -> String {
-    // SAFETY: a string of DPDK's own: constant, or this thread's until the next call. Copied at once.
+    // SAFETY: the string belongs to DPDK. It is constant or valid until the next call of this
+    // thread, and is copied immediately.
     unsafe { text(gw_dpdk_error(number)) }
 }
 
+/// Copies a C string. A null pointer is an empty string.
+///
 /// # Safety
-/// `address` is null or a zero-terminated string.
+/// `address` is null or points to a zero-terminated string.
 pub(super) unsafe fn text(address: *const c_char) -> String {
     if address.is_null() {
         return String::new();
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(address) }.to_string_lossy().into_owned()
 }
 
-/// A text in a field of fixed size.
+/// Returns the text in a field of fixed size.
 pub(super) fn field(characters: &[c_char]) -> String {
     characters.iter().take_while(|&&character| character != 0).map(|&character| character as u8 as char).collect()
 }
 
-/// An error of the device `device`: what failed, and why.
+/// Creates an error of the device `device`, with the failed operation and the reason.
 pub(super) fn failed(device: &str, what: &str, number: c_int) -> Error {
     Error::Device { device: device.to_owned(), what: what.to_owned(), reason: reason(number) }
 }

@@ -1,18 +1,19 @@
-//! The `dpdk` port: a device that DPDK drives, over the arena (cargo feature `dpdk`).
+//! The `dpdk` port: a device that a DPDK driver operates, over the arena (cargo feature `dpdk`).
 //!
-//! The elements of a device's mempool are the slots of the arena, so a frame that the NIC writes is where the CPU and other
-//! devices find it, and one that leaves is read from there: nothing is copied, nothing in DPDK is patched.
+//! The elements of the device's mempool are the slots of the arena. The NIC writes and reads frames
+//! in the arena, where the CPU and other devices access them. The port never copies frames, and
+//! DPDK needs no patch.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
-//! | `shim.h`, `shim.c`, `shim_pool.c` | what is C: DPDK's packet path consists of inline functions |
-//! | `ffi` | its declarations |
-//! | `eal` | DPDK's environment, once a process |
-//! | `interface` | what drivers over an interface of the kernel leave undone |
-//! | `xdp_link.c` | an XDP program that goes with the process |
-//! | `pool` | a worker's region as a mempool |
-//! | `device` | [`Config`] → an open device |
-//! | `queue` | a worker's receive queue and transmit queue |
+//! | `shim.h`, `shim.c`, `shim_pool.c` | C part, because the packet path of DPDK consists of inline functions |
+//! | `ffi` | declarations of the shim |
+//! | `eal` | environment of DPDK (EAL), initialized once per process |
+//! | `interface` | missing features of drivers that use an interface of the kernel |
+//! | `xdp_link.c` | attaches an XDP program that is detached when the process ends |
+//! | `pool` | the region of a worker as a mempool |
+//! | `device` | opens the device of a [`Config`] |
+//! | `queue` | receive and transmit queue of a worker |
 
 mod device;
 mod eal;
@@ -28,39 +29,41 @@ use serde::Deserialize;
 use crate::Error;
 use crate::live::{ArenaNeeds, Live, LiveContext, LivePort};
 
-/// A port of `kind = "dpdk"`.
+/// Configuration of a port with `kind = "dpdk"`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The device and its arguments, as DPDK writes them: a PCI address, or a virtual device such as `net_af_packet0,iface=eth1`.
+    /// Device with its arguments in the syntax of DPDK: a PCI address, or a virtual device such as
+    /// `net_af_packet0,iface=eth1`.
     pub device: String,
-    /// Places in each receive ring; the driver may round it.
+    /// Entries of each receive ring. The driver may round the number.
     #[serde(default = "ring")]
     pub receive_ring: u16,
-    /// Places in each transmit ring; the driver may round it.
+    /// Entries of each transmit ring. The driver may round the number.
     #[serde(default = "ring")]
     pub transmit_ring: u16,
-    /// Longest packet without the Ethernet header; as the device has it where this is not given.
+    /// MTU: maximum length of a packet without the Ethernet header. If it is absent, the MTU of the
+    /// device is not changed.
     pub mtu: Option<u16>,
-    /// Takes packets for other MAC addresses too.
+    /// Whether the device also receives packets for other MAC addresses.
     #[serde(default = "yes")]
     pub promiscuous: bool,
-    /// What becomes of packets whose checksum the device finds wrong.
+    /// Treatment of packets with a wrong checksum.
     #[serde(default)]
     pub checksum: Checksum,
-    /// Arguments of DPDK's environment: `[dpdk]`, not the port, has them.
+    /// Arguments of the EAL, from the section `[dpdk]` of the configuration.
     #[serde(skip)]
     pub eal: Option<Vec<String>>,
 }
 
-/// What becomes of packets whose IP, TCP or UDP checksum is wrong.
+/// Treatment of packets with a wrong IP, TCP or UDP checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Checksum {
-    /// The device does not look; functions do where their standards want it.
+    /// The device does not check checksums. Functions check them if their standard requires it.
     #[default]
     None,
-    /// The device looks, and those packets are counted and dropped.
+    /// The device checks checksums. Packets with a wrong checksum are counted and dropped.
     Drop,
 }
 
@@ -73,12 +76,13 @@ fn yes() -> bool {
 }
 
 impl Config {
-    /// The device without its arguments.
+    /// Returns the name of the device without its arguments.
     fn name(&self) -> &str {
         self.device.split(',').next().unwrap_or_default().trim()
     }
 
-    /// Whether the device is on a bus, and no driver's invention: `0000:3b:00.0`, `3b:00.0`, `pci:...`.
+    /// Returns whether the device is a PCI device, such as `0000:3b:00.0`, `3b:00.0` or `pci:...`,
+    /// and not a virtual device.
     fn is_pci(&self) -> bool {
         let name = self.name().strip_prefix("pci:").unwrap_or(self.name());
         let mut parts = name.rsplit(':');
@@ -89,23 +93,25 @@ impl Config {
             && parts.all(is_hex)
     }
 
-    /// Whether the kernel fills rings of the driver's, whatever the size of ours.
+    /// Returns whether the driver is net_af_xdp. The kernel then fills rings of the driver, whose
+    /// size is independent of the configuration.
     fn is_af_xdp(&self) -> bool {
         self.name().starts_with("net_af_xdp")
     }
 
-    /// Whether it stands on packet sockets.
+    /// Returns whether the driver is net_af_packet, which uses packet sockets.
     fn is_af_packet(&self) -> bool {
         self.name().starts_with("net_af_packet")
     }
 
-    /// What the driver wants of a buffer beside the headroom and the frame.
+    /// Returns the number of bytes that the driver needs in a buffer, in addition to the headroom
+    /// and the frame.
     fn driver_bytes(&self) -> usize {
         if self.is_af_xdp() {
-            // XDP_PACKET_HEADROOM: an arriving frame begins behind it.
+            // XDP_PACKET_HEADROOM: bytes in front of a received frame.
             256
         } else if self.is_af_packet() {
-            // Its frames of 2048 bytes have to fit, whatever the MTU.
+            // The driver uses frames of 2048 bytes for every MTU, which must fit in the buffer.
             512
         } else {
             0
@@ -113,9 +119,10 @@ impl Config {
     }
 }
 
-/// What DPDK itself has counted of a device that is attached, by its name without arguments: received and sent packets. For comparison.
-pub fn counted(device: &str) -> Option<[u64; 2]> {
-    device::counted(device)
+/// Returns the packets that DPDK has counted for an attached device: received and sent. The device
+/// is given by its name without arguments. Used to compare with the counters of the port.
+pub fn packet_counts(device: &str) -> Option<[u64; 2]> {
+    device::packet_counts(device)
 }
 
 impl Live for Config {
@@ -134,7 +141,7 @@ impl Live for Config {
             return Err(Error::config(
                 "device",
                 &self.device,
-                "names no device: a PCI address as 0000:3b:00.0, or a virtual device as net_af_packet0,iface=eth1",
+                "names no device: expected a PCI address such as 0000:3b:00.0, or a virtual device such as net_af_packet0,iface=eth1",
             ));
         }
         for (key, value) in [("receive_ring", self.receive_ring), ("transmit_ring", self.transmit_ring)] {
@@ -162,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_told_apart() {
+    fn kinds_of_devices_are_recognized() {
         for pci in ["0000:3b:00.0", "3b:00.1,representor=0", "pci:0000:3b:00.0", "10000:01:00.0"] {
             assert!(device(pci).is_pci(), "{pci}");
         }
@@ -174,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused() {
+    fn invalid_values_are_refused() {
         assert!(device("net_null0").validate().is_ok());
         assert!(device(" ,x=1").validate().unwrap_err().to_string().contains("names no device"));
         let config = Config { receive_ring: 5, ..device("net_null0") };

@@ -1,11 +1,13 @@
-//! A worker's region as the mempool of its queues.
+//! The region of a worker as the mempool of its queues.
 //!
 //! ```text
-//! Region --post--> ready --driver: receive ring--> frame arrived --> Region::arrived --> worker
+//! Region --post--> ready --driver: receive ring--> frame received --> Region::arrived --> worker
 //!   ^                ^                                                                      |
 //!   '---reclaim------'<----------driver: sent----------- transmit ring <-- hand_over <------'
 //! ```
-//! A buffer that was sent may be received into without passing by the region. What is ready is kept between [`FEW`] and [`MANY`].
+//!
+//! A driver can receive into the buffer of a sent packet without returning it to the region. The
+//! number of ready buffers stays between [`READY_MIN`] and [`READY_MAX`].
 
 use std::ffi::{CString, c_int, c_void};
 use std::ops::Range;
@@ -19,73 +21,76 @@ use super::ffi::{self, RawPool};
 use crate::Error;
 use crate::live::LiveContext;
 
-/// Fewer buffers than this that are ready are filled up to [`ENOUGH`].
-const FEW: u32 = 256;
-const ENOUGH: u32 = 512;
-/// More than this go back to the region, down to [`ENOUGH`].
-const MANY: u32 = 1024;
+/// Minimum number of ready buffers. Below it, the pool takes buffers from the region, up to
+/// [`READY_TARGET`].
+const READY_MIN: u32 = 256;
+const READY_TARGET: u32 = 512;
+/// Maximum number of ready buffers. Above it, the pool returns buffers to the region, down to
+/// [`READY_TARGET`].
+const READY_MAX: u32 = 1024;
 
-/// The arena, known to DPDK.
-struct Registered {
+/// The arena, registered with DPDK as external memory.
+struct RegisteredArena {
     arena: ArenaHandle,
     bytes: usize,
 }
 
-impl Registered {
+impl RegisteredArena {
     fn new(arena: &ArenaHandle) -> Result<Self, Error> {
         let page_bytes = page_bytes(arena);
         let bytes = arena.bytes() - arena.bytes() % page_bytes;
-        // SAFETY: the arena's pages, kept mapped by the handle until they are unregistered.
+        // SAFETY: the memory consists of the pages of the arena, which the handle keeps mapped
+        // until they are unregistered.
         let result = unsafe { ffi::gw_dpdk_register_memory(arena.base().as_ptr().cast(), bytes, page_bytes) };
         match result {
             0 => Ok(Self { arena: arena.clone(), bytes }),
-            error => Err(Error::Environment { reason: format!("registering the arena: {}", ffi::reason(error)) }),
+            error => Err(Error::Environment { reason: format!("cannot register the arena: {}", ffi::reason(error)) }),
         }
     }
 }
 
-impl Drop for Registered {
+impl Drop for RegisteredArena {
     fn drop(&mut self) {
-        // SAFETY: registered by `new`; all pools over it are gone.
+        // SAFETY: `new` has registered the memory, and no pool over it exists any more.
         unsafe { ffi::gw_dpdk_unregister_memory(self.arena.base().as_ptr().cast(), self.bytes) };
     }
 }
 
-/// DPDK looks at ordinary pages only.
+/// Returns the page size of the arena. DPDK checks only ordinary pages.
 fn page_bytes(_arena: &ArenaHandle) -> usize {
     4096
 }
 
-/// See the module. All ports of a worker share it.
+/// Mempool of a worker, shared by all its ports.
 pub(super) struct Pool {
     raw: NonNull<RawPool>,
-    registered: Arc<Registered>,
+    registered: Arc<RegisteredArena>,
     start: usize,
-    /// Whether a receive queue looks after what is ready.
+    /// Whether a receive queue keeps the number of ready buffers in its range.
     pub(super) received_into: AtomicBool,
 }
 
-// SAFETY: which thread may call what is said at each function of shim.h; those that need the owner take `&mut Region` of the pool's
-// region or the queue that belongs to it, which one thread has at a time.
+// SAFETY: shim.h states for each function which thread may call it. Functions for the owner take
+// `&mut Region` of the region, or belong to its queue. Only one thread at a time has these.
 unsafe impl Send for Pool {}
-// SAFETY: as above.
+// SAFETY: as for Send.
 unsafe impl Sync for Pool {}
 
-/// Pools of all regions of the process, for as long as a port uses them.
+/// Pools of all regions of the process that are in use by a port.
 static POOLS: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
 
 impl Pool {
-    /// The pools of all workers.
-    pub(super) fn of_all(context: &LiveContext<'_>, socket: c_int) -> Result<Vec<Arc<Self>>, Error> {
+    /// Returns the pools of all workers. Pools that exist are shared.
+    pub(super) fn for_workers(context: &LiveContext<'_>, socket: c_int) -> Result<Vec<Arc<Self>>, Error> {
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         pools.retain(|pool| pool.strong_count() > 0);
         let known: Vec<Arc<Self>> = pools.iter().filter_map(Weak::upgrade).collect();
-        let of_arena = known.iter().find(|pool| pool.registered.arena.base() == context.arena.base());
-        let registered = match of_arena {
+        let same_arena = known.iter().find(|pool| pool.registered.arena.base() == context.arena.base());
+        let registered = match same_arena {
             Some(pool) => Arc::clone(&pool.registered),
-            None => Arc::new(Registered::new(context.arena)?),
+            None => Arc::new(RegisteredArena::new(context.arena)?),
         };
-        let of_region = |region: &Range<usize>| {
+        let region_pool = |region: &Range<usize>| {
             let same = |pool: &&Arc<Self>| Arc::ptr_eq(&pool.registered, &registered) && pool.start == region.start;
             if let Some(pool) = known.iter().find(same) {
                 return Ok(Arc::clone(pool));
@@ -94,18 +99,18 @@ impl Pool {
             pools.push(Arc::downgrade(&pool));
             Ok(pool)
         };
-        context.regions.iter().map(of_region).collect()
+        context.regions.iter().map(region_pool).collect()
     }
 
     fn new(
         context: &LiveContext<'_>,
         region: &Range<usize>,
-        registered: &Arc<Registered>,
+        registered: &Arc<RegisteredArena>,
         socket: c_int,
     ) -> Result<Self, Error> {
         let slot_bytes = context.slot_bytes.unwrap_or(0);
         let slots = region.len().checked_div(slot_bytes).unwrap_or(0);
-        let plan = ffi::PoolPlan {
+        let config = ffi::PoolConfig {
             arena: registered.arena.base().as_ptr(),
             first: region.start as u64,
             slots: slots as u32,
@@ -114,15 +119,15 @@ impl Pool {
             headroom_bytes: context.headroom_bytes as u32,
             socket,
         };
-        // Mempools have names of at most 25 characters, unique in the process.
+        // The name of a mempool has at most 25 characters and is unique in the process.
         let name = CString::new(format!("gw{:x}", registered.arena.base().as_ptr() as usize + region.start));
         let name = name.unwrap_or_default();
         let mut error = 0;
-        // SAFETY: the slots of a region, each with PREFIX_BYTES in front of its buffer that nobody else touches; the arena is kept
-        // mapped by `registered`.
-        let raw = unsafe { ffi::gw_dpdk_pool_create(name.as_ptr(), &plan, &mut error) };
+        // SAFETY: the memory consists of the slots of a region, which `registered` keeps mapped.
+        // Each slot has PREFIX_BYTES in front of its buffer for the exclusive use of the mempool.
+        let raw = unsafe { ffi::gw_dpdk_pool_create(name.as_ptr(), &config, &mut error) };
         let Some(raw) = NonNull::new(raw) else {
-            return Err(Error::Environment { reason: format!("making a mempool: {}", ffi::reason(error)) });
+            return Err(Error::Environment { reason: format!("cannot create a mempool: {}", ffi::reason(error)) });
         };
         Ok(Self { raw, registered: Arc::clone(registered), start: region.start, received_into: AtomicBool::new(false) })
     }
@@ -131,24 +136,24 @@ impl Pool {
         self.raw.as_ptr()
     }
 
-    /// The memory that devices have to reach.
+    /// Returns the address and the length of the memory that devices must access.
     pub(super) fn memory(&self) -> (*mut c_void, usize) {
         (self.registered.arena.base().as_ptr().cast(), self.registered.bytes)
     }
 
-    /// The calling thread is the worker.
+    /// Makes the calling thread the owner of the pool.
     pub(super) fn own(&self) {
-        // SAFETY: only the worker's queues call it, at their first use.
+        // SAFETY: only the queues of the worker call it, at their first use.
         unsafe { ffi::gw_dpdk_pool_own(self.raw()) };
     }
 
-    /// Buffers that are ready for drivers.
+    /// Returns the number of buffers that are ready for drivers.
     fn ready(&self) -> u32 {
-        // SAFETY: the caller is the owner.
+        // SAFETY: the caller is the owner of the pool.
         unsafe { ffi::gw_dpdk_pool_ready(self.raw()) }
     }
 
-    /// Gives drivers up to `count` buffers of the region; returns how many it had.
+    /// Gives up to `count` buffers of the region to drivers. Returns the number of given buffers.
     pub(super) fn post(&self, region: &mut Region, count: u32) -> u32 {
         let mut given = 0;
         let mut buffers = [0; 64];
@@ -162,47 +167,49 @@ impl Pool {
             if posted == 0 {
                 break;
             }
-            // SAFETY: buffers of this region that the region has given out of hand; the caller is the owner.
+            // SAFETY: the buffers belong to this region, which has posted them. The caller is the
+            // owner of the pool.
             unsafe { ffi::gw_dpdk_pool_give(self.raw(), buffers.as_ptr(), posted as u32) };
             given += posted as u32;
         }
         given
     }
 
-    /// Keeps what is ready between few and many.
+    /// Keeps the number of ready buffers between [`READY_MIN`] and [`READY_MAX`].
     #[inline]
     pub(super) fn balance(&self, region: &mut Region) {
         let ready = self.ready();
-        if ready < FEW {
-            self.post(region, ENOUGH - ready);
-        } else if ready > MANY {
+        if ready < READY_MIN {
+            self.post(region, READY_TARGET - ready);
+        } else if ready > READY_MAX {
             self.reduce(&mut Outgoing::Own(region), ready);
         }
     }
 
-    /// What a transmit queue does about buffers that drivers are done with.
+    /// Returns buffers that drivers have sent to the region. A transmit queue calls it.
     #[inline]
     pub(super) fn collect(&self, buffers: &mut Outgoing<'_>) {
         if let Outgoing::Own(_) = buffers {
             let ready = self.ready();
-            if ready > MANY {
+            if ready > READY_MAX {
                 self.reduce(buffers, ready);
             }
         } else if !self.received_into.load(Ordering::Relaxed) {
             self.give_back(buffers, |raw, taken, count| {
-                // SAFETY: any thread may; room for `count` buffers.
-                unsafe { ffi::gw_dpdk_pool_take_away(raw, taken, count) }
+                // SAFETY: any thread may call it, and `taken` has room for `count` buffers.
+                unsafe { ffi::gw_dpdk_pool_take_foreign(raw, taken, count) }
             });
         }
     }
 
     #[cold]
     fn reduce(&self, buffers: &mut Outgoing<'_>, ready: u32) {
-        let mut left = ready - ENOUGH;
+        let mut left = ready - READY_TARGET;
         self.give_back(buffers, |raw, taken, count| {
             let count = count.min(left);
             left -= count;
-            // SAFETY: the caller is the owner; room for `count` buffers.
+            // SAFETY: the caller is the owner of the pool, and `taken` has room for `count`
+            // buffers.
             unsafe { ffi::gw_dpdk_pool_take(raw, taken, count) }
         });
     }
@@ -221,7 +228,8 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: no port uses it any more: each has a clone of the Arc until its device is closed.
+        // SAFETY: no port uses the pool any more. Each port has a clone of the Arc until its device
+        // is closed.
         unsafe { ffi::gw_dpdk_pool_free(self.raw()) };
     }
 }

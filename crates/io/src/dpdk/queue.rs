@@ -1,4 +1,4 @@
-//! A worker's queues of a device.
+//! Receive and transmit queue of a worker on a DPDK device.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,9 +11,9 @@ use super::{eal, pool::Pool};
 use crate::live::{Arrivals, Arrived};
 use crate::{Departure, Error, PortCounters, QueueContext, Receive, Received, Transmit};
 
-/// How often a full transmit ring is tried again before what is left is refused.
+/// Number of attempts to send to a full transmit ring before the rest of a burst is refused.
 const TRIES: u32 = 64;
-/// Calls after the port was told to stop in which the queue gives what it still holds.
+/// Maximum number of calls after the stop in which the queue still returns packets.
 const LAST_CALLS: u32 = 64;
 
 pub(super) struct ReceiveQueue {
@@ -23,9 +23,9 @@ pub(super) struct ReceiveQueue {
     arrivals: Arrivals,
     packets: Box<[Packet; BURST_MAX]>,
     counters: PortCounters,
-    /// Whether the thread that uses it is known.
+    /// Whether the calling thread has become the owner of the pool.
     is_owned: bool,
-    /// Calls since it was told to stop.
+    /// Number of calls since the port was stopped.
     last_calls: u32,
     ended: bool,
 }
@@ -46,18 +46,18 @@ impl ReceiveQueue {
         }
     }
 
-    /// Takes what the device has received: the first `count` packets.
+    /// Turns the first `count` received packets into packets of the batch.
     #[inline]
     fn take(&mut self, region: &mut Region, batch: &mut Batch, count: usize) -> Result<(), Error> {
-        let unwanted = if self.port.drop_bad_checksums { TOO_LONG | BAD_CHECKSUM } else { TOO_LONG };
+        let rejected_flags = if self.port.drop_bad_checksums { TOO_LONG | BAD_CHECKSUM } else { TOO_LONG };
         let frame_bytes_max = self.port.frame_bytes_max;
-        // Length 0 wraps to a number beyond all lengths.
-        let is_unwanted = |packet: &Packet| {
-            (packet.flags & unwanted != 0) | (usize::from(packet.length).wrapping_sub(1) >= frame_bytes_max)
+        // A length of 0 wraps to the largest number and is rejected too.
+        let is_rejected = |packet: &Packet| {
+            (packet.flags & rejected_flags != 0) | (usize::from(packet.length).wrapping_sub(1) >= frame_bytes_max)
         };
-        // Nearly always there is none.
-        let is_any_unwanted = self.packets[..count].iter().fold(false, |any, packet| any | is_unwanted(packet));
-        let count = if is_any_unwanted { self.sort_out(region, count, is_unwanted) } else { count };
+        // A rejected packet is rare.
+        let is_any_rejected = self.packets[..count].iter().fold(false, |any, packet| any | is_rejected(packet));
+        let count = if is_any_rejected { self.remove_rejected(region, count, is_rejected) } else { count };
         let packets = &self.packets[..count];
         let arrived = |packet: &Packet| Arrived {
             buffer: packet.buffer,
@@ -67,34 +67,35 @@ impl ReceiveQueue {
         };
         let taken = self.arrivals.push_arrived(region, packets, arrived, batch);
         if let Some(Packet { buffer, head, length, .. }) = packets.get(taken) {
-            let what =
-                format!("its driver has written {length} bytes at {head} of {buffer}, which is no buffer that it has");
-            return Err(self.port.fault(what));
+            let reason =
+                format!("the driver wrote {length} bytes at offset {head} of buffer {buffer}, which it does not hold");
+            return Err(self.port.fault(reason));
         }
         self.counters.received_bytes += packets.iter().map(|packet| u64::from(packet.length)).sum::<u64>();
         self.counters.received_packets += taken as u64;
         Ok(())
     }
 
-    /// Moves packets that enter to the front, and passes over the others; returns how many enter.
+    /// Moves accepted packets to the front and rejects the others. Returns the number of accepted
+    /// packets.
     #[cold]
-    fn sort_out(&mut self, region: &mut Region, count: usize, is_unwanted: impl Fn(&Packet) -> bool) -> usize {
-        let mut wanted = 0;
+    fn remove_rejected(&mut self, region: &mut Region, count: usize, is_rejected: impl Fn(&Packet) -> bool) -> usize {
+        let mut accepted = 0;
         for index in 0..count {
             let packet = self.packets[index];
-            if is_unwanted(&packet) {
-                self.pass_over(region, &packet);
+            if is_rejected(&packet) {
+                self.reject(region, &packet);
             } else {
-                self.packets[wanted] = packet;
-                wanted += 1;
+                self.packets[accepted] = packet;
+                accepted += 1;
             }
         }
-        wanted
+        accepted
     }
 
-    /// A packet that does not enter: its buffer goes back.
+    /// Counts a rejected packet and returns its buffer to the region.
     #[cold]
-    fn pass_over(&mut self, region: &mut Region, packet: &Packet) {
+    fn reject(&mut self, region: &mut Region, packet: &Packet) {
         if packet.flags & TOO_LONG != 0 || usize::from(packet.length) > self.port.frame_bytes_max {
             self.counters.oversized += 1;
         } else if packet.length == 0 {
@@ -119,19 +120,20 @@ impl Receive for ReceiveQueue {
             return Ok(Received::Ended);
         }
         self.pool.balance(region);
-        let wanted = packets_max.min(BURST_MAX) as u16;
-        // SAFETY: this worker's queue of a device that is started, and its pool; room for BURST_MAX packets.
+        let count = packets_max.min(BURST_MAX) as u16;
+        // SAFETY: the device is started, and queue and pool belong to this worker. `packets` has
+        // room for BURST_MAX packets.
         let received = unsafe {
             ffi::gw_dpdk_receive(
                 self.pool.raw(),
                 self.port.number(),
                 self.worker as u16,
                 self.packets.as_mut_ptr(),
-                wanted,
+                count,
             )
         } as usize;
         if received > 0 {
-            self.arrivals.turn();
+            self.arrivals.read_clock();
             self.take(region, batch, received)?;
             self.port.counters[self.worker][0].publish(&self.counters);
         }
@@ -176,12 +178,14 @@ impl TransmitQueue {
         }
     }
 
-    /// Sends `count` packets; what does not find room in a while comes back.
+    /// Sends up to `count` packets. Returns the number of packets that found room in the transmit
+    /// ring.
     fn send(&self, count: usize) -> usize {
         let (number, queue) = (self.port.number(), self.worker as u16);
         let mut sent = 0;
         for _ in 0..TRIES {
-            // SAFETY: this worker's queue of a device that is started, and its pool; the buffers were handed over.
+            // SAFETY: the device is started, and queue and pool belong to this worker. The buffers
+            // were handed over.
             let taken = unsafe {
                 let rest = self.packets[sent..].as_ptr();
                 ffi::gw_dpdk_transmit(self.pool.raw(), number, queue, rest, (count - sent) as u32)
@@ -190,7 +194,7 @@ impl TransmitQueue {
             if sent == count {
                 break;
             }
-            // SAFETY: this worker's queue.
+            // SAFETY: the queue belongs to this worker.
             unsafe { ffi::gw_dpdk_clean(number, queue) };
         }
         sent

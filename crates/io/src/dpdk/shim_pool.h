@@ -1,11 +1,9 @@
-// The mempool of a worker is its region of the arena: an element of the mempool
-// is a slot,
+// The mempool of a worker is its region of the arena. An element of the mempool is a slot:
 //
 //     | header 64 | mbuf 128 | private 64 | buffer ...  | to the next slot |
 //
-// so mbuf and buffer find each other by adding a constant, and every driver
-// works, those that compute the place of a buffer from that of its mbuf
-// (net_af_xdp) too.
+// The distance between mbuf and buffer is constant. The layout therefore also works for drivers
+// that compute the address of a buffer from its mbuf, such as net_af_xdp.
 
 #ifndef GW_DPDK_SHIM_POOL_H
 #define GW_DPDK_SHIM_POOL_H
@@ -16,55 +14,58 @@
 
 #include "shim.h"
 
-#define HEADER_BYTES 64
-#define MBUF_BYTES 128
+#define HEADER_BYTES  64
+#define MBUF_BYTES    128
 #define PRIVATE_BYTES (GW_DPDK_PREFIX_BYTES - HEADER_BYTES - MBUF_BYTES)
-#define UNIT_BYTES 64
+#define UNIT_BYTES    64
 
 _Static_assert(sizeof(struct rte_mbuf) == MBUF_BYTES, "the size of an mbuf");
 _Static_assert(sizeof(struct rte_mempool_objhdr) <= HEADER_BYTES,
                "the header of a mempool's element");
 
-// Free buffers in the hands of the worker's queues. The worker's own thread
-// uses `ready` without a lock; what other threads free (a sender, another
-// worker at the end of a net_ring) waits in `away`.
+// Free buffers of the worker's queues. The worker's thread uses `ready` without a lock. Other
+// threads free buffers to `foreign`, such as a sender thread, or another worker at the other end of
+// a net_ring.
 struct gw_dpdk_pool {
-  struct rte_mempool *mempool;
-  uint8_t *arena;
-  uint32_t delta_bytes; // from the buffer to what drivers take for the buffer
-  uint32_t ready_count;
-  const void *owner;
-  struct rte_mbuf **ready;
-  uint32_t slots;
-  uint32_t away_count;
-  rte_spinlock_t lock;
-  struct rte_mbuf **away;
+    struct rte_mempool *mempool;
+    uint8_t *arena;
+    uint32_t delta_bytes; // from the buffer's start to the address that drivers use
+    uint32_t ready_count; // number of buffers in ready
+    const void *owner;    // thread that uses ready
+    struct rte_mbuf **ready;
+    uint32_t slots;
+    uint32_t foreign_count;
+    rte_spinlock_t lock;
+    struct rte_mbuf **foreign;
 };
 
-static inline struct rte_mbuf *mbuf_of(const struct gw_dpdk_pool *pool,
-                                       uint32_t buffer) {
-  return (struct rte_mbuf *)(pool->arena + (uint64_t)buffer * UNIT_BYTES -
-                             PRIVATE_BYTES - MBUF_BYTES);
+static inline struct rte_mbuf *mbuf_of(const struct gw_dpdk_pool *pool, uint32_t buffer)
+{
+    return (struct rte_mbuf *)(pool->arena + (uint64_t)buffer * UNIT_BYTES - PRIVATE_BYTES -
+                               MBUF_BYTES);
 }
 
-static inline uint32_t buffer_of(const struct gw_dpdk_pool *pool,
-                                 const struct rte_mbuf *mbuf) {
-  uint64_t offset = (const uint8_t *)mbuf - pool->arena;
-  return (uint32_t)((offset + MBUF_BYTES + PRIVATE_BYTES) / UNIT_BYTES);
+static inline uint32_t buffer_number_of(const struct gw_dpdk_pool *pool,
+                                        const struct rte_mbuf *mbuf)
+{
+    uint64_t offset = (const uint8_t *)mbuf - pool->arena;
+    return (uint32_t)((offset + MBUF_BYTES + PRIVATE_BYTES) / UNIT_BYTES);
 }
 
-static inline uint8_t *buffer_of(const struct gw_dpdk_pool *pool,
-                                 const struct rte_mbuf *mbuf) {
-  return (uint8_t *)mbuf + MBUF_BYTES + PRIVATE_BYTES + pool->delta_bytes;
+static inline uint8_t *buffer_address_of(const struct gw_dpdk_pool *pool,
+                                         const struct rte_mbuf *mbuf)
+{
+    return (uint8_t *)mbuf + MBUF_BYTES + PRIVATE_BYTES + pool->delta_bytes;
 }
 
-// A buffer may have left with its frame further in front than drivers know of.
-static inline void restore(const struct gw_dpdk_pool *pool,
-                           struct rte_mbuf *mbuf) {
-  if (pool->delta_bytes != 0) {
-    mbuf->buf_addr = buffer_of(pool, mbuf);
-    mbuf->buf_iova = (rte_iova_t)(uintptr_t)mbuf->buf_addr;
-  }
+// Restores the buffer address of an mbuf. gw_dpdk_transmit changes it if the frame starts before
+// the address that drivers use.
+static inline void restore(const struct gw_dpdk_pool *pool, struct rte_mbuf *mbuf)
+{
+    if (pool->delta_bytes != 0) {
+        mbuf->buf_addr = buffer_address_of(pool, mbuf);
+        mbuf->buf_iova = (rte_iova_t)(uintptr_t)mbuf->buf_addr;
+    }
 }
 
 #endif

@@ -1,6 +1,8 @@
-// See shim.h. The driver net_af_xdp has libxdp attach its XDP program by netlink, where it has no
-// owner: killed, a process leaves it behind. But libxdp takes a program of its own that is attached
-// already, and a BPF link has an owner, the processes that have it open.
+// Attaches the XDP program of net_af_xdp through a BPF link.
+//
+// The driver net_af_xdp lets libxdp attach its program by netlink. Such a program has no owner, so
+// it remains after the process is killed. libxdp also accepts its program if it is already
+// attached. A BPF link has an owner: the processes that have it open.
 
 #include "shim.h"
 
@@ -12,12 +14,12 @@
 #include <bpf/libbpf.h>
 #include <xdp/libxdp.h>
 
-// Receive queues of an interface that the program may lead to sockets.
+// Maximum number of receive queues of an interface for the map of the program.
 #define QUEUES_MAX 1024
 
 int gw_dpdk_xdp_link(unsigned int interface)
 {
-    // The program that libxdp would attach itself, wherever this machine has it.
+    // The program that libxdp itself would attach, from its installation directory.
     struct xdp_program *program = xdp_program__find_file("xsk_def_xdp_prog.o", NULL, NULL);
     long result = libxdp_get_error(program);
     if (result != 0)
@@ -29,10 +31,10 @@ int gw_dpdk_xdp_link(unsigned int interface)
         sockets == NULL || code == NULL ? -ENOENT : bpf_map__set_max_entries(sockets, QUEUES_MAX);
     if (result == 0)
         result = bpf_object__load(object);
-    // In the driver where it can, else behind it.
+    // The program runs in the driver if the driver supports it, otherwise after the driver.
     if (result == 0)
         result = bpf_link_create(bpf_program__fd(code), (int)interface, BPF_XDP, NULL);
-    // The link keeps the program, and the program its maps.
+    // The link keeps the program loaded, and the program keeps its maps.
     xdp_program__close(program);
     return (int)result;
 }

@@ -1,4 +1,5 @@
-//! A capture in which packets have comments: pcapng, written by one thread.
+//! Writer of captures in which packets have comments. The format is pcapng, and one thread writes
+//! the file.
 
 use std::path::Path;
 
@@ -7,33 +8,33 @@ use super::output::Output;
 use super::writer::{Notes, emit_annotated, emit_header, emit_interface};
 use crate::Error;
 
-/// A pcapng file that appears under its name when it is [finished](Annotated::finish).
+/// A pcapng file with comments. It appears under its name when it is [finished](Annotated::finish).
 #[derive(Debug)]
 pub struct Annotated {
     output: Output,
     interfaces: Vec<String>,
 }
 
-/// A packet of such a file.
+/// A packet with a comment, for [`Annotated::packet`].
 #[derive(Clone, Copy, Debug)]
 pub struct Annotation<'a> {
-    /// Name of the interface.
+    /// Name of the interface that received or sends the packet.
     pub interface: &'a str,
-    /// Whether it came in by it, and does not leave.
+    /// Whether the interface received the packet. Otherwise it sends the packet.
     pub inbound: bool,
-    /// Nanoseconds since 1970.
+    /// Time of the packet, in nanoseconds since the Unix epoch.
     pub time_ns: u64,
-    /// From the first byte of the Ethernet header, without FCS; at most 65535 bytes.
+    /// Frame from the first byte of the Ethernet header, without FCS, at most 65535 bytes.
     pub frame: &'a [u8],
-    /// UTF-8 of at most 65535 bytes: more is cut off.
+    /// Comment, at most 65535 bytes of UTF-8. A longer comment is truncated.
     pub comment: &'a str,
 }
 
 impl Annotated {
-    /// A file at `path`.
+    /// Creates a file at `path`.
     ///
     /// # Errors
-    /// It cannot be written there.
+    /// Returns an error if the file cannot be created.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let mut output = Output::create(path)?;
         emit_header(Format::PcapNg, &[], output.buffer());
@@ -43,7 +44,7 @@ impl Annotated {
     /// Appends a packet.
     ///
     /// # Errors
-    /// The disk is full, or whoever reads a pipe has left.
+    /// Returns an error if the disk is full, or if the reader of a pipe has closed it.
     pub fn packet(&mut self, packet: &Annotation<'_>) -> Result<(), Error> {
         let known = self.interfaces.iter().position(|name| name == packet.interface);
         let interface = known.unwrap_or_else(|| {
@@ -56,10 +57,10 @@ impl Annotated {
         self.output.flush_if_full()
     }
 
-    /// Gives the file its name.
+    /// Writes the rest and gives the file its name.
     ///
     /// # Errors
-    /// The disk is full.
+    /// Returns an error if the disk is full.
     pub fn finish(self) -> Result<(), Error> {
         self.output.finish().map(|_| ())
     }

@@ -1,10 +1,13 @@
-//! A file read through a buffer of bounded size.
+//! Reads a file through a buffer of limited size.
 
 use std::io::{ErrorKind, Read};
 
-/// Longest piece that [`Input::fill`] can make available, bytes. libpcap caps records at 256 KiB too.
+/// Maximum number of bytes that [`Input::fill`] can make available. libpcap limits records to 256
+/// KiB too.
 pub(super) const PIECE_BYTES_MAX: usize = 256 << 10;
 
+/// A source and its buffer:
+///
 /// ```text
 /// buffer   |  consumed  |   available   |  free  |
 ///                     start            end
@@ -14,7 +17,7 @@ pub(super) struct Input {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Place of `start` in the file.
+    /// Offset of `start` in the file, in bytes.
     offset: u64,
 }
 
@@ -23,18 +26,19 @@ impl Input {
         Self { source, buffer: vec![0; 2 * PIECE_BYTES_MAX], start: 0, end: 0, offset: 0 }
     }
 
-    /// Place in the file of the first byte that is available, or will be.
+    /// Returns the file offset of the first available byte.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The bytes that are available.
+    /// Returns the available bytes.
     #[inline]
     pub(super) fn data(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Reads until `bytes` (at most [`PIECE_BYTES_MAX`]) are available; false where the file ends before.
+    /// Reads until `bytes` bytes are available, at most [`PIECE_BYTES_MAX`]. Returns false if the
+    /// file ends first.
     #[inline]
     pub(super) fn fill(&mut self, bytes: usize) -> std::io::Result<bool> {
         if self.end - self.start >= bytes {
@@ -59,7 +63,7 @@ impl Input {
         Ok(true)
     }
 
-    /// Passes over `bytes` available bytes.
+    /// Discards `bytes` available bytes.
     #[inline]
     pub(super) fn consume(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.end - self.start);
@@ -67,7 +71,7 @@ impl Input {
         self.offset += bytes as u64;
     }
 
-    /// Passes over `bytes` bytes, available or not; false where the file ends before.
+    /// Skips `bytes` bytes, which need not be available. Returns false if the file ends first.
     pub(super) fn skip(&mut self, mut bytes: u64) -> std::io::Result<bool> {
         while bytes > 0 {
             if !self.fill(1)? {

@@ -1,4 +1,4 @@
-//! Link types of captures (LINKTYPE_ numbers, draft-ietf-opsawg-pcaplinktype).
+//! Link types of captures (LINKTYPE_* numbers of draft-ietf-opsawg-pcaplinktype).
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use crate::Error;
 /// LINKTYPE_ETHERNET.
 pub(super) const ETHERNET: u16 = 1;
 
-/// Ethernet only.
+/// Returns an error if the link type is not Ethernet.
 pub(super) fn check(path: &Path, link_type: u16) -> Result<(), Error> {
-    if link_type == ETHERNET { Ok(()) } else { Err(refuse(path, link_type)) }
+    if link_type == ETHERNET { Ok(()) } else { Err(error(path, link_type)) }
 }
 
-pub(super) fn refuse(path: &Path, link_type: u16) -> Error {
+pub(super) fn error(path: &Path, link_type: u16) -> Error {
     Error::LinkType { path: path.to_owned(), link_type, name: name(link_type) }
 }
 
-/// What an operator is likely to meet.
+/// Returns the name of a common link type.
 fn name(link_type: u16) -> &'static str {
     match link_type {
         0 => "BSD loopback",
@@ -34,6 +34,6 @@ fn name(link_type: u16) -> &'static str {
         228 => "raw IPv4",
         229 => "raw IPv6",
         276 => "Linux cooked capture 2",
-        _ => "no Ethernet",
+        _ => "not Ethernet",
     }
 }

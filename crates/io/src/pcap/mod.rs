@@ -1,17 +1,18 @@
-//! The `pcap` port: packets from and to capture files, pcap and pcapng.
+//! The `pcap` port: reads packets from capture files and writes packets to them (pcap and pcapng).
 //!
-//! Read: any byte order, any time resolution, Ethernet only, cut-off and malformed files without harm. Written: nanoseconds,
-//! the same bytes for any number of workers.
+//! The reader accepts both byte orders, every time resolution, and Ethernet frames only. A
+//! truncated or malformed file ends the input with an error. The writer uses nanoseconds, and its
+//! output does not depend on the number of workers.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
-//! | `input` | a file read through a buffer of bounded size |
-//! | `reader` | records of one file |
-//! | `replay` | [`Replay`]: files merged by time into a receive queue |
-//! | `writer` | records as bytes |
-//! | `annotated` | [`Annotated`]: a file in which packets have comments |
-//! | `output` | a file that appears when complete |
-//! | `sink` | [`Sink`]: transmit queues of all workers joined into one file |
+//! | `input` | reads a file through a buffer of limited size |
+//! | `reader` | reads the records of one file |
+//! | `replay` | [`Replay`]: receive queue that merges files by time |
+//! | `writer` | encodes records |
+//! | `annotated` | [`Annotated`]: file in which packets have comments |
+//! | `output` | file that appears under its name when it is complete |
+//! | `sink` | [`Sink`]: merges the transmit queues of all workers into one file |
 
 mod annotated;
 mod input;
@@ -32,7 +33,7 @@ pub use sink::{Sink, SinkReport};
 
 use crate::{Error, QueueContext, Receive};
 
-/// A port of `kind = "pcap"`. At least one of `file` and `write` is there.
+/// Configuration of a port with `kind = "pcap"`. At least one of `file` and `write` is present.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -40,9 +41,10 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// Capture to write packets to.
     pub write: Option<PathBuf>,
-    /// Format of the capture written; without it by the file's ending, `.pcap` is pcap, all else pcapng.
+    /// Format of the written capture. If it is absent, the file name decides: pcap for `.pcap`,
+    /// otherwise pcapng.
     pub format: Option<Format>,
-    /// Stop after this many records of `file`; 0 for all.
+    /// Maximum number of records to read from `file`, or 0 for all.
     #[serde(default)]
     pub packets: u64,
 }
@@ -51,15 +53,15 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// The old one: one interface, no names.
+    /// The pcap format: one interface, without a name.
     Pcap,
-    /// The new one: interfaces with names.
+    /// The pcapng format: several interfaces with names.
     PcapNg,
 }
 
 impl Format {
-    /// The format that a file's ending stands for.
-    pub fn of_path(path: &Path) -> Self {
+    /// Returns the format for the extension of a file name.
+    pub fn from_path(path: &Path) -> Self {
         match path.extension() {
             Some(extension) if extension.eq_ignore_ascii_case("pcap") => Self::Pcap,
             _ => Self::PcapNg,
@@ -68,53 +70,57 @@ impl Format {
 }
 
 impl Config {
-    /// Makes relative paths relative to `directory`, that of the configuration file.
+    /// Resolves relative paths against `directory`, the directory of the configuration file.
     pub fn resolve(&mut self, directory: &Path) {
         for path in [&mut self.file, &mut self.write].into_iter().flatten() {
             *path = directory.join(&*path);
         }
     }
 
-    /// Checks what can be checked without touching a file.
+    /// Checks the configuration without accessing a file.
     ///
     /// # Errors
-    /// [`Error::Missing`]: neither `file` nor `write`. [`Error::Config`]: both name one file.
+    /// Returns [`Error::Missing`] if both `file` and `write` are absent, and [`Error::Config`] if
+    /// they name the same file.
     pub fn validate(&self) -> Result<(), Error> {
         match (&self.file, &self.write) {
             (None, None) => Err(Error::Missing("a pcap port needs `file` to read or `write` to write")),
             (Some(file), Some(write)) if file == write => {
-                Err(Error::config("write", write.display(), "is also the `file` that is read"))
+                Err(Error::config("write", write.display(), "is also the `file` that the port reads"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Format of the capture written to `path`.
+    /// Returns the format of the capture written to `path`.
     pub fn format_of(&self, path: &Path) -> Format {
-        self.format.unwrap_or_else(|| Format::of_path(path))
+        self.format.unwrap_or_else(|| Format::from_path(path))
     }
 
-    /// The sink of this port, where it writes. `name` is the port's.
+    /// Creates the sink of this port, or returns `None` if the port does not write. `name` is the
+    /// name of the port.
     ///
     /// # Errors
-    /// The file cannot be created.
+    /// Returns an error if the file cannot be created.
     pub fn sink(&self, name: &str, workers: usize) -> Result<Option<Sink>, Error> {
         let Some(path) = &self.write else { return Ok(None) };
         Sink::create(path, self.format_of(path), &[name.to_owned()], workers).map(Some)
     }
 }
 
-/// One worker's receive queue. Without a `file` it ends at once.
+/// Creates the receive queue of one worker. Without a `file` the queue ends immediately.
 ///
 /// # Errors
-/// The file cannot be read, is no capture, or holds another link type than Ethernet.
+/// Returns an error if the file cannot be read, is not a capture, or has a link type other than
+/// Ethernet.
 pub fn receiver(config: &Config, context: QueueContext) -> Result<Box<dyn Receive>, Error> {
     let input = config.file.as_ref().map(|path| ReplayInput { path: path.clone(), port: context.port });
     let replay = Replay::open(input.as_slice(), config.packets, context.worker, context.steering)?;
     Ok(Box::new(replay))
 }
 
-/// Reads a capture from memory to the end, for tests and fuzzing: the packets, and what it ended with.
+/// Reads a complete capture from memory, for tests and fuzzing. Returns the number of packets, and
+/// the error that ended the input.
 #[doc(hidden)]
 pub fn read_bytes(bytes: Vec<u8>, region: &mut godwit_packet::Region) -> (u64, Option<Error>) {
     use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A file that appears under its name only when it is complete.
+//! Output file that appears under its name only when it is complete.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,13 +9,15 @@ use crate::Error;
 
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Written to a temporary file in the same folder; [`Output::finish`] gives it its name, dropping removes it.
+/// A file that is written to a temporary file in the same folder. [`Output::finish`] gives it its
+/// name. If it is dropped before, the temporary file is removed.
 ///
-/// A path that exists and is no regular file (a pipe, a device) is written to directly.
+/// An existing path that is not a regular file, such as a pipe or a device, is written directly.
 #[derive(Debug)]
 pub(super) struct Output {
     path: PathBuf,
-    /// Where it lies until it is complete.
+    /// Path of the temporary file. `None` if the path is written directly, or after the file is
+    /// finished.
     temporary: Option<PathBuf>,
     file: File,
     buffer: Vec<u8>,
@@ -24,28 +26,28 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) fn create(path: &Path) -> Result<Self, Error> {
-        let refuse = |source| Error::write(path, source);
+        let write_error = |source| Error::write(path, source);
         let special = fs::metadata(path).is_ok_and(|existing| !existing.is_file());
         let (file, temporary) = if special {
-            (File::options().write(true).open(path).map_err(refuse)?, None)
+            (File::options().write(true).open(path).map_err(write_error)?, None)
         } else {
-            let name = path.file_name().ok_or_else(|| refuse(std::io::ErrorKind::InvalidInput.into()))?;
+            let name = path.file_name().ok_or_else(|| write_error(std::io::ErrorKind::InvalidInput.into()))?;
             static NEXT: AtomicU64 = AtomicU64::new(0);
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let temporary = format!(".{}.{}.{number}.part", name.to_string_lossy(), std::process::id());
             let temporary = path.with_file_name(temporary);
-            (File::create(&temporary).map_err(refuse)?, Some(temporary))
+            (File::create(&temporary).map_err(write_error)?, Some(temporary))
         };
         let buffer = Vec::with_capacity(BUFFER_BYTES + (64 << 10));
         Ok(Self { path: path.to_owned(), temporary, file, buffer, written_bytes: 0 })
     }
 
-    /// What is appended here is written by the next [`Output::flush_if_full`].
+    /// Returns the buffer for new records. [`Output::flush_if_full`] writes it to the file.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
-    /// Call after every record.
+    /// Writes the buffer to the file if it is full. Call it after every record.
     #[inline]
     pub(super) fn flush_if_full(&mut self) -> Result<(), Error> {
         if self.buffer.len() < BUFFER_BYTES { Ok(()) } else { self.flush() }
@@ -58,7 +60,8 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the rest and makes sure that it is on the disk: a full disk may show only here.
+    /// Writes the rest of the buffer and syncs the file to the disk. A full disk may be detected
+    /// only here.
     pub(super) fn sync(&mut self) -> Result<(), Error> {
         self.flush()?;
         match &self.temporary {
@@ -67,7 +70,8 @@ impl Output {
         }
     }
 
-    /// Writes the rest and gives the file its name. Returns its size in bytes.
+    /// Writes the rest of the buffer and gives the file its name. Returns the size of the file in
+    /// bytes.
     pub(super) fn finish(mut self) -> Result<u64, Error> {
         self.sync()?;
         if let Some(temporary) = &self.temporary {
@@ -81,7 +85,8 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // Nothing can be done about a file that cannot be removed; the one with the real name was never touched.
+            // An error is ignored, because a temporary file that cannot be removed does no harm.
+            // The file with the final name was never changed.
             let _ = fs::remove_file(temporary);
         }
     }

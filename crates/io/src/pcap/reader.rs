@@ -1,7 +1,10 @@
-//! One capture file, record by record: pcap and pcapng, either byte order, any time resolution.
+//! Reads one capture file, record by record. Supports pcap and pcapng, both byte orders, and every
+//! time resolution.
 //!
-//! The formats' structures are parsed by `pcap-parser`; the loop around it is here, because its own readers lose
-//! what the operating system said when a read fails, know no file offsets, and must hold the largest block in memory.
+//! `pcap-parser` parses the structures of the formats. This file has its own read loop for three
+//! reasons. The readers of `pcap-parser` lose the error of a failed read, do not know file offsets,
+//! and keep the largest block in memory.
+//!
 //! Spec: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
 
 use std::fs::File;
@@ -16,28 +19,31 @@ use super::input::{Input, PIECE_BYTES_MAX};
 use super::link_type;
 use crate::Error;
 
-/// pcapng's Packet Block, obsolete but still found (draft-ietf-opsawg-pcapng, appendix A).
+/// Block type of the Packet Block of pcapng, which is obsolete but still in use
+/// (draft-ietf-opsawg-pcapng, appendix A).
 const OPB_MAGIC: u32 = 2;
 
-/// Interfaces of one section; a real capture has a handful.
+/// Maximum number of interfaces in a section. A real capture has a handful.
 const INTERFACES_MAX: usize = 1 << 16;
 
-/// One record of a capture. Its bytes are reached by [`Reader::frame`] until the next call of [`Reader::next`].
+/// One record of a capture. [`Reader::frame`] returns its bytes until the next call of
+/// [`Reader::next`].
 #[derive(Clone, Debug)]
 pub(super) struct Record {
-    /// Time of capture, nanoseconds since the Unix epoch.
+    /// Capture time, in nanoseconds since the Unix epoch.
     pub(super) time_ns: u64,
-    /// Bytes that the frame had on the wire.
+    /// Length of the frame on the wire, in bytes.
     pub(super) original_bytes: usize,
     pub(super) content: Content,
 }
 
-/// What a record holds.
+/// Content of a record.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
-    /// A frame, or its beginning: the place in the bytes available.
+    /// A frame or the beginning of a frame, as a range of the available bytes.
     Frame(Range<usize>),
-    /// More than [`PIECE_BYTES_MAX`], which no buffer takes; not read.
+    /// A record longer than [`PIECE_BYTES_MAX`], which no packet buffer can hold. Its bytes were
+    /// skipped.
     TooLong,
     /// A packet of an interface that is not Ethernet.
     OtherLinkType,
@@ -47,9 +53,9 @@ pub(super) struct Reader {
     path: PathBuf,
     input: Input,
     format: Format,
-    /// Bytes of the record handed out last, to be consumed by the next call.
+    /// Length of the last returned record, in bytes. The next call discards these bytes.
     held_bytes: usize,
-    /// Packets seen, of any kind.
+    /// Number of packets read, including those that are not delivered.
     packets: u64,
 }
 
@@ -58,7 +64,7 @@ enum Format {
     PcapNg { big_endian: bool, interfaces: Vec<Interface>, time_ns: u64, ethernet_seen: bool },
 }
 
-/// What pcapng says of an interface.
+/// Description of an interface in a pcapng file.
 #[derive(Clone, Copy, Debug)]
 struct Interface {
     link_type: u16,
@@ -69,9 +75,9 @@ struct Interface {
 
 #[derive(Clone, Copy, Debug)]
 enum Resolution {
-    /// Units of 10^-n s.
+    /// Time unit of 10^-n seconds.
     Decimal(u32),
-    /// Units of 2^-n s.
+    /// Time unit of 2^-n seconds.
     Binary(u32),
 }
 
@@ -79,13 +85,14 @@ impl Reader {
     /// Opens a file.
     ///
     /// # Errors
-    /// It cannot be read, is no capture, or is a pcap file of another link type.
+    /// Returns an error if the file cannot be read, is not a capture, or is a pcap file with a link
+    /// type other than Ethernet.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(|source| Error::read(path, source))?;
         Self::new(path, Box::new(file))
     }
 
-    /// Reads from `source`; `path` is for errors.
+    /// Creates a reader of `source`. Error messages contain `path`.
     pub(super) fn new(path: &Path, source: Box<dyn Read + Send>) -> Result<Self, Error> {
         let mut input = Input::new(source);
         let not_capture = |reason: &str| Error::NotCapture { path: path.to_owned(), reason: reason.to_owned() };
@@ -113,7 +120,8 @@ impl Reader {
             return Err(not_capture("the variant of pcap with modified record headers is not supported"));
         }
         input.consume(header.size());
-        // The upper half says how long the FCS is, where there is one (draft-ietf-opsawg-pcap, section 4).
+        // The upper half contains the length of the FCS, if frames have one
+        // (draft-ietf-opsawg-pcap, section 4).
         let network = header.network.0 as u32;
         let fcs_bytes = if network & 0x0400_0000 != 0 { 2 * (network >> 28) as usize } else { 0 };
         link_type::check(path, network as u16)?;
@@ -122,10 +130,11 @@ impl Reader {
         Ok(Self { path: path.to_owned(), input, format, held_bytes: 0, packets: 0 })
     }
 
-    /// The next record; `None` at the end of the file.
+    /// Reads the next record, or returns `None` at the end of the file.
     ///
     /// # Errors
-    /// The file cannot be read, is cut off or malformed. The reader is of no use after that.
+    /// Returns an error if the file cannot be read, is truncated or malformed. The reader cannot be
+    /// used after an error.
     pub(super) fn next(&mut self) -> Result<Option<Record>, Error> {
         self.input.consume(std::mem::take(&mut self.held_bytes));
         let record = match self.format {
@@ -136,9 +145,9 @@ impl Reader {
         Ok(record)
     }
 
-    /// The bytes of the frame of the record that was read last.
-    pub(super) fn frame(&self, place: &Range<usize>) -> &[u8] {
-        &self.input.data()[place.clone()]
+    /// Returns the frame of the last record.
+    pub(super) fn frame(&self, range: &Range<usize>) -> &[u8] {
+        &self.input.data()[range.clone()]
     }
 
     fn next_pcap(&mut self) -> Result<Option<Record>, Error> {
@@ -153,12 +162,13 @@ impl Reader {
         let time_ns = u64::from(word(0)) * 1_000_000_000 + u64::from(word(4)) * fraction_ns;
         let (captured_bytes, original_bytes) = (word(8) as usize, word(12) as usize);
         let content = if captured_bytes > PIECE_BYTES_MAX - HEADER_BYTES {
-            self.pass_over((HEADER_BYTES + captured_bytes) as u64, offset)?;
+            self.skip((HEADER_BYTES + captured_bytes) as u64, offset)?;
             Content::TooLong
         } else {
             self.held_bytes = HEADER_BYTES + captured_bytes;
             self.need(self.held_bytes, offset)?;
-            // The FCS counts in the original length; of a frame cut short it was not captured.
+            // The original length includes the FCS. If the frame was truncated, the captured bytes
+            // do not include it.
             let whole = captured_bytes >= original_bytes;
             let frame_bytes = captured_bytes.saturating_sub(if whole { fcs_bytes } else { 0 });
             Content::Frame(HEADER_BYTES..HEADER_BYTES + frame_bytes)
@@ -182,26 +192,26 @@ impl Reader {
             let kind = u32_at(data, 0, *big_endian);
             let block_bytes = u32_at(data, 4, *big_endian) as usize;
             if block_bytes < 12 || !block_bytes.is_multiple_of(4) {
-                return Err(self.malformed(offset, format!("a block cannot have {block_bytes} bytes")));
+                return Err(self.malformed(offset, format!("invalid block length of {block_bytes} bytes")));
             }
             let is_packet = matches!(kind, ng::EPB_MAGIC | ng::SPB_MAGIC | OPB_MAGIC);
             if is_packet && block_bytes > PIECE_BYTES_MAX {
-                self.pass_over(block_bytes as u64, offset)?;
+                self.skip(block_bytes as u64, offset)?;
                 let Format::PcapNg { time_ns, .. } = &self.format else { unreachable!("called for pcapng") };
                 return Ok(Some(Record { time_ns: *time_ns, original_bytes: block_bytes, content: Content::TooLong }));
             }
             if !is_packet && !matches!(kind, ng::SHB_MAGIC | ng::IDB_MAGIC) {
-                self.pass_over(block_bytes as u64, offset)?;
+                self.skip(block_bytes as u64, offset)?;
                 continue;
             }
             if block_bytes > PIECE_BYTES_MAX {
-                return Err(self.malformed(offset, format!("a header block of {block_bytes} bytes")));
+                return Err(self.malformed(offset, format!("header block too long: {block_bytes} bytes")));
             }
             self.need(block_bytes, offset)?;
             let record = match self.block(kind, block_bytes) {
                 Ok(record) => record,
                 Err(BlockError::Malformed(reason)) => return Err(self.malformed(offset, reason)),
-                Err(BlockError::LinkType(other)) => return Err(link_type::refuse(&self.path, other)),
+                Err(BlockError::LinkType(other)) => return Err(link_type::error(&self.path, other)),
             };
             match record {
                 Some(record) => {
@@ -213,7 +223,8 @@ impl Reader {
         }
     }
 
-    /// Takes one whole block: a packet, or something to remember.
+    /// Parses one complete block. Returns a record for a packet block, and stores the content of
+    /// other blocks.
     fn block(&mut self, kind: u32, block_bytes: usize) -> Result<Option<Record>, BlockError> {
         let Format::PcapNg { big_endian, interfaces, time_ns, ethernet_seen } = &mut self.format else {
             unreachable!("called for pcapng")
@@ -221,13 +232,16 @@ impl Reader {
         let big_endian = *big_endian;
         let block = &self.input.data()[..block_bytes];
         if u32_at(block, block_bytes - 4, big_endian) as usize != block_bytes {
-            return Err(malformed("the lengths at its two ends differ"));
+            return Err(malformed("the two lengths of a block differ"));
         }
         match kind {
             ng::SHB_MAGIC => {
                 let (_, header) = ng::parse_sectionheaderblock(block).map_err(|_| malformed("section header"))?;
                 if header.major_version != 1 {
-                    return Err(BlockError::Malformed(format!("version {} of the format", header.major_version)));
+                    return Err(BlockError::Malformed(format!(
+                        "unsupported version {} of pcapng",
+                        header.major_version
+                    )));
                 }
                 interfaces.clear();
                 Ok(None)
@@ -249,7 +263,8 @@ impl Reader {
             _ => {
                 let packet = Packet::parse(kind, block, big_endian, interfaces)?;
                 let interface = interfaces.get(packet.interface).ok_or_else(|| malformed("unknown interface"))?;
-                // A capture without any Ethernet is the operator's mistake; a mixed one is not.
+                // A capture without any Ethernet interface is a mistake of the operator. A capture
+                // with several link types is not.
                 if !*ethernet_seen {
                     return Err(BlockError::LinkType(interface.link_type));
                 }
@@ -269,7 +284,7 @@ impl Reader {
         self.input.fill(bytes).map_err(|source| Error::read(&self.path, source))
     }
 
-    /// Makes `bytes` of the record at `offset` available.
+    /// Makes `bytes` bytes of the record at `offset` available.
     fn need(&mut self, bytes: usize, offset: u64) -> Result<(), Error> {
         if self.fill(bytes)? {
             return Ok(());
@@ -277,8 +292,8 @@ impl Reader {
         Err(Error::CutOff { path: self.path.clone(), packets: self.packets, offset })
     }
 
-    /// Passes over `bytes` of the record at `offset`.
-    fn pass_over(&mut self, bytes: u64, offset: u64) -> Result<(), Error> {
+    /// Skips `bytes` bytes of the record at `offset`.
+    fn skip(&mut self, bytes: u64, offset: u64) -> Result<(), Error> {
         match self.input.skip(bytes) {
             Ok(true) => Ok(()),
             Ok(false) => Err(Error::CutOff { path: self.path.clone(), packets: self.packets, offset }),
@@ -300,13 +315,13 @@ fn malformed(reason: &str) -> BlockError {
     BlockError::Malformed(reason.to_owned())
 }
 
-/// A packet block of any of the three kinds.
+/// A packet block of one of the three kinds: Enhanced, Simple, or the obsolete Packet Block.
 struct Packet {
     interface: usize,
-    /// In the interface's units; a Simple Packet Block has none.
+    /// Time in the unit of the interface. A Simple Packet Block has no time.
     time: Option<u64>,
     original_bytes: usize,
-    /// Place of the frame in the block.
+    /// Range of the frame in the block.
     frame: Range<usize>,
 }
 
@@ -333,7 +348,8 @@ impl Packet {
                     false => ng::parse_simplepacketblock_le,
                 };
                 let (_, packet) = parse(block).map_err(|_| malformed("simple packet block"))?;
-                // It does not say how much was captured: what the snap length allows (section 4.4).
+                // A Simple Packet Block does not contain the captured length. It is limited by the
+                // snap length (section 4.4).
                 let snap_bytes = interfaces.first().map_or(0, |interface| interface.snap_bytes);
                 let original_bytes = packet.origlen as usize;
                 let captured_bytes = original_bytes.min(if snap_bytes == 0 { usize::MAX } else { snap_bytes });
@@ -355,9 +371,9 @@ impl Packet {
                 }
             }
         };
-        // The last four bytes are the block's length.
+        // The last four bytes contain the length of the block.
         if packet.frame.end > block.len() - 4 {
-            return Err(malformed("more bytes captured than the block holds"));
+            return Err(malformed("the captured length exceeds the block"));
         }
         Ok(packet)
     }
@@ -365,7 +381,7 @@ impl Packet {
 
 impl Interface {
     fn new(description: &InterfaceDescriptionBlock, big_endian: bool) -> Result<Self, BlockError> {
-        // Read from the options: the parser's own fields take if_tsoffset for little-endian always.
+        // Parse the options here, because pcap-parser always reads if_tsoffset as little-endian.
         let mut resolution = Resolution::Decimal(6);
         let mut offset_s = 0;
         for option in &description.options {
@@ -396,7 +412,8 @@ impl Interface {
         })
     }
 
-    /// Nanoseconds since the Unix epoch; what no `u64` holds becomes the nearest that it does.
+    /// Converts a time to nanoseconds since the Unix epoch. Values outside the range of `u64` are
+    /// clamped.
     fn time_ns(&self, time: u64) -> u64 {
         let time = i128::from(time);
         let ns = match self.resolution {
@@ -408,7 +425,7 @@ impl Interface {
     }
 }
 
-/// The 32-bit word at byte `at`, which is there.
+/// Returns the 32-bit word at byte `at`, which must exist.
 fn u32_at(bytes: &[u8], at: usize, big_endian: bool) -> u32 {
     let word = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
     if big_endian { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) }

@@ -1,4 +1,4 @@
-//! Captures as a source: any number of files, merged by time into one sequence.
+//! Receive queue that reads capture files and merges them by time into one sequence.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,23 +8,25 @@ use godwit_packet::{Batch, Region, Stamp, Steering};
 use super::reader::{Content, Reader, Record};
 use crate::{Error, PortCounters, Receive, Received};
 
-/// One capture to replay, and the port that its packets come in by.
+/// A capture to replay, and the port that receives its packets.
 #[derive(Clone, Debug)]
 pub struct ReplayInput {
-    /// The file: regular, since every worker reads it for itself.
+    /// Path of the file. It must be a regular file, because every worker reads it separately.
     pub path: PathBuf,
-    /// Number of the port.
+    /// Number of the port that receives the packets.
     pub port: u8,
 }
 
-/// One worker's receive queue over captures.
+/// Receive queue of one worker that replays captures.
 ///
-/// The records of all files, merged by time (of equal times the file named first; a file's own order is kept),
-/// make one sequence; a packet's sequence number is its place in it, counted from 0, packets passed over included.
-/// Every worker reads the whole sequence and keeps the packets that [`Steering`] gives it.
+/// The records of all files form one sequence, ordered by time. Records with equal times follow the
+/// order of the files. The order within a file is kept. The sequence number of a packet is its
+/// index in this sequence, counted from 0. Skipped packets are included in the count. Every worker
+/// reads the whole sequence and keeps the packets that [`Steering`] assigns to it.
 ///
-/// A file that turns out to be cut off or malformed ends there; once all whole packets of all files were delivered, one call of
-/// `receive` returns the error, and the queue has ended.
+/// A truncated or malformed file ends at its first bad record. The queue first delivers all
+/// complete packets of all files. Then one call of `receive` returns the error, and the queue has
+/// ended.
 pub struct Replay {
     files: Vec<OpenFile>,
     worker: usize,
@@ -41,8 +43,8 @@ struct OpenFile {
     next: Option<Record>,
 }
 
-/// Why a record is not delivered.
-enum Passed {
+/// Reason for which a record is not delivered.
+enum SkipReason {
     Truncated,
     Empty,
     Oversized,
@@ -50,10 +52,11 @@ enum Passed {
 }
 
 impl Replay {
-    /// Opens the files for one worker. `packets`: stop after that many records, 0 for all.
+    /// Opens the files for one worker. `packets` is the maximum number of records, or 0 for all.
     ///
     /// # Errors
-    /// A file cannot be read, is no capture, or holds another link type than Ethernet.
+    /// Returns an error if a file cannot be read, is not a capture, or has a link type other than
+    /// Ethernet.
     pub fn open(inputs: &[ReplayInput], packets: u64, worker: usize, steering: Arc<Steering>) -> Result<Self, Error> {
         let open = |input: &ReplayInput| Ok((Reader::open(&input.path)?, input.port));
         let readers = inputs.iter().map(open).collect::<Result<Vec<_>, Error>>()?;
@@ -74,7 +77,8 @@ impl Replay {
             replay.advance(index);
         }
         match replay.failure.take() {
-            // Found out only when the first packet was read, but it is a matter of the file as a whole.
+            // A wrong link type is detected when the first packet is read, but it concerns the
+            // whole file.
             Some(failure @ Error::LinkType { .. }) => Err(failure),
             failure => {
                 replay.failure = failure;
@@ -83,7 +87,7 @@ impl Replay {
         }
     }
 
-    /// Reads the file's next record.
+    /// Reads the next record of a file.
     fn advance(&mut self, index: usize) {
         let file = &mut self.files[index];
         file.next = match file.reader.next() {
@@ -95,7 +99,7 @@ impl Replay {
         };
     }
 
-    /// The file whose record is next in the sequence.
+    /// Returns the index of the file that has the next record of the sequence.
     fn earliest(&self) -> Option<usize> {
         if self.sequence == self.sequence_end {
             return None;
@@ -104,16 +108,17 @@ impl Replay {
         (0..self.files.len()).filter_map(|index| Some((time_ns(index)?, index))).min().map(|(_, index)| index)
     }
 
-    /// Places the next record of file `index` in the region when it is this worker's; false where it must wait for a free buffer.
+    /// Copies the next record of file `index` into the region if it belongs to this worker. Returns
+    /// false if the region has no free buffer and the record must wait.
     fn take(&mut self, index: usize, region: &mut Region, batch: &mut Batch) -> bool {
         let file = &self.files[index];
-        let record = file.next.as_ref().expect("`earliest` names files that have a record");
+        let record = file.next.as_ref().expect("`earliest` returns a file that has a record");
         let frame = match check(record, &file.reader, region.frame_bytes_max()) {
             Ok(frame) => frame,
-            Err(passed) => {
-                // Every worker sees it, the first counts it.
+            Err(reason) => {
+                // Every worker reads the record, but only the first worker counts it.
                 if self.worker == 0 {
-                    *self.counter(passed) += 1;
+                    *self.counter(reason) += 1;
                 }
                 return true;
             }
@@ -133,30 +138,30 @@ impl Replay {
         true
     }
 
-    fn counter(&mut self, passed: Passed) -> &mut u64 {
-        match passed {
-            Passed::Truncated => &mut self.counters.truncated,
-            Passed::Empty => &mut self.counters.empty,
-            Passed::Oversized => &mut self.counters.oversized,
-            Passed::LinkType => &mut self.counters.skipped_link_type,
+    fn counter(&mut self, reason: SkipReason) -> &mut u64 {
+        match reason {
+            SkipReason::Truncated => &mut self.counters.truncated,
+            SkipReason::Empty => &mut self.counters.empty,
+            SkipReason::Oversized => &mut self.counters.oversized,
+            SkipReason::LinkType => &mut self.counters.skipped_link_type,
         }
     }
 }
 
-fn check<'a>(record: &Record, reader: &'a Reader, frame_bytes_max: usize) -> Result<&'a [u8], Passed> {
+fn check<'a>(record: &Record, reader: &'a Reader, frame_bytes_max: usize) -> Result<&'a [u8], SkipReason> {
     let frame = match &record.content {
-        Content::OtherLinkType => return Err(Passed::LinkType),
-        Content::TooLong => return Err(Passed::Oversized),
-        Content::Frame(place) => reader.frame(place),
+        Content::OtherLinkType => return Err(SkipReason::LinkType),
+        Content::TooLong => return Err(SkipReason::Oversized),
+        Content::Frame(range) => reader.frame(range),
     };
     if frame.len() < record.original_bytes {
-        return Err(Passed::Truncated);
+        return Err(SkipReason::Truncated);
     }
     if frame.is_empty() {
-        return Err(Passed::Empty);
+        return Err(SkipReason::Empty);
     }
     if frame.len() > frame_bytes_max {
-        return Err(Passed::Oversized);
+        return Err(SkipReason::Oversized);
     }
     Ok(frame)
 }
@@ -164,13 +169,14 @@ fn check<'a>(record: &Record, reader: &'a Reader, frame_bytes_max: usize) -> Res
 impl Receive for Replay {
     fn receive(&mut self, region: &mut Region, batch: &mut Batch, packets_max: usize) -> Result<Received, Error> {
         let full = batch.len() + packets_max;
-        // Bounds the call where most packets are other workers'.
+        // The limit bounds the duration of the call if most packets belong to other workers.
         for _ in 0..packets_max.saturating_mul(16) {
             if batch.len() == full {
                 break;
             }
             let Some(index) = self.earliest() else {
-                // Packets and an error never come from one call: the caller would have to keep both.
+                // A call never returns both packets and an error, because the caller would have to
+                // keep both.
                 if batch.len() + packets_max > full {
                     return Ok(Received::Open);
                 }

@@ -1,4 +1,4 @@
-//! Captures as a sink: what all workers send, joined into one file in the order of arrival.
+//! Capture file as a sink. It merges the packets of all workers in the order of their arrival.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,19 +11,23 @@ use super::output::Output;
 use super::{Format, writer};
 use crate::{Departure, Error, PortCounters, Transmit};
 
-/// Frames held for slower workers before faster ones must wait, bytes.
+/// Maximum total length of the held frames, in bytes. Faster workers wait when it is exceeded.
 const HELD_BYTES_MAX: usize = 256 << 20;
 
-/// A capture file that several workers, and several ports, write to.
+/// A capture file that several workers and several ports write to.
 ///
-/// Packets are written by (sequence number, receive port), as soon as every worker has [settled](Transmit::settled) what comes before:
-/// so the file's bytes do not depend on the number of workers or on who was faster. Memory is bounded: a worker that is 256 MiB of
-/// frames ahead of the slowest waits in `transmit`, so workers must run on threads of their own.
+/// Packets are written in the order of sequence number and receive port. A packet is written when
+/// every worker has [settled](Transmit::settled) all earlier packets. The content of the file
+/// therefore does not depend on the number or the speed of the workers.
 ///
-/// The file appears under its name when [`Sink::finish`] returns without error, and never before: until then it is a
-/// temporary file in the same folder.
+/// Memory is limited. A worker waits in `transmit` if it is 256 MiB of frames ahead of the slowest
+/// worker. Each worker must therefore have its own thread.
 ///
-/// Make all transmitters before the first packet is sent: a worker without one holds everything back until `finish`.
+/// The file appears under its name only when [`Sink::finish`] returns without an error. Until then,
+/// it is a temporary file in the same folder.
+///
+/// Create all transmitters before the first packet is sent. A worker without a transmitter delays
+/// all packets until `finish`.
 #[derive(Debug)]
 pub struct Sink {
     shared: Arc<Shared>,
@@ -31,14 +35,14 @@ pub struct Sink {
     workers: usize,
 }
 
-/// What a finished capture holds.
+/// Statistics of a finished capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkReport {
-    /// Packets written.
+    /// Number of packets in the file.
     pub packets: u64,
-    /// Bytes of their frames.
+    /// Total length of the frames, in bytes.
     pub frame_bytes: u64,
-    /// Size of the file.
+    /// Size of the file, in bytes.
     pub file_bytes: u64,
 }
 
@@ -48,32 +52,34 @@ struct Shared {
     format: Format,
     held_bytes_max: usize,
     merge: Mutex<Merge>,
-    /// Signalled when frames were written or a worker left.
+    /// Signaled when frames were written or a worker has left.
     progress: Condvar,
 }
 
 #[derive(Debug)]
 struct Merge {
-    /// `None` once finished or failed.
+    /// Output file. `None` after the sink has finished or failed.
     output: Option<Output>,
-    /// The first error: kind and text, to be told to everyone who asks.
+    /// Kind and text of the first error, which all later calls return.
     failure: Option<(std::io::ErrorKind, String)>,
     held: BinaryHeap<Reverse<Held>>,
     held_bytes: usize,
-    /// Per worker, per transmitter of that worker: up to which sequence number nothing more comes.
+    /// For each worker and each of its transmitters: all packets below this sequence number have
+    /// been sent or dropped.
     settled: Vec<Vec<u64>>,
-    /// Buffers to be used again.
+    /// Frame buffers for reuse.
     spare: Vec<Vec<u8>>,
     packets: u64,
     frame_bytes: u64,
 }
 
-/// A frame that waits for its turn.
+/// A frame that waits until all earlier frames are written. Frames are ordered by these fields.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     sequence: u64,
     port: u8,
-    /// Breaks ties, which only one packet sent twice can make; then its worker's order counts.
+    /// Number of the packet in its transmitter. It orders copies of one packet, which have the same
+    /// sequence number and port.
     nth: u64,
     worker: usize,
     interface: u32,
@@ -82,10 +88,11 @@ struct Held {
 }
 
 impl Sink {
-    /// Creates the file for `workers` workers. With pcapng the interfaces carry `interfaces` as names; pcap knows none.
+    /// Creates the file for `workers` workers. `interfaces` are the names of the interfaces in a
+    /// pcapng file. A pcap file has no names.
     ///
     /// # Errors
-    /// The folder does not exist or cannot be written to.
+    /// Returns an error if the folder does not exist or cannot be written.
     pub fn create(path: &Path, format: Format, interfaces: &[String], workers: usize) -> Result<Self, Error> {
         Self::create_with_limit(path, format, interfaces, workers, HELD_BYTES_MAX)
     }
@@ -114,10 +121,10 @@ impl Sink {
         Ok(Self { shared: Arc::new(shared), interfaces: interfaces.len(), workers })
     }
 
-    /// The transmit queue of `worker` on the interface with index `interface`.
+    /// Creates the transmit queue of `worker` on the interface with index `interface`.
     ///
     /// # Panics
-    /// When the sink was not created for such a worker or interface.
+    /// If the sink has no such worker or interface.
     pub fn transmitter(&self, worker: usize, interface: usize) -> Box<dyn Transmit> {
         assert!(worker < self.workers && interface < self.interfaces, "worker {worker}, interface {interface}");
         let mut merge = self.shared.lock();
@@ -138,11 +145,14 @@ impl Sink {
         })
     }
 
-    /// Writes what is still held to the disk; the file has no name yet. All transmitters are done by then. Of several sinks
-    /// all are synced before the first is finished, so that either all files appear or none.
+    /// Writes all held packets to the disk without giving the file its name. No transmitter may
+    /// send afterwards.
+    ///
+    /// If there are several sinks, all are synced before the first one is finished. Either all
+    /// files appear, or none.
     ///
     /// # Errors
-    /// The file could not be written, now or before.
+    /// Returns an error if this write or an earlier write failed.
     pub fn sync(&self) -> Result<(), Error> {
         let mut merge = self.shared.lock();
         merge.settled.clear();
@@ -150,10 +160,12 @@ impl Sink {
         merge.output.as_mut().expect("`write_settled` fails without it").sync()
     }
 
-    /// Writes what is still held, and gives the file its name. All transmitters are done by then: what they send later is refused.
+    /// Writes all held packets and gives the file its name. Packets that a transmitter sends
+    /// afterwards are refused.
     ///
     /// # Errors
-    /// The file could not be written, now or before. Then there is none.
+    /// Returns an error if this write or an earlier write failed. The file does not exist in this
+    /// case.
     pub fn finish(self) -> Result<SinkReport, Error> {
         self.sync()?;
         let mut merge = self.shared.lock();
@@ -164,7 +176,7 @@ impl Sink {
 }
 
 impl Drop for Sink {
-    /// Removes the file unless it was finished.
+    /// Removes the temporary file unless the sink was finished.
     fn drop(&mut self) {
         self.shared.lock().output = None;
         self.shared.progress.notify_all();
@@ -173,11 +185,12 @@ impl Drop for Sink {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Merge> {
-        // Every change of Merge is complete before anything that could panic.
+        // A poisoned lock is safe to use, because every change of Merge is complete before a
+        // possible panic.
         self.merge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes all frames that nothing can come before any more.
+    /// Writes all frames that no other frame can precede any more.
     fn write_settled(&self, merge: &mut Merge) -> Result<(), Error> {
         let Some(mut output) = merge.output.take() else {
             let (kind, text) = match &merge.failure {
@@ -207,7 +220,7 @@ impl Shared {
                 merge.held.clear();
                 merge.held_bytes = 0;
                 self.progress.notify_all();
-                // Dropping the output removes the file.
+                // The dropped output removes the file.
                 return Err(error);
             }
         }
@@ -220,11 +233,11 @@ impl Shared {
 }
 
 impl Merge {
-    /// Everything with a lower sequence number is here.
+    /// Returns the sequence number below which all packets have arrived here or were dropped.
     fn watermark(&self) -> u64 {
-        // A worker without a transmitter may still get one.
-        let of_worker = |slots: &Vec<u64>| slots.iter().copied().min().unwrap_or(0);
-        self.settled.iter().map(of_worker).min().unwrap_or(u64::MAX)
+        // A worker without a transmitter may still create one.
+        let worker_watermark = |slots: &Vec<u64>| slots.iter().copied().min().unwrap_or(0);
+        self.settled.iter().map(worker_watermark).min().unwrap_or(u64::MAX)
     }
 }
 
@@ -235,7 +248,7 @@ struct Transmitter {
     interface: u32,
     settled: u64,
     nth: u64,
-    /// Copies of the frames of one call, made without the lock.
+    /// Copies of the frames of one call, made before the lock is taken.
     burst: Vec<Held>,
     spare: Vec<Vec<u8>>,
     counters: PortCounters,
@@ -261,7 +274,7 @@ impl Transmit for Transmitter {
             });
         }
         let mut merge = self.shared.lock();
-        // The slowest worker never waits, so there is always one that goes on.
+        // The slowest worker never waits, so at least one worker makes progress.
         while merge.output.is_some()
             && merge.held_bytes > self.shared.held_bytes_max
             && self.settled > merge.watermark()
@@ -291,7 +304,7 @@ impl Transmit for Transmitter {
         let mut merge = self.shared.lock();
         let Some(slots) = merge.settled.get_mut(self.worker) else { return Ok(()) };
         slots[self.slot] = sequence;
-        // Those who wait may be the slowest now.
+        // A waiting worker may be the slowest one now.
         self.shared.progress.notify_all();
         self.shared.write_settled(&mut merge)
     }
@@ -302,7 +315,7 @@ impl Transmit for Transmitter {
 }
 
 impl Drop for Transmitter {
-    /// A worker that is gone holds nobody back.
+    /// Removes the worker from the watermark, so that it delays no other worker.
     fn drop(&mut self) {
         let mut merge = self.shared.lock();
         if let Some(slots) = merge.settled.get_mut(self.worker) {
@@ -331,9 +344,9 @@ mod tests {
         queue.settled(sequence + 1).unwrap();
     }
 
-    /// The faster worker is let go on only as the slower one settles, and memory stays bounded.
+    /// The faster worker continues only when the slower one settles, and memory stays limited.
     #[test]
-    fn a_worker_far_ahead_waits_for_the_slowest() {
+    fn worker_far_ahead_waits_for_the_slowest() {
         let path = std::env::temp_dir().join(format!("godwit-io-ahead-{}.pcap", std::process::id()));
         let limit = 20 * FRAME_BYTES;
         let sink = Sink::create_with_limit(&path, Format::Pcap, &["x".to_owned()], 2, limit).unwrap();
@@ -354,7 +367,7 @@ mod tests {
                 }
                 send(slow.as_mut(), &mut slow_region, 2 * at + 1);
                 let held_bytes = sink.shared.lock().held_bytes;
-                // One call's worth more than the limit, of each worker.
+                // Each worker may exceed the limit by the frames of one call.
                 assert!(held_bytes <= limit + 2 * FRAME_BYTES, "{held_bytes} bytes held");
             }
             slow.settled(u64::MAX).unwrap();
@@ -363,7 +376,7 @@ mod tests {
         let bytes = std::fs::read(&path);
         std::fs::remove_file(&path).unwrap();
         assert_eq!(report.unwrap().packets, 2000);
-        // Sequence numbers are the times here, nanoseconds.
+        // The packets' times equal their sequence numbers, in nanoseconds.
         let records =
             bytes.unwrap()[24..].chunks(16 + FRAME_BYTES).map(|record| record[4..8].to_vec()).collect::<Vec<_>>();
         assert!(

@@ -1,15 +1,16 @@
-//! Captures as bytes: pcap and pcapng, little-endian, nanoseconds, Ethernet.
+//! Encodes captures as pcap or pcapng: little-endian, with nanoseconds, for Ethernet.
 //!
-//! The output says nothing of when and where it was written, so equal packets give equal files.
+//! The output contains no time or place of its creation, so equal packets produce equal files.
 //! Spec: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng.
 
 use super::Format;
 use super::link_type::ETHERNET;
 
-/// Longest frame that a record holds: no buffer holds more (bytes).
+/// Maximum length of a frame, in bytes. Packet buffers hold no longer frames.
 const SNAP_BYTES: u32 = 65535;
 
-/// Appends what a file begins with. Interfaces are numbered in the order given; pcap cannot name them.
+/// Appends the header of a file. Interfaces are numbered in the given order. A pcap file does not
+/// contain their names.
 pub(super) fn emit_header(format: Format, interfaces: &[String], out: &mut Vec<u8>) {
     match format {
         Format::Pcap => {
@@ -25,7 +26,7 @@ pub(super) fn emit_header(format: Format, interfaces: &[String], out: &mut Vec<u
                 out.extend(0x1a2b_3c4d_u32.to_le_bytes());
                 out.extend(1u16.to_le_bytes());
                 out.extend(0u16.to_le_bytes());
-                // Length of the section: not said.
+                // The length of the section is unspecified.
                 out.extend(u64::MAX.to_le_bytes());
             });
             interfaces.iter().for_each(|name| emit_interface(name, out));
@@ -33,7 +34,7 @@ pub(super) fn emit_header(format: Format, interfaces: &[String], out: &mut Vec<u
     }
 }
 
-/// Appends an interface of a pcapng file; it has the next number.
+/// Appends the description of an interface to a pcapng file. It has the next interface number.
 pub(super) fn emit_interface(name: &str, out: &mut Vec<u8>) {
     block(1, out, |out| {
         out.extend(ETHERNET.to_le_bytes());
@@ -47,12 +48,12 @@ pub(super) fn emit_interface(name: &str, out: &mut Vec<u8>) {
     });
 }
 
-/// Appends one packet. `frame` has at most [`SNAP_BYTES`].
+/// Appends one packet. `frame` has at most [`SNAP_BYTES`] bytes.
 pub(super) fn emit_packet(format: Format, interface: u32, time_ns: u64, frame: &[u8], out: &mut Vec<u8>) {
     let frame_bytes = frame.len() as u32;
     match format {
         Format::Pcap => {
-            // Seconds wrap in 2106; the format has no more bits.
+            // The seconds wrap in 2106, because the format has only 32 bits.
             out.extend(((time_ns / 1_000_000_000) as u32).to_le_bytes());
             out.extend(((time_ns % 1_000_000_000) as u32).to_le_bytes());
             out.extend(frame_bytes.to_le_bytes());
@@ -63,17 +64,17 @@ pub(super) fn emit_packet(format: Format, interface: u32, time_ns: u64, frame: &
     }
 }
 
-/// What is said of a packet besides.
+/// Comment and direction of a packet.
 pub(super) struct Notes<'a> {
     pub(super) inbound: bool,
     pub(super) comment: &'a str,
 }
 
-/// Appends one packet with notes to a pcapng file. `frame` has at most [`SNAP_BYTES`].
+/// Appends one packet with notes to a pcapng file. `frame` has at most [`SNAP_BYTES`] bytes.
 pub(super) fn emit_annotated(interface: u32, time_ns: u64, frame: &[u8], notes: &Notes<'_>, out: &mut Vec<u8>) {
     const COMMENT: u16 = 1;
     const EPB_FLAGS: u16 = 2;
-    // Not within a character.
+    // Do not truncate the comment within a character.
     let end =
         (0..=notes.comment.len().min(usize::from(u16::MAX))).rev().find(|&end| notes.comment.is_char_boundary(end));
     let comment = &notes.comment.as_bytes()[..end.unwrap_or(0)];
@@ -86,7 +87,7 @@ pub(super) fn emit_annotated(interface: u32, time_ns: u64, frame: &[u8], notes: 
     });
 }
 
-/// An Enhanced Packet Block up to its options.
+/// Appends the body of an Enhanced Packet Block up to its options.
 fn enhanced_packet(interface: u32, time_ns: u64, frame: &[u8], out: &mut Vec<u8>) {
     let frame_bytes = (frame.len() as u32).to_le_bytes();
     out.extend(interface.to_le_bytes());
@@ -98,7 +99,7 @@ fn enhanced_packet(interface: u32, time_ns: u64, frame: &[u8], out: &mut Vec<u8>
     pad(out, frame.len());
 }
 
-/// Appends a pcapng block: its type, its length at both ends, and what `body` appends.
+/// Appends a pcapng block: its type, its length, the output of `body`, and the length again.
 fn block(kind: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend(kind.to_le_bytes());
@@ -109,7 +110,7 @@ fn block(kind: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     out.extend(block_bytes);
 }
 
-/// Appends a pcapng option; what does not fit is cut off.
+/// Appends a pcapng option. A value that is too long is truncated.
 fn option(code: u16, value: &[u8], out: &mut Vec<u8>) {
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     out.extend(code.to_le_bytes());
@@ -118,7 +119,7 @@ fn option(code: u16, value: &[u8], out: &mut Vec<u8>) {
     pad(out, value.len());
 }
 
-/// To a multiple of 4 bytes.
+/// Pads the content to a multiple of 4 bytes.
 fn pad(out: &mut Vec<u8>, content_bytes: usize) {
     out.resize(out.len() + content_bytes.next_multiple_of(4) - content_bytes, 0);
 }

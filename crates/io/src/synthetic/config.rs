@@ -1,4 +1,4 @@
-//! What the operator writes of a synthetic port.
+//! Configuration of a `synthetic` port.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -10,61 +10,64 @@ use super::probe::{PROBE_BYTES, Probes};
 use super::units::{Mac, Prefix, Rate, Size, Span};
 use crate::Error;
 
-/// Most flows whose headers are kept ready.
+/// Maximum number of flows whose headers are prepared in advance.
 const FLOWS_MAX: usize = 1 << 24;
 
-/// Longest frame that any buffer takes, bytes.
+/// Maximum length of a frame, in bytes: no buffer can hold a longer one.
 const FRAME_BYTES_MAX: u16 = 16128;
 
-/// A port of `kind = "synthetic"`. All keys have defaults.
+/// Configuration of a port with `kind = "synthetic"`. All keys have defaults.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Length of frames, bytes without FCS. A frame of a mix that is too short for its headers is as long as they are.
+    /// Length of frames in bytes, without FCS. A frame of a mix is at least as long as its headers.
     pub size: Size,
-    /// Number of different flows; 0: addresses and ports are random in every packet.
+    /// Number of different flows. With 0, addresses and ports are random in every packet.
     pub flows: usize,
-    /// IP version.
+    /// IP version of the packets.
     pub ip: IpVersion,
-    /// Transport protocol.
+    /// Transport protocol of the packets.
     pub protocol: Transport,
-    /// Where source addresses are drawn from, uniformly. Default 10.0.0.0/8 or fd00::/8.
+    /// Prefix from which source addresses are drawn uniformly. Default 10.0.0.0/8 or fd00::/8.
     pub source: Option<Prefix>,
-    /// Where destination addresses are drawn from, uniformly. Default 10.0.0.0/8 or fd00::/8.
+    /// Prefix from which destination addresses are drawn uniformly. Default 10.0.0.0/8 or fd00::/8.
     pub destination: Option<Prefix>,
-    /// Destinations to draw from, uniformly, instead of `destination`.
+    /// Destination addresses to draw from uniformly, instead of `destination`.
     pub destinations: Vec<IpAddr>,
-    /// Source ports.
+    /// Range of source ports.
     pub source_port: Span,
-    /// Destination ports.
+    /// Range of destination ports.
     pub destination_port: Span,
-    /// Ethernet source.
+    /// Source MAC address.
     pub source_mac: Mac,
-    /// Ethernet destination.
+    /// Destination MAC address.
     pub destination_mac: Mac,
-    /// What stands behind the headers.
+    /// Content of the payload.
     pub payload: PayloadKind,
-    /// With `payload = "pattern"`: file with one pattern a line.
+    /// File with one pattern per line, for `payload = "pattern"`.
     pub patterns: Option<PathBuf>,
-    /// With `payload = "pattern"`: share of packets that carry a pattern, 0 to 1. Default 0.3, the share of matching
-    /// traffic of the thesis on adaptive scheduling (University of Crete, 2020, chapter 4).
+    /// Fraction of packets that contain a pattern, 0 to 1, for `payload = "pattern"`. Default 0.3,
+    /// the fraction of matching traffic in the thesis on adaptive scheduling (University of Crete,
+    /// 2020, chapter 4).
     pub match_ratio: f64,
-    /// Another seed gives other packets of the same kind.
+    /// Seed of all random numbers. Another seed produces other packets of the same kind.
     pub seed: u64,
-    /// How fast packets are offered.
+    /// Rate at which packets are offered.
     pub rate: Rate,
-    /// With a rate: how many packets may wait per worker, as in a NIC's ring, before the oldest are counted as missed.
-    /// 0: all wait, none is missed, and content never depends on time.
+    /// Maximum number of waiting packets per worker if a rate is set, as in the ring of a NIC. The
+    /// oldest packets above this number are counted as missed. With 0, all packets wait and none is
+    /// missed, so the content never depends on time.
     pub queue_packets: u32,
-    /// Stop after this many packets; 0: never.
+    /// Number of packets to generate, or 0 for no limit.
     pub packets: u64,
-    /// What packets say of their time of arrival.
+    /// Arrival time of the packets.
     pub time: Time,
-    /// Whether what is sent to this port is digested.
+    /// Whether the port computes a digest of the packets sent to it.
     pub digest: bool,
-    /// Whether packets say which they are and when they were made, and what is sent to this port is searched for that.
+    /// Whether packets contain their number and the time of their generation, which the port
+    /// evaluates when they are sent to it.
     pub probe: bool,
-    /// What the packets of one run have in common; whoever opens the port makes it.
+    /// Shared state of the probes of one run. The caller that opens the port creates it.
     #[serde(skip)]
     pub probes: Option<Probes>,
 }
@@ -73,9 +76,9 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IpVersion {
-    /// IPv4, without options.
+    /// IPv4 without options.
     V4,
-    /// IPv6, without extension headers.
+    /// IPv6 without extension headers.
     V6,
 }
 
@@ -85,34 +88,38 @@ pub enum IpVersion {
 pub enum Transport {
     /// UDP.
     Udp,
-    /// TCP: segments with ACK set, all of sequence number 0.
+    /// TCP segments with the ACK flag, all with sequence number 0.
     Tcp,
 }
 
-/// What stands behind the headers.
+/// Content of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PayloadKind {
-    /// Random bytes: four of the packet's own, then a piece of a random pool of 64 KiB.
+    /// Random bytes: four bytes that are specific to the packet, then a part of a random pool of 64
+    /// KiB.
     Random,
     /// Zeros.
     Zero,
-    /// Random bytes, and in some packets a pattern at a random place. Of the patterns, those that fit are equally likely; where none
-    /// fits there is none. A short pattern may also occur by accident.
+    /// Random bytes, with a pattern at a random position in some packets. All patterns that fit in
+    /// the payload are equally likely. If no pattern fits, the packet contains none. A short
+    /// pattern may also occur by accident.
     Pattern,
-    /// What the buffer holds already: nothing is written behind the headers, so that a bench measures what is behind the
-    /// port and not how fast cores write to memory, which with a NIC they do not. UDP over IPv4 only, without checksum
-    /// (RFC 768). Packets carry what others left, and are not the same in every run.
+    /// Old content of the buffer. Nothing is written after the headers, so a benchmark does not
+    /// include the time for writing payload. A NIC would write the payload without the core. UDP
+    /// over IPv4 only, without a checksum (RFC 768). The packets differ between runs.
     Stale,
 }
 
-/// What generated packets say of their time of arrival.
+/// Arrival time of generated packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Time {
-    /// Clock: with a rate when the packet was due, else when its batch was made.
+    /// Time of the clock. With a rate, it is the time at which the packet was due. Otherwise it is
+    /// the time at which its batch was generated.
     Clock,
-    /// Time that the packet is due after the first, without any clock; 1 ns apart at `rate = "max"`. The same in every run.
+    /// Scheduled time after the first packet, without a clock. At `rate = "max"`, packets are 1 ns
+    /// apart. The times are the same in every run.
     Schedule,
 }
 
@@ -146,29 +153,29 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Makes relative paths relative to `directory`, that of the configuration file.
+    /// Resolves relative paths against `directory`, the directory of the configuration file.
     pub fn resolve(&mut self, directory: &Path) {
         if let Some(patterns) = &mut self.patterns {
             *patterns = directory.join(&*patterns);
         }
     }
 
-    /// Checks what can be checked without touching a file.
+    /// Checks the configuration without accessing a file.
     ///
     /// # Errors
-    /// [`Error::Config`], naming the key at fault.
+    /// Returns [`Error::Config`] with the name of the wrong key.
     pub fn validate(&self) -> Result<(), Error> {
         let headers_bytes = Shape::of(self).headers_bytes() as u16;
         let (min, max) = self.size.bounds();
         if matches!(self.size, Size::Fixed(_) | Size::Uniform { .. }) && min < headers_bytes {
-            return Err(Error::config("size", min, format!("the headers alone have {headers_bytes} bytes")));
+            return Err(Error::config("size", min, format!("the headers alone need {headers_bytes} bytes")));
         }
         let probe_bytes = headers_bytes + PROBE_BYTES as u16 + 1;
         if self.probe && min < probe_bytes {
             return Err(Error::config(
                 "size",
                 min,
-                format!("packets with probe = true have at least {probe_bytes} bytes"),
+                format!("packets with probe = true need at least {probe_bytes} bytes"),
             ));
         }
         if max > FRAME_BYTES_MAX {
@@ -182,28 +189,28 @@ impl Config {
         }
         if (self.payload == PayloadKind::Pattern) != self.patterns.is_some() {
             let value = self.patterns.as_ref().map_or("nothing".into(), |path| path.display().to_string());
-            return Err(Error::config("patterns", value, "goes with payload = \"pattern\", and only with it"));
+            return Err(Error::config("patterns", value, "`patterns` and payload = \"pattern\" require each other"));
         }
         if self.payload == PayloadKind::Stale {
-            let refuse = |key, value: String, reason| Err(Error::config(key, value, reason));
+            let error = |key, value: String, reason| Err(Error::config(key, value, reason));
             if self.ip != IpVersion::V4 || self.protocol != Transport::Udp {
-                let reason = "only UDP over IPv4 can do without a checksum (RFC 768; RFC 8200, section 8.1)";
-                return refuse("payload", "\"stale\"".to_owned(), reason);
+                let reason = "only UDP over IPv4 works without a checksum (RFC 768; RFC 8200, section 8.1)";
+                return error("payload", "\"stale\"".to_owned(), reason);
             }
-            for (key, asked) in [("digest", self.digest), ("probe", self.probe)] {
-                if asked {
-                    return refuse(key, "true".to_owned(), "payload = \"stale\" is not the same in every run");
+            for (key, enabled) in [("digest", self.digest), ("probe", self.probe)] {
+                if enabled {
+                    return error(key, "true".to_owned(), "payload = \"stale\" differs between runs");
                 }
             }
         }
-        let wants_v4 = self.ip == IpVersion::V4;
+        let is_v4 = self.ip == IpVersion::V4;
         for (key, prefix) in [("source", self.source), ("destination", self.destination)] {
-            if let Some(prefix) = prefix.filter(|prefix| prefix.address.is_ipv4() != wants_v4) {
-                return Err(Error::config(key, prefix.address, "is not of the IP version that `ip` says"));
+            if let Some(prefix) = prefix.filter(|prefix| prefix.address.is_ipv4() != is_v4) {
+                return Err(Error::config(key, prefix.address, "does not have the IP version of the key `ip`"));
             }
         }
-        if let Some(address) = self.destinations.iter().find(|address| address.is_ipv4() != wants_v4) {
-            return Err(Error::config("destinations", address, "is not of the IP version that `ip` says"));
+        if let Some(address) = self.destinations.iter().find(|address| address.is_ipv4() != is_v4) {
+            return Err(Error::config("destinations", address, "does not have the IP version of the key `ip`"));
         }
         Ok(())
     }

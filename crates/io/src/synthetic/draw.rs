@@ -1,11 +1,14 @@
-//! Random numbers by position: the numbers of packet `k` do not depend on who asked for those before it.
+//! Random numbers by position. The numbers of packet `k` do not depend on the numbers of other
+//! packets.
 
 use std::net::IpAddr;
 
 use super::units::{Prefix, Size, Span};
 
-/// Number `position` of the sequence `seed`: SplitMix64 (Steele, Lea, Flood, OOPSLA '14, figure 15), which can be
-/// entered anywhere because its state is a multiple of a constant.
+/// Returns number `position` of the sequence `seed`.
+///
+/// The algorithm is SplitMix64 (Steele, Lea, Flood, OOPSLA '14, figure 15). Its state is a multiple
+/// of a constant, so a sequence can be entered at any position.
 #[inline(always)]
 pub(super) fn draw(seed: u64, position: u64) -> u64 {
     let z = seed.wrapping_add(position.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -14,13 +17,14 @@ pub(super) fn draw(seed: u64, position: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Maps 32 random bits to 0 .. `count` (Lemire, ACM TOMACS 2019, without the rejection step: its bias is below `count` / 2^32).
+/// Maps 32 random bits to a number in 0 .. `count` (Lemire, ACM TOMACS 2019). Without the rejection
+/// step, the bias is below `count` / 2^32.
 #[inline(always)]
 pub(super) fn below(random: u32, count: u32) -> u32 {
     ((u64::from(random) * u64::from(count)) >> 32) as u32
 }
 
-/// Numbers drawn one after the other, starting from one number.
+/// Sequence of random numbers from one seed.
 pub(super) struct Draws {
     seed: u64,
     position: u64,
@@ -41,7 +45,8 @@ impl Draws {
         span.min + below(self.next() as u32, count) as u16
     }
 
-    /// An address of the prefix: 4 bytes of the result, or 16.
+    /// Returns a random address of the prefix, in the first 4 bytes or in all 16 bytes of the
+    /// result.
     pub(super) fn address(&mut self, prefix: &Prefix) -> [u8; 16] {
         let length_bits = u32::from(prefix.length_bits);
         let mut bytes = [0; 16];
@@ -61,7 +66,7 @@ impl Draws {
     }
 }
 
-/// Lengths of frames, ready to be picked by a random number.
+/// Distribution of frame lengths, from which a random number picks one.
 #[derive(Clone, Debug)]
 pub(super) enum Shares {
     Fixed(u16),
@@ -69,12 +74,13 @@ pub(super) enum Shares {
         min: u16,
         count: u32,
     },
-    /// For each length the random number below which it, or one before it, is chosen.
+    /// For each length: the limit below which a random number selects it, if no earlier limit
+    /// applies.
     Mix([(u32, u16); 3]),
 }
 
 impl Shares {
-    /// `headers_bytes`: no frame is shorter.
+    /// Prepares the distribution of `size`. No frame is shorter than `headers_bytes` bytes.
     pub(super) fn new(size: &Size, headers_bytes: u16) -> Self {
         let Some(shares) = size.shares() else {
             let (min, max) = size.bounds();
@@ -94,7 +100,7 @@ impl Shares {
         Self::Mix(limits)
     }
 
-    /// The length that 32 random bits choose.
+    /// Returns the length that 32 random bits select.
     #[inline(always)]
     pub(super) fn pick(&self, random: u32) -> u16 {
         match self {

@@ -1,4 +1,5 @@
-//! Flows: what their packets share, and which are a worker's.
+//! Flows of a worker: the headers that the packets of a flow share, and the mapping of flows to
+//! workers.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -13,62 +14,65 @@ use super::schedule::Schedule;
 use super::units::{Prefix, Span};
 use crate::Error;
 
-/// What differs between flows: headers, ready to be copied. One cache line.
+/// Prepared headers of one flow. The struct fills one cache line.
 ///
-/// Where all packets have one length, this is one of them with a payload of zeros: with another, only the transport checksum is
-/// another. Else lengths and checksums are 0, and nothing of them is in the sums.
+/// If all packets have the same length, the headers are those of a packet with a payload of zeros.
+/// With another payload, only the transport checksum differs. If lengths differ, the length and
+/// checksum fields are 0, and the sums do not include them.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Flow {
-    /// The first bytes of the headers: all of those of UDP over IPv4. Where they are longer, what follows is in a [`Tail`].
+    /// First bytes of the headers. They include all headers of UDP over IPv4. The rest of longer
+    /// headers is in a [`Tail`].
     pub(super) head: [u8; HEAD_BYTES],
     pub(super) flow_hash: u32,
     pub(super) sums: Sums,
 }
 
-/// Bytes of headers that lie in a [`Flow`].
+/// Number of header bytes in a [`Flow`].
 pub(super) const HEAD_BYTES: usize = 48;
 
 const TAIL_BYTES: usize = HEADERS_BYTES_MAX - HEAD_BYTES;
 
-/// The rest of a flow's headers.
+/// Header bytes of a flow after the first [`HEAD_BYTES`].
 pub(super) type Tail = [u8; TAIL_BYTES];
 
-/// Where headers have none.
+/// Tail of headers that fit in a [`Flow`].
 pub(super) const NO_TAIL: Tail = [0; TAIL_BYTES];
 
-/// A flow, just made.
-pub(super) struct Made {
+/// A new flow with its steering bucket.
+pub(super) struct NewFlow {
     pub(super) flow: Flow,
     pub(super) tail: Tail,
     bucket: u8,
 }
 
-/// Where flows come from.
+/// Source of the flow of each packet.
 #[derive(Debug)]
 pub(super) enum Flows {
-    Ready(Ready),
+    Prepared(PreparedFlows),
     Random(FlowMaker),
 }
 
-/// Flows made in advance: those of this worker, in groups, one for each of its buckets.
+/// Flows prepared in advance for one worker. They form groups, one per steering bucket of the
+/// worker.
 #[derive(Debug)]
-pub(super) struct Ready {
+pub(super) struct PreparedFlows {
     flows: Vec<Flow>,
-    /// Of each flow; none where the headers fit into flows.
+    /// Tail of each flow. Empty if all headers fit in the flows.
     tails: Vec<Tail>,
     groups: Vec<Group>,
 }
 
-/// Flows next to each other; at least one.
+/// A group of consecutive flows, at least one.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     first: u32,
     count: u32,
 }
 
-impl Ready {
-    /// Index of one of a group, each equally likely.
+impl PreparedFlows {
+    /// Returns the index of a random flow of the group. All flows are equally likely.
     #[inline(always)]
     pub(super) fn index(&self, group: usize, random: u64) -> u32 {
         let Group { first, count } = self.groups[group];
@@ -80,28 +84,29 @@ impl Ready {
         &self.flows[index as usize]
     }
 
-    /// Only where headers are longer than [`HEAD_BYTES`].
+    /// Returns the tail of a flow. Only for headers longer than [`HEAD_BYTES`].
     #[inline(always)]
     pub(super) fn tail(&self, index: u32) -> &Tail {
         &self.tails[index as usize]
     }
 
-    /// Brings a flow into the cache: thousands of them do not stay in a core's own caches, which packets and whatever works
-    /// on them want too.
+    /// Prefetches a flow into the cache. Thousands of flows do not stay in the private caches of a
+    /// core, because packets and functions use these caches too.
     #[inline(always)]
     pub(super) fn prefetch(&self, index: u32) {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let flow = self.flows.as_ptr().wrapping_add(index as usize);
-            // SAFETY: a prefetch reads nothing that the program could see, whatever the address.
+            // SAFETY: a prefetch has no visible effect, for any address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(flow.cast()) };
         }
     }
 }
 
 impl Flows {
-    /// The flows of a worker, and which packets of the sequence are its. `frame_bytes`: length of all packets, where they have one.
+    /// Creates the flows of a worker and its schedule. `frame_bytes` is the length of all packets,
+    /// if they have the same length.
     pub(super) fn new(
         config: &Config,
         shape: Shape,
@@ -114,44 +119,45 @@ impl Flows {
             return Ok((Self::Random(maker), Schedule::all()));
         }
         let mut seen = HashSet::with_capacity(config.flows);
-        // Every worker makes all flows, to know which exist, and keeps its own.
-        let mut own: Vec<Vec<Made>> = (0..BUCKETS).map(|_| Vec::new()).collect();
+        // Every worker creates all flows, so that all workers agree on them, and keeps its own.
+        let mut own: Vec<Vec<NewFlow>> = (0..BUCKETS).map(|_| Vec::new()).collect();
         let mut counts = [0; BUCKETS];
         let seed = draw(config.seed, u64::MAX / 3);
-        // A flow may be drawn twice; a space too small for so many flows shows by that happening all the time.
+        // A flow may be drawn more than once. If the space is too small for the number of flows,
+        // the attempts run out.
         let mut attempts = 0..64 * (config.flows as u64 + 64);
         while seen.len() < config.flows {
             let attempt = attempts.next().ok_or_else(|| {
-                let reason = "there are not that many different flows in the prefixes and ports given";
+                let reason = "the prefixes and ports have too few different flows";
                 Error::config("flows", config.flows, reason)
             })?;
-            let made = maker.flow(draw(seed, attempt));
-            if seen.insert((made.flow.head, made.tail)) {
-                let bucket = usize::from(made.bucket);
+            let new_flow = maker.flow(draw(seed, attempt));
+            if seen.insert((new_flow.flow.head, new_flow.tail)) {
+                let bucket = usize::from(new_flow.bucket);
                 counts[bucket] += 1;
                 if steering.worker_of(bucket) == worker {
-                    own[bucket].push(made);
+                    own[bucket].push(new_flow);
                 }
             }
         }
         let count = own.iter().map(Vec::len).sum();
         let has_tails = shape.headers_bytes() > HEAD_BYTES;
-        let mut ready = Ready {
+        let mut prepared = PreparedFlows {
             flows: Vec::with_capacity(count),
             tails: Vec::with_capacity(if has_tails { count } else { 0 }),
             groups: Vec::new(),
         };
         let groups = std::array::from_fn(|bucket| {
             let flows = std::mem::take(&mut own[bucket]);
-            let group = (!flows.is_empty()).then_some(ready.groups.len() as u16)?;
-            ready.groups.push(Group { first: ready.flows.len() as u32, count: flows.len() as u32 });
-            ready.flows.extend(flows.iter().map(|made| made.flow));
+            let group = (!flows.is_empty()).then_some(prepared.groups.len() as u16)?;
+            prepared.groups.push(Group { first: prepared.flows.len() as u32, count: flows.len() as u32 });
+            prepared.flows.extend(flows.iter().map(|new_flow| new_flow.flow));
             if has_tails {
-                ready.tails.extend(flows.iter().map(|made| made.tail));
+                prepared.tails.extend(flows.iter().map(|new_flow| new_flow.tail));
             }
             Some(group)
         });
-        Ok((Self::Ready(ready), Schedule::new(draw(config.seed, u64::MAX / 7), &counts, &groups)))
+        Ok((Self::Prepared(prepared), Schedule::new(draw(config.seed, u64::MAX / 7), &counts, &groups)))
     }
 }
 
@@ -163,9 +169,9 @@ pub(super) struct FlowMaker {
     source_port: Span,
     destination_port: Span,
     headers: [u8; HEADERS_BYTES_MAX],
-    /// Length of all packets, where they have one.
+    /// Length of all packets in bytes, if they have the same length.
     frame_bytes: Option<u16>,
-    /// Whether packets have one above IP.
+    /// Whether packets have a transport checksum.
     has_checksum: bool,
     steering: Arc<Steering>,
 }
@@ -178,7 +184,7 @@ impl std::fmt::Debug for FlowMaker {
 
 impl FlowMaker {
     fn new(config: &Config, shape: Shape, steering: Arc<Steering>, frame_bytes: Option<u16>) -> Self {
-        // Private address space: RFC 1918, RFC 4193.
+        // The default is private address space (RFC 1918, RFC 4193).
         let default = match shape.ip {
             IpVersion::V4 => Prefix { address: IpAddr::from([10, 0, 0, 0]), length_bits: 8 },
             IpVersion::V6 => Prefix { address: IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 0]), length_bits: 8 },
@@ -197,14 +203,14 @@ impl FlowMaker {
         }
     }
 
-    /// The worker of a flow.
+    /// Returns the worker of a flow.
     #[inline(always)]
-    pub(super) fn worker(&self, made: &Made) -> usize {
-        self.steering.worker_of(usize::from(made.bucket))
+    pub(super) fn worker(&self, new_flow: &NewFlow) -> usize {
+        self.steering.worker_of(usize::from(new_flow.bucket))
     }
 
-    /// The flow that a random number stands for.
-    pub(super) fn flow(&self, random: u64) -> Made {
+    /// Creates the flow that corresponds to a random number.
+    pub(super) fn flow(&self, random: u64) -> NewFlow {
         let mut draws = Draws::new(random);
         let source = draws.address(&self.source);
         let destination = match self.destinations.len() {
@@ -225,7 +231,7 @@ impl FlowMaker {
         headers[transport_at + 2..transport_at + 4].copy_from_slice(&ports[1].to_be_bytes());
         let mut sums = self.shape.sums(&headers);
 
-        // Steering sees the headers, as a NIC does: a frame without payload.
+        // Steering depends on the headers only, as in a NIC. Use a frame without payload.
         let mut frame = headers;
         self.shape.set_lengths(sums, self.shape.headers_bytes() as u16, &mut frame);
         let frame = &frame[..self.shape.headers_bytes()];
@@ -239,9 +245,10 @@ impl FlowMaker {
                 self.shape.set_checksum(sums.transport.into(), &mut headers);
             }
         }
-        let mut made = Made { flow: Flow { head: [0; HEAD_BYTES], flow_hash, sums }, tail: [0; TAIL_BYTES], bucket };
-        made.flow.head.copy_from_slice(&headers[..HEAD_BYTES]);
-        made.tail.copy_from_slice(&headers[HEAD_BYTES..]);
-        made
+        let mut new_flow =
+            NewFlow { flow: Flow { head: [0; HEAD_BYTES], flow_hash, sums }, tail: [0; TAIL_BYTES], bucket };
+        new_flow.flow.head.copy_from_slice(&headers[..HEAD_BYTES]);
+        new_flow.tail.copy_from_slice(&headers[HEAD_BYTES..]);
+        new_flow
     }
 }

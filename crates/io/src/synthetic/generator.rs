@@ -1,4 +1,5 @@
-//! Makes packets: draws a flow and a length, copies the flow's headers, fills in what differs.
+//! Generates packets. For each packet, it draws a flow and a length, copies the headers of the
+//! flow, and fills in the remaining fields.
 
 use std::sync::Arc;
 
@@ -15,19 +16,19 @@ use super::schedule::{Cursor, Schedule};
 use super::units::Rate;
 use crate::{Error, PortCounters};
 
-/// When packets are due. Units are packets or bits, see [`Generator::units`].
+/// Schedule of due times. A unit is a packet or a bit, see [`Generator::units_per`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Units that are due.
+    /// Number of units that are due now.
     pub(super) due: u64,
-    /// Time of unit 0.
+    /// Time of unit 0, in nanoseconds.
     pub(super) start_ns: u64,
-    /// From one unit to the next.
+    /// Time between two units, in nanoseconds.
     pub(super) unit_ns: f64,
 }
 
 impl Pace {
-    /// When a unit is due.
+    /// Returns the time at which a unit is due.
     #[inline(always)]
     fn time_ns(&self, unit: u64) -> u64 {
         if self.unit_ns == 0.0 {
@@ -37,33 +38,34 @@ impl Pace {
     }
 }
 
-/// Why [`Generator::fill`] stopped.
+/// Reason for which [`Generator::fill`] stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It made as many as asked for, or looked at enough.
+    /// The requested number of packets was generated, or the limit of examined packets was reached.
     Enough,
-    /// There is no free buffer.
+    /// The region has no free buffer.
     RegionFull,
     /// The next packet is not due yet.
     NotDue,
-    /// There are no more packets.
+    /// The sequence has no more packets.
     Ended,
 }
 
-/// Makes one worker's packets of a sequence; usable without a port.
+/// Generator of the packets of one worker. It can also be used without a port.
 #[derive(Debug)]
 pub struct Generator {
     shape: Shape,
     lengths: Lengths,
     flows: Flows,
     payload: Payload,
-    /// Whether all packets of a flow are the same, but for a payload that no checksum is about: flows say everything.
+    /// Whether all packets of a flow are equal, except for payload without a checksum. The prepared
+    /// flow then contains the complete headers.
     is_one_frame: bool,
     seed: u64,
     port: u8,
     worker: usize,
     schedule: Schedule,
-    /// The next packet that may be this worker's.
+    /// Next packet that may belong to this worker.
     at: Cursor,
     sequence_end: u64,
     units_per: UnitsPer,
@@ -76,8 +78,8 @@ enum UnitsPer {
     Bit,
 }
 
-/// [`Generator::fill_ready`] for headers of one kind.
-struct Ready<'a, const V6: bool, const TCP: bool, const COPY: usize> {
+/// Arguments of [`Generator::fill_prepared`] for one kind of headers.
+struct FillPrepared<'a, const V6: bool, const TCP: bool, const COPY: usize> {
     generator: &'a mut Generator,
     region: &'a mut Region,
     batch: &'a mut Batch,
@@ -85,27 +87,28 @@ struct Ready<'a, const V6: bool, const TCP: bool, const COPY: usize> {
     pace: &'a Pace,
 }
 
-impl<const V6: bool, const TCP: bool, const COPY: usize> Vectorized for Ready<'_, V6, TCP, COPY> {
+impl<const V6: bool, const TCP: bool, const COPY: usize> Vectorized for FillPrepared<'_, V6, TCP, COPY> {
     type Output = Stop;
 
     #[inline(always)]
     fn run(self, _: impl Isa) -> Stop {
-        self.generator.fill_ready::<V6, TCP, COPY>(self.region, self.batch, self.packets, self.pace)
+        self.generator.fill_prepared::<V6, TCP, COPY>(self.region, self.batch, self.packets, self.pace)
     }
 }
 
-/// Packets that are drawn before the first of them is written: enough for a flow to come from memory meanwhile, few enough
-/// for all of them to stay in the first cache.
+/// Number of packets that are drawn before the first of them is written. It is large enough for a
+/// flow to arrive from memory in the meantime, and small enough for the L1 cache.
 const BLOCK_PACKETS: usize = 32;
 
-/// So many lengths of the next block are known when one is written, where they are mixed: its buffers are fetched already.
+/// Number of packets of the next block whose lengths are known while a block is written. Their
+/// buffers can then be prefetched.
 const NEXT_PACKETS: usize = Region::FETCHED_AHEAD_PACKETS;
 
 impl Generator {
-    /// A generator of the packets of `worker` that come in by `port`.
+    /// Creates a generator of the packets of `worker` that arrive on `port`.
     ///
     /// # Errors
-    /// The configuration cannot work, or the pattern file cannot be read.
+    /// Returns an error if the configuration is invalid or the pattern file cannot be read.
     pub fn new(config: &Config, steering: Arc<Steering>, worker: usize, port: u8) -> Result<Self, Error> {
         config.validate()?;
         let shape = Shape::of(config);
@@ -128,8 +131,10 @@ impl Generator {
         })
     }
 
-    /// Appends up to `packets` packets to the batch, and returns how many. Fewer: the region is full, the sequence has ended, or
-    /// nearly all packets are other workers'.
+    /// Appends up to `packets` packets to the batch and returns their number.
+    ///
+    /// The number is lower if the region is full, if the sequence has ended, or if nearly all
+    /// packets belong to other workers.
     pub fn fill(&mut self, region: &mut Region, batch: &mut Batch, packets: usize) -> usize {
         let before = batch.len();
         self.fill_paced(region, batch, packets, &Pace { due: u64::MAX, start_ns: 0, unit_ns: 0.0 });
@@ -138,7 +143,7 @@ impl Generator {
 
     pub(super) fn fill_paced(&mut self, region: &mut Region, batch: &mut Batch, packets: usize, pace: &Pace) -> Stop {
         use {IpVersion::*, Transport::*};
-        // One loop for each kind of headers, with all offsets known.
+        // There is one loop per kind of headers, so that all offsets are constants.
         match (self.shape.ip, self.shape.transport) {
             (V4, Udp) => self.fill_as::<false, false, 48>(region, batch, packets, pace),
             (V4, Tcp) => self.fill_as::<false, true, 64>(region, batch, packets, pace),
@@ -147,7 +152,8 @@ impl Generator {
         }
     }
 
-    /// `COPY`: the headers' length, rounded up to what copies well.
+    /// Fills the batch with packets of one kind. `COPY` is the length of the headers, rounded up to
+    /// a size that is cheap to copy.
     fn fill_as<const V6: bool, const TCP: bool, const COPY: usize>(
         &mut self,
         region: &mut Region,
@@ -156,36 +162,41 @@ impl Generator {
         pace: &Pace,
     ) -> Stop {
         match &self.flows {
-            Flows::Ready(_) => simd::run(Ready::<V6, TCP, COPY> { generator: self, region, batch, packets, pace }),
+            Flows::Prepared(_) => {
+                simd::run(FillPrepared::<V6, TCP, COPY> { generator: self, region, batch, packets, pace })
+            }
             Flows::Random(_) => self.fill_random::<V6, TCP, COPY>(region, batch, packets, pace),
         }
     }
 
-    /// With flows made in advance. A block of packets is drawn first, and written then: the flows have time to come into the
-    /// cache, and either loop is short enough for the processor to work on several packets at once.
+    /// Generates packets of prepared flows. It first draws a block of packets and then writes them.
+    /// This gives the prefetched flows time to arrive. Both loops are short enough for the
+    /// processor to overlap several packets.
     #[inline(always)]
-    fn fill_ready<const V6: bool, const TCP: bool, const COPY: usize>(
+    fn fill_prepared<const V6: bool, const TCP: bool, const COPY: usize>(
         &mut self,
         region: &mut Region,
         batch: &mut Batch,
         packets: usize,
         pace: &Pace,
     ) -> Stop {
-        let Flows::Ready(flows) = &self.flows else { unreachable!("the caller looked") };
+        let Flows::Prepared(flows) = &self.flows else { unreachable!("the caller checked the variant") };
         let (seed, sequence_end, port, pace) = (self.seed, self.sequence_end, self.port, *pace);
         let (frame_bytes_max, steps, fixed_bytes) =
             (region.frame_bytes_max(), self.schedule.steps(), self.lengths.fixed());
         let (mut at, mut counters) = (self.at, self.counters);
-        // Where no packet is too long, and they are numbered by what they are due by, a look at the last of a block tells all.
+        // If no packet is too long and units are packets, the last packet of a block decides for
+        // the whole block.
         let is_plain = self.units_per == UnitsPer::Packet && usize::from(self.lengths.longest()) <= frame_bytes_max;
-        // Of each packet of a block, what was drawn for it, and which flow it is of.
+        // For each packet of the block: its random number and its flow.
         let (mut randoms, mut indices) = ([0; BLOCK_PACKETS], [0; BLOCK_PACKETS]);
-        // How many packets of the block were looked at before each; packets that are too long count, and are not made.
+        // For each packet: the number of packets of the block that were examined before it. This
+        // includes packets that are too long and are not generated.
         let mut before: [usize; BLOCK_PACKETS] = std::array::from_fn(|packet| packet);
         let mut lengths = [fixed_bytes.unwrap_or(0); BLOCK_PACKETS + NEXT_PACKETS];
         let mut stamps = [Stamp::default(); BLOCK_PACKETS];
         let payload_at = const { shape::<V6, TCP>().headers_bytes() };
-        // Bytes of a payload of zeros that all packets have.
+        // Length of the payload of zeros, if all packets have such a payload.
         let zeros = fixed_bytes.filter(|_| self.payload.is_zero()).map(|bytes| usize::from(bytes) - payload_at);
         let mut left = packets;
         let mut stop = Stop::Enough;
@@ -194,18 +205,18 @@ impl Generator {
                 stop = Stop::Ended;
                 break;
             }
-            let (from, mut count, mut looked_at, mut next) = (at, 0, 0, 0..0);
+            let (from, mut count, mut examined, mut next) = (at, 0, 0, 0..0);
             let known = steps.from(at, left.min(BLOCK_PACKETS) + NEXT_PACKETS);
             let mut slots = &known[..known.len().min(left).min(BLOCK_PACKETS)];
-            let last = slots.last().map_or(u64::MAX, |slot| at.turn_start + u64::from(slot.place));
+            let last = slots.last().map_or(u64::MAX, |slot| at.round_start + u64::from(slot.position));
             if is_plain && last < sequence_end && last <= pace.due {
                 for ((slot, random), stamp) in slots.iter().zip(&mut randoms).zip(&mut stamps) {
-                    let sequence = at.turn_start + u64::from(slot.place);
+                    let sequence = at.round_start + u64::from(slot.position);
                     *stamp = Stamp { sequence, time_ns: pace.start_ns };
                     *random = sequence;
                 }
-                self.lengths.of_slots(at.turn_start, known, &mut lengths);
-                // By itself it is done for several at once.
+                self.lengths.of_slots(at.round_start, known, &mut lengths);
+                // This separate loop is vectorized.
                 randoms[..slots.len()].iter_mut().for_each(|random| *random = draw(seed, *random));
                 for ((slot, &random), index) in slots.iter().zip(&randoms).zip(&mut indices) {
                     *index = flows.index(slot.group.into(), random);
@@ -214,10 +225,10 @@ impl Generator {
                 if pace.unit_ns != 0.0 {
                     stamps.iter_mut().for_each(|stamp| stamp.time_ns = pace.time_ns(stamp.sequence));
                 }
-                (count, looked_at, next, slots) = (slots.len(), slots.len(), slots.len()..known.len(), &[]);
+                (count, examined, next, slots) = (slots.len(), slots.len(), slots.len()..known.len(), &[]);
             }
             for slot in slots {
-                let sequence = at.turn_start + u64::from(slot.place);
+                let sequence = at.round_start + u64::from(slot.position);
                 if sequence >= sequence_end {
                     stop = Stop::Ended;
                     break;
@@ -230,7 +241,7 @@ impl Generator {
                     stop = Stop::NotDue;
                     break;
                 }
-                (before[count], looked_at) = (looked_at, looked_at + 1);
+                (before[count], examined) = (examined, examined + 1);
                 let frame_bytes = fixed_bytes.unwrap_or_else(|| self.lengths.bytes(sequence));
                 if usize::from(frame_bytes) > frame_bytes_max {
                     counters.oversized += 1;
@@ -243,10 +254,10 @@ impl Generator {
                 stamps[count] = Stamp { sequence, time_ns: pace.time_ns(units) };
                 count += 1;
             }
-            left -= looked_at;
+            left -= examined;
             let (lengths, next) = (&lengths[..count], &lengths[next]);
-            let made = if self.is_one_frame && COPY <= HEAD_BYTES {
-                // The flow says all but zeros.
+            let generated = if self.is_one_frame && COPY <= HEAD_BYTES {
+                // The flow contains everything except the zeros of the payload.
                 region.allocate_each(lengths, next, &mut batch.descriptors, |packet, descriptor, out| {
                     let flow = flows.get(indices[packet % BLOCK_PACKETS]);
                     (descriptor.port, descriptor.flow_hash) = (port, flow.flow_hash);
@@ -264,21 +275,22 @@ impl Generator {
                     self.emit::<V6, TCP, COPY>(flow, tail, random, descriptor.length, out);
                 })
             };
-            if made < count {
-                // The next one is the first without a buffer.
+            if generated < count {
+                // The next packet is the first one without a buffer.
                 stop = Stop::RegionFull;
-                looked_at = before[made];
+                examined = before[generated];
             }
-            batch.stamps.extend_from_slice(&stamps[..made]);
-            counters.received_packets += made as u64;
-            counters.received_bytes += lengths[..made].iter().map(|&bytes| u64::from(bytes)).sum::<u64>();
-            at = steps.ahead(from, looked_at);
+            batch.stamps.extend_from_slice(&stamps[..generated]);
+            counters.received_packets += generated as u64;
+            counters.received_bytes += lengths[..generated].iter().map(|&bytes| u64::from(bytes)).sum::<u64>();
+            at = steps.ahead(from, examined);
         }
         (self.at, self.counters) = (at, counters);
         stop
     }
 
-    /// With flows made for each packet, of which only some are this worker's.
+    /// Generates packets with random addresses. Each packet has a new flow, and only some packets
+    /// belong to this worker.
     fn fill_random<const V6: bool, const TCP: bool, const COPY: usize>(
         &mut self,
         region: &mut Region,
@@ -286,12 +298,13 @@ impl Generator {
         packets: usize,
         pace: &Pace,
     ) -> Stop {
-        let Flows::Random(maker) = &self.flows else { unreachable!("the caller looked") };
+        let Flows::Random(maker) = &self.flows else { unreachable!("the caller checked the variant") };
         let full = batch.len() + packets;
         let (frame_bytes_max, steps) = (region.frame_bytes_max(), self.schedule.steps());
         let (mut at, mut counters) = (self.at, self.counters);
         let mut stop = Stop::Enough;
-        // Bounds the call where packets are looked at that are other workers'.
+        // The limit bounds the duration of the call, because most examined packets may belong to
+        // other workers.
         for _ in 0..packets.saturating_mul(16) {
             if batch.len() == full {
                 break;
@@ -309,20 +322,20 @@ impl Generator {
                 break;
             }
             let random = draw(self.seed, at.sequence);
-            let made = maker.flow(random);
-            if maker.worker(&made) == self.worker {
+            let new_flow = maker.flow(random);
+            if maker.worker(&new_flow) == self.worker {
                 let frame_bytes = self.lengths.bytes(at.sequence);
                 if usize::from(frame_bytes) > frame_bytes_max {
                     counters.oversized += 1;
                 } else {
-                    let Some(place) = region.allocate(frame_bytes.into()) else {
+                    let Some(descriptor) = region.allocate(frame_bytes.into()) else {
                         stop = Stop::RegionFull;
                         break;
                     };
-                    let out = &mut region.buffer_mut(&place)[usize::from(place.head)..];
-                    self.emit::<V6, TCP, COPY>(&made.flow, &made.tail, random, frame_bytes, out);
+                    let out = &mut region.buffer_mut(&descriptor)[usize::from(descriptor.head)..];
+                    self.emit::<V6, TCP, COPY>(&new_flow.flow, &new_flow.tail, random, frame_bytes, out);
                     let stamp = Stamp { sequence: at.sequence, time_ns: pace.time_ns(units) };
-                    batch.push(Descriptor { port: self.port, flow_hash: made.flow.flow_hash, ..place }, stamp);
+                    batch.push(Descriptor { port: self.port, flow_hash: new_flow.flow.flow_hash, ..descriptor }, stamp);
                     counters.received_packets += 1;
                     counters.received_bytes += u64::from(frame_bytes);
                 }
@@ -333,7 +346,8 @@ impl Generator {
         stop
     }
 
-    /// Writes a frame of `frame_bytes` bytes to the beginning of `out`; what lies behind it is scratch.
+    /// Writes a frame of `frame_bytes` bytes to the beginning of `out`. The bytes after it may be
+    /// overwritten.
     #[inline(always)]
     fn emit<const V6: bool, const TCP: bool, const COPY: usize>(
         &self,
@@ -347,7 +361,8 @@ impl Generator {
         let payload = shape.headers_bytes();
         let payload_bytes = usize::from(frame_bytes) - payload;
         if out.len() < COPY {
-            // A buffer that ends within the copy: the headers are made aside.
+            // The buffer is shorter than the fixed-size copy, so the headers are built in a local
+            // array.
             let mut headers = headers::<COPY>(flow, tail);
             let payload_sum = self.payload.emit(random, payload_bytes, &mut out[payload..]);
             self.finish(shape, flow, frame_bytes, payload_sum, &mut headers);
@@ -365,7 +380,8 @@ impl Generator {
         }
     }
 
-    /// Fills in what a flow does not say: lengths and checksums. Without one its place is 0, as the flow has it.
+    /// Writes the lengths and checksums that the flow does not contain. If packets have no
+    /// checksum, the field stays 0.
     #[inline(always)]
     fn finish<const COPY: usize>(
         &self,
@@ -384,7 +400,8 @@ impl Generator {
         }
     }
 
-    /// Passes over packets until at most `units` units before `due` are waiting; this worker's are missed.
+    /// Skips packets until at most `units` units wait before `due`. Skipped packets of this worker
+    /// are counted as missed.
     pub(super) fn miss(&mut self, due: u64, units: u64) {
         let steps = self.schedule.steps();
         while self.at.sequence < self.sequence_end {
@@ -396,7 +413,7 @@ impl Generator {
                 return;
             }
             let own = match &self.flows {
-                Flows::Ready(_) => true,
+                Flows::Prepared(_) => true,
                 Flows::Random(maker) => maker.worker(&maker.flow(draw(self.seed, self.at.sequence))) == self.worker,
             };
             self.counters.missed += u64::from(own);
@@ -404,7 +421,7 @@ impl Generator {
         }
     }
 
-    /// Units that packets have on average.
+    /// Returns the average number of units per packet.
     pub(super) fn units_mean(&self) -> f64 {
         match self.units_per {
             UnitsPer::Packet => 1.0,
@@ -412,12 +429,12 @@ impl Generator {
         }
     }
 
-    /// Number of the next packet; `u64::MAX` when there is none.
+    /// Returns the number of the next packet, or `u64::MAX` after the last one.
     pub fn sequence_next(&self) -> u64 {
         if self.at.sequence >= self.sequence_end { u64::MAX } else { self.at.sequence }
     }
 
-    /// What was made so far, counted as received.
+    /// Returns the counters of the generated packets, which count as received.
     pub fn counters(&self) -> PortCounters {
         self.counters
     }
@@ -430,8 +447,8 @@ const fn shape<const V6: bool, const TCP: bool>() -> Shape {
     }
 }
 
-/// A flow's headers, in one piece.
-/// Writes a flow's headers, none of which is in a [`Tail`]; what lies behind them is scratch.
+/// Copies the headers of a flow that has no [`Tail`] to `out`. The bytes after the headers may be
+/// overwritten.
 #[inline(always)]
 fn copy_head<const COPY: usize>(flow: &Flow, out: &mut [u8]) {
     match (out.first_chunk_mut::<COPY>(), flow.head.first_chunk::<COPY>()) {
@@ -440,14 +457,15 @@ fn copy_head<const COPY: usize>(flow: &Flow, out: &mut [u8]) {
     }
 }
 
-/// Into a buffer that ends within the copy: as far as the headers reach, or beyond.
+/// Copies the head of a flow to a buffer that is shorter than the fixed-size copy.
 #[inline(never)]
 fn copy_short(flow: &Flow, out: &mut [u8]) {
     out.iter_mut().zip(&flow.head).for_each(|(out, byte)| *out = *byte);
 }
 
-/// Writes a payload of zeros; what lies behind it is scratch. Short ones by one store: of both ways, the compiler would make one
-/// call with the length that is right, 26 instructions a packet.
+/// Writes a payload of zeros. The bytes after it may be overwritten. Short payloads take one store
+/// of fixed size. With one branch for both cases, the compiler would emit a call with the exact
+/// length (26 instructions per packet).
 #[inline(always)]
 fn zero_payload(out: &mut [u8], at: usize, bytes: usize) {
     match out.get_mut(at..).and_then(|payload| payload.first_chunk_mut::<STEP_BYTES>()) {

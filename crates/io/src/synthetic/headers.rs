@@ -1,25 +1,26 @@
-//! Headers of generated packets: which there are, and what of them depends on lengths and payload.
+//! Headers of generated packets, and their fields that depend on lengths and payload.
 
 use super::config::{Config, IpVersion, Transport};
 
-/// Longest headers, rounded up to what copies well, bytes: Ethernet, IPv6 and TCP have 74.
+/// Maximum length of the headers in bytes, rounded up to a size that is cheap to copy. Ethernet,
+/// IPv6 and TCP need 74 bytes.
 pub(super) const HEADERS_BYTES_MAX: usize = 80;
 
 pub(super) const ETHERNET_BYTES: usize = 14;
 
-/// Which headers packets have.
+/// Kinds of headers that packets have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) ip: IpVersion,
     pub(super) transport: Transport,
 }
 
-/// One's complement sums over a flow's headers, not folded.
+/// One's complement sums over the headers of a flow, with unfolded carries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sums {
-    /// Of the words of the IPv4 header.
+    /// Sum of the words of the IPv4 header.
     pub(super) ip: u32,
-    /// Of the words of pseudo header and transport header.
+    /// Sum of the words of the pseudo header and the transport header.
     pub(super) transport: u32,
 }
 
@@ -42,12 +43,12 @@ impl Shape {
         }
     }
 
-    /// Where the transport header begins.
+    /// Returns the offset of the transport header in bytes.
     pub(super) const fn transport_at(self) -> usize {
         ETHERNET_BYTES + self.ip_bytes()
     }
 
-    /// Where the addresses begin, which reach to the transport header.
+    /// Returns the offset of the IP addresses in bytes. They end at the transport header.
     pub(super) const fn addresses_at(self) -> usize {
         ETHERNET_BYTES
             + match self.ip {
@@ -67,7 +68,7 @@ impl Shape {
         }
     }
 
-    /// The headers with everything that no packet changes.
+    /// Returns the headers with all fields that are equal in all packets.
     pub(super) fn headers(self, config: &Config) -> [u8; HEADERS_BYTES_MAX] {
         let mut headers = [0; HEADERS_BYTES_MAX];
         headers[..6].copy_from_slice(&config.destination_mac.0);
@@ -76,7 +77,8 @@ impl Shape {
         match self.ip {
             IpVersion::V4 => {
                 headers[12..14].copy_from_slice(&[0x08, 0x00]);
-                // Version and header length; don't fragment, so that the identification may be 0 (RFC 6864, section 4.1).
+                // Version, header length, and the Don't Fragment flag, with which the
+                // identification may be 0 (RFC 6864, section 4.1).
                 headers[14] = 0x45;
                 headers[20] = 0x40;
                 headers[22] = HOPS;
@@ -97,9 +99,10 @@ impl Shape {
         headers
     }
 
-    /// Sums of headers that have addresses and ports, their lengths and checksums 0.
+    /// Returns the sums of headers with addresses and ports. Their lengths and checksums must be 0.
     pub(super) fn sums(self, headers: &[u8; HEADERS_BYTES_MAX]) -> Sums {
-        // The pseudo header has the protocol as the low byte of a big-endian word (RFC 768, RFC 8200 section 8.1).
+        // The pseudo header contains the protocol as the low byte of a big-endian word (RFC 768;
+        // RFC 8200, section 8.1).
         let protocol = u32::from((u16::from(self.protocol())).to_be());
         let ip = match self.ip {
             IpVersion::V4 => sum(&headers[ETHERNET_BYTES..self.transport_at()]),
@@ -108,7 +111,8 @@ impl Shape {
         Sums { ip, transport: sum(&headers[self.addresses_at()..]) + protocol }
     }
 
-    /// Writes lengths and the checksum of IPv4. Returns the sum for the transport checksum, lengths included.
+    /// Writes the lengths and the IPv4 checksum. Returns the sum for the transport checksum,
+    /// including the lengths.
     #[inline(always)]
     pub(super) fn set_lengths<const N: usize>(self, sums: Sums, frame_bytes: u16, headers: &mut [u8; N]) -> u32 {
         let transport = self.transport_at();
@@ -127,7 +131,7 @@ impl Shape {
         let sum = sums.transport + u32::from(transport_length);
         match self.transport {
             Transport::Tcp => sum,
-            // It counts twice, in the header and in the pseudo header.
+            // The length occurs twice, in the UDP header and in the pseudo header.
             Transport::Udp => {
                 headers[transport + 4..transport + 6].copy_from_slice(&transport_length.to_ne_bytes());
                 sum + u32::from(transport_length)
@@ -135,13 +139,14 @@ impl Shape {
         }
     }
 
-    /// Writes the transport checksum for a sum over everything.
+    /// Writes the transport checksum. `sum` covers the pseudo header, the transport header and the
+    /// payload.
     #[inline(always)]
     pub(super) fn set_checksum<const N: usize>(self, sum: u64, headers: &mut [u8; N]) {
         let checksum = !fold(sum);
         let (at, checksum) = match self.transport {
             Transport::Tcp => (16, checksum),
-            // 0 is written in its other form (RFC 768).
+            // A checksum of 0 is written as 0xffff (RFC 768).
             Transport::Udp => (6, if checksum == 0 { 0xffff } else { checksum }),
         };
         let at = self.transport_at() + at;
@@ -149,12 +154,14 @@ impl Shape {
     }
 }
 
-/// One's complement sum of native words, not folded; `bytes` has an even length and fits a packet's headers.
+/// Returns the one's complement sum of native 16-bit words, with unfolded carries. `bytes` has an
+/// even length, at most that of a packet's headers.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks_exact(2).map(|word| u32::from(u16::from_ne_bytes([word[0], word[1]]))).sum()
 }
 
-/// Folds the carries back in (RFC 1071, section 1). `sum` is below 2^40: sums of at most 2^16 words and lengths.
+/// Folds the carries into 16 bits (RFC 1071, section 1). `sum` is below 2^40, as a sum of at most
+/// 2^16 words and lengths.
 #[inline(always)]
 fn fold(sum: u64) -> u16 {
     debug_assert!(sum < 1 << 40);

@@ -1,38 +1,40 @@
-//! Lengths of frames: a shuffled cycle in which each length has its share, so that what lies before a packet is known without adding it up.
+//! Lengths of the frames of a sequence. They form a shuffled cycle in which each length has its
+//! share. The total length of all earlier packets can then be computed without a sum over them.
 
 use super::draw::{Shares, draw};
 use super::schedule::{Slot, shuffle};
 use super::units::Size;
 
-/// Packets of a cycle. A prime above any turn of a schedule: no slot meets the same lengths again and again.
+/// Number of packets in a cycle. It is a prime number above the length of any round of a schedule,
+/// so a slot does not meet the same lengths repeatedly.
 const CYCLE_PACKETS: usize = 16519;
 
 /// Lengths of all packets of a sequence.
 #[derive(Debug)]
 pub(super) enum Lengths {
-    /// All of one length, bytes.
+    /// All packets have this length, in bytes.
     Fixed(u16),
-    /// In a cycle.
+    /// Lengths in a cycle.
     Cycle(Box<Cycle>),
 }
 
 #[derive(Debug)]
 pub(super) struct Cycle {
     bytes: Vec<u16>,
-    /// Bytes of the packets of a cycle before each.
+    /// For each packet of the cycle: total length of the earlier packets of the cycle, in bytes.
     before: Vec<u32>,
     total_bytes: u64,
     longest: u16,
 }
 
 impl Lengths {
-    /// `headers_bytes`: no frame is shorter.
+    /// Creates the lengths of a sequence. No frame is shorter than `headers_bytes` bytes.
     pub(super) fn new(seed: u64, size: &Size, headers_bytes: u16) -> Self {
         let shares = Shares::new(size, headers_bytes);
         if let Shares::Fixed(bytes) = shares {
             return Self::Fixed(bytes);
         }
-        // One random number from the middle of each of equal parts.
+        // Use the midpoints of equal intervals instead of random numbers.
         let random = |packet: usize| (((2 * packet as u64 + 1) << 31) / CYCLE_PACKETS as u64) as u32;
         let mut bytes: Vec<u16> = (0..CYCLE_PACKETS).map(|packet| shares.pick(random(packet))).collect();
         shuffle(draw(seed, u64::MAX / 5), &mut bytes);
@@ -43,7 +45,7 @@ impl Lengths {
         Self::Cycle(Box::new(Cycle { bytes, before, total_bytes, longest }))
     }
 
-    /// The length of all packets, where there is only one.
+    /// Returns the length of all packets in bytes, or `None` if lengths differ.
     pub(super) fn fixed(&self) -> Option<u16> {
         match self {
             Self::Fixed(bytes) => Some(*bytes),
@@ -51,7 +53,7 @@ impl Lengths {
         }
     }
 
-    /// Of packet `sequence`.
+    /// Returns the length of packet `sequence` in bytes.
     #[inline(always)]
     pub(super) fn bytes(&self, sequence: u64) -> u16 {
         match self {
@@ -60,7 +62,7 @@ impl Lengths {
         }
     }
 
-    /// The longest, bytes.
+    /// Returns the length of the longest packet in bytes.
     pub(super) fn longest(&self) -> u16 {
         match self {
             Self::Fixed(bytes) => *bytes,
@@ -68,20 +70,20 @@ impl Lengths {
         }
     }
 
-    /// Of packets of one turn of a schedule, which begins with packet `turn_start`: written to `lengths`, as many as there are slots.
-    /// Lengths that are all alike are left as they are.
+    /// Writes the lengths of packets of one round to `lengths`, one per slot. The round begins with
+    /// packet `round_start`. If all packets have the same length, `lengths` is not changed.
     #[inline(always)]
-    pub(super) fn of_slots(&self, turn_start: u64, slots: &[Slot], lengths: &mut [u16]) {
+    pub(super) fn of_slots(&self, round_start: u64, slots: &[Slot], lengths: &mut [u16]) {
         let Self::Cycle(cycle) = self else { return };
-        // A turn is shorter than a cycle: one division does for all of them.
-        let first = (turn_start % CYCLE_PACKETS as u64) as usize;
+        // A round is shorter than a cycle, so one division is sufficient for all slots.
+        let first = (round_start % CYCLE_PACKETS as u64) as usize;
         for (length, slot) in lengths.iter_mut().zip(slots) {
-            let packet = first + usize::from(slot.place);
+            let packet = first + usize::from(slot.position);
             *length = cycle.bytes[packet.checked_sub(CYCLE_PACKETS).unwrap_or(packet)];
         }
     }
 
-    /// Of all packets before packet `sequence`.
+    /// Returns the total length of all packets before packet `sequence`, in bytes.
     #[inline(always)]
     pub(super) fn bytes_before(&self, sequence: u64) -> u64 {
         match self {
@@ -93,7 +95,7 @@ impl Lengths {
         }
     }
 
-    /// Mean length, bytes.
+    /// Returns the mean length in bytes.
     pub(super) fn mean_bytes(&self) -> f64 {
         match self {
             Self::Fixed(bytes) => f64::from(*bytes),
@@ -121,14 +123,15 @@ mod tests {
 
     #[test]
     fn slots_have_the_lengths_of_their_packets() {
-        let slots: Vec<Slot> = (0..CYCLE_PACKETS as u16 - 1).step_by(7).map(|place| Slot { place, group: 0 }).collect();
+        let slots: Vec<Slot> =
+            (0..CYCLE_PACKETS as u16 - 1).step_by(7).map(|position| Slot { position, group: 0 }).collect();
         for size in [Size::Fixed(61), Size::Imix, Size::Uniform { min: 60, max: 1514 }] {
             let lengths = Lengths::new(3, &size, 42);
             let mut longest = 0;
-            for turn_start in [0, 16384, 2 * 16384, u64::MAX - 40_000] {
+            for round_start in [0, 16384, 2 * 16384, u64::MAX - 40_000] {
                 let mut found = vec![lengths.fixed().unwrap_or(0); slots.len()];
-                lengths.of_slots(turn_start, &slots, &mut found);
-                let packets = slots.iter().map(|slot| turn_start + u64::from(slot.place));
+                lengths.of_slots(round_start, &slots, &mut found);
+                let packets = slots.iter().map(|slot| round_start + u64::from(slot.position));
                 assert_eq!(found, packets.map(|packet| lengths.bytes(packet)).collect::<Vec<_>>());
                 longest = found.into_iter().fold(longest, u16::max);
             }

@@ -1,24 +1,27 @@
-//! The `synthetic` port: makes packets, and swallows those sent to it.
+//! The `synthetic` port: generates packets, and discards the packets sent to it.
 //!
-//! Which packets exist, their sequence numbers and their bytes depend on the configuration alone (with its seed), never on the number of
-//! workers, the size of batches or the time: packet `k` is a function of (configuration, k). The bucket of steering that packet `k`
-//! belongs to follows from `k` alone, so each worker makes the packets of its own buckets and never looks at the others. (With
-//! `flows = 0` the bucket follows from the addresses; then each worker looks at all packets.)
+//! The packets, their sequence numbers and their bytes depend only on the configuration, including
+//! its seed. They do not depend on the number of workers, the batch size or the time. Packet `k` is
+//! a function of the configuration and `k`.
 //!
-//! | file | holds |
+//! The steering bucket of packet `k` follows from `k` alone. Each worker therefore generates the
+//! packets of its buckets and never computes the others. With `flows = 0` the bucket follows
+//! from the addresses, and each worker computes all packets.
+//!
+//! | file | contents |
 //! |---|---|
-//! | `config` | what the operator writes |
-//! | `units` | sizes, rates, prefixes as text |
-//! | `draw` | random numbers by position, distribution of sizes |
-//! | `schedule` | which packets of the sequence are a worker's |
-//! | `lengths` | how long each is |
-//! | `headers` | what headers packets have, lengths and checksums |
+//! | `config` | configuration |
+//! | `units` | sizes, rates and prefixes as text |
+//! | `draw` | random numbers by position, distribution of lengths |
+//! | `schedule` | selects the packets of a worker |
+//! | `lengths` | lengths of the packets |
+//! | `headers` | headers, their lengths and checksums |
 //! | `flows` | addresses and ports, flows by bucket |
-//! | `payload` | what stands behind the headers |
+//! | `payload` | bytes after the headers |
 //! | `generator` | [`Generator`]: fills a region with packets |
-//! | `probe` | packets that say which they are and when they were made |
-//! | `receive` | the receive queue: the generator, paced |
-//! | `sink` | the transmit queue: counts, digests, returns buffers |
+//! | `probe` | packets that contain their number and their time |
+//! | `receive` | receive queue: the generator, paced by a clock |
+//! | `sink` | transmit queue: counts packets, computes digests, releases buffers |
 
 mod config;
 mod draw;

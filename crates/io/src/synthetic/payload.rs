@@ -1,7 +1,8 @@
-//! What stands behind the headers, and its checksum.
+//! Payload of generated packets and its checksum.
 //!
-//! Random payload is a piece of a pool that is made once; sums over any piece of it come from two look-ups.
-//! Checksums are one's complement sums of native 16-bit words, which are the same in any byte order (RFC 1071, section 2 B).
+//! Random payload is a part of a random pool that is created once. The sum of any part takes two
+//! table lookups. Checksums are one's complement sums of native 16-bit words, which do not depend
+//! on the byte order (RFC 1071, section 2 B).
 
 use std::path::Path;
 
@@ -9,36 +10,36 @@ use super::config::{Config, PayloadKind};
 use super::draw::{below, draw};
 use crate::Error;
 
-/// Places at which a piece may begin, in 16-bit words.
+/// Number of start positions in the pool, in 16-bit words.
 const STARTS: u32 = 32 << 10;
 
-/// The longest piece, bytes; no buffer holds a longer frame.
+/// Maximum length of a payload in bytes. No buffer holds a longer frame.
 const PIECE_BYTES_MAX: usize = 16 << 10;
 
-/// Payloads up to this length are copied in one piece of this length where there is room: what 60-byte frames have.
+/// Size of the fixed copy for short payloads, in bytes. It covers the payload of a 60-byte frame.
 pub(super) const STEP_BYTES: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct Payload {
     kind: PayloadKind,
     pool: Vec<u8>,
-    /// Sum of the words before each word of the pool.
+    /// For each word of the pool: sum of all earlier words.
     sums: Vec<u32>,
-    /// Shortest first.
+    /// Patterns, shortest first.
     patterns: Vec<Vec<u8>>,
-    /// A packet carries a pattern when its 32 random bits are below this.
+    /// A packet contains a pattern if its 32 random bits are below this limit.
     match_below: u64,
 }
 
 impl Payload {
-    /// Reads the patterns, where there are any.
+    /// Creates the pool and reads the pattern file, if one is configured.
     pub(super) fn new(config: &Config) -> Result<Self, Error> {
         let mut patterns = match &config.patterns {
             Some(path) => read_patterns(path)?,
             None => Vec::new(),
         };
         patterns.sort_by_key(Vec::len);
-        // A short copy may read beyond the last piece.
+        // A fixed-size copy may read beyond the last payload.
         let pool_bytes = match config.payload {
             PayloadKind::Zero | PayloadKind::Stale => 0,
             _ => 2 * STARTS as usize + PIECE_BYTES_MAX + STEP_BYTES,
@@ -46,7 +47,7 @@ impl Payload {
         let seed = draw(config.seed, u64::MAX / 2);
         let pool: Vec<u8> = (0..pool_bytes as u64 / 8).flat_map(|at| draw(seed, at).to_le_bytes()).collect();
         let words = pool.chunks_exact(2).map(|word| u32::from(u16::from_le_bytes([word[0], word[1]])));
-        // At most 41 Ki words of 16 bits: no overflow.
+        // A sum of at most 41 Ki words of 16 bits does not overflow.
         let sums = std::iter::once(0).chain(words.scan(0u32, |sum, word| {
             *sum += word;
             Some(*sum)
@@ -60,19 +61,20 @@ impl Payload {
         })
     }
 
-    /// Whether packets have a checksum: their payload is known.
+    /// Returns whether packets have a transport checksum. They have one if their payload is known.
     #[inline(always)]
     pub(super) fn has_checksum(&self) -> bool {
         self.kind != PayloadKind::Stale
     }
 
-    /// Whether it is of zeros.
+    /// Returns whether the payload consists of zeros.
     pub(super) fn is_zero(&self) -> bool {
         self.kind == PayloadKind::Zero
     }
 
-    /// Writes a payload of `bytes` bytes to the beginning of `out`, which may be longer: what lies behind is scratch. `random`: drawn for the
-    /// packet. Returns the sum of its words.
+    /// Writes a payload of `bytes` bytes to the beginning of `out`, and returns the sum of its
+    /// words. `random` is the random number of the packet. Bytes of `out` after the payload may be
+    /// overwritten.
     #[inline(always)]
     pub(super) fn emit(&self, random: u64, bytes: usize, out: &mut [u8]) -> u64 {
         match self.kind {
@@ -96,7 +98,7 @@ impl Payload {
             sum += u64::from(self.pool[2 * start + bytes - 1]);
         }
         if bytes >= 4 {
-            // The packet's own bytes instead of the pool's.
+            // The first four bytes are specific to the packet.
             out[..4].copy_from_slice(&own.to_le_bytes());
             sum -= u64::from(self.sums[start + 2] - self.sums[start]);
             sum += u64::from(own & 0xffff) + u64::from(own >> 16);
@@ -107,19 +109,19 @@ impl Payload {
     #[inline(never)]
     fn emit_pattern(&self, random: u64, bytes: usize, out: &mut [u8]) -> u64 {
         let sum = self.emit_random(random, bytes, out);
-        let (chance, place) = (draw(random, 0), draw(random, 1));
+        let (chance, position) = (draw(random, 0), draw(random, 1));
         let fitting = self.patterns.partition_point(|pattern| pattern.len() <= bytes);
         if fitting == 0 || u64::from(chance as u32) >= self.match_below {
             return sum;
         }
         let pattern = &self.patterns[below((chance >> 32) as u32, fitting as u32) as usize];
-        let at = below(place as u32, (bytes - pattern.len()) as u32 + 1) as usize;
+        let at = below(position as u32, (bytes - pattern.len()) as u32 + 1) as usize;
         out[at..at + pattern.len()].copy_from_slice(pattern);
         u64::from((!godwit_wire::checksum::checksum(&out[..bytes])).swap_bytes())
     }
 }
 
-/// Copies `bytes` bytes. Short ones in one piece of fixed size where `out` has room, which costs no call.
+/// Copies `bytes` bytes. A short copy has a fixed size if `out` has room, which avoids a call.
 #[inline(always)]
 fn copy(from: &[u8], out: &mut [u8], bytes: usize) {
     if bytes <= STEP_BYTES
@@ -131,7 +133,7 @@ fn copy(from: &[u8], out: &mut [u8], bytes: usize) {
     out[..bytes].copy_from_slice(&from[..bytes]);
 }
 
-/// As [`copy`], of zeros.
+/// Writes `bytes` zeros. Short writes have a fixed size, as in [`copy`].
 #[inline(always)]
 fn zero(out: &mut [u8], bytes: usize) {
     if bytes <= STEP_BYTES
@@ -143,7 +145,8 @@ fn zero(out: &mut [u8], bytes: usize) {
     out[..bytes].fill(0);
 }
 
-/// The patterns of a file, in the spelling of the `dpi` function's pattern file, so that one file serves both.
+/// Reads the patterns of a file. The syntax is that of the pattern file of the function `dpi`, so
+/// one file serves both.
 fn read_patterns(path: &Path) -> Result<Vec<Vec<u8>>, Error> {
     let text = std::fs::read(path).map_err(|source| Error::read(path, source))?;
     let mut patterns = Vec::new();
@@ -152,16 +155,17 @@ fn read_patterns(path: &Path) -> Result<Vec<Vec<u8>>, Error> {
         if line.is_empty() || line[0] == b'#' {
             continue;
         }
-        let refuse = |reason| Error::config("patterns", format!("{}:{}", path.display(), index + 1), reason);
-        patterns.push(parse_pattern(line).map_err(refuse)?);
+        let error = |reason| Error::config("patterns", format!("{}:{}", path.display(), index + 1), reason);
+        patterns.push(parse_pattern(line).map_err(error)?);
     }
     if patterns.is_empty() {
-        return Err(Error::config("patterns", path.display(), "the file has no pattern"));
+        return Err(Error::config("patterns", path.display(), "the file contains no pattern"));
     }
     Ok(patterns)
 }
 
-/// Bytes as they are; `|0d 0a|` in hexadecimal; `\` before one of `| \ # " : ;` takes it as it is.
+/// Parses a pattern. `|0d 0a|` is hexadecimal. A `\` makes one of `| \ # " : ;` literal. All other
+/// bytes are literal.
 fn parse_pattern(line: &[u8]) -> Result<Vec<u8>, &'static str> {
     let mut pattern = Vec::new();
     let mut rest = line;
@@ -173,21 +177,21 @@ fn parse_pattern(line: &[u8]) -> Result<Vec<u8>, &'static str> {
                     pattern.push(escaped);
                     rest = tail;
                 }
-                _ => return Err("a \\ must stand before one of | \\ # \" : ;"),
+                _ => return Err("a \\ must be followed by one of | \\ # \" : ;"),
             },
             b'|' => {
                 let end = rest.iter().position(|&byte| byte == b'|').ok_or("a | is not closed")?;
                 let digits =
                     rest[..end].iter().filter(|&&byte| byte != b' ').map(|&byte| char::from(byte).to_digit(16));
                 let digits = digits.collect::<Option<Vec<u32>>>().filter(|digits| digits.len().is_multiple_of(2));
-                let digits = digits.ok_or("between two | stand pairs of hexadecimal digits, as in |0d 0a|")?;
+                let digits = digits.ok_or("expected pairs of hexadecimal digits between two |, such as |0d 0a|")?;
                 pattern.extend(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8));
                 rest = &rest[end + 1..];
             }
             byte => pattern.push(byte),
         }
     }
-    if pattern.is_empty() { Err("the pattern has no bytes") } else { Ok(pattern) }
+    if pattern.is_empty() { Err("the pattern is empty") } else { Ok(pattern) }
 }
 
 #[cfg(test)]
@@ -195,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pattern_spelling() {
+    fn pattern_syntax() {
         for (line, expected) in
             [(&b"GET /"[..], &b"GET /"[..]), (b" a ", b" a "), (b"|41 42|c|4344|", b"ABcCD"), (b"\\#\\|\\\\", b"#|\\")]
         {
@@ -207,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_those_of_the_bytes() {
+    fn sums_match_the_bytes() {
         for payload in [PayloadKind::Random, PayloadKind::Zero] {
             let payload = Payload::new(&Config { payload, ..Config::default() }).unwrap();
             for bytes in (0..300).chain([1451, 1452, 9000, 16057]) {

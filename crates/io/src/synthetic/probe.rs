@@ -1,11 +1,14 @@
-//! Probes: packets that say which they are and when they were made, so that who gets them back knows what became of the others.
+//! Probes: packets that contain their number and the time of their generation. The receiver of the
+//! probes can compute loss, order and latency.
 //!
-//! The last bytes of the payload, at an even distance from the transport header so that its checksum is mended word by word:
+//! A probe occupies the last bytes of the payload, at an even distance from the transport header.
+//! The checksum can then be updated word by word.
 //!
 //! ```text
-//! | magic 2 | run 2 | number 4 | time made, ns 8 |     little-endian
+//! | magic 2 | run 2 | number 4 | time of generation, ns 8 |     little-endian
 //! ```
-//! Numbers count modulo 2^32. A packet of another run (one that was late) is told by its `run`.
+//!
+//! Numbers count modulo 2^32. The field `run` identifies late packets of an earlier run.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -17,55 +20,55 @@ use serde::Serialize;
 
 use crate::{Clock, Histogram};
 
-/// Bytes of a probe.
+/// Length of a probe in bytes.
 pub const PROBE_BYTES: usize = 16;
 const MAGIC: u16 = 0x6764;
 
-/// What the packets of one run have in common, and what was found of them. Clones are of the same run.
+/// Shared state of the probes of one run, and their statistics. A clone belongs to the same run.
 #[derive(Clone, Debug)]
 pub struct Probes {
     run: u16,
-    found: Arc<Mutex<Found>>,
+    statistics: Arc<Mutex<Statistics>>,
 }
 
-/// What became of probes.
+/// Statistics of received probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ProbeReport {
-    /// Different packets that came back.
+    /// Number of different packets that were received.
     pub received: u64,
-    /// Packets that came back once more.
+    /// Number of packets that were received again.
     pub duplicates: u64,
-    /// Packets that came behind one of the same flow that was made later (RFC 4737).
+    /// Number of packets that arrived after a later packet of the same flow (RFC 4737).
     pub reordered: u64,
-    /// Packets that came and are not of this run, or no probes at all.
+    /// Number of received packets that are not probes or belong to another run.
     pub foreign: u64,
-    /// Half of the packets took no longer, nanoseconds.
+    /// Median latency, in nanoseconds.
     pub p50_ns: u64,
-    /// 90 % took no longer.
+    /// 90th percentile of the latency, in nanoseconds.
     pub p90_ns: u64,
-    /// 99 % took no longer.
+    /// 99th percentile of the latency, in nanoseconds.
     pub p99_ns: u64,
-    /// 99.9 % took no longer.
+    /// 99.9th percentile of the latency, in nanoseconds.
     pub p999_ns: u64,
-    /// The longest.
+    /// Maximum latency, in nanoseconds.
     pub max_ns: u64,
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct Statistics {
     report: ProbeReport,
     latency: Histogram,
     seen: Seen,
 }
 
-/// A set of numbers.
+/// Set of packet numbers.
 #[derive(Debug, Default)]
 struct Seen {
     words: Vec<u64>,
 }
 
 impl Seen {
-    /// False where it was there already.
+    /// Adds a number. Returns false if the set already contains it.
     fn insert(&mut self, number: u32) -> bool {
         let (word, bit) = (number as usize / 64, 1 << (number % 64));
         if word >= self.words.len() {
@@ -76,7 +79,7 @@ impl Seen {
         is_new
     }
 
-    /// Adds another set; returns how many were in both.
+    /// Adds another set. Returns the number of elements that were in both.
     fn merge(&mut self, other: &Self) -> u64 {
         if self.words.len() < other.words.len() {
             self.words.resize(other.words.len(), 0);
@@ -97,104 +100,104 @@ impl Default for Probes {
 }
 
 impl Probes {
-    /// Of a new run.
+    /// Creates the state of a new run.
     pub fn new() -> Self {
-        // Another process, at another time, begins elsewhere.
+        // The clock makes the run numbers of different processes differ.
         static NEXT: AtomicU16 = AtomicU16::new(0);
         let run = NEXT.fetch_add(1, Ordering::Relaxed) ^ (Clock::Machine.now_ns() >> 20) as u16;
-        Self { run, found: Arc::default() }
+        Self { run, statistics: Arc::default() }
     }
 
-    /// Makes a generated packet a probe. One that is too short stays as it is.
+    /// Turns a generated packet into a probe. A packet that is too short is not changed.
     pub(super) fn mark(&self, frame: &mut [u8], number: u64, now_ns: u64) {
         let parsed = godwit_wire::parse(frame);
-        let Some((place, checksum)) = place(&parsed) else { return };
+        let Some((offset, checksum)) = locate(&parsed) else { return };
         let mut probe = [0; PROBE_BYTES];
         probe[..2].copy_from_slice(&MAGIC.to_le_bytes());
         probe[2..4].copy_from_slice(&self.run.to_le_bytes());
         probe[4..8].copy_from_slice(&(number as u32).to_le_bytes());
         probe[8..].copy_from_slice(&now_ns.to_le_bytes());
-        let Some(old) = frame.get(place..place + PROBE_BYTES) else { return };
-        let mended = mend(u16::from_be_bytes([frame[checksum], frame[checksum + 1]]), old, &probe);
-        frame[place..place + PROBE_BYTES].copy_from_slice(&probe);
-        frame[checksum..checksum + 2].copy_from_slice(&mended.to_be_bytes());
+        let Some(old) = frame.get(offset..offset + PROBE_BYTES) else { return };
+        let updated = update_checksum(u16::from_be_bytes([frame[checksum], frame[checksum + 1]]), old, &probe);
+        frame[offset..offset + PROBE_BYTES].copy_from_slice(&probe);
+        frame[checksum..checksum + 2].copy_from_slice(&updated.to_be_bytes());
     }
 
-    /// One that looks at what comes back; each worker has its own.
-    pub(super) fn finder(&self) -> Finder {
-        Finder { probes: self.clone(), found: Found::default(), latest: HashMap::default(), now_ns: 0 }
+    /// Creates a checker for received packets. Each worker has its own.
+    pub(super) fn checker(&self) -> ProbeChecker {
+        ProbeChecker { probes: self.clone(), statistics: Statistics::default(), latest: HashMap::default(), now_ns: 0 }
     }
 
-    /// What all finders that have finished found.
+    /// Returns the sum of the statistics of all finished checkers.
     pub fn report(&self) -> ProbeReport {
-        let found = self.found();
-        let quantile = |share| found.latency.quantile(share);
+        let statistics = self.statistics();
+        let quantile = |share| statistics.latency.quantile(share);
         ProbeReport {
             p50_ns: quantile(0.5),
             p90_ns: quantile(0.9),
             p99_ns: quantile(0.99),
             p999_ns: quantile(0.999),
-            max_ns: found.latency.max(),
-            ..found.report
+            max_ns: statistics.latency.max(),
+            ..statistics.report
         }
     }
 
-    fn found(&self) -> MutexGuard<'_, Found> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    fn statistics(&self) -> MutexGuard<'_, Statistics> {
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Looks at what comes back.
+/// Checker of received probes, for one worker.
 #[derive(Debug)]
-pub(super) struct Finder {
+pub(super) struct ProbeChecker {
     probes: Probes,
-    found: Found,
-    /// For each flow, as it came, the latest number.
-    latest: HashMap<u64, u32, BuildHasherDefault<Word>>,
+    statistics: Statistics,
+    /// Latest number of each received flow.
+    latest: HashMap<u64, u32, BuildHasherDefault<WordHasher>>,
     now_ns: u64,
 }
 
-impl Finder {
-    /// Reads the clock; once for all packets of a call.
-    pub(super) fn turn(&mut self) {
+impl ProbeChecker {
+    /// Reads the clock. The caller does this once per call of `transmit`.
+    pub(super) fn read_clock(&mut self) {
         self.now_ns = Clock::Machine.now_ns();
     }
 
-    /// Looks at a packet.
-    pub(super) fn look(&mut self, frame: &[u8]) {
+    /// Checks a received packet and updates the statistics.
+    pub(super) fn check(&mut self, frame: &[u8]) {
         let parsed = godwit_wire::parse(frame);
-        let probe = place(&parsed).and_then(|(place, _)| frame.get(place..place + PROBE_BYTES)?.try_into().ok());
+        let probe = locate(&parsed).and_then(|(offset, _)| frame.get(offset..offset + PROBE_BYTES)?.try_into().ok());
         let probe: Option<[u8; PROBE_BYTES]> = probe;
         let (Some(probe), Some(tuple)) = (probe, &parsed.five_tuple) else {
-            self.found.report.foreign += 1;
+            self.statistics.report.foreign += 1;
             return;
         };
         let half = |at: usize| u16::from_le_bytes([probe[at], probe[at + 1]]);
         if half(0) != MAGIC || half(2) != self.probes.run {
-            self.found.report.foreign += 1;
+            self.statistics.report.foreign += 1;
             return;
         }
         let number = u32::from_le_bytes([probe[4], probe[5], probe[6], probe[7]]);
         let made_ns = probe[8..].iter().rev().fold(0, |time, &byte| time << 8 | u64::from(byte));
-        if !self.found.seen.insert(number) {
-            self.found.report.duplicates += 1;
+        if !self.statistics.seen.insert(number) {
+            self.statistics.report.duplicates += 1;
             return;
         }
-        self.found.report.received += 1;
-        self.found.latency.record(self.now_ns.saturating_sub(made_ns), 1);
+        self.statistics.report.received += 1;
+        self.statistics.latency.record(self.now_ns.saturating_sub(made_ns), 1);
         let latest = self.latest.entry(flow(tuple)).or_insert(number);
-        // Numbers wrap around.
+        // The difference is signed, because numbers wrap around.
         if (number.wrapping_sub(*latest) as i32) < 0 {
-            self.found.report.reordered += 1;
+            self.statistics.report.reordered += 1;
         } else {
             *latest = number;
         }
     }
 
-    /// Adds what was found to what others found.
+    /// Adds the statistics of this checker to the shared statistics.
     pub(super) fn finish(&mut self) {
-        let own = std::mem::take(&mut self.found);
-        let mut all = self.probes.found();
+        let own = std::mem::take(&mut self.statistics);
+        let mut all = self.probes.statistics();
         let both = all.seen.merge(&own.seen);
         all.latency.merge(&own.latency);
         all.report.received += own.report.received - both;
@@ -204,8 +207,9 @@ impl Finder {
     }
 }
 
-/// Where the probe of a packet is, and the checksum of its transport header; `None` where it has none.
-fn place(parsed: &godwit_wire::Parsed) -> Option<(usize, usize)> {
+/// Returns the offsets of the probe and of the transport checksum in a packet. Returns `None` if
+/// the packet has no room for a probe.
+fn locate(parsed: &godwit_wire::Parsed) -> Option<(usize, usize)> {
     let tuple = parsed.five_tuple.as_ref()?;
     let (header_bytes, checksum) = match tuple.protocol {
         17 => (8, 6),
@@ -217,8 +221,9 @@ fn place(parsed: &godwit_wire::Parsed) -> Option<(usize, usize)> {
     (transport > 0 && !parsed.fragment).then_some((transport + header_bytes + payload / 2 * 2, transport + checksum))
 }
 
-/// The checksum after words have changed (RFC 1624). Zero, of UDP over IPv4, says that there is none.
-fn mend(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
+/// Returns the checksum after words have changed (RFC 1624). A checksum of zero means that a packet
+/// of UDP over IPv4 has no checksum.
+fn update_checksum(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     if checksum == 0 {
         return 0;
     }
@@ -231,22 +236,22 @@ fn mend(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     }
     match !(sum as u16) {
         0 => 0xffff,
-        mended => mended,
+        updated => updated,
     }
 }
 
-/// A word that names a flow.
+/// Returns a hash of the flow.
 fn flow(tuple: &FiveTuple) -> u64 {
-    let mut word = Word::default();
+    let mut word = WordHasher::default();
     (tuple.source, tuple.destination, tuple.source_port, tuple.destination_port, tuple.protocol).hash(&mut word);
     word.finish()
 }
 
-/// Multiplies and folds: fast, for what no attacker chooses.
+/// Hasher that multiplies and folds. It is fast, for values that no attacker chooses.
 #[derive(Default)]
-struct Word(u64);
+struct WordHasher(u64);
 
-impl Hasher for Word {
+impl Hasher for WordHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -275,7 +280,7 @@ mod tests {
     use crate::QueueContext;
     use crate::synthetic::{Config, receiver};
 
-    /// Frames of a port whose packets are probes.
+    /// Returns the frames of a port whose packets are probes.
     fn frames(text: &str, probes: &Probes) -> Vec<Vec<u8>> {
         let mut config: Config = toml::from_str(&format!("packets = 400\nprobe = true\n{text}")).unwrap();
         config.validate().unwrap();
@@ -291,16 +296,16 @@ mod tests {
         batch.descriptors.iter().map(|descriptor| region.frame(descriptor).to_vec()).collect()
     }
 
-    fn found(frames: &[Vec<u8>], probes: &Probes) -> ProbeReport {
-        let mut finder = probes.finder();
-        finder.turn();
-        frames.iter().for_each(|frame| finder.look(frame));
-        finder.finish();
+    fn statistics(frames: &[Vec<u8>], probes: &Probes) -> ProbeReport {
+        let mut checker = probes.checker();
+        checker.read_clock();
+        frames.iter().for_each(|frame| checker.check(frame));
+        checker.finish();
         probes.report()
     }
 
     #[test]
-    fn loss_duplicates_and_order_are_seen() {
+    fn loss_duplicates_and_reordering_are_detected() {
         let probes = Probes::new();
         let mut sent = frames("flows = 1", &probes);
         sent.truncate(100);
@@ -310,32 +315,32 @@ mod tests {
         sent.push(vec![0; 60]);
         let foreign = frames("flows = 1", &Probes { run: probes.run ^ 1, ..Probes::new() });
         sent.push(foreign[0].clone());
-        let report = found(&sent, &probes);
+        let report = statistics(&sent, &probes);
         assert_eq!((report.received, report.duplicates, report.reordered, report.foreign), (99, 1, 1, 2));
         assert!(report.p50_ns > 0 && report.p50_ns <= report.p999_ns && report.p999_ns <= report.max_ns);
     }
 
     #[test]
-    fn flows_may_overtake_each_other() {
+    fn reordering_between_flows_is_not_counted() {
         let probes = Probes::new();
         let mut sent = frames("flows = 7\nsize = \"imix\"", &probes);
         sent.sort_by_key(|frame| frame[34..36].to_vec());
-        let report = found(&sent, &probes);
+        let report = statistics(&sent, &probes);
         assert_eq!((report.received, report.reordered), (400, 0));
     }
 
     #[test]
-    fn two_workers_that_find_the_same_packet_found_a_duplicate() {
+    fn packet_received_by_two_workers_is_a_duplicate() {
         let probes = Probes::new();
         let sent = frames("flows = 3", &probes);
-        found(&sent[..300], &probes);
-        let report = found(&sent[200..], &probes);
+        statistics(&sent[..300], &probes);
+        let report = statistics(&sent[200..], &probes);
         assert_eq!((report.received, report.duplicates), (400, 100));
     }
 
     /// Receivers drop packets with wrong checksums.
     #[test]
-    fn checksums_stay_right() {
+    fn checksums_stay_valid() {
         for text in [
             "size = 61",
             "size = { min = 80, max = 300 }\nip = \"v6\"",
@@ -345,13 +350,13 @@ mod tests {
             plain.validate().unwrap();
             let probes = Probes::new();
             for frame in frames(text, &probes) {
-                assert!(is_right(&frame), "{text}: {frame:02x?}");
+                assert!(is_valid(&frame), "{text}: {frame:02x?}");
             }
             assert_eq!(probes.report().received, 0);
         }
     }
 
-    fn is_right(frame: &[u8]) -> bool {
+    fn is_valid(frame: &[u8]) -> bool {
         let parsed = godwit_wire::parse(frame);
         let protocol = parsed.five_tuple.as_ref().unwrap().protocol;
         let addresses = if parsed.ip_version == 4 { 26..34 } else { 22..54 };

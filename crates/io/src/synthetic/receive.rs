@@ -1,4 +1,4 @@
-//! The receive queue: a generator, paced by a clock.
+//! Receive queue of a synthetic port: a generator, paced by a clock.
 
 use godwit_packet::{Batch, Region};
 
@@ -8,18 +8,18 @@ use super::probe::Probes;
 use super::units::Rate;
 use crate::{Clock, Error, PortCounters, QueueContext, Receive, Received};
 
-/// One worker's receive queue, paced by the machine's clock.
+/// Creates the receive queue of one worker, paced by the system clock.
 ///
 /// # Errors
-/// The configuration cannot work, or the pattern file cannot be read.
+/// Returns an error if the configuration is invalid or the pattern file cannot be read.
 pub fn receiver(config: &Config, context: QueueContext) -> Result<Box<dyn Receive>, Error> {
     receiver_with_clock(config, context, Clock::Machine)
 }
 
-/// As [`receiver`], with another clock.
+/// Creates the receive queue of one worker, paced by `clock`.
 ///
 /// # Errors
-/// As [`receiver`].
+/// Under the conditions of [`receiver`].
 pub fn receiver_with_clock(config: &Config, context: QueueContext, clock: Clock) -> Result<Box<dyn Receive>, Error> {
     let workers = context.steering.workers();
     let generator = Generator::new(config, context.steering, context.worker, context.port)?;
@@ -42,19 +42,22 @@ pub fn receiver_with_clock(config: &Config, context: QueueContext, clock: Clock)
     }))
 }
 
-/// Packet `k` is due when the packets (or bits) before it have had their time at the given rate. The schedule is one for the
-/// whole port: a worker gets its share because its packets are spread over it.
+/// Receive queue of one worker. Packet `k` is due when all earlier packets (or bits) have had their
+/// time at the configured rate.
+///
+/// The port has one schedule for all workers. Each worker gets its share because steering
+/// distributes the packets over the workers.
 struct Receiver {
     generator: Generator,
     clock: Clock,
-    /// `None`: as fast as possible.
+    /// Rate in units per second. `None` for the maximum rate.
     units_per_s: Option<f64>,
-    /// Of all workers together: how many units may wait. `None`: any number.
+    /// Maximum number of waiting units, for all workers together. `None` for no limit.
     queue_units: Option<u64>,
     time: Time,
-    /// When the first packet was due.
+    /// Time at which the first packet was due.
     start_ns: Option<u64>,
-    /// Whether packets say which they are.
+    /// Shared state of the probes, if packets are probes.
     probes: Option<Probes>,
 }
 

@@ -1,84 +1,89 @@
-//! Which packets of the sequence are a worker's: found without looking at the others.
+//! Selects the packets of a worker without computing the packets of other workers.
 //!
-//! The sequence goes in turns. Each packet of a turn is a *slot* that belongs to a steering bucket, the same one in every turn; a bucket
-//! has slots in proportion to its flows, and slots are shuffled once, by the seed. A worker keeps the slots of its own buckets.
+//! The sequence consists of rounds. Each packet of a round is a *slot* that belongs to a steering
+//! bucket. A slot has the same bucket in every round. The number of slots of a bucket is
+//! proportional to its number of flows. Slots are shuffled once, by the seed. A worker keeps the
+//! slots of its buckets.
 //!
 //! ```text
 //! number    | 0  1  2  3  4  5  6  7 | 8  9 10 11 12 13 14 15 | ...
 //! bucket    | 5  9  5  0  9  9  5  3 | 5  9  5  0  9  9  5  3 | ...
-//! worker 1  | x  x  x     x  x  x  x | x  x  x     x  x  x  x |         of two: the odd buckets
+//! worker 1  | x  x  x     x  x  x  x | x  x  x     x  x  x  x |         of two workers: the odd buckets
 //! ```
 
 use godwit_packet::BUCKETS;
 
 use super::draw::{below, draw};
 
-/// About how many slots a turn has: enough for shares of buckets to be right within a percent, few enough to stay in a cache.
-const TURN_PACKETS: u32 = 16 << 10;
+/// Approximate number of slots in a round. It is large enough for the shares of the buckets to be
+/// correct within 1 %, and small enough for a cache.
+const ROUND_PACKETS: u32 = 16 << 10;
 
-/// A packet of each turn that is this worker's.
+/// A packet of each round that belongs to this worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    /// Its place in the turn.
-    pub(super) place: u16,
-    /// Which of this worker's groups of flows it takes one from.
+    /// Position of the packet in the round.
+    pub(super) position: u16,
+    /// Group of flows from which the packet takes its flow.
     pub(super) group: u16,
 }
 
-/// The slots of one worker.
+/// Slots of one worker.
 #[derive(Debug)]
 pub(super) struct Schedule {
     slots: Vec<Slot>,
-    /// Packets of a turn, of all workers.
-    turn_packets: u64,
+    /// Number of packets in a round, for all workers together.
+    round_packets: u64,
 }
 
-/// A packet of a schedule.
+/// Position of a packet in a schedule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
-    /// Its number in the sequence of all workers; `u64::MAX`: there is none.
+    /// Number of the packet in the sequence of all workers, or `u64::MAX` if there is no packet.
     pub(super) sequence: u64,
     slot: usize,
-    /// Number of the first packet of the turn that it is in.
-    pub(super) turn_start: u64,
+    /// Number of the first packet of the round.
+    pub(super) round_start: u64,
 }
 
 impl Schedule {
-    /// Of a worker that looks at every packet, all of group 0.
+    /// Creates the schedule of a worker that examines every packet. All packets belong to group 0.
     pub(super) fn all() -> Self {
-        Self { slots: vec![Slot { place: 0, group: 0 }], turn_packets: 1 }
+        Self { slots: vec![Slot { position: 0, group: 0 }], round_packets: 1 }
     }
 
-    /// `flows`: how many each bucket has, not all 0. `groups`: the worker's group of flows of each bucket, `None` where it is another's.
+    /// Creates the schedule of a worker. `flows` has the number of flows of each bucket, not all 0.
+    /// `groups` has the group of flows of each bucket, or `None` if the bucket belongs to another
+    /// worker.
     pub(super) fn new(seed: u64, flows: &[usize; BUCKETS], groups: &[Option<u16>; BUCKETS]) -> Self {
         let mut buckets: Vec<u8> = Vec::new();
         for (bucket, &count) in slots_per_bucket(flows).iter().enumerate() {
             buckets.extend(std::iter::repeat_n(bucket as u8, count as usize));
         }
         shuffle(seed, &mut buckets);
-        let own = |(place, &bucket): (usize, &u8)| {
-            groups[usize::from(bucket)].map(|group| Slot { place: place as u16, group })
+        let own = |(position, &bucket): (usize, &u8)| {
+            groups[usize::from(bucket)].map(|group| Slot { position: position as u16, group })
         };
-        Self { slots: buckets.iter().enumerate().filter_map(own).collect(), turn_packets: buckets.len() as u64 }
+        Self { slots: buckets.iter().enumerate().filter_map(own).collect(), round_packets: buckets.len() as u64 }
     }
 
-    /// The first packet.
+    /// Returns the first packet of the worker.
     pub(super) fn start(&self) -> Cursor {
-        let sequence = self.slots.first().map_or(u64::MAX, |slot| u64::from(slot.place));
-        Cursor { sequence, slot: 0, turn_start: 0 }
+        let sequence = self.slots.first().map_or(u64::MAX, |slot| u64::from(slot.position));
+        Cursor { sequence, slot: 0, round_start: 0 }
     }
 
-    /// The way from packet to packet.
+    /// Returns a view of the schedule that steps from packet to packet.
     pub(super) fn steps(&self) -> Steps<'_> {
-        Steps { slots: &self.slots, turn_packets: self.turn_packets }
+        Steps { slots: &self.slots, round_packets: self.round_packets }
     }
 }
 
-/// A [`Schedule`], ready to be walked.
+/// View of a [`Schedule`] that steps from packet to packet.
 #[derive(Clone, Copy)]
 pub(super) struct Steps<'a> {
     slots: &'a [Slot],
-    turn_packets: u64,
+    round_packets: u64,
 }
 
 impl Steps<'_> {
@@ -87,43 +92,45 @@ impl Steps<'_> {
         usize::from(self.slots[at.slot].group)
     }
 
-    /// At most so many of this worker's packets of the turn, from one on.
+    /// Returns the remaining slots of the round from `at` on, at most `packets_max`.
     #[inline(always)]
     pub(super) fn from(&self, at: Cursor, packets_max: usize) -> &[Slot] {
         let rest = &self.slots[at.slot..];
         &rest[..rest.len().min(packets_max)]
     }
 
-    /// The packet `packets` packets of this worker later; at most as many as a turn has.
+    /// Returns the packet that is `packets` packets of this worker after `at`. `packets` is at most
+    /// the number of slots of a round.
     #[inline(always)]
     pub(super) fn ahead(&self, at: Cursor, packets: usize) -> Cursor {
-        let (mut slot, mut turn_start) = (at.slot + packets, at.turn_start);
+        let (mut slot, mut round_start) = (at.slot + packets, at.round_start);
         if slot >= self.slots.len() {
             slot -= self.slots.len();
-            turn_start += self.turn_packets;
+            round_start += self.round_packets;
         }
-        Cursor { sequence: turn_start + u64::from(self.slots[slot].place), slot, turn_start }
+        Cursor { sequence: round_start + u64::from(self.slots[slot].position), slot, round_start }
     }
 }
 
-/// In proportion to flows; exact where a turn has room for every flow, else at least 1 for a bucket that has any.
+/// Returns the number of slots of each bucket, in proportion to its flows. The proportion is exact
+/// if a round has a slot for every flow. Otherwise each bucket with flows has at least one slot.
 fn slots_per_bucket(flows: &[usize; BUCKETS]) -> [u32; BUCKETS] {
     let total: usize = flows.iter().sum();
-    let room = TURN_PACKETS as usize;
+    let room = ROUND_PACKETS as usize;
     if total <= room {
         return flows.map(|count| (count * (room / total)) as u32);
     }
     let mut slots = flows.map(|count| ((count * room / total) as u32).max(u32::from(count > 0)));
-    // What rounding down left over goes to those that lost most by it.
+    // Distribute the slots that remain after rounding down to the buckets that lost most by it.
     let mut order: Vec<usize> = (0..BUCKETS).collect();
     let lost = |bucket: usize| (flows[bucket] * room) as i64 - i64::from(slots[bucket]) * total as i64;
     order.sort_by_key(|&bucket| std::cmp::Reverse(lost(bucket)));
-    let left = TURN_PACKETS.saturating_sub(slots.iter().sum());
+    let left = ROUND_PACKETS.saturating_sub(slots.iter().sum());
     order[..(left as usize).min(BUCKETS)].iter().for_each(|&bucket| slots[bucket] += 1);
     slots
 }
 
-/// Fisher and Yates, with numbers drawn by position.
+/// Shuffles the items (Fisher and Yates) with random numbers by position.
 pub(super) fn shuffle<T>(seed: u64, items: &mut [T]) {
     for last in (1..items.len()).rev() {
         items.swap(last, below(draw(seed, last as u64) as u32, last as u32 + 1) as usize);
@@ -138,9 +145,10 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Every number of the sequence is exactly one worker's, whatever buckets have flows, and buckets get their shares.
+        /// Every packet of the sequence belongs to exactly one worker, for any distribution of
+        /// flows. Buckets get their shares.
         #[test]
-        fn every_packet_is_one_workers(
+        fn every_packet_has_one_worker(
             seed: u64,
             workers in 1usize..20,
             filled in prop::collection::btree_map(0..BUCKETS, prop_oneof![1usize..4, 1usize..1000, 1usize..100_000], 1..BUCKETS),
@@ -148,11 +156,11 @@ mod tests {
             let flows: [usize; BUCKETS] = std::array::from_fn(|bucket| filled.get(&bucket).copied().unwrap_or(0));
             let total: usize = flows.iter().sum();
             let mut bucket_of = std::collections::BTreeMap::new();
-            let mut turn_packets = 0;
+            let mut round_packets = 0;
             for worker in 0..workers {
                 let own = |bucket| (bucket % workers == worker).then_some(bucket as u16);
                 let schedule = Schedule::new(seed, &flows, &std::array::from_fn(own));
-                turn_packets = schedule.turn_packets;
+                round_packets = schedule.round_packets;
                 let (mut at, steps) = (schedule.start(), schedule.steps());
                 for _ in 0..2 * schedule.slots.len() {
                     let bucket = steps.group(at);
@@ -164,13 +172,13 @@ mod tests {
                 }
                 prop_assert_eq!(schedule.slots.is_empty(), schedule.start().sequence == u64::MAX);
             }
-            prop_assert!(turn_packets <= u64::from(TURN_PACKETS) + BUCKETS as u64);
-            prop_assert!(bucket_of.keys().copied().eq(0..2 * turn_packets));
+            prop_assert!(round_packets <= u64::from(ROUND_PACKETS) + BUCKETS as u64);
+            prop_assert!(bucket_of.keys().copied().eq(0..2 * round_packets));
             for (bucket, count) in flows.iter().enumerate() {
-                let slots = bucket_of.values().filter(|&&of| of == bucket).count() as f64 / 2.0;
-                let room = if total <= TURN_PACKETS as usize { turn_packets } else { u64::from(TURN_PACKETS) };
+                let slots = bucket_of.values().filter(|&&other| other == bucket).count() as f64 / 2.0;
+                let room = if total <= ROUND_PACKETS as usize { round_packets } else { u64::from(ROUND_PACKETS) };
                 let expected = *count as f64 / total as f64 * room as f64;
-                let tolerance = if total <= TURN_PACKETS as usize { 1e-6 } else { 1.0 };
+                let tolerance = if total <= ROUND_PACKETS as usize { 1e-6 } else { 1.0 };
                 prop_assert!((slots - expected).abs() <= tolerance, "bucket {bucket}: {slots} for {expected}");
             }
         }

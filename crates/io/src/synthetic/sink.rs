@@ -1,4 +1,5 @@
-//! The transmit queue: counts packets, digests them if asked to, and returns their buffers.
+//! Transmit queue of a synthetic port: counts packets, computes a digest if configured, and
+//! releases buffers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,38 +7,40 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use godwit_packet::Outgoing;
 
 use super::config::Config;
-use super::probe::{Finder, Probes};
+use super::probe::{ProbeChecker, Probes};
 use crate::{Departure, Error, PortCounters, Transmit};
 
-/// What all workers sent to the port, as one number: equal packets in any order give equal digests.
+/// Digest of all packets sent to the port. The order of the packets does not change it.
 ///
-/// The sum, modulo 2^64, of a hash of each frame. (A sum and not an exclusive or: two equal packets must not cancel out.)
-/// For comparing runs; it withstands no attacker.
+/// The digest is the sum of a hash of each frame, modulo 2^64. With an exclusive or instead of a
+/// sum, two equal packets would cancel out. The digest is for comparing runs and does not resist an
+/// attacker.
 #[derive(Clone, Debug, Default)]
 pub struct Digest(Arc<AtomicU64>);
 
 impl Digest {
-    /// Of nothing yet.
+    /// Creates the digest of no packets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The digest of all calls of `transmit` that have returned.
+    /// Returns the digest of all packets of completed calls of `transmit`.
     pub fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// One worker's transmit queue. With `digest = true` in the configuration it adds to `digest`, of which all workers get a clone.
+/// Creates the transmit queue of one worker. With `digest = true` in the configuration, the queue
+/// adds its packets to `digest`. The queues of all workers share the digest.
 pub fn transmitter(config: &Config, digest: &Digest) -> Box<dyn Transmit> {
     let digest = config.digest.then(|| digest.clone());
-    let finder = config.probes.as_ref().map(Probes::finder);
-    Box::new(Transmitter { digest, finder, counters: PortCounters::default() })
+    let checker = config.probes.as_ref().map(Probes::checker);
+    Box::new(Transmitter { digest, checker, counters: PortCounters::default() })
 }
 
 struct Transmitter {
     digest: Option<Digest>,
-    finder: Option<Finder>,
+    checker: Option<ProbeChecker>,
     counters: PortCounters,
 }
 
@@ -47,9 +50,9 @@ impl Transmit for Transmitter {
             let frames = packets.iter().map(|departure| hash(buffers.frame(&departure.descriptor)));
             digest.0.fetch_add(frames.fold(0, u64::wrapping_add), Ordering::Relaxed);
         }
-        if let Some(finder) = &mut self.finder {
-            finder.turn();
-            packets.iter().for_each(|departure| finder.look(buffers.frame(&departure.descriptor)));
+        if let Some(checker) = &mut self.checker {
+            checker.read_clock();
+            packets.iter().for_each(|departure| checker.check(buffers.frame(&departure.descriptor)));
         }
         self.counters.sent_bytes += packets.iter().map(|departure| u64::from(departure.descriptor.length)).sum::<u64>();
         buffers.release_all(packets);
@@ -58,8 +61,8 @@ impl Transmit for Transmitter {
     }
 
     fn settled(&mut self, sequence: u64) -> Result<(), Error> {
-        if let Some(finder) = self.finder.as_mut().filter(|_| sequence == u64::MAX) {
-            finder.finish();
+        if let Some(checker) = self.checker.as_mut().filter(|_| sequence == u64::MAX) {
+            checker.finish();
         }
         Ok(())
     }
@@ -69,7 +72,8 @@ impl Transmit for Transmitter {
     }
 }
 
-/// A word at a time: multiply by an odd constant, fold the halves of the product. Length first, so that padding counts.
+/// Hashes a frame word by word: multiplies by an odd constant and folds the halves of the product.
+/// The length is hashed first, so that padding changes the result.
 fn hash(frame: &[u8]) -> u64 {
     let mix = |state: u64, word: u64| {
         let product = u128::from(state ^ word) * 0x9e37_79b9_7f4a_7c15;
@@ -88,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hash_sees_every_byte_and_the_length() {
+    fn hash_depends_on_every_byte_and_the_length() {
         let frame: Vec<u8> = (0..67).collect();
         let mut seen = std::collections::HashSet::from([hash(&frame)]);
         for at in 0..frame.len() {

@@ -1,4 +1,4 @@
-//! Sizes, rates, prefixes and addresses as the operator writes them.
+//! Sizes, rates, prefixes and MAC addresses in the configuration.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -6,31 +6,34 @@ use std::str::FromStr;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// Length of generated frames, in bytes as they lie in memory: without FCS. What is commonly called a
-/// 64-byte packet is `size = 60`.
+/// Length of generated frames in bytes, as in memory, without FCS. A packet that is commonly called
+/// a 64-byte packet is `size = 60`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// All of one length: `size = 60`.
+    /// All frames have the same length: `size = 60`.
     Fixed(u16),
-    /// Uniformly random, both ends included: `size = { min = 60, max = 1276 }`.
+    /// Uniformly random, including both ends: `size = { min = 60, max = 1276 }`.
     Uniform {
-        /// Shortest.
+        /// Minimum length.
         min: u16,
-        /// Longest.
+        /// Maximum length.
         max: u16,
     },
-    /// `size = "imix"`: 64, 570 and 1518 bytes with FCS in the ratio 7:4:1, as the thesis on adaptive scheduling
-    /// (University of Crete, 2020, section 5.3) uses it; RFC 6985 is how to write such mixes down.
+    /// `size = "imix"`: 64, 570 and 1518 bytes with FCS in the ratio 7:4:1, as in the thesis on
+    /// adaptive scheduling (University of Crete, 2020, section 5.3). RFC 6985 defines a notation
+    /// for such mixes.
     Imix,
-    /// `size = "imix-pipsea"`: 61.22 % of 60 bytes, 23.47 % of 536, 15.31 % of 1360, with FCS (PIPSEA, CCS '16, section 4).
+    /// `size = "imix-pipsea"`: 61.22 % of 60 bytes, 23.47 % of 536 bytes and 15.31 % of 1360 bytes,
+    /// with FCS (PIPSEA, CCS '16, section 4).
     ImixPipsea,
 }
 
-/// Bytes of the frame check sequence, which counts in the published mixes and is not in memory.
+/// Length of the frame check sequence in bytes. The published mixes include it, but frames in
+/// memory do not.
 const FCS_BYTES: u16 = 4;
 
 impl Size {
-    /// The lengths that occur, without FCS, and the share of each in units of 10^-4; `None` for uniformly random.
+    /// Returns the lengths without FCS and their weights, or `None` for uniformly random lengths.
     pub(super) fn shares(&self) -> Option<Vec<(u16, u32)>> {
         let without_fcs = |shares: [(u16, u32); 3]| shares.map(|(bytes, share)| (bytes - FCS_BYTES, share)).to_vec();
         match self {
@@ -41,7 +44,7 @@ impl Size {
         }
     }
 
-    /// Bytes of a frame on the average, without FCS.
+    /// Returns the average length of a frame in bytes, without FCS.
     pub fn mean_bytes(&self) -> f64 {
         match self.shares() {
             Some(shares) => {
@@ -55,7 +58,7 @@ impl Size {
         }
     }
 
-    /// Shortest and longest, bytes.
+    /// Returns the minimum and maximum length in bytes.
     pub fn bounds(&self) -> (u16, u16) {
         match self {
             Self::Fixed(bytes) => (*bytes, *bytes),
@@ -80,33 +83,33 @@ impl std::fmt::Display for Size {
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(match deserializer.deserialize_any(SpanVisitor { names: &["imix", "imix-pipsea"] })? {
-            Written::Name("imix") => Self::Imix,
-            Written::Name(_) => Self::ImixPipsea,
-            Written::Span(Span { min, max }) if min == max => Self::Fixed(min),
-            Written::Span(Span { min, max }) => Self::Uniform { min, max },
+            Value::Name("imix") => Self::Imix,
+            Value::Name(_) => Self::ImixPipsea,
+            Value::Span(Span { min, max }) if min == max => Self::Fixed(min),
+            Value::Span(Span { min, max }) => Self::Uniform { min, max },
         })
     }
 }
 
-/// One number, or all numbers from `min` to `max`: `80` or `{ min = 1024, max = 65535 }`.
+/// A number, or a range from `min` to `max`: `80` or `{ min = 1024, max = 65535 }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Smallest.
+    /// First number of the range.
     pub min: u16,
-    /// Largest.
+    /// Last number of the range.
     pub max: u16,
 }
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match deserializer.deserialize_any(SpanVisitor { names: &[] })? {
-            Written::Span(span) => Ok(span),
-            Written::Name(_) => Err(D::Error::custom("expected a number")),
+            Value::Span(span) => Ok(span),
+            Value::Name(_) => Err(D::Error::custom("expected a number")),
         }
     }
 }
 
-enum Written {
+enum Value {
     Span(Span),
     Name(&'static str),
 }
@@ -116,32 +119,32 @@ struct SpanVisitor {
 }
 
 impl<'de> Visitor<'de> for SpanVisitor {
-    type Value = Written;
+    type Value = Value;
 
     fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         f.write_str("a number from 0 to 65535, { min, max }")?;
         self.names.iter().try_for_each(|name| write!(f, ", or \"{name}\""))
     }
 
-    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Written, E> {
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Value, E> {
         let value =
             u16::try_from(value).map_err(|_| E::invalid_value(serde::de::Unexpected::Unsigned(value), &self))?;
-        Ok(Written::Span(Span { min: value, max: value }))
+        Ok(Value::Span(Span { min: value, max: value }))
     }
 
-    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Written, E> {
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Value, E> {
         match u64::try_from(value) {
             Ok(value) => self.visit_u64(value),
             Err(_) => Err(E::invalid_value(serde::de::Unexpected::Signed(value), &self)),
         }
     }
 
-    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Written, E> {
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Value, E> {
         let known = self.names.iter().find(|name| **name == value);
-        known.map(|name| Written::Name(name)).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(value), &self))
+        known.map(|name| Value::Name(name)).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(value), &self))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Written, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Value, A::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Ends {
@@ -152,14 +155,15 @@ impl<'de> Visitor<'de> for SpanVisitor {
         if min > max {
             return Err(A::Error::custom(format!("min = {min} is above max = {max}")));
         }
-        Ok(Written::Span(Span { min, max }))
+        Ok(Value::Span(Span { min, max }))
     }
 }
 
-/// How fast packets are offered: `"max"`, `"10Mpps"`, `"2.5Gbps"`. Bits are those of frames without FCS.
+/// Rate at which packets are offered: `"max"`, `"10Mpps"`, `"2.5Gbps"`. A bit rate counts the bits
+/// of frames without FCS.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
-    /// As fast as they are taken.
+    /// Maximum rate.
     Max,
     /// Packets per second.
     PacketsPerS(f64),
@@ -171,13 +175,13 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refuse = || format!("\"{text}\" is no rate: write \"max\", \"10Mpps\" or \"5Gbps\" (k, M, G)");
+        let error = || format!("\"{text}\" is not a rate: write \"max\", \"10Mpps\" or \"5Gbps\" (k, M, G)");
         if text == "max" {
             return Ok(Self::Max);
         }
-        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(refuse)?;
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(error)?;
         let (number, unit) = (&text[..digits], text[digits..].trim_start());
-        let number: f64 = number.parse().map_err(|_| refuse())?;
+        let number: f64 = number.parse().map_err(|_| error())?;
         let scale = match unit.as_bytes().first() {
             Some(b'k') => 1e3,
             Some(b'M') => 1e6,
@@ -186,22 +190,23 @@ impl FromStr for Rate {
         };
         let rate = number * scale;
         if !(1e-3..=1e15).contains(&rate) {
-            return Err(refuse());
+            return Err(error());
         }
         match if scale == 1.0 { unit } else { &unit[1..] } {
             "pps" => Ok(Self::PacketsPerS(rate)),
             "bps" => Ok(Self::BitsPerS(rate)),
-            _ => Err(refuse()),
+            _ => Err(error()),
         }
     }
 }
 
-/// The addresses that share their first bits: `"10.0.0.0/8"`, `"0.0.0.0/0"`, `"2001:db8::/32"`; without `/` one address.
+/// Prefix of addresses: `"10.0.0.0/8"`, `"0.0.0.0/0"`, `"2001:db8::/32"`. Without `/` it is a
+/// single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// Any address of it.
+    /// Any address of the prefix.
     pub address: IpAddr,
-    /// How many bits are shared.
+    /// Length of the prefix in bits.
     pub length_bits: u8,
 }
 
@@ -209,17 +214,18 @@ impl FromStr for Prefix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refuse =
-            || format!("\"{text}\" is no prefix: write an address, or an address and a length, \"10.0.0.0/8\"");
+        let error = || {
+            format!("\"{text}\" is not a prefix: write an address, or an address and a length such as \"10.0.0.0/8\"")
+        };
         let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
-        let address: IpAddr = address.parse().map_err(|_| refuse())?;
+        let address: IpAddr = address.parse().map_err(|_| error())?;
         let bits = if address.is_ipv4() { 32 } else { 128 };
-        let length_bits = length.map_or(Ok(bits), str::parse).map_err(|_| refuse())?;
-        if length_bits > bits { Err(refuse()) } else { Ok(Self { address, length_bits }) }
+        let length_bits = length.map_or(Ok(bits), str::parse).map_err(|_| error())?;
+        if length_bits > bits { Err(error()) } else { Ok(Self { address, length_bits }) }
     }
 }
 
-/// An Ethernet address: `"02:00:00:00:00:01"`.
+/// MAC address, such as `"02:00:00:00:00:01"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mac(pub [u8; 6]);
 
@@ -227,15 +233,15 @@ impl FromStr for Mac {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refuse = || format!("\"{text}\" is no Ethernet address: write six bytes, \"02:00:00:00:00:01\"");
+        let error = || format!("\"{text}\" is not a MAC address: write six bytes, such as \"02:00:00:00:00:01\"");
         let mut bytes = [0; 6];
         let mut parts = text.split(':');
         for byte in &mut bytes {
             let digits = |part: &&str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-            let part = parts.next().filter(digits).ok_or_else(refuse)?;
-            *byte = u8::from_str_radix(part, 16).map_err(|_| refuse())?;
+            let part = parts.next().filter(digits).ok_or_else(error)?;
+            *byte = u8::from_str_radix(part, 16).map_err(|_| error())?;
         }
-        if parts.next().is_some() { Err(refuse()) } else { Ok(Self(bytes)) }
+        if parts.next().is_some() { Err(error()) } else { Ok(Self(bytes)) }
     }
 }
 
@@ -298,7 +304,8 @@ mod tests {
         struct Stanza {
             size: Size,
         }
-        let read = |text: &str| toml::from_str::<Stanza>(text).map(|stanza| stanza.size).map_err(|e| e.to_string());
+        let read =
+            |text: &str| toml::from_str::<Stanza>(text).map(|stanza| stanza.size).map_err(|error| error.to_string());
         assert_eq!(read("size = 60"), Ok(Size::Fixed(60)));
         assert_eq!(read("size = { min = 60, max = 1276 }"), Ok(Size::Uniform { min: 60, max: 1276 }));
         assert_eq!(read("size = \"imix\""), Ok(Size::Imix));

@@ -1,7 +1,11 @@
-//! `tap`: an interface of the kernel that this program is the other end of. What is sent to it arrives at the kernel, and what the kernel
-//! sends there comes in: the way to the machine's own programs, where no other port is the kernel's.
+//! The `tap` port: a TAP interface, which connects the chain with the kernel's network stack.
 //!
-//! One queue of the interface for each worker; frames are copied by the kernel, one system call each.
+//! The kernel receives the packets that the port sends to the interface. The port receives the
+//! packets that the kernel sends to the interface. With this port, a chain reaches the programs of
+//! this machine.
+//!
+//! The interface has one queue per worker. The kernel copies each frame, with one system call per
+//! frame.
 
 mod queue;
 
@@ -20,15 +24,15 @@ use crate::{Error, PortCounters, QueueContext, Receive, Transmit};
 use queue::{Receiver, Transmitter};
 
 const CLONE_DEVICE: &str = "/dev/net/tun";
-/// Longest name of an interface.
+/// Maximum length of an interface name, in bytes.
 const NAME_BYTES_MAX: usize = libc::IFNAMSIZ - 1;
 
-/// A port of `kind = "tap"`.
+/// Configuration of a port with `kind = "tap"`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Name of the interface: made where there is none, and gone with the program then; one that is there already
-    /// (`ip tuntap add NAME mode tap multi_queue`) stays.
+    /// Name of the interface. The port creates the interface if it does not exist, and removes it
+    /// at the end. An existing interface (`ip tuntap add NAME mode tap multi_queue`) is kept.
     pub interface: String,
 }
 
@@ -39,10 +43,10 @@ impl Live for Config {
 
     fn validate(&self) -> Result<(), Error> {
         let name = &self.interface;
-        let is_sound = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b'%';
-        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_sound) || name == "." || name == ".."
+        let is_valid = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b'%';
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_valid) || name == "." || name == ".."
         {
-            let reason = format!("a name of an interface has 1 to {NAME_BYTES_MAX} letters and digits");
+            let reason = format!("the name of an interface has 1 to {NAME_BYTES_MAX} letters and digits");
             return Err(Error::config("interface", name, reason));
         }
         Ok(())
@@ -59,13 +63,13 @@ impl Live for Config {
             queues: queues.collect(),
             stopped: Arc::default(),
             frame_bytes_max: context.frame_bytes_max,
-            told: Mutex::default(),
+            reported_down: Mutex::default(),
             name: name.clone(),
         }))
     }
 }
 
-/// The fields of `struct ifreq` that TUNSETIFF takes.
+/// Fields of `struct ifreq` that TUNSETIFF reads.
 #[repr(C)]
 struct Request {
     name: [u8; libc::IFNAMSIZ],
@@ -74,19 +78,19 @@ struct Request {
 }
 
 /// Opens one queue of the interface.
-fn attach(name: &str, many: bool) -> io::Result<File> {
+fn attach(name: &str, multi_queue: bool) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(CLONE_DEVICE)?;
-    let many = if many { libc::IFF_MULTI_QUEUE } else { 0 };
-    let flags = (libc::IFF_TAP | libc::IFF_NO_PI | many) as i16;
+    let multi_queue = if multi_queue { libc::IFF_MULTI_QUEUE } else { 0 };
+    let flags = (libc::IFF_TAP | libc::IFF_NO_PI | multi_queue) as i16;
     let mut request = Request { name: [0; libc::IFNAMSIZ], flags, pad: [0; 22] };
     request.name[..name.len()].copy_from_slice(name.as_bytes());
-    // SAFETY: the request takes a `struct ifreq`, which is as long as this (40 bytes on 64-bit machines), lives during the call, and
-    // whose name ends with a zero.
-    let said = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
-    if said < 0 { Err(io::Error::last_os_error()) } else { Ok(file) }
+    // SAFETY: TUNSETIFF takes a `struct ifreq`. `Request` has the same size (40 bytes on 64-bit
+    // machines), lives during the call, and its name ends with a zero byte.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(file) }
 }
 
-/// One queue, which its worker's receive and transmit queue share.
+/// One queue of the interface. The receive queue and the transmit queue of a worker share it.
 struct Queue {
     file: File,
     received: SharedCounters,
@@ -98,8 +102,8 @@ struct Port {
     queues: Vec<Arc<Queue>>,
     stopped: Arc<AtomicBool>,
     frame_bytes_max: usize,
-    /// Whether the operator was told that the interface is down.
-    told: Mutex<bool>,
+    /// Whether the last message to the operator reported that the interface is down.
+    reported_down: Mutex<bool>,
 }
 
 impl LivePort for Port {
@@ -120,13 +124,13 @@ impl LivePort for Port {
         let flags = std::fs::read_to_string(format!("/sys/class/net/{}/flags", self.name)).unwrap_or_default();
         let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).unwrap_or(0);
         let is_down = flags & libc::IFF_UP as u32 == 0;
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::replace(&mut *told, is_down) == is_down {
+        let mut reported_down = self.reported_down.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *reported_down, is_down) == is_down {
             return Vec::new();
         }
         let name = &self.name;
         match is_down {
-            true => vec![format!("interface {name} is down: give it addresses, and `ip link set {name} up`")],
+            true => vec![format!("interface {name} is down: add its addresses and run `ip link set {name} up`")],
             false => vec![format!("interface {name} is up")],
         }
     }

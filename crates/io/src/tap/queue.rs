@@ -1,4 +1,4 @@
-//! A worker's two queues.
+//! Receive and transmit queue of a worker on a TAP interface.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +11,7 @@ use super::Queue;
 use crate::live::Arrivals;
 use crate::{Departure, Error, PortCounters, QueueContext, Receive, Received, Transmit};
 
-/// Longest frame that an interface may have.
+/// Maximum length of a frame that a TAP interface can deliver, in bytes.
 const FRAME_BYTES_MAX: usize = 1 << 16;
 
 pub(super) struct Receiver {
@@ -41,12 +41,12 @@ impl Receive for Receiver {
         if self.stopped.load(Ordering::Acquire) {
             return Ok(Received::Ended);
         }
-        self.arrivals.turn();
+        self.arrivals.read_clock();
         for _ in 0..packets_max {
             let bytes = match (&self.queue.file).read(&mut self.frame) {
                 Ok(bytes) => bytes,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => break,
-                // An interface that is down has nothing (EIO), and comes back.
+                // An interface that is down returns EIO and may come up again.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EIO | libc::EBADFD)) => break,
                 Err(source) => return Err(Error::system("read from a tap interface", source)),
             };
@@ -102,7 +102,7 @@ impl Transmit for Transmitter {
     fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error> {
         let mut accepted = 0;
         for Departure { descriptor, .. } in packets {
-            // Full, or down: as any interface, it loses what it cannot take.
+            // A failed write means that the interface is full or down. The packet is then lost.
             if let Ok(bytes) = (&self.queue.file).write(buffers.frame(descriptor)) {
                 accepted += 1;
                 self.counters.sent_bytes += bytes as u64;
