@@ -1,7 +1,9 @@
-//! Documents that say what the code says.
+//! Documents that must agree with the code.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use godwit_test_support::repository;
 
@@ -48,4 +50,61 @@ fn links_between_documents_lead_somewhere() {
         }
     }
     assert!(links > 20, "only {links} links");
+}
+
+/// Returns the names of all counters of dropped or lost packets.
+fn loss_counters() -> BTreeSet<String> {
+    let page = godwit_engine::counters::document();
+    let names = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let is_of_port = |name: &str| name.strip_prefix("port_").is_some_and(|rest| !has_no_loss(rest));
+    names.filter(|name| name.contains("_dropped") || is_of_port(name)).map(str::to_owned).collect()
+}
+
+/// Returns whether a counter of ports counts packets or bytes that were received or sent.
+fn has_no_loss(name: &str) -> bool {
+    name.starts_with("received_") || name.starts_with("sent_")
+}
+
+/// Returns the code spans of all tables of `page`.
+fn code_spans_of_tables(page: &str) -> Vec<&str> {
+    page.lines().filter(|line| line.starts_with('|')).flat_map(|line| line.split('`').skip(1).step_by(2)).collect()
+}
+
+#[test]
+fn troubleshooting_has_every_drop_reason() {
+    let page = fs::read_to_string(repository().join("docs/troubleshooting.md")).unwrap();
+    let named: BTreeSet<String> = code_spans_of_tables(&page).into_iter().map(str::to_owned).collect();
+    let counters = loss_counters();
+    assert!(counters.len() > 60, "{counters:?}");
+    // The sum of all drops is described in a sentence, not in a table.
+    let missing: Vec<_> = counters.difference(&named).filter(|name| *name != "engine_dropped").collect();
+    assert!(missing.is_empty(), "docs/troubleshooting.md has no row for {missing:?}");
+    let obsolete: Vec<_> =
+        named.iter().filter(|name| name.contains("_dropped_") && !counters.contains(*name)).collect();
+    assert!(obsolete.is_empty(), "docs/troubleshooting.md names counters that do not exist: {obsolete:?}");
+}
+
+#[test]
+fn commands_of_troubleshooting_exist() {
+    let page = fs::read_to_string(repository().join("docs/troubleshooting.md")).unwrap();
+    let commands: BTreeSet<&str> =
+        code_spans_of_tables(&page).into_iter().filter(|span| span.starts_with("godwit ")).collect();
+    assert!(commands.len() > 15, "{commands:?}");
+    for command in commands {
+        let is_subcommand = |word: &&str| word.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-');
+        let words = || command.split_whitespace().skip(1);
+        // Other arguments are in upper case, except the names of benches.
+        let subcommands: Vec<&str> = words().take_while(is_subcommand).filter(|word| !word.starts_with('-')).collect();
+        let subcommands = if subcommands[0] == "bench" { &subcommands[..1] } else { &subcommands[..] };
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_godwit")).args(subcommands).arg("--help").output().expect("it starts");
+        assert!(output.status.success(), "`{command}`: {}", String::from_utf8_lossy(&output.stderr));
+        let help = String::from_utf8(output.stdout).unwrap();
+        for option in words().filter(|word| word.starts_with("--")) {
+            assert!(
+                help.contains(&format!("{option} ")) || help.contains(&format!("{option}\n")),
+                "`{command}`: {option}"
+            );
+        }
+    }
 }
