@@ -1,5 +1,5 @@
-//! Compiles the kernels for the CPU, once per level, and assembles the source
-//! texts that devices compile at run time.
+//! Compiles the kernels for the CPU, once per level. Assembles the source texts that devices
+//! compile at run time.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -7,19 +7,21 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// One set of CPU features that the kernels are compiled for.
+/// A level: one set of CPU features that the kernels are compiled for.
 struct Level {
     name: &'static str,
-    /// Flags without which the level makes no sense; one unknown to the compiler leaves it out.
+    /// Compiler flags that the level requires. If the compiler does not support one of them, the
+    /// level is left out.
     flags: &'static [&'static str],
-    /// What `flags` let the compiler use, in the words of `is_x86_feature_detected!`.
+    /// CPU features that `flags` enable, as named by `is_x86_feature_detected!`.
     features: &'static [&'static str],
-    /// Flags taken where the compiler knows them, each with the feature it brings.
+    /// Optional compiler flags, each with the CPU feature that it enables. Flags that the compiler
+    /// does not support are left out.
     extras: &'static [(&'static str, &'static str)],
 }
 
-/// The levels of the x86-64 psABI (System V ABI, AMD64 supplement, section 3.1.1) and
-/// the instructions for cryptography that go with their machines.
+/// Levels of the x86-64 psABI (System V ABI, AMD64 supplement, section 3.1.1), with the
+/// cryptographic instructions that their CPUs usually have.
 const X86_64_LEVELS: &[Level] = &[
     Level {
         name: "x86-64-v2",
@@ -80,12 +82,12 @@ const X86_64_LEVELS: &[Level] = &[
     },
 ];
 
-/// The same for `native.c`, whose text needs all of them.
+/// Compiler flags that `native.c` requires.
 const NATIVE_FLAGS: &[&str] = &["-march=x86-64-v4", "-maes", "-mpclmul", "-mvaes", "-mvpclmulqdq"];
-/// What [`NATIVE_FLAGS`] let it use, beyond the features of x86-64-v4.
+/// CPU features that [`NATIVE_FLAGS`] enable, in addition to those of x86-64-v4.
 const NATIVE_FEATURES: &[&str] = &["vaes", "vpclmulqdq"];
 
-/// Elsewhere: whatever the target promises by itself.
+/// The only level of other architectures, with the default flags of the target.
 const GENERIC_LEVELS: &[Level] = &[Level { name: "generic", flags: &[], features: &[], extras: &[] }];
 
 fn main() {
@@ -106,9 +108,9 @@ fn main() {
     compile(&root, &out, &cpu);
 }
 
-/// The list of functions.h as Rust.
+/// Writes the list of `functions.h` as Rust.
 fn write_registry(functions: &Path, out: &Path) {
-    let mut rust = String::from("/// Every function that has a kernel, from `functions.h`.\n");
+    let mut rust = String::from("/// All kernels of `functions.h`.\n");
     rust += "pub const KERNELS: &[KernelInfo] = &[\n";
     for (number, name) in rows(functions) {
         writeln!(rust, "    KernelInfo {{ number: {number}, name: \"{name}\" }},").expect("writing to a String");
@@ -117,7 +119,7 @@ fn write_registry(functions: &Path, out: &Path) {
     write(&out.join("registry.rs"), &rust);
 }
 
-/// Number and name of every function of functions.h.
+/// Returns number and name of every function of `functions.h`.
 fn rows(functions: &Path) -> Vec<(String, String)> {
     let text = read(functions);
     let rows = text.lines().filter_map(|line| line.trim().strip_prefix("X("));
@@ -132,9 +134,9 @@ fn rows(functions: &Path) -> Vec<(String, String)> {
     .collect()
 }
 
-/// One source text per device language, and a digest of all of them.
+/// Writes one source text per device language, and a digest of all of them.
 fn write_sources(root: &Path, out: &Path) {
-    // Without group forms whose lanes exchange words (GW_TEAM_FORM).
+    // OpenCL has no group forms whose lanes exchange words (GW_TEAM_FORM).
     let opencl = flatten(
         root,
         "opencl.cl",
@@ -151,7 +153,8 @@ fn write_sources(root: &Path, out: &Path) {
     let cuda =
         flatten(root, "cuda.cu", &["dialect/cpu.h", "dialect/aes_ni.h", "dialect/ghash_clmul.h", "dialect/opencl.h"]);
     let cpu = flatten(root, "cpu.c", &["dialect/cuda.h", "dialect/opencl.h"]);
-    // FNV-1a: names a version of the kernels in caches and profiles, guards against nothing.
+    // FNV-1a. The digest identifies a version of the kernels in caches and profiles. It is not
+    // cryptographic.
     let digest = [&opencl, &cuda, &cpu]
         .iter()
         .flat_map(|text| text.bytes())
@@ -163,8 +166,8 @@ fn write_sources(root: &Path, out: &Path) {
     write(&out.join("digest.rs"), &format!("{digest:#018x}\n"));
 }
 
-/// `cpu.c` with its includes resolved and the loops of `dialect/loop_gopt.c`, transformed: one for each function that
-/// has expensive accesses, and the list of them as Rust.
+/// Writes `cpu.c` with its includes expanded and the loops of `dialect/loop_gopt.c` transformed,
+/// and the list of these loops as Rust. Each function with expensive accesses has such a loop.
 fn gopt_cpu(root: &Path, out: &Path) -> PathBuf {
     let text = flatten(root, "cpu.c", &["dialect/cuda.h", "dialect/opencl.h"]);
     let (begin, end) = ("/* begin NAME */\n", "/* end NAME */\n");
@@ -175,7 +178,7 @@ fn gopt_cpu(root: &Path, out: &Path) -> PathBuf {
     let expensive = gopt::expensive(&text, &gopt::Options::default());
     let (mut loops, mut others, mut cases) = (String::new(), String::new(), String::new());
     let mut rust = String::from(
-        "/// Numbers of the kernels that have expensive accesses: in these, packets may take turns.\npub const GOPT_KERNELS: &[u8] = &[",
+        "/// Numbers of the kernels with expensive accesses, in which packets may be interleaved.\npub const GOPT_KERNELS: &[u8] = &[",
     );
     let mut named = vec!["gw_probe_table".to_owned()];
     for (number, name) in rows(&root.join("functions.h")) {
@@ -196,13 +199,14 @@ fn gopt_cpu(root: &Path, out: &Path) -> PathBuf {
     );
     let text = format!("{before}{loops}{after}").replace("/* build.rs: the other loops, and gw_run */\n", &dispatch);
     let options = gopt::Options { name: "cpu.c", functions: &named, ..gopt::Options::default() };
-    let made = gopt::transform(&text, &options).unwrap_or_else(|refusal| panic!("gopt: {refusal}"));
+    let transformed = gopt::transform(&text, &options).unwrap_or_else(|refusal| panic!("gopt: {refusal}"));
     let path = out.join("cpu.c");
-    write(&path, &made);
+    write(&path, &transformed);
     path
 }
 
-/// The number that a source text defines under a name, once.
+/// Returns the number that a source text defines under a name. Panics unless the name is defined
+/// exactly once.
 fn definition(text: &str, name: &str) -> u32 {
     let start = format!("#define {name} ");
     let mut values = text.lines().filter_map(|line| line.strip_prefix(start.as_str()));
@@ -212,9 +216,9 @@ fn definition(text: &str, name: &str) -> u32 {
     }
 }
 
-/// The file with every `#include "..."` replaced by the file it names, each once,
-/// with #line directives so that a compiler's message names the right line.
-/// `left_out` are headers of other compilers; `<...>` stays as it is.
+/// Returns a file with its includes expanded. Every `#include "..."` is replaced by the included
+/// file, the first time only. `#line` directives keep file and line correct in compiler messages.
+/// `left_out` are headers of other compilers. `#include <...>` is unchanged.
 fn flatten(root: &Path, file: &str, left_out: &[&str]) -> String {
     let mut seen: BTreeSet<String> = left_out.iter().map(|name| (*name).to_owned()).collect();
     let mut text = String::new();
@@ -240,7 +244,7 @@ fn append(root: &Path, file: &str, seen: &mut BTreeSet<String>, text: &mut Strin
     }
 }
 
-/// `included`, seen from `folder`, as a path from the root without `..`.
+/// Converts `included`, relative to `folder`, to a path from the root without `..`.
 fn resolve(folder: &str, included: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in included.split('/') {
@@ -263,7 +267,7 @@ fn compile(root: &Path, out: &Path, cpu: &Path) {
         let mut features = level.features.to_vec();
         let mut build = compiler(root);
         if level.flags.iter().any(|flag| !build.is_flag_supported(flag).unwrap_or(false)) {
-            println!("cargo::warning=the C compiler does not know {}: left out", level.name);
+            println!("cargo::warning=the C compiler does not support {}, so this level is left out", level.name);
             continue;
         }
         for flag in level.flags {
@@ -276,7 +280,7 @@ fn compile(root: &Path, out: &Path, cpu: &Path) {
             }
         }
         let suffix = level.name.replace('-', "_");
-        // Objects are named by their source file, so each level has a folder of its own.
+        // The compiler names objects after their source file, so each level needs its own folder.
         build.out_dir(out.join(&suffix)).define("GW_LEVEL", suffix.as_str());
         build.file(cpu).compile(&format!("godwit_{suffix}"));
         describe(level.name, &suffix, &features, &mut externs, &mut table);
@@ -289,7 +293,7 @@ fn compile(root: &Path, out: &Path, cpu: &Path) {
     compile_native(root, out, x86_64);
 }
 
-/// Forms for whole bins, each for one kind of CPU; left out where the compiler cannot make it.
+/// Compiles the native forms. Leaves out those that the compiler does not support.
 fn compile_native(root: &Path, out: &Path, x86_64: bool) {
     let mut externs = String::new();
     let mut table = String::new();
@@ -325,7 +329,7 @@ fn compile_native(root: &Path, out: &Path, x86_64: bool) {
     );
 }
 
-/// An expression that is true where this CPU has all of them.
+/// Returns an expression that is true if this CPU has all of the features.
 fn detected(features: &[&str]) -> String {
     let detected = features
         .iter()
@@ -344,15 +348,15 @@ fn compiler(root: &Path) -> cc::Build {
         .extra_warnings(true)
         .flag("-Werror")
         .flag("-fno-math-errno")
-        // A table image is bytes that are read as structs.
+        // Kernels read the bytes of a table image as structs.
         .flag("-fno-strict-aliasing")
-        // The loops are where callers spend their time: keep them visible to perf.
+        // Callers spend most of their time in these loops. Frame pointers let perf profile them.
         .flag("-fno-omit-frame-pointer")
         .cargo_metadata(true);
     build
 }
 
-/// The foreign functions of one level, and its row in the table.
+/// Writes the foreign functions of one level, and its row in the table.
 fn describe(name: &str, suffix: &str, features: &[&str], externs: &mut String, table: &mut String) {
     let supported = detected(features);
     writeln!(

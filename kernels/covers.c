@@ -1,4 +1,5 @@
-/* Reports which bins the AVX-512 forms support. Compiled for any CPU, because any CPU calls it. */
+/* Returns which variants the AVX-512 forms support. Every CPU calls this, so it has its own file,
+ * which is compiled without AVX-512. */
 #include "dialect/dialect.h"
 #include "ipsec/suite.h"
 #include "ipsec/native/covers.h"

@@ -41,8 +41,8 @@ void GW_SYMBOL(gw_ipv6_bulk)(const gw_u8 *image, gw_u32 variant, const gw_u8 *ad
 gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
                            gw_u32 group);
 
-/* Reads rounds * GW_PROBE_READS lines of a table. With group 0, each read depends on the one
- * before. */
+/* Reads rounds * GW_PROBE_READS random lines of a table. With group 0, each read depends on the one
+ * before. Otherwise, `group` look-ups are interleaved. */
 gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
                            gw_u32 group)
 {

@@ -1,14 +1,15 @@
 /*
- * Functions with a group form. In a group form all lanes of a group work on one bin together, with
+ * Functions with a group form. In a group form, all lanes of a group work on one bin together, with
  * several lanes per packet. In a lane form each lane processes whole packets. Devices run the group
  * form if there is one. A CPU core, which is a group of one lane, always runs the lane form.
  *
  * For each function in GW_GROUP_FORMS, <name>/group.h defines:
  *
  *   gw_<name>_scratch   a struct in the group's memory (GW_LOCAL)
- *   gw_<name>_prepare   initialises it; all lanes call it when the group changes to another
- * instance gw_<name>_bin       processes all packets of a bin; all lanes call it, and it contains
- * barriers
+ *   gw_<name>_prepare   initialises the struct for another instance
+ *   gw_<name>_bin       processes all packets of a bin; contains barriers
+ *
+ * All lanes of the group call gw_<name>_prepare and gw_<name>_bin together.
  *
  * GW_FORM_<name> selects the form. There is one macro per function, because NVIDIA's OpenCL
  * compiler has no variadic macros.

@@ -1,4 +1,4 @@
-/* What the C compiler makes of the structs that Rust declares too; tests/layout.rs compares. */
+/* Sizes and offsets of the structs that C and Rust both declare. tests/layout.rs compares them. */
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cpu.h"
@@ -173,13 +173,13 @@ static const gw_layout_row rows[] = {
     FIELD(gw_ndn_next_hop, destination_address),
     FIELD(gw_ndn_next_hop, source_port),
     FIELD(gw_ndn_next_hop, destination_port),
-    FIELD(gw_ndn_next_hop, turn),
+    FIELD(gw_ndn_next_hop, valid_copy),
     FIELD(gw_ndn_next_hop, pad),
 };
 
 const gw_layout_row *gw_layout(gw_u64 *count);
 
-/* The rows, and how many they are. */
+/* Returns the table of sizes and offsets, and its number of rows. */
 const gw_layout_row *gw_layout(gw_u64 *count)
 {
     *count = sizeof(rows) / sizeof(rows[0]);

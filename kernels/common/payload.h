@@ -30,7 +30,8 @@
 
 #include "frame.h"
 
-/* Range of the payload, from the first byte of the frame. start > end: the frame is truncated. */
+/* Range of the payload, as offsets from the first byte of the frame. start > end if the frame is
+ * truncated. */
 typedef struct gw_payload {
     gw_u32 start;
     gw_u32 end;
@@ -49,7 +50,7 @@ GW_LANE gw_payload gw_payload_truncated(void)
     return gw_payload_span(1, 0);
 }
 
-/* Returns the payload after the TCP or UDP header at l4. */
+/* Returns the payload after the TCP or UDP header at offset l4. */
 GW_LANE gw_payload gw_payload_l4(const GW_GLOBAL gw_u8 *frame, gw_u32 protocol, gw_u32 l4,
                                  gw_u32 end)
 {

@@ -7,8 +7,8 @@
 
 #include "aes_team.h"
 
-/* Blocks that a lane encrypts together, so that the table loads of one block overlap with the
- * computation of the other. */
+/* Number of blocks that a lane encrypts together, so that the table loads of one block overlap with
+ * the computation of the other. */
 #define GW_AES_LANE_BLOCKS 2u
 
 /* Returns this lane's copy of table entry 0. */
@@ -35,8 +35,8 @@ GW_LANE gw_u32 gw_aes_lane_column(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u
     return even ^ gw_rotate_left32(odd, 8) ^ key;
 }
 
-/* Computes a column of the last round, which has no MixColumns. Bytes 1 and 2 of an entry are the
- * substituted byte; in a rotated entry, bytes 0 and 3 are. */
+/* Computes a column of the last AES round, which has no MixColumns. The substituted byte is in
+ * bytes 1 and 2 of a table entry, and in bytes 0 and 3 of a rotated entry. */
 GW_LANE gw_u32 gw_aes_lane_last(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1, gw_u32 row2,
                                 gw_u32 row3, gw_u32 key)
 {

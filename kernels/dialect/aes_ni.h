@@ -4,11 +4,12 @@
 
 #include <immintrin.h>
 
-/* Blocks processed together: AESENC has a latency of about 4 cycles and a throughput of 1 or 2 per
- * cycle. */
+/* Number of blocks that are processed together. AESENC has a latency of about 4 cycles and a
+ * throughput of 1 or 2 per cycle. */
 #define GW_AES_LANES 8u
 
-/* Inlined once per number of rounds, so that the instructions address the round keys directly. */
+/* Functions are inlined once per number of AES rounds, so that the instructions address the round
+ * keys directly. */
 #define GW_AES_INLINE static inline __attribute__((always_inline))
 
 typedef __m128i gw_aes_block;

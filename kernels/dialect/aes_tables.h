@@ -49,7 +49,8 @@ GW_TABLE gw_u8 gw_aes_inverse_sbox[256] = {
     0x17, 0x2b, 0x04, 0x7e, 0xba, 0x77, 0xd6, 0x26, 0xe1, 0x69, 0x14, 0x63, 0x55, 0x21, 0x0c, 0x7d,
 };
 
-/* MixColumns (section 5.1.3) of a column with the substituted byte in row 0 and zeros below. */
+/* Table of SubBytes and MixColumns (FIPS 197, section 5.1.3). An entry is the resulting column for
+ * a byte in row 0 and zeros below. */
 GW_TABLE gw_u32 gw_aes_columns[256] = {
     0xa56363c6, 0x847c7cf8, 0x997777ee, 0x8d7b7bf6, 0x0df2f2ff, 0xbd6b6bd6, 0xb16f6fde, 0x54c5c591,
     0x50303060, 0x03010102, 0xa96767ce, 0x7d2b2b56, 0x19fefee7, 0x62d7d7b5, 0xe6abab4d, 0x9a7676ec,
@@ -85,7 +86,8 @@ GW_TABLE gw_u32 gw_aes_columns[256] = {
     0xc3414182, 0xb0999929, 0x772d2d5a, 0x110f0f1e, 0xcbb0b07b, 0xfc5454a8, 0xd6bbbb6d, 0x3a16162c,
 };
 
-/* InvMixColumns (section 5.3.3) of a column with the inversely substituted byte in row 0. */
+/* Table of InvSubBytes and InvMixColumns (FIPS 197, section 5.3.3). An entry is the resulting
+ * column for a byte in row 0 and zeros below. */
 GW_TABLE gw_u32 gw_aes_inverse_columns[256] = {
     0x50a7f451, 0x5365417e, 0xc3a4171a, 0x965e273a, 0xcb6bab3b, 0xf1459d1f, 0xab58faac, 0x9303e34b,
     0x55fa3020, 0xf66d76ad, 0x9176cc88, 0x254c02f5, 0xfcd7e54f, 0xd7cb2ac5, 0x80443526, 0x8fa362b5,
@@ -122,7 +124,7 @@ GW_TABLE gw_u32 gw_aes_inverse_columns[256] = {
 };
 /* clang-format on */
 
-/* A block as four little-endian words. */
+/* A block of 16 bytes as four little-endian words. */
 typedef struct gw_aes_block {
     gw_u32 a;
     gw_u32 b;
@@ -146,7 +148,8 @@ GW_LANE gw_u32 gw_aes_unsubstitute(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32
            (gw_u32)gw_aes_inverse_sbox[row3 >> 24] << 24;
 }
 
-/* Applies SubBytes and MixColumns. The table entry is rotated by one byte per row. */
+/* Applies SubBytes and MixColumns to the bytes that ShiftRows brings into one column. The table
+ * entry is rotated by one byte per row. */
 GW_LANE gw_u32 gw_aes_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return gw_aes_columns[row0 & 0xff] ^ gw_rotate_left32(gw_aes_columns[row1 >> 8 & 0xff], 8) ^
@@ -154,7 +157,7 @@ GW_LANE gw_u32 gw_aes_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
            gw_rotate_left32(gw_aes_columns[row3 >> 24], 24);
 }
 
-/* Applies InvSubBytes and InvMixColumns. */
+/* Applies InvSubBytes and InvMixColumns to the bytes that InvShiftRows brings into one column. */
 GW_LANE gw_u32 gw_aes_inverse_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return gw_aes_inverse_columns[row0 & 0xff] ^
@@ -163,7 +166,7 @@ GW_LANE gw_u32 gw_aes_inverse_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u
            gw_rotate_left32(gw_aes_inverse_columns[row3 >> 24], 24);
 }
 
-/* Cipher (FIPS 197, section 5.1). */
+/* Encrypts one block: the function Cipher of FIPS 197, section 5.1. */
 GW_APART gw_aes_block gw_aes_encrypt(const GW_GLOBAL gw_u8 *round_keys, gw_u32 rounds,
                                      gw_aes_block in)
 {
@@ -191,7 +194,7 @@ GW_APART gw_aes_block gw_aes_encrypt(const GW_GLOBAL gw_u8 *round_keys, gw_u32 r
     return out;
 }
 
-/* EqInvCipher (FIPS 197, section 5.3.5). */
+/* Decrypts one block: the function EqInvCipher of FIPS 197, section 5.3.5. */
 GW_APART gw_aes_block gw_aes_decrypt(const GW_GLOBAL gw_u8 *round_keys, gw_u32 rounds,
                                      gw_aes_block in)
 {

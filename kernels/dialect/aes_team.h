@@ -22,19 +22,19 @@
 #include "aes.h"
 
 #define GW_AES_TEAM_LANES 2u
-/* Columns per lane. */
+/* Number of columns that one lane of a team holds. */
 #define GW_AES_TEAM_WORDS 2u
-/* Rounds of AES-256. */
+/* Number of AES rounds with a key of 256 bits. */
 #define GW_AES_ROUNDS_MAX 14u
 
-/* Lanes of a warp, which equals the number of banks of the group's memory. */
+/* Number of lanes in a warp, which equals the number of banks of the group's memory. */
 #define GW_AES_TABLE_LANES 32u
 
 typedef struct gw_aes_team_table {
     gw_u32 words[256][2][GW_AES_TABLE_LANES];
 } gw_aes_team_table;
 
-/* Half of a block, or of a round key. */
+/* Half of an AES block, or of a round key. */
 typedef struct gw_aes_half {
     gw_u32 word[GW_AES_TEAM_WORDS];
 } gw_aes_half;
@@ -48,7 +48,7 @@ typedef struct gw_aes_team {
     gw_aes_half last;                    /* this lane's half of the last round key */
 } gw_aes_team;
 
-/* Fills the table. All lanes of the group call it; a barrier must follow. */
+/* Fills the AES table. All lanes of the group call it, and a barrier must follow. */
 GW_GROUP void gw_aes_team_fill(GW_LOCAL gw_aes_team_table *table, gw_u32 inverse)
 {
     for (gw_u32 i = gw_lane_id(); i < 256; i += gw_lane_count()) {
@@ -89,10 +89,10 @@ GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_tab
 }
 
 /*
- * Returns the table entry for the byte in row `row` of a column; rotated by two bytes for rows 2
- * and
- * 3. The load is volatile so that the compiler issues all loads of a round before it uses any. When
- * it tries to save registers, it delays some loads, and a block takes 20 % longer.
+ * Returns the table entry for the byte in row `row` of a column. Entries for rows 2 and 3 are
+ * rotated by two bytes. The load is volatile, so that the compiler issues all loads of a round
+ * before it uses any of them. Otherwise it delays some loads to save registers, and a block takes
+ * 20 % longer.
  */
 GW_LANE gw_u32 gw_aes_team_lookup(const gw_aes_team *team, gw_u32 column, gw_u32 row)
 {
@@ -118,7 +118,7 @@ GW_LANE void gw_aes_team_rows(const gw_aes_team *team, gw_u32 inverse, gw_aes_ha
     rows[1][inverse ? 3 : 1] = gw_aes_team_lookup(team, other0, inverse ? 3 : 1);
 }
 
-/* Computes a round other than the last: SubBytes, ShiftRows, MixColumns, AddRoundKey. */
+/* Computes one AES round except the last: SubBytes, ShiftRows, MixColumns, AddRoundKey. */
 GW_LANE gw_aes_half gw_aes_team_round(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                                       gw_aes_half key)
 {
@@ -133,14 +133,14 @@ GW_LANE gw_aes_half gw_aes_team_round(const gw_aes_team *team, gw_u32 inverse, g
 }
 
 /*
- * A block passes through gw_aes_team_start, gw_aes_team_rounds and gw_aes_team_encrypt_end or
- * gw_aes_team_decrypt_end. The rounds before the tenth can be split into several calls. Work that
- * the caller does between two calls fills the stalls of a round. Otherwise the compiler would
- * schedule that work before all rounds.
+ * Number of the first AES round that cannot be split. A block passes through gw_aes_team_start,
+ * gw_aes_team_rounds, and gw_aes_team_encrypt_end or gw_aes_team_decrypt_end. Callers can split the
+ * earlier rounds into several calls. Work between two calls fills the stalls of a round. The
+ * compiler would otherwise schedule that work before all rounds.
  */
 #define GW_AES_TEAM_SPLIT 10u
 
-/* Applies the first AddRoundKey. */
+/* Applies the first AddRoundKey of AES to this lane's half of a block. */
 GW_LANE gw_aes_half gw_aes_team_start(const gw_aes_team *team, gw_aes_half block)
 {
     block.word[0] ^= team->keys[0].word[0];
@@ -148,8 +148,8 @@ GW_LANE gw_aes_half gw_aes_team_start(const gw_aes_team *team, gw_aes_half block
     return block;
 }
 
-/* Computes the rounds from `from` up to but not including `to`, which is at most GW_AES_TEAM_SPLIT.
- */
+/* Computes the AES rounds from `from` up to but not including `to`, which is at most
+ * GW_AES_TEAM_SPLIT. */
 GW_LANE gw_aes_half gw_aes_team_rounds(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                                        gw_u32 from, gw_u32 to)
 {
@@ -160,7 +160,8 @@ GW_LANE gw_aes_half gw_aes_team_rounds(const gw_aes_team *team, gw_u32 inverse, 
     return state;
 }
 
-/* Computes the rounds from the tenth. Returns the table entries of the last round in `rows`. */
+/* Computes the AES rounds from the tenth on. Returns the table entries of the last round in `rows`.
+ */
 GW_LANE void gw_aes_team_last_rounds(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                                      gw_u32 rows[GW_AES_TEAM_WORDS][4])
 {
@@ -175,15 +176,16 @@ GW_LANE void gw_aes_team_last_rounds(const gw_aes_team *team, gw_u32 inverse, gw
     gw_aes_team_rows(team, inverse, state, rows);
 }
 
-/* Completes the cipher after the split rounds (FIPS 197, section 5.1). Returns this lane's half. */
+/* Completes the encryption of a block after the split rounds (FIPS 197, section 5.1). Returns this
+ * lane's half. */
 GW_LANE gw_aes_half gw_aes_team_encrypt_end(const gw_aes_team *team, gw_aes_half state)
 {
     gw_u32 rows[GW_AES_TEAM_WORDS][4];
     gw_aes_team_last_rounds(team, 0, state, rows);
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_AES_TEAM_WORDS; i++) {
-        /* Bytes 1 and 2 of an entry are the substituted byte; in a rotated one, bytes 0 and 3 are.
-         */
+        /* The substituted byte is in bytes 1 and 2 of an entry, and in bytes 0 and 3 of a rotated
+         * entry. */
         state.word[i] = (((rows[i][0] >> 8) & 0x000000ffu) | (rows[i][1] & 0x0000ff00u) |
                          ((rows[i][2] >> 8) & 0x00ff0000u) | (rows[i][3] & 0xff000000u)) ^
                         team->last.word[i];
@@ -191,15 +193,16 @@ GW_LANE gw_aes_half gw_aes_team_encrypt_end(const gw_aes_team *team, gw_aes_half
     return state;
 }
 
-/* Returns the substituted byte of an inverse entry: 14 + 9 + 13 + 11 is 1 in GF(2^8), so it is the
- * sum of the four bytes. */
+/* Returns the substituted byte of an inverse table entry. It is the XOR of the four bytes, because
+ * 14 ^ 9 ^ 13 ^ 11 is 1. */
 GW_LANE gw_u32 gw_aes_team_plain(gw_u32 entry)
 {
     entry ^= entry >> 16;
     return (entry ^ entry >> 8) & 0xffu;
 }
 
-/* Completes the equivalent inverse cipher (FIPS 197, section 5.3.5). Returns this lane's half. */
+/* Completes the decryption of a block with the equivalent inverse cipher (FIPS 197, section 5.3.5).
+ * Returns this lane's half. */
 GW_LANE gw_aes_half gw_aes_team_decrypt_end(const gw_aes_team *team, gw_aes_half state)
 {
     gw_u32 rows[GW_AES_TEAM_WORDS][4];

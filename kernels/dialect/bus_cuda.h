@@ -14,14 +14,15 @@ typedef struct gw_reach {
     gw_u32 writes_bytes;
 } gw_reach;
 
-/* Value of an unlimited gw_reach field. */
+/* Value of a gw_reach field without a limit. */
 #define GW_REACH_ALL 0xffffu
 
-/* Bytes that one thread copies with one instruction. */
+/* Size of a word in bytes. One thread copies a word with one instruction. */
 #define GW_WORD_BYTES 16u
 #define GW_UNIT_WORDS (GW_BUFFER_UNIT / GW_WORD_BYTES)
 
-/* Words that one thread has in flight. A bus round trip takes as long for one word as for all. */
+/* Number of words that one thread has in flight. A round trip over the bus takes as long for one
+ * word as for all of them. */
 #define GW_WORDS_IN_FLIGHT 12u
 
 /* The words that contain a packet's bytes. They stay within the buffer, because buffers begin and
@@ -31,10 +32,10 @@ typedef struct gw_span {
     gw_u32 words;
 } gw_span;
 
-/* Returns the span of the first bytes of a frame, at most reach_bytes. */
+/* Returns the words that contain the first bytes of a frame, at most reach_bytes. */
 GW_LANE gw_span gw_span_of(const gw_descriptor *descriptor, gw_u32 reach_bytes)
 {
-    /* buffer | head, length */
+    /* first descriptor words: buffer | head, length */
     const uint2 position = *(const uint2 *)descriptor;
     const gw_u32 head = position.y & 0xffffu;
     const gw_u32 length = position.y >> 16;
@@ -45,9 +46,8 @@ GW_LANE gw_span gw_span_of(const gw_descriptor *descriptor, gw_u32 reach_bytes)
     return span;
 }
 
-/* Returns the span of a packet of a bin. If outcomes is not 0, the span of a dropped packet is
- * empty.
- */
+/* Returns the words that contain the bytes of a packet of a bin. If `outcomes` is not 0, a dropped
+ * packet has no words. */
 GW_LANE gw_span gw_span_at(const gw_descriptor *descriptors, const gw_outcome *outcomes,
                            gw_u32 packet, gw_u32 reach_bytes)
 {
@@ -58,7 +58,7 @@ GW_LANE gw_span gw_span_at(const gw_descriptor *descriptors, const gw_outcome *o
     return span;
 }
 
-/* Returns the longest span of a bin's packets, in words. All lanes of a warp call it. */
+/* Returns the number of words of the bin's longest packet. All lanes of a warp call it. */
 GW_LANE gw_u32 gw_span_words_max(const gw_descriptor *descriptors, const gw_outcome *outcomes,
                                  gw_u32 count, gw_u32 reach_bytes)
 {
@@ -98,7 +98,7 @@ GW_GROUP void gw_copy_packets(gw_u8 *to, const gw_u8 *from, const gw_descriptor 
     const gw_u32 packet_step = blockDim.x / words;
     const gw_u32 word_step = blockDim.x % words;
     while (packet < count) {
-        /* No branches here: they would serialise the loads. */
+        /* A branch here would serialise the loads. */
         gw_u64 indices[GW_WORDS_IN_FLIGHT];
         gw_u32 valid = 0;
         GW_UNROLL

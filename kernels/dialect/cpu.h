@@ -39,7 +39,7 @@ GW_LANE gw_u32 gw_lane_count(void)
     return 1;
 }
 
-/* A CPU core has one lane, so several lanes per packet bring no speed-up. */
+/* Maximum number of lanes that scan one packet together. A CPU core has one lane. */
 #define GW_PACKET_LANES 1u
 
 GW_LANE void gw_barrier(void)

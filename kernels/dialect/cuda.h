@@ -22,13 +22,13 @@ typedef unsigned long long gw_u64;
 #define GW_PRIVATE
 #define GW_TABLE static __constant__ const
 
-/* Threads per block: nine lanes for each of 32 packets, or three lanes for each of 64. */
+/* Number of threads per block: nine lanes for each of 32 packets, or three lanes for each of 64. */
 #define GW_GROUP_LANES 288u
 
 /* Minimum number of resident blocks per multiprocessor. Two leave 112 registers for each lane. */
 #define GW_GROUPS_MIN 2
 
-/* Selects the group forms whose lanes exchange words. */
+/* Use the group forms whose lanes exchange words. */
 #define GW_TEAM_FORM        GW_BY_GROUP
 #define GW_TEAM_FORMS(list) list
 
@@ -58,7 +58,8 @@ GW_LANE void gw_barrier(void)
     __syncthreads();
 }
 
-/* Returns the `word` of the neighbouring lane in the pair. All lanes of the warp must call it. */
+/* Returns the `word` of the other lane in a pair of neighbouring lanes. All lanes of the warp must
+ * call it. */
 GW_LANE gw_u32 gw_pair_word(gw_u32 word)
 {
     return __shfl_xor_sync(0xffffffffu, word, 1);
@@ -93,7 +94,7 @@ GW_LANE void gw_warp_barrier(void)
     __syncwarp();
 }
 
-/* Atomics on the group's memory. gw_local_add returns the old value. */
+/* Atomic operations on the group's memory. gw_local_add returns the old value. */
 GW_LANE gw_u32 gw_local_add(gw_u32 *word, gw_u32 value)
 {
     return atomicAdd(word, value);
@@ -203,8 +204,8 @@ GW_LANE gw_u64 gw_rotate_left64(gw_u64 value, gw_u32 bits)
     return (value << (bits & 63)) | (value >> ((64 - bits) & 63));
 }
 
-/* XOR of three words in one instruction. The inline assembly keeps the compiler from splitting it
- * into two, where the first would wait for the operand that is ready last. */
+/* Returns the XOR of three words, in one instruction. The inline assembly prevents the compiler
+ * from using two instructions, the first of which would wait for the operand that is ready last. */
 GW_LANE gw_u32 gw_xor3(gw_u32 a, gw_u32 b, gw_u32 c)
 {
     gw_u32 sum;

@@ -1,8 +1,6 @@
-/*
- * gw_find_word searches two rows of four 64-bit words each. It returns the first word that equals
- * the row's wanted value in the bits of mask, or 0 if no word matches. A wanted value is never 0.
- * Each word is read once, with a single load.
- */
+/* gw_find_word searches two rows of four 64-bit words each. It returns the first word that equals
+ * the row's expected value in the bits of `mask`, or 0 if no word matches. An expected value is
+ * never 0. Each word is read once, with a single load. */
 #ifndef GODWIT_DIALECT_FIND_H
 #define GODWIT_DIALECT_FIND_H
 
@@ -10,15 +8,15 @@
 
 #include <immintrin.h>
 
-/* Compares both rows at once in one register. */
-GW_LANE gw_u64 gw_find_word(const gw_u64 *first, gw_u64 wanted_first, const gw_u64 *second,
-                            gw_u64 wanted_second, gw_u64 mask)
+/* gw_find_word with AVX-512. Compares both rows at once in one register. */
+GW_LANE gw_u64 gw_find_word(const gw_u64 *first, gw_u64 expected_first, const gw_u64 *second,
+                            gw_u64 expected_second, gw_u64 mask)
 {
     const __m512i low = _mm512_castsi256_si512(_mm256_load_si256((const __m256i *)first));
     const __m512i words = _mm512_inserti64x4(low, _mm256_load_si256((const __m256i *)second), 1);
-    const __m512i wanted = _mm512_mask_set1_epi64(_mm512_set1_epi64((long long)wanted_first), 0xf0,
-                                                  (long long)wanted_second);
-    const __mmask8 alike = _mm512_testn_epi64_mask(_mm512_xor_si512(words, wanted),
+    const __m512i expected = _mm512_mask_set1_epi64(_mm512_set1_epi64((long long)expected_first),
+                                                    0xf0, (long long)expected_second);
+    const __mmask8 alike = _mm512_testn_epi64_mask(_mm512_xor_si512(words, expected),
                                                    _mm512_set1_epi64((long long)mask));
     const __m512i found = _mm512_maskz_compress_epi64(alike, words);
     return (gw_u64)_mm_cvtsi128_si64(_mm512_castsi512_si128(found));
@@ -26,19 +24,19 @@ GW_LANE gw_u64 gw_find_word(const gw_u64 *first, gw_u64 wanted_first, const gw_u
 
 #else
 
-/* Has no branches, because random words would mispredict them. Scans backwards, so that the first
- * match is the result. */
-GW_LANE gw_u64 gw_find_word(const GW_GLOBAL gw_u64 *first, gw_u64 wanted_first,
-                            const GW_GLOBAL gw_u64 *second, gw_u64 wanted_second, gw_u64 mask)
+/* gw_find_word in portable C. It has no branches, because random words would mispredict them. It
+ * scans backwards, so that the first match is the result. */
+GW_LANE gw_u64 gw_find_word(const GW_GLOBAL gw_u64 *first, gw_u64 expected_first,
+                            const GW_GLOBAL gw_u64 *second, gw_u64 expected_second, gw_u64 mask)
 {
     gw_u64 found = 0;
     for (int at = 3; at >= 0; at--) {
         const gw_u64 word = second[at];
-        found = ((word ^ wanted_second) & mask) == 0 ? word : found;
+        found = ((word ^ expected_second) & mask) == 0 ? word : found;
     }
     for (int at = 3; at >= 0; at--) {
         const gw_u64 word = first[at];
-        found = ((word ^ wanted_first) & mask) == 0 ? word : found;
+        found = ((word ^ expected_first) & mask) == 0 ? word : found;
     }
     return found;
 }

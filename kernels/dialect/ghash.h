@@ -1,8 +1,9 @@
 /*
  * GHASH (NIST SP 800-38D, section 6.4), computed as POLYVAL (RFC 8452, appendix A). Elements have
- * their bytes reversed, so the coefficients are ordered as in a little-endian 128-bit number, which
- * suits the multipliers of processors. ghash_clmul.h uses carry-less multiplication, ghash_words.h
- * uses 32-bit multiplication. Both define:
+ * their bytes reversed. Their coefficients are then ordered as in a little-endian 128-bit number,
+ * which suits the multipliers of processors. ghash_clmul.h uses carry-less multiplication,
+ * ghash_words.h uses 32-bit multiplication. Both define:
+ *
  *   gw_ghash_element                      16 bytes, in registers
  *   gw_ghash_zero()
  *   gw_ghash_words(a, b, c, d)            a block of four big-endian words
@@ -14,7 +15,7 @@
  *
  * keys: H, H^2, H^3 and H^4, four words each. H is the GHASH key with its bytes reversed,
  * multiplied by x. This factor turns POLYVAL's product into GHASH's (RFC 8452, appendix A).
- * Execution time is independent of keys and data; there are no tables.
+ * Execution time is independent of keys and data, because there are no tables.
  */
 #ifndef GODWIT_GHASH_H
 #define GODWIT_GHASH_H

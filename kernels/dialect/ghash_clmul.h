@@ -42,8 +42,8 @@ GW_LANE gw_ghash_element gw_ghash_add(gw_ghash_element x, gw_ghash_element y)
 
 GW_LANE gw_ghash_element gw_ghash_load(const gw_u8 *block)
 {
-    const __m128i turned = _mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    return _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)block), turned);
+    const __m128i reversed = _mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    return _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)block), reversed);
 }
 
 GW_LANE gw_ghash_product gw_ghash_expand(gw_ghash_element x, gw_ghash_element y)
@@ -64,8 +64,8 @@ GW_LANE gw_ghash_product gw_ghash_gather(gw_ghash_product x, gw_ghash_product y)
     return x;
 }
 
-/* Reduces modulo x^128 + x^127 + x^126 + x^121 + 1 with Montgomery's method: multiples of the
- * polynomial clear the low half, 64 bits at a time. */
+/* Reduces a product modulo x^128 + x^127 + x^126 + x^121 + 1 with Montgomery's method. Multiples of
+ * the polynomial clear the low half, 64 bits at a time. */
 GW_LANE gw_ghash_element gw_ghash_reduce(gw_ghash_product product)
 {
     const __m128i polynomial = _mm_set_epi64x(0, (long long)0xc200000000000000ull);
@@ -81,7 +81,7 @@ GW_LANE gw_ghash_element gw_ghash_multiply(gw_ghash_element x, gw_ghash_element 
     return gw_ghash_reduce(gw_ghash_expand(x, y));
 }
 
-/* Reduces once per four blocks. */
+/* Adds whole blocks to a GHASH sum. Reduces once per four blocks. */
 GW_LANE gw_ghash_element gw_ghash_blocks(gw_ghash_element sum, const gw_u32 *keys,
                                          const gw_u8 *data, gw_u32 blocks)
 {

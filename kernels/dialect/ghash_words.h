@@ -8,7 +8,7 @@
 #ifndef GODWIT_GHASH_WORDS_H
 #define GODWIT_GHASH_WORDS_H
 
-/* Word 0 holds the coefficients of x^0 to x^31. */
+/* An element of GHASH in four words. Word 0 holds the coefficients of x^0 to x^31. */
 typedef struct gw_ghash_element {
     gw_u32 word0;
     gw_u32 word1;
@@ -105,7 +105,7 @@ GW_LANE gw_ghash_element gw_ghash_multiply(gw_ghash_element x, gw_ghash_element 
     v.word1 = (gw_u32)(third >> 32);
     v.word2 = (gw_u32)high.high;
     v.word3 = (gw_u32)(high.high >> 32);
-    /* Reduces modulo x^128 + x^127 + x^126 + x^121 + 1 with Montgomery's method: multiples of the
+    /* Reduce modulo x^128 + x^127 + x^126 + x^121 + 1 with Montgomery's method. Multiples of the
      * polynomial clear the low half, one word at a time. */
     v3 ^= v0 << 31 ^ v0 << 30 ^ v0 << 25;
     v.word0 ^= v0 ^ v0 >> 1 ^ v0 >> 2 ^ v0 >> 7;

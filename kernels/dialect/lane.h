@@ -22,7 +22,7 @@ typedef struct gw_work {
     gw_u32 length_bytes; /* length of the longest frame */
 } gw_work;
 
-/* Returns the first byte of the frame. */
+/* Returns the first byte of a packet's frame. */
 GW_LANE GW_GLOBAL gw_u8 *gw_frame(const gw_lane *lane, const gw_descriptor *descriptor)
 {
     return lane->buffer + descriptor->head;

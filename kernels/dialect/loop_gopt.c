@@ -7,25 +7,26 @@
 #define GOPT_GROUP     group
 #define GOPT_GROUP_MAX 64
 
-/* Distance, in packets, at which frames are prefetched. Found by `bench ipv4`. */
+/* Prefetch distance of frames, in packets. Found by `bench ipv4`. */
 #define GW_FRAMES_AHEAD 32u
 
 #define GW_PROBE_READS 4u
 
-/* One step of the SplitMix64 generator. */
+/* Returns the next state of the SplitMix64 generator. */
 GW_LANE gw_u64 gw_probe_next(gw_u64 state)
 {
     state = (state + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
     return state ^ state >> 31;
 }
 
-/* Returns the offset of the cache line that a state selects. */
+/* Returns the offset of the cache line that a generator state selects. */
 GW_LANE gw_u64 gw_probe_line(gw_u64 state, gw_u64 lines)
 {
     return (state >> 32) * lines >> 32 << 6;
 }
 
-/* Measures the latency of a lone read: each read depends on the one before. */
+/* Reads random lines of a table to measure the latency of a read. Each read depends on the one
+ * before. */
 static gw_u64 gw_probe_chain(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 reads)
 {
     gw_u64 state = seed;
@@ -57,14 +58,15 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
             const gw_descriptor *far = &descriptors[i + GW_FRAMES_AHEAD];
             GW_FETCH(arena + (gw_u64)far->buffer * GW_BUFFER_UNIT + far->head);
         }
-        /* Used in place: a copy would be saved at every switch. Only head and length change. */
+        /* The descriptor is used in place, because gopt would save a copy at every switch between
+         * packets. Only head and length change. */
         gw_descriptor *descriptor = descriptors + i;
         gw_outcome *outcome = outcomes + i;
         outcome->verdict = 0;
         outcome->reason = 0;
         outcome->port = 0;
         outcome->value = 0;
-        /* A switch saves only the values that differ between packets. */
+        /* At a switch between packets, gopt saves only values that differ between packets. */
         gw_u8 *buffer = arena + (gw_u64)descriptor->buffer * GW_BUFFER_UNIT;
         const gw_u64 parameter = parameters[i];
         const gw_lane lane = {buffer, image, parameter, variant};

@@ -27,7 +27,8 @@
 #ifndef GODWIT_LOOPS_CHAIN_H
 #define GODWIT_LOOPS_CHAIN_H
 
-/* Loop bound. It is never reached, because the rank increases in each step. */
+/* Upper bound of the loop over the functions of a chain. It is never reached, because the rank
+ * increases in each step. */
 #define GW_STEPS_MAX 0xffffu
 
 /* Returns whether the table images contain a chain; the same in all lanes of all groups. */
@@ -76,8 +77,8 @@ GW_LANE gw_u32 gw_trail_hops(gw_u32 trail)
     return hops;
 }
 
-/* Stores the hop and the trail of each packet that the current function has processed. Copies
- * packed packets back to the bin first. */
+/* Stores the hop and the trail of each packet that the current function has processed. Packed
+ * packets are first copied back to the bin. */
 GW_GROUP void gw_record_hops(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps *steps,
                              gw_u32 step)
 {

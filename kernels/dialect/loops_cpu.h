@@ -26,7 +26,8 @@ typedef struct gw_bin_call {
 typedef void gw_packet_function(const gw_lane *, gw_descriptor *, gw_outcome *);
 typedef void gw_touch_function(const gw_lane *, const gw_descriptor *);
 
-/* Inlined once per function, so that the calls through both pointers become direct. */
+/* Runs a lane function over a bin. It is inlined once per function, so that the calls through both
+ * pointers become direct. */
 static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call *call,
                                                               gw_u32 variant,
                                                               gw_packet_function *packet,
@@ -67,10 +68,8 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
     }
 }
 
-/*
- * Defines gw_bin_<name>, the loop of a function without expensive accesses. The first two variants
- * are compiled separately with a constant variant.
- */
+/* Defines gw_bin_<name>, the loop of a function without expensive accesses. Variants 0 and 1 are
+ * compiled separately, each with a constant variant. */
 #define GW_BIN_LOOP(name)                                                                          \
     static __attribute__((noinline)) void gw_bin_##name(const gw_bin_call *call)                   \
     {                                                                                              \

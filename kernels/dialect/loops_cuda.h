@@ -82,7 +82,7 @@ GW_LANE void gw_signal_done(gw_u32 *host_done, gw_u32 *ended)
     }
 }
 
-/* Counters in device memory. Both are 0 before and after a launch. */
+/* Counters of a chunk in device memory. Both are 0 before and after a launch. */
 typedef struct gw_counters {
     gw_u32 next_bin;
     gw_u32 ended; /* groups that have finished */
@@ -107,7 +107,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     __shared__ gw_reach reach;
     __shared__ gw_u32 taken;
     __shared__ long long started;
-    /* One element per lane. In shared memory to save registers, as it is read once per bin. */
+    /* One element per lane. The array is in shared memory to save registers, because it is read
+     * only once per bin. */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_chunk_arrays chunk;
@@ -123,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     chunk.bins = bins;
     chunk.bin_count = bin_count;
     if (gw_lane_id() == 0) {
-        /* Group i starts with bin i. The counter assigns the remaining bins. */
+        /* Group i starts with bin i. The counter assigns the other bins. */
         taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, blockIdx.x, 0);
         started = clock64();
     }
@@ -153,8 +154,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
             const long long now = clock64();
             cycles[taken] = (gw_u32)(now - started);
             started = now;
-            /* Each group makes one increment that yields no bin. The increments therefore sum to
-             * bin_count, and the counter wraps to 0 at the end. */
+            /* Each group increments the counter once without getting a bin. The increments
+             * therefore sum to bin_count, and the counter wraps to 0 at the end. */
             const gw_u32 more = steps.bin.part & GW_PART_MORE;
             const gw_u32 index = more ? taken + 1 : gridDim.x + atomicInc(next_bin, bin_count - 1);
             taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, index, more);
@@ -166,14 +167,14 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     }
 }
 
-/* The words of a mailbox that the host writes. */
+/* Words of a mailbox that the host writes. */
 typedef struct gw_mailbox_words {
     gw_u64 counters; /* posted | stop << 32 */
     gw_u64 extent;
 } gw_mailbox_words;
 
-/* Reads both words in one bus request, with acquire order. The words may come from different times.
- */
+/* Reads both words of a mailbox in one bus request, with acquire order. They may come from
+ * different times. */
 GW_LANE gw_mailbox_words gw_read_mailbox(const gw_mailbox *box)
 {
     gw_mailbox_words words;
@@ -184,11 +185,12 @@ GW_LANE gw_mailbox_words gw_read_mailbox(const gw_mailbox *box)
     return words;
 }
 
-/* Unsuccessful polls after which the group pauses between polls, and the pause in nanoseconds. */
+/* Number of unsuccessful polls after which a group pauses between polls, and the length of the
+ * pause in nanoseconds. */
 #define GW_POLLS_BEFORE_PAUSE 4096u
 #define GW_PAUSE_NS           256u
 
-/* The mailbox state that lane 0 shares with the group. */
+/* State of a mailbox that lane 0 shares with its group. */
 typedef struct gw_mailbox_view {
     gw_u32 posted; /* value of gw_mailbox.posted; if it equals the bins taken, the group must end */
     gw_u32 first;  /* first unit of the next bin's buffers, if they are contiguous */
@@ -207,7 +209,7 @@ GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
     }
     gw_mailbox_view view;
     view.posted = (gw_u32)words.counters;
-    /* The extent belongs to the last slot posted. It may be older or newer than the counters. */
+    /* The extent belongs to the slot posted last. It may be older or newer than the counters. */
     const gw_u32 matches =
         view.posted == taken + 1 && words.extent >> 48 == (view.posted & 0xffffu);
     view.first = (gw_u32)words.extent;
@@ -216,19 +218,20 @@ GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
 }
 
 /*
- * Capacity for buffers in shared memory, in words. Loads from there take a tenth of the time. The
- * buffers keep the order of the host's arena. The group loads them together with the slot, knowing
- * only their extent, so a bin waits for one bus round trip instead of two.
+ * Capacity for packet buffers in shared memory, in words. Loads from there take a tenth of the time
+ * of loads from the shadow. The buffers keep the order of the host's arena. The group loads them
+ * together with the mailbox slot, knowing only their extent, so a bin waits for one bus round trip
+ * instead of two.
  */
 #define GW_NEAR_WORDS (GW_EXTENT_UNITS_MAX * GW_UNIT_WORDS)
 
-/* Words of these buffers that each lane loads. */
+/* Number of words of these buffers that each lane loads. */
 #define GW_NEAR_LANE_WORDS ((GW_NEAR_WORDS + GW_GROUP_LANES - 1) / GW_GROUP_LANES)
 
-/* Capacity of a persistent group's arrays in shared memory, in packets. */
+/* Number of packets whose arrays a persistent group can keep in shared memory. */
 #define GW_NEAR_PACKETS 64u
 
-/* Cached data of a configured function. They never change. */
+/* Cached data of a configured function, which never change. */
 typedef struct gw_instance {
     gw_u64 image_offset;
     gw_reach reach;
@@ -238,7 +241,7 @@ typedef struct gw_instance {
 #define GW_INSTANCES     16u
 #define GW_INSTANCE_NONE 0xffffffffu
 
-/* Returns the data of an instance, from its cache slot or from device memory. */
+/* Returns the data of a configured function, from its cache slot or from device memory. */
 GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *cached,
                                    gw_u32 number)
 {
@@ -276,13 +279,14 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     __shared__ gw_instance instances[GW_INSTANCES];
     __shared__ gw_mailbox_view view;
     __shared__ gw_reach reach;
-    /* One element per lane. In shared memory to save registers, as it is read once per bin. */
+    /* One element per lane. The array is in shared memory to save registers, because it is read
+     * only once per bin. */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_mailbox *box = (gw_mailbox *)(mailboxes + blockIdx.x * mailbox_bytes);
     gw_u8 *area = group_areas + (gw_u64)blockIdx.x * (GW_MAILBOX_SLOT_BYTES(bin_packets) +
                                                       GW_CHAIN_SCRATCH_BYTES(bin_packets));
-    /* Copied in the largest possible words, because each word is one bus request. */
+    /* Copies use the largest possible words, because each word is one bus request. */
     uint4 *descriptors = near_descriptors;
     gw_u64 *parameters = near_parameters;
     uint2 *outcomes = near_outcomes;
@@ -329,7 +333,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
         uint4 *host_descriptors = (uint4 *)(slot + GW_MAILBOX_SLOT_DESCRIPTORS);
         const gw_u32 units = gw_uniform(view.units);
         const gw_u32 first = units != 0 ? gw_uniform(view.first) : 0;
-        /* Issue all loads at once, regardless of the bin's size: they share one bus round trip. */
+        /* All loads are issued at once, whatever the bin's size, because they share one bus round
+         * trip. */
         const uint4 *host_words = (const uint4 *)device.host + (gw_u64)first * GW_UNIT_WORDS;
         uint4 words[GW_NEAR_LANE_WORDS];
         GW_UNROLL

@@ -30,21 +30,22 @@ typedef struct gw_chunk_arrays {
     gw_u32 bin_count;
 } gw_chunk_arrays;
 
-/* The group's memory. Each function has its own part, so a chain keeps all prepared parts. */
+/* The group's memory. Each function has its own part, so a chain keeps the prepared parts of all
+ * functions. */
 #define GW_SCRATCH_FIELD(name) gw_##name##_scratch name##_;
 typedef struct gw_scratch {
     gw_u64 words[2];
     GW_GROUP_FORMS(GW_SCRATCH_FIELD)
 } gw_scratch;
 
-/* For each part of gw_scratch, the instance for which it was prepared. */
+/* The instance for which each part of gw_scratch was prepared. */
 #define GW_PREPARED_FIELD(name) gw_u32 name##_;
 typedef struct gw_prepared {
     gw_u32 none;
     GW_GROUP_FORMS(GW_PREPARED_FIELD)
 } gw_prepared;
 
-/* Marks a part that is not prepared. */
+/* Marks a part of gw_scratch that is not prepared. */
 #define GW_PREPARED_NONE   0xffffffffu
 #define GW_UNPREPARE(name) prepared->name##_ = GW_PREPARED_NONE;
 
@@ -78,7 +79,7 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     gw_##name##_bin(&work, &scratch->name##_);
 
 /* GW_LANE_FORMS selects lane forms only, for compilers that cannot handle barriers in functions. It
- * also disables the chain. */
+ * also disables the device chain. */
 #ifdef GW_LANE_FORMS
 #define GW_GROUP_FORM GW_BY_LANE
 #else
@@ -89,10 +90,8 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     case number:                                                                                   \
         GW_FORM_##name(name) break;
 
-/*
- * State of the bin that a group works on, in the group's memory. Lane 0 initialises it; a barrier
- * follows.
- */
+/* State of the bin that a group works on, in the group's memory. Lane 0 initialises it, and a
+ * barrier follows. */
 typedef struct gw_steps {
     gw_bin bin;          /* the bin; instance, kernel and variant change with each step */
     gw_u64 image_offset; /* offset of the instance's image from the base of all images */
@@ -104,7 +103,7 @@ typedef struct gw_steps {
     gw_u32 hop_max;      /* maximum of the packets' hops */
 } gw_steps;
 
-/* Initialises the state for a bin. Called by lane 0. */
+/* Initialises the state for a bin. Lane 0 calls it. */
 GW_LANE void gw_begin_steps(GW_LOCAL gw_steps *steps, gw_bin bin, gw_u64 image_offset,
                             gw_u32 has_chain)
 {
@@ -118,8 +117,8 @@ GW_LANE void gw_begin_steps(GW_LOCAL gw_steps *steps, gw_bin bin, gw_u64 image_o
 
 #include "loops_chain.h"
 
-/* Runs the current function. All lanes of the group call it and take the same case of the switch.
- */
+/* Runs the current function of a bin. All lanes of the group call it and take the same case of the
+ * switch. */
 GW_GROUP void gw_run_step(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps *steps,
                           GW_LOCAL gw_scratch *scratch, gw_prepared *prepared)
 {

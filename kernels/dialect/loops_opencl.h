@@ -34,11 +34,12 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
     chunk.chain_packets = chain_packets;
     chunk.bins = bins;
     chunk.bin_count = bin_count;
-    for (gw_u32 turn = 0; turn < bin_count; turn++) {
+    for (gw_u32 iteration = 0; iteration < bin_count; iteration++) {
         gw_barrier();
         if (gw_lane_id() == 0) {
-            /* Take the next part of the same bin, or the next bin that is not such a part. */
-            const gw_u32 more = turn > 0 ? steps.bin.part & GW_PART_MORE : 0;
+            /* Continue with the next part of the same bin. If there is none, take the next bin that
+             * is not a part of another bin. */
+            const gw_u32 more = iteration > 0 ? steps.bin.part & GW_PART_MORE : 0;
             gw_u32 index = more ? taken + 1 : atomic_inc(next_bin);
             while (!more && index < bin_count && (bins[index].part & GW_PART_REST)) {
                 index = atomic_inc(next_bin);
@@ -84,12 +85,12 @@ GW_LANE void gw_store_release(volatile __global gw_u32 *word, gw_u32 value)
                           GW_SCOPE_HOST);
 }
 
-/* Waits until the next mailbox slot is filled. Called by one lane. Returns 0 if the group must end.
+/* Waits until the next mailbox slot is filled. One lane calls it. Returns 0 if the group must end.
  */
 GW_LANE gw_u32 gw_await(volatile __global gw_mailbox *box, gw_u32 taken)
 {
     while (gw_load_acquire(&box->posted) == taken) {
-        /* The host posts before it stops: after stop is seen, posted is final. */
+        /* The host writes `posted` before `stop`, so `posted` is final once `stop` is visible. */
         if (gw_load_acquire(&box->stop) != 0 && gw_load_acquire(&box->posted) == taken) {
             return 0;
         }
@@ -126,7 +127,7 @@ __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
     chunk.chain_packets = bin_packets;
     chunk.bins = 0;
     chunk.bin_count = 1;
-    /* All lanes must read finished before any lane writes it. */
+    /* All lanes must read `finished` before any lane writes it. */
     gw_barrier();
     if (gw_lane_id() == 0) {
         gw_store_release(&box->running, GW_MAILBOX_POLLING);
@@ -152,7 +153,8 @@ __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
         chunk.trails = (__global gw_u32 *)(slot + GW_MAILBOX_SLOT_TRAILS(bin_packets));
         gw_run_bin(&chunk, &steps, &scratch, &prepared);
         taken++;
-        /* All lanes have finished the bin. The barrier orders their writes before the store. */
+        /* All lanes have finished the bin. This barrier orders their writes before the store to
+         * `finished`. */
         gw_barrier();
         if (gw_lane_id() == 0) {
             gw_store_release(&box->finished, taken);

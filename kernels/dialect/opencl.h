@@ -39,7 +39,7 @@ GW_LANE gw_u32 gw_lane_id(void)
     return (gw_u32)get_local_id(0);
 }
 
-/* Returns `value`, which is the same in all lanes. */
+/* Returns `value`, which is the same in all lanes of a warp. */
 GW_LANE gw_u32 gw_uniform(gw_u32 value)
 {
     return value;
@@ -50,21 +50,21 @@ GW_LANE gw_u32 gw_lane_count(void)
     return (gw_u32)get_local_size(0);
 }
 
-/* The host overrides this for devices that run the lanes of a group in parallel. */
+/* Maximum number of lanes that scan one packet together. The host defines it for devices that run
+ * the lanes of a group in parallel. */
 #ifndef GW_PACKET_LANES
 #define GW_PACKET_LANES 1u
 #endif
 
 #define gw_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
-/*
- * No group forms whose lanes exchange words. OpenCL C 1.2 has no shuffles, and the usual OpenCL
- * device here is a CPU, which runs the lanes one after another and pays for every barrier.
- */
+/* Group forms whose lanes exchange words are not available. OpenCL C 1.2 has no shuffles, and the
+ * usual OpenCL device here is a CPU, which runs the lanes one after another and pays for every
+ * barrier. */
 #define GW_TEAM_FORM GW_BY_LANE
 #define GW_TEAM_FORMS(list)
 
-/* Atomics on the group's memory. gw_local_add returns the old value. */
+/* Atomic operations on the group's memory. gw_local_add returns the old value. */
 #define gw_local_add(word, value) atomic_add((volatile __local gw_u32 *)(word), (value))
 #define gw_local_min(word, value) ((void)atomic_min((volatile __local gw_u32 *)(word), (value)))
 #define gw_local_max(word, value) ((void)atomic_max((volatile __local gw_u32 *)(word), (value)))

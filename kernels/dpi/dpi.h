@@ -24,7 +24,8 @@
 #define GW_DPI_MATCH     1u
 #define GW_DPI_TRUNCATED 0u
 
-/* Adds the matches of a row's state to the outcome. The first match determines the value. */
+/* Adds the matches of a state to the outcome. `row` is the state's row. The first match determines
+ * the value. */
 GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_outcome *outcome)
 {
     if (row >= image->match_limit) {
@@ -39,14 +40,15 @@ GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_ou
     gw_verdict(outcome, GW_DPI_MATCH, count, before == 0 ? match.pattern : outcome->value);
 }
 
-/* Returns the image header. As a call, only its result is saved at a switch; gopt would otherwise
- * save the whole lane. */
+/* Returns the image header. gopt saves only the result of a call at a switch between packets.
+ * Without the call, it would save the whole lane. */
 GW_LANE const GW_GLOBAL gw_dpi_image *gw_dpi_header(const gw_lane *lane)
 {
     return (const GW_GLOBAL gw_dpi_image *)lane->image;
 }
 
-/* Returns the address of the transition from a row by a byte. It holds the next row. */
+/* Returns the address of the transition from `row` for a byte. It holds the row of the next state.
+ */
 GW_LANE const GW_GLOBAL gw_u32 *gw_dpi_entry(const GW_GLOBAL gw_dpi_image *image, gw_u32 row,
                                              gw_u32 byte)
 {
@@ -56,10 +58,11 @@ GW_LANE const GW_GLOBAL gw_u32 *gw_dpi_entry(const GW_GLOBAL gw_dpi_image *image
 }
 
 /*
- * Processes two bytes per iteration. The transition of the first byte is prefetched; the other may
- * miss, while the core already runs the next packets. One byte per iteration is slower when the
- * automaton fits the caches, four when it does not (docs/functions/dpi.md). The matches are counted
- * in the outcome, because every local variable that lives across a switch costs time.
+ * Searches the payload, two bytes per iteration. The transition of the first byte is prefetched.
+ * The second may miss the cache while the core already processes the next packets. One byte per
+ * iteration is slower if the automaton fits the caches, and four are slower if it does not
+ * (docs/functions/dpi.md). The outcome counts the matches, because every local variable that lives
+ * across a switch costs time.
  */
 GW_LANE void gw_dpi_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_outcome *outcome)
 {

@@ -1,6 +1,6 @@
 /*
- * dpi with several lanes per packet. Each lane runs the automaton over one segment of the payload
- * and over a run-up before it:
+ * Group form of dpi, with several lanes per packet. Each lane runs the automaton over one segment
+ * of the payload and over a run-up before it:
  *
  *   payload   |-------- 0 --------|-------- 1 --------|-------- 2 --------|- 3 -|
  *   lane 0    |===================|
@@ -11,8 +11,8 @@
  * Each byte costs one load that depends on the load before. With n segments a packet takes about
  * 1/n of the time, and fewer packets keep a device busy.
  *
- * The result is that of a single lane. The automaton's state after a text is the longest suffix of
- * the text that is a prefix of a pattern (Aho, Corasick, lemma 1). Its length is at most
+ * The result is that of a single lane. After a text, the state of the automaton is the longest
+ * suffix of the text that is a prefix of a pattern (Aho, Corasick, lemma 1). Its length is at most
  * longest_bytes, so the state depends only on the last longest_bytes bytes of the text. A lane
  * starts longest_bytes - 1 bytes before its segment, or at the start of the payload. After each
  * byte of its segment, it has read the last longest_bytes bytes, or the whole text. Its states and
@@ -26,16 +26,16 @@
 
 #include "dpi.h"
 
-/* Maximum number of lanes that process packets. Further lanes of the group only wait at barriers.
+/* Maximum number of lanes that search packets. The other lanes of the group only wait at barriers.
  */
 #define GW_DPI_GROUP_LANES 256u
-/* Maximum number of lanes per packet, used when a bin has fewer packets than the group has lanes.
- */
+/* Maximum number of lanes per packet. Several lanes share a packet if a bin has fewer packets than
+ * the group has lanes. */
 #define GW_DPI_PACKET_LANES_MAX 32u
 /* Typical header length, used to estimate payload lengths: Ethernet, IPv4 and UDP. */
 #define GW_DPI_HEADER_BYTES 42u
 
-/* Result of one lane for its segment. */
+/* Matches that one lane found in its segment. */
 typedef struct gw_dpi_part {
     gw_u32 count; /* number of matches, at most 65535 */
     gw_u32 first; /* pattern that ends first; 0 without a match */
@@ -74,8 +74,8 @@ GW_GROUP void gw_dpi_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_dpi_scrat
     gw_barrier();
 }
 
-/* Returns the logarithm of the number of segments: at most lanes_log2, with segments of at least
- * min_bytes. */
+/* Returns the binary logarithm of the number of segments. It is at most lanes_log2, and segments
+ * have at least min_bytes bytes. */
 GW_LANE gw_u32 gw_dpi_segments_log2(gw_u32 bytes, gw_u32 min_bytes, gw_u32 lanes_log2)
 {
     gw_u32 log2 = lanes_log2;
@@ -85,19 +85,17 @@ GW_LANE gw_u32 gw_dpi_segments_log2(gw_u32 bytes, gw_u32 min_bytes, gw_u32 lanes
     return log2;
 }
 
-/*
- * Computes the assignment of lanes. By default a run-up is at most half a segment, so run-ups cause
- * at most a third of all loads. If lanes would otherwise be idle, segments may be as short as their
- * run-ups.
- */
+/* Assigns the lanes of the group to packets. A run-up is normally at most half a segment, so
+ * run-ups cause at most a third of all loads. If lanes would otherwise be idle, segments may be as
+ * short as their run-ups. */
 GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
 {
     const gw_u32 longest_bytes = ((const GW_GLOBAL gw_dpi_image *)work->image)->longest_bytes;
     const gw_u32 lanes =
         gw_lane_count() < GW_DPI_GROUP_LANES ? gw_lane_count() : GW_DPI_GROUP_LANES;
     gw_dpi_shares shares;
-    /* Limited to the maximum payload length, to avoid overflow. A longer run-up would give one
-     * segment and no run-up. */
+    /* Limit the run-up to the maximum payload length, to avoid overflow. A longer run-up would give
+     * one segment without run-up. */
     shares.run_up_bytes = longest_bytes < 0xffff ? longest_bytes : 0xffff;
     shares.run_up_bytes -= shares.run_up_bytes != 0;
     gw_u32 lanes_max = GW_PACKET_LANES;
@@ -120,7 +118,7 @@ GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
     return shares;
 }
 
-/* Adds the matches of a row's state. */
+/* Adds the matches of a state to a walk. `row` is the state's row. */
 GW_LANE void gw_dpi_count(gw_dpi_walk *walk, gw_u32 row)
 {
     if (row < walk->match_limit) {
@@ -131,8 +129,8 @@ GW_LANE void gw_dpi_count(gw_dpi_walk *walk, gw_u32 row)
     }
 }
 
-/* Processes four bytes, the first in the lowest bits. The class look-ups are independent of the
- * transitions, so they overlap with the loads. */
+/* Runs the automaton over four bytes, the first in the lowest bits. The class look-ups do not
+ * depend on the transitions, so they overlap with their loads. */
 GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
 {
     const gw_u32 class0 = walk->class_map[word & 0xff];
@@ -155,9 +153,10 @@ GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
 }
 
 /*
- * Processes the bytes from..to of the buffer, where from < to. Matches that end at `counted` or
- * later are counted; `counted` equals `from` or is a multiple of 4. Loads aligned blocks of 16
- * bytes, each before the block in use is finished. A buffer consists of whole blocks.
+ * Runs the automaton over the bytes from..to of the buffer, where from < to. Matches that end at
+ * `counted` or later are counted; `counted` equals `from` or is a multiple of 4. It loads aligned
+ * blocks of 16 bytes, each before the previous block is finished. A buffer consists of whole
+ * blocks.
  */
 GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *buffer, gw_u32 from,
                                gw_u32 counted, gw_u32 to)
@@ -191,7 +190,7 @@ GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *buffer,
     }
 }
 
-/* Processes one segment of the payload at start..end of the buffer. Returns an empty result if the
+/* Searches one segment of the payload at start..end of the buffer. Returns an empty result if the
  * payload has fewer segments. */
 GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_scratch *scratch,
                                    const gw_dpi_shares *shares, const GW_GLOBAL gw_u8 *buffer,
@@ -219,7 +218,7 @@ GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_sc
     }
     const gw_u32 counted = begin < start ? start : begin;
     const gw_u32 to = begin + bytes < end ? begin + bytes : end;
-    /* Rounded up by at most 3 bytes, to whole words. */
+    /* Round the run-up up to whole words, by at most 3 bytes. */
     const gw_u32 run_up = (shares->run_up_bytes + 3) & ~3u;
     const gw_u32 from = counted - start <= run_up ? start : counted - run_up;
     gw_dpi_walk_bytes(&walk, buffer, from, counted, to);
@@ -239,11 +238,9 @@ GW_LANE void gw_dpi_merge(const GW_LOCAL gw_dpi_part *parts, gw_u32 lanes, gw_ou
     gw_verdict(outcome, count == 0 ? GW_DPI_CLEAN : GW_DPI_MATCH, count, first);
 }
 
-/*
- * Processes a bin. All lanes run the same rounds. One barrier per round is enough: a lane that
- * writes parts of round r + 2 has passed the barrier of round r + 1, which all lanes reach only
- * after they have read the parts of round r.
- */
+/* Searches all packets of a bin. All lanes run the same rounds. One barrier per round is enough: a
+ * lane that writes parts of round r + 2 has passed the barrier of round r + 1. All lanes reach that
+ * barrier only after they have read the parts of round r. */
 GW_GROUP void gw_dpi_bin(const gw_work *work, GW_LOCAL gw_dpi_scratch *scratch)
 {
     const gw_dpi_shares shares = gw_dpi_share(work);

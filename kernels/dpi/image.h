@@ -1,6 +1,6 @@
 /*
- * The table image of dpi: an Aho-Corasick automaton over byte classes, with all failure links
- * resolved (Aho, Corasick, Efficient String Matching, CACM 1975).
+ * Table image of dpi: an Aho-Corasick automaton over byte classes, with all failure links resolved
+ * (Aho, Corasick, Efficient String Matching, CACM 1975).
  *
  *   0         64                 320                         matches_offset          bytes
  *   | header  | 256 * gw_u8      | states * classes * gw_u32 | match_states * 8      |

@@ -35,7 +35,7 @@ GW_LANE void gw_echo_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_o
     gw_verdict(outcome, GW_ECHO_FORWARD, number % image->ports, 0);
 }
 
-/* Does nothing: the function reads only the frame, which the loop prefetches. */
+/* Does nothing, because echo reads only the frame, which the loop prefetches. */
 GW_LANE void gw_echo_touch(const gw_lane *lane, const gw_descriptor *descriptor)
 {
     (void)lane;

@@ -1,4 +1,4 @@
-/* The table image of echo. */
+/* Table image of echo: the number of ports. */
 #ifndef GODWIT_ECHO_IMAGE_H
 #define GODWIT_ECHO_IMAGE_H
 

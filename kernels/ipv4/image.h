@@ -1,6 +1,6 @@
 /*
- * The table image of ipv4: a DIR-24-8 table (Gupta, Lin, McKeown, Routing Lookups in Hardware at
- * Memory Access Speeds, INFOCOM 1998).
+ * Table image of ipv4: a DIR-24-8 table (Gupta, Lin, McKeown, Routing Lookups in Hardware at Memory
+ * Access Speeds, INFOCOM 1998).
  *
  *   0           next_hops_offset   tbl24_offset           tbl8_offset         bytes
  *   | header    | next_hops * 16   | 2^24 * entry_bytes   | groups * 256 *    |

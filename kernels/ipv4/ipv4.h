@@ -33,8 +33,9 @@
  * Drops    truncated (0), malformed (1), checksum (2), blackhole (3), martian (4)
  * Tables   image.h; variant 0: 2-byte entries, variant 1: 4-byte entries
  * Cost     34 bytes read, 16 written; 2 dependent loads (tbl24, next hop), or 3 with a prefix
- * longer than /24; the load from tbl24 misses every cache Spec     RFC 791 section 3.1; RFC 1812
- * sections 5.2.2, 5.3.1, 5.3.5.1, 5.3.7; RFC 1624 section 3
+ *          longer than /24; the load from tbl24 misses every cache
+ * Spec     RFC 791 section 3.1; RFC 1812 sections 5.2.2, 5.3.1, 5.3.5.1, 5.3.7;
+ *          RFC 1624 section 3
  */
 #ifndef GODWIT_IPV4_H
 #define GODWIT_IPV4_H
@@ -63,7 +64,7 @@
 #define GW_IPV4_NONE         0x7fffffffu /* look-up result without a route */
 #define GW_IPV4_SOUND        255u        /* check result without a reason to drop */
 
-/* Returns the index of the next hop of a destination, or GW_IPV4_NONE. */
+/* Returns the index of the next hop of an IPv4 destination, or GW_IPV4_NONE. */
 GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 address)
 {
     const GW_GLOBAL gw_ipv4_image *header = (const GW_GLOBAL gw_ipv4_image *)image;
@@ -77,7 +78,7 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
             GW_EXPENSIVE(&tbl8[index]);
             entry = tbl8[index];
         }
-        /* Maps 0x7fff to 0x7fffffff without a branch, which random addresses would mispredict. */
+        /* Map 0x7fff to 0x7fffffff without a branch, which random addresses would mispredict. */
         return entry | ((entry + 1) >> 15) * 0x7fff8000u;
     }
     const GW_GLOBAL gw_u32 *tbl24 = (const GW_GLOBAL gw_u32 *)(image + header->tbl24_offset);
@@ -100,7 +101,8 @@ GW_LANE void gw_ipv4_fetch(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 
     GW_FETCH(image + header->tbl24_offset + ((gw_u64)(address >> 8) << shift));
 }
 
-/* Checks rules 4 to 6 for any header. Returns the drop reason, or GW_IPV4_SOUND. */
+/* Checks rules 4 to 6 (top of this file) for any IPv4 header. Returns the drop reason, or
+ * GW_IPV4_SOUND. */
 GW_RARE gw_u32 gw_ipv4_check_any(const GW_GLOBAL gw_u8 *ip, gw_u32 available)
 {
     const gw_u32 first = gw_load_be32(ip);
@@ -125,8 +127,8 @@ GW_LANE gw_u32 gw_ipv4_martian(gw_u32 address)
     return (gw_u32)(address - 0x01000000u >= 0xdf000000u || address >> 24 == 127);
 }
 
-/* Checks rules 1 to 7 for any frame. Returns the offset of the IPv4 header, or 0 if the outcome is
- * decided. */
+/* Checks rules 1 to 7 (top of this file) for any frame. Returns the offset of the IPv4 header, or 0
+ * if the outcome is decided. */
 GW_RARE gw_u32 gw_ipv4_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(frame, length);
@@ -156,11 +158,9 @@ GW_RARE gw_u32 gw_ipv4_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw
     return l3.offset;
 }
 
-/*
- * The first half: rules 1 to 7. The fast path handles a valid header without tag and options, and
- * loads each word once. The sum of the 32-bit words is a multiple of 0xffff exactly if the sum of
- * the 16-bit words is (RFC 1071 section 2 (C)). It is never 0.
- */
+/* First half of ipv4: rules 1 to 7. The fast path handles a valid header without tag and options,
+ * and loads each word once. The sum of the 32-bit words is a multiple of 0xffff exactly if the sum
+ * of the 16-bit words is (RFC 1071 section 2 (C)). It is never 0. */
 GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
                            gw_half *first_half, gw_outcome *outcome)
 {
@@ -187,7 +187,7 @@ GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
     }
 }
 
-/* Rules 8 to 12 for a next hop with flags. */
+/* Applies rules 8 to 12 (top of this file) to a packet whose next hop has flags. */
 GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl,
                              gw_outcome *outcome)
 {
@@ -205,9 +205,10 @@ GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl
 }
 
 /*
- * The second half: rules 8 to 15. Random addresses would mispredict a branch on rule 8. A packet
- * without a route therefore uses next hop 0 with all results masked out, and its frame is rewritten
- * unchanged. Reading next hop 0 is always valid, because the table follows if there is no next hop.
+ * Second half of ipv4: rules 8 to 15. Random addresses would mispredict a branch on rule 8. A
+ * packet without a route therefore uses next hop 0 with all results masked out, and its frame is
+ * rewritten unchanged. Reading next hop 0 is always valid, because the table follows if there is no
+ * next hop.
  */
 GW_LANE void gw_ipv4_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {
@@ -253,9 +254,9 @@ GW_LANE void gw_ipv4_end(const gw_lane *lane, const gw_half *first_half, gw_outc
     const gw_u32 carry = (gw_u32)((word & 0xffff) >= 0xfeffu);
     const gw_u64 front = gw_load_be64(frame);
     const gw_u32 back = gw_load_be32(frame + 8);
-    const gw_u64 wide = (gw_u64)routed << 32 | routed;
+    const gw_u64 routed_64 = (gw_u64)routed << 32 | routed;
     gw_store_be32(ip + 8, word - ((0x00ffff00u + carry * 0xffffu) & routed));
-    gw_store_be64(frame, front ^ ((front ^ ((to & ~(gw_u64)0xffff) | from >> 48)) & wide));
+    gw_store_be64(frame, front ^ ((front ^ ((to & ~(gw_u64)0xffff) | from >> 48)) & routed_64));
     gw_store_be32(frame + 8, back ^ ((back ^ (gw_u32)(from >> 16)) & routed));
     gw_verdict(outcome, verdict, port, value);
 }

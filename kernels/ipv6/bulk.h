@@ -1,13 +1,13 @@
-/* Look-ups of many addresses without packets, to measure the table alone. */
+/* Look-ups of many IPv6 addresses without packets, to measure the table alone. */
 #ifndef GODWIT_IPV6_BULK_H
 #define GODWIT_IPV6_BULK_H
 
-/* Look-ups per block, equal to the size of a bin. Some look-ups finish early; with this size,
- * enough remain to share the last steps. With 64 and AVX-512, a look-up takes 9.9 instead of 7.4
- * ns. */
+/* Number of look-ups per block, equal to the size of a bin. Some look-ups finish early. With this
+ * number, enough remain to share the last steps. With 64 and AVX-512, a look-up takes 9.9 instead
+ * of 7.4 ns. */
 #define GW_IPV6_BULK 256u
 
-/* Look-ups that take their steps together. */
+/* A block of look-ups that take their steps together. */
 typedef struct gw_ipv6_block {
     gw_u64 keys[GW_IPV6_BULK];
     const gw_u8 *next[GW_IPV6_BULK]; /* addresses that the next step reads */
@@ -17,8 +17,8 @@ typedef struct gw_ipv6_block {
     gw_u32 bucket_count;
 } gw_ipv6_block;
 
-/* Lists the look-ups of `list`, or the first `count`, by the tags of their entries. Has no branch
- * on the tag, which would be unpredictable. */
+/* Sorts look-ups by the tags of their entries: those of `list`, or the first `count`. It has no
+ * branch on the tag, which would be unpredictable. */
 static inline void gw_ipv6_sort(gw_ipv6_block *block, const gw_u32 *entries, const gw_u32 *list,
                                 gw_u32 count)
 {
@@ -36,7 +36,7 @@ static inline void gw_ipv6_sort(gw_ipv6_block *block, const gw_u32 *entries, con
     block->bucket_count = buckets;
 }
 
-/* Takes one step for all look-ups at a node. */
+/* Takes one step for all look-ups that are at a node of the trie. */
 static inline void gw_ipv6_step_nodes(gw_ipv6_block *block, const gw_u8 *lines, gw_u32 *entries)
 {
     const gw_u32 count = block->node_count;
@@ -52,7 +52,7 @@ static inline void gw_ipv6_step_nodes(gw_ipv6_block *block, const gw_u8 *lines, 
     gw_ipv6_sort(block, entries, block->nodes, count);
 }
 
-/* Takes one step for all look-ups at a bucket. */
+/* Takes one step for all look-ups that are at a bucket of the trie. */
 static inline void gw_ipv6_step_buckets(gw_ipv6_block *block, const gw_u8 *lines, gw_u32 *entries)
 {
     const gw_u32 count = block->bucket_count;
@@ -68,7 +68,8 @@ static inline void gw_ipv6_step_buckets(gw_ipv6_block *block, const gw_u8 *lines
     gw_ipv6_sort(block, entries, block->buckets, count);
 }
 
-/* Looks up at most GW_IPV6_BULK addresses in a trie. Prefetches the lines of each step together. */
+/* Looks up at most GW_IPV6_BULK addresses in a trie. The lines of each step are prefetched
+ * together. */
 static inline void gw_ipv6_bulk_trie(const gw_u8 *image, const gw_u8 *addresses, gw_u32 *next_hops,
                                      gw_u32 count)
 {
@@ -97,8 +98,8 @@ static inline void gw_ipv6_bulk_trie(const gw_u8 *image, const gw_u8 *addresses,
     }
 }
 
-/* Looks up `count` addresses of 16 bytes in wire order. next_hops receives an index or GW_IPV6_NONE
- * for each. */
+/* Looks up `count` IPv6 addresses of 16 bytes in wire order. next_hops receives an index or
+ * GW_IPV6_NONE for each. */
 static inline void gw_ipv6_bulk(const gw_u8 *image, gw_u32 variant, const gw_u8 *restrict addresses,
                                 gw_u32 *restrict next_hops, gw_u64 count)
 {

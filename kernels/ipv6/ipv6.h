@@ -76,7 +76,7 @@
 #define GW_IPV6_FROM_LINK 0x80000000u
 #define GW_IPV6_OFFSET    0xffffu
 
-/* Results of gw_ipv6_scope. */
+/* Results of gw_ipv6_scope: the scope of a packet's addresses. */
 #define GW_IPV6_GLOBAL        0u
 #define GW_IPV6_LINK_SOURCE   1u
 #define GW_IPV6_LINK_RECEIVER 2u
@@ -114,7 +114,7 @@ GW_LANE gw_u32 gw_ipv6_scope(const GW_GLOBAL gw_u8 *ip)
     return source >> 54 == 0x3fa ? GW_IPV6_LINK_SOURCE : GW_IPV6_GLOBAL;
 }
 
-/* Checks rule 8. Returns whether the packet continues. */
+/* Checks rule 8 (top of this file): hop-by-hop options. Returns whether the packet continues. */
 GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, gw_outcome *outcome)
 {
     const GW_GLOBAL gw_u8 *header = ip + GW_IPV6_HEADER_BYTES;
@@ -151,7 +151,8 @@ GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, 
     return 1;
 }
 
-/* Checks rules 1 to 8 for any frame. Returns gw_half.offset, or 0 if the outcome is decided. */
+/* Checks rules 1 to 8 (top of this file) for any frame. Returns gw_half.offset, or 0 if the outcome
+ * is decided. */
 GW_RARE gw_u32 gw_ipv6_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(frame, length);
@@ -193,10 +194,8 @@ GW_RARE gw_u32 gw_ipv6_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw
     return l3.offset | (scope == GW_IPV6_LINK_SOURCE ? GW_IPV6_FROM_LINK : 0);
 }
 
-/*
- * The first half: rules 1 to 8. The fast path handles untagged packets between addresses of
- * 2000::/3 without hop-by-hop options, and loads each word once.
- */
+/* First half of ipv6: rules 1 to 8. The fast path handles untagged packets between addresses of
+ * 2000::/3 without hop-by-hop options, and loads each word once. */
 GW_LANE void gw_ipv6_begin(const gw_lane *lane, const gw_descriptor *descriptor,
                            gw_half *first_half, gw_outcome *outcome)
 {
@@ -215,7 +214,8 @@ GW_LANE void gw_ipv6_begin(const gw_lane *lane, const gw_descriptor *descriptor,
     first_half->offset = gw_ipv6_begin_any(frame, length, outcome);
 }
 
-/* Applies rules 9 to 16. `index` is the index of the next hop, or GW_IPV6_NONE. */
+/* Applies rules 9 to 16 (top of this file). `index` is the index of the next hop, or GW_IPV6_NONE.
+ */
 GW_LANE void gw_ipv6_settle(const gw_lane *lane, const gw_half *first_half, gw_u32 index,
                             gw_outcome *outcome)
 {
@@ -256,7 +256,7 @@ GW_LANE void gw_ipv6_settle(const gw_lane *lane, const gw_half *first_half, gw_u
     }
 }
 
-/* The second half: lines 9 to 16. */
+/* Second half of ipv6: rules 9 to 16. */
 GW_LANE void gw_ipv6_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {
     if (first_half->offset != 0) {

@@ -1,13 +1,15 @@
-/* Longest-prefix match of an address in both forms of the table. image.h describes the layout. */
+/* Longest-prefix match of an IPv6 address, in a trie or a hash table. image.h describes the layout.
+ */
 #ifndef GODWIT_IPV6_LOOKUP_H
 #define GODWIT_IPV6_LOOKUP_H
 
 #include "image.h"
 
-/* Loop bound, above the depth of any trie. A node consumes at least six bits, and each node may
- * have a bucket above it. */
+/* Upper bound of the loop over the levels of a trie, above the depth of any trie. A node consumes
+ * at least six bits, and each node may have a bucket above it. */
 #define GW_IPV6_LEVELS 40u
-/* Loop bound, above the number of lengths in any search. Each try leaves fewer lengths. */
+/* Upper bound of the loop over prefix lengths, above the number of lengths in any search. Each try
+ * leaves fewer lengths. */
 #define GW_IPV6_TRIES 128u
 /* Maximum number of lines for the keys of one hash value. */
 #define GW_IPV6_PROBES 16u
@@ -22,14 +24,14 @@ GW_LANE const GW_GLOBAL gw_u8 *gw_ipv6_line(const GW_GLOBAL gw_u8 *lines, gw_u32
     return lines + (gw_u64)(entry & GW_IPV6_LINE_MASK) * GW_IPV6_LINE_BYTES;
 }
 
-/* Returns the address of the root entry for an address. */
+/* Returns the address of the root entry for an IPv6 address. */
 GW_LANE const GW_GLOBAL gw_u32 *gw_ipv6_root(const GW_GLOBAL gw_u8 *image, gw_u64 high)
 {
     const GW_GLOBAL gw_ipv6_image *header = (const GW_GLOBAL gw_ipv6_image *)image;
     return (const GW_GLOBAL gw_u32 *)(image + header->root_offset) + (high >> header->root_shift);
 }
 
-/* Returns the address of a node's entry for a key. */
+/* Returns the address of a trie node's entry for a key. */
 GW_LANE const GW_GLOBAL gw_u32 *gw_ipv6_slot(const GW_GLOBAL gw_u8 *line, gw_u32 entry, gw_u64 key)
 {
     const gw_u32 shift = entry >> 24 & 62;
@@ -37,7 +39,7 @@ GW_LANE const GW_GLOBAL gw_u32 *gw_ipv6_slot(const GW_GLOBAL gw_u8 *line, gw_u32
     return (const GW_GLOBAL gw_u32 *)line + (gw_u32)(key >> shift & ((1u << stride) - 1));
 }
 
-/* Takes one step down from a node or a bucket. Returns the next entry. */
+/* Takes one step down from a node or a bucket of the trie. Returns the next entry. */
 GW_LANE gw_u32 gw_ipv6_below(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 key)
 {
     const GW_GLOBAL gw_u8 *line = gw_ipv6_line(lines, entry);
@@ -51,7 +53,7 @@ GW_LANE gw_u32 gw_ipv6_below(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 
     return bucket->values[gw_rank_line(bucket->keys, GW_IPV6_KEYS, key)];
 }
 
-/* Descends from an entry to a LEAF or LOW entry. */
+/* Descends from an entry of the trie to a LEAF or LOW entry. */
 GW_LANE gw_u32 gw_ipv6_trie(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 key)
 {
     for (gw_u32 level = 0; level < GW_IPV6_LEVELS; level++) {

@@ -1,4 +1,4 @@
-/* Look-ups of many addresses without packets, to measure the table alone. */
+/* Look-ups of many Ethernet addresses without packets, to measure the table alone. */
 #ifndef GODWIT_L2_BULK_H
 #define GODWIT_L2_BULK_H
 
@@ -11,7 +11,7 @@
 
 #define GW_L2_NONE 0xffffffffu /* result for an address that is not in the table */
 
-/* Mixes a key and prefetches its buckets. */
+/* Permutes a key with gw_l2_mix and prefetches its buckets. */
 static inline gw_u64 gw_l2_bulk_fetch(const gw_l2_image *header, gw_u64 key)
 {
     const gw_u64 mixed = gw_l2_mix(header, key);

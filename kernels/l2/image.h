@@ -46,7 +46,7 @@ typedef struct gw_l2_image {
 } gw_l2_image;
 GW_STATIC_ASSERT(sizeof(gw_l2_image) == 112, l2_image_size);
 
-/* Ingress rules of a port. */
+/* Rules of an ingress port of the switch. */
 typedef struct gw_l2_port {
     gw_u16 vid;  /* VLAN of untagged frames */
     gw_u8 flags; /* GW_L2_UNTAGGED, GW_L2_TAGGED, GW_L2_LEARNS */
@@ -58,7 +58,7 @@ GW_STATIC_ASSERT(sizeof(gw_l2_port) == 4, l2_port_size);
 #define GW_L2_TAGGED   2u /* accepts frames with a tag, in the VLANs of which it is a member */
 #define GW_L2_LEARNS   4u /* learns source addresses */
 
-/* Ports of a VLAN; port p is bit p % 32 of word p / 32. One cache line. */
+/* Ports of a VLAN, in one cache line. Port p is bit p % 32 of word p / 32. */
 typedef struct gw_l2_vlan {
     gw_u32 members[8]; /* member ports */
     gw_u32 tagged[8];  /* member ports that send frames with a tag */

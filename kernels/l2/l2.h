@@ -75,14 +75,14 @@ GW_LANE gw_u64 gw_l2_mix(const GW_GLOBAL gw_l2_image *header, gw_u64 key)
     return left << 30 | right;
 }
 
-/* Returns the first bucket of a mixed key. */
+/* Returns the number of the first bucket of a permuted key. */
 GW_LANE gw_u64 gw_l2_first(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
 {
     return mixed & (((gw_u64)1 << header->bucket_bits) - 1);
 }
 
-/* Returns the XOR of the two bucket numbers. It is at least 2, so that the buckets never share a
- * cache line. */
+/* Returns the XOR of the numbers of a key's two buckets. It is at least 2, so that the buckets
+ * never share a cache line. */
 GW_LANE gw_u64 gw_l2_flip(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
 {
     return (((mixed >> header->bucket_bits) * header->second) >> (64 - header->bucket_bits)) | 2;
@@ -94,24 +94,24 @@ GW_LANE const GW_GLOBAL gw_u64 *gw_l2_bucket(const GW_GLOBAL gw_l2_image *header
            bucket * 4;
 }
 
-/* Returns the address of the first bucket of a mixed key. */
+/* Returns the address of the first bucket of a permuted key. */
 GW_LANE const GW_GLOBAL gw_u64 *gw_l2_one(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
 {
     return gw_l2_bucket(header, gw_l2_first(header, mixed));
 }
 
-/* Returns the address of the second bucket of a mixed key. */
+/* Returns the address of the second bucket of a permuted key. */
 GW_LANE const GW_GLOBAL gw_u64 *gw_l2_other(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
 {
     return gw_l2_bucket(header, gw_l2_first(header, mixed) ^ gw_l2_flip(header, mixed));
 }
 
-/* Returns the entry of a mixed key, or 0. */
+/* Returns the entry of a permuted key, or 0. */
 GW_LANE gw_u64 gw_l2_find(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
 {
-    const gw_u64 wanted = (mixed >> header->bucket_bits) << GW_L2_REST_SHIFT | GW_L2_VALID;
-    return gw_find_word(gw_l2_one(header, mixed), wanted, gw_l2_other(header, mixed),
-                        wanted | GW_L2_SECOND, ~(gw_u64)0xfff | GW_L2_VALID | GW_L2_SECOND);
+    const gw_u64 expected = (mixed >> header->bucket_bits) << GW_L2_REST_SHIFT | GW_L2_VALID;
+    return gw_find_word(gw_l2_one(header, mixed), expected, gw_l2_other(header, mixed),
+                        expected | GW_L2_SECOND, ~(gw_u64)0xfff | GW_L2_VALID | GW_L2_SECOND);
 }
 
 GW_LANE gw_u32 gw_l2_has_port(const GW_GLOBAL gw_u32 *set, gw_u32 port)
@@ -119,7 +119,7 @@ GW_LANE gw_u32 gw_l2_has_port(const GW_GLOBAL gw_u32 *set, gw_u32 port)
     return set[(port & 255) >> 5] >> (port & 31) & 1;
 }
 
-/* The first half: rules 1 to 5. */
+/* First half of l2: rules 1 to 5 at the top of this file. */
 GW_LANE void gw_l2_begin(const gw_lane *lane, const gw_descriptor *descriptor, gw_half *first_half,
                          gw_outcome *outcome)
 {
@@ -179,7 +179,7 @@ GW_LANE void gw_l2_begin(const gw_lane *lane, const gw_descriptor *descriptor, g
     first_half->keys[1] = gw_l2_mix(header, (gw_u64)vid << 48 | destination);
 }
 
-/* The second half: rules 6 to 8. */
+/* Second half of l2: rules 6 to 8 at the top of this file. */
 GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {
     if (first_half->offset == 0) {
@@ -196,7 +196,7 @@ GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcom
     GW_EXPENSIVE(gw_l2_one(header, station));
     GW_EXPENSIVE(gw_l2_other(header, station));
     const gw_u64 from = gw_l2_find(header, source);
-    /* No notice if the entry is static, or fresh and at the ingress port. */
+    /* No notice is necessary if the entry is static, or fresh and at the ingress port. */
     const gw_u32 here = (gw_u32)((from >> GW_L2_PORT_SHIFT & 0xff) == ingress);
     const gw_u32 known =
         (gw_u32)((from & GW_L2_STATIC) != 0) | (here & (gw_u32)((from & GW_L2_FRESH) != 0));
@@ -209,7 +209,8 @@ GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcom
     const gw_u32 egress = (gw_u32)(to >> GW_L2_PORT_SHIFT) & 0xff;
     if (egress == ingress) {
         gw_drop(outcome, GW_L2_SAME_PORT);
-        /* A host whose peers all share its port is learned as well. */
+        /* A frame whose source and destination are at the same port is dropped, but its source is
+         * still learned. */
         outcome->value = value;
         return;
     }

@@ -13,7 +13,7 @@
 #define GW_NDN_UDP_BYTES  8u
 #define GW_NDN_IPV4_BYTES 20u
 #define GW_NDN_IPV6_BYTES 40u
-/* Initial TTL and hop limit (RFC 1700). */
+/* Initial TTL and hop limit of forwarded packets (RFC 1700). */
 #define GW_NDN_TTL 64u
 
 /* Location of the NDN packet, from the first byte of the frame. */
@@ -39,7 +39,7 @@ GW_LANE gw_u32 gw_ndn_sum(const GW_GLOBAL gw_u8 *bytes, gw_u32 length)
     return sum;
 }
 
-/* Folds a sum to 16 bits. */
+/* Folds a ones' complement sum to 16 bits. */
 GW_LANE gw_u32 gw_ndn_fold(gw_u32 sum)
 {
     sum = (sum & 0xffff) + (sum >> 16);
@@ -60,8 +60,8 @@ GW_LANE gw_u32 gw_ndn_decided(gw_outcome *outcome, gw_u32 verdict)
     return 0;
 }
 
-/* Checks the UDP datagram at l4..end. `pseudo` is the sum of the IP addresses. Returns 0 if the
- * outcome is decided. */
+/* Checks the UDP datagram at l4..end of the frame. `pseudo` is the sum of the IP addresses. Returns
+ * 0 if the outcome is decided. */
 GW_LANE gw_u32 gw_ndn_udp(const GW_GLOBAL gw_u8 *frame, gw_u32 l4, gw_u32 pseudo, gw_ndn_span *span,
                           gw_outcome *outcome)
 {
@@ -217,14 +217,12 @@ GW_LANE void gw_ndn_emit_udp(GW_GLOBAL gw_u8 *ip, const GW_GLOBAL gw_ndn_next_ho
     const gw_u32 sum = gw_ones_sum(addresses, 2 * address_bytes) + GW_PROTOCOL_UDP +
                        datagram_bytes + gw_ndn_sum(udp, datagram_bytes);
     const gw_u32 checksum = gw_ndn_fold(sum) ^ 0xffff;
-    /* A checksum of 0 would mean that there is none (RFC 768). */
+    /* A checksum of 0 would mean that the datagram has no checksum (RFC 768). */
     gw_store_be16(udp + 6, checksum == 0 ? 0xffff : checksum);
 }
 
-/*
- * Writes the headers of a next hop before the NDN packet at start..end and keeps a tag. The caller
- * has checked that the headroom is large enough.
- */
+/* Writes the headers of a next hop before the NDN packet at start..end. A tag is kept. The caller
+ * has checked that the headroom is large enough. */
 GW_LANE void gw_ndn_write_headers(const gw_lane *lane, const GW_GLOBAL gw_ndn_next_hop *next_hop,
                                   const gw_ndn_span *span, gw_descriptor *descriptor)
 {
@@ -234,7 +232,7 @@ GW_LANE void gw_ndn_write_headers(const gw_lane *lane, const GW_GLOBAL gw_ndn_ne
     GW_GLOBAL gw_u8 *frame = old + span->start - header_bytes;
     const gw_u32 tag =
         span->l3 == GW_ETHERNET_BYTES ? 0 : gw_load_be32(old + GW_ETHERNET_BYTES - 2);
-    /* From Ethernet to Ethernet, the padding is kept. */
+    /* If both carriers are Ethernet, the padding is kept. */
     const gw_u32 pads =
         (gw_u32)(next_hop->carrier == GW_NDN_ETHERNET) & (gw_u32)(span->carrier == GW_NDN_ETHERNET);
     const gw_u32 length = pads ? descriptor->length : header_bytes + span->end - span->start;

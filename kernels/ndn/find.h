@@ -1,4 +1,4 @@
-/* Longest-prefix match of a name. image.h describes the table. */
+/* Longest-prefix match of an NDN name. image.h describes the table. */
 #ifndef GODWIT_NDN_FIND_H
 #define GODWIT_NDN_FIND_H
 
@@ -31,9 +31,8 @@ GW_LANE gw_u64 gw_ndn_word(const GW_GLOBAL gw_u8 *bytes)
     return (gw_u64)gw_load_le32(bytes + 4) << 32 | gw_load_le32(bytes);
 }
 
-/* Returns the last 1 to 7 bytes before end in the low bits. The 8 bytes before end must be
- * readable.
- */
+/* Returns the last 1 to 7 bytes before `end` in the low bits. The 8 bytes before `end` must be
+ * readable. */
 GW_LANE gw_u64 gw_ndn_rest(const GW_GLOBAL gw_u8 *end, gw_u32 bytes)
 {
     return gw_ndn_word(end - 8) >> (64 - 8 * bytes);
@@ -68,8 +67,8 @@ GW_LANE gw_u64 gw_ndn_hash_end(gw_ndn_hash hash, const GW_GLOBAL gw_u8 *end, gw_
     return hash.v0 ^ hash.v1 ^ hash.v2 ^ hash.v3;
 }
 
-/* Returns whether two names of equal length are the same. The 8 bytes before both must be readable.
- */
+/* Returns whether two names of equal length are the same. The 8 bytes before each name must be
+ * readable. */
 GW_LANE gw_u32 gw_ndn_same(const GW_GLOBAL gw_u8 *a, const GW_GLOBAL gw_u8 *b, gw_u32 bytes)
 {
     const gw_u32 whole = bytes & ~7u;
@@ -81,7 +80,7 @@ GW_LANE gw_u32 gw_ndn_same(const GW_GLOBAL gw_u8 *a, const GW_GLOBAL gw_u8 *b, g
     return (gw_u32)(differs == 0);
 }
 
-/* Returns the end of the component at `at` of a valid name. */
+/* Returns the end of a valid name's component that begins at `at`. */
 GW_LANE gw_u32 gw_ndn_component_end(const GW_GLOBAL gw_u8 *name, gw_u32 at)
 {
     at += name[at] < 253 ? 1 : 3;
@@ -89,7 +88,7 @@ GW_LANE gw_u32 gw_ndn_component_end(const GW_GLOBAL gw_u8 *name, gw_u32 at)
     if (first < 253) {
         return at + 1 + first;
     }
-    /* A length fits 2 bytes, because a frame is shorter than 2^16 bytes. */
+    /* A length fits into 2 bytes, because a frame is shorter than 2^16 bytes. */
     return at + 3 + gw_load_be16(name + at + 1);
 }
 
@@ -98,7 +97,8 @@ GW_LANE gw_u32 gw_ndn_first_bucket(const GW_GLOBAL gw_ndn_image *header, gw_u64 
     return (gw_u32)((hash & 0xffffffffu) * header->buckets >> 32);
 }
 
-/* Returns the record of a name with this hash, in units of 64 bytes; 0 if there is no record. */
+/* Returns the record of a name with a given hash, in units of 64 bytes, or 0 if there is no record.
+ */
 GW_LANE gw_u32 gw_ndn_probe(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name, gw_u32 bytes,
                             gw_u64 hash)
 {
@@ -138,7 +138,7 @@ typedef struct gw_ndn_walk {
     gw_u32 hashed;      /* bytes that `hash` covers */
     gw_u32 at;          /* end of the current prefix */
     gw_u32 best;        /* next hop of the longest prefix found so far */
-    gw_u32 wanted;      /* lengths to try; bit 0 is the prefix with one more component */
+    gw_u32 lengths;     /* lengths to try; bit 0 is the prefix with one more component */
     gw_u32 until_guide; /* components left until the guide */
 } gw_ndn_walk;
 
@@ -149,17 +149,17 @@ GW_LANE void gw_ndn_walk_begin(const GW_GLOBAL gw_u8 *image, gw_ndn_walk *walk)
     walk->hashed = 0;
     walk->at = 0;
     walk->best = header->default_next_hop;
-    walk->wanted = header->depths;
+    walk->lengths = header->depths;
     walk->until_guide = header->guide;
 }
 
-/* Advances to the next prefix to try. Returns 0 if there are no more. */
+/* Advances a look-up to the next prefix to try. Returns 0 if there are no more. */
 GW_LANE gw_u32 gw_ndn_walk_next(const GW_GLOBAL gw_u8 *name, gw_u32 name_bytes, gw_ndn_walk *walk)
 {
-    while (walk->wanted != 0 && walk->at < name_bytes) {
-        const gw_u32 tries = walk->wanted & 1;
+    while (walk->lengths != 0 && walk->at < name_bytes) {
+        const gw_u32 tries = walk->lengths & 1;
         walk->at = gw_ndn_component_end(name, walk->at);
-        walk->wanted >>= 1;
+        walk->lengths >>= 1;
         walk->until_guide--;
         if (tries) {
             for (; walk->hashed + 8 <= walk->at; walk->hashed += 8) {
@@ -172,7 +172,7 @@ GW_LANE gw_u32 gw_ndn_walk_next(const GW_GLOBAL gw_u8 *name, gw_u32 name_bytes, 
     return 0;
 }
 
-/* Updates the state for the record of the current prefix; `unit` is 0 if there is no record. */
+/* Updates a look-up with the record of the current prefix. `unit` is 0 if there is no record. */
 GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn_walk *walk)
 {
     if (unit != 0) {
@@ -182,7 +182,7 @@ GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn
                     (gw_u64)unit * 64);
         const gw_u32 next_hop = record->next_hop;
         walk->best = next_hop == GW_NDN_NONE ? walk->best : next_hop;
-        walk->wanted = walk->until_guide == 0 ? record->deeper : walk->wanted;
+        walk->lengths = walk->until_guide == 0 ? record->deeper : walk->lengths;
     }
 }
 

@@ -14,15 +14,16 @@
  *   bucket      | fingerprint, record | 7 times                          | next | 0 |
  *   record      | next hop | deeper | below | name_bytes | the name, then zeros, up to 64 * n |
  *
- * Each next hop has two copies, so that it can change while packets use it. `turn` of the first
- * copy selects the valid one. A record or next of 0 means none. Fingerprints may collide, so a
- * look-up always compares the name in the record.
+ * Each next hop has two copies, so that it can change while packets use it. `valid_copy` of the
+ * first copy selects the valid one. A record or next of 0 means none. Fingerprints may collide, so
+ * a look-up always compares the name in the record.
  *
  * A look-up tries prefixes from short to long, but only lengths that the table contains. Bit i of
- * the header's `depths` stands for prefixes of i + 1 components. Its highest bit is that of `guide`
- * components. For each name longer than this, the table has a record of its first `guide`
- * components, with or without a next hop. In this record, bit i of `deeper` is set if a name below
- * it has guide + 1 + i components. Most look-ups therefore end at the first record that they find.
+ * the header's `depths` is set if the table has prefixes of i + 1 components. The highest set bit
+ * is that of `guide` components. For each name longer than this, the table has a record of its
+ * first `guide` components, with or without a next hop. In this record, bit i of `deeper` is set if
+ * a name below it has guide + 1 + i components. Most look-ups therefore end at the first record
+ * that they find.
  */
 #ifndef GODWIT_NDN_IMAGE_H
 #define GODWIT_NDN_IMAGE_H
@@ -66,7 +67,7 @@ typedef struct gw_ndn_bucket {
 } gw_ndn_bucket;
 GW_STATIC_ASSERT(sizeof(gw_ndn_bucket) == 64, ndn_bucket_size);
 
-/* A prefix in the table; its name follows. */
+/* Record of a prefix in the table. Its name follows. */
 typedef struct gw_ndn_record {
     gw_u32 next_hop;   /* index, or GW_NDN_NONE if the record is only a guide */
     gw_u32 deeper;     /* lengths of the names below, see above; guides only */
@@ -94,8 +95,8 @@ typedef struct gw_ndn_next_hop {
     gw_u8 destination_address[16];
     gw_u16 source_port;
     gw_u16 destination_port;
-    gw_u32 turn;   /* in the first copy: index of the valid copy, 0 or 1 */
-    gw_u32 pad[2]; /* 0 */
+    gw_u32 valid_copy; /* in the first copy: index of the valid copy, 0 or 1 */
+    gw_u32 pad[2];     /* 0 */
 } gw_ndn_next_hop;
 GW_STATIC_ASSERT(sizeof(gw_ndn_next_hop) == 64, ndn_next_hop_size);
 GW_ASSERT_OFFSET(gw_ndn_next_hop, source_address, 16);

@@ -39,7 +39,8 @@
  *
  * Reads    all of the frame
  * Writes   forward: HopLimit, and all headers before the NDN packet, which may become up to 48
- * bytes longer or shorter Next     forward (0), port and value = port and index of the next hop;
+ *          bytes longer or shorter
+ * Next     forward (0), port and value = port and index of the next hop;
  *          local (1), value = index of the next hop; data (2); other (3); not_ndn (4)
  * Drops    truncated (0), malformed (1), checksum (2), hop_limit (3), no_nonce (4), no_route (5),
  *          blackhole (6), no_room (7)
@@ -70,7 +71,8 @@
 #include "tlv.h"
 #include "carrier.h"
 
-/* Applies rules 12 to 17 and parses the Interest. Returns 0 if the outcome is decided. */
+/* Applies rules 12 to 17 (top of this file) and parses the Interest. Returns 0 if the outcome is
+ * decided. */
 GW_LANE gw_u32 gw_ndn_parse(const GW_GLOBAL gw_u8 *frame, gw_ndn_span *span,
                             gw_ndn_interest *interest, gw_outcome *outcome)
 {
@@ -96,7 +98,8 @@ GW_LANE gw_u32 gw_ndn_parse(const GW_GLOBAL gw_u8 *frame, gw_ndn_span *span,
     return 1;
 }
 
-/* Applies rules 1 to 19 and parses the Interest. Returns 0 if the outcome is decided. */
+/* Applies rules 1 to 19 (top of this file) and parses the Interest. Returns 0 if the outcome is
+ * decided. */
 GW_LANE gw_u32 gw_ndn_begin(const gw_lane *lane, const gw_descriptor *descriptor, gw_ndn_span *span,
                             gw_ndn_interest *interest, gw_outcome *outcome)
 {
@@ -112,7 +115,7 @@ GW_LANE gw_u32 gw_ndn_begin(const gw_lane *lane, const gw_descriptor *descriptor
     return interest->has_nonce ? 1 : gw_ndn_dropped(outcome, GW_NDN_NO_NONCE);
 }
 
-/* Applies rules 20 to 25 to the result of the look-up. */
+/* Applies rules 20 to 25 (top of this file) to the result of the look-up. */
 GW_LANE void gw_ndn_end(const gw_lane *lane, gw_descriptor *descriptor, const gw_ndn_span *span,
                         const gw_ndn_interest *interest, gw_u32 index, gw_outcome *outcome)
 {
@@ -124,7 +127,7 @@ GW_LANE void gw_ndn_end(const gw_lane *lane, gw_descriptor *descriptor, const gw
     const GW_GLOBAL gw_ndn_next_hop *next_hop =
         (const GW_GLOBAL gw_ndn_next_hop *)(lane->image + header->next_hops_offset) +
         2 * (gw_u64)index;
-    next_hop += next_hop->turn & 1;
+    next_hop += next_hop->valid_copy & 1;
     if (next_hop->flags & GW_NDN_LOCAL) {
         gw_verdict(outcome, GW_NDN_TO_LOCAL, 0, index);
         return;

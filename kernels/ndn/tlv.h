@@ -11,7 +11,7 @@
 #define GW_NDN_SHORT 1u /* the element exceeds its container */
 #define GW_NDN_WRONG 2u /* a number is not in its shortest form, or is not a valid type */
 
-/* NDN, section "Types". */
+/* Types of NDN elements (NDN, section "Types"). */
 #define GW_NDN_IMPLICIT_DIGEST   1u
 #define GW_NDN_PARAMETERS_DIGEST 2u
 #define GW_NDN_INTEREST          5u
@@ -26,7 +26,7 @@
 #define GW_NDN_PARAMETERS        36u
 #define GW_NDN_SIGNATURE_INFO    44u
 #define GW_NDN_SIGNATURE_VALUE   46u
-/* NDNLPv2, section "TLV-TYPE code assignments". */
+/* Types of NDNLPv2 fields (NDNLPv2, section "TLV-TYPE code assignments"). */
 #define GW_NDN_LP          100u
 #define GW_NDN_LP_FRAGMENT 80u
 #define GW_NDN_LP_SEQUENCE 81u
@@ -35,7 +35,7 @@
 #define GW_NDN_LP_TOKEN    98u
 #define GW_NDN_LP_NACK     800u
 
-/* One element. Offsets count from the first byte of the frame. */
+/* One TLV element. Offsets count from the first byte of the frame. */
 typedef struct gw_ndn_tlv {
     gw_u32 type;
     gw_u32 value; /* start of the value */
@@ -77,7 +77,7 @@ GW_LANE gw_u32 gw_ndn_number(const GW_GLOBAL gw_u8 *frame, gw_u32 *at, gw_u32 li
     return word == 0 ? GW_NDN_WRONG : GW_NDN_SOUND;
 }
 
-/* Reads an element with numbers of any length. */
+/* Reads a TLV element whose type and length may have any number of bytes. */
 GW_RARE gw_u32 gw_ndn_read_any(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 limit,
                                gw_ndn_tlv *element)
 {
@@ -105,8 +105,8 @@ GW_RARE gw_u32 gw_ndn_read_any(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 l
     return GW_NDN_SOUND;
 }
 
-/* Reads the element at `at`, which must end at `limit` or before. Returns a GW_NDN_SOUND.. result.
- */
+/* Reads the TLV element at `at`, which must end at `limit` or before. Returns GW_NDN_SOUND,
+ * GW_NDN_SHORT or GW_NDN_WRONG. */
 GW_LANE gw_u32 gw_ndn_read(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 limit,
                            gw_ndn_tlv *element)
 {
@@ -124,8 +124,7 @@ GW_LANE gw_u32 gw_ndn_read(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 limit
     return gw_ndn_read_any(frame, at, limit, element);
 }
 
-/* The fields of an Interest that forwarding uses. Offsets count from the first byte of the frame.
- */
+/* Fields of an Interest that forwarding uses. Offsets count from the first byte of the frame. */
 typedef struct gw_ndn_interest {
     gw_u32 name; /* offset of the first component */
     gw_u32 name_bytes;
@@ -153,7 +152,7 @@ GW_LANE gw_u32 gw_ndn_name_is_sound(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_
     return 1;
 }
 
-/* Returns the position of an element type in the order of an Interest; 0 for an unknown type. */
+/* Returns the position of an element type in the order of an Interest, or 0 for an unknown type. */
 GW_LANE gw_u32 gw_ndn_rank(gw_u32 type)
 {
     switch (type) {
@@ -182,7 +181,7 @@ GW_LANE gw_u32 gw_ndn_rank(gw_u32 type)
     }
 }
 
-/* Returns whether the length of an element is valid (NDN, section "Interest Packet"). */
+/* Returns whether the length of an Interest's element is valid (NDN, section "Interest Packet"). */
 GW_LANE gw_u32 gw_ndn_length_is_sound(gw_u32 type, gw_u32 length)
 {
     switch (type) {
@@ -271,7 +270,7 @@ GW_RARE gw_u32 gw_ndn_lp_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 e
         }
         const gw_u32 bytes = field.end - field.value;
         if (field.type == GW_NDN_LP_FRAGMENT) {
-            /* The Fragment is the last field. */
+            /* The Fragment is the last field of an LpPacket. */
             if (field.end != end) {
                 return GW_NDN_WRONG;
             }
@@ -281,7 +280,8 @@ GW_RARE gw_u32 gw_ndn_lp_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 e
             const gw_u32 fault = gw_ndn_read(frame, field.value, end, inside);
             return fault == GW_NDN_SOUND && inside->end == end ? GW_NDN_SOUND : GW_NDN_WRONG;
         }
-        /* Fields are in ascending order of their types. Only ignorable fields may be repeated. */
+        /* Fields of an LpPacket are in ascending order of their types. Only ignorable fields may be
+         * repeated. */
         const gw_u32 ignored =
             (gw_u32)(field.type >= 800 && field.type <= 959 && (field.type & 3) == 0);
         if (field.type < last || (field.type == last && !ignored)) {
@@ -291,7 +291,7 @@ GW_RARE gw_u32 gw_ndn_lp_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 e
         gw_u32 is_sound = ignored;
         if (field.type == GW_NDN_LP_INDEX || field.type == GW_NDN_LP_COUNT) {
             is_sound = (gw_u32)(bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
-            /* A whole packet has index 0 and count 1. */
+            /* A packet that is not fragmented has index 0 and count 1. */
             if (is_sound &&
                 !gw_ndn_integer_is(frame, field.value, field.end, field.type - GW_NDN_LP_INDEX)) {
                 whole = 0;

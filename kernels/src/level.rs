@@ -1,45 +1,48 @@
-//! The kernels compiled for this machine's CPU, at every level the C compiler knows.
+//! Kernels compiled for the CPU, once for each level that the C compiler supports.
 
 use core::fmt;
 
 use godwit_abi::{Descriptor, Outcome};
 
-/// One bin for the CPU (`gw_bin_call` in `dialect/loops_cpu.h`).
+/// Arguments of a kernel for one bin on the CPU (`gw_bin_call` in `dialect/loops_cpu.h`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BinCall {
     /// Base of the arena, 64-byte aligned.
     pub arena: *mut u8,
-    /// The function's table image, 64-byte aligned; may be null where the function has no tables.
+    /// Table image of the function, 64-byte aligned. It may be null if the function has no tables.
     pub image: *const u8,
-    /// Of the bin's packets, one after another; `head` and `length` may be changed.
+    /// Descriptors of the bin's packets. The kernel may change `head` and `length`.
     pub descriptors: *mut Descriptor,
-    /// From the function's host half, one per packet.
+    /// Parameters from the function's host half, one per packet.
     pub parameters: *const u64,
-    /// One per packet, written.
+    /// Outcomes, one per packet. The kernel writes them.
     pub outcomes: *mut Outcome,
-    /// Packets in the bin.
+    /// Number of packets in the bin.
     pub count: u32,
-    /// The function's variant, the same for all of them.
+    /// Variant of the function, the same for all packets.
     pub variant: u32,
-    /// For a kernel of [`GOPT_KERNELS`]: packets that take turns while memory answers, 1: the plain loop, 0: the plain
-    /// loop with frames fetched ahead. Other kernels have one form.
+    /// Number of interleaved packets, for a kernel of [`GOPT_KERNELS`]. With 1, the loop processes
+    /// one packet after another. With 0, it also prefetches frames. Other kernels ignore this
+    /// field.
     pub group: u32,
 }
 
-/// `GW_PROBE_READS` in `dialect/loop_gopt.c`.
+/// Number of cache lines that one look-up of [`Level::probe`] reads (`GW_PROBE_READS` in
+/// `dialect/loop_gopt.c`).
 pub const PROBE_READS: u32 = 4;
 
-/// Most packets that take turns: more than a core has line fill buffers for gains nothing.
+/// Maximum number of interleaved packets. More packets than a core has line fill buffers bring no
+/// gain.
 pub const GROUP_MAX: u32 = 64;
 
 include!(concat!(env!("OUT_DIR"), "/gopt.rs"));
 
-/// The kernels as compiled for one set of CPU features.
+/// Kernels that are compiled for one level: a set of CPU features.
 pub struct Level {
-    /// `x86-64-v2`, `x86-64-v3`, `x86-64-v4` or `generic`.
+    /// Name of the level: `x86-64-v2`, `x86-64-v3`, `x86-64-v4` or `generic`.
     pub name: &'static str,
-    /// CPU features beyond the base of the architecture that it may use.
+    /// CPU features that the level uses, in addition to the base of the architecture.
     pub features: &'static [&'static str],
     supported: fn() -> bool,
     run_bin: unsafe extern "C" fn(u32, *const BinCall),
@@ -51,57 +54,66 @@ pub struct Level {
 
 include!(concat!(env!("OUT_DIR"), "/levels.rs"));
 
-/// Every level compiled in, the plainest first; see [`Level::supported`].
+/// Returns all compiled levels, the lowest first. The CPU may not support all of them: see
+/// [`Level::supported`].
 pub fn levels() -> &'static [Level] {
     LEVELS
 }
 
 impl Level {
-    /// Whether this CPU has every feature that the level was compiled with.
+    /// Returns whether this CPU has every feature that the level uses.
     pub fn supported(&self) -> bool {
         (self.supported)()
     }
 
-    /// Runs kernel `kernel` over one bin. A kernel that `functions.h` does not list changes nothing.
+    /// Runs a kernel over one bin. Does nothing if `functions.h` has no kernel of this number.
     ///
     /// # Safety
     ///
     /// - [`Level::supported`] is true.
     /// - The pointers of `call` are valid for `count` elements, and nothing else reads or writes
     ///   the descriptors, the outcomes and the packets' buffers during the call.
-    /// - Every descriptor is consistent: its buffer lies in the arena, `head + length` in its buffer.
-    /// - `image` is an image of that function, built as its `image.h` says, or the function has none.
+    /// - Every descriptor is consistent: its buffer is in the arena, and `head + length` is in its
+    ///   buffer.
+    /// - `image` is a table image of this function as described in its `image.h`, or the function
+    ///   has no tables.
     pub unsafe fn run_bin(&self, kernel: u8, call: &BinCall) {
         debug_assert!(self.supported(), "{} is not supported by this CPU", self.name);
         debug_assert!(call.arena.addr().is_multiple_of(64) && call.image.addr().is_multiple_of(64));
-        // SAFETY: the caller keeps this function's contract, which is that of the C function.
+        // SAFETY: the caller fulfils the contract of this function, which is also that of the C
+        // function.
         unsafe { (self.run_bin)(u32::from(kernel), call) }
     }
 
-    /// Reads `rounds` times [`PROBE_READS`] cache lines of a table at random places, as look-ups that take turns do
-    /// (`group`, as in [`BinCall`]); 0: each read waits for the one before. For measuring how long a table's memory takes.
+    /// Reads `rounds` times [`PROBE_READS`] random cache lines of a table, to measure the latency
+    /// of its memory. `group` look-ups are interleaved, as in [`BinCall`]. With 0, each read waits
+    /// for the one before.
     ///
     /// # Safety
     ///
-    /// [`Level::supported`] is true, and `image` can be read for `lines` times 64 bytes, which must not be written meanwhile
-    /// but by atomic operations of single bytes or more.
+    /// - [`Level::supported`] is true.
+    /// - `image` is readable for `lines` times 64 bytes. During the call, only atomic operations
+    ///   may write it.
     pub unsafe fn probe(&self, image: *const u8, lines: u64, seed: u64, rounds: u32, group: u32) -> u64 {
-        // SAFETY: the caller keeps this function's contract, which is that of the C function.
+        // SAFETY: the caller fulfils the contract of this function, which is also that of the C
+        // function.
         unsafe { (self.probe)(image, lines, seed, rounds, group) }
     }
 
-    /// The bare lookup of `ipv4`, without packets: for each address (host order) the next hop's
-    /// index, or [`image::IPV4_NO_ROUTE`](crate::image::IPV4_NO_ROUTE). For measuring the table alone.
+    /// Looks up IPv4 addresses in host byte order without packets, to measure the table alone.
+    /// `next_hops` receives the index of a next hop for each address, or
+    /// [`image::IPV4_NO_ROUTE`](crate::image::IPV4_NO_ROUTE).
     ///
-    /// Entries are fetched `ahead` addresses before they are read; 0: they are not. Which is fastest differs between processors.
+    /// `ahead` is the prefetch distance in addresses; 0 disables prefetching. The fastest distance
+    /// depends on the processor.
     ///
     /// # Panics
     ///
-    /// If `next_hops` is shorter than `addresses`.
+    /// Panics if `next_hops` is shorter than `addresses`.
     ///
     /// # Safety
     ///
-    /// [`Level::supported`] is true, and `image` is a whole `ipv4` image for `variant` (0: 2-byte
+    /// [`Level::supported`] is true. `image` is a complete `ipv4` image for `variant` (0: 2-byte
     /// entries, 1: 4-byte entries), 64-byte aligned.
     pub unsafe fn ipv4_lookup_bulk(
         &self,
@@ -113,23 +125,25 @@ impl Level {
     ) {
         assert!(next_hops.len() >= addresses.len());
         debug_assert!(image.addr().is_multiple_of(64));
-        // SAFETY: the slices are long enough, as asserted; the caller vouches for the rest.
+        // SAFETY: the assertion checks the lengths of the slices. The caller guarantees the rest.
         unsafe {
             let (addresses, count) = (addresses.as_ptr(), addresses.len() as u64);
             (self.ipv4_bulk)(image, variant, addresses, next_hops.as_mut_ptr(), count, ahead as u64);
         }
     }
 
-    /// The bare look-up of `ipv6`, without packets: for each address (as on the wire) the next hop's
-    /// index, or [`image::IPV6_NO_ROUTE`](crate::image::IPV6_NO_ROUTE). For measuring the table alone.
+    /// Looks up IPv6 addresses in wire order without packets, to measure the table alone.
+    /// `next_hops` receives the index of a next hop for each address, or
+    /// [`image::IPV6_NO_ROUTE`](crate::image::IPV6_NO_ROUTE).
     ///
     /// # Panics
     ///
-    /// If `next_hops` is shorter than `addresses`.
+    /// Panics if `next_hops` is shorter than `addresses`.
     ///
     /// # Safety
     ///
-    /// [`Level::supported`] is true, and `image` is a whole `ipv6` image for `variant` (0: trie, 1: hash), 64-byte aligned.
+    /// [`Level::supported`] is true. `image` is a complete `ipv6` image for `variant` (0: trie, 1:
+    /// hash), 64-byte aligned.
     pub unsafe fn ipv6_lookup_bulk(
         &self,
         image: *const u8,
@@ -139,7 +153,7 @@ impl Level {
     ) {
         assert!(next_hops.len() >= addresses.len());
         debug_assert!(image.addr().is_multiple_of(64));
-        // SAFETY: the slices are long enough, as asserted; the caller vouches for the rest.
+        // SAFETY: the assertion checks the lengths of the slices. The caller guarantees the rest.
         unsafe {
             (self.ipv6_bulk)(image, variant, addresses.as_ptr(), next_hops.as_mut_ptr(), addresses.len() as u64);
         }
@@ -147,20 +161,21 @@ impl Level {
 }
 
 impl Level {
-    /// The bare look-up of `l2`, without packets: for each key (VID << 48 | MAC) the port, or `u32::MAX` where it is not in the
-    /// table. For measuring the table alone.
+    /// Looks up keys (VID << 48 | MAC) in an `l2` table without packets, to measure the table
+    /// alone. `ports` receives the port of each key, or `u32::MAX` if the table does not contain
+    /// it.
     ///
     /// # Panics
     ///
-    /// If `ports` is shorter than `keys`.
+    /// Panics if `ports` is shorter than `keys`.
     ///
     /// # Safety
     ///
-    /// [`Level::supported`] is true, and `image` is a whole `l2` image, 64-byte aligned.
+    /// [`Level::supported`] is true. `image` is a complete `l2` image, 64-byte aligned.
     pub unsafe fn l2_lookup_bulk(&self, image: *const u8, keys: &[u64], ports: &mut [u32]) {
         assert!(ports.len() >= keys.len());
         debug_assert!(image.addr().is_multiple_of(64));
-        // SAFETY: the slices are long enough, as asserted; the caller vouches for the rest.
+        // SAFETY: the assertion checks the lengths of the slices. The caller guarantees the rest.
         unsafe { (self.l2_bulk)(image, keys.as_ptr(), ports.as_mut_ptr(), keys.len() as u64) }
     }
 }

@@ -1,10 +1,9 @@
-//! Packet functions as kernels: compiled for the CPU at several levels, and
-//! carried as one source text per device language.
+//! Kernels of the packet functions, compiled for the CPU at several levels and embedded as source
+//! text for each device language.
 //!
-//! A kernel is written once, in the dialect that `dialect/README.md` describes;
-//! `functions.h` lists them all. The build compiles `cpu.c` once per [`Level`]
-//! and resolves the includes of `opencl.cl` and `cuda.cu`, so that a device
-//! needs no include path.
+//! A kernel is one C source in the dialect of `dialect/README.md`. `functions.h` lists all kernels.
+//! The build compiles `cpu.c` once per [`Level`]. It also expands the includes of `opencl.cl` and
+//! `cuda.cu`, so that a device needs no include path.
 
 pub mod image;
 mod level;
@@ -13,12 +12,12 @@ mod native;
 pub use level::{BinCall, GOPT_KERNELS, GROUP_MAX, Level, PROBE_READS, levels};
 pub use native::{Native, natives};
 
-/// What `functions.h` says of a function that has a kernel.
+/// Kernel of a function, as listed in `functions.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelInfo {
-    /// Its number, in [`godwit_abi::Bin::kernel`].
+    /// Kernel number, as in [`godwit_abi::Bin::kernel`].
     pub number: u8,
-    /// Its name, also that of its folder.
+    /// Name of the function and of its folder.
     pub name: &'static str,
 }
 
@@ -41,22 +40,24 @@ pub const L2: u8 = 6;
 /// Number of the kernel `ndn`.
 pub const NDN: u8 = 7;
 
-/// All kernels as one OpenCL C 1.2 source text; the entry is `gw_chunk` in `dialect/loops_opencl.h`, and from 2.0 on
-/// `gw_persistent` besides.
+/// Returns all kernels as one OpenCL C 1.2 source text. The entry point is `gw_chunk` in
+/// `dialect/loops_opencl.h`. From OpenCL C 2.0 on there is a second one, `gw_persistent`.
 pub const fn opencl_source() -> &'static str {
     include_str!(concat!(env!("OUT_DIR"), "/kernels.cl"))
 }
 
-/// All kernels as one CUDA source text for NVRTC; the entry is `gw_chunk` in `dialect/loops_cuda.h`.
+/// Returns all kernels as one CUDA source text for NVRTC. The entry points are `gw_chunk` and
+/// `gw_persistent` in `dialect/loops_cuda.h`.
 pub const fn cuda_source() -> &'static str {
     include_str!(concat!(env!("OUT_DIR"), "/kernels.cu"))
 }
 
-/// Threads of a block under CUDA, no more and no fewer: `GW_GROUP_LANES` in `dialect/cuda.h`. Under OpenCL a group may
-/// have any number of lanes.
+/// Number of threads in a CUDA block (`GW_GROUP_LANES` in `dialect/cuda.h`). No other number is
+/// valid. An OpenCL group may have any number of lanes.
 pub const CUDA_GROUP_LANES: u32 = include!(concat!(env!("OUT_DIR"), "/cuda_group_lanes.rs"));
 
-/// Names this version of the kernels, of all languages: for caches and profiles. Not cryptographic.
+/// Returns a digest of the kernel sources of all languages, which identifies their version in
+/// caches and profiles. It is not cryptographic.
 pub const fn source_digest() -> u64 {
     include!(concat!(env!("OUT_DIR"), "/digest.rs"))
 }

@@ -1,14 +1,15 @@
-//! Forms of kernels that work on a whole bin at once, for one kind of CPU each.
+//! Native forms: kernels that process a whole bin at once, each for one kind of CPU.
 
 use core::fmt;
 
 use crate::BinCall;
 
-/// A form of some kernels for CPUs with certain features; what it does not cover is for a [`Level`](crate::Level).
+/// Native form of some kernels, for CPUs with certain features. A [`Level`](crate::Level) runs all
+/// other kernels and variants.
 pub struct Native {
-    /// `avx512`.
+    /// Name of the form: `avx512`.
     pub name: &'static str,
-    /// CPU features beyond the base of the architecture that it uses.
+    /// CPU features that the form uses, in addition to the base of the architecture.
     pub features: &'static [&'static str],
     supported: fn() -> bool,
     covers: extern "C" fn(u32, u32) -> u32,
@@ -19,43 +20,45 @@ pub struct Native {
 
 include!(concat!(env!("OUT_DIR"), "/natives.rs"));
 
-/// Every native form compiled in.
+/// Returns all compiled native forms.
 pub fn natives() -> &'static [Native] {
     NATIVES
 }
 
 impl Native {
-    /// Whether this CPU has every feature that the form uses.
+    /// Returns whether this CPU has every feature that the form uses.
     pub fn supported(&self) -> bool {
         (self.supported)()
     }
 
-    /// Whether it runs bins of this kernel and variant, where it is supported.
+    /// Returns whether the form includes this kernel and variant.
     pub fn covers(&self, kernel: u8, variant: u8) -> bool {
         (self.covers)(u32::from(kernel), u32::from(variant)) != 0
     }
 
-    /// Runs kernel `kernel` over one bin; what it does not cover changes nothing.
+    /// Runs a kernel over one bin. Does nothing if the form does not include the kernel and
+    /// variant.
     ///
     /// # Safety
     ///
-    /// As [`Level::run_bin`](crate::Level::run_bin).
+    /// See [`Level::run_bin`](crate::Level::run_bin).
     pub unsafe fn run_bin(&self, kernel: u8, call: &BinCall) {
         debug_assert!(self.supported(), "{} is not supported by this CPU", self.name);
         debug_assert!(call.arena.addr().is_multiple_of(64) && call.image.addr().is_multiple_of(64));
-        // SAFETY: the caller keeps this function's contract, which is that of the C function.
+        // SAFETY: the caller fulfils the contract of this function, which is also that of the C
+        // function.
         unsafe { (self.run_bin)(u32::from(kernel), call) }
     }
 
-    /// As [`Level::ipv4_lookup_bulk`](crate::Level::ipv4_lookup_bulk).
+    /// Looks up IPv4 addresses as [`Level::ipv4_lookup_bulk`](crate::Level::ipv4_lookup_bulk) does.
     ///
     /// # Panics
     ///
-    /// If `next_hops` is shorter than `addresses`.
+    /// Panics if `next_hops` is shorter than `addresses`.
     ///
     /// # Safety
     ///
-    /// As [`Level::ipv4_lookup_bulk`](crate::Level::ipv4_lookup_bulk).
+    /// See [`Level::ipv4_lookup_bulk`](crate::Level::ipv4_lookup_bulk).
     pub unsafe fn ipv4_lookup_bulk(
         &self,
         image: *const u8,
@@ -66,22 +69,22 @@ impl Native {
     ) {
         assert!(next_hops.len() >= addresses.len());
         debug_assert!(self.supported() && image.addr().is_multiple_of(64));
-        // SAFETY: the slices are long enough, as asserted; the caller vouches for the rest.
+        // SAFETY: the assertion checks the lengths of the slices. The caller guarantees the rest.
         unsafe {
             let (addresses, count) = (addresses.as_ptr(), addresses.len() as u64);
             (self.ipv4_bulk)(image, variant, addresses, next_hops.as_mut_ptr(), count, ahead as u64);
         }
     }
 
-    /// As [`Level::ipv6_lookup_bulk`](crate::Level::ipv6_lookup_bulk).
+    /// Looks up IPv6 addresses as [`Level::ipv6_lookup_bulk`](crate::Level::ipv6_lookup_bulk) does.
     ///
     /// # Panics
     ///
-    /// If `next_hops` is shorter than `addresses`.
+    /// Panics if `next_hops` is shorter than `addresses`.
     ///
     /// # Safety
     ///
-    /// As [`Level::ipv6_lookup_bulk`](crate::Level::ipv6_lookup_bulk).
+    /// See [`Level::ipv6_lookup_bulk`](crate::Level::ipv6_lookup_bulk).
     pub unsafe fn ipv6_lookup_bulk(
         &self,
         image: *const u8,
@@ -91,7 +94,7 @@ impl Native {
     ) {
         assert!(next_hops.len() >= addresses.len());
         debug_assert!(self.supported() && image.addr().is_multiple_of(64));
-        // SAFETY: the slices are long enough, as asserted; the caller vouches for the rest.
+        // SAFETY: the assertion checks the lengths of the slices. The caller guarantees the rest.
         unsafe {
             (self.ipv6_bulk)(image, variant, addresses.as_ptr(), next_hops.as_mut_ptr(), addresses.len() as u64);
         }

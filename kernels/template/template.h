@@ -25,7 +25,7 @@ GW_LANE void gw_template_packet(const gw_lane *lane, gw_descriptor *descriptor, 
     gw_verdict(outcome, GW_TEMPLATE_FORWARD, 0, 0);
 }
 
-/* Does nothing: the function reads only the frame, which the loop prefetches. */
+/* Does nothing, because template reads only the frame, which the loop prefetches. */
 GW_LANE void gw_template_touch(const gw_lane *lane, const gw_descriptor *descriptor)
 {
     (void)lane;

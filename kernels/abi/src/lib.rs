@@ -1,7 +1,7 @@
 //! Structs that host and kernels share. This is the Rust half of `abi.h`.
 //!
-//! Both halves assert every size and offset. A test in `godwit-kernels` compares this layout with the C
-//! compiler's. All fields are little-endian.
+//! Both halves assert every size and offset. A test in `godwit-kernels` compares this layout with
+//! the C compiler's. All fields are little-endian.
 #![forbid(unsafe_code)]
 
 use core::mem::{offset_of, size_of};
@@ -12,8 +12,8 @@ pub const BUFFER_UNIT_BYTES: usize = 64;
 /// Verdict of a dropped packet; [`Outcome::reason`] holds the drop reason.
 pub const VERDICT_DROP: u8 = 255;
 
-/// [`Outcome::port`] of a flooded packet: it goes to all ports of a port set except the ingress port.
-/// [`Outcome::value`] is the index of the port set.
+/// Value of [`Outcome::port`] for a flooded packet: it goes to all ports of a port set except the
+/// ingress port. [`Outcome::value`] is the index of the port set.
 pub const PORT_FLOOD: u16 = u16::MAX;
 
 /// Location of one packet in the arena (`gw_descriptor`).
@@ -84,7 +84,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the outcome of a packet dropped for `reason`, an index into the contract's drop reasons.
+    /// Returns the outcome of a packet that is dropped for `reason`, an index into the contract's
+    /// drop reasons.
     pub const fn drop(reason: u8) -> Self {
         Self { verdict: VERDICT_DROP, reason, port: 0, value: 0 }
     }
@@ -95,7 +96,8 @@ impl Outcome {
     }
 }
 
-/// Up to one work-group of packets with the same function, variant, length class and row (`gw_bin`).
+/// Up to one work-group of packets with the same function, variant, length class and row
+/// (`gw_bin`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
@@ -115,20 +117,22 @@ pub struct Bin {
     pub length_class: u16,
     /// Row of the instance in the device chain.
     pub row: u8,
-    /// [`PART_MORE`] and [`PART_REST`], for a bin of several variants.
+    /// [`PART_MORE`] and [`PART_REST`], for a bin that has several variants.
     pub part: u8,
 }
 
-/// Flag of [`Bin::part`]: the chunk's next bin is another part of the same bin, with another variant. The
-/// same group runs it next (`GW_PART_MORE`).
+/// Flag of [`Bin::part`]: the chunk's next bin is another part of the same bin, with another
+/// variant. The same group runs it next (`GW_PART_MORE`).
 pub const PART_MORE: u8 = 1;
-/// Flag of [`Bin::part`]: the previous bin is another part, so no other group starts here (`GW_PART_REST`).
+/// Flag of [`Bin::part`]: the previous bin is another part, so no other group starts here
+/// (`GW_PART_REST`).
 pub const PART_REST: u8 = 2;
 
-/// Header of the device chain, the part of the chain that a device executes without the host (`gw_chain`).
+/// Header of the device chain, the part of the chain that a device executes without the host
+/// (`gw_chain`).
 ///
-/// It is followed by a [`ChainStage`] for each instance, then by the hops: a `u32` for each instance, row and
-/// verdict.
+/// It is followed by a [`ChainStage`] for each instance, then by the hops: a `u32` for each
+/// instance, row and verdict.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
@@ -154,24 +158,25 @@ pub struct ChainStage {
 
 /// Hop of a packet that does not continue on the device (`GW_HOP_NONE`).
 ///
-/// A hop is the transition of a packet to its next function on a device. The lower 16 bits hold the instance
-/// of that function. The upper 16 bits hold its rank, which is lower than the rank of every function that
-/// follows it.
+/// A hop is the transition of a packet to its next function on a device. The lower 16 bits hold the
+/// instance of that function. The upper 16 bits hold its rank, which is lower than the rank of
+/// every function that follows it.
 pub const HOP_NONE: u32 = u32::MAX;
 /// Trail of a packet without hops (`GW_TRAIL_NONE`).
 ///
-/// A trail records the hops of a packet for the host. Each hop takes one byte, the first in the lowest bits:
-/// the verdict that caused the hop. Unused bytes are 0xff.
+/// A trail records the hops of a packet for the host. Each hop takes one byte, the first in the
+/// lowest bits: the verdict that caused the hop. Unused bytes are 0xff.
 pub const TRAIL_NONE: u32 = u32::MAX;
 /// Maximum number of hops of a packet on a device (`GW_HOPS_MAX`).
 pub const HOPS_MAX: usize = 4;
 /// Size of the chain scratch per packet, in bytes (`GW_CHAIN_SCRATCH_BYTES`).
 ///
-/// In the chain scratch, a group packs the packets that continue to the next function of the device chain. Its
-/// capacity is a multiple of [`MAILBOX_SLOT_PACKETS`], and the host zeroes it once.
+/// In the chain scratch, a group packs the packets that continue to the next function of the device
+/// chain. Its capacity is a multiple of [`MAILBOX_SLOT_PACKETS`], and the host zeroes it once.
 pub const CHAIN_SCRATCH_PACKET_BYTES: usize = 40;
 
-/// Header of the mailbox of one persistent group (`gw_mailbox`). Its slots follow, see [`MailboxSlot`].
+/// Header of the mailbox of one persistent group (`gw_mailbox`). Its slots follow, see
+/// [`MailboxSlot`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mailbox {
@@ -194,8 +199,8 @@ pub struct Mailbox {
 /// Maximum length of a bin's buffers in an [`extent`], in buffer units (`GW_EXTENT_UNITS_MAX`).
 pub const EXTENT_UNITS_MAX: u32 = 192;
 
-/// Returns the [`Mailbox::extent`] of a bin: the location of its buffers if they are contiguous in the order of
-/// `descriptors`, otherwise a length of 0.
+/// Returns the [`Mailbox::extent`] of a bin: the location of its buffers if they are contiguous in
+/// the order of `descriptors`, otherwise a length of 0.
 ///
 /// `posted` is the value of [`Mailbox::posted`] that includes the bin.
 pub fn extent(descriptors: &[Descriptor], posted: u32) -> u64 {
@@ -212,12 +217,13 @@ pub fn extent(descriptors: &[Descriptor], posted: u32) -> u64 {
     if units > EXTENT_UNITS_MAX { tag } else { tag | u64::from(units) << 32 | u64::from(first.buffer) }
 }
 
-/// [`Mailbox::running`] while the group polls.
+/// Value of [`Mailbox::running`] while the group polls.
 pub const MAILBOX_POLLING: u32 = 1;
-/// [`Mailbox::running`] after the group has ended.
+/// Value of [`Mailbox::running`] after the group has ended.
 pub const MAILBOX_ENDED: u32 = 2;
 
-/// Slot capacities are multiples of this number of packets, so that slots begin at multiples of 64 bytes.
+/// Unit of a slot's capacity, in packets. With a multiple of this, slots begin at multiples of 64
+/// bytes.
 pub const MAILBOX_SLOT_PACKETS: usize = 16;
 
 /// Layout of a mailbox slot; all offsets are bytes from the start of the slot.
@@ -236,7 +242,8 @@ pub struct MailboxSlot {
 }
 
 impl MailboxSlot {
-    /// Returns the layout for bins of up to `bin_packets` packets, a multiple of [`MAILBOX_SLOT_PACKETS`].
+    /// Returns the layout for bins of up to `bin_packets` packets, a multiple of
+    /// [`MAILBOX_SLOT_PACKETS`].
     pub const fn new(bin_packets: usize) -> Self {
         assert!(bin_packets.is_multiple_of(MAILBOX_SLOT_PACKETS));
         Self {

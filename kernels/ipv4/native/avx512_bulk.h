@@ -4,12 +4,10 @@
 
 #include <immintrin.h>
 
-#define GW_IPV4_WIDE_LANES 16u
+#define GW_IPV4_AVX512_LANES 16u
 
-/*
- * Gathers table entries in the selected lanes; other lanes get `otherwise`. An entry of 2 bytes is
- * gathered as the aligned 4 bytes that contain it, so no byte outside the table is read.
- */
+/* Gathers table entries in the selected lanes. The other lanes get `otherwise`. An entry of 2 bytes
+ * is gathered as the aligned 4 bytes that contain it, so no byte outside the table is read. */
 static inline __m512i gw_ipv4_avx512_entries(const gw_u8 *table, gw_u32 narrow, __mmask16 lanes,
                                              __m512i index, __m512i otherwise)
 {
@@ -24,7 +22,7 @@ static inline __m512i gw_ipv4_avx512_entries(const gw_u8 *table, gw_u32 narrow, 
     return _mm512_mask_mov_epi32(otherwise, lanes, entry);
 }
 
-/* Looks up sixteen addresses. `narrow` is a constant that selects the variant. */
+/* Looks up sixteen IPv4 addresses. `narrow` is a constant that selects the variant. */
 static inline __attribute__((always_inline)) void
 gw_ipv4_avx512_sixteen(const gw_u8 *tbl24, const gw_u8 *tbl8, gw_u32 narrow, __m512i address,
                        gw_u32 *next_hops)
@@ -54,16 +52,16 @@ gw_ipv4_avx512_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *re
     const gw_u8 *tbl24 = image + header->tbl24_offset;
     const gw_u8 *tbl8 = image + header->tbl8_offset;
     const gw_u32 variant = narrow ? GW_IPV4_VARIANT_NARROW : GW_IPV4_VARIANT_WIDE;
-    const gw_u64 whole = count - count % GW_IPV4_WIDE_LANES;
-    /* Rounded down to a multiple of the lanes. */
-    const gw_u64 ahead_whole = ahead_max - ahead_max % GW_IPV4_WIDE_LANES;
+    const gw_u64 whole = count - count % GW_IPV4_AVX512_LANES;
+    /* Round the distance down to a multiple of the lanes. */
+    const gw_u64 ahead_whole = ahead_max - ahead_max % GW_IPV4_AVX512_LANES;
     const gw_u64 ahead = whole < ahead_whole ? whole : ahead_whole;
     for (gw_u64 i = 0; i < ahead; i++) {
         gw_ipv4_fetch(image, variant, addresses[i]);
     }
-    for (gw_u64 first = 0; first < whole; first += GW_IPV4_WIDE_LANES) {
+    for (gw_u64 first = 0; first < whole; first += GW_IPV4_AVX512_LANES) {
         if (ahead != 0 && first + ahead < whole) {
-            for (gw_u64 i = first + ahead; i < first + ahead + GW_IPV4_WIDE_LANES; i++) {
+            for (gw_u64 i = first + ahead; i < first + ahead + GW_IPV4_AVX512_LANES; i++) {
                 gw_ipv4_fetch(image, variant, addresses[i]);
             }
         }
@@ -75,10 +73,8 @@ gw_ipv4_avx512_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *re
     }
 }
 
-/*
- * Looks up addresses as gw_ipv4_bulk does. Groups from 2^23 on would give an index of tbl8 that a
- * gather treats as negative, so images with more groups use gw_ipv4_bulk.
- */
+/* Looks up IPv4 addresses as gw_ipv4_bulk does. Groups from 2^23 on would give an index of tbl8
+ * that a gather treats as negative, so images with more groups use gw_ipv4_bulk. */
 static inline void gw_ipv4_avx512_bulk(const gw_u8 *image, gw_u32 variant,
                                        const gw_u32 *restrict addresses, gw_u32 *restrict next_hops,
                                        gw_u64 count, gw_u64 ahead)

@@ -11,27 +11,29 @@
 
 #include <immintrin.h>
 
-#define GW_IPV6_WIDE 16u
-/* Steps that all look-ups take together. Found with the 160,147 prefixes of `bench ipv6-lookup` on
- * a Xeon with 2 MiB of L2: 5.5, 4.5 and 4.7 ns per look-up with 2, 3 and 4 steps. */
-#define GW_IPV6_WIDE_STEPS 3u
+#define GW_IPV6_AVX512_LANES 16u
+/* Number of steps that all look-ups take together. Found with the 160,147 prefixes of `bench
+ * ipv6-lookup` on a Xeon with 2 MiB of L2: 5.5, 4.5 and 4.7 ns per look-up with 2, 3 and 4 steps.
+ */
+#define GW_IPV6_AVX512_STEPS 3u
 
 typedef struct gw_ipv6_avx512 {
     gw_u64 keys[GW_IPV6_BULK];
-    /* Look-ups at a node and at a bucket. Whole vectors are stored after the last element. */
-    gw_u32 nodes[GW_IPV6_BULK + GW_IPV6_WIDE];
-    gw_u32 buckets[GW_IPV6_BULK + GW_IPV6_WIDE];
+    /* Look-ups at a node, and look-ups at a bucket. The extra elements allow whole vectors to be
+     * stored after the last look-up. */
+    gw_u32 nodes[GW_IPV6_BULK + GW_IPV6_AVX512_LANES];
+    gw_u32 buckets[GW_IPV6_BULK + GW_IPV6_AVX512_LANES];
     gw_u32 node_count;
     gw_u32 bucket_count;
 } gw_ipv6_avx512;
 
-/* Returns the mask of the entries with this tag. */
+/* Returns the mask of the entries with a given tag. */
 static inline __mmask16 gw_ipv6_avx512_at(__m512i entries, gw_u32 tag)
 {
     return _mm512_cmpeq_epi32_mask(_mm512_srli_epi32(entries, 30), _mm512_set1_epi32((int)tag));
 }
 
-/* Returns the low words of sixteen keys, each shifted right by its element of `shifts`. */
+/* Returns the low words of sixteen keys. Each key is shifted right by its element of `shifts`. */
 static inline __m512i gw_ipv6_avx512_shifted(const gw_u64 *keys, __m512i shifts)
 {
     const __m256i front = _mm512_cvtepi64_epi32(_mm512_srlv_epi64(
@@ -41,7 +43,7 @@ static inline __m512i gw_ipv6_avx512_shifted(const gw_u64 *keys, __m512i shifts)
     return _mm512_inserti64x4(_mm512_castsi256_si512(front), back, 1);
 }
 
-/* Takes one step for those of sixteen look-ups that are at a node. */
+/* Takes one step for those of sixteen look-ups that are at a node of the trie. */
 static inline __m512i gw_ipv6_avx512_step(const gw_u8 *lines, __m512i entries, const gw_u64 *keys)
 {
     const __mmask16 at_node = gw_ipv6_avx512_at(entries, GW_IPV6_NODE);
@@ -71,9 +73,9 @@ static inline void gw_ipv6_avx512_list(gw_ipv6_avx512 *block, __m512i entries, g
     block->bucket_count += gw_popcount32(at_bucket);
 }
 
-/* Lists the look-ups of a list again after a step, by their new tags. Has no branch on the tag,
- * which would be unpredictable. `list` may be one of the block's lists: each element is read before
- * it is overwritten. */
+/* Sorts the look-ups of a list again after a step, by their new tags. It has no branch on the tag,
+ * which would be unpredictable. `list` may be one of the block's lists, because each element is
+ * read before it is overwritten. */
 static inline void gw_ipv6_avx512_relist(gw_ipv6_avx512 *block, const gw_u32 *entries,
                                          const gw_u32 *list, gw_u32 count)
 {
@@ -113,7 +115,7 @@ static inline void gw_ipv6_avx512_rest(gw_ipv6_avx512 *block, const gw_u8 *lines
     }
 }
 
-/* Returns the upper halves of eight addresses as numbers. */
+/* Returns the upper halves of eight addresses in host byte order. */
 static inline __m512i gw_ipv6_avx512_highs(const gw_u8 *addresses)
 {
     const __m512i evens = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
@@ -126,7 +128,7 @@ static inline __m512i gw_ipv6_avx512_highs(const gw_u8 *addresses)
     return _mm512_shuffle_epi8(highs, swap);
 }
 
-/* Looks up GW_IPV6_BULK addresses. */
+/* Looks up GW_IPV6_BULK addresses in a trie. */
 static inline void gw_ipv6_avx512_block(const gw_u8 *image, const gw_u8 *addresses,
                                         gw_u32 *next_hops)
 {
@@ -135,7 +137,7 @@ static inline void gw_ipv6_avx512_block(const gw_u8 *image, const gw_u8 *address
     const __m512i root_shift = _mm512_set1_epi32((int)header->root_shift);
     gw_ipv6_avx512 block;
     __mmask16 any = 0;
-    for (gw_u32 i = 0; i < GW_IPV6_BULK; i += GW_IPV6_WIDE) {
+    for (gw_u32 i = 0; i < GW_IPV6_BULK; i += GW_IPV6_AVX512_LANES) {
         _mm512_storeu_si512(block.keys + i, gw_ipv6_avx512_highs(addresses + 16 * i));
         _mm512_storeu_si512(block.keys + i + 8, gw_ipv6_avx512_highs(addresses + 16 * i + 128));
         const __m512i slots = gw_ipv6_avx512_shifted(block.keys + i, root_shift);
@@ -143,9 +145,9 @@ static inline void gw_ipv6_avx512_block(const gw_u8 *image, const gw_u8 *address
         _mm512_storeu_si512(next_hops + i, entries);
         any |= gw_ipv6_avx512_at(entries, GW_IPV6_NODE);
     }
-    for (gw_u32 step = 0; step < GW_IPV6_WIDE_STEPS && any != 0; step++) {
+    for (gw_u32 step = 0; step < GW_IPV6_AVX512_STEPS && any != 0; step++) {
         any = 0;
-        for (gw_u32 i = 0; i < GW_IPV6_BULK; i += GW_IPV6_WIDE) {
+        for (gw_u32 i = 0; i < GW_IPV6_BULK; i += GW_IPV6_AVX512_LANES) {
             const __m512i before = _mm512_loadu_si512(next_hops + i);
             const __m512i entries = gw_ipv6_avx512_step(lines, before, block.keys + i);
             _mm512_storeu_si512(next_hops + i, entries);
@@ -154,11 +156,11 @@ static inline void gw_ipv6_avx512_block(const gw_u8 *image, const gw_u8 *address
     }
     block.node_count = 0;
     block.bucket_count = 0;
-    for (gw_u32 i = 0; i < GW_IPV6_BULK; i += GW_IPV6_WIDE) {
+    for (gw_u32 i = 0; i < GW_IPV6_BULK; i += GW_IPV6_AVX512_LANES) {
         gw_ipv6_avx512_list(&block, _mm512_loadu_si512(next_hops + i), i);
     }
     gw_ipv6_avx512_rest(&block, lines, next_hops);
-    for (gw_u32 i = 0; i < GW_IPV6_BULK; i += GW_IPV6_WIDE) {
+    for (gw_u32 i = 0; i < GW_IPV6_BULK; i += GW_IPV6_AVX512_LANES) {
         gw_u32 low = gw_ipv6_avx512_at(_mm512_loadu_si512(next_hops + i), GW_IPV6_LOW);
         for (; low != 0; low &= low - 1) {
             const gw_u32 at = i + (gw_u32)__builtin_ctz(low);
@@ -168,7 +170,7 @@ static inline void gw_ipv6_avx512_block(const gw_u8 *image, const gw_u8 *address
     }
 }
 
-/* Looks up addresses as gw_ipv6_bulk does. */
+/* Looks up IPv6 addresses as gw_ipv6_bulk does. */
 static inline void gw_ipv6_avx512_bulk(const gw_u8 *image, gw_u32 variant, const gw_u8 *addresses,
                                        gw_u32 *next_hops, gw_u64 count)
 {

@@ -1,9 +1,8 @@
-//! Headers of table images, as the kernels read them: the Rust half of each
-//! function's `image.h`, which draws the whole image.
+//! Structs of table images as the kernels read them. Each is the Rust half of a function's
+//! `image.h`, which draws the whole image.
 //!
-//! An image is built on the host, little-endian, and placed at a 64-byte
-//! boundary; all offsets count from its first byte and are multiples of 64.
-//! `emit` gives the bytes of a struct as they lie in the image.
+//! The host builds an image in little-endian byte order at a 64-byte boundary. All offsets count
+//! from its first byte and are multiples of 64. `emit` returns the bytes of a struct in the image.
 
 mod dpi;
 mod echo;
@@ -19,10 +18,10 @@ pub use ipv6::*;
 pub use l2::*;
 pub use ndn::*;
 
-/// Where parts of an image begin: a multiple of this, bytes.
+/// Alignment of the parts of an image, in bytes.
 pub const ALIGNMENT_BYTES: usize = 64;
 
-/// Fields one after another; none of these structs has padding, so they fill it exactly.
+/// Concatenates fields. The structs have no padding, so the fields have exactly their size.
 fn concat<const N: usize, const FIELDS: usize>(fields: [&[u8]; FIELDS]) -> [u8; N] {
     let mut bytes = [0; N];
     let mut at = 0;

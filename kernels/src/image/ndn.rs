@@ -1,70 +1,70 @@
-//! Headers of the table image of `ndn`: `kernels/ndn/image.h`.
+//! Structs of the table image of `ndn`, as in `kernels/ndn/image.h`.
 
 use super::concat;
 
-/// `ndn`: the header (`gw_ndn_image`). `kernels/ndn/image.h` draws the image.
+/// Header of the `ndn` image (`gw_ndn_image`). `kernels/ndn/image.h` draws the rest of the image.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NdnImage {
-    /// [`NDN_MAGIC`].
+    /// Must be [`NDN_MAGIC`].
     pub magic: u32,
-    /// Number of [`NdnNextHop`]s that there is room for.
+    /// Capacity for [`NdnNextHop`] structs. Each next hop has two.
     pub next_hops: u32,
-    /// Number of [`NdnBucket`]s that hashes lead to.
+    /// Number of [`NdnBucket`] structs that a hash can select.
     pub buckets: u32,
-    /// Number of buckets behind these.
+    /// Number of overflow buckets, which follow them.
     pub overflow: u32,
-    /// Units of [`NDN_UNIT_BYTES`] for records, of which the first is never used.
+    /// Size of the records, in units of [`NDN_UNIT_BYTES`]. The first unit is unused.
     pub records: u32,
     /// Next hop of the name `/`, or [`NDN_NONE`].
     pub default_next_hop: u32,
-    /// Bit `i`: prefixes of `i + 1` components are to be tried.
+    /// Lengths of the prefixes in the table: bit `i` is set for `i + 1` components.
     pub depths: u32,
-    /// Components of guides, 1 to [`NDN_DEPTHS`].
+    /// Number of components of a guide, 1 to [`NDN_DEPTHS`].
     pub guide: u32,
-    /// The UDP port of NDN.
+    /// Destination port of NDN over UDP.
     pub udp_port: u32,
-    /// 0.
+    /// Must be 0.
     pub pad: u32,
-    /// Key of SipHash, its first half.
+    /// First half of the SipHash key.
     pub key0: u64,
-    /// Key of SipHash, its second half.
+    /// Second half of the SipHash key.
     pub key1: u64,
-    /// Where the next hops begin.
+    /// Offset of the next hops.
     pub next_hops_offset: u64,
-    /// Where the buckets begin.
+    /// Offset of the buckets.
     pub buckets_offset: u64,
-    /// Where the records begin.
+    /// Offset of the records.
     pub records_offset: u64,
     /// Size of the image.
     pub bytes: u64,
 }
 
-/// [`NdnImage::magic`].
+/// Value of [`NdnImage::magic`].
 pub const NDN_MAGIC: u32 = u32::from_le_bytes(*b"ndn ");
-/// Slots of a bucket.
+/// Number of slots in a bucket.
 pub const NDN_SLOTS: usize = 7;
-/// Most buckets of one hash.
+/// Maximum number of buckets in a chain.
 pub const NDN_CHAIN: usize = 16;
-/// No next hop.
+/// Index without a next hop.
 pub const NDN_NONE: u32 = u32::MAX;
-/// Most components of a name in the table.
+/// Maximum number of components of a name in the table.
 pub const NDN_DEPTHS: u32 = 32;
-/// What records are counted in, and the size of a bucket.
+/// Unit of record sizes, and size of a bucket, in bytes.
 pub const NDN_UNIT_BYTES: usize = 64;
-/// [`NdnNextHop::flags`]: for this machine.
+/// Flag of [`NdnNextHop::flags`]: the destination is this machine.
 pub const NDN_LOCAL: u8 = 1;
-/// [`NdnNextHop::flags`]: dropped on purpose.
+/// Flag of [`NdnNextHop::flags`]: the route discards packets.
 pub const NDN_BLACKHOLE: u8 = 2;
-/// [`NdnNextHop::carrier`]: Ethernet.
+/// Value of [`NdnNextHop::carrier`]: Ethernet.
 pub const NDN_ETHERNET: u8 = 0;
-/// [`NdnNextHop::carrier`]: UDP over IPv4.
+/// Value of [`NdnNextHop::carrier`]: UDP over IPv4.
 pub const NDN_UDP4: u8 = 1;
-/// [`NdnNextHop::carrier`]: UDP over IPv6.
+/// Value of [`NdnNextHop::carrier`]: UDP over IPv6.
 pub const NDN_UDP6: u8 = 2;
 
 impl NdnImage {
-    /// The struct's bytes in the image.
+    /// Returns the bytes of the struct in the image.
     pub fn emit(&self) -> [u8; size_of::<Self>()] {
         concat([
             &self.magic.to_le_bytes()[..],
@@ -87,44 +87,44 @@ impl NdnImage {
     }
 }
 
-/// `ndn`: where a name may lie (`gw_ndn_slot`).
+/// Slot of a bucket, for one name (`gw_ndn_slot`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NdnSlot {
-    /// The upper half of the hash.
+    /// Upper half of the name's hash.
     pub fingerprint: u32,
-    /// Unit of the record; 0: the slot is free.
+    /// Location of the record, in units of [`NDN_UNIT_BYTES`]; 0 if the slot is free.
     pub record: u32,
 }
 
-/// `ndn`: names whose hashes lead to one place (`gw_ndn_bucket`).
+/// Bucket of names with similar hashes (`gw_ndn_bucket`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NdnBucket {
-    /// In no order.
+    /// Slots, in any order.
     pub slots: [NdnSlot; NDN_SLOTS],
-    /// Index of the bucket where this one goes on; 0: nowhere.
+    /// Index of the next bucket in the chain; 0 if there is none.
     pub next: u32,
-    /// 0.
+    /// Must be 0.
     pub pad: u32,
 }
 
-/// `ndn`: what is known of a name, which follows (`gw_ndn_record`).
+/// Record of a name prefix (`gw_ndn_record`). The name follows.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NdnRecord {
-    /// Its next hop, or [`NDN_NONE`]: longer names have it as a guide.
+    /// Index of its next hop, or [`NDN_NONE`] if the record is only a guide.
     pub next_hop: u32,
-    /// Of a guide, bit `i`: some name below has `i + 1` components more.
+    /// Lengths of the names below a guide: bit `i` is set for `i + 1` more components.
     pub deeper: u32,
-    /// Names that have it as a guide.
+    /// Number of names that use the record as a guide.
     pub below: u32,
-    /// Length of the name.
+    /// Length of the name in bytes.
     pub name_bytes: u32,
 }
 
 impl NdnRecord {
-    /// The struct's bytes in the image.
+    /// Returns the bytes of the struct in the image.
     pub fn emit(&self) -> [u8; size_of::<Self>()] {
         concat([
             &self.next_hop.to_le_bytes(),
@@ -135,36 +135,36 @@ impl NdnRecord {
     }
 }
 
-/// `ndn`: where Interests go (`gw_ndn_next_hop`); each is there twice.
+/// A next hop of `ndn` (`gw_ndn_next_hop`). The image has two copies of each.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NdnNextHop {
-    /// Destination address of frames that leave by it.
+    /// Destination MAC address of forwarded frames.
     pub destination_mac: [u8; 6],
-    /// Source address of frames that leave by it.
+    /// Source MAC address of forwarded frames.
     pub source_mac: [u8; 6],
     /// Egress port.
     pub port: u16,
-    /// [`NDN_LOCAL`], [`NDN_BLACKHOLE`].
+    /// [`NDN_LOCAL`] and [`NDN_BLACKHOLE`].
     pub flags: u8,
-    /// [`NDN_ETHERNET`], [`NDN_UDP4`], [`NDN_UDP6`].
+    /// [`NDN_ETHERNET`], [`NDN_UDP4`] or [`NDN_UDP6`].
     pub carrier: u8,
-    /// Of datagrams; an IPv4 address in the first 4 bytes.
+    /// Source address of UDP datagrams. An IPv4 address is in the first 4 bytes.
     pub source_address: [u8; 16],
-    /// Of datagrams.
+    /// Destination address of UDP datagrams. An IPv4 address is in the first 4 bytes.
     pub destination_address: [u8; 16],
-    /// Of datagrams.
+    /// Source port of UDP datagrams.
     pub source_port: u16,
-    /// Of datagrams.
+    /// Destination port of UDP datagrams.
     pub destination_port: u16,
-    /// Of the first of two: which of them counts, 0 or 1.
-    pub turn: u32,
-    /// 0.
+    /// In the first copy: index of the valid copy, 0 or 1.
+    pub valid_copy: u32,
+    /// Must be 0.
     pub pad: [u32; 2],
 }
 
 impl NdnNextHop {
-    /// The struct's bytes in the image.
+    /// Returns the bytes of the struct in the image.
     pub fn emit(&self) -> [u8; size_of::<Self>()] {
         concat([
             &self.destination_mac[..],
@@ -176,7 +176,7 @@ impl NdnNextHop {
             &self.destination_address,
             &self.source_port.to_le_bytes(),
             &self.destination_port.to_le_bytes(),
-            &self.turn.to_le_bytes(),
+            &self.valid_copy.to_le_bytes(),
             &self.pad[0].to_le_bytes(),
             &self.pad[1].to_le_bytes(),
         ])

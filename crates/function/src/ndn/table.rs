@@ -143,14 +143,14 @@ impl Table {
     /// Writes what a next hop means: beside what it means at the moment, and then in its place.
     pub(super) fn set_next_hop(&mut self, index: u32, next_hop: &NextHop, written: &mut Written) {
         let first = self.header.next_hops_offset as usize + 2 * index as usize * NEXT_HOP_BYTES;
-        let turn_at = first + std::mem::offset_of!(NdnNextHop, turn);
-        let turn = self.u32_at(turn_at) ^ 1;
+        let valid_copy_at = first + std::mem::offset_of!(NdnNextHop, valid_copy);
+        let turn = self.u32_at(valid_copy_at) ^ 1;
         let bytes = next_hop_record(next_hop).emit();
-        let bytes = &bytes[..std::mem::offset_of!(NdnNextHop, turn)];
+        let bytes = &bytes[..std::mem::offset_of!(NdnNextHop, valid_copy)];
         let at = first + turn as usize * NEXT_HOP_BYTES;
         self.image.write(at, bytes);
         written.contents.push(at..at + bytes.len());
-        self.publish_u32(turn_at, turn, written);
+        self.publish_u32(valid_copy_at, turn, written);
     }
 
     /// The next hop of a name; none where it is not in the table.
