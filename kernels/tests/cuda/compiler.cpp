@@ -1,9 +1,9 @@
 /*
- * NVRTC for emulated devices, for tests: as much of its interface as Godwit uses. Its cubins are
- * shared libraries, which g++ makes of the text between emulation.h and entries.h.
+ * NVRTC for emulated devices, for tests: the part of its interface that Godwit uses. A cubin is a
+ * shared library, which g++ compiles from the kernel text between emulation.h and entries.h.
  *
- *   EMULATION_FOLDER    where those two are
- *   EMULATION_VERSION   another one whenever they change, so that no cache keeps what is old
+ *   EMULATION_FOLDER    folder of emulation.h and entries.h
+ *   EMULATION_VERSION   changes with every change of these files, so that caches stay valid
  */
 #include <cstdint>
 #include <cstdio>
@@ -24,7 +24,7 @@ struct Program {
     std::string source, log, cubin;
 };
 
-/* PTX, and what it says. What is not here g++ refuses. */
+/* PTX patterns and their C++ replacements. g++ rejects any other PTX. */
 const std::pair<const char *, const char *> PTX[] = {
     {R"re(asm volatile\("ld\.acquire\.sys\.global\.v2\.u64 \{%0, %1\}, \[%2\];"\s*: "=l"\(([^)]*)\), "=l"\(([^)]*)\)\s*: "l"\(([^)]*)\)\s*: "memory"\);)re",
      "emulation::load_acquire($1, $2, $3);"},
@@ -38,23 +38,24 @@ const std::pair<const char *, const char *> PTX[] = {
 
 std::string without_ptx(std::string text)
 {
-    for (const auto &[ptx, plain] : PTX) {
-        text = std::regex_replace(text, std::regex(ptx), plain);
+    for (const auto &[ptx, replacement] : PTX) {
+        text = std::regex_replace(text, std::regex(ptx), replacement);
     }
     return text;
 }
 
-/* The last name before a parenthesis behind each `extern "C" __global__`. */
+/* Returns an EMULATED_KERNEL line for each kernel of the text. The name of a kernel is the last
+ * name before a parenthesis after `extern "C" __global__`. */
 std::string entries(const std::string &text)
 {
     std::string all;
-    const std::string before = "extern \"C\" __global__";
-    for (size_t at = text.find(before); at != std::string::npos; at = text.find(before, at + 1)) {
+    const std::string prefix = "extern \"C\" __global__";
+    for (size_t at = text.find(prefix); at != std::string::npos; at = text.find(prefix, at + 1)) {
         static const std::regex name(R"re((gw_\w+)\()re");
-        std::smatch found;
+        std::smatch match;
         const std::string rest = text.substr(at, 400);
-        if (std::regex_search(rest, found, name)) {
-            all += "EMULATED_KERNEL(" + found[1].str() + ")\n";
+        if (std::regex_search(rest, match, name)) {
+            all += "EMULATED_KERNEL(" + match[1].str() + ")\n";
         }
     }
     return all;
@@ -91,7 +92,7 @@ Result nvrtcCompileProgram(Program *program, int, const char *const *)
 {
     char folder[] = "/tmp/godwit-emulation-XXXXXX";
     if (!mkdtemp(folder)) {
-        program->log = "no folder for the compiler";
+        program->log = "cannot create a temporary folder for the compiler";
         return COMPILATION;
     }
     const std::string path = folder;
@@ -102,17 +103,17 @@ Result nvrtcCompileProgram(Program *program, int, const char *const *)
     const std::string command =
         "g++ -std=c++17 -O2 -fPIC -shared -fno-strict-aliasing -w -I'" EMULATION_FOLDER "' -o " +
         path + "/kernels.so " + path + "/kernels.cpp 2> " + path + "/log";
-    const bool done = system(command.c_str()) == 0;
+    const bool is_compiled = system(command.c_str()) == 0;
     program->log = read(path + "/log");
-    program->cubin = done ? read(path + "/kernels.so") : "";
+    program->cubin = is_compiled ? read(path + "/kernels.so") : "";
     for (const char *name : {"/kernels.cpp", "/kernels.so", "/log"}) {
         unlink((path + name).c_str());
     }
     rmdir(folder);
-    /* The driver is not told how long a cubin is. */
+    /* The driver does not get the length of a cubin, so it is stored in front. */
     const uint64_t bytes = program->cubin.size();
     program->cubin.insert(0, (const char *)&bytes, sizeof(bytes));
-    return done ? SUCCESS : COMPILATION;
+    return is_compiled ? SUCCESS : COMPILATION;
 }
 
 Result nvrtcGetCUBINSize(Program *program, size_t *bytes)

@@ -1,13 +1,14 @@
 /*
- * CUDA's driver for an emulated device, for tests: as much of its interface as Godwit uses, where
- * kernels are what compiler.cpp makes. So all of the host's side runs where there is no GPU.
+ * CUDA driver of an emulated device, for tests: the part of its interface that Godwit uses. Kernels
+ * come from compiler.cpp. The host side of Godwit can thus be tested without a GPU.
  *
- * Streams are threads: nothing is done when a call returns, and streams overtake each other. What a
- * real driver leaves undefined ends the program with a message: copies from or to anything but
- * page-locked memory and the device's, and beyond their ends; memory that is given back while the
- * device has something to do that does not end.
+ * Each stream has a thread. An operation is not finished when its call returns, and streams
+ * overtake each other. Where the behaviour of a real driver is undefined, the program ends with a
+ * message: copies from or to memory that is neither page-locked nor device memory, copies beyond
+ * the end of an allocation, and memory that is freed while the device is busy with work that does
+ * not end.
  *
- * Tests tell it more by the functions called emulated_..., which no real driver has.
+ * Tests control the driver by the functions emulated_..., which a real driver does not have.
  */
 #include <algorithm>
 #include <cstdint>
@@ -32,16 +33,16 @@ namespace
 constexpr uint64_t MEMORY_BYTES = 4ull << 30;
 constexpr uint64_t ALIGN_BYTES = 256;
 constexpr uint64_t PAGE_BYTES = 4096;
-constexpr int UNITS = 2;
-constexpr int GROUPS_OF_UNIT = 2;
+constexpr int MULTIPROCESSORS = 2;
+constexpr int UNIT_GROUPS = 2;
 constexpr int SHARED_BYTES_MAX = 227 << 10;
 const char NAME[] = "CUDA emulated on a CPU";
 
-/* See entries.h. */
+/* A kernel, as declared in entries.h. */
 struct Kernel {
-    void *(*take)(void **arguments);
-    void (*run)(void *taken, unsigned index, unsigned blocks, unsigned threads, uint64_t seed);
-    void (*drop)(void *taken);
+    void *(*copy_arguments)(void **arguments);
+    void (*run)(void *arguments, unsigned index, unsigned blocks, unsigned threads, uint64_t seed);
+    void (*free_arguments)(void *arguments);
     std::function<void()> *host;
 };
 
@@ -49,8 +50,8 @@ struct Module {
     void *library;
 };
 
-/* A kernel waits until it may go on; there may be fewer processors than groups that wait for
- * something. */
+/* Lets other threads run, and waits while kernels are held. There may be fewer processors than
+ * groups that wait. */
 void pause_kernel()
 {
     do {
@@ -58,13 +59,14 @@ void pause_kernel()
     } while (world.held);
 }
 
-/* At the beginning of every call that wants a context. */
-#define GODWIT_DEMAND_CONTEXT()                                                                    \
+/* Returns an error if the thread has no context or the test has injected one. Begins every call
+ * that requires a context. */
+#define GODWIT_REQUIRE_CONTEXT()                                                                   \
     do {                                                                                           \
         if (device < 0) {                                                                          \
             return INVALID_CONTEXT;                                                                \
         }                                                                                          \
-        if (const Result result = wanted(__func__)) {                                              \
+        if (const Result result = injected_result(__func__)) {                                     \
             return result;                                                                         \
         }                                                                                          \
     } while (0)
@@ -74,29 +76,29 @@ void copy(Address to, Address from, uint64_t bytes)
     memcpy((void *)to, (const void *)from, bytes);
 }
 
-/* A kernel with the arguments that it was launched with. */
+/* A kernel with its launch arguments. */
 struct Launch {
     const Kernel *kernel;
     unsigned blocks, threads;
-    std::shared_ptr<void> taken;
+    std::shared_ptr<void> arguments;
 
     Launch(const Kernel *kernel, unsigned blocks, unsigned threads, void **arguments)
         : kernel(kernel), blocks(blocks), threads(threads),
-          taken(kernel->take(arguments), kernel->drop)
+          arguments(kernel->copy_arguments(arguments), kernel->free_arguments)
     {
     }
 
     void run(uint64_t seed) const
     {
-        /* Groups take blocks, as many groups as the device runs at once. */
+        /* Groups take blocks from a counter. As many groups run as the device runs at once. */
         std::atomic<unsigned> next{0};
         std::mutex mutex;
         std::condition_variable ended;
-        unsigned left = std::min<unsigned>(blocks, UNITS * GROUPS_OF_UNIT);
+        unsigned left = std::min<unsigned>(blocks, MULTIPROCESSORS * UNIT_GROUPS);
         for (unsigned group = left; group != 0; group--) {
             world.pool.run([&] {
                 for (unsigned index = next++; index < blocks; index = next++) {
-                    kernel->run(taken.get(), index, blocks, threads, seed + index);
+                    kernel->run(arguments.get(), index, blocks, threads, seed + index);
                 }
                 std::lock_guard guard(mutex);
                 left--;
@@ -124,14 +126,14 @@ void launch(const Launch &launch, Stream *stream)
     });
 }
 
-/* As the driver is told of a kernel of a graph. */
+/* Description of a kernel in a graph, as the driver gets it. */
 struct KernelNode {
     const Kernel *kernel;
     unsigned blocks[3], threads[3], shared_bytes;
     void **arguments;
 };
 
-/* Of one kernel; also what is made of it to be launched. */
+/* A graph with one kernel. It is also its own executable form. */
 struct Graph {
     std::optional<Launch> kernel;
 
@@ -149,46 +151,45 @@ struct Graph {
 
 extern "C" {
 
-/* From its call number `calls_before` on, counted from 0, the named call says `result` and does
- * nothing. */
+/* Makes a driver call return `result` without any effect, after calls_before more calls. */
 void emulated_break(const char *call, uint64_t calls_before, int result)
 {
     std::lock_guard guard(world.mutex);
-    world.broken[call] = Broken{calls_before, (Result)result};
+    world.failures[call] = Failure{calls_before, (Result)result};
 }
 
-/* So many devices there are; called before anything else, with at most 16. */
+/* Sets the number of devices, at most 16. It must be called first. */
 void emulated_devices(int devices)
 {
     world.devices = devices;
 }
 
-/* Not 0: kernels that are launched do not begin, and groups that stay look for nothing any more,
- * until it is called with 0. */
+/* Holds the device if `held` is not 0. Launched kernels then do not begin, and persistent groups do
+ * not poll. 0 releases the device. */
 void emulated_hold(int held)
 {
     world.held = held != 0;
     world.held_from = UINT64_MAX;
 }
 
-/* As many launches more begin; those behind them wait for emulated_hold(0). */
+/* Lets `launches` more kernels begin and holds all later ones, until emulated_hold(0). */
 void emulated_hold_after(int launches)
 {
     world.held_from = world.launches + launches;
 }
 
-/* How often the function was called. */
+/* Returns the number of calls of a driver function. */
 uint64_t emulated_calls(const char *call)
 {
     std::lock_guard guard(world.mutex);
     return world.calls[call];
 }
 
-/* All calls work again. */
-void emulated_mend(int)
+/* Removes all injected errors. */
+void emulated_restore(int)
 {
     std::lock_guard guard(world.mutex);
-    world.broken.clear();
+    world.failures.clear();
 }
 
 Result cuInit(unsigned)
@@ -229,7 +230,7 @@ Result cuGetErrorName(Result result, const char **name)
 
 Result cuGetErrorString(Result, const char **text)
 {
-    *text = "as the emulated driver was told to say, or says of a mistake";
+    *text = "error of the emulated driver: injected by the test, or caused by a wrong call";
     return SUCCESS;
 }
 
@@ -239,9 +240,9 @@ Result cuDeviceGetCount(int *count)
     return SUCCESS;
 }
 
-Result cuDeviceGet(int *found, int number)
+Result cuDeviceGet(int *handle, int number)
 {
-    *found = number;
+    *handle = number;
     return number >= 0 && number < world.devices ? SUCCESS : INVALID_DEVICE;
 }
 
@@ -275,17 +276,17 @@ Result cuDeviceGetAttribute(int *value, int attribute, int)
         *value = 1000000;
         break; /* kHz: the emulation's clock64 counts nanoseconds */
     case 16:
-        *value = UNITS;
+        *value = MULTIPROCESSORS;
         break; /* multiprocessors */
     case 19:
         *value = 1;
-        break; /* it can reach the host's memory */
+        break; /* the device can access host memory */
     case 75:
         *value = 9;
-        break; /* compute capability 9.9, which no device has: */
+        break; /* compute capability, major number; no real device has 9.9, or accepts its cubins */
     case 76:
         *value = 9;
-        break; /* none will ever take a cubin of this one's for its own */
+        break; /* compute capability, minor number */
     default:
         *value = 0;
         break;
@@ -306,9 +307,9 @@ Result cuDevicePrimaryCtxRelease_v2(int)
 
 Result cuCtxSetCurrent(const char *context)
 {
-    const bool is_one = context >= world.contexts && context < world.contexts + world.devices;
-    device = is_one ? (int)(context - world.contexts) : -1;
-    return is_one ? SUCCESS : INVALID_CONTEXT;
+    const bool is_valid = context >= world.contexts && context < world.contexts + world.devices;
+    device = is_valid ? (int)(context - world.contexts) : -1;
+    return is_valid ? SUCCESS : INVALID_CONTEXT;
 }
 
 Result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
@@ -319,12 +320,12 @@ Result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     return SUCCESS;
 }
 
-/* Ends where the next page may not be touched. */
+/* Allocates device memory. It ends directly before a page that cannot be accessed. */
 Result cuMemAlloc_v2(Address *address, size_t bytes)
 {
-    GODWIT_DEMAND_CONTEXT();
-    const uint64_t whole = (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-    const uint64_t pages = (whole + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    GODWIT_REQUIRE_CONTEXT();
+    const uint64_t aligned_bytes = (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    const uint64_t pages = (aligned_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     {
         std::lock_guard guard(world.mutex);
         if (bytes == 0 || pages > MEMORY_BYTES - world.used_bytes) {
@@ -335,10 +336,10 @@ Result cuMemAlloc_v2(Address *address, size_t bytes)
     void *mapped = mmap(nullptr, pages + PAGE_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED || mprotect((char *)mapped + pages, PAGE_BYTES, PROT_NONE) != 0) {
-        fail("no memory for the device");
+        fail("cannot map memory for the device");
     }
-    *address = (Address)mapped + pages - whole;
-    /* What nobody has written yet must not be taken for zeros. */
+    *address = (Address)mapped + pages - aligned_bytes;
+    /* Fill new memory, so that tests do not mistake uninitialised bytes for zeros. */
     memset((void *)*address, 0xcd, std::min<uint64_t>(bytes, 64 << 20));
     add_area(*address, Area{bytes, true, mapped, pages + PAGE_BYTES});
     return SUCCESS;
@@ -346,9 +347,9 @@ Result cuMemAlloc_v2(Address *address, size_t bytes)
 
 Result cuMemFree_v2(Address address)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     wait_for_all();
-    const Area area = remove_area(address, "memory is given back that nobody has");
+    const Area area = remove_area(address, "cuMemFree: no allocation starts at this address");
     munmap(area.mapped, area.mapped_bytes);
     std::lock_guard guard(world.mutex);
     world.used_bytes -= area.mapped_bytes - PAGE_BYTES;
@@ -357,7 +358,7 @@ Result cuMemFree_v2(Address address)
 
 Result cuMemHostAlloc(void **memory, size_t bytes, unsigned)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     *memory = aligned_alloc(PAGE_BYTES, (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES);
     memset(*memory, 0xcd, bytes);
     add_area((Address)*memory, Area{bytes, false, nullptr, 0});
@@ -366,16 +367,16 @@ Result cuMemHostAlloc(void **memory, size_t bytes, unsigned)
 
 Result cuMemFreeHost(void *memory)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     wait_for_all();
-    remove_area((Address)memory, "page-locked memory is given back that nobody has");
+    remove_area((Address)memory, "cuMemFreeHost: no allocation starts at this address");
     free(memory);
     return SUCCESS;
 }
 
 Result cuMemHostRegister_v2(void *memory, size_t bytes, unsigned)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     std::lock_guard guard(world.mutex);
     const auto after = world.areas.lower_bound((Address)memory + bytes);
     if (after != world.areas.begin()) {
@@ -390,15 +391,16 @@ Result cuMemHostRegister_v2(void *memory, size_t bytes, unsigned)
 
 Result cuMemHostUnregister(void *memory)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     wait_for_all();
-    remove_area((Address)memory, "memory is unregistered that was not registered");
+    remove_area((Address)memory,
+                "cuMemHostUnregister: no registered memory starts at this address");
     return SUCCESS;
 }
 
 Result cuMemHostGetDevicePointer_v2(Address *address, void *memory, unsigned)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     std::lock_guard guard(world.mutex);
     const Area *area = area_of((Address)memory, 1);
     if (!area || area->on_device) {
@@ -410,33 +412,33 @@ Result cuMemHostGetDevicePointer_v2(Address *address, void *memory, unsigned)
 
 Result cuMemsetD8_v2(Address address, unsigned char value, size_t bytes)
 {
-    GODWIT_DEMAND_CONTEXT();
-    demand_area(address, bytes, true, "other memory than the device's is set");
+    GODWIT_REQUIRE_CONTEXT();
+    require_area(address, bytes, true, "cuMemsetD8: the range is not in device memory");
     memset((void *)address, value, bytes);
     return SUCCESS;
 }
 
 Result cuMemcpyHtoD_v2(Address to, const void *from, size_t bytes)
 {
-    GODWIT_DEMAND_CONTEXT();
-    demand_area(to, bytes, true, "a copy to the device does not end there");
+    GODWIT_REQUIRE_CONTEXT();
+    require_area(to, bytes, true, "cuMemcpyHtoD: the destination is not in device memory");
     copy(to, (Address)from, bytes);
     return SUCCESS;
 }
 
 Result cuMemcpyDtoH_v2(void *to, Address from, size_t bytes)
 {
-    GODWIT_DEMAND_CONTEXT();
-    /* A module's variables are no areas. */
+    GODWIT_REQUIRE_CONTEXT();
+    /* The source may also be a variable of a module, which is not in the list of areas. */
     copy((Address)to, from, bytes);
     return SUCCESS;
 }
 
 Result cuMemcpyAsync(Address to, Address from, size_t bytes, Stream *stream)
 {
-    GODWIT_DEMAND_CONTEXT();
-    demand_any_area(to, bytes);
-    demand_any_area(from, bytes);
+    GODWIT_REQUIRE_CONTEXT();
+    require_any_area(to, bytes);
+    require_any_area(from, bytes);
     stream->push([=] { copy(to, from, bytes); });
     return SUCCESS;
 }
@@ -451,11 +453,11 @@ Result cuMemcpyDtoHAsync_v2(void *to, Address from, size_t bytes, Stream *stream
     return cuMemcpyAsync((Address)to, from, bytes, stream);
 }
 
-/* In any order. */
+/* Performs the copies of a batch in random order. */
 Result cuMemcpyBatchAsync_v2(Address *to, Address *from, size_t *bytes, size_t count, void *,
                              size_t *, size_t, Stream *stream)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     struct Copy {
         Address to, from;
         size_t bytes;
@@ -465,8 +467,8 @@ Result cuMemcpyBatchAsync_v2(Address *to, Address *from, size_t *bytes, size_t c
         if (bytes[i] == 0) {
             return INVALID_VALUE;
         }
-        demand_any_area(to[i], bytes[i]);
-        demand_any_area(from[i], bytes[i]);
+        require_any_area(to[i], bytes[i]);
+        require_any_area(from[i], bytes[i]);
         copies.push_back(Copy{to[i], from[i], bytes[i]});
     }
     {
@@ -474,8 +476,8 @@ Result cuMemcpyBatchAsync_v2(Address *to, Address *from, size_t *bytes, size_t c
         std::shuffle(copies.begin(), copies.end(), world.random);
     }
     stream->push([=] {
-        for (const Copy &one : copies) {
-            copy(one.to, one.from, one.bytes);
+        for (const Copy &part : copies) {
+            copy(part.to, part.from, part.bytes);
         }
     });
     return SUCCESS;
@@ -497,7 +499,7 @@ struct Memcpy2D {
 
 Result cuMemcpy2DAsync_v2(const Memcpy2D *copied, Stream *stream)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     constexpr unsigned HOST = 1;
     const Memcpy2D all = *copied;
     if (all.from_x || all.from_y || all.to_x || all.to_y || all.row_bytes > all.from_pitch ||
@@ -507,10 +509,10 @@ Result cuMemcpy2DAsync_v2(const Memcpy2D *copied, Stream *stream)
     const Address from = all.from_type == HOST ? (Address)all.from_host : all.from_device;
     const Address to = all.to_type == HOST ? (Address)all.to_host : all.to_device;
     if (all.rows != 0 && all.row_bytes != 0) {
-        demand_area(from, (all.rows - 1) * all.from_pitch + all.row_bytes, all.from_type != HOST,
-                    "rows begin in other memory than it says");
-        demand_area(to, (all.rows - 1) * all.to_pitch + all.row_bytes, all.to_type != HOST,
-                    "rows end in other memory than it says");
+        require_area(from, (all.rows - 1) * all.from_pitch + all.row_bytes, all.from_type != HOST,
+                     "cuMemcpy2DAsync: the source is not in memory of its type");
+        require_area(to, (all.rows - 1) * all.to_pitch + all.row_bytes, all.to_type != HOST,
+                     "cuMemcpy2DAsync: the destination is not in memory of its type");
     }
     stream->push([=] {
         for (size_t row = 0; row < all.rows; row++) {
@@ -522,7 +524,7 @@ Result cuMemcpy2DAsync_v2(const Memcpy2D *copied, Stream *stream)
 
 Result cuStreamCreate(Stream **stream, unsigned)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     *stream = new Stream;
     std::lock_guard guard(world.mutex);
     world.streams[*stream] = device;
@@ -539,10 +541,10 @@ Result cuStreamDestroy_v2(Stream *stream)
     return SUCCESS;
 }
 
-/* The default stream has never anything to do. */
+/* Waits for a stream. The default stream never has work. */
 Result cuStreamSynchronize(Stream *stream)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     if (stream) {
         stream->wait();
     }
@@ -551,13 +553,13 @@ Result cuStreamSynchronize(Stream *stream)
 
 Result cuStreamQuery(Stream *stream)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     return stream->is_idle() ? SUCCESS : NOT_READY;
 }
 
 Result cuEventCreate(std::shared_ptr<Event> **event, unsigned)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     *event = new std::shared_ptr<Event>(new Event);
     return SUCCESS;
 }
@@ -570,7 +572,7 @@ Result cuEventDestroy_v2(std::shared_ptr<Event> *event)
 
 Result cuEventRecord(std::shared_ptr<Event> *event, Stream *stream)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     const std::shared_ptr<Event> recorded = *event;
     const uint64_t number = recorded->record();
     stream->push([=] { recorded->reach(number); });
@@ -579,7 +581,7 @@ Result cuEventRecord(std::shared_ptr<Event> *event, Stream *stream)
 
 Result cuStreamWaitEvent(Stream *stream, std::shared_ptr<Event> *event, unsigned)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     const std::shared_ptr<Event> awaited = *event;
     const uint64_t number = awaited->last();
     stream->push([=] { awaited->wait(number); });
@@ -588,20 +590,20 @@ Result cuStreamWaitEvent(Stream *stream, std::shared_ptr<Event> *event, unsigned
 
 Result cuEventQuery(std::shared_ptr<Event> *event)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     return (*event)->is_reached() ? SUCCESS : NOT_READY;
 }
 
 Result cuModuleLoadData(Module **module, const void *cubin)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     uint64_t bytes = 0;
     memcpy(&bytes, cubin, sizeof(bytes));
-    /* The loader takes two files of one name for one. */
+    /* The file needs a new name, because the loader would take two files of one name for one. */
     char path[] = "/tmp/godwit-emulation-XXXXXX";
     const int file = mkstemp(path);
     if (file < 0 || write(file, (const char *)cubin + sizeof(bytes), bytes) != (ssize_t)bytes) {
-        fail("no room for a module");
+        fail("cannot write the module to /tmp");
     }
     close(file);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -615,7 +617,7 @@ Result cuModuleLoadData(Module **module, const void *cubin)
 
 Result cuModuleUnload(Module *module)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     wait_for_all();
     dlclose(module->library);
     delete module;
@@ -624,7 +626,7 @@ Result cuModuleUnload(Module *module)
 
 Result cuModuleGetFunction(const Kernel **kernel, Module *module, const char *name)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     *kernel = (const Kernel *)dlsym(module->library, ("emulated_" + std::string(name)).c_str());
     if (!*kernel) {
         return NOT_FOUND;
@@ -635,7 +637,7 @@ Result cuModuleGetFunction(const Kernel **kernel, Module *module, const char *na
 
 Result cuModuleGetGlobal_v2(Address *address, size_t *bytes, Module *module, const char *name)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     void *variable = dlsym(module->library, name);
     Dl_info info;
     const ElfW(Sym) *symbol = nullptr;
@@ -649,20 +651,20 @@ Result cuModuleGetGlobal_v2(Address *address, size_t *bytes, Module *module, con
 
 Result cuFuncSetAttribute(const Kernel *, int, int value)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     return value <= SHARED_BYTES_MAX ? SUCCESS : INVALID_VALUE;
 }
 
 Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *groups, const Kernel *, int, size_t)
 {
-    *groups = GROUPS_OF_UNIT;
+    *groups = UNIT_GROUPS;
     return SUCCESS;
 }
 
 Result cuLaunchKernel(const Kernel *kernel, unsigned blocks, unsigned, unsigned, unsigned threads,
                       unsigned, unsigned, unsigned, Stream *stream, void **arguments, void **)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     if (blocks == 0 || threads == 0 || threads > 1024) {
         return INVALID_VALUE;
     }
@@ -672,7 +674,7 @@ Result cuLaunchKernel(const Kernel *kernel, unsigned blocks, unsigned, unsigned,
 
 Result cuGraphCreate(Graph **graph, unsigned)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     *graph = new Graph;
     return SUCCESS;
 }
@@ -683,17 +685,17 @@ Result cuGraphDestroy(Graph *graph)
     return SUCCESS;
 }
 
-/* One to a graph. */
+/* Sets the kernel of a graph. A graph has one kernel. */
 Result cuGraphAddKernelNode_v2(Graph **node, Graph *graph, void *, size_t, const KernelNode *kernel)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     *node = graph;
     return graph->set(*kernel);
 }
 
 Result cuGraphInstantiateWithFlags(Graph **exec, const Graph *graph, unsigned long long)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     *exec = new Graph(*graph);
     return SUCCESS;
 }
@@ -705,13 +707,13 @@ Result cuGraphExecDestroy(Graph *exec)
 
 Result cuGraphExecKernelNodeSetParams_v2(Graph *exec, Graph *, const KernelNode *kernel)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     return exec->set(*kernel);
 }
 
 Result cuGraphLaunch(const Graph *exec, Stream *stream)
 {
-    GODWIT_DEMAND_CONTEXT();
+    GODWIT_REQUIRE_CONTEXT();
     launch(*exec->kernel, stream);
     return SUCCESS;
 }

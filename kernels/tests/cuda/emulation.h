@@ -1,11 +1,11 @@
 /*
- * CUDA on a CPU, for tests: goes in front of the CUDA text of the kernels, so that
- * g++ compiles it and runs it as a device would, each block on a thread of the system.
+ * CUDA on a CPU, for tests. Included before the CUDA text of the kernels, so that g++ compiles the
+ * text. Each block runs on a thread of the operating system.
  *
- * A thread of a block is a fiber that runs until it has to wait for others. Who goes
- * next is chosen by a random number, so a missing barrier shows. What would hang a
- * device ends the program with a message: a barrier that some thread of the block,
- * or of the warp's mask, never reaches.
+ * Each thread of a block is a fiber that runs until it waits for others. A random number selects
+ * the next fiber, so a missing barrier becomes visible. Code that would hang a device ends the
+ * program with a message: a barrier that some thread of the block, or of the warp's mask, never
+ * reaches.
  */
 #ifndef GODWIT_CUDA_EMULATION_H
 #define GODWIT_CUDA_EMULATION_H
@@ -38,12 +38,13 @@ constexpr size_t STACK_BYTES = 64 << 10;
     exit(3);
 }
 
-/* Where a fiber goes on: its stack's top, on which everything else lies. */
+/* State of a suspended fiber: the top of its stack, which holds its registers. */
 using Context = void *;
 
 extern "C" void emulation_switch(Context *from, Context to);
 
-/* swapcontext asks the system for its signal mask each time: two hundred times slower. */
+/* Switches from one fiber to another. swapcontext is two hundred times slower, because it reads the
+ * signal mask from the kernel each time. */
 #if defined(__x86_64__)
 asm(".text\n"
     ".type emulation_switch, @function\n"
@@ -57,7 +58,7 @@ asm(".text\n"
 #error "emulation.h switches fibers on x86-64 only"
 #endif
 
-/* A place where the lanes of a mask meet and leave a value each. */
+/* Meeting of the lanes of a mask, in which each lane leaves a value. */
 struct Meeting {
     unsigned arrived = 0;
     unsigned generation = 0;
@@ -71,7 +72,7 @@ struct Fiber {
     Sanitizer sanitizer;
     unsigned thread = 0;
     bool done = false;
-    /* Runnable once *generation is no longer awaited. */
+    /* The fiber is runnable once *generation differs from `awaited`. */
     const unsigned *generation = nullptr;
     unsigned awaited = 0;
 };
@@ -89,15 +90,16 @@ struct Block {
     std::function<void()> kernel;
     unsigned arrived = 0;
     unsigned generation = 0;
-    char barriers[2]; /* of even and odd generations: who is late must not learn of the next */
+    char barriers[2]; /* of even and odd generations, so that a late fiber does not see the next
+                         barrier */
     Dim index, dimension, grid;
     uint64_t random = 1;
 };
 
-/* Of the calling thread of the system: blocks that run at the same time have one each. */
+/* Block that the calling OS thread runs. Each OS thread has its own. */
 inline thread_local Block block;
 
-/* What the host does while the device looks into memory that both of them write. */
+/* Work of the host, called when the device reads memory that host and device share. */
 inline std::function<void()> host = [] {};
 
 inline void wait(const unsigned *generation, unsigned awaited)
@@ -109,10 +111,10 @@ inline void wait(const unsigned *generation, unsigned awaited)
     emulation_switch(&self->context, block.scheduler);
 }
 
-/* All threads of the block. */
+/* Waits until all threads of the block have arrived. */
 inline void meet_block()
 {
-    const Unseen unseen;
+    const IgnoredAccesses ignored;
     const unsigned now = block.generation;
     Sanitizer::release(&block.barriers[now & 1]);
     if (++block.arrived == block.fibers.size()) {
@@ -124,13 +126,13 @@ inline void meet_block()
     Sanitizer::acquire(&block.barriers[now & 1]);
 }
 
-/* Of meet_warp: the one that orders what the lanes do in memory. */
+/* Operation of meet_warp that orders the memory accesses of the lanes. */
 constexpr unsigned BARRIER = 1;
 
-/* The lanes of the mask; what each of them brought. */
+/* Waits until all lanes of the mask have arrived. Returns the values that they left. */
 inline const uint64_t *meet_warp(unsigned mask, unsigned operation, uint64_t value)
 {
-    const Unseen unseen;
+    const IgnoredAccesses ignored;
     const unsigned thread = block.current->thread;
     const unsigned lane = thread % WARP_LANES;
     if ((mask >> lane & 1) == 0) {
@@ -163,7 +165,7 @@ inline void run_fiber()
 {
     block.kernel();
     {
-        const Unseen unseen;
+        const IgnoredAccesses ignored;
         Sanitizer::release(block.barriers);
         block.current->done = true;
     }
@@ -173,7 +175,7 @@ inline void run_fiber()
 
 inline void run_block(unsigned threads)
 {
-    const Unseen unseen;
+    const IgnoredAccesses ignored;
     block.scheduler_sanitizer.current();
     block.warps.assign((threads + WARP_LANES - 1) / WARP_LANES, {});
     block.fibers.resize(threads);
@@ -187,7 +189,8 @@ inline void run_block(unsigned threads)
         fiber.thread = thread;
         fiber.done = false;
         fiber.generation = nullptr;
-        /* Six registers and where to return to; a function is entered with 8 bytes on its stack. */
+        /* The stack holds six registers and the return address. A function starts with 8 bytes on
+         * its stack. */
         void **top = (void **)(((uintptr_t)fiber.stack.get() + STACK_BYTES) & ~(uintptr_t)15);
         *--top = nullptr;
         *--top = (void *)run_fiber;
@@ -211,7 +214,7 @@ inline void run_block(unsigned threads)
             left -= fiber.done;
         }
         if (!progress) {
-            fail("some threads wait for others that never come");
+            fail("some threads wait at a barrier that the others never reach");
         }
     }
     Sanitizer::acquire(block.barriers);
@@ -220,7 +223,7 @@ inline void run_block(unsigned threads)
     }
 }
 
-/* One block of a launch. */
+/* Runs one block of a launch. */
 inline void launch_block(unsigned index, unsigned blocks, unsigned threads, uint64_t seed,
                          std::function<void()> kernel)
 {
@@ -230,7 +233,7 @@ inline void launch_block(unsigned index, unsigned blocks, unsigned threads, uint
     block.grid.x = blocks;
     block.index.x = index;
     run_block(threads);
-    /* The thread may outlive what it came from. */
+    /* The thread may outlive the objects to which the function refers. */
     block.kernel = nullptr;
 }
 
@@ -241,12 +244,12 @@ inline void launch(unsigned blocks, unsigned threads, uint64_t seed, std::functi
     }
 }
 
-/* What PTX says; whoever compiles the text puts these in its place. */
+/* Replacements of PTX instructions, which compiler.cpp inserts into the text. */
 template <typename A, typename B> void load_acquire(A &first, B &second, const void *address)
 {
     host();
     const uint64_t *words = (const uint64_t *)address;
-    /* In either order. */
+    /* The two words may be read in any order. */
     if (block.random >> 40 & 1) {
         first = __atomic_load_n(words, __ATOMIC_ACQUIRE);
         second = __atomic_load_n(words + 1, __ATOMIC_ACQUIRE);
@@ -348,7 +351,7 @@ inline int __all_sync(unsigned mask, int predicate)
 namespace emulation
 {
 
-/* The value of lane `source` within the caller's section of `width` lanes. */
+/* Returns the value of another lane: of the lane that `from` returns for the caller's lane. */
 template <typename T>
 T shuffle(unsigned mask, unsigned operation, T value, const std::function<unsigned(unsigned)> &from)
 {

@@ -1,7 +1,5 @@
-/*
- * The kernels of a text as the emulated driver calls them: goes behind the text, and the
- * emulated compiler names each kernel behind that.
- */
+/* Kernels of a text in the form that the emulated driver calls. Included after the text. The
+ * emulated compiler then appends one EMULATED_KERNEL line per kernel. */
 #include <tuple>
 #include <utility>
 
@@ -9,11 +7,12 @@ namespace emulation
 {
 
 struct Kernel {
-    void *(*take)(void **arguments); /* copies them */
-    /* One block, on the calling thread of the system. */
-    void (*run)(void *taken, unsigned index, unsigned blocks, unsigned threads, uint64_t seed);
-    void (*drop)(void *taken);
-    std::function<void()> *host; /* called whenever a group looks for what the host wrote */
+    void *(*copy_arguments)(void **arguments); /* copies them to the heap */
+    /* Runs one block on the calling OS thread. */
+    void (*run)(void *arguments_copy, unsigned index, unsigned blocks, unsigned threads,
+                uint64_t seed);
+    void (*free_arguments)(void *arguments_copy);
+    std::function<void()> *host; /* called whenever a group reads memory that the host writes */
 };
 
 template <auto kernel> struct Entry;
@@ -22,25 +21,26 @@ template <typename... P, void (*kernel)(P...)> struct Entry<kernel> {
     using Arguments = std::tuple<P...>;
 
     template <size_t... I>
-    static void *take_each([[maybe_unused]] void **arguments, std::index_sequence<I...>)
+    static void *copy_each([[maybe_unused]] void **arguments, std::index_sequence<I...>)
     {
         return new Arguments(*(P *)arguments[I]...);
     }
 
-    static void *take(void **arguments)
+    static void *copy_arguments(void **arguments)
     {
-        return take_each(arguments, std::index_sequence_for<P...>{});
+        return copy_each(arguments, std::index_sequence_for<P...>{});
     }
 
-    static void run(void *taken, unsigned index, unsigned blocks, unsigned threads, uint64_t seed)
+    static void run(void *arguments_copy, unsigned index, unsigned blocks, unsigned threads,
+                    uint64_t seed)
     {
         launch_block(index, blocks, threads, seed,
-                     [=] { std::apply(kernel, *(const Arguments *)taken); });
+                     [=] { std::apply(kernel, *(const Arguments *)arguments_copy); });
     }
 
-    static void drop(void *taken)
+    static void free_arguments(void *arguments_copy)
     {
-        delete (Arguments *)taken;
+        delete (Arguments *)arguments_copy;
     }
 };
 
@@ -48,5 +48,5 @@ template <typename... P, void (*kernel)(P...)> struct Entry<kernel> {
 
 #define EMULATED_KERNEL(name)                                                                      \
     extern "C" const emulation::Kernel emulated_##name = {                                         \
-        emulation::Entry<name>::take, emulation::Entry<name>::run, emulation::Entry<name>::drop,   \
-        &emulation::host};
+        emulation::Entry<name>::copy_arguments, emulation::Entry<name>::run,                       \
+        emulation::Entry<name>::free_arguments, &emulation::host};

@@ -1,13 +1,14 @@
 /*
- * Runs one chunk through gw_chunk or gw_persistent: goes behind the CUDA text of the kernels.
+ * Runs one chunk through gw_chunk or gw_persistent. Included after the CUDA text of the kernels.
  *
  *   PROGRAM input output
  *
- * Both files are arrays of the machine's own byte order, one after another.
+ * Both files are sequences of arrays in the machine's byte order.
+ *
  *   input    Header | arena | images | image_offsets | descriptors | parameters | outcomes | bins
  *   output   arena | descriptors | outcomes | trails
  *
- * Under the address sanitizer only the packets' buffers of the arena may be touched.
+ * The address sanitizer permits accesses only to the packets' buffers in the arena.
  */
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -18,7 +19,7 @@
 
 struct Header {
     uint64_t arena_bytes, images_bytes, instances, packets, bins, blocks, threads, seed, mode;
-    uint64_t bin_packets; /* of the mailboxes */
+    uint64_t bin_packets; /* of a mailbox slot */
 };
 
 template <typename T> struct Array {
@@ -28,7 +29,7 @@ template <typename T> struct Array {
     explicit Array(uint64_t number)
         : values((T *)aligned_alloc(64, (number * sizeof(T) + 63) / 64 * 64)), count(number)
     {
-        /* What nobody has written yet must not be taken for zeros. */
+        /* Fill new memory, so that tests do not mistake uninitialised bytes for zeros. */
         memset((void *)values, 0xcd, count * sizeof(T));
     }
 
@@ -55,10 +56,10 @@ template <typename T> struct Array {
     }
 };
 
-/* Header::mode: who brings packets to the groups, and how these come by their bins. */
+/* Value of Header::mode: the way in which groups get packets and bins. */
 enum Mode : uint64_t { IN_PLACE, BY_GROUP, PERSISTENT };
 
-/* A chunk's arrays, which lie alike in the host's memory and in the device's. */
+/* Arrays of a chunk, with the same layout in host memory and in device memory. */
 struct Arrays {
     static constexpr size_t ALIGN = 64, COUNT = 4;
     static constexpr size_t SIZES[COUNT] = {sizeof(gw_u64), sizeof(gw_descriptor),
@@ -71,11 +72,11 @@ struct Arrays {
     gw_outcome *outcomes = (gw_outcome *)at(2);
     gw_u32 *trails = (gw_u32 *)at(3);
 
-    explicit Arrays(uint64_t packets) : packets(packets), memory(place(packets, COUNT))
+    explicit Arrays(uint64_t packets) : packets(packets), memory(offset(packets, COUNT))
     {
         for (size_t i = 0; i < COUNT; i++) {
-            const uint64_t end = place(packets, i) + packets * SIZES[i];
-            ASAN_POISON_MEMORY_REGION(memory.values + end, place(packets, i + 1) - end);
+            const uint64_t end = offset(packets, i) + packets * SIZES[i];
+            ASAN_POISON_MEMORY_REGION(memory.values + end, offset(packets, i + 1) - end);
         }
     }
 
@@ -84,8 +85,8 @@ struct Arrays {
         ASAN_UNPOISON_MEMORY_REGION(memory.values, memory.count);
     }
 
-    /* Where an array begins: nobody touches what lies between two. */
-    static uint64_t place(uint64_t packets, size_t array)
+    /* Returns the offset of an array. Bytes between two arrays must not be accessed. */
+    static uint64_t offset(uint64_t packets, size_t array)
     {
         uint64_t at = 0;
         for (size_t i = 0; i < array; i++) {
@@ -96,10 +97,10 @@ struct Arrays {
 
     gw_u8 *at(size_t array)
     {
-        return memory.values + place(packets, array);
+        return memory.values + offset(packets, array);
     }
 
-    /* Some of the arrays, as copy engines do. */
+    /* Copies some of the arrays, as copy engines do. */
     void copy(Arrays &from, size_t first, size_t end)
     {
         for (size_t i = first; i < end; i++) {
@@ -108,13 +109,11 @@ struct Arrays {
     }
 };
 
-/* The places of a mailbox. */
-constexpr gw_u32 PLACES = 4;
+/* Number of slots in a mailbox. */
+constexpr gw_u32 SLOTS = 4;
 
-/*
- * The host of all groups. Group after group is given its share of the bins, some at a time, and
- * told to stop when it has finished them.
- */
+/* Host of all groups. It gives each group its share of the bins, a few at a time. It stops the
+ * group after it has finished them, and continues with the next group. */
 struct Host {
     Array<gw_bin> &bins;
     Array<gw_descriptor> &descriptors;
@@ -124,19 +123,19 @@ struct Host {
     uint64_t blocks, bin_packets, box_bytes;
     Array<gw_u8> boxes;
     uint64_t block = 0, next = 0, oldest = 0, random;
-    gw_u32 posted = 0, seen = 0;
+    gw_u32 posted = 0, collected = 0;
 
     Host(const Header &header, Array<gw_bin> &bins, Array<gw_descriptor> &descriptors,
          Array<gw_u64> &parameters, Array<gw_outcome> &outcomes, Array<gw_u32> &trails)
         : bins(bins), descriptors(descriptors), parameters(parameters), outcomes(outcomes),
           trails(trails), blocks(header.blocks), bin_packets(header.bin_packets),
-          box_bytes(sizeof(gw_mailbox) + PLACES * GW_MAILBOX_SLOT_BYTES(bin_packets)),
+          box_bytes(sizeof(gw_mailbox) + SLOTS * GW_MAILBOX_SLOT_BYTES(bin_packets)),
           boxes(header.blocks * box_bytes), random(header.seed)
     {
         for (uint64_t i = 0; i < blocks; i++) {
             *box(i) = gw_mailbox{};
-            /* They count modulo 2^32. */
-            box(i)->posted = box(i)->finished = 0u - 2 * PLACES;
+            /* The counters start just below 2^32, so that they wrap. */
+            box(i)->posted = box(i)->finished = 0u - 2 * SLOTS;
         }
         begin(0);
     }
@@ -150,23 +149,23 @@ struct Host {
     {
         block = next = oldest = group;
         if (group < blocks) {
-            posted = seen = box(group)->posted;
+            posted = collected = box(group)->posted;
         }
     }
 
-    gw_u8 *place(gw_u32 count)
+    gw_u8 *slot(gw_u32 count)
     {
-        return (gw_u8 *)(box(block) + 1) + count % PLACES * GW_MAILBOX_SLOT_BYTES(bin_packets);
+        return (gw_u8 *)(box(block) + 1) + count % SLOTS * GW_MAILBOX_SLOT_BYTES(bin_packets);
     }
 
-    /* Bin i of the chunk is for group i % blocks. */
+    /* Posts the next bin of the group. Bin i of the chunk belongs to group i % blocks. */
     void post()
     {
         gw_bin bin = bins.values[next];
         if (bin.count > bin_packets) {
-            emulation::fail("a bin is too large for a place");
+            emulation::fail("a bin is too large for a mailbox slot");
         }
-        gw_u8 *at = place(posted);
+        gw_u8 *at = slot(posted);
         memset(at, 0xcd, GW_MAILBOX_SLOT_BYTES(bin_packets));
         memcpy(at + GW_MAILBOX_SLOT_DESCRIPTORS, descriptors.values + bin.first, bin.count * 16);
         memcpy(at + GW_MAILBOX_SLOT_PARAMETERS(bin_packets), parameters.values + bin.first,
@@ -179,28 +178,29 @@ struct Host {
         next += blocks;
     }
 
-    /* As the host says it (abi.h); now and then it leaves it at that of the place before. */
-    gw_u64 extent(const gw_descriptor *own, gw_u32 count)
+    /* Returns the extent of a bin (abi.h) or, at random, the outdated extent of the previous bin.
+     */
+    gw_u64 extent(const gw_descriptor *buffers, gw_u32 count)
     {
         gw_u32 units = 0;
         for (gw_u32 i = 0; i < count; i++) {
-            if (own[i].buffer != own[0].buffer + units) {
+            if (buffers[i].buffer != buffers[0].buffer + units) {
                 units = GW_EXTENT_UNITS_MAX + 1;
                 break;
             }
-            units += own[i].room;
+            units += buffers[i].room;
         }
         if (random >> 50 & 1) {
             return box(block)->extent;
         }
         return (gw_u64)(posted & 0xffff) << 48 |
-               (units > GW_EXTENT_UNITS_MAX ? 0 : (gw_u64)units << 32 | own[0].buffer);
+               (units > GW_EXTENT_UNITS_MAX ? 0 : (gw_u64)units << 32 | buffers[0].buffer);
     }
 
     void collect()
     {
         const gw_bin bin = bins.values[oldest];
-        const gw_u8 *at = place(seen++);
+        const gw_u8 *at = slot(collected++);
         memcpy((void *)(descriptors.values + bin.first), at + GW_MAILBOX_SLOT_DESCRIPTORS,
                bin.count * 16);
         memcpy((void *)(outcomes.values + bin.first), at + GW_MAILBOX_SLOT_OUTCOMES(bin_packets),
@@ -209,23 +209,24 @@ struct Host {
         oldest += blocks;
     }
 
-    /* Each time a group looks. */
-    void turn()
+    /* Does the host's work. Called whenever a group polls its mailbox. */
+    void poll()
     {
         if (emulation::block.index.x != block) {
             finish(block);
             begin(block + 1);
         }
         if (box(block)->running != GW_MAILBOX_POLLING) {
-            emulation::fail("a group looks for bins and does not say that it runs");
+            emulation::fail(
+                "a group polls its mailbox but has not set running to GW_MAILBOX_POLLING");
         }
-        while (seen != box(block)->finished) {
+        while (collected != box(block)->finished) {
             collect();
         }
-        /* Up to three, where there is room. */
+        /* Post up to three bins, if there are free slots. */
         random = random * 6364136223846793005u + 1442695040888963407u;
-        for (uint64_t some = random >> 40 & 3;
-             some != 0 && posted - seen < PLACES && next < bins.count; some--) {
+        for (uint64_t count = random >> 40 & 3;
+             count != 0 && posted - collected < SLOTS && next < bins.count; count--) {
             post();
         }
         if (oldest >= bins.count) {
@@ -236,7 +237,8 @@ struct Host {
     void finish(uint64_t group)
     {
         if (box(group)->running != GW_MAILBOX_ENDED || oldest < bins.count) {
-            emulation::fail("a group has ended too early, or does not say that it has ended");
+            emulation::fail(
+                "a group has ended too early, or has not set running to GW_MAILBOX_ENDED");
         }
     }
 };
@@ -290,40 +292,41 @@ int main(int argc, char **argv)
         Array<gw_u8> scratch(header.blocks * (GW_MAILBOX_SLOT_BYTES(header.bin_packets) +
                                               GW_CHAIN_SCRATCH_BYTES(header.bin_packets)));
         memset(scratch.values, 0, scratch.count);
-        emulation::host = [&] { host.turn(); };
+        emulation::host = [&] { host.poll(); };
         emulation::launch(header.blocks, header.threads, header.seed, [&] {
-            gw_persistent(device, host.boxes.values, host.box_bytes, PLACES,
+            gw_persistent(device, host.boxes.values, host.box_bytes, SLOTS,
                           (gw_u32)header.bin_packets, scratch.values);
         });
         host.finish(header.blocks - 1);
     } else {
-        const gw_u32 places = ((gw_u32)header.packets + 15) / 16 * 16;
-        Array<gw_u8> scratch(GW_CHAIN_SCRATCH_BYTES((uint64_t)places));
+        const gw_u32 chain_packets = ((gw_u32)header.packets + 15) / 16 * 16;
+        Array<gw_u8> scratch(GW_CHAIN_SCRATCH_BYTES((uint64_t)chain_packets));
         memset(scratch.values, 0, scratch.count);
-        Arrays here(header.packets), there(header.packets);
-        memcpy(here.parameters, parameters.values, header.packets * sizeof(gw_u64));
-        memcpy((void *)here.descriptors, descriptors.values,
+        Arrays host_arrays(header.packets), device_arrays(header.packets);
+        memcpy(host_arrays.parameters, parameters.values, header.packets * sizeof(gw_u64));
+        memcpy((void *)host_arrays.descriptors, descriptors.values,
                header.packets * sizeof(gw_descriptor));
-        memcpy((void *)here.outcomes, outcomes.values, header.packets * sizeof(gw_outcome));
+        memcpy((void *)host_arrays.outcomes, outcomes.values, header.packets * sizeof(gw_outcome));
         const bool by_group = header.mode == BY_GROUP;
         if (!by_group) {
-            there.copy(here, 0, 3);
+            device_arrays.copy(host_arrays, 0, 3);
         }
         emulation::launch(header.blocks, header.threads, header.seed, [&] {
-            gw_chunk(device, by_group ? (gw_host_arrays)here.parameters : 0, there.parameters,
-                     there.descriptors, there.outcomes, there.trails, bins.values,
-                     (gw_u32)header.bins, &counters, cycles.values, scratch.values, places,
-                     by_group ? &done : nullptr);
+            gw_chunk(device, by_group ? (gw_host_arrays)host_arrays.parameters : 0,
+                     device_arrays.parameters, device_arrays.descriptors, device_arrays.outcomes,
+                     device_arrays.trails, bins.values, (gw_u32)header.bins, &counters,
+                     cycles.values, scratch.values, chain_packets, by_group ? &done : nullptr);
         });
         if (done != by_group || counters.next_bin != 0 || counters.ended != 0) {
-            emulation::fail("the groups have ended and do not say so, or do not count from 0");
+            emulation::fail(
+                "the groups have ended without setting the done flag or resetting their counters");
         }
         if (!by_group) {
-            here.copy(there, 1, 4);
+            host_arrays.copy(device_arrays, 1, 4);
         }
-        memcpy((void *)outcomes.values, here.outcomes, header.packets * sizeof(gw_outcome));
-        memcpy(trails.values, here.trails, header.packets * sizeof(gw_u32));
-        memcpy((void *)descriptors.values, here.descriptors,
+        memcpy((void *)outcomes.values, host_arrays.outcomes, header.packets * sizeof(gw_outcome));
+        memcpy(trails.values, host_arrays.trails, header.packets * sizeof(gw_u32));
+        memcpy((void *)descriptors.values, host_arrays.descriptors,
                header.packets * sizeof(gw_descriptor));
     }
     ASAN_UNPOISON_MEMORY_REGION(device.shadow, header.arena_bytes);

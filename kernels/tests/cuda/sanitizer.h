@@ -1,5 +1,4 @@
-/* What the thread sanitizer is told of the emulation (emulation.h), where that is compiled for it.
- */
+/* Annotations of the emulation (emulation.h) for the thread sanitizer. */
 #ifndef GODWIT_CUDA_SANITIZER_H
 #define GODWIT_CUDA_SANITIZER_H
 
@@ -16,10 +15,8 @@ extern "C" void AnnotateIgnoreWritesEnd(const char *file, int line);
 namespace emulation
 {
 
-/*
- * For the thread sanitizer every fiber is a thread of its own, and only barriers order what they
- * do: what a barrier is missing for is a data race, whatever order the fibers ran in.
- */
+/* The thread sanitizer treats every fiber as a thread, and only barriers order their accesses. A
+ * missing barrier is then a data race, in whatever order the fibers ran. */
 #if defined(__SANITIZE_THREAD__)
 struct Sanitizer {
     void *fiber = nullptr;
@@ -60,16 +57,15 @@ struct Sanitizer {
     }
 };
 
-/* While one of these is there, what the emulation itself reads and writes is no business of the
- * sanitizer's. */
-struct Unseen {
-    Unseen()
+/* While an object of this type exists, the sanitizer ignores accesses of the emulation itself. */
+struct IgnoredAccesses {
+    IgnoredAccesses()
     {
         AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
         AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
     }
 
-    ~Unseen()
+    ~IgnoredAccesses()
     {
         AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
         AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
@@ -102,9 +98,9 @@ struct Sanitizer {
     }
 };
 
-struct Unseen {
-    /* So that nobody takes it for an unused variable. */
-    Unseen()
+struct IgnoredAccesses {
+    /* The constructor prevents warnings about unused variables. */
+    IgnoredAccesses()
     {
     }
 };

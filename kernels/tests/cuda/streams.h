@@ -1,4 +1,4 @@
-/* What the emulated driver (driver.cpp) does things on: threads of the system. */
+/* Threads of the emulated driver (driver.cpp), which run blocks and streams. */
 #ifndef GODWIT_EMULATED_STREAMS_H
 #define GODWIT_EMULATED_STREAMS_H
 
@@ -9,7 +9,7 @@
 #include <mutex>
 #include <thread>
 
-/* Threads of the system for blocks, as many as there are blocks at a time. */
+/* Pool of OS threads for blocks. It grows to the number of blocks that run at a time. */
 class Pool
 {
   public:
@@ -45,7 +45,7 @@ class Pool
     size_t idle = 0;
 };
 
-/* Does one thing after the other, on a thread of its own. */
+/* Stream that runs its operations in order, on its own thread. */
 class Stream
 {
   public:
@@ -104,14 +104,13 @@ class Stream
 
     std::mutex mutex;
     std::condition_variable changed;
-    /* Its first is being done. */
+    /* The first operation is in progress. */
     std::deque<std::function<void()>> queue;
     bool closing = false;
     std::thread thread;
 };
 
-/* A place in a stream: the number of the last time it was recorded there, and of the last that was
- * reached. */
+/* CUDA event: a position in a stream. It counts how often it was recorded and reached. */
 class Event
 {
   public:

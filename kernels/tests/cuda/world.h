@@ -1,4 +1,4 @@
-/* What the emulated driver (driver.cpp) knows: memory, streams, and what a test told it. */
+/* State of the emulated driver (driver.cpp): memory, streams, and settings of the test. */
 #ifndef GODWIT_EMULATED_WORLD_H
 #define GODWIT_EMULATED_WORLD_H
 
@@ -30,7 +30,7 @@ enum Result {
 
 using Address = uint64_t;
 
-constexpr auto PATIENCE = std::chrono::seconds(30);
+constexpr auto TIMEOUT = std::chrono::seconds(30);
 
 [[noreturn]] inline void fail(const char *what)
 {
@@ -38,57 +38,57 @@ constexpr auto PATIENCE = std::chrono::seconds(30);
     abort();
 }
 
-/* Memory that copies may begin and end in. */
+/* Memory area that may be the source or destination of a copy. */
 struct Area {
     uint64_t bytes;
     bool on_device;
-    void *mapped; /* and all that is mapped for it */
+    void *mapped; /* start of the whole mapping */
     uint64_t mapped_bytes;
 };
 
-struct Broken {
+struct Failure {
     uint64_t calls_before;
     Result result;
 };
 
-/* Never destroyed: threads use it until the process ends. */
+/* State of the process. It is never destroyed, because threads use it until the process ends. */
 struct World {
     std::mutex mutex;
     std::map<Address, Area> areas;
     uint64_t used_bytes = 0;
-    std::map<Stream *, int> streams; /* and the device of each */
-    std::map<std::string, Broken> broken;
+    std::map<Stream *, int> streams; /* with the device of each stream */
+    std::map<std::string, Failure> failures;
     std::map<std::string, uint64_t> calls;
     std::mt19937_64 random{4711};
     Pool pool;
     std::atomic<bool> held{false};
     std::atomic<uint64_t> launches{0}, held_from{UINT64_MAX};
     std::atomic<int> devices{1};
-    /* Only their addresses matter: of each device one. */
+    /* One context per device. Only the addresses are used. */
     char contexts[32];
 };
 
 inline World &world = *new World;
-/* That of the calling thread's context; -1: it has none. */
+/* Device of the calling thread's context; -1 without a context. */
 inline thread_local int device = -1;
 
-/* What the test wants the call to say, else SUCCESS. */
-inline Result wanted(const char *call)
+/* Counts a call. Returns the error that the test has injected for it, or SUCCESS. */
+inline Result injected_result(const char *call)
 {
     std::lock_guard guard(world.mutex);
     world.calls[call]++;
-    const auto found = world.broken.find(call);
-    if (found == world.broken.end()) {
+    const auto entry = world.failures.find(call);
+    if (entry == world.failures.end()) {
         return SUCCESS;
     }
-    if (found->second.calls_before > 0) {
-        found->second.calls_before--;
+    if (entry->second.calls_before > 0) {
+        entry->second.calls_before--;
         return SUCCESS;
     }
-    return found->second.result;
+    return entry->second.result;
 }
 
-/* The memory that holds all these bytes; 0: none does. */
+/* Returns the area that contains all these bytes, or null. */
 inline const Area *area_of(Address address, uint64_t bytes)
 {
     auto after = world.areas.upper_bound(address);
@@ -100,7 +100,7 @@ inline const Area *area_of(Address address, uint64_t bytes)
                                                                                     : nullptr;
 }
 
-inline void demand_area(Address address, uint64_t bytes, bool on_device, const char *what)
+inline void require_area(Address address, uint64_t bytes, bool on_device, const char *what)
 {
     std::lock_guard guard(world.mutex);
     const Area *area = area_of(address, bytes);
@@ -109,12 +109,11 @@ inline void demand_area(Address address, uint64_t bytes, bool on_device, const c
     }
 }
 
-inline void demand_any_area(Address address, uint64_t bytes)
+inline void require_any_area(Address address, uint64_t bytes)
 {
     std::lock_guard guard(world.mutex);
     if (bytes != 0 && !area_of(address, bytes)) {
-        fail("a copy in a stream begins or ends in memory that is neither page-locked nor the "
-             "device's");
+        fail("an asynchronous copy uses memory that is neither page-locked nor device memory");
     }
 }
 
@@ -124,36 +123,36 @@ inline void add_area(Address address, Area area)
     world.areas[address] = area;
 }
 
-/* Takes what begins there out of the list. */
+/* Removes the area that begins at `address` and returns it. */
 inline Area remove_area(Address address, const char *what)
 {
     std::lock_guard guard(world.mutex);
-    const auto found = world.areas.find(address);
-    if (found == world.areas.end()) {
+    const auto entry = world.areas.find(address);
+    if (entry == world.areas.end()) {
         fail(what);
     }
-    const Area area = found->second;
-    world.areas.erase(found);
+    const Area area = entry->second;
+    world.areas.erase(entry);
     return area;
 }
 
-/* For the device, as a driver does before it gives anything back. */
+/* Waits until the device is idle, as a driver does before it frees memory. */
 inline void wait_for_all()
 {
-    const auto begun = std::chrono::steady_clock::now();
+    const auto start_time = std::chrono::steady_clock::now();
     for (;;) {
         bool idle = true;
         {
             std::lock_guard guard(world.mutex);
-            for (const auto &[stream, of] : world.streams) {
-                idle = idle && (of != device || stream->is_idle());
+            for (const auto &[stream, owner] : world.streams) {
+                idle = idle && (owner != device || stream->is_idle());
             }
         }
         if (idle) {
             return;
         }
-        if (std::chrono::steady_clock::now() - begun > PATIENCE) {
-            fail("memory is given back while the device has something to do that does not end");
+        if (std::chrono::steady_clock::now() - start_time > TIMEOUT) {
+            fail("memory is freed while the device is busy with work that does not end");
         }
         sched_yield();
     }

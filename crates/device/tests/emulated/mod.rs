@@ -66,7 +66,7 @@ impl Emulation {
 
     /// Makes all driver functions work again.
     pub(crate) fn repair(&self) {
-        self.set(b"emulated_mend", 0);
+        self.set(b"emulated_restore", 0);
     }
 
     /// Sets whether kernels wait before they start.
