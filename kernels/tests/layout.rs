@@ -1,4 +1,4 @@
-//! The structs that both languages declare lie in memory the same way.
+//! Memory layout of the structs that Rust and C share.
 
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
@@ -20,21 +20,21 @@ unsafe extern "C" {
     fn gw_layout(count: *mut u64) -> *const LayoutRow;
 }
 
-/// What the C compiler says, from `layout.c`.
+/// Returns the layout of the C compiler, from `layout.c`.
 fn c_layout() -> Vec<(String, usize)> {
     let mut count = 0;
-    // SAFETY: returns a static array and writes its length.
+    // SAFETY: the function returns a static array and writes its length.
     let rows = unsafe { std::slice::from_raw_parts(gw_layout(&mut count), count as usize) };
     rows.iter()
         .map(|row| {
-            // SAFETY: every name is a string literal of layout.c.
+            // SAFETY: every name is a string literal in layout.c.
             let name = unsafe { CStr::from_ptr(row.name) };
             (name.to_str().unwrap().to_owned(), row.value as usize)
         })
         .collect()
 }
 
-/// The same rows, in the same order, from Rust.
+/// Returns the layout of the Rust compiler: the same rows in the same order.
 fn rust_layout() -> Vec<(String, usize)> {
     let mut rows = Vec::new();
     macro_rules! layout {
@@ -78,21 +78,21 @@ fn rust_layout() -> Vec<(String, usize)> {
     layout!("gw_ndn_bucket", NdnBucket, slots next pad);
     layout!("gw_ndn_record", NdnRecord, next_hop deeper below name_bytes);
     layout!("gw_ndn_next_hop", NdnNextHop,
-        destination_mac source_mac port flags carrier source_address destination_address source_port destination_port turn pad);
+        destination_mac source_mac port flags carrier source_address destination_address source_port destination_port valid_copy pad);
     rows
 }
 
 #[test]
-fn both_languages_lay_out_shared_structs_alike() {
+fn shared_structs_have_the_same_layout_in_c_and_rust() {
     assert_eq!(c_layout(), rust_layout());
 }
 
-/// `emit` writes each field where the kernels read it.
+/// `emit` writes each field at the offset where the kernels read it.
 #[test]
-fn emitted_bytes_are_the_struct_in_memory() {
+fn emitted_bytes_equal_the_struct_in_memory() {
     fn memory<T, const N: usize>(value: &T) -> [u8; N] {
         assert_eq!(size_of::<T>(), N);
-        // SAFETY: the structs have no padding (`emit` asserts it) and any byte may be read.
+        // SAFETY: the structs have no padding (`emit` asserts this), so every byte is initialised.
         unsafe { std::ptr::from_ref(value).cast::<[u8; N]>().read() }
     }
     let echo = EchoImage { magic: 1, ports: 2 };
@@ -177,14 +177,14 @@ fn emitted_bytes_are_the_struct_in_memory() {
         destination_address: std::array::from_fn(|at| 33 + at as u8),
         source_port: 0x3231,
         destination_port: 0x3433,
-        turn: 53,
+        valid_copy: 53,
         pad: [54, 55],
     };
     assert_eq!(next_hop.emit(), memory(&next_hop));
 }
 
 #[test]
-fn kernels_are_numbered_as_the_constants_say() {
+fn the_constants_are_the_numbers_of_the_kernels() {
     for (name, number) in [
         ("template", godwit_kernels::TEMPLATE),
         ("echo", godwit_kernels::ECHO),

@@ -1,22 +1,20 @@
-//! The XDP program in the repository is what its source says.
+//! Compiled XDP program in the repository, compared with its source.
 
-use std::path::Path;
 use std::process::Command;
 
+use godwit_test_support::{Folder, output_of, repository, skip};
+
 #[test]
-fn the_object_is_made_of_the_source() {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+fn the_committed_object_is_compiled_from_the_source() {
     let version = Command::new("clang").arg("--version").output();
-    let version = version.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default();
+    let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     if !version.contains("clang version 14.") {
-        println!("skipped: another clang than 14 makes another program of the same source");
+        skip("only clang 14 compiles filter.bpf.c to the same object");
         return;
     }
-    let made = std::env::temp_dir().join(format!("godwit-filter-{}.o", std::process::id()));
-    let said = Command::new(repository.join("scripts/bpf.sh")).arg(&made).output().expect("bash starts");
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-    let bytes = std::fs::read(&made).expect("it was made");
-    std::fs::remove_file(&made).expect("it is there");
-    let kept = std::fs::read(repository.join("crates/io/src/af_xdp/filter.bpf.o")).expect("it is there");
-    assert!(bytes == kept, "filter.bpf.o is not made of filter.bpf.c: scripts/bpf.sh");
+    let folder = Folder::new();
+    let compiled = folder.join("filter.o");
+    output_of(Command::new(repository().join("scripts/bpf.sh")).arg(&compiled));
+    let committed = std::fs::read(repository().join("crates/io/src/af_xdp/filter.bpf.o")).unwrap();
+    assert!(std::fs::read(&compiled).unwrap() == committed, "filter.bpf.o is out of date: run scripts/bpf.sh");
 }

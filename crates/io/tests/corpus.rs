@@ -1,9 +1,9 @@
-//! Replays the fuzz corpus, and shortened and damaged forms of it, in the plain test run.
+//! Fuzz corpus of the pcap reader, replayed as it is, truncated, and damaged.
 
 use std::path::Path;
 
 #[test]
-fn pcap_read() {
+fn the_corpus_of_pcap_read_is_replayed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/pcap_read");
     let mut inputs = 0;
     for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {

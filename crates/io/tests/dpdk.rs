@@ -1,4 +1,4 @@
-//! The `dpdk` port by itself: buffers go to a device and come back, counted by both sides.
+//! Port `dpdk` without an engine: buffers go to a device and return, and both sides count them.
 #![cfg(feature = "dpdk")]
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use godwit_io::live::{Live, LiveContext, LivePort};
 use godwit_io::{Departure, QueueContext, Receive, Received, Transmit};
 use godwit_packet::{Arena, ArenaConfig, Batch, Descriptor, Region, Stamp, Steering};
 
-/// An arena of one worker, as the ports need it.
+/// Creates an arena for one worker that meets the needs of the ports.
 fn arena(ports: &[&Config]) -> (ArenaConfig, godwit_packet::ArenaHandle, Vec<Region>) {
     let mut config = ArenaConfig { packets: 512, headroom_bytes: 192, ..ArenaConfig::default() };
     for port in ports {
@@ -53,16 +53,17 @@ fn config(device: &str) -> Config {
     toml::from_str(&format!("device = \"{device}\"")).unwrap()
 }
 
-/// A packet of `length` bytes of `mark`, its frame `back` bytes further in front than where frames arrive.
-fn packet(region: &mut Region, length: usize, mark: u8, back: u16) -> Descriptor {
+/// Allocates a packet of `length` bytes of value `mark`. The frame starts `shift` bytes before the
+/// offset at which frames are received.
+fn packet(region: &mut Region, length: usize, mark: u8, shift: u16) -> Descriptor {
     let mut descriptor = region.allocate(length).unwrap();
-    descriptor.head -= back;
+    descriptor.head -= shift;
     region.frame_mut(&descriptor).fill(mark);
     descriptor
 }
 
 #[test]
-fn a_ring_gives_back_what_went_in_without_a_copy() {
+fn a_ring_returns_each_packet_in_its_own_buffer() {
     let port = config("net_ring0");
     let (arena_config, handle, mut regions) = arena(&[&port]);
     let mut region = regions.remove(0);
@@ -73,9 +74,9 @@ fn a_ring_gives_back_what_went_in_without_a_copy() {
         transmitter.service(&mut (&mut region).into()).unwrap();
         let departures: Vec<Departure> = (0..round % 33)
             .map(|index| {
-                // Headers that functions put in front reach into what drivers leave alone.
-                let back = [0, 50, 192][index % 3];
-                let descriptor = packet(&mut region, 60 + (round * 7 + index) % 1400, index as u8, back);
+                // Headers that a function prepends use the headroom of the driver.
+                let shift = [0, 50, 192][index % 3];
+                let descriptor = packet(&mut region, 60 + (round * 7 + index) % 1400, index as u8, shift);
                 Departure { descriptor, stamp: Stamp::default() }
             })
             .collect();
@@ -86,7 +87,7 @@ fn a_ring_gives_back_what_went_in_without_a_copy() {
         assert_eq!(receiver.receive(&mut region, &mut batch, 64).unwrap(), Received::Open);
         assert_eq!(batch.len(), accepted);
         for (departure, descriptor) in departures.iter().zip(&batch.descriptors) {
-            // The very same buffer: no copy.
+            // The same buffer, so the packet was not copied.
             assert_eq!(descriptor.buffer, departure.descriptor.buffer);
             assert_eq!((descriptor.length, descriptor.port), (departure.descriptor.length, 3));
             let frame = region.frame(descriptor);
@@ -106,11 +107,11 @@ fn a_ring_gives_back_what_went_in_without_a_copy() {
     while receiver.receive(&mut region, &mut batch, 64).unwrap() == Received::Open {}
     assert_eq!((batch.len(), receiver.sequence_next()), (0, u64::MAX));
     drop((receiver, transmitter, live));
-    assert_eq!(dpdk::packet_counts("net_ring0"), None, "the device is gone");
+    assert_eq!(dpdk::packet_counts("net_ring0"), None, "the device must be removed");
 }
 
 #[test]
-fn a_ring_that_is_full_refuses_and_buffers_come_back() {
+fn a_full_ring_refuses_packets_and_releases_their_buffers() {
     let port = config("net_ring1");
     let (arena_config, handle, mut regions) = arena(&[&port]);
     let mut region = regions.remove(0);
@@ -127,7 +128,7 @@ fn a_ring_that_is_full_refuses_and_buffers_come_back() {
     let counters = live.counters();
     assert_eq!(counters.sent_packets, accepted as u64);
     assert_eq!(counters.refused, 2400 - accepted as u64);
-    assert!(counters.refused > 0, "the ring of net_ring has 1024 places");
+    assert!(counters.refused > 0, "net_ring has a ring of 1024 packets");
     let mut batch = Batch::default();
     let mut received = 0;
     loop {
@@ -143,7 +144,7 @@ fn a_ring_that_is_full_refuses_and_buffers_come_back() {
 }
 
 #[test]
-fn nothing_that_is_not_there_is_opened() {
+fn a_device_that_cannot_be_opened_is_an_error() {
     let port = config("net_nonsense0");
     let (arena_config, handle, regions) = arena(&[&port]);
     let (start, bytes) = regions[0].extent();
@@ -160,14 +161,14 @@ fn nothing_that_is_not_there_is_opened() {
         headroom_bytes: arena_config.headroom_bytes,
         frame_bytes_max: arena_config.frame_bytes_max,
     };
-    let refused = |port: &Config, context: &LiveContext<'_>| port.open(context).map(|_| ()).unwrap_err().to_string();
-    let error = refused(&port, &context);
-    assert!(error.starts_with("net_nonsense0: DPDK does not find"), "{error}");
-    // One capture is one queue.
+    let error_of = |port: &Config, context: &LiveContext<'_>| port.open(context).map(|_| ()).unwrap_err().to_string();
+    let error = error_of(&port, &context);
+    assert!(error.starts_with("net_nonsense0: "), "{error}");
+    // A capture has one queue.
     let capture = concat!("net_pcap2,rx_pcap=", env!("CARGO_MANIFEST_DIR"), "/tests/captures/bootp_asan.pcap");
-    let error = refused(&config(capture), &LiveContext { workers: 9, ..context });
-    assert!(error.contains("it has 1 pair of queues"), "{error}");
+    let error = error_of(&config(capture), &LiveContext { workers: 9, ..context });
+    assert!(error.contains("net_pcap2") && error.contains(" 1 "), "{error}");
     let other = Config { eal: Some(vec!["--no-huge".into()]), ..port };
-    let error = refused(&other, &LiveContext { workers: 1, ..context });
-    assert!(error.contains("cannot initialize it again"), "{error}");
+    let error = error_of(&other, &LiveContext { workers: 1, ..context });
+    assert!(error.contains("--no-huge"), "{error}");
 }

@@ -225,9 +225,10 @@ pub fn esp(spi: u32, sequence: u32, data: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Sets the checksum of the IPv4 header at the start of `packet`.
+/// Sets the checksum of the IPv4 header at the start of `packet`. The header may be truncated, but
+/// not before its checksum.
 pub fn set_ipv4_checksum(packet: &mut [u8]) {
-    let header_bytes = usize::from(packet[0] & 15) * 4;
+    let header_bytes = (usize::from(packet[0] & 15) * 4).min(packet.len());
     packet[10..12].fill(0);
     let checksum = godwit_wire::checksum::checksum(&packet[..header_bytes]);
     packet[10..12].copy_from_slice(&checksum.to_be_bytes());

@@ -1,21 +1,17 @@
-//! Every kernel compiles for every OpenCL device here, and a chunk run there ends as on the CPU.
+//! OpenCL text of the kernels, compiled for and run on every OpenCL device of this machine.
 
-mod common;
-#[path = "common/opencl.rs"]
-mod opencl;
-
-use common::chunk::{Chunk, chained, parts};
-use common::ipsec::ipsec_parts;
-use common::ipsec_suites::suite_parts;
-use common::ipv6::ipv6_parts;
-use common::ndn::ndn_part;
-use opencl::{Bench, devices};
+use crate::common::chunk::{Chunk, chained, parts};
+use crate::common::ipsec::ipsec_parts;
+use crate::common::ipsec_suites::suite_parts;
+use crate::common::ipv6::ipv6_parts;
+use crate::common::ndn::ndn_part;
+use crate::common::opencl::{Bench, devices};
 
 const GROUP_LANES: usize = 32;
 const GROUPS: usize = 2;
 
 #[test]
-fn a_chunk_ends_on_every_opencl_device_as_on_the_cpu() {
+fn a_chunk_gives_the_same_results_on_every_opencl_device() {
     let ipsec = ipsec_parts(600, 5).into_iter().chain(suite_parts(40, 9));
     let all = parts(500).into_iter().chain(ipsec).chain(ipv6_parts(400, 7)).chain([ndn_part(600, 8)]).collect();
     let chunk = Chunk::new(all, &[GROUP_LANES + 1, 1, 256, 2]);
@@ -34,7 +30,7 @@ fn a_chunk_ends_on_every_opencl_device_as_on_the_cpu() {
 }
 
 #[test]
-fn a_chain_is_followed_on_every_opencl_device_as_on_the_cpu() {
+fn a_chain_gives_the_same_results_on_every_opencl_device() {
     for device in devices() {
         let bench = Bench::new(&device, "-cl-std=CL1.2 -Werror");
         for seed in 0..4 {
@@ -49,7 +45,7 @@ fn a_chain_is_followed_on_every_opencl_device_as_on_the_cpu() {
     }
 }
 
-/// With the default of a device that has it, a generic address space must not be needed either.
+/// The kernels need no generic address space, although some devices enable it by default.
 #[test]
 fn every_kernel_compiles_for_every_version_of_opencl_c() {
     for device in devices() {

@@ -1,15 +1,15 @@
-//! Reading captures: every format, and every way in which a file can be wrong.
-
-mod common;
+//! Reader of captures: every format, and malformed files of every kind.
 
 use std::path::Path;
 
-use common::{Arrived, Folder, Random, drain, region, regions, steering};
 use godwit_io::Error;
 use godwit_io::pcap::{Replay, ReplayInput};
+use godwit_test_support::{Folder, FrameBuilder, Random};
 use proptest::prelude::*;
 
-/// Bytes of a capture, put together by hand: the writer of this crate is not asked.
+use super::common::{Arrived, drain, region, regions, steering};
+
+/// Writer of captures, independent of the writer of this crate.
 #[derive(Clone, Copy, Debug)]
 struct Maker {
     big_endian: bool,
@@ -67,19 +67,19 @@ fn frame(bytes: usize, mark: u8) -> Vec<u8> {
     (0..bytes).map(|at| at as u8 ^ mark).collect()
 }
 
-fn open(bytes: &[u8], name: &str) -> Result<Replay, Error> {
-    let folder = Folder::new(name);
-    let path = folder.write("in", bytes);
-    // The file stays readable after the folder is gone.
+fn open(bytes: &[u8]) -> Result<Replay, Error> {
+    let folder = Folder::new();
+    let path = folder.write("in.capture", bytes);
+    // The open file stays readable after the folder is removed.
     Replay::open(&[ReplayInput { path, port: 3 }], 0, 0, steering(1))
 }
 
 type TimeAndFrame = (u64, Vec<u8>);
 
-/// Times and frames, the counters, and what it ended with.
-fn read(bytes: &[u8], name: &str) -> (Vec<TimeAndFrame>, godwit_io::PortCounters, Option<Error>) {
+/// Reads a capture. Returns times and frames, the counters, and the error that ended it.
+fn read(bytes: &[u8]) -> (Vec<TimeAndFrame>, godwit_io::PortCounters, Option<Error>) {
     use godwit_io::Receive;
-    let mut replay = match open(bytes, name) {
+    let mut replay = match open(bytes) {
         Ok(replay) => replay,
         Err(error) => return (Vec::new(), Default::default(), Some(error)),
     };
@@ -97,7 +97,7 @@ fn pcap_in_both_byte_orders_and_resolutions() {
             let mut bytes = maker.pcap_header(nanoseconds, 1);
             bytes.extend(maker.pcap_record(7, 999_999, &frame(60, 1), 60));
             bytes.extend(maker.pcap_record(u32::MAX, 0, &frame(1518, 2), 1518));
-            let (packets, counters, error) = read(&bytes, "orders");
+            let (packets, counters, error) = read(&bytes);
             assert!(error.is_none());
             let expected = [(7 * SECOND + 999_999 * unit_ns, frame(60, 1)), (0xffff_ffff * SECOND, frame(1518, 2))];
             assert_eq!(packets, expected);
@@ -116,21 +116,21 @@ fn pcapng_time_resolutions_offsets_and_block_kinds() {
         bytes.extend(maker.interface(1, 0, &[(9, vec![9])]));
         bytes.extend(maker.interface(1, 0, &[(9, vec![0x80 | 10]), (14, offset)]));
         bytes.extend(maker.interface(1, 0, &[(9, vec![12])]));
-        // A block that nobody knows, longer than what is buffered.
+        // A block of an unknown type, longer than the read buffer.
         bytes.extend(maker.block(0x7654, &vec![1; 1 << 20]));
         bytes.extend(maker.enhanced(0, 5_000_001, &frame(61, 0), 61));
         bytes.extend(maker.enhanced(1, 5_000_001, &frame(62, 0), 62));
         bytes.extend(maker.enhanced(2, 1024 * 5 + 512, &frame(63, 0), 63));
         bytes.extend(maker.enhanced(3, 5_999, &frame(64, 0), 64));
-        // Simple packet: the time of the one before.
+        // A simple packet block has the time of the previous block.
         bytes.extend(maker.block(3, &[maker.u32(65), frame(65, 0)].concat()));
         // The obsolete packet block.
         let words = [0, 6_000_000, 66, 66].map(|word| maker.u32(word)).concat();
         bytes.extend(maker.block(2, &[maker.u16(0), maker.u16(0), words, frame(66, 0)].concat()));
-        // A section of the other byte order, whose interfaces begin anew.
+        // A section with the other byte order. Its interfaces are numbered from 0 again.
         let other = Maker { big_endian: !maker.big_endian };
         bytes.extend([other.section(), other.interface(1, 0, &[]), other.enhanced(0, 7, &frame(67, 0), 67)].concat());
-        let (packets, _, error) = read(&bytes, "blocks");
+        let (packets, _, error) = read(&bytes);
         assert!(error.is_none(), "{error:?}");
         let times = [5_000_001_000, 5_000_001, 15_500_000_000, 5, 5, 6_000_000_000, 7000];
         let expected: Vec<_> = times.into_iter().zip(61..).map(|(time, bytes)| (time, frame(bytes, 0))).collect();
@@ -139,7 +139,7 @@ fn pcapng_time_resolutions_offsets_and_block_kinds() {
 }
 
 #[test]
-fn what_cannot_be_taken_is_counted_and_keeps_its_number() {
+fn a_skipped_packet_is_counted_and_keeps_its_sequence_number() {
     let maker = BOTH[0];
     let mut bytes = [maker.section(), maker.interface(1, 64, &[]), maker.interface(113, 0, &[])].concat();
     bytes.extend(maker.enhanced(0, 0, &frame(64, 0), 1000));
@@ -147,10 +147,10 @@ fn what_cannot_be_taken_is_counted_and_keeps_its_number() {
     bytes.extend(maker.enhanced(0, 0, &frame(1519, 0), 1519));
     bytes.extend(maker.enhanced(0, 0, &vec![0; 300 << 10], 300 << 10));
     bytes.extend(maker.enhanced(1, 0, &frame(60, 0), 60));
-    // Simple packet, cut by the snap length of 64.
+    // A simple packet block, truncated to the snap length of 64 bytes.
     bytes.extend(maker.block(3, &[maker.u32(100), frame(64, 0)].concat()));
     bytes.extend(maker.enhanced(0, 0, &frame(1, 0), 1));
-    let mut replay = open(&bytes, "counted").unwrap();
+    let mut replay = open(&bytes).unwrap();
     let (packets, error) = drain(&mut replay, &mut region(), 4);
     assert!(error.is_none(), "{error:?}");
     use godwit_io::Receive;
@@ -160,21 +160,21 @@ fn what_cannot_be_taken_is_counted_and_keeps_its_number() {
 }
 
 #[test]
-fn a_check_sequence_at_the_end_is_no_part_of_the_frame() {
+fn the_frame_check_sequence_is_removed() {
     let maker = BOTH[0];
-    // Two units of 16 bits, and the bit that says so.
+    // The header field states an FCS of two 16-bit units.
     let mut bytes = maker.pcap_header(false, 1 | 0x0400_0000 | 2 << 28);
     bytes.extend(maker.pcap_record(0, 0, &frame(64, 0), 64));
     bytes.extend(maker.pcap_record(0, 0, &frame(60, 0), 64));
-    let (packets, counters, error) = read(&bytes, "fcs");
+    let (packets, counters, error) = read(&bytes);
     assert!(error.is_none());
-    // Of the second the sequence was not captured.
+    // The capture lacks the FCS of the second frame.
     assert_eq!(packets.iter().map(|(_, frame)| frame.len()).collect::<Vec<_>>(), [60, 60]);
     assert_eq!(counters.truncated, 0);
 }
 
 #[test]
-fn every_cut_delivers_the_whole_packets_and_says_where() {
+fn a_truncated_file_yields_its_whole_packets_and_the_offset() {
     let maker = BOTH[0];
     let ng = [maker.section(), maker.interface(1, 0, &[])].concat();
     for (header, record) in [
@@ -183,7 +183,7 @@ fn every_cut_delivers_the_whole_packets_and_says_where() {
     ] {
         let bytes = [header.clone(), record.clone(), record.clone(), record.clone()].concat();
         for cut in header.len()..=bytes.len() {
-            let (packets, _, error) = read(&bytes[..cut], "cut");
+            let (packets, _, error) = read(&bytes[..cut]);
             let whole = (cut - header.len()) / record.len();
             assert_eq!(packets.len(), whole, "cut at {cut}");
             let at = header.len() + whole * record.len();
@@ -196,7 +196,7 @@ fn every_cut_delivers_the_whole_packets_and_says_where() {
             }
         }
         for cut in 0..header.len() {
-            let (packets, _, _) = read(&bytes[..cut], "cut");
+            let (packets, _, _) = read(&bytes[..cut]);
             assert!(packets.is_empty());
         }
     }
@@ -207,17 +207,14 @@ fn errors_name_file_and_reason() {
     let maker = BOTH[1];
     let ng = [maker.section(), maker.interface(1, 0, &[])].concat();
     let cases: [(&str, Vec<u8>); 9] = [
-        ("the file is empty", vec![]),
-        ("too short", b"ab".to_vec()),
-        ("begins with the bytes 23 20 61 20 (hex)", b"# a text, of some length".to_vec()),
-        ("link type 101 (raw IP)", maker.pcap_header(false, 101)),
-        (
-            "link type 113 (Linux cooked capture)",
-            [maker.section(), maker.interface(113, 0, &[]), maker.enhanced(0, 0, &[0; 20], 20)].concat(),
-        ),
-        ("unknown interface", [ng.clone(), maker.enhanced(1, 0, &[0; 20], 20)].concat()),
-        ("block length of 6 bytes", [ng.clone(), maker.u32(6), maker.u32(6), vec![0; 20]].concat()),
-        ("two lengths of a block differ", [ng.clone(), maker.u32(6), maker.u32(32), vec![0; 24]].concat()),
+        ("empty", vec![]),
+        ("short", b"ab".to_vec()),
+        ("23 20 61 20", b"# a text, of some length".to_vec()),
+        ("101", maker.pcap_header(false, 101)),
+        ("113", [maker.section(), maker.interface(113, 0, &[]), maker.enhanced(0, 0, &[0; 20], 20)].concat()),
+        ("interface", [ng.clone(), maker.enhanced(1, 0, &[0; 20], 20)].concat()),
+        ("6 bytes", [ng.clone(), maker.u32(6), maker.u32(6), vec![0; 20]].concat()),
+        ("lengths", [ng.clone(), maker.u32(6), maker.u32(32), vec![0; 24]].concat()),
         (
             "captured length",
             [ng, {
@@ -229,10 +226,10 @@ fn errors_name_file_and_reason() {
         ),
     ];
     for (part, bytes) in cases {
-        let error = read(&bytes, "errors").2.unwrap_or_else(|| panic!("no error for: {part}")).to_string();
+        let error = read(&bytes).2.unwrap_or_else(|| panic!("no error for: {part}")).to_string();
         let is_block = part == "captured length";
         assert!(error.contains(part) || is_block && error.contains("packet block"), "{error}");
-        assert!(error.contains("godwit-io-errors"), "{error}");
+        assert!(error.contains("/in.capture"), "{error}");
     }
     let error = Replay::open(&[ReplayInput { path: "/no/such.pcap".into(), port: 0 }], 0, 0, steering(1));
     assert!(error.err().unwrap().to_string().contains("/no/such.pcap"));
@@ -241,14 +238,14 @@ fn errors_name_file_and_reason() {
 #[test]
 fn files_are_merged_by_time_and_shared_by_workers() {
     let maker = BOTH[0];
-    let folder = Folder::new("merge");
-    let mut random = Random(7);
+    let folder = Folder::new();
+    let mut random = Random::new(7);
     let inputs: Vec<_> = (0..3u8)
         .map(|port| {
             let mut bytes = maker.pcap_header(true, 1);
             let mut time = 0;
             for _ in 0..200 {
-                time += random.below(3) as u32;
+                time += random.below(3_u32);
                 bytes.extend(maker.pcap_record(0, time, &udp(&mut random), 60));
             }
             ReplayInput { path: folder.write(&format!("{port}.pcap"), &bytes), port }
@@ -275,25 +272,19 @@ fn files_are_merged_by_time_and_shared_by_workers() {
     }
 }
 
-/// A small UDP packet with random addresses.
+/// Returns a UDP packet of 60 bytes with random addresses and ports.
 fn udp(random: &mut Random) -> Vec<u8> {
-    let mut frame = vec![0; 60];
-    frame[12] = 8;
-    frame[14] = 0x45;
-    frame[17] = 46;
-    frame[23] = 17;
-    frame[26..38].fill_with(|| random.next() as u8);
-    frame[39] = 26;
-    frame
+    let ports = [random.next_u16(), random.next_u16()];
+    FrameBuilder::new().ipv4(random.array(), random.array()).udp(ports, &[0; 18])
 }
 
 #[test]
-fn a_full_region_makes_the_file_wait() {
+fn a_full_region_delays_the_reader() {
     use godwit_io::Receive;
     let maker = BOTH[0];
     let mut bytes = maker.pcap_header(true, 1);
     (0..600).for_each(|mark| bytes.extend(maker.pcap_record(0, mark, &frame(60, mark as u8), 60)));
-    let mut replay = open(&bytes, "full").unwrap();
+    let mut replay = open(&bytes).unwrap();
     let (mut region, mut batch) = (region(), godwit_packet::Batch::default());
     while region.allocated() < 512 {
         replay.receive(&mut region, &mut batch, 100).unwrap();
@@ -307,9 +298,9 @@ fn a_full_region_makes_the_file_wait() {
 }
 
 #[test]
-fn packets_limits_the_records() {
+fn the_key_packets_limits_the_number_of_records() {
     let maker = BOTH[0];
-    let folder = Folder::new("limit");
+    let folder = Folder::new();
     let mut bytes = maker.pcap_header(true, 1);
     (0..10).for_each(|mark| bytes.extend(maker.pcap_record(0, mark, &frame(60, mark as u8), 60)));
     let inputs = [ReplayInput { path: folder.write("in.pcap", &bytes), port: 0 }];
@@ -317,15 +308,15 @@ fn packets_limits_the_records() {
     assert_eq!(drain(&mut replay, &mut region(), 32).0.len(), 4);
 }
 
-/// Captures of tcpdump's own tests: `tests/captures/README.md` says which.
+/// The captures are from the tests of tcpdump (`tests/captures/README.md`).
 #[test]
-fn real_captures() {
-    for (path, bytes) in common::captures() {
+fn real_captures_have_the_number_of_packets_that_capinfos_counts() {
+    for (path, bytes) in super::common::captures() {
         let name = path.file_name().unwrap().to_str().unwrap();
-        let (packets, counters, error) = read(&bytes, "real");
+        let (packets, counters, error) = read(&bytes);
         let seen = packets.len() as u64 + counters.skipped();
         println!("{name}: {} packets, {} skipped, {error:?}", packets.len(), counters.skipped());
-        match common::tool("capinfos", &["-T", "-r", "-c", path.to_str().unwrap()]) {
+        match super::common::tool("capinfos", &["-T", "-r", "-c", path.to_str().unwrap()]) {
             Some(row) if error.is_none() => {
                 let expected = row.trim().rsplit('\t').next().unwrap();
                 assert_eq!(seen.to_string(), expected, "{name}");
@@ -335,11 +326,11 @@ fn real_captures() {
     }
 }
 
-/// All files of a folder of captures, such as tcpdump's tests unpacked, where `GODWIT_CAPTURES` names one.
+/// Reads all files below the folder `GODWIT_CAPTURES`, such as the unpacked tests of tcpdump.
 #[test]
-fn a_folder_of_captures() {
+fn a_folder_of_captures_is_read_without_a_panic() {
     let Some(folder) = std::env::var_os("GODWIT_CAPTURES") else {
-        println!("skipped: GODWIT_CAPTURES names no folder of captures");
+        println!("skipped: GODWIT_CAPTURES is not set to a folder of captures");
         return;
     };
     let mut folders = vec![Path::new(&folder).to_owned()];
@@ -372,14 +363,14 @@ fn a_folder_of_captures() {
 }
 
 proptest! {
-    /// Any damage to any capture: no panic, buffers all come back.
+    /// `fuzz::pcap_read` asserts that all buffers are released.
     #[test]
-    fn damaged_captures(
+    fn a_damaged_capture_is_read_without_a_panic(
         which in any::<prop::sample::Index>(),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in any::<prop::sample::Index>(),
     ) {
-        let mut captures = common::captures();
+        let mut captures = super::common::captures();
         let (_, mut bytes) = captures.swap_remove(which.index(captures.len()));
         for (at, value) in damage {
             let at = at.index(bytes.len());
@@ -391,7 +382,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200), magic in 0usize..4) {
+    fn random_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), magic in 0usize..4) {
         let magic: &[u8] = [&[][..], &[0xd4, 0xc3, 0xb2, 0xa1], &[0x0a, 0x0d, 0x0d, 0x0a], &[0xa1, 0xb2, 0x3c, 0x4d]][magic];
         godwit_io::fuzz::pcap_read(&[magic, &bytes].concat());
     }

@@ -1,11 +1,11 @@
-//! Packets in an arena, and a bin of them run on the CPU.
+//! Packets in an arena, and the run of a bin on the CPU.
 
 use std::ops::Range;
 
 use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor, Outcome};
 use godwit_kernels::{BinCall, GOPT_KERNELS, GROUP_MAX, Level};
 
-/// Bytes at a 64-byte boundary.
+/// Bytes that start at a 64-byte boundary.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines(Vec<Line>);
 
@@ -28,7 +28,7 @@ impl Lines {
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * 64) }
     }
 
-    /// Appends at the next boundary and says where.
+    /// Appends bytes at the next 64-byte boundary and returns their offset.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {
         let offset = self.0.len() * 64;
         self.0.resize(self.0.len() + bytes.len().div_ceil(64), Line([0; 64]));
@@ -44,13 +44,14 @@ pub(crate) struct Batch {
     pub(crate) descriptors: Vec<Descriptor>,
     pub(crate) parameters: Vec<u64>,
     pub(crate) outcomes: Vec<Outcome>,
-    /// Of a device that follows a chain.
+    /// Verdicts that caused the hops of each packet on the device, 8 bits each.
     pub(crate) trails: Vec<u32>,
 }
 
 impl Batch {
-    /// Each frame in a buffer of its own, with headroom that varies, and so its alignment, and 64 bytes of tailroom.
-    pub(crate) fn of(frames: &[Vec<u8>]) -> Self {
+    /// Puts each frame into its own buffer. The headroom varies, and with it the alignment. The
+    /// tailroom has at least 64 bytes.
+    pub(crate) fn new(frames: &[Vec<u8>]) -> Self {
         let mut batch = Self {
             arena: Lines::zeroed(64),
             descriptors: vec![],
@@ -64,7 +65,7 @@ impl Batch {
         batch
     }
 
-    /// One more frame, `head` bytes behind its buffer's start and with `tail` bytes or a few more behind it.
+    /// Appends a frame with `head` bytes of headroom and at least `tail` bytes of tailroom.
     pub(crate) fn push(&mut self, frame: &[u8], head: usize, tail: usize) {
         let room_bytes = (head + frame.len()).next_multiple_of(64) + tail;
         let mut buffer = vec![0xa5; room_bytes.max(64)];
@@ -90,33 +91,34 @@ impl Batch {
         &self.arena.bytes()[start..start + usize::from(descriptor.length)]
     }
 
-    /// Everything in the packet's buffer.
+    /// Returns the whole buffer of a packet.
     pub(crate) fn buffer(&self, index: usize) -> &[u8] {
         let descriptor = &self.descriptors[index];
         &self.arena.bytes()[descriptor.buffer_offset()..][..descriptor.room_bytes()]
     }
 
-    /// All packets as one bin.
+    /// Runs all packets as one bin.
     pub(crate) fn run(&mut self, level: &Level, kernel: u8, variant: u32, image: &Lines) {
         self.run_range(level, kernel, variant, image, 0..self.descriptors.len());
     }
 
-    /// Some of the packets as one bin; where packets may take turns, any number of them must come to the same.
+    /// Runs some of the packets as one bin. If the kernel has a gopt form, asserts that every gopt
+    /// group size gives the same result.
     pub(crate) fn run_range(&mut self, level: &Level, kernel: u8, variant: u32, image: &Lines, range: Range<usize>) {
         let before = self.clone();
-        self.run_turns(level, kernel, variant, image, range.clone(), 0);
+        self.run_group(level, kernel, variant, image, range.clone(), 0);
         let groups: &[u32] = if GOPT_KERNELS.contains(&kernel) { &[1, 2, 7, GROUP_MAX] } else { &[] };
         for &group in groups {
             let mut other = before.clone();
-            other.run_turns(level, kernel, variant, image, range.clone(), group);
-            let who = format!("kernel {kernel}, {}, {group} packets in turns", level.name);
-            assert_eq!(other.outcomes, self.outcomes, "{who}");
-            assert_eq!(other.descriptors, self.descriptors, "{who}");
-            assert!(other.arena.bytes() == self.arena.bytes(), "{who}: the frames differ");
+            other.run_group(level, kernel, variant, image, range.clone(), group);
+            let context = format!("kernel {kernel}, {}, gopt group of {group} packets", level.name);
+            assert_eq!(other.outcomes, self.outcomes, "{context}");
+            assert_eq!(other.descriptors, self.descriptors, "{context}");
+            assert!(other.arena.bytes() == self.arena.bytes(), "{context}: the frames differ");
         }
     }
 
-    fn run_turns(&mut self, level: &Level, kernel: u8, variant: u32, image: &Lines, range: Range<usize>, group: u32) {
+    fn run_group(&mut self, level: &Level, kernel: u8, variant: u32, image: &Lines, range: Range<usize>, group: u32) {
         let call = BinCall {
             arena: self.arena.bytes_mut().as_mut_ptr(),
             image: image.bytes().as_ptr(),
@@ -127,7 +129,7 @@ impl Batch {
             variant,
             group,
         };
-        // SAFETY: the arrays are as long as `count` says, and `of` made the descriptors consistent.
+        // SAFETY: the arrays have `count` elements, and `push` created consistent descriptors.
         unsafe { level.run_bin(kernel, &call) }
     }
 }

@@ -1,5 +1,4 @@
-//! What the tests of the kernels share: packets, tables, and one workload over all of them.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+//! Packets and table images, and a workload that uses all of them.
 
 pub(crate) mod batch;
 pub(crate) mod chunk;
@@ -9,15 +8,18 @@ pub(crate) mod ipsec;
 pub(crate) mod ipsec_suites;
 pub(crate) mod ipv6;
 pub(crate) mod ndn;
+pub(crate) mod nvrtc;
+pub(crate) mod opencl;
 pub(crate) mod tables;
 
 use std::sync::LazyLock;
 
 use godwit_kernels::image::{IPV4_BLACKHOLE, IPV4_LOCAL, Ipv4NextHop};
 use godwit_kernels::{DPI, ECHO, IPV4, TEMPLATE};
+use godwit_test_support::Random;
 
 use batch::Lines;
-use frames::{Random, random_frame};
+use frames::random_frame;
 use tables::{Route, dpi_image, echo_image, ipv4_image};
 
 pub(crate) const ECHO_PORTS: u32 = 7;
@@ -25,7 +27,7 @@ pub(crate) const ECHO_PORTS: u32 = 7;
 pub(crate) const PATTERNS: &[&[u8]] =
     &[b"attack", b"tack", b"ack", b"a", b"\x00\xff\x00", b"GET /etc/passwd", b"etc", b"tack", b"passwords"];
 
-/// Prefixes inside each other, on both sides of /24, a default route to nowhere excepted.
+/// Nested prefixes, shorter and longer than /24, without a default route.
 pub(crate) const ROUTES: &[Route] = &[
     Route { address: 0x0a00_0000, length: 8, next_hop: 0 },
     Route { address: 0x0a01_0000, length: 16, next_hop: 1 },
@@ -36,7 +38,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route { address: 0xe000_0000, length: 4, next_hop: 6 },
 ];
 
-/// Addresses on the edges of ROUTES.
+/// Addresses at the borders of [`ROUTES`].
 pub(crate) const DESTINATIONS: &[u32] = &[
     0x0a00_0000,
     0x0aff_ffff,
@@ -70,7 +72,7 @@ pub(crate) fn next_hops() -> Vec<Ipv4NextHop> {
         .collect()
 }
 
-/// A kernel, a variant of it, and tables for it.
+/// A kernel, one of its variants, and a table image for it.
 #[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -91,6 +93,6 @@ pub(crate) static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
 });
 
 pub(crate) fn random_frames(count: usize, seed: u64) -> Vec<Vec<u8>> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     (0..count).map(|_| random_frame(&mut random, DESTINATIONS, PATTERNS)).collect()
 }

@@ -1,21 +1,23 @@
-//! The CUDA text of the kernels, compiled by g++ over `cuda/emulation.h` and run here.
+//! CUDA text of the kernels, compiled by g++ with `cuda/emulation.h`, and run on the CPU.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, slice};
 
+use godwit_test_support::skip;
+
 use super::batch::Batch;
 use super::chunk::Chunk;
 
-/// What g++ cannot compile: PTX. Each must occur, so that none is forgotten when it changes.
+/// PTX, which g++ cannot compile, and its replacement. Each text must occur exactly once in the
+/// source, so that a change of the kernels is noticed.
 const REPLACED: &[(&str, &str)] = &[
     (
         r#"asm volatile("ld.acquire.sys.global.v2.u64 {%0, %1}, [%2];"
-                 : "=l"(look.counters), "=l"(look.extent)
+                 : "=l"(words.counters), "=l"(words.extent)
                  : "l"(box)
                  : "memory");"#,
-        "emulation::load_acquire(look.counters, look.extent, box);",
+        "emulation::load_acquire(words.counters, words.extent, box);",
     ),
     (
         r#"asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");"#,
@@ -24,53 +26,54 @@ const REPLACED: &[(&str, &str)] = &[
     (r#"asm("lop3.b32 %0, %1, %2, %3, 0x96;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));"#, "sum = a ^ b ^ c;"),
 ];
 
-/// The compiled program.
+/// Compiled emulation.
 pub(crate) struct Emulation {
     program: PathBuf,
     folder: PathBuf,
 }
 
-/// Where the groups of a chunk get the packets from, and how their lanes take turns.
+/// Shape of a launch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Launch {
     pub(crate) blocks: u64,
+    /// Threads per block.
     pub(crate) threads: u64,
+    /// Seed of the random order in which lanes run.
     pub(crate) seed: u64,
     pub(crate) mode: Mode,
 }
 
-/// Who brings packets to the groups, and how these come by their bins.
+/// Transfer of packets and source of bins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mode {
-    /// They work in the arena itself.
+    /// Groups access packets in the arena.
     InPlace,
-    /// The groups do, to a shadow of the arena.
+    /// Groups copy packets to and from a shadow of the arena.
     ByGroup,
-    /// So they do, and stay: bins of up to `bin_packets` come in mailboxes.
+    /// Like `ByGroup`, with persistent groups that take bins of up to `bin_packets` from mailboxes.
     Persistent { bin_packets: u64 },
 }
 
-/// Which mistakes end the program, or are reported.
+/// Sanitizer that the emulation is compiled with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sanitizer {
-    /// Addresses that are nobody's, and undefined behaviour.
+    /// Address and undefined-behaviour sanitizer: an error ends the program.
     Addresses,
-    /// Lanes that reach the same memory with no barrier between them.
+    /// Thread sanitizer: reports lanes that access the same memory without a barrier in between.
     Races,
 }
 
 impl Emulation {
-    /// `None`: there is no g++ here, or this is no x86-64; says so.
+    /// Compiles the kernels. Returns `None` and reports a skipped test without g++ or x86-64.
     pub(crate) fn build(name: &str, sanitizer: Sanitizer) -> Option<Self> {
         Self::build_text(name, sanitizer, godwit_kernels::cuda_source())
     }
 
-    /// The same of a text that is not quite that of the kernels.
+    /// Like [`Emulation::build`], for a changed source text.
     pub(crate) fn build_text(name: &str, sanitizer: Sanitizer, text: &str) -> Option<Self> {
         let emulation = Self::compile(name, sanitizer, text);
         if emulation.is_none() {
-            // Past the test harness, which shows nothing of a test that passes.
-            std::io::stderr().write_all(b"skipped: no g++ here to emulate CUDA with\n").unwrap();
+            skip("CUDA emulation needs g++ and x86-64");
         }
         emulation
     }
@@ -92,7 +95,7 @@ impl Emulation {
         fs::write(&source, format!("#include \"emulation.h\"\n{text}\n#line 1\n#include \"main.h\"\n")).unwrap();
         let sanitizers: &[&str] = match sanitizer {
             Sanitizer::Addresses => &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
-            // It keeps g++ from seeing what is initialised where.
+            // With this sanitizer, g++ warns about variables that are initialised.
             Sanitizer::Races => &["-fsanitize=thread", "-Wno-maybe-uninitialized"],
         };
         let output = Command::new("g++")
@@ -110,12 +113,12 @@ impl Emulation {
         Some(Self { program, folder })
     }
 
-    /// The chunk's packets afterwards.
+    /// Runs a chunk and returns its packets.
     pub(crate) fn run(&self, chunk: &Chunk, launch: Launch) -> Batch {
         let output = self.folder.join("output");
         let mut command = Command::new(&self.program);
-        let ended = command.args([self.input(chunk, launch), output.clone()]).output().unwrap();
-        assert!(ended.status.success(), "{launch:?}: {}", String::from_utf8_lossy(&ended.stderr));
+        let result = command.args([self.input(chunk, launch), output.clone()]).output().unwrap();
+        assert!(result.status.success(), "{launch:?}: {}", String::from_utf8_lossy(&result.stderr));
         let mut batch = chunk.batch.clone();
         let bytes = fs::read(&output).unwrap();
         let (arena, rest) = bytes.split_at(batch.arena.bytes().len());
@@ -128,9 +131,10 @@ impl Emulation {
         batch
     }
 
-    /// The data races that the thread sanitizer reports, but for those that are none ([`is_exchange`], [`is_read_in_vain`]).
+    /// Runs a chunk and returns the data races that the thread sanitizer reports, except the false
+    /// ones ([`is_exchange`], [`is_unused_read`]).
     pub(crate) fn races(&self, chunk: &Chunk, launch: Launch) -> Vec<String> {
-        // The sanitizer wants certain addresses for itself.
+        // The thread sanitizer needs fixed addresses, so address randomisation is disabled.
         let is_fixed = Command::new("setarch").args(["-R", "true"]).status().is_ok_and(|status| status.success());
         let mut command = Command::new(if is_fixed { "setarch".as_ref() } else { self.program.as_os_str() });
         if is_fixed {
@@ -139,14 +143,14 @@ impl Emulation {
         command
             .args([self.input(chunk, launch), self.folder.join("output")])
             .env("TSAN_OPTIONS", "exitcode=0 suppress_equal_addresses=0");
-        let ended = command.output().unwrap();
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert!(ended.status.success() && !said.contains("FATAL"), "{launch:?}: {said}");
-        let reports = said.split("==================\n").filter(|report| report.contains("WARNING: ThreadSanitizer"));
-        reports.filter(|report| !is_exchange(report) && !is_read_in_vain(report)).map(str::to_owned).collect()
+        let result = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&result.stderr);
+        assert!(result.status.success() && !stderr.contains("FATAL"), "{launch:?}: {stderr}");
+        let reports = stderr.split("==================\n").filter(|report| report.contains("WARNING: ThreadSanitizer"));
+        reports.filter(|report| !is_exchange(report) && !is_unused_read(report)).map(str::to_owned).collect()
     }
 
-    /// A file with all that the program is to know.
+    /// Writes the input of the program to a file and returns its path.
     fn input(&self, chunk: &Chunk, launch: Launch) -> PathBuf {
         let batch = &chunk.batch;
         let (mode, bin_packets) = match launch.mode {
@@ -182,55 +186,58 @@ impl Emulation {
     }
 }
 
-/// Whether a lane writes what another of its warp had read. Teams of `ipsec` do so: what is written has come out of an exchange of
-/// words to which the other brought what it read, and an exchange waits for all lanes of the warp; but by itself it orders nothing in
-/// memory, and the sanitizer does not follow what is in registers.
+/// Returns whether a lane wrote memory that another lane of its warp had read.
+///
+/// Teams of `ipsec` do this without a race. The written word depends on an exchange to which the
+/// other lane contributed the word that it had read, and an exchange waits for all lanes of the warp.
+/// The sanitizer does not see this order, because the words are in registers.
 fn is_exchange(report: &str) -> bool {
-    let Some([now, before]) = accesses_in_a_warp(report) else { return false };
-    now.what.starts_with("Write of size") && before.what.starts_with("Previous read of size")
+    let Some([later, earlier]) = accesses_in_a_warp(report) else { return false };
+    later.kind.starts_with("Write of size") && earlier.kind.starts_with("Previous read of size")
 }
 
-/// Whether a lane of a team of `ipsec` reads what another has written: it does when it has no block left, and reads the first again
-/// for nothing.
-fn is_read_in_vain(report: &str) -> bool {
-    let Some([now, before]) = accesses_in_a_warp(report) else { return false };
-    now.what.starts_with("Read of size")
-        && now.place.contains("gw_ipsec_fetch ")
-        && before.what.starts_with("Previous write of size")
-        && before.place.contains("gw_ipsec_write ")
+/// Returns whether a lane of an `ipsec` team read memory that another lane had written. A lane
+/// without a remaining block does this: it reads the first block again and discards it.
+fn is_unused_read(report: &str) -> bool {
+    let Some([later, earlier]) = accesses_in_a_warp(report) else { return false };
+    later.kind.starts_with("Read of size")
+        && later.function.contains("gw_ipsec_fetch ")
+        && earlier.kind.starts_with("Previous write of size")
+        && earlier.function.contains("gw_ipsec_write ")
 }
 
-/// One of two accesses to the same memory.
+/// One of the two accesses in a report.
 struct Access<'a> {
-    what: &'a str,
-    /// The innermost function.
-    place: &'a str,
+    /// Line that states read or write, and the thread.
+    kind: &'a str,
+    /// Line of the innermost function.
+    function: &'a str,
 }
 
-/// The two that a report is about, the later one first, if both are by lanes of the same warp.
+/// Returns the two accesses of a report, the later one first, if both lanes are in the same warp.
 fn accesses_in_a_warp(report: &str) -> Option<[Access<'_>; 2]> {
     let lines = || report.lines().map(str::trim);
     let found: Vec<(&str, &str)> = lines()
         .zip(lines().skip(1))
         .filter(|(line, _)| line.contains(" of size ") && line.contains(" by thread "))
         .collect();
-    let &[now, before] = found.as_slice() else { return None };
-    let warp = |what: &str| {
-        let thread = what.split(" by thread ").nth(1)?.trim_end_matches(':');
-        let about = lines().find(|line| line.starts_with(&format!("Thread {thread} 'warp ")))?;
-        Some(about.split('\'').nth(1)?.to_owned())
+    let &[later, earlier] = found.as_slice() else { return None };
+    let warp = |kind: &str| {
+        let thread = kind.split(" by thread ").nth(1)?.trim_end_matches(':');
+        let line = lines().find(|line| line.starts_with(&format!("Thread {thread} 'warp ")))?;
+        Some(line.split('\'').nth(1)?.to_owned())
     };
-    let is_one = warp(now.0).is_some() && warp(now.0) == warp(before.0);
-    is_one.then(|| [now, before].map(|(what, place)| Access { what, place }))
+    let same_warp = warp(later.0).is_some() && warp(later.0) == warp(earlier.0);
+    same_warp.then(|| [later, earlier].map(|(kind, function)| Access { kind, function }))
 }
 
 fn bytes_of<T: Copy>(values: &[T]) -> &[u8] {
-    // SAFETY: the structs of the ABI and integers have no padding.
+    // SAFETY: integers and the structs of the ABI have no padding.
     unsafe { slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
 fn fill<T: Copy>(values: &mut [T], bytes: &[u8]) {
     assert_eq!(size_of_val(values), bytes.len());
-    // SAFETY: any bytes are a value of these structs, which have integers only.
+    // SAFETY: the structs contain only integers, so all bytes are valid values.
     unsafe { slice::from_raw_parts_mut(values.as_mut_ptr().cast(), bytes.len()) }.copy_from_slice(bytes);
 }

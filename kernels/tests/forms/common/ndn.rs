@@ -1,4 +1,4 @@
-//! A small table of names, built the plainest way, and packets for it.
+//! Image of a small table of NDN names, built in the simplest way, and packets for it.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -6,17 +6,19 @@ use std::hash::Hasher as _;
 
 use godwit_kernels::NDN;
 use godwit_kernels::image::*;
+use godwit_test_support::Random;
+use godwit_test_support::frame::set_ipv4_checksum;
 
 use super::Case;
 use super::batch::Lines;
 use super::chunk::Part;
-use super::frames::{Random, random_frame};
+use super::frames::{ones_sum, random_frame};
 use super::{DESTINATIONS, PATTERNS};
 
 const GUIDE: usize = 2;
 const BUCKETS: usize = 3;
 
-/// Names, and how each is carried on: 0 Ethernet, 1 and 2 UDP, 3 local, 4 blackhole.
+/// Names and their next hops: 0 is Ethernet, 1 and 2 are UDP, 3 is local, 4 is a blackhole.
 const NAMES: &[(&[&str], u32)] = &[
     (&["a"], 0),
     (&["a", "b"], 1),
@@ -42,7 +44,7 @@ fn name(components: &[&str]) -> Vec<u8> {
     components.iter().flat_map(|text| element(8, text.as_bytes())).collect()
 }
 
-/// SipHash-1-3, as the standard library's default has it with a key of zeros.
+/// Returns SipHash-1-3 with key 0, which is the default hasher of the standard library.
 fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);
@@ -54,8 +56,8 @@ pub(crate) fn ndn_image() -> Lines {
     let record = |next_hop, name: &[u8]| NdnRecord { next_hop, deeper: 0, below: 0, name_bytes: name.len() as u32 };
     let mut depths = 0;
     for (components, next_hop) in NAMES {
-        let own = name(components);
-        records.entry(own.clone()).or_insert_with(|| record(NDN_NONE, &own)).next_hop = *next_hop;
+        let full = name(components);
+        records.entry(full.clone()).or_insert_with(|| record(NDN_NONE, &full)).next_hop = *next_hop;
         depths |= 1 << (components.len().min(GUIDE) - 1);
         if components.len() > GUIDE {
             let guide = name(&components[..GUIDE]);
@@ -74,7 +76,7 @@ pub(crate) fn ndn_image() -> Lines {
         bytes.extend([&record.emit()[..], name].concat());
         bytes.resize(bytes.len().next_multiple_of(64), 0);
     }
-    // One slot of each bucket is used, so that most go on.
+    // Each bucket uses one slot, so that most names are in overflow buckets.
     let mut buckets = vec![Vec::new(); BUCKETS];
     for (index, slots) in slots.into_iter().enumerate() {
         let mut at = index;
@@ -116,7 +118,7 @@ pub(crate) fn ndn_image() -> Lines {
     image
 }
 
-/// Each twice; of every other one the second counts.
+/// Returns two slots per next hop. The second slot is active for every other next hop.
 fn next_hops() -> Vec<u8> {
     let hop = |index: u8| NdnNextHop {
         destination_mac: [2, 0, 0, 0, 1, index],
@@ -132,14 +134,14 @@ fn next_hops() -> Vec<u8> {
     };
     let pair = |index: u8| match index % 2 {
         0 => [hop(index), NdnNextHop::default()],
-        _ => [NdnNextHop { turn: 1, ..NdnNextHop::default() }, hop(index)],
+        _ => [NdnNextHop { valid_copy: 1, ..NdnNextHop::default() }, hop(index)],
     };
     (0..5).flat_map(pair).flat_map(|hop| hop.emit()).collect()
 }
 
-/// Interests, what is like them, and other frames.
+/// Returns Interests, similar packets, and other frames.
 pub(crate) fn ndn_part(count: usize, seed: u64) -> Part {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let frames = (0..count).map(|_| frame(&mut random)).collect();
     Part::new(Case { name: "ndn", kernel: NDN, variant: 0, image: ndn_image() }, frames)
 }
@@ -150,7 +152,7 @@ fn frame(random: &mut Random) -> Vec<u8> {
     }
     let mut components: Vec<&str> = Vec::new();
     if random.below(2) == 0 {
-        components.extend(NAMES[random.below(NAMES.len() as u64) as usize].0);
+        components.extend(random.pick(NAMES).0);
     }
     for _ in 0..random.below(5) {
         components.push(random.pick(WORDS));
@@ -172,7 +174,7 @@ fn frame(random: &mut Random) -> Vec<u8> {
     let mut packet = element(random.pick(&[5, 5, 5, 5, 5, 6, 9]), &inside);
     if random.below(4) == 0 {
         let field = [element(98, &[9; 4]), element(832, &[1]), element(800, &[]), Vec::new()];
-        let field = &field[random.below(4) as usize];
+        let field = &field[random.below(4)];
         packet = element(100, &[&field[..], &element(80, &packet)].concat());
     }
     let mut frame = random.bytes(12);
@@ -187,8 +189,7 @@ fn frame(random: &mut Random) -> Vec<u8> {
             let mut ip =
                 [&[0x45, 0][..], &(20 + datagram.len() as u16).to_be_bytes(), &[0, 0, 0, 0, 9, 17, 0, 0]].concat();
             ip.extend([192, 0, 2, 1, 198, 51, 100, 1]);
-            let sum = !super::frames::ones_sum(&ip);
-            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+            set_ipv4_checksum(&mut ip);
             frame.extend([&[8, 0][..], &ip, &datagram].concat());
         }
         _ => {
@@ -196,7 +197,7 @@ fn frame(random: &mut Random) -> Vec<u8> {
             let addresses = [[0x20; 16], [0x30; 16]].concat();
             let mut datagram = datagram;
             let pseudo = [&addresses[..], &[0, 17], &bytes, &datagram].concat();
-            let sum = match !super::frames::ones_sum(&pseudo) {
+            let sum = match !ones_sum(&pseudo) {
                 0 => 0xffff,
                 sum => sum,
             };
@@ -205,12 +206,12 @@ fn frame(random: &mut Random) -> Vec<u8> {
         }
     }
     match random.below(10) {
-        0 => frame.truncate(random.below(frame.len() as u64 + 1) as usize),
+        0 => frame.truncate(random.below(frame.len() + 1)),
         1 => {
-            let at = random.below(frame.len() as u64) as usize;
+            let at = random.below(frame.len());
             frame[at] ^= 1 << random.below(8);
         }
-        2 => frame.resize(frame.len() + random.below(20) as usize, 0),
+        2 => frame.resize(frame.len() + random.below(20), 0),
         _ => {}
     }
     frame

@@ -1,31 +1,9 @@
-//! Random frames: sound ones, broken ones, and noise.
+//! Random frames: valid ones, damaged ones, and random bytes.
 
-/// xorshift64* (Vigna, An Experimental Exploration of Marsaglia's xorshift Generators, 2016).
-pub(crate) struct Random(pub(crate) u64);
+use godwit_test_support::Random;
+use godwit_test_support::frame::set_ipv4_checksum;
 
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// 0..limit.
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        (self.next() >> 16) % limit
-    }
-
-    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next() as u8).collect()
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, values: &[T]) -> T {
-        values[self.below(values.len() as u64) as usize]
-    }
-}
-
-/// The ones' complement sum of big-endian words; an odd byte is followed by zero (RFC 1071).
+/// Returns the ones' complement sum of big-endian words (RFC 1071). Zero pads an odd last byte.
 pub(crate) fn ones_sum(bytes: &[u8]) -> u16 {
     let mut sum = 0_u32;
     for word in bytes.chunks(2) {
@@ -35,8 +13,9 @@ pub(crate) fn ones_sum(bytes: &[u8]) -> u16 {
     sum as u16
 }
 
-/// A frame of any kind: most are whole IPv4, to `destinations` or anywhere, with a payload in
-/// which `words` may lie; some are IPv6, noise, cut short or have a byte changed.
+/// Returns a frame of any kind. Most are valid IPv4, to one of `destinations` or to a random
+/// address, and some of `words` are in the payload. Others are IPv6, random bytes, truncated, or
+/// have one bit changed.
 pub(crate) fn random_frame(random: &mut Random, destinations: &[u32], words: &[&[u8]]) -> Vec<u8> {
     let mut frame = random.bytes(12);
     if random.below(4) == 0 {
@@ -45,19 +24,19 @@ pub(crate) fn random_frame(random: &mut Random, destinations: &[u32], words: &[&
     }
     match random.below(8) {
         0 => {
-            let count = random.below(80) as usize;
+            let count = random.below(80);
             frame.extend(random.bytes(count));
         }
         1 => append_ipv6(random, words, &mut frame),
         _ => append_ipv4(random, destinations, words, &mut frame),
     }
     match random.below(8) {
-        0 => frame.truncate(random.below(frame.len() as u64 + 1) as usize),
+        0 => frame.truncate(random.below(frame.len() + 1)),
         1 => {
-            let at = random.below(frame.len().min(60) as u64) as usize;
+            let at = random.below(frame.len().min(60));
             frame[at] ^= 1 << random.below(8);
         }
-        2 => frame.resize(frame.len() + random.below(20) as usize, 0),
+        2 => frame.resize(frame.len() + random.below(20), 0),
         _ => {}
     }
     frame
@@ -73,12 +52,11 @@ fn append_ipv4(random: &mut Random, destinations: &[u32], words: &[&[u8]], frame
     ip.extend(random.pick(&[0_u16, 0, 0, 0x4000, 0x2000, 0x00b9]).to_be_bytes());
     ip.extend([random.pick(&[64, 64, 255, 2, 1, 0]), protocol, 0, 0]);
     ip.extend(random.pick(&[[10, 1, 2, 3], [192, 0, 2, 9], [198, 51, 100, 77], [127, 0, 0, 1], [224, 0, 0, 5]]));
-    let anywhere = random.next() as u32;
+    let anywhere = random.next_u32();
     let destination = random.pick(destinations);
     ip.extend(random.pick(&[destination, destination, destination, anywhere]).to_be_bytes());
     ip.extend(random.bytes(header_words * 4 - 20));
-    let sum = !ones_sum(&ip);
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    set_ipv4_checksum(&mut ip);
     frame.extend([0x08, 0x00]);
     frame.extend(ip);
     frame.extend(l4);
@@ -104,7 +82,7 @@ fn l4(random: &mut Random, protocol: u8, words: &[&[u8]]) -> Vec<u8> {
         }
     }
     for _ in 0..random.below(6) {
-        let count = random.below(30) as usize;
+        let count = random.below(30);
         bytes.extend(random.bytes(count));
         let word = random.pick(words);
         bytes.extend(word);

@@ -1,4 +1,4 @@
-//! Small table images, built the plainest way.
+//! Small table images, built in the simplest way.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,7 +6,7 @@ use godwit_kernels::image::*;
 
 use super::batch::Lines;
 
-/// A prefix and the index of its next hop.
+/// Prefix and the index of its next hop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     pub(crate) address: u32,
@@ -26,7 +26,7 @@ pub(crate) fn echo_image(ports: u32) -> Lines {
     image
 }
 
-/// With 2-byte entries for variant 0, else with 4-byte entries.
+/// Returns an image with 2-byte entries for variant 0, and with 4-byte entries for variant 1.
 pub(crate) fn ipv4_image(routes: &[Route], next_hops: &[Ipv4NextHop], variant: u32) -> Lines {
     let mut routes = routes.to_vec();
     routes.sort_by_key(|route| route.length);
@@ -51,7 +51,7 @@ pub(crate) fn ipv4_image(routes: &[Route], next_hops: &[Ipv4NextHop], variant: u
         if variant == 1 {
             return table.iter().flat_map(|entry| entry.to_le_bytes()).collect();
         }
-        // The top bit moves from bit 31 to bit 15; all ones below it stay all ones.
+        // Bit 31 moves to bit 15. If all lower bits are set, they stay set.
         let narrow = |entry: &u32| ((entry >> 16) as u16 & 0x8000) | (entry & 0x7fff) as u16;
         table.iter().flat_map(|entry| narrow(entry).to_le_bytes()).collect()
     };
@@ -74,7 +74,8 @@ pub(crate) fn ipv4_image(routes: &[Route], next_hops: &[Ipv4NextHop], variant: u
     image
 }
 
-/// Aho-Corasick by breadth-first search over the trie, in the numbering that image.h asks for.
+/// Returns an Aho-Corasick automaton, built by breadth-first search over the trie. States are numbered
+/// as `image.h` requires: states with a match come first.
 pub(crate) fn dpi_image(patterns: &[&[u8]]) -> Lines {
     let mut class_map = [0_u8; 256];
     let mut classes = 1;

@@ -1,9 +1,10 @@
-//! NVRTC, loaded at run time: just enough to compile a source text to PTX.
+//! NVRTC, loaded at run time: compiles a source text to PTX.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::{env, fs, ptr};
 
+use godwit_test_support::skip;
 use libloading::Library;
 
 type CreateProgram = unsafe extern "C" fn(
@@ -19,14 +20,15 @@ type TextSize = unsafe extern "C" fn(*mut c_void, *mut usize) -> c_int;
 type Text = unsafe extern "C" fn(*mut c_void, *mut c_char) -> c_int;
 type DestroyProgram = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
 
-/// The library, and where it was found.
+/// Loaded NVRTC library and its path.
 pub(crate) struct Nvrtc {
     library: Library,
     pub(crate) path: PathBuf,
 }
 
 impl Nvrtc {
-    /// `$GODWIT_NVRTC`, else below target/nvrtc, else where the loader looks.
+    /// Loads the first library of: `$GODWIT_NVRTC`, or else `target/nvrtc` and the search path of
+    /// the loader. Returns `None` and reports a skipped test if there is none.
     pub(crate) fn load() -> Option<Self> {
         let candidates = match env::var_os("GODWIT_NVRTC") {
             Some(path) => vec![PathBuf::from(path)],
@@ -38,20 +40,24 @@ impl Nvrtc {
                 found
             }
         };
-        candidates.into_iter().find_map(|path| {
-            // SAFETY: NVRTC's initialisers have no requirements.
+        let nvrtc = candidates.into_iter().find_map(|path| {
+            // SAFETY: the initialisers of NVRTC have no preconditions.
             let library = unsafe { Library::new(&path) }.ok()?;
             Some(Self { library, path })
-        })
+        });
+        if nvrtc.is_none() {
+            skip("NVRTC is not installed (set GODWIT_NVRTC to libnvrtc.so to compile the kernels for CUDA)");
+        }
+        nvrtc
     }
 
-    /// The PTX and the compiler's log, or the log alone.
+    /// Compiles a source text. Returns the PTX and the log, or only the log after an error.
     pub(crate) fn compile(&self, source: &str, options: &[&str]) -> Result<(String, String), String> {
         let source = CString::new(source).unwrap();
         let options: Vec<_> = options.iter().map(|option| CString::new(*option).unwrap()).collect();
         let options: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
         let mut program = ptr::null_mut();
-        // SAFETY: the types are those of nvrtc.h; all strings end in a zero and outlive the calls.
+        // SAFETY: the types match nvrtc.h. All strings are zero-terminated and outlive the calls.
         unsafe {
             let create = self.library.get::<CreateProgram>(b"nvrtcCreateProgram").unwrap();
             let status = create(&mut program, source.as_ptr(), c"kernels.cu".as_ptr(), 0, ptr::null(), ptr::null());
@@ -69,7 +75,7 @@ impl Nvrtc {
     }
 
     fn text(&self, program: *mut c_void, size: &[u8], text: &[u8]) -> String {
-        // SAFETY: as in `compile`; the buffer has the size that the library asked for.
+        // SAFETY: as in `compile`. The buffer has the size that the library returned.
         unsafe {
             let mut bytes = 0;
             assert_eq!(self.library.get::<TextSize>(size).unwrap()(program, &mut bytes), 0);

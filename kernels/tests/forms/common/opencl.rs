@@ -1,10 +1,10 @@
-//! The OpenCL devices here, and one launch of a chunk on one of them.
+//! OpenCL devices of this machine, and the launch of a chunk on one of them.
 
-use std::io::Write as _;
 use std::ptr;
 
 use godwit_abi::{CHAIN_SCRATCH_PACKET_BYTES, MAILBOX_SLOT_PACKETS};
 use godwit_kernels::opencl_source;
+use godwit_test_support::skip;
 use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
 use opencl3::device::{CL_DEVICE_TYPE_ALL, Device};
@@ -14,10 +14,10 @@ use opencl3::platform::get_platforms;
 use opencl3::program::Program;
 use opencl3::types::CL_BLOCKING;
 
-use crate::common::batch::Batch;
-use crate::common::chunk::Chunk;
+use super::batch::Batch;
+use super::chunk::Chunk;
 
-/// Every device of every platform; says so when there is none.
+/// Returns every device of every platform. Reports a skipped test if there is none.
 pub(crate) fn devices() -> Vec<Device> {
     let devices: Vec<Device> = get_platforms()
         .unwrap_or_default()
@@ -26,13 +26,12 @@ pub(crate) fn devices() -> Vec<Device> {
         .map(Device::new)
         .collect();
     if devices.is_empty() {
-        // Past the test harness, which shows nothing of a test that passes.
-        std::io::stderr().write_all(b"skipped: no OpenCL device here (pocl-opencl-icd and ocl-icd-libopencl1 bring one that needs no GPU)\n").unwrap();
+        skip("there is no OpenCL device (pocl-opencl-icd and ocl-icd-libopencl1 install one that needs no GPU)");
     }
     devices
 }
 
-/// The kernels, built for one device with a queue.
+/// Kernels that are compiled for one device, and a queue of this device.
 pub(crate) struct Bench {
     pub(crate) name: String,
     context: Context,
@@ -47,13 +46,14 @@ impl Bench {
         let program = Program::create_and_build_from_source(&context, opencl_source(), options)
             .unwrap_or_else(|log| panic!("{name}:\n{log}"));
         let kernel = Kernel::create(&program, "gw_chunk").unwrap();
-        // SAFETY: the queue is used from this thread only.
+        // SAFETY: only this thread uses the queue.
         let queue = unsafe { CommandQueue::create(&context, device.id(), 0).unwrap() };
         Self { name, context, queue, kernel }
     }
 
     fn upload<T: Copy>(&self, values: &[T]) -> Buffer<T> {
-        // SAFETY: no host memory is handed over; the write blocks and fits.
+        // SAFETY: the buffer uses no host memory. The write blocks, and the buffer has the length of
+        // `values`.
         unsafe {
             let mut buffer = Buffer::create(&self.context, CL_MEM_READ_WRITE, values.len(), ptr::null_mut()).unwrap();
             self.queue.enqueue_write_buffer(&mut buffer, CL_BLOCKING, 0, values, &[]).unwrap();
@@ -62,11 +62,11 @@ impl Bench {
     }
 
     fn download<T: Copy>(&self, buffer: &Buffer<T>, values: &mut [T]) {
-        // SAFETY: the read blocks, and `values` is as long as what was uploaded.
+        // SAFETY: the read blocks, and `values` has the length of the uploaded values.
         unsafe { self.queue.enqueue_read_buffer(buffer, CL_BLOCKING, 0, values, &[]).unwrap() };
     }
 
-    /// What the device makes of the chunk, with so many groups of so many lanes.
+    /// Runs a chunk with `groups` groups of `group_lanes` lanes, and returns its packets.
     pub(crate) fn run(&self, chunk: &Chunk, groups: usize, group_lanes: usize) -> Batch {
         let mut batch = chunk.batch.clone();
         let arena = self.upload(batch.arena.bytes());
@@ -78,9 +78,9 @@ impl Bench {
         let bins = self.upload(&chunk.bins);
         let next_bin = self.upload(&[0_u32]);
         let trails = self.upload(&batch.trails);
-        let places = batch.descriptors.len().next_multiple_of(MAILBOX_SLOT_PACKETS);
-        let scratch = self.upload(&vec![0_u8; places * CHAIN_SCRATCH_PACKET_BYTES]);
-        // SAFETY: the arguments are those of gw_chunk in loops_opencl.h, in its order.
+        let packets_max = batch.descriptors.len().next_multiple_of(MAILBOX_SLOT_PACKETS);
+        let scratch = self.upload(&vec![0_u8; packets_max * CHAIN_SCRATCH_PACKET_BYTES]);
+        // SAFETY: the arguments are those of `gw_chunk` in loops_opencl.h, in the same order.
         unsafe {
             ExecuteKernel::new(&self.kernel)
                 .set_arg(&arena)
@@ -94,7 +94,7 @@ impl Bench {
                 .set_arg(&next_bin)
                 .set_arg(&trails)
                 .set_arg(&scratch)
-                .set_arg(&(places as u32))
+                .set_arg(&(packets_max as u32))
                 .set_global_work_size(groups * group_lanes)
                 .set_local_work_size(group_lanes)
                 .enqueue_nd_range(&self.queue)

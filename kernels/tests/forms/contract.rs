@@ -1,22 +1,21 @@
-//! Every kernel at every CPU level, against expectations written straight from its contract.
+//! Every kernel at every CPU level, compared with expectations written from its contract.
 
-mod common;
-
-use common::batch::Batch;
-use common::frames::ones_sum;
-use common::tables::dpi_image;
-use common::{CASES, Case, ECHO_PORTS, PATTERNS, ROUTES, next_hops, random_frames};
 use godwit_abi::Outcome;
 use godwit_kernels::image::{IPV4_BLACKHOLE, IPV4_LOCAL};
 use godwit_kernels::{DPI, ECHO, IPV4, Level, TEMPLATE, levels, natives};
 
+use crate::common::batch::Batch;
+use crate::common::frames::ones_sum;
+use crate::common::tables::dpi_image;
+use crate::common::{CASES, Case, ECHO_PORTS, PATTERNS, ROUTES, next_hops, random_frames};
+
 fn supported_levels() -> Vec<&'static Level> {
     let supported: Vec<_> = levels().iter().filter(|level| level.supported()).collect();
-    assert!(!supported.is_empty(), "no level runs on this CPU");
+    assert!(!supported.is_empty(), "the CPU supports no level");
     supported
 }
 
-/// What a packet must become: the outcome and the frame.
+/// Returns the expected outcome and frame of a packet.
 fn expected(case: &Case, frame: &[u8]) -> (Outcome, Vec<u8>) {
     match case.kernel {
         TEMPLATE => expected_template(frame),
@@ -45,7 +44,7 @@ fn expected_echo(frame: &[u8]) -> (Outcome, Vec<u8>) {
     (Outcome { verdict: 0, reason: 0, port, value: 0 }, swapped(frame))
 }
 
-/// EtherType and what lies behind it; none where the frame ends before.
+/// Returns the EtherType and the offset of the payload, or `None` if the frame is too short.
 fn l3(frame: &[u8]) -> Option<(u16, usize)> {
     let ether_type = u16::from_be_bytes(frame.get(12..14)?.try_into().unwrap());
     if ether_type != 0x8100 {
@@ -60,7 +59,7 @@ fn expected_ipv4(frame: &[u8]) -> (Outcome, Vec<u8>) {
     (outcome, frame)
 }
 
-/// The rows of the table in ipv4.h.
+/// Applies the decision table in `ipv4.h` to a frame.
 fn route_ipv4(frame: &mut [u8]) -> Outcome {
     let Some((ether_type, offset)) = l3(frame) else { return Outcome::drop(0) };
     if ether_type != 0x0800 {
@@ -122,7 +121,7 @@ fn expected_dpi(frame: &[u8]) -> Outcome {
     Outcome { verdict: 1, reason: 0, port: found.len() as u16, value: first }
 }
 
-/// The rows of the table in payload.h.
+/// Returns the payload of a frame by the table in `payload.h`, or `None` if the frame is truncated.
 fn payload(frame: &[u8]) -> Option<&[u8]> {
     let (ether_type, offset) = l3(frame)?;
     let ip = &frame[offset..];
@@ -165,12 +164,12 @@ fn l4_payload(protocol: u8, l4: &[u8]) -> Option<&[u8]> {
 }
 
 #[test]
-fn every_kernel_at_every_level_keeps_its_contract() {
+fn every_kernel_fulfils_its_contract_at_every_level() {
     for level in supported_levels() {
         for case in CASES.iter() {
             for (count, seed) in [(0, 1), (1, 2), (2, 3), (31, 4), (32, 5), (33, 6), (4096, 7)] {
                 let frames = random_frames(count, seed);
-                let before = Batch::of(&frames);
+                let before = Batch::new(&frames);
                 let mut batch = before.clone();
                 batch.run(level, case.kernel, case.variant, &case.image);
                 let mut arena = before.arena.clone();
@@ -189,7 +188,7 @@ fn every_kernel_at_every_level_keeps_its_contract() {
     }
 }
 
-/// The workload reaches every verdict and every drop reason of every contract.
+/// The random frames cause every verdict and every drop reason of every contract.
 #[test]
 fn random_frames_reach_every_outcome() {
     let frames = random_frames(4096, 7);
@@ -205,14 +204,14 @@ fn random_frames_reach_every_outcome() {
     }
 }
 
-/// Matches are counted beyond what the outcome can hold, and stop there.
+/// The number of matches saturates at the maximum of the field in the outcome.
 #[test]
 fn dpi_counts_up_to_65535_matches() {
     let frame = [&[0; 12][..], &[0x88, 0xb5], &[b'a'; 16_000]].concat();
     for (patterns, matches) in [(&[&b"a"[..]][..], 16_000), (&[b"a", b"aa", b"a", b"a", b"aaa"], 65_535)] {
         let image = dpi_image(patterns);
         for level in supported_levels() {
-            let mut batch = Batch::of(std::slice::from_ref(&frame));
+            let mut batch = Batch::new(std::slice::from_ref(&frame));
             batch.run(level, DPI, 0, &image);
             assert_eq!(batch.outcomes[0], Outcome { verdict: 1, reason: 0, port: matches, value: 0 }, "{}", level.name);
         }
@@ -228,17 +227,18 @@ fn bulk_lookup_finds_the_longest_prefix() {
             [route.address.wrapping_sub(1), route.address, last, last.wrapping_add(1)]
         })
         .cycle()
-        // More than are fetched ahead.
+        // More addresses than the kernel prefetches.
         .take(700)
         .collect();
     type Bulk = Box<dyn Fn(*const u8, u32, &[u32], &mut [u32], usize)>;
     let mut forms: Vec<(&str, Bulk)> = Vec::new();
     for level in supported_levels() {
-        // SAFETY: the level is supported; images are handed over with the variant that they were built for.
+        // SAFETY: the CPU supports the level, and each image is used with the variant that it was
+        // built for.
         forms.push((
             level.name,
-            Box::new(|image, variant, asked, found, ahead| unsafe {
-                level.ipv4_lookup_bulk(image, variant, asked, found, ahead);
+            Box::new(|image, variant, addresses, found, ahead| unsafe {
+                level.ipv4_lookup_bulk(image, variant, addresses, found, ahead);
             }),
         ));
     }
@@ -246,14 +246,14 @@ fn bulk_lookup_finds_the_longest_prefix() {
         // SAFETY: as above.
         forms.push((
             native.name,
-            Box::new(|image, variant, asked, found, ahead| unsafe {
-                native.ipv4_lookup_bulk(image, variant, asked, found, ahead);
+            Box::new(|image, variant, addresses, found, ahead| unsafe {
+                native.ipv4_lookup_bulk(image, variant, addresses, found, ahead);
             }),
         ));
     }
     for (name, bulk) in &forms {
         for case in CASES.iter().filter(|case| case.kernel == IPV4) {
-            // Whole blocks, and what is left of them.
+            // Whole blocks, partial blocks, and both.
             for (count, ahead) in [addresses.len(), 161, 128, 127, 17, 1, 0]
                 .into_iter()
                 .flat_map(|count| [0, 1, 16, 25, 128].map(|ahead| (count, ahead)))
@@ -272,11 +272,11 @@ fn bulk_lookup_finds_the_longest_prefix() {
 
 #[test]
 fn bulk_lookup_finds_the_longest_prefix_of_ipv6() {
-    // Whole blocks, and a part of one.
-    let edges: Vec<_> = common::ipv6::edges().into_iter().cycle().take(700).collect();
+    // Whole blocks and a partial one.
+    let edges: Vec<_> = crate::common::ipv6::edges().into_iter().cycle().take(700).collect();
     let addresses: Vec<[u8; 16]> = edges.iter().map(|edge| edge.0).collect();
     let check = |name: &str, lookup: &dyn Fn(*const u8, u32, &mut [u32])| {
-        for case in common::ipv6::ipv6_cases() {
+        for case in crate::common::ipv6::ipv6_cases() {
             let mut found = vec![0; addresses.len()];
             lookup(case.image.bytes().as_ptr(), case.variant, &mut found);
             for ((address, expected), found) in edges.iter().zip(found) {
@@ -285,7 +285,7 @@ fn bulk_lookup_finds_the_longest_prefix_of_ipv6() {
         }
     };
     for level in supported_levels() {
-        // SAFETY: the level is supported and the image was built for the variant.
+        // SAFETY: the CPU supports the level, and the image was built for the variant.
         check(level.name, &|image, variant, found| unsafe {
             level.ipv6_lookup_bulk(image, variant, &addresses, found)
         });
@@ -301,7 +301,7 @@ fn bulk_lookup_finds_the_longest_prefix_of_ipv6() {
 #[test]
 fn an_unknown_kernel_changes_nothing() {
     for level in supported_levels() {
-        let before = Batch::of(&random_frames(3, 1));
+        let before = Batch::new(&random_frames(3, 1));
         let mut batch = before.clone();
         batch.run(level, 200, 0, &CASES[0].image);
         assert!(batch.arena.bytes() == before.arena.bytes());

@@ -1,16 +1,16 @@
-//! Synthetic traffic: the same packets for any number of workers, valid, and distributed as configured.
-
-mod common;
+//! Synthetic traffic: valid packets, distributed as configured, equal for any number of workers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Arrived, Folder, Random, departure, drain, region, regions, steering, tool};
 use godwit_io::synthetic::{Config, Digest, Generator, receiver, receiver_with_clock, transmitter};
 use godwit_io::{Clock, QueueContext, Receive, Received};
 use godwit_packet::{Batch, Descriptor, Outgoing, SteerKey, Steering};
+use godwit_test_support::{Folder, Random};
 use proptest::prelude::*;
+
+use super::common::{Arrived, departure, drain, region, regions, steering, tool};
 
 fn config(text: &str) -> Config {
     toml::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -20,7 +20,7 @@ fn context(worker: usize, workers: usize) -> QueueContext {
     QueueContext { port: 5, worker, steering: steering(workers) }
 }
 
-/// All packets, by sequence number.
+/// Returns all packets, in the order of their sequence numbers.
 fn make(config: &Config, workers: usize, random: &mut Random) -> Vec<Arrived> {
     let mut all = Vec::new();
     for (worker, mut region) in regions(workers).into_iter().enumerate() {
@@ -34,8 +34,9 @@ fn make(config: &Config, workers: usize, random: &mut Random) -> Vec<Arrived> {
     all
 }
 
-fn share(packets: &[Arrived], of: impl Fn(&Arrived) -> bool) -> f64 {
-    packets.iter().filter(|packet| of(packet)).count() as f64 / packets.len() as f64
+/// Returns the fraction of the packets for which `condition` holds.
+fn share(packets: &[Arrived], condition: impl Fn(&Arrived) -> bool) -> f64 {
+    packets.iter().filter(|packet| condition(packet)).count() as f64 / packets.len() as f64
 }
 
 const KINDS: [&str; 8] = [
@@ -50,8 +51,8 @@ const KINDS: [&str; 8] = [
 ];
 
 #[test]
-fn the_same_packets_for_any_number_of_workers() {
-    let mut random = Random(3);
+fn the_packets_do_not_depend_on_the_number_of_workers() {
+    let mut random = Random::new(3);
     for kind in KINDS {
         let config = config(&format!("packets = 2000\ntime = \"schedule\"\n{kind}"));
         let expected = make(&config, 1, &mut random);
@@ -60,11 +61,11 @@ fn the_same_packets_for_any_number_of_workers() {
             assert!(make(&config, workers, &mut random) == expected, "{kind:?} with {workers} workers");
         }
         let other = make(&Config { seed: 2, ..config.clone() }, 1, &mut random);
-        assert!(other != expected, "the seed changes nothing");
+        assert!(other != expected, "another seed gives the same packets");
     }
 }
 
-/// Steers by the last byte of the destination, and so unevenly that some workers have nothing.
+/// Steers by the last byte of the destination. Some workers get no packets.
 struct ByDestination;
 
 impl SteerKey for ByDestination {
@@ -76,9 +77,10 @@ impl SteerKey for ByDestination {
     }
 }
 
-/// Every packet is where steering wants it, with and without a key; all together, and each bucket's order, are the same.
+/// Each packet arrives at the worker that steering selects, with and without a steering key. The
+/// packets of all workers together are the same for any number of workers.
 #[test]
-fn workers_get_their_own_packets() {
+fn each_worker_receives_the_packets_that_steering_assigns_to_it() {
     for kind in ["size = \"imix\"", "flows = 3", "flows = 20000", "flows = 0"] {
         let config = config(&format!("packets = 3000\ntime = \"schedule\"\nrate = \"1Gbps\"\n{kind}"));
         for key in [None, Some(Arc::new(ByDestination) as Arc<dyn SteerKey>)] {
@@ -88,13 +90,13 @@ fn workers_get_their_own_packets() {
                 let mut all = Vec::new();
                 for worker in 0..workers {
                     let context = QueueContext { port: 5, worker, steering: Arc::clone(&steering) };
-                    let late = Arc::new(AtomicU64::new(0));
-                    let clock = Clock::Virtual(Arc::clone(&late));
+                    let now_ns = Arc::new(AtomicU64::new(0));
+                    let clock = Clock::Virtual(Arc::clone(&now_ns));
                     let mut receiver = receiver_with_clock(&config, context, clock).unwrap();
                     // The first call starts the clock.
                     let (mut region, mut batch) = (region(), Batch::default());
                     receiver.receive(&mut region, &mut batch, 0).unwrap();
-                    late.store(u64::MAX / 2, Ordering::Relaxed);
+                    now_ns.store(u64::MAX / 2, Ordering::Relaxed);
                     let (packets, error) = drain(receiver.as_mut(), &mut region, 64);
                     assert!(error.is_none());
                     for packet in &packets {
@@ -111,30 +113,31 @@ fn workers_get_their_own_packets() {
     }
 }
 
-/// A flow is as likely as every other, also where buckets have very different numbers of them.
+/// All flows are equally likely, even if the numbers of flows per steering bucket differ much.
 #[test]
 fn flows_are_equally_likely() {
     for flows in [5usize, 1000] {
         let packets =
-            make(&config(&format!("packets = 200000\npayload = \"zero\"\nflows = {flows}")), 1, &mut Random(9));
+            make(&config(&format!("packets = 200000\npayload = \"zero\"\nflows = {flows}")), 1, &mut Random::new(9));
         let mut counts = HashMap::new();
         for packet in &packets {
             *counts.entry(packet.frame[26..38].to_vec()).or_insert(0usize) += 1;
         }
         let expected = 200_000.0 / flows as f64;
         let chi: f64 = counts.values().map(|&count| (count as f64 - expected).powi(2) / expected).sum();
-        // 1 in 10,000 for 999 degrees of freedom is 1172. Shares of buckets are exact, which makes it smaller, if anything.
+        // With 999 degrees of freedom, chi-square exceeds 1172 with a probability of 1 in 10,000. The
+        // exact shares of buckets only make it smaller.
         assert!(counts.len() == flows && chi < 1172.0, "{flows} flows: chi-square {chi}");
     }
 }
 
-/// Lengths, checksums, ports and hash, by this project's parser and, where it is installed, by tshark.
+/// The parser of `godwit-wire` and tshark accept all lengths, checksums and ports.
 #[test]
 fn packets_are_valid() {
-    let folder = Folder::new("valid");
+    let folder = Folder::new();
     for (number, kind) in KINDS.iter().enumerate() {
         let config = config(&format!("packets = 500\ntime = \"schedule\"\n{kind}"));
-        let packets = make(&config, 1, &mut Random(4));
+        let packets = make(&config, 1, &mut Random::new(4));
         let steering = steering(1);
         for packet in &packets {
             let parsed = godwit_wire::parse(&packet.frame);
@@ -156,7 +159,7 @@ fn packets_are_valid() {
                 assert_eq!(godwit_wire::checksum::checksum(&packet.frame[14..34]), 0);
             }
         }
-        let path = folder.0.join(format!("{number}.pcap"));
+        let path = folder.join(format!("{number}.pcap"));
         let sink = godwit_io::pcap::Sink::create(&path, godwit_io::pcap::Format::Pcap, &["x".into()], 1).unwrap();
         let mut queue = sink.transmitter(0, 0);
         let mut region = region();
@@ -168,7 +171,8 @@ fn packets_are_valid() {
         let path = path.to_str().unwrap();
         let bad =
             "ip.checksum.status == Bad || udp.checksum.status == Bad || tcp.checksum.status == Bad || _ws.malformed";
-        // Checksums are checked; payload is not taken for a protocol, nor segments of equal numbers for a stream.
+        // tshark verifies checksums. It must not interpret payloads, nor assemble segments with equal
+        // sequence numbers into a stream.
         let options = [
             "ip.check_checksum:TRUE",
             "udp.check_checksum:TRUE",
@@ -184,9 +188,10 @@ fn packets_are_valid() {
     }
 }
 
-/// Headers are those of packets of zeros, without checksum above IP; what is behind them was in the buffer before.
+/// With `payload = "stale"`, headers equal those of `payload = "zero"`, except that the UDP checksum
+/// is 0. The bytes after the headers are the previous bytes of the buffer.
 #[test]
-fn stale_payload_is_not_written() {
+fn a_stale_payload_is_not_written() {
     const HEADERS_BYTES: usize = 42;
     for size in ["60", "{ min = 60, max = 300 }"] {
         let text = |payload: &str| {
@@ -200,14 +205,14 @@ fn stale_payload_is_not_written() {
         let mut receiver = receiver(&text("stale"), context(0, 1)).unwrap();
         let (stale, error) = drain(receiver.as_mut(), &mut region, 7);
         assert!(error.is_none());
-        let zero = make(&text("zero"), 1, &mut Random(5));
+        let zero = make(&text("zero"), 1, &mut Random::new(5));
         assert_eq!(stale.len(), zero.len());
         for (stale, zero) in stale.iter().zip(&zero) {
             let mut headers = zero.frame[..HEADERS_BYTES].to_vec();
             headers[40..].fill(0);
             assert_eq!(stale.frame[..HEADERS_BYTES], headers);
             assert_eq!(stale.frame.len(), zero.frame.len());
-            // Headers may be written in one piece that is a little longer.
+            // The generator may write up to 6 bytes more than the headers.
             assert!(stale.frame[HEADERS_BYTES + 6..].iter().all(|&byte| byte == 0xa5), "{:?}", stale.frame);
             assert_eq!(stale.flow_hash, zero.flow_hash);
         }
@@ -219,7 +224,7 @@ fn sizes_are_distributed_as_configured() {
     let sizes = |text: &str| {
         let config = config(&format!("packets = 40000\npayload = \"zero\"\n{text}"));
         let mut counts = HashMap::new();
-        for packet in make(&config, 1, &mut Random(5)) {
+        for packet in make(&config, 1, &mut Random::new(5)) {
             *counts.entry(packet.frame.len()).or_insert(0usize) += 1;
         }
         counts
@@ -232,7 +237,8 @@ fn sizes_are_distributed_as_configured() {
     ] {
         let counts = sizes(text);
         assert_eq!(counts.len(), expected.len(), "{text}: {counts:?}");
-        // Chi-square; 1 in 10,000 for 19 degrees of freedom is 50.8, and the seed is fixed.
+        // With 19 degrees of freedom, chi-square exceeds 50.8 with a probability of 1 in 10,000. The
+        // seed is fixed.
         let chi: f64 = expected
             .iter()
             .map(|&(bytes, share)| (counts[&bytes] as f64 - 40000.0 * share).powi(2) / (40000.0 * share))
@@ -244,33 +250,33 @@ fn sizes_are_distributed_as_configured() {
 #[test]
 fn flows_addresses_and_ports_are_as_configured() {
     let tuples = |text: &str| -> Vec<_> {
-        let packets = make(&config(&format!("packets = 20000\n{text}")), 1, &mut Random(6));
+        let packets = make(&config(&format!("packets = 20000\n{text}")), 1, &mut Random::new(6));
         packets.iter().map(|packet| godwit_wire::parse(&packet.frame).five_tuple.unwrap()).collect()
     };
     let distinct = |text: &str| tuples(text).into_iter().collect::<HashSet<_>>().len();
     assert_eq!(distinct("flows = 1"), 1);
     assert_eq!(distinct("flows = 1000"), 1000);
     assert!(distinct("flows = 0") > 19_990);
-    // Every one of the 16 possible flows exists.
+    // All 16 possible flows occur.
     assert_eq!(
         distinct(
             "flows = 16\nsource = \"192.0.2.0/30\"\ndestination = \"198.51.100.0/30\"\nsource_port = 1\ndestination_port = 2"
         ),
         16
     );
-    let all =
+    let any_address =
         tuples("flows = 0\ndestination = \"0.0.0.0/0\"\nsource_port = { min = 5, max = 6 }\ndestination_port = 53");
-    let firsts: HashSet<_> = all.iter().map(|tuple| tuple.destination.as_bytes()[0]).collect();
+    let firsts: HashSet<_> = any_address.iter().map(|tuple| tuple.destination.as_bytes()[0]).collect();
     assert_eq!(firsts.len(), 256);
-    assert!(all.iter().all(|tuple| matches!(tuple.source_port, 5 | 6) && tuple.destination_port == 53));
-    let few = tuples("flows = 0\nip = \"v6\"\nsize = 62\ndestinations = [\"2001:db8::1\", \"2001:db8::2\"]");
-    assert_eq!(few.iter().map(|tuple| tuple.destination).collect::<HashSet<_>>().len(), 2);
+    assert!(any_address.iter().all(|tuple| matches!(tuple.source_port, 5 | 6) && tuple.destination_port == 53));
+    let listed = tuples("flows = 0\nip = \"v6\"\nsize = 62\ndestinations = [\"2001:db8::1\", \"2001:db8::2\"]");
+    assert_eq!(listed.iter().map(|tuple| tuple.destination).collect::<HashSet<_>>().len(), 2);
 }
 
 #[test]
 fn the_first_four_payload_bytes_vary() {
     for kind in ["", "flows = 1", "payload = \"random\"\nsize = 46"] {
-        let packets = make(&config(&format!("packets = 5000\n{kind}")), 1, &mut Random(6));
+        let packets = make(&config(&format!("packets = 5000\n{kind}")), 1, &mut Random::new(6));
         let numbers: HashSet<_> = packets.iter().map(|packet| packet.frame[42..46].to_vec()).collect();
         assert!(numbers.len() > 4990, "{}", numbers.len());
         for remainder in 0..4 {
@@ -281,32 +287,32 @@ fn the_first_four_payload_bytes_vary() {
 }
 
 #[test]
-fn patterns_occur_in_the_share_configured() {
-    let folder = Folder::new("patterns");
+fn patterns_occur_in_the_configured_share() {
+    let folder = Folder::new();
     let path = folder.write("patterns.txt", b"# comment\nattack-one\n|00 ff 00 ff|tail\nsix-by\n");
     let needles: [&[u8]; 3] = [b"attack-one", b"\x00\xff\x00\xfftail", b"six-by"];
     let holds = |packet: &Arrived, needle: &[u8]| packet.frame[42..].windows(needle.len()).any(|part| part == needle);
     for ratio in [0.0, 0.3, 1.0] {
         let text =
             format!("packets = 20000\nsize = 200\npayload = \"pattern\"\npatterns = {path:?}\nmatch_ratio = {ratio:?}");
-        let packets = make(&config(&text), 1, &mut Random(8));
+        let packets = make(&config(&text), 1, &mut Random::new(8));
         let found = share(&packets, |packet| needles.iter().any(|needle| holds(packet, needle)));
         assert!((found - ratio).abs() < 0.015, "{found} instead of {ratio}");
         for needle in needles {
             let found = share(&packets, |packet| holds(packet, needle));
             assert!((found - ratio / 3.0).abs() < 0.015, "{found} instead of a third of {ratio}");
         }
-        // Anywhere, the ends included.
+        // Patterns occur at any offset, including the first and the last.
         let first = packets.iter().any(|packet| packet.frame[42..].starts_with(needles[0]));
         let last = packets.iter().any(|packet| packet.frame.ends_with(needles[0]));
         assert_eq!((first, last), (ratio > 0.0, ratio > 0.0));
     }
-    // Only one of them fits.
+    // Only one pattern fits into the payload.
     let text = format!("packets = 1000\nsize = 48\npayload = \"pattern\"\npatterns = {path:?}\nmatch_ratio = 1.0");
-    assert_eq!(share(&make(&config(&text), 1, &mut Random(8)), |packet| packet.frame.ends_with(b"six-by")), 1.0);
+    assert_eq!(share(&make(&config(&text), 1, &mut Random::new(8)), |packet| packet.frame.ends_with(b"six-by")), 1.0);
 }
 
-/// Receives at moments of a clock that the test moves.
+/// Receiver whose clock is set by the test.
 struct Paced {
     receiver: Box<dyn Receive>,
     now_ns: Arc<AtomicU64>,
@@ -323,8 +329,8 @@ impl Paced {
         Self { receiver, now_ns, region: regions(workers).remove(worker) }
     }
 
-    /// Everything that is there at a time after the start; the times of arrival.
-    fn at(&mut self, ns: u64) -> Vec<u64> {
+    /// Receives all packets until `ns` after the start. Returns their times of arrival.
+    fn receive_until(&mut self, ns: u64) -> Vec<u64> {
         self.now_ns.store(Self::START_NS + ns, Ordering::Relaxed);
         let (mut times, mut batch) = (Vec::new(), Batch::default());
         loop {
@@ -341,22 +347,22 @@ impl Paced {
 }
 
 #[test]
-fn packets_come_when_they_are_due() {
+fn packets_arrive_at_the_configured_rate() {
     let mut paced = Paced::new("rate = \"1Mpps\"", 0, 1);
-    assert_eq!(paced.at(0), [0]);
-    assert_eq!(paced.at(999), []);
-    assert_eq!(paced.at(5_000), [1000, 2000, 3000, 4000, 5000]);
-    assert_eq!(paced.at(1_000_000).len(), 995);
-    // 480 bits a packet at 480 Mbit/s.
+    assert_eq!(paced.receive_until(0), [0]);
+    assert_eq!(paced.receive_until(999), []);
+    assert_eq!(paced.receive_until(5_000), [1000, 2000, 3000, 4000, 5000]);
+    assert_eq!(paced.receive_until(1_000_000).len(), 995);
+    // 480 bits per packet at 480 Mbit/s.
     let mut paced = Paced::new("rate = \"480Mbps\"\nsize = 60", 0, 1);
-    assert_eq!(paced.at(0), [0]);
-    assert_eq!(paced.at(3_000), [1000, 2000, 3000]);
+    assert_eq!(paced.receive_until(0), [0]);
+    assert_eq!(paced.receive_until(3_000), [1000, 2000, 3000]);
     let mut paced = Paced::new("rate = \"1Gbps\"\nsize = \"imix\"", 0, 1);
-    paced.at(0);
-    paced.at(100_000_000);
+    paced.receive_until(0);
+    paced.receive_until(100_000_000);
     let bits = 8 * paced.receiver.counters().received_bytes;
     assert!((99_980_000..=100_020_000).contains(&bits), "{bits} bits in 0.1 s");
-    // Without a rate all of a batch has the time at which it was made.
+    // Without a rate, all packets of a batch have the time of its creation.
     let mut paced = Paced::new("", 0, 1);
     paced.now_ns.store(Paced::START_NS + 77, Ordering::Relaxed);
     let mut batch = Batch::default();
@@ -368,7 +374,7 @@ fn packets_come_when_they_are_due() {
 fn workers_share_the_rate() {
     let count = |worker| {
         let mut paced = Paced::new("rate = \"1Mpps\"", worker, 3);
-        paced.at(0).len() + paced.at(10_000_000).len()
+        paced.receive_until(0).len() + paced.receive_until(10_000_000).len()
     };
     let counts: Vec<_> = (0..3).map(count).collect();
     assert_eq!(counts.iter().sum::<usize>(), 10_001, "{counts:?}");
@@ -376,10 +382,10 @@ fn workers_share_the_rate() {
 }
 
 #[test]
-fn a_queue_of_limited_length_loses_the_oldest() {
+fn a_full_queue_drops_the_oldest_packets() {
     let mut paced = Paced::new("rate = \"1Mpps\"\nqueue_packets = 100", 0, 1);
-    paced.at(0);
-    let times = paced.at(1_000_000);
+    paced.receive_until(0);
+    let times = paced.receive_until(1_000_000);
     assert_eq!((times.len(), times[0]), (101, 900_000));
     let counters = paced.receiver.counters();
     assert_eq!((counters.missed, counters.received_packets), (899, 102));
@@ -387,7 +393,7 @@ fn a_queue_of_limited_length_loses_the_oldest() {
 }
 
 #[test]
-fn a_full_region_makes_the_source_wait() {
+fn a_full_region_delays_the_generator() {
     let mut region = region();
     let mut generator = Generator::new(&Config::default(), steering(1), 0, 0).unwrap();
     let mut batch = Batch::default();
@@ -399,7 +405,7 @@ fn a_full_region_makes_the_source_wait() {
 }
 
 #[test]
-fn frames_longer_than_buffers_are_counted() {
+fn a_frame_that_exceeds_the_buffer_is_counted() {
     let config = config("size = { min = 1510, max = 1525 }\npackets = 1600\npayload = \"zero\"");
     let mut receiver = receiver(&config, context(0, 1)).unwrap();
     let (packets, _) = drain(receiver.as_mut(), &mut region(), 32);
@@ -410,11 +416,11 @@ fn frames_longer_than_buffers_are_counted() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
-    /// The digest of what was sent depends on the packets alone.
+    /// The digest depends on the sent packets only.
     #[test]
     fn the_digest_does_not_depend_on_order_or_workers(workers in 1usize..5, seed in 1u64..) {
         let config = config("packets = 500\ndigest = true\nsize = \"imix\"\ntime = \"schedule\"");
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let packets = make(&config, 1, &mut random);
         let digest = |packets: &[Arrived], workers: usize, random: &mut Random| {
             let digest = Digest::new();
@@ -440,11 +446,11 @@ proptest! {
 }
 
 #[test]
-fn bad_configurations_say_which_key() {
+fn an_invalid_configuration_is_refused_with_its_key() {
     for (text, part) in [
-        ("size = 41", "size = 41: the headers alone need 42 bytes"),
+        ("size = 41", "size = 41: "),
         ("size = 61\nip = \"v6\"", "62 bytes"),
-        ("size = 16129", "at most 16128"),
+        ("size = 16129", "16128"),
         ("flows = 100000000", "flows = 100000000"),
         (
             "flows = 5\nsource = \"10.0.0.1/32\"\ndestination = \"10.0.0.2\"\nsource_port = 1\ndestination_port = 2",
@@ -453,9 +459,9 @@ fn bad_configurations_say_which_key() {
         ("match_ratio = 1.5", "match_ratio = 1.5"),
         ("payload = \"pattern\"", "patterns = nothing"),
         ("patterns = \"x\"", "patterns = x"),
-        ("payload = \"pattern\"\npatterns = \"/no/such\"", "cannot read /no/such"),
-        ("payload = \"stale\"\nprotocol = \"tcp\"", "only UDP over IPv4"),
-        ("payload = \"stale\"\nip = \"v6\"\nsize = 70", "only UDP over IPv4"),
+        ("payload = \"pattern\"\npatterns = \"/no/such\"", "/no/such"),
+        ("payload = \"stale\"\nprotocol = \"tcp\"", "UDP over IPv4"),
+        ("payload = \"stale\"\nip = \"v6\"\nsize = 70", "UDP over IPv4"),
         ("payload = \"stale\"\ndigest = true", "digest = true"),
         ("payload = \"stale\"\nprobe = true", "probe = true"),
         ("source = \"::/0\"", "source = ::"),
@@ -474,8 +480,8 @@ fn bad_configurations_say_which_key() {
         let error = toml::from_str::<Config>(text).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
-    let folder = Folder::new("bad-patterns");
+    let folder = Folder::new();
     let path = folder.write("patterns.txt", b"good\nbad|4\n");
     let error = Generator::new(&config(&format!("payload = \"pattern\"\npatterns = {path:?}")), steering(1), 0, 0);
-    assert!(error.unwrap_err().to_string().contains("patterns.txt:2: a | is not closed"));
+    assert!(error.unwrap_err().to_string().contains("patterns.txt:2: "));
 }

@@ -1,19 +1,19 @@
-//! `ipv6`: a table of each form, built the plainest way, and packets for it.
+//! Images of both forms of the `ipv6` table, built in the simplest way, and packets for them.
 
 use godwit_kernels::IPV6;
 use godwit_kernels::image::*;
+use godwit_test_support::Random;
 
 use super::Case;
 use super::batch::Lines;
 use super::chunk::Part;
-use super::frames::Random;
 
 /// Address, length and index of the next hop.
 type Route = (u128, u32, u32);
 
 const NET: u128 = 0x2001_0db8 << 96;
 
-/// Prefixes inside each other and beside each other, on both sides of /64.
+/// Returns nested and adjacent prefixes, shorter and longer than /64.
 fn routes() -> Vec<Route> {
     let mut routes = vec![
         (NET, 32, 0),
@@ -25,7 +25,7 @@ fn routes() -> Vec<Route> {
         (0xfc << 120, 7, 6),
         (u128::MAX << 12, 116, 7),
     ];
-    // More than a bucket holds.
+    // More prefixes than a bucket holds.
     routes.extend((0..24).map(|at| (NET | 9 << 80 | u128::from(at) << 76, 52, at % 8)));
     routes.iter().map(|&(prefix, length, next_hop)| (prefix & u128::MAX << (128 - length), length, next_hop)).collect()
 }
@@ -43,7 +43,7 @@ fn next_hops() -> Vec<Ipv6NextHop> {
 
 const ROOT_BITS: u32 = 16;
 
-/// The longest prefix of at most `length_max` bits.
+/// Returns the next hop of the longest prefix of at most `length_max` bits that covers `address`.
 fn longest(routes: &[Route], address: u128, length_max: u32) -> u32 {
     let covers = |route: &&Route| route.1 <= length_max && (route.0 ^ address) & u128::MAX << (128 - route.1) == 0;
     routes.iter().filter(covers).max_by_key(|route| route.1).map_or(IPV6_NO_ROUTE, |route| route.2)
@@ -62,7 +62,8 @@ impl Builder<'_> {
         line as u32
     }
 
-    /// Where answers change within `2^bits` addresses from `from` on, which are `step` apart.
+    /// Returns the addresses at which the result of a lookup changes, within the `2^bits` addresses
+    /// that start at `from`. The lowest `step` bits of the borders are cleared.
     fn borders(&self, from: u128, bits: u32, step: u32) -> Vec<u128> {
         let last = from + ((1 << bits) - 1);
         let ends = self.routes.iter().flat_map(|&(prefix, length, _)| {
@@ -75,14 +76,15 @@ impl Builder<'_> {
         borders
     }
 
-    /// A trie below `from`, where `bits` bits of the address are left, of which the lowest `step` are for the other half.
+    /// Appends a trie for the addresses that start at `from`, and returns its entry. `bits` bits of
+    /// the address remain, of which the lowest `step` belong to the lower half.
     fn trie(&mut self, from: u128, bits: u32, step: u32) -> u32 {
         let borders = self.borders(from, bits, 0);
         if borders.is_empty() {
             return longest(self.routes, from, 128);
         }
         if bits == step {
-            // A /64 in which answers change.
+            // The next hop depends on the lower half of the address.
             let entry = self.trie(from, 64, 0);
             return IPV6_LOW | self.append(&entry.to_le_bytes());
         }
@@ -97,22 +99,22 @@ impl Builder<'_> {
             }
             return IPV6_TABLE | self.append(&bucket.emit());
         }
-        // Of 64 to 4096 entries in turn; what is left must be enough for one.
-        let left = bits - step;
-        let stride = match left {
-            0..=12 => left,
+        // Nodes of 64 to 4096 entries. At least one more stride of 6 bits must remain, or none.
+        let remaining = bits - step;
+        let stride = match remaining {
+            0..=12 => remaining,
             13..=16 => 8,
-            _ => [6, 8, 10, 12][(left / 2 % 4) as usize],
+            _ => [6, 8, 10, 12][(remaining / 2 % 4) as usize],
         };
-        let shift = left - stride;
+        let shift = remaining - stride;
         let below: Vec<u32> =
             (0..1u128 << stride).map(|part| self.trie(from + (part << (shift + step)), shift + step, step)).collect();
         let line = self.append(below.iter().flat_map(|entry| entry.to_le_bytes()).collect::<Vec<_>>().as_slice());
         IPV6_NODE | (shift / 2) << 25 | (stride / 2 - 3) << 23 | line
     }
 
-    /// A hash table of the routes that begin in the upper half `high` (or anywhere in a root's entry) and are longer than
-    /// `outer`: every length by itself, the longest first.
+    /// Appends a hash table of the routes that are longer than `outer` and equal `from` in the first
+    /// `outer` bits. Returns its entry. A lookup tries each prefix length, the longest first.
     fn hash(&mut self, from: u128, outer: u32) -> u32 {
         let outside = longest(self.routes, from, outer);
         let inside = |length: u32| move |route: &&Route| (route.0 ^ from) >> (128 - outer) == 0 && route.1 > length;
@@ -141,9 +143,9 @@ impl Builder<'_> {
         let mut lengths: Vec<u8> = keys.iter().map(|key| key.1).collect();
         lengths.sort_unstable();
         lengths.dedup();
-        assert!(lengths.len() <= 8, "a rope has no room for more");
+        assert!(lengths.len() <= 8, "a rope holds 8 lengths");
         let rope = lengths.iter().fold(0, |rope, length| rope << 8 | u64::from(*length));
-        // Few lines, so that some keys lie in the next one.
+        // Few lines, so that some keys overflow to the next line.
         let count = (keys.len() / 2).next_power_of_two().max(2);
         let hash = Ipv6Hash { rope, seed: 7, value: outside, shift: 64 - count.trailing_zeros(), pad: [0; 10] };
         let mut lines = vec![Ipv6HashLine::default(); count];
@@ -193,22 +195,22 @@ fn image(form: u32) -> Lines {
     image
 }
 
-/// Both forms.
+/// Returns a case for each form of the table.
 pub(crate) fn ipv6_cases() -> Vec<Case> {
     let case = |name, form| Case { name, kernel: IPV6, variant: form, image: image(form) };
     vec![case("ipv6, trie", IPV6_TRIE), case("ipv6, hash", IPV6_HASH)]
 }
 
-/// Both forms with so many random frames.
+/// Returns both forms with `packets` random frames each.
 pub(crate) fn ipv6_parts(packets: usize, seed: u64) -> Vec<Part> {
     let frames = |seed| {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         (0..packets).map(|_| frame(&mut random)).collect()
     };
     ipv6_cases().into_iter().zip(seed..).map(|(case, seed)| Part::new(case, frames(seed))).collect()
 }
 
-/// Addresses on the edges of the routes, and the answer there.
+/// Returns the addresses at the borders of the routes, and the expected result of their lookups.
 pub(crate) fn edges() -> Vec<([u8; 16], u32)> {
     let routes = routes();
     let edges = routes.iter().flat_map(|&(prefix, length, _)| {
@@ -218,7 +220,8 @@ pub(crate) fn edges() -> Vec<([u8; 16], u32)> {
     edges.map(|address| (address.to_be_bytes(), longest(&routes, address, 128))).collect()
 }
 
-/// Mostly sound packets between addresses of all scopes, with and without hop-by-hop options, a tag, and damage.
+/// Returns a random frame. Most are valid packets between addresses of all scopes, some with
+/// hop-by-hop options or a VLAN tag. Some are damaged.
 fn frame(random: &mut Random) -> Vec<u8> {
     let edges = edges();
     let mut frame = random.bytes(12);
@@ -228,27 +231,27 @@ fn frame(random: &mut Random) -> Vec<u8> {
     }
     let units = random.pick(&[0_u8, 0, 1, 8]);
     let mut payload = vec![17, units];
-    let data = random.below(5) as u8;
+    let data = random.below(5);
     payload.extend([random.pick(&[1, 5, 0x1e, 0x1e, 0x5e, 0x9e]), data]);
     payload.extend(random.bytes(usize::from(data)));
     payload.resize(8 * (usize::from(units) + 1), 0);
-    let rest = random.below(60) as usize;
+    let rest = random.below(60);
     payload.extend(random.bytes(rest));
     frame.extend(random.pick(&[[0x86, 0xdd], [0x86, 0xdd], [0x86, 0xdd], [0x86, 0xdd], [0x08, 0x00]]));
     frame.extend([random.pick(&[0x60, 0x60, 0x60, 0x60, 0x60, 0x60, 0x40]), 0, 0, 0]);
     frame.extend((payload.len() as u16).to_be_bytes());
     frame.extend([random.pick(&[0, 17, 17, 43]), random.pick(&[0, 1, 2, 64, 64, 255])]);
     let good = NET | 0xf << 80;
-    let odd = [0, 1, 0xfe80 << 112 | 1, 0xff02 << 112 | 1, 0xff05 << 112 | 1, 0xfc << 120 | 1];
-    let source = [good, good, good, good, random.pick(&odd)];
+    let special_addresses = [0, 1, 0xfe80 << 112 | 1, 0xff02 << 112 | 1, 0xff05 << 112 | 1, 0xfc << 120 | 1];
+    let source = [good, good, good, good, random.pick(&special_addresses)];
     frame.extend(random.pick(&source).to_be_bytes());
-    let (edge, other) = (random.pick(&edges).0, random.pick(&odd).to_be_bytes());
-    frame.extend(random.pick(&[edge, edge, edge, edge, edge, other]));
+    let (edge, special) = (random.pick(&edges).0, random.pick(&special_addresses).to_be_bytes());
+    frame.extend(random.pick(&[edge, edge, edge, edge, edge, special]));
     frame.extend(payload);
     match random.below(12) {
-        0 => frame.truncate(random.below(frame.len() as u64 + 1) as usize),
+        0 => frame.truncate(random.below(frame.len() + 1)),
         1 => frame.extend([0; 9]),
-        2 => frame[random.below(60) as usize] ^= 1 << random.below(8),
+        2 => frame[random.below(60)] ^= 1 << random.below(8),
         _ => {}
     }
     frame

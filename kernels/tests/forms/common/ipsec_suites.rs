@@ -1,21 +1,23 @@
-//! Every suite of `ipsec` in both directions: SAs of all modes with random keys, and packets for them.
+//! SAs of every IPsec suite, in both directions and all modes, and packets for them.
 //!
-//! Keys and states of hashes are random words, not made of keys: the kernel cannot tell. Powers of GHASH's key are
-//! powers, of a random one: forms differ in which of them they use.
+//! Round keys and hash states are random words that are not derived from a key, because the kernel
+//! cannot detect that. The powers of the GHASH key are real powers of a random key, because the
+//! forms use different ones.
 
 use godwit_kernels::{IPSEC, levels};
+use godwit_test_support::Random;
+use godwit_test_support::frame::set_ipv4_checksum;
 
 use super::Case;
 use super::batch::{Batch, Lines};
 use super::chunk::Part;
-use super::frames::{Random, ones_sum};
 use super::ipsec::{inverse_keys, write_image};
 
-/// Pairs of an outbound and an inbound SA.
+/// Number of pairs of an outbound and an inbound SA.
 const PAIRS: u64 = 6;
 const SEQUENCE_BITS: u32 = 44;
 
-/// Flags of an SA, as `kernels/ipsec/image.h` has them.
+/// Flags of an SA, as in `kernels/ipsec/image.h`.
 const USED: u32 = 0x01;
 const INBOUND: u32 = 0x02;
 const TRANSPORT: u32 = 0x04;
@@ -29,7 +31,7 @@ const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 
-/// A row of `kernels/ipsec/suite.h`.
+/// Row of `kernels/ipsec/suite.h`.
 #[derive(Clone, Copy)]
 struct Suite {
     number: u8,
@@ -38,12 +40,12 @@ struct Suite {
     is_cbc: bool,
     is_ghash: bool,
     key_bytes: usize,
-    /// Lengths that an ICV may have.
+    /// Lengths of an ICV that the suite allows.
     icv_bytes: &'static [u8],
 }
 
 fn suites() -> Vec<Suite> {
-    let header = include_str!("../../ipsec/suite.h");
+    let header = include_str!("../../../ipsec/suite.h");
     let rows = header.lines().filter_map(|line| line.trim().strip_prefix("X(")?.split_once(')'));
     let rows = rows.map(|(row, _)| row.split(", ").collect::<Vec<_>>());
     let suites: Vec<Suite> = rows
@@ -66,11 +68,11 @@ fn suites() -> Vec<Suite> {
             })
         })
         .collect();
-    assert!(suites.len() > 20, "the list of suites reads otherwise");
+    assert!(suites.len() > 20, "suite.h has another format");
     suites
 }
 
-/// What packets need to know of a pair of SAs.
+/// Pair of SAs, as far as its packets depend on it.
 #[derive(Clone, Copy)]
 struct Pair {
     flags: u32,
@@ -86,7 +88,8 @@ impl Pair {
     }
 }
 
-/// Addresses of both ends: of any packet in transport mode, for which inbound SAs are looked up by destination.
+/// Returns an address of the SAs and of all inner packets. They are equal, because the kernel looks
+/// up an inbound SA in transport mode by the destination.
 fn end(version: u8, last: u32) -> [u32; 4] {
     if version == 4 { [0xc000_0200 | last, 0, 0, 0] } else { [0x2001_0db8, 0, 0x1234_5678, last] }
 }
@@ -96,28 +99,28 @@ fn image(suite: Suite, random: &mut Random) -> (Lines, Vec<Pair>) {
     let mut sas: Vec<u32> = Vec::new();
     let mut selectors: Vec<u8> = Vec::new();
     for index in 0..PAIRS as u32 {
-        // Tunnels and transport mode over both versions, and two more by chance.
-        let mode = if index < 4 { index } else { random.below(4) as u32 };
+        // Tunnel and transport mode over both IP versions, and two random combinations.
+        let mode = if index < 4 { index } else { random.below(4) };
         let mut flags = USED | (mode * TRANSPORT) | random.pick(&[0, ESN]);
         if mode & 1 == 0 {
-            flags |= random.next() as u32 & ANY_TUNNEL_POLICY;
+            flags |= random.next_u32() & ANY_TUNNEL_POLICY;
         }
         if !suite.is_ah {
             flags |= random.pick(&[0, UDP]);
         }
         let pair = Pair { flags };
         let icv_bytes = random.pick(suite.icv_bytes);
-        let mut authentication: Vec<u32> = (0..16).map(|_| random.next() as u32).collect();
+        let mut authentication: Vec<u32> = (0..16).map(|_| random.next_u32()).collect();
         if suite.is_ghash {
             authentication = powers(&authentication[..4]);
         }
         let rounds = suite.key_bytes / 4 + 6;
-        let mut keys: Vec<u32> = (0..60).map(|_| random.next() as u32).collect();
+        let mut keys: Vec<u32> = (0..60).map(|_| random.next_u32()).collect();
         if suite.is_cbc {
             keys.truncate(4 * (rounds + 1));
         }
-        let salt = random.next() as u32;
-        let ports = random.next() as u32;
+        let salt = random.next_u32();
+        let ports = random.next_u32();
         for direction in [0, INBOUND] {
             let kind = u32::from_le_bytes([suite.number, icv_bytes, 61, 0x2e]);
             sas.extend([0x1000 + index, flags | direction, salt, kind]);
@@ -136,7 +139,8 @@ fn image(suite: Suite, random: &mut Random) -> (Lines, Vec<Pair>) {
     (write_image(&sas, &selectors), pairs)
 }
 
-/// The first four powers of a polynomial of 128 bits, as POLYVAL multiplies (RFC 8452, section 3): a * b * x^-128.
+/// Returns the first four powers of a 128-bit polynomial with the product of POLYVAL, `a b x^-128`
+/// (RFC 8452, section 3).
 fn powers(key: &[u32]) -> Vec<u32> {
     let key = key.iter().rev().fold(0, |number, word| number << 32 | u128::from(*word));
     let dot = |a: u128, b: u128| {
@@ -149,7 +153,7 @@ fn powers(key: &[u32]) -> Vec<u32> {
     powers.flat_map(|power| (0..4).map(move |word| (power >> (32 * word)) as u32)).collect()
 }
 
-/// Most take everything.
+/// Returns a selector. Two of three match every packet.
 fn selector(random: &mut Random) -> [u8; 64] {
     let mut selector = [0; 64];
     let mut protocol: u16 = 256;
@@ -181,17 +185,16 @@ fn ipv4(random: &mut Random, payload_bytes: usize) -> Vec<u8> {
     options.truncate(40);
     options.resize(options.len().next_multiple_of(4), 0);
     let header_bytes = 20 + options.len();
-    let mut packet = vec![0x40 | (header_bytes / 4) as u8, random.next() as u8];
+    let mut packet = vec![0x40 | (header_bytes / 4) as u8, random.next_u8()];
     packet.extend(((header_bytes + payload_bytes) as u16).to_be_bytes());
     packet.extend(random.bytes(2));
-    // DF, and now and then a fragment.
+    // DF in some packets. Some are fragments.
     packet.extend(random.pick(&[[0, 0], [0x40, 0], [0, 0], [0x40, 0], [0, 0], [0x20, 0], [0x20, 3], [0, 7]]));
-    packet.extend([random.next() as u8, random.pick(&[17, 17, 6, 1]), 0, 0]);
+    packet.extend([random.next_u8(), random.pick(&[17, 17, 6, 1]), 0, 0]);
     packet.extend(end(4, 1)[0].to_be_bytes());
     packet.extend(end(4, 2)[0].to_be_bytes());
     packet.extend(options);
-    let sum = !ones_sum(&packet);
-    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    set_ipv4_checksum(&mut packet);
     packet.extend(random.bytes(payload_bytes));
     packet
 }
@@ -207,7 +210,7 @@ fn ipv6(random: &mut Random, payload_bytes: usize) -> Vec<u8> {
         let mut body = match *kind {
             FRAGMENT => [&[0, 0, random.pick(&[0, 8]), random.pick(&[0, 1])][..], &random.bytes(4)].concat(),
             ROUTING => {
-                let addresses = random.below(4) as usize;
+                let addresses = random.below(4);
                 let left = random.pick(&[0, 0, 1, 2, 3]);
                 let kind = random.pick(&[0, 0, 0, 2, 4]);
                 [&[0, 2 * addresses as u8, kind, left, 0, 0, 0, 0][..], &random.bytes(16 * addresses)].concat()
@@ -215,7 +218,7 @@ fn ipv6(random: &mut Random, payload_bytes: usize) -> Vec<u8> {
             _ => {
                 let mut options = vec![0, 0];
                 for _ in 0..random.below(4) {
-                    let bytes = random.below(30) as usize;
+                    let bytes = random.below(30);
                     let kind = random.pick(&[0x05, 0x3e, 0x1e, 0xfe, 1]);
                     options.extend([&[kind, bytes as u8][..], &random.bytes(bytes)].concat());
                 }
@@ -227,22 +230,22 @@ fn ipv6(random: &mut Random, payload_bytes: usize) -> Vec<u8> {
         body[0] = kinds.get(index + 1).copied().unwrap_or(last);
         extensions.extend(body);
     }
-    let mut packet = vec![0x60 | random.next() as u8 & 15];
+    let mut packet = vec![0x60 | random.next_u8() & 15];
     packet.extend(random.bytes(3));
     packet.extend(((extensions.len() + payload_bytes) as u16).to_be_bytes());
-    packet.extend([kinds.first().copied().unwrap_or(last), random.next() as u8]);
+    packet.extend([kinds.first().copied().unwrap_or(last), random.next_u8()]);
     packet.extend([1, 2].iter().flat_map(|&last| end(6, last)).flat_map(u32::to_be_bytes));
     packet.extend(extensions);
     packet.extend(random.bytes(payload_bytes));
     packet
 }
 
-/// In a frame; the version is one that the SA takes, mostly.
+/// Returns a frame for a pair of SAs. In most frames, the IP version suits the SA.
 fn frame(random: &mut Random, pair: Pair) -> Vec<u8> {
     let version = if pair.is_transport() && random.below(16) != 0 { pair.version() } else { random.pick(&[4, 6]) };
-    // Often nothing at all behind the headers.
+    // One of six packets has no payload.
     let limit = random.pick(&[1, 100, 100, 100, 100, 600]);
-    let payload_bytes = random.below(limit) as usize;
+    let payload_bytes = random.below(limit);
     let mut frame = random.bytes(12);
     if random.below(4) == 0 {
         frame.extend([0x81, 0, 1, 2]);
@@ -254,24 +257,24 @@ fn frame(random: &mut Random, pair: Pair) -> Vec<u8> {
     frame
 }
 
-/// Something happens to it on the way, now and then; once at most.
+/// Sometimes changes the frame: a bit, its length, a byte of its headers, or its ECN bits.
 fn disturb(random: &mut Random, frame: &mut Vec<u8>) {
     match random.below(8) {
         0 if !frame.is_empty() => {
-            let at = random.below(frame.len() as u64) as usize;
+            let at = random.below(frame.len());
             frame[at] ^= 1 << random.below(8);
         }
-        1 => frame.truncate(random.below(frame.len() as u64 + 1) as usize),
+        1 => frame.truncate(random.below(frame.len() + 1)),
         2 if frame.len() > 60 => {
-            let at = 12 + random.below(48) as usize;
-            frame[at] = random.next() as u8;
+            let at = 12 + random.below(48);
+            frame[at] = random.next_u8();
         }
         3 => mark_congestion(frame),
         _ => {}
     }
 }
 
-/// Of a frame whose headers are sound.
+/// Sets the ECN bits of a frame with valid headers.
 fn mark_congestion(frame: &mut [u8]) {
     let l3 = if frame[12] == 0x81 { 18 } else { 14 };
     let Some(packet) = frame.get_mut(l3..).filter(|packet| packet.len() >= 20) else { return };
@@ -280,15 +283,12 @@ fn mark_congestion(frame: &mut [u8]) {
         return;
     }
     packet[1] |= 3;
-    packet[10..12].fill(0);
-    let header_bytes = (4 * usize::from(packet[0] & 15)).min(packet.len());
-    let sum = !ones_sum(&packet[..header_bytes]);
-    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    set_ipv4_checksum(packet);
 }
 
-/// `count` packets for every suite in both directions.
+/// Returns `count` packets for every suite in both directions.
 pub(crate) fn suite_parts(count: usize, seed: u64) -> Vec<Part> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     suites().into_iter().flat_map(|suite| parts_of(suite, count, &mut random)).collect()
 }
 
@@ -297,11 +297,11 @@ fn parts_of(suite: Suite, count: usize, random: &mut Random) -> [Part; 2] {
     let variant = u32::from(suite.number) * 2;
     let case = |variant| Case { name: suite.name, kernel: IPSEC, variant, image: image.clone() };
     let numbers: Vec<(u64, u64)> =
-        (0..count).map(|_| (random.below(PAIRS), random.next() >> (20 + random.below(40)))).collect();
+        (0..count).map(|_| (random.below(PAIRS), random.next_u64() >> (20 + random.below(40)))).collect();
     let parameter = |(pair, sequence): (u64, u64), direction| (2 * pair + direction) << SEQUENCE_BITS | sequence;
     let plain: Vec<Vec<u8>> = numbers.iter().map(|&(pair, _)| frame(random, pairs[pair as usize])).collect();
     let outbound: Vec<u64> = numbers.iter().map(|&number| parameter(number, 0)).collect();
-    let mut sealed = Batch::of(&[]);
+    let mut sealed = Batch::new(&[]);
     plain.iter().for_each(|frame| sealed.push(frame, 96, 64));
     sealed.parameters.clone_from(&outbound);
     sealed.run(&levels()[0], IPSEC, variant, &image);
@@ -313,16 +313,15 @@ fn parts_of(suite: Suite, count: usize, random: &mut Random) -> [Part; 2] {
             disturb(random, frame)
         }
     });
-    let mut place = |_: &Vec<u8>| match random.below(16) {
-        0 => (random.below(90) as usize, 64),
+    let mut room = |_: &Vec<u8>| match random.below(16) {
+        0 => (random.below(90), 64),
         1 => (90, 0),
-        _ => (80 + random.below(30) as usize, 64),
+        _ => (80 + random.below(30), 64),
     };
-    let places = [plain.iter().map(&mut place).collect(), frames.iter().map(&mut place).collect()];
-    let [plain_places, frame_places] = places;
+    let [plain_rooms, frame_rooms] = [&plain, &frames].map(|frames| frames.iter().map(&mut room).collect());
     let inbound = numbers.iter().map(|&number| parameter(number, 1)).collect();
     [
-        Part { case: case(variant), frames: plain, parameters: outbound, places: plain_places },
-        Part { case: case(variant + 1), frames, parameters: inbound, places: frame_places },
+        Part { case: case(variant), frames: plain, parameters: outbound, rooms: plain_rooms },
+        Part { case: case(variant + 1), frames, parameters: inbound, rooms: frame_rooms },
     ]
 }

@@ -1,18 +1,20 @@
-//! The forms for whole bins against the kernel: every suite they cover, bins of any size, SAs of every kind in one bin.
+//! Native forms of IPsec, compared with the kernel at a CPU level: every suite that they cover, bins
+//! of any size, SAs of every kind in one bin.
 
-mod common;
-
-use common::batch::{Batch, Lines};
-use common::frames::{Random, ones_sum, random_frame};
-use common::ipsec::{inverse_keys, write_image};
-use common::{DESTINATIONS, PATTERNS};
 use godwit_kernels::{BinCall, IPSEC, Level, Native, levels, natives};
+use godwit_test_support::frame::set_ipv4_checksum;
+use godwit_test_support::{Random, skip};
+
+use crate::common::batch::{Batch, Lines};
+use crate::common::frames::random_frame;
+use crate::common::ipsec::{inverse_keys, write_image};
+use crate::common::{DESTINATIONS, PATTERNS};
 
 const SAS: usize = 24;
 const SA_BYTES: usize = 384;
 const BATCHES: [usize; 8] = [1, 2, 5, 15, 17, 33, 256, 300];
 
-/// A row of suite.h.
+/// Row of `kernels/ipsec/suite.h`.
 struct Suite {
     number: u8,
     ah: bool,
@@ -22,7 +24,7 @@ struct Suite {
 }
 
 fn suites() -> Vec<Suite> {
-    let text = include_str!("../ipsec/suite.h");
+    let text = include_str!("../../ipsec/suite.h");
     let rows = text.lines().filter_map(|line| line.trim().strip_prefix("X(")?.split(')').next());
     let suite = |row: &str| {
         let columns: Vec<&str> = row.split(',').map(str::trim).collect();
@@ -38,12 +40,13 @@ fn suites() -> Vec<Suite> {
     rows.filter_map(suite).collect()
 }
 
-/// Pairs of SAs, outbound in place i and inbound in place SAS + i. Flags: tunnel or transport, endpoints of IPv4 or IPv6,
-/// extended sequence numbers, UDP.
+/// Returns an image with pairs of SAs: outbound at index `i`, inbound at index `SAS + i`. Unless
+/// `plain`, they combine tunnel and transport mode, IPv4 and IPv6 endpoints, extended sequence
+/// numbers, and UDP encapsulation.
 fn image(suite: &Suite, random: &mut Random, plain: bool) -> Lines {
     let mut sas = vec![0; 2 * SAS * SA_BYTES];
-    for place in 0..SAS {
-        let flags: u32 = if plain { 0 } else { [0, 0x10, 4, 0x14, 8, 0x18, 0x20, 0x30][place % 8] };
+    for index in 0..SAS {
+        let flags: u32 = if plain { 0 } else { [0, 0x10, 4, 0x14, 8, 0x18, 0x20, 0x30][index % 8] };
         let flags = if suite.ah { flags & !0x20 } else { flags };
         let icv_bytes = match suite.auth.as_str() {
             "NONE" => 0,
@@ -59,14 +62,14 @@ fn image(suite: &Suite, random: &mut Random, plain: bool) -> Lines {
         if suite.auth == "GHASH" {
             let h = u128::from_le_bytes(sa[64..80].try_into().unwrap());
             let mut power = h;
-            // Four, and four more behind the round keys of AES-128.
+            // Powers 2 to 4. With AES-128, powers 5 to 8 follow the round keys.
             let more = if suite.key_bytes == 16 { 304..368 } else { 0..0 };
             for at in (80..128).chain(more).step_by(16) {
                 power = polyval(power, h);
                 sa[at..at + 16].copy_from_slice(&power.to_le_bytes());
             }
         }
-        sas[place * SA_BYTES..][..SA_BYTES].copy_from_slice(&sa);
+        sas[index * SA_BYTES..][..SA_BYTES].copy_from_slice(&sa);
         sa[4..8].copy_from_slice(&(flags | 3).to_le_bytes());
         if suite.cipher == "CBC" {
             let words = 4 * (suite.key_bytes / 4 + 7);
@@ -75,78 +78,78 @@ fn image(suite: &Suite, random: &mut Random, plain: bool) -> Lines {
             let inverse: Vec<u8> = inverse_keys(&keys).iter().flat_map(|word| word.to_le_bytes()).collect();
             sa[128..128 + 4 * words].copy_from_slice(&inverse);
         }
-        sas[(SAS + place) * SA_BYTES..][..SA_BYTES].copy_from_slice(&sa);
+        sas[(SAS + index) * SA_BYTES..][..SA_BYTES].copy_from_slice(&sa);
     }
     let mut selector = [0; 64];
     selector[36..38].copy_from_slice(&256_u16.to_le_bytes());
     if random.below(3) == 0 {
-        // IPv4 whose source begins with a 0.
+        // Selects IPv4 packets whose source address starts with a 0 bit.
         (selector[32], selector[34]) = (1, 4);
     }
     write_image(&sas, &selector)
 }
 
-/// The product of POLYVAL, bit by bit (RFC 8452, section 3 and appendix A): a b x^-128.
+/// Returns the product of POLYVAL, `a b x^-128`, computed bit by bit (RFC 8452, section 3 and
+/// appendix A).
 fn polyval(a: u128, b: u128) -> u128 {
     (0..128).fold(0, |sum: u128, bit| {
         let sum = if a >> bit & 1 == 1 { sum ^ b } else { sum };
-        // Divided by x, modulo x^128 + x^127 + x^126 + x^121 + 1.
+        // Division by x, modulo x^128 + x^127 + x^126 + x^121 + 1.
         if sum & 1 == 1 { (sum >> 1) ^ (0xe1 << 120) } else { sum >> 1 }
     })
 }
 
-fn sound(random: &mut Random, total_bytes: usize) -> Vec<u8> {
+/// Returns a frame with a valid IPv4 packet of `total_bytes` random bytes.
+fn valid_frame(random: &mut Random, total_bytes: usize) -> Vec<u8> {
     let mut ip = random.bytes(total_bytes);
-    let tos = if random.below(3) == 0 { random.below(256) as u8 } else { 0 };
+    let tos = if random.below(3) == 0 { random.next_u8() } else { 0 };
     ip[..8].copy_from_slice(&[0x45, tos, (total_bytes >> 8) as u8, total_bytes as u8, 0, 0, 0, 0]);
-    ip[10..12].fill(0);
-    let sum = !ones_sum(&ip[..20]);
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    set_ipv4_checksum(&mut ip);
     [&random.bytes(12)[..], &[8, 0], &ip].concat()
 }
 
-/// What the packets of a bin have in common.
+/// Kind of a bin: the property that its packets have in common.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bin {
-    /// Most have one length; some are no packets, or have no room, or no SA.
+    /// Most packets have the same length. Some are malformed, or lack room or an SA.
     Mixed,
-    /// The same, and their lengths differ as much as they can.
+    /// Like `Mixed`, with lengths from the minimum to the maximum.
     Spread,
-    /// All can be sealed, and have one length.
+    /// All packets can be encapsulated and have the same length.
     Alike,
-    /// All can be sealed, and hold equally many blocks of 16 bytes.
+    /// All packets can be encapsulated and have the same number of 16-byte blocks.
     Close,
 }
 
 fn plain(random: &mut Random, count: usize, bin: Bin) -> Batch {
-    // Now and then more blocks than a byte can count.
-    let most = if random.below(6) == 0 { 9000 } else { 20 + random.below(1480) };
+    // Sometimes more blocks than 8 bits can count.
+    let bytes_max: usize = if random.below(6) == 0 { 9000 } else { 20 + random.below(1480) };
     let tidy = matches!(bin, Bin::Alike | Bin::Close);
     let spread = bin == Bin::Spread;
     let frames: Vec<Vec<u8>> = (0..count)
         .map(|_| match random.below(24) {
             _ if bin == Bin::Close => {
-                let bytes = (most as usize).next_multiple_of(16) - 1 + random.below(16) as usize;
-                sound(random, bytes)
+                let bytes = bytes_max.next_multiple_of(16) - 1 + random.below(16);
+                valid_frame(random, bytes)
             }
             0 if !tidy => random_frame(random, DESTINATIONS, PATTERNS),
             _ if spread => {
-                let bytes = 20 + random.below(most - 10) as usize;
-                sound(random, bytes)
+                let bytes = 20 + random.below(bytes_max - 10);
+                valid_frame(random, bytes)
             }
-            _ => sound(random, most as usize),
+            _ => valid_frame(random, bytes_max),
         })
         .collect();
     let mut batch =
         Batch { arena: Lines::zeroed(64), descriptors: vec![], parameters: vec![], outcomes: vec![], trails: vec![] };
     for frame in &frames {
-        // Now and then there is no room to grow.
-        let head = if !tidy && random.below(30) == 0 { 40 } else { 110 + random.below(40) as usize };
+        // Sometimes the headroom is too small for an ESP packet.
+        let head = if !tidy && random.below(30) == 0 { 40 } else { 110 + random.below(40) };
         batch.push(frame, head, 64);
     }
     for parameter in &mut batch.parameters {
-        // One SA more than there are outbound.
-        *parameter = random.below(SAS as u64 + u64::from(!tidy)) << 44 | (random.next() & ((1 << 44) - 1)) | 1;
+        // Unless tidy, one SA index is out of range.
+        *parameter = random.below(SAS as u64 + u64::from(!tidy)) << 44 | (random.next_u64() & ((1 << 44) - 1)) | 1;
     }
     batch
 }
@@ -164,51 +167,52 @@ fn run(batch: &mut Batch, variant: u8, image: &Lines, call: &dyn Fn(&BinCall)) {
     });
 }
 
-/// Runs both forms, demands that they agree, and says how many packets went through.
+/// Runs both forms and asserts that the results are equal. Returns the packets, and the number of
+/// packets that were not dropped.
 fn compare(native: &Native, level: &Level, batch: &Batch, variant: u8, image: &Lines) -> (Batch, usize) {
     let (mut ours, mut expected) = (batch.clone(), batch.clone());
-    // SAFETY: supported, as the caller has seen; `run` gives whole batches, and the image is one of ipsec.
+    // SAFETY: the caller checked that the CPU supports the form. `run` passes whole batches, and the
+    // image belongs to `ipsec`.
     run(&mut ours, variant, image, &|call| unsafe { native.run_bin(IPSEC, call) });
-    // SAFETY: the same.
+    // SAFETY: as above.
     run(&mut expected, variant, image, &|call| unsafe { level.run_bin(IPSEC, call) });
-    let what = format!("{} variant {variant}, {} packets", native.name, batch.descriptors.len());
+    let context = format!("{} variant {variant}, {} packets", native.name, batch.descriptors.len());
     for index in 0..batch.descriptors.len() {
-        assert_eq!(ours.outcomes[index], expected.outcomes[index], "{what}: outcome of {index}");
-        assert_eq!(ours.descriptors[index], expected.descriptors[index], "{what}: descriptor of {index}");
-        assert!(ours.frame(index) == expected.frame(index), "{what}: frame {index}");
+        assert_eq!(ours.outcomes[index], expected.outcomes[index], "{context}: outcome of {index}");
+        assert_eq!(ours.descriptors[index], expected.descriptors[index], "{context}: descriptor of {index}");
+        assert!(ours.frame(index) == expected.frame(index), "{context}: frame {index}");
     }
-    assert!(ours.arena.bytes() == expected.arena.bytes(), "{what}: bytes around frames");
+    assert!(ours.arena.bytes() == expected.arena.bytes(), "{context}: bytes around frames");
     let through = ours.outcomes.iter().filter(|outcome| outcome.verdict < 2).count();
     (ours, through)
 }
 
-/// Now and then a router on the way has marked what is outside (RFC 3168), or a link has padded the frame.
+/// Sometimes sets the ECN bits of the outer header, as a router on the path does (RFC 3168), and
+/// sometimes appends padding, as a link does.
 fn mark(sealed: &mut Batch, index: usize, random: &mut Random) {
     let descriptor = sealed.descriptors[index];
     if descriptor.length >= 34 && sealed.frame(index)[12..15] == [8, 0, 0x45] && random.below(4) == 0 {
         let start = descriptor.frame_offset() + 14;
         let ip = &mut sealed.arena.bytes_mut()[start..start + 20];
-        ip[1] = ip[1] & 0xfc | random.below(4) as u8;
-        ip[10..12].fill(0);
-        let sum = !ones_sum(ip);
-        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        ip[1] = ip[1] & 0xfc | random.below(4);
+        set_ipv4_checksum(ip);
     }
     if random.below(8) == 0 {
-        sealed.descriptors[index].length += random.below(9) as u16;
+        sealed.descriptors[index].length += random.below(9);
     }
 }
 
 #[test]
-fn whole_bins_are_as_the_kernel_has_them() {
+fn a_native_form_gives_the_results_of_the_kernel() {
     let level = levels().iter().rfind(|level| level.supported()).expect("no level runs on this CPU");
     let suites = suites();
     assert_eq!(suites.len(), 27);
     for native in natives() {
         if !native.supported() {
-            println!("{}: skipped: this CPU lacks some of {:?}", native.name, native.features);
+            skip(format_args!("the CPU lacks some of {:?} for native {}", native.features, native.name));
             continue;
         }
-        let mut random = Random(4242);
+        let mut random = Random::new(4242);
         let mut covered = 0;
         for suite in suites.iter().filter(|suite| native.covers(IPSEC, 2 * suite.number)) {
             covered += 1;
@@ -216,9 +220,9 @@ fn whole_bins_are_as_the_kernel_has_them() {
             let (mut through, mut all) = ([0; 2], 0);
             for round in 0..4 * BATCHES.len() {
                 let count = BATCHES[round % BATCHES.len()];
-                let turn = round / BATCHES.len();
-                let image = image(suite, &mut random, matches!(turn, 0 | 2));
-                let bin = match turn {
+                let phase = round / BATCHES.len();
+                let image = image(suite, &mut random, matches!(phase, 0 | 2));
+                let bin = match phase {
                     2 | 3 => [Bin::Alike, Bin::Close][round % 2],
                     _ => [Bin::Mixed, Bin::Spread, Bin::Spread][round % 3],
                 };
@@ -230,18 +234,18 @@ fn whole_bins_are_as_the_kernel_has_them() {
                         mark(&mut sealed, index, &mut random);
                     }
                     let descriptor = sealed.descriptors[index];
-                    // Of bins whose packets are all alike, one packet at most.
-                    let odds = if bin == Bin::Alike { index == count / 2 } else { random.below(10) == 0 };
-                    if descriptor.length != 0 && odds {
-                        let at = descriptor.frame_offset() + random.below(u64::from(descriptor.length)) as usize;
+                    // In a bin of equal packets, at most one is damaged.
+                    let damaged = if bin == Bin::Alike { index == count / 2 } else { random.below(10) == 0 };
+                    if descriptor.length != 0 && damaged {
+                        let at = descriptor.frame_offset() + usize::from(random.below(descriptor.length));
                         sealed.arena.bytes_mut()[at] ^= 1 << random.below(8);
                     }
                 }
                 let (_, back) = compare(native, level, &sealed, 2 * suite.number + 1, &image);
                 (through[0], through[1], all) = (through[0] + out, through[1] + back, all + count);
             }
-            assert!(2 * through[0] > all, "suite {}: {} of {all} sealed", suite.number, through[0]);
-            assert!(3 * through[1] > all, "suite {}: {} of {all} opened", suite.number, through[1]);
+            assert!(2 * through[0] > all, "suite {}: {} of {all} encapsulated", suite.number, through[0]);
+            assert!(3 * through[1] > all, "suite {}: {} of {all} decapsulated", suite.number, through[1]);
         }
         assert!(covered > 0);
     }

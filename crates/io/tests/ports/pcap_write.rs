@@ -1,23 +1,25 @@
-//! Writing captures: what was written reads back, here and elsewhere, and is the same for any number of workers.
+//! Writer of captures: this crate and other programs read the files, which do not depend on the number
+//! of workers.
 
-mod common;
-
-use godwit_packet::Outgoing;
 use std::path::Path;
 
-use common::{Arrived, Folder, Random, departure, drain, region, regions, steering, tool};
 use godwit_io::Error;
 use godwit_io::pcap::{Annotated, Annotation, Config, Format, Replay, ReplayInput, Sink};
+use godwit_packet::Outgoing;
+use godwit_test_support::hex::hex;
+use godwit_test_support::{Folder, Random, skip};
 use proptest::prelude::*;
 
+use super::common::{Arrived, departure, drain, region, regions, steering, tool};
+
 fn packets(count: usize, seed: u64) -> Vec<Arrived> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut time_ns = 1_700_000_000_000_000_000;
     (0..count)
         .map(|sequence| {
-            time_ns += random.next() % 1_000_000;
+            time_ns += random.below(1_000_000);
             let bytes = 14 + random.below(400);
-            let frame = (0..bytes).map(|_| random.next() as u8).collect();
+            let frame = (0..bytes).map(|_| random.next_u8()).collect();
             Arrived { sequence: sequence as u64, port: random.below(2) as u8, time_ns, flow_hash: 0, frame }
         })
         .collect()
@@ -27,7 +29,7 @@ fn names(count: usize) -> Vec<String> {
     ["left", "right", "a name of another length"][..count].iter().map(|name| name.to_string()).collect()
 }
 
-/// Writes packets with one worker; interface by receive port.
+/// Writes packets with one worker. The interface of a packet is its receive port.
 fn write(path: &Path, format: Format, packets: &[Arrived]) {
     let sink = Sink::create(path, format, &names(2), 1).unwrap();
     let mut queues = [sink.transmitter(0, 0), sink.transmitter(0, 1)];
@@ -56,10 +58,10 @@ fn read(path: &Path) -> Vec<(u64, Vec<u8>)> {
 }
 
 #[test]
-fn what_is_written_reads_back() {
-    let folder = Folder::new("back");
+fn a_written_capture_is_read_back() {
+    let folder = Folder::new();
     for (name, format) in [("out.pcap", Format::Pcap), ("out.pcapng", Format::PcapNg)] {
-        let path = folder.0.join(name);
+        let path = folder.join(name);
         let packets = packets(700, 11);
         write(&path, format, &packets);
         let expected: Vec<_> = packets.into_iter().map(|packet| (packet.time_ns, packet.frame)).collect();
@@ -68,13 +70,12 @@ fn what_is_written_reads_back() {
     assert_eq!(folder.names(), ["out.pcap", "out.pcapng"]);
 }
 
-/// tshark and scapy see the same frames, times and interfaces.
 #[test]
-fn other_programs_read_it() {
-    let folder = Folder::new("tools");
+fn tshark_and_scapy_read_the_same_frames() {
+    let folder = Folder::new();
     let packets = packets(50, 12);
     for (name, format) in [("out.pcap", Format::Pcap), ("out.pcapng", Format::PcapNg)] {
-        let path = folder.0.join(name);
+        let path = folder.join(name);
         write(&path, format, &packets);
         let path = path.to_str().unwrap();
         let fields = ["-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len", "-e", "frame.interface_name"];
@@ -92,21 +93,20 @@ fn other_programs_read_it() {
         }
         let script =
             "import sys, scapy.utils\nfor frame, _ in scapy.utils.RawPcapReader(sys.argv[1]): print(frame.hex())";
-        // The system's own Python is the one that distributions package scapy for.
+        // Distributions install scapy for the system Python.
         if let Some(rows) = tool("/usr/bin/python3", &["-c", script, path]) {
-            let hex = |packet: &Arrived| packet.frame.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-            assert_eq!(rows.lines().collect::<Vec<_>>(), packets.iter().map(hex).collect::<Vec<_>>(), "{name}");
+            let expected: Vec<String> = packets.iter().map(|packet| hex(&packet.frame)).collect();
+            assert_eq!(rows.lines().collect::<Vec<_>>(), expected, "{name}");
         }
     }
 }
 
-/// Comments of any length and directions stand beside packets, and disturb nobody.
 #[test]
-fn packets_have_comments() {
-    let folder = Folder::new("comments");
-    let path = folder.0.join("out.pcapng");
+fn packets_may_have_comments_and_directions() {
+    let folder = Folder::new();
+    let path = folder.join("out.pcapng");
     let packets = packets(3, 13);
-    // The last character of the long one does not fit whole.
+    // The last character of the long comment exceeds the maximum length.
     let comments = ["one line".to_owned(), String::new(), "x".repeat(65534) + "\u{e4}"];
     let mut annotated = Annotated::create(&path).unwrap();
     for ((number, packet), comment) in packets.iter().enumerate().zip(&comments) {
@@ -114,7 +114,7 @@ fn packets_have_comments() {
         let (inbound, time_ns) = (number % 2 == 0, packet.time_ns);
         annotated.packet(&Annotation { interface, inbound, time_ns, frame: &packet.frame, comment }).unwrap();
     }
-    assert!(!path.exists(), "not before it is complete");
+    assert!(!path.exists(), "the file must not exist before it is complete");
     annotated.finish().unwrap();
     let expected: Vec<_> = packets.iter().map(|packet| (packet.time_ns, packet.frame.clone())).collect();
     assert_eq!(read(&path), expected);
@@ -130,32 +130,33 @@ fn packets_have_comments() {
     }
 }
 
-/// Newer tshark prints the time as an ISO 8601 date, or with another number of digits; here as seconds.
+/// Returns a row of tshark with 9 digits after the decimal point of the time, because the number of
+/// digits depends on the version of tshark.
 fn normal_time(row: &str) -> String {
     let (time, rest) = row.split_once('\t').unwrap();
     let (seconds, fraction) = time.split_once('.').unwrap();
     format!("{seconds}.{fraction:0<9}\t{rest}")
 }
 
-/// Shares packets between workers as steering would, and sends them in bursts at random moments.
+/// Distributes packets to workers, as steering does, and sends them in random bursts.
 fn write_with_workers(path: &Path, packets: &[Arrived], workers: usize, random: &mut Random) {
     let sink = Sink::create(path, Format::PcapNg, &names(2), workers).unwrap();
     let mut regions = regions(workers);
     let mut queues: Vec<_> =
         (0..workers).map(|worker| [sink.transmitter(worker, 0), sink.transmitter(worker, 1)]).collect();
-    let owner = |packet: &Arrived| packet.frame[0] as usize % workers;
+    let worker_of = |packet: &Arrived| packet.frame[0] as usize % workers;
     let mut next = vec![0; workers];
     while next.iter().any(|&at| at < packets.len()) {
         let worker = random.below(workers);
         let end = packets.len().min(next[worker] + random.below(40));
-        let own = packets[next[worker]..end].iter().filter(|packet| owner(packet) == worker);
+        let steered = packets[next[worker]..end].iter().filter(|packet| worker_of(packet) == worker);
         for (interface, queue) in queues[worker].iter_mut().enumerate() {
-            let burst = own.clone().filter(|packet| usize::from(packet.port) == interface);
+            let burst = steered.clone().filter(|packet| usize::from(packet.port) == interface);
             let burst: Vec<_> = burst.map(|packet| departure(&mut regions[worker], packet)).collect();
             assert_eq!(queue.transmit(&mut Outgoing::from(&mut regions[worker]), &burst).unwrap(), burst.len());
         }
         for queue in &mut queues[worker] {
-            // Sometimes late, never early.
+            // A worker may report settled packets late, but not early.
             if random.below(3) > 0 {
                 queue.settled(packets.get(end).map_or(u64::MAX, |packet| packet.sequence)).unwrap();
             }
@@ -169,30 +170,30 @@ fn write_with_workers(path: &Path, packets: &[Arrived], workers: usize, random: 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn bytes_do_not_depend_on_workers_or_bursts(seed in 1u64.., workers in 1usize..5) {
-        let folder = Folder::new(&format!("workers-{seed}"));
+    fn the_file_does_not_depend_on_workers_or_bursts(seed in 1u64.., workers in 1usize..5) {
+        let folder = Folder::new();
         let mut packets = packets(300, seed);
-        // Two sources number their packets each for itself.
+        // The packets of two sources have the same sequence numbers.
         packets.iter_mut().for_each(|packet| packet.sequence /= 2);
         for pair in packets.chunks_mut(2) {
             pair[0].port = 0;
             pair[1].port = 1;
         }
-        let (expected, path) = (folder.0.join("expected"), folder.0.join("out"));
-        write_with_workers(&expected, &packets, 1, &mut Random(1));
-        write_with_workers(&path, &packets, workers, &mut Random(seed));
+        let (expected, path) = (folder.join("expected"), folder.join("out"));
+        write_with_workers(&expected, &packets, 1, &mut Random::new(1));
+        write_with_workers(&path, &packets, workers, &mut Random::new(seed));
         prop_assert!(std::fs::read(path).unwrap() == std::fs::read(expected).unwrap());
     }
 }
 
 #[test]
-fn a_worker_that_is_gone_holds_nobody_back() {
-    let folder = Folder::new("gone");
-    let path = folder.0.join("out.pcapng");
+fn a_dropped_queue_does_not_delay_other_workers() {
+    let folder = Folder::new();
+    let path = folder.join("out.pcapng");
     let sink = Sink::create(&path, Format::PcapNg, &names(1), 2).unwrap();
-    let gone = sink.transmitter(0, 0);
+    let unused = sink.transmitter(0, 0);
     let mut queue = sink.transmitter(1, 0);
-    drop(gone);
+    drop(unused);
     let mut region = region();
     let packets = packets(10, 3);
     for packet in &packets {
@@ -205,16 +206,16 @@ fn a_worker_that_is_gone_holds_nobody_back() {
 }
 
 #[test]
-fn nothing_is_left_of_a_file_that_was_not_finished() {
-    let folder = Folder::new("left");
-    let path = folder.write("out.pcap", b"what was there before");
+fn an_unfinished_file_is_removed() {
+    let folder = Folder::new();
+    let path = folder.write("out.pcap", b"previous content");
     let sink = Sink::create(&path, Format::Pcap, &names(1), 1).unwrap();
     let mut queue = sink.transmitter(0, 0);
     assert_eq!(folder.names().len(), 2);
     drop(sink);
     assert_eq!(folder.names(), ["out.pcap"]);
-    assert_eq!(std::fs::read(&path).unwrap(), b"what was there before");
-    // What comes later is refused, and its buffers come back.
+    assert_eq!(std::fs::read(&path).unwrap(), b"previous content");
+    // Later packets are refused, and their buffers are released.
     let mut region = region();
     let departure = departure(&mut region, &packets(1, 1)[0]);
     let error = queue.transmit(&mut Outgoing::from(&mut region), &[departure]).unwrap_err();
@@ -222,7 +223,7 @@ fn nothing_is_left_of_a_file_that_was_not_finished() {
     assert_eq!((queue.counters().refused, region.allocated()), (1, 0));
 }
 
-/// Sends until the file is full; the error names the file, and nothing half-written stays.
+/// Sends until the file is full, and returns the first error.
 fn fill_up(path: &Path) -> Error {
     let sink = Sink::create(path, Format::PcapNg, &names(1), 1).unwrap();
     let mut queue = sink.transmitter(0, 0);
@@ -232,7 +233,7 @@ fn fill_up(path: &Path) -> Error {
         let departure = departure(&mut region, &packet);
         let sent = queue.transmit(&mut Outgoing::from(&mut region), &[departure]);
         let settled = queue.settled(packet.sequence + 1);
-        assert_eq!(region.allocated(), 0, "buffers come back all the same");
+        assert_eq!(region.allocated(), 0, "buffers must be released after an error");
         if let Some(error) = sent.err().or(settled.err()) {
             first.get_or_insert(error);
         }
@@ -248,15 +249,15 @@ fn a_full_disk_is_an_error_with_the_path() {
     let error = fill_up(Path::new("/dev/full")).to_string();
     assert!(error.contains("/dev/full") && error.contains("No space left"), "{error}");
 
-    let folder = Folder::new("disk");
-    let folder_text = folder.0.to_str().unwrap();
+    let folder = Folder::new();
+    let folder_text = folder.path().to_str().unwrap();
     let mount =
         std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "none", folder_text]).output();
     if !mount.is_ok_and(|output| output.status.success()) {
-        println!("skipped the small disk: this user cannot mount one");
+        skip("a full file system: this user cannot mount a tmpfs");
         return;
     }
-    let error = fill_up(&folder.0.join("out.pcapng"));
+    let error = fill_up(&folder.join("out.pcapng"));
     let names = folder.names();
     tool("umount", &[folder_text]);
     assert!(error.to_string().contains("out.pcapng: No space left"), "{error}");
@@ -264,7 +265,7 @@ fn a_full_disk_is_an_error_with_the_path() {
 }
 
 #[test]
-fn configuration() {
+fn the_configuration_selects_file_and_format() {
     let read = |text: &str| toml::from_str::<Config>(text).map_err(|error| error.to_string());
     let config = read("write = \"out.PCAP\"").unwrap();
     assert_eq!(config.format_of(config.write.as_ref().unwrap()), Format::Pcap);

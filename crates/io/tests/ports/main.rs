@@ -1,0 +1,6 @@
+//! Ports that need no device: captures and synthetic traffic.
+
+mod common;
+mod pcap_read;
+mod pcap_write;
+mod synthetic;

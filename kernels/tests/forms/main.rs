@@ -1,0 +1,20 @@
+//! Every form of every kernel, compared with the contract or with another form.
+//!
+//! | module | form under test |
+//! |---|---|
+//! | `contract` | CPU levels, compared with expectations written from the contracts |
+//! | `native` | AVX-512 forms of IPsec |
+//! | `opencl` | OpenCL text, on every OpenCL device of this machine |
+//! | `cuda` | CUDA text, compiled by NVRTC but not run |
+//! | `emulation` | CUDA text, compiled by g++ and run on the CPU |
+//! | `races` | the same, under the thread sanitizer |
+//! | `dpi_group` | `dpi` with several lanes for one packet |
+
+mod common;
+mod contract;
+mod cuda;
+mod dpi_group;
+mod emulation;
+mod native;
+mod opencl;
+mod races;
